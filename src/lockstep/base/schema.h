@@ -1,0 +1,57 @@
+// The recipe's schema: one row a key, and everything that is made from the rows.
+//
+//     Resolved r = read_recipe({.file = "first.toml", .overrides = {"optim.lr=1e-3"}});
+//     r.recipe.optim.lr            // 0.001
+//     r.origin.at("optim.lr")      // "command line"
+//
+// An unknown key, a wrong type or a value out of range is a ConfigError that names the key, what was
+// expected and, for unknown keys, the nearest real one.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "lockstep/base/recipe.h"
+
+namespace lockstep::base {
+
+struct Key {
+  enum class Type { boolean, integer, number, text, auto_integer };
+  std::string name;                  // "optim.lr"
+  Type type;
+  std::string meaning;               // one or two sentences
+  std::string example;               // "optim.lr = 3e-4"
+  std::vector<std::string> choices;  // for text: the allowed values; empty: any
+  std::optional<double> at_least, at_most, above;  // for numbers
+  // Where the value lives in a Recipe.
+  std::function<std::variant<bool*, int64_t*, double*, std::string*, AutoInt*>(Recipe&)> member;
+};
+
+const std::vector<Key>& recipe_keys();  // in the order of the file
+const Key* find_key(std::string_view name);
+std::string nearest_key(std::string_view name);  // by edit distance; empty if nothing is near
+
+std::string value_text(const Key& key, const Recipe& recipe);    // as TOML: 0.001, "auto", true
+std::string default_text(const Key& key);
+
+struct RecipeSource {
+  std::string file;                    // empty: defaults only
+  std::vector<std::string> overrides;  // key=value
+};
+struct Resolved {
+  Recipe recipe;
+  std::map<std::string, std::string> origin;  // key: "default", "first.toml:12", "command line", "preset 124m"
+};
+Resolved read_recipe(const RecipeSource& source);
+
+std::string write_toml(const Recipe& recipe);   // every key: config.toml
+std::string commented_recipe();                 // `lockstep init`
+std::string json_schema();                      // `lockstep schema`
+std::vector<std::string> differing_keys(const Recipe& a, const Recipe& b);
+
+}  // namespace lockstep::base

@@ -1,0 +1,39 @@
+// A dataset: fixed-length samples of tokens, any of them reachable in O(1).
+//
+// Sample i holds seq_len + 1 tokens; the model reads the first seq_len and predicts the last seq_len.
+// Datasets are immutable after opening and safe to read from several threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/recipe.h"
+
+namespace lockstep::data {
+
+enum class Split : uint8_t { train, eval };
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t vocab() const = 0;                // tokens are in [0, vocab)
+  virtual int64_t samples(Split split) const = 0;   // at least 1 for train
+  // Fills seq_len inputs and as many labels (kIgnoredLabel, -1, where nothing is to be predicted).
+  virtual void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const = 0;
+  // Nats per token of the true source, when it is known: no model can do better on average.
+  virtual std::optional<double> entropy_floor() const { return std::nullopt; }
+  virtual std::string describe() const = 0;         // one line: "grammar 7: 117 words, floor 2.013 nats/token"
+  virtual uint64_t content_hash() const = 0;        // for record.json
+  // Token to text, for `generate`; and text to tokens for its prompt.
+  virtual std::string decode(std::span<const int32_t> tokens) const = 0;
+  virtual std::vector<int32_t> encode(const std::string& text) const = 0;
+};
+
+// Opens what the recipe asks for. DataError (LS02xx) names file and offset.
+std::unique_ptr<Dataset> open_dataset(const base::Recipe& recipe);
+
+}  // namespace lockstep::data

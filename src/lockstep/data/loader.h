@@ -1,0 +1,54 @@
+// Reads the batches of coming steps in background threads, a bounded number ahead.
+//
+// Batch `step` is a function of (seed, step) alone: sample j of step s is position s * global + j of an
+// endless sequence of epochs, each a keyed permutation of the training samples; at an epoch's end the
+// sequence wraps into the next epoch within a batch, so no sample is lost or repeated within an epoch.
+// A rank reads only the slices it was given.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+
+namespace lockstep::data {
+
+struct LoaderOptions {
+  uint64_t seed = 1;
+  int64_t global = 64;                // samples a step
+  int64_t slices = 1;                 // the batch is cut into this many
+  std::vector<int64_t> own_slices;    // which of them to read; empty: all
+  int64_t seq_len = 64;
+  int64_t first_step = 0;
+  int64_t prefetch = 4;
+  int64_t workers = 1;
+};
+
+struct Batch {
+  int64_t step = 0;
+  std::vector<int32_t> inputs;  // [own slices, samples of a slice, seq_len]
+  std::vector<int32_t> labels;  // the same
+  int64_t valid_labels = 0;     // in the own slices
+};
+
+class Loader {
+ public:
+  Loader(const Dataset& dataset, LoaderOptions options);
+  ~Loader();
+  // The batch of the next step, in order. Waits if it is not read yet; rethrows a reader's error.
+  std::shared_ptr<const Batch> next();
+  double waited_ms() const;  // how long the last next() waited
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The same batch without threads: what the loader computes for one step.
+Batch read_batch(const Dataset& dataset, const LoaderOptions& options, int64_t step);
+// Evaluation batch k: samples k * count .. in order, of the eval split.
+Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int64_t seq_len);
+
+}  // namespace lockstep::data

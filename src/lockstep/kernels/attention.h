@@ -1,0 +1,60 @@
+// Causal attention on packed QKV, with grouped key and value heads, and rotary embedding in place.
+//
+// A row of qkv is one token: [heads * dim of q | kv_heads * dim of k | kv_heads * dim of v], just as the
+// projection wrote it. Rows are sample-major: token t of sample s is row s * seq_len + t.
+#pragma once
+
+#include <cmath>
+
+#include "lockstep/device/tensor.h"
+#include "lockstep/kernels/launch.h"
+
+namespace lockstep::kernels {
+
+struct AttentionShape {
+  device::DType type = device::DType::f32;
+  int64_t samples = 0, seq_len = 0;
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t rows() const { return samples * seq_len; }
+  int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
+};
+
+struct AttentionForward {
+  AttentionShape shape;
+  const void* qkv = nullptr;  // [rows, qkv_width]
+  void* out = nullptr;        // [rows, heads * head_dim]
+  float* lse = nullptr;       // [samples, heads, seq_len]: log of the sum of exponentials of a row's scores
+};
+
+struct AttentionBackward {
+  AttentionShape shape;
+  const void* qkv = nullptr;
+  const void* out = nullptr;
+  const void* dout = nullptr;
+  const float* lse = nullptr;
+  void* dqkv = nullptr;  // [rows, qkv_width], every element written
+};
+
+// One new token a sample against cached keys and values: what `generate` uses. CPU and CUDA.
+struct AttentionDecode {
+  AttentionShape shape;       // seq_len is ignored
+  int64_t position = 0;       // of the new token; the cache holds [0, position) and is extended here
+  int64_t capacity = 0;       // tokens the cache has room for
+  const void* qkv = nullptr;  // [samples, qkv_width]
+  void* keys = nullptr;       // [samples, capacity, kv_heads * head_dim]
+  void* values = nullptr;
+  void* out = nullptr;        // [samples, heads * head_dim]
+};
+
+// Rotary embedding of q and k inside qkv, in place; halves are rotated against each other (Hugging
+// Face's convention). backward rotates the other way.
+struct Rope {
+  AttentionShape shape;
+  void* qkv = nullptr;
+  const float* table = nullptr;  // [positions, head_dim]: head_dim / 2 cosines, then as many sines
+  int64_t first_position = 0;    // of row 0 of every sample
+  bool backward = false;
+};
+
+}  // namespace lockstep::kernels

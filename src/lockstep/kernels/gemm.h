@@ -1,0 +1,24 @@
+// Matrix product: C = op(A) op(B) + beta C (+ bias). Row-major, fp32 accumulation, rounded once.
+//
+// With beta = 1 and an fp32 C it is the fold of the numeric contract: the product of one slice is
+// added to the sum of the slices before it. Never split over k, so the order is a function of the shape.
+#pragma once
+
+#include "lockstep/device/tensor.h"
+#include "lockstep/kernels/launch.h"
+
+namespace lockstep::kernels {
+
+struct Gemm {
+  int64_t m = 0, n = 0, k = 0;
+  device::DType in_type = device::DType::f32;   // of A, B and bias
+  device::DType out_type = device::DType::f32;  // of C
+  const void* a = nullptr;     // [m, k], or [k, m] with trans_a
+  const void* b = nullptr;     // [k, n], or [n, k] with trans_b
+  void* c = nullptr;           // [m, n]
+  bool trans_a = false, trans_b = false;
+  float beta = 0;              // 0 or 1
+  const void* bias = nullptr;  // [n], added to every row; only with beta = 0
+};
+
+}  // namespace lockstep::kernels

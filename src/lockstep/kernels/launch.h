@@ -1,0 +1,22 @@
+// What every kernel call is given beside its own arguments.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+struct Launch {
+  void* stream = nullptr;     // cudaStream_t on CUDA; unused on the CPU
+  void* workspace = nullptr;  // scratch of the lane, at least what the op's *_workspace() asked for
+  int64_t workspace_bytes = 0;
+};
+
+// Partitions of work, so that sums are folded in an order that depends on the shape alone, never on
+// threads, SMs or free memory: rows are cut into this many contiguous runs of nearly equal length.
+inline int64_t row_parts(int64_t rows) {
+  const int64_t parts = (rows + 63) / 64;
+  return parts < 1 ? 1 : parts > 256 ? 256 : parts;
+}
+inline int64_t part_begin(int64_t rows, int64_t parts, int64_t part) { return rows * part / parts; }
+
+}  // namespace lockstep::kernels

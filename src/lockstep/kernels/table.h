@@ -1,0 +1,65 @@
+// Every operation, once for each device: the one list to extend when an operation is added.
+//
+// A group of files `op.h, op_cpu.cc, op.cu, op_test.cc, op_bench.cc` fills one or more rows. The CPU
+// version is the reference that the CUDA version is tested against. The CUDA table comes out of the plugin.
+#pragma once
+
+#include "lockstep/device/device.h"
+#include "lockstep/kernels/activation.h"
+#include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/dropout.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/embedding.h"
+#include "lockstep/kernels/gemm.h"
+#include "lockstep/kernels/loss.h"
+#include "lockstep/kernels/norm.h"
+#include "lockstep/kernels/optimizer.h"
+
+// name of the row, its arguments
+#define LOCKSTEP_KERNELS(ROW)                      \
+  ROW(gemm, Gemm)                                  \
+  ROW(norm_forward, NormForward)                   \
+  ROW(norm_backward, NormBackward)                 \
+  ROW(norm_weight_backward, NormWeightBackward)    \
+  ROW(bias_backward, BiasBackward)                 \
+  ROW(gelu, Gelu)                                  \
+  ROW(gelu_backward, GeluBackward)                 \
+  ROW(swiglu, Swiglu)                              \
+  ROW(swiglu_backward, SwigluBackward)             \
+  ROW(rope, Rope)                                  \
+  ROW(attention_forward, AttentionForward)         \
+  ROW(attention_backward, AttentionBackward)       \
+  ROW(attention_decode, AttentionDecode)           \
+  ROW(embedding, Embedding)                        \
+  ROW(embedding_backward, EmbeddingBackward)       \
+  ROW(cross_entropy, CrossEntropy)                 \
+  ROW(loss_sum, LossSum)                           \
+  ROW(dropout, Dropout)                            \
+  ROW(square_sums, SquareSums)                     \
+  ROW(norm_finish, NormFinish)                     \
+  ROW(update, Update)                              \
+  ROW(hash_chunks, HashChunks)                     \
+  ROW(cast, Cast)                                  \
+  ROW(add, Add)                                    \
+  ROW(add_edges, AddEdges)                         \
+  ROW(fill_normal, FillNormal)                     \
+  ROW(fill_value, FillValue)                       \
+  ROW(count_nonfinite, CountNonfinite)
+
+namespace lockstep::kernels {
+
+struct Kernels {
+#define ROW(name, Arguments) void (*name)(const Arguments&, const Launch&) = nullptr;
+  LOCKSTEP_KERNELS(ROW)
+#undef ROW
+  // Scratch that gemm needs for these sizes, in bytes (bf16 on the CPU widens its operands there).
+  int64_t (*gemm_workspace)(const Gemm&) = nullptr;
+  int64_t (*attention_workspace)(const AttentionShape&) = nullptr;  // of forward and backward, the larger
+  int64_t (*embedding_workspace)(int64_t tokens, int64_t width) = nullptr;
+};
+
+// The table for a device; for CUDA, from the plugin that device::open() loaded. The CPU's is chosen by
+// instruction set (x86-64-v4, v3, or generic).
+const Kernels& kernels_for(device::Kind kind);
+
+}  // namespace lockstep::kernels
