@@ -17,4 +17,4 @@ target_compile_options(lockstep_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++
 target_link_libraries(lockstep_cuda PRIVATE lockstep lockstep_flags CUDA::cublasLt fmt::fmt-header-only)
 # DT_RPATH as for LibTorch, so that libcublasLt finds its neighbours through us.
 target_link_options(lockstep_cuda PRIVATE
-  "LINKER:--disable-new-dtags,-rpath,${LOCKSTEP_SITE}/nvidia/cu13/lib")
+  "LINKER:--disable-new-dtags,-z,defs,-rpath,${LOCKSTEP_SITE}/nvidia/cu13/lib")

@@ -67,34 +67,37 @@ __device__ double fold_chunks(const double* sums, int64_t count) {
   return total;  // in thread 0
 }
 
-// Where the run goes from here: one thread's work, the same formulas as the CPU's.
-__device__ void finish_step(double square_sum, double loss_sum, const NormFinish& op) {
-  const StepInputs& inputs = *op.inputs;
-  const NormPolicy& policy = op.policy;
-  StepState& state = *op.state;
-  const double scale = state.loss_scale;
-  state.step = inputs.step;
-  state.loss = loss_sum / inputs.valid_tokens;
-  state.grad_norm = sqrt(square_sum) / scale;
-  state.apply = isfinite(square_sum) ? 1 : 0;
-  state.clip = 0;
-  if (!state.apply) {
-    ++state.skipped;
+// The loss scale of fp16: backed off when a gradient overflowed, grown after enough good steps in a row.
+__device__ void adapt_scale(const NormPolicy& policy, StepState& state) {
+  if (state.apply == 0) {
+    state.loss_scale *= policy.backoff;
     state.good_steps = 0;
-    if (policy.dynamic_scale) state.loss_scale *= policy.backoff;
-    return;
-  }
-  double clip = 1 / scale;
-  if (policy.max_norm > 0 && state.grad_norm > policy.max_norm) clip *= policy.max_norm / state.grad_norm;
-  state.clip = static_cast<float>(clip);
-  ++state.applied;
-  state.beta1_power *= policy.beta1;
-  state.beta2_power *= policy.beta2;
-  ++state.good_steps;
-  if (policy.dynamic_scale && state.good_steps >= policy.growth_interval) {
+  } else if (state.good_steps >= policy.growth_interval) {
     state.loss_scale = fminf(state.loss_scale * policy.growth, policy.max_scale);
     state.good_steps = 0;
   }
+}
+
+// One thread's work; the same formulas as the CPU's.
+__device__ void finish_step(double square_sum, double loss_sum, const NormFinish& op) {
+  StepState& state = *op.state;
+  const double scale = state.loss_scale;
+  state.step = op.inputs->step;
+  state.loss = loss_sum / op.inputs->valid_tokens;
+  state.grad_norm = sqrt(square_sum) / scale;
+  state.apply = isfinite(square_sum) ? 1 : 0;
+  double clip = 1;
+  if (state.apply && op.policy.max_norm > 0) clip = fmin(1.0, op.policy.max_norm / (state.grad_norm + 1e-6));
+  state.clip = static_cast<float>(clip / scale);
+  if (state.apply) {
+    state.beta1_power *= op.policy.beta1;
+    state.beta2_power *= op.policy.beta2;
+    ++state.applied;
+    ++state.good_steps;
+  } else {
+    ++state.skipped;
+  }
+  if (op.policy.dynamic_scale) adapt_scale(op.policy, state);  // after clip, which is of this step's scale
 }
 
 __global__ void norm_finish_kernel(NormFinish op) {

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "lockstep/base/philox.h"
 #include "lockstep/kernels/map.cuh"
+#include "lockstep/kernels/normal_draw.h"
 #include "lockstep/kernels/reduce.cuh"
 #include "lockstep/kernels/table.cuh"
 
@@ -18,6 +18,17 @@ struct Constant {
   float value;
   __device__ float operator()() const { return value; }
 };
+
+__global__ void fill_normal_kernel(FillNormal op) {
+  const int64_t q = static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x;
+  if (q * 4 >= op.count) return;
+  const Normal4 drawn = draw_normal(op.seed, op.stream, static_cast<uint64_t>(q));
+  const float four[4] = {drawn.x, drawn.y, drawn.z, drawn.w};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    if (q * 4 + j < op.count) op.values[q * 4 + j] = fmaf(op.deviation, four[j], op.mean);
+  }
+}
 
 constexpr int kCountThreads = 256;
 constexpr int64_t kCountPerThread = 16;
@@ -57,6 +68,11 @@ void add_edges(const AddEdges& op, const Launch& launch) {
     using T = decltype(element);
     map(run, op.count, Sum{}, static_cast<T*>(op.out), static_cast<const T*>(op.a), static_cast<const T*>(op.b));
   });
+}
+
+void fill_normal(const FillNormal& op, const Launch& launch) {
+  const Launcher run("fill_normal", launch);
+  run({.blocks = divide_up(op.count, 4 * kMapThreads), .threads = kMapThreads}, fill_normal_kernel, op);
 }
 
 void fill_value(const FillValue& op, const Launch& launch) {

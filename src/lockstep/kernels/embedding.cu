@@ -2,6 +2,8 @@
 // token order by the one warp that owns it.
 #include "lockstep/kernels/embedding.h"
 
+#include <cmath>
+
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/launcher.cuh"
 #include "lockstep/kernels/sort.cuh"
@@ -20,8 +22,14 @@ __global__ void embedding_kernel(Embedding op) {
   if (i >= op.samples * op.seq_len * op.width) return;
   const int64_t row = i / op.width, column = i % op.width;
   const int32_t token = op.tokens[row];
-  Vec<T, N> values{};  // a token outside the vocabulary reads nothing
-  if (token >= 0 && token < op.vocab) values = load<N>(static_cast<const T*>(op.table) + token * op.width + column);
+  const bool known = token >= 0 && token < op.vocab;  // the loader refuses others; the loss will show one
+  Vec<T, N> values;
+  if (known) {
+    values = load<N>(static_cast<const T*>(op.table) + token * op.width + column);
+  } else {
+#pragma unroll
+    for (int j = 0; j < N; ++j) values[j] = from_float<T>(NAN);
+  }
   if (op.positions) {
     const int64_t position = op.first_position + row % op.seq_len;
     const Vec<T, N> other = load<N>(static_cast<const T*>(op.positions) + position * op.width + column);

@@ -65,8 +65,8 @@ __global__ void cross_entropy_kernel(CrossEntropy op) {
   const int64_t row = blockIdx.x;
   T* logits = static_cast<T*>(op.logits) + row * op.vocab;
   const int label = op.labels[row];
-  if (label < 0 || label >= op.vocab) {  // ignored; the whole block agrees
-    if (threadIdx.x == 0) op.losses[row] = 0;
+  if (label < 0 || label >= op.vocab) {  // ignored, or (the loader refuses those) not a number
+    if (threadIdx.x == 0) op.losses[row] = label == kIgnoredLabel ? 0.0f : NAN;
     if (op.gradient) write_zeros<T, N>(logits, op.vocab);
     return;
   }
@@ -75,10 +75,9 @@ __global__ void cross_entropy_kernel(CrossEntropy op) {
   Softmax mine;
   for (int64_t i = threadIdx.x * N; i < op.vocab; i += kThreads * N) mine.add(load<N>(logits + i));
   const Softmax softmax = block_softmax(mine);
-  if (threadIdx.x == 0) op.losses[row] = logf(softmax.sum) + softmax.max - logit_of_label;
+  if (threadIdx.x == 0) op.losses[row] = logf(softmax.sum) + (softmax.max - logit_of_label);
   if (!op.gradient) return;
-  const double loss_scale = op.state ? op.state->loss_scale : 1.0f;
-  const float scale = static_cast<float>(loss_scale / op.inputs->valid_tokens);
+  const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
   write_gradient<T, N>(logits, op.vocab, softmax, label, scale);
 }
 
