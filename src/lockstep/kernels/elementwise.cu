@@ -43,7 +43,8 @@ __global__ void count_nonfinite_kernel(int64_t size, const T* values, unsigned l
     if (i < size) found += isfinite(to_float(values[i])) ? 0 : 1;
   }
   found = block_fold<kCountThreads>(found, Sum{});
-  if (threadIdx.x == 0 && found > 0) atomicAdd(count, static_cast<unsigned long long>(found));  // integers: any order
+  if (threadIdx.x == 0 && found > 0)
+    atomicAdd(count, static_cast<unsigned long long>(found));  // integers: any order
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ void cast(const Cast& op, const Launch& launch) {
   const Launcher run("cast", launch);
   by_type(op.from_type, [&](auto from) {
     by_type(op.to_type, [&](auto to) {
-      map(run, op.count, Same{}, static_cast<decltype(to)*>(op.to), static_cast<const decltype(from)*>(op.from));
+      map(run, op.count, Same{}, static_cast<decltype(to)*>(op.to),
+          static_cast<const decltype(from)*>(op.from));
     });
   });
 }
@@ -66,7 +68,8 @@ void add_edges(const AddEdges& op, const Launch& launch) {
   const Launcher run("add_edges", launch);
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
-    map(run, op.count, Sum{}, static_cast<T*>(op.out), static_cast<const T*>(op.a), static_cast<const T*>(op.b));
+    map(run, op.count, Sum{}, static_cast<T*>(op.out), static_cast<const T*>(op.a),
+        static_cast<const T*>(op.b));
   });
 }
 

@@ -58,7 +58,8 @@ void row_sums(const Partials& op, device::DType type, const Launcher& run) {
     const bool aligned = op.width % kMany == 0 && is_aligned(4, op.dy) && is_aligned(4, op.sum);
     by_width<kMany>(aligned, [&](auto width) {
       constexpr int N = width.value;
-      run({.blocks = op.parts * divide_up(op.width, kThreads * N), .threads = kThreads}, row_sums_kernel<T, N>, op);
+      run({.blocks = op.parts * divide_up(op.width, kThreads * N), .threads = kThreads},
+          row_sums_kernel<T, N>, op);
     });
   });
 }
@@ -110,7 +111,11 @@ void bias_backward(const BiasBackward& op, const Launch& launch) {
             .dweight = nullptr,
             .dbias = partial},
            op.type, run);
-  fold_parts({.parts = parts, .width = op.width, .partial = partial, .gradient = op.gradient, .accumulate = op.accumulate},
+  fold_parts({.parts = parts,
+              .width = op.width,
+              .partial = partial,
+              .gradient = op.gradient,
+              .accumulate = op.accumulate},
              run);
 }
 

@@ -22,8 +22,9 @@ int bits_of(int64_t largest_key) {
 // Without scratch CUB only says how many bytes it wants.
 void radix_sort(void* scratch, size_t& scratch_bytes, const SortBuffers& buffers, int64_t count, int bits,
                 cudaStream_t stream) {
-  CUDA_CHECK(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, buffers.keys, buffers.sorted_keys, buffers.values,
-                                             buffers.sorted_values, static_cast<int>(count), 0, bits, stream));
+  CUDA_CHECK(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, buffers.keys, buffers.sorted_keys,
+                                             buffers.values, buffers.sorted_values, static_cast<int>(count),
+                                             0, bits, stream));
 }
 
 }  // namespace
