@@ -38,6 +38,8 @@ std::string nearest_key(std::string_view name);  // by edit distance; empty if n
 
 std::string value_text(const Key& key, const Recipe& recipe);    // as TOML: 0.001, "auto", true
 std::string default_text(const Key& key);
+// Sets one key from its TOML text ("12", "auto", "gpt2"); ConfigError when it does not fit.
+void set_value(Recipe& recipe, std::string_view key, const std::string& text);
 
 struct RecipeSource {
   std::string file;                    // empty: defaults only
