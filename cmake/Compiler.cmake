@@ -13,7 +13,7 @@ endif()
 
 add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wno-unknown-pragmas>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wno-missing-field-initializers;-Wno-unknown-pragmas>)
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
