@@ -85,7 +85,7 @@ struct SegmentPlan {
   std::vector<ValueSpec> gives;     // edges it writes
   std::vector<ValueSpec> saves;     // further values that forward leaves for the backward pass
   std::vector<ValueSpec> leaves;    // what backward_input leaves for backward_weight
-  std::vector<std::string> batch;   // fields of the batch that it reads: "tokens", "labels"
+  std::vector<std::string> batch;   // fields of the batch that it reads: "inputs", "labels"
   // Values of forward ("in.x", "out.x", "save.x") and gradients ("dout.x") that the backward parts read;
   // backward_weight may read "left.x" too.
   std::vector<std::string> input_needs, weight_needs;

@@ -23,7 +23,7 @@ class Embed : public Segment {
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     SegmentPlan plan;
-    plan.batch = {"tokens"};
+    plan.batch = {"inputs"};
     plan.gives = {{"residual", o_.type, {shape.tokens(), o_.width}}};
     plan.weight_needs = {"dout.residual"};
     if (o_.dropout.rate > 0) {
@@ -36,7 +36,7 @@ class Embed : public Segment {
   void forward(const Frame& f) const override {
     const Tensor out = f.out("residual");
     kernels::Embedding e{.type = o_.type, .samples = f.slice.samples, .seq_len = f.slice.seq_len, .width = o_.width,
-                         .vocab = o_.vocab, .tokens = f.batch("tokens").as<int32_t>(), .table = f.weight("table").data,
+                         .vocab = o_.vocab, .tokens = f.batch("inputs").as<int32_t>(), .table = f.weight("table").data,
                          .first_position = f.slice.first_position, .out = out.data};
     if (o_.positions > 0) e.positions = f.weight("positions").data;
     f.kernels->embedding(e, f.launch);
@@ -52,7 +52,7 @@ class Embed : public Segment {
       dout = f.scratch("dropped").data;
     }
     kernels::EmbeddingBackward e{.type = o_.type, .samples = f.slice.samples, .seq_len = f.slice.seq_len,
-                                 .width = o_.width, .vocab = o_.vocab, .tokens = f.batch("tokens").as<int32_t>(),
+                                 .width = o_.width, .vocab = o_.vocab, .tokens = f.batch("inputs").as<int32_t>(),
                                  .dout = dout, .dtable = f.grad("table").as<float>(), .position_rows = o_.positions,
                                  .accumulate = f.accumulate};
     if (o_.positions > 0) e.dpositions = f.grad("positions").as<float>();

@@ -30,6 +30,7 @@ struct Persistent {
 class Compiler {
  public:
   Compiler(const model::Model& model, const Layout& layout) : model_(model), layout_(layout) {
+    program_.training = layout.training;
     program_.slices = layout.slices;
     program_.strands = layout.strands;
     program_.samples_per_slice = layout.slice.samples;
@@ -112,7 +113,7 @@ class Compiler {
   void slice(int s, bool accumulate) {
     Instruction load{.op = Op::load, .lane = Lane::host, .slice = s};
     std::map<std::string, int> batch;
-    for (const char* field : {"tokens", "labels"}) {
+    for (const char* field : {"inputs", "labels"}) {
       batch[field] = program_.add_buffer({.name = fmt::format("s{} {}", s, field), .kind = BufferKind::batch,
                                           .dtype = DType::i32, .shape = {layout_.slice.samples, layout_.slice.seq_len},
                                           .slice = s});

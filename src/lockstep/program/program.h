@@ -78,6 +78,7 @@ struct Instruction {
 struct Program {
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
+  bool training = true;
   int64_t slices = 1, strands = 1;
   int64_t samples_per_slice = 1, seq_len = 1;
   int64_t workspace_bytes = 0;
