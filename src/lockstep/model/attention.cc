@@ -1,4 +1,3 @@
-#include "lockstep/model/norm_linear.h"
 #include "lockstep/model/parts.h"
 
 namespace lockstep::model {
@@ -11,8 +10,12 @@ class Attention : public Segment {
   std::string name() const override { return "attention"; }
 
   std::vector<BufferSpec> buffers() const override {
-    if (o_.rope_positions == 0) return {};
-    return {{"rope", "rope." + std::to_string(o_.head_dim), DType::f32, {o_.rope_positions, o_.head_dim}}};
+    if (!o_.rope) return {};
+    return {rope_buffer(*o_.rope)};
+  }
+
+  void fill_buffers(const std::vector<Tensor>& tables) const override {
+    if (o_.rope) fill_rope_table(*o_.rope, tables[0].as<float>());
   }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
@@ -36,7 +39,7 @@ class Attention : public Segment {
     f.kernels->attention_backward({.shape = shape_of(f), .qkv = f.in("qkv").data, .out = f.out("context").data,
                                    .dout = f.dout("context").data, .lse = f.saved("lse").as<float>(), .dqkv = dqkv.data},
                                   f.launch);
-    if (o_.rope_positions == 0) return;
+    if (!o_.rope) return;
     f.kernels->rope({.shape = shape_of(f), .qkv = dqkv.data, .table = f.buffer("rope").as<float>(), .backward = true},
                     f.launch);
   }

@@ -38,7 +38,7 @@ Block layer(const Sizes& s, int64_t i) {
        .map = {hidden, q + 2 * kv, true, false, s.type},
        .weights = {{name + "self_attn.q_proj", q}, {name + "self_attn.k_proj", kv}, {name + "self_attn.v_proj", kv}},
        .rope = rope(s), .init_std = s.std}));
-  segments.push_back(make_attention({s.type, s.m.heads, s.m.kv_heads.value, s.head_dim, s.m.context.value}));
+  segments.push_back(make_attention({s.type, s.m.heads, s.m.kv_heads.value, s.head_dim, rope(s)}));
   segments.push_back(make_projection({.segment = "out", .takes = "context", .name = name + "self_attn.o_proj",
                                       .map = {q, hidden, true, false, s.type}, .dropout = {s.dropout, site},
                                       .init_std = residual_std}));

@@ -31,8 +31,7 @@ class NormLinear : public Segment {
 
   std::vector<BufferSpec> buffers() const override {
     if (!options_.rope) return {};
-    return {{"rope", "rope." + std::to_string(options_.rope->head_dim), DType::f32,
-             {options_.rope->positions, options_.rope->head_dim}}};
+    return {rope_buffer(*options_.rope)};
   }
 
   void fill_buffers(const std::vector<Tensor>& tables) const override {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "lockstep/model/linear.h"
+#include "lockstep/model/rope.h"
 
 namespace lockstep::model {
 
@@ -18,12 +19,6 @@ struct NormOptions {
   float epsilon = 1e-5f;
   std::string name;   // canonical name without ".weight"
   bool adds = true;   // hidden is there to be added
-};
-
-struct RopeOptions {
-  int64_t heads = 0, kv_heads = 0, head_dim = 0, positions = 0;
-  double theta = 10000, scaling = 0, low_freq = 1, high_freq = 4;
-  int64_t original_context = 8192;
 };
 
 // One weight of the joined map: Llama keeps q, k and v (or gate and up) apart but side by side.
@@ -47,8 +42,5 @@ std::unique_ptr<Segment> make_norm_linear(NormLinearOptions options);
 
 // The last norm of a model: takes hidden and residual, gives "normed".
 std::unique_ptr<Segment> make_final_norm(NormOptions options, DType type);
-
-// cos and sin of every position, with Llama-3's frequency scaling when asked.
-void fill_rope_table(const RopeOptions& options, float* table);
 
 }  // namespace lockstep::model

@@ -1,7 +1,10 @@
 // The other segments that the built-in families are made of.
 #pragma once
 
+#include <optional>
+
 #include "lockstep/model/linear.h"
+#include "lockstep/model/rope.h"
 
 namespace lockstep::model {
 
@@ -16,7 +19,7 @@ struct DropoutOptions {
 struct AttentionOptions {
   DType type = DType::f32;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  int64_t rope_positions = 0;  // 0: no rotation
+  std::optional<RopeOptions> rope;
 };
 std::unique_ptr<Segment> make_attention(AttentionOptions options);
 

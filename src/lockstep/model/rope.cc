@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "lockstep/model/norm_linear.h"
+#include "lockstep/model/rope.h"
 
 namespace lockstep::model {
 
@@ -20,6 +20,10 @@ double scaled_frequency(const RopeOptions& o, double frequency) {
 }
 
 }  // namespace
+
+BufferSpec rope_buffer(const RopeOptions& options) {
+  return {"rope", "rope table", DType::f32, {options.positions, options.head_dim}};
+}
 
 void fill_rope_table(const RopeOptions& o, float* table) {
   const int64_t half = o.head_dim / 2;
