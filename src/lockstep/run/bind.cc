@@ -110,8 +110,7 @@ Binder::Call Binder::load(const Instruction& i) {
 // has a slot of its own in this block.
 Tensor Binder::parameter(const Instruction& i, const Use& use, const std::string& key) const {
   const auto block = static_cast<size_t>(i.block);
-  const std::string segment = c_.model.blocks[block].segments()[static_cast<size_t>(i.segment)]->name();
-  const model::PlacedParam& own = layouts_[block].find(segment + "." + key);
+  const model::PlacedParam& own = layouts_[block].find(segment_of(i).name() + "." + key);
   int64_t offset = own.offset;
   if (use.role.starts_with("weight.") && !own.spec.tied_to.empty()) {
     offset = model::find_tied(layouts_, own.spec.tied_to).param->offset;
@@ -120,9 +119,11 @@ Tensor Binder::parameter(const Instruction& i, const Use& use, const std::string
   return {flat.as<char>() + offset * device::size_of(flat.dtype), flat.dtype, own.spec.shape};
 }
 
-Binder::Call Binder::segment(const Instruction& i) {
-  const model::Segment* segment =
-      c_.model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)].get();
+const model::Segment& Binder::segment_of(const Instruction& i) const {
+  return *c_.model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)];
+}
+
+std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   auto frame = std::make_shared<model::Frame>();
   frame->kernels = &kernels_;
   frame->launch = launch_;
@@ -142,6 +143,12 @@ Binder::Call Binder::segment(const Instruction& i) {
                                                : c_.memory.tensor(use.buffer));
     }
   }
+  return frame;
+}
+
+Binder::Call Binder::segment(const Instruction& i) {
+  const model::Segment* segment = &segment_of(i);
+  const std::shared_ptr<model::Frame> frame = this->frame(i);
   switch (i.op) {
     case Op::backward_input: return [segment, frame] { segment->backward_input(*frame); };
     case Op::backward_weight: return [segment, frame] { segment->backward_weight(*frame); };

@@ -48,6 +48,9 @@ class Binder {
  public:
   explicit Binder(BindContext context);
   std::function<void()> bind(const program::Instruction& instruction);
+  // What a segment is handed for this instruction. `generate` moves its position from token to token.
+  std::shared_ptr<model::Frame> frame(const program::Instruction& instruction);
+  const model::Segment& segment_of(const program::Instruction& instruction) const;
 
  private:
   using Call = std::function<void()>;

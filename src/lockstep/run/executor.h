@@ -35,12 +35,15 @@ class Executor {
            Options options);
   ~Executor();
 
-  // Enqueues one step. `batch` may be reused when the call returns.
+  // Enqueues one step. `batch` may be reused when the call returns. At most two steps may be unread.
   void step(const kernels::StepInputs& inputs, const HostBatch& batch);
-  // Runs instructions one by one and calls `after` behind each, with everything finished.
+  // The state after the oldest step whose state was not read yet. Waits for that step only, so that the device
+  // works on the next one meanwhile.
+  kernels::StepState read_oldest();
+  int unread() const;
+  // Runs instructions one by one and calls `after` behind each, with everything finished, until it says false.
   void step_slowly(const kernels::StepInputs& inputs, const HostBatch& batch,
-                   const std::function<void(int instruction)>& after);
-  kernels::StepState read_state();                    // waits for the step
+                   const std::function<bool(int instruction)>& after);
   std::vector<double> read_slice_losses();            // waits for the step
   device::Stream stream() const;
 
