@@ -64,7 +64,7 @@ class Device {
   virtual void destroy_event(Event event) = 0;
   virtual void record(Event event, Stream stream) = 0;
   virtual void wait(Stream stream, Event event) = 0;  // later work on `stream` waits for `event`
-  virtual void synchronize(Event event) = 0;          // the host waits
+  virtual void wait_for(Event event) = 0;             // the host waits
   virtual double milliseconds_between(Event first, Event second) = 0;
 
   // Everything enqueued on `stream` between begin and end becomes one graph. Null where not supported.
