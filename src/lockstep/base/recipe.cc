@@ -343,6 +343,16 @@ void add_log(std::vector<Key>& keys) {
       });
 }
 
+void add_checkpoint(std::vector<Key>& keys) {
+  keys.insert(keys.end(), {
+                              make_key(MEMBER(checkpoint.every),
+                                       "Steps between checkpoints; 0 saves only at the end and when the run is stopped.",
+                                       "1000", {.at_least = 0, .at_most = kMostSteps, .also = {"save_steps", "save_every"}}),
+                              make_key(MEMBER(checkpoint.keep), "How many of the newest checkpoints stay on disk.", "2",
+                                       {.at_least = 1, .at_most = 1e6, .also = {"save_total_limit"}}),
+                          });
+}
+
 #undef MEMBER
 
 }  // namespace
@@ -357,6 +367,7 @@ const std::vector<Section>& recipe_sections() {
       {"precision", "Number formats."},
       {"parallel", "How ranks share the work; the result has the same bits."},
       {"memory", "What to do without when memory is short."},
+      {"checkpoint", "What is saved, and when."},
       {"log", "What is written down, and where."},
   };
   return sections;
@@ -366,7 +377,7 @@ const std::vector<Key>& recipe_keys() {
   static const std::vector<Key> keys = [] {
     std::vector<Key> rows;
     for (auto add : {add_run, add_model, add_data, add_batch, add_optim, add_precision,
-                     add_parallel_and_memory, add_log}) {
+                     add_parallel_and_memory, add_checkpoint, add_log}) {
       add(rows);
     }
     return rows;

@@ -124,6 +124,15 @@ void override_with(const std::string& words, Resolved& resolved) {
 
 }  // namespace
 
+void set_value(Recipe& recipe, std::string_view name, const std::string& text) {
+  const Key* key = find_key(name);
+  LS_ASSERT(key != nullptr, "no recipe key " + std::string(name));
+  Resolved resolved{recipe, {}};
+  const std::optional<TomlValue> value = toml_value(text);
+  assign({*key, value ? *value : TomlValue(text), text, "a preset"}, resolved);
+  recipe = resolved.recipe;
+}
+
 Resolved read_recipe(const RecipeSource& source) {
   Resolved resolved;
   for (const Key& key : recipe_keys()) resolved.origin[key.name] = "default";
