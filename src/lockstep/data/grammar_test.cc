@@ -66,6 +66,16 @@ TEST(Grammar, LabelsAreTheInputsOneLater) {
   for (size_t t = 0; t + 1 < sample.inputs.size(); ++t) EXPECT_EQ(sample.inputs[t + 1], sample.labels[t]);
 }
 
+// Recorded losses are of these very sentences: a change here makes old runs unrepeatable.
+TEST(Grammar, IsStable) {
+  const Grammar grammar(7, kSeqLen);
+  EXPECT_NEAR(*grammar.entropy_floor(), 1.9725, 5e-5);
+  const Sample sample = read(grammar, Split::train, 0);
+  EXPECT_EQ(grammar.decode(std::span(sample.labels).first(24)),
+            "two bears that follow many ducks visit one small goat. Anna sings behind the house. \"many old "
+            "ducks sleep\" says");
+}
+
 TEST(Grammar, SamplesAreKeyedBySeedSplitAndIndex) {
   const Grammar grammar(7, kSeqLen), same(7, kSeqLen), other(8, kSeqLen);
   std::set<std::vector<int32_t>> seen;

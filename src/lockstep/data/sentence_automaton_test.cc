@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
-#include <random>
+#include <sstream>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -14,15 +15,18 @@
 namespace lockstep::data {
 namespace {
 
-// Small, but with what matters: an optional part, agreement at a distance and sentences of 2 to 5 words.
+// Small, but with what matters: an optional part, agreement at a distance, a choice to the very last word,
+// and sentences of 2 to 5 words.
 const std::vector<Rule> kSmall = {
-    {"sentence", 3, {"one", "mood", "barks", "."}},
-    {"sentence", 1, {"two", "mood", "bark", "."}},
-    {"sentence", 2, {"hush", "."}},
+    {"sentence", 3, {"one", "mood", "barks", "end"}},
+    {"sentence", 1, {"two", "mood", "bark", "end"}},
+    {"sentence", 2, {"hush", "end"}},
     {"mood", 4, {}},
     {"mood", 1, {"sad", "more"}},
     {"more", 1, {}},
     {"more", 1, {"dogs"}},
+    {"end", 2, {"."}},
+    {"end", 1, {"!"}},
 };
 
 // Every sentence with its probability, straight from the rules: expand the leftmost symbol until only
@@ -122,6 +126,27 @@ TEST(SentenceAutomaton, PicksArcsByTheirProbability) {
   EXPECT_EQ(counts["hush"], kDraws / 3);
   EXPECT_EQ(counts["two"], kDraws / 6);
   EXPECT_NO_THROW(automaton.pick(0, 0.99999999999999989));
+}
+
+TEST(SentenceAutomaton, AcceptsExactlyOneSentence) {
+  const SentenceAutomaton automaton(kSmall, "sentence");
+  const struct {
+    std::vector<std::string> words;
+    bool accepted;
+  } rows[] = {{{"hush", "."}, true},
+              {{"two", "sad", "dogs", "bark", "!"}, true},
+              {{"two", "sad", "dogs", "barks", "!"}, false},
+              {{"hush"}, false},
+              {{}, false},
+              {{"hush", ".", "hush", "."}, false}};
+  for (const auto& row : rows) {
+    std::vector<int32_t> sentence;
+    for (const std::string& word : row.words) {
+      const auto& words = automaton.words();
+      sentence.push_back(static_cast<int32_t>(std::find(words.begin(), words.end(), word) - words.begin()));
+    }
+    EXPECT_EQ(automaton.accepts(sentence), row.accepted) << testing::PrintToString(row.words);
+  }
 }
 
 TEST(SentenceAutomaton, RefusesRulesItCannotPromiseFor) {
