@@ -38,8 +38,7 @@ LS_INLINE F exponential(const F& x) {
   using Bits = typename BitsOf<F>::Type;
   constexpr float kLowest = -87.33654f, kHighest = 88.3762f;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-  const F zero = x * 0.0f + 0.0f;        // not a number where x is not: the selects below keep it
-  const F clamped = x > kHighest ? zero + kHighest : x;
+  const F clamped = x > kHighest ? F{} + kHighest : x;
   const F shifted = clamped * 1.44269504f + kRound;
   const F n = shifted - kRound;
   const F r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two pieces
@@ -50,7 +49,7 @@ LS_INLINE F exponential(const F& x) {
   p = p * r + 5.0000001201e-1f;
   p = (p * r) * r + r + 1.0f;
   const Bits power = (__builtin_bit_cast(Bits, shifted) << 23) + 0x3F800000u;  // 2^n
-  return x < kLowest ? zero : p * __builtin_bit_cast(F, power);
+  return x < kLowest ? F{} : p * __builtin_bit_cast(F, power);
 }
 
 template <class F>
