@@ -1,0 +1,20 @@
+# liblockstep_cuda.so: everything that knows CUDA, loaded by the library when a driver is present.
+# It needs libcudart and libcublasLt, which lie beside LibTorch (nvidia/cu13/lib) when a GPU is set up.
+set(CMAKE_CUDA_ARCHITECTURES "75-real;80-real;90-real;90-virtual" CACHE STRING
+  "GPU architectures to compile for; newer GPUs translate the last, virtual, one when they first load it")
+enable_language(CUDA)
+find_package(CUDAToolkit 13.0 REQUIRED)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
+  message(FATAL_ERROR "nvcc ${CMAKE_CUDA_COMPILER_VERSION} is too old: LibTorch is built for CUDA 13, set CUDACXX to its nvcc")
+endif()
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS kernels/*.cu device/cuda/*.cc)
+add_library(lockstep_cuda SHARED ${cuda_sources})
+set_target_properties(lockstep_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Shared BUILD_RPATH "\$ORIGIN")
+# -std by hand: CMake 3.25 does not know that nvcc has C++20.
+target_compile_options(lockstep_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-Xfatbin=-compress-all>)
+# Errors and names come from liblockstep.so, which is there before the plugin is.
+target_link_libraries(lockstep_cuda PRIVATE lockstep lockstep_flags CUDA::cublasLt fmt::fmt-header-only)
+# DT_RPATH as for LibTorch, so that libcublasLt finds its neighbours through us.
+target_link_options(lockstep_cuda PRIVATE
+  "LINKER:--disable-new-dtags,-z,defs,-rpath,${LOCKSTEP_SITE}/nvidia/cu13/lib")

@@ -1,0 +1,109 @@
+// GELU and SwiGLU, forward and backward: one pass over memory each.
+#include "lockstep/kernels/activation.h"
+
+#include <cmath>
+
+#include "lockstep/kernels/map.cuh"
+#include "lockstep/kernels/table.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+constexpr float kRoot2OverPi = 0.7978845608028654f;
+constexpr float kCubic = 0.044715f;
+
+struct GeluOf {
+  __device__ float operator()(float x) const {
+    return 0.5f * x * (1.0f + tanhf(kRoot2OverPi * (x + kCubic * x * x * x)));
+  }
+};
+
+struct GeluGradient {
+  __device__ float operator()(float x, float dy) const {
+    const float tanh = tanhf(kRoot2OverPi * (x + kCubic * x * x * x));
+    const float slope = kRoot2OverPi * (1.0f + 3.0f * kCubic * x * x);
+    return dy * (0.5f * (1.0f + tanh) + 0.5f * x * (1.0f - tanh * tanh) * slope);
+  }
+};
+
+__device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+template <class T, int N>
+__global__ void swiglu_kernel(int64_t count, int64_t width, const T* gate_up, T* y) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x) * N;
+  if (i >= count) return;
+  const int64_t at = i + i / width * width;  // row * 2 * width + column
+  const Vec<T, N> gate = load<N>(gate_up + at), up = load<N>(gate_up + at + width);
+  Vec<T, N> out;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const float g = to_float(gate[j]);
+    out[j] = from_float<T>(g * sigmoid(g) * to_float(up[j]));
+  }
+  store<N>(y + i, out);
+}
+
+template <class T, int N>
+__global__ void swiglu_backward_kernel(int64_t count, int64_t width, const T* gate_up, const T* dy, T* dgate_up) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x) * N;
+  if (i >= count) return;
+  const int64_t at = i + i / width * width;
+  const Vec<T, N> gate = load<N>(gate_up + at), up = load<N>(gate_up + at + width), d = load<N>(dy + i);
+  Vec<T, N> dgate, dup;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const float g = to_float(gate[j]), s = sigmoid(g), dout = to_float(d[j]);
+    dgate[j] = from_float<T>(dout * to_float(up[j]) * s * (1.0f + g * (1.0f - s)));
+    dup[j] = from_float<T>(dout * g * s);
+  }
+  store<N>(dgate_up + at, dgate);
+  store<N>(dgate_up + at + width, dup);
+}
+
+}  // namespace
+
+void gelu(const Gelu& op, const Launch& launch) {
+  const Launcher run("gelu", launch);
+  by_type(op.type, [&](auto element) {
+    using T = decltype(element);
+    map(run, op.count, GeluOf{}, static_cast<T*>(op.y), static_cast<const T*>(op.x));
+  });
+}
+
+void gelu_backward(const GeluBackward& op, const Launch& launch) {
+  const Launcher run("gelu_backward", launch);
+  by_type(op.type, [&](auto element) {
+    using T = decltype(element);
+    map(run, op.count, GeluGradient{}, static_cast<T*>(op.dx), static_cast<const T*>(op.x),
+        static_cast<const T*>(op.dy));
+  });
+}
+
+void swiglu(const Swiglu& op, const Launch& launch) {
+  const Launcher run("swiglu", launch);
+  const int64_t count = op.rows * op.width;
+  by_type(op.type, [&](auto element) {
+    using T = decltype(element);
+    by_width<kWide<T>>(fits_vectors<T>(op.width, op.gate_up, op.y), [&](auto width) {
+      constexpr int N = width.value;
+      run({.blocks = divide_up(count, kMapThreads * N), .threads = kMapThreads}, swiglu_kernel<T, N>, count,
+          op.width, static_cast<const T*>(op.gate_up), static_cast<T*>(op.y));
+    });
+  });
+}
+
+void swiglu_backward(const SwigluBackward& op, const Launch& launch) {
+  const Launcher run("swiglu_backward", launch);
+  const int64_t count = op.rows * op.width;
+  by_type(op.type, [&](auto element) {
+    using T = decltype(element);
+    by_width<kWide<T>>(fits_vectors<T>(op.width, op.gate_up, op.dy, op.dgate_up), [&](auto width) {
+      constexpr int N = width.value;
+      run({.blocks = divide_up(count, kMapThreads * N), .threads = kMapThreads}, swiglu_backward_kernel<T, N>,
+          count, op.width, static_cast<const T*>(op.gate_up), static_cast<const T*>(op.dy),
+          static_cast<T*>(op.dgate_up));
+    });
+  });
+}
+
+}  // namespace lockstep::kernels::cuda

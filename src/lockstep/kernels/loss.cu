@@ -1,0 +1,118 @@
+// Softmax cross-entropy in place, a block a row: one pass for maximum and sum, one for the gradient.
+#include "lockstep/kernels/loss.h"
+
+#include <cmath>
+
+#include "lockstep/kernels/dispatch.cuh"
+#include "lockstep/kernels/launcher.cuh"
+#include "lockstep/kernels/reduce.cuh"
+#include "lockstep/kernels/table.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kSumThreads = 256;  // the most parts that row_parts() makes
+
+// The running maximum of some logits and the sum of exp(logit - maximum).
+struct Softmax {
+  float max = -INFINITY, sum = 0;
+
+  template <class T, int N>
+  __device__ void add(const Vec<T, N>& logits) {
+    float highest = max;
+#pragma unroll
+    for (int j = 0; j < N; ++j) highest = fmaxf(highest, to_float(logits[j]));
+    if (highest > max) sum *= expf(max - highest);
+    max = highest;
+    const float shift = max == -INFINITY ? 0.0f : max;  // exp(-inf) is 0, not exp(-inf + inf)
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum += expf(to_float(logits[j]) - shift);
+  }
+};
+
+__device__ Softmax block_softmax(const Softmax& mine) {
+  Softmax all;
+  all.max = block_fold<kThreads>(mine.max, Max{});
+  all.sum = block_fold<kThreads>(mine.sum == 0 ? 0.0f : mine.sum * expf(mine.max - all.max), Sum{});
+  return all;
+}
+
+template <class T, int N>
+__device__ void write_gradient(T* logits, int64_t vocab, const Softmax& softmax, int label, float scale) {
+  const float inverse = 1.0f / softmax.sum;
+  for (int64_t i = threadIdx.x * N; i < vocab; i += kThreads * N) {
+    Vec<T, N> values = load<N>(logits + i);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const float probability = expf(to_float(values[j]) - softmax.max) * inverse;
+      values[j] = from_float<T>((probability - (i + j == label ? 1.0f : 0.0f)) * scale);
+    }
+    store<N>(logits + i, values);
+  }
+}
+
+template <class T, int N>
+__device__ void write_zeros(T* logits, int64_t vocab) {
+  Vec<T, N> zeros;
+#pragma unroll
+  for (int j = 0; j < N; ++j) zeros[j] = from_float<T>(0.0f);
+  for (int64_t i = threadIdx.x * N; i < vocab; i += kThreads * N) store<N>(logits + i, zeros);
+}
+
+template <class T, int N>
+__global__ void cross_entropy_kernel(CrossEntropy op) {
+  const int64_t row = blockIdx.x;
+  T* logits = static_cast<T*>(op.logits) + row * op.vocab;
+  const int label = op.labels[row];
+  if (label < 0 || label >= op.vocab) {  // ignored, or (the loader refuses those) not a number
+    if (threadIdx.x == 0) op.losses[row] = label == kIgnoredLabel ? 0.0f : NAN;
+    if (op.gradient) write_zeros<T, N>(logits, op.vocab);
+    return;
+  }
+  // Read before the barriers below: the gradient is written over it afterwards.
+  const float logit_of_label = to_float(logits[label]);
+  Softmax mine;
+  for (int64_t i = threadIdx.x * N; i < op.vocab; i += kThreads * N) mine.add(load<N>(logits + i));
+  const Softmax softmax = block_softmax(mine);
+  if (threadIdx.x == 0) op.losses[row] = logf(softmax.sum) + (softmax.max - logit_of_label);
+  if (!op.gradient) return;
+  const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
+  write_gradient<T, N>(logits, op.vocab, softmax, label, scale);
+}
+
+__global__ void loss_sum_kernel(LossSum op, int64_t parts) {
+  __shared__ double of_parts[kSumThreads];
+  const int64_t part = threadIdx.x;
+  if (part < parts) {
+    double sum = 0;
+    const int64_t end = op.rows * (part + 1) / parts;
+    for (int64_t row = op.rows * part / parts; row < end; ++row) sum += op.losses[row];  // part_begin()
+    of_parts[part] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double sum = 0;
+    for (int64_t p = 0; p < parts; ++p) sum += of_parts[p];
+    *op.sum = sum;
+  }
+}
+
+}  // namespace
+
+void cross_entropy(const CrossEntropy& op, const Launch& launch) {
+  const Launcher run("cross_entropy", launch);
+  by_type(op.type, [&](auto element) {
+    using T = decltype(element);
+    by_width<kWide<T>>(fits_vectors<T>(op.vocab, op.logits), [&](auto width) {
+      run({.blocks = op.rows, .threads = kThreads}, cross_entropy_kernel<T, width.value>, op);
+    });
+  });
+}
+
+void loss_sum(const LossSum& op, const Launch& launch) {
+  const Launcher run("loss_sum", launch);
+  run({.blocks = 1, .threads = kSumThreads}, loss_sum_kernel, op, row_parts(op.rows));
+}
+
+}  // namespace lockstep::kernels::cuda

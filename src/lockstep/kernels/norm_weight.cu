@@ -1,0 +1,117 @@
+// Gradients of what is shared by every row: norm weights and biases.
+//
+// Each part of the rows is summed in row order by threads that own columns, then the parts in order:
+// an order of the shape alone, and as many threads as there are parts times columns.
+#include "lockstep/kernels/norm_weight.cuh"
+
+#include "lockstep/kernels/dispatch.cuh"
+#include "lockstep/kernels/table.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+struct Partials {
+  int64_t rows, width, parts;
+  const void* dy;
+  const void* sum;    // null: no weight gradient, and so are the next three
+  const float* mean;  // null: zero
+  const float* rstd;
+  float* dweight;
+  float* dbias;  // null: not wanted
+};
+
+template <class T, int N>
+__global__ void row_sums_kernel(Partials op) {
+  const int64_t blocks = (op.width + kThreads * N - 1) / (kThreads * N);  // of one part
+  const int64_t part = blockIdx.x / blocks;
+  const int64_t column = (blockIdx.x % blocks * kThreads + threadIdx.x) * N;
+  if (column >= op.width) return;
+  const T* dy = static_cast<const T*>(op.dy) + column;
+  const T* sum = static_cast<const T*>(op.sum) + column;
+  float weight[N] = {}, bias[N] = {};
+  const int64_t end = op.rows * (part + 1) / op.parts;
+#pragma unroll 4
+  for (int64_t row = op.rows * part / op.parts; row < end; ++row) {  // part_begin()
+    const Vec<T, N> d = load<N>(dy + row * op.width);
+    if (op.dweight) {
+      const float mean = op.mean ? op.mean[row] : 0.0f, rstd = op.rstd[row];
+      const Vec<T, N> v = load<N>(sum + row * op.width);
+#pragma unroll
+      for (int j = 0; j < N; ++j) weight[j] += to_float(d[j]) * ((to_float(v[j]) - mean) * rstd);
+    }
+#pragma unroll
+    for (int j = 0; j < N; ++j) bias[j] += to_float(d[j]);
+  }
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    if (op.dweight) op.dweight[part * op.width + column + j] = weight[j];
+    if (op.dbias) op.dbias[part * op.width + column + j] = bias[j];
+  }
+}
+
+void row_sums(const Partials& op, device::DType type, const Launcher& run) {
+  by_type(type, [&](auto element) {
+    using T = decltype(element);
+    constexpr int kMany = 4 / sizeof(T);  // narrow on purpose: columns are the parallelism
+    const bool aligned = op.width % kMany == 0 && is_aligned(4, op.dy) && is_aligned(4, op.sum);
+    by_width<kMany>(aligned, [&](auto width) {
+      constexpr int N = width.value;
+      run({.blocks = op.parts * divide_up(op.width, kThreads * N), .threads = kThreads}, row_sums_kernel<T, N>, op);
+    });
+  });
+}
+
+__global__ void fold_parts_kernel(NormWeightBackward op) {
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (column >= op.width) return;
+  float sum = 0;
+#pragma unroll 8
+  for (int64_t part = 0; part < op.parts; ++part) sum += op.partial[part * op.width + column];
+  op.gradient[column] = op.accumulate ? op.gradient[column] + sum : sum;
+}
+
+void fold_parts(const NormWeightBackward& op, const Launcher& run) {
+  run({.blocks = divide_up(op.width, kThreads), .threads = kThreads}, fold_parts_kernel, op);
+}
+
+}  // namespace
+
+void norm_weight_partials(const NormBackward& op, const Launcher& run) {
+  row_sums({.rows = op.rows,
+            .width = op.width,
+            .parts = row_parts(op.rows),
+            .dy = op.dy,
+            .sum = op.sum,
+            .mean = op.mean,
+            .rstd = op.rstd,
+            .dweight = op.partial_dweight,
+            .dbias = op.partial_dbias},
+           op.type, run);
+}
+
+void norm_weight_backward(const NormWeightBackward& op, const Launch& launch) {
+  fold_parts(op, Launcher("norm_weight_backward", launch));
+}
+
+void bias_backward(const BiasBackward& op, const Launch& launch) {
+  const Launcher run("bias_backward", launch);
+  const int64_t parts = row_parts(op.rows);
+  LS_ASSERT(launch.workspace_bytes >= bias_backward_workspace(op.rows, op.width));
+  float* partial = static_cast<float*>(launch.workspace);
+  row_sums({.rows = op.rows,
+            .width = op.width,
+            .parts = parts,
+            .dy = op.dy,
+            .sum = nullptr,
+            .mean = nullptr,
+            .rstd = nullptr,
+            .dweight = nullptr,
+            .dbias = partial},
+           op.type, run);
+  fold_parts({.parts = parts, .width = op.width, .partial = partial, .gradient = op.gradient, .accumulate = op.accumulate},
+             run);
+}
+
+}  // namespace lockstep::kernels::cuda
