@@ -16,6 +16,7 @@ build=$root/build
 program=$build/lockstep
 stamp=$build/.lockstep_stamp
 gpu_device=/dev/nvidiactl
+cuda_folders=(/usr/local/cuda /usr/local/cuda-13*)
 
 torch_series=2.11           # any 2.11.x will do
 min_driver=580              # what CUDA 13 needs
@@ -225,7 +226,7 @@ judge_gpu() {
 # The nvcc 13.x of this machine, or nothing.
 find_nvcc() {
   local candidate
-  for candidate in "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc /usr/local/cuda-13*/bin/nvcc; do
+  for candidate in "$(command -v nvcc || true)" "${cuda_folders[@]/%//bin/nvcc}"; do
     if [[ -x $candidate && $("$candidate" --version 2>/dev/null) == *"release 13."* ]]; then
       printf '%s\n' "$candidate"
       return 0
@@ -256,7 +257,7 @@ check_torch() {
 # ---- the plan: what is wanted, what is missing --------------------------------------------------------
 
 # Choices outlive the command that made them: .deps/choices keeps "cuda on" or "cuda off", and "torch DIR".
-choice() { sed -n "s/^$1 //p" "$deps/choices" 2>/dev/null | tail -n 1; }
+choice() { if [[ -f $deps/choices ]]; then sed -n "s/^$1 //p" "$deps/choices" | tail -n 1; fi; }
 
 remember() {
   local rest

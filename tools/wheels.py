@@ -144,7 +144,7 @@ def index_links(name):
 # ---- progress -------------------------------------------------------------------------------------------
 
 class Progress:
-    """Bytes on a terminal, a line at each quarter in a pipe."""
+    """Bytes on a terminal; in a pipe a line at each quarter, or only the last one where it is small."""
 
     def __init__(self, label, total):
         self.label, self.total, self.start, self.first = label, max(total, 1), time.monotonic(), None
@@ -153,7 +153,8 @@ class Progress:
     def at(self, done):
         if self.first is None:
             self.first = done
-        step = int(time.monotonic() * 5) if self.terminal else done * 4 // self.total
+        quarters = 4 if self.total > 100e6 else 1
+        step = int(time.monotonic() * 5) if self.terminal else done * quarters // self.total
         if step == self.shown and done < self.total:
             return
         self.shown = step
