@@ -148,7 +148,8 @@ class Progress:
 
     def __init__(self, label, total):
         self.label, self.total, self.start, self.first = label, max(total, 1), time.monotonic(), None
-        self.terminal, self.shown = sys.stderr.isatty(), -1
+        self.terminal = sys.stderr.isatty()
+        self.shown = -1 if self.terminal else 0
 
     def at(self, done):
         if self.first is None:
@@ -275,6 +276,16 @@ class Store:
         temporary.write_text(f"{wheel.file} {wheel.sha256}\n")
         temporary.replace(self.stamp(wheel))
 
+    def link_names(self):
+        """The names that linkers and nvcc look for, which wheels lack: libX.so beside libX.so.N, lib64."""
+        for library in self.site.glob("nvidia/*/lib/lib*.so.[0-9]*"):
+            link = library.with_name(library.name.partition(".so.")[0] + ".so")
+            if not link.exists():
+                link.symlink_to(library.name)
+        for folder in self.site.glob("nvidia/cu[0-9]*"):
+            if not (folder / "lib64").exists():
+                (folder / "lib64").symlink_to("lib")
+
     def drop_downloads(self):
         shutil.rmtree(self.wheels, ignore_errors=True)
 
@@ -310,6 +321,7 @@ def main():
             return 0
         for alternatives in lacking:
             store.add(alternatives)
+        store.link_names()
         store.drop_downloads()
         return 0
     except Refusal as refusal:

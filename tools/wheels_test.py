@@ -161,11 +161,12 @@ class WheelsTest(unittest.TestCase):
             self.assertEqual(self.run_tool("fetch", "cpu")[0], 0)
         self.assertTrue((links / FILE).exists())
 
-    def test_programs_stay_executable(self):
-        self.make_wheel({"nvidia/cu13/bin/nvcc": "#!", "torch/version.py": "v"})
+    def test_a_compiler_works_from_the_site_folder(self):
+        self.make_wheel({"nvidia/cu13/bin/nvcc": "#!", "nvidia/cu13/lib/libcudart.so.13": "library"})
         with mock.patch.object(wheels.Wheel, "wants", lambda *_: True):
             self.assertEqual(self.run_tool("fetch", "cpu")[0], 0)
         self.assertTrue(os.access(self.deps / "site/nvidia/cu13/bin/nvcc", os.X_OK))
+        self.assertEqual((self.deps / "site/nvidia/cu13/lib64/libcudart.so").read_text(), "library")
 
     def test_the_lock_is_whole(self):
         lock = wheels.TOOLS / "wheels.lock"
