@@ -2,8 +2,8 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The installed files find each other, then the LibTorch they were linked with.
-set(lockstep_rpath "\$ORIGIN;\$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${LOCKSTEP_TORCH}/lib;${LOCKSTEP_SITE}/nvidia/cu13/lib")
+# The installed files find each other; the LibTorch they were linked with is in their RPATH already.
+set(lockstep_rpath "\$ORIGIN;\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 set_target_properties(lockstep lockstep_program PROPERTIES INSTALL_RPATH "${lockstep_rpath}")
 install(TARGETS lockstep EXPORT lockstep-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS lockstep_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

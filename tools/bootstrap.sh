@@ -88,6 +88,7 @@ refuse_rank() {
 # terminal, one line each half minute elsewhere.
 watch_log() {
   local label=$1 log=$2 start=$SECONDS last
+  if [[ -n ${lock:-} ]]; then exec {lock}>&-; fi  # or its last sleep would hold the lock for us
   while sleep 1 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
     on_terminal || (((SECONDS - start) % 30 == 29)) || continue
     last=$(tail -c 400 "$log" 2>/dev/null | tr '\r' '\n' | tail -n 1)
