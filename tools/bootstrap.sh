@@ -341,8 +341,9 @@ count_jobs() {
 # ---- lock ---------------------------------------------------------------------------------------------
 
 take_lock() {
-  mkdir -p "$deps/log" 2>/dev/null || fail 2 LS0710 "$deps cannot be written: set up as the user who owns $root"
-  exec {lock}<>"$deps/lock" || fail 2 LS0710 "$deps/lock cannot be written: set up as the user who owns $root"
+  { mkdir -p "$deps/log" && touch "$deps/lock"; } 2>/dev/null ||
+    fail 2 LS0710 "$deps cannot be written: set up as the user who owns $root"
+  exec {lock}<>"$deps/lock"
   if ! flock -n "$lock"; then
     say "lockstep: another set-up is at work here ($(cat "$deps/lock.holder" 2>/dev/null)); waiting for it."
     flock "$lock"
@@ -376,6 +377,8 @@ configure() {
 compile() {
   local folder=$1
   shift
+  # Some service accounts have no home, and ccache gives up without one.
+  if [[ -z ${CCACHE_DIR:-} && ! -w ${HOME:-/nonexistent} ]]; then export CCACHE_DISABLE=1; fi
   run_logged "building" "build-${folder##*/}" ninja -C "$folder" -j "$jobs" "$@" ||
     fail 1 LS0706 "the build in $folder failed"
 }
@@ -399,7 +402,7 @@ cmake_arguments() {
 prepare() {
   refuse_rank
   command -v python3 >/dev/null || fail 2 LS0701 "python3 is missing: install it and run the same command again"
-  trap 'stop_watcher; say "lockstep: stopped; the same command goes on from here."; exit 130' INT TERM
+  trap 'stop_watcher; if on_terminal; then say; fi; say "lockstep: stopped; the same command goes on from here."; exit 130' INT TERM
   count_jobs
   take_lock
   mapfile -t missing < <(missing_of "${build_packages[@]}")

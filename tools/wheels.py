@@ -212,7 +212,8 @@ def download(wheel, folder):
             problem = "the bytes received do not have the pinned SHA-256"
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
             problem = str(getattr(error, "reason", error)) or type(error).__name__
-        print(f"\n  {wheel.name}: {problem} (attempt {attempt} of {ATTEMPTS})", file=sys.stderr, flush=True)
+        newline = "\n" if sys.stderr.isatty() else ""
+        print(f"{newline}  {wheel.name}: {problem} (attempt {attempt} of {ATTEMPTS})", file=sys.stderr, flush=True)
         if attempt < ATTEMPTS:
             time.sleep(float(os.environ.get("LOCKSTEP_RETRY_S", attempt * 2)))
     raise Refusal("LS0702", f"could not download {wheel.file}: {problem}; check the network or the proxy and run the "
