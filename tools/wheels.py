@@ -39,8 +39,7 @@ ATTEMPTS = 5
 TORCH_FILES = {
     "cpu": ["torch/include/*", "torch/share/cmake/*", "torch/version.py", "torch-*.dist-info/*",
             "torch/lib/libtorch_cpu.so", "torch/lib/libc10.so", "torch/lib/libtorch.so",
-            "torch/lib/libgomp*", "torch/lib/libarm_compute*", "torch/lib/libopenblas*",
-            "torch/lib/libgfortran*", "torch.libs/*"],
+            "torch/lib/libgomp*", "torch/lib/libgfortran*", "torch/lib/libarm_compute*", "torch/lib/libnvpl_*"],
     "cuda": ["torch/lib/libtorch_cuda*.so", "torch/lib/libc10_cuda.so", "torch/lib/libtorch_nvshmem.so",
              "torch/lib/libcaffe2_nvrtc.so"],
 }
@@ -109,7 +108,7 @@ def open_url(url, offset=0):
     headers = {"User-Agent": "lockstep-setup", "Accept-Encoding": "identity"}
     if offset:
         headers["Range"] = f"bytes={offset}-"
-    cert = pip_setting("cert")
+    cert = pip_setting("cert") or os.environ.get("REQUESTS_CA_BUNDLE")
     context = ssl.create_default_context(cafile=cert if cert and os.path.exists(cert) else None)
     return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60, context=context)
 
@@ -211,7 +210,11 @@ def download(wheel, folder):
             part.unlink()
             problem = "the bytes received do not have the pinned SHA-256"
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError) as error:
-            problem = str(getattr(error, "reason", error)) or type(error).__name__
+            problem = getattr(error, "reason", error)
+            if isinstance(problem, ssl.SSLCertVerificationError):
+                raise Refusal("LS0702", f"the package index shows a certificate that is not trusted here "
+                              f"({problem.verify_message}): name your network's certificates in SSL_CERT_FILE") from None
+            problem = str(problem) or type(problem).__name__
         newline = "\n" if sys.stderr.isatty() else ""
         print(f"{newline}  {wheel.name}: {problem} (attempt {attempt} of {ATTEMPTS})", file=sys.stderr, flush=True)
         if attempt < ATTEMPTS:
