@@ -35,6 +35,7 @@ build_packages=(
   "ca-certificates /etc/ssl/certs/ca-certificates.crt"
   "libfmt-dev /usr/include/fmt/core.h"
   "nlohmann-json3-dev /usr/include/nlohmann/json.hpp"
+  "libcli11-dev /usr/include/CLI/CLI.hpp"
   "libtomlplusplus-dev /usr/include/toml++/toml.h"
   "libgtest-dev /usr/include/gtest/gtest.h"
   "libbenchmark-dev /usr/include/benchmark/benchmark.h"
