@@ -128,7 +128,7 @@ run_logged() {
     say "  $label: done in $((SECONDS - start)) s"
     return 0
   fi
-  grep -E 'error|FAILED|^E:' "$log" | head -n 12 >&2 || true
+  grep -A 3 -E '(error|Error)[: ]|FAILED|^E:' "$log" | head -n 16 >&2 || true
   say "  $label: failed after $((SECONDS - start)) s; the whole output is in $log"
   if grep -qi 'no space left on device' "$log"; then
     fail 1 LS0703 "the disk of $root is full; make room and run the same command again"
