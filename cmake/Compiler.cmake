@@ -1,10 +1,9 @@
 # Everything about how sources are compiled that is not about what they are.
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   # A precompiled header is only cacheable when its time stamps are left out of it.
-  set(ENV{CCACHE_SLOPPINESS} "pch_defines,time_macros")
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()
 find_program(MOLD mold)
 if(MOLD)
