@@ -59,7 +59,7 @@ struct KeyValueHead {
 // Queries [first, first + rows) against keys [0, first + rows); dk and dv are added to when `add`.
 void backward_run(const AttentionShape& shape, const QueryHead& head, const KeyValueHead& kv, int64_t first,
                   bool add, const ScoreRows& scores) {
-  const int64_t dim = shape.head_dim, rows = smaller(kQueryRows, shape.seq_len - first),
+  const int64_t dim = shape.head_dim, rows = smaller(query_rows(shape), shape.seq_len - first),
                 columns = first + rows;
   const Matrix q = rows_from(head.q, first), out = rows_from(head.out, first),
                dout = rows_from(head.dout, first);
@@ -121,8 +121,8 @@ void backward_task(const AttentionBackward& op, int64_t sample, int64_t kv_head,
   const T* qkv = static_cast<const T*>(op.qkv) + sample * rows * stride;
   T* dqkv = static_cast<T*>(op.dqkv) + sample * rows * stride;
   const int64_t score_stride = round_up(rows, kLanes);
-  const ScoreRows scores = {scratch.take(kQueryRows * score_stride), scratch.take(kQueryRows * score_stride),
-                            score_stride};
+  const ScoreRows scores = {scratch.take(query_rows(shape) * score_stride),
+                            scratch.take(query_rows(shape) * score_stride), score_stride};
   const WrittenHead<T> dk(dqkv + k_at, stride, rows, dim, scratch),
       dv(dqkv + v_at, stride, rows, dim, scratch);
   const KeyValueHead kv = {read_head(qkv + k_at, stride, rows, dim, scratch),
@@ -141,9 +141,9 @@ void backward_task(const AttentionBackward& op, int64_t sample, int64_t kv_head,
         dq.data,
         dq.data_stride};
     // The last run reaches every key: it writes dk and dv, so that nothing need be cleared before.
-    for (int64_t run = (rows - 1) / kQueryRows; run >= 0; --run) {
-      const bool add = head > kv_head * group || run < (rows - 1) / kQueryRows;
-      backward_run(shape, query, kv, run * kQueryRows, add, scores);
+    for (int64_t run = (rows - 1) / query_rows(shape); run >= 0; --run) {
+      const bool add = head > kv_head * group || run < (rows - 1) / query_rows(shape);
+      backward_run(shape, query, kv, run * query_rows(shape), add, scores);
     }
     dq.commit();
   }

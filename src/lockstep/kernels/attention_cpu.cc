@@ -34,12 +34,12 @@ LS_INLINE SoftmaxRow exponentiate(float* scores, int64_t valid, int64_t columns)
   return {top, sum_of(sum)};
 }
 
-// Queries [first, first + kQueryRows) of one head of one sample.
+// Queries [first, first + query_rows) of one head of one sample.
 template <class T>
 void forward_run(const AttentionForward& op, int64_t sample, int64_t head, int64_t first, Scratch scratch) {
   const AttentionShape& shape = op.shape;
   const int64_t dim = shape.head_dim, stride = shape.qkv_width();
-  const int64_t rows = smaller(kQueryRows, shape.seq_len - first), columns = first + rows;
+  const int64_t rows = smaller(query_rows(shape), shape.seq_len - first), columns = first + rows;
   const int64_t kv_head = head / (shape.heads / shape.kv_heads);
   const T* base = static_cast<const T*>(op.qkv) + sample * shape.seq_len * stride;
   const Matrix q = read_head(base + first * stride + head * dim, stride, rows, dim, scratch);
@@ -94,7 +94,7 @@ void attention_forward(const AttentionForward& op, const Launch& launch) {
   const int64_t slice = attention_scratch_floats(shape);
   require_workspace(launch, slice * 4, "attention_forward");
   const int64_t threads = attention_threads(shape, launch);
-  const int64_t runs = (shape.seq_len + kQueryRows - 1) / kQueryRows;
+  const int64_t runs = (shape.seq_len + query_rows(shape) - 1) / query_rows(shape);
   const int64_t tasks = shape.samples * shape.heads * runs;
   with_type(shape.type, [&](auto tag) {
 #pragma omp parallel num_threads(threads) if (shape.rows() * shape.heads * shape.seq_len >= kSerialBelow)
@@ -104,7 +104,8 @@ void attention_forward(const AttentionForward& op, const Launch& launch) {
 #pragma omp for schedule(dynamic)
       for (int64_t task = 0; task < tasks; ++task) {
         const int64_t run = runs - 1 - task % runs, head = task / runs % shape.heads;  // long runs first
-        forward_run<decltype(tag)>(op, task / runs / shape.heads, head, run * kQueryRows, Scratch(scratch));
+        forward_run<decltype(tag)>(op, task / runs / shape.heads, head, run * query_rows(shape),
+                                   Scratch(scratch));
       }
     }
   });

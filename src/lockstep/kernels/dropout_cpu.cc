@@ -2,57 +2,48 @@
 
 #include "lockstep/base/philox.h"
 #include "lockstep/kernels/ops_cpu.h"
+#include "lockstep/kernels/philox_cpu.h"
 
 namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 namespace {
 
-constexpr int64_t kDraws = 64;  // Philox calls at a time, four words each
+constexpr int64_t kRun = kDraws * 4;  // elements that one run of draws decides
+static_assert(kBlock % kRun == 0);
 
-struct Words {
-  uint32_t words[kDraws * 4];
-};
-
-// `flatten`: philox() must be inlined here, both to vectorise and so that no copy of it compiled for
-// this level can be picked by the linker for the rest of the program.
-__attribute__((flatten)) void draw(const Dropout& op, uint64_t first_q, Words& out) {
-  const uint64_t seed = op.inputs->seed, step = op.inputs->step;
-  uint32_t x[kDraws], y[kDraws], z[kDraws], w[kDraws];
+// Factors of the kRun elements from `first`: element 4q + j is decided by word j of draw q.
+void keep_factors(uint64_t key, uint64_t site, int64_t first, float rate, float* factors) {
+  const float scale = 1.0f / (1.0f - rate);
+  Draws draws;
+  draw(key, static_cast<uint64_t>(first) / 4, site, draws);
+  const uint32_t* words[] = {draws.x, draws.y, draws.z, draws.w};
+  for (int64_t j = 0; j < 4; ++j) {
+    const uint32_t* word = words[j];
 #pragma omp simd
-  for (int64_t i = 0; i < kDraws; ++i) {
-    const base::Random4 random =
-        base::site_random(seed, step, op.slice, op.site, first_q + static_cast<uint64_t>(i));
-    x[i] = random.x;
-    y[i] = random.y;
-    z[i] = random.z;
-    w[i] = random.w;
-  }
-  for (int64_t i = 0; i < kDraws; ++i) {
-    out.words[4 * i] = x[i];
-    out.words[4 * i + 1] = y[i];
-    out.words[4 * i + 2] = z[i];
-    out.words[4 * i + 3] = w[i];
+    for (int64_t q = 0; q < kDraws; ++q)
+      factors[4 * q + j] = base::unit_float(word[q]) >= rate ? scale : 0.0f;
   }
 }
 
 }  // namespace
 
 void dropout(const Dropout& op, const Launch&) {
-  const float scale = 1.0f / (1.0f - op.rate), rate = op.rate;
+  // The key and the counter of base::site_random.
+  const uint64_t key = base::mix64(op.inputs->seed + 0x9E3779B97F4A7C15ull * (op.inputs->step + 1));
+  const uint64_t site = (static_cast<uint64_t>(op.slice) << 32) | op.site;
   with_type(op.type, [&](auto tag) {
     using T = decltype(tag);
     const T* x = static_cast<const T*>(op.x);
     T* y = static_cast<T*>(op.y);
     for_blocks(op.count, [&](int64_t begin, int64_t end) {
-      static_assert(kBlock % (kDraws * 4) == 0);
-      Words random;
-      for (int64_t first = begin; first < end; first += kDraws * 4) {
-        draw(op, static_cast<uint64_t>(first) / 4, random);
-        const int64_t count = smaller(kDraws * 4, end - first);
+      alignas(64) float factors[kRun];
+      for (int64_t first = begin; first < end; first += kRun) {
+        keep_factors(key, site, first, op.rate, factors);
+        const int64_t count = smaller(kRun, end - first);
 #pragma omp simd
         for (int64_t i = 0; i < count; ++i) {
-          const float unit =
-              static_cast<float>(static_cast<int32_t>(random.words[i] >> 8)) * 5.9604644775390625e-8f;
-          y[first + i] = narrow<T>(unit >= rate ? widen(x[first + i]) * scale : 0.0f);
+          // A select, not a product alone: what is dropped is 0 even where x is not a number.
+          const float kept = widen(x[first + i]) * factors[i];
+          y[first + i] = narrow<T>(factors[i] != 0.0f ? kept : 0.0f);
         }
       }
     });

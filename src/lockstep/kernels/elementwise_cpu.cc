@@ -2,6 +2,7 @@
 
 #include "lockstep/kernels/normal_draw.h"
 #include "lockstep/kernels/ops_cpu.h"
+#include "lockstep/kernels/philox_cpu.h"
 
 namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 namespace {
@@ -9,14 +10,23 @@ namespace {
 // All ones in the exponent.
 LS_INLINE bool is_nonfinite(float value) { return (bits_of(value) & 0x7F800000u) == 0x7F800000u; }
 
-// Elements 4q .. 4q+3 for every q of the run; the last four may reach past `end`.
-// `flatten`: see dropout_cpu.cc.
-__attribute__((flatten)) void draw_run(const FillNormal& op, int64_t begin, int64_t end) {
-  for (int64_t first = begin; first < end; first += 4) {
-    const Normal4 drawn = draw_normal(op.seed, op.stream, static_cast<uint64_t>(first) / 4);
-    const float four[4] = {drawn.x, drawn.y, drawn.z, drawn.w};
-    const int64_t count = smaller(4, end - first);
-    for (int64_t i = 0; i < count; ++i) op.values[first + i] = __builtin_fmaf(op.deviation, four[i], op.mean);
+constexpr int64_t kRun = kDraws * 4;  // elements of one run of draws
+static_assert(kBlock % kRun == 0);
+
+// `flatten`: what other headers declare inline must be inlined here, both to vectorise and so that no copy
+// of it compiled for this level can be picked by the linker for the rest of the program.
+__attribute__((flatten)) void draw_run(const FillNormal& op, int64_t first, float* values) {
+  Draws draws;
+  draw(normal_key(op.seed, op.stream), static_cast<uint64_t>(first) / 4, kNormalCounter, draws);
+#pragma omp simd
+  for (int64_t q = 0; q < kDraws; ++q) {
+    float a, b, c, d;
+    normal_pair(draws.x[q], draws.y[q], &a, &b);
+    normal_pair(draws.z[q], draws.w[q], &c, &d);
+    values[4 * q] = __builtin_fmaf(op.deviation, a, op.mean);
+    values[4 * q + 1] = __builtin_fmaf(op.deviation, b, op.mean);
+    values[4 * q + 2] = __builtin_fmaf(op.deviation, c, op.mean);
+    values[4 * q + 3] = __builtin_fmaf(op.deviation, d, op.mean);
   }
 }
 
@@ -57,7 +67,14 @@ void add_edges(const AddEdges& op, const Launch&) {
 }
 
 void fill_normal(const FillNormal& op, const Launch&) {
-  for_blocks(op.count, [&](int64_t begin, int64_t end) { draw_run(op, begin, end); });
+  for_blocks(op.count, [&](int64_t begin, int64_t end) {
+    alignas(64) float values[kRun];
+    for (int64_t first = begin; first < end; first += kRun) {
+      draw_run(op, first, values);
+      const int64_t count = smaller(kRun, end - first);
+      for (int64_t i = 0; i < count; ++i) op.values[first + i] = values[i];
+    }
+  });
 }
 
 void fill_value(const FillValue& op, const Launch&) {

@@ -5,7 +5,7 @@
 namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 namespace {
 
-// `flatten`: see dropout_cpu.cc.
+// `flatten`: see elementwise_cpu.cc.
 __attribute__((flatten)) uint64_t hash_run(const float* values, int64_t count, uint64_t salt) {
   uint64_t sum = 0;
 #pragma omp simd reduction(+ : sum)
