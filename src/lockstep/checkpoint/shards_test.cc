@@ -32,7 +32,7 @@ TEST(Shards, FillFilesInOrder) {
     Tensors memory;
     std::vector<HostTensor> tensors;
     for (const int64_t size : plan.sizes) {
-      tensors.push_back({"t" + std::to_string(tensors.size()), memory.make(device::DType::u8, {size}, 1)});
+      tensors.push_back({fmt::format("t{}", tensors.size()), memory.make(device::DType::u8, {size}, 1)});
     }
     const std::vector<Shard> shards = plan_shards("model", tensors, 10);
     std::vector<std::vector<int64_t>> files;
