@@ -3,8 +3,8 @@
 //     checkpoints/step-00000100/model-00001-of-00001.safetensors, model.safetensors.index.json, config.json,
 //                               optimizer-00001-of-00001.safetensors, manifest.json
 //
-// manifest.json is written last and is the commit point: a folder without one is not a checkpoint, and no rename
-// is relied on. Sizes and checksums in it are verified while loading.
+// manifest.json is written last and is the commit point: a folder without one is not a checkpoint, and no
+// rename is relied on. Sizes and checksums in it are verified while loading.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@
 namespace lockstep::checkpoint {
 
 struct Contents {
-  int64_t step = 0;                    // steps done
-  std::vector<HostTensor> model;       // under canonical names, fp32
-  std::vector<HostTensor> optimizer;   // "NAME.m", "NAME.v"
-  std::string config_json;             // Hugging Face's config.json; empty for families that it does not know
-  std::string recipe_toml;             // the run's resolved recipe
-  std::vector<unsigned char> state;    // StepState, as bytes
-  std::string params_hash;             // of the masters, for `inspect` and for a check after loading
+  int64_t step = 0;                   // steps done
+  std::vector<HostTensor> model;      // under canonical names, fp32
+  std::vector<HostTensor> optimizer;  // "NAME.m", "NAME.v"
+  std::string config_json;            // Hugging Face's config.json; empty for families that it does not know
+  std::string recipe_toml;            // the run's resolved recipe
+  std::vector<unsigned char> state;   // StepState, as bytes
+  std::string params_hash;            // of the masters, for `inspect` and for a check after loading
 };
 
 // Writes checkpoints/step-NNNNNNNN under run_folder, then removes older ones beyond `keep` (at least 1).
@@ -37,8 +37,8 @@ struct Manifest {
   std::vector<FileSummary> files;
 };
 
-// A complete checkpoint's folder, opened. Tensors are found by name across its files; a plain Hugging Face folder
-// (sharded or single file, no manifest) opens too, with manifest() empty.
+// A complete checkpoint's folder, opened. Tensors are found by name across its files; a plain Hugging Face
+// folder (sharded or single file, no manifest) opens too, with manifest() empty.
 class Opened {
  public:
   explicit Opened(const std::string& folder, bool verify = true);  // DataError (LS03xx) names file and tensor

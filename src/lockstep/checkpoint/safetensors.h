@@ -1,7 +1,7 @@
 // The safetensors format: a header of names, types, shapes and byte ranges, then the bytes.
 //
-// The reader trusts nothing: header length, JSON, types, shapes, ranges (in bounds, without overlap or gaps) are
-// checked before a byte of data is handed out, and an error names file and tensor.
+// The reader trusts nothing: header length, JSON, types, shapes, ranges (in bounds, without overlap or gaps)
+// are checked before a byte of data is handed out, and an error names file and tensor.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct HostTensor {
   device::Tensor tensor;  // host memory that the caller owns
 };
 
-// Writes, then fsyncs file and folder. IoError (LS08xx) when the disk is full or fails; the file is then removed.
-// Returns a checksum of the whole file, made while writing.
+// Writes, then fsyncs file and folder. IoError (LS08xx) when the disk is full or fails; the file is then
+// removed. Returns a checksum of the whole file, made while writing.
 struct FileSummary {
-  std::string name;      // without folder
+  std::string name;  // without folder
   int64_t bytes = 0;
   std::string checksum;  // hex, 64 bit
 };
