@@ -25,6 +25,8 @@ size_t distance_to(std::string_view section, std::string_view last, const Key& k
 std::string limit_text(double limit) {
   std::string text = toml_number(limit);
   if (text.ends_with(".0")) text.resize(text.size() - 2);
+  const size_t zeros = text.size() - 1 - text.find_last_not_of('0');
+  if (zeros >= 6) text = fmt::format("{}e{}", text.substr(0, text.size() - zeros), zeros);  // 1e12
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
@@ -38,7 +39,7 @@ struct Row {
   const char* says;
 };
 
-void expect_rows(const std::string& folder, std::initializer_list<Row> rows) {
+void expect_rows(const std::string& folder, const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const Outcome outcome = run_shell(folder, row.line);
     EXPECT_EQ(outcome.code, row.code) << row.line << "\n" << outcome.output;
@@ -50,40 +51,42 @@ void expect_rows(const std::string& folder, std::initializer_list<Row> rows) {
 
 TEST(Program, UsageAndHelp) {
   base::TemporaryFolder folder;
-  expect_rows(folder.path(), {
-                                 {"$L", 2, "commands"},
-                                 {"$L --help", 0, "lockstep explain LS0107"},
-                                 {"$L -h", 0, "exit codes"},
-                                 {"$L help", 0, "examples"},
-                                 {"$L help init", 0, "--force"},
-                                 {"$L --version", 0, "lockstep 0."},
-                                 {"$L trian", 2, "did you mean `lockstep train`?"},
-                                 {"$L banana", 2, "commands are init, train"},
-                                 {"$L ''", 2, "commands"},
-                                 {"$L --banana", 2, "[LS0108]"},
-                                 {"$L \"$(printf '\\033[2Jx')\"", 2, "\"\\u001B[2Jx\" is not a command"},
-                                 {"$L init --help", 0, "lockstep init first.toml"},
-                                 {"$L init --forec", 2, "did you mean --force?"},
-                                 {"$L init a b", 2, "init does not take \"b\""},
-                                 {"$L doctor --run", 2, "[LS0109]"},
-                                 {"$L explain recipe --help", 0, "KEY=VALUE"},
-                             });
+  const std::vector<Row> rows = {
+      {"$L", 2, "commands"},
+      {"$L --help", 0, "lockstep explain LS0107"},
+      {"$L -h", 0, "exit codes"},
+      {"$L help", 0, "examples"},
+      {"$L help init", 0, "--force"},
+      {"$L --version", 0, "lockstep 0."},
+      {"$L trian", 2, "did you mean `lockstep train`?"},
+      {"$L banana", 2, "commands are init, train"},
+      {"$L ''", 2, "commands"},
+      {"$L --banana", 2, "[LS0108]"},
+      {"$L \"$(printf '\\033[2Jx')\"", 2, "\"\\u001B[2Jx\" is not a command"},
+      {"$L init --help", 0, "lockstep init first.toml"},
+      {"$L init --forec", 2, "did you mean --force?"},
+      {"$L init a b", 2, "init does not take \"b\""},
+      {"$L doctor --run", 2, "[LS0109]"},
+      {"$L explain recipe --help", 0, "KEY=VALUE"},
+  };
+  expect_rows(folder.path(), rows);
 }
 
 TEST(Program, InitWritesARecipeOnce) {
   base::TemporaryFolder folder;
   folder.write("file", "");
-  expect_rows(folder.path(), {
-                                 {"$L init first.toml", 0, "lockstep train first.toml"},
-                                 {"$L init first.toml", 2, "first.toml is already there"},
-                                 {"$L init --force first.toml", 0, "wrote first.toml"},
-                                 {"$L init && test -s recipe.toml", 0, "wrote recipe.toml"},
-                                 {"$L init -", 0, "[optim]"},
-                                 {"$L init . --force", 1, "cannot be written"},
-                                 {"$L init no/such/folder.toml", 1, "[LS0802]"},
-                                 {"$L init file/x.toml", 1, "not a folder"},
-                                 {"$L explain recipe first.toml --changed", 0, "first.toml:"},
-                             });
+  const std::vector<Row> rows = {
+      {"$L init first.toml", 0, "lockstep train first.toml"},
+      {"$L init first.toml", 2, "first.toml is already there"},
+      {"$L init --force first.toml", 0, "wrote first.toml"},
+      {"$L init && test -s recipe.toml", 0, "wrote recipe.toml"},
+      {"$L init -", 0, "[optim]"},
+      {"$L init . --force", 1, "cannot be written"},
+      {"$L init no/such/folder.toml", 1, "[LS0802]"},
+      {"$L init file/x.toml", 1, "not a folder"},
+      {"$L explain recipe first.toml --changed", 0, "first.toml:"},
+  };
+  expect_rows(folder.path(), rows);
 }
 
 TEST(Program, ExplainsKeysErrorsAndRecipes) {
@@ -91,48 +94,50 @@ TEST(Program, ExplainsKeysErrorsAndRecipes) {
   folder.write("good.toml", "[optim]\nlr = 1e-4\n");
   folder.write("bad.toml", "[optim]\nlearning_rate = 1e-4\n");
   folder.write("torn.toml", "[optim\n");
-  expect_rows(folder.path(),
-              {
-                  {"$L explain", 0, "[precision]"},
-                  {"$L explain optim.lr", 0, "Learning rate"},
-                  {"$L explain optim", 0, "optim.weight_decay"},
-                  {"$L explain '[memory]'", 0, "memory.recompute"},
-                  {"$L explain LS0107", 0, "remedies"},
-                  {"$L explain ls107", 0, "LS0107"},
-                  {"$L explain LS0199", 2, "LS0199 is not an error"},
-                  {"$L explain learning_rate", 2, "did you mean optim.lr?"},
-                  {"$L explain qqqqqqqqqq", 2, "`lockstep explain` lists the keys"},
-                  {"$L explain recipe good.toml", 0, "good.toml:2"},
-                  {"$L explain recipe good.toml optim.lr=2", 0, "command line"},
-                  {"$L explain recipe optim.lr=2 --changed", 0, "command line"},
-                  {"$L explain recipe bad.toml", 2,
-                   "bad.toml:2: optim.learning_rate is not a recipe key; did you mean optim.lr?"},
-                  {"$L explain recipe torn.toml", 2, "torn.toml:1:"},
-                  {"$L explain recipe missing.toml", 2, "[LS0106]"},
-                  {"$L explain recipe .", 2, "it is a folder"},
-                  {"$L explain recipe good.toml optim.lr", 2, "[LS0107]"},
-                  {"$L explain recipe good.toml optim.lr=fast", 2, "[LS0102]"},
-                  {"$L explain recipe good.toml optim.lr=-1", 2, "[LS0103]"},
-                  {"$L explain recipe good.toml optim.name=adma", 2, "one of adamw, sgd, lion"},
-              });
+  const std::vector<Row> rows = {
+      {"$L explain", 0, "[precision]"},
+      {"$L explain optim.lr", 0, "Learning rate"},
+      {"$L explain optim", 0, "optim.weight_decay"},
+      {"$L explain '[memory]'", 0, "memory.recompute"},
+      {"$L explain LS0107", 0, "remedies"},
+      {"$L explain ls107", 0, "LS0107"},
+      {"$L explain LS0199", 2, "LS0199 is not an error"},
+      {"$L explain learning_rate", 2, "did you mean optim.lr?"},
+      {"$L explain qqqqqqqqqq", 2, "`lockstep explain` lists the keys"},
+      {"$L explain recipe good.toml", 0, "good.toml:2"},
+      {"$L explain recipe good.toml optim.lr=2", 0, "command line"},
+      {"$L explain recipe optim.lr=2 --changed", 0, "command line"},
+      {"$L explain recipe bad.toml", 2,
+       "bad.toml:2: optim.learning_rate is not a recipe key; did you mean optim.lr?"},
+      {"$L explain recipe torn.toml", 2, "torn.toml:1:"},
+      {"$L explain recipe missing.toml", 2, "[LS0106]"},
+      {"$L explain recipe .", 2, "it is a folder"},
+      {"$L explain recipe good.toml optim.lr", 2, "[LS0107]"},
+      {"$L explain recipe good.toml optim.lr=fast", 2, "[LS0102]"},
+      {"$L explain recipe good.toml optim.lr=-1", 2, "[LS0103]"},
+      {"$L explain recipe good.toml optim.name=adma", 2, "one of adamw, sgd, lion"},
+  };
+  expect_rows(folder.path(), rows);
 }
 
 TEST(Program, TrainRefusesBadRecipesBeforeAnythingStarts) {
   base::TemporaryFolder folder;
-  expect_rows(folder.path(), {
-                                 {"$L train missing.toml", 2, "[LS0106]"},
-                                 {"$L train optim.learning_rate=1", 2, "did you mean optim.lr?"},
-                                 {"$L train run.name=../up", 2, "[LS0104]"},
-                             });
+  const std::vector<Row> rows = {
+      {"$L train missing.toml", 2, "[LS0106]"},
+      {"$L train optim.learning_rate=1", 2, "did you mean optim.lr?"},
+      {"$L train run.name=../up", 2, "[LS0104]"},
+  };
+  expect_rows(folder.path(), rows);
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/runs"));
 }
 
 TEST(Program, OutputThatCannotBeWritten) {
   base::TemporaryFolder folder;
-  expect_rows(folder.path(), {
-                                 {"$L schema > /dev/full", 1, "standard output cannot be written"},
-                                 {"$L schema > /dev/null", 0, ""},
-                             });
+  const std::vector<Row> rows = {
+      {"$L schema > /dev/full", 1, "standard output cannot be written"},
+      {"$L schema > /dev/null", 0, ""},
+  };
+  expect_rows(folder.path(), rows);
   // A reader that goes away is not worth a word.
   const Outcome outcome = run_shell(folder.path(), "$L explain | head -n 1");
   EXPECT_EQ(outcome.output, "[run] What is run, how long and where.\n");
