@@ -36,6 +36,8 @@ class Dataset {
   virtual std::string describe() const = 0;   // one line: "grammar 7: 137 words, floor 1.973 nats/token"
   virtual uint64_t content_hash() const = 0;  // for record.json; reads all of the data
   // Token to text, for `generate`; and text to tokens for its prompt.
+  // What `generate` begins with when it is given no prompt: a boundary, so that a new text follows.
+  virtual std::vector<int32_t> start() const { return {0}; }
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
   virtual std::vector<int32_t> encode(const std::string& text) const = 0;
 };

@@ -25,6 +25,7 @@ class Grammar final : public Dataset {
   std::optional<double> entropy_floor() const override { return floor_; }
   std::string describe() const override;
   uint64_t content_hash() const override;
+  std::vector<int32_t> start() const override { return {end_}; }
   // "a dog sleeps. (Anna sees herself)."; a token that is no word is written as <140>.
   std::string decode(std::span<const int32_t> tokens) const override;
   // The inverse; where spaces stand around punctuation does not matter.

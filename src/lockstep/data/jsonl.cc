@@ -88,6 +88,7 @@ class Jsonl final : public WindowedDataset {
     std::replace(labels.begin(), labels.end(), kStoredEnd, kEndOfDocument);
   }
 
+  std::vector<int32_t> start() const override { return {kEndOfDocument}; }
   std::string decode(std::span<const int32_t> tokens) const override {
     std::string text;
     for (const int32_t token : tokens) {

@@ -23,6 +23,7 @@ class Text final : public WindowedDataset {
  public:
   Text(const base::Recipe::Data& recipe, Streams streams)
       : WindowedDataset(recipe, kVocab, std::move(streams)) {}
+  std::vector<int32_t> start() const override { return {'\n'}; }
   std::string decode(std::span<const int32_t> tokens) const override { return tokens_to_bytes(tokens); }
   std::vector<int32_t> encode(const std::string& text) const override { return bytes_to_tokens(text); }
 };
