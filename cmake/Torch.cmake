@@ -8,9 +8,11 @@ if(NOT EXISTS "${LOCKSTEP_TORCH}/lib/libtorch_cpu.so")
 endif()
 get_filename_component(LOCKSTEP_SITE "${LOCKSTEP_TORCH}/.." ABSOLUTE)
 
-add_library(lockstep_torch INTERFACE)
-target_include_directories(lockstep_torch SYSTEM INTERFACE
+# Headers apart from the library: they bring a {fmt} of their own, which only *_torch.cc files may see.
+add_library(lockstep_torch_headers INTERFACE)
+target_include_directories(lockstep_torch_headers SYSTEM INTERFACE
   "${LOCKSTEP_TORCH}/include" "${LOCKSTEP_TORCH}/include/torch/csrc/api/include")
+add_library(lockstep_torch INTERFACE)
 target_link_libraries(lockstep_torch INTERFACE
   "${LOCKSTEP_TORCH}/lib/libtorch_cpu.so" "${LOCKSTEP_TORCH}/lib/libc10.so" "${LOCKSTEP_TORCH}/lib/libgomp.so.1")
 # DT_RPATH, not RUNPATH: libtorch_cpu.so must find libcudart and libgomp through us as well.

@@ -103,6 +103,11 @@ struct Recipe {
     double limit_gib = 0;            // pretend the device has only this much; 0: all it has
   } memory;
 
+  struct Checkpoint {
+    int64_t every = 0;  // steps; 0: only at the end
+    int64_t keep = 2;   // the newest that stay
+  } checkpoint;
+
   struct Log {
     int64_t every = 1;             // steps between lines of metrics.jsonl
     int64_t eval_every = 200;      // steps; 0: only at the end

@@ -22,36 +22,52 @@ namespace lockstep::base {
 
 struct Key {
   enum class Type { boolean, integer, number, text, auto_integer };
-  std::string name;                  // "optim.lr"
+  std::string name;  // "optim.lr"
   Type type;
-  std::string meaning;               // one or two sentences
-  std::string example;               // "optim.lr = 3e-4"
-  std::vector<std::string> choices;  // for text: the allowed values; empty: any
+  std::string meaning;                             // one or two sentences
+  std::string example;                             // "optim.lr = 3e-4"
+  std::vector<std::string> choices;                // for text: the allowed values; empty: any
   std::optional<double> at_least, at_most, above;  // for numbers
   // Where the value lives in a Recipe.
   std::function<std::variant<bool*, int64_t*, double*, std::string*, AutoInt*>(Recipe&)> member;
+  std::string pattern, form;  // for text that is neither free nor a list: a regular expression, and in words
+  std::vector<std::string> also;  // what other trainers call it: only for "did you mean"
+
+  std::string section() const { return name.substr(0, name.find('.')); }
+  std::string last_part() const { return name.substr(name.find('.') + 1); }
 };
 
-const std::vector<Key>& recipe_keys();  // in the order of the file
+struct Section {
+  std::string name, meaning;
+};
+
+const std::vector<Section>& recipe_sections();  // in the order of the file
+const std::vector<Key>& recipe_keys();          // in the order of the file
 const Key* find_key(std::string_view name);
 std::string nearest_key(std::string_view name);  // by edit distance; empty if nothing is near
 
-std::string value_text(const Key& key, const Recipe& recipe);    // as TOML: 0.001, "auto", true
+std::string type_text(const Key& key);  // "a whole number or \"auto\""
+std::string allowed_text(
+    const Key& key);  // "above 0, at most 10", "one of adamw, sgd"; empty: anything of its type
+std::string value_text(const Key& key, const Recipe& recipe);  // as TOML: 0.001, "auto", true
 std::string default_text(const Key& key);
+// Sets one key from its TOML text ("12", "auto", "gpt2"); ConfigError when it does not fit.
+void set_value(Recipe& recipe, std::string_view key, const std::string& text);
 
 struct RecipeSource {
-  std::string file;                    // empty: defaults only
-  std::vector<std::string> overrides;  // key=value
+  std::string file = {};                    // empty: defaults only
+  std::vector<std::string> overrides = {};  // key=value
 };
 struct Resolved {
   Recipe recipe;
-  std::map<std::string, std::string> origin;  // key: "default", "first.toml:12", "command line", "preset 124m"
+  std::map<std::string, std::string>
+      origin;  // key: "default", "first.toml:12", "command line", "preset 124m"
 };
 Resolved read_recipe(const RecipeSource& source);
 
-std::string write_toml(const Recipe& recipe);   // every key: config.toml
-std::string commented_recipe();                 // `lockstep init`
-std::string json_schema();                      // `lockstep schema`
+std::string write_toml(const Recipe& recipe);  // every key: config.toml
+std::string commented_recipe();                // `lockstep init`
+std::string json_schema();                     // `lockstep schema`
 std::vector<std::string> differing_keys(const Recipe& a, const Recipe& b);
 
 }  // namespace lockstep::base

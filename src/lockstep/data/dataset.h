@@ -20,15 +20,24 @@ enum class Split : uint8_t { train, eval };
 class Dataset {
  public:
   virtual ~Dataset() = default;
-  virtual int64_t vocab() const = 0;                // tokens are in [0, vocab)
-  virtual int64_t samples(Split split) const = 0;   // at least 1 for train
+  virtual int64_t vocab() const = 0;               // tokens are in [0, vocab)
+  virtual int64_t samples(Split split) const = 0;  // at least 1 for train
   // Fills seq_len inputs and as many labels (kIgnoredLabel, -1, where nothing is to be predicted).
-  virtual void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const = 0;
+  virtual void read(Split split, int64_t index, std::span<int32_t> inputs,
+                    std::span<int32_t> labels) const = 0;
   // Nats per token of the true source, when it is known: no model can do better on average.
   virtual std::optional<double> entropy_floor() const { return std::nullopt; }
-  virtual std::string describe() const = 0;         // one line: "grammar 7: 117 words, floor 2.013 nats/token"
-  virtual uint64_t content_hash() const = 0;        // for record.json
+  // Share of the complete sentences in `tokens` that the source could have said; null where the source
+  // is not known, or where no sentence is complete. The text starts at a sentence's start.
+  virtual std::optional<double> acceptance(std::span<const int32_t> tokens) const {
+    (void)tokens;
+    return std::nullopt;
+  }
+  virtual std::string describe() const = 0;   // one line: "grammar 7: 137 words, floor 1.973 nats/token"
+  virtual uint64_t content_hash() const = 0;  // for record.json; reads all of the data
   // Token to text, for `generate`; and text to tokens for its prompt.
+  // What `generate` begins with when it is given no prompt: a boundary, so that a new text follows.
+  virtual std::vector<int32_t> start() const { return {0}; }
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
   virtual std::vector<int32_t> encode(const std::string& text) const = 0;
 };

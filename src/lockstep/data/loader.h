@@ -3,7 +3,8 @@
 // Batch `step` is a function of (seed, step) alone: sample j of step s is position s * global + j of an
 // endless sequence of epochs, each a keyed permutation of the training samples; at an epoch's end the
 // sequence wraps into the next epoch within a batch, so no sample is lost or repeated within an epoch.
-// A rank reads only the slices it was given.
+// (With 10 samples and batches of 4, step 2 holds the last 2 of epoch 0 and the first 2 of epoch 1.)
+// A rank reads only the slices it was given. The number of threads changes nothing but the speed.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct LoaderOptions {
   uint64_t seed = 1;
   int64_t global = 64;                // samples a step
   int64_t slices = 1;                 // the batch is cut into this many
-  std::vector<int64_t> own_slices;    // which of them to read; empty: all
+  std::vector<int64_t> own_slices{};  // which of them to read; empty: all
   int64_t seq_len = 64;
   int64_t first_step = 0;
   int64_t prefetch = 4;
@@ -37,7 +38,8 @@ class Loader {
  public:
   Loader(const Dataset& dataset, LoaderOptions options);
   ~Loader();
-  // The batch of the next step, in order. Waits if it is not read yet; rethrows a reader's error.
+  // The batch of the next step, in order. Waits if it is not read yet; rethrows a reader's error, and
+  // does so again when called again. Call it from one thread.
   std::shared_ptr<const Batch> next();
   double waited_ms() const;  // how long the last next() waited
 
@@ -48,7 +50,8 @@ class Loader {
 
 // The same batch without threads: what the loader computes for one step.
 Batch read_batch(const Dataset& dataset, const LoaderOptions& options, int64_t step);
-// Evaluation batch k: samples k * count .. in order, of the eval split.
+// Evaluation batch k: samples k * count .. in order, of the eval split. Past the last sample, labels are
+// all kIgnoredLabel, so that every sample counts once.
 Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int64_t seq_len);
 
 }  // namespace lockstep::data

@@ -1,38 +1,34 @@
-// Four normal numbers for elements 4q .. 4q+3 of a stream: Box-Muller on Philox, in fp32.
+// Normal random numbers as a function of (seed, stream, element): Box-Muller on Philox, in fp32.
 //
 // Every product that is added to something is an explicit fma and nothing else can be contracted, so
-// CPU and GPU draw the same bits: a model starts from the same weights on every device.
+// CPU and GPU draw the same bits, also of fmaf(deviation, draw, mean): a model starts from the same weights
+// on every device.
 #pragma once
 
-#include <cmath>
+#include <math.h>
+#include <string.h>
 
 #include "lockstep/base/philox.h"
 
 namespace lockstep::kernels {
-
-struct Normal4 {
-  float x, y, z, w;
-};
 
 // Natural logarithm of k / 2^32 for k in [1, 2^32]: k = m * 2^e with m in [0.75, 1.5), then a series in
 // s = (m - 1) / (m + 1).
 LS_HOST_DEVICE inline float log_of_unit(uint32_t k_minus_one) {
   // Rounding the 32-bit integer to fp32 keeps 24 significant bits at any magnitude.
   const float k = static_cast<float>(k_minus_one) + 1.0f;
-  union {
-    float value;
-    uint32_t bits;
-  } number{k};
-  const uint32_t offset = number.bits - 0x3F400000u;  // exponent counted from 0.75
-  const int32_t exponent = static_cast<int32_t>(offset) >> 23;
-  number.bits -= static_cast<uint32_t>(exponent) << 23;
-  const float m = number.value;
+  uint32_t bits;
+  memcpy(&bits, &k, 4);
+  const uint32_t exponent = (bits - 0x3F400000u) >> 23;  // counted from 0.75
+  bits -= exponent << 23;
+  float m;
+  memcpy(&m, &bits, 4);
   const float s = (m - 1.0f) / (m + 1.0f), square = s * s;
   float p = fmaf(square, 0.22222222f, 0.2857142857f);
   p = fmaf(p, square, 0.4f);
   p = fmaf(p, square, 0.6666666667f);
   const float tail = (p * square) * s;
-  return fmaf(static_cast<float>(exponent - 32), 0.69314718056f, fmaf(2.0f, s, tail));
+  return fmaf(static_cast<float>(static_cast<int32_t>(exponent) - 32), 0.69314718056f, fmaf(2.0f, s, tail));
 }
 
 // Cosine and sine of 2 pi * turn / 2^32.
@@ -55,20 +51,20 @@ LS_HOST_DEVICE inline void cosine_sine(uint32_t turn, float* cosine, float* sine
   *sine = (quadrant & 2u) != 0 ? -second : second;
 }
 
-LS_HOST_DEVICE inline Normal4 draw_normal(uint64_t seed, uint64_t stream, uint64_t q) {
-  const uint64_t key = base::mix64(seed + 0x9E3779B97F4A7C15ull * (stream + 1));
-  const base::Random4 random = base::philox(key, q, 0x6E6F726Dull);  // apart from dropout's counters
-  Normal4 out;
-  const float r0 = sqrtf(-2.0f * log_of_unit(random.x));
-  const float r1 = sqrtf(-2.0f * log_of_unit(random.z));
-  float c0, s0, c1, s1;
-  cosine_sine(random.y, &c0, &s0);
-  cosine_sine(random.w, &c1, &s1);
-  out.x = r0 * c0;
-  out.y = r0 * s0;
-  out.z = r1 * c1;
-  out.w = r1 * s1;
-  return out;
+// Elements 4q + {0, 1} come from words x and y of philox(normal_key, q, kNormalCounter), {2, 3} from z and w.
+constexpr uint64_t kNormalCounter = 0x6E6F726D;  // apart from dropout's counters
+
+LS_HOST_DEVICE inline uint64_t normal_key(uint64_t seed, uint64_t stream) {
+  return base::mix64(seed + 0x9E3779B97F4A7C15ull * (stream + 1));
+}
+
+LS_HOST_DEVICE inline void normal_pair(uint32_t radius_word, uint32_t angle_word, float* first,
+                                       float* second) {
+  const float radius = sqrtf(-2.0f * log_of_unit(radius_word));
+  float cosine, sine;
+  cosine_sine(angle_word, &cosine, &sine);
+  *first = radius * cosine;
+  *second = radius * sine;
 }
 
 }  // namespace lockstep::kernels

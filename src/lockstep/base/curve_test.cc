@@ -1,0 +1,61 @@
+#include "lockstep/base/curve.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lockstep/base/text.h"
+
+namespace lockstep::base {
+namespace {
+
+TEST(Curve, AsciiFallingLine) {
+  const std::string text =
+      draw_curve({4, 3, 2, 1}, {.width = 7, .height = 4, .first = 1, .last = 4, .unicode = false});
+  EXPECT_EQ(text,
+            "4 |*\n"
+            "  | *\n"
+            "  |  *\n"
+            "1 |   *\n"
+            "  +----\n"
+            "   1  4\n");
+}
+
+TEST(Curve, BrailleFallingLine) {
+  const std::string text =
+      draw_curve({4, 3, 2, 1}, {.width = 5, .height = 1, .first = 1, .last = 4, .unicode = true});
+  EXPECT_EQ(split_lines(text)[0], "4 |\xE2\xA0\x91\xE2\xA2\x84");  // dots 1, 5 and 3, 8
+}
+
+TEST(Curve, FitsItsWidthForAnyValues) {
+  std::vector<double> values;
+  for (int i = 0; i < 1000; ++i) values.push_back(1000.0 / (i + 1));
+  values[10] = NAN;
+  values[500] = INFINITY;
+  for (bool unicode : {false, true}) {
+    for (size_t width : {12u, 30u, 80u}) {
+      const std::string text =
+          draw_curve(values, {.width = width, .first = 0, .last = 999, .unicode = unicode});
+      EXPECT_EQ(split_lines(text).size(), 8u + 2);
+      for (const std::string& line : split_lines(text)) EXPECT_LE(display_width(line), width) << text;
+    }
+  }
+}
+
+TEST(Curve, OddInput) {
+  EXPECT_EQ(draw_curve({}, {}), "");
+  EXPECT_EQ(draw_curve({NAN, INFINITY}, {}), "");
+  EXPECT_NE(draw_curve({2}, {}), "");
+  EXPECT_NE(draw_curve({3, 3, 3}, {.width = 1, .height = 1}), "");
+  EXPECT_NE(draw_curve({-1e308, 1e308}, {}), "");
+}
+
+TEST(Sparkline, LevelsFollowTheValues) {
+  EXPECT_EQ(sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8, false), ".:-=+*#%");
+  EXPECT_EQ(sparkline({0, NAN, 7}, 8, false), ". %");
+  EXPECT_EQ(sparkline({0, 7}, 8, true), "\xE2\x96\x81\xE2\x96\x88");
+  EXPECT_EQ(display_width(sparkline(std::vector<double>(1000, 1.0), 20, true)), 20u);
+}
+
+}  // namespace
+}  // namespace lockstep::base

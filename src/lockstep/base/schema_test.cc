@@ -1,0 +1,298 @@
+#include "lockstep/base/schema.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/temporary_folder.h"
+
+namespace lockstep::base {
+namespace {
+
+Resolved read_text(const std::string& text) {
+  TemporaryFolder folder;
+  return read_recipe({.file = folder.write("recipe.toml", text)});
+}
+
+// Anything converts to this, so T{Any, Any, ...} compiles for as many as T has members.
+struct Any {
+  template <class T>
+  operator T() const;  // NOLINT: never defined, only named
+};
+template <class T, class... Members>
+constexpr size_t count_members() {
+  if constexpr (requires { T{Members{}..., Any{}}; }) {
+    return count_members<T, Members..., Any>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+
+size_t rows_of(const std::string& section) {
+  size_t rows = 0;
+  for (const Key& key : recipe_keys()) rows += key.section() == section;
+  return rows;
+}
+
+TEST(RecipeKeys, EveryMemberHasARow) {
+  EXPECT_EQ(rows_of("run"), count_members<Recipe::Run>());
+  EXPECT_EQ(rows_of("model"), count_members<Recipe::Model>());
+  EXPECT_EQ(rows_of("data"), count_members<Recipe::Data>());
+  EXPECT_EQ(rows_of("batch"), count_members<Recipe::Batch>());
+  EXPECT_EQ(rows_of("optim"), count_members<Recipe::Optim>());
+  EXPECT_EQ(rows_of("precision"), count_members<Recipe::Precision>());
+  EXPECT_EQ(rows_of("parallel"), count_members<Recipe::Parallel>());
+  EXPECT_EQ(rows_of("memory"), count_members<Recipe::Memory>());
+  EXPECT_EQ(rows_of("log"), count_members<Recipe::Log>());
+  EXPECT_EQ(recipe_sections().size(), count_members<Recipe>());
+}
+
+TEST(RecipeKeys, EveryRowIsCompleteAndItsExampleIsAccepted) {
+  std::set<std::string> names;
+  for (const Key& key : recipe_keys()) {
+    SCOPED_TRACE(key.name);
+    EXPECT_TRUE(names.insert(key.name).second) << "twice in the table";
+    EXPECT_EQ(find_key(key.name), &key);
+    EXPECT_GT(key.meaning.size(), 10u);
+    EXPECT_TRUE(key.meaning.ends_with("."));
+    ASSERT_TRUE(key.example.starts_with(key.name + " = "));
+    const Resolved from_file = read_text(key.example);
+    EXPECT_EQ(from_file.origin.at(key.name).substr(from_file.origin.at(key.name).size() - 2), ":1");
+    const Resolved from_line = read_recipe({.overrides = {key.example}});
+    EXPECT_EQ(from_line.origin.at(key.name), "command line");
+    EXPECT_TRUE(differing_keys(from_file.recipe, from_line.recipe).empty());
+    // The default must itself be allowed.
+    read_recipe({.overrides = {key.name + "=" + default_text(key)}});
+    for (const std::string& choice : key.choices) {
+      read_recipe({.overrides = {key.name + "=" + choice}});
+    }
+  }
+}
+
+// A random value that the key's row allows.
+struct RandomValue {
+  const Key& key;
+  std::mt19937_64& random;
+
+  double between(double low, double high) const {
+    return std::uniform_real_distribution<>(low, high)(random);
+  }
+  int64_t integer() const {
+    const int64_t low = static_cast<int64_t>(key.at_least.value_or(-1e15));
+    const double high = key.at_most.value_or(1e15);
+    return std::uniform_int_distribution<int64_t>(low, static_cast<int64_t>(high))(random);
+  }
+  void operator()(bool* value) const { *value = random() & 1; }
+  void operator()(int64_t* value) const { *value = integer(); }
+  void operator()(AutoInt* value) const { *value = random() & 1 ? AutoInt() : AutoInt(integer()); }
+  void operator()(double* value) const {
+    const double low = key.above.value_or(key.at_least.value_or(-1e9));
+    const double draw = low + (key.at_most.value_or(1e9) - low) * std::pow(10.0, between(-12, 0));
+    *value = std::min(draw, *key.at_most);
+  }
+  void operator()(std::string* value) const {
+    if (!key.choices.empty()) {
+      *value = key.choices[random() % key.choices.size()];
+    } else if (key.pattern.empty()) {
+      const std::string letters = "ab\"\\ '#=[]{}~\xC3\xA9/.-";
+      value->clear();
+      for (size_t n = random() % 12; n > 0; --n) {
+        const char c = letters[random() % letters.size()];
+        *value += c == '\xC3' || c == '\xA9' ? "\xC3\xA9" : std::string(1, c);
+      }
+    }
+  }
+};
+
+TEST(WriteToml, RandomRecipesReadBackEqual) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 100; ++round) {
+    Recipe recipe;
+    for (const Key& key : recipe_keys()) std::visit(RandomValue{key, random}, key.member(recipe));
+    const std::string text = write_toml(recipe);
+    const Recipe again = read_text(text).recipe;
+    EXPECT_EQ(differing_keys(recipe, again), std::vector<std::string>{}) << text;
+    EXPECT_EQ(recipe.optim.lr, again.optim.lr) << "bits, not text";
+    EXPECT_EQ(write_toml(again), text);
+  }
+}
+
+TEST(CommentedRecipe, ReadsBackToTheDefaultsAndNamesEveryKey) {
+  const std::string text = commented_recipe();
+  const Resolved read = read_text(text);
+  EXPECT_TRUE(differing_keys(read.recipe, Recipe{}).empty());
+  for (const auto& [key, origin] : read.origin) EXPECT_NE(origin, "default") << key;
+}
+
+TEST(ReadRecipe, SaysWhereEachValueCameFrom) {
+  TemporaryFolder folder;
+  const std::string file = folder.write("a.toml", "[optim]\nlr = 1e-3\n\n[run]\nseed = 3\n");
+  const Resolved read = read_recipe({.file = file, .overrides = {"run.seed=4", "model.preset=124m"}});
+  EXPECT_EQ(read.recipe.optim.lr, 1e-3);
+  EXPECT_EQ(read.recipe.run.seed, 4);
+  EXPECT_EQ(read.recipe.model.preset, "124m");
+  EXPECT_EQ(read.origin.at("optim.lr"), file + ":2");
+  EXPECT_EQ(read.origin.at("run.seed"), "command line");
+  EXPECT_EQ(read.origin.at("run.steps"), "default");
+  EXPECT_EQ(differing_keys(read.recipe, Recipe{}),
+            (std::vector<std::string>{"run.seed", "model.preset", "optim.lr"}));
+}
+
+TEST(ReadRecipe, AcceptsWhatPeopleWrite) {
+  struct Row {
+    const char* override_;
+    const char* key;
+    const char* value;
+  };
+  for (const Row& row : std::initializer_list<Row>{
+           {"optim.lr=1e-3", "optim.lr", "0.001"},
+           {"optim.lr = 1", "optim.lr", "1.0"},
+           {"run.steps=1_000_000", "run.steps", "1000000"},
+           {"run.steps=1e6", "run.steps", "1000000"},
+           {"precision.loss_scale=65536", "precision.loss_scale", "65536.0"},
+           {"batch.slices=auto", "batch.slices", "\"auto\""},
+           {"batch.slices=\"auto\"", "batch.slices", "\"auto\""},
+           {"batch.slices=8", "batch.slices", "8"},
+           {"run.exact=false", "run.exact", "false"},
+           {"run.name=2024", "run.name", "\"2024\""},
+           {"run.name=true", "run.name", "\"true\""},
+           {"data.path=a=b.txt", "data.path", "\"a=b.txt\""},
+           {"data.path=", "data.path", "\"\""},
+           {"parallel.zero=2", "parallel.zero", "\"2\""},
+           {"run.device=cuda:3", "run.device", "\"cuda:3\""},
+           {"memory.recompute=attention,up", "memory.recompute", "\"attention,up\""},
+       }) {
+    const Resolved read = read_recipe({.overrides = {row.override_}});
+    EXPECT_EQ(value_text(*find_key(row.key), read.recipe), row.value) << row.override_;
+  }
+  EXPECT_EQ(read_text("parallel.zero = 2").recipe.parallel.zero, "2");
+}
+
+struct Refusal {
+  const char* text;  // a file, or an override if it does not end with a newline
+  int number;
+  const char* says;
+};
+
+TEST(ReadRecipe, RefusesWithTheKeyTheExpectationAndTheRemedy) {
+  for (const Refusal& row : std::initializer_list<Refusal>{
+           {"[optim]\nlearning_rate = 1\n", 101,
+            "toml:2: optim.learning_rate is not a recipe key; did you mean optim.lr?"},
+           {"optim.learning_rate=1", 101, "optim.learning_rate is not a recipe key; did you mean optim.lr?"},
+           {"lr=1", 101, "lr is not a recipe key; did you mean optim.lr?"},
+           {"optim.lrr=1", 101, "did you mean optim.lr?"},
+           {"train.max_steps=1", 101, "did you mean run.steps?"},
+           {"[optm]\nlr = 1\n", 101, "did you mean optim.lr?"},
+           {"[optm]\n", 101, "did you mean [optim]?"},
+           {"[banana]\n", 101, "sections are run, model"},
+           {"zzzzzzzzzz.qqqqqqqqqq=1", 101, "`lockstep explain` lists the keys"},
+           {"\"optim.lr\" = 1\n", 101, "is not a recipe key"},
+           {"optim = 3\n", 102, "optim is a section, not a value"},
+           {"optim=3", 102, "optim is a section, not a value"},
+           {"[optim.lr]\nx = 3\n", 102, "optim.lr is a key with a value, not a section"},
+           {"[optim]\nlr = {}\n", 102, "optim.lr is a key with a value"},
+           {"[[optim]]\nlr = 1\n", 102, "optim is a section, not a value"},
+           {"[model]\nlayers = \"four\"\n", 102,
+            "toml:2) is text; a whole number is expected, as in model.layers = 12"},
+           {"model.layers=four", 102, "model.layers = \"four\" (command line) is text"},
+           {"model.layers=", 102, "a whole number is expected"},
+           {"model.layers=3.5", 102, "is a number with a fraction"},
+           {"model.layers=[1, 2]", 102, "is a list"},
+           {"model.layers=1979-05-27", 102, "is a date"},
+           {"model.layers=1e300", 102, "a whole number is expected"},
+           {"batch.slices=many", 102, "a whole number or \"auto\" is expected"},
+           {"run.exact=yes", 102, "true or false is expected"},
+           {"run.name = 3\n", 102, "text is expected"},
+           {"model.layers=0", 103, "is out of range; it must be at least 1, at most 65536"},
+           {"model.layers=-4", 103, "out of range"},
+           {"optim.epsilon=0", 103, "must be above 0"},
+           {"optim.lr=nan", 103, "out of range"},
+           {"optim.lr=inf", 103, "out of range"},
+           {"optim.name=adamm", 104, "one of adamw, sgd, lion; did you mean adamw?"},
+           {"parallel.zero=4", 104, "one of 0, 1, 2, 3"},
+           {"run.device=gpu", 104, "auto, cpu, cuda or cuda:N"},
+           {"run.name=../../etc", 104, "letters, digits"},
+           {"run.name=", 104, "letters, digits"},
+           {"data.path = \"a\\u0000b\"\n", 104, "control characters"},
+           {"[run\nname = 1\n", 105, "toml:1:5: not valid TOML"},
+           {"[run]\nseed = 1\nseed = 2\n", 105, "toml:3:"},
+           {"run.name = \"\xFF\"\n", 105, "not valid TOML"},
+           {"optim.lr", 107, "\"optim.lr\" is not an override; write key=value"},
+           {"=3", 107, "write key=value"},
+           {"run.seed=1\nmodel.layers = 2", 102, "is text"},
+       }) {
+    SCOPED_TRACE(row.text);
+    const bool is_file = std::string(row.text).ends_with("\n");
+    try {
+      is_file ? read_text(row.text) : read_recipe({.overrides = {row.text}});
+      ADD_FAILURE() << "accepted";
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.number(), row.number) << error.what();
+      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_NE(std::string(error.what()).find(row.says), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(ReadRecipe, AnUnreadableFileIsRefused) {
+  TemporaryFolder folder;
+  const std::string large = folder.write("large.toml", std::string(2 << 20, '#'));
+  for (const std::string& path :
+       {folder.path() + "/missing.toml", folder.path(), large, std::string("/dev/zero")}) {
+    try {
+      read_recipe({.file = path});
+      ADD_FAILURE() << path;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.number(), 106) << error.what();
+    }
+  }
+}
+
+// Bytes from outside never crash: they are read or refused.
+TEST(ReadRecipe, SurvivesDamagedFiles) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937_64 random(seed);
+  const std::string whole = write_toml(Recipe{});
+  for (int round = 0; round < 500; ++round) {
+    std::string text = whole;
+    for (int edits = 1 + static_cast<int>(random() % 8); edits > 0; --edits) {
+      text[random() % text.size()] = static_cast<char>(random());
+    }
+    try {
+      read_text(text);
+    } catch (const ConfigError&) {
+    }
+  }
+}
+
+TEST(JsonSchema, HasEveryKeyWithItsLimits) {
+  const auto schema = nlohmann::json::parse(json_schema());
+  EXPECT_FALSE(schema["additionalProperties"]);
+  for (const Key& key : recipe_keys()) {
+    SCOPED_TRACE(key.name);
+    const auto& section = schema["properties"][key.section()];
+    EXPECT_FALSE(section["additionalProperties"]);
+    const auto& row = section["properties"][key.last_part()];
+    ASSERT_TRUE(row.is_object());
+    EXPECT_EQ(row["description"], key.meaning);
+    EXPECT_TRUE(row.contains("default"));
+    EXPECT_EQ(row.contains("enum"), !key.choices.empty());
+    if (key.type == Key::Type::number) {
+      EXPECT_EQ(row.contains("maximum"), key.at_most.has_value());
+    }
+    if (key.type == Key::Type::auto_integer) {
+      EXPECT_EQ(row["anyOf"][1]["const"], "auto");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::base

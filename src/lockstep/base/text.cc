@@ -1,0 +1,183 @@
+#include "lockstep/base/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace lockstep::base {
+namespace {
+
+// One decimal, unless it would be a zero: "1.5", "2".
+std::string one_decimal(double value) {
+  std::string text = fmt::format("{:.1f}", value);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
+}
+
+template <size_t N>
+std::string scaled(double value, double base, const std::array<const char*, N>& units) {
+  if (!std::isfinite(value)) return fmt::format("{}", value);
+  const char* sign = value < 0 ? "-" : "";
+  value = std::abs(value);
+  size_t unit = 0;
+  // 1023.97 KiB would be printed as 1024 KiB: compare what is printed.
+  while (unit + 1 < N && std::round(value * 10) / 10 >= base) {
+    value /= base;
+    ++unit;
+  }
+  const std::string number = unit == 0 ? fmt::format("{}", std::round(value)) : one_decimal(value);
+  return *units[unit] ? fmt::format("{}{} {}", sign, number, units[unit]) : sign + number;
+}
+
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+}  // namespace
+
+std::string human_bytes(double bytes) {
+  return scaled<7>(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"});
+}
+
+std::string human_count(double count) { return scaled<5>(count, 1000, {"", "k", "M", "B", "T"}); }
+
+std::string human_duration(double seconds) {
+  if (!std::isfinite(seconds)) return fmt::format("{}", seconds);
+  if (seconds < 0) return "-" + human_duration(-seconds);
+  if (seconds < 0.9995e-3) return fmt::format("{:.0f} us", seconds * 1e6);
+  if (seconds < 0.9995) return fmt::format("{:.3g} ms", seconds * 1e3);
+  if (seconds < 59.95) return one_decimal(seconds) + " s";
+  const double whole = std::round(seconds);
+  if (whole < 3600) return fmt::format("{:.0f} m {:02.0f} s", std::floor(whole / 60), std::fmod(whole, 60));
+  const double minutes = std::round(seconds / 60);
+  if (minutes < 1440)
+    return fmt::format("{:.0f} h {:02.0f} m", std::floor(minutes / 60), std::fmod(minutes, 60));
+  const double hours = std::round(seconds / 3600);
+  return fmt::format("{:.0f} d {:02.0f} h", std::floor(hours / 24), std::fmod(hours, 24));
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    std::swap(before_last, last);
+    std::swap(last, row);
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
+      }
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates) {
+  if (word.size() > 100) return "";
+  std::string best;
+  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) best = candidate, best_distance = distance;
+  }
+  return best;
+}
+
+std::string quoted(std::string_view text, size_t most) {
+  std::string out = "\"";
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (i >= most && !is_continuation(c)) return out + "...\"";
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+          out += fmt::format("\\u{:04X}", static_cast<unsigned char>(c));
+        } else {
+          out += c;
+        }
+    }
+  }
+  return out + '"';
+}
+
+std::string join(const std::vector<std::string>& words, std::string_view between) {
+  std::string out;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) out += between;
+    out += words[i];
+  }
+  return out;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+std::vector<std::string> split_lines(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    lines.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+size_t display_width(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(c); }));
+}
+
+std::string cut_to_width(std::string_view text, size_t width) {
+  size_t columns = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (is_continuation(text[i])) continue;
+    if (columns++ == width) return std::string(text.substr(0, i));
+  }
+  return std::string(text);
+}
+
+std::vector<std::string> wrapped(std::string_view text, size_t width) {
+  width = std::max<size_t>(width, 1);
+  std::vector<std::string> lines(1);
+  size_t used = 0;  // columns of the last line
+  while (!(text = trimmed(text)).empty()) {
+    std::string word(text.substr(0, text.find_first_of(" \t\r\n")));
+    text.remove_prefix(word.size());
+    const size_t columns = display_width(word);
+    if (used > 0 && used + 1 + columns > width) lines.emplace_back(), used = 0;
+    if (used > 0) lines.back() += ' ', ++used;
+    lines.back() += word;
+    used += columns;
+    while (used > width) {  // one word longer than a line
+      const std::string head = cut_to_width(lines.back(), width);
+      std::string tail = lines.back().substr(head.size());
+      lines.back() = head;
+      used -= width;
+      lines.push_back(std::move(tail));
+    }
+  }
+  return lines;
+}
+
+}  // namespace lockstep::base

@@ -1,0 +1,92 @@
+#include "lockstep/base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace lockstep::base {
+namespace {
+
+TEST(Text, HumanBytes) {
+  EXPECT_EQ(human_bytes(0), "0 B");
+  EXPECT_EQ(human_bytes(1023), "1023 B");
+  EXPECT_EQ(human_bytes(1024), "1 KiB");
+  EXPECT_EQ(human_bytes(1610612736), "1.5 GiB");
+  EXPECT_EQ(human_bytes(1024.0 * 1024 - 1), "1 MiB");
+  EXPECT_EQ(human_bytes(-2048), "-2 KiB");
+  EXPECT_EQ(human_bytes(std::pow(2.0, 63)), "8 EiB");
+  EXPECT_EQ(human_bytes(INFINITY), "inf");
+}
+
+TEST(Text, HumanCount) {
+  EXPECT_EQ(human_count(950), "950");
+  EXPECT_EQ(human_count(12'300'000), "12.3 M");
+  EXPECT_EQ(human_count(999'960), "1 M");
+  EXPECT_EQ(human_count(1.5e9), "1.5 B");
+}
+
+TEST(Text, HumanDuration) {
+  struct Row {
+    double seconds;
+    const char* text;
+  };
+  for (const Row& row : std::initializer_list<Row>{{0, "0 us"},
+                                                   {850e-6, "850 us"},
+                                                   {0.012, "12 ms"},
+                                                   {0.9999, "1 s"},
+                                                   {3.24, "3.2 s"},
+                                                   {59.97, "1 m 00 s"},
+                                                   {125, "2 m 05 s"},
+                                                   {3599.6, "1 h 00 m"},
+                                                   {11'220, "3 h 07 m"},
+                                                   {86399, "1 d 00 h"},
+                                                   {187'200, "2 d 04 h"},
+                                                   {-3, "-3 s"}}) {
+    EXPECT_EQ(human_duration(row.seconds), row.text) << row.seconds;
+  }
+}
+
+TEST(Text, EditDistance) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("abc", ""), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("layers", "layesr"), 1u);  // neighbours swapped
+  EXPECT_EQ(edit_distance("abc", "abc"), 0u);
+}
+
+TEST(Text, NearestWord) {
+  const std::vector<std::string> words = {"train", "generate", "explain"};
+  EXPECT_EQ(nearest_word("trian", words), "train");
+  EXPECT_EQ(nearest_word("explian", words), "explain");
+  EXPECT_EQ(nearest_word("banana", words), "");
+  EXPECT_EQ(nearest_word(std::string(100'000, 'x'), words), "");
+}
+
+TEST(Text, QuotedIsSafeToPrint) {
+  EXPECT_EQ(quoted("plain"), "\"plain\"");
+  EXPECT_EQ(quoted("a\"b\\c\n\x1B[31m"), "\"a\\\"b\\\\c\\n\\u001B[31m\"");
+  EXPECT_EQ(quoted("abcdef", 3), "\"abc...\"");
+  EXPECT_EQ(quoted("a\xC3\xA9x", 2), "\"a\xC3\xA9...\"");  // never half a character
+}
+
+TEST(Text, WidthCutWrap) {
+  EXPECT_EQ(display_width("a\xC3\xA9\xE2\xA0\x81"), 3u);
+  EXPECT_EQ(cut_to_width("a\xC3\xA9z", 2), "a\xC3\xA9");
+  EXPECT_EQ(wrapped("one two  three", 8), (std::vector<std::string>{"one two", "three"}));
+  EXPECT_EQ(wrapped("abcdefghij k", 4), (std::vector<std::string>{"abcd", "efgh", "ij k"}));
+  EXPECT_EQ(wrapped("", 4), std::vector<std::string>{""});
+  for (const std::string& line : wrapped("some words of many lengths, extraordinarily so", 7)) {
+    EXPECT_LE(display_width(line), 7u);
+  }
+}
+
+TEST(Text, Pieces) {
+  EXPECT_EQ(trimmed(" \t a b \n"), "a b");
+  EXPECT_EQ(trimmed("   "), "");
+  EXPECT_EQ(split_lines("a\n\nb"), (std::vector<std::string>{"a", "", "b"}));
+  EXPECT_EQ(split_lines("a\n"), (std::vector<std::string>{"a"}));
+  EXPECT_EQ(join({"a", "b"}, ", "), "a, b");
+}
+
+}  // namespace
+}  // namespace lockstep::base

@@ -1,0 +1,76 @@
+#include "lockstep/base/toml.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "lockstep/base/text.h"
+
+namespace lockstep::base {
+namespace {
+
+bool is_bare(std::string_view key) {
+  return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
+TomlValue value_of(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::table:
+      return TomlTable{};
+    case toml::node_type::boolean:
+      return node.as_boolean()->get();
+    case toml::node_type::integer:
+      return node.as_integer()->get();
+    case toml::node_type::floating_point:
+      return node.as_floating_point()->get();
+    case toml::node_type::string:
+      return node.as_string()->get();
+    case toml::node_type::array:
+      return TomlOther{"a list"};
+    default:
+      return TomlOther{"a date or time"};
+  }
+}
+
+// The parser limits how deep tables nest (TOML_MAX_NESTED_VALUES), and with it this recursion.
+void flatten(const toml::table& table, const std::string& prefix, int depth, std::vector<TomlNode>& nodes) {
+  for (const auto& [key, node] : table) {
+    const std::string part = is_bare(key.str()) ? std::string(key.str()) : quoted(key.str());
+    const std::string name = prefix.empty() ? part : prefix + "." + part;
+    const toml::source_position place = key.source().begin;
+    nodes.push_back(
+        {name, depth, static_cast<int>(place.line), static_cast<int>(place.column), value_of(node)});
+    if (const toml::table* inner = node.as_table()) flatten(*inner, name, depth + 1, nodes);
+  }
+}
+
+}  // namespace
+
+std::vector<TomlNode> parse_toml(std::string_view text) {
+  std::vector<TomlNode> nodes;
+  try {
+    flatten(toml::parse(text), "", 1, nodes);
+  } catch (const toml::parse_error& error) {
+    const toml::source_position place = error.source().begin;
+    throw TomlSyntaxError{std::string(error.description()), static_cast<int>(place.line),
+                          static_cast<int>(place.column)};
+  }
+  std::stable_sort(nodes.begin(), nodes.end(), [](const TomlNode& a, const TomlNode& b) {
+    return std::pair(a.line, a.column) < std::pair(b.line, b.column);
+  });
+  return nodes;
+}
+
+std::string toml_string(std::string_view text) { return quoted(text, std::numeric_limits<size_t>::max()); }
+
+std::string toml_number(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+}  // namespace lockstep::base

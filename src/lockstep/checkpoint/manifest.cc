@@ -1,0 +1,133 @@
+#include "lockstep/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/file_writer.h"
+#include "lockstep/checkpoint/safe_path.h"
+#include "lockstep/checkpoint/strict_json.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kVersion = 1;
+constexpr int64_t kMostBytes = int64_t{64} << 20;
+
+std::string hex_of(const std::vector<unsigned char>& bytes) {
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+// Keys are sorted, so the text does not depend on how the file is laid out.
+std::string checksum_without_itself(Json manifest) {
+  manifest.erase("checksum");
+  return base::hex64(base::hash_text(manifest.dump(-1, ' ', false, Json::error_handler_t::replace)));
+}
+
+// Reads members of the expected type or refuses, naming key and file.
+class Reader {
+ public:
+  Reader(const std::string& path, const Json& json) : path_(path), json_(json) {}
+
+  int64_t size(const char* key) const {
+    const Json& value = member(key);
+    if (!value.is_number_unsigned()) refuse(fmt::format("\"{}\" is not a whole number", key));
+    const uint64_t number = value.get<uint64_t>();
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      refuse(fmt::format("\"{}\" is out of range", key));
+    return static_cast<int64_t>(number);
+  }
+
+  std::string text(const char* key) const {
+    const Json& value = member(key);
+    if (!value.is_string()) refuse(fmt::format("\"{}\" is not text", key));
+    return value.get<std::string>();
+  }
+
+  std::vector<unsigned char> bytes(const char* key) const {
+    const std::string hex = text(key);
+    if (hex.size() % 2 != 0 || hex.find_first_not_of("0123456789abcdef") != std::string::npos) {
+      refuse(fmt::format("\"{}\" is not hexadecimal", key));
+    }
+    std::vector<unsigned char> result;
+    for (size_t i = 0; i < hex.size(); i += 2) {
+      result.push_back(static_cast<unsigned char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+    }
+    return result;
+  }
+
+  std::vector<FileSummary> files(const char* key) const {
+    const Json& value = member(key);
+    if (!value.is_array()) refuse(fmt::format("\"{}\" is not a list", key));
+    std::vector<FileSummary> result;
+    std::set<std::string> seen;
+    for (const Json& one : value) {
+      const Reader file(path_, one);
+      result.push_back({file.text("name"), file.size("bytes"), file.text("checksum")});
+      if (!seen.insert(result.back().name).second) {
+        refuse(fmt::format("{} is listed twice", base::quoted(result.back().name)));
+      }
+    }
+    return result;
+  }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw base::DataError(
+        304, fmt::format("{} is not a usable manifest: {}; use another checkpoint of the run", path_, why));
+  }
+
+ private:
+  const Json& member(const char* key) const {
+    if (!json_.is_object() || !json_.contains(key)) refuse(fmt::format("\"{}\" is missing", key));
+    return json_[key];
+  }
+
+  const std::string& path_;
+  const Json& json_;
+};
+
+}  // namespace
+
+void write_manifest(const std::string& folder, const Manifest& manifest) {
+  Json files = Json::array();
+  for (const FileSummary& file : manifest.files) {
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}});
+  }
+  Json json = {{"format", "lockstep checkpoint"},
+               {"version", kVersion},
+               {"step", manifest.step},
+               {"recipe", manifest.recipe_toml},
+               {"state", hex_of(manifest.state)},
+               {"params_hash", manifest.params_hash},
+               {"files", files}};
+  json["checksum"] = checksum_without_itself(json);
+  write_text(folder + "/" + kManifestName, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+Manifest read_manifest(const std::string& folder) {
+  const std::string path = file_inside(folder, kManifestName, folder);
+  const Json json = parse_strict(base::read_file(path, kMostBytes), 304, path);
+  const Reader reader(path, json);
+  if (const int64_t version = reader.size("version"); version != kVersion) {
+    reader.refuse(fmt::format("it is of version {}, this program reads version {}", version, kVersion));
+  }
+  if (reader.text("checksum") != checksum_without_itself(json)) {
+    reader.refuse("it was changed or damaged after it was written");
+  }
+  return {.step = reader.size("step"),
+          .recipe_toml = reader.text("recipe"),
+          .params_hash = reader.text("params_hash"),
+          .state = reader.bytes("state"),
+          .files = reader.files("files")};
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,97 @@
+#include "lockstep/checkpoint/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/file.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/checkpoint/testing.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+const Manifest kManifest = {
+    .step = 7,
+    .recipe_toml = "[run]\nname = \"é\"\n",
+    .params_hash = "0123456789abcdef",
+    .state = {0, 10, 255},
+    .files = {{"a.safetensors", 100, "00000000000000aa"}, {"b", 0, "00000000000000bb"}}};
+
+TEST(Manifest, ReadsBack) {
+  base::TemporaryFolder folder;
+  write_manifest(folder.path(), kManifest);
+  const Manifest read = read_manifest(folder.path());
+  EXPECT_EQ(read.step, 7);
+  EXPECT_EQ(read.recipe_toml, kManifest.recipe_toml);
+  EXPECT_EQ(read.params_hash, kManifest.params_hash);
+  EXPECT_EQ(read.state, kManifest.state);
+  ASSERT_EQ(read.files.size(), 2u);
+  EXPECT_EQ(read.files[0].name, "a.safetensors");
+  EXPECT_EQ(read.files[0].bytes, 100);
+  EXPECT_EQ(read.files[1].checksum, "00000000000000bb");
+}
+
+TEST(Manifest, TextThatIsNotUtf8DoesNotStopASave) {
+  base::TemporaryFolder folder;
+  Manifest manifest = kManifest;
+  manifest.recipe_toml = "path = \"\xff\"";
+  write_manifest(folder.path(), manifest);
+  EXPECT_EQ(read_manifest(folder.path()).recipe_toml, "path = \"\xef\xbf\xbd\"");
+}
+
+// A change to the true manifest, given a matching checksum, so that only its meaning is wrong.
+struct Change {
+  const char* patch;  // JSON merge patch; null removes a key
+  const char* says;
+};
+
+TEST(Manifest, RefusesWrongMembers) {
+  const Change changes[] = {
+      {R"({"version": 2})", "it is of version 2, this program reads version 1"},
+      {R"({"version": null})", "\"version\" is missing"},
+      {R"({"step": -1})", "\"step\" is not a whole number"},
+      {R"({"step": 1.5})", "\"step\" is not a whole number"},
+      {R"({"step": 9223372036854775808})", "\"step\" is out of range"},
+      {R"({"recipe": 1})", "\"recipe\" is not text"},
+      {R"({"state": "0"})", "\"state\" is not hexadecimal"},
+      {R"({"state": "0g"})", "\"state\" is not hexadecimal"},
+      {R"({"files": {}})", "\"files\" is not a list"},
+      {R"({"files": ["a"]})", "\"name\" is missing"},
+      {R"({"files": [{"name": "a", "bytes": -1, "checksum": ""}]})", "\"bytes\" is not a whole number"},
+      {R"({"files": [{"name": "a", "bytes": 1, "checksum": ""}, {"name": "a", "bytes": 1, "checksum": ""}]})",
+       "\"a\" is listed twice"},
+  };
+  base::TemporaryFolder folder;
+  write_manifest(folder.path(), kManifest);
+  const Json good = Json::parse(base::read_file(folder.path() + "/manifest.json"));
+  for (const Change& change : changes) {
+    Json bad = good;
+    bad.merge_patch(Json::parse(change.patch));
+    folder.write("manifest.json", bad.dump());
+    if (bad.value("version", 0) == 1) {
+      EXPECT_NE(refusal(304, [&] { read_manifest(folder.path()); }).find("changed or damaged"),
+                std::string::npos);
+    }
+    bad.erase("checksum");
+    bad["checksum"] = base::hex64(base::hash_text(bad.dump()));
+    folder.write("manifest.json", bad.dump());
+    const std::string text = refusal(304, [&] { read_manifest(folder.path()); });
+    EXPECT_NE(text.find(change.says), std::string::npos) << text;
+    EXPECT_NE(text.find("manifest.json"), std::string::npos) << text;
+  }
+}
+
+TEST(Manifest, NamesOfFilesAreCheckedWhereTheyAreOpened) {
+  for (const char* name : {"../x.safetensors", "/etc/passwd", ""}) {
+    base::TemporaryFolder folder;
+    write_manifest(folder.path(), {.files = {{name, 1, ""}}});
+    refusal(308, [&] { Opened{folder.path()}; });
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,128 @@
+#include "lockstep/checkpoint/step_folders.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/file_writer.h"
+#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/checkpoint/safe_path.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string step_name(int64_t step) { return fmt::format("step-{:08d}", step); }
+
+struct StepFolder {
+  int64_t step;
+  std::string path;
+};
+
+std::optional<int64_t> step_of(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  int64_t step = -1;
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || step < 0 || name != step_name(step)) return std::nullopt;
+  return step;
+}
+
+// All folders of the right name, newest first, whole or not.
+std::vector<StepFolder> step_folders(const std::string& run_folder) {
+  const std::string folder = checkpoints_folder(run_folder);
+  std::vector<StepFolder> found;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (const auto step = step_of(at->path().filename().string()))
+      found.push_back({*step, at->path().string()});
+  }
+  // A run that cannot see its checkpoints must not start over as if it had none.
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw base::IoError(809, fmt::format("folder {} cannot be read: {}; check its permissions and its disk",
+                                         folder, error.message()));
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  return found;
+}
+
+bool is_complete(const StepFolder& folder) {
+  try {
+    const Manifest manifest = read_manifest(folder.path);
+    if (manifest.step != folder.step) return false;
+    return std::all_of(manifest.files.begin(), manifest.files.end(), [&](const FileSummary& file) {
+      return static_cast<int64_t>(fs::file_size(file_inside(folder.path, file.name, kManifestName))) ==
+             file.bytes;
+    });
+  } catch (const base::Error&) {
+    return false;
+  } catch (const fs::filesystem_error&) {
+    return false;
+  }
+}
+
+std::vector<StepFolder> complete_folders(const std::string& run_folder) {
+  std::vector<StepFolder> folders = step_folders(run_folder);
+  std::erase_if(folders, [](const StepFolder& folder) { return !is_complete(folder); });
+  return folders;
+}
+
+// A power cut can leave the manifest's name with no bytes behind it. One that is damaged in another
+// way is left for its owner to look at.
+bool is_broken_save(const StepFolder& folder) {
+  const fs::path manifest = fs::path(folder.path) / kManifestName;
+  std::error_code error;
+  const auto bytes = fs::file_size(manifest, error);
+  return error ? error == std::errc::no_such_file_or_directory : bytes == 0;
+}
+
+}  // namespace
+
+std::string checkpoints_folder(const std::string& run_folder) { return run_folder + "/checkpoints"; }
+
+std::string step_folder(const std::string& run_folder, int64_t step) {
+  return checkpoints_folder(run_folder) + "/" + step_name(step);
+}
+
+std::error_code remove_checkpoint(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_symlink(folder, error) && fs::remove(fs::path(folder) / kManifestName, error)) {
+    try {
+      sync_folder(folder);
+    } catch (const base::IoError&) {
+      // The order of removal is then not certain after a power cut; a folder with files missing is not
+      // listed.
+    }
+  }
+  error.clear();
+  fs::remove_all(folder, error);
+  return error;
+}
+
+void remove_broken(const std::string& run_folder) {
+  for (const StepFolder& folder : step_folders(run_folder)) {
+    if (is_broken_save(folder)) remove_checkpoint(folder.path);
+  }
+}
+
+void remove_older(const std::string& run_folder, int64_t step, int keep) {
+  int kept = 1;
+  for (const StepFolder& folder : complete_folders(run_folder)) {
+    if (folder.step < step && ++kept > keep) remove_checkpoint(folder.path);
+  }
+}
+
+std::vector<std::string> list(const std::string& run_folder) {
+  std::vector<std::string> paths;
+  for (const StepFolder& folder : complete_folders(run_folder)) paths.push_back(folder.path);
+  return paths;
+}
+
+}  // namespace lockstep::checkpoint

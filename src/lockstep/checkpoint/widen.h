@@ -1,0 +1,15 @@
+// Stored elements as fp32: exact for fp32, bf16 and fp16, down to the last subnormal and NaN payload.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/device/tensor.h"
+
+namespace lockstep::checkpoint {
+
+bool can_widen(device::DType type);
+
+// `from` need not be aligned: a file's tensors follow each other byte by byte.
+void widen(const void* from, device::DType type, int64_t count, float* to);
+
+}  // namespace lockstep::checkpoint

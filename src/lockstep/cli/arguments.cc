@@ -1,0 +1,140 @@
+#include "lockstep/cli/arguments.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/table.h"
+#include "lockstep/base/terminal.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::cli {
+
+struct Arguments::Parser {
+  CLI::App app;
+};
+
+Arguments::Arguments(std::string command, std::string summary, std::vector<std::string> words)
+    : command_(std::move(command)),
+      summary_(std::move(summary)),
+      words_(std::move(words)),
+      parser_(std::make_unique<Parser>()) {
+  parser_->app.set_help_flag();  // ours is printed instead
+  parser_->app.allow_extras();   // check_leftovers() knows the nearest option
+}
+
+Arguments::~Arguments() = default;
+
+void Arguments::positional(const std::string& name, std::string& value, const std::string& help) {
+  parser_->app.add_option(name, value);
+  positionals_.push_back({name, help});
+}
+
+void Arguments::rest(const std::string& name, std::vector<std::string>& values, const std::string& help) {
+  parser_->app.add_option(name, values);
+  positionals_.push_back({name + " ...", help});
+}
+
+void Arguments::flag(const std::string& names, bool& value, const std::string& help) {
+  parser_->app.add_flag(names, value);
+  declare(names, help);
+}
+
+void Arguments::option(const std::string& names, std::string& value, const std::string& help) {
+  parser_->app.add_option(names, value);
+  declare(names, help);
+}
+
+void Arguments::option(const std::string& names, int64_t& value, const std::string& help) {
+  parser_->app.add_option(names, value)->check([](const std::string& word) {
+    int64_t parsed = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), parsed);
+    const bool whole = error == std::errc{} && end == word.data() + word.size();
+    return whole ? "" : base::quoted(word) + " is not a whole number";
+  });
+  declare(names, help);
+}
+
+void Arguments::declare(const std::string& names, const std::string& help) {
+  options_.push_back({names, help});
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    option_names_.push_back(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+void Arguments::recipe(base::RecipeSource& source) {
+  recipe_ = &source;
+  parser_->app.add_option("RECIPE", recipe_words_);
+  positionals_.push_back({"RECIPE", "a TOML file; without one, the defaults"});
+  positionals_.push_back(
+      {"KEY=VALUE ...", "changes to it, such as optim.lr=1e-3; `lockstep explain` lists the keys"});
+}
+
+void Arguments::example(const std::string& line, const std::string& what) {
+  examples_.push_back({line, what});
+}
+
+bool Arguments::parse() {
+  for (const std::string& word : words_) {
+    if (word == "--") break;
+    if (word != "--help" && word != "-h") continue;
+    std::fputs(help().c_str(), stdout);
+    return false;
+  }
+  try {
+    parser_->app.parse(
+        std::vector<std::string>(words_.rbegin(), words_.rend()));  // CLI11 takes them last first
+  } catch (const CLI::ParseError& error) {
+    throw base::ConfigError(109, fmt::format("{}: {}; `lockstep {} --help` shows what it takes", command_,
+                                             base::cut_to_width(error.what(), 300), command_));
+  }
+  check_leftovers();
+  if (recipe_) {
+    const bool has_file = !recipe_words_.empty() && recipe_words_[0].find('=') == std::string::npos;
+    if (has_file) recipe_->file = recipe_words_[0];
+    recipe_->overrides.assign(recipe_words_.begin() + has_file, recipe_words_.end());
+  }
+  return true;
+}
+
+void Arguments::check_leftovers() const {
+  const std::vector<std::string> leftovers = parser_->app.remaining();
+  for (const std::string& word : leftovers) {
+    if (word == "--") continue;
+    const std::string name = word.substr(0, word.find('='));
+    const std::string near = name.starts_with("-") ? base::nearest_word(name, option_names_) : "";
+    const std::string remedy = near.empty()
+                                   ? fmt::format("`lockstep {} --help` shows what it takes", command_)
+                                   : fmt::format("did you mean {}?", near);
+    throw base::ConfigError(109,
+                            fmt::format("{} does not take {}; {}", command_, base::quoted(word), remedy));
+  }
+}
+
+std::string Arguments::help() const {
+  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
+  std::string usage = "lockstep " + command_;
+  for (const Row& row : positionals_) usage += fmt::format(" [{}]", row.shown);
+  if (!options_.empty()) usage += " [options]";
+  std::string out = fmt::format("{}\n\n{}\n", usage, summary_);
+  for (const std::vector<Row>* rows : {&positionals_, &options_}) {
+    if (rows->empty()) continue;
+    base::Table table({});
+    for (const Row& row : *rows) table.add({"  " + row.shown, row.help});
+    out += "\n" + table.to_text(terminal.width);
+  }
+  if (examples_.empty()) return out;
+  base::Table table({});
+  for (const Row& row : examples_) table.add({"  " + row.shown, row.help});
+  return out + "\nexamples\n" + table.to_text(terminal.width);
+}
+
+}  // namespace lockstep::cli

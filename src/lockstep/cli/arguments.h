@@ -1,0 +1,65 @@
+// The words after a command: declared in a few lines, parsed, and explained by --help.
+//
+//     int init_command(Arguments& arguments) {
+//       std::string file = "recipe.toml";
+//       bool force = false;
+//       arguments.positional("FILE", file, "where to write it; - is standard output");
+//       arguments.flag("--force", force, "overwrite the file");
+//       arguments.example("lockstep init first.toml", "write first.toml");
+//       if (!arguments.parse()) return 0;  // --help was printed
+//       ...
+//
+// A thin cover over CLI11, which only arguments.cc includes because it is slow to compile. Wrong words are
+// ConfigError 109 with the nearest option.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/schema.h"
+
+namespace lockstep::cli {
+
+class Arguments {
+ public:
+  Arguments(std::string command, std::string summary, std::vector<std::string> words);
+  ~Arguments();
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  // Declarations. The variables keep their value as default and are set by parse(). `names` are all
+  // spellings with commas, the longest-lived first: "--nproc,--nproc-per-node".
+  void positional(const std::string& name, std::string& value, const std::string& help);
+  void rest(const std::string& name, std::vector<std::string>& values, const std::string& help);
+  void flag(const std::string& names, bool& value, const std::string& help);
+  void option(const std::string& names, std::string& value, const std::string& help);
+  void option(const std::string& names, int64_t& value, const std::string& help);
+  // [RECIPE] [key=value ...]: the first word is the file unless it has a '='.
+  void recipe(base::RecipeSource& source);
+  void example(const std::string& line, const std::string& what);
+
+  bool parse();  // false: help was asked for and printed
+
+  const std::vector<std::string>& words() const { return words_; }  // as given, before parsing
+
+ private:
+  struct Parser;
+  void declare(const std::string& shown, const std::string& help);
+  void check_leftovers() const;
+  std::string help() const;
+
+  std::string command_, summary_;
+  std::vector<std::string> words_;
+  struct Row {
+    std::string shown, help;
+  };
+  std::vector<Row> positionals_, options_, examples_;
+  std::vector<std::string> option_names_;
+  base::RecipeSource* recipe_ = nullptr;
+  std::vector<std::string> recipe_words_;
+  std::unique_ptr<Parser> parser_;
+};
+
+}  // namespace lockstep::cli

@@ -1,0 +1,29 @@
+// The commands, one file each. A command declares its words, parses them and returns the exit code:
+//
+//     int init_command(Arguments& arguments);   // in init.cc
+//
+// Errors are thrown, not printed: main.cc catches them, prints one sentence and exits with the error's code.
+// Reports go to standard output (as JSON with --json), progress and remarks to standard error, both through
+// print.h. A new command is a file, a line here and a row in main.cc.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/cli/arguments.h"
+
+namespace lockstep::cli {
+
+int init_command(Arguments& arguments);
+int train_command(Arguments& arguments);
+int tune_command(Arguments& arguments);
+int generate_command(Arguments& arguments);
+int explain_command(Arguments& arguments);
+int schema_command(Arguments& arguments);
+int doctor_command(Arguments& arguments);
+
+// `lockstep explain program ...` and `lockstep explain memory ...`: the words after the subject.
+int explain_program(const std::vector<std::string>& words);
+int explain_memory(const std::vector<std::string>& words);
+
+}  // namespace lockstep::cli

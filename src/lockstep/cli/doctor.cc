@@ -1,0 +1,85 @@
+// lockstep doctor: is this machine fit to train? One row a fact, with the remedy where one is needed.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/table.h"
+#include "lockstep/base/terminal.h"
+#include "lockstep/base/version.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
+#include "lockstep/device/checkup.h"
+#include "lockstep/device/device.h"
+
+namespace lockstep::cli {
+namespace {
+
+using device::Finding;
+
+// Text from the environment may hold any bytes; JSON takes only UTF-8.
+std::string to_text(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string json_of(const std::vector<Finding>& findings, bool fit) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings) {
+    rows.push_back({{"subject", finding.subject},
+                    {"verdict", device::name_of(finding.verdict)},
+                    {"found", finding.found},
+                    {"remedy", finding.remedy}});
+  }
+  return to_text({{"version", base::kVersion}, {"fit", fit}, {"findings", rows}});
+}
+
+// The verdict is painted after the table is laid out: colours have no width.
+std::string table_of(const std::vector<Finding>& findings, const base::Terminal& terminal) {
+  base::Table table({});
+  for (const Finding& finding : findings) {
+    const std::string remedy = finding.remedy.empty() ? "" : " -> " + finding.remedy;
+    table.add({device::name_of(finding.verdict), finding.subject, finding.found + remedy});
+  }
+  std::string text = "\n" + table.to_text(terminal.width);
+  const auto paint = [&](const std::string& word, base::Colour colour) {
+    const std::string painted = terminal.paint(word, colour);
+    for (size_t at = 0; (at = text.find("\n" + word + " ", at)) != std::string::npos; at += painted.size()) {
+      text.replace(at + 1, word.size(), painted);
+    }
+  };
+  paint("ok", base::Colour::green);
+  paint("warn", base::Colour::yellow);
+  paint("fail", base::Colour::red);
+  return text.substr(1);
+}
+
+}  // namespace
+
+int doctor_command(Arguments& arguments) {
+  bool json = false;
+  std::string folder = "runs";
+  arguments.flag("--json", json, "print the findings as JSON");
+  arguments.option("--run", folder, "the folder that runs will be written to (runs)");
+  arguments.example("lockstep doctor", "exit code 1 if something must be solved before training");
+  if (!arguments.parse()) return 0;
+
+  const device::MachineFacts facts = device::read_facts({.run_folder = folder});
+  const std::vector<Finding> findings = device::check_up(facts, device::cuda_availability());
+  const auto count = [&](Finding::Verdict verdict) {
+    return std::count_if(findings.begin(), findings.end(),
+                         [&](const auto& f) { return f.verdict == verdict; });
+  };
+  const auto failed = count(Finding::Verdict::fail), warned = count(Finding::Verdict::warn);
+  if (json) {
+    print("{}", json_of(findings, failed == 0));
+  } else {
+    print("{}\n{}\n", table_of(findings, base::terminal_of(STDOUT_FILENO)),
+          failed   ? fmt::format("not fit to train: {} to solve first", failed)
+          : warned ? fmt::format("fit to train; {} could be better", warned)
+                   : "fit to train");
+  }
+  return failed ? 1 : 0;
+}
+
+}  // namespace lockstep::cli

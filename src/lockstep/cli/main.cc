@@ -1,0 +1,144 @@
+// The program's door: finds the command, runs it, and turns what it throws into one sentence and an exit
+// code.
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/table.h"
+#include "lockstep/base/terminal.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(Arguments&);
+};
+
+constexpr Command kCommands[] = {
+    {"init", "Write a commented recipe to start from.", init_command},
+    {"train", "Train from a recipe; run it again to go on where it stopped.", train_command},
+    {"tune", "Try several values of a key and compare the runs.", tune_command},
+    {"generate", "Continue a text with a trained model.", generate_command},
+    {"explain", "Say what a key, an error, a recipe, a step program or its memory is.", explain_command},
+    {"schema", "Print the recipe's JSON Schema, for editors.", schema_command},
+    {"doctor", "Check whether this machine is fit to train.", doctor_command},
+};
+
+std::string help() {
+  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
+  base::Table commands({}), examples({});
+  for (const Command& command : kCommands) commands.add({std::string("  ") + command.name, command.summary});
+  for (const auto& [line, what] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"  lockstep doctor", "is this machine fit?"},
+           {"  lockstep train", "train a small model in a minute, nothing to download"},
+           {"  lockstep init first.toml", "a recipe with every key explained"},
+           {"  lockstep train first.toml optim.lr=1e-3 run.name=second",
+            "one key changed, in a run of its own"},
+           {"  lockstep explain optim.lr", "what a key means"},
+           {"  lockstep explain LS0107", "what an error means"},
+       }) {
+    examples.add({line, what});
+  }
+  return fmt::format(
+      "lockstep COMMAND [...]\n\n"
+      "Trains deep networks on one device or many: the same recipe and seed give the same bits.\n\n"
+      "commands\n{}\nexamples\n{}\n"
+      "`lockstep COMMAND --help` says more. Every command that reports takes --json.\n"
+      "exit codes: 0 done, 1 failed, 2 refused, 3 data or checkpoint unusable, 75 preempted and saved: run "
+      "again\n",
+      commands.to_text(terminal.width), examples.to_text(terminal.width));
+}
+
+int run(const std::vector<std::string>& words) {
+  const std::string name = words.empty() ? "" : words[0];
+  if (name == "--version" || name == "-V") {
+    print("lockstep {}\n", base::kVersion);
+    return 0;
+  }
+  if (name.empty()) {
+    std::fputs(help().c_str(), stderr);
+    return 2;
+  }
+  // `lockstep help train` is `lockstep train --help`.
+  const bool asks_help = name == "help" || name == "--help" || name == "-h";
+  if (asks_help && words.size() == 1) {
+    std::fputs(help().c_str(), stdout);
+    return 0;
+  }
+  const std::string& wanted = asks_help ? words[1] : name;
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    names.push_back(command.name);
+    if (wanted != command.name) continue;
+    Arguments arguments(command.name, command.summary,
+                        asks_help ? std::vector<std::string>{"--help"}
+                                  : std::vector<std::string>(words.begin() + 1, words.end()));
+    return command.run(arguments);
+  }
+  const std::string near = base::nearest_word(wanted, names);
+  throw base::ConfigError(108, fmt::format("{} is not a command; {}", base::quoted(wanted),
+                                           near.empty() ? "commands are " + base::join(names, ", ")
+                                                        : "did you mean `lockstep " + near + "`?"));
+}
+
+void complain(const std::string& text) {
+  const base::Terminal terminal = base::terminal_of(STDERR_FILENO);
+  std::fflush(stdout);  // what was said before comes first
+  remark("{} {}\n", terminal.paint("lockstep:", base::Colour::red), text);
+}
+
+// Asked of the pipe itself: the error of an earlier write is no longer known at the end.
+bool reader_has_gone() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+// Standard output that could not be written is an error, unless nobody reads (`lockstep ... | head`).
+void finish_output() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
+  const int error = errno;
+  if (error == EPIPE || reader_has_gone()) return;
+  throw base::IoError(802, fmt::format("standard output cannot be written: {}",
+                                       error ? std::strerror(error) : "an earlier write failed"));
+}
+
+int run_and_explain_failure(const std::vector<std::string>& words) {
+  try {
+    const int code = run(words);
+    finish_output();
+    return code;
+  } catch (const base::Error& error) {
+    complain(error.what());
+    return error.exit_code();
+  } catch (const base::Bug& bug) {
+    complain(fmt::format("this is a bug in Lockstep {}; please report it with the lines below\n{}",
+                         base::kVersion, bug.what()));
+  } catch (const std::bad_alloc&) {
+    complain("this machine's memory is used up; `lockstep doctor` shows how much there is");
+  } catch (const std::exception& error) {
+    complain(fmt::format("this is a bug in Lockstep {}; please report it: {}", base::kVersion, error.what()));
+  }
+  return 1;
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int count, char** words) {
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a training run
+  return lockstep::cli::run_and_explain_failure({words + (count > 0), words + count});
+}

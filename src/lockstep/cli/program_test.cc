@@ -1,0 +1,180 @@
+// The built program as a stranger meets it: odd words, broken files, full disks. One row a case.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "lockstep/base/file.h"
+#include "lockstep/base/temporary_folder.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct Outcome {
+  int code = -1;       // -1: ended by a signal
+  std::string output;  // standard output and error together, unless the line says otherwise
+};
+
+// Runs a shell line in `folder`, where $L is the program.
+Outcome run_shell(const std::string& folder, const std::string& line) {
+  const std::string whole = fmt::format("exec 2>&1; cd '{}' && L='{}'; {}", folder, LOCKSTEP_PROGRAM, line);
+  std::FILE* pipe = ::popen(whole.c_str(), "r");
+  Outcome outcome;
+  std::array<char, 4096> piece;
+  while (const size_t got = std::fread(piece.data(), 1, piece.size(), pipe))
+    outcome.output.append(piece.data(), got);
+  const int status = ::pclose(pipe);
+  if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
+  return outcome;
+}
+
+struct Row {
+  const char* line;
+  int code;
+  const char* says;
+};
+
+void expect_rows(const std::string& folder, const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    const Outcome outcome = run_shell(folder, row.line);
+    EXPECT_EQ(outcome.code, row.code) << row.line << "\n" << outcome.output;
+    EXPECT_NE(outcome.output.find(row.says), std::string::npos)
+        << row.line << " should say: " << row.says << "\n"
+        << outcome.output;
+  }
+}
+
+TEST(Program, UsageAndHelp) {
+  base::TemporaryFolder folder;
+  const std::vector<Row> rows = {
+      {"$L", 2, "commands"},
+      {"$L --help", 0, "lockstep explain LS0107"},
+      {"$L -h", 0, "exit codes"},
+      {"$L help", 0, "examples"},
+      {"$L help init", 0, "--force"},
+      {"$L --version", 0, "lockstep 0."},
+      {"$L trian", 2, "did you mean `lockstep train`?"},
+      {"$L banana", 2, "commands are init, train"},
+      {"$L ''", 2, "commands"},
+      {"$L --banana", 2, "[LS0108]"},
+      {"$L \"$(printf '\\033[2Jx')\"", 2, "\"\\u001B[2Jx\" is not a command"},
+      {"$L init --help", 0, "lockstep init first.toml"},
+      {"$L init --forec", 2, "did you mean --force?"},
+      {"$L init a b", 2, "init does not take \"b\""},
+      {"$L doctor --run", 2, "[LS0109]"},
+      {"$L explain recipe --help", 0, "KEY=VALUE"},
+  };
+  expect_rows(folder.path(), rows);
+}
+
+TEST(Program, InitWritesARecipeOnce) {
+  base::TemporaryFolder folder;
+  folder.write("file", "");
+  const std::vector<Row> rows = {
+      {"$L init first.toml", 0, "lockstep train first.toml"},
+      {"$L init first.toml", 2, "first.toml is already there"},
+      {"$L init --force first.toml", 0, "wrote first.toml"},
+      {"$L init && test -s recipe.toml", 0, "wrote recipe.toml"},
+      {"$L init -", 0, "[optim]"},
+      {"$L init . --force", 1, "cannot be written"},
+      {"$L init no/such/folder.toml", 1, "[LS0802]"},
+      {"$L init file/x.toml", 1, "not a folder"},
+      {"$L explain recipe first.toml --changed", 0, "first.toml:"},
+  };
+  expect_rows(folder.path(), rows);
+}
+
+TEST(Program, ExplainsKeysErrorsAndRecipes) {
+  base::TemporaryFolder folder;
+  folder.write("good.toml", "[optim]\nlr = 1e-4\n");
+  folder.write("bad.toml", "[optim]\nlearning_rate = 1e-4\n");
+  folder.write("torn.toml", "[optim\n");
+  const std::vector<Row> rows = {
+      {"$L explain", 0, "[precision]"},
+      {"$L explain optim.lr", 0, "Learning rate"},
+      {"$L explain optim", 0, "optim.weight_decay"},
+      {"$L explain '[memory]'", 0, "memory.recompute"},
+      {"$L explain LS0107", 0, "remedies"},
+      {"$L explain ls107", 0, "LS0107"},
+      {"$L explain LS0199", 2, "LS0199 is not an error"},
+      {"$L explain learning_rate", 2, "did you mean optim.lr?"},
+      {"$L explain qqqqqqqqqq", 2, "`lockstep explain` lists the keys"},
+      {"$L explain recipe good.toml", 0, "good.toml:2"},
+      {"$L explain recipe good.toml optim.lr=2", 0, "command line"},
+      {"$L explain recipe optim.lr=2 --changed", 0, "command line"},
+      {"$L explain recipe bad.toml", 2,
+       "bad.toml:2: optim.learning_rate is not a recipe key; did you mean optim.lr?"},
+      {"$L explain recipe torn.toml", 2, "torn.toml:1:"},
+      {"$L explain recipe missing.toml", 2, "[LS0106]"},
+      {"$L explain recipe .", 2, "it is a folder"},
+      {"$L explain recipe good.toml optim.lr", 2, "[LS0107]"},
+      {"$L explain recipe good.toml optim.lr=fast", 2, "[LS0102]"},
+      {"$L explain recipe good.toml optim.lr=-1", 2, "[LS0103]"},
+      {"$L explain recipe good.toml optim.name=adma", 2, "one of adamw, sgd, lion"},
+  };
+  expect_rows(folder.path(), rows);
+}
+
+TEST(Program, TrainRefusesBadRecipesBeforeAnythingStarts) {
+  base::TemporaryFolder folder;
+  const std::vector<Row> rows = {
+      {"$L train missing.toml", 2, "[LS0106]"},
+      {"$L train optim.learning_rate=1", 2, "did you mean optim.lr?"},
+      {"$L train run.name=../up", 2, "[LS0104]"},
+  };
+  expect_rows(folder.path(), rows);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/runs"));
+}
+
+TEST(Program, OutputThatCannotBeWritten) {
+  base::TemporaryFolder folder;
+  const std::vector<Row> rows = {
+      {"$L schema > /dev/full", 1, "standard output cannot be written"},
+      {"$L schema > /dev/null", 0, ""},
+  };
+  expect_rows(folder.path(), rows);
+  // A reader that has gone away is not worth a word, nor a death by signal.
+  const Outcome outcome =
+      run_shell(folder.path(), "(sleep 0.1; $L schema; $L doctor; $L explain; echo code $? >&2) | true");
+  EXPECT_EQ(outcome.output, "code 0\n");
+}
+
+TEST(Program, JsonIsJson) {
+  base::TemporaryFolder folder;
+  for (const char* line : {"$L schema", "$L explain --json", "$L explain optim.lr --json",
+                           "$L explain LS0101 --json", "$L explain recipe --json", "$L doctor --json"}) {
+    const Outcome outcome = run_shell(folder.path(), line);
+    EXPECT_TRUE(nlohmann::json::accept(outcome.output)) << line << "\n" << outcome.output;
+  }
+}
+
+TEST(Program, DoctorsExitCodeFollowsItsFindings) {
+  base::TemporaryFolder folder;
+  const Outcome outcome = run_shell(folder.path(), "$L doctor --json");
+  const auto report = nlohmann::json::parse(outcome.output);
+  EXPECT_EQ(outcome.code, report["fit"] ? 0 : 1);
+  EXPECT_GE(report["findings"].size(), 10u);
+  for (const auto& finding : report["findings"]) {
+    EXPECT_EQ(finding["verdict"] == "ok", finding["remedy"] == "") << finding;
+  }
+  const Outcome bad = run_shell(folder.path(), "OMP_NUM_THREADS=100000 $L doctor --run /proc/nowhere");
+  EXPECT_EQ(bad.code, 1) << bad.output;
+  EXPECT_NE(bad.output.find("unset OMP_NUM_THREADS"), std::string::npos) << bad.output;
+}
+
+TEST(Program, NoControlCharactersInAPipe) {
+  base::TemporaryFolder folder;
+  for (const char* line : {"$L --help", "$L explain", "$L doctor", "$L banana", "$L explain LS0101"}) {
+    for (char c : run_shell(folder.path(), line).output) {
+      ASSERT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20) << line;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,81 @@
+#include "lockstep/cli/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "lockstep/base/curve.h"
+#include "lockstep/base/text.h"
+#include "lockstep/run/threads.h"
+
+namespace lockstep::cli {
+
+using base::human_bytes;
+using base::human_count;
+using base::human_duration;
+
+Progress::Progress(const run::Plan& plan, int64_t first_step)
+    : terminal_(base::terminal_of(STDERR_FILENO)), line_(stderr, terminal_), steps_(plan.recipe().run.steps),
+      first_step_(first_step), floor_(plan.dataset->entropy_floor()) {}
+
+void Progress::stepped(const run::StepReport& r) {
+  losses_.push_back(r.loss);
+  smooth_ms_ = smooth_ms_ == 0 ? r.step_ms : 0.95 * smooth_ms_ + 0.05 * r.step_ms;
+  std::string text = fmt::format("step {}/{}  loss {:.4f}", r.step, steps_, r.loss);
+  if (floor_) text += fmt::format(" (floor {:.4f})", *floor_);
+  if (eval_) text += fmt::format("  eval {:.4f}", *eval_);
+  text += fmt::format("  {} tokens/s", human_count(r.tokens_per_s * r.step_ms / smooth_ms_));
+  if (r.mfu) text += fmt::format("  mfu {:.0f} %", *r.mfu * 100);
+  text += fmt::format("  {}  ETA {}", human_bytes(r.memory_gib * (1 << 30)),
+                      human_duration(static_cast<double>(steps_ - r.step) * smooth_ms_ / 1e3));
+  line_.update(text);
+}
+
+void Progress::evaluated(int64_t, double loss) { eval_ = loss; }
+
+void Progress::event(const std::string& name, const std::string& why, int64_t step) {
+  if (name == "nonfinite") line_.print(terminal_.paint("warning: ", base::Colour::yellow) + why);
+  if (name == "checkpoint_saved") line_.print(fmt::format("step {}: {}", step, why));
+}
+
+void Progress::finish(const run::Summary& s, const std::string& folder) {
+  line_.finish();
+  if (terminal_.is_tty && losses_.size() > 8) {
+    const size_t width = std::min<size_t>(terminal_.width, 76);
+    fmt::print(stderr, "\n{}", base::draw_curve(losses_, {.width = width, .first = first_step_ + 1, .last = s.steps,
+                                                          .unicode = terminal_.unicode}));
+  }
+  std::string text = fmt::format("{} {} of {} steps in {}: loss {:.4f}", s.finished ? "done:" : "stopped:", s.steps, steps_,
+                                 human_duration(s.seconds), s.loss);
+  if (s.eval_loss) text += fmt::format(", eval {:.4f}", *s.eval_loss);
+  if (s.eval_loss && s.floor) {
+    text += fmt::format(", {:.1f} % above the data's entropy {:.4f}", (*s.eval_loss / *s.floor - 1) * 100, *s.floor);
+  }
+  fmt::print(stderr, "{}; {} tokens/s\n", text, human_count(s.tokens_per_s));
+  if (s.skipped > 0) fmt::print(stderr, "{} updates were skipped: their gradients were not finite\n", s.skipped);
+  if (!s.finished) fmt::print(stderr, "run the same command again to go on from step {}\n", s.steps);
+  else if (folder.find(' ') == std::string::npos) fmt::print(stderr, "next: lockstep generate --run {}\n", folder);
+}
+
+std::string start_lines(const run::Plan& plan, const std::string& folder) {
+  const base::Recipe& r = plan.recipe();
+  const device::Properties device = plan.device->properties();
+  const int64_t slices = r.batch.slices.value, strands = r.batch.strands.value;
+  std::string text;
+  text += fmt::format("model   {} {}: {} parameters, {} blocks, {}\n", plan.model->family, r.model.preset,
+                      human_count(static_cast<double>(plan.model->param_count())), plan.model->blocks.size(),
+                      device::name_of(plan.model->compute));
+  text += fmt::format("data    {}\n", plan.dataset->describe());
+  text += fmt::format("device  {} ({}){}\n", plan.device->id().to_string(), device.name,
+                      plan.device->id().kind == device::Kind::cpu ? fmt::format(", {} threads", run::thread_count()) : "");
+  text += fmt::format("batch   {} samples = {} slice{} in {} strand{}: same bits on 1 to {} data ranks\n", r.batch.global, slices,
+                      slices == 1 ? "" : "s", strands, strands == 1 ? "" : "s", strands);
+  text += fmt::format("memory  {} ({} kept, {} in a step) of {}\n", human_bytes(static_cast<double>(plan.memory.peak_bytes())),
+                      human_bytes(static_cast<double>(plan.memory.persistent_bytes)),
+                      human_bytes(static_cast<double>(plan.memory.transient_bytes)),
+                      human_bytes(static_cast<double>(plan.available_bytes)));
+  return text + fmt::format("folder  {}", folder);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,125 @@
+// lockstep train: a recipe in, a run folder out.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/progress.h"
+#include "lockstep/cli/stop_signal.h"
+#include "lockstep/run/run_folder.h"
+#include "lockstep/run/snapshot.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+// Tells everyone who watches.
+struct Everyone : run::Observer {
+  std::vector<run::Observer*> all;
+  void stepped(const run::StepReport& report) override {
+    for (run::Observer* one : all) one->stepped(report);
+  }
+  void evaluated(int64_t step, double loss) override {
+    for (run::Observer* one : all) one->evaluated(step, loss);
+  }
+  void event(const std::string& name, const std::string& why, int64_t step) override {
+    for (run::Observer* one : all) one->event(name, why, step);
+  }
+};
+
+struct TrainArguments {
+  base::RecipeSource source;
+  std::string folder, resume = "auto";
+  int64_t ranks = 1;
+  bool json = false;
+};
+
+// The checkpoint to go on from; empty: from the beginning.
+std::string starting_point(const TrainArguments& arguments, const run::Earlier& earlier) {
+  if (arguments.resume == "never") return "";
+  if (arguments.resume == "auto") return earlier.checkpoint;
+  if (!std::filesystem::exists(arguments.resume)) {
+    throw base::DataError(323, "--resume " + arguments.resume + ": there is no such checkpoint folder");
+  }
+  return arguments.resume;
+}
+
+void print_summary(const run::Summary& s, const std::string& folder) {
+  nlohmann::json out{{"folder", folder}, {"steps", s.steps}, {"finished", s.finished}, {"loss", s.loss},
+                     {"seconds", s.seconds}, {"tokens_per_s", s.tokens_per_s}, {"skipped", s.skipped},
+                     {"params_hash", s.params_hash}};
+  if (s.eval_loss) out["eval_loss"] = *s.eval_loss;
+  if (s.floor) out["floor"] = *s.floor;
+  fmt::print("{}\n", out.dump());
+}
+
+int run_training(const TrainArguments& arguments, base::Resolved resolved, const std::string& folder) {
+  const bool fresh = arguments.resume == "never";
+  const run::Earlier earlier = fresh ? run::Earlier{} : run::look_at(folder);
+  if (!fresh) run::adopt_earlier(resolved, folder);
+  run::Plan plan = run::make_plan(std::move(resolved), {});
+  if (arguments.resume == "auto") run::refuse_changes(plan.recipe(), folder);
+  if (earlier.finished && arguments.resume == "auto") {
+    fmt::print(stderr, "already done: {} holds {} steps. Use run.name=NAME for another run, or --resume never to start over\n",
+               folder, earlier.step);
+    return 0;
+  }
+  run::RunFolder files(folder);
+  StopSignal signal;
+  run::Session session(std::move(plan));
+  run::TrainOptions options;
+  if (const std::string from = starting_point(arguments, earlier); !from.empty()) {
+    options.first_step = run::load_checkpoint(session, from);
+  }
+  const base::Recipe& recipe = session.plan.recipe();
+  const std::vector<std::string> changes = files.begin(session.plan, options.first_step);
+  Progress progress(session.plan, options.first_step);
+  progress.say(start_lines(session.plan, folder));
+  for (const std::string& change : changes) progress.say("warning: bits may differ from here on: " + change);
+  if (options.first_step > 0) progress.say(fmt::format("going on from step {}", options.first_step));
+
+  Everyone everyone;
+  everyone.all = {&files, &progress};
+  options.stop_signal = &signal.value();
+  options.save_every = recipe.checkpoint.every;
+  options.save = [&](int64_t step) {
+    const std::string where = run::save_checkpoint(session, folder, step, static_cast<int>(recipe.checkpoint.keep));
+    everyone.event("checkpoint_saved", "saved " + where, step);
+  };
+  everyone.event("start", options.first_step > 0 ? fmt::format("going on from step {}", options.first_step) : "from the beginning",
+                 options.first_step);
+  const run::Summary summary = run::train(session, options, everyone);
+  everyone.event(summary.finished ? "finished" : "preempted",
+                 summary.finished ? fmt::format("{} steps done, params_hash {}", summary.steps, summary.params_hash)
+                                  : fmt::format("stopped by signal {} at a step boundary and saved", signal.value().load()),
+                 summary.steps);
+  progress.finish(summary, folder);
+  if (arguments.json) print_summary(summary, folder);
+  return summary.finished ? 0 : 75;
+}
+
+}  // namespace
+
+int train_command(Arguments& arguments) {
+  TrainArguments wanted;
+  arguments.recipe(wanted.source);
+  arguments.option("--run", wanted.folder, "the run folder; default: log.folder/run.name");
+  arguments.option("--resume", wanted.resume, "auto: go on where the folder's run stopped; never: start over; or a checkpoint");
+  arguments.option("--nproc,--nproc-per-node", wanted.ranks, "ranks on this machine");
+  arguments.flag("--json", wanted.json, "print the summary as JSON on standard output");
+  arguments.example("lockstep train", "the default recipe: a small GPT on the embedded grammar");
+  arguments.example("lockstep train first.toml optim.lr=1e-3 run.name=second", "one key changed, in a run of its own");
+  arguments.example("lockstep train model.family=llama precision.compute=bf16 run.name=llama", "another model");
+  if (!arguments.parse()) return 0;
+  if (wanted.ranks != 1) {
+    throw base::ConfigError(161, fmt::format("--nproc {}: this version trains on one rank; leave it out", wanted.ranks));
+  }
+  base::Resolved resolved = base::read_recipe(wanted.source);
+  const std::string folder = !wanted.folder.empty() ? wanted.folder : resolved.recipe.log.folder + "/" + resolved.recipe.run.name;
+  return run_training(wanted, std::move(resolved), folder);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,61 @@
+#include "lockstep/data/dataset.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/grammar.h"
+#include "lockstep/data/jsonl.h"
+#include "lockstep/data/text.h"
+#include "lockstep/data/tokens.h"
+
+namespace lockstep::data {
+namespace {
+
+struct Kind {
+  const char* name;
+  std::unique_ptr<Dataset> (*open)(const base::Recipe&);
+};
+// A new kind of dataset is one file and one line here.
+constexpr Kind kKinds[] = {
+    {"grammar", open_grammar},
+    {"text", open_text},
+    {"jsonl", open_jsonl},
+    {"tokens", open_tokens},
+};
+
+constexpr int64_t kLongestSample = int64_t{1} << 24;
+
+const Kind& find_kind(const std::string& name) {
+  std::string known;
+  for (const Kind& kind : kKinds) {
+    if (name == kind.name) return kind;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", kind.name);
+  }
+  throw base::ConfigError(200, fmt::format("data.kind = \"{}\" is not known; choose one of {}", name, known));
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_dataset(const base::Recipe& recipe) {
+  const Kind& kind = find_kind(recipe.data.kind);
+  if (recipe.data.seq_len < 1 || recipe.data.seq_len > kLongestSample) {
+    throw base::ConfigError(
+        204, fmt::format("data.seq_len = {} is not between 1 and {}", recipe.data.seq_len, kLongestSample));
+  }
+  if (recipe.data.tokenizer != "bytes") {
+    throw base::ConfigError(207,
+                            fmt::format("data.tokenizer = \"{}\" is not known; use \"bytes\", or token files "
+                                        "(data.kind = \"tokens\")",
+                                        recipe.data.tokenizer));
+  }
+  std::unique_ptr<Dataset> dataset = kind.open(recipe);
+  if (!recipe.model.vocab.is_auto && recipe.model.vocab.value < dataset->vocab()) {
+    throw base::ConfigError(206,
+                            fmt::format("model.vocab = {} is smaller than the {} tokens of the data ({}); "
+                                        "raise it or set it to \"auto\"",
+                                        recipe.model.vocab.value, dataset->vocab(), kind.name));
+  }
+  return dataset;
+}
+
+}  // namespace lockstep::data

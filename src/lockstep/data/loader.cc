@@ -1,0 +1,181 @@
+#include "lockstep/data/loader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/permutation.h"
+#include "lockstep/kernels/loss.h"
+
+namespace lockstep::data {
+namespace {
+
+using kernels::kIgnoredLabel;
+
+// Room for `samples` samples, and where each of them lies.
+struct BatchWriter {
+  Batch batch;
+  int64_t seq_len;
+
+  BatchWriter(int64_t step, int64_t samples, int64_t tokens) : seq_len(tokens) {
+    batch.step = step;
+    batch.inputs.resize(static_cast<size_t>(samples * tokens), 0);
+    batch.labels.resize(static_cast<size_t>(samples * tokens), kIgnoredLabel);
+  }
+
+  void read(const Dataset& dataset, Split split, int64_t index, int64_t place) {
+    const auto first = static_cast<size_t>(place * seq_len), count = static_cast<size_t>(seq_len);
+    const std::span labels = std::span(batch.labels).subspan(first, count);
+    dataset.read(split, index, std::span(batch.inputs).subspan(first, count), labels);
+    batch.valid_labels +=
+        static_cast<int64_t>(count) - std::count(labels.begin(), labels.end(), kIgnoredLabel);
+  }
+};
+
+void check(const LoaderOptions& options) {
+  LS_ASSERT(options.global > 0 && options.slices > 0 && options.global % options.slices == 0);
+  LS_ASSERT(options.seq_len > 0 && options.first_step >= 0);
+  for (const int64_t slice : options.own_slices) LS_ASSERT(slice >= 0 && slice < options.slices);
+}
+
+std::vector<int64_t> slices_to_read(const LoaderOptions& options) {
+  if (!options.own_slices.empty()) return options.own_slices;
+  std::vector<int64_t> all(static_cast<size_t>(options.slices));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// Returns early, with a batch nobody may use, once `stop` is set.
+Batch read_training_batch(const Dataset& dataset, const LoaderOptions& options, int64_t step,
+                          const std::atomic<bool>& stop) {
+  const int64_t samples = dataset.samples(Split::train), of_slice = options.global / options.slices;
+  const std::vector<int64_t> slices = slices_to_read(options);
+  BatchWriter writer(step, static_cast<int64_t>(slices.size()) * of_slice, options.seq_len);
+  int64_t place = 0;
+  for (const int64_t slice : slices) {
+    for (int64_t j = slice * of_slice; j < (slice + 1) * of_slice && !stop; ++j) {
+      const int64_t position = step * options.global + j;
+      const auto epoch = static_cast<uint64_t>(position / samples),
+                 within = static_cast<uint64_t>(position % samples);
+      const KeyedPermutation permute(static_cast<uint64_t>(samples), options.seed, epoch);
+      writer.read(dataset, Split::train, static_cast<int64_t>(permute(within)), place++);
+    }
+  }
+  return std::move(writer.batch);
+}
+
+}  // namespace
+
+// Workers claim steps in order and read them in any; next() hands them out in order. A step may be claimed
+// while it is less than `prefetch` ahead of the one that next() will hand out, which bounds memory.
+struct Loader::State {
+  const Dataset& dataset;
+  const LoaderOptions options;
+
+  struct Slot {
+    std::shared_ptr<const Batch> batch;
+    std::exception_ptr error;
+  };
+  std::mutex mutex;  // guards what follows
+  std::condition_variable wanted, ready;
+  std::map<int64_t, Slot> finished;  // by step
+  int64_t next_claimed, next_handed;
+  double waited_ms = 0;  // of the caller's thread alone
+
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> workers;
+
+  State(const Dataset& source, LoaderOptions wishes)
+      : dataset(source),
+        options(std::move(wishes)),
+        next_claimed(options.first_step),
+        next_handed(options.first_step) {}
+
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    wanted.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
+  void start() {
+    const int64_t ahead = std::max<int64_t>(1, options.prefetch);
+    const int64_t threads =
+        std::clamp<int64_t>(options.workers, 1, ahead);  // more would have nothing to claim
+    for (int64_t i = 0; i < threads; ++i) workers.emplace_back([this, ahead] { work(ahead); });
+  }
+
+  void work(int64_t ahead) {
+    std::unique_lock lock(mutex);
+    while (true) {
+      wanted.wait(lock, [&] { return stop || next_claimed < next_handed + ahead; });
+      if (stop) return;
+      const int64_t step = next_claimed++;
+      lock.unlock();
+      Slot slot = read(step);
+      lock.lock();
+      finished.emplace(step, std::move(slot));
+      ready.notify_one();
+    }
+  }
+
+  Slot read(int64_t step) const {
+    try {
+      return {std::make_shared<const Batch>(read_training_batch(dataset, options, step, stop)), nullptr};
+    } catch (...) {
+      return {nullptr, std::current_exception()};
+    }
+  }
+};
+
+Loader::Loader(const Dataset& dataset, LoaderOptions options) {
+  check(options);
+  LS_ASSERT(dataset.samples(Split::train) > 0);
+  state_ = std::make_unique<State>(dataset, std::move(options));
+  state_->start();
+}
+
+Loader::~Loader() = default;
+
+std::shared_ptr<const Batch> Loader::next() {
+  const auto before = std::chrono::steady_clock::now();
+  std::unique_lock lock(state_->mutex);
+  const auto found = [&] { return state_->finished.find(state_->next_handed); };
+  state_->ready.wait(lock, [&] { return found() != state_->finished.end(); });
+  state_->waited_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - before).count();
+  if (found()->second.error) std::rethrow_exception(found()->second.error);
+  std::shared_ptr<const Batch> batch = std::move(found()->second.batch);
+  state_->finished.erase(found());
+  ++state_->next_handed;
+  lock.unlock();
+  state_->wanted.notify_one();
+  return batch;
+}
+
+double Loader::waited_ms() const { return state_->waited_ms; }
+
+Batch read_batch(const Dataset& dataset, const LoaderOptions& options, int64_t step) {
+  check(options);
+  return read_training_batch(dataset, options, step, false);
+}
+
+Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int64_t seq_len) {
+  LS_ASSERT(batch >= 0 && count > 0 && seq_len > 0);
+  BatchWriter writer(batch, count, seq_len);
+  const int64_t first = batch * count, last = std::min(first + count, dataset.samples(Split::eval));
+  for (int64_t index = first; index < last; ++index) writer.read(dataset, Split::eval, index, index - first);
+  return std::move(writer.batch);
+}
+
+}  // namespace lockstep::data

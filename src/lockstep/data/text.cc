@@ -1,0 +1,56 @@
+#include "lockstep/data/text.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "lockstep/data/windows.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr int64_t kVocab = 256;
+
+TokenStream open_stream(const std::vector<std::string>& files) {
+  TokenStream stream;
+  for (const std::string& file : files) {
+    stream.append(file_segment(base::MappedFile::open(file), 0, 1));
+  }
+  return stream;
+}
+
+class Text final : public WindowedDataset {
+ public:
+  Text(const base::Recipe::Data& recipe, Streams streams)
+      : WindowedDataset(recipe, kVocab, std::move(streams)) {}
+  std::vector<int32_t> start() const override { return {'\n'}; }
+  std::string decode(std::span<const int32_t> tokens) const override { return tokens_to_bytes(tokens); }
+  std::vector<int32_t> encode(const std::string& text) const override { return bytes_to_tokens(text); }
+};
+
+}  // namespace
+
+std::vector<int32_t> bytes_to_tokens(const std::string& text) {
+  std::vector<int32_t> tokens;
+  tokens.reserve(text.size());
+  for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+  return tokens;
+}
+
+std::string tokens_to_bytes(std::span<const int32_t> tokens) {
+  std::string text;
+  for (const int32_t token : tokens) {
+    if (token >= 0 && token < kVocab) {
+      text += static_cast<char>(token);
+    } else {
+      text += fmt::format("<{}>", token);
+    }
+  }
+  return text;
+}
+
+std::unique_ptr<Dataset> open_text(const base::Recipe& recipe) {
+  return std::make_unique<Text>(recipe.data, open_streams(recipe.data, "", open_stream));
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,92 @@
+#include "lockstep/data/token_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/data/parallel.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr int64_t kHashedPiece = int64_t{16} << 20;  // part of the hash's definition: do not change
+
+template <class Word>
+void widen(const std::byte* from, std::span<int32_t> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    Word word;
+    std::memcpy(&word, from + i * sizeof word, sizeof word);
+    out[i] = static_cast<int32_t>(word);
+  }
+}
+
+void copy_tokens(const TokenSegment& segment, int64_t first, std::span<int32_t> out) {
+  const std::byte* from = segment.bytes.data() + first * segment.width;
+  switch (segment.width) {
+    case 1:
+      return widen<uint8_t>(from, out);
+    case 2:
+      return widen<uint16_t>(from, out);
+    default:
+      return widen<uint32_t>(from, out);
+  }
+}
+
+uint64_t hash_of(const TokenSegment& segment) {
+  const int64_t size = static_cast<int64_t>(segment.bytes.size());
+  std::vector<uint64_t> pieces(static_cast<size_t>((size + kHashedPiece - 1) / kHashedPiece));
+  parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
+    const int64_t first = i * kHashedPiece;
+    const auto piece = segment.bytes.subspan(static_cast<size_t>(first),
+                                             static_cast<size_t>(std::min(kHashedPiece, size - first)));
+    pieces[static_cast<size_t>(i)] = base::hash_bytes(piece);
+  });
+  uint64_t hash = static_cast<uint64_t>(segment.width);
+  for (const uint64_t piece : pieces) hash = base::hash_combine(hash, piece);
+  return hash;
+}
+
+}  // namespace
+
+TokenSegment file_segment(base::MappedFile file, int64_t skipped_bytes, int width) {
+  LS_ASSERT(skipped_bytes <= file.size());
+  const auto bytes = file.bytes().subspan(static_cast<size_t>(skipped_bytes));
+  return {.storage = std::move(file), .bytes = bytes, .width = width};
+}
+
+TokenSegment buffer_segment(std::vector<std::byte> buffer) {
+  const std::span<const std::byte> bytes(buffer);
+  return {.storage = std::move(buffer), .bytes = bytes, .width = 1};
+}
+
+void TokenStream::append(TokenSegment segment) {
+  const int64_t tokens = segment.tokens();
+  if (tokens == 0) return;
+  firsts_.push_back(size_);
+  size_ += tokens;
+  segments_.push_back(std::move(segment));
+}
+
+void TokenStream::copy(int64_t first, std::span<int32_t> out) const {
+  LS_ASSERT(first >= 0 && first + static_cast<int64_t>(out.size()) <= size_);
+  auto index =
+      static_cast<size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), first) - firsts_.begin()) - 1;
+  for (; !out.empty(); ++index) {
+    const TokenSegment& segment = segments_[index];
+    const int64_t within = first - firsts_[index];
+    const int64_t count = std::min(static_cast<int64_t>(out.size()), segment.tokens() - within);
+    copy_tokens(segment, within, out.first(static_cast<size_t>(count)));
+    out = out.subspan(static_cast<size_t>(count));
+    first += count;
+  }
+}
+
+uint64_t TokenStream::hash() const {
+  uint64_t hash = segments_.size();
+  for (const TokenSegment& segment : segments_) hash = base::hash_combine(hash, hash_of(segment));
+  return hash;
+}
+
+}  // namespace lockstep::data

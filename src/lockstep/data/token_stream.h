@@ -1,0 +1,46 @@
+// A long sequence of tokens, read where it lies: mapped files and buffers, one after the other.
+//
+// Tokens are little-endian words of 1, 2 or 4 bytes. A stream is immutable once it is built, and
+// copying out of it is safe from several threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lockstep/base/mapped_file.h"
+
+namespace lockstep::data {
+
+struct TokenSegment {
+  std::variant<base::MappedFile, std::vector<std::byte>> storage;  // keeps `bytes` alive, also when moved
+  std::span<const std::byte> bytes;                                // the tokens, aligned to their width
+  int width = 1;                                                   // bytes a token
+
+  int64_t tokens() const { return static_cast<int64_t>(bytes.size()) / width; }
+};
+TokenSegment file_segment(base::MappedFile file, int64_t skipped_bytes, int width);
+TokenSegment buffer_segment(std::vector<std::byte> buffer);
+
+class TokenStream {
+ public:
+  void append(TokenSegment segment);
+
+  int64_t size() const { return size_; }  // tokens
+  // Fills `out` with the tokens from `first` on, which must exist. Tokens above 2^31 - 1 must have been
+  // refused.
+  void copy(int64_t first, std::span<int32_t> out) const;
+  uint64_t hash() const;  // of the bytes; reads all of them, in parallel
+
+  const std::vector<TokenSegment>& segments() const { return segments_; }
+
+ private:
+  std::vector<TokenSegment> segments_;
+  std::vector<int64_t> firsts_;  // of each segment: its first token's place in the stream
+  int64_t size_ = 0;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,167 @@
+#include "lockstep/data/tokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/parallel.h"
+#include "lockstep/data/windows.h"
+
+namespace lockstep::data {
+namespace {
+
+struct Format {
+  const char* name;
+  int32_t magic, version;
+  int width;  // bytes a token
+};
+constexpr Format kFormats[] = {
+    {"llm.c GPT-2", 20240520, 1, 2},
+    {"llm.c Llama-3", 20240801, 7, 4},
+};
+constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
+constexpr int kRawWidth = 2;  // nanoGPT
+constexpr int64_t kLargestVocab = int64_t{1}
+                                  << 20;  // without model.vocab: more means that these are no tokens
+constexpr int64_t kPieceTokens = int64_t{1} << 22;
+
+int32_t int_at(const base::MappedFile& file, int64_t offset) {
+  int32_t value = 0;
+  if (file.size() >= offset + 4) std::memcpy(&value, file.bytes().data() + offset, sizeof value);
+  return value;
+}
+
+TokenSegment open_raw(base::MappedFile file) {
+  if (file.size() % kRawWidth != 0) {
+    throw base::DataError(233,
+                          fmt::format("{} ends in the middle of a token at byte {}: 16-bit tokens without a "
+                                      "header (nanoGPT) are expected; it is cut off or of another format",
+                                      file.path(), file.size() - 1));
+  }
+  return file_segment(std::move(file), 0, kRawWidth);
+}
+
+TokenSegment open_with_header(base::MappedFile file, const Format& format) {
+  const int32_t version = int_at(file, 4);
+  const int64_t count = int_at(file, 8);
+  if (file.size() >= kHeaderBytes && version != format.version) {
+    throw base::DataError(
+        231, fmt::format("{} has version {} at byte 4, version {} of the {} format is supported", file.path(),
+                         version, format.version, format.name));
+  }
+  const int64_t expected = kHeaderBytes + count * format.width;
+  if (file.size() < kHeaderBytes || count < 0 || file.size() != expected) {
+    throw base::DataError(
+        230,
+        fmt::format("{} ends at byte {}, its {} header of {} bytes promises {} tokens, that is {} bytes; it "
+                    "was cut off or changed: fetch it again",
+                    file.path(), file.size(), format.name, kHeaderBytes, count, expected));
+  }
+  return file_segment(std::move(file), kHeaderBytes, format.width);
+}
+
+TokenSegment open_file(const std::string& path) {
+  base::MappedFile file = base::MappedFile::open(path);
+  for (const Format& format : kFormats) {
+    if (int_at(file, 0) == format.magic) return open_with_header(std::move(file), format);
+  }
+  return open_raw(std::move(file));
+}
+
+template <class Word>
+int64_t largest_of(const TokenSegment& segment, int64_t first, int64_t last) {
+  const auto* words = reinterpret_cast<const Word*>(segment.bytes.data());
+  Word largest = 0;
+  for (int64_t i = first; i < last; ++i) largest = std::max(largest, words[i]);
+  return largest;
+}
+
+int64_t largest(const TokenSegment& segment, int64_t first, int64_t last) {
+  return segment.width == 2 ? largest_of<uint16_t>(segment, first, last)
+                            : largest_of<uint32_t>(segment, first, last);
+}
+
+[[noreturn]] void refuse_token(const TokenSegment& segment, int64_t index, const base::AutoInt& vocab) {
+  const auto& file = std::get<base::MappedFile>(segment.storage);
+  const int64_t token = largest(segment, index, index + 1);
+  const int64_t offset = segment.bytes.data() - file.bytes().data() + index * segment.width;
+  const std::string limit =
+      vocab.is_auto
+          ? fmt::format(
+                "no vocabulary is larger than {}; the file is no token file or model.vocab must be set",
+                kLargestVocab)
+          : fmt::format("model.vocab = {} allows tokens to {}; raise it or prepare the data anew",
+                        vocab.value, vocab.value - 1);
+  throw base::DataError(232,
+                        fmt::format("{} holds token {} at byte {}: {}", file.path(), token, offset, limit));
+}
+
+// One pass over all tokens, in parallel: the vocabulary they need, or an error for the first that is too
+// large.
+int64_t scan(const TokenStream& stream, const base::AutoInt& vocab) {
+  const int64_t limit = vocab.is_auto ? kLargestVocab : vocab.value;
+  int64_t needed = 1;
+  for (const TokenSegment& segment : stream.segments()) {
+    std::vector<int64_t> maxima(static_cast<size_t>((segment.tokens() + kPieceTokens - 1) / kPieceTokens));
+    parallel_for(static_cast<int64_t>(maxima.size()), [&](int64_t piece) {
+      const int64_t first = piece * kPieceTokens, last = std::min(first + kPieceTokens, segment.tokens());
+      const int64_t found = largest(segment, first, last);
+      maxima[static_cast<size_t>(piece)] = found;
+      for (int64_t i = first; found >= limit && i < last; ++i) {
+        if (largest(segment, i, i + 1) >= limit) refuse_token(segment, i, vocab);
+      }
+    });
+    for (const int64_t found : maxima) needed = std::max(needed, found + 1);
+  }
+  return needed;
+}
+
+class Tokens final : public WindowedDataset {
+ public:
+  Tokens(const base::Recipe::Data& recipe, int64_t vocab, Streams streams)
+      : WindowedDataset(recipe, vocab, std::move(streams)) {}
+
+  // No tokenizer comes with these files: text is numbers with spaces between them.
+  std::string decode(std::span<const int32_t> tokens) const override {
+    return fmt::format("{}", fmt::join(tokens, " "));
+  }
+
+  std::vector<int32_t> encode(const std::string& text) const override {
+    std::vector<int32_t> tokens;
+    std::istringstream stream(text);
+    for (std::string word; stream >> word;) {
+      int32_t token = -1;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
+      if (error != std::errc() || end != word.data() + word.size() || token < 0 || token >= vocab()) {
+        throw base::ConfigError(221,
+                                fmt::format("\"{}\" is no token: data.kind = \"tokens\" has no tokenizer, "
+                                            "write numbers from 0 to {}",
+                                            word.substr(0, 40), vocab() - 1));
+      }
+      tokens.push_back(token);
+    }
+    return tokens;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_tokens(const base::Recipe& recipe) {
+  int64_t needed = 1;
+  const auto open = [&](const std::vector<std::string>& files) {
+    TokenStream stream;
+    for (const std::string& file : files) stream.append(open_file(file));
+    needed = std::max(needed, scan(stream, recipe.model.vocab));
+    return stream;
+  };
+  Streams streams = open_streams(recipe.data, ".bin", open);
+  const int64_t vocab = recipe.model.vocab.is_auto ? needed : recipe.model.vocab.value;
+  return std::make_unique<Tokens>(recipe.data, vocab, std::move(streams));
+}
+
+}  // namespace lockstep::data

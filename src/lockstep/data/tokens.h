@@ -1,0 +1,19 @@
+// Files of tokens that other tools wrote: llm.c's .bin (GPT-2 and Llama-3) and nanoGPT's.
+//
+// llm.c's files start with 256 int32: a magic number, a version and the count of tokens, which must match
+// the file's size. A file without the magic number is nanoGPT's: 16-bit tokens and nothing else. Every
+// token is checked once, when the file is opened.
+//
+// A path is a file, a folder (its *.bin in the order of their names) or a list with commas; shards follow
+// each other as one stream.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/data/dataset.h"
+
+namespace lockstep::data {
+
+std::unique_ptr<Dataset> open_tokens(const base::Recipe& recipe);
+
+}  // namespace lockstep::data

@@ -1,0 +1,92 @@
+#include "lockstep/data/windows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/data/files.h"
+
+namespace lockstep::data {
+namespace {
+
+struct Source {
+  const char* key;
+  const std::string& path;
+};
+
+int64_t windows_in(const TokenStream& stream, int64_t seq_len, const Source& source) {
+  const int64_t windows = (stream.size() - 1) / seq_len;
+  if (stream.size() > 0 && windows > 0) return windows;
+  throw base::DataError(
+      205,
+      fmt::format("{} ({}) holds {} tokens, one sample of data.seq_len = {} needs {}; use more data or a "
+                  "smaller data.seq_len",
+                  source.path, source.key, stream.size(), seq_len, seq_len + 1));
+}
+
+// At least one window to evaluate on when a share was asked for, at least one to train on in any case.
+int64_t held_out(int64_t windows, double fraction) {
+  if (!(fraction > 0)) return 0;
+  const double wanted = std::min(fraction, 1.0) * static_cast<double>(windows);
+  return std::clamp<int64_t>(static_cast<int64_t>(wanted), std::min<int64_t>(1, windows - 1), windows - 1);
+}
+
+}  // namespace
+
+Streams open_streams(const base::Recipe::Data& data, const std::string& extension,
+                     const std::function<TokenStream(const std::vector<std::string>& files)>& open) {
+  Streams streams;
+  FileQuery query{.key = "data.path", .path = data.path, .extension = extension};
+  if (!data.eval_path.empty()) {
+    query.excluded = find_files({.key = "data.eval_path", .path = data.eval_path, .extension = extension});
+    streams.eval = open(query.excluded);
+  }
+  streams.train = open(find_files(query));
+  return streams;
+}
+
+WindowedDataset::WindowedDataset(const base::Recipe::Data& recipe, int64_t vocab, Streams streams)
+    : kind_(recipe.kind),
+      path_(recipe.path),
+      seq_len_(recipe.seq_len),
+      vocab_(vocab),
+      streams_(std::move(streams)) {
+  train_windows_ = windows_in(streams_.train, seq_len_, {"data.path", recipe.path});
+  if (streams_.eval) {
+    eval_windows_ = windows_in(*streams_.eval, seq_len_, {"data.eval_path", recipe.eval_path});
+  } else {
+    eval_windows_ = held_out(train_windows_, recipe.eval_fraction);
+    train_windows_ -= eval_windows_;
+  }
+}
+
+int64_t WindowedDataset::samples(Split split) const {
+  return split == Split::train ? train_windows_ : eval_windows_;
+}
+
+void WindowedDataset::read(Split split, int64_t index, std::span<int32_t> inputs,
+                           std::span<int32_t> labels) const {
+  LS_ASSERT(index >= 0 && index < samples(split));
+  LS_ASSERT(static_cast<int64_t>(inputs.size()) == seq_len_ && inputs.size() == labels.size());
+  const bool own_stream = split == Split::eval && streams_.eval.has_value();
+  const int64_t before = split == Split::eval && !own_stream ? train_windows_ : 0;
+  const TokenStream& stream = own_stream ? *streams_.eval : streams_.train;
+  const int64_t first = (before + index) * seq_len_;
+  stream.copy(first, inputs);
+  stream.copy(first + 1, labels);
+}
+
+std::string WindowedDataset::describe() const {
+  return fmt::format("{} {}: {} tokens of {} kinds, {} samples to train on, {} to evaluate", kind_, path_,
+                     streams_.train.size() + (streams_.eval ? streams_.eval->size() : 0), vocab_,
+                     train_windows_, eval_windows_);
+}
+
+uint64_t WindowedDataset::content_hash() const {
+  return base::hash_combine(streams_.train.hash(), streams_.eval ? streams_.eval->hash() : 0);
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,47 @@
+// What text, jsonl and token files have in common: a stream cut into consecutive windows.
+//
+// Window i holds tokens i * seq_len .. (i + 1) * seq_len, one more than it reads: the last is only
+// predicted, and is the first that window i + 1 reads. So every token but the stream's first is
+// predicted once an epoch; what does not fill a last window is left out. Evaluation has a stream of its
+// own, or the last windows of the training stream.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/token_stream.h"
+
+namespace lockstep::data {
+
+struct Streams {
+  TokenStream train;
+  std::optional<TokenStream> eval;  // without value when there is no data.eval_path
+};
+// Finds the files of data.path and data.eval_path and opens them. A file that is held out for evaluation is
+// not trained on when data.path is a folder that holds it too. `extension`: see FileQuery.
+Streams open_streams(const base::Recipe::Data& data, const std::string& extension,
+                     const std::function<TokenStream(const std::vector<std::string>& files)>& open);
+
+class WindowedDataset : public Dataset {
+ public:
+  int64_t vocab() const override { return vocab_; }
+  int64_t samples(Split split) const override;
+  void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override;
+  std::string describe() const override;
+  uint64_t content_hash() const override;
+
+ protected:
+  // DataError when a stream is too short for one window.
+  WindowedDataset(const base::Recipe::Data& recipe, int64_t vocab, Streams streams);
+
+ private:
+  std::string kind_, path_;
+  int64_t seq_len_, vocab_;
+  Streams streams_;
+  int64_t train_windows_ = 0, eval_windows_ = 0;
+};
+
+}  // namespace lockstep::data

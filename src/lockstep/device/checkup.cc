@@ -1,0 +1,195 @@
+#include "lockstep/device/checkup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::device {
+namespace {
+
+using base::human_bytes;
+using Verdict = Finding::Verdict;
+
+constexpr int64_t kMiB = 1 << 20, kGiB = 1 << 30;
+
+std::string bytes(int64_t count) { return human_bytes(static_cast<double>(count)); }
+
+Finding ok(std::string subject, std::string found) {
+  return {std::move(subject), Verdict::ok, std::move(found), ""};
+}
+
+Finding processor(const MachineFacts& facts, const CudaAvailability&) {
+  const CpuFacts& cpu = facts.cpu;
+  const std::string found =
+      fmt::format("{}, {} cores, {} threads, {}", cpu.model.empty() ? "unknown" : cpu.model, cpu.cores,
+                  cpu.threads, cpu.architecture);
+  if (cpu.architecture == "x86-64") {
+    return {"processor", Verdict::fail, found, "the CPU kernels need AVX2 and FMA (x86-64-v3, from 2013 on)"};
+  }
+  return ok("processor", found);
+}
+
+// What this process may use: its affinity and the group's quota.
+double usable_processors(const MachineFacts& facts) {
+  const double threads = facts.usable_threads > 0 ? facts.usable_threads : facts.cpu.threads;
+  return std::min(threads, facts.cgroup.processors.value_or(threads));
+}
+
+Finding processor_limit(const MachineFacts& facts, const CudaAvailability&) {
+  const double usable = usable_processors(facts);
+  const std::string found = fmt::format("{:.3g} of {} threads usable here", usable, facts.cpu.threads);
+  if (usable < 1) {
+    return {"processor limit", Verdict::warn, found, "give the container at least one whole CPU"};
+  }
+  return ok("processor limit", found);
+}
+
+Finding memory(const MachineFacts& facts, const CudaAvailability&) {
+  const auto limit = facts.cgroup.memory_bytes;
+  const bool limited = limit && *limit < facts.memory.total;
+  const int64_t usable = limited ? std::min(*limit, facts.memory.available) : facts.memory.available;
+  const std::string found =
+      fmt::format("{} in all, {} available{}", bytes(facts.memory.total), bytes(facts.memory.available),
+                  limited ? ", limited to " + bytes(*limit) : "");
+  if (usable < 2 * kGiB) {
+    return {"memory", Verdict::warn, found,
+            limited ? "raise the container's memory limit" : "stop other programs, or train a small model"};
+  }
+  return ok("memory", found);
+}
+
+Finding driver(const MachineFacts& facts, const CudaAvailability&) {
+  return ok("NVIDIA driver", facts.nvidia_driver.empty() ? "none" : facts.nvidia_driver);
+}
+
+Finding gpus(const MachineFacts& facts, const CudaAvailability& cuda) {
+  const auto visible = facts.variables.find("CUDA_VISIBLE_DEVICES");
+  const std::string filter =
+      visible == facts.variables.end() ? "" : fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible->second);
+  if (cuda.devices > 0) return ok("GPUs", fmt::format("{} usable{}", cuda.devices, filter));
+  if (facts.nvidia_driver.empty())
+    return ok("GPUs", fmt::format("none, trains on the CPU: {}", cuda.why_not));
+  return {"GPUs", Verdict::warn, fmt::format("none usable{}: {}", filter, cuda.why_not),
+          filter.empty() ? "training will use the CPU until this is solved" : "unset CUDA_VISIBLE_DEVICES"};
+}
+
+Finding torch(const MachineFacts& facts, const CudaAvailability&) {
+  if (facts.torch_version.empty()) {
+    return {"LibTorch", Verdict::warn, "version not found", "install PyTorch 2.11 as the set-up guide says"};
+  }
+  const std::string found =
+      fmt::format("{}{} in {}", facts.torch_version,
+                  facts.torch_cuda.empty() ? "" : ", CUDA " + facts.torch_cuda, facts.torch_folder);
+  if (!facts.torch_version.starts_with("2.11.")) {
+    return {"LibTorch", Verdict::fail, found, "Lockstep is built for PyTorch 2.11: install that version"};
+  }
+  return ok("LibTorch", found);
+}
+
+Finding shared_memory(const MachineFacts& facts, const CudaAvailability&) {
+  if (!facts.shared_memory_bytes) {
+    return {"shared memory", Verdict::warn, "no /dev/shm",
+            "mount a tmpfs there: several ranks on a host need it"};
+  }
+  const std::string found = bytes(*facts.shared_memory_bytes) + " in /dev/shm";
+  if (*facts.shared_memory_bytes < 256 * kMiB) {
+    return {"shared memory", Verdict::warn, found,
+            "start the container with --shm-size=8g for several ranks"};
+  }
+  return ok("shared memory", found);
+}
+
+Finding open_files(const MachineFacts& facts, const CudaAvailability&) {
+  const int64_t soft = facts.open_files.soft;
+  const std::string found = soft < 0 ? "no limit" : fmt::format("{} at once", soft);
+  if (soft >= 0 && soft < 1024) return {"open files", Verdict::warn, found, "ulimit -n 65536"};
+  return ok("open files", found);
+}
+
+Finding disk(const MachineFacts& facts, const CudaAvailability&) {
+  if (!facts.disk_free_bytes) {
+    return {"disk", Verdict::fail, facts.run_folder + " cannot be looked at", "choose another with --run"};
+  }
+  const std::string found = fmt::format("{} free for {}", bytes(*facts.disk_free_bytes), facts.run_folder);
+  if (!facts.disk_writable) {
+    return {"disk", Verdict::fail, found + ", not writable",
+            "choose a folder that this user may write with log.folder"};
+  }
+  if (*facts.disk_free_bytes < 256 * kMiB)
+    return {"disk", Verdict::fail, found, "free some, or set log.folder"};
+  if (*facts.disk_free_bytes < 10 * kGiB) {
+    return {"disk", Verdict::warn, found,
+            "checkpoints take 16 bytes a parameter: 124 M parameters are 2 GiB"};
+  }
+  return ok("disk", found);
+}
+
+Finding clock_source(const MachineFacts& facts, const CudaAvailability&) {
+  for (const char* slow : {"hpet", "acpi_pm", "jiffies", "pit"}) {
+    if (facts.clock_source != slow) continue;
+    return {"clock source", Verdict::warn, facts.clock_source,
+            "time stamps are slow with it: boot with tsc=reliable if the machine's TSC is sound"};
+  }
+  return ok("clock source", facts.clock_source.empty() ? "not known" : facts.clock_source);
+}
+
+Finding date(const MachineFacts& facts, const CudaAvailability&) {
+  constexpr int64_t kStartOf2025 = 1735689600;
+  const std::string now = base::utc_timestamp(facts.unix_seconds * 1000);
+  if (facts.unix_seconds < kStartOf2025) {
+    return {"date", Verdict::fail, now + " cannot be right", "set the clock: TLS and time stamps need it"};
+  }
+  if (facts.clock_synchronized == false) {
+    return {"date", Verdict::warn, now + ", not synchronized",
+            "start chrony or systemd-timesyncd: logs of several hosts are merged by time"};
+  }
+  return ok("date", now + (facts.clock_synchronized ? ", synchronized" : ""));
+}
+
+Finding huge_pages(const MachineFacts& facts, const CudaAvailability&) {
+  const std::string& mode = facts.transparent_huge_pages;
+  if (mode == "never") {
+    return {"huge pages", Verdict::warn, "transparent huge pages: never",
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled speeds up large buffers on CPU"};
+  }
+  return ok("huge pages", mode.empty() ? "not known" : "transparent huge pages: " + mode);
+}
+
+Finding thread_variables(const MachineFacts& facts, const CudaAvailability&) {
+  std::vector<std::string> set;
+  std::string remedy;
+  const double usable = usable_processors(facts);
+  for (const auto& [name, value] : facts.variables) {
+    if (name == "CUDA_VISIBLE_DEVICES") continue;
+    set.push_back(name + "=" + base::cut_to_width(value, 40));
+    if (name != "OMP_NUM_THREADS" && name != "MKL_NUM_THREADS") {
+      remedy = "unset " + name + ": it pins threads and slows several ranks on a host";
+    } else if (std::strtod(value.c_str(), nullptr) > usable) {
+      remedy = fmt::format("unset {}: more threads than the {:.3g} that can run", name, usable);
+    }
+  }
+  if (set.empty()) return ok("thread variables", "none set");
+  return {"thread variables", remedy.empty() ? Verdict::ok : Verdict::warn, base::join(set, " "), remedy};
+}
+
+}  // namespace
+
+const char* name_of(Finding::Verdict verdict) {
+  constexpr const char* kNames[] = {"ok", "warn", "fail"};
+  return kNames[static_cast<int>(verdict)];
+}
+
+std::vector<Finding> check_up(const MachineFacts& facts, const CudaAvailability& cuda) {
+  std::vector<Finding> findings;
+  for (auto check : {processor, processor_limit, memory, driver, gpus, torch, shared_memory, open_files, disk,
+                     clock_source, date, huge_pages, thread_variables}) {
+    findings.push_back(check(facts, cuda));
+  }
+  return findings;
+}
+
+}  // namespace lockstep::device

@@ -1,0 +1,27 @@
+// Is this machine fit to train? One finding a fact: what was found, whether it is fine, and the remedy.
+//
+// Pure: it judges facts that were read elsewhere. `lockstep doctor` prints the findings.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/device/device.h"
+#include "lockstep/device/facts.h"
+
+namespace lockstep::device {
+
+struct Finding {
+  // warn: trains, but slower or less safely than it could. fail: will not train.
+  enum class Verdict { ok, warn, fail };
+  std::string subject;  // "shared memory"
+  Verdict verdict;
+  std::string found;   // "64 MiB in /dev/shm"
+  std::string remedy;  // empty when ok
+};
+
+const char* name_of(Finding::Verdict verdict);  // "ok", "warn", "fail"
+
+std::vector<Finding> check_up(const MachineFacts& facts, const CudaAvailability& cuda);
+
+}  // namespace lockstep::device

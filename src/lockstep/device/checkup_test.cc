@@ -1,0 +1,92 @@
+#include "lockstep/device/checkup.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace lockstep::device {
+namespace {
+
+MachineFacts healthy() {
+  MachineFacts facts;
+  facts.cpu = {.model = "EPYC", .threads = 16, .cores = 8, .sockets = 1, .architecture = "x86-64-v4"};
+  facts.memory = {.total = 64LL << 30, .available = 60LL << 30, .huge_pages = 0, .huge_page_bytes = 0};
+  facts.open_files = {65536, 65536};
+  facts.usable_threads = 16;
+  facts.clock_source = "tsc";
+  facts.transparent_huge_pages = "madvise";
+  facts.torch_version = "2.11.0+cu130";
+  facts.torch_cuda = "13.0";
+  facts.torch_folder = "/opt/torch";
+  facts.shared_memory_bytes = 32LL << 30;
+  facts.disk_free_bytes = 500LL << 30;
+  facts.disk_writable = true;
+  facts.run_folder = "runs";
+  facts.unix_seconds = 1'800'000'000;
+  facts.clock_synchronized = true;
+  return facts;
+}
+
+TEST(CheckUp, AHealthyMachineIsFine) {
+  for (const Finding& finding : check_up(healthy(), {0, "no NVIDIA driver"})) {
+    EXPECT_EQ(finding.verdict, Finding::Verdict::ok) << finding.subject << ": " << finding.found;
+    EXPECT_FALSE(finding.found.empty()) << finding.subject;
+  }
+}
+
+// Each row is one thing wrong: exactly that finding must change, and name a remedy.
+TEST(CheckUp, EachAilmentIsFoundAlone) {
+  struct Row {
+    const char* subject;
+    const char* verdict;
+    std::function<void(MachineFacts&)> harm;
+    const char* says;
+  };
+  for (const Row& row : std::initializer_list<Row>{
+           {"processor", "fail", [](auto& f) { f.cpu.architecture = "x86-64"; }, "AVX2"},
+           {"processor limit", "warn", [](auto& f) { f.cgroup.processors = 0.5; }, "0.5 of 16"},
+           {"memory", "warn", [](auto& f) { f.cgroup.memory_bytes = 1 << 30; }, "limited to 1 GiB"},
+           {"memory", "warn", [](auto& f) { f.memory.available = 1 << 30; }, "1 GiB available"},
+           {"LibTorch", "fail", [](auto& f) { f.torch_version = "2.4.1"; }, "2.11"},
+           {"LibTorch", "warn", [](auto& f) { f.torch_version = ""; }, "2.11"},
+           {"shared memory", "warn", [](auto& f) { f.shared_memory_bytes = 64 << 20; }, "--shm-size"},
+           {"shared memory", "warn", [](auto& f) { f.shared_memory_bytes.reset(); }, "no /dev/shm"},
+           {"open files", "warn", [](auto& f) { f.open_files.soft = 256; }, "ulimit -n"},
+           {"disk", "fail", [](auto& f) { f.disk_writable = false; }, "not writable"},
+           {"disk", "fail", [](auto& f) { f.disk_free_bytes = 1 << 20; }, "1 MiB free"},
+           {"disk", "warn", [](auto& f) { f.disk_free_bytes = 1 << 30; }, "1 GiB free"},
+           {"disk", "fail", [](auto& f) { f.disk_free_bytes.reset(); }, "cannot be looked at"},
+           {"clock source", "warn", [](auto& f) { f.clock_source = "hpet"; }, "hpet"},
+           {"date", "fail", [](auto& f) { f.unix_seconds = 3; }, "1970"},
+           {"date", "warn", [](auto& f) { f.clock_synchronized = false; }, "chrony"},
+           {"huge pages", "warn", [](auto& f) { f.transparent_huge_pages = "never"; }, "madvise"},
+           {"thread variables", "warn", [](auto& f) { f.variables["OMP_NUM_THREADS"] = "64"; },
+            "the 16 that"},
+           {"thread variables", "warn", [](auto& f) { f.variables["OMP_PROC_BIND"] = "true"; },
+            "unset OMP_PROC"},
+           {"GPUs", "warn", [](auto& f) { f.nvidia_driver = "470.1"; }, "driver 470 is older than 580"},
+       }) {
+    SCOPED_TRACE(std::string(row.subject) + ": " + row.says);
+    MachineFacts facts = healthy();
+    row.harm(facts);
+    for (const Finding& finding : check_up(facts, {0, "driver 470 is older than 580"})) {
+      if (finding.subject != row.subject) {
+        EXPECT_EQ(finding.verdict, Finding::Verdict::ok) << finding.subject;
+        continue;
+      }
+      EXPECT_STREQ(name_of(finding.verdict), row.verdict);
+      EXPECT_FALSE(finding.remedy.empty());
+      EXPECT_NE((finding.found + " " + finding.remedy).find(row.says), std::string::npos)
+          << finding.found << " / " << finding.remedy;
+    }
+  }
+}
+
+TEST(CheckUp, FewerOpenmpThreadsAreTheUsersChoice) {
+  MachineFacts facts = healthy();
+  facts.variables["OMP_NUM_THREADS"] = "4";
+  EXPECT_EQ(check_up(facts, {2, ""}).back().verdict, Finding::Verdict::ok);
+}
+
+}  // namespace
+}  // namespace lockstep::device

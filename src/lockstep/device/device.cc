@@ -1,0 +1,118 @@
+#include "lockstep/device/device.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <mutex>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/device/cpu_device.h"
+#include "lockstep/device/cuda_facts.h"
+#include "lockstep/device/plugin.h"
+
+namespace lockstep::device {
+namespace {
+
+// A shared library is loaded once for a process, whoever asks, and never unloaded: CUDA keeps threads
+// and exit handlers in it. So this is the process's state, not ours.
+struct LoadedPlugin {
+  std::mutex mutex;
+  void* handle = nullptr;
+};
+
+LoadedPlugin& loaded_plugin() {
+  static LoadedPlugin plugin;
+  return plugin;
+}
+
+template <class Function>
+Function find_symbol(void* handle, const char* name) {
+  const auto function = reinterpret_cast<Function>(dlsym(handle, name));
+  if (function == nullptr) {
+    throw base::ConfigError(
+        404,
+        fmt::format("{} does not export {}: install library and plugin from one build", kPluginFile, name));
+  }
+  return function;
+}
+
+void* load_plugin() {
+  LoadedPlugin& plugin = loaded_plugin();
+  const std::lock_guard lock(plugin.mutex);
+  if (plugin.handle != nullptr) return plugin.handle;
+  const std::string path = plugin_path();
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* reason = dlerror();
+    throw base::ConfigError(404,
+                            fmt::format("the CUDA plugin cannot be loaded ({}): run `lockstep setup`, or "
+                                        "set run.device=cpu",
+                                        reason != nullptr ? reason : path));
+  }
+  const int abi = find_symbol<PluginAbi>(handle, "lockstep_cuda_abi")();
+  if (abi != kPluginAbi) {
+    throw base::ConfigError(
+        404, fmt::format("{} has interface {}, this library needs {}: install both from one build", path, abi,
+                         kPluginAbi));
+  }
+  return plugin.handle = handle;
+}
+
+void require_cuda(const CudaAvailability& cuda, int index) {
+  if (cuda.devices == 0) {
+    throw base::ConfigError(
+        402, fmt::format("CUDA cannot be used here: {}; set run.device=cpu or auto", cuda.why_not));
+  }
+  if (index >= cuda.devices) {
+    throw base::ConfigError(
+        403, fmt::format("cuda:{} does not exist, {} usable GPU{} here: start at most {} process{} "
+                         "on this host, or set run.device=cpu",
+                         index, cuda.devices, cuda.devices == 1 ? "" : "s", cuda.devices,
+                         cuda.devices == 1 ? "" : "es"));
+  }
+}
+
+}  // namespace
+
+std::string Id::to_string() const { return kind == Kind::cpu ? "cpu" : fmt::format("cuda:{}", index); }
+
+std::unique_ptr<Device> open(Id id) {
+  if (id.kind == Kind::cpu) return std::make_unique<CpuDevice>();
+  require_cuda(cuda_availability(), id.index);
+  return std::unique_ptr<Device>(find_symbol<PluginOpen>(load_plugin(), "lockstep_cuda_open")(id.index));
+}
+
+Id resolve(const std::string& wish, int local_rank) {
+  if (wish == "cpu") return {Kind::cpu, 0};
+  if (wish == "auto" || wish == "cuda") {
+    const CudaAvailability cuda = cuda_availability();
+    if (wish == "auto" && cuda.devices == 0) return {Kind::cpu, 0};
+    require_cuda(cuda, local_rank);
+    return {Kind::cuda, local_rank};
+  }
+  constexpr std::string_view kPrefix = "cuda:";
+  int index = -1;
+  if (wish.starts_with(kPrefix)) {
+    const char* last = wish.data() + wish.size();
+    const auto [end, error] = std::from_chars(wish.data() + kPrefix.size(), last, index);
+    if (error != std::errc() || end != last) index = -1;
+  }
+  if (index < 0) {
+    throw base::ConfigError(
+        401, fmt::format("run.device = \"{}\" is not a device; use auto, cpu, cuda or cuda:N", wish));
+  }
+  require_cuda(cuda_availability(), index);
+  return {Kind::cuda, index};
+}
+
+CudaAvailability cuda_availability() { return judge_cuda(read_cuda_facts()); }
+
+void* cuda_plugin() {
+  LoadedPlugin& plugin = loaded_plugin();
+  const std::lock_guard lock(plugin.mutex);
+  return plugin.handle;
+}
+
+}  // namespace lockstep::device

@@ -1,0 +1,98 @@
+#include "lockstep/kernels/loss.h"
+
+#include <math.h>
+
+#include "lockstep/kernels/ops_cpu.h"
+
+namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
+namespace {
+
+template <class T>
+LS_INLINE float highest_of(const T* values, int64_t count) {
+  float highest = -__builtin_inff();
+#pragma omp simd reduction(max : highest)
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = widen(values[i]);
+    highest = value > highest ? value : highest;
+  }
+  return highest;
+}
+
+template <class T>
+LS_INLINE float sum_of_powers(const T* values, int64_t count, float highest) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) sum += exponential(widen(values[i]) - highest);
+  return sum;
+}
+
+// The same, leaving the exponentials behind, so that the gradient need not compute them again.
+LS_INLINE float become_powers(float* values, int64_t count, float highest) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] = exponential(values[i] - highest);
+    sum += values[i];
+  }
+  return sum;
+}
+
+// A label outside the vocabulary (the loader refuses those) gives a loss that is not a number.
+template <class T>
+void skip_row(const CrossEntropy& op, int64_t row, T* logits) {
+  op.losses[row] = op.labels[row] == kIgnoredLabel ? 0.0f : __builtin_nanf("");
+  if (!op.gradient) return;
+  for (int64_t i = 0; i < op.vocab; ++i) logits[i] = narrow<T>(0.0f);
+}
+
+template <class T>
+void loss_row(const CrossEntropy& op, int64_t row, float gradient_scale) {
+  T* logits = static_cast<T*>(op.logits) + row * op.vocab;
+  const int32_t label = op.labels[row];
+  if (label < 0 || label >= op.vocab) return skip_row(op, row, logits);
+
+  constexpr bool kInPlace = sizeof(T) == sizeof(float);  // narrower types would round the exponentials
+  const float highest = highest_of(logits, op.vocab), right = widen(logits[label]);
+  float sum;
+  if constexpr (kInPlace) {
+    sum = op.gradient ? become_powers(logits, op.vocab, highest) : sum_of_powers(logits, op.vocab, highest);
+  } else {
+    sum = sum_of_powers(logits, op.vocab, highest);
+  }
+  op.losses[row] = logf(sum) + (highest - right);
+  if (!op.gradient) return;
+
+  const float scale = gradient_scale / sum;
+  const float at_label = exponential(right - highest) * scale - gradient_scale;
+#pragma omp simd
+  for (int64_t i = 0; i < op.vocab; ++i) {
+    const float value = widen(logits[i]);
+    logits[i] = narrow<T>((kInPlace ? value : exponential(value - highest)) * scale);
+  }
+  logits[label] = narrow<T>(at_label);
+}
+
+}  // namespace
+
+void cross_entropy(const CrossEntropy& op, const Launch&) {
+  const double scale = op.gradient ? static_cast<double>(op.state->loss_scale) / op.inputs->valid_tokens : 0;
+  with_type(op.type, [&](auto tag) {
+    for_items(op.rows, op.vocab,
+              [&](int64_t row) { loss_row<decltype(tag)>(op, row, static_cast<float>(scale)); });
+  });
+}
+
+void loss_sum(const LossSum& op, const Launch&) {
+  const int64_t parts = row_parts(op.rows);
+  double total = 0;
+  for (int64_t part = 0; part < parts; ++part) {
+    double sum = 0;
+    const int64_t end = part_begin(op.rows, parts, part + 1);
+    for (int64_t row = part_begin(op.rows, parts, part); row < end; ++row)
+      sum += static_cast<double>(op.losses[row]);
+    total += sum;
+  }
+  *op.sum = total;
+}
+
+}  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

@@ -1,0 +1,20 @@
+#include "lockstep/kernels/levels.h"
+#include "lockstep/kernels/ops_cpu.h"
+
+namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
+namespace {
+
+int64_t embedding_workspace(int64_t, int64_t) { return 0; }
+
+constexpr Kernels kTable = {
+#define ROW(name, Arguments) name,
+    LOCKSTEP_KERNELS(ROW)
+#undef ROW
+        gemm_workspace,
+    attention_workspace, embedding_workspace};
+
+}  // namespace
+
+const Kernels& table() { return kTable; }
+
+}  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

@@ -1,0 +1,65 @@
+#include "lockstep/model/block.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::model {
+
+double Cost::flops() const {
+  double total = attention_flops;
+  for (const Product& p : products) total += 2.0 * static_cast<double>(p.m) * p.n * p.k;
+  return total;
+}
+
+Block::Block(std::string name, std::vector<std::unique_ptr<Segment>> segments)
+    : name_(std::move(name)), segments_(std::move(segments)) {}
+
+std::vector<ParamSpec> Block::params() const {
+  std::vector<ParamSpec> all;
+  for (const auto& segment : segments_) {
+    for (ParamSpec& spec : segment->params()) {
+      spec.key = segment->name() + "." + spec.key;
+      all.push_back(std::move(spec));
+    }
+  }
+  return all;
+}
+
+int64_t Block::param_count() const {
+  int64_t count = 0;
+  for (const ParamSpec& spec : params()) {
+    if (spec.tied_to.empty()) count += spec.shape.numel();
+  }
+  return count;
+}
+
+Cost Block::cost(const SliceShape& shape, Part part) const {
+  Cost total;
+  for (const auto& segment : segments_) {
+    const Cost cost = segment->cost(shape, part);
+    total.products.insert(total.products.end(), cost.products.begin(), cost.products.end());
+    total.attention_flops += cost.attention_flops;
+    total.bytes += cost.bytes;
+  }
+  return total;
+}
+
+int64_t Model::param_count() const {
+  int64_t count = 0;
+  for (const Block& block : blocks) count += block.param_count();
+  return count;
+}
+
+double Model::flops_per_token(int64_t seq_len) const {
+  double in_products = 0;
+  for (const Block& block : blocks) {
+    const Cost cost = block.cost({1, 1}, Part::forward);
+    for (const Cost::Product& p : cost.products) in_products += static_cast<double>(p.n) * p.k;
+  }
+  double attention = 0;
+  for (const Block& block : blocks) attention += block.cost({1, 1}, Part::forward).attention_flops > 0 ? 1 : 0;
+  return 6.0 * in_products + 12.0 * attention * static_cast<double>(hidden) * static_cast<double>(seq_len);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,159 @@
+// Blocks and segments: what a model is made of.
+//
+// A model is a sequence of blocks (embedding, layers, head); a block is the unit of sharding,
+// recomputation, pipelining and pricing. A block is a sequence of segments, each with a forward, a
+// backward_input (what the previous segment waits for) and a backward_weight (which may run later).
+// Between segments flow named *edges*: "residual", "hidden", "qkv". A segment declares in its plan every
+// value that it reads, writes and keeps; the compiler turns plans into instructions and buffers, so the
+// peak memory is known before anything runs, and a segment can touch nothing that it did not declare.
+// No segment ever communicates: where a layout needs a collective, the compiler puts it at the seam.
+//
+//     class Scale : public Segment {                          // y = w * x
+//       SegmentPlan plan(const SliceShape& s, const kernels::Kernels&) const override {
+//         return {.takes = {"hidden"}, .gives = {{"hidden", type_, {s.tokens(), width_}}}, ...};
+//       }
+//       void forward(const Frame& f) const override { ... f.in("hidden"), f.weight("w"), f.out("hidden") ... }
+//     };
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/device/tensor.h"
+#include "lockstep/kernels/table.h"
+#include "lockstep/model/frame.h"
+
+namespace lockstep::model {
+
+using device::DType;
+using device::Shape;
+using device::Tensor;
+
+// One slice: one forward and backward of constant shape.
+struct SliceShape {
+  int64_t samples = 1, seq_len = 1;
+  int64_t tokens() const { return samples * seq_len; }
+};
+
+struct Init {
+  enum class Kind : uint8_t { zeros, ones, normal } kind = Kind::zeros;
+  float deviation = 0;
+};
+
+// How tensor parallelism cuts a parameter: not at all, over outputs, or over inputs.
+enum class Split : uint8_t { whole, columns, rows, vocabulary };
+
+struct ParamSpec {
+  std::string key;      // what the segment calls it: "weight"
+  std::string name;     // the canonical name: Hugging Face's for known families
+  Shape shape;
+  Init init;
+  bool decay = true;    // weight decay applies (matrices); norms and biases get none
+  Split split = Split::whole;
+  bool joined = false;  // starts where the previous parameter ends, so that one product reads both
+  std::string tied_to;  // shares the values of this canonical name; its gradient has a slot of its own
+};
+
+// A value that is not trained: tables, running statistics.
+struct BufferSpec {
+  std::string key, name;
+  DType dtype = DType::f32;
+  Shape shape;
+  bool constant = true;  // false: a statistic that slices change, folded in slice order at the step's end
+};
+
+struct ValueSpec {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  bool external = false;  // counted, but held by LibTorch and not placed in the arena (AutogradBlock)
+  int64_t bytes() const { return shape.numel() * device::size_of(dtype); }
+};
+
+enum class Part : uint8_t { forward, backward_input, backward_weight };
+
+// What the seam after a segment needs when the tensor or context layout splits it.
+enum class Seam : uint8_t { none, sum, gather_tokens, scatter_tokens, exchange_heads, ring };
+
+struct SegmentPlan {
+  std::vector<std::string> takes;   // edges it consumes; backward_input writes their gradients
+  std::vector<std::string> passes;  // edges it reads and leaves as they are; it adds to their gradient
+  std::vector<ValueSpec> gives;     // edges it writes
+  std::vector<ValueSpec> saves;     // further values that forward leaves for the backward pass
+  std::vector<ValueSpec> leaves;    // what backward_input leaves for backward_weight
+  std::vector<std::string> batch;   // fields of the batch that it reads: "inputs", "labels"
+  // Values of forward ("in.x", "out.x", "save.x") and gradients ("dout.x") that the backward parts read;
+  // backward_weight may read "left.x" too.
+  std::vector<std::string> input_needs, weight_needs;
+  // {"din.hidden", "din.residual"}: one buffer under two names.
+  std::vector<std::pair<std::string, std::string>> same;
+  // {"din.residual", "dout.residual"}: the first may take over the memory of the second, if nobody else
+  // reads that any more.
+  std::vector<std::pair<std::string, std::string>> may_reuse;
+  std::vector<std::pair<Part, ValueSpec>> scratch;  // values that live only while that part runs
+  int64_t workspace = 0;            // the largest scratch that a kernel of any part asks for, in bytes
+  bool loss = false;                // forward computes the slice's loss and, in training, din of what it
+                                    // takes and the gradients of its weights: it has no backward of its own
+  Seam seam = Seam::none;
+};
+
+// What a part costs: matrix products, attention, and the bytes that everything else must move.
+struct Cost {
+  struct Product {
+    int64_t m, n, k;
+  };
+  std::vector<Product> products;
+  double attention_flops = 0;
+  int64_t bytes = 0;
+  double flops() const;
+};
+
+class Segment {
+ public:
+  virtual ~Segment() = default;
+  virtual std::string name() const = 0;  // "qkv", "attention", "out", "up", "down"
+  virtual std::vector<ParamSpec> params() const { return {}; }
+  virtual std::vector<BufferSpec> buffers() const { return {}; }
+  // `kernels` only tells how much scratch its operations want.
+  virtual SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const = 0;
+  virtual void forward(const Frame& frame) const = 0;
+  virtual void backward_input(const Frame& frame) const = 0;
+  virtual void backward_weight(const Frame&) const {}
+  virtual Cost cost(const SliceShape& shape, Part part) const = 0;
+  // One new token a sample; only attention, which looks back, differs from forward.
+  virtual void decode(const Frame& frame) const { forward(frame); }
+  // Fills constant buffers once; `tables` in the order of buffers(), host memory.
+  virtual void fill_buffers(const std::vector<Tensor>&) const {}
+};
+
+class Block {
+ public:
+  Block(std::string name, std::vector<std::unique_ptr<Segment>> segments);
+  const std::string& name() const { return name_; }
+  const std::vector<std::unique_ptr<Segment>>& segments() const { return segments_; }
+  std::vector<ParamSpec> params() const;
+  int64_t param_count() const;  // tied ones not counted
+  Cost cost(const SliceShape& shape, Part part) const;
+
+ private:
+  std::string name_;
+  std::vector<std::unique_ptr<Segment>> segments_;
+};
+
+struct Model {
+  std::string family;
+  DType compute = DType::f32;  // of edges and of the weights that products read
+  std::vector<Block> blocks;
+  int64_t vocab = 0, context = 0, hidden = 0, layers = 0;
+  bool predicts_tokens = true;  // language model: metrics count tokens, `generate` works
+  int64_t param_count() const;
+  // Model FLOPs of one token, forward and backward: 6 x parameters in products + 12 x layers x hidden x
+  // context (the nanoGPT formula); MFU is stated in it.
+  double flops_per_token(int64_t seq_len) const;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,113 @@
+#include "lockstep/model/family.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::model {
+
+namespace {
+
+using base::ConfigError;
+
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+std::string names_of(const std::vector<Preset>& presets) {
+  std::string names;
+  for (const Preset& preset : presets) names += (names.empty() ? "" : ", ") + preset.name;
+  return names.empty() ? "none" : names;
+}
+
+// A preset fills the keys that neither the file nor the command line set.
+void apply_preset(base::Resolved& resolved, const Family& family) {
+  const std::string& wish = resolved.recipe.model.preset;
+  if (wish.empty()) return;
+  const auto preset = std::find_if(family.presets.begin(), family.presets.end(),
+                                   [&](const Preset& p) { return p.name == wish; });
+  if (preset == family.presets.end()) {
+    throw ConfigError(121, fmt::format("model.preset = \"{}\" is not a preset of family {}; it has: {}", wish, family.name,
+                                       names_of(family.presets)));
+  }
+  for (const auto& [name, value] : preset->keys) {
+    if (resolved.origin[name] != "default") continue;
+    base::set_value(resolved.recipe, name, value);
+    resolved.origin[name] = "preset " + wish;
+  }
+}
+
+std::string divisors_near(int64_t of, int64_t wish) {
+  std::string list;
+  for (int64_t n = 1; n <= of; ++n) {
+    if (of % n == 0 && n <= 4 * wish && n * 4 >= wish) list += (list.empty() ? "" : ", ") + std::to_string(n);
+  }
+  return list;
+}
+
+void check_sizes(const base::Recipe& recipe) {
+  const auto& m = recipe.model;
+  if (m.hidden % m.heads != 0) {
+    throw ConfigError(122, fmt::format("model.heads = {} does not divide model.hidden = {}; heads that do: {}", m.heads,
+                                       m.hidden, divisors_near(m.hidden, m.heads)));
+  }
+  if (m.heads % m.kv_heads.value != 0) {
+    throw ConfigError(123, fmt::format("model.kv_heads = {} does not divide model.heads = {}; try {}", m.kv_heads.value,
+                                       m.heads, divisors_near(m.heads, m.kv_heads.value)));
+  }
+  if (m.family == "llama" && (m.hidden / m.heads) % 2 != 0) {
+    throw ConfigError(124, fmt::format("rotary embedding needs an even head width, but model.hidden / model.heads = {}",
+                                       m.hidden / m.heads));
+  }
+  if (m.hidden / m.heads > 256) {
+    throw ConfigError(125, fmt::format("model.hidden / model.heads = {}: heads wider than 256 are not supported; use more heads",
+                                       m.hidden / m.heads));
+  }
+  if (m.context.value < recipe.data.seq_len) {
+    throw ConfigError(126, fmt::format("data.seq_len = {} is longer than model.context = {}: raise model.context or "
+                                       "shorten data.seq_len",
+                                       recipe.data.seq_len, m.context.value));
+  }
+}
+
+}  // namespace
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = {gpt2_family(), llama_family(), mlp_family()};
+  return all;
+}
+
+const Family& find_family(const std::string& name) {
+  for (const Family& family : families()) {
+    if (family.name == name) return family;
+  }
+  throw ConfigError(120, fmt::format("model.family = \"{}\" is not known; there are: gpt2, llama, mlp", name));
+}
+
+void resolve_model(base::Resolved& resolved, int64_t data_vocab) {
+  const Family& family = find_family(resolved.recipe.model.family);
+  apply_preset(resolved, family);
+  base::Recipe& recipe = resolved.recipe;
+  auto& m = recipe.model;
+  const auto settle = [&](base::AutoInt& value, const char* key, int64_t n) {
+    if (!value.is_auto) return;
+    value = n;
+    resolved.origin[key] = "auto";
+  };
+  settle(m.kv_heads, "model.kv_heads", m.heads);
+  settle(m.ffn, "model.ffn", family.name == "llama" ? round_up(m.hidden * 8 / 3, 64) : 4 * m.hidden);
+  settle(m.vocab, "model.vocab", round_up(data_vocab, 64));
+  settle(m.context, "model.context", recipe.data.seq_len);
+  if (m.vocab.value < data_vocab) {
+    throw ConfigError(127, fmt::format("model.vocab = {} is smaller than the data's {} tokens: raise it, or leave it \"auto\"",
+                                       m.vocab.value, data_vocab));
+  }
+  check_sizes(recipe);
+}
+
+Model build_model(const base::Recipe& recipe, DType compute) {
+  return find_family(recipe.model.family).build(recipe, compute);
+}
+
+}  // namespace lockstep::model

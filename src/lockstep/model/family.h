@@ -1,0 +1,39 @@
+// Families: how a recipe's [model] section becomes a Model. One file and one row a family.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/base/schema.h"
+#include "lockstep/model/block.h"
+
+namespace lockstep::model {
+
+struct Preset {
+  std::string name;                                        // "124m"
+  std::vector<std::pair<std::string, std::string>> keys;   // {"model.layers", "12"}: what it sets
+};
+
+struct Family {
+  std::string name;
+  std::string describe;  // one line for `explain model.family`
+  std::vector<Preset> presets;
+  // Everything resolved: no "auto" left in recipe.model.
+  Model (*build)(const base::Recipe& recipe, DType compute);
+};
+
+const std::vector<Family>& families();
+const Family& find_family(const std::string& name);  // ConfigError 120
+
+// Applies the preset to keys that the user left alone, resolves every "auto" of [model] and checks that the
+// sizes fit each other. `data_vocab` is what the dataset needs.
+void resolve_model(base::Resolved& resolved, int64_t data_vocab);
+
+Model build_model(const base::Recipe& recipe, DType compute);
+
+// The families' own files.
+Family gpt2_family();
+Family llama_family();
+Family mlp_family();
+
+}  // namespace lockstep::model

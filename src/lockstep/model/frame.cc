@@ -1,0 +1,22 @@
+#include "lockstep/model/frame.h"
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::model {
+
+void Frame::bind(std::string role_and_name, device::Tensor tensor) {
+  values_.emplace_back(std::move(role_and_name), tensor);
+}
+
+device::Tensor Frame::get(std::string_view role, std::string_view name) const {
+  for (const auto& [key, tensor] : values_) {
+    if (key.size() == role.size() + name.size() && std::string_view(key).starts_with(role) &&
+        std::string_view(key).ends_with(name)) {
+      return tensor;
+    }
+  }
+  LS_ASSERT(false, "a segment asked for " + std::string(role) + std::string(name) + ", which its plan does not name");
+  return {};
+}
+
+}  // namespace lockstep::model

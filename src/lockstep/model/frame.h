@@ -1,0 +1,61 @@
+// What a segment is handed when one of its parts runs: its tensors by role and name, and the slice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/device/tensor.h"
+#include "lockstep/kernels/table.h"
+
+namespace lockstep::model {
+
+struct SliceContext {
+  uint32_t slice = 0;          // in the global batch: keys the randomness
+  int64_t samples = 1, seq_len = 1;
+  int64_t first_position = 0;  // `generate`: where the new token stands
+  bool training = true;
+  int64_t tokens() const { return samples * seq_len; }
+};
+
+// Keys and values of one attention segment, for `generate`.
+struct DecodeCache {
+  void* keys = nullptr;
+  void* values = nullptr;
+  int64_t capacity = 0;
+};
+
+class Frame {
+ public:
+  const kernels::Kernels* kernels = nullptr;
+  kernels::Launch launch;
+  SliceContext slice;
+  bool accumulate = false;  // add to weight gradients: not the first slice of its strand
+  const kernels::StepInputs* inputs = nullptr;
+  const kernels::StepState* state = nullptr;
+  double* loss = nullptr;   // loss segments: where the slice's sum goes
+  DecodeCache cache;
+  std::shared_ptr<void>* graph = nullptr;  // AutogradBlock: kept from forward to backward_weight
+
+  device::Tensor in(std::string_view name) const { return get("in.", name); }
+  device::Tensor out(std::string_view name) const { return get("out.", name); }
+  device::Tensor saved(std::string_view name) const { return get("save.", name); }
+  device::Tensor scratch(std::string_view name) const { return get("scratch.", name); }
+  device::Tensor left(std::string_view name) const { return get("left.", name); }
+  device::Tensor din(std::string_view name) const { return get("din.", name); }
+  device::Tensor dout(std::string_view name) const { return get("dout.", name); }
+  device::Tensor batch(std::string_view name) const { return get("batch.", name); }
+  device::Tensor weight(std::string_view key) const { return get("weight.", key); }
+  device::Tensor grad(std::string_view key) const { return get("grad.", key); }
+  device::Tensor buffer(std::string_view key) const { return get("buffer.", key); }
+
+  void bind(std::string role_and_name, device::Tensor tensor);  // "in.hidden"
+
+ private:
+  device::Tensor get(std::string_view role, std::string_view name) const;
+  std::vector<std::pair<std::string, device::Tensor>> values_;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,74 @@
+#include <algorithm>
+
+#include "lockstep/model/parts.h"
+
+namespace lockstep::model {
+
+namespace {
+
+class Head : public Segment {
+ public:
+  explicit Head(HeadOptions options) : o_(std::move(options)), map_{o_.width, o_.vocab, true, false, o_.type} {}
+  std::string name() const override { return "logits"; }
+
+  std::vector<ParamSpec> params() const override {
+    return {{.key = "weight", .name = o_.name + ".weight", .shape = map_.weight_shape(),
+             .init = {Init::Kind::normal, o_.init_std}, .split = Split::vocabulary, .tied_to = o_.tied_to}};
+  }
+
+  SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
+    const int64_t rows = chunk_rows(shape.tokens());
+    SegmentPlan plan;
+    plan.takes = {"normed"};
+    plan.batch = {"labels"};
+    plan.loss = true;
+    plan.scratch = {{Part::forward, {"logits", o_.type, {rows, o_.vocab}}},
+                    {Part::forward, {"losses", DType::f32, {shape.tokens()}}}};
+    plan.workspace = map_.workspace(rows, kernels);
+    return plan;
+  }
+
+  // Logits of a chunk become their own gradient in place, and are gone before the next chunk.
+  void forward(const Frame& f) const override {
+    const int64_t tokens = f.slice.tokens(), chunk = chunk_rows(tokens), element = device::size_of(o_.type);
+    const Tensor logits = f.scratch("logits"), losses = f.scratch("losses"), weight = f.weight("weight");
+    const auto* normed = f.in("normed").as<char>();
+    for (int64_t begin = 0; begin < tokens; begin += chunk) {
+      const int64_t rows = std::min(chunk, tokens - begin);
+      const char* x = normed + begin * o_.width * element;
+      map_.forward(f, x, weight.data, nullptr, logits.data, rows);
+      f.kernels->cross_entropy({.type = o_.type, .rows = rows, .vocab = o_.vocab, .logits = logits.data,
+                                .labels = f.batch("labels").as<int32_t>() + begin, .losses = losses.as<float>() + begin,
+                                .gradient = f.slice.training, .inputs = f.inputs, .state = f.state},
+                               f.launch);
+      if (!f.slice.training) continue;
+      map_.backward_input(f, logits.data, weight.data, f.din("normed").as<char>() + begin * o_.width * element, rows);
+      map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
+    }
+    f.kernels->loss_sum({tokens, losses.as<float>(), f.loss}, f.launch);
+  }
+
+  void backward_input(const Frame&) const override {}
+
+  // `generate`: logits of the newest token, nothing more.
+  void decode(const Frame& f) const override {
+    map_.forward(f, f.in("normed").data, f.weight("weight").data, nullptr, f.scratch("logits").data, f.slice.tokens());
+  }
+
+  Cost cost(const SliceShape& shape, Part part) const override {
+    Cost cost = map_.cost(shape.tokens(), part);
+    if (part == Part::forward) cost.bytes = 4 * shape.tokens() * o_.vocab * device::size_of(o_.type);
+    return cost;
+  }
+
+ private:
+  int64_t chunk_rows(int64_t tokens) const { return o_.chunk > 0 ? std::min(o_.chunk, tokens) : tokens; }
+  HeadOptions o_;
+  LinearMap map_;
+};
+
+}  // namespace
+
+std::unique_ptr<Segment> make_head(HeadOptions options) { return std::make_unique<Head>(std::move(options)); }
+
+}  // namespace lockstep::model

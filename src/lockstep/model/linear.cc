@@ -1,0 +1,71 @@
+#include "lockstep/model/linear.h"
+
+#include <algorithm>
+
+namespace lockstep::model {
+
+namespace {
+
+kernels::Gemm forward_product(const LinearMap& map, int64_t rows) {
+  return {.m = rows, .n = map.out, .k = map.in, .in_type = map.type, .out_type = map.type, .trans_b = map.out_major};
+}
+
+kernels::Gemm input_product(const LinearMap& map, int64_t rows) {
+  return {.m = rows, .n = map.in, .k = map.out, .in_type = map.type, .out_type = map.type, .trans_b = !map.out_major};
+}
+
+kernels::Gemm weight_product(const LinearMap& map, int64_t rows) {
+  kernels::Gemm g{.m = map.in, .n = map.out, .k = rows, .in_type = map.type, .out_type = DType::f32, .trans_a = true};
+  if (map.out_major) std::swap(g.m, g.n);
+  return g;
+}
+
+}  // namespace
+
+void LinearMap::forward(const Frame& f, const void* x, const void* weight, const void* bias_values, void* y,
+                        int64_t rows) const {
+  kernels::Gemm g = forward_product(*this, rows);
+  g.a = x;
+  g.b = weight;
+  g.c = y;
+  g.bias = bias_values;
+  f.kernels->gemm(g, f.launch);
+}
+
+void LinearMap::backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows) const {
+  kernels::Gemm g = input_product(*this, rows);
+  g.a = dy;
+  g.b = weight;
+  g.c = dx;
+  f.kernels->gemm(g, f.launch);
+}
+
+void LinearMap::backward_weight(const Frame& f, const void* x, const void* dy, void* dweight, int64_t rows,
+                                bool accumulate) const {
+  kernels::Gemm g = weight_product(*this, rows);
+  g.a = out_major ? dy : x;
+  g.b = out_major ? x : dy;
+  g.c = dweight;
+  g.beta = accumulate ? 1.0f : 0.0f;
+  f.kernels->gemm(g, f.launch);
+}
+
+int64_t LinearMap::workspace(int64_t rows, const kernels::Kernels& kernels) const {
+  int64_t bytes = 0;
+  for (const kernels::Gemm& g : {forward_product(*this, rows), input_product(*this, rows), weight_product(*this, rows)}) {
+    bytes = std::max(bytes, kernels.gemm_workspace(g));
+  }
+  return bytes;
+}
+
+Cost LinearMap::cost(int64_t rows, Part part) const {
+  Cost cost;
+  switch (part) {
+    case Part::forward: cost.products.push_back({rows, out, in}); break;
+    case Part::backward_input: cost.products.push_back({rows, in, out}); break;
+    case Part::backward_weight: cost.products.push_back({in, out, rows}); break;
+  }
+  return cost;
+}
+
+}  // namespace lockstep::model

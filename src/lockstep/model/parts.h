@@ -1,0 +1,59 @@
+// The other segments that the built-in families are made of.
+#pragma once
+
+#include <optional>
+
+#include "lockstep/model/linear.h"
+#include "lockstep/model/rope.h"
+
+namespace lockstep::model {
+
+// Site numbers key the dropout masks: one for each place where dropout happens in a model.
+struct DropoutOptions {
+  float rate = 0;
+  uint32_t site = 0;
+};
+
+// "attention": takes "qkv" (q and k already rotated), gives "context". Its gradient of qkv is handed
+// over rotated back, when `rope` is given.
+struct AttentionOptions {
+  DType type = DType::f32;
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  std::optional<RopeOptions> rope;
+};
+std::unique_ptr<Segment> make_attention(AttentionOptions options);
+
+// "out" and "down": takes `takes`, gives "hidden", with dropout behind the map.
+struct ProjectionOptions {
+  std::string segment, takes;
+  std::string name;  // canonical, without ".weight"
+  LinearMap map;
+  DropoutOptions dropout;
+  float init_std = 0.02f;
+};
+std::unique_ptr<Segment> make_projection(ProjectionOptions options);
+
+// "embed": reads tokens, gives "residual".
+struct EmbeddingOptions {
+  DType type = DType::f32;
+  int64_t vocab = 0, width = 0;
+  int64_t positions = 0;  // 0: no position table
+  std::string token_name, position_name;
+  DropoutOptions dropout;
+  float init_std = 0.02f;
+};
+std::unique_ptr<Segment> make_embedding(EmbeddingOptions options);
+
+// "logits": takes "normed", computes the loss against labels. Products and softmax run over `chunk` rows
+// at a time, so that only that many rows of logits exist.
+struct HeadOptions {
+  DType type = DType::f32;
+  int64_t vocab = 0, width = 0, chunk = 0;
+  int64_t real_vocab = 0;
+  std::string name;     // canonical
+  std::string tied_to;  // or empty
+  float init_std = 0.02f;
+};
+std::unique_ptr<Segment> make_head(HeadOptions options);
+
+}  // namespace lockstep::model

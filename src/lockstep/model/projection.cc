@@ -1,0 +1,77 @@
+#include "lockstep/model/parts.h"
+
+namespace lockstep::model {
+
+namespace {
+
+class Projection : public Segment {
+ public:
+  explicit Projection(ProjectionOptions options) : o_(std::move(options)), map_(o_.map) {}
+  std::string name() const override { return o_.segment; }
+
+  std::vector<ParamSpec> params() const override {
+    std::vector<ParamSpec> specs;
+    specs.push_back({.key = "weight", .name = o_.name + ".weight", .shape = map_.weight_shape(),
+                     .init = {Init::Kind::normal, o_.init_std}, .split = Split::rows});
+    if (map_.bias) specs.push_back({.key = "bias", .name = o_.name + ".bias", .shape = {map_.out}, .decay = false});
+    return specs;
+  }
+
+  SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
+    const int64_t rows = shape.tokens();
+    SegmentPlan plan;
+    plan.takes = {o_.takes};
+    plan.gives = {{"hidden", map_.type, {rows, map_.out}}};
+    plan.input_needs = {"dout.hidden"};
+    plan.weight_needs = {"in." + o_.takes};
+    if (drops()) {
+      plan.leaves = {{"dmapped", map_.type, {rows, map_.out}}};
+      plan.weight_needs.push_back("left.dmapped");
+    } else {
+      plan.weight_needs.push_back("dout.hidden");
+    }
+    plan.workspace = std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
+    plan.seam = Seam::sum;
+    return plan;
+  }
+
+  void forward(const Frame& f) const override {
+    const Tensor hidden = f.out("hidden");
+    map_.forward(f, f.in(o_.takes).data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr, hidden.data,
+                 f.slice.tokens());
+    if (drops() && f.slice.training) drop(f, hidden.data, hidden.data);
+  }
+
+  void backward_input(const Frame& f) const override {
+    if (drops()) drop(f, f.dout("hidden").data, f.left("dmapped").data);
+    map_.backward_input(f, dmapped(f), f.weight("weight").data, f.din(o_.takes).data, f.slice.tokens());
+  }
+
+  void backward_weight(const Frame& f) const override {
+    const int64_t rows = f.slice.tokens();
+    map_.backward_weight(f, f.in(o_.takes).data, dmapped(f), f.grad("weight").data, rows, f.accumulate);
+    if (!map_.bias) return;
+    f.kernels->bias_backward({map_.type, rows, map_.out, dmapped(f), f.grad("bias").as<float>(), f.accumulate}, f.launch);
+  }
+
+  Cost cost(const SliceShape& shape, Part part) const override { return map_.cost(shape.tokens(), part); }
+
+ private:
+  bool drops() const { return o_.dropout.rate > 0; }
+  const void* dmapped(const Frame& f) const { return drops() ? f.left("dmapped").data : f.dout("hidden").data; }
+  void drop(const Frame& f, const void* x, void* y) const {
+    f.kernels->dropout({.type = map_.type, .count = f.slice.tokens() * map_.out, .x = x, .y = y, .rate = o_.dropout.rate,
+                        .slice = f.slice.slice, .site = o_.dropout.site, .inputs = f.inputs},
+                       f.launch);
+  }
+  ProjectionOptions o_;
+  LinearMap map_;
+};
+
+}  // namespace
+
+std::unique_ptr<Segment> make_projection(ProjectionOptions options) {
+  return std::make_unique<Projection>(std::move(options));
+}
+
+}  // namespace lockstep::model

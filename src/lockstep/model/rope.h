@@ -1,0 +1,20 @@
+// Rotary positions: the table of cosines and sines, with Llama-3's frequency scaling when asked.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/model/block.h"
+
+namespace lockstep::model {
+
+struct RopeOptions {
+  int64_t heads = 0, kv_heads = 0, head_dim = 0, positions = 0;
+  double theta = 10000, scaling = 0, low_freq = 1, high_freq = 4;
+  int64_t original_context = 8192;
+};
+
+// [positions, head_dim]: head_dim / 2 cosines, then as many sines.
+void fill_rope_table(const RopeOptions& options, float* table);
+BufferSpec rope_buffer(const RopeOptions& options);  // shared by every segment that has the same key, "rope"
+
+}  // namespace lockstep::model

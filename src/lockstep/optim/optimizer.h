@@ -1,0 +1,21 @@
+// Optimizers: which update rule a recipe asks for, with its constants and how many moments it keeps.
+#pragma once
+
+#include "lockstep/base/recipe.h"
+#include "lockstep/kernels/optimizer.h"
+
+namespace lockstep::optim {
+
+struct Optimizer {
+  kernels::UpdateRule rule = kernels::UpdateRule::adamw;
+  int moments = 2;
+  float beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  bool decay_all = false;
+  kernels::NormPolicy policy;    // clipping and the loss scaler
+  float initial_loss_scale = 1;
+};
+
+// `fp16`: gradients are scaled, and steps with gradients that are not finite are skipped.
+Optimizer make_optimizer(const base::Recipe& recipe, bool fp16);
+
+}  // namespace lockstep::optim

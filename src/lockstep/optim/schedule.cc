@@ -1,0 +1,62 @@
+#include "lockstep/optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::optim {
+
+namespace {
+
+using Optim = base::Recipe::Optim;
+
+// Where a schedule stands: all counts in steps.
+struct Position {
+  double step, warmup, steps;
+  double share() const { return std::clamp((step - warmup) / std::max(1.0, steps - warmup), 0.0, 1.0); }
+};
+
+double constant(const Optim&, const Position&) { return 1; }
+double linear(const Optim& o, const Position& p) { return 1 - (1 - o.min_lr) * p.share(); }
+double cosine(const Optim& o, const Position& p) {
+  return o.min_lr + (1 - o.min_lr) * 0.5 * (1 + std::cos(3.14159265358979323846 * p.share()));
+}
+double warmup_stable_decay(const Optim& o, const Position& p) {
+  const double decay = std::max(1.0, o.decay_fraction * p.steps), begin = p.steps - decay;
+  if (p.step < begin) return 1;
+  return 1 - (1 - o.min_lr) * std::min(1.0, (p.step - begin) / decay);
+}
+double inverse_sqrt(const Optim&, const Position& p) {
+  const double from = std::max(1.0, p.warmup);
+  return std::sqrt(from / std::max(from, p.step));
+}
+
+struct Schedule {
+  const char* name;
+  double (*factor)(const Optim&, const Position&);
+};
+constexpr Schedule kSchedules[] = {{"constant", constant}, {"linear", linear}, {"cosine", cosine},
+                                   {"wsd", warmup_stable_decay}, {"inverse_sqrt", inverse_sqrt}};
+
+}  // namespace
+
+double batch_scale(const base::Recipe& recipe) {
+  const double ratio = static_cast<double>(recipe.batch.global) / static_cast<double>(recipe.optim.base_batch);
+  if (recipe.optim.lr_scale == "linear") return ratio;
+  if (recipe.optim.lr_scale == "sqrt") return std::sqrt(ratio);
+  return 1;
+}
+
+double learning_rate(const base::Recipe& recipe, int64_t step) {
+  const Optim& o = recipe.optim;
+  const Position p{static_cast<double>(step), static_cast<double>(o.warmup), static_cast<double>(recipe.run.steps)};
+  const double peak = o.lr * batch_scale(recipe);
+  if (step < o.warmup) return peak * static_cast<double>(step + 1) / p.warmup;
+  for (const Schedule& schedule : kSchedules) {
+    if (o.schedule == schedule.name) return peak * schedule.factor(o, p);
+  }
+  throw base::ConfigError(140, "optim.schedule = \"" + o.schedule + "\" is not a schedule");
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,19 @@
+// The learning rate of a step: linear warmup, then the schedule, scaled with the global batch.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/base/recipe.h"
+
+namespace lockstep::optim {
+
+// `step` counts from 0; the first step already moves (warmup gives (step + 1) / warmup of the peak).
+// After warmup, with t the share of the remaining steps that is done and m = min_lr:
+//   constant 1 · linear 1 - (1-m) t · cosine m + (1-m) (1 + cos pi t) / 2
+//   wsd 1 until the last decay_fraction of all steps, then linearly to m · inverse_sqrt sqrt(warmup / step)
+double learning_rate(const base::Recipe& recipe, int64_t step);
+
+// The factor that optim.lr_scale gives for batch.global against optim.base_batch.
+double batch_scale(const base::Recipe& recipe);
+
+}  // namespace lockstep::optim

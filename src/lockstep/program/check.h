@@ -1,0 +1,36 @@
+// check(): proves a program before step 0, and place(): gives every buffer its place in memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/program/program.h"
+
+namespace lockstep::program {
+
+// Throws base::Bug naming the instruction when the list is not sound: a value read before it is written,
+// a gradient that misses a slice or is folded out of order, an update before the norm, an update of a
+// block that got no gradient, a write to memory that something still needs.
+void check(const Program& program, const model::Model& model);
+
+struct Lifetime {
+  int first = -1, last = -1;  // instruction indices, inclusive; persistent buffers: the whole list
+};
+std::vector<Lifetime> lifetimes(const Program& program);
+
+struct MemoryPlan {
+  int64_t persistent_bytes = 0;  // arena of what lives across steps
+  int64_t transient_bytes = 0;   // arena of what lives inside a step: the placement's height
+  int64_t live_bytes = 0;        // the most that is alive at once: no placement can be lower
+  int64_t external_bytes = 0;    // the most that AutogradBlock holds at once
+  int64_t peak_bytes() const { return persistent_bytes + transient_bytes + external_bytes; }
+  int peak_instruction = 0;      // where live_bytes is reached
+  std::map<BufferKind, int64_t> persistent_by_kind;
+};
+
+// Sets offset of every buffer. Alignment 256 bytes.
+MemoryPlan place(Program& program);
+
+}  // namespace lockstep::program

@@ -1,0 +1,41 @@
+// compile(): model and layout in, step program out. A pure function.
+//
+// The list is written for one device without tricks; then each rewrite is applied, in the one order
+// that compile() shows: recomputation, reuse of memory. Slices and strands follow the numeric contract:
+// within a strand gradients are folded in slice order; strands are summed over one fixed binary tree,
+// kept as a stack of at most log2(strands) + 1 gradient buffers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/model/block.h"
+#include "lockstep/program/program.h"
+
+namespace lockstep::program {
+
+// Which forward work is done again in the backward pass instead of being kept.
+struct Recompute {
+  int every = 0;                      // groups of this many blocks keep only their input; 1 is "full"
+  std::vector<std::string> segments;  // or: only segments of these names
+  bool none() const { return every == 0 && segments.empty(); }
+};
+// "none", "full", "every-3", "attention,up". ConfigError for names that no block of the model has.
+Recompute parse_recompute(const std::string& text, const model::Model& model);
+
+struct Layout {
+  model::SliceShape slice;
+  int64_t slices = 1, strands = 1;
+  Recompute recompute;
+  int moments = 2;      // optimizer buffers of a parameter: adamw 2, sgd and lion 1
+  const kernels::Kernels* kernels = nullptr;  // of the device it will run on: how much scratch they want
+  bool training = true; // false: load, forward, loss only
+};
+
+Program compile(const model::Model& model, const Layout& layout);
+
+// The rewrites, in the order in which compile() applies them.
+void rewrite_recompute(Program& program, const model::Model& model, const Recompute& recompute);
+void rewrite_reuse(Program& program);
+
+}  // namespace lockstep::program

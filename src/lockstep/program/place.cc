@@ -1,0 +1,131 @@
+// Placement: offsets in one arena such that buffers that live at the same time never overlap.
+//
+// Two ways are tried and the lower one is taken: in the order of time, best fit into the gaps, as a good
+// allocator would; and, for lists that are not too long, largest first into the lowest free place.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "lockstep/program/check.h"
+
+namespace lockstep::program {
+
+namespace {
+
+constexpr int64_t kAlign = 256;
+constexpr size_t kLargestFirstLimit = 6000;  // buffers; it is quadratic
+
+int64_t align(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+struct Item {
+  int buffer = 0, first = 0, last = 0;
+  int64_t bytes = 0;
+};
+using Offsets = std::vector<int64_t>;  // by item
+
+int64_t height(const std::vector<Item>& items, const Offsets& offsets) {
+  int64_t top = 0;
+  for (size_t k = 0; k < items.size(); ++k) top = std::max(top, offsets[k] + items[k].bytes);
+  return top;
+}
+
+// The lowest offset (or tightest gap) where `bytes` fit between the taken ranges, which are sorted.
+int64_t find_gap(const std::vector<std::pair<int64_t, int64_t>>& taken, int64_t bytes, bool tightest) {
+  int64_t best = -1, best_size = std::numeric_limits<int64_t>::max(), end = 0;
+  for (const auto& [begin, stop] : taken) {
+    if (begin - end >= bytes && begin - end < best_size) {
+      best = end;
+      best_size = begin - end;
+      if (!tightest) return best;
+    }
+    end = std::max(end, stop);
+  }
+  return best >= 0 ? best : end;
+}
+
+Offsets in_time_order(const std::vector<Item>& items) {
+  std::vector<size_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return items[a].first < items[b].first; });
+  Offsets offsets(items.size(), 0);
+  std::vector<size_t> live;
+  for (size_t k : order) {
+    std::erase_if(live, [&](size_t other) { return items[other].last < items[k].first; });
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (size_t other : live) taken.emplace_back(offsets[other], offsets[other] + items[other].bytes);
+    std::sort(taken.begin(), taken.end());
+    offsets[k] = find_gap(taken, items[k].bytes, true);
+    live.push_back(k);
+  }
+  return offsets;
+}
+
+Offsets largest_first(const std::vector<Item>& items) {
+  std::vector<size_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return items[a].bytes > items[b].bytes; });
+  Offsets offsets(items.size(), 0);
+  std::vector<size_t> placed;
+  for (size_t k : order) {
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (size_t other : placed) {
+      if (items[other].first <= items[k].last && items[k].first <= items[other].last) {
+        taken.emplace_back(offsets[other], offsets[other] + items[other].bytes);
+      }
+    }
+    std::sort(taken.begin(), taken.end());
+    offsets[k] = find_gap(taken, items[k].bytes, false);
+    placed.push_back(k);
+  }
+  return offsets;
+}
+
+// The most bytes alive at once among the chosen buffers, and where.
+std::pair<int64_t, int> most_alive(const std::vector<Item>& items, size_t instructions) {
+  std::vector<int64_t> change(instructions + 1, 0);
+  for (const Item& item : items) {
+    change[static_cast<size_t>(item.first)] += item.bytes;
+    change[static_cast<size_t>(item.last) + 1] -= item.bytes;
+  }
+  int64_t alive = 0, most = 0;
+  int where = 0;
+  for (size_t n = 0; n < instructions; ++n) {
+    alive += change[n];
+    if (alive > most) {
+      most = alive;
+      where = static_cast<int>(n);
+    }
+  }
+  return {most, where};
+}
+
+}  // namespace
+
+MemoryPlan place(Program& program) {
+  MemoryPlan plan;
+  const std::vector<Lifetime> lives = lifetimes(program);
+  std::vector<Item> items, external;
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    Buffer& buffer = program.buffers[b];
+    const int64_t bytes = align(buffer.bytes());
+    if (buffer.persistent) {
+      buffer.offset = plan.persistent_bytes;
+      plan.persistent_bytes += bytes;
+      plan.persistent_by_kind[buffer.kind] += bytes;
+    } else if (lives[b].first >= 0) {
+      (buffer.external ? external : items).push_back({static_cast<int>(b), lives[b].first, lives[b].last, bytes});
+    }
+  }
+  Offsets offsets = in_time_order(items);
+  if (items.size() <= kLargestFirstLimit) {
+    Offsets other = largest_first(items);
+    if (height(items, other) < height(items, offsets)) offsets = std::move(other);
+  }
+  for (size_t k = 0; k < items.size(); ++k) program.buffers[static_cast<size_t>(items[k].buffer)].offset = offsets[k];
+  plan.transient_bytes = height(items, offsets);
+  std::tie(plan.live_bytes, plan.peak_instruction) = most_alive(items, program.instructions.size());
+  plan.external_bytes = most_alive(external, program.instructions.size()).first;
+  return plan;
+}
+
+}  // namespace lockstep::program

@@ -1,0 +1,41 @@
+#include "lockstep/program/program.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::program {
+
+const char* name_of(Op op) {
+  static constexpr const char* kNames[] = {"load",     "forward", "loss",   "backward_input", "backward_weight", "recompute",
+                                           "gather",   "release", "reduce", "sum",            "exchange",        "send",
+                                           "recv",     "norm",    "update", "copy",           "cast",            "snapshot"};
+  return kNames[static_cast<int>(op)];
+}
+
+const char* name_of(Lane lane) {
+  static constexpr const char* kNames[] = {"compute", "gather", "reduce", "pipe", "host"};
+  return kNames[static_cast<int>(lane)];
+}
+
+const char* name_of(BufferKind kind) {
+  static constexpr const char* kNames[] = {"weights",     "weights (compute copy)", "gradients", "optimizer", "state", "batch",
+                                           "activations", "saved for backward",     "activation gradients", "scratch",
+                                           "workspace"};
+  return kNames[static_cast<int>(kind)];
+}
+
+int Program::add_buffer(Buffer buffer) {
+  buffers.push_back(std::move(buffer));
+  return static_cast<int>(buffers.size()) - 1;
+}
+
+std::string title(const Program&, const model::Model& model, const Instruction& i) {
+  std::string text = name_of(i.op);
+  if (i.block >= 0) {
+    text += fmt::format(" b{}", i.block);
+    if (i.segment >= 0) text += "." + model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)]->name();
+  }
+  if (i.slice >= 0) text += fmt::format(" s{}", i.slice);
+  return text;
+}
+
+}  // namespace lockstep::program

@@ -1,0 +1,55 @@
+// The executor: runs a step program on a device.
+//
+// Everything is bound once, in the constructor: each instruction becomes one prepared call whose tensors are
+// fixed, so a step is a walk over the list, and on CUDA the walk can be captured as one graph.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/kernels/table.h"
+#include "lockstep/model/block.h"
+#include "lockstep/model/layout.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/program/program.h"
+#include "lockstep/run/memory.h"
+
+namespace lockstep::run {
+
+// One step's batch in host memory, slice after slice: 32-bit words (tokens, or floats as bits).
+struct HostBatch {
+  std::span<const int32_t> inputs, labels;
+};
+
+class Executor {
+ public:
+  struct Options {
+    optim::Optimizer optimizer;
+    std::vector<uint32_t> slice_ids;  // global numbers of the program's slices; empty: 0, 1, 2 ...
+  };
+  // `program` was placed by `memory`. The model, memory and device must outlive the executor.
+  Executor(const model::Model& model, const program::Program& program, const Memory& memory, device::Device& device,
+           Options options);
+  ~Executor();
+
+  // Enqueues one step. `batch` may be reused when the call returns. At most two steps may be unread.
+  void step(const kernels::StepInputs& inputs, const HostBatch& batch);
+  // The state after the oldest step whose state was not read yet. Waits for that step only, so that the device
+  // works on the next one meanwhile.
+  kernels::StepState read_oldest();
+  int unread() const;
+  // Runs instructions one by one and calls `after` behind each, with everything finished, until it says false.
+  void step_slowly(const kernels::StepInputs& inputs, const HostBatch& batch,
+                   const std::function<bool(int instruction)>& after);
+  std::vector<double> read_slice_losses();            // waits for the step
+  device::Stream stream() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::run

@@ -1,0 +1,78 @@
+#include "lockstep/run/memory_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::run {
+
+using base::human_bytes;
+
+std::vector<MemoryRow> memory_rows(const Plan& plan) {
+  std::vector<MemoryRow> rows;
+  for (const auto& [kind, bytes] : plan.memory.persistent_by_kind) rows.push_back({program::name_of(kind), bytes});
+  std::map<int, int64_t> by_block;
+  const std::vector<program::Lifetime> lives = program::lifetimes(plan.program);
+  for (size_t b = 0; b < plan.program.buffers.size(); ++b) {
+    const program::Buffer& buffer = plan.program.buffers[b];
+    const bool alive = lives[b].first <= plan.memory.peak_instruction && plan.memory.peak_instruction <= lives[b].last;
+    if (!buffer.persistent && alive && lives[b].first >= 0) by_block[buffer.block] += buffer.bytes();
+  }
+  for (const auto& [block, bytes] : by_block) {
+    const std::string name = block < 0 ? "batch" : plan.model->blocks[static_cast<size_t>(block)].name();
+    rows.push_back({"activations: " + name, bytes});
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
+  return rows;
+}
+
+std::vector<Remedy> remedies(const Plan& plan) {
+  std::vector<Remedy> found;
+  const base::Recipe& recipe = plan.recipe();
+  const auto consider = [&](std::string change, int64_t slices, const std::string& recompute, std::string price) {
+    program::MemoryPlan memory;
+    compile_for(plan, slices, recompute, memory);
+    if (memory.peak_bytes() < plan.memory.peak_bytes()) found.push_back({std::move(change), memory.peak_bytes(), std::move(price)});
+  };
+  const int64_t slices = recipe.batch.slices.value;
+  for (const int64_t factor : {2, 4, 8}) {
+    const int64_t more = slices * factor;
+    if (recipe.batch.global % more == 0) {
+      consider(fmt::format("batch.slices={}", more), more, recipe.memory.recompute, "smaller products; other bits");
+    }
+  }
+  if (recipe.memory.recompute == "none") {
+    consider("memory.recompute=up", slices, "up", "a little more computation, same bits");
+    consider("memory.recompute=every-2", slices, "every-2", "about a third more computation, same bits");
+    consider("memory.recompute=full", slices, "full", "about a third more computation, same bits");
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Remedy& a, const Remedy& b) { return a.peak_bytes < b.peak_bytes; });
+  return found;
+}
+
+void throw_out_of_memory(const Plan& plan, int64_t available) {
+  const int64_t needed = plan.memory.peak_bytes();
+  std::string text = fmt::format("out of memory on {}: the step needs {}, {} can be had.\n  what holds it:",
+                                 plan.device->id().to_string(), human_bytes(static_cast<double>(needed)),
+                                 human_bytes(static_cast<double>(available)));
+  const std::vector<MemoryRow> rows = memory_rows(plan);
+  for (size_t k = 0; k < rows.size() && k < 10; ++k) {
+    text += fmt::format("\n    {:<34} {:>10}", rows[k].what, human_bytes(static_cast<double>(rows[k].bytes)));
+  }
+  if (rows.size() > 10) text += fmt::format("\n    ... and {} smaller", rows.size() - 10);
+  const std::vector<Remedy> ways = remedies(plan);
+  text += ways.empty() ? "\n  remedy: a smaller model, or a device with more memory" : "\n  remedies, best first:";
+  for (const Remedy& way : ways) {
+    text += fmt::format("\n    {:<26} saves {:>10}, needs {:>10}: {}{}", way.change,
+                        human_bytes(static_cast<double>(needed - way.peak_bytes)),
+                        human_bytes(static_cast<double>(way.peak_bytes)), way.peak_bytes <= available ? "fits; " : "still too much; ",
+                        way.price);
+  }
+  throw base::RunError(402, text + "\n ");
+}
+
+}  // namespace lockstep::run

@@ -1,0 +1,54 @@
+#include "lockstep/run/record.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/build_info.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/base/version.h"
+
+namespace lockstep::run {
+
+namespace {
+
+// What the promise of equal bits rests on; the rest of the record is for people.
+struct Field {
+  const char* key;
+  const char* what;
+};
+constexpr Field kNumeric[] = {{"build", "the build"},           {"device", "the device"},
+                              {"instruction_set", "its instruction set"}, {"compute", "the compute precision"},
+                              {"logits_chunk", "the rows of logits at a time"}, {"libtorch", "LibTorch"},
+                              {"dataset_hash", "the data"}};
+
+}  // namespace
+
+nlohmann::json make_record(const Plan& plan) {
+  const device::Properties device = plan.device->properties();
+  nlohmann::json record;
+  record["build"] = base::kVersion;
+  record["source_commit"] = base::source_commit();
+  record["source_modified"] = base::source_modified();
+  record["libtorch"] = "2.11.0";
+  record["device"] = device.name;
+  record["instruction_set"] = device.instruction_set;
+  record["compute"] = device::name_of(plan.model->compute);
+  record["logits_chunk"] = plan.recipe().memory.logits_chunk.value;
+  record["exact"] = plan.recipe().run.exact;
+  record["parameters"] = plan.model->param_count();
+  record["dataset"] = plan.dataset->describe();
+  record["dataset_hash"] = base::hex64(plan.dataset->content_hash());
+  return record;
+}
+
+std::vector<std::string> record_changes(const nlohmann::json& was, const nlohmann::json& is) {
+  std::vector<std::string> changes;
+  for (const Field& field : kNumeric) {
+    if (!was.contains(field.key) || !is.contains(field.key) || was[field.key] == is[field.key]) continue;
+    changes.push_back(fmt::format("{} was {}, is {}", field.what, was[field.key].dump(), is[field.key].dump()));
+  }
+  return changes;
+}
+
+}  // namespace lockstep::run

@@ -1,0 +1,140 @@
+#include "lockstep/run/run_folder.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/run/record.h"
+
+namespace lockstep::run {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+// Keys that may differ between two starts of one run: they change how it runs, not what it computes.
+constexpr const char* kFreeKeys[] = {"run.device", "run.threads", "data.prefetch", "data.workers", "memory.limit_gib",
+                                     "memory.recompute", "run.name"};
+bool is_free(const std::string& key) {
+  for (const char* free : kFreeKeys) {
+    if (key == free) return true;
+  }
+  return key.starts_with("log.") || key.starts_with("checkpoint.") || key.starts_with("parallel.");
+}
+
+std::optional<base::Recipe> earlier_recipe(const std::string& folder) {
+  const std::string path = folder + "/config.toml";
+  if (!fs::exists(path)) return std::nullopt;
+  return base::read_recipe({.file = path, .overrides = {}}).recipe;
+}
+
+json finite_or_text(double value) { return std::isfinite(value) ? json(value) : json(fmt::format("{}", value)); }
+
+std::string hex_of(double value) { return fmt::format("{:a}", value); }
+
+}  // namespace
+
+Earlier look_at(const std::string& folder) {
+  Earlier earlier;
+  earlier.exists = fs::exists(folder + "/config.toml");
+  const std::vector<std::string> checkpoints = checkpoint::list(folder);
+  if (!checkpoints.empty()) {
+    earlier.checkpoint = checkpoints.front();
+    const std::string name = fs::path(earlier.checkpoint).filename();
+    earlier.step = std::atoll(name.c_str() + name.find('-') + 1);
+  }
+  if (const auto recipe = earlier_recipe(folder)) earlier.finished = earlier.step >= recipe->run.steps && earlier.step > 0;
+  return earlier;
+}
+
+void adopt_earlier(base::Resolved& resolved, const std::string& folder) {
+  const std::optional<base::Recipe> earlier = earlier_recipe(folder);
+  if (!earlier) return;
+  for (const base::Key& key : base::recipe_keys()) {
+    if (base::value_text(key, resolved.recipe) != "\"auto\"" || is_free(key.name)) continue;
+    base::set_value(resolved.recipe, key.name, base::value_text(key, *earlier));
+    resolved.origin[key.name] = folder + "/config.toml";
+  }
+}
+
+void refuse_changes(const base::Recipe& recipe, const std::string& folder) {
+  const std::optional<base::Recipe> earlier = earlier_recipe(folder);
+  if (!earlier) return;
+  std::string changes;
+  for (const std::string& name : base::differing_keys(recipe, *earlier)) {
+    if (is_free(name)) continue;
+    const base::Key* key = base::find_key(name);
+    changes += fmt::format("\n    {}: was {}, is {}", name, base::value_text(*key, *earlier), base::value_text(*key, recipe));
+  }
+  if (changes.empty()) return;
+  throw base::ConfigError(160, fmt::format("{} holds a run of another recipe:{}\n  Give this run its own name with "
+                                           "run.name=NAME, or start over in that folder with --resume never",
+                                           folder, changes));
+}
+
+RunFolder::RunFolder(std::string folder)
+    : folder_((base::make_folders(folder), std::move(folder))), lock_(folder_) {}
+
+std::vector<std::string> RunFolder::begin(const Plan& plan, int64_t first_step) {
+  every_ = std::max<int64_t>(1, plan.recipe().log.every);
+  std::vector<std::string> changes;
+  const json record = make_record(plan);
+  const base::ReadResult old = base::try_read_file(folder_ + "/record.json");
+  if (first_step > 0 && old.problem.empty()) {
+    const json was = json::parse(old.text, nullptr, false);
+    if (!was.is_discarded()) changes = record_changes(was, record);
+  }
+  base::write_file_durable(folder_ + "/config.toml", base::write_toml(plan.recipe()));
+  base::write_file_durable(folder_ + "/record.json", record.dump(2) + "\n");
+  std::string kept;
+  const base::ReadResult lines = base::try_read_file(folder_ + "/metrics.jsonl");
+  for (const std::string& line : base::split_lines(lines.text)) {
+    const json parsed = json::parse(line, nullptr, false);
+    if (parsed.is_object() && parsed.value("step", int64_t{0}) <= first_step && first_step > 0) kept += line + "\n";
+  }
+  base::write_file_durable(folder_ + "/metrics.jsonl", kept);
+  if (first_step == 0) base::write_file_durable(folder_ + "/events.jsonl", "");
+  metrics_ = std::make_unique<base::LineWriter>(folder_ + "/metrics.jsonl");
+  events_ = std::make_unique<base::LineWriter>(folder_ + "/events.jsonl");
+  return changes;
+}
+
+void RunFolder::stepped(const StepReport& r) {
+  if (r.step % every_ != 0) return;
+  json line{{"step", r.step}};
+  line["loss"] = finite_or_text(r.loss);
+  line["loss_hex"] = hex_of(r.loss);
+  line["lr"] = r.learning_rate;
+  line["grad_norm"] = finite_or_text(r.grad_norm);
+  line["tokens"] = r.tokens;
+  line["tokens_per_s"] = r.tokens_per_s;
+  line["step_ms"] = r.step_ms;
+  line["data_wait_ms"] = r.data_wait_ms;
+  line["mfu"] = r.mfu ? json(*r.mfu) : json(nullptr);
+  line["mem_gib"] = r.memory_gib;
+  if (r.loss_scale != 1) line["loss_scale"] = r.loss_scale;
+  if (!r.applied) line["skipped"] = true;
+  if (!r.params_hash.empty()) line["params_hash"] = r.params_hash;
+  line["time"] = base::utc_timestamp();
+  metrics_->write(line.dump());
+}
+
+void RunFolder::evaluated(int64_t step, double loss) {
+  metrics_->write(json{{"step", step}, {"eval_loss", finite_or_text(loss)}, {"eval_loss_hex", hex_of(loss)},
+                       {"time", base::utc_timestamp()}}.dump());
+}
+
+void RunFolder::event(const std::string& name, const std::string& why, int64_t step) {
+  json line{{"event", name}, {"step", step}, {"why", why}, {"time", base::utc_timestamp()}};
+  if (name == "first_step") line["seconds"] = base::seconds_since_process_start();
+  events_->write(line.dump());
+}
+
+}  // namespace lockstep::run

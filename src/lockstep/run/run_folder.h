@@ -1,0 +1,54 @@
+// The run folder: config.toml, record.json, metrics.jsonl, events.jsonl, checkpoints/. Made once, then found again.
+//
+// Running again in a folder goes on where it was, or says why it will not: other keys, or already done. What
+// "auto" meant the first time is kept.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/base/file.h"
+#include "lockstep/run/session.h"
+#include "lockstep/run/trainer.h"
+
+namespace lockstep::run {
+
+enum class Resume : uint8_t { automatic, never, path };
+
+// What stands in the folder before a run.
+struct Earlier {
+  bool exists = false;
+  bool finished = false;
+  std::string checkpoint;  // folder of the newest complete checkpoint; empty when there is none
+  int64_t step = 0;        // of that checkpoint
+};
+Earlier look_at(const std::string& folder);
+
+// Keys that the user left at "auto" take the value that an earlier run in this folder found. ConfigError 160 lists
+// keys that differ from that run's, and what to do.
+void adopt_earlier(base::Resolved& resolved, const std::string& folder);
+void refuse_changes(const base::Recipe& recipe, const std::string& folder);
+
+// Writes the folder's files; an Observer that keeps metrics.jsonl and events.jsonl.
+class RunFolder : public Observer {
+ public:
+  // Makes the folder and takes its lock (ConfigError 804 when another process holds it).
+  explicit RunFolder(std::string folder);
+  const std::string& path() const { return folder_; }
+  // config.toml and record.json; lines of metrics past `first_step`, left by a run that was cut off, are dropped.
+  // Returns what differs from the numerics record of an earlier run, one line each.
+  std::vector<std::string> begin(const Plan& plan, int64_t first_step);
+
+  void stepped(const StepReport& report) override;
+  void evaluated(int64_t step, double loss) override;
+  void event(const std::string& name, const std::string& why, int64_t step) override;
+
+ private:
+  std::string folder_;
+  base::FolderLock lock_;
+  std::unique_ptr<base::LineWriter> metrics_, events_;
+  int64_t every_ = 1;
+};
+
+}  // namespace lockstep::run

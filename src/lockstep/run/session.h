@@ -1,0 +1,63 @@
+// A session: a recipe with nothing left open, and everything that is made from it.
+//
+//     Plan plan = make_plan(base::read_recipe({.file = "first.toml"}), {});   // no memory taken yet
+//     Session session(std::move(plan));                                       // allocates, sets first values
+//     train(session, {...});
+//
+// `explain program`, `explain memory` and `tune` stop at the plan.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lockstep/base/schema.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/device/device.h"
+#include "lockstep/model/block.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/program/compile.h"
+#include "lockstep/run/executor.h"
+#include "lockstep/run/memory.h"
+#include "lockstep/run/parameters.h"
+
+namespace lockstep::run {
+
+// What a C++ program may bring instead of what the recipe names.
+struct Own {
+  std::unique_ptr<data::Dataset> dataset;
+  std::function<model::Model(const base::Recipe&, device::DType)> build_model;
+};
+
+struct Plan {
+  base::Resolved resolved;  // no "auto" left in what decides the numbers
+  std::unique_ptr<data::Dataset> dataset;
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<model::Model> model;
+  optim::Optimizer optimizer;
+  program::Layout layout;
+  program::Program program;       // checked and placed
+  program::MemoryPlan memory;
+  int64_t available_bytes = 0;    // on the device, or memory.limit_gib
+  const base::Recipe& recipe() const { return resolved.recipe; }
+  int64_t tokens_per_step() const { return recipe().batch.global * recipe().data.seq_len; }
+};
+
+// Opens data and device, resolves every "auto", compiles and checks. ConfigError or DataError when the
+// recipe cannot be run here; memory that does not suffice is RunError 402 with the report.
+Plan make_plan(base::Resolved resolved, Own own, bool must_fit = true);
+
+// The pieces of make_plan that `tune` varies: compiles for other slices or recomputation.
+program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute, program::MemoryPlan& memory);
+
+class Session {
+ public:
+  explicit Session(Plan plan);  // RunError 402 with a report when the device refuses the memory
+  ~Session();
+  Plan plan;
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<Parameters> parameters;
+  std::unique_ptr<Executor> executor;
+};
+
+}  // namespace lockstep::run

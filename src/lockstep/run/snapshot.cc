@@ -1,0 +1,122 @@
+#include "lockstep/run/snapshot.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/checkpoint.h"
+
+namespace lockstep::run {
+
+using device::DType;
+using device::Tensor;
+
+namespace {
+
+constexpr const char* kMomentNames[] = {"m", "v"};
+
+// Host copies that live until the checkpoint is written.
+class HostCopies {
+ public:
+  explicit HostCopies(const Parameters& parameters) : parameters_(parameters) {}
+  checkpoint::HostTensor copy(std::string name, const Tensor& from) {
+    memory_.emplace_back(static_cast<size_t>(from.bytes()));
+    parameters_.read(from, memory_.back().data());
+    return {std::move(name), {memory_.back().data(), from.dtype, from.shape}};
+  }
+
+ private:
+  const Parameters& parameters_;
+  std::vector<std::vector<char>> memory_;
+};
+
+void load_tensor(const Parameters& parameters, const checkpoint::Opened& from, const std::string& name, const Tensor& to) {
+  std::vector<char> host(static_cast<size_t>(to.bytes()));
+  from.read(name, {host.data(), to.dtype, to.shape});
+  parameters.write(to, host.data());
+}
+
+}  // namespace
+
+std::string save_checkpoint(Session& session, const std::string& run_folder, int64_t step, int keep) {
+  const Parameters& parameters = *session.parameters;
+  HostCopies copies(parameters);
+  checkpoint::Contents contents;
+  contents.step = step;
+  for (const Parameters::Named& param : parameters.named()) {
+    contents.model.push_back(copies.copy(param.name, param.master));
+    for (size_t k = 0; k < param.moments.size(); ++k) {
+      contents.optimizer.push_back(copies.copy(param.name + "." + kMomentNames[k], param.moments[k]));
+    }
+  }
+  contents.config_json = huggingface_config(session.plan.recipe());
+  contents.recipe_toml = base::write_toml(session.plan.recipe());
+  contents.state.resize(sizeof(kernels::StepState));
+  parameters.read(parameters.state(), contents.state.data());
+  contents.params_hash = parameters.hash();
+  return checkpoint::save(run_folder, contents, keep);
+}
+
+int64_t load_checkpoint(Session& session, const std::string& folder) {
+  Parameters& parameters = *session.parameters;
+  const checkpoint::Opened from(folder);
+  if (!from.manifest()) throw base::DataError(320, folder + " has no manifest.json: it is no checkpoint of a run");
+  const checkpoint::Manifest& manifest = *from.manifest();
+  if (manifest.state.size() != sizeof(kernels::StepState)) {
+    throw base::DataError(321, folder + "/manifest.json: the step state has another size; another version wrote it");
+  }
+  for (const Parameters::Named& param : parameters.named()) {
+    load_tensor(parameters, from, param.name, param.master);
+    for (size_t k = 0; k < param.moments.size(); ++k) {
+      load_tensor(parameters, from, param.name + "." + kMomentNames[k], param.moments[k]);
+    }
+  }
+  parameters.write(parameters.state(), manifest.state.data());
+  parameters.refresh_compute();
+  if (!manifest.params_hash.empty() && parameters.hash() != manifest.params_hash) {
+    throw base::DataError(322, folder + ": the loaded parameters do not have the hash in manifest.json");
+  }
+  return manifest.step;
+}
+
+void load_weights(Session& session, const std::string& folder) {
+  const checkpoint::Opened from(folder);
+  for (const Parameters::Named& param : session.parameters->named()) {
+    load_tensor(*session.parameters, from, param.name, param.master);
+  }
+  session.parameters->refresh_compute();
+}
+
+std::string huggingface_config(const base::Recipe& recipe) {
+  const auto& m = recipe.model;
+  nlohmann::json c;
+  if (m.family == "gpt2") {
+    c = {{"architectures", {"GPT2LMHeadModel"}}, {"model_type", "gpt2"}, {"activation_function", "gelu_new"},
+         {"n_embd", m.hidden}, {"n_layer", m.layers}, {"n_head", m.heads}, {"n_inner", m.ffn.value},
+         {"n_positions", m.context.value}, {"n_ctx", m.context.value}, {"layer_norm_epsilon", m.norm_epsilon},
+         {"embd_pdrop", m.dropout}, {"resid_pdrop", m.dropout}, {"attn_pdrop", 0.0}};
+  } else if (m.family == "llama") {
+    c = {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}, {"hidden_act", "silu"},
+         {"hidden_size", m.hidden}, {"num_hidden_layers", m.layers}, {"num_attention_heads", m.heads},
+         {"num_key_value_heads", m.kv_heads.value}, {"intermediate_size", m.ffn.value},
+         {"max_position_embeddings", m.context.value}, {"rms_norm_eps", m.norm_epsilon}, {"rope_theta", m.rope_theta},
+         {"attention_bias", false}, {"mlp_bias", false}};
+    if (m.rope_scaling > 0) {
+      c["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", m.rope_scaling}, {"low_freq_factor", m.rope_low_freq},
+                           {"high_freq_factor", m.rope_high_freq},
+                           {"original_max_position_embeddings", m.rope_original_context}};
+    }
+  } else {
+    return "";
+  }
+  c["vocab_size"] = m.vocab.value;
+  c["tie_word_embeddings"] = m.tied;
+  c["torch_dtype"] = "float32";
+  c["initializer_range"] = m.init_std;
+  c["bos_token_id"] = nullptr;
+  c["eos_token_id"] = nullptr;
+  return c.dump(2) + "\n";
+}
+
+}  // namespace lockstep::run

@@ -1,0 +1,171 @@
+#include "lockstep/run/trainer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <deque>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/run/diagnose.h"
+#include "lockstep/run/evaluate.h"
+
+namespace lockstep::run {
+
+namespace {
+
+using kernels::StepInputs;
+using kernels::StepState;
+
+data::LoaderOptions loader_options(const Plan& plan, int64_t first_step) {
+  const base::Recipe& r = plan.recipe();
+  return {.seed = static_cast<uint64_t>(r.run.seed), .global = r.batch.global, .slices = r.batch.slices.value,
+          .own_slices = {}, .seq_len = r.data.seq_len, .first_step = first_step, .prefetch = r.data.prefetch,
+          .workers = r.data.workers};
+}
+
+class Trainer {
+ public:
+  Trainer(Session& session, const TrainOptions& options, Observer& observer)
+      : session_(session), plan_(session.plan), recipe_(session.plan.recipe()), options_(options), observer_(observer),
+        loader_(*plan_.dataset, loader_options(plan_, options.first_step)), evaluator_(session) {}
+
+  Summary run() {
+    began_ = last_read_ = base::monotonic_ns();
+    int64_t step = options_.first_step;
+    for (; step < recipe_.run.steps && !stopping(); ++step) {
+      one_step(step);
+      if (due(recipe_.log.eval_every, step + 1) && step + 1 < recipe_.run.steps) evaluate(step + 1);
+      if (options_.save && due(options_.save_every, step + 1)) save(step + 1);
+    }
+    return finish(step);
+  }
+
+ private:
+  static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+  bool stopping() const { return options_.stop_signal != nullptr && options_.stop_signal->load() != 0; }
+
+  // One step, top to bottom: data, the program, and what the step before it gave.
+  void one_step(int64_t step) {
+    const std::shared_ptr<const data::Batch> batch = loader_.next();
+    const StepInputs inputs{.seed = static_cast<uint64_t>(recipe_.run.seed), .step = static_cast<uint64_t>(step),
+                            .valid_tokens = static_cast<double>(batch->valid_labels),
+                            .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step))};
+    session_.executor->step(inputs, {batch->inputs, batch->labels});
+    waiting_.push_back({inputs, loader_.waited_ms(), batch});
+    const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu || recipe_.log.fingerprint;
+    while (session_.executor->unread() > (now ? 0 : 1)) read_one();
+  }
+
+  struct Waiting {
+    StepInputs inputs;
+    double data_wait_ms;
+    std::shared_ptr<const data::Batch> batch;
+  };
+
+  void read_one() {
+    const StepState state = session_.executor->read_oldest();
+    const Waiting done = std::move(waiting_.front());
+    waiting_.pop_front();
+    const int64_t now = base::monotonic_ns();
+    StepReport report;
+    report.step = static_cast<int64_t>(done.inputs.step) + 1;
+    report.loss = state.loss;
+    report.learning_rate = done.inputs.learning_rate;
+    report.grad_norm = state.grad_norm;
+    report.tokens = report.step * plan_.tokens_per_step();
+    report.step_ms = static_cast<double>(now - last_read_) / 1e6;
+    report.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / (report.step_ms / 1e3);
+    report.data_wait_ms = done.data_wait_ms;
+    report.memory_gib = static_cast<double>(plan_.device->peak_allocated_bytes()) / (1 << 30);
+    report.applied = state.apply != 0;
+    report.loss_scale = state.loss_scale;
+    report.mfu = utilization(report.tokens_per_s);
+    if (recipe_.log.fingerprint) report.params_hash = session_.parameters->hash();
+    last_read_ = now;
+    skipped_ = state.skipped;
+    if (report.step == options_.first_step + 1) {
+      observer_.event("first_step", fmt::format("{:.3f} s after the process started", base::seconds_since_process_start()),
+                      report.step);
+    }
+    observer_.stepped(report);
+    recent_.push_back(report.loss);
+    if (static_cast<int64_t>(recent_.size()) > std::max<int64_t>(1, recipe_.run.steps / 10)) recent_.pop_front();
+    if (!report.applied || !std::isfinite(report.loss)) not_finite(report, done);
+  }
+
+  // fp16 lives with overflowing gradients: its scaler backs off. Anything else is the recipe's choice.
+  void not_finite(const StepReport& report, const Waiting& done) {
+    if (plan_.optimizer.policy.dynamic_scale && std::isfinite(report.loss)) return;
+    const std::string where = diagnose(session_, done.inputs, {done.batch->inputs, done.batch->labels});
+    const std::string what = fmt::format("step {}: {} is not finite; {}", report.step,
+                                         std::isfinite(report.loss) ? "the gradient" : "the loss", where);
+    observer_.event("nonfinite", what, report.step);
+    if (recipe_.run.nonfinite == "skip") return;
+    throw base::RunError(601, what + ". The update was not applied. Lower optim.lr, look at the data of that step, or "
+                                     "set run.nonfinite=skip to go on without such steps");
+  }
+
+  std::optional<double> utilization(double tokens_per_s) const {
+    const device::Properties p = plan_.device->properties();
+    const double peak = plan_.model->compute == device::DType::f32 ? p.peak_flops_fp32 : p.peak_flops_bf16;
+    if (peak <= 0 || !plan_.model->predicts_tokens) return std::nullopt;
+    return plan_.model->flops_per_token(recipe_.data.seq_len) * tokens_per_s / peak;
+  }
+
+  void drain() {
+    while (session_.executor->unread() > 0) read_one();
+  }
+
+  double evaluate(int64_t step) {
+    drain();
+    const double loss = evaluator_.run(recipe_.log.eval_batches);
+    observer_.evaluated(step, loss);
+    last_read_ = base::monotonic_ns();
+    return loss;
+  }
+
+  void save(int64_t step) {
+    drain();
+    options_.save(step);
+    last_read_ = base::monotonic_ns();
+    saved_ = step;
+  }
+
+  Summary finish(int64_t step) {
+    drain();
+    Summary summary;
+    summary.steps = step;
+    summary.finished = step >= recipe_.run.steps;
+    summary.seconds = static_cast<double>(base::monotonic_ns() - began_) / 1e9;
+    summary.tokens_per_s = static_cast<double>((step - options_.first_step) * plan_.tokens_per_step()) / summary.seconds;
+    for (const double loss : recent_) summary.loss += loss / static_cast<double>(recent_.size());
+    if (summary.finished && plan_.dataset->samples(data::Split::eval) > 0) summary.eval_loss = evaluate(step);
+    summary.floor = plan_.dataset->entropy_floor();
+    summary.skipped = skipped_;
+    if (options_.save && saved_ != step && step > options_.first_step) save(step);
+    summary.params_hash = session_.parameters->hash();
+    return summary;
+  }
+
+  Session& session_;
+  const Plan& plan_;
+  const base::Recipe& recipe_;
+  const TrainOptions& options_;
+  Observer& observer_;
+  data::Loader loader_;
+  Evaluator evaluator_;
+  std::deque<Waiting> waiting_;
+  std::deque<double> recent_;
+  int64_t began_ = 0, last_read_ = 0, saved_ = -1, skipped_ = 0;
+};
+
+}  // namespace
+
+Summary train(Session& session, const TrainOptions& options, Observer& observer) {
+  return Trainer(session, options, observer).run();
+}
+
+}  // namespace lockstep::run

@@ -1,0 +1,53 @@
+// The training loop: steps, evaluations, checkpoints, and a word to whoever watches.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+
+#include "lockstep/run/session.h"
+
+namespace lockstep::run {
+
+struct StepReport {
+  int64_t step = 0;  // steps done, counted from 1
+  double loss = 0, learning_rate = 0, grad_norm = 0;
+  int64_t tokens = 0;  // so far
+  double tokens_per_s = 0, step_ms = 0, data_wait_ms = 0;
+  std::optional<double> mfu;
+  double memory_gib = 0;
+  bool applied = true;
+  float loss_scale = 1;
+  std::string params_hash;  // with log.fingerprint
+};
+
+// Told of everything that happens, in order, on the training thread.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void stepped(const StepReport&) {}
+  virtual void evaluated(int64_t step, double loss) { (void)step, (void)loss; }
+  virtual void event(const std::string& name, const std::string& why, int64_t step) { (void)name, (void)why, (void)step; }
+};
+
+struct TrainOptions {
+  int64_t first_step = 0;                          // steps already done
+  const std::atomic<int>* stop_signal = nullptr;   // non-zero: stop at the next step boundary
+  // Called at a boundary with everything read back; writes a checkpoint of `step` steps.
+  std::function<void(int64_t step)> save;
+  int64_t save_every = 0;                          // 0: only at the end
+};
+
+struct Summary {
+  int64_t steps = 0;  // done in all
+  bool finished = false;
+  double loss = 0;    // mean of the last tenth of the run
+  std::optional<double> eval_loss, floor;
+  double seconds = 0, tokens_per_s = 0;
+  int64_t skipped = 0;
+  std::string params_hash;
+};
+
+Summary train(Session& session, const TrainOptions& options, Observer& observer);
+
+}  // namespace lockstep::run

@@ -1,0 +1,28 @@
+// Tuning: times a few real steps for every slice size and recomputation that fits the device.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/schema.h"
+
+namespace lockstep::run {
+
+struct TuneOptions {
+  int64_t steps = 5;  // timed, after two that warm up
+};
+
+struct Trial {
+  int64_t slices = 1, samples = 1;
+  std::string recompute;
+  bool fits = false;
+  int64_t peak_bytes = 0;
+  double step_ms = 0, tokens_per_s = 0;  // median
+};
+
+// Fastest first; those that do not fit last. `say` is told what is being tried.
+std::vector<Trial> tune(const base::Resolved& resolved, const TuneOptions& options,
+                        const std::function<void(const std::string&)>& say);
+
+}  // namespace lockstep::run
