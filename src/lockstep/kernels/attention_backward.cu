@@ -3,6 +3,7 @@
 // owner and one order.
 #include "lockstep/kernels/attention_launch.cuh"
 #include "lockstep/kernels/table.cuh"
+#include "lockstep/kernels/workspace.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -204,7 +205,7 @@ void attention_backward(const AttentionBackward& op, const Launch& launch) {
   const Launcher run("attention_backward", launch);
   const AttentionShape& shape = op.shape;
   const AttentionSizes sizes = sizes_of(shape, op.qkv, op.dout);
-  LS_ASSERT(launch.workspace_bytes >= attention_workspace(shape));
+  require_workspace(launch, attention_workspace(shape), "attention_backward");
   float* delta = static_cast<float*>(launch.workspace);  // [samples, heads, seq_len], as lse
   by_head_dim(shape, [&](auto element, auto dim) {
     using T = decltype(element);

@@ -22,8 +22,11 @@ struct Constant {
 __global__ void fill_normal_kernel(FillNormal op) {
   const int64_t q = static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x;
   if (q * 4 >= op.count) return;
-  const Normal4 drawn = draw_normal(op.seed, op.stream, static_cast<uint64_t>(q));
-  const float four[4] = {drawn.x, drawn.y, drawn.z, drawn.w};
+  const base::Random4 words =
+      base::philox(normal_key(op.seed, op.stream), static_cast<uint64_t>(q), kNormalCounter);
+  float four[4];
+  normal_pair(words.x, words.y, &four[0], &four[1]);
+  normal_pair(words.z, words.w, &four[2], &four[3]);
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     if (q * 4 + j < op.count) op.values[q * 4 + j] = fmaf(op.deviation, four[j], op.mean);

@@ -6,6 +6,7 @@
 
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/table.cuh"
+#include "lockstep/kernels/workspace.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -99,7 +100,7 @@ void norm_weight_backward(const NormWeightBackward& op, const Launch& launch) {
 void bias_backward(const BiasBackward& op, const Launch& launch) {
   const Launcher run("bias_backward", launch);
   const int64_t parts = row_parts(op.rows);
-  LS_ASSERT(launch.workspace_bytes >= bias_backward_workspace(op.rows, op.width));
+  require_workspace(launch, bias_backward_workspace(op.rows, op.width), "bias_backward");
   float* partial = static_cast<float*>(launch.workspace);
   row_sums({.rows = op.rows,
             .width = op.width,

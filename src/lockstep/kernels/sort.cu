@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/cuda/check.h"
+#include "lockstep/kernels/workspace.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -38,7 +39,7 @@ int64_t sort_workspace(int64_t count) {
 SortBuffers sort_buffers(const Launch& launch, int64_t count) {
   LS_ASSERT(count < int64_t{1} << 31);
   const int64_t bytes = buffer_bytes(count);
-  LS_ASSERT(launch.workspace_bytes >= 4 * bytes);
+  require_workspace(launch, sort_workspace(count), "embedding_backward");
   char* at = static_cast<char*>(launch.workspace);
   return {.keys = reinterpret_cast<uint32_t*>(at),
           .values = reinterpret_cast<int32_t*>(at + bytes),

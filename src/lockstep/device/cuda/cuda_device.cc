@@ -41,7 +41,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   int count = 0;
   CUDA_CHECK(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {
-    throw base::ConfigError(411, fmt::format("cuda:{} does not exist: {} GPU(s) are visible here; check "
+    throw base::ConfigError(403, fmt::format("cuda:{} does not exist: {} GPU(s) are visible here; check "
                                              "run.device and CUDA_VISIBLE_DEVICES",
                                              index, count));
   }
