@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Takes the picture of the README anew, from a real run: docs/images/shoot.sh (needs tmux).
+#
+# It trains the default recipe in a scratch folder, so it takes as long as that takes. The text beside the
+# picture, docs/images/run.txt, is the transcript that README.md shows.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+scratch=$(mktemp -d)
+server=lockstep-$$
+trap 'tmux -L "$server" kill-server 2>/dev/null || true; rm -rf "$scratch"' EXIT
+
+ln -s "${LOCKSTEP_PROGRAM:-$here/../../build/lockstep}" "$scratch/lockstep"
+tmux -L "$server" new-session -d -x 92 -y 40 -c "$scratch" \
+  "env LANG=C.UTF-8 PS1='\$ ' bash --norc --noprofile"
+for words in "./lockstep train" "./lockstep generate --tokens 40"; do
+  tmux -L "$server" send-keys "$words; tmux -L $server wait-for -S done" Enter
+  tmux -L "$server" wait-for done
+done
+sleep 1
+tmux -L "$server" capture-pane -e -p |
+  sed -e "s/; tmux -L $server wait-for -S done//" -e '$!b' | sed -e '/^\$ *$/d' >"$scratch/pane"
+python3 "$here/terminal_svg.py" "lockstep train" <"$scratch/pane" >"$here/run.svg"
+sed -e 's/\x1b\[[0-9;]*m//g' "$scratch/pane" >"$here/run.txt"
