@@ -25,7 +25,7 @@ struct Watcher : Observer {
 
 TEST(Trainer, LearnsInEveryPrecisionAndWithEveryOptimizer) {
   for (const std::vector<std::string>& words :
-       {std::vector<std::string>{}, {"precision.compute=bf16"}, {"precision.compute=fp16"}, {"optim.name=lion", "optim.lr=0.003"},
+       {std::vector<std::string>{}, {"precision.compute=bf16"}, {"precision.compute=fp16"}, {"optim.name=lion", "optim.lr=0.006"},
         {"optim.name=sgd", "optim.lr=1"}, {"model.family=llama"}, {"model.family=mlp"}}) {
     std::vector<std::string> all = {"run.steps=40", "batch.global=16", "batch.slices=2", "log.eval_batches=2"};
     all.insert(all.end(), words.begin(), words.end());
