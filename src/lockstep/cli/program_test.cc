@@ -11,43 +11,10 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/cli/testing.h"
 
 namespace lockstep::cli {
 namespace {
-
-struct Outcome {
-  int code = -1;       // -1: ended by a signal
-  std::string output;  // standard output and error together, unless the line says otherwise
-};
-
-// Runs a shell line in `folder`, where $L is the program.
-Outcome run_shell(const std::string& folder, const std::string& line) {
-  const std::string whole = fmt::format("exec 2>&1; cd '{}' && L='{}'; {}", folder, LOCKSTEP_PROGRAM, line);
-  std::FILE* pipe = ::popen(whole.c_str(), "r");
-  Outcome outcome;
-  std::array<char, 4096> piece;
-  while (const size_t got = std::fread(piece.data(), 1, piece.size(), pipe))
-    outcome.output.append(piece.data(), got);
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
-  return outcome;
-}
-
-struct Row {
-  const char* line;
-  int code;
-  const char* says;
-};
-
-void expect_rows(const std::string& folder, const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
-    const Outcome outcome = run_shell(folder, row.line);
-    EXPECT_EQ(outcome.code, row.code) << row.line << "\n" << outcome.output;
-    EXPECT_NE(outcome.output.find(row.says), std::string::npos)
-        << row.line << " should say: " << row.says << "\n"
-        << outcome.output;
-  }
-}
 
 TEST(Program, UsageAndHelp) {
   base::TemporaryFolder folder;

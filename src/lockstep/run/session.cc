@@ -142,7 +142,7 @@ Session::Session(Plan from) : plan(std::move(from)) {
   parameters = std::make_unique<Parameters>(*plan.model, *memory, *plan.device);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
   executor = std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device,
-                                        Executor::Options{.optimizer = plan.optimizer, .slice_ids = {}});
+                                        Executor::Options{.optimizer = plan.optimizer, .tf32 = plan.recipe().precision.tf32, .slice_ids = {}});
 }
 
 Session::~Session() = default;
