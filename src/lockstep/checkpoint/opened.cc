@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <map>
+#include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
