@@ -64,7 +64,7 @@ std::string start_lines(const run::Plan& plan, const std::string& folder) {
   const device::Properties device = plan.device->properties();
   const int64_t slices = r.batch.slices.value, strands = r.batch.strands.value;
   std::string text;
-  text += fmt::format("model   {} {}: {} parameters, {} blocks, {}\n", plan.model->family, r.model.preset,
+  text += fmt::format("model   {}{}: {} parameters, {} blocks, {}\n", plan.model->family, r.model.preset.empty() ? "" : " " + r.model.preset,
                       human_count(static_cast<double>(plan.model->param_count())), plan.model->blocks.size(),
                       device::name_of(plan.model->compute));
   text += fmt::format("data    {}\n", plan.dataset->describe());

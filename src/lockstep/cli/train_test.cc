@@ -101,7 +101,7 @@ TEST(Train, WritesItsFolderAndGoesOn) {
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
   for (size_t n = 0; n < again.size() && n < metrics.size(); ++n) {
-    if (metrics[n].contains("params_hash")) EXPECT_EQ(metrics[n]["params_hash"], again[n]["params_hash"]) << n;
+    EXPECT_EQ(metrics[n].value("params_hash", ""), again[n].value("params_hash", "")) << n;
   }
   EXPECT_EQ(lines_of(run + "/events.jsonl").back()["event"], "finished");
   EXPECT_TRUE(nlohmann::json::parse(base::read_file(run + "/record.json")).contains("instruction_set"));

@@ -80,12 +80,10 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
   return manifest.step;
 }
 
-void load_weights(Session& session, const std::string& folder) {
+void load_weights(Parameters& parameters, const std::string& folder) {
   const checkpoint::Opened from(folder);
-  for (const Parameters::Named& param : session.parameters->named()) {
-    load_tensor(*session.parameters, from, param.name, param.master);
-  }
-  session.parameters->refresh_compute();
+  for (const Parameters::Named& param : parameters.named()) load_tensor(parameters, from, param.name, param.master);
+  parameters.refresh_compute();
 }
 
 std::string huggingface_config(const base::Recipe& recipe) {
