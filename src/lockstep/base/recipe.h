@@ -22,7 +22,7 @@ struct Recipe {
   struct Run {
     std::string name = "first";
     int64_t seed = 1;
-    int64_t steps = 600;
+    int64_t steps = 400;
     std::string device = "auto";   // auto, cpu, cuda, cuda:N
     bool exact = true;
     std::string nonfinite = "stop";  // stop, skip

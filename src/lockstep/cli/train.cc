@@ -6,6 +6,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/progress.h"
@@ -38,14 +39,27 @@ struct TrainArguments {
   bool json = false;
 };
 
-// The checkpoint to go on from; empty: from the beginning.
-std::string starting_point(const TrainArguments& arguments, const run::Earlier& earlier) {
-  if (arguments.resume == "never") return "";
-  if (arguments.resume == "auto") return earlier.checkpoint;
+// Checkpoints to go on from, the first that can be used; empty: from the beginning.
+std::vector<std::string> starting_points(const TrainArguments& arguments, const std::string& folder) {
+  if (arguments.resume == "never") return {};
+  if (arguments.resume == "auto") return checkpoint::list(folder);
   if (!std::filesystem::exists(arguments.resume)) {
     throw base::DataError(323, "--resume " + arguments.resume + ": there is no such checkpoint folder");
   }
-  return arguments.resume;
+  return {arguments.resume};
+}
+
+// The newest complete checkpoint that loads; a damaged one is named and the next older one is tried.
+int64_t load_first(run::Session& session, const std::vector<std::string>& candidates) {
+  for (size_t k = 0; k < candidates.size(); ++k) {
+    try {
+      return run::load_checkpoint(session, candidates[k]);
+    } catch (const base::DataError& error) {
+      if (k + 1 == candidates.size()) throw;
+      remark("{}\ntrying the one before it: {}\n", error.what(), candidates[k + 1]);
+    }
+  }
+  return 0;
 }
 
 void print_summary(const run::Summary& s, const std::string& folder) {
@@ -68,13 +82,12 @@ int run_training(const TrainArguments& arguments, base::Resolved resolved, const
                folder, earlier.step);
     return 0;
   }
+  const std::vector<std::string> candidates = starting_points(arguments, folder);
   run::RunFolder files(folder);
   StopSignal signal;
   run::Session session(std::move(plan));
   run::TrainOptions options;
-  if (const std::string from = starting_point(arguments, earlier); !from.empty()) {
-    options.first_step = run::load_checkpoint(session, from);
-  }
+  options.first_step = load_first(session, candidates);
   const base::Recipe& recipe = session.plan.recipe();
   const std::vector<std::string> changes = files.begin(session.plan, options.first_step);
   Progress progress(session.plan, options.first_step);

@@ -80,7 +80,7 @@ TEST(Train, WritesItsFolderAndGoesOn) {
       {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "done: 6 of 6 steps"},
       {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "already done"},
       {kTiny + "run.steps=6 optim.lr=0.5", 2, "optim.lr: was 0.003, is 0.5"},
-      {"$L generate --tokens 5", 0, "the grammar accepts"},
+      {"$L generate --tokens 5 --json", 0, "\"tokens\":["},
       {"$L explain recipe runs/first/config.toml", 0, "runs/first/config.toml"},
       // Training from the resolved config repeats the run.
       {"$L train runs/first/config.toml run.name=again", 0, "done"},
@@ -120,13 +120,25 @@ TEST(Train, EndsAtAStepBoundaryWhenInterrupted) {
 
 TEST(Train, KilledAtAnyMomentTheRunGoesOnFromACheckpoint) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=400 checkpoint.every=20 run.name=k ";
+  const std::string train = kTiny + "run.steps=200 checkpoint.every=20 run.name=k ";
   run_shell(folder.path(), train + "& pid=$!; sleep 0.9; kill -9 $pid; wait $pid");
   const Outcome outcome = run_shell(folder.path(), train + "--json 2>/dev/null");
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  const Outcome whole = run_shell(folder.path(), kTiny + "run.steps=400 run.name=whole --json 2>/dev/null");
+  const Outcome whole = run_shell(folder.path(), kTiny + "run.steps=200 run.name=whole --json 2>/dev/null");
   const auto hash = [](const std::string& text) { return nlohmann::json::parse(text.substr(text.find('{')))["params_hash"]; };
   EXPECT_EQ(hash(outcome.output), hash(whole.output));
+}
+
+TEST(Train, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
+  base::TemporaryFolder folder;
+  const std::string train = kTiny + "run.steps=12 checkpoint.every=4 run.name=d --json ";
+  const Outcome whole = run_shell(folder.path(), train + "2>/dev/null");
+  // The newest is gone, the next one has a flipped byte, the oldest two are kept by checkpoint.keep=2.
+  const Outcome outcome = run_shell(folder.path(), "rm runs/d/checkpoints/step-00000012/manifest.json; f=$(ls runs/d/checkpoints/"
+                                                   "step-00000008/model-*); printf x | dd of=$f bs=1 seek=2000 conv=notrunc 2>/dev/null; " + train);
+  EXPECT_EQ(outcome.code, 3) << outcome.output;
+  EXPECT_NE(outcome.output.find("step-00000008/model-00001-of-00001.safetensors"), std::string::npos) << outcome.output;
+  EXPECT_EQ(whole.code, 0);
 }
 
 TEST(Train, ARunFolderBelongsToOneProcess) {
