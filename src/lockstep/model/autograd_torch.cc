@@ -12,9 +12,29 @@
 #include "lockstep/model/module_torch.h"
 #include "lockstep/model/module_trial_torch.h"
 
+// libgomp comes with LibTorch; its header does not.
+extern "C" {
+void omp_set_num_threads(int);
+int omp_get_max_threads(void);
+}
+
 namespace lockstep::model {
 
 namespace {
+
+// One OpenMP thread for what this thread starts while it lives.
+class OneThread {
+ public:
+  explicit OneThread(bool wanted) : before_(omp_get_max_threads()) {
+    if (wanted) omp_set_num_threads(1);
+  }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
 
 // What forward keeps of a slice until backward_input, and that until backward_weight.
 struct Tape {
@@ -73,6 +93,7 @@ class ModuleSegment : public Segment {
     Tape* tape = f.graph != nullptr ? &tape_of(f) : nullptr;
     const bool with_graph = tape != nullptr && f.slice.training;
     const c10::AutoGradMode mode(with_graph);
+    const OneThread threads(o_.exact);
     const at::Tensor input = input_of(f, with_graph);
     const at::Tensor output = call(f, input);
     view_of(f.out("hidden"), batched(f.slice.samples, o_.out), scalar_type(o_.type)).copy_(output.detach());
@@ -83,6 +104,7 @@ class ModuleSegment : public Segment {
 
   void backward_input(const Frame& f) const override {
     Tape& tape = tape_of(f);
+    const OneThread threads(o_.exact);
     std::vector<at::Tensor> wanted, found;
     if (!o_.reads_batch) wanted.push_back(tape.input);
     for (const ModuleValue& value : values_.trained) wanted.push_back(value.tensor);

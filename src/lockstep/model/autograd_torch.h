@@ -33,6 +33,9 @@ struct AutogradOptions {
   DType type = DType::f32;                    // of the weights and of what flows between blocks
   bool reads_batch = false;                   // first block: reads the batch's inputs instead of "hidden"
   bool tokens = false;                        // the batch's words are token numbers (handed over as int64), not floats
+  // The module computes on one thread, because LibTorch's sums depend on the number of threads. False: on all of
+  // run.threads, and the bits are those of that number.
+  bool exact = true;
 };
 
 // Takes "hidden" (or the batch), gives "hidden". ConfigError 172 when the module cannot be a block.

@@ -62,7 +62,7 @@ std::string text_of(at::IntArrayRef sizes) {
 
 [[noreturn]] void refuse(const AutogradOptions& options, int64_t samples, const std::string& why) {
   throw base::ConfigError(173, "block " + options.name + ", tried on an input of " + text_of(batched(samples, options.in)) +
-                                   " in " + device::name_of(options.type) + ": " + why.substr(0, why.find('\n')));
+                                   " in " + device::name_of(options.type) + ": " + why);
 }
 
 at::Tensor zeros_for(const AutogradOptions& options, int64_t samples) {
@@ -104,7 +104,8 @@ Trial try_module(const AutogradOptions& options, const ModuleValues& values, int
     const StandIn copies(options, values);
     return measure(options, values, samples);
   } catch (const c10::Error& error) {
-    refuse(options, samples, error.what_without_backtrace());
+    const std::string why = error.what_without_backtrace();
+    refuse(options, samples, why.substr(0, why.find('\n')) + (options.type == DType::f32 ? "" : "; try precision.compute=fp32"));
   }
 }
 
