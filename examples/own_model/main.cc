@@ -35,7 +35,8 @@ struct Net : nn::Module {
 
 struct Printer : ls::run::Observer {
   void stepped(const ls::run::StepReport& r) override {
-    if (r.step % 20 == 0) std::printf("step %3ld  loss %.4f  %6.0f samples/s\n", r.step, r.loss, r.tokens_per_s);
+    if (r.step % 20 == 0)
+      std::printf("step %3ld  loss %.4f  %6.0f samples/s\n", r.step, r.loss, r.tokens_per_s);
   }
 };
 
@@ -53,9 +54,9 @@ double accuracy(Net& net, const Shapes& shapes) {
 }
 
 int main(int count, char** words) try {
-  std::vector<std::string> recipe{"run.device=cpu", "run.steps=200", "batch.global=64", "batch.slices=4",
+  std::vector<std::string> recipe{"run.device=cpu",  "run.steps=200", "batch.global=64",  "batch.slices=4",
                                   "batch.strands=2", "optim.lr=0.01", "log.eval_every=0", "run.threads=1"};
-  recipe.insert(recipe.end(), words + 1, words + count);  // as for `lockstep train`: ./own_model run.steps=400
+  recipe.insert(recipe.end(), words + 1, words + count);  // ./own_model run.steps=400
 
   at::manual_seed(1);
   const auto net = std::make_shared<Net>();
@@ -63,15 +64,21 @@ int main(int count, char** words) try {
   own.dataset = std::make_unique<Shapes>(1);
   own.build_model = [&](const ls::base::Recipe&, ls::device::DType type) {
     ls::model::Model model{.family = "own", .compute = type, .predicts_tokens = false};
-    model.blocks.push_back(ls::model::autograd_block(
-        {.name = "net", .module = net, .forward = [net](const at::Tensor& x) { return net->forward(x); },
-         .in = {1, Shapes::kSide, Shapes::kSide}, .out = {Shapes::kClasses}, .type = type, .reads_batch = true}));
+    model.blocks.push_back(
+        ls::model::autograd_block({.name = "net",
+                                   .module = net,
+                                   .forward = [net](const at::Tensor& x) { return net->forward(x); },
+                                   .in = {1, Shapes::kSide, Shapes::kSide},
+                                   .out = {Shapes::kClasses},
+                                   .type = type,
+                                   .reads_batch = true}));
     model.blocks.push_back(ls::model::block_of("loss", ls::model::make_classify({type, Shapes::kClasses})));
     return model;
   };
   ls::run::Summary summary;
   {
-    ls::run::Session session(ls::run::make_plan(ls::base::read_recipe({.overrides = recipe}), std::move(own)));
+    ls::run::Session session(
+        ls::run::make_plan(ls::base::read_recipe({.overrides = recipe}), std::move(own)));
     Printer printer;
     summary = ls::run::train(session, {}, printer);
   }  // the session ends, and the module keeps what was trained

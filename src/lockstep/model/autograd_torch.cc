@@ -49,13 +49,18 @@ class ModuleSegment : public Segment {
       : o_(std::move(options)), values_(values_of(o_)), site_(base::hash_text(o_.name)) {
     for (const ModuleValue& value : values_.trained) {
       first_params_.push_back(value.tensor.detach().to(at::kFloat, false, true).contiguous());
-      params_.push_back({.key = value.key, .name = o_.name + "." + value.key, .shape = shape_of(value.tensor),
+      params_.push_back({.key = value.key,
+                         .name = o_.name + "." + value.key,
+                         .shape = shape_of(value.tensor),
                          .init = {Init::Kind::given, 0, first_params_.back().const_data_ptr<float>()},
                          .decay = value.tensor.dim() > 1});
     }
     for (const ModuleValue& value : values_.untrained) {
-      buffers_.push_back({.key = value.key, .name = o_.name + "." + value.key, .dtype = dtype_of(value.tensor),
-                          .shape = shape_of(value.tensor), .constant = false});
+      buffers_.push_back({.key = value.key,
+                          .name = o_.name + "." + value.key,
+                          .dtype = dtype_of(value.tensor),
+                          .shape = shape_of(value.tensor),
+                          .constant = false});
       first_buffers_.push_back(value.tensor.detach().clone().contiguous());
     }
   }
@@ -66,10 +71,13 @@ class ModuleSegment : public Segment {
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     if (&kernels != &kernels::kernels_for(device::Kind::cpu)) {
-      throw base::ConfigError(174, "block " + o_.name + " is a LibTorch module, which runs on the CPU: set run.device=cpu");
+      throw base::ConfigError(
+          174, "block " + o_.name + " is a LibTorch module, which runs on the CPU: set run.device=cpu");
     }
     const Trial& trial = tried(shape.samples);
-    const auto held_by_torch = [](const char* name, int64_t bytes) { return ValueSpec{name, DType::u8, {bytes}, true}; };
+    const auto held_by_torch = [](const char* name, int64_t bytes) {
+      return ValueSpec{name, DType::u8, {bytes}, true};
+    };
     SegmentPlan plan;
     (o_.reads_batch ? plan.batch : plan.takes) = {o_.reads_batch ? "inputs" : "hidden"};
     plan.gives = {{"hidden", o_.type, {shape.samples, o_.out.numel()}}};
@@ -86,7 +94,9 @@ class ModuleSegment : public Segment {
   }
 
   void forward(const Frame& f) const override {
-    for (const ModuleValue& value : values_.trained) point_at(value.tensor, f.weight(value.key), scalar_type(o_.type));
+    const std::shared_ptr<Lease> lease = borrow();
+    for (const ModuleValue& value : values_.trained)
+      point_at(value.tensor, f.weight(value.key), scalar_type(o_.type));
     for (const ModuleValue& value : values_.untrained) {
       point_at(value.tensor, f.buffer(value.key), value.tensor.scalar_type());
     }
@@ -111,7 +121,8 @@ class ModuleSegment : public Segment {
     found.resize(wanted.size());
     const at::Tensor dout = view_of(f.dout("hidden"), tape.output.sizes(), scalar_type(o_.type));
     if (tape.output.requires_grad()) {
-      found = torch::autograd::grad({tape.output}, wanted, {dout.to(tape.output.scalar_type())}, false, false, true);
+      found = torch::autograd::grad({tape.output}, wanted, {dout.to(tape.output.scalar_type())}, false, false,
+                                    true);
     }
     tape.input = tape.output = at::Tensor();  // the graph goes
     if (!o_.reads_batch) {
@@ -135,19 +146,22 @@ class ModuleSegment : public Segment {
     }
   }
 
-  // Floating values move by the mean of what the slices moved them; counters go where the first slice put them,
-  // so that they count steps.
+  // Floating values move by the mean of what the slices moved them; counters go where the first slice put
+  // them, so that they count steps.
   void fold_statistics(const Frame& f) const override {
     if (f.state->apply == 0) return;
     for (const ModuleValue& value : values_.untrained) {
-      const auto view = [&](const Tensor& memory) { return view_of(memory, value.tensor.sizes(), value.tensor.scalar_type()); };
+      const auto view = [&](const Tensor& memory) {
+        return view_of(memory, value.tensor.sizes(), value.tensor.scalar_type());
+      };
       const at::Tensor start = view(f.buffer(value.key));
       if (!value.tensor.is_floating_point()) {
         start.copy_(view(f.statistic(value.key, 0)));
         continue;
       }
       const at::Tensor exact = start.to(at::kDouble), moved = at::zeros_like(exact);
-      for (int64_t s = 0; s < f.slices; ++s) moved.add_(view(f.statistic(value.key, s)).to(at::kDouble) - exact);
+      for (int64_t s = 0; s < f.slices; ++s)
+        moved.add_(view(f.statistic(value.key, s)).to(at::kDouble) - exact);
       start.copy_(exact + moved / static_cast<double>(f.slices));
     }
   }
@@ -156,23 +170,31 @@ class ModuleSegment : public Segment {
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost;
     for (const ParamSpec& spec : params_) {
-      if (spec.shape.rank() > 1) cost.products.push_back({shape.samples, spec.shape[0], spec.shape.numel() / spec.shape[0]});
+      if (spec.shape.rank() > 1)
+        cost.products.push_back({shape.samples, spec.shape[0], spec.shape.numel() / spec.shape[0]});
     }
-    cost.bytes = shape.samples * (o_.in.numel() + o_.out.numel()) * device::size_of(o_.type) * (part == Part::forward ? 1 : 2);
+    cost.bytes = shape.samples * (o_.in.numel() + o_.out.numel()) * device::size_of(o_.type) *
+                 (part == Part::forward ? 1 : 2);
     return cost;
   }
 
  private:
   const Trial& tried(int64_t samples) const {
     const auto found = trials_.find(samples);
-    return found != trials_.end() ? found->second : trials_.emplace(samples, try_module(o_, values_, samples)).first->second;
+    return found != trials_.end() ? found->second
+                                  : trials_.emplace(samples, try_module(o_, values_, samples)).first->second;
+  }
+
+  std::shared_ptr<Lease> borrow() const {
+    std::shared_ptr<Lease> lease = lease_.lock();
+    if (lease == nullptr) lease_ = lease = std::make_shared<Lease>(values_);
+    return lease;
   }
 
   Tape& tape_of(const Frame& f) const {
     if (*f.graph == nullptr) {
       auto tape = std::make_shared<Tape>();
-      tape->lease = lease_.lock();
-      if (tape->lease == nullptr) lease_ = tape->lease = std::make_shared<Lease>(values_);
+      tape->lease = borrow();
       *f.graph = std::move(tape);
     }
     return *static_cast<Tape*>(f.graph->get());
@@ -191,8 +213,8 @@ class ModuleSegment : public Segment {
 
   void check_count(const Tensor& given, int64_t samples, const char* who) const {
     if (given.numel() == samples * o_.in.numel()) return;
-    throw base::ConfigError(175, "block " + o_.name + " takes " + o_.in.to_string() + " a sample, " + who + " " +
-                                     std::to_string(given.numel() / samples) + " values");
+    throw base::ConfigError(175, "block " + o_.name + " takes " + o_.in.to_string() + " a sample, " + who +
+                                     " " + std::to_string(given.numel() / samples) + " values");
   }
 
   // Runs the module. In training its statistics are this slice's own meanwhile, and afterwards those of the

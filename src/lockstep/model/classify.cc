@@ -28,9 +28,15 @@ class Classify : public Segment {
       f.kernels->cast({o_.type, o_.type, logits.numel(), logits.data, f.din("hidden").data}, f.launch);
       logits = f.din("hidden");
     }
-    f.kernels->cross_entropy({.type = o_.type, .rows = f.slice.samples, .vocab = o_.classes, .logits = logits.data,
-                              .labels = labels.as<int32_t>(), .losses = losses.as<float>(),
-                              .gradient = f.slice.training, .inputs = f.inputs, .state = f.state},
+    f.kernels->cross_entropy({.type = o_.type,
+                              .rows = f.slice.samples,
+                              .vocab = o_.classes,
+                              .logits = logits.data,
+                              .labels = labels.as<int32_t>(),
+                              .losses = losses.as<float>(),
+                              .gradient = f.slice.training,
+                              .inputs = f.inputs,
+                              .state = f.state},
                              f.launch);
     f.kernels->loss_sum({f.slice.samples, losses.as<float>(), f.loss}, f.launch);
   }
@@ -46,13 +52,15 @@ class Classify : public Segment {
  private:
   void check_sizes(const Tensor& logits, const Tensor& labels, int64_t samples) const {
     if (logits.numel() != samples * o_.classes || logits.dtype != o_.type) {
-      throw base::ConfigError(170, "the loss expects " + std::to_string(o_.classes) + " " + device::name_of(o_.type) +
-                                       " values a sample, the block before it gives " + logits.shape.to_string() + " " +
-                                       device::name_of(logits.dtype) + " for " + std::to_string(samples) + " samples");
+      throw base::ConfigError(
+          170, "the loss expects " + std::to_string(o_.classes) + " " + device::name_of(o_.type) +
+                   " values a sample, the block before it gives " + logits.shape.to_string() + " " +
+                   device::name_of(logits.dtype) + " for " + std::to_string(samples) + " samples");
     }
     if (labels.numel() != samples) {
       throw base::ConfigError(171, "the loss expects one label a sample, the data gives " +
-                                       std::to_string(labels.numel() / samples) + ": let labels_per_sample() return 1");
+                                       std::to_string(labels.numel() / samples) +
+                                       ": let labels_per_sample() return 1");
     }
   }
 
@@ -61,6 +69,8 @@ class Classify : public Segment {
 
 }  // namespace
 
-std::unique_ptr<Segment> make_classify(ClassifyOptions options) { return std::make_unique<Classify>(options); }
+std::unique_ptr<Segment> make_classify(ClassifyOptions options) {
+  return std::make_unique<Classify>(options);
+}
 
 }  // namespace lockstep::model

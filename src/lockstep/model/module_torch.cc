@@ -8,34 +8,49 @@ namespace lockstep::model {
 
 at::ScalarType scalar_type(DType type) {
   switch (type) {
-    case DType::f32: return at::kFloat;
-    case DType::bf16: return at::kBFloat16;
-    case DType::f16: return at::kHalf;
-    case DType::f64: return at::kDouble;
-    case DType::i32: return at::kInt;
-    case DType::i64: return at::kLong;
-    case DType::u8: return at::kByte;
+    case DType::f32:
+      return at::kFloat;
+    case DType::bf16:
+      return at::kBFloat16;
+    case DType::f16:
+      return at::kHalf;
+    case DType::f64:
+      return at::kDouble;
+    case DType::i32:
+      return at::kInt;
+    case DType::i64:
+      return at::kLong;
+    case DType::u8:
+      return at::kByte;
   }
   return at::kFloat;
 }
 
 DType dtype_of(const at::Tensor& tensor) {
   if (tensor.scalar_type() == at::kBool) return DType::u8;
-  for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8}) {
+  for (const DType type :
+       {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8}) {
     if (scalar_type(type) == tensor.scalar_type()) return type;
   }
-  throw base::ConfigError(172, std::string("values of type ") + c10::toString(tensor.scalar_type()) + " cannot be kept");
+  throw base::ConfigError(
+      172, std::string("values of type ") + c10::toString(tensor.scalar_type()) + " cannot be kept");
 }
 
 Shape shape_of(const at::Tensor& tensor) {
   const at::IntArrayRef s = tensor.sizes();
   switch (s.size()) {
-    case 0: return {};
-    case 1: return {s[0]};
-    case 2: return {s[0], s[1]};
-    case 3: return {s[0], s[1], s[2]};
-    case 4: return {s[0], s[1], s[2], s[3]};
-    default: return {s[0], s[0] > 0 ? tensor.numel() / s[0] : 0};
+    case 0:
+      return {};
+    case 1:
+      return {s[0]};
+    case 2:
+      return {s[0], s[1]};
+    case 3:
+      return {s[0], s[1], s[2]};
+    case 4:
+      return {s[0], s[1], s[2], s[3]};
+    default:
+      return {s[0], s[0] > 0 ? tensor.numel() / s[0] : 0};
   }
 }
 

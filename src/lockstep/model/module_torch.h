@@ -20,7 +20,8 @@ at::ScalarType scalar_type(DType type);
 std::vector<int64_t> batched(int64_t samples, const Shape& sample);
 at::Tensor view_of(const Tensor& memory, at::IntArrayRef sizes, at::ScalarType type);
 
-// Parameters that are trained, and the rest: buffers and frozen parameters. A tensor under two names counts once.
+// Parameters that are trained, and the rest: buffers and frozen parameters. A tensor under two names counts
+// once.
 struct ModuleValues {
   std::vector<ModuleValue> trained, untrained;
 };
@@ -31,8 +32,8 @@ Shape shape_of(const at::Tensor& tensor);                // more than four dimen
 // Lets `value` read and write `memory`, which has its size, from now on.
 void point_at(const at::Tensor& value, const Tensor& memory, at::ScalarType type);
 
-// Held by everything whose values live in a session's memory. The last one to go gives the module memory of its
-// own again, with the values of that moment.
+// Held by everything whose values live in a session's memory. The last one to go gives the module memory of
+// its own again, with the values of that moment.
 class Lease {
  public:
   explicit Lease(const ModuleValues& values) : values_(values) {}

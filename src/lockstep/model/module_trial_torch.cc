@@ -34,7 +34,8 @@ class StandIn {
   StandIn(const AutogradOptions& options, const ModuleValues& values) : module_(*options.module) {
     was_training_ = module_.is_training();
     module_.train(true);
-    for (const ModuleValue& value : values.trained) replace(value.tensor, value.tensor.detach().to(scalar_type(options.type)));
+    for (const ModuleValue& value : values.trained)
+      replace(value.tensor, value.tensor.detach().to(scalar_type(options.type)));
     for (const ModuleValue& value : values.untrained) replace(value.tensor, value.tensor.detach().clone());
   }
   ~StandIn() {
@@ -61,12 +62,14 @@ std::string text_of(at::IntArrayRef sizes) {
 }
 
 [[noreturn]] void refuse(const AutogradOptions& options, int64_t samples, const std::string& why) {
-  throw base::ConfigError(173, "block " + options.name + ", tried on an input of " + text_of(batched(samples, options.in)) +
-                                   " in " + device::name_of(options.type) + ": " + why);
+  throw base::ConfigError(173, "block " + options.name + ", tried on an input of " +
+                                   text_of(batched(samples, options.in)) + " in " +
+                                   device::name_of(options.type) + ": " + why);
 }
 
 at::Tensor zeros_for(const AutogradOptions& options, int64_t samples) {
-  const at::Tensor zeros = at::zeros(batched(samples, options.in), options.tokens ? at::kLong : scalar_type(options.type));
+  const at::Tensor zeros =
+      at::zeros(batched(samples, options.in), options.tokens ? at::kLong : scalar_type(options.type));
   return options.reads_batch ? zeros : at::Tensor(zeros).requires_grad_();
 }
 
@@ -86,7 +89,8 @@ Trial measure(const AutogradOptions& options, const ModuleValues& values, int64_
   if (output.sizes() != at::IntArrayRef(expected)) {
     refuse(options, samples, "it gives " + text_of(output.sizes()) + ", `out` says " + text_of(expected));
   }
-  if (input._version() != version) refuse(options, samples, "it changes its input in place; let it work on a copy");
+  if (input._version() != version)
+    refuse(options, samples, "it changes its input in place; let it work on a copy");
   trial.kept_bytes = meter->now();
   trial.forward_bytes = meter->peak_since_last() - trial.kept_bytes;
   if (output.requires_grad() && !wanted.empty()) {
@@ -105,7 +109,9 @@ Trial try_module(const AutogradOptions& options, const ModuleValues& values, int
     return measure(options, values, samples);
   } catch (const c10::Error& error) {
     const std::string why = error.what_without_backtrace();
-    refuse(options, samples, why.substr(0, why.find('\n')) + (options.type == DType::f32 ? "" : "; try precision.compute=fp32"));
+    refuse(
+        options, samples,
+        why.substr(0, why.find('\n')) + (options.type == DType::f32 ? "" : "; try precision.compute=fp32"));
   }
 }
 

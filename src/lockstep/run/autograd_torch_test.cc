@@ -11,10 +11,12 @@
 #include <cmath>
 #include <limits>
 
+#include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/lockstep.h"
 #include "lockstep/model/autograd_torch.h"
+#include "lockstep/run/run_folder.h"
 
 namespace lockstep::run {
 namespace {
@@ -30,14 +32,16 @@ class Points final : public data::Dataset {
   int64_t samples(data::Split split) const override { return split == data::Split::train ? 256 : 64; }
   int64_t inputs_per_sample(int64_t) const override { return kWidth; }
   int64_t labels_per_sample(int64_t) const override { return 1; }
-  void read(data::Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
+  void read(data::Split split, int64_t index, std::span<int32_t> inputs,
+            std::span<int32_t> labels) const override {
     const int64_t key = index + (split == data::Split::eval ? 1000 : 0);
     labels[0] = static_cast<int32_t>(key % kClasses);
     for (size_t i = 0; i < inputs.size(); ++i) {
       const double noise = std::sin(static_cast<double>(key * 31 + static_cast<int64_t>(i) * 17)) * 0.5;
       const double centre = std::cos(static_cast<double>(labels[0]) * 2.0 + static_cast<double>(i));
       const bool bad = split == data::Split::train && index == broken_;
-      inputs[i] = std::bit_cast<int32_t>(bad ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(centre + noise));
+      inputs[i] = std::bit_cast<int32_t>(bad ? std::numeric_limits<float>::quiet_NaN()
+                                             : static_cast<float>(centre + noise));
     }
   }
   std::string describe() const override { return "points"; }
@@ -56,15 +60,23 @@ struct Net {
     second = nn::Sequential(nn::Linear(kHidden, kHidden), nn::Dropout(with_dropout ? 0.25 : 0.0), nn::Tanh(),
                             nn::Linear(kHidden, kClasses));
   }
-  at::Tensor operator()(const at::Tensor& x) const { return nn::Sequential(second)->forward(nn::Sequential(first)->forward(x)); }
+  at::Tensor operator()(const at::Tensor& x) const {
+    return nn::Sequential(second)->forward(nn::Sequential(first)->forward(x));
+  }
 };
 
 model::Model build(const Net& net, device::DType type, int64_t out = kClasses) {
   model::Model model{.family = "own", .compute = type, .predicts_tokens = false};
-  const auto block = [&](const char* name, nn::Sequential module, model::Shape in, model::Shape gives, bool first) {
-    model.blocks.push_back(model::autograd_block({.name = name, .module = module.ptr(),
-                                                  .forward = [module](const at::Tensor& x) mutable { return module->forward(x); },
-                                                  .in = in, .out = gives, .type = type, .reads_batch = first}));
+  const auto block = [&](const char* name, nn::Sequential module, model::Shape in, model::Shape gives,
+                         bool first) {
+    model.blocks.push_back(model::autograd_block(
+        {.name = name,
+         .module = module.ptr(),
+         .forward = [module](const at::Tensor& x) mutable { return module->forward(x); },
+         .in = in,
+         .out = gives,
+         .type = type,
+         .reads_batch = first}));
   };
   block("first", net.first, {kWidth}, {kHidden}, true);
   block("second", net.second, {kHidden}, {out}, false);
@@ -72,9 +84,11 @@ model::Model build(const Net& net, device::DType type, int64_t out = kClasses) {
   return model;
 }
 
-Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken = -1, int64_t out = kClasses) {
-  std::vector<std::string> all{"run.device=cpu", "run.steps=6", "batch.global=32", "batch.slices=4", "batch.strands=2",
-                               "optim.lr=0.01", "optim.warmup=0", "log.eval_every=0", "run.threads=1"};
+Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken = -1,
+              int64_t out = kClasses) {
+  std::vector<std::string> all{"run.device=cpu", "run.steps=6",      "batch.global=32",
+                               "batch.slices=4", "batch.strands=2",  "optim.lr=0.01",
+                               "optim.warmup=0", "log.eval_every=0", "run.threads=1"};
   all.insert(all.end(), overrides.begin(), overrides.end());
   Own own;
   own.dataset = std::make_unique<Points>(broken);
@@ -83,7 +97,8 @@ Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken
 }
 
 data::Batch first_batch(const Plan& plan) {
-  return data::read_batch(*plan.dataset, {.seed = 1, .global = kGlobal, .slices = plan.layout.slices, .own_slices = {}}, 0);
+  return data::read_batch(*plan.dataset,
+                          {.seed = 1, .global = kGlobal, .slices = plan.layout.slices, .own_slices = {}}, 0);
 }
 
 std::vector<float> read_floats(const Session& session, const device::Tensor& from) {
@@ -114,23 +129,28 @@ TEST(Autograd, GradientsAreLibTorchsOwn) {
     Net net(false), reference(false);
     Session session(plan_for(net, {slices, "batch.strands=1"}));
     const data::Batch batch = first_batch(session.plan);
-    session.executor->step({.seed = 1, .valid_tokens = kGlobal, .learning_rate = 0}, {batch.inputs, batch.labels});
+    session.executor->step({.seed = 1, .valid_tokens = kGlobal, .learning_rate = 0},
+                           {batch.inputs, batch.labels});
     session.executor->read_oldest();
 
     const int64_t of_slice = kGlobal / session.plan.layout.slices;
     std::vector<float> inputs(batch.inputs.size());
-    std::transform(batch.inputs.begin(), batch.inputs.end(), inputs.begin(), [](int32_t w) { return std::bit_cast<float>(w); });
+    std::transform(batch.inputs.begin(), batch.inputs.end(), inputs.begin(),
+                   [](int32_t w) { return std::bit_cast<float>(w); });
     const std::vector<int64_t> labels(batch.labels.begin(), batch.labels.end());
     const at::Tensor x = at::from_blob(inputs.data(), {kGlobal, kWidth}), y = at::tensor(labels);
     // BatchNorm sees each slice on its own, here as there.
     for (int64_t s = 0; s < session.plan.layout.slices; ++s) {
       const at::Tensor logits = reference(x.narrow(0, s * of_slice, of_slice));
-      const at::Tensor loss = at::cross_entropy_loss(logits, y.narrow(0, s * of_slice, of_slice), {}, at::Reduction::Sum) / kGlobal;
+      const at::Tensor loss =
+          at::cross_entropy_loss(logits, y.narrow(0, s * of_slice, of_slice), {}, at::Reduction::Sum) /
+          kGlobal;
       loss.backward();
     }
     for (size_t b = 0; b < 2; ++b) {
       const model::BlockLayout layout = model::layout_of(session.plan.model->blocks[b]);
-      const std::vector<float> ours = read_floats(session, session.memory->find("b" + std::to_string(b) + " gradient 0"));
+      const std::vector<float> ours =
+          read_floats(session, session.memory->find("b" + std::to_string(b) + " gradient 0"));
       for (const auto& parameter : (b == 0 ? reference.first : reference.second)->named_parameters()) {
         const int64_t offset = layout.find("module." + parameter.key()).offset;
         const at::Tensor theirs = parameter.value().grad().contiguous();
@@ -150,7 +170,8 @@ struct Outcome {
 };
 
 Outcome outcome_of(const Session& session) {
-  Outcome outcome{session.parameters->hash(), read_floats(session, statistic(session, "first.1.running_mean")), 0};
+  Outcome outcome{session.parameters->hash(),
+                  read_floats(session, statistic(session, "first.1.running_mean")), 0};
   session.parameters->read(statistic(session, "first.1.num_batches_tracked"), &outcome.batches);
   return outcome;
 }
@@ -182,7 +203,8 @@ TEST(Autograd, StatisticsAreTheMeanOfWhatEachSliceMakesOfTheStepsBeginning) {
   Net net;
   Session session(plan_for(net, {}));
   const data::Batch batch = first_batch(session.plan);
-  session.executor->step({.seed = 1, .valid_tokens = kGlobal, .learning_rate = 0}, {batch.inputs, batch.labels});
+  session.executor->step({.seed = 1, .valid_tokens = kGlobal, .learning_rate = 0},
+                         {batch.inputs, batch.labels});
   session.executor->read_oldest();
   Net reference;
   std::vector<double> mean(kHidden, 0.0);
@@ -204,7 +226,8 @@ TEST(Autograd, StatisticsAreTheMeanOfWhatEachSliceMakesOfTheStepsBeginning) {
 
 TEST(Autograd, AStepThatIsSkippedLeavesStatisticsAlone) {
   Net net;
-  Session session(plan_for(net, {"run.steps=8", "run.nonfinite=skip"}, 17));  // each sample comes once in 8 steps
+  Session session(
+      plan_for(net, {"run.steps=8", "run.nonfinite=skip"}, 17));  // each sample comes once in 8 steps
   Observer nobody;
   const Summary summary = train(session, {}, nobody);
   EXPECT_EQ(summary.skipped, 1);
@@ -262,13 +285,26 @@ TEST(Autograd, ACheckpointHoldsStatistics) {
   expect_same(whole, outcome_of(session));
 }
 
+TEST(Autograd, MetricsCountSamples) {
+  const base::TemporaryFolder folder;
+  Net net;
+  Session session(plan_for(net, {"run.steps=2"}));
+  RunFolder files(folder.path());
+  files.begin(session.plan, 0);
+  train(session, {}, files);
+  const std::string metrics = base::read_file(folder.path() + "/metrics.jsonl", 1 << 20);
+  EXPECT_NE(metrics.find("\"samples\":64"), std::string::npos) << metrics;
+  EXPECT_EQ(metrics.find("tokens"), std::string::npos) << metrics;
+}
+
 TEST(Autograd, MemoryOfTheGraphIsCounted) {
   Net net;
   const Plan one = plan_for(net, {"batch.slices=1", "batch.strands=1"}), four = plan_for(net, {});
   // BatchNorm and ReLU keep at least their inputs, each [samples, hidden].
   EXPECT_GE(one.memory.external_bytes, 2 * kGlobal * kHidden * 4);
   EXPECT_LT(four.memory.external_bytes, one.memory.external_bytes);
-  EXPECT_EQ(net.first->named_buffers()["1.num_batches_tracked"].item<int64_t>(), 0) << "the trial left a trace";
+  EXPECT_EQ(net.first->named_buffers()["1.num_batches_tracked"].item<int64_t>(), 0)
+      << "the trial left a trace";
 }
 
 TEST(Autograd, WrongShapesAreNamed) {
@@ -281,7 +317,9 @@ TEST(Autograd, WrongShapesAreNamed) {
     model.input_words = kWidth + 1;
     return model;
   };
-  EXPECT_EQ(number_of([&] { make_plan(base::read_recipe({.overrides = {"run.device=cpu"}}), std::move(own)); }), 152);
+  EXPECT_EQ(
+      number_of([&] { make_plan(base::read_recipe({.overrides = {"run.device=cpu"}}), std::move(own)); }),
+      152);
   EXPECT_EQ(number_of([] { model::autograd_block({.name = "empty"}); }), 172);
 }
 
