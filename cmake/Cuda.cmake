@@ -7,12 +7,16 @@ find_package(CUDAToolkit 13.0 REQUIRED)
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
   message(FATAL_ERROR "nvcc ${CMAKE_CUDA_COMPILER_VERSION} is too old: LibTorch is built for CUDA 13, set CUDACXX to its nvcc")
 endif()
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS kernels/*.cu device/cuda/*.cc)
 add_library(lockstep_cuda SHARED ${cuda_sources})
-set_target_properties(lockstep_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Shared BUILD_RPATH "\$ORIGIN")
-# -std by hand: CMake 3.25 does not know that nvcc has C++20.
-target_compile_options(lockstep_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-Xfatbin=-compress-all>)
+set_target_properties(lockstep_cuda PROPERTIES
+  CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY Shared BUILD_RPATH "\$ORIGIN")
+target_compile_options(lockstep_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xfatbin=-compress-all>)
 # Errors and names come from liblockstep.so, which is there before the plugin is.
 target_link_libraries(lockstep_cuda PRIVATE lockstep lockstep_flags CUDA::cublasLt fmt::fmt-header-only)
 # DT_RPATH as for LibTorch, so that libcublasLt finds its neighbours through us.

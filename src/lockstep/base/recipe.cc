@@ -81,7 +81,7 @@ void add_run(std::vector<Key>& keys) {
               MEMBER(run.nonfinite),
               "What to do when a loss or gradient is not a finite number: stop the run, or skip that update.",
               "\"skip\"", {.choices = {"stop", "skip"}}),
-          make_key(MEMBER(run.threads), "CPU threads that compute. auto: one for each physical core.", "8",
+          make_key(MEMBER(run.threads), "CPU threads that compute. auto: OMP_NUM_THREADS when set, else every core this process may use.", "8",
                    {.at_least = 1, .at_most = 4096, .also = {"num_threads", "omp_num_threads"}}),
       });
 }
@@ -333,7 +333,7 @@ void add_log(std::vector<Key>& keys) {
                    {.at_least = 0,
                     .at_most = kMostSteps,
                     .also = {"eval_interval", "eval_steps", "val_interval"}}),
-          make_key(MEMBER(log.eval_batches), "Batches an evaluation looks at.", "8",
+          make_key(MEMBER(log.eval_batches), "Slices of held-out samples that an evaluation looks at.", "8",
                    {.at_least = 1, .at_most = 1e9, .also = {"eval_iters", "val_batches"}}),
           make_key(MEMBER(log.fingerprint),
                    "Writes params_hash, a hash of every weight, into each logged line.", "true",

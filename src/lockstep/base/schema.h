@@ -55,7 +55,8 @@ std::string default_text(const Key& key);
 void set_value(Recipe& recipe, std::string_view key, const std::string& text);
 
 struct RecipeSource {
-  std::string file = {};                    // empty: defaults only
+  std::string file = {};                    // empty: defaults only, or the default recipe
+  bool default_recipe = false;              // without a file: read recipes/first.toml, which the program carries
   std::vector<std::string> overrides = {};  // key=value
 };
 struct Resolved {
@@ -64,6 +65,8 @@ struct Resolved {
       origin;  // key: "default", "first.toml:12", "command line", "preset 124m"
 };
 Resolved read_recipe(const RecipeSource& source);
+
+std::string_view default_recipe();  // the text of recipes/first.toml
 
 std::string write_toml(const Recipe& recipe);  // every key: config.toml
 std::string commented_recipe();                // `lockstep init`

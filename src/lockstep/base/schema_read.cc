@@ -62,6 +62,8 @@ bool has_children(const std::vector<TomlNode>& nodes, const TomlNode& table) {
   return false;
 }
 
+void read_text_into(const std::string& text, const std::string& file, Resolved& resolved);
+
 void read_file_into(const std::string& file, Resolved& resolved) {
   const ReadResult read = try_read_file(file, kMostRecipeBytes);
   if (!read.problem.empty()) {
@@ -69,9 +71,13 @@ void read_file_into(const std::string& file, Resolved& resolved) {
         106, fmt::format("recipe {} cannot be read: {}; `lockstep init FILE` writes one to start from",
                          quoted(file, 200), read.problem));
   }
+  read_text_into(read.text, file, resolved);
+}
+
+void read_text_into(const std::string& text, const std::string& file, Resolved& resolved) {
   std::vector<TomlNode> nodes;
   try {
-    nodes = parse_toml(read.text);
+    nodes = parse_toml(text);
   } catch (const TomlSyntaxError& error) {
     throw ConfigError(105, fmt::format("{}:{}:{}: not valid TOML: {}", file, error.line, error.column,
                                        cut_to_width(error.description, 200)));
@@ -136,7 +142,11 @@ void set_value(Recipe& recipe, std::string_view name, const std::string& text) {
 Resolved read_recipe(const RecipeSource& source) {
   Resolved resolved;
   for (const Key& key : recipe_keys()) resolved.origin[key.name] = "default";
-  if (!source.file.empty()) read_file_into(source.file, resolved);
+  if (!source.file.empty()) {
+    read_file_into(source.file, resolved);
+  } else if (source.default_recipe) {
+    read_text_into(std::string(default_recipe()), "default recipe", resolved);
+  }
   for (const std::string& words : source.overrides) override_with(words, resolved);
   return resolved;
 }

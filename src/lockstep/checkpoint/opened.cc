@@ -3,6 +3,8 @@
 
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"

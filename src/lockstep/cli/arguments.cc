@@ -100,6 +100,7 @@ bool Arguments::parse() {
   if (recipe_) {
     const bool has_file = !recipe_words_.empty() && recipe_words_[0].find('=') == std::string::npos;
     if (has_file) recipe_->file = recipe_words_[0];
+    recipe_->default_recipe = !has_file;
     recipe_->overrides.assign(recipe_words_.begin() + has_file, recipe_words_.end());
   }
   return true;

@@ -3,8 +3,8 @@
 //     int init_command(Arguments& arguments);   // in init.cc
 //
 // Errors are thrown, not printed: main.cc catches them, prints one sentence and exits with the error's code.
-// Reports go to standard output (as JSON with --json), progress and remarks to standard error. A new command
-// is a file, a line here and a row in main.cc.
+// Reports go to standard output (as JSON with --json), progress and remarks to standard error, both through
+// print.h. A new command is a file, a line here and a row in main.cc.
 #pragma once
 
 #include <string>

@@ -9,6 +9,7 @@
 #include "lockstep/base/terminal.h"
 #include "lockstep/base/version.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
 #include "lockstep/device/checkup.h"
 #include "lockstep/device/device.h"
 
@@ -71,12 +72,12 @@ int doctor_command(Arguments& arguments) {
   };
   const auto failed = count(Finding::Verdict::fail), warned = count(Finding::Verdict::warn);
   if (json) {
-    fmt::print("{}", json_of(findings, failed == 0));
+    print("{}", json_of(findings, failed == 0));
   } else {
-    fmt::print("{}\n{}\n", table_of(findings, base::terminal_of(STDOUT_FILENO)),
-               failed   ? fmt::format("not fit to train: {} to solve first", failed)
-               : warned ? fmt::format("fit to train; {} could be better", warned)
-                        : "fit to train");
+    print("{}\n{}\n", table_of(findings, base::terminal_of(STDOUT_FILENO)),
+          failed   ? fmt::format("not fit to train: {} to solve first", failed)
+          : warned ? fmt::format("fit to train; {} could be better", warned)
+                   : "fit to train");
   }
   return failed ? 1 : 0;
 }

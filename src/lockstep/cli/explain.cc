@@ -12,6 +12,7 @@
 #include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
 
 namespace lockstep::cli {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 int print_json(const Json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
   return 0;
 }
 
@@ -41,8 +42,8 @@ int explain_key(const base::Key& key, bool json) {
   if (!allowed.empty()) table.add({"allowed", allowed});
   table.add({"default", base::default_text(key)});
   table.add({"example", key.example});
-  fmt::print("{}\n{}\n\n{}", terminal.paint(key.name, base::Colour::bold),
-             base::join(base::wrapped(key.meaning, terminal.width), "\n"), table.to_text(terminal.width));
+  print("{}\n{}\n\n{}", terminal.paint(key.name, base::Colour::bold),
+        base::join(base::wrapped(key.meaning, terminal.width), "\n"), table.to_text(terminal.width));
   return 0;
 }
 
@@ -58,8 +59,8 @@ int explain_error(const base::ErrorExplanation& row, bool json) {
   for (const std::string& cause : row.causes) table.add({&cause == &row.causes[0] ? "causes" : "", cause});
   for (const std::string& remedy : row.remedies)
     table.add({&remedy == &row.remedies[0] ? "remedies" : "", remedy});
-  fmt::print("{}  {}\n\n{}", terminal.paint(base::code_name(row.number), base::Colour::bold), row.title,
-             table.to_text(terminal.width));
+  print("{}  {}\n\n{}", terminal.paint(base::code_name(row.number), base::Colour::bold), row.title,
+        table.to_text(terminal.width));
   return 0;
 }
 
@@ -75,7 +76,7 @@ int explain_section(const std::string& wanted, bool json) {
       rows.push_back(json_of(key));
       table.add({"  " + key.name, base::default_text(key), key.meaning});
     }
-    if (!json) fmt::print("[{}] {}\n{}\n", section.name, section.meaning, table.to_text(width));
+    if (!json) print("[{}] {}\n{}\n", section.name, section.meaning, table.to_text(width));
   }
   return json ? print_json(rows) : 0;
 }
@@ -101,7 +102,7 @@ int explain_recipe(const std::vector<std::string>& words) {
     rows[key.name] = {{"value", Json::parse(value)}, {"from", origin}};
   }
   if (json) return print_json(rows);
-  fmt::print("{}", table.to_text(base::terminal_of(STDOUT_FILENO).width));
+  print("{}", table.to_text(base::terminal_of(STDOUT_FILENO).width));
   return 0;
 }
 

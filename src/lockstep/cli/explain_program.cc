@@ -11,6 +11,7 @@
 #include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
 #include "lockstep/run/memory_report.h"
 
 namespace lockstep::cli {
@@ -66,7 +67,7 @@ void print_json(const run::Plan& plan) {
     out["buffers"].push_back({{"name", b.name}, {"kind", program::name_of(b.kind)}, {"bytes", b.bytes()}, {"offset", b.offset},
                               {"persistent", b.persistent}});
   }
-  fmt::print("{}\n", out.dump());
+  print("{}\n", out.dump());
 }
 
 // Slices repeat the same list; only the first and the last are shown unless all are asked for.
@@ -106,8 +107,8 @@ int explain_program(const std::vector<std::string>& words) {
                human_bytes(static_cast<double>(bytes_of(program, i.reads))),
                human_bytes(static_cast<double>(bytes_of(program, i.writes))), i.flops > 0 ? human_count(i.flops) : "", notes});
   }
-  fmt::print("{}", table.to_text(std::max<size_t>(base::terminal_of(STDOUT_FILENO).width, 100)));
-  fmt::print("\n{} instructions, {} FLOPs a step, peak memory {}\n", program.instructions.size(), human_count(flops),
+  print("{}", table.to_text(std::max<size_t>(base::terminal_of(STDOUT_FILENO).width, 100)));
+  print("\n{} instructions, {} FLOPs a step, peak memory {}\n", program.instructions.size(), human_count(flops),
              human_bytes(static_cast<double>(plan.memory.peak_bytes())));
   return 0;
 }
@@ -132,7 +133,7 @@ int explain_memory(const std::vector<std::string>& words) {
                        {"transient_bytes", plan.memory.transient_bytes}, {"available_bytes", plan.available_bytes},
                        {"alive", alive}};
     for (const run::MemoryRow& row : rows) out["at_peak"].push_back({{"what", row.what}, {"bytes", row.bytes}});
-    fmt::print("{}\n", out.dump());
+    print("{}\n", out.dump());
     return 0;
   }
   const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
@@ -143,20 +144,20 @@ int explain_memory(const std::vector<std::string>& words) {
   for (const run::MemoryRow& row : rows) {
     table.add({row.what, human_bytes(static_cast<double>(row.bytes)), fmt::format("{:.1f} %", 100.0 * static_cast<double>(row.bytes) / peak)});
   }
-  fmt::print("{}", table.to_text(terminal.width));
+  print("{}", table.to_text(terminal.width));
   const program::Instruction& at = plan.program.instructions[static_cast<size_t>(plan.memory.peak_instruction)];
-  fmt::print("\npeak {} at \"{}\" (instruction {}): {} kept across steps, {} inside the step; {} can be had on {}\n",
+  print("\npeak {} at \"{}\" (instruction {}): {} kept across steps, {} inside the step; {} can be had on {}\n",
              human_bytes(peak), program::title(plan.program, *plan.model, at), plan.memory.peak_instruction,
              human_bytes(static_cast<double>(plan.memory.persistent_bytes)),
              human_bytes(static_cast<double>(plan.memory.transient_bytes)), human_bytes(static_cast<double>(plan.available_bytes)),
              plan.device->id().to_string());
   std::vector<double> mib;
   for (const double bytes : alive) mib.push_back(bytes / (1 << 20));
-  fmt::print("\nalive inside the step, MiB, by instruction\n{}",
+  print("\nalive inside the step, MiB, by instruction\n{}",
              base::draw_curve(mib, {.width = std::min<size_t>(terminal.width, 76), .first = 0,
                                     .last = static_cast<int64_t>(alive.size()) - 1, .unicode = terminal.unicode}));
   for (const run::Remedy& way : run::remedies(plan)) {
-    fmt::print("{:<28} needs {:>10}: {}\n", way.change, human_bytes(static_cast<double>(way.peak_bytes)), way.price);
+    print("{:<28} needs {:>10}: {}\n", way.change, human_bytes(static_cast<double>(way.peak_bytes)), way.price);
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
 #include "lockstep/cli/stop_signal.h"
 #include "lockstep/run/generate.h"
 #include "lockstep/run/run_folder.h"
@@ -58,12 +59,12 @@ int generate_command(Arguments& arguments) {
   }
   run::Session session(plan_of(folder));
   if (!session.plan.model->predicts_tokens) throw base::ConfigError(163, "this model does not predict tokens");
-  run::load_weights(session, earlier.checkpoint);
+  run::load_weights(*session.parameters, earlier.checkpoint);
   run::Generator generator(session);
   const data::Dataset& dataset = *session.plan.dataset;
   std::vector<int32_t> text = prompt.empty() ? dataset.start() : dataset.encode(prompt);
   const size_t given = prompt.empty() ? text.size() : 0;
-  if (!json && given == 0) fmt::print("{}", dataset.decode(text));
+  if (!json && given == 0) print("{}", dataset.decode(text));
   StopSignal signal;
   std::string shown = dataset.decode(std::span(text).subspan(given));
   generator.run(text, options, [&](int32_t token) {
@@ -71,7 +72,7 @@ int generate_command(Arguments& arguments) {
     // Decoding from the start keeps spaces right; only what is new is printed.
     const std::string whole = dataset.decode(std::span<const int32_t>(text).subspan(given));
     if (!json) {
-      fmt::print("{}", whole.substr(std::min(shown.size(), whole.size())));
+      print("{}", whole.substr(std::min(shown.size(), whole.size())));
       std::fflush(stdout);
     }
     shown = whole;
@@ -81,12 +82,12 @@ int generate_command(Arguments& arguments) {
   if (json) {
     nlohmann::json out{{"run", folder}, {"checkpoint", earlier.checkpoint}, {"text", shown}, {"tokens", text}};
     if (accepted) out["accepted"] = *accepted;
-    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;
   }
-  fmt::print("\n");
+  print("\n");
   std::fflush(stdout);
-  if (accepted) fmt::print(stderr, "the grammar accepts {:.0f} % of the complete sentences\n", *accepted * 100);
+  if (accepted) remark("the grammar accepts {:.0f} % of the complete sentences\n", *accepted * 100);
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/schema.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
 
 namespace lockstep::cli {
 
@@ -29,8 +30,7 @@ int init_command(Arguments& arguments) {
                             fmt::format("{} is already there; choose another name or add --force", file));
   }
   base::write_file_durable(file, base::commented_recipe());
-  fmt::print("wrote {}: every key with its meaning and default\ntrain it with: lockstep train {}\n", file,
-             file);
+  print("wrote {}: every key with its meaning and default\ntrain it with: lockstep train {}\n", file, file);
   return 0;
 }
 

@@ -1,6 +1,7 @@
 // The program's door: finds the command, runs it, and turns what it throws into one sentence and an exit
 // code.
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
 
 namespace lockstep::cli {
 namespace {
@@ -28,7 +30,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"init", "Write a commented recipe to start from.", init_command},
     {"train", "Train from a recipe; run it again to go on where it stopped.", train_command},
-    {"tune", "Try several values of a key and compare the runs.", tune_command},
+    {"tune", "Time every slice size and recomputation that fits, and name the fastest.", tune_command},
     {"generate", "Continue a text with a trained model.", generate_command},
     {"explain", "Say what a key, an error, a recipe, a step program or its memory is.", explain_command},
     {"schema", "Print the recipe's JSON Schema, for editors.", schema_command},
@@ -63,7 +65,7 @@ std::string help() {
 int run(const std::vector<std::string>& words) {
   const std::string name = words.empty() ? "" : words[0];
   if (name == "--version" || name == "-V") {
-    fmt::print("lockstep {}\n", base::kVersion);
+    print("lockstep {}\n", base::kVersion);
     return 0;
   }
   if (name.empty()) {
@@ -95,16 +97,23 @@ int run(const std::vector<std::string>& words) {
 void complain(const std::string& text) {
   const base::Terminal terminal = base::terminal_of(STDERR_FILENO);
   std::fflush(stdout);  // what was said before comes first
-  fmt::print(stderr, "{} {}\n", terminal.paint("lockstep:", base::Colour::red), text);
+  remark("{} {}\n", terminal.paint("lockstep:", base::Colour::red), text);
 }
 
-// Standard output that could not be written is an error, unless the reader went away (`lockstep ... | head`).
+// Asked of the pipe itself: the error of an earlier write is no longer known at the end.
+bool reader_has_gone() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+// Standard output that could not be written is an error, unless nobody reads (`lockstep ... | head`).
 void finish_output() {
   errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
-  if (errno == EPIPE) return;
+  const int error = errno;
+  if (error == EPIPE || reader_has_gone()) return;
   throw base::IoError(802, fmt::format("standard output cannot be written: {}",
-                                       errno ? std::strerror(errno) : "an earlier write failed"));
+                                       error ? std::strerror(error) : "an earlier write failed"));
 }
 
 int run_and_explain_failure(const std::vector<std::string>& words) {

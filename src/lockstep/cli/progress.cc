@@ -7,6 +7,7 @@
 
 #include "lockstep/base/curve.h"
 #include "lockstep/base/text.h"
+#include "lockstep/cli/print.h"
 #include "lockstep/run/threads.h"
 
 namespace lockstep::cli {
@@ -43,7 +44,7 @@ void Progress::finish(const run::Summary& s, const std::string& folder) {
   line_.finish();
   if (terminal_.is_tty && losses_.size() > 8) {
     const size_t width = std::min<size_t>(terminal_.width, 76);
-    fmt::print(stderr, "\n{}", base::draw_curve(losses_, {.width = width, .first = first_step_ + 1, .last = s.steps,
+    remark("\n{}", base::draw_curve(losses_, {.width = width, .first = first_step_ + 1, .last = s.steps,
                                                           .unicode = terminal_.unicode}));
   }
   std::string text = fmt::format("{} {} of {} steps in {}: loss {:.4f}", s.finished ? "done:" : "stopped:", s.steps, steps_,
@@ -52,10 +53,10 @@ void Progress::finish(const run::Summary& s, const std::string& folder) {
   if (s.eval_loss && s.floor) {
     text += fmt::format(", {:.1f} % above the data's entropy {:.4f}", (*s.eval_loss / *s.floor - 1) * 100, *s.floor);
   }
-  fmt::print(stderr, "{}; {} tokens/s\n", text, human_count(s.tokens_per_s));
-  if (s.skipped > 0) fmt::print(stderr, "{} updates were skipped: their gradients were not finite\n", s.skipped);
-  if (!s.finished) fmt::print(stderr, "run the same command again to go on from step {}\n", s.steps);
-  else if (folder.find(' ') == std::string::npos) fmt::print(stderr, "next: lockstep generate --run {}\n", folder);
+  remark("{}; {} tokens/s\n", text, human_count(s.tokens_per_s));
+  if (s.skipped > 0) remark("{} updates were skipped: their gradients were not finite\n", s.skipped);
+  if (!s.finished) remark("run the same command again to go on from step {}\n", s.steps);
+  else if (folder.find(' ') == std::string::npos) remark("next: lockstep generate --run {}\n", folder);
 }
 
 std::string start_lines(const run::Plan& plan, const std::string& folder) {
@@ -63,7 +64,7 @@ std::string start_lines(const run::Plan& plan, const std::string& folder) {
   const device::Properties device = plan.device->properties();
   const int64_t slices = r.batch.slices.value, strands = r.batch.strands.value;
   std::string text;
-  text += fmt::format("model   {} {}: {} parameters, {} blocks, {}\n", plan.model->family, r.model.preset,
+  text += fmt::format("model   {}{}: {} parameters, {} blocks, {}\n", plan.model->family, r.model.preset.empty() ? "" : " " + r.model.preset,
                       human_count(static_cast<double>(plan.model->param_count())), plan.model->blocks.size(),
                       device::name_of(plan.model->compute));
   text += fmt::format("data    {}\n", plan.dataset->describe());

@@ -7,6 +7,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
 #include "lockstep/cli/progress.h"
 #include "lockstep/cli/stop_signal.h"
 #include "lockstep/run/run_folder.h"
@@ -53,7 +54,7 @@ void print_summary(const run::Summary& s, const std::string& folder) {
                      {"params_hash", s.params_hash}};
   if (s.eval_loss) out["eval_loss"] = *s.eval_loss;
   if (s.floor) out["floor"] = *s.floor;
-  fmt::print("{}\n", out.dump());
+  print("{}\n", out.dump());
 }
 
 int run_training(const TrainArguments& arguments, base::Resolved resolved, const std::string& folder) {
@@ -63,7 +64,7 @@ int run_training(const TrainArguments& arguments, base::Resolved resolved, const
   run::Plan plan = run::make_plan(std::move(resolved), {});
   if (arguments.resume == "auto") run::refuse_changes(plan.recipe(), folder);
   if (earlier.finished && arguments.resume == "auto") {
-    fmt::print(stderr, "already done: {} holds {} steps. Use run.name=NAME for another run, or --resume never to start over\n",
+    remark("already done: {} holds {} steps. Use run.name=NAME for another run, or --resume never to start over\n",
                folder, earlier.step);
     return 0;
   }

@@ -11,6 +11,7 @@
 #include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
 #include "lockstep/run/tune.h"
 
 namespace lockstep::cli {
@@ -34,7 +35,7 @@ int tune_command(Arguments& arguments) {
       out.push_back({{"slices", t.slices}, {"samples", t.samples}, {"recompute", t.recompute}, {"fits", t.fits},
                      {"peak_bytes", t.peak_bytes}, {"step_ms", t.step_ms}, {"tokens_per_s", t.tokens_per_s}});
     }
-    fmt::print("{}\n", out.dump());
+    print("{}\n", out.dump());
     return 0;
   }
   base::Table table({"batch.slices", "samples a slice", "memory.recompute", "memory", "step", "tokens/s", ""});
@@ -45,9 +46,9 @@ int tune_command(Arguments& arguments) {
                t.fits ? base::human_duration(t.step_ms / 1e3) : "-", t.fits ? base::human_count(t.tokens_per_s) : "does not fit",
                k == 0 && t.fits ? "fastest" : ""});
   }
-  fmt::print("{}", table.to_text(base::terminal_of(STDOUT_FILENO).width));
+  print("{}", table.to_text(base::terminal_of(STDOUT_FILENO).width));
   if (!trials.empty() && trials[0].fits) {
-    fmt::print("\nuse it: batch.slices={} memory.recompute={}\n", trials[0].slices, trials[0].recompute);
+    print("\nuse it: batch.slices={} memory.recompute={}\n", trials[0].slices, trials[0].recompute);
   }
   return 0;
 }

@@ -46,10 +46,10 @@ void* load_plugin() {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = dlerror();
-    throw base::ConfigError(
-        404, fmt::format("the CUDA plugin cannot be loaded ({}): run `lockstep setup --cuda`, or "
-                         "set run.device=cpu",
-                         reason != nullptr ? reason : path));
+    throw base::ConfigError(404,
+                            fmt::format("the CUDA plugin cannot be loaded ({}): run `lockstep setup`, or "
+                                        "set run.device=cpu",
+                                        reason != nullptr ? reason : path));
   }
   const int abi = find_symbol<PluginAbi>(handle, "lockstep_cuda_abi")();
   if (abi != kPluginAbi) {

@@ -44,7 +44,8 @@ __global__ void swiglu_kernel(int64_t count, int64_t width, const T* gate_up, T*
 }
 
 template <class T, int N>
-__global__ void swiglu_backward_kernel(int64_t count, int64_t width, const T* gate_up, const T* dy, T* dgate_up) {
+__global__ void swiglu_backward_kernel(int64_t count, int64_t width, const T* gate_up, const T* dy,
+                                       T* dgate_up) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x) * N;
   if (i >= count) return;
   const int64_t at = i + i / width * width;

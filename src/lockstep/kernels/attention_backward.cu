@@ -3,6 +3,7 @@
 // owner and one order.
 #include "lockstep/kernels/attention_launch.cuh"
 #include "lockstep/kernels/table.cuh"
+#include "lockstep/kernels/workspace.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -54,7 +55,8 @@ struct BackwardPointers {
 
 // delta = sum over a head's columns of out * dout: what the softmax's gradient subtracts. A warp a row.
 template <class T>
-__global__ void attention_delta_kernel(AttentionSizes sizes, int64_t rows, const T* out, const T* dout, float* delta) {
+__global__ void attention_delta_kernel(AttentionSizes sizes, int64_t rows, const T* out, const T* dout,
+                                       float* delta) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kDeltaThreads + threadIdx.x) / kWarp;
   if (i >= rows * sizes.heads) return;
   const int64_t row = i / sizes.heads;
@@ -87,8 +89,10 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
   const int kv_head = static_cast<int>(blockIdx.x / tiles % sizes.kv_heads);
   const int64_t sample = blockIdx.x / tiles / sizes.kv_heads;
   const int64_t keys_at = sizes.key_at(sample, kv_head), values_at = sizes.value_at(sample, kv_head);
-  load_tile<Tile::kOwned, kDim, Tile::kThreads>(tile.owned[0], at.qkv + keys_at, sizes.qkv_width, first_key, sizes);
-  load_tile<Tile::kOwned, kDim, Tile::kThreads>(tile.owned[1], at.qkv + values_at, sizes.qkv_width, first_key, sizes);
+  load_tile<Tile::kOwned, kDim, Tile::kThreads>(tile.owned[0], at.qkv + keys_at, sizes.qkv_width, first_key,
+                                                sizes);
+  load_tile<Tile::kOwned, kDim, Tile::kThreads>(tile.owned[1], at.qkv + values_at, sizes.qkv_width, first_key,
+                                                sizes);
 
   Accumulator<kDim> dkeys = {}, dvalues = {};
   for (int head = kv_head * sizes.group(); head < (kv_head + 1) * sizes.group(); ++head) {
@@ -96,10 +100,10 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
     const float* delta = at.delta + sizes.lse_at(sample, head);
     for (int first_query = first_key; first_query < sizes.seq_len; first_query += kWalked) {
       __syncthreads();  // the tiles before have been read
-      load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[0], at.qkv + sizes.query_at(sample, head), sizes.qkv_width,
-                                               first_query, sizes);
-      load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[1], at.dout + sizes.out_at(sample, head), sizes.out_width(),
-                                               first_query, sizes);
+      load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[0], at.qkv + sizes.query_at(sample, head),
+                                               sizes.qkv_width, first_query, sizes);
+      load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[1], at.dout + sizes.out_at(sample, head),
+                                               sizes.out_width(), first_query, sizes);
       for (int i = threadIdx.x; i < kWalked; i += Tile::kThreads) {
         walked_lse[i] = lse_or_padding(lse, first_query + i, sizes.seq_len);
         walked_delta[i] = first_query + i < sizes.seq_len ? delta[first_query + i] : 0.0f;
@@ -144,14 +148,16 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
   const BackwardTiles<T, kDim> tile(shared);  // owned: queries, dout; walked: keys, values
   const LanePlace lane;
 
-  const int first_query = (tiles - 1 - static_cast<int>(blockIdx.x % tiles)) * Tile::kOwned;  // the longest first
+  const int first_query =
+      (tiles - 1 - static_cast<int>(blockIdx.x % tiles)) * Tile::kOwned;  // the longest first
   const int head = static_cast<int>(blockIdx.x / tiles % sizes.heads);
   const int64_t sample = blockIdx.x / tiles / sizes.heads;
   const int kv_head = head / sizes.group();
   const int64_t query_at = sizes.query_at(sample, head);
-  load_tile<Tile::kOwned, kDim, Tile::kThreads>(tile.owned[0], at.qkv + query_at, sizes.qkv_width, first_query, sizes);
-  load_tile<Tile::kOwned, kDim, Tile::kThreads>(tile.owned[1], at.dout + sizes.out_at(sample, head), sizes.out_width(),
+  load_tile<Tile::kOwned, kDim, Tile::kThreads>(tile.owned[0], at.qkv + query_at, sizes.qkv_width,
                                                 first_query, sizes);
+  load_tile<Tile::kOwned, kDim, Tile::kThreads>(tile.owned[1], at.dout + sizes.out_at(sample, head),
+                                                sizes.out_width(), first_query, sizes);
   const int own_query = first_query + tile.own_rows;
   float lse[2], delta[2];
 #pragma unroll
@@ -165,10 +171,10 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
   const int end = min(first_query + Tile::kOwned, sizes.seq_len);
   for (int first_key = 0; first_key < end; first_key += kWalked) {
     __syncthreads();  // the tiles before have been read
-    load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[0], at.qkv + sizes.key_at(sample, kv_head), sizes.qkv_width,
-                                             first_key, sizes);
-    load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[1], at.qkv + sizes.value_at(sample, kv_head), sizes.qkv_width,
-                                             first_key, sizes);
+    load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[0], at.qkv + sizes.key_at(sample, kv_head),
+                                             sizes.qkv_width, first_key, sizes);
+    load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[1], at.qkv + sizes.value_at(sample, kv_head),
+                                             sizes.qkv_width, first_key, sizes);
     __syncthreads();
     Accumulator<kWalked> p = {}, dp = {};  // [queries, keys]
     multiply_transposed<kWalked, kDim>(p, tile.own(0), kStride, tile.walked[0], kStride);
@@ -199,14 +205,14 @@ void attention_backward(const AttentionBackward& op, const Launch& launch) {
   const Launcher run("attention_backward", launch);
   const AttentionShape& shape = op.shape;
   const AttentionSizes sizes = sizes_of(shape, op.qkv, op.dout);
-  LS_ASSERT(launch.workspace_bytes >= attention_workspace(shape));
+  require_workspace(launch, attention_workspace(shape), "attention_backward");
   float* delta = static_cast<float*>(launch.workspace);  // [samples, heads, seq_len], as lse
   by_head_dim(shape, [&](auto element, auto dim) {
     using T = decltype(element);
     using Tile = BackwardTile<T, dim.value>;
     run({.blocks = divide_up(shape.rows() * shape.heads * kWarp, kDeltaThreads), .threads = kDeltaThreads},
-        attention_delta_kernel<T>, sizes, shape.rows(), static_cast<const T*>(op.out), static_cast<const T*>(op.dout),
-        delta);
+        attention_delta_kernel<T>, sizes, shape.rows(), static_cast<const T*>(op.out),
+        static_cast<const T*>(op.dout), delta);
     const BackwardPointers<T> at = {.qkv = static_cast<const T*>(op.qkv),
                                     .dout = static_cast<const T*>(op.dout),
                                     .lse = op.lse,
@@ -214,10 +220,13 @@ void attention_backward(const AttentionBackward& op, const Launch& launch) {
                                     .dqkv = static_cast<T*>(op.dqkv)};
     const int64_t tiles = divide_up(shape.seq_len, Tile::kOwned);
     const auto grid = [&](int64_t heads) {
-      return Grid{.blocks = shape.samples * heads * tiles, .threads = Tile::kThreads, .shared_bytes = Tile::kBytes};
+      return Grid{
+          .blocks = shape.samples * heads * tiles, .threads = Tile::kThreads, .shared_bytes = Tile::kBytes};
     };
-    run(grid(shape.kv_heads), attention_backward_keys_kernel<T, dim.value>, sizes, static_cast<int>(tiles), at);
-    run(grid(shape.heads), attention_backward_queries_kernel<T, dim.value>, sizes, static_cast<int>(tiles), at);
+    run(grid(shape.kv_heads), attention_backward_keys_kernel<T, dim.value>, sizes, static_cast<int>(tiles),
+        at);
+    run(grid(shape.heads), attention_backward_queries_kernel<T, dim.value>, sizes, static_cast<int>(tiles),
+        at);
   });
 }
 

@@ -19,7 +19,8 @@ template <class T>
 __device__ void load_head(float (&to)[kPerLane], const T* head, int head_dim) {
   const int lane = threadIdx.x % kWarp;
 #pragma unroll
-  for (int i = 0; i < kPerLane; ++i) to[i] = lane + i * kWarp < head_dim ? to_float(head[lane + i * kWarp]) : 0.0f;
+  for (int i = 0; i < kPerLane; ++i)
+    to[i] = lane + i * kWarp < head_dim ? to_float(head[lane + i * kWarp]) : 0.0f;
 }
 
 template <class T>
@@ -89,7 +90,8 @@ __global__ void attention_decode_kernel(AttentionDecode op, AttentionSizes sizes
   Seen seen;
   for (int64_t i = threadIdx.x / kWarp; i <= op.position; i += kWarps) {
     const bool cached = i < op.position;
-    see(seen, query, cached ? keys + i * cache_width : new_key, cached ? values + i * cache_width : new_value, dim);
+    see(seen, query, cached ? keys + i * cache_width : new_key, cached ? values + i * cache_width : new_value,
+        dim);
   }
   write_folded(seen, static_cast<T*>(op.out) + static_cast<int64_t>(blockIdx.x) * dim, dim);
 }

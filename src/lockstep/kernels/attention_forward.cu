@@ -80,10 +80,10 @@ __global__ void __launch_bounds__(ForwardTile<T, kDim>::kThreads)
   using Tile = ForwardTile<T, kDim>;
   constexpr int kQueries = Tile::kQueries, kKeys = Tile::kKeys, kStride = Tile::kStride;
   extern __shared__ __align__(16) unsigned char shared[];
-  T* queries = reinterpret_cast<T*>(shared);     // [kQueries, kDim]
-  T* keys = queries + kQueries * kStride;        // [kKeys, kDim]
-  T* values = keys + kKeys * kStride;            // [kKeys, kDim]
-  T* probabilities = values + kKeys * kStride;   // [kQueries, kKeys]
+  T* queries = reinterpret_cast<T*>(shared);    // [kQueries, kDim]
+  T* keys = queries + kQueries * kStride;       // [kKeys, kDim]
+  T* values = keys + kKeys * kStride;           // [kKeys, kDim]
+  T* probabilities = values + kKeys * kStride;  // [kQueries, kKeys]
 
   const int tile = tiles - 1 - static_cast<int>(blockIdx.x % tiles);  // the longest walks start first
   const int head = static_cast<int>(blockIdx.x / tiles % sizes.heads);
@@ -93,17 +93,17 @@ __global__ void __launch_bounds__(ForwardTile<T, kDim>::kThreads)
   const int first_query = tile * kQueries;
   T* own_probabilities = probabilities + own_rows * Tile::kScoreStride;
 
-  load_tile<kQueries, kDim, Tile::kThreads>(queries, qkv + sizes.query_at(sample, head), sizes.qkv_width, first_query,
-                                            sizes);
+  load_tile<kQueries, kDim, Tile::kThreads>(queries, qkv + sizes.query_at(sample, head), sizes.qkv_width,
+                                            first_query, sizes);
   Accumulator<kDim> result = {};
   RunningSoftmax softmax;
   const int end = min(first_query + kQueries, sizes.seq_len);
   for (int first_key = 0; first_key < end; first_key += kKeys) {
     __syncthreads();  // the tiles before have been read
-    load_tile<kKeys, kDim, Tile::kThreads>(keys, qkv + sizes.key_at(sample, kv_head), sizes.qkv_width, first_key,
-                                           sizes);
-    load_tile<kKeys, kDim, Tile::kThreads>(values, qkv + sizes.value_at(sample, kv_head), sizes.qkv_width, first_key,
-                                           sizes);
+    load_tile<kKeys, kDim, Tile::kThreads>(keys, qkv + sizes.key_at(sample, kv_head), sizes.qkv_width,
+                                           first_key, sizes);
+    load_tile<kKeys, kDim, Tile::kThreads>(values, qkv + sizes.value_at(sample, kv_head), sizes.qkv_width,
+                                           first_key, sizes);
     __syncthreads();
     Accumulator<kKeys> scores = {};
     multiply_transposed<kKeys, kDim>(scores, queries + own_rows * kStride, kStride, keys, kStride);
@@ -126,7 +126,8 @@ __global__ void __launch_bounds__(ForwardTile<T, kDim>::kThreads)
       lse[sizes.lse_at(sample, head) + query] = softmax.max[half] * kLn2 + logf(sum);
     }
   }
-  write_rows<kDim>(out + sizes.out_at(sample, head), sizes.out_width(), first_query + own_rows, result, inverse, sizes);
+  write_rows<kDim>(out + sizes.out_at(sample, head), sizes.out_width(), first_query + own_rows, result,
+                   inverse, sizes);
 }
 
 }  // namespace
@@ -147,7 +148,9 @@ void attention_forward(const AttentionForward& op, const Launch& launch) {
     using T = decltype(element);
     using Tile = ForwardTile<T, dim.value>;
     const int64_t tiles = divide_up(op.shape.seq_len, Tile::kQueries);
-    run({.blocks = op.shape.samples * op.shape.heads * tiles, .threads = Tile::kThreads, .shared_bytes = Tile::kBytes},
+    run({.blocks = op.shape.samples * op.shape.heads * tiles,
+         .threads = Tile::kThreads,
+         .shared_bytes = Tile::kBytes},
         attention_forward_kernel<T, dim.value>, sizes, static_cast<int>(tiles), static_cast<const T*>(op.qkv),
         static_cast<T*>(op.out), op.lse);
   });

@@ -30,7 +30,9 @@ struct LanePlace {
   __device__ int column(int j, int c) const { return j * 8 + t * 2 + c % 2; }
 };
 
-__device__ inline uint32_t pair_at(const void* two_elements) { return *static_cast<const uint32_t*>(two_elements); }
+__device__ inline uint32_t pair_at(const void* two_elements) {
+  return *static_cast<const uint32_t*>(two_elements);
+}
 
 template <class T>
 __device__ inline void load_a(uint32_t (&a)[4], const T* tile, int stride, int k, const LanePlace& lane) {
@@ -77,7 +79,8 @@ __device__ inline void multiply_transposed(Accumulator<kColumns>& sum, const T* 
 
 // sum += A B: A [16, kInner], B [kInner, kColumns].
 template <int kColumns, int kInner, class T>
-__device__ inline void multiply(Accumulator<kColumns>& sum, const T* a, int stride_a, const T* b, int stride_b) {
+__device__ inline void multiply(Accumulator<kColumns>& sum, const T* a, int stride_a, const T* b,
+                                int stride_b) {
   const LanePlace lane;
   if constexpr (TensorCores<T>::value) {
     static_assert(kInner % 16 == 0);
@@ -133,7 +136,9 @@ struct AttentionSizes {
     return sample * seq_len * qkv_width + static_cast<int64_t>(head) * head_dim;
   }
   __device__ int64_t key_at(int64_t sample, int kv_head) const { return query_at(sample, heads + kv_head); }
-  __device__ int64_t value_at(int64_t sample, int kv_head) const { return query_at(sample, heads + kv_heads + kv_head); }
+  __device__ int64_t value_at(int64_t sample, int kv_head) const {
+    return query_at(sample, heads + kv_heads + kv_head);
+  }
   __device__ int64_t out_at(int64_t sample, int head) const {
     return sample * seq_len * out_width() + static_cast<int64_t>(head) * head_dim;
   }
@@ -142,7 +147,8 @@ struct AttentionSizes {
 
 // Copies rows [first, first + kRows) of a head into shared memory; zeros past its last row or column.
 template <int kRows, int kDim, int kThreads, class T>
-__device__ inline void load_tile(T* tile, const T* head, int64_t row_stride, int first, const AttentionSizes& sizes) {
+__device__ inline void load_tile(T* tile, const T* head, int64_t row_stride, int first,
+                                 const AttentionSizes& sizes) {
   constexpr int N = kWide<T>, kVectors = kDim / N;
   for (int i = threadIdx.x; i < kRows * kVectors; i += kThreads) {
     const int row = i / kVectors, column = i % kVectors * N;
@@ -173,7 +179,8 @@ __device__ inline void write_rows(T* head, int64_t row_stride, int first, const 
 #pragma unroll
     for (int j = 0; j < kDim / 8; ++j) {
       const int column = lane.column(j, c);
-      if (column < sizes.head_dim) head[row * row_stride + column] = from_float<T>(values[j][c] * factor[c / 2]);
+      if (column < sizes.head_dim)
+        head[row * row_stride + column] = from_float<T>(values[j][c] * factor[c / 2]);
     }
   }
 }

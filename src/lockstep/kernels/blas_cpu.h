@@ -1,7 +1,8 @@
 // MKL's single-precision product, as LibTorch's CPU library exports it, for row-major matrices.
 //
 // MKL cuts a threaded product by the number of threads, which changes bits at ragged edges. So kernels
-// cut by shape, share the pieces among threads themselves, and keep MKL at one thread inside each.
+// cut by shape, share the pieces among threads themselves, and keep MKL at one thread inside each. It
+// also peels by address for some tiny shapes: matrices must begin on a multiple of 64 bytes in every layout.
 #pragma once
 
 #include <cstdint>

@@ -19,10 +19,14 @@ namespace lockstep::kernels {
 template <class Function>
 void by_type(device::DType type, Function function) {
   switch (type) {
-    case device::DType::f32: return function(float{});
-    case device::DType::bf16: return function(Bf16{});
-    case device::DType::f16: return function(F16{});
-    default: break;
+    case device::DType::f32:
+      return function(float{});
+    case device::DType::bf16:
+      return function(Bf16{});
+    case device::DType::f16:
+      return function(F16{});
+    default:
+      break;
   }
   LS_ASSERT(false, std::string("no kernel for ") + device::name_of(type));
 }
@@ -33,7 +37,9 @@ void by_width(bool many, Function function) {
   function(std::integral_constant<int, 1>{});
 }
 
-inline bool is_aligned(int bytes, const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % bytes == 0; }
+inline bool is_aligned(int bytes, const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
 
 // Whether rows (or a flat run) of `count` elements of T may be read in 16-byte vectors at every pointer.
 template <class T, class... Pointers>

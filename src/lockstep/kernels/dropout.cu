@@ -16,7 +16,8 @@ __global__ void dropout_kernel(int64_t count, const T* x, T* y, float rate, uint
                                const StepInputs* inputs) {
   const int64_t q = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (q * 4 >= count) return;
-  const base::Random4 random = base::site_random(inputs->seed, inputs->step, slice, site, static_cast<uint64_t>(q));
+  const base::Random4 random =
+      base::site_random(inputs->seed, inputs->step, slice, site, static_cast<uint64_t>(q));
   const uint32_t words[4] = {random.x, random.y, random.z, random.w};
   const float scale = 1.0f / (1.0f - rate);
 #pragma unroll
@@ -42,7 +43,8 @@ void dropout(const Dropout& op, const Launch& launch) {
     constexpr int kBytes = kVectorAlignment<T, 4>;
     by_width<4>(op.count % 4 == 0 && is_aligned(kBytes, op.x) && is_aligned(kBytes, op.y), [&](auto width) {
       run({.blocks = divide_up(op.count, 4 * kThreads), .threads = kThreads}, dropout_kernel<T, width.value>,
-          op.count, static_cast<const T*>(op.x), static_cast<T*>(op.y), op.rate, op.slice, op.site, op.inputs);
+          op.count, static_cast<const T*>(op.x), static_cast<T*>(op.y), op.rate, op.slice, op.site,
+          op.inputs);
     });
   });
 }

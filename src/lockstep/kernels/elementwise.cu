@@ -22,8 +22,11 @@ struct Constant {
 __global__ void fill_normal_kernel(FillNormal op) {
   const int64_t q = static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x;
   if (q * 4 >= op.count) return;
-  const Normal4 drawn = draw_normal(op.seed, op.stream, static_cast<uint64_t>(q));
-  const float four[4] = {drawn.x, drawn.y, drawn.z, drawn.w};
+  const base::Random4 words =
+      base::philox(normal_key(op.seed, op.stream), static_cast<uint64_t>(q), kNormalCounter);
+  float four[4];
+  normal_pair(words.x, words.y, &four[0], &four[1]);
+  normal_pair(words.z, words.w, &four[2], &four[3]);
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     if (q * 4 + j < op.count) op.values[q * 4 + j] = fmaf(op.deviation, four[j], op.mean);
@@ -43,7 +46,8 @@ __global__ void count_nonfinite_kernel(int64_t size, const T* values, unsigned l
     if (i < size) found += isfinite(to_float(values[i])) ? 0 : 1;
   }
   found = block_fold<kCountThreads>(found, Sum{});
-  if (threadIdx.x == 0 && found > 0) atomicAdd(count, static_cast<unsigned long long>(found));  // integers: any order
+  if (threadIdx.x == 0 && found > 0)
+    atomicAdd(count, static_cast<unsigned long long>(found));  // integers: any order
 }
 
 }  // namespace
@@ -52,7 +56,8 @@ void cast(const Cast& op, const Launch& launch) {
   const Launcher run("cast", launch);
   by_type(op.from_type, [&](auto from) {
     by_type(op.to_type, [&](auto to) {
-      map(run, op.count, Same{}, static_cast<decltype(to)*>(op.to), static_cast<const decltype(from)*>(op.from));
+      map(run, op.count, Same{}, static_cast<decltype(to)*>(op.to),
+          static_cast<const decltype(from)*>(op.from));
     });
   });
 }
@@ -66,7 +71,8 @@ void add_edges(const AddEdges& op, const Launch& launch) {
   const Launcher run("add_edges", launch);
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
-    map(run, op.count, Sum{}, static_cast<T*>(op.out), static_cast<const T*>(op.a), static_cast<const T*>(op.b));
+    map(run, op.count, Sum{}, static_cast<T*>(op.out), static_cast<const T*>(op.a),
+        static_cast<const T*>(op.b));
   });
 }
 

@@ -39,11 +39,13 @@ __global__ void embedding_kernel(Embedding op) {
   store<N>(static_cast<T*>(op.out) + i, values);
 }
 
-__global__ void sort_keys_kernel(int64_t count, int64_t vocab, const int32_t* tokens, uint32_t* keys, int32_t* rows) {
+__global__ void sort_keys_kernel(int64_t count, int64_t vocab, const int32_t* tokens, uint32_t* keys,
+                                 int32_t* rows) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const int32_t token = tokens[i];
-  keys[i] = static_cast<uint32_t>(token >= 0 && token < vocab ? token : vocab);  // outside: last, and not summed
+  keys[i] =
+      static_cast<uint32_t>(token >= 0 && token < vocab ? token : vocab);  // outside: last, and not summed
   rows[i] = static_cast<int32_t>(i);
 }
 
@@ -90,18 +92,18 @@ __global__ void position_kernel(EmbeddingBackward op) {
 void table_gradient(const EmbeddingBackward& op, const Launch& launch, const Launcher& run) {
   const int64_t count = op.samples * op.seq_len;
   const SortBuffers buffers = sort_buffers(launch, count);
-  run({.blocks = divide_up(count, kThreads), .threads = kThreads}, sort_keys_kernel, count, op.vocab, op.tokens,
-      buffers.keys, buffers.values);
+  run({.blocks = divide_up(count, kThreads), .threads = kThreads}, sort_keys_kernel, count, op.vocab,
+      op.tokens, buffers.keys, buffers.values);
   sort_pairs(buffers, count, op.vocab, run.stream());
   if (!op.accumulate) run.fill_zero(op.dtable, op.vocab * op.width * static_cast<int64_t>(sizeof(float)));
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
-    const bool vectors = op.width % kRunColumns == 0 && is_aligned(kVectorAlignment<T, kRunColumns>, op.dout) &&
-                         is_aligned(16, op.dtable);
+    const bool vectors = op.width % kRunColumns == 0 &&
+                         is_aligned(kVectorAlignment<T, kRunColumns>, op.dout) && is_aligned(16, op.dtable);
     by_width<kRunColumns>(vectors, [&](auto width) {
       constexpr int N = width.value;
-      run({.blocks = count * divide_up(op.width, kRunThreads * N), .threads = kRunThreads}, sum_runs_kernel<T, N>, op,
-          buffers.sorted_keys, buffers.sorted_values);
+      run({.blocks = count * divide_up(op.width, kRunThreads * N), .threads = kRunThreads},
+          sum_runs_kernel<T, N>, op, buffers.sorted_keys, buffers.sorted_values);
     });
   });
 }

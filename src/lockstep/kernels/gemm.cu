@@ -44,7 +44,7 @@ MatmulKey key_of(const Gemm& op, const Launch& launch) {
           .out_type = op.out_type,
           .trans_a = op.trans_a,
           .trans_b = op.trans_b,
-          .tf32 = op.tf32,
+          .tf32 = launch.tf32,
           .add_to_c = op.beta != 0,
           // The epilogue wants the bias in the type of C; then it is rounded once, together with the product.
           .bias = op.bias && op.in_type == op.out_type,

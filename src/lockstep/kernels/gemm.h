@@ -19,7 +19,6 @@ struct Gemm {
   bool trans_a = false, trans_b = false;
   float beta = 0;              // 0 or 1
   const void* bias = nullptr;  // [n], added to every row; only with beta = 0
-  bool tf32 = true;            // fp32 on CUDA: operands may be rounded to TF32; the CPU ignores it
 };
 
 }  // namespace lockstep::kernels

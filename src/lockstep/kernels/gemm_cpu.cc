@@ -27,20 +27,18 @@ int64_t tile_count(int64_t m, int64_t n, int64_t k) {
   return tiles;
 }
 
+// Rows are halved first, since tiles as wide as C stream through it best, until they are too flat.
 Tiling cut(int64_t m, int64_t n, int64_t k) {
-  const int64_t tiles = tile_count(m, n, k);
-  Tiling best{};
-  int64_t best_packed = INT64_MAX;
-  for (int64_t across = 1; across <= tiles; across *= 2) {
-    const int64_t rows = round_up((m + tiles / across - 1) / (tiles / across), kLanes);
-    const int64_t columns = round_up((n + across - 1) / across, kLanes);
-    const int64_t packed = rows + columns;  // per step of k, by every tile
-    if (packed < best_packed) {
-      best_packed = packed;
-      best = {rows, columns, (m + rows - 1) / rows, (n + columns - 1) / columns};
+  constexpr int64_t kFlat = 96;
+  int64_t rows = m, columns = n;
+  for (int64_t tiles = tile_count(m, n, k); tiles > 1; tiles /= 2) {
+    if ((rows >= 2 * kFlat && rows >= columns / 4) || rows >= columns) {
+      rows = round_up((rows + 1) / 2, kLanes);
+    } else {
+      columns = round_up((columns + 1) / 2, kLanes);
     }
   }
-  return best;
+  return {rows, columns, (m + rows - 1) / rows, (n + columns - 1) / columns};
 }
 
 // Where the operands lie in fp32: in the caller's memory, or widened in the workspace.

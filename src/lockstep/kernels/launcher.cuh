@@ -62,7 +62,8 @@ class Launcher {
   }
 
  private:
-  static constexpr int64_t kSharedWithoutAsking = 40 * 1024;  // of 48 KiB, some of which a kernel holds statically
+  static constexpr int64_t kSharedWithoutAsking =
+      40 * 1024;  // of 48 KiB, some of which a kernel holds statically
   cudaStream_t stream_;
 };
 

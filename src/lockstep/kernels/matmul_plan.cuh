@@ -22,9 +22,9 @@ struct MatmulKey {
   int64_t m = 0, n = 0, k = 0;
   device::DType in_type{}, out_type{};
   bool trans_a = false, trans_b = false, tf32 = false;
-  bool add_to_c = false;   // beta = 1
-  bool bias = false;       // added by the product's own epilogue
-  bool workspace = false;  // kMatmulWorkspace bytes, or none
+  bool add_to_c = false;                                     // beta = 1
+  bool bias = false;                                         // added by the product's own epilogue
+  bool workspace = false;                                    // kMatmulWorkspace bytes, or none
   int alignment_a = 16, alignment_b = 16, alignment_c = 16;  // bytes, at most 16
   auto operator<=>(const MatmulKey&) const = default;
 };

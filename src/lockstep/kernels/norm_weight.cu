@@ -6,6 +6,7 @@
 
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/table.cuh"
+#include "lockstep/kernels/workspace.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -58,7 +59,8 @@ void row_sums(const Partials& op, device::DType type, const Launcher& run) {
     const bool aligned = op.width % kMany == 0 && is_aligned(4, op.dy) && is_aligned(4, op.sum);
     by_width<kMany>(aligned, [&](auto width) {
       constexpr int N = width.value;
-      run({.blocks = op.parts * divide_up(op.width, kThreads * N), .threads = kThreads}, row_sums_kernel<T, N>, op);
+      run({.blocks = op.parts * divide_up(op.width, kThreads * N), .threads = kThreads},
+          row_sums_kernel<T, N>, op);
     });
   });
 }
@@ -98,7 +100,7 @@ void norm_weight_backward(const NormWeightBackward& op, const Launch& launch) {
 void bias_backward(const BiasBackward& op, const Launch& launch) {
   const Launcher run("bias_backward", launch);
   const int64_t parts = row_parts(op.rows);
-  LS_ASSERT(launch.workspace_bytes >= bias_backward_workspace(op.rows, op.width));
+  require_workspace(launch, bias_backward_workspace(op.rows, op.width), "bias_backward");
   float* partial = static_cast<float*>(launch.workspace);
   row_sums({.rows = op.rows,
             .width = op.width,
@@ -110,7 +112,11 @@ void bias_backward(const BiasBackward& op, const Launch& launch) {
             .dweight = nullptr,
             .dbias = partial},
            op.type, run);
-  fold_parts({.parts = parts, .width = op.width, .partial = partial, .gradient = op.gradient, .accumulate = op.accumulate},
+  fold_parts({.parts = parts,
+              .width = op.width,
+              .partial = partial,
+              .gradient = op.gradient,
+              .accumulate = op.accumulate},
              run);
 }
 

@@ -79,7 +79,8 @@ __global__ void update_kernel(Update op, bool aligned) {
   const Rates rates = rates_of(op, chunk);
   const int64_t begin = chunk.begin + first, end = chunk.begin + last;
   if (aligned && chunk.begin % 4 == 0 && chunk.count % 4 == 0) {
-    for (int64_t i = begin + threadIdx.x * 4; i < end; i += kThreads * 4) update_at<kRule, T, 4>(op, rates, i);
+    for (int64_t i = begin + threadIdx.x * 4; i < end; i += kThreads * 4)
+      update_at<kRule, T, 4>(op, rates, i);
   } else {
     for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) update_at<kRule, T, 1>(op, rates, i);
   }
@@ -88,9 +89,12 @@ __global__ void update_kernel(Update op, bool aligned) {
 template <class Function>
 void by_rule(UpdateRule rule, Function function) {
   switch (rule) {
-    case UpdateRule::adamw: return function(std::integral_constant<UpdateRule, UpdateRule::adamw>{});
-    case UpdateRule::sgd: return function(std::integral_constant<UpdateRule, UpdateRule::sgd>{});
-    case UpdateRule::lion: return function(std::integral_constant<UpdateRule, UpdateRule::lion>{});
+    case UpdateRule::adamw:
+      return function(std::integral_constant<UpdateRule, UpdateRule::adamw>{});
+    case UpdateRule::sgd:
+      return function(std::integral_constant<UpdateRule, UpdateRule::sgd>{});
+    case UpdateRule::lion:
+      return function(std::integral_constant<UpdateRule, UpdateRule::lion>{});
   }
   LS_ASSERT(false, "no such update rule");
 }

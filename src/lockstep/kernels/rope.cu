@@ -14,7 +14,8 @@ struct RopeSizes {
 };
 
 template <class T, int N>
-__global__ void rope_kernel(RopeSizes sizes, T* qkv, const float* table, int64_t first_position, float direction) {
+__global__ void rope_kernel(RopeSizes sizes, T* qkv, const float* table, int64_t first_position,
+                            float direction) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * N;
   if (i >= sizes.rows * sizes.turned_heads * sizes.half) return;
   const int64_t pair = i % sizes.half, head = i / sizes.half % sizes.turned_heads;

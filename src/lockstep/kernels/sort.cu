@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/cuda/check.h"
+#include "lockstep/kernels/workspace.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -22,8 +23,9 @@ int bits_of(int64_t largest_key) {
 // Without scratch CUB only says how many bytes it wants.
 void radix_sort(void* scratch, size_t& scratch_bytes, const SortBuffers& buffers, int64_t count, int bits,
                 cudaStream_t stream) {
-  CUDA_CHECK(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, buffers.keys, buffers.sorted_keys, buffers.values,
-                                             buffers.sorted_values, static_cast<int>(count), 0, bits, stream));
+  CUDA_CHECK(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, buffers.keys, buffers.sorted_keys,
+                                             buffers.values, buffers.sorted_values, static_cast<int>(count),
+                                             0, bits, stream));
 }
 
 }  // namespace
@@ -37,7 +39,7 @@ int64_t sort_workspace(int64_t count) {
 SortBuffers sort_buffers(const Launch& launch, int64_t count) {
   LS_ASSERT(count < int64_t{1} << 31);
   const int64_t bytes = buffer_bytes(count);
-  LS_ASSERT(launch.workspace_bytes >= 4 * bytes);
+  require_workspace(launch, sort_workspace(count), "embedding_backward");
   char* at = static_cast<char*>(launch.workspace);
   return {.keys = reinterpret_cast<uint32_t*>(at),
           .values = reinterpret_cast<int32_t*>(at + bytes),

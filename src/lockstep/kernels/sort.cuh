@@ -9,8 +9,8 @@ namespace lockstep::kernels::cuda {
 
 // Slices of a workspace of sort_workspace(count) bytes.
 struct SortBuffers {
-  uint32_t* keys;          // filled by the caller; destroyed
-  int32_t* values;         // the same
+  uint32_t* keys;   // filled by the caller; destroyed
+  int32_t* values;  // the same
   uint32_t* sorted_keys;
   int32_t* sorted_values;
   void* scratch;

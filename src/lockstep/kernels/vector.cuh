@@ -20,11 +20,17 @@ __device__ inline float to_float(F16 x) { return __half2float(x); }
 template <class T>
 __device__ inline T from_float(float x);
 template <>
-__device__ inline float from_float<float>(float x) { return x; }
+__device__ inline float from_float<float>(float x) {
+  return x;
+}
 template <>
-__device__ inline Bf16 from_float<Bf16>(float x) { return __float2bfloat16_rn(x); }
+__device__ inline Bf16 from_float<Bf16>(float x) {
+  return __float2bfloat16_rn(x);
+}
 template <>
-__device__ inline F16 from_float<F16>(float x) { return __float2half_rn(x); }
+__device__ inline F16 from_float<F16>(float x) {
+  return __float2half_rn(x);
+}
 
 // Bytes that a pointer to Vec<T, N> must be aligned to.
 template <class T, int N>
@@ -42,9 +48,13 @@ template <class T>
 constexpr int kWide = 16 / sizeof(T);
 
 template <int N, class T>
-__device__ inline Vec<T, N> load(const T* from) { return *reinterpret_cast<const Vec<T, N>*>(from); }
+__device__ inline Vec<T, N> load(const T* from) {
+  return *reinterpret_cast<const Vec<T, N>*>(from);
+}
 
 template <int N, class T>
-__device__ inline void store(T* to, const Vec<T, N>& values) { *reinterpret_cast<Vec<T, N>*>(to) = values; }
+__device__ inline void store(T* to, const Vec<T, N>& values) {
+  *reinterpret_cast<Vec<T, N>*>(to) = values;
+}
 
 }  // namespace lockstep::kernels

@@ -21,7 +21,14 @@ std::string names_of(const std::vector<Preset>& presets) {
   return names.empty() ? "none" : names;
 }
 
-// A preset fills the keys that neither the file nor the command line set.
+// A preset fills what the user left alone: keys that are not on the command line and still have their default value.
+// (A file from `lockstep init` names every key; naming a preset in it must be enough.)
+bool left_alone(const base::Resolved& resolved, const std::string& name) {
+  const std::string& origin = resolved.origin.at(name);
+  const base::Key* key = base::find_key(name);
+  return origin == "default" || (origin != "command line" && base::value_text(*key, resolved.recipe) == base::default_text(*key));
+}
+
 void apply_preset(base::Resolved& resolved, const Family& family) {
   const std::string& wish = resolved.recipe.model.preset;
   if (wish.empty()) return;
@@ -32,7 +39,7 @@ void apply_preset(base::Resolved& resolved, const Family& family) {
                                        names_of(family.presets)));
   }
   for (const auto& [name, value] : preset->keys) {
-    if (resolved.origin[name] != "default") continue;
+    if (!left_alone(resolved, name)) continue;
     base::set_value(resolved.recipe, name, value);
     resolved.origin[name] = "preset " + wish;
   }

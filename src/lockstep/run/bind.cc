@@ -58,7 +58,7 @@ void Staging::in_use(device::Device& device, device::Stream stream) {
 
 Binder::Binder(BindContext context) : c_(std::move(context)), kernels_(kernels::kernels_for(c_.device.id().kind)) {
   const Tensor workspace = c_.memory.find("workspace");
-  launch_ = {c_.stream, workspace.data, workspace.bytes()};
+  launch_ = {c_.stream, workspace.data, workspace.bytes(), c_.options.tf32};
   for (const model::Block& block : c_.model.blocks) {
     layouts_.push_back(model::layout_of(block));
     const optim::Optimizer& o = c_.options.optimizer;

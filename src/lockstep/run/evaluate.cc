@@ -21,7 +21,7 @@ Evaluator::Evaluator(Session& session)
     : session_(session), program_(compile_eval(session.plan)),
       memory_(std::make_unique<Memory>(*session.plan.device, program_, session.memory.get())),
       executor_(std::make_unique<Executor>(*session.plan.model, program_, *memory_, *session.plan.device,
-                                           Executor::Options{.optimizer = session.plan.optimizer, .slice_ids = {}})) {}
+                                           Executor::Options{.optimizer = session.plan.optimizer, .tf32 = session.plan.recipe().precision.tf32, .slice_ids = {}})) {}
 
 double Evaluator::run(int64_t batches) {
   const Plan& plan = session_.plan;

@@ -28,6 +28,7 @@ class Executor {
  public:
   struct Options {
     optim::Optimizer optimizer;
+    bool tf32 = false;                // precision.tf32
     std::vector<uint32_t> slice_ids;  // global numbers of the program's slices; empty: 0, 1, 2 ...
   };
   // `program` was placed by `memory`. The model, memory and device must outlive the executor.

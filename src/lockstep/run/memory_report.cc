@@ -79,7 +79,7 @@ void throw_out_of_memory(const Plan& plan, int64_t available) {
                         human_bytes(static_cast<double>(way.peak_bytes)), way.peak_bytes <= available ? "fits; " : "still too much; ",
                         way.price);
   }
-  throw base::RunError(402, text + "\n ");
+  throw base::RunError(420, text + "\n ");
 }
 
 }  // namespace lockstep::run

@@ -24,7 +24,7 @@ struct Remedy {
 };
 std::vector<Remedy> remedies(const Plan& plan);
 
-// RunError 402: what was needed, what there is, what holds it, what to change.
+// RunError 420: what was needed, what there is, what holds it, what to change.
 [[noreturn]] void throw_out_of_memory(const Plan& plan, int64_t available_bytes);
 
 }  // namespace lockstep::run

@@ -6,6 +6,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/model/family.h"
 #include "lockstep/run/memory_report.h"
+#include "lockstep/run/snapshot.h"
 #include "lockstep/run/threads.h"
 
 namespace lockstep::run {
@@ -44,6 +45,9 @@ std::string divisors(int64_t n, int64_t near) {
 
 void check_batch(const base::Recipe& recipe) {
   const auto& b = recipe.batch;
+  if (!recipe.parallel.data.is_auto && recipe.parallel.data.value != 1) {
+    throw ConfigError(152, fmt::format("parallel.data = {0} needs {0} ranks, 1 started: leave it \"auto\"", recipe.parallel.data.value));
+  }
   if (!b.slices.is_auto && b.global % b.slices.value != 0) {
     throw ConfigError(150, fmt::format("batch.slices = {} does not divide batch.global = {}; slices that do: {}",
                                        b.slices.value, b.global, divisors(b.global, b.slices.value)));
@@ -157,8 +161,9 @@ Session::Session(Plan from) : plan(std::move(from)) {
   }
   parameters = std::make_unique<Parameters>(*plan.model, *memory, *plan.device);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
+  if (!plan.recipe().model.from.empty()) load_weights(*parameters, plan.recipe().model.from);
   executor = std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device,
-                                        Executor::Options{.optimizer = plan.optimizer, .slice_ids = {}});
+                                        Executor::Options{.optimizer = plan.optimizer, .tf32 = plan.recipe().precision.tf32, .slice_ids = {}});
 }
 
 Session::~Session() = default;

@@ -46,7 +46,7 @@ struct Plan {
 };
 
 // Opens data and device, resolves every "auto", compiles and checks. ConfigError or DataError when the
-// recipe cannot be run here; memory that does not suffice is RunError 402 with the report.
+// recipe cannot be run here; memory that does not suffice is RunError 420 with the report.
 Plan make_plan(base::Resolved resolved, Own own, bool must_fit = true);
 
 // The pieces of make_plan that `tune` varies: compiles for other slices or recomputation.
@@ -54,7 +54,7 @@ program::Program compile_for(const Plan& plan, int64_t slices, const std::string
 
 class Session {
  public:
-  explicit Session(Plan plan);  // RunError 402 with a report when the device refuses the memory
+  explicit Session(Plan plan);  // RunError 420 with a report when the device refuses the memory
   ~Session();
   Plan plan;
   std::unique_ptr<Memory> memory;

@@ -86,15 +86,13 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
   return manifest.step;
 }
 
-void load_weights(Session& session, const std::string& folder) {
+void load_weights(Parameters& parameters, const std::string& folder) {
   const checkpoint::Opened from(folder);
-  for (const Parameters::Named& param : session.parameters->named()) {
-    load_tensor(*session.parameters, from, param.name, param.master);
+  for (const Parameters::Named& param : parameters.named()) load_tensor(parameters, from, param.name, param.master);
+  for (const Parameters::Named& statistic : parameters.statistics()) {
+    load_tensor(parameters, from, statistic.name, statistic.master);
   }
-  for (const Parameters::Named& statistic : session.parameters->statistics()) {
-    load_tensor(*session.parameters, from, statistic.name, statistic.master);
-  }
-  session.parameters->refresh_compute();
+  parameters.refresh_compute();
 }
 
 std::string huggingface_config(const base::Recipe& recipe) {

@@ -15,7 +15,7 @@ std::string save_checkpoint(Session& session, const std::string& run_folder, int
 int64_t load_checkpoint(Session& session, const std::string& checkpoint_folder);
 
 // Only the masters, from a checkpoint or a Hugging Face folder.
-void load_weights(Session& session, const std::string& folder);
+void load_weights(Parameters& parameters, const std::string& folder);
 
 // Hugging Face's config.json for gpt2 and llama; empty for other families.
 std::string huggingface_config(const base::Recipe& recipe);

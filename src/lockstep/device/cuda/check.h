@@ -12,8 +12,8 @@ namespace lockstep::device {
 
 }  // namespace lockstep::device
 
-#define CUDA_CHECK(call)                                                                         \
-  do {                                                                                           \
-    const cudaError_t error_of_call = (call);                                                    \
+#define CUDA_CHECK(call)                                                                          \
+  do {                                                                                            \
+    const cudaError_t error_of_call = (call);                                                     \
     if (error_of_call != cudaSuccess) ::lockstep::device::throw_cuda_error(error_of_call, #call); \
   } while (false)

@@ -19,9 +19,12 @@ cudaGraphExec_t native_graph(Graph graph) { return reinterpret_cast<cudaGraphExe
 
 cudaMemcpyKind native_kind(CopyKind kind) {
   switch (kind) {
-    case CopyKind::host_to_device: return cudaMemcpyHostToDevice;
-    case CopyKind::device_to_host: return cudaMemcpyDeviceToHost;
-    case CopyKind::device_to_device: return cudaMemcpyDeviceToDevice;
+    case CopyKind::host_to_device:
+      return cudaMemcpyHostToDevice;
+    case CopyKind::device_to_host:
+      return cudaMemcpyDeviceToHost;
+    case CopyKind::device_to_device:
+      return cudaMemcpyDeviceToDevice;
   }
   return cudaMemcpyDefault;
 }
@@ -38,7 +41,7 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   int count = 0;
   CUDA_CHECK(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {
-    throw base::ConfigError(411, fmt::format("cuda:{} does not exist: {} GPU(s) are visible here; check "
+    throw base::ConfigError(403, fmt::format("cuda:{} does not exist: {} GPU(s) are visible here; check "
                                              "run.device and CUDA_VISIBLE_DEVICES",
                                              index, count));
   }
@@ -117,7 +120,8 @@ int64_t CudaDevice::peak_allocated_bytes() const {
 void* CudaDevice::allocate_host(int64_t bytes) {
   make_current();
   void* memory = nullptr;
-  const cudaError_t error = cudaHostAlloc(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)), cudaHostAllocPortable);
+  const cudaError_t error =
+      cudaHostAlloc(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)), cudaHostAllocPortable);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     throw base::IoError(412, fmt::format("{} bytes of host memory could not be pinned for cuda:{}; free host "

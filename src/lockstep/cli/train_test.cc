@@ -1,0 +1,161 @@
+// `lockstep train` and its neighbours as a stranger meets them: bad input, interruptions, running again.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "lockstep/base/file.h"
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/base/text.h"
+#include "lockstep/cli/testing.h"
+
+namespace lockstep::cli {
+namespace {
+
+// A run of a fraction of a second.
+const std::string kTiny =
+    "$L train model.layers=1 model.hidden=16 model.heads=2 data.seq_len=8 batch.global=4 batch.slices=2 "
+    "batch.strands=2 run.device=cpu log.eval_batches=1 ";
+
+std::vector<nlohmann::json> lines_of(const std::string& path) {
+  std::vector<nlohmann::json> lines;
+  for (const std::string& line : base::split_lines(base::read_file(path))) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+TEST(Train, RefusesBadInput) {
+  base::TemporaryFolder folder;
+  folder.write("short.txt", "abc");
+  folder.write("cut.bin", std::string(1027, 'x'));
+  folder.write("odd.bin", std::string(1001, 'x'));
+  folder.write("words.jsonl", "{\"text\": \"hello\"}\n{\"text\": 5}\n");
+  folder.write("occupied", "a file where a folder should be");
+  folder.write("bad.toml", "[model]\nlayers = \"four\"\n");
+  const std::vector<Row> rows = {
+      {kTiny + "optim.learning_rate=1", 2, "did you mean optim.lr?"},
+      {"$L train bad.toml", 2, "model.layers"},
+      {kTiny + "model.layers=-1", 2, "[LS0103]"},
+      {kTiny + "model.hidden=0", 2, "[LS0103]"},
+      {kTiny + "model.heads=3", 2, "does not divide model.hidden = 16"},
+      {kTiny + "model.family=llama model.heads=4 model.kv_heads=3", 2, "model.kv_heads = 3 does not divide"},
+      {kTiny + "batch.slices=3", 2, "slices that do: 1, 2, 4"},
+      {kTiny + "batch.slices=4 batch.strands=3", 2, "strands that do"},
+      {kTiny + "model.family=bert", 2, "gpt2"},
+      {kTiny + "model.preset=7b", 2, "124m"},
+      {kTiny + "memory.recompute=elbow", 2, "attention"},
+      {kTiny + "model.context=4", 2, "longer than model.context"},
+      {"$L train absent.toml", 2, "absent.toml"},
+      {kTiny + "data.kind=text data.path=absent.txt", 3, "absent.txt"},
+      {kTiny + "data.kind=text data.path=short.txt", 3, "short.txt"},
+      {kTiny + "data.kind=tokens data.path=odd.bin", 3, "odd.bin"},
+      {kTiny + "data.kind=tokens data.path=cut.bin model.vocab=64", 3, "cut.bin"},
+      {kTiny + "data.kind=jsonl data.path=words.jsonl", 3, "words.jsonl"},
+      {kTiny + "data.kind=text", 2, "data.path"},
+      {kTiny + "model.vocab=64", 2, "model.vocab = 64 is smaller"},
+      {kTiny + "run.device=tpu", 2, "run.device"},
+      {"CUDA_VISIBLE_DEVICES= " + kTiny + "run.device=cuda", 2, "run.device=cpu"},
+      {kTiny + "log.folder=occupied", 1, "occupied"},
+      {kTiny + "memory.limit_gib=0.00001", 1, "remedies"},
+      {kTiny + "--resume nowhere", 3, "nowhere"},
+      {kTiny + "--nproc 4", 2, "[LS0161]"},
+      {"$L generate --run nowhere", 2, "nowhere"},
+      {"$L generate --temperature hot", 2, "--temperature"},
+      {"$L explain program bad.toml", 2, "model.layers"},
+      {"$L tune --steps 0 batch.global=4 batch.slices=1 batch.strands=1", 2, "--steps"},
+  };
+  expect_rows(folder.path(), rows);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/runs")) << "a refused run left something behind";
+}
+
+TEST(Train, WritesItsFolderAndGoesOn) {
+  base::TemporaryFolder folder;
+  const std::string run = folder.path() + "/runs/first";
+  const std::vector<Row> rows = {
+      {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "done: 6 of 6 steps"},
+      {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "already done"},
+      {kTiny + "run.steps=6 optim.lr=0.5", 2, "optim.lr: was 0.003, is 0.5"},
+      {"$L generate --tokens 5", 0, "the grammar accepts"},
+      {"$L explain recipe runs/first/config.toml", 0, "runs/first/config.toml"},
+      // Training from the resolved config repeats the run.
+      {"$L train runs/first/config.toml run.name=again", 0, "done"},
+      {"rm -r runs/first/checkpoints/step-00000006; " + kTiny + "run.steps=6 checkpoint.every=4 log.fingerprint=true", 0,
+       "going on from step 4"},
+  };
+  expect_rows(folder.path(), rows);
+  const std::vector<nlohmann::json> metrics = lines_of(run + "/metrics.jsonl"), again = lines_of(folder.path() + "/runs/again/metrics.jsonl");
+  std::vector<int64_t> steps;
+  for (const nlohmann::json& line : metrics) {
+    if (!line.contains("loss")) continue;
+    steps.push_back(line["step"]);
+    for (const char* key : {"loss_hex", "lr", "grad_norm", "tokens", "tokens_per_s", "step_ms", "data_wait_ms", "mfu", "mem_gib",
+                            "time", "params_hash"}) {
+      EXPECT_TRUE(line.contains(key)) << key;
+    }
+    EXPECT_EQ(std::strtod(line["loss_hex"].get<std::string>().c_str(), nullptr), line["loss"].get<double>());
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
+  for (size_t n = 0; n < again.size() && n < metrics.size(); ++n) {
+    EXPECT_EQ(metrics[n].value("params_hash", ""), again[n].value("params_hash", "")) << n;
+  }
+  EXPECT_EQ(lines_of(run + "/events.jsonl").back()["event"], "finished");
+  EXPECT_TRUE(nlohmann::json::parse(base::read_file(run + "/record.json")).contains("instruction_set"));
+}
+
+TEST(Train, EndsAtAStepBoundaryWhenInterrupted) {
+  base::TemporaryFolder folder;
+  for (const char* signal : {"INT", "TERM"}) {
+    const std::string line = kTiny + "run.steps=1000000 run.name=" + signal + " & pid=$!; while ! grep -q first_step runs/" +
+                             signal + "/events.jsonl; do sleep 0.05; done 2>/dev/null; kill -" + signal + " $pid; wait $pid";
+    const Outcome outcome = run_shell(folder.path(), line);
+    EXPECT_EQ(outcome.code, 75) << outcome.output;
+    EXPECT_NE(outcome.output.find("run the same command again"), std::string::npos) << outcome.output;
+  }
+}
+
+TEST(Train, KilledAtAnyMomentTheRunGoesOnFromACheckpoint) {
+  base::TemporaryFolder folder;
+  const std::string train = kTiny + "run.steps=400 checkpoint.every=20 run.name=k ";
+  run_shell(folder.path(), train + "& pid=$!; sleep 0.9; kill -9 $pid; wait $pid");
+  const Outcome outcome = run_shell(folder.path(), train + "--json 2>/dev/null");
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const Outcome whole = run_shell(folder.path(), kTiny + "run.steps=400 run.name=whole --json 2>/dev/null");
+  const auto hash = [](const std::string& text) { return nlohmann::json::parse(text.substr(text.find('{')))["params_hash"]; };
+  EXPECT_EQ(hash(outcome.output), hash(whole.output));
+}
+
+TEST(Train, ARunFolderBelongsToOneProcess) {
+  base::TemporaryFolder folder;
+  const Outcome outcome = run_shell(
+      folder.path(), kTiny + "run.steps=1000000 >/dev/null 2>&1 & pid=$!; while ! test -s runs/first/events.jsonl; do sleep 0.05; "
+                             "done; " + kTiny + "run.steps=1000000; code=$?; kill -9 $pid; exit $code");
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_NE(outcome.output.find("is in use by"), std::string::npos) << outcome.output;
+}
+
+TEST(Train, PrintsNoControlCharactersIntoAPipe) {
+  base::TemporaryFolder folder;
+  const Outcome outcome = run_shell(folder.path(), kTiny + "run.steps=30");
+  for (const char c : outcome.output) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << static_cast<int>(c);
+}
+
+TEST(Explain, ProgramAndMemory) {
+  base::TemporaryFolder folder;
+  const std::vector<Row> rows = {
+      {"$L explain program", 0, "backward_input b4.down s0"},
+      {"$L explain program memory.recompute=full --all", 0, "recompute b1.qkv s3"},
+      {"$L explain program --json | head -c 12", 0, "{\"buffers\":"},
+      {"$L explain memory model.layers=2", 0, "activations: layer 1"},
+      {"$L explain memory --json | head -c 9", 0, "{\"alive\":"},
+      {"$L tune model.layers=1 model.hidden=16 batch.global=4 data.seq_len=8 --steps 1", 0, "use it: batch.slices="},
+  };
+  expect_rows(folder.path(), rows);
+}
+
+}  // namespace
+}  // namespace lockstep::cli

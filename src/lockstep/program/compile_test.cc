@@ -1,0 +1,149 @@
+// Property tests: any model in any layout compiles to a sound program whose buffers never share memory while alive.
+#include "lockstep/program/compile.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/family.h"
+#include "lockstep/program/check.h"
+
+namespace lockstep::program {
+namespace {
+
+struct Case {
+  std::unique_ptr<model::Model> model;
+  Layout layout;
+  std::string words;
+};
+
+Case random_case(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&](std::vector<std::string> options) { return options[random() % options.size()]; };
+  const int64_t strands = 1 + random() % 8, slices = strands * (1 + random() % 3);
+  std::vector<std::string> words = {"model.family=" + pick({"gpt2", "llama", "mlp"}), "model.layers=" + pick({"1", "2", "5"}),
+                                    "model.hidden=" + pick({"8", "24", "40"}), "model.heads=" + pick({"1", "2", "4"}),
+                                    "model.tied=" + pick({"true", "false"}), "model.dropout=" + pick({"0.0", "0.1"}),
+                                    "data.seq_len=" + pick({"3", "16"}), "memory.logits_chunk=" + pick({"7", "64"})};
+  base::Resolved resolved = base::read_recipe({.file = "", .overrides = words});
+  model::resolve_model(resolved, 50);
+  Case c;
+  c.model = std::make_unique<model::Model>(
+      model::build_model(resolved.recipe, pick({"a", "b"}) == "a" ? device::DType::f32 : device::DType::bf16));
+  c.layout.slice = {static_cast<int64_t>(1 + random() % 3), resolved.recipe.data.seq_len};
+  c.layout.slices = slices;
+  c.layout.strands = strands;
+  const std::string recompute = pick({"none", "full", "every-2", "every-3", "up", "up,down"});
+  c.layout.recompute = parse_recompute(recompute, *c.model);
+  c.layout.moments = 1 + static_cast<int>(random() % 2);
+  c.layout.kernels = &kernels::kernels_for(device::Kind::cpu);
+  for (const std::string& word : words) c.words += word + " ";
+  c.words += fmt::format("slices {} strands {} recompute {}", slices, strands, recompute);
+  return c;
+}
+
+void expect_no_overlap(const Program& program) {
+  const std::vector<Lifetime> lives = lifetimes(program);
+  for (size_t a = 0; a < program.buffers.size(); ++a) {
+    for (size_t b = a + 1; b < program.buffers.size(); ++b) {
+      const Buffer &x = program.buffers[a], &y = program.buffers[b];
+      if (x.persistent != y.persistent || lives[a].first < 0 || lives[b].first < 0) continue;
+      const bool in_time = lives[a].first <= lives[b].last && lives[b].first <= lives[a].last;
+      const bool in_space = x.offset < y.offset + y.bytes() && y.offset < x.offset + x.bytes();
+      ASSERT_FALSE(in_time && in_space) << x.name << " and " << y.name;
+    }
+  }
+}
+
+TEST(Compile, RandomModelsAndLayoutsAreSound) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    const Case c = random_case(seed);
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, c.words));
+    Program program = compile(*c.model, c.layout);
+    ASSERT_NO_THROW(check(program, *c.model));
+    const MemoryPlan plan = place(program);
+    expect_no_overlap(program);
+    EXPECT_GE(plan.transient_bytes, plan.live_bytes);
+    EXPECT_LE(static_cast<double>(plan.transient_bytes), 1.10 * static_cast<double>(plan.live_bytes) + 4096);
+  }
+}
+
+TEST(Compile, RecomputationNeedsLessMemory) {
+  base::Resolved resolved = base::read_recipe({.file = "", .overrides = {"model.layers=8", "memory.logits_chunk=64"}});
+  model::resolve_model(resolved, 50);
+  const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
+  int64_t before = std::numeric_limits<int64_t>::max();
+  for (const char* recompute : {"none", "up", "every-2", "full"}) {
+    Layout layout{.slice = {8, 64}, .recompute = parse_recompute(recompute, model),
+                  .kernels = &kernels::kernels_for(device::Kind::cpu)};
+    Program program = compile(model, layout);
+    const int64_t bytes = place(program).transient_bytes;
+    EXPECT_LT(bytes, before) << recompute;
+    before = bytes;
+  }
+}
+
+// Faults that a rewrite could make: each must be noticed.
+struct Fault {
+  const char* name;
+  void (*make)(Program&);
+};
+
+size_t find(const Program& program, Op op, size_t nth = 0) {
+  for (size_t n = 0; n < program.instructions.size(); ++n) {
+    if (program.instructions[n].op == op && nth-- == 0) return n;
+  }
+  return program.instructions.size();
+}
+
+void drop(Program& program, size_t n) { program.instructions.erase(program.instructions.begin() + static_cast<int64_t>(n)); }
+
+TEST(Check, NoticesEveryFault) {
+  const Fault faults[] = {
+      {"a forward is missing", [](Program& p) { drop(p, find(p, Op::forward, 2)); }},
+      {"a backward_weight is missing", [](Program& p) { drop(p, find(p, Op::backward_weight, 1)); }},
+      {"a strand sum is missing", [](Program& p) { drop(p, find(p, Op::sum, 0)); }},
+      {"the load is missing", [](Program& p) { drop(p, find(p, Op::load, 1)); }},
+      {"the norm is missing", [](Program& p) { drop(p, find(p, Op::norm)); }},
+      {"a strand's second slice writes", [](Program& p) {
+         for (Instruction& i : p.instructions) {
+           if (i.op == Op::backward_weight && i.slice == 1) i.accumulate = false;
+         }
+       }},
+      {"a strand's first slice adds", [](Program& p) {
+         for (Instruction& i : p.instructions) {
+           if (i.op == Op::backward_weight && i.slice == 2) i.accumulate = true;
+         }
+       }},
+      {"an update is not predicated", [](Program& p) { p.instructions[find(p, Op::update)].predicated = false; }},
+      {"slices in the wrong order", [](Program& p) {
+         for (Instruction& i : p.instructions) {
+           if (i.slice == 0 || i.slice == 1) i.slice = 1 - i.slice;
+         }
+       }},
+  };
+  base::Resolved resolved = base::read_recipe({.file = "", .overrides = {"model.layers=2", "memory.logits_chunk=64"}});
+  model::resolve_model(resolved, 50);
+  const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
+  const Layout layout{.slice = {2, 16}, .slices = 8, .strands = 4, .kernels = &kernels::kernels_for(device::Kind::cpu)};
+  ASSERT_NO_THROW(check(compile(model, layout), model));
+  for (const Fault& fault : faults) {
+    Program program = compile(model, layout);
+    fault.make(program);
+    EXPECT_THROW(check(program, model), base::Bug) << fault.name;
+  }
+}
+
+TEST(Recompute, RefusesSegmentsThatDoNotExist) {
+  base::Resolved resolved = base::read_recipe({.file = "", .overrides = {"memory.logits_chunk=64"}});
+  model::resolve_model(resolved, 50);
+  const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
+  EXPECT_THROW(parse_recompute("attention,elbow", model), base::ConfigError);
+  EXPECT_THROW(parse_recompute("every-0", model), base::ConfigError);
+  EXPECT_EQ(parse_recompute("attention, up", model).segments.size(), 2u);
+}
+
+}  // namespace
+}  // namespace lockstep::program

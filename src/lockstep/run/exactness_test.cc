@@ -1,0 +1,105 @@
+// The same bits, whatever changes that must not change them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "lockstep/run/snapshot.h"
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/run/testing.h"
+#include "lockstep/run/threads.h"
+
+namespace lockstep::run {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Row {
+  const char* name;
+  Words recipe;
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::string hash_of(const Words& words, int64_t steps = 4) {
+  Session session = tiny_session(words);
+  return hash_after(session, steps);
+}
+
+class SameBits : public testing::TestWithParam<Row> {};
+
+TEST_P(SameBits, WithEveryRecomputation) {
+  const std::string expected = hash_of(GetParam().recipe);
+  for (const char* recompute : {"full", "every-2", "every-3", "up", "down", "up,down"}) {
+    EXPECT_EQ(hash_of(with(GetParam().recipe, {std::string("memory.recompute=") + recompute})), expected) << recompute;
+  }
+}
+
+TEST_P(SameBits, AtAnyNumberOfThreads) {
+  const std::string expected = hash_of(with(GetParam().recipe, {"run.threads=1"}));
+  for (const char* threads : {"2", "3", "5"}) {
+    EXPECT_EQ(hash_of(with(GetParam().recipe, {std::string("run.threads=") + threads})), expected) << threads;
+  }
+  set_threads(base::AutoInt());
+}
+
+TEST_P(SameBits, AfterSavingAndLoading) {
+  const base::TemporaryFolder folder;
+  Session whole = tiny_session(GetParam().recipe);
+  const std::string expected = hash_after(whole, 6);
+  std::string saved;
+  {
+    Session first = tiny_session(GetParam().recipe);
+    hash_after(first, 3);
+    saved = save_checkpoint(first, folder.path(), 3, 1);
+  }
+  Session second = tiny_session(GetParam().recipe);
+  EXPECT_EQ(load_checkpoint(second, saved), 3);
+  for (int64_t step = 3; step < 6; ++step) one_step(second, step, 0.01f);
+  EXPECT_EQ(second.parameters->hash(), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, SameBits,
+    testing::Values(Row{"gpt2", {}}, Row{"gpt2_dropout_bf16", {"model.dropout=0.1", "precision.compute=bf16"}},
+                    Row{"gpt2_fp16", {"precision.compute=fp16"}},
+                    Row{"llama_six_strands", {"model.family=llama", "batch.global=12", "batch.slices=12", "batch.strands=6"}},
+                    Row{"mlp_lion", {"model.family=mlp", "optim.name=lion"}}, Row{"gpt2_sgd", {"optim.name=sgd"}}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(OtherBits, WhenTheContractChanges) {
+  const std::string base = hash_of({});
+  const Words changes = {"run.seed=2",      "batch.slices=8",      "batch.strands=2", "model.init_std=0.021",
+                         "optim.beta1=0.8", "precision.compute=bf16", "model.dropout=0.1"};
+  for (const std::string& change : changes) EXPECT_NE(hash_of({change}), base) << change;
+}
+
+// The tree by hand: gradients of six one-slice strands must come out as ((0+1)+(2+3))+(4+5).
+TEST(StrandTree, IsSplitAtPowersOfTwo) {
+  const Words recipe = {"batch.global=6", "batch.slices=6", "batch.strands=6", "model.tied=false"};
+  Session session = tiny_session(recipe);
+  one_step(session, 0, 0);
+  const device::Tensor whole = session.memory->find("b1 gradient 0");
+  std::vector<std::vector<float>> slices;
+  const data::Batch batch = batch_of(session, 0);
+  for (int64_t s = 0; s < 6; ++s) {
+    Session one = tiny_session({"batch.global=1", "batch.slices=1", "model.tied=false"});
+    const size_t words = batch.inputs.size() / 6, at = static_cast<size_t>(s) * words;
+    one.executor->step({.seed = 1, .step = 0, .valid_tokens = static_cast<double>(batch.valid_labels), .learning_rate = 0},
+                       {std::span(batch.inputs).subspan(at, words), std::span(batch.labels).subspan(at, words)});
+    one.executor->read_oldest();
+    const device::Tensor g = one.memory->find("b1 gradient 0");
+    slices.emplace_back(g.as<float>(), g.as<float>() + g.numel());
+  }
+  for (int64_t i = 0; i < whole.numel(); ++i) {
+    const auto g = [&](size_t s) { return slices[s][static_cast<size_t>(i)]; };
+    ASSERT_EQ(whole.as<float>()[i], ((g(0) + g(1)) + (g(2) + g(3))) + (g(4) + g(5))) << i;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::run

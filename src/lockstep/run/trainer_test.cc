@@ -1,0 +1,128 @@
+#include "lockstep/run/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/run/testing.h"
+
+namespace lockstep::run {
+namespace {
+
+struct Watcher : Observer {
+  std::vector<StepReport> steps;
+  std::vector<double> evals;
+  std::vector<std::string> events, why;
+  void stepped(const StepReport& r) override { steps.push_back(r); }
+  void evaluated(int64_t, double loss) override { evals.push_back(loss); }
+  void event(const std::string& name, const std::string& reason, int64_t) override {
+    events.push_back(name);
+    why.push_back(reason);
+  }
+};
+
+TEST(Trainer, LearnsInEveryPrecisionAndWithEveryOptimizer) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{}, {"precision.compute=bf16"}, {"precision.compute=fp16"}, {"optim.name=lion", "optim.lr=0.006"},
+        {"optim.name=sgd", "optim.lr=1"}, {"model.family=llama"}, {"model.family=mlp"}}) {
+    std::vector<std::string> all = {"run.steps=40", "batch.global=16", "batch.slices=2", "log.eval_batches=2"};
+    all.insert(all.end(), words.begin(), words.end());
+    Session session = tiny_session(all);
+    Watcher watcher;
+    const Summary summary = train(session, {}, watcher);
+    EXPECT_TRUE(summary.finished);
+    ASSERT_EQ(watcher.steps.size(), 40u);
+    EXPECT_LT(summary.loss, watcher.steps[0].loss - 0.8) << (words.empty() ? "" : words[0]);
+    EXPECT_EQ(watcher.steps.back().tokens, 40 * 16 * 8);
+  }
+}
+
+TEST(Trainer, MeasuredMemoryIsWhatThePlanSaid) {
+  for (const char* recompute : {"none", "full"}) {
+    Session session = tiny_session({"model.hidden=64", "data.seq_len=64", std::string("memory.recompute=") + recompute});
+    one_step(session, 0, 0);
+    const auto planned = static_cast<double>(session.plan.memory.peak_bytes());
+    EXPECT_NEAR(static_cast<double>(session.plan.device->peak_allocated_bytes()), planned, 0.02 * planned);
+  }
+}
+
+TEST(Trainer, StopsAtAStepBoundaryAndSaves) {
+  Session session = tiny_session({"run.steps=50"});
+  std::atomic<int> signal{0};
+  struct Stopper : Observer {
+    std::atomic<int>& signal;
+    explicit Stopper(std::atomic<int>& s) : signal(s) {}
+    void stepped(const StepReport& r) override {
+      if (r.step == 3) signal = 15;
+    }
+  } stopper(signal);
+  int64_t saved = 0;
+  const Summary summary = train(session, {.stop_signal = &signal, .save = [&](int64_t step) { saved = step; }}, stopper);
+  EXPECT_FALSE(summary.finished);
+  EXPECT_EQ(summary.steps, 3);
+  EXPECT_EQ(saved, 3);
+}
+
+// A weight that is not a number: the block that holds it is named, and nothing is updated.
+TEST(Trainer, NamesTheBlockWhereTheLossStopsBeingFinite) {
+  Session session = tiny_session({"run.steps=3"});
+  for (const Parameters::Named& param : session.parameters->named()) {
+    if (param.name == "transformer.h.1.mlp.c_fc.weight") param.master.as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+  }
+  const std::string before = session.parameters->hash();
+  Watcher watcher;
+  try {
+    train(session, {}, watcher);
+    FAIL() << "trained on";
+  } catch (const base::RunError& error) {
+    EXPECT_NE(std::string(error.what()).find("slice 0, block layer 1 (up)"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(session.parameters->hash(), before);
+}
+
+TEST(Trainer, SkipsStepsThatAreNotFiniteWhenAsked) {
+  Session session = tiny_session({"run.steps=3", "run.nonfinite=skip"});
+  session.parameters->named()[0].master.as<float>()[0] = std::numeric_limits<float>::infinity();
+  const std::string before = session.parameters->hash();
+  Watcher watcher;
+  const Summary summary = train(session, {}, watcher);
+  EXPECT_EQ(summary.skipped, 3);
+  EXPECT_EQ(session.parameters->hash(), before);
+}
+
+TEST(Trainer, Fp16ScalerBacksOffAndRecovers) {
+  Session session = tiny_session({"run.steps=30", "precision.compute=fp16", "precision.loss_scale=1e9"});
+  Watcher watcher;
+  const Summary summary = train(session, {}, watcher);
+  EXPECT_GT(summary.skipped, 0);
+  EXPECT_LT(summary.skipped, 25);
+  EXPECT_LT(watcher.steps.back().loss_scale, 1e9f);
+  EXPECT_LT(watcher.steps.back().loss, watcher.steps.front().loss);
+}
+
+TEST(AutoSlices, TakesTheLargestSliceThatFits) {
+  const Plan roomy = make_plan(tiny_recipe({"batch.slices=auto", "batch.global=64"}), {});
+  EXPECT_EQ(roomy.recipe().batch.slices.value, 1);
+  const double tight = static_cast<double>(roomy.memory.peak_bytes()) * 0.5 / (1 << 30);
+  const Plan plan = make_plan(tiny_recipe({"batch.slices=auto", "batch.global=64", "memory.limit_gib=" + std::to_string(tight)}), {});
+  EXPECT_GT(plan.recipe().batch.slices.value, 1);
+  EXPECT_LE(plan.memory.peak_bytes(), plan.available_bytes);
+}
+
+TEST(OutOfMemory, SaysWhatHoldsTheMemoryAndWhatWouldHelp) {
+  try {
+    make_plan(tiny_recipe({"memory.limit_gib=0.0001"}), {});
+    FAIL();
+  } catch (const base::RunError& error) {
+    const std::string text = error.what();
+    for (const char* part : {"what holds it", "weights", "optimizer", "gradients", "activations: layer 0", "memory.recompute=full",
+                             "batch.slices=8"}) {
+      EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::run
