@@ -18,7 +18,7 @@ namespace lockstep::checkpoint {
 
 struct Contents {
   int64_t step = 0;                   // steps done
-  std::vector<HostTensor> model;      // under canonical names, fp32
+  std::vector<HostTensor> model;      // under canonical names: masters in fp32, statistics in their own types
   std::vector<HostTensor> optimizer;  // "NAME.m", "NAME.v"
   std::string config_json;            // Hugging Face's config.json; empty for families that it does not know
   std::string recipe_toml;            // the run's resolved recipe
@@ -47,7 +47,8 @@ class Opened {
   std::string config_json() const;  // empty when there is none
   bool has(const std::string& name) const;
   std::vector<std::string> names() const;
-  // Copies a tensor as fp32 (stored fp32, bf16 or fp16) into `to`; refuses another shape.
+  // Copies a tensor into `to`: as fp32 (stored fp32, bf16 or fp16), or in the type it is stored in. Refuses
+  // another shape.
   void read(const std::string& name, const device::Tensor& to) const;
 
  private:

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -160,7 +161,6 @@ std::vector<std::string> Opened::names() const {
 }
 
 void Opened::read(const std::string& name, const device::Tensor& to) const {
-  LS_ASSERT(to.dtype == device::DType::f32, name);
   const auto& [file, entry] = state_->find(name);
   bool same_shape = to.shape.rank() == static_cast<int>(entry->shape.size());
   for (int i = 0; same_shape && i < to.shape.rank(); ++i)
@@ -171,6 +171,16 @@ void Opened::read(const std::string& name, const device::Tensor& to) const {
         fmt::format("{}: tensor {} has shape [{}], the model needs {}; check the recipe's model "
                     "sizes",
                     file->path(), base::quoted(name), fmt::join(entry->shape, ", "), to.shape.to_string()));
+  }
+  if (to.dtype != device::DType::f32) {
+    if (entry->dtype != to.dtype) {
+      throw base::DataError(
+          307, fmt::format("{}: tensor {} is stored as {}, the model keeps it as {}; it is of another model",
+                           file->path(), base::quoted(name), device::name_of(entry->dtype),
+                           device::name_of(to.dtype)));
+    }
+    std::memcpy(to.data, file->data(*entry), static_cast<size_t>(to.bytes()));
+    return;
   }
   if (!can_widen(entry->dtype)) {
     throw base::DataError(

@@ -1,6 +1,7 @@
-// A dataset: fixed-length samples of tokens, any of them reachable in O(1).
+// A dataset: samples of one size, any of them reachable in O(1).
 //
-// Sample i holds seq_len + 1 tokens; the model reads the first seq_len and predicts the last seq_len.
+// Of tokens: sample i holds seq_len + 1 of them; the model reads the first seq_len and predicts the last seq_len.
+// Of anything else: a sample is so many 32-bit words of inputs (tokens, or floats as bits) and so many of labels.
 // Datasets are immutable after opening and safe to read from several threads.
 #pragma once
 
@@ -22,7 +23,10 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t vocab() const = 0;               // tokens are in [0, vocab)
   virtual int64_t samples(Split split) const = 0;  // at least 1 for train
-  // Fills seq_len inputs and as many labels (kIgnoredLabel, -1, where nothing is to be predicted).
+  // Words of one sample.
+  virtual int64_t inputs_per_sample(int64_t seq_len) const { return seq_len; }
+  virtual int64_t labels_per_sample(int64_t seq_len) const { return seq_len; }
+  // Fills that many inputs and labels (kIgnoredLabel, -1, where nothing is to be predicted).
   virtual void read(Split split, int64_t index, std::span<int32_t> inputs,
                     std::span<int32_t> labels) const = 0;
   // Nats per token of the true source, when it is known: no model can do better on average.
@@ -38,8 +42,8 @@ class Dataset {
   // Token to text, for `generate`; and text to tokens for its prompt.
   // What `generate` begins with when it is given no prompt: a boundary, so that a new text follows.
   virtual std::vector<int32_t> start() const { return {0}; }
-  virtual std::string decode(std::span<const int32_t> tokens) const = 0;
-  virtual std::vector<int32_t> encode(const std::string& text) const = 0;
+  virtual std::string decode(std::span<const int32_t> tokens) const { return (void)tokens, std::string(); }
+  virtual std::vector<int32_t> encode(const std::string& text) const { return (void)text, std::vector<int32_t>(); }
 };
 
 // Opens what the recipe asks for. DataError (LS02xx) names file and offset.

@@ -23,20 +23,24 @@ using kernels::kIgnoredLabel;
 // Room for `samples` samples, and where each of them lies.
 struct BatchWriter {
   Batch batch;
-  int64_t seq_len;
+  const Dataset& dataset;
+  size_t input_count, label_count;  // words of one sample
 
-  BatchWriter(int64_t step, int64_t samples, int64_t tokens) : seq_len(tokens) {
+  BatchWriter(const Dataset& source, int64_t step, int64_t samples, int64_t seq_len)
+      : dataset(source),
+        input_count(static_cast<size_t>(source.inputs_per_sample(seq_len))),
+        label_count(static_cast<size_t>(source.labels_per_sample(seq_len))) {
     batch.step = step;
-    batch.inputs.resize(static_cast<size_t>(samples * tokens), 0);
-    batch.labels.resize(static_cast<size_t>(samples * tokens), kIgnoredLabel);
+    batch.inputs.resize(static_cast<size_t>(samples) * input_count, 0);
+    batch.labels.resize(static_cast<size_t>(samples) * label_count, kIgnoredLabel);
   }
 
-  void read(const Dataset& dataset, Split split, int64_t index, int64_t place) {
-    const auto first = static_cast<size_t>(place * seq_len), count = static_cast<size_t>(seq_len);
-    const std::span labels = std::span(batch.labels).subspan(first, count);
-    dataset.read(split, index, std::span(batch.inputs).subspan(first, count), labels);
+  void read(Split split, int64_t index, int64_t place) {
+    const auto at = static_cast<size_t>(place);
+    const std::span labels = std::span(batch.labels).subspan(at * label_count, label_count);
+    dataset.read(split, index, std::span(batch.inputs).subspan(at * input_count, input_count), labels);
     batch.valid_labels +=
-        static_cast<int64_t>(count) - std::count(labels.begin(), labels.end(), kIgnoredLabel);
+        static_cast<int64_t>(label_count) - std::count(labels.begin(), labels.end(), kIgnoredLabel);
   }
 };
 
@@ -58,7 +62,7 @@ Batch read_training_batch(const Dataset& dataset, const LoaderOptions& options, 
                           const std::atomic<bool>& stop) {
   const int64_t samples = dataset.samples(Split::train), of_slice = options.global / options.slices;
   const std::vector<int64_t> slices = slices_to_read(options);
-  BatchWriter writer(step, static_cast<int64_t>(slices.size()) * of_slice, options.seq_len);
+  BatchWriter writer(dataset, step, static_cast<int64_t>(slices.size()) * of_slice, options.seq_len);
   int64_t place = 0;
   for (const int64_t slice : slices) {
     for (int64_t j = slice * of_slice; j < (slice + 1) * of_slice && !stop; ++j) {
@@ -66,7 +70,7 @@ Batch read_training_batch(const Dataset& dataset, const LoaderOptions& options, 
       const auto epoch = static_cast<uint64_t>(position / samples),
                  within = static_cast<uint64_t>(position % samples);
       const KeyedPermutation permute(static_cast<uint64_t>(samples), options.seed, epoch);
-      writer.read(dataset, Split::train, static_cast<int64_t>(permute(within)), place++);
+      writer.read(Split::train, static_cast<int64_t>(permute(within)), place++);
     }
   }
   return std::move(writer.batch);
@@ -172,9 +176,9 @@ Batch read_batch(const Dataset& dataset, const LoaderOptions& options, int64_t s
 
 Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int64_t seq_len) {
   LS_ASSERT(batch >= 0 && count > 0 && seq_len > 0);
-  BatchWriter writer(batch, count, seq_len);
+  BatchWriter writer(dataset, batch, count, seq_len);
   const int64_t first = batch * count, last = std::min(first + count, dataset.samples(Split::eval));
-  for (int64_t index = first; index < last; ++index) writer.read(dataset, Split::eval, index, index - first);
+  for (int64_t index = first; index < last; ++index) writer.read(Split::eval, index, index - first);
   return std::move(writer.batch);
 }
 

@@ -29,8 +29,8 @@ struct LoaderOptions {
 
 struct Batch {
   int64_t step = 0;
-  std::vector<int32_t> inputs;  // [own slices, samples of a slice, seq_len]
-  std::vector<int32_t> labels;  // the same
+  std::vector<int32_t> inputs;  // [own slices, samples of a slice, inputs per sample]
+  std::vector<int32_t> labels;  // [own slices, samples of a slice, labels per sample]
   int64_t valid_labels = 0;     // in the own slices
 };
 

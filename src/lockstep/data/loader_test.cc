@@ -206,5 +206,34 @@ TEST(Loader, RefusesImpossibleOptions) {
   }
 }
 
+// Five words of input and one label a sample.
+class Pictures final : public Dataset {
+ public:
+  int64_t vocab() const override { return 3; }
+  int64_t samples(Split) const override { return 3; }
+  int64_t inputs_per_sample(int64_t) const override { return 5; }
+  int64_t labels_per_sample(int64_t) const override { return 1; }
+  void read(Split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
+    ASSERT_EQ(inputs.size(), 5u);
+    ASSERT_EQ(labels.size(), 1u);
+    std::fill(inputs.begin(), inputs.end(), static_cast<int32_t>(10 + index));
+    labels[0] = static_cast<int32_t>(index);
+  }
+  std::string describe() const override { return "pictures"; }
+  uint64_t content_hash() const override { return 0; }
+};
+
+TEST(Loader, SamplesMayHaveTheirOwnSizes) {
+  const Batch eval = read_eval_batch(Pictures(), 1, 2, kSeqLen);
+  EXPECT_EQ(eval.inputs, (std::vector<int32_t>{12, 12, 12, 12, 12, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(eval.labels, (std::vector<int32_t>{2, -1}));
+  EXPECT_EQ(eval.valid_labels, 1);
+  const Batch batch = read_batch(Pictures(), {.global = 6, .slices = 3, .seq_len = kSeqLen}, 0);
+  EXPECT_EQ(batch.inputs.size(), 30u);
+  EXPECT_EQ(batch.labels.size(), 6u);
+  EXPECT_EQ(batch.valid_labels, 6);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(batch.inputs[5 * i + 4], batch.labels[i] + 10);
+}
+
 }  // namespace
 }  // namespace lockstep::data

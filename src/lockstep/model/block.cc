@@ -15,6 +15,12 @@ double Cost::flops() const {
 Block::Block(std::string name, std::vector<std::unique_ptr<Segment>> segments)
     : name_(std::move(name)), segments_(std::move(segments)) {}
 
+Block block_of(std::string name, std::unique_ptr<Segment> segment) {
+  std::vector<std::unique_ptr<Segment>> segments;
+  segments.push_back(std::move(segment));
+  return {std::move(name), std::move(segments)};
+}
+
 std::vector<ParamSpec> Block::params() const {
   std::vector<ParamSpec> all;
   for (const auto& segment : segments_) {

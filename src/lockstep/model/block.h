@@ -40,8 +40,9 @@ struct SliceShape {
 };
 
 struct Init {
-  enum class Kind : uint8_t { zeros, ones, normal } kind = Kind::zeros;
+  enum class Kind : uint8_t { zeros, ones, normal, given } kind = Kind::zeros;
   float deviation = 0;
+  const float* values = nullptr;  // given: one for each element, kept by the segment
 };
 
 // How tensor parallelism cuts a parameter: not at all, over outputs, or over inputs.
@@ -126,8 +127,11 @@ class Segment {
   virtual Cost cost(const SliceShape& shape, Part part) const = 0;
   // One new token a sample; only attention, which looks back, differs from forward.
   virtual void decode(const Frame& frame) const { forward(frame); }
-  // Fills constant buffers once; `tables` in the order of buffers(), host memory.
+  // Fills buffers once, before the first step; `tables` in the order of buffers(), host memory.
   virtual void fill_buffers(const std::vector<Tensor>&) const {}
+  // Statistics (buffers that are not constant), once at the step's end: from what the step began with
+  // (frame.buffer) and what each slice made of that (frame.statistic(key, slice)) to what the next step begins with.
+  virtual void fold_statistics(const Frame&) const {}
 };
 
 class Block {
@@ -143,13 +147,15 @@ class Block {
   std::string name_;
   std::vector<std::unique_ptr<Segment>> segments_;
 };
+Block block_of(std::string name, std::unique_ptr<Segment> segment);  // of one segment
 
 struct Model {
   std::string family;
   DType compute = DType::f32;  // of edges and of the weights that products read
   std::vector<Block> blocks;
   int64_t vocab = 0, context = 0, hidden = 0, layers = 0;
-  bool predicts_tokens = true;  // language model: metrics count tokens, `generate` works
+  bool predicts_tokens = true;  // language model: metrics count tokens, `generate` works; else they count samples
+  int64_t input_words = 0, label_words = 0;  // 32-bit words of one sample in the batch; 0: data.seq_len
   int64_t param_count() const;
   // Model FLOPs of one token, forward and backward: 6 x parameters in products + 12 x layers x hidden x
   // context (the nanoGPT formula); MFU is stated in it.

@@ -8,6 +8,10 @@ void Frame::bind(std::string role_and_name, device::Tensor tensor) {
   values_.emplace_back(std::move(role_and_name), tensor);
 }
 
+device::Tensor Frame::statistic(std::string_view key, int64_t of_slice) const {
+  return get("stat.", std::string(key) + "." + std::to_string(of_slice));
+}
+
 device::Tensor Frame::get(std::string_view role, std::string_view name) const {
   for (const auto& [key, tensor] : values_) {
     if (key.size() == role.size() + name.size() && std::string_view(key).starts_with(role) &&

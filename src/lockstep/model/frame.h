@@ -33,6 +33,7 @@ class Frame {
   kernels::Launch launch;
   SliceContext slice;
   bool accumulate = false;  // add to weight gradients: not the first slice of its strand
+  int64_t slices = 1;       // of the step: how many fold_statistics finds
   const kernels::StepInputs* inputs = nullptr;
   const kernels::StepState* state = nullptr;
   double* loss = nullptr;   // loss segments: where the slice's sum goes
@@ -50,6 +51,9 @@ class Frame {
   device::Tensor weight(std::string_view key) const { return get("weight.", key); }
   device::Tensor grad(std::string_view key) const { return get("grad.", key); }
   device::Tensor buffer(std::string_view key) const { return get("buffer.", key); }
+  // What a slice's forward makes of the statistic `key`; to fold_statistics, of each slice.
+  device::Tensor statistic(std::string_view key) const { return get("stat.", key); }
+  device::Tensor statistic(std::string_view key, int64_t of_slice) const;
 
   void bind(std::string role_and_name, device::Tensor tensor);  // "in.hidden"
 

@@ -56,4 +56,11 @@ struct HeadOptions {
 };
 std::unique_ptr<Segment> make_head(HeadOptions options);
 
+// "classify": takes "hidden" as logits [samples, classes] and computes the loss against one label a sample.
+struct ClassifyOptions {
+  DType type = DType::f32;
+  int64_t classes = 0;
+};
+std::unique_ptr<Segment> make_classify(ClassifyOptions options);
+
 }  // namespace lockstep::model

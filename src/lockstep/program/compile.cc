@@ -23,7 +23,7 @@ struct Persistent {
   std::vector<std::vector<int>> gradients;  // [block][level]
   std::vector<std::vector<int>> moments;    // [block][moment]
   std::vector<int> chunks;                  // [block]
-  std::map<std::string, int> tables;        // constant buffers, shared by name
+  std::map<std::string, int> tables;        // tables and statistics, shared by name
   int state = -1, inputs = -1, slice_losses = -1, square_sums = -1;
 };
 
@@ -113,9 +113,10 @@ class Compiler {
   void slice(int s, bool accumulate) {
     Instruction load{.op = Op::load, .lane = Lane::host, .slice = s};
     std::map<std::string, int> batch;
-    for (const char* field : {"inputs", "labels"}) {
+    for (const auto& [field, words] : {std::pair("inputs", model_.input_words), std::pair("labels", model_.label_words)}) {
       batch[field] = program_.add_buffer({.name = fmt::format("s{} {}", s, field), .kind = BufferKind::batch,
-                                          .dtype = DType::i32, .shape = {layout_.slice.samples, layout_.slice.seq_len},
+                                          .dtype = DType::i32,
+                                          .shape = {layout_.slice.samples, words > 0 ? words : layout_.slice.seq_len},
                                           .slice = s});
       load.writes.push_back({batch[field], field});
     }
@@ -147,6 +148,16 @@ class Compiler {
       auto [it, fresh] = keep_.tables.try_emplace(spec.name, -1);
       if (fresh) it->second = persistent(spec.name, BufferKind::state, spec.dtype, spec.shape, static_cast<int>(b));
       i.reads.push_back({it->second, "buffer." + spec.key});
+    }
+  }
+
+  // Every slice starts from the statistics of the step's beginning and leaves its own until the step's end.
+  void add_statistics(Instruction& i, size_t b, size_t g, int s) {
+    for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
+      if (spec.constant) continue;
+      const int kept = value({spec.key, spec.dtype, spec.shape}, BufferKind::saved, static_cast<int>(b), s);
+      i.writes.push_back({kept, "stat." + spec.key});
+      statistics_[{b, g}].push_back({kept, fmt::format("stat.{}.{}", spec.key, s)});
     }
   }
 
@@ -199,6 +210,7 @@ class Compiler {
     for (const ValueSpec& spec : plan.saves) write("save." + spec.name, value(spec, BufferKind::saved, block, s));
     add_scratch(i, plan, Part::forward, block, s);
     add_weights(i, b, g);
+    if (layout_.training) add_statistics(i, b, g, s);
     add_cost(i, b, g, Part::forward);
     if (plan.loss) {
       i.writes.push_back({keep_.slice_losses, "loss"});
@@ -318,6 +330,7 @@ class Compiler {
     norm.reads.push_back({keep_.inputs, "inputs"});
     norm.writes = {{keep_.square_sums, "sums"}, {keep_.state, "state"}};
     program_.instructions.push_back(std::move(norm));
+    for (const auto& [where, kept] : statistics_) fold_statistics(where.first, where.second, kept);
     for (size_t b = 0; b < model_.blocks.size(); ++b) {
       if (layouts_[b].value_count == 0) continue;
       Instruction update{.op = Op::update, .block = static_cast<int>(b), .predicated = true};
@@ -332,6 +345,18 @@ class Compiler {
                                                       (model_.compute == DType::f32 ? 0 : 2));
       program_.instructions.push_back(std::move(update));
     }
+  }
+
+  // Behind the norm, because a step whose gradients are not finite leaves statistics as they were.
+  void fold_statistics(size_t b, size_t g, const std::vector<Use>& kept) {
+    Instruction i{.op = Op::sum, .block = static_cast<int>(b), .segment = static_cast<int>(g), .keeps_tape = false};
+    i.reads = kept;
+    for (const Use& use : kept) i.moved_bytes += program_.buffers[static_cast<size_t>(use.buffer)].bytes();
+    for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
+      if (!spec.constant) i.writes.push_back({keep_.tables.at(spec.name), "buffer." + spec.key});
+    }
+    i.reads.push_back({keep_.state, "state"});
+    program_.instructions.push_back(std::move(i));
   }
 
   // Two gradient slots, added once: the tied one onto the one of the parameter that holds the values.
@@ -352,6 +377,7 @@ class Compiler {
   std::vector<std::vector<SegmentPlan>> plans_;
   Program program_;
   Persistent keep_;
+  std::map<std::pair<size_t, size_t>, std::vector<Use>> statistics_;  // {block, segment}: of every slice
   std::vector<int64_t> stack_;  // strands summed in each gradient level
   int level_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "lockstep/base/error.h"
@@ -77,7 +78,7 @@ Binder::Call Binder::bind(const Instruction& i) {
     case Op::recompute:
     case Op::backward_input:
     case Op::backward_weight: return segment(i);
-    case Op::sum: return sum(i);
+    case Op::sum: return i.segment >= 0 ? fold_statistics(i) : sum(i);
     case Op::norm: return norm(i);
     case Op::update: return update(i);
     default: break;
@@ -127,14 +128,15 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   auto frame = std::make_shared<model::Frame>();
   frame->kernels = &kernels_;
   frame->launch = launch_;
-  const auto slice = static_cast<size_t>(i.slice);
+  const auto slice = static_cast<size_t>(std::max(0, i.slice));  // fold_statistics is of no slice
   frame->slice = {.slice = c_.options.slice_ids.empty() ? static_cast<uint32_t>(slice) : c_.options.slice_ids[slice],
                   .samples = c_.program.samples_per_slice, .seq_len = c_.program.seq_len,
                   .training = c_.program.training};
   frame->accumulate = i.accumulate;
+  frame->slices = c_.program.slices;
   frame->inputs = c_.memory.find("step inputs").as<StepInputs>();
   frame->state = c_.memory.find("step state").as<StepState>();
-  frame->loss = c_.memory.find("slice losses").as<double>() + i.slice;
+  frame->loss = c_.memory.find("slice losses").as<double>() + slice;
   if (i.keeps_tape) frame->graph = &graphs_[{i.block, i.segment, i.slice}];
   for (const auto* uses : {&i.reads, &i.writes}) {
     for (const Use& use : *uses) {
@@ -165,6 +167,11 @@ Binder::Call Binder::sum(const Instruction& i) {
     add = {tied.spec.shape.numel(), into.as<float>() + owner.param->offset, from.as<float>() + tied.offset};
   }
   return [this, add] { kernels_.add(add, launch_); };
+}
+
+Binder::Call Binder::fold_statistics(const Instruction& i) {
+  const model::Segment* segment = &segment_of(i);
+  return [segment, frame = this->frame(i)] { segment->fold_statistics(*frame); };
 }
 
 Binder::Call Binder::norm(const Instruction& i) {

@@ -57,6 +57,7 @@ class Binder {
   Call load(const program::Instruction& i);
   Call segment(const program::Instruction& i);
   Call sum(const program::Instruction& i);
+  Call fold_statistics(const program::Instruction& i);
   Call norm(const program::Instruction& i);
   Call update(const program::Instruction& i);
   device::Tensor used(const std::vector<program::Use>& uses, const std::string& role) const;

@@ -12,6 +12,13 @@ namespace lockstep::run {
 
 using base::human_bytes;
 
+static bool has_segment(const model::Model& model, const std::string& name) {
+  return std::any_of(model.blocks.begin(), model.blocks.end(), [&](const model::Block& block) {
+    return std::any_of(block.segments().begin(), block.segments().end(),
+                       [&](const auto& segment) { return segment->name() == name; });
+  });
+}
+
 std::vector<MemoryRow> memory_rows(const Plan& plan) {
   std::vector<MemoryRow> rows;
   for (const auto& [kind, bytes] : plan.memory.persistent_by_kind) rows.push_back({program::name_of(kind), bytes});
@@ -46,7 +53,7 @@ std::vector<Remedy> remedies(const Plan& plan) {
     }
   }
   if (recipe.memory.recompute == "none") {
-    consider("memory.recompute=up", slices, "up", "a little more computation, same bits");
+    if (has_segment(*plan.model, "up")) consider("memory.recompute=up", slices, "up", "a little more computation, same bits");
     consider("memory.recompute=every-2", slices, "every-2", "about a third more computation, same bits");
     consider("memory.recompute=full", slices, "full", "about a third more computation, same bits");
   }

@@ -45,7 +45,9 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
         if (p.spec.name == param.name && p.spec.tied_to.empty()) spec = &p.spec;
       }
     }
-    if (spec->init.kind == model::Init::Kind::normal) {
+    if (spec->init.kind == model::Init::Kind::given) {
+      write(param.master, spec->init.values);
+    } else if (spec->init.kind == model::Init::Kind::normal) {
       kernels_.fill_normal({param.master.numel(), values, 0, spec->init.deviation, seed, hash_text(param.name)}, {});
     } else {
       kernels_.fill_value({param.master.numel(), values, spec->init.kind == model::Init::Kind::ones ? 1.0f : 0.0f}, {});
@@ -101,6 +103,18 @@ std::vector<Parameters::Named> Parameters::named() const {
         if (const Tensor t = view(moment, p)) named.moments.push_back(t);
       }
       all.push_back(std::move(named));
+    }
+  }
+  return all;
+}
+
+std::vector<Parameters::Named> Parameters::statistics() const {
+  std::vector<Named> all;
+  for (const model::Block& block : model_.blocks) {
+    for (const auto& segment : block.segments()) {
+      for (const model::BufferSpec& spec : segment->buffers()) {
+        if (!spec.constant) all.push_back({spec.name, memory_.find(spec.name), {}});
+      }
     }
   }
   return all;

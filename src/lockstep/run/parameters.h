@@ -29,6 +29,8 @@ class Parameters {
     std::vector<device::Tensor> moments;   // "m", "v"
   };
   std::vector<Named> named() const;  // tied ones left out
+  // Statistics under their names, in their own types and without moments: saved and restored with the masters.
+  std::vector<Named> statistics() const;
   void write(const device::Tensor& to, const void* host) const;
   void read(const device::Tensor& from, void* host) const;
   device::Tensor state() const { return memory_.find("step state"); }

@@ -113,8 +113,8 @@ void RunFolder::stepped(const StepReport& r) {
   line["loss_hex"] = hex_of(r.loss);
   line["lr"] = r.learning_rate;
   line["grad_norm"] = finite_or_text(r.grad_norm);
-  line["tokens"] = r.tokens;
-  line["tokens_per_s"] = r.tokens_per_s;
+  line[r.unit] = r.tokens;
+  line[fmt::format("{}_per_s", r.unit)] = r.tokens_per_s;
   line["step_ms"] = r.step_ms;
   line["data_wait_ms"] = r.data_wait_ms;
   line["mfu"] = r.mfu ? json(*r.mfu) : json(nullptr);

@@ -85,6 +85,21 @@ void settle_slices(Plan& plan) {
   }
 }
 
+// The batch's buffers are as large as the data's samples.
+void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq_len) {
+  const auto settle = [&](int64_t& words, int64_t given, const char* what) {
+    const int64_t wanted = words > 0 ? words : model.predicts_tokens ? seq_len : given;
+    if (wanted != given) {
+      throw ConfigError(152, fmt::format("a sample of the data has {} {}, the model takes {}: bring data of that size, or "
+                                         "build the model for this one",
+                                         given, what, wanted));
+    }
+    if (!model.predicts_tokens) words = given;
+  };
+  settle(model.input_words, dataset.inputs_per_sample(seq_len), "inputs");
+  settle(model.label_words, dataset.labels_per_sample(seq_len), "labels");
+}
+
 program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& recompute) {
   const base::Recipe& recipe = plan.recipe();
   program::Layout layout;
@@ -120,6 +135,7 @@ Plan make_plan(base::Resolved resolved, Own own, bool must_fit) {
     settle_logits_chunk(resolved, compute, id.kind == device::Kind::cuda);
     plan.model = std::make_unique<model::Model>(model::build_model(resolved.recipe, compute));
   }
+  settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
   plan.resolved = std::move(resolved);
   plan.available_bytes = available_bytes(plan);

@@ -40,7 +40,9 @@ struct Plan {
   program::MemoryPlan memory;
   int64_t available_bytes = 0;    // on the device, or memory.limit_gib
   const base::Recipe& recipe() const { return resolved.recipe; }
-  int64_t tokens_per_step() const { return recipe().batch.global * recipe().data.seq_len; }
+  // What throughput is counted in: tokens, or samples where the model predicts no tokens.
+  const char* unit() const { return model->predicts_tokens ? "tokens" : "samples"; }
+  int64_t units_per_step() const { return recipe().batch.global * (model->predicts_tokens ? recipe().data.seq_len : 1); }
 };
 
 // Opens data and device, resolves every "auto", compiles and checks. ConfigError or DataError when the

@@ -50,6 +50,9 @@ std::string save_checkpoint(Session& session, const std::string& run_folder, int
       contents.optimizer.push_back(copies.copy(param.name + "." + kMomentNames[k], param.moments[k]));
     }
   }
+  for (const Parameters::Named& statistic : parameters.statistics()) {
+    contents.model.push_back(copies.copy(statistic.name, statistic.master));
+  }
   contents.config_json = huggingface_config(session.plan.recipe());
   contents.recipe_toml = base::write_toml(session.plan.recipe());
   contents.state.resize(sizeof(kernels::StepState));
@@ -72,6 +75,9 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
       load_tensor(parameters, from, param.name + "." + kMomentNames[k], param.moments[k]);
     }
   }
+  for (const Parameters::Named& statistic : parameters.statistics()) {
+    load_tensor(parameters, from, statistic.name, statistic.master);
+  }
   parameters.write(parameters.state(), manifest.state.data());
   parameters.refresh_compute();
   if (!manifest.params_hash.empty() && parameters.hash() != manifest.params_hash) {
@@ -83,6 +89,9 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
 void load_weights(Parameters& parameters, const std::string& folder) {
   const checkpoint::Opened from(folder);
   for (const Parameters::Named& param : parameters.named()) load_tensor(parameters, from, param.name, param.master);
+  for (const Parameters::Named& statistic : parameters.statistics()) {
+    load_tensor(parameters, from, statistic.name, statistic.master);
+  }
   parameters.refresh_compute();
 }
 

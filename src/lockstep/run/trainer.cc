@@ -72,12 +72,13 @@ class Trainer {
     const int64_t now = base::monotonic_ns();
     StepReport report;
     report.step = static_cast<int64_t>(done.inputs.step) + 1;
+    report.unit = plan_.unit();
     report.loss = state.loss;
     report.learning_rate = done.inputs.learning_rate;
     report.grad_norm = state.grad_norm;
-    report.tokens = report.step * plan_.tokens_per_step();
+    report.tokens = report.step * plan_.units_per_step();
     report.step_ms = static_cast<double>(now - last_read_) / 1e6;
-    report.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / (report.step_ms / 1e3);
+    report.tokens_per_s = static_cast<double>(plan_.units_per_step()) / (report.step_ms / 1e3);
     report.data_wait_ms = done.data_wait_ms;
     report.memory_gib = static_cast<double>(plan_.device->peak_allocated_bytes()) / (1 << 30);
     report.applied = state.apply != 0;
@@ -140,7 +141,7 @@ class Trainer {
     summary.steps = step;
     summary.finished = step >= recipe_.run.steps;
     summary.seconds = static_cast<double>(base::monotonic_ns() - began_) / 1e9;
-    summary.tokens_per_s = static_cast<double>((step - options_.first_step) * plan_.tokens_per_step()) / summary.seconds;
+    summary.tokens_per_s = static_cast<double>((step - options_.first_step) * plan_.units_per_step()) / summary.seconds;
     for (const double loss : recent_) summary.loss += loss / static_cast<double>(recent_.size());
     if (summary.finished && plan_.dataset->samples(data::Split::eval) > 0) summary.eval_loss = evaluate(step);
     summary.floor = plan_.dataset->entropy_floor();

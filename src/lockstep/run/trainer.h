@@ -12,7 +12,8 @@ namespace lockstep::run {
 struct StepReport {
   int64_t step = 0;  // steps done, counted from 1
   double loss = 0, learning_rate = 0, grad_norm = 0;
-  int64_t tokens = 0;  // so far
+  const char* unit = "tokens";  // what `tokens` counts: "samples" for models that predict no tokens
+  int64_t tokens = 0;           // so far
   double tokens_per_s = 0, step_ms = 0, data_wait_ms = 0;
   std::optional<double> mfu;
   double memory_gib = 0;

@@ -43,7 +43,7 @@ Trial try_one(const base::Resolved& resolved, int64_t slices, const std::string&
   Trial trial{slices, plan.layout.slice.samples, recompute, plan.memory.peak_bytes() <= plan.available_bytes,
               plan.memory.peak_bytes()};
   if (!trial.fits) return trial;
-  const double tokens = static_cast<double>(plan.tokens_per_step());
+  const double tokens = static_cast<double>(plan.units_per_step());
   Session session(std::move(plan));
   trial.step_ms = median_step_ms(session, steps);
   trial.tokens_per_s = tokens / (trial.step_ms / 1e3);

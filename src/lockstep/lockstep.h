@@ -1,0 +1,21 @@
+// Lockstep as a library: what a C++ program needs to train its own model on its own data.
+//
+//     namespace ls = lockstep;
+//     ls::base::Resolved recipe = ls::base::read_recipe({.overrides = {"run.steps=200", "batch.slices=4"}});
+//     ls::run::Session session(ls::run::make_plan(std::move(recipe), {.dataset = ..., .build_model = ...}));
+//     ls::run::Summary summary = ls::run::train(session, {}, observer);
+//
+// Needs nothing of LibTorch. A model made of torch::nn::Module comes from lockstep/model/autograd_torch.h,
+// which does: find_package(lockstep) gives lockstep::lockstep for this header and lockstep::torch for that
+// one.
+#pragma once
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/recipe.h"
+#include "lockstep/base/schema.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/model/block.h"
+#include "lockstep/model/parts.h"
+#include "lockstep/run/session.h"
+#include "lockstep/run/snapshot.h"
+#include "lockstep/run/trainer.h"
