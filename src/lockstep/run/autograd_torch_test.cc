@@ -319,7 +319,7 @@ TEST(Autograd, WrongShapesAreNamed) {
   };
   EXPECT_EQ(
       number_of([&] { make_plan(base::read_recipe({.overrides = {"run.device=cpu"}}), std::move(own)); }),
-      152);
+      176);
   EXPECT_EQ(number_of([] { model::autograd_block({.name = "empty"}); }), 172);
 }
 

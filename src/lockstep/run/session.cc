@@ -90,7 +90,7 @@ void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq
   const auto settle = [&](int64_t& words, int64_t given, const char* what) {
     const int64_t wanted = words > 0 ? words : model.predicts_tokens ? seq_len : given;
     if (wanted != given) {
-      throw ConfigError(152, fmt::format("a sample of the data has {} {}, the model takes {}: bring data of that size, or "
+      throw ConfigError(176, fmt::format("a sample of the data has {} {}, the model takes {}: bring data of that size, or "
                                          "build the model for this one",
                                          given, what, wanted));
     }
