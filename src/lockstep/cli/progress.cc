@@ -8,7 +8,7 @@
 #include "lockstep/base/curve.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/run/threads.h"
+#include "lockstep/device/thread_pool.h"
 
 namespace lockstep::cli {
 
@@ -69,7 +69,7 @@ std::string start_lines(const run::Plan& plan, const std::string& folder) {
                       device::name_of(plan.model->compute));
   text += fmt::format("data    {}\n", plan.dataset->describe());
   text += fmt::format("device  {} ({}){}\n", plan.device->id().to_string(), device.name,
-                      plan.device->id().kind == device::Kind::cpu ? fmt::format(", {} threads", run::thread_count()) : "");
+                      plan.device->id().kind == device::Kind::cpu ? fmt::format(", {} threads", device::thread_count()) : "");
   text += fmt::format("batch   {} samples = {} slice{} in {} strand{}: same bits on 1 to {} data ranks\n", r.batch.global, slices,
                       slices == 1 ? "" : "s", strands, strands == 1 ? "" : "s", strands);
   text += fmt::format("memory  {} ({} kept, {} in a step) of {}\n", human_bytes(static_cast<double>(plan.memory.peak_bytes())),

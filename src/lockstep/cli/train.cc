@@ -80,6 +80,7 @@ int run_training(const TrainArguments& arguments, base::Resolved resolved, const
   if (earlier.finished && arguments.resume == "auto") {
     remark("already done: {} holds {} steps. Use run.name=NAME for another run, or --resume never to start over\n",
                folder, earlier.step);
+    if (arguments.json) print("{}\n", nlohmann::json{{"folder", folder}, {"steps", earlier.step}, {"finished", true}}.dump());
     return 0;
   }
   const std::vector<std::string> candidates = starting_points(arguments, folder);

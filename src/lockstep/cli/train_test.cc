@@ -120,11 +120,11 @@ TEST(Train, EndsAtAStepBoundaryWhenInterrupted) {
 
 TEST(Train, KilledAtAnyMomentTheRunGoesOnFromACheckpoint) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=200 checkpoint.every=20 run.name=k ";
-  run_shell(folder.path(), train + "& pid=$!; sleep 0.9; kill -9 $pid; wait $pid");
+  const std::string train = kTiny + "run.steps=2000 checkpoint.every=40 run.name=k ";
+  run_shell(folder.path(), train + "& pid=$!; sleep 0.7; kill -9 $pid; wait $pid");
   const Outcome outcome = run_shell(folder.path(), train + "--json 2>/dev/null");
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  const Outcome whole = run_shell(folder.path(), kTiny + "run.steps=200 run.name=whole --json 2>/dev/null");
+  const Outcome whole = run_shell(folder.path(), kTiny + "run.steps=2000 run.name=whole --json 2>/dev/null");
   const auto hash = [](const std::string& text) { return nlohmann::json::parse(text.substr(text.find('{')))["params_hash"]; };
   EXPECT_EQ(hash(outcome.output), hash(whole.output));
 }

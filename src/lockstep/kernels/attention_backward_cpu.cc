@@ -160,15 +160,12 @@ void attention_backward(const AttentionBackward& op, const Launch& launch) {
   const int64_t threads = attention_threads(shape, launch);
   const int64_t tasks = shape.seq_len > 0 ? shape.samples * shape.kv_heads : 0;
   with_type(shape.type, [&](auto tag) {
-#pragma omp parallel num_threads(threads) if (shape.rows() * shape.heads * shape.seq_len >= kSerialBelow)
-    {
+    const bool worth_it = shape.rows() * shape.heads * shape.seq_len >= kSerialBelow;
+    device::run_items(tasks, worth_it ? static_cast<int>(threads) : 1, [&](int64_t task, int lane) {
       const OneThread one_thread;
-      float* scratch = static_cast<float*>(launch.workspace) + omp_get_thread_num() * slice;
-#pragma omp for schedule(dynamic)
-      for (int64_t task = 0; task < tasks; ++task) {
-        backward_task<decltype(tag)>(op, task / shape.kv_heads, task % shape.kv_heads, Scratch(scratch));
-      }
-    }
+      float* scratch = static_cast<float*>(launch.workspace) + lane * slice;
+      backward_task<decltype(tag)>(op, task / shape.kv_heads, task % shape.kv_heads, Scratch(scratch));
+    });
   });
 }
 

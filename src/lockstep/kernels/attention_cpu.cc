@@ -85,7 +85,7 @@ void forward_run(const AttentionForward& op, int64_t sample, int64_t head, int64
 }  // namespace
 
 int64_t attention_workspace(const AttentionShape& shape) {
-  const int64_t threads = larger(1, smaller(omp_get_max_threads(), shape.samples * shape.heads));
+  const int64_t threads = larger(1, smaller(device::thread_count(), shape.samples * shape.heads));
   return threads * attention_scratch_floats(shape) * 4;
 }
 
@@ -97,17 +97,14 @@ void attention_forward(const AttentionForward& op, const Launch& launch) {
   const int64_t runs = (shape.seq_len + query_rows(shape) - 1) / query_rows(shape);
   const int64_t tasks = shape.samples * shape.heads * runs;
   with_type(shape.type, [&](auto tag) {
-#pragma omp parallel num_threads(threads) if (shape.rows() * shape.heads * shape.seq_len >= kSerialBelow)
-    {
+    const bool worth_it = shape.rows() * shape.heads * shape.seq_len >= kSerialBelow;
+    device::run_items(tasks, worth_it ? static_cast<int>(threads) : 1, [&](int64_t task, int lane) {
       const OneThread one_thread;
-      float* scratch = static_cast<float*>(launch.workspace) + omp_get_thread_num() * slice;
-#pragma omp for schedule(dynamic)
-      for (int64_t task = 0; task < tasks; ++task) {
-        const int64_t run = runs - 1 - task % runs, head = task / runs % shape.heads;  // long runs first
-        forward_run<decltype(tag)>(op, task / runs / shape.heads, head, run * query_rows(shape),
-                                   Scratch(scratch));
-      }
-    }
+      float* scratch = static_cast<float*>(launch.workspace) + lane * slice;
+      const int64_t run = runs - 1 - task % runs, head = task / runs % shape.heads;  // long runs first
+      forward_run<decltype(tag)>(op, task / runs / shape.heads, head, run * query_rows(shape),
+                                 Scratch(scratch));
+    });
   });
 }
 

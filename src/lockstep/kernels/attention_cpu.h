@@ -4,7 +4,6 @@
 // scratch. Scratch is one slice of the workspace a thread: how many slices there are never shows in a result.
 #pragma once
 
-#include <omp.h>
 
 #include "lockstep/kernels/attention.h"
 #include "lockstep/kernels/blas_cpu.h"
@@ -41,7 +40,7 @@ LS_INLINE int64_t attention_scratch_floats(const AttentionShape& shape) {
 
 LS_INLINE int64_t attention_threads(const AttentionShape& shape, const Launch& launch) {
   const int64_t slices = launch.workspace_bytes / (attention_scratch_floats(shape) * 4);
-  return smaller(slices, omp_get_max_threads());
+  return smaller(slices, device::thread_count());
 }
 
 // One head's [rows, head_dim], read in fp32.

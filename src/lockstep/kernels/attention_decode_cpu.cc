@@ -64,17 +64,16 @@ void attention_decode(const AttentionDecode& op, const Launch& launch) {
   const AttentionShape& shape = op.shape;
   const int64_t slice = 2 * round_up(shape.head_dim, kLanes);
   require_workspace(launch, slice * 4, "attention_decode");
-  const int64_t threads = smaller(launch.workspace_bytes / (slice * 4), omp_get_max_threads());
+  const int64_t threads = smaller(launch.workspace_bytes / (slice * 4), device::thread_count());
   with_type(shape.type, [&](auto tag) {
     using T = decltype(tag);
     for (int64_t sample = 0; sample < shape.samples; ++sample) append_to_cache<T>(op, sample);
     const int64_t tasks = shape.samples * shape.heads;
-#pragma omp parallel for schedule(static) \
-    num_threads(threads) if (tasks * shape.head_dim * op.position >= kSerialBelow)
-    for (int64_t task = 0; task < tasks; ++task) {
-      float* scratch = static_cast<float*>(launch.workspace) + omp_get_thread_num() * slice;
+    const bool worth_it = tasks * shape.head_dim * op.position >= kSerialBelow;
+    device::run_items(tasks, worth_it ? static_cast<int>(threads) : 1, [&](int64_t task, int lane) {
+      float* scratch = static_cast<float*>(launch.workspace) + lane * slice;
       attend<T>(op, task / shape.heads, task % shape.heads, Scratch(scratch));
-    }
+    });
   });
 }
 

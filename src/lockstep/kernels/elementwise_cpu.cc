@@ -92,8 +92,7 @@ void count_nonfinite(const CountNonfinite& op, const Launch&) {
       int64_t found = 0;
 #pragma omp simd reduction(+ : found)
       for (int64_t i = begin; i < end; ++i) found += is_nonfinite(widen(values[i])) ? 1 : 0;
-#pragma omp atomic
-      total += found;
+      __atomic_fetch_add(&total, found, __ATOMIC_RELAXED);
     });
   });
   *op.count = total;

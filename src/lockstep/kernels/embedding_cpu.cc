@@ -1,6 +1,5 @@
 #include "lockstep/kernels/embedding.h"
 
-#include <omp.h>
 
 #include "lockstep/kernels/ops_cpu.h"
 
@@ -44,7 +43,7 @@ void clear(float* values, int64_t count) {
 template <class T>
 void add_tokens(const EmbeddingBackward& op) {
   const int64_t rows = op.samples * op.seq_len;
-  const int64_t columns = round_up((op.width + omp_get_max_threads() - 1) / omp_get_max_threads(), kLanes);
+  const int64_t columns = round_up((op.width + device::thread_count() - 1) / device::thread_count(), kLanes);
   for_items((op.width + columns - 1) / columns, rows * columns, [&](int64_t item) {
     const int64_t begin = item * columns, count = smaller(columns, op.width - begin);
     for (int64_t row = 0; row < rows; ++row) {

@@ -118,14 +118,10 @@ void gemm(const Gemm& op, const Launch& launch) {
   const int64_t tiles = tiling.row_tiles * tiling.column_tiles;
   with_type(op.in_type, [&](auto in_tag) {
     with_type(op.out_type, [&](auto out_tag) {
-#pragma omp parallel if (tiles > 1)
-      {
+      share(tiles, true, [&](int64_t tile, int) {
         const OneThread one_thread;
-#pragma omp for schedule(dynamic)
-        for (int64_t tile = 0; tile < tiles; ++tile) {
-          run_tile<decltype(in_tag), decltype(out_tag)>(op, in, tiling, tile);
-        }
-      }
+        run_tile<decltype(in_tag), decltype(out_tag)>(op, in, tiling, tile);
+      });
     });
   });
 }

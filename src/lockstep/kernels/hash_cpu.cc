@@ -16,7 +16,7 @@ __attribute__((flatten)) uint64_t hash_run(const float* values, int64_t count, u
 }  // namespace
 
 void hash_chunks(const HashChunks& op, const Launch&) {
-  for_uneven_items(op.chunk_count, kSerialBelow, [&](int64_t i) {
+  for_items(op.chunk_count, kSerialBelow, [&](int64_t i) {
     const Chunk& chunk = op.chunks[i];
     for (int64_t salt = 0; salt < 2; ++salt) {
       op.hashes[2 * i + salt] = hash_run(op.values + chunk.begin, chunk.count, kHashSalts[salt]);

@@ -108,7 +108,7 @@ void adapt_scale(const NormPolicy& policy, StepState& state) {
 }  // namespace
 
 void square_sums(const SquareSums& op, const Launch&) {
-  for_uneven_items(op.chunk_count, kSerialBelow, [&](int64_t i) {
+  for_items(op.chunk_count, kSerialBelow, [&](int64_t i) {
     op.sums[i] = sum_of_squares(op.gradient + op.chunks[i].begin, op.chunks[i].count);
   });
 }
@@ -143,7 +143,7 @@ void norm_finish(const NormFinish& op, const Launch&) {
 void update(const Update& op, const Launch&) {
   if (op.state->apply == 0) return;
   const Rates rates = rates_of(op);
-  for_uneven_items(op.chunk_count, kSerialBelow, [&](int64_t i) { update_chunk(op, op.chunks[i], rates); });
+  for_items(op.chunk_count, kSerialBelow, [&](int64_t i) { update_chunk(op, op.chunks[i], rates); });
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

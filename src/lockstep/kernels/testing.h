@@ -12,7 +12,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <cmath>
 #include <cstring>
@@ -25,6 +24,7 @@
 
 #include "lockstep/device/cpu_features.h"
 #include "lockstep/device/device.h"
+#include "lockstep/device/thread_pool.h"
 #include "lockstep/kernels/levels.h"
 #include "lockstep/kernels/table.h"
 
@@ -228,12 +228,12 @@ class KernelTest : public ::testing::TestWithParam<std::string> {
   void run(const std::vector<const Memory*>& outputs, const std::function<void()>& launch_it) {
     std::vector<std::vector<char>> before, first;
     for (const Memory* output : outputs) before.push_back(output->bytes());
-    const int threads_before = omp_get_max_threads();
+    const int threads_before = device::thread_count();
     for (const int threads : {1, 2, 4}) {
       for (size_t i = 0; i < outputs.size(); ++i) outputs[i]->set_bytes(before[i]);
-      omp_set_num_threads(threads);
+      device::set_thread_count(threads);
       launch_it();
-      omp_set_num_threads(threads_before);
+      device::set_thread_count(threads_before);
       device_->synchronize(nullptr);
       for (size_t i = 0; i < outputs.size(); ++i) {
         if (threads == 1) {

@@ -33,6 +33,7 @@ std::vector<float> gradient_of(const Session& session, const std::string& name) 
 }
 
 TEST_P(Gradients, EqualDifferencesOfTheLoss) {
+  LS_NEEDS_HOST_MEMORY();
   // Weights of ordinary size, so that differences stand well above the rounding of the loss.
   std::vector<std::string> words = GetParam().overrides;
   words.push_back("model.init_std=0.3");

@@ -7,7 +7,7 @@
 #include "lockstep/model/family.h"
 #include "lockstep/run/memory_report.h"
 #include "lockstep/run/snapshot.h"
-#include "lockstep/run/threads.h"
+#include "lockstep/device/thread_pool.h"
 
 namespace lockstep::run {
 
@@ -124,7 +124,7 @@ Plan make_plan(base::Resolved resolved, Own own, bool must_fit) {
   Plan plan;
   check_batch(resolved.recipe);
   const device::Id id = device::resolve(resolved.recipe.run.device);
-  set_threads(resolved.recipe.run.threads);
+  device::set_thread_count(resolved.recipe.run.threads.is_auto ? 0 : static_cast<int>(resolved.recipe.run.threads.value));
   plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe);
   plan.device = device::open(id);
   const DType compute = settle_precision(resolved, plan.device->properties());

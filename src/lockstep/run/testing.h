@@ -1,6 +1,7 @@
 // Small recipes and sessions for the tests of this folder.
 #pragma once
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,19 @@
 
 namespace lockstep::run {
 
+// LOCKSTEP_TEST_DEVICE=cuda runs the same tests on a GPU (`./dev test --gpu`).
+inline std::string test_device() {
+  const char* wish = std::getenv("LOCKSTEP_TEST_DEVICE");
+  return wish != nullptr ? wish : "cpu";
+}
+
+// For tests that look into memory by pointer.
+#define LS_NEEDS_HOST_MEMORY() \
+  if (lockstep::run::test_device() != "cpu") GTEST_SKIP() << "looks into memory by pointer: only on the CPU"
+
 // A model of a few thousand parameters on the grammar, changed by overrides.
 inline base::Resolved tiny_recipe(std::vector<std::string> overrides = {}) {
-  std::vector<std::string> all = {"run.device=cpu", "model.layers=2", "model.hidden=16", "model.heads=2", "data.seq_len=8",
+  std::vector<std::string> all = {"run.device=" + test_device(), "model.layers=2", "model.hidden=16", "model.heads=2", "data.seq_len=8",
                                   "batch.global=8", "batch.slices=4", "optim.warmup=0", "optim.lr=0.01"};
   all.insert(all.end(), overrides.begin(), overrides.end());
   return base::read_recipe({.file = "", .overrides = all});

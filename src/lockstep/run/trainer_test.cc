@@ -67,6 +67,7 @@ TEST(Trainer, StopsAtAStepBoundaryAndSaves) {
 
 // A weight that is not a number: the block that holds it is named, and nothing is updated.
 TEST(Trainer, NamesTheBlockWhereTheLossStopsBeingFinite) {
+  LS_NEEDS_HOST_MEMORY();
   Session session = tiny_session({"run.steps=3"});
   for (const Parameters::Named& param : session.parameters->named()) {
     if (param.name == "transformer.h.1.mlp.c_fc.weight") param.master.as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
@@ -83,6 +84,7 @@ TEST(Trainer, NamesTheBlockWhereTheLossStopsBeingFinite) {
 }
 
 TEST(Trainer, SkipsStepsThatAreNotFiniteWhenAsked) {
+  LS_NEEDS_HOST_MEMORY();
   Session session = tiny_session({"run.steps=3", "run.nonfinite=skip"});
   session.parameters->named()[0].master.as<float>()[0] = std::numeric_limits<float>::infinity();
   const std::string before = session.parameters->hash();

@@ -1,0 +1,81 @@
+#include "lockstep/device/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace lockstep::device {
+namespace {
+
+TEST(ThreadPool, RunsEveryItemOnceAtAnyNumberOfThreads) {
+  const int before = thread_count();
+  for (const int threads : {1, 2, 3, 7}) {
+    set_thread_count(threads);
+    EXPECT_EQ(thread_count(), threads);
+    for (int round = 0; round < 2000; ++round) {
+      const int64_t items = round % 2 == 0 ? 2 : round % 40;
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(items));
+      const int lanes = 1 + round % threads;
+      run_items(items, lanes, [&](int64_t item, int lane) {
+        EXPECT_LT(lane, lanes);
+        ++hits[static_cast<size_t>(item)];
+      });
+      for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1);
+    }
+  }
+  set_thread_count(before);
+}
+
+TEST(ThreadPool, ALaneIsHeldByOneThreadAtATime) {
+  std::vector<std::atomic<int>> held(static_cast<size_t>(thread_count()));
+  for (int round = 0; round < 50; ++round) {
+    run_items(64, thread_count(), [&](int64_t, int lane) {
+      ASSERT_EQ(held[static_cast<size_t>(lane)].fetch_add(1), 0);
+      held[static_cast<size_t>(lane)].fetch_sub(1);
+    });
+  }
+}
+
+TEST(ThreadPool, CallersAtTheSameTimeBothFinish) {
+  std::atomic<int64_t> total{0};
+  const auto caller = [&] {
+    for (int round = 0; round < 200; ++round) run_items(10, thread_count(), [&](int64_t item, int) { total += item; });
+  };
+  std::thread other(caller);
+  caller();
+  other.join();
+  EXPECT_EQ(total.load(), 2 * 200 * 45);
+}
+
+// Jobs with pauses between and inside them, so that both sides fall asleep and must be woken, many times.
+TEST(ThreadPool, NoWakeIsLost) {
+  const int before = thread_count();
+  set_thread_count(3);
+  std::atomic<int64_t> total{0};
+  for (int round = 0; round < 20000; ++round) {
+    if (round % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(120));
+    run_items(4, 3, [&](int64_t item, int lane) {
+      if (round % 5 == 0 && lane > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      total += item;
+    });
+  }
+  EXPECT_EQ(total.load(), 3000 * 6);
+  set_thread_count(before);
+}
+
+TEST(ThreadPool, AJobInsideAJobRunsOnItsOwnThread) {
+  std::atomic<int> count{0};
+  run_items(8, thread_count(), [&](int64_t, int) {
+    run_items(5, thread_count(), [&](int64_t, int lane) {
+      EXPECT_EQ(lane, 0);
+      ++count;
+    });
+  });
+  EXPECT_EQ(count.load(), 40);
+}
+
+}  // namespace
+}  // namespace lockstep::device
