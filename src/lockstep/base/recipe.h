@@ -71,7 +71,7 @@ struct Recipe {
 
   struct Optim {
     std::string name = "adamw";    // adamw, sgd, lion
-    double lr = 3e-3;
+    double lr = 5e-3;
     std::string schedule = "cosine";  // constant, linear, cosine, wsd, inverse_sqrt
     int64_t warmup = 50;           // steps
     double min_lr = 0.1;           // where the schedule ends, as a fraction of lr

@@ -79,7 +79,7 @@ TEST(Train, WritesItsFolderAndGoesOn) {
   const std::vector<Row> rows = {
       {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "done: 6 of 6 steps"},
       {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "already done"},
-      {kTiny + "run.steps=6 optim.lr=0.5", 2, "optim.lr: was 0.003, is 0.5"},
+      {kTiny + "run.steps=6 optim.lr=0.5", 2, "optim.lr: was 0.005, is 0.5"},
       {"$L generate --tokens 5 --json", 0, "\"tokens\":["},
       {"$L explain recipe runs/first/config.toml", 0, "runs/first/config.toml"},
       // Training from the resolved config repeats the run.
@@ -120,11 +120,12 @@ TEST(Train, EndsAtAStepBoundaryWhenInterrupted) {
 
 TEST(Train, KilledAtAnyMomentTheRunGoesOnFromACheckpoint) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=2000 checkpoint.every=40 run.name=k ";
-  run_shell(folder.path(), train + "& pid=$!; sleep 0.7; kill -9 $pid; wait $pid");
-  const Outcome outcome = run_shell(folder.path(), train + "--json 2>/dev/null");
+  const std::string train = kTiny + "run.steps=4000 checkpoint.every=100 run.name=k ";
+  run_shell(folder.path(), train + "& pid=$!; while ! ls runs/k/checkpoints/*/manifest.json; do sleep 0.01; done >/dev/null 2>&1; kill -9 $pid; wait $pid");
+  const Outcome outcome = run_shell(folder.path(), train + "--json");
+  EXPECT_NE(outcome.output.find("going on from step"), std::string::npos) << outcome.output;
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  const Outcome whole = run_shell(folder.path(), kTiny + "run.steps=2000 run.name=whole --json 2>/dev/null");
+  const Outcome whole = run_shell(folder.path(), kTiny + "run.steps=4000 run.name=whole --json 2>/dev/null");
   const auto hash = [](const std::string& text) { return nlohmann::json::parse(text.substr(text.find('{')))["params_hash"]; };
   EXPECT_EQ(hash(outcome.output), hash(whole.output));
 }

@@ -55,7 +55,7 @@ TEST(ThreadPool, NoWakeIsLost) {
   const int before = thread_count();
   set_thread_count(3);
   std::atomic<int64_t> total{0};
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < 3000; ++round) {
     if (round % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(120));
     run_items(4, 3, [&](int64_t item, int lane) {
       if (round % 5 == 0 && lane > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));

@@ -12,6 +12,16 @@
 namespace lockstep::run {
 namespace {
 
+// A word instead of forty failures where the wanted device is not.
+class NeedsItsDevice : public testing::Environment {
+  void SetUp() override {
+    if (test_device() == "cpu" || device::cuda_availability().devices > 0) return;
+    std::printf("skipped: %s\n", device::cuda_availability().why_not.c_str());
+    std::exit(77);
+  }
+};
+const auto* const kNeedsItsDevice = testing::AddGlobalTestEnvironment(new NeedsItsDevice);
+
 using Words = std::vector<std::string>;
 
 struct Row {
@@ -73,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(OtherBits, WhenTheContractChanges) {
   const std::string base = hash_of({});
-  const Words changes = {"run.seed=2",      "batch.slices=8",      "batch.strands=2", "model.init_std=0.021",
+  const Words changes = {"run.seed=2",      "batch.slices=8",      "batch.strands=1", "model.init_std=0.021",
                          "optim.beta1=0.8", "model.dropout=0.1"};
   for (const std::string& change : changes) EXPECT_NE(hash_of({change}), base) << change;
 }

@@ -61,8 +61,9 @@ TEST(Trainer, StopsAtAStepBoundaryAndSaves) {
   int64_t saved = 0;
   const Summary summary = train(session, {.stop_signal = &signal, .save = [&](int64_t step) { saved = step; }}, stopper);
   EXPECT_FALSE(summary.finished);
-  EXPECT_EQ(summary.steps, 3);
-  EXPECT_EQ(saved, 3);
+  EXPECT_GE(summary.steps, 3);
+  EXPECT_LE(summary.steps, test_device() == "cpu" ? 3 : 4);  // results are read one step late on a GPU
+  EXPECT_EQ(saved, summary.steps);
 }
 
 // A weight that is not a number: the block that holds it is named, and nothing is updated.
@@ -105,6 +106,7 @@ TEST(Trainer, Fp16ScalerBacksOffAndRecovers) {
 }
 
 TEST(AutoSlices, TakesTheLargestSliceThatFits) {
+  if (test_device() != "cpu") GTEST_SKIP() << "the workspace of a GPU dwarfs a tiny model";
   const Plan roomy = make_plan(tiny_recipe({"batch.slices=auto", "batch.global=64"}), {});
   EXPECT_EQ(roomy.recipe().batch.slices.value, 1);
   const double tight = static_cast<double>(roomy.memory.peak_bytes()) * 0.5 / (1 << 30);
