@@ -140,5 +140,6 @@ int run_and_explain_failure(const std::vector<std::string>& words) {
 
 int main(int count, char** words) {
   ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a training run
+  ::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, with a sentence
   return lockstep::cli::run_and_explain_failure({words + (count > 0), words + count});
 }

@@ -101,8 +101,14 @@ int run_training(const TrainArguments& arguments, base::Resolved resolved, const
   options.stop_signal = &signal.value();
   options.save_every = recipe.checkpoint.every;
   options.save = [&](int64_t step) {
-    const std::string where = run::save_checkpoint(session, folder, step, static_cast<int>(recipe.checkpoint.keep));
-    everyone.event("checkpoint_saved", "saved " + where, step);
+    try {
+      const std::string where = run::save_checkpoint(session, folder, step, static_cast<int>(recipe.checkpoint.keep));
+      everyone.event("checkpoint_saved", "saved " + where, step);
+    } catch (const base::IoError& error) {
+      // The one before it still stands; the next save may find the disk in better order. The last save must succeed.
+      if (step >= recipe.run.steps || signal.value().load() != 0) throw;
+      everyone.event("checkpoint_failed", error.what(), step);
+    }
   };
   everyone.event("start", options.first_step > 0 ? fmt::format("going on from step {}", options.first_step) : "from the beginning",
                  options.first_step);

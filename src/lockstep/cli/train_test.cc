@@ -142,6 +142,15 @@ TEST(Train, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
   EXPECT_EQ(whole.code, 0);
 }
 
+// A save that fails in the middle of a run is told and tried again; the last one must succeed.
+TEST(Train, AFullDiskEndsOnlyTheLastSave) {
+  base::TemporaryFolder folder;
+  const Outcome outcome = run_shell(folder.path(), "ulimit -f 20; " + kTiny + "run.steps=9 checkpoint.every=4 run.name=full");
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_NE(outcome.output.find("warning: "), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("step 9/9"), std::string::npos) << outcome.output;
+}
+
 TEST(Train, ARunFolderBelongsToOneProcess) {
   base::TemporaryFolder folder;
   const Outcome outcome = run_shell(
