@@ -28,11 +28,13 @@ struct Wanted {
 
 run::Plan plan_for(const Wanted& wanted) { return run::make_plan(base::read_recipe(wanted.source), {}, false); }
 
-int64_t bytes_of(const program::Program& program, const std::vector<program::Use>& uses) {
+// Weights and gradients are counted only where an instruction goes through all of them.
+int64_t bytes_of(const program::Program& program, const program::Instruction& i, const std::vector<program::Use>& uses) {
+  const bool whole = i.op == program::Op::sum || i.op == program::Op::norm || i.op == program::Op::update;
   std::map<int, int64_t> once;
   for (const program::Use& use : uses) {
     const program::Buffer& buffer = program.buffers[static_cast<size_t>(use.buffer)];
-    if (!buffer.persistent) once[use.buffer] = buffer.bytes();
+    if (whole || !buffer.persistent) once[use.buffer] = buffer.bytes();
   }
   int64_t total = 0;
   for (const auto& [buffer, bytes] : once) total += bytes;
@@ -102,10 +104,11 @@ int explain_program(const std::vector<std::string>& words) {
       skipped = true;
       continue;
     }
-    std::string notes = i.predicated ? "if every gradient is finite" : i.accumulate ? "adds" : waits_text(i);
+    const bool tied = i.op == program::Op::sum && i.reads[0].role == "tied";
+    std::string notes = tied ? "adds the tied slot" : i.predicated ? "if every gradient is finite" : i.accumulate ? "adds" : waits_text(i);
     table.add({std::to_string(n), program::title(program, *plan.model, i), program::name_of(i.lane),
-               human_bytes(static_cast<double>(bytes_of(program, i.reads))),
-               human_bytes(static_cast<double>(bytes_of(program, i.writes))), i.flops > 0 ? human_count(i.flops) : "", notes});
+               human_bytes(static_cast<double>(bytes_of(program, i, i.reads))),
+               human_bytes(static_cast<double>(bytes_of(program, i, i.writes))), i.flops > 0 ? human_count(i.flops) : "", notes});
   }
   print("{}", table.to_text(std::max<size_t>(base::terminal_of(STDOUT_FILENO).width, 100)));
   print("\n{} instructions, {} FLOPs a step, peak memory {}\n", program.instructions.size(), human_count(flops),
