@@ -14,7 +14,7 @@ namespace lockstep::device {
 
 namespace {
 
-constexpr int kSpins = 2000;  // pauses before going to sleep: some tens of microseconds
+constexpr int kSpins = 20000;  // pauses before going to sleep: some tens of microseconds
 
 void pause() {
 #if defined(__x86_64__)
