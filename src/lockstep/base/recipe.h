@@ -71,7 +71,7 @@ struct Recipe {
 
   struct Optim {
     std::string name = "adamw";    // adamw, sgd, lion
-    double lr = 5e-3;
+    double lr = 8e-3;
     std::string schedule = "cosine";  // constant, linear, cosine, wsd, inverse_sqrt
     int64_t warmup = 50;           // steps
     double min_lr = 0.1;           // where the schedule ends, as a fraction of lr
@@ -111,7 +111,7 @@ struct Recipe {
   struct Log {
     int64_t every = 1;             // steps between lines of metrics.jsonl
     int64_t eval_every = 200;      // steps; 0: only at the end
-    int64_t eval_batches = 8;
+    int64_t eval_batches = 32;
     bool fingerprint = false;      // params_hash in every logged line
     std::string folder = "runs";
   } log;

@@ -79,7 +79,7 @@ TEST(Train, WritesItsFolderAndGoesOn) {
   const std::vector<Row> rows = {
       {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "done: 6 of 6 steps"},
       {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "already done"},
-      {kTiny + "run.steps=6 optim.lr=0.5", 2, "optim.lr: was 0.005, is 0.5"},
+      {kTiny + "run.steps=6 optim.lr=0.5", 2, "optim.lr: was 0.008, is 0.5"},
       {"$L generate --tokens 5 --json", 0, "\"tokens\":["},
       {"$L explain recipe runs/first/config.toml", 0, "runs/first/config.toml"},
       // Training from the resolved config repeats the run.
