@@ -116,6 +116,14 @@ std::string quoted(std::string_view text, size_t most) {
   return out + '"';
 }
 
+std::string divisors_near(int64_t whole, int64_t wish) {
+  std::vector<std::string> found;
+  for (int64_t n = 1; n <= whole; ++n) {
+    if (whole % n == 0 && n <= 4 * wish && n * 4 >= wish) found.push_back(std::to_string(n));
+  }
+  return join(found, ", ");
+}
+
 std::string join(const std::vector<std::string>& words, std::string_view between) {
   std::string out;
   for (size_t i = 0; i < words.size(); ++i) {

@@ -136,7 +136,7 @@ TEST(Train, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
   const Outcome whole = run_shell(folder.path(), train + "2>/dev/null");
   // The newest is gone, the next one has a flipped byte, the oldest two are kept by checkpoint.keep=2.
   const Outcome outcome = run_shell(folder.path(), "rm runs/d/checkpoints/step-00000012/manifest.json; f=$(ls runs/d/checkpoints/"
-                                                   "step-00000008/model-*); printf x | dd of=$f bs=1 seek=2000 conv=notrunc 2>/dev/null; " + train);
+                                                   "step-00000008/model-*); printf xxxxxxxxxxxxxxxx | dd of=$f bs=1 seek=4000 conv=notrunc 2>/dev/null; " + train);
   EXPECT_EQ(outcome.code, 3) << outcome.output;
   EXPECT_NE(outcome.output.find("step-00000008/model-00001-of-00001.safetensors"), std::string::npos) << outcome.output;
   EXPECT_EQ(whole.code, 0);

@@ -41,7 +41,4 @@ struct NormPolicy {
   float growth = 2, backoff = 0.5f, max_scale = 16777216.0f;
 };
 
-// A seed's words are spread so that nearby (step, slice, site) triples share nothing.
-constexpr uint32_t kDropoutSiteBase = 0x10000;
-
 }  // namespace lockstep::kernels

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::model {
 
@@ -45,23 +46,15 @@ void apply_preset(base::Resolved& resolved, const Family& family) {
   }
 }
 
-std::string divisors_near(int64_t of, int64_t wish) {
-  std::string list;
-  for (int64_t n = 1; n <= of; ++n) {
-    if (of % n == 0 && n <= 4 * wish && n * 4 >= wish) list += (list.empty() ? "" : ", ") + std::to_string(n);
-  }
-  return list;
-}
-
 void check_sizes(const base::Recipe& recipe) {
   const auto& m = recipe.model;
   if (m.hidden % m.heads != 0) {
     throw ConfigError(122, fmt::format("model.heads = {} does not divide model.hidden = {}; heads that do: {}", m.heads,
-                                       m.hidden, divisors_near(m.hidden, m.heads)));
+                                       m.hidden, base::divisors_near(m.hidden, m.heads)));
   }
   if (m.heads % m.kv_heads.value != 0) {
     throw ConfigError(123, fmt::format("model.kv_heads = {} does not divide model.heads = {}; try {}", m.kv_heads.value,
-                                       m.heads, divisors_near(m.heads, m.kv_heads.value)));
+                                       m.heads, base::divisors_near(m.heads, m.kv_heads.value)));
   }
   if (m.family == "llama" && (m.hidden / m.heads) % 2 != 0) {
     throw ConfigError(124, fmt::format("rotary embedding needs an even head width, but model.hidden / model.heads = {}",

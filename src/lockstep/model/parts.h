@@ -49,7 +49,6 @@ std::unique_ptr<Segment> make_embedding(EmbeddingOptions options);
 struct HeadOptions {
   DType type = DType::f32;
   int64_t vocab = 0, width = 0, chunk = 0;
-  int64_t real_vocab = 0;
   std::string name;     // canonical
   std::string tied_to;  // or empty
   float init_std = 0.02f;

@@ -7,6 +7,7 @@
 #include "lockstep/base/build_info.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/base/version.h"
+#include "lockstep/device/facts.h"
 
 namespace lockstep::run {
 
@@ -30,7 +31,7 @@ nlohmann::json make_record(const Plan& plan) {
   record["build"] = base::kVersion;
   record["source_commit"] = base::source_commit();
   record["source_modified"] = base::source_modified();
-  record["libtorch"] = "2.11.0";
+  record["libtorch"] = device::read_facts({}).torch_version;
   record["device"] = device.name;
   record["instruction_set"] = device.instruction_set;
   record["compute"] = device::name_of(plan.model->compute);

@@ -35,14 +35,6 @@ void settle_logits_chunk(base::Resolved& resolved, DType compute, bool cuda) {
   resolved.origin["memory.logits_chunk"] = "auto";
 }
 
-std::string divisors(int64_t n, int64_t near) {
-  std::string list;
-  for (int64_t d = 1; d <= n; ++d) {
-    if (n % d == 0 && d * 4 >= near && d <= near * 4) list += (list.empty() ? "" : ", ") + std::to_string(d);
-  }
-  return list;
-}
-
 void check_batch(const base::Recipe& recipe) {
   const auto& b = recipe.batch;
   if (!recipe.parallel.data.is_auto && recipe.parallel.data.value != 1) {
@@ -50,11 +42,11 @@ void check_batch(const base::Recipe& recipe) {
   }
   if (!b.slices.is_auto && b.global % b.slices.value != 0) {
     throw ConfigError(150, fmt::format("batch.slices = {} does not divide batch.global = {}; slices that do: {}",
-                                       b.slices.value, b.global, divisors(b.global, b.slices.value)));
+                                       b.slices.value, b.global, base::divisors_near(b.global, b.slices.value)));
   }
   if (!b.strands.is_auto && !b.slices.is_auto && b.slices.value % b.strands.value != 0) {
     throw ConfigError(151, fmt::format("batch.strands = {} does not divide batch.slices = {}; strands that do: {}",
-                                       b.strands.value, b.slices.value, divisors(b.slices.value, b.strands.value)));
+                                       b.strands.value, b.slices.value, base::divisors_near(b.slices.value, b.strands.value)));
   }
 }
 
