@@ -1,0 +1,96 @@
+// A group of ranks and what they do together. One interface; the engines are shared memory, Gloo and NCCL.
+//
+// Every member calls the same operations in the same order. On the CPU a call has finished when it returns; with NCCL
+// it is enqueued on `stream`, and what was handed to it may be touched again only behind it on that stream. Each
+// call carries the group's timeout: CommError 520 names group, operation, sequence number and the ranks that are
+// missing, where the engine knows them. Each call leaves its mark in the recorder's ring. A group is used by one
+// thread at a time; two lanes that run beside each other have a group each.
+//
+// Parts are given by rank: parts[q] belongs to rank q; sizes may differ, and be zero.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/ring.h"
+#include "lockstep/comm/store.h"
+#include "lockstep/device/device.h"
+#include "lockstep/device/tensor.h"
+
+namespace lockstep::comm {
+
+using device::Stream;
+using device::Tensor;
+
+enum class Collective : uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, borrow, broadcast, send, recv, barrier };
+const char* name_of(Collective kind);
+
+class Group {
+ public:
+  virtual ~Group() = default;
+  const std::string& name() const { return name_; }
+  int rank() const { return rank_; }  // in the group
+  int size() const { return size_; }
+  virtual const char* engine() const = 0;  // "shm", "gloo", "nccl", "alone"
+
+  // Sum over all ranks, in place and in the engine's own order: f32, f64, bf16, f16, i32, i64.
+  void all_reduce(const Tensor& values, Stream stream = nullptr);
+  // mine = sum over ranks q of q's parts[rank()], in the engine's own order. `mine` may be parts[rank()].
+  void reduce_scatter(const std::vector<Tensor>& parts, const Tensor& mine, Stream stream = nullptr);
+  // Sends parts[rank()] to everyone and fills the other parts.
+  void all_gather(const std::vector<Tensor>& parts, Stream stream = nullptr);
+  // send[q] goes to rank q; recv[q] is filled with what q sent here.
+  void all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor>& recv, Stream stream = nullptr);
+  void broadcast(const Tensor& values, int root, Stream stream = nullptr);
+  void send(const Tensor& values, int to, Stream stream = nullptr);
+  void recv(const Tensor& values, int from, Stream stream = nullptr);
+  void barrier();
+
+  // An all-to-all whose results may stay where they are. `offers[q]` are tensors that rank q may read (any number; the
+  // same number from each rank to all). Returns views[q]: what rank q offers to this rank, as peers' own memory
+  // where that is shared and as copies in `staging` where it is not. The views hold, and the offered memory must
+  // not change, until every member has called give_back().
+  //
+  // Which tensors rank q will offer must be known here: `expected[q]` has their types and shapes (data is ignored).
+  std::vector<std::vector<Tensor>> borrow(const std::vector<std::vector<Tensor>>& offers,
+                                          const std::vector<std::vector<Tensor>>& expected, const Tensor& staging,
+                                          Stream stream = nullptr);
+  void give_back(Stream stream = nullptr);
+  // Bytes of staging that borrow() needs for `expected`: 0 where memory is shared.
+  virtual int64_t staging_bytes(const std::vector<std::vector<Tensor>>& expected) const;
+
+  // Where marks go, and which instruction the next call belongs to.
+  void record_in(base::RingWriter* ring, int32_t group_number);
+  void at(int64_t step, int32_t instruction) { step_ = step, instruction_ = instruction; }
+  int64_t sequence() const { return sequence_; }  // calls so far
+
+ protected:
+  Group(std::string name, int rank, int size) : name_(std::move(name)), rank_(rank), size_(size) {}
+  // What an engine implements. `bytes` of a call are those that this rank moves.
+  virtual void do_all_reduce(const Tensor& values, Stream stream) = 0;
+  virtual void do_reduce_scatter(const std::vector<Tensor>& parts, const Tensor& mine, Stream stream) = 0;
+  virtual void do_all_gather(const std::vector<Tensor>& parts, Stream stream) = 0;
+  virtual void do_all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor>& recv, Stream stream) = 0;
+  virtual void do_broadcast(const Tensor& values, int root, Stream stream) = 0;
+  virtual void do_send(const Tensor& values, int to, Stream stream) = 0;
+  virtual void do_recv(const Tensor& values, int from, Stream stream) = 0;
+  virtual void do_barrier() = 0;
+  virtual std::vector<std::vector<Tensor>> do_borrow(const std::vector<std::vector<Tensor>>& offers,
+                                                     const std::vector<std::vector<Tensor>>& expected,
+                                                     const Tensor& staging, Stream stream);  // all_to_all into staging
+  virtual void do_give_back(Stream) {}
+
+ private:
+  template <class Call>
+  void marked(Collective kind, int64_t bytes, Call call);
+
+  std::string name_;
+  int rank_, size_;
+  base::RingWriter* ring_ = nullptr;
+  int32_t number_ = -1, instruction_ = -1;
+  int64_t step_ = 0, sequence_ = 0;
+};
+
+}  // namespace lockstep::comm

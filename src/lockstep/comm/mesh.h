@@ -1,0 +1,36 @@
+// The mesh: where a rank stands among data x shard x context x tensor x pipeline ranks.
+//
+// One documented order: tensor changes fastest, so that it stays inside a node, then context, shard, replica (data
+// is replica x shard), and pipeline slowest. Pure arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::comm {
+
+enum class Axis : uint8_t { tensor, context, shard, replica, pipeline };
+constexpr int kAxes = 5;
+const char* name_of(Axis axis);
+
+struct Mesh {
+  int sizes[kAxes] = {1, 1, 1, 1, 1};  // by Axis
+  int size(Axis axis) const { return sizes[static_cast<int>(axis)]; }
+  int world() const;
+  int data() const { return size(Axis::shard) * size(Axis::replica); }
+};
+
+struct Coordinate {
+  int at[kAxes] = {0, 0, 0, 0, 0};
+  int operator[](Axis axis) const { return at[static_cast<int>(axis)]; }
+  // Among the data ranks: replica x shard, shard fastest.
+  int data(const Mesh& mesh) const { return (*this)[Axis::replica] * mesh.size(Axis::shard) + (*this)[Axis::shard]; }
+};
+
+Coordinate coordinate_of(const Mesh& mesh, int rank);
+int rank_of(const Mesh& mesh, const Coordinate& coordinate);
+// World ranks that differ from `rank` at most on these axes, in mesh order: the members of its group.
+std::vector<int> members(const Mesh& mesh, int rank, const std::vector<Axis>& axes);
+
+}  // namespace lockstep::comm

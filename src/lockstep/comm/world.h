@@ -1,0 +1,60 @@
+// The world: all ranks of a run, as this process sees them.
+//
+// The launcher tells each rank who it is through torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, ...) and where the
+// store is (LOCKSTEP_STORE, LOCKSTEP_SECRET_FD). World connects, holds the roll call (every rank says its build, recipe and
+// numerics; the first that differs is named), and makes groups.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/engine.h"
+
+namespace lockstep::comm {
+
+struct Seat {
+  int rank = 0, world = 1;
+  int local_rank = 0, local_world = 1;
+  int node = 0, nodes = 1;
+};
+
+struct WorldOptions {
+  Seat seat;
+  std::string engine = "auto";
+  std::string interface;
+  Duration timeout{600000};       // of every collective
+  Duration join_timeout{300000};  // until every rank has come
+};
+
+class World {
+ public:
+  // One rank, no store.
+  World();
+  World(WorldOptions options, std::unique_ptr<Store> store);
+  ~World();
+
+  const Seat& seat() const { return options_.seat; }
+  int rank() const { return options_.seat.rank; }
+  int size() const { return options_.seat.world; }
+  bool first() const { return rank() == 0; }
+  Store& store() { return *store_; }
+  const std::string& engine() const { return engine_; }  // settled at the first group
+
+  // Every rank gives the same list of {what, value}; ConfigError 523 names the first that differs, and on which rank:
+  // "rank 2 has optim.lr = 0.1, rank 0 has 0.2". Waiting for a rank that does not come is CommError 521 with its number.
+  void roll_call(const std::vector<std::pair<std::string, std::string>>& facts);
+
+  // Collective over `ranks`. A group of one is made without anybody.
+  std::unique_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, device::Device& device);
+  SharedArena& arena();
+
+ private:
+  WorldOptions options_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<SharedArena> arena_;
+  std::string engine_;
+};
+
+}  // namespace lockstep::comm
