@@ -86,7 +86,8 @@ uint64_t RingWriter::enqueue(const RingStamp& stamp) {
   Slot& slot = slot_of(ticket);
   uint64_t version = slot.version.load(kRelaxed);
   // Odd: its owner was overtaken by a whole round of the ring. Waiting for it could take a time slice.
-  if (version % 2 != 0 || !slot.version.compare_exchange_strong(version, version + 1, kRelaxed)) return ticket;
+  if (version % 2 != 0 || !slot.version.compare_exchange_strong(version, version + 1, kRelaxed))
+    return ticket;
   std::atomic_thread_fence(std::memory_order_release);  // the odd version is seen before what follows
   slot.ticket.store(ticket, kRelaxed);
   slot.step.store(static_cast<uint64_t>(stamp.step), kRelaxed);

@@ -170,7 +170,8 @@ TEST(Ring, SeveralThreadsWriteWithoutMixing) {
   std::thread watcher([&] {
     const RingReader reader(path);
     while (!stop) {
-      for (const RingEntry& entry : reader.entries()) ASSERT_TRUE(equal(entry.stamp, stamp_of(entry.stamp.step)));
+      for (const RingEntry& entry : reader.entries())
+        ASSERT_TRUE(equal(entry.stamp, stamp_of(entry.stamp.step)));
     }
   });
   for (std::thread& thread : threads) thread.join();

@@ -26,8 +26,9 @@ int64_t aligned(int64_t bytes) {
 }  // namespace
 
 const char* name_of(Collective kind) {
-  static constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "borrow",
-                                           "broadcast",  "send",           "recv",       "barrier",    "give_back"};
+  static constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                           "borrow",     "broadcast",      "send",       "recv",
+                                           "barrier",    "give_back"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -54,7 +55,8 @@ auto Group::marked(Collective kind, int64_t bytes, Call call) {
     throw base::CommError(520, fmt::format("{} (call {} of group {}, step {}) failed: {}", name_of(kind),
                                            sequence, name_, step_, why));
   };
-  if (broken_) fail("an earlier call of this group failed, so its members no longer agree; start the run again");
+  if (broken_)
+    fail("an earlier call of this group failed, so its members no longer agree; start the run again");
   struct Finish {  // also behind a call that returns something
     base::RingWriter* ring;
     uint64_t ticket;

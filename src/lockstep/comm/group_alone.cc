@@ -17,7 +17,8 @@ class GroupAlone final : public Group {
     copy(mine, parts[0], stream);
   }
   void do_all_gather(const std::vector<Tensor>&, Stream) override {}
-  void do_all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor>& recv, Stream stream) override {
+  void do_all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor>& recv,
+                     Stream stream) override {
     copy(recv[0], send[0], stream);
   }
   void do_broadcast(const Tensor&, int, Stream) override {}

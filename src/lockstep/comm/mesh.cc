@@ -8,11 +8,16 @@ namespace lockstep::comm {
 
 const char* name_of(Axis axis) {
   switch (axis) {
-    case Axis::tensor: return "tensor";
-    case Axis::context: return "context";
-    case Axis::shard: return "shard";
-    case Axis::replica: return "replica";
-    case Axis::pipeline: return "pipeline";
+    case Axis::tensor:
+      return "tensor";
+    case Axis::context:
+      return "context";
+    case Axis::shard:
+      return "shard";
+    case Axis::replica:
+      return "replica";
+    case Axis::pipeline:
+      return "pipeline";
   }
   return "?";
 }
@@ -47,7 +52,8 @@ std::vector<int> members(const Mesh& mesh, int rank, const std::vector<Axis>& ax
   for (const Axis axis : axes) at.at[static_cast<int>(axis)] = 0;
   std::vector<int> ranks{rank_of(mesh, at)};
   int stride = 1;
-  for (int axis = 0; axis < kAxes; ++axis) {  // fastest first: what is there so far, moved along the next axis
+  for (int axis = 0; axis < kAxes;
+       ++axis) {  // fastest first: what is there so far, moved along the next axis
     if (std::find(axes.begin(), axes.end(), static_cast<Axis>(axis)) != axes.end()) {
       const size_t count = ranks.size();
       for (int step = 1; step < mesh.sizes[axis]; ++step) {
