@@ -1,7 +1,6 @@
 #include "lockstep/comm/shm_signal.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,8 +11,8 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int kFewestSpins = 64, kMostSpins = 1 << 14;
-constexpr int64_t kWorthSpinningNs = 100'000;  // about what a sleep and a wake-up cost on a busy machine
+constexpr int kFewestSpins = 32, kMostSpins = 1 << 12;  // about 0.5 and 50 us
+constexpr int kTryAgain = 64;                           // waits in vain between two long ones
 
 inline void pause_cpu() {
 #if defined(__x86_64__)
@@ -35,15 +34,22 @@ void Signal::raise() {
   if (sleepers.load(std::memory_order_seq_cst) != 0) futex(value, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-Patience::Patience(bool crowded) : crowded_(crowded), spins_(crowded ? kFewestSpins : kMostSpins) {}
+Patience::Patience(bool crowded) : most_(crowded ? kFewestSpins : kMostSpins), spins_(most_) {}
 
 bool Patience::spin(const Signal& signal, uint32_t target) {
-  for (int i = 0; i < spins_; ++i) {
-    if (signal.reached(target)) return true;
+  const int limit = in_vain_ >= kTryAgain ? most_ : spins_;
+  for (int i = 0; i < limit; ++i) {
+    if (signal.reached(target)) {
+      if (i > spins_ / 2)
+        spins_ = std::min(2 * i, most_);  // it was close, or longer than we would have waited
+      in_vain_ = 0;
+      return true;
+    }
     pause_cpu();
   }
-  if (crowded_) ::sched_yield();  // the one we wait for may need this very core
-  return signal.reached(target);
+  spins_ = std::max(spins_ / 2, kFewestSpins);
+  in_vain_ = limit == most_ ? 0 : in_vain_ + 1;
+  return false;
 }
 
 void Patience::sleep(Signal& signal, uint32_t target, int64_t most_ns) {
@@ -54,12 +60,6 @@ void Patience::sleep(Signal& signal, uint32_t target, int64_t most_ns) {
     futex(signal.value, FUTEX_WAIT, seen, &timeout);
   }
   signal.sleepers.fetch_sub(1, std::memory_order_seq_cst);
-}
-
-void Patience::learn(int64_t waited_ns) {
-  if (crowded_) return;
-  spins_ =
-      waited_ns < kWorthSpinningNs ? std::min(spins_ * 2, kMostSpins) : std::max(spins_ / 2, kFewestSpins);
 }
 
 }  // namespace lockstep::comm

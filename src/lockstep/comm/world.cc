@@ -19,7 +19,8 @@ void World::roll_call(const std::vector<std::pair<std::string, std::string>>& fa
   hold_roll_call({rank(), size(), calls_++, options_.join_timeout}, facts, *store_);
 }
 
-std::unique_ptr<Group> World::group(const std::string& name, const std::vector<int>& ranks, device::Device& device) {
+std::unique_ptr<Group> World::group(const std::string& name, const std::vector<int>& ranks,
+                                    device::Device& device) {
   if (ranks.size() == 1) {
     if (engine_.empty()) engine_ = "alone";
     return make_group_alone(name, &device);
