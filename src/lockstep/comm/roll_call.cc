@@ -60,7 +60,9 @@ std::string judge(const RollCall& call, const std::string& prefix, const Facts& 
   for (int rank = 1; rank < call.size; ++rank) {
     const auto left = std::chrono::duration_cast<Duration>(end - std::chrono::steady_clock::now());
     try {
-      all.push_back(unpack(store.get(prefix + std::to_string(rank), std::max(left, Duration::zero()))));
+      const std::string key = prefix + std::to_string(rank);
+      all.push_back(unpack(store.get(key, std::max(left, Duration::zero()))));
+      store.remove(key);
     } catch (const base::CommError& error) {
       if (error.number() != 510) throw;
       missing.push_back(names[static_cast<size_t>(rank)]);
@@ -133,6 +135,8 @@ void hold_roll_call(const RollCall& call, const Facts& facts, Store& store, cons
   if (call.rank == 0) {
     verdict = judge(call, prefix, facts, store);
     store.set(prefix + "verdict", verdict);
+    // Whoever came to this call has read the verdict of the one before.
+    if (verdict.empty()) store.remove(fmt::format("roll-call/{}/verdict", call.number - 1));
   } else {
     store.set(prefix + std::to_string(call.rank), pack(facts));
     try {
