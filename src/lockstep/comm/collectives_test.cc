@@ -286,7 +286,7 @@ TEST_P(Collectives, GiveTheForetoldResult) {
     EXPECT_STREQ(checks.group().engine(), at.size == 1 ? "alone" : row.engine);
     for (const DType type :
          {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8}) {
-      // Within a post, just beyond it, and with pieces: 16 KiB, and a bounce buffer of 1 MiB.
+      // Within a post of 4 KiB, beyond it, and with several pieces of 1 MiB.
       for (const int64_t count : {0, 1, 7, 1023, 4097, 20001}) checks.all(type, count);
     }
     checks.all(DType::f32, 600'011);

@@ -11,8 +11,10 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int kFewestSpins = 32, kMostSpins = 1 << 12;  // about 0.5 and 50 us
-constexpr int kTryAgain = 64;                           // waits in vain between two long ones
+// About 0.5, 3 and 50 us. Two ranks that sleep for every few microseconds keep each other asleep, so without
+// a crowd there is always some spinning.
+constexpr int kCrowdedSpins = 32, kFewestSpins = 256, kMostSpins = 1 << 12;
+constexpr int kTryAgain = 32;  // waits in vain between two long ones
 
 inline void pause_cpu() {
 #if defined(__x86_64__)
@@ -34,21 +36,24 @@ void Signal::raise() {
   if (sleepers.load(std::memory_order_seq_cst) != 0) futex(value, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-Patience::Patience(bool crowded) : most_(crowded ? kFewestSpins : kMostSpins), spins_(most_) {}
+Patience::Patience(bool crowded)
+    : least_(crowded ? kCrowdedSpins : kFewestSpins),
+      most_(crowded ? kCrowdedSpins : kMostSpins),
+      spins_(most_) {}
 
 bool Patience::spin(const Signal& signal, uint32_t target) {
-  const int limit = in_vain_ >= kTryAgain ? most_ : spins_;
+  const bool long_try = in_vain_ >= kTryAgain;
+  const int limit = long_try ? most_ : spins_;
   for (int i = 0; i < limit; ++i) {
     if (signal.reached(target)) {
-      if (i > spins_ / 2)
-        spins_ = std::min(2 * i, most_);  // it was close, or longer than we would have waited
+      if (long_try) spins_ = most_;
       in_vain_ = 0;
       return true;
     }
     pause_cpu();
   }
-  spins_ = std::max(spins_ / 2, kFewestSpins);
-  in_vain_ = limit == most_ ? 0 : in_vain_ + 1;
+  spins_ = std::max(spins_ / 2, least_);
+  in_vain_ = long_try ? 0 : in_vain_ + 1;
   return false;
 }
 

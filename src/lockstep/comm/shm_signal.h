@@ -30,7 +30,7 @@ class Patience {
   static void sleep(Signal& signal, uint32_t target, int64_t most_ns);
 
  private:
-  int most_, spins_;
+  int least_, most_, spins_;
   int in_vain_ = 0;
 };
 
