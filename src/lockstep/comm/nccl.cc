@@ -4,10 +4,6 @@
 // broadcasts, or sends and receives. A barrier is the hosts': it goes through the store, so it can name who
 // is missing.
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/engines.h"
+#include "lockstep/comm/interface.h"
 #include "lockstep/comm/nccl_api.h"
 #include "lockstep/comm/roll_call.h"
 
@@ -195,25 +192,6 @@ class NcclGroup final : public Group {
   bool failed_ = false;
 };
 
-// NCCL takes interfaces by name alone.
-std::string interface_name(const std::string& name_or_address) {
-  if (name_or_address.empty() || ::if_nametoindex(name_or_address.c_str()) != 0) return name_or_address;
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return "";
-  std::string name;
-  for (const ifaddrs* one = all; one != nullptr && name.empty(); one = one->ifa_next) {
-    if (one->ifa_addr == nullptr) continue;
-    const int family = one->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    char text[NI_MAXHOST] = {};
-    const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (::getnameinfo(one->ifa_addr, length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0) continue;
-    if (name_or_address == text) name = one->ifa_name;
-  }
-  ::freeifaddrs(all);
-  return name;
-}
-
 // Blocks until every member has called it, which NCCL gives no time limit; so a thread calls it, which is
 // left behind with the process when the time is up.
 NcclComm connect(const GroupOptions& options, int rank, const NcclUniqueId& id) {
@@ -246,6 +224,7 @@ NcclComm connect(const GroupOptions& options, int rank, const NcclUniqueId& id) 
 
 std::unique_ptr<Group> make_nccl_group(const GroupOptions& options, Store& store, SharedArena*) {
   LS_ASSERT(options.device != nullptr);
+  // NCCL takes interfaces by name alone.
   if (const std::string name = interface_name(options.interface); !name.empty()) {
     ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), 0);  // what the user set counts more
   }

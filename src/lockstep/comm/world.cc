@@ -1,6 +1,9 @@
 #include "lockstep/comm/world.h"
 
+#include <cstdlib>
+
 #include "lockstep/base/error.h"
+#include "lockstep/comm/interface.h"
 #include "lockstep/comm/roll_call.h"
 
 namespace lockstep::comm {
@@ -10,6 +13,9 @@ World::World() : store_(make_local_store()) {}
 World::World(WorldOptions options, std::unique_ptr<Store> store)
     : options_(std::move(options)), store_(std::move(store)) {
   LS_ASSERT(store_ != nullptr && options_.seat.rank >= 0 && options_.seat.rank < options_.seat.world);
+  // Unless told otherwise, ranks talk through the interface that reaches the launcher's store.
+  const char* endpoint = std::getenv("LOCKSTEP_STORE");
+  if (options_.interface.empty() && endpoint != nullptr) options_.interface = address_towards(endpoint);
 }
 
 World::~World() = default;
