@@ -24,8 +24,10 @@ LS_INLINE void add_four(const float* a, const float* b, const float* c, const fl
   for (int64_t i = 0; i < count; ++i) out[i] = (a[i] + b[i]) + (c[i] + d[i]);
 }
 
-bool is_two_pairs(const TreeSum& op) {
-  return op.inputs == 4 && op.merges[1] == 1 && op.merges[2] == 0 && op.merges[3] == 2;
+// Whether the inputs from `first` on begin with two pairs that are joined, (a + b) + (c + d).
+LS_INLINE bool are_two_pairs(const TreeSum& op, int first) {
+  const uint8_t* merges = op.merges + first;
+  return first + 4 <= op.inputs && merges[0] == 0 && merges[1] == 1 && merges[2] == 0 && merges[3] >= 2;
 }
 
 // One tile, whose partial sums stay in the first-level cache. Inputs are added from where they lie. Only the
@@ -37,8 +39,15 @@ class TileSum {
   void run() {
     int merges_left = op_.inputs - 1;
     for (int i = 0; i < op_.inputs; ++i) {
-      stack_[depth_++] = {op_.from[i] + begin_, nullptr};
-      for (int m = 0; m < op_.merges[i]; ++m) merge(--merges_left == 0);
+      const bool pairs = are_two_pairs(op_, i);
+      if (pairs) {
+        push_pairs(i);
+        merges_left -= 3;
+        i += 3;
+      } else {
+        stack_[depth_++] = {from(i), nullptr};
+      }
+      for (int m = pairs ? 2 : 0; m < op_.merges[i]; ++m) merge(--merges_left == 0);
     }
   }
 
@@ -47,6 +56,14 @@ class TileSum {
     const float* at;
     float* partial;  // where it lies when it is a partial sum, to be written over
   };
+
+  const float* from(int input) const { return op_.from[input] + begin_; }
+
+  void push_pairs(int i) {
+    float* to = take_partial();
+    add_four(from(i), from(i + 1), from(i + 2), from(i + 3), count_, to);
+    stack_[depth_++] = {to, to};
+  }
 
   void merge(bool is_last) {
     const Value b = stack_[--depth_], a = stack_[depth_ - 1];
@@ -76,7 +93,8 @@ void tree_sum(const TreeSum& op, const Launch&) {
     float* out = op.out + begin;
     if (op.inputs == 1) return copy_run(from(0), count, out);
     if (op.inputs == 2) return add_run(from(0), from(1), count, out);
-    if (is_two_pairs(op)) return add_four(from(0), from(1), from(2), from(3), count, out);
+    if (op.inputs == 4 && are_two_pairs(op, 0))
+      return add_four(from(0), from(1), from(2), from(3), count, out);
     for (int64_t first = begin; first < end; first += kTile)
       TileSum(op, first, smaller(kTile, end - first)).run();
   });
