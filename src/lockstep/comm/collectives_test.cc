@@ -239,7 +239,10 @@ INSTANTIATE_TEST_SUITE_P(Engines, Collectives,
                                            Row{"shm", 2, Kind::forked, Memory::arena},
                                            Row{"shm", 3, Kind::forked, Memory::plain},
                                            Row{"shm", 5, Kind::forked, Memory::mixed},
-                                           Row{"shm", 8, Kind::forked, Memory::arena}),
+                                           Row{"shm", 8, Kind::forked, Memory::arena},
+                                           Row{"gloo", 2, Kind::threads, Memory::plain},
+                                           Row{"gloo", 3, Kind::threads, Memory::arena},
+                                           Row{"gloo", 3, Kind::forked, Memory::plain}),
                          name_of_row);
 
 }  // namespace

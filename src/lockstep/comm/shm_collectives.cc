@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "lockstep/comm/shm_group.h"
-#include "lockstep/comm/shm_sum.h"
+#include "lockstep/comm/rank_sum.h"
 
 namespace lockstep::comm {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "lockstep/comm/engine.h"
 #include "lockstep/comm/store.h"
-#include "lockstep/comm/testing_store.h"
+#include "lockstep/comm/store_server.h"
 
 namespace lockstep::comm::testing {
 
@@ -49,7 +49,12 @@ inline void run_threads(int size, const RankBody& body) {
 // Children must not outlive a test that dies, so each has an alarm.
 class ForkedRanks {
  public:
-  ForkedRanks(int size, const RankBody& body) {
+  ForkedRanks(int size, const RankBody& body)
+      : secret_(Secret::random()), server_([this] {
+          StoreServerOptions options;
+          options.secret = secret_;
+          return options;
+        }()) {
     std::fflush(nullptr);
     for (int rank = 0; rank < size; ++rank) {
       const pid_t child = ::fork();
@@ -57,8 +62,8 @@ class ForkedRanks {
         ::alarm(120);
         int status = 1;
         try {
-          FolderStore store(folder_.path());
-          body({rank, size, &store});
+          const std::unique_ptr<Store> store = connect();
+          body({rank, size, store.get()});
           status = ::testing::Test::HasFailure() ? 1 : 0;
         } catch (const std::exception& error) {
           std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
@@ -75,7 +80,12 @@ class ForkedRanks {
     }
   }
   pid_t pid(int rank) const { return children_[static_cast<size_t>(rank)]; }
-  FolderStore store() const { return FolderStore(folder_.path()); }
+  std::unique_ptr<Store> connect() const {
+    StoreClientOptions options;
+    options.endpoint = server_.endpoint();
+    options.secret = secret_;
+    return connect_store(options);
+  }
 
   int join(int rank) {  // its wait status
     int status = 0;
@@ -89,7 +99,8 @@ class ForkedRanks {
   }
 
  private:
-  base::TemporaryFolder folder_;
+  Secret secret_;
+  StoreServer server_;
   std::vector<pid_t> children_;
 };
 

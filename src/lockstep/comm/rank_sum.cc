@@ -1,8 +1,8 @@
-#include "lockstep/comm/shm_sum.h"
+#include "lockstep/comm/rank_sum.h"
 
 #include <cstring>
 
-#define LOCKSTEP_CPU_LEVEL shm_sum  // the kernels' conversions, under a name of their own
+#define LOCKSTEP_CPU_LEVEL rank_sum  // the kernels' conversions, under a name of their own
 #include "lockstep/base/error.h"
 #include "lockstep/device/cpu_features.h"
 #include "lockstep/kernels/numbers_cpu.h"
@@ -11,8 +11,8 @@ namespace lockstep::comm {
 namespace {
 
 using device::DType;
-using kernels::shm_sum::Bf16;
-using kernels::shm_sum::F16;
+using kernels::rank_sum::Bf16;
+using kernels::rank_sum::F16;
 
 constexpr int64_t kBlock = 1024;  // elements summed at a time: they stay in the nearest cache
 
@@ -24,8 +24,8 @@ struct Arithmetic {
 };
 template <class Narrow>
 struct NarrowFloat {
-  LS_INLINE static float load(Narrow value) { return kernels::shm_sum::widen(value); }
-  LS_INLINE static Narrow store(float value) { return kernels::shm_sum::narrow<Narrow>(value); }
+  LS_INLINE static float load(Narrow value) { return kernels::rank_sum::widen(value); }
+  LS_INLINE static Narrow store(float value) { return kernels::rank_sum::narrow<Narrow>(value); }
 };
 template <>
 struct Arithmetic<Bf16, float> : NarrowFloat<Bf16> {};
