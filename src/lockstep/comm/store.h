@@ -44,7 +44,7 @@ class Store {
 // A dictionary inside this process; clones share it. For ranks that are threads, and for tests.
 std::unique_ptr<Store> make_local_store();
 
-// The same store with `prefix` before every key.
+// The same store with `prefix` and a slash before every key; keys() lists those below it.
 std::unique_ptr<Store> with_prefix(std::unique_ptr<Store> store, std::string prefix);
 
 }  // namespace lockstep::comm

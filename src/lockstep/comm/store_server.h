@@ -1,9 +1,9 @@
 // The server of a run's store. It sits in the launcher, in one thread of its own.
 //
-// A client proves that it knows the secret by an HMAC-SHA256 over both sides' fresh challenges before anything else is
-// read from it; so does the server to the client. Bound to the one given address, never to all interfaces. Messages,
-// keys, values and connections are limited. A scan, garbage, a wrong secret or a half-open connection is
-// reported through `log` with the peer's address, dropped, and disturbs nobody.
+// A client proves that it knows the secret by an HMAC-SHA256 over both sides' fresh challenges before
+// anything else is read from it; so does the server to the client. Bound to the one given address, never to
+// all interfaces. Messages, keys, values and connections are limited. A scan, garbage, a wrong secret or a
+// half-open connection is reported through `log` with the peer's address, dropped, and disturbs nobody.
 #pragma once
 
 #include <functional>
@@ -16,20 +16,23 @@
 namespace lockstep::comm {
 
 struct StoreServerOptions {
-  std::string address = "127.0.0.1";  // the interface to bind: a name or a number; never all of them unless asked
-  int port = 0;                       // 0: a free one
+  std::string address =
+      "127.0.0.1";  // the interface to bind: a name or a number; never all of them unless asked
+  int port = 0;     // 0: a free one
   Secret secret;
   int64_t most_message_bytes = 16 << 20;
-  int64_t most_bytes = 1 << 30;       // of all values together
+  int64_t most_bytes = 1 << 30;  // of all values together
   int most_connections = 65536;
   Duration handshake_timeout{5000};
-  bool tls = false;                   // wrap connections in TLS 1.3, keyed by the secret (no certificates)
-  std::function<void(const std::string& sentence)> log;  // refused peers, one sentence each; called from its thread
+  bool tls = false;  // wrap connections in TLS 1.3, keyed by the secret (no certificates)
+  std::function<void(const std::string& sentence)>
+      log;  // refused peers, one sentence each; called from its thread
 };
 
 class StoreServer {
  public:
-  explicit StoreServer(StoreServerOptions options);  // ConfigError 513 names the address and port when it cannot bind
+  explicit StoreServer(
+      StoreServerOptions options);  // ConfigError 513 names the address and port when it cannot bind
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -50,8 +53,8 @@ struct StoreClientOptions {
   std::string who;                  // "rank 3 on host b": the server names a peer by it
 };
 
-// A connection. CommError 514: nobody answered within the timeout, and who was tried; ConfigError 515: the server
-// refused us, or could not prove itself.
+// A connection. CommError 514: nobody answered within the timeout, and who was tried; ConfigError 515: the
+// server refused us, or could not prove itself.
 std::unique_ptr<Store> connect_store(const StoreClientOptions& options);
 
 }  // namespace lockstep::comm
