@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <optional>
@@ -41,7 +42,8 @@ class SignalWatch {
   int descriptor() const { return descriptor_; }
   int take() {  // 0: none
     signalfd_siginfo information;
-    return ::read(descriptor_, &information, sizeof information) > 0 ? static_cast<int>(information.ssi_signo) : 0;
+    return ::read(descriptor_, &information, sizeof information) > 0 ? static_cast<int>(information.ssi_signo)
+                                                                     : 0;
   }
 
  private:
@@ -75,7 +77,8 @@ class Agent {
   void say(const std::string& sentence) const { job_.say("lockstep: " + sentence + "\n"); }
   const State& look();
 
-  // In this order: the guard is forked before there are threads, signals are held back before threads inherit them.
+  // In this order: the guard is forked before there are threads, signals are held back before threads inherit
+  // them.
   const AgentJob& job_;
   Guard guard_;
   SignalWatch signals_;
@@ -98,7 +101,7 @@ Agent::Agent(const AgentJob& job)
       guard_(job.options.grace),
       signals_(job.options.signals),
       meeting_(open_meeting(job.options, job.own_program, [this](const std::string& text) { say(text); })),
-      logs_(job.options),
+      logs_(job.options, job.own_program ? job.log_folder : ""),
       ranks_(job, meeting_, logs_, guard_),
       rendezvous_(job.options, LeaderRules{job.own_program}, meeting_, card(),
                   [this](const std::string& text) { say(text); }),
@@ -110,7 +113,7 @@ NodeCard Agent::card() const {
   card.token = random_token(), card.host = base::host_name(), card.role = options.role, card.pid = ::getpid();
   card.wanted = options.node_rank, card.ranks = job_.ranks;
   card.min_nodes = options.min_nodes, card.max_nodes = options.max_nodes;
-  card.address = !options.local_addr.empty()      ? options.local_addr
+  card.address = !options.local_addr.empty()     ? options.local_addr
                  : options.endpoint_host.empty() ? "127.0.0.1"
                                                  : address_towards(options.endpoint_host);
   if (job_.own_program) card.first_attempt = RankLogs::next_attempt(job_.log_folder);
@@ -152,14 +155,16 @@ void Agent::tick(Duration most) {
   ranks_.pump();
   const GuardNews news = guard_.take();
   if (news.lost) {
-    throw base::CommError(533, "the launcher's guard process was killed; the ranks on this node were ended with it");
+    throw base::CommError(
+        533, "the launcher's guard process was killed; the ranks on this node were ended with it");
   }
   for (const Ended& ended : news.ended) ranks_.note(ended);
   all_gone_ |= news.all_gone;
   while (const int number = signals_.take()) caught_.push_back(number);
 }
 
-// The first is passed on, here and through the leader on every node; a second Ctrl-C does not wait any longer.
+// The first is passed on, here and through the leader on every node; a second Ctrl-C does not wait any
+// longer.
 void Agent::handle_signals() {
   while (!caught_.empty()) {
     const int number = caught_.front();
@@ -167,7 +172,8 @@ void Agent::handle_signals() {
     if (signalled_ != 0 && (number == SIGINT || number == SIGTERM)) {
       say(fmt::format("{} again: ending the ranks now", signal_name(number)));
       guard_.end_all(Duration(0));
-    } else if (signalled_ == 0 && (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)) {
+    } else if (signalled_ == 0 &&
+               (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)) {
       rendezvous_.say_signal(number);
     } else {
       ranks_.signal(number);  // a word between the user and the program

@@ -1,8 +1,8 @@
 // The launcher on one node: starts the ranks, watches them, and follows what the nodes have agreed on.
 //
-// run_agent() returns when the run is over, with its exit code, and leaves no process behind. The first failure decides: all
-// ranks end within the grace, a report names the rank, and they are started again while the budget lasts. SIGTERM and
-// SIGINT are passed on to the ranks; a second Ctrl-C ends them at once.
+// run_agent() returns when the run is over, with its exit code, and leaves no process behind. The first
+// failure decides: all ranks end within the grace, a report names the rank, and they are started again while
+// the budget lasts. SIGTERM and SIGINT are passed on to the ranks; a second Ctrl-C ends them at once.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// All processes below this one, found in /proc: children, grandchildren, and those that went their own way with setsid or a
-// double fork, because a subreaper inherits them.
+// All processes below this one, found in /proc: children, grandchildren, and those that went their own way
+// with setsid or a double fork, because a subreaper inherits them.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,8 @@ namespace lockstep::launch {
 // Makes orphans below this process its own children.
 void become_subreaper();
 
-// Every living descendant of `root`, zombies left out. A process with /proc hidden from it sees its children only.
+// Every living descendant of `root`, zombies left out. A process with /proc hidden from it sees its children
+// only.
 std::vector<pid_t> descendants_of(pid_t root);
 
 // From the text of /proc/PID/stat. The name in it may hold blanks and brackets. pid 0: not such a line.

@@ -29,9 +29,12 @@ std::string name_of(const Failure& failure) {
 
 nlohmann::json to_json(const Failure& f) {
   // Lines of a log may be any bytes; what is not UTF-8 is replaced where this is dumped.
-  return {{"rank", f.rank},       {"local_rank", f.local_rank},   {"node", f.node},       {"host", f.host},
-          {"pid", f.pid},         {"code", f.code},               {"ending", f.ending},   {"unix_micros", f.unix_micros},
-          {"seconds", f.seconds}, {"message", f.message},         {"log", f.log},         {"last_lines", f.last_lines},
+  return {{"rank", f.rank},       {"local_rank", f.local_rank},
+          {"node", f.node},       {"host", f.host},
+          {"pid", f.pid},         {"code", f.code},
+          {"ending", f.ending},   {"unix_micros", f.unix_micros},
+          {"seconds", f.seconds}, {"message", f.message},
+          {"log", f.log},         {"last_lines", f.last_lines},
           {"shown", f.shown}};
 }
 
@@ -77,14 +80,15 @@ std::string failure_report(const std::vector<Failure>& failures, int restarts_le
   std::string text = fmt::format("lockstep: {} on {} failed{}: {}\n", name_of(first), first.host,
                                  failures.size() > 1 ? " first" : "", first.ending);
   if (first.rank >= 0) {
-    text += fmt::format("  node {}, local rank {}, process {}, {} after its start\n", first.node, first.local_rank,
-                        first.pid, base::human_duration(first.seconds));
+    text += fmt::format("  node {}, local rank {}, process {}, {} after its start\n", first.node,
+                        first.local_rank, first.pid, base::human_duration(first.seconds));
   }
   if (!first.message.empty()) text += fmt::format("  it says: {}\n", first.message);
   if (!first.log.empty()) text += fmt::format("  log: {}\n", first.log);
   if (!first.shown) {
     const size_t skip = first.last_lines.size() - std::min(first.last_lines.size(), kLogLines);
-    for (size_t k = skip; k < first.last_lines.size(); ++k) text += fmt::format("  | {}\n", first.last_lines[k]);
+    for (size_t k = skip; k < first.last_lines.size(); ++k)
+      text += fmt::format("  | {}\n", first.last_lines[k]);
   }
   std::vector<std::string> others;
   for (size_t k = 1; k < failures.size() && k <= 4; ++k) {
@@ -93,7 +97,8 @@ std::string failure_report(const std::vector<Failure>& failures, int restarts_le
   if (failures.size() > 5) others.push_back(fmt::format("and {} more", failures.size() - 5));
   if (!others.empty()) text += fmt::format("  after it: {}\n", base::join(others, ", "));
   if (restarts_left >= 0) {
-    text += fmt::format("  all ranks start again; {} restart{} left\n", restarts_left, restarts_left == 1 ? "" : "s");
+    text += fmt::format("  all ranks start again; {} restart{} left\n", restarts_left,
+                        restarts_left == 1 ? "" : "s");
   }
   return text;
 }

@@ -19,7 +19,8 @@ namespace lockstep::launch {
 namespace {
 
 [[noreturn]] void fail(const char* what) {
-  throw base::IoError(532, fmt::format("{}: {}; `ulimit -a` shows the limits of this shell", what, std::strerror(errno)));
+  throw base::IoError(
+      532, fmt::format("{}: {}; `ulimit -a` shows the limits of this shell", what, std::strerror(errno)));
 }
 
 class Descriptor {
@@ -85,7 +86,8 @@ Guard::~Guard() {
 pid_t Guard::start(const Process& process) {
   const std::string bytes = pack(process);
   const Descriptor packed(::memfd_create("lockstep-process", MFD_CLOEXEC));
-  if (packed.number() < 0 || ::write(packed.number(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+  if (packed.number() < 0 ||
+      ::write(packed.number(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
     fail("a process cannot be described");
   }
   Request request;
@@ -100,7 +102,8 @@ pid_t Guard::start(const Process& process) {
   has_started_ = false;
   while (!has_started_ && receive(true)) {
   }
-  if (!has_started_) throw base::IoError(532, "the launcher's guard process was killed; nothing is left running");
+  if (!has_started_)
+    throw base::IoError(532, "the launcher's guard process was killed; nothing is left running");
   if (started_ < 0) {
     errno = start_error_;
     fail("a rank's process cannot be started");

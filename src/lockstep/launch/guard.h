@@ -1,14 +1,16 @@
-// The guard of a node: a small process between the launcher and its ranks that sees to it that nothing is left running.
+// The guard of a node: a small process between the launcher and its ranks that sees to it that nothing is
+// left running.
 //
 //     Guard guard(30s);                       // forks it; do this before any thread is started
 //     const pid_t rank = guard.start(process);
 //     poll(guard.descriptor()) ... guard.take()   // who ended, and how
 //     guard.end_all(30s);                     // asks everything below it to end, later insists
 //
-// The guard is the ranks' parent and inherits their orphans (a subreaper), so that it finds every descendant: grandchildren,
-// daemons, processes in sessions of their own. It is tied to the launcher by a socket. When the launcher goes, even by
-// kill -9, or closes the socket, the guard ends them all: SIGTERM, after the grace SIGKILL. When the guard itself is
-// killed, its direct children die with it and the launcher, a subreaper too, inherits and ends the rest.
+// The guard is the ranks' parent and inherits their orphans (a subreaper), so that it finds every descendant:
+// grandchildren, daemons, processes in sessions of their own. It is tied to the launcher by a socket. When
+// the launcher goes, even by kill -9, or closes the socket, the guard ends them all: SIGTERM, after the grace
+// SIGKILL. When the guard itself is killed, its direct children die with it and the launcher, a subreaper
+// too, inherits and ends the rest.
 #pragma once
 
 #include <sys/types.h>

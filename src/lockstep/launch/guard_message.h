@@ -1,4 +1,5 @@
-// What the launcher and its guard say to each other, as records on a SOCK_SEQPACKET pair. Both are the same program.
+// What the launcher and its guard say to each other, as records on a SOCK_SEQPACKET pair. Both are the same
+// program.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct Report {
   int64_t unix_micros = 0;
 };
 
-// In the guard's process: serves the launcher at the other end of the socket until it is gone, then ends all descendants.
+// In the guard's process: serves the launcher at the other end of the socket until it is gone, then ends all
+// descendants.
 [[noreturn]] void run_guard(int socket, int64_t grace_ms);
 
 }  // namespace lockstep::launch

@@ -71,7 +71,8 @@ void GuardProcess::run() {
   sigaddset(&child, SIGCHLD);
   signals_ = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
   for (;;) {
-    pollfd sources[] = {{socket_, static_cast<short>(POLLIN | (out_.empty() ? 0 : POLLOUT)), 0}, {signals_, POLLIN, 0}};
+    pollfd sources[] = {{socket_, static_cast<short>(POLLIN | (out_.empty() ? 0 : POLLOUT)), 0},
+                        {signals_, POLLIN, 0}};
     if (launcher_gone_) sources[0].fd = -1;
     ::poll(sources, 2, ending_ ? kTickMs : -1);
     signalfd_siginfo information;
@@ -161,7 +162,8 @@ void GuardProcess::go_on_ending() {
     }
   }
   siginfo_t information{};
-  const bool no_children = ::waitid(P_ALL, 0, &information, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+  const bool no_children =
+      ::waitid(P_ALL, 0, &information, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
   // Where /proc hides processes, the absence of children is what we know.
   if (!left.empty() || !no_children) return;
   ending_ = false;

@@ -15,7 +15,9 @@ constexpr int kPreempted = 75;
 constexpr Duration kGoodbye{5000};  // how long the leader waits for the others to hear that the run is over
 
 int64_t unix_micros() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace
@@ -26,7 +28,9 @@ std::string refusal_key(const std::string& token) { return "refused/" + token; }
 Leader::Leader(const Options& options, LeaderRules rules, std::unique_ptr<comm::Store> store, Say say)
     : options_(options), rules_(rules), store_(std::move(store)), say_(std::move(say)) {}
 
-Duration Leader::since(Clock::time_point then) const { return std::chrono::duration_cast<Duration>(Clock::now() - then); }
+Duration Leader::since(Clock::time_point then) const {
+  return std::chrono::duration_cast<Duration>(Clock::now() - then);
+}
 
 bool Leader::takes_part(const Member& member) const { return state_.place_of(member.card.token) != nullptr; }
 
@@ -63,7 +67,8 @@ void Leader::hear(const nlohmann::json& message) {
   if (kind == "done") member.done = true, member.code = message.at("code");
   if (kind == "failed" && state_.phase == Phase::running) {
     if (state_.failures.empty()) failed_at_ = Clock::now();
-    for (const nlohmann::json& one : message.at("failures")) state_.failures.push_back(failure_from_json(one));
+    for (const nlohmann::json& one : message.at("failures"))
+      state_.failures.push_back(failure_from_json(one));
   }
 }
 
@@ -72,12 +77,12 @@ std::string Leader::objection(const NodeCard& card) const {
     const NodeCard& other = member.card;
     if (token == card.token || member.gone) continue;
     if (card.wanted >= 0 && card.wanted == other.wanted) {
-      return fmt::format("node {} is already {} (process {}); {} (process {}) must have another --node-rank", card.wanted,
-                         other.host, other.pid, card.host, card.pid);
+      return fmt::format("node {} is already {} (process {}); {} (process {}) must have another --node-rank",
+                         card.wanted, other.host, other.pid, card.host, card.pid);
     }
     if (card.min_nodes != other.min_nodes || card.max_nodes != other.max_nodes) {
-      return fmt::format("{} says --nnodes {}:{}, {} says {}:{}; they must be the same", card.host, card.min_nodes,
-                         card.max_nodes, other.host, other.min_nodes, other.max_nodes);
+      return fmt::format("{} says --nnodes {}:{}, {} says {}:{}; they must be the same", card.host,
+                         card.min_nodes, card.max_nodes, other.host, other.min_nodes, other.max_nodes);
     }
   }
   return "";
@@ -132,7 +137,8 @@ void Leader::call_the_roll() {
     const Member& member = members_.at(token);
     if (member.gone) continue;
     if (!member.joined) everyone_is_back = false;
-    if (member.joined && static_cast<int>(present.size()) < options_.max_nodes) present.push_back(member.card);
+    if (member.joined && static_cast<int>(present.size()) < options_.max_nodes)
+      present.push_back(member.card);
   }
   const int count = static_cast<int>(present.size());
   if (count < options_.min_nodes) enough_ = false;

@@ -1,7 +1,8 @@
 // The one node that decides: it hears what the others say, watches who is alive, and publishes State.
 //
-// It runs inside the launcher that holds the store, a turn at a time; with one node it leads itself. Decisions: when a roll
-// call is complete, which failure was first, whether there is another round, and with which code the run ends.
+// It runs inside the launcher that holds the store, a turn at a time; with one node it leads itself.
+// Decisions: when a roll call is complete, which failure was first, whether there is another round, and with
+// which code the run ends.
 #pragma once
 
 #include <chrono>
@@ -23,8 +24,9 @@ std::string beat_key(const std::string& token);     // counts up while that laun
 std::string refusal_key(const std::string& token);  // why it may not take part
 
 struct LeaderRules {
-  bool own_program = false;        // codes 2 and 3 mean "refused": a restart would be refused again
-  Duration shortest_attempt{5000}; // a preemption sooner than that counts as a failure, or it might go on for ever
+  bool own_program = false;  // codes 2 and 3 mean "refused": a restart would be refused again
+  Duration shortest_attempt{
+      5000};  // a preemption sooner than that counts as a failure, or it might go on for ever
 };
 
 class Leader {

@@ -17,7 +17,9 @@ namespace lockstep::launch {
 namespace {
 
 int64_t unix_micros() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace
@@ -41,7 +43,8 @@ void LocalRanks::start_one(const State& state, const NodePlace& place, int local
   rank.err = std::make_unique<RankStream>(plans.err, STDERR_FILENO);
   RankFacts facts;
   facts.options = &job_.options, facts.state = &state, facts.place = &place, facts.local_rank = local_rank;
-  facts.error_file = rank.error_file, facts.own_program = job_.own_program, facts.store_endpoint = meeting_.endpoint;
+  facts.error_file = rank.error_file, facts.own_program = job_.own_program,
+  facts.store_endpoint = meeting_.endpoint;
   facts.processors = usable_processors();
   Process process;
   process.words = job_.command;
@@ -101,7 +104,8 @@ void LocalRanks::finish_output() {
 Failure LocalRanks::failure_of(const Rank& rank) const {
   Failure failure;
   failure.rank = rank.rank, failure.local_rank = rank.local_rank, failure.node = node_, failure.host = host_;
-  failure.pid = rank.pid, failure.code = exit_code_of(rank.ended->status), failure.ending = describe_ending(rank.ended->status);
+  failure.pid = rank.pid, failure.code = exit_code_of(rank.ended->status),
+  failure.ending = describe_ending(rank.ended->status);
   failure.unix_micros = rank.ended->unix_micros;
   failure.seconds = static_cast<double>(rank.ended->unix_micros - rank.started_micros) / 1e6;
   failure.log = rank.err->file();

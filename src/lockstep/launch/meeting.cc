@@ -20,7 +20,8 @@ using Clock = std::chrono::steady_clock;
 using Say = std::function<void(const std::string&)>;
 
 std::string endpoint_text(const std::string& host, int port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
 }
 
 std::string who(const Options& options) {
@@ -42,7 +43,8 @@ void end_if_asked() {
 }
 
 // In short attempts, so that Ctrl-C is heard and the user is told who is waited for.
-std::unique_ptr<comm::Store> connect(const comm::StoreClientOptions& wanted, Duration timeout, const Say& say) {
+std::unique_ptr<comm::Store> connect(const comm::StoreClientOptions& wanted, Duration timeout,
+                                     const Say& say) {
   const Clock::time_point begin = Clock::now();
   bool told = false;
   for (;;) {
@@ -58,10 +60,10 @@ std::unique_ptr<comm::Store> connect(const comm::StoreClientOptions& wanted, Dur
         told = true;
         continue;
       }
-      throw base::CommError(536, fmt::format("nobody answered at {} within {}: is node 0 started, and the port open? ({})",
-                                             wanted.endpoint,
-                                             base::human_duration(static_cast<double>(timeout.count()) / 1000),
-                                             error.what()));
+      throw base::CommError(
+          536, fmt::format("nobody answered at {} within {}: is node 0 started, and the port open? ({})",
+                           wanted.endpoint, base::human_duration(static_cast<double>(timeout.count()) / 1000),
+                           error.what()));
     }
   }
 }
@@ -78,7 +80,8 @@ Meeting meet_alone(bool ranks_need_store, const Say& say) {
   return meeting;
 }
 
-// Whether this node is to hold the store: said, node 0, or (without numbers) the machine that the endpoint names.
+// Whether this node is to hold the store: said, node 0, or (without numbers) the machine that the endpoint
+// names.
 bool should_hold(const Options& options) {
   if (options.is_host) return *options.is_host;
   if (options.node_rank >= 0) return options.node_rank == 0;

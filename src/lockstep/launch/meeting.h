@@ -1,8 +1,8 @@
 // Where the nodes of a run meet: the store, and whether it sits here.
 //
-// One node needs no network: its launchers' store is memory, and a server on the loopback interface is opened only for ranks
-// that are Lockstep's own. Several nodes meet at --rdzv-endpoint: node 0 (or, without numbers, the first on the machine of
-// that name) binds it and holds the store, the others connect.
+// One node needs no network: its launchers' store is memory, and a server on the loopback interface is opened
+// only for ranks that are Lockstep's own. Several nodes meet at --rdzv-endpoint: node 0 (or, without numbers,
+// the first on the machine of that name) binds it and holds the store, the others connect.
 #pragma once
 
 #include <functional>
@@ -24,10 +24,14 @@ struct Meeting {
   bool leads = true;
 };
 
-// `ranks_need_store`: they are Lockstep's own. ConfigError 513, 515 and CommError 514 as comm/store_server.h says.
-Meeting open_meeting(const Options& options, bool ranks_need_store, std::function<void(const std::string&)> say);
+// `ranks_need_store`: they are Lockstep's own. ConfigError 513, 515 and CommError 514 as comm/store_server.h
+// says.
+Meeting open_meeting(const Options& options, bool ranks_need_store,
+                     std::function<void(const std::string&)> say);
 
-// The secret that the nodes share, from where the user has put it; made and shown by the leader when there is none.
-comm::Secret meeting_secret(const Options& options, bool leads, const std::function<void(const std::string&)>& say);
+// The secret that the nodes share, from where the user has put it; made and shown by the leader when there is
+// none.
+comm::Secret meeting_secret(const Options& options, bool leads,
+                            const std::function<void(const std::string&)>& say);
 
 }  // namespace lockstep::launch

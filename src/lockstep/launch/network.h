@@ -1,4 +1,5 @@
-// The few questions the launcher asks of the network: a free port, our own address, whether a name is this machine.
+// The few questions the launcher asks of the network: a free port, our own address, whether a name is this
+// machine.
 #pragma once
 
 #include <string>

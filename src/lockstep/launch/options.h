@@ -1,8 +1,9 @@
 // The launcher's flags, with torchrun's names and meaning.
 //
-// Every flag is a row of flags(): the command line declares them from it (with dashes or underscores), and a flag
-// that is not given is read from PET_NAME, as torchrun does. What was written is kept as text in Words; read_options()
-// turns it into Options, or into a ConfigError 530 that names the flag, before anything is started.
+// Every flag is a row of flags(): the command line declares them from it (with dashes or underscores), and a
+// flag that is not given is read from PET_NAME, as torchrun does. What was written is kept as text in Words;
+// read_options() turns it into Options, or into a ConfigError 530 that names the flag, before anything is
+// started.
 #pragma once
 
 #include <chrono>
@@ -26,10 +27,10 @@ struct Words {
 };
 
 struct Flag {
-  const char* name;                 // "nproc-per-node"
-  const char* letter;               // "-t", or ""
-  std::string Words::* text;        // one of these two
-  bool Words::* on;
+  const char* name;          // "nproc-per-node"
+  const char* letter;        // "-t", or ""
+  std::string Words::*text;  // one of these two
+  bool Words::*on;
   const char* help;
 };
 const std::vector<Flag>& flags();
@@ -55,12 +56,12 @@ enum class Nproc { given, automatic, cpu, gpu };
 struct Options {
   int min_nodes = 1, max_nodes = 1;
   Nproc nproc_kind = Nproc::given;
-  int nproc = 1;                // when given
-  int node_rank = -1;           // -1: assigned at the rendezvous
-  std::string master_addr;      // empty: node 0's address
-  int master_port = 0;          // 0: a fresh one each attempt
-  std::string local_addr;       // this node's address, as the others reach it
-  std::string endpoint_host;    // where the nodes meet; empty: one node
+  int nproc = 1;              // when given
+  int node_rank = -1;         // -1: assigned at the rendezvous
+  std::string master_addr;    // empty: node 0's address
+  int master_port = 0;        // 0: a fresh one each attempt
+  std::string local_addr;     // this node's address, as the others reach it
+  std::string endpoint_host;  // where the nodes meet; empty: one node
   int endpoint_port = 0;
   std::optional<bool> is_host;  // whether this node holds the store; empty: found out
   std::string run_id = "none";
@@ -68,10 +69,10 @@ struct Options {
   bool standalone = false;
   int max_restarts = 0;
   Duration monitor_interval{100};
-  Duration grace{30000};        // from SIGTERM to SIGKILL
+  Duration grace{30000};  // from SIGTERM to SIGKILL
   Duration join_timeout{600000};
-  Duration last_call{30000};    // how long a roll call with enough nodes waits for more
-  Duration node_timeout{15000}; // a node that says nothing for so long has vanished
+  Duration last_call{30000};     // how long a roll call with enough nodes waits for more
+  Duration node_timeout{15000};  // a node that says nothing for so long has vanished
   std::string role = "default";
   std::string log_dir;
   StreamChoice redirects, tee;
@@ -89,8 +90,8 @@ Options read_options(const Words& words);
 // How many ranks this node runs. ConfigError 530: gpu is asked for and there is none.
 int local_ranks(const Options& options, int gpus, int processors);
 
-// The rank's command: the interpreter for a Python script, the program itself otherwise. ConfigError 531 when it
-// cannot be started: no such file, not executable.
+// The rank's command: the interpreter for a Python script, the program itself otherwise. ConfigError 531 when
+// it cannot be started: no such file, not executable.
 std::vector<std::string> rank_command(const Options& options, const std::vector<std::string>& program,
                                       const Variable& variable);
 

@@ -37,7 +37,8 @@ int number(const std::string& flag, const std::string& word, int64_t least, int6
 Duration seconds(const std::string& flag, const std::string& word) {
   char* end = nullptr;
   const double value = word.empty() ? -1 : std::strtod(word.c_str(), &end);
-  if (!end || *end != 0 || !std::isfinite(value) || value < 0 || value > 1e7) refuse(flag, word, "seconds, such as 30 or 0.5");
+  if (!end || *end != 0 || !std::isfinite(value) || value < 0 || value > 1e7)
+    refuse(flag, word, "seconds, such as 30 or 0.5");
   return Duration(static_cast<int64_t>(value * 1000));
 }
 
@@ -72,9 +73,10 @@ void read_nproc(const std::string& word, Options& options) {
 void read_backend(const std::string& word) {
   if (word == "c10d" || word == "static") return;
   if (word.starts_with("etcd")) {
-    throw base::ConfigError(530, fmt::format("--rdzv-backend {}: etcd is not supported; leave the flag out, and node 0 "
-                                             "holds Lockstep's own store at --rdzv-endpoint",
-                                             base::quoted(word)));
+    throw base::ConfigError(
+        530, fmt::format("--rdzv-backend {}: etcd is not supported; leave the flag out, and node 0 "
+                         "holds Lockstep's own store at --rdzv-endpoint",
+                         base::quoted(word)));
   }
   refuse("rdzv-backend", word, "c10d or static");
 }
@@ -104,7 +106,8 @@ void read_conf(const std::string& text, Options& options) {
   // torchrun's keys that mean nothing here are taken and ignored, so that its command lines work as they are.
   static const std::vector<std::string> ignored = {"read_timeout", "close_timeout", "store_type", "use_libuv",
                                                    "heartbeat_timeout"};
-  std::vector<std::string> known = {"timeout", "join_timeout", "last_call_timeout", "node_timeout", "is_host", "rank"};
+  std::vector<std::string> known = {"timeout",      "join_timeout", "last_call_timeout",
+                                    "node_timeout", "is_host",      "rank"};
   known.insert(known.end(), ignored.begin(), ignored.end());
   for (const std::string& part : split(text, ',')) {
     if (part.empty()) continue;
@@ -149,7 +152,8 @@ std::vector<int> read_signals(const std::string& word) {
     if (name.empty()) continue;
     const int signal = signal_number(name);
     if (signal <= 0 || signal == SIGKILL || signal == SIGSTOP || signal == SIGCHLD) {
-      refuse("signals-to-handle", name, "names of signals that can be handled, such as SIGTERM,SIGINT,SIGUSR1");
+      refuse("signals-to-handle", name,
+             "names of signals that can be handled, such as SIGTERM,SIGINT,SIGUSR1");
     }
     signals.push_back(signal);
   }
@@ -169,13 +173,15 @@ void read_meeting(const Words& words, Options& options) {
     options.master_port = 0;
   }
   if (!options.one_node() && options.endpoint_host.empty()) {
-    throw base::ConfigError(530, fmt::format("--nnodes {}: the nodes need a place to meet; add --rdzv-endpoint HOST:PORT "
-                                             "with node 0's address",
-                                             words.nnodes));
+    throw base::ConfigError(
+        530, fmt::format("--nnodes {}: the nodes need a place to meet; add --rdzv-endpoint HOST:PORT "
+                         "with node 0's address",
+                         words.nnodes));
   }
   if (options.node_rank >= options.max_nodes) {
     refuse("node-rank", std::to_string(options.node_rank),
-           fmt::format("a number below the {} node{} of --nnodes", options.max_nodes, options.one_node() ? "" : "s"));
+           fmt::format("a number below the {} node{} of --nnodes", options.max_nodes,
+                       options.one_node() ? "" : "s"));
   }
 }
 
@@ -198,8 +204,10 @@ Options read_options(const Words& words) {
     refuse("rdzv-id", options.run_id, "a short name");
   }
   options.secret_file = words.rdzv_secret_file;
-  if (given(words.max_restarts)) options.max_restarts = number("max-restarts", words.max_restarts, 0, 1000000);
-  if (given(words.monitor_interval)) options.monitor_interval = seconds("monitor-interval", words.monitor_interval);
+  if (given(words.max_restarts))
+    options.max_restarts = number("max-restarts", words.max_restarts, 0, 1000000);
+  if (given(words.monitor_interval))
+    options.monitor_interval = seconds("monitor-interval", words.monitor_interval);
   if (given(words.grace)) options.grace = seconds("grace", words.grace);
   if (given(words.role)) options.role = words.role;
   options.log_dir = words.log_dir;
@@ -215,21 +223,28 @@ Options read_options(const Words& words) {
   if (given(binding) && binding != "node" && binding != "socket" && binding != "core-complex") {
     refuse("numa-binding", binding, "node, socket or core-complex");
   }
-  options.signals = read_signals(given(words.signals_to_handle) ? words.signals_to_handle : "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
+  options.signals = read_signals(given(words.signals_to_handle) ? words.signals_to_handle
+                                                                : "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
   options.no_python = words.no_python, options.module = words.module;
-  if (options.no_python && options.module) refuse("no-python", "--module", "one of the two: a module needs python");
+  if (options.no_python && options.module)
+    refuse("no-python", "--module", "one of the two: a module needs python");
   return options;
 }
 
 int local_ranks(const Options& options, int gpus, int processors) {
   switch (options.nproc_kind) {
-    case Nproc::given: return options.nproc;
-    case Nproc::cpu: return std::max(processors, 1);
-    case Nproc::automatic: return gpus > 0 ? gpus : std::max(processors, 1);
-    case Nproc::gpu: break;
+    case Nproc::given:
+      return options.nproc;
+    case Nproc::cpu:
+      return std::max(processors, 1);
+    case Nproc::automatic:
+      return gpus > 0 ? gpus : std::max(processors, 1);
+    case Nproc::gpu:
+      break;
   }
   if (gpus == 0) {
-    throw base::ConfigError(530, "--nproc-per-node gpu: no GPU is visible here; `lockstep doctor` says why, or give a number");
+    throw base::ConfigError(
+        530, "--nproc-per-node gpu: no GPU is visible here; `lockstep doctor` says why, or give a number");
   }
   return gpus;
 }
@@ -247,18 +262,21 @@ std::string find_in_path(const std::string& name, const Variable& variable) {
 
 std::string python(const Variable& variable) {
   const std::string wanted = variable("PYTHON_EXEC").value_or("");
-  for (const std::string& name : wanted.empty() ? std::vector<std::string>{"python3", "python"} : std::vector{wanted}) {
+  for (const std::string& name :
+       wanted.empty() ? std::vector<std::string>{"python3", "python"} : std::vector{wanted}) {
     if (std::string path = find_in_path(name, variable); !path.empty()) return path;
   }
-  throw base::ConfigError(531, wanted.empty() ? "there is no python3 in PATH; set PYTHON_EXEC to the interpreter"
-                                              : fmt::format("PYTHON_EXEC = {} cannot be run", base::quoted(wanted)));
+  throw base::ConfigError(531, wanted.empty()
+                                   ? "there is no python3 in PATH; set PYTHON_EXEC to the interpreter"
+                                   : fmt::format("PYTHON_EXEC = {} cannot be run", base::quoted(wanted)));
 }
 
 }  // namespace
 
 std::vector<std::string> rank_command(const Options& options, const std::vector<std::string>& program,
                                       const Variable& variable) {
-  if (program.empty()) throw base::ConfigError(531, "launch needs a program: lockstep launch [options] PROGRAM [...]");
+  if (program.empty())
+    throw base::ConfigError(531, "launch needs a program: lockstep launch [options] PROGRAM [...]");
   const std::string& name = program[0];
   const bool script = name.ends_with(".py");
   std::error_code ignored;
@@ -266,18 +284,21 @@ std::vector<std::string> rank_command(const Options& options, const std::vector<
   std::vector<std::string> command;
   // A file that cannot be run by itself is taken for a Python script, as torchrun takes every file.
   if (!options.no_python && (options.module || script || (is_file && ::access(name.c_str(), X_OK) != 0))) {
-    if (!options.module && !is_file) throw base::ConfigError(531, fmt::format("{}: there is no such script", base::quoted(name)));
+    if (!options.module && !is_file)
+      throw base::ConfigError(531, fmt::format("{}: there is no such script", base::quoted(name)));
     command = {python(variable), "-u"};
     if (options.module) command.push_back("-m");
     command.insert(command.end(), program.begin(), program.end());
     return command;
   }
-  const std::string path = is_file && name.find('/') == std::string::npos && find_in_path(name, variable).empty()
-                               ? find_in_path("./" + name, variable)
-                               : find_in_path(name, variable);
+  const std::string path =
+      is_file && name.find('/') == std::string::npos && find_in_path(name, variable).empty()
+          ? find_in_path("./" + name, variable)
+          : find_in_path(name, variable);
   if (path.empty()) {
-    throw base::ConfigError(531, fmt::format("{}: {}", base::quoted(name),
-                                             is_file ? "is not executable; chmod +x it" : "there is no such program"));
+    throw base::ConfigError(
+        531, fmt::format("{}: {}", base::quoted(name),
+                         is_file ? "is not executable; chmod +x it" : "there is no such program"));
   }
   command = program;
   command[0] = path;

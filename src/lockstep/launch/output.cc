@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -48,7 +49,8 @@ bool make_terminal(int console, int& read_end, int& write_end) {
   if (read_end < 0) return false;
   char name[128];
   write_end = -1;
-  if (::grantpt(read_end) == 0 && ::unlockpt(read_end) == 0 && ::ptsname_r(read_end, name, sizeof name) == 0) {
+  if (::grantpt(read_end) == 0 && ::unlockpt(read_end) == 0 &&
+      ::ptsname_r(read_end, name, sizeof name) == 0) {
     write_end = ::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
   }
   if (write_end < 0) {
@@ -96,7 +98,8 @@ void RankStream::close_child_end() {
 
 void RankStream::pump() {
   char bytes[16384];
-  for (int turns = 0; read_ >= 0 && turns < 64; ++turns) {  // a rank that never pauses must not hold up the others
+  for (int turns = 0; read_ >= 0 && turns < 64;
+       ++turns) {  // a rank that never pauses must not hold up the others
     const ssize_t got = ::read(read_, bytes, sizeof bytes);
     if (got > 0) {
       pass_on(bytes, static_cast<size_t>(got));
@@ -156,8 +159,10 @@ std::vector<std::string> last_lines_of(const std::string& text, size_t count) {
   for (std::string& line : base::split_lines(text)) {
     // A progress bar rewrites its line: what stands at the end is what was seen.
     if (const size_t back = line.find_last_not_of("\r"); back != std::string::npos) line.resize(back + 1);
-    if (const size_t rewritten = line.rfind('\r'); rewritten != std::string::npos) line.erase(0, rewritten + 1);
-    std::erase_if(line, [](char letter) { return static_cast<unsigned char>(letter) < 32 && letter != '\t'; });
+    if (const size_t rewritten = line.rfind('\r'); rewritten != std::string::npos)
+      line.erase(0, rewritten + 1);
+    std::erase_if(line,
+                  [](char letter) { return static_cast<unsigned char>(letter) < 32 && letter != '\t'; });
     if (!base::trimmed(line).empty()) kept.push_back(base::cut_to_width(line, 200));
   }
   if (kept.size() > count) kept.erase(kept.begin(), kept.end() - static_cast<std::ptrdiff_t>(count));

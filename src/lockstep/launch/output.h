@@ -1,8 +1,8 @@
 // A stream of a rank on its way to a log file, to the console, or to both.
 //
-// A stream that goes only into a file is that file, with nobody in between. Others pass through the launcher, which keeps the last
-// lines for the report of a failure. Where the console is a terminal and lines get no prefix, the rank is given a
-// terminal too, so that its colours and progress bars stay as they are.
+// A stream that goes only into a file is that file, with nobody in between. Others pass through the launcher,
+// which keeps the last lines for the report of a failure. Where the console is a terminal and lines get no
+// prefix, the rank is given a terminal too, so that its colours and progress bars stay as they are.
 #pragma once
 
 #include <cstdint>

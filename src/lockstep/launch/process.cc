@@ -21,7 +21,9 @@ namespace lockstep::launch {
 namespace {
 
 void put(std::string& bytes, const std::vector<std::string>& texts) {
-  const auto put_size = [&](uint64_t size) { bytes.append(reinterpret_cast<const char*>(&size), sizeof size); };
+  const auto put_size = [&](uint64_t size) {
+    bytes.append(reinterpret_cast<const char*>(&size), sizeof size);
+  };
   put_size(texts.size());
   for (const std::string& text : texts) {
     put_size(text.size());
@@ -113,7 +115,8 @@ void exec_process(const Process& process) {
   place_descriptors(process);
   ::execve(words[0], words.data(), environment.data());
   const int error = errno;
-  const std::string sentence = fmt::format("lockstep: {} cannot be run: {}\n", process.words[0], std::strerror(error));
+  const std::string sentence =
+      fmt::format("lockstep: {} cannot be run: {}\n", process.words[0], std::strerror(error));
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, sentence.data(), sentence.size());
   ::_exit(error == ENOENT ? 127 : 126);
 }
@@ -121,7 +124,8 @@ void exec_process(const Process& process) {
 int signal_number(const std::string& name) {
   int number = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error == std::errc{} && end == name.data() + name.size()) return number > 0 && number < NSIG ? number : 0;
+  if (error == std::errc{} && end == name.data() + name.size())
+    return number > 0 && number < NSIG ? number : 0;
   const std::string bare = name.starts_with("SIG") ? name.substr(3) : name;
   for (number = 1; number < NSIG; ++number) {
     const char* abbreviation = ::sigabbrev_np(number);

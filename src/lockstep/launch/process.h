@@ -1,7 +1,8 @@
-// A child process, as plain data: what it runs, with which environment and streams. And how it ended, in words.
+// A child process, as plain data: what it runs, with which environment and streams. And how it ended, in
+// words.
 //
-// exec_process() is what a freshly forked child calls; it never returns. describe_ending() says "exit code 3" or
-// "killed by SIGSEGV (11)".
+// exec_process() is what a freshly forked child calls; it never returns. describe_ending() says "exit code 3"
+// or "killed by SIGSEGV (11)".
 #pragma once
 
 #include <signal.h>
@@ -24,15 +25,15 @@ constexpr int kKeptDescriptor = 3;
 std::string pack(const Process& process);
 Process unpack(const std::string& bytes);
 
-// In the child: its own session, default signals, the streams, then exec. Dies with its parent. On failure exits 127 (no such
-// program) or 126 after a sentence on its standard error.
+// In the child: its own session, default signals, the streams, then exec. Dies with its parent. On failure
+// exits 127 (no such program) or 126 after a sentence on its standard error.
 [[noreturn]] void exec_process(const Process& process);
 
 // The number of "SIGTERM", "TERM" or "15"; 0 if there is none.
 int signal_number(const std::string& name);
-std::string signal_name(int number);              // "SIGTERM"
-std::string describe_ending(int wait_status);     // of waitpid
-int exit_code_of(int wait_status);                // as a shell says it: 128 + signal
+std::string signal_name(int number);           // "SIGTERM"
+std::string describe_ending(int wait_status);  // of waitpid
+int exit_code_of(int wait_status);             // as a shell says it: 128 + signal
 
 // The environment of this process.
 std::vector<std::string> current_environment();

@@ -30,12 +30,15 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
       {"TORCHELASTIC_ERROR_FILE", facts.error_file},
   };
   for (const auto& [name, value] : variables) set_variable(base, name, value);
-  if (!has_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING")) set_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (!has_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+    set_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   if (!has_variable(base, "OMP_NUM_THREADS")) {
     // A foreign program gets what torchrun gives it; ours shares the node's processors between its ranks.
     const int share = std::max(1, facts.processors / std::max(1, place.card.ranks));
-    if (facts.own_program) set_variable(base, "OMP_NUM_THREADS", text(share));
-    else if (place.card.ranks > 1) set_variable(base, "OMP_NUM_THREADS", "1");
+    if (facts.own_program)
+      set_variable(base, "OMP_NUM_THREADS", text(share));
+    else if (place.card.ranks > 1)
+      set_variable(base, "OMP_NUM_THREADS", "1");
   }
   remove_variable(base, "LOCKSTEP_SECRET");  // the descriptor is enough
   remove_variable(base, "LOCKSTEP_STORE");

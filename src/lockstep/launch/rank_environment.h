@@ -1,4 +1,5 @@
-// What a rank is told through its environment: torchrun's variables, and for our own program also where the store is.
+// What a rank is told through its environment: torchrun's variables, and for our own program also where the
+// store is.
 #pragma once
 
 #include <string>
@@ -20,8 +21,8 @@ struct RankFacts {
   int processors = 1;          // of this node, for OMP_NUM_THREADS
 };
 
-// `base` is the launcher's own environment. A foreign program hosts PyTorch's own store on its rank 0, so it is told not to
-// look for the launcher's.
+// `base` is the launcher's own environment. A foreign program hosts PyTorch's own store on its rank 0, so it
+// is told not to look for the launcher's.
 std::vector<std::string> rank_environment(std::vector<std::string> base, const RankFacts& facts);
 
 }  // namespace lockstep::launch

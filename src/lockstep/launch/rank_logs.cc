@@ -36,16 +36,15 @@ std::string temporary_parent() {
 
 }  // namespace
 
-RankLogs::RankLogs(const Options& options) : options_(options), temporary_(options.log_dir.empty()) {
-  root_ = make_unique_folder(temporary_ ? temporary_parent() : options.log_dir,
-                             temporary_ ? "lockstep_" + options.run_id : options.run_id);
-  const auto any = [](const StreamChoice& choice) { return choice.everyone != kNone || !choice.by_local_rank.empty(); };
-  keep_ = !temporary_ || any(options.redirects) || any(options.tee);
-}
-
 RankLogs::RankLogs(const Options& options, std::string run_logs)
-    : options_(options), run_logs_(std::move(run_logs)), temporary_(true) {
-  root_ = make_unique_folder(temporary_parent(), "lockstep");
+    : options_(options), run_logs_(std::move(run_logs)) {
+  const auto any = [](const StreamChoice& choice) {
+    return choice.everyone != kNone || !choice.by_local_rank.empty();
+  };
+  const bool chosen = run_logs_.empty() && !options.log_dir.empty();
+  root_ =
+      make_unique_folder(chosen ? options.log_dir : temporary_parent(), chosen ? options.run_id : "lockstep");
+  keep_ = chosen || (run_logs_.empty() && (any(options.redirects) || any(options.tee)));
 }
 
 RankLogs::~RankLogs() {
@@ -59,7 +58,8 @@ std::string RankLogs::folder_of(const LogSeat& seat) const {
 
 // torchrun's default is [role + local rank]; its template variable is honoured.
 std::string RankLogs::prefix_of(const LogSeat& seat) const {
-  std::string text = process_variable("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE").value_or("[${role_name}${local_rank}]:");
+  std::string text =
+      process_variable("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE").value_or("[${role_name}${local_rank}]:");
   const std::pair<std::string, std::string> values[] = {{"${role_name}", options_.role},
                                                         {"${local_rank}", std::to_string(seat.local_rank)},
                                                         {"${rank}", std::to_string(seat.rank)}};
@@ -74,13 +74,15 @@ std::string RankLogs::prefix_of(const LogSeat& seat) const {
 StreamPlans RankLogs::plans(const LogSeat& seat) const {
   StreamPlans plans;
   if (!run_logs_.empty()) {
-    plans.out.file = fmt::format("{}/attempt-{}/rank-{}.log", run_logs_, first_attempt_ + seat.round, seat.rank);
+    plans.out.file =
+        fmt::format("{}/attempt-{}/rank-{}.log", run_logs_, first_attempt_ + seat.round, seat.rank);
     plans.err.file = plans.out.file;
     plans.out.console = plans.err.console = seat.rank == 0;
     return plans;
   }
   const int tee = options_.tee.of(seat.local_rank), redirect = options_.redirects.of(seat.local_rank) | tee;
-  const bool shown = options_.local_ranks_filter.empty() || options_.local_ranks_filter.contains(seat.local_rank);
+  const bool shown =
+      options_.local_ranks_filter.empty() || options_.local_ranks_filter.contains(seat.local_rank);
   const auto plan = [&](int bit, const char* name, StreamPlan& stream) {
     if (redirect & bit) stream.file = folder_of(seat) + "/" + name;
     stream.console = shown && (!(redirect & bit) || (tee & bit));
@@ -104,7 +106,8 @@ int RankLogs::next_attempt(const std::string& run_logs) {
     int number = 0;
     if (!name.starts_with("attempt-")) continue;
     const auto [end, bad] = std::from_chars(name.data() + 8, name.data() + name.size(), number);
-    if (bad == std::errc{} && end == name.data() + name.size() && number < 1000000) next = std::max(next, number + 1);
+    if (bad == std::errc{} && end == name.data() + name.size() && number < 1000000)
+      next = std::max(next, number + 1);
   }
   return next;
 }

@@ -1,4 +1,5 @@
-// Where the output of ranks goes: the rules of torchrun for any program, and those of a run folder for our own.
+// Where the output of ranks goes: the rules of torchrun for any program, and those of a run folder for our
+// own.
 #pragma once
 
 #include <string>
@@ -14,10 +15,10 @@ struct LogSeat {
 
 class RankLogs {
  public:
-  // torchrun's: LOG_DIR/RUNID_random/attempt_N/LOCAL_RANK/{stdout.log,stderr.log,error.json}. Without --log-dir the folder is
-  // a temporary one, which is removed at the end unless it holds logs.
-  explicit RankLogs(const Options& options);
-  // A run's: FOLDER/attempt-N/rank-R.log with both streams; rank 0 is on the console too, as if it were alone.
+  // With `run_logs`: RUN_LOGS/attempt-N/rank-R.log with both streams; rank 0 is on the console too, as if it
+  // were alone. Else torchrun's:
+  // LOG_DIR/RUNID_random/attempt_N/LOCAL_RANK/{stdout.log,stderr.log,error.json}. Without --log-dir the
+  // folder is a temporary one, which is removed at the end unless it holds logs.
   RankLogs(const Options& options, std::string run_logs);
   ~RankLogs();
   RankLogs(const RankLogs&) = delete;
@@ -35,7 +36,7 @@ class RankLogs {
   Options options_;
   std::string run_logs_;  // empty: torchrun's rules
   std::string root_;      // of error files, and of logs by torchrun's rules
-  bool temporary_ = false, keep_ = false;
+  bool keep_ = false;
   int first_attempt_ = 0;
 };
 

@@ -29,15 +29,17 @@ void beat(std::stop_token stop, std::unique_ptr<comm::Store> store, const std::s
 
 }  // namespace
 
-Rendezvous::Rendezvous(const Options& options, LeaderRules rules, const Meeting& meeting, NodeCard card, Leader::Say say)
+Rendezvous::Rendezvous(const Options& options, LeaderRules rules, const Meeting& meeting, NodeCard card,
+                       Leader::Say say)
     : where_(meeting.endpoint), several_(!options.one_node()), card_(std::move(card)) {
   store_ = comm::with_prefix(meeting.store->clone(), prefix_of(options));
   if (meeting.leads) {
-    leader_ = std::make_unique<Leader>(options, rules, comm::with_prefix(meeting.store->clone(), prefix_of(options)),
-                                       std::move(say));
+    leader_ = std::make_unique<Leader>(
+        options, rules, comm::with_prefix(meeting.store->clone(), prefix_of(options)), std::move(say));
   }
   if (several_) {
-    heart_ = std::jthread(beat, comm::with_prefix(meeting.store->clone(), prefix_of(options)), beat_key(card_.token));
+    heart_ = std::jthread(beat, comm::with_prefix(meeting.store->clone(), prefix_of(options)),
+                          beat_key(card_.token));
   }
 }
 
@@ -48,8 +50,9 @@ auto Rendezvous::reach(Call call) {
   try {
     return call();
   } catch (const base::CommError& error) {
-    throw base::CommError(534, fmt::format("the node that holds the store at {} has gone ({}); all ranks here end", where_,
-                                           error.what()));
+    throw base::CommError(
+        534, fmt::format("the node that holds the store at {} has gone ({}); all ranks here end", where_,
+                         error.what()));
   }
 }
 
@@ -68,7 +71,8 @@ const State& Rendezvous::look() {
   reach([&] {
     if (leader_) leader_->turn();
     if (several_ && !place()) {
-      if (const auto reason = store_->try_get(refusal_key(card_.token))) throw base::ConfigError(535, *reason);
+      if (const auto reason = store_->try_get(refusal_key(card_.token)))
+        throw base::ConfigError(535, *reason);
     }
     const std::string text = store_->try_get(kState).value_or("");
     if (text.empty() || text == seen_) return;

@@ -1,4 +1,5 @@
-// A node's side of the meeting: it introduces itself, follows what the leader publishes, and says what happens here.
+// A node's side of the meeting: it introduces itself, follows what the leader publishes, and says what
+// happens here.
 //
 //     Rendezvous rendezvous(options, rules, std::move(meeting), card, say);
 //     rendezvous.join();
@@ -21,7 +22,8 @@ namespace lockstep::launch {
 
 class Rendezvous {
  public:
-  Rendezvous(const Options& options, LeaderRules rules, const Meeting& meeting, NodeCard card, Leader::Say say);
+  Rendezvous(const Options& options, LeaderRules rules, const Meeting& meeting, NodeCard card,
+             Leader::Say say);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;

@@ -1,7 +1,7 @@
 // What the nodes of a run agree on, as data: who is in it, with which ranks, and what is to be done now.
 //
-// The leader (the node that holds the store) writes State; every node reads it and follows. Each start of all ranks is a
-// round; a restart is a new round, in which nodes may have gone or come.
+// The leader (the node that holds the store) writes State; every node reads it and follows. Each start of all
+// ranks is a round; a restart is a new round, in which nodes may have gone or come.
 #pragma once
 
 #include <nlohmann/json.hpp>
