@@ -29,7 +29,12 @@ class SignalWatch {
   explicit SignalWatch(const std::vector<int>& numbers) {
     sigset_t set;
     sigemptyset(&set);
-    for (const int number : numbers) sigaddset(&set, number);
+    for (const int number : numbers) {
+      struct sigaction action {};
+      ::sigaction(number, nullptr, &action);
+      const bool nohup = number == SIGHUP && action.sa_handler == SIG_IGN;
+      if (!nohup) sigaddset(&set, number);
+    }
     pthread_sigmask(SIG_BLOCK, &set, &before_);
     descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   }

@@ -12,7 +12,8 @@ namespace lockstep::launch {
 
 namespace {
 
-constexpr size_t kLogLines = 5;  // of the report's ten
+constexpr size_t kReportLines = 10;
+constexpr int kPreempted = 75;
 
 std::string one_line(const std::string& text) {
   const std::vector<std::string> lines = base::split_lines(text);
@@ -77,30 +78,32 @@ void sort_by_time(std::vector<Failure>& failures) {
 
 std::string failure_report(const std::vector<Failure>& failures, int restarts_left) {
   const Failure& first = failures.front();
-  std::string text = fmt::format("lockstep: {} on {} failed{}: {}\n", name_of(first), first.host,
-                                 failures.size() > 1 ? " first" : "", first.ending);
+  const char* what = first.code == kPreempted ? "was preempted"
+                     : failures.size() > 1    ? "failed first"
+                                              : "failed";
+  std::vector<std::string> head = {
+      fmt::format("lockstep: {} on {} {}: {}", name_of(first), first.host, what, first.ending)};
   if (first.rank >= 0) {
-    text += fmt::format("  node {}, local rank {}, process {}, {} after its start\n", first.node,
-                        first.local_rank, first.pid, base::human_duration(first.seconds));
+    head.push_back(fmt::format("  node {}, local rank {}, process {}, {} after its start", first.node,
+                               first.local_rank, first.pid, base::human_duration(first.seconds)));
   }
-  if (!first.message.empty()) text += fmt::format("  it says: {}\n", first.message);
-  if (!first.log.empty()) text += fmt::format("  log: {}\n", first.log);
-  if (!first.shown) {
-    const size_t skip = first.last_lines.size() - std::min(first.last_lines.size(), kLogLines);
-    for (size_t k = skip; k < first.last_lines.size(); ++k)
-      text += fmt::format("  | {}\n", first.last_lines[k]);
-  }
-  std::vector<std::string> others;
+  if (!first.message.empty()) head.push_back("  it says: " + first.message);
+  if (!first.log.empty()) head.push_back("  log: " + first.log);
+  std::vector<std::string> others, tail;
   for (size_t k = 1; k < failures.size() && k <= 4; ++k) {
     others.push_back(fmt::format("{} ({})", name_of(failures[k]), failures[k].ending));
   }
   if (failures.size() > 5) others.push_back(fmt::format("and {} more", failures.size() - 5));
-  if (!others.empty()) text += fmt::format("  after it: {}\n", base::join(others, ", "));
+  if (!others.empty()) tail.push_back("  after it: " + base::join(others, ", "));
   if (restarts_left >= 0) {
-    text += fmt::format("  all ranks start again; {} restart{} left\n", restarts_left,
-                        restarts_left == 1 ? "" : "s");
+    tail.push_back(fmt::format("  all ranks start again; {} restart{} left", restarts_left,
+                               restarts_left == 1 ? "" : "s"));
   }
-  return text;
+  const size_t room = kReportLines - head.size() - tail.size(),
+               lines = first.shown ? 0 : first.last_lines.size();
+  for (size_t k = lines - std::min(lines, room); k < lines; ++k) head.push_back("  | " + first.last_lines[k]);
+  head.insert(head.end(), tail.begin(), tail.end());
+  return base::join(head, "\n") + "\n";
 }
 
 }  // namespace lockstep::launch

@@ -251,11 +251,16 @@ int local_ranks(const Options& options, int gpus, int processors) {
 
 namespace {
 
+bool can_be_run(const std::string& path) {
+  std::error_code ignored;
+  return ::access(path.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(path, ignored);
+}
+
 std::string find_in_path(const std::string& name, const Variable& variable) {
-  if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
+  if (name.find('/') != std::string::npos) return can_be_run(name) ? name : "";
   for (const std::string& folder : split(variable("PATH").value_or("/usr/bin:/bin"), ':')) {
     const std::string path = (folder.empty() ? "." : folder) + "/" + name;
-    if (::access(path.c_str(), X_OK) == 0 && !std::filesystem::is_directory(path)) return path;
+    if (can_be_run(path)) return path;
   }
   return "";
 }

@@ -61,8 +61,9 @@ void become_default() {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // What the program ignores for itself; what the user's shell made ignored (nohup) stays so.
-  for (const int number : {SIGPIPE, SIGXFSZ, SIGCHLD}) ::signal(number, SIG_DFL);
+  // What the launcher ignores for itself, and what a shell's `&` made ignored though the launcher passes it on. nohup's
+  // SIGHUP stays ignored.
+  for (const int number : {SIGPIPE, SIGXFSZ, SIGCHLD, SIGINT, SIGQUIT, SIGTERM}) ::signal(number, SIG_DFL);
 }
 
 void bind_to(const std::vector<int>& cpus) {
