@@ -37,6 +37,7 @@ build_packages=(
   "nlohmann-json3-dev /usr/include/nlohmann/json.hpp"
   "libcli11-dev /usr/include/CLI/CLI.hpp"
   "libtomlplusplus-dev /usr/include/toml++/toml.h"
+  "libhwloc-dev /usr/include/hwloc.h"
   "libgtest-dev /usr/include/gtest/gtest.h"
   "libbenchmark-dev /usr/include/benchmark/benchmark.h"
 )
