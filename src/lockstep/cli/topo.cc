@@ -101,10 +101,10 @@ std::string transport_text(const std::vector<Pair>& pairs, size_t width) {
     members[static_cast<size_t>(at - rows.begin())].push_back(name);
     if (at == rows.end()) rows.push_back(std::move(row));
   }
-  base::Table table({"link", "should give", "pairs", "NCCL's way"});
+  base::Table table({"link", "should give", "NCCL's way", "pairs"});
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string all = members[i].size() == pairs.size() ? "all" : base::join(members[i], " ");
-    table.add({rows[i][0], rows[i][1], all, rows[i][2]});
+    table.add({rows[i][0], rows[i][1], rows[i][2], all});
   }
   return table.to_text(width);
 }
@@ -113,9 +113,11 @@ std::string advice_text(const std::vector<device::Advice>& advices, size_t width
   if (advices.empty()) return "nothing: NCCL's own choices fit this machine\n";
   base::Table table({});
   for (const device::Advice& advice : advices) {
-    table.add({advice.value.empty() ? "unset " + advice.variable
-                                    : fmt::format("export {}={}", advice.variable, advice.value),
-               advice.why});
+    // Quoted: a shell may make something else of a leading '='.
+    const std::string value = advice.value.starts_with('=') ? "'" + advice.value + "'" : advice.value;
+    table.add(
+        {value.empty() ? "unset " + advice.variable : fmt::format("export {}={}", advice.variable, value),
+         advice.why});
   }
   return table.to_text(width);
 }
