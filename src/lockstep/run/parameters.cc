@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/hash.h"
 #include "lockstep/base/philox.h"
 #include "lockstep/kernels/step_state.h"
 
@@ -10,16 +11,6 @@ namespace lockstep::run {
 using device::CopyKind;
 using device::DType;
 using device::Tensor;
-
-namespace {
-
-uint64_t hash_text(const std::string& text) {
-  uint64_t h = 0x243F6A8885A308D3ull;
-  for (const char c : text) h = base::mix64(h ^ static_cast<unsigned char>(c)) + 0x9E3779B97F4A7C15ull;
-  return h;
-}
-
-}  // namespace
 
 Parameters::Parameters(const model::Model& model, const Memory& memory, device::Device& device)
     : model_(model), memory_(memory), device_(device), kernels_(kernels::kernels_for(device.id().kind)) {
@@ -48,7 +39,7 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
     if (spec->init.kind == model::Init::Kind::given) {
       write(param.master, spec->init.values);
     } else if (spec->init.kind == model::Init::Kind::normal) {
-      kernels_.fill_normal({param.master.numel(), values, 0, spec->init.deviation, seed, hash_text(param.name)}, {});
+      kernels_.fill_normal({param.master.numel(), values, 0, spec->init.deviation, seed, base::hash_text(param.name)}, {});
     } else {
       kernels_.fill_value({param.master.numel(), values, spec->init.kind == model::Init::Kind::ones ? 1.0f : 0.0f}, {});
     }
