@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/hash.h"
 #include "lockstep/base/philox.h"
 #include "lockstep/kernels/step_state.h"
 
@@ -12,16 +13,6 @@ namespace lockstep::run {
 using device::CopyKind;
 using device::DType;
 using device::Tensor;
-
-namespace {
-
-uint64_t hash_text(const std::string& text) {
-  uint64_t h = 0x243F6A8885A308D3ull;
-  for (const char c : text) h = base::mix64(h ^ static_cast<unsigned char>(c)) + 0x9E3779B97F4A7C15ull;
-  return h;
-}
-
-}  // namespace
 
 Parameters::Parameters(const model::Model& model, const program::Program& program, const Memory& memory,
                        device::Device& device, const Ranks& ranks)
@@ -58,7 +49,7 @@ void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t s
   switch (spec.init.kind) {
     case model::Init::Kind::given: write(held.values, spec.init.values + held.first); break;
     case model::Init::Kind::normal:
-      kernels_.fill_normal({count, held.values.as<float>(), 0, spec.init.deviation, seed, hash_text(spec.name), held.first}, {});
+      kernels_.fill_normal({count, held.values.as<float>(), 0, spec.init.deviation, seed, base::hash_text(spec.name), held.first}, {});
       break;
     default: kernels_.fill_value({count, held.values.as<float>(), spec.init.kind == model::Init::Kind::ones ? 1.0f : 0.0f}, {});
   }
