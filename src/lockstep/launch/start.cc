@@ -86,7 +86,8 @@ std::optional<comm::Seat> seat_from_environment(const Variable& variable) {
   return seat;
 }
 
-Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say) {
+Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
+            const std::function<void(int ranks)>& fits) {
   const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
   if (const auto endpoint = process_variable("LOCKSTEP_STORE"); endpoint && seat)
     return join_launcher(*endpoint, *seat);
@@ -98,6 +99,7 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
                   ? std::max(1, visible_gpu_count())
                   : local_ranks(job.options, visible_gpu_count(), usable_processors());
   if (job.ranks == 1 && job.options.one_node()) return {};
+  if (fits && job.options.min_nodes == job.options.max_nodes) fits(job.ranks * job.options.max_nodes);
   job.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
   job.command.insert(job.command.end(), argv.begin(), argv.end());
   job.own_program = true, job.log_folder = log_folder, job.say = std::move(say);
