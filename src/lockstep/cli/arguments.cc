@@ -78,14 +78,26 @@ void Arguments::recipe(base::RecipeSource& source) {
       {"KEY=VALUE ...", "changes to it, such as optim.lr=1e-3; `lockstep explain` lists the keys"});
 }
 
+void Arguments::program(const std::string& name, std::vector<std::string>& words, const std::string& help) {
+  program_ = &words;
+  parser_->app.prefix_command();
+  parser_->app.add_flag("-h,--help", help_asked_);
+  positionals_.push_back({name + " ...", help});
+}
+
 void Arguments::example(const std::string& line, const std::string& what) {
   examples_.push_back({line, what});
 }
 
+// Behind a program's name --help is that program's own: only the parser knows where that begins.
+bool Arguments::asks_help() const {
+  if (program_) return help_asked_;
+  const auto end = std::find(words_.begin(), words_.end(), "--");
+  return std::any_of(words_.begin(), end, [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
+
 bool Arguments::parse() {
-  for (const std::string& word : words_) {
-    if (word == "--") break;
-    if (word != "--help" && word != "-h") continue;
+  if (asks_help()) {
     std::fputs(help().c_str(), stdout);
     return false;
   }
@@ -95,6 +107,11 @@ bool Arguments::parse() {
   } catch (const CLI::ParseError& error) {
     throw base::ConfigError(109, fmt::format("{}: {}; `lockstep {} --help` shows what it takes", command_,
                                              base::cut_to_width(error.what(), 300), command_));
+  }
+  if (program_) take_program();
+  if (program_ && asks_help()) {
+    std::fputs(help().c_str(), stdout);
+    return false;
   }
   check_leftovers();
   if (recipe_) {
@@ -106,7 +123,16 @@ bool Arguments::parse() {
   return true;
 }
 
+// What is left is the program's, unless it begins with an option that is not ours.
+void Arguments::take_program() {
+  std::vector<std::string> left = parser_->app.remaining();
+  if (!left.empty() && left[0] == "--") left.erase(left.begin());
+  else if (!left.empty() && left[0].starts_with("-")) return;
+  *program_ = std::move(left);
+}
+
 void Arguments::check_leftovers() const {
+  if (program_ && !program_->empty()) return;
   const std::vector<std::string> leftovers = parser_->app.remaining();
   for (const std::string& word : leftovers) {
     if (word == "--") continue;

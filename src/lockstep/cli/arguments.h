@@ -36,6 +36,8 @@ class Arguments {
   void flag(const std::string& names, bool& value, const std::string& help);
   void option(const std::string& names, std::string& value, const std::string& help);
   void option(const std::string& names, int64_t& value, const std::string& help);
+  // The rest of the line from the first word that is no option, untouched: another program and its own options.
+  void program(const std::string& name, std::vector<std::string>& words, const std::string& help);
   // [RECIPE] [key=value ...]: the first word is the file unless it has a '='.
   void recipe(base::RecipeSource& source);
   void example(const std::string& line, const std::string& what);
@@ -47,6 +49,8 @@ class Arguments {
  private:
   struct Parser;
   void declare(const std::string& shown, const std::string& help);
+  bool asks_help() const;
+  void take_program();
   void check_leftovers() const;
   std::string help() const;
 
@@ -57,6 +61,8 @@ class Arguments {
   };
   std::vector<Row> positionals_, options_, examples_;
   std::vector<std::string> option_names_;
+  std::vector<std::string>* program_ = nullptr;
+  bool help_asked_ = false;
   base::RecipeSource* recipe_ = nullptr;
   std::vector<std::string> recipe_words_;
   std::unique_ptr<Parser> parser_;

@@ -30,12 +30,14 @@ struct Command {
 constexpr Command kCommands[] = {
     {"init", "Write a commented recipe to start from.", init_command},
     {"train", "Train from a recipe; run it again to go on where it stopped.", train_command},
+    {"launch", "Run any program on many ranks, with torchrun's flags.", launch_command},
     {"tune", "Time every slice size and recomputation that fits, and name the fastest.", tune_command},
     {"generate", "Continue a text with a trained model.", generate_command},
     {"explain", "Say what a key, an error, a recipe, a step program or its memory is.", explain_command},
     {"schema", "Print the recipe's JSON Schema, for editors.", schema_command},
     {"doctor", "Check whether this machine is fit to train.", doctor_command},
     {"bench", "Measure collectives: every engine side by side, in nccl-tests' columns.", bench_command},
+    {"topo", "Show how this machine is wired, and what NCCL makes of it.", topo_command},
 };
 
 std::string help() {

@@ -25,12 +25,7 @@ struct GroupOptions {
 
 // Memory that the ranks of this host can read from each other. Allocations come from one memfd; peers map it when
 // they first meet. Plain memory where there is no sharing.
-class SharedArena {
- public:
-  virtual ~SharedArena() = default;
-  virtual void* allocate(int64_t bytes) = 0;  // 4096-aligned, zeroed by the kernel; device::OutOfMemory
-  virtual void free(void* memory) = 0;
-};
+class SharedArena : public device::MemorySource {};  // 4096-aligned, zeroed by the kernel
 std::unique_ptr<SharedArena> make_shared_arena();
 
 // "auto": nccl for CUDA, shm when every rank is on one host and can map the others' memory, else gloo.

@@ -126,7 +126,7 @@ std::vector<std::vector<Tensor>> Group::borrow(const std::vector<std::vector<Ten
     LS_ASSERT(offer.size() == offers[0].size());
     bytes += bytes_of(offer);
   }
-  for (const std::vector<Tensor>& one : expected) LS_ASSERT(one.size() == offers[0].size());
+  LS_ASSERT(expected[static_cast<size_t>(rank_)].size() == offers[0].size());
   LS_ASSERT((staging ? staging.bytes() : 0) >= staging_bytes(expected));
   return marked(Collective::borrow, bytes, [&] { return do_borrow(offers, expected, staging, stream); });
 }
@@ -160,10 +160,13 @@ std::vector<std::vector<Tensor>> Group::do_borrow(const std::vector<std::vector<
     }
   }
   std::vector<Tensor> send(views.size()), recv(views.size());
-  for (size_t i = 0; i < offers[0].size(); ++i) {
+  size_t most = 0;
+  for (const std::vector<Tensor>& view : views) most = std::max(most, view.size());
+  const Tensor nothing{nullptr, device::DType::u8, {0}};
+  for (size_t i = 0; i < most; ++i) {
     for (size_t q = 0; q < views.size(); ++q) {
-      send[q] = offers[q][i];
-      recv[q] = views[q][i];
+      send[q] = i < offers[q].size() ? offers[q][i] : nothing;
+      recv[q] = i < views[q].size() ? views[q][i] : nothing;
     }
     do_all_to_all(send, recv, stream);
   }

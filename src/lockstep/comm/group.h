@@ -56,8 +56,8 @@ class Group {
   void recv(const Tensor& values, int from, Stream stream = nullptr);
   void barrier();
 
-  // An all-to-all whose results may stay where they are. `offers[q]` are tensors that rank q may read (any number; the
-  // same number from each rank to all). Returns views[q]: what rank q offers to this rank, as peers' own memory
+  // An all-to-all whose results may stay where they are. `offers[q]` are tensors that rank q may read (any number, the
+  // same to all; other ranks may offer more or fewer). Returns views[q]: what rank q offers to this rank, as peers' own memory
   // where that is shared and as copies in `staging` where it is not. The views hold, and the offered memory must
   // not change, until every member has called give_back().
   //

@@ -62,8 +62,8 @@ std::vector<std::vector<Tensor>> ShmGroup::do_borrow(const std::vector<std::vect
   for (const std::vector<Tensor>& offer : offers) flat.insert(flat.end(), offer.begin(), offer.end());
   announce_in_arena({Collective::borrow}, flat);
   std::vector<std::vector<Tensor>> views = expected;
-  const auto count = static_cast<int64_t>(offers[0].size());
   for (int q = 0; q < size(); ++q) {
+    const auto count = static_cast<int64_t>(expected[static_cast<size_t>(q)].size());
     for (int64_t i = 0; i < count; ++i) {
       Tensor& view = views[static_cast<size_t>(q)][static_cast<size_t>(i)];
       const int64_t entry = rank() * count + i;

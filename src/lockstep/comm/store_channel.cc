@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "lockstep/base/text.h"
 
@@ -14,8 +15,10 @@ namespace {
 
 constexpr size_t kPiece = 1 << 16;
 
-bool looks_like_tls(std::string_view bytes) {  // an alert or a handshake record of TLS 1.x
-  return bytes.size() >= 2 && (bytes[0] == 0x15 || bytes[0] == 0x16) && bytes[1] == 0x03;
+constexpr char kTlsAlert = 0x15, kTlsHandshake = 0x16;  // how a first record begins
+
+bool looks_like_tls(std::string_view bytes) {
+  return bytes.size() >= 2 && (bytes[0] == kTlsAlert || bytes[0] == kTlsHandshake) && bytes[1] == 0x03;
 }
 
 }  // namespace
@@ -38,8 +41,13 @@ bool Channel::receive() {
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
   if (got < 0) return broken(std::strerror(errno));
   if (got == 0) return broken("the other side closed the connection");
-  heard_ = true;
   const std::string_view bytes(piece.data(), static_cast<size_t>(got));
+  const bool first = !std::exchange(heard_, true);
+  if (tls_ && first && bytes[0] != kTlsAlert && bytes[0] != kTlsHandshake) {
+    tls_.reset();  // what we answer, it shall understand
+    misunderstood_ = true;
+    return broken("the other side does not speak TLS and this one does");
+  }
   if (!tls_) {
     in_.add(bytes);
     return true;

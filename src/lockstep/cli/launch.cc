@@ -1,0 +1,27 @@
+// lockstep launch: torchrun's flags and environment, for any program.
+#include <fmt/format.h>
+
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/launch_flags.h"
+#include "lockstep/launch/start.h"
+
+namespace lockstep::cli {
+
+int launch_command(Arguments& arguments) {
+  LaunchFlags flags;
+  std::vector<std::string> program;
+  arguments.program("PROGRAM", program,
+                    "a Python script, a module with -m, or any other program, with its own words");
+  add_launch_flags(arguments, flags);
+  arguments.example("lockstep launch --nproc-per-node 4 train.py --lr 0.1",
+                    "four ranks of a script on this machine");
+  arguments.example(
+      "lockstep launch --nnodes 2 --node-rank 0 --rdzv-endpoint host0:29400 --nproc-per-node gpu train.py",
+      "one rank for each GPU of two nodes; the other node says --node-rank 1");
+  arguments.example("lockstep launch --max-restarts 3 --tee 3 --log-dir logs train.py",
+                    "restarts, and logs of each rank");
+  if (!arguments.parse()) return 0;
+  return launch::launch_program(flags.words, program, say_on_console);
+}
+
+}  // namespace lockstep::cli

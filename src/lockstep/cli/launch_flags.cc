@@ -1,0 +1,47 @@
+#include "lockstep/cli/launch_flags.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "lockstep/launch/start.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+// "--nproc-per-node,--nproc_per_node": the spelling with underscores is torchrun's older one.
+std::string spellings(const launch::Flag& flag) {
+  const std::string dashes = std::string("--") + flag.name;
+  std::string underscores = dashes;
+  std::replace(underscores.begin() + 2, underscores.end(), '-', '_');
+  std::string all = dashes;
+  if (underscores != dashes) all += "," + underscores;
+  if (std::string(flag.name) == "nproc-per-node") all += ",--nproc";
+  if (*flag.letter) all += std::string(",") + flag.letter;
+  return all;
+}
+
+}  // namespace
+
+void add_launch_flags(Arguments& arguments, LaunchFlags& flags) {
+  for (const launch::Flag& flag : launch::flags()) {
+    if (flag.text) arguments.option(spellings(flag), flags.words.*flag.text, flag.help);
+    if (flag.on) arguments.flag(spellings(flag), flags.words.*flag.on, flag.help);
+  }
+}
+
+std::optional<int> launch_or_join(const LaunchFlags& flags, const std::vector<std::string>& argv,
+                                  const std::string& log_folder, std::unique_ptr<comm::World>& world) {
+  launch::Start start = launch::start(flags.words, argv, log_folder, say_on_console, flags.fits);
+  if (start.exit_code) return start.exit_code;
+  world = start.store ? std::make_unique<comm::World>(start.options, std::move(start.store))
+                      : std::make_unique<comm::World>();
+  return std::nullopt;
+}
+
+void say_on_console(const std::string& text) {
+  std::fflush(stdout);  // what was said before comes first
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+}  // namespace lockstep::cli

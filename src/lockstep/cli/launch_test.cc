@@ -1,0 +1,294 @@
+// lockstep launch as a user meets it: environment, logs, failures, restarts, signals, and several nodes on
+// one machine.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "lockstep/base/file.h"
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/base/text.h"
+#include "lockstep/cli/testing.h"
+#include "lockstep/launch/network.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::vector<std::string> sorted_lines(const std::string& text) {
+  std::vector<std::string> lines = base::split_lines(text);
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+TEST(Launch, WordsAreChecked) {
+  base::TemporaryFolder folder;
+  folder.write("notes.txt", "");
+  expect_rows(folder.path(), {
+                                 {"$L launch --help", 0, "--nproc-per-node,--nproc_per_node"},
+                                 {"$L launch", 2, "launch needs a program"},
+                                 {"$L launch --nproc 2", 2, "launch needs a program"},
+                                 {"$L launch --nproc-per-nod 2 true", 2, "did you mean --nproc-per-node?"},
+                                 {"$L launch --nproc-per-node x true", 2, "[LS0530]"},
+                                 {"$L launch --rdzv-backend etcd true", 2, "etcd is not supported"},
+                                 {"$L launch --nnodes 2 true", 2, "--rdzv-endpoint"},
+                                 {"$L launch no.py", 2, "there is no such script"},
+                                 {"$L launch no-such-program", 2, "[LS0531]"},
+                                 {"$L launch --no-python notes.txt", 2, "is not executable"},
+                                 {"PET_NPROC_PER_NODE=none $L launch true", 2, "[LS0530]"},
+                                 {"PET_NPROC_PER_NODE=3 $L launch sh -c 'echo rank $RANK.'", 0, "rank 2."},
+                                 {"$L launch sh -c 'echo got \"$@\"' sh --help --nproc-per-node -x", 0,
+                                  "got --help --nproc-per-node -x"},
+                                 {"$L launch -- sh -c 'echo plain'", 0, "plain"},
+                                 {"$L launch --nproc_per_node=2 true", 0, ""},
+                             });
+}
+
+TEST(Launch, RanksGetTorchrunsEnvironment) {
+  base::TemporaryFolder folder;
+  const Outcome outcome = run_shell(
+      folder.path(),
+      "unset OMP_NUM_THREADS; $L launch --nproc-per-node 2 --role trainer --rdzv-id job --max-restarts 3 sh "
+      "-c 'echo $RANK "
+      "$LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_NAME $ROLE_RANK "
+      "$ROLE_WORLD_SIZE "
+      "$MASTER_ADDR $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID "
+      "$TORCHELASTIC_USE_AGENT_STORE $OMP_NUM_THREADS ${LOCKSTEP_STORE-none}; test $MASTER_PORT -gt 0; "
+      "test -d $(dirname $TORCHELASTIC_ERROR_FILE)'");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(sorted_lines(outcome.output),
+            (std::vector<std::string>{"0 0 2 2 0 1 trainer 0 2 127.0.0.1 0 3 job False 1 none",
+                                      "1 1 2 2 0 1 trainer 1 2 127.0.0.1 0 3 job False 1 none"}));
+}
+
+TEST(Launch, LogsAsTorchrunKeepsThem) {
+  base::TemporaryFolder folder;
+  const Outcome outcome =
+      run_shell(folder.path(),
+                "$L launch --nproc-per-node 2 --log-dir logs --rdzv-id job --tee 0:3 --redirects 1:1 sh -c "
+                "'echo out $RANK; echo err $RANK >&2'");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(sorted_lines(outcome.output),
+            (std::vector<std::string>{"[default0]:err 0", "[default0]:out 0", "err 1"}));
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path() + "/logs")) {
+    if (!entry.is_regular_file()) continue;
+    const std::string path = entry.path().string();
+    files.push_back(path.substr(path.find("attempt_")) + " " + base::read_file(path));
+  }
+  std::sort(files.begin(), files.end());
+  EXPECT_EQ(files,
+            (std::vector<std::string>{"attempt_0/0/stderr.log err 0\n", "attempt_0/0/stdout.log out 0\n",
+                                      "attempt_0/1/stdout.log out 1\n"}));
+}
+
+// The ranks are quiet here, so that the first lines printed are the launcher's.
+TEST(Launch, AFailureIsToldInTheFirstTenLines) {
+  base::TemporaryFolder folder;
+  const Outcome outcome =
+      run_shell(folder.path(),
+                "time -p $L launch --nproc-per-node 3 --grace 1 --redirects 3 --log-dir logs sh -c "
+                "'if [ $RANK = 1 ]; then for k in 1 2 3 4 5 6 7 8 9; do echo line $k >&2; done; kill -SEGV "
+                "$$; fi; trap \"\" TERM; "
+                "sleep 100; sleep 100'");
+  EXPECT_EQ(outcome.code, 1);
+  std::vector<std::string> lines = base::split_lines(outcome.output);
+  lines.resize(std::min<size_t>(lines.size(), 10));
+  const std::string head = base::join(lines, "\n");
+  for (const char* part :
+       {"rank 1 on ", "killed by SIGSEGV (11)", "local rank 1", "  | line 9", "stderr.log"}) {
+    EXPECT_NE(head.find(part), std::string::npos) << part << "\n" << outcome.output;
+  }
+}
+
+TEST(Launch, TheErrorFileDecidesWhichWasFirst) {
+  base::TemporaryFolder folder;
+  // Rank 0 dies at once; rank 1 a moment later, but its file says that its trouble is older.
+  const Outcome outcome = run_shell(folder.path(),
+                                    "$L launch --nproc-per-node 2 --monitor-interval 1 sh -c 'if [ $RANK = 0 "
+                                    "]; then exit 4; fi; sleep 0.3; "
+                                    "printf \"{\\\"message\\\": {\\\"message\\\": \\\"RuntimeError: the "
+                                    "cause\\\", \\\"extraInfo\\\": {\\\"timestamp\\\": "
+                                    "\\\"1600000000\\\"}}}\" > $TORCHELASTIC_ERROR_FILE; exit 5'");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.output.find("rank 1 on "), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("failed first: exit code 5"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("it says: RuntimeError: the cause"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("after it: rank 0 (exit code 4)"), std::string::npos) << outcome.output;
+}
+
+TEST(Launch, RestartsWhileTheBudgetLasts) {
+  base::TemporaryFolder folder;
+  const std::string program =
+      "sh -c 'echo try $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT; if [ $RANK = 1 ]; then test "
+      "$TORCHELASTIC_RESTART_COUNT = "
+      "2; exit; fi'";
+  const Outcome good = run_shell(folder.path(), "$L launch --nproc-per-node 2 --max-restarts 2 " + program);
+  EXPECT_EQ(good.code, 0) << good.output;
+  EXPECT_NE(good.output.find("all ranks start again; 1 restart left"), std::string::npos) << good.output;
+  EXPECT_NE(good.output.find("all ranks start again; 0 restarts left"), std::string::npos) << good.output;
+  std::set<std::string> ports;
+  for (const std::string& line : base::split_lines(good.output)) {
+    if (line.starts_with("try ")) ports.insert(line);
+  }
+  EXPECT_EQ(ports.size(), 3u) << "the same port within an attempt:\n" << good.output;
+  EXPECT_EQ(run_shell(folder.path(), "$L launch --nproc-per-node 2 --max-restarts 1 " + program).code, 1);
+}
+
+TEST(Launch, CtrlCIsPassedOnAndASecondOneInsists) {
+  base::TemporaryFolder folder;
+  expect_rows(
+      folder.path(),
+      {
+          // Handled: the ranks' own exit code.
+          {"$L launch --nproc-per-node 2 sh -c 'trap \"echo saved $RANK; exit 75\" INT TERM; echo up; while "
+           ":; do sleep 0.05; done' & "
+           "sleep 1; kill -INT $!; wait $!",
+           75, "saved 1"},
+          {"$L launch --nproc-per-node 2 sh -c 'trap \"exit 0\" TERM; while :; do sleep 0.05; done' & sleep "
+           "1; kill $!; wait $!",
+           0, ""},
+          // Not handled: killed by it.
+          {"$L launch --nproc-per-node 2 sleep 100 & sleep 1; kill -TERM $!; wait $!", 143, ""},
+          // Ignored: the second ends them at once.
+          {"$L launch --nproc-per-node 2 sh -c 'trap \"\" INT; sleep 100; sleep 100' & sleep 1; kill -INT "
+           "$!; sleep 0.3; "
+           "kill -INT $!; wait $!",
+           137, "SIGINT again: ending the ranks now"},
+          // Ignored, and nobody insists: the grace does.
+          {"$L launch --grace 0.5 sh -c 'trap \"\" TERM; sleep 100; sleep 100' & sleep 1; kill $!; wait $!",
+           137, ""},
+      });
+}
+
+TEST(Launch, NothingIsLeftAfterKillMinusNine) {
+  base::TemporaryFolder folder;
+  const std::string mark = fmt::format("7777{}", ::getpid());
+  const Outcome outcome = run_shell(
+      folder.path(),
+      fmt::format("$L launch --grace 0.3 --nproc-per-node 2 sh -c 'setsid sleep {0} & sleep {0} & sleep {0}' "
+                  ">/dev/null 2>&1 & sleep 1; pgrep -fx 'sleep {0}' | wc -l; kill -9 $!; sleep 1.5; "
+                  "pgrep -fx 'sleep {0}' | wc -l",
+                  mark));
+  EXPECT_EQ(outcome.output, "6\n0\n");
+}
+
+// Several launchers on this machine as nodes of one run.
+struct Nodes {
+  base::TemporaryFolder folder;
+  int port = launch::free_port();
+  std::string secret = "export LOCKSTEP_SECRET=correct-horse-battery-staple-correct; ";
+  std::string flags(const std::string& more) const {
+    return fmt::format("--rdzv-endpoint 127.0.0.1:{} --rdzv-conf join_timeout=20,node_timeout=3 {}", port,
+                       more);
+  }
+};
+
+TEST(Launch, FourNodesMeet) {
+  Nodes nodes;
+  const std::string flags = nodes.flags("--nnodes 4 --nproc-per-node 2");
+  std::string line = nodes.secret;
+  for (const int node : {3, 1, 0}) {
+    line += fmt::format(
+        "$L launch {} --node-rank {} sh -c 'echo rank $RANK node $GROUP_RANK of $WORLD_SIZE' >{}.txt 2>&1 & ",
+        flags, node, node);
+  }
+  line += fmt::format(
+      "sleep 2; $L launch {} --node-rank 2 sh -c 'echo rank $RANK node $GROUP_RANK of $WORLD_SIZE' >2.txt "
+      "2>&1; "
+      "wait; cat 0.txt 1.txt 2.txt 3.txt",
+      flags);
+  const Outcome outcome = run_shell(nodes.folder.path(), line);
+  EXPECT_NE(outcome.output.find("waiting for 1 of 4 nodes: node 2"), std::string::npos) << outcome.output;
+  for (int rank = 0; rank < 8; ++rank) {
+    EXPECT_NE(outcome.output.find(fmt::format("rank {} node {} of 8\n", rank, rank / 2)), std::string::npos)
+        << outcome.output;
+  }
+}
+
+// A node 0 waits for others; one comes that does not fit. Both sides say why.
+TEST(Launch, NodesThatDoNotFit) {
+  Nodes nodes;
+  struct Case {
+    const char* first;  // flags of node 0
+    const char* second;
+    const char* second_says;
+    const char* first_says;
+  };
+  const Case cases[] = {
+      {"--nnodes 2 --node-rank 0", "$L launch --nnodes 2 --node-rank 0", "[LS0513]", "waiting for 1 of 2"},
+      {"--nnodes 2 --node-rank 0", "$L launch --nnodes 3 --node-rank 1", "they must be the same [LS0535]",
+       "refused a node"},
+      {"--nnodes 3 --rdzv-conf rank=1,is_host=1", "$L launch --nnodes 3 --node-rank 1", "node 1 is already ",
+       "refused a node"},
+      {"--nnodes 2 --node-rank 0",
+       "LOCKSTEP_SECRET=quite-another-secret-of-some-length $L launch --nnodes 2 --node-rank 1", "[LS0515]",
+       "secret"},
+  };
+  for (const Case& one : cases) {
+    const std::string where = fmt::format("--rdzv-endpoint 127.0.0.1:{} true", nodes.port);
+    const Outcome outcome =
+        run_shell(nodes.folder.path(),
+                  fmt::format("{}$L launch {} {} >0.txt 2>&1 & sleep 1.3; {} {}; echo code $?; echo ====; "
+                              "kill $!; wait; cat 0.txt",
+                              nodes.secret, one.first, where, one.second, where));
+    const size_t half = outcome.output.find("====");
+    ASSERT_NE(half, std::string::npos);
+    EXPECT_NE(outcome.output.substr(0, half).find("code 2"), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.substr(0, half).find(one.second_says), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.substr(half).find(one.first_says), std::string::npos) << outcome.output;
+  }
+}
+
+TEST(Launch, NobodyAnswers) {
+  Nodes nodes;
+  expect_rows(
+      nodes.folder.path(),
+      {{nodes.secret +
+            fmt::format("$L launch --nnodes 2 --node-rank 1 --rdzv-conf join_timeout=1 --rdzv-endpoint "
+                        "127.0.0.1:{} true",
+                        nodes.port),
+        1, fmt::format("nobody answered at 127.0.0.1:{}", nodes.port)},
+       {nodes.secret +
+            fmt::format("$L launch --nnodes 2 --node-rank 0 --rdzv-conf join_timeout=1 --rdzv-endpoint "
+                        "127.0.0.1:{} true",
+                        nodes.port),
+        1, "waiting for 1 of 2 nodes: node 1; nobody came within 1 s"}});
+}
+
+TEST(Launch, AFailureEndsEveryNode) {
+  Nodes nodes;
+  const std::string flags = nodes.flags("--nnodes 2 --nproc-per-node 2 --grace 1");
+  const Outcome outcome = run_shell(
+      nodes.folder.path(), fmt::format("{0}$L launch {1} --node-rank 0 sleep 100 >0.txt 2>&1 & $L launch {1} "
+                                       "--node-rank 1 sh -c 'test $RANK = 3 && "
+                                       "exit 9; sleep 100'; echo code $?; wait $!; echo code $?; cat 0.txt",
+                                       nodes.secret, flags));
+  EXPECT_EQ(outcome.output.find("rank 3 on "), outcome.output.find("lockstep: ") + 10) << outcome.output;
+  size_t reports = 0, codes = 0;
+  for (const std::string& line : base::split_lines(outcome.output)) {
+    reports += line.find("failed: exit code 9") != std::string::npos;
+    codes += line == "code 1";
+  }
+  EXPECT_EQ(reports, 2u) << "each node says it:\n" << outcome.output;
+  EXPECT_EQ(codes, 2u) << outcome.output;
+}
+
+TEST(Launch, AVanishedNodeIsNamed) {
+  Nodes nodes;
+  const std::string flags = nodes.flags("--nnodes 2 --grace 1");
+  for (const int victim : {1, 0}) {
+    const Outcome outcome =
+        run_shell(nodes.folder.path(), fmt::format("{0}$L launch {1} --node-rank {2} sleep 100 >/dev/null "
+                                                   "2>&1 & sleep 0.2; (sleep 1.5; kill -9 $!) & "
+                                                   "$L launch {1} --node-rank {3} sleep 100; echo code $?",
+                                                   nodes.secret, flags, victim, 1 - victim));
+    EXPECT_NE(outcome.output.find(victim == 1 ? "node 1 on " : "[LS0534]"), std::string::npos)
+        << outcome.output;
+    EXPECT_NE(outcome.output.find("code 1"), std::string::npos) << outcome.output;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,268 @@
+#include "lockstep/launch/agent.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/launch/local_ranks.h"
+#include "lockstep/launch/network.h"
+#include "lockstep/launch/rendezvous.h"
+
+namespace lockstep::launch {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The signals to pass on, as a descriptor; as they were before when it goes out of scope.
+class SignalWatch {
+ public:
+  explicit SignalWatch(const std::vector<int>& numbers) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int number : numbers) {
+      struct sigaction action {};
+      ::sigaction(number, nullptr, &action);
+      const bool nohup = number == SIGHUP && action.sa_handler == SIG_IGN;
+      if (!nohup) sigaddset(&set, number);
+    }
+    pthread_sigmask(SIG_BLOCK, &set, &before_);
+    descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+  ~SignalWatch() {
+    ::close(descriptor_);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+  int descriptor() const { return descriptor_; }
+  int take() {  // 0: none
+    signalfd_siginfo information;
+    return ::read(descriptor_, &information, sizeof information) > 0 ? static_cast<int>(information.ssi_signo)
+                                                                     : 0;
+  }
+
+ private:
+  sigset_t before_;
+  int descriptor_ = -1;
+};
+
+std::string random_token() {
+  uint64_t value = 0;
+  while (::getrandom(&value, sizeof value, 0) != sizeof value) {
+  }
+  return fmt::format("{:016x}", value);
+}
+
+class Agent {
+ public:
+  explicit Agent(const AgentJob& job);
+  int run();
+
+ private:
+  NodeCard card() const;
+  int master_port() const;
+  void tick(Duration most);
+  void handle_signals();
+  bool wait_for_round(int round);
+  void watch(int round);
+  void tell_endings();
+  void end_ranks();
+  void report(const State& state) const;
+  int finish(const State& state);
+  void say(const std::string& sentence) const { job_.say("lockstep: " + sentence + "\n"); }
+  const State& look();
+
+  // In this order: the guard is forked before there are threads, signals are held back before threads inherit
+  // them.
+  const AgentJob& job_;
+  Guard guard_;
+  SignalWatch signals_;
+  Meeting meeting_;
+  RankLogs logs_;
+  LocalRanks ranks_;
+  Rendezvous rendezvous_;
+  const Duration beat_;  // between looks at the store
+
+  Clock::time_point looked_at_{};
+  State state_;
+  std::deque<int> caught_;
+  int signalled_ = 0;  // passed on to the ranks
+  bool all_gone_ = false, done_said_ = false, failed_said_ = false;
+  std::optional<Clock::time_point> insist_at_;
+};
+
+Agent::Agent(const AgentJob& job)
+    : job_(job),
+      guard_(job.options.grace),
+      signals_(job.options.signals),
+      meeting_(open_meeting(job.options, job.own_program, [this](const std::string& text) { say(text); })),
+      logs_(job.options, job.own_program ? job.log_folder : ""),
+      ranks_(job, meeting_, logs_, guard_),
+      rendezvous_(job.options, LeaderRules{job.own_program}, meeting_, card(),
+                  [this](const std::string& text) { say(text); }),
+      beat_(job.options.one_node() ? 20 : 200) {}
+
+NodeCard Agent::card() const {
+  const Options& options = job_.options;
+  NodeCard card;
+  card.token = random_token(), card.host = base::host_name(), card.role = options.role, card.pid = ::getpid();
+  card.wanted = options.node_rank, card.ranks = job_.ranks;
+  card.min_nodes = options.min_nodes, card.max_nodes = options.max_nodes;
+  card.address = !options.local_addr.empty()     ? options.local_addr
+                 : options.endpoint_host.empty() ? "127.0.0.1"
+                                                 : address_towards(options.endpoint_host);
+  if (job_.own_program) card.first_attempt = RankLogs::next_attempt(job_.log_folder);
+  return card;
+}
+
+int Agent::master_port() const { return job_.options.master_port ? job_.options.master_port : free_port(); }
+
+int Agent::run() {
+  for (int round = 0;; ++round) {
+    rendezvous_.join(master_port());
+    if (!wait_for_round(round)) break;
+    round = state_.round;
+    logs_.set_first_attempt(state_.first_attempt);
+    done_said_ = failed_said_ = false;
+    ranks_.start(state_, *rendezvous_.place());
+    watch(round);
+    report(state_);
+    end_ranks();
+    if (state_.phase == Phase::over) break;
+    rendezvous_.say_stopped();
+    while (look().phase == Phase::stopping) tick(beat_);
+    if (state_.phase == Phase::over) break;
+  }
+  return finish(state_);
+}
+
+const State& Agent::look() {
+  looked_at_ = Clock::now();
+  state_ = rendezvous_.look();
+  return state_;
+}
+
+// One wait: passes output on, notes endings and signals.
+void Agent::tick(Duration most) {
+  std::vector<pollfd> sources = {{guard_.descriptor(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
+  ranks_.add_sources(sources);
+  ::poll(sources.data(), sources.size(), static_cast<int>(most.count()));
+  ranks_.pump();
+  const GuardNews news = guard_.take();
+  if (news.lost) {
+    throw base::CommError(
+        533, "the launcher's guard process was killed; the ranks on this node were ended with it");
+  }
+  for (const Ended& ended : news.ended) ranks_.note(ended);
+  all_gone_ |= news.all_gone;
+  while (const int number = signals_.take()) caught_.push_back(number);
+}
+
+// The first is passed on, here and through the leader on every node; a second Ctrl-C does not wait any
+// longer.
+void Agent::handle_signals() {
+  while (!caught_.empty()) {
+    const int number = caught_.front();
+    caught_.pop_front();
+    if (signalled_ != 0 && (number == SIGINT || number == SIGTERM)) {
+      say(fmt::format("{} again: ending the ranks now", signal_name(number)));
+      guard_.end_all(Duration(0));
+    } else if (signalled_ == 0 &&
+               (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)) {
+      rendezvous_.say_signal(number);
+    } else {
+      ranks_.signal(number);  // a word between the user and the program
+    }
+  }
+  if (state_.signal == 0 || signalled_ != 0) return;
+  signalled_ = state_.signal;
+  ranks_.signal(signalled_);
+  // Our own ranks finish their step and save, however long that takes.
+  if (!job_.own_program) insist_at_ = Clock::now() + job_.options.grace;
+}
+
+bool Agent::wait_for_round(int round) {
+  const Clock::time_point begin = Clock::now();
+  std::string said;
+  Clock::time_point said_at = begin;
+  for (;;) {
+    look();
+    if (state_.phase == Phase::over) return false;
+    if (state_.phase == Phase::running && state_.round >= round && rendezvous_.place()) return true;
+    handle_signals();
+    const bool due = state_.waiting != said || Clock::now() - said_at > std::chrono::seconds(30);
+    if (!state_.waiting.empty() && due && Clock::now() - begin > std::chrono::seconds(1)) {
+      said = state_.waiting, said_at = Clock::now();
+      say(said);
+    }
+    tick(beat_);
+  }
+}
+
+void Agent::watch(int round) {
+  for (;;) {
+    tick(beat_);
+    tell_endings();
+    if (Clock::now() - looked_at_ >= beat_ || done_said_ || failed_said_ || !caught_.empty()) look();
+    if (state_.phase != Phase::running || state_.round != round) return;
+    handle_signals();
+    if (insist_at_ && Clock::now() >= *insist_at_) {
+      insist_at_.reset();
+      guard_.end_all(Duration(0));
+    }
+  }
+}
+
+void Agent::tell_endings() {
+  if (signalled_ == 0) {
+    if (const std::vector<Failure> failures = ranks_.new_failures(); !failures.empty()) {
+      rendezvous_.say_failed(failures);
+      failed_said_ = true;
+    }
+  }
+  if (ranks_.all_ended() && !done_said_ && !failed_said_) {
+    rendezvous_.say_done(ranks_.worst_code());
+    done_said_ = true;
+  }
+}
+
+void Agent::end_ranks() {
+  all_gone_ = false;
+  guard_.end_all(state_.failures.empty() && state_.signal ? Duration(1000) : job_.options.grace);
+  while (!all_gone_) {
+    tick(Duration(50));
+    if (std::find(caught_.begin(), caught_.end(), SIGINT) != caught_.end()) guard_.end_all(Duration(0));
+    if (Clock::now() - looked_at_ >= Duration(200)) rendezvous_.look();  // if we lead, the others wait for us
+  }
+  ranks_.finish_output();
+}
+
+void Agent::report(const State& state) const {
+  if (!state.failures.empty()) {
+    job_.say(failure_report(state.failures, state.again ? job_.options.max_restarts - state.restarts : -1));
+  } else if (state.phase == Phase::stopping && !state.why.empty()) {
+    say(state.why);
+  }
+}
+
+int Agent::finish(const State& state) {
+  rendezvous_.say_goodbye();
+  if (state.code != 0 && state.nodes.empty() && state.signal == 0) throw base::CommError(536, state.why);
+  return state.code;
+}
+
+}  // namespace
+
+int run_agent(const AgentJob& job) { return Agent(job).run(); }
+
+}  // namespace lockstep::launch

@@ -1,0 +1,27 @@
+// The launcher on one node: starts the ranks, watches them, and follows what the nodes have agreed on.
+//
+// run_agent() returns when the run is over, with its exit code, and leaves no process behind. The first
+// failure decides: all ranks end within the grace, a report names the rank, and they are started again while
+// the budget lasts. SIGTERM and SIGINT are passed on to the ranks; a second Ctrl-C ends them at once.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/launch/options.h"
+
+namespace lockstep::launch {
+
+struct AgentJob {
+  Options options;
+  int ranks = 1;                     // on this node
+  std::vector<std::string> command;  // of every rank
+  bool own_program = false;          // it is Lockstep: ranks get the store and the secret
+  std::string log_folder;            // own program: attempt-N/rank-R.log below it; else --log-dir decides
+  std::function<void(const std::string& text)> say;  // whole lines for the console
+};
+
+int run_agent(const AgentJob& job);
+
+}  // namespace lockstep::launch

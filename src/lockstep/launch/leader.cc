@@ -1,0 +1,237 @@
+#include "lockstep/launch/leader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::launch {
+
+namespace {
+
+constexpr int kPreempted = 75;
+constexpr Duration kGoodbye{5000};  // how long the leader waits for the others to hear that the run is over
+
+int64_t unix_micros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::string beat_key(const std::string& token) { return "beat/" + token; }
+std::string refusal_key(const std::string& token) { return "refused/" + token; }
+
+Leader::Leader(const Options& options, LeaderRules rules, std::unique_ptr<comm::Store> store, Say say)
+    : options_(options), rules_(rules), store_(std::move(store)), say_(std::move(say)) {}
+
+Duration Leader::since(Clock::time_point then) const {
+  return std::chrono::duration_cast<Duration>(Clock::now() - then);
+}
+
+bool Leader::takes_part(const Member& member) const { return state_.place_of(member.card.token) != nullptr; }
+
+void Leader::turn() {
+  while (const std::optional<std::string> text = store_->pop(kInbox, Duration(0))) {
+    const nlohmann::json message = nlohmann::json::parse(*text, nullptr, false);
+    try {
+      hear(message);
+    } catch (const nlohmann::json::exception& error) {
+      say_(fmt::format("a node of another version spoke ({}); what it said is ignored", error.what()));
+    }
+  }
+  watch_beats();
+  if (state_.phase == Phase::roll_call) call_the_roll();
+  if (state_.phase == Phase::running) judge();
+  if (state_.phase == Phase::stopping) settle();
+  publish();
+}
+
+void Leader::hear(const nlohmann::json& message) {
+  const std::string kind = message.at("say");
+  if (kind == "join") return hear_join(card_from_json(message.at("card")));
+  const auto found = members_.find(message.at("token").get<std::string>());
+  if (found == members_.end()) return;
+  Member& member = found->second;
+  if (kind == "bye") member.gone = true;
+  if (kind == "signal" && state_.signal == 0) {
+    state_.signal = message.at("signal");
+    state_.why = fmt::format("{} was told to stop", member.card.host);
+    if (state_.phase == Phase::roll_call) finish(128 + state_.signal);
+  }
+  if (message.value("round", state_.round) != state_.round) return;  // about a round that is over
+  if (kind == "stopped") member.stopped = true;
+  if (kind == "done") member.done = true, member.code = message.at("code");
+  if (kind == "failed" && state_.phase == Phase::running) {
+    if (state_.failures.empty()) failed_at_ = Clock::now();
+    for (const nlohmann::json& one : message.at("failures"))
+      state_.failures.push_back(failure_from_json(one));
+  }
+}
+
+std::string Leader::objection(const NodeCard& card) const {
+  for (const auto& [token, member] : members_) {
+    const NodeCard& other = member.card;
+    if (token == card.token || member.gone) continue;
+    if (card.wanted >= 0 && card.wanted == other.wanted) {
+      return fmt::format("node {} is already {} (process {}); {} (process {}) must have another --node-rank",
+                         card.wanted, other.host, other.pid, card.host, card.pid);
+    }
+    if (card.min_nodes != other.min_nodes || card.max_nodes != other.max_nodes) {
+      return fmt::format("{} says --nnodes {}:{}, {} says {}:{}; they must be the same", card.host,
+                         card.min_nodes, card.max_nodes, other.host, other.min_nodes, other.max_nodes);
+    }
+  }
+  return "";
+}
+
+void Leader::hear_join(const NodeCard& card) {
+  if (const std::string reason = objection(card); !reason.empty()) {
+    store_->set(refusal_key(card.token), reason);
+    say_("refused a node: " + reason);
+    return;
+  }
+  Member& member = members_[card.token];
+  if (member.card.token.empty()) {
+    arrival_.push_back(card.token);
+    member.beat_at = Clock::now();
+  }
+  member.card = card, member.joined = true, member.done = member.stopped = false;
+}
+
+// A node whose count stands still has vanished: its launcher was killed, or the network is gone.
+void Leader::watch_beats() {
+  if (options_.one_node() || since(looked_at_) < Duration(500)) return;
+  looked_at_ = Clock::now();
+  for (auto& [token, member] : members_) {
+    if (member.gone) continue;
+    const std::string beat = store_->try_get(beat_key(token)).value_or("");
+    if (beat != member.beat) member.beat = beat, member.beat_at = Clock::now();
+    if (since(member.beat_at) > options_.node_timeout) lose(member);
+  }
+}
+
+void Leader::lose(Member& member) {
+  member.gone = true;
+  const NodePlace* place = state_.place_of(member.card.token);
+  const double silent = static_cast<double>(since(member.beat_at).count()) / 1000;
+  if (!place || state_.phase == Phase::roll_call) {
+    return say_(fmt::format("{} vanished while waiting", member.card.host));
+  }
+  if (state_.phase != Phase::running || member.done) return;
+  Failure failure;
+  failure.node = place->node, failure.host = member.card.host, failure.unix_micros = unix_micros();
+  failure.ending = fmt::format("its launcher (process {}) vanished: no sign of life for {}", member.card.pid,
+                               base::human_duration(silent));
+  if (state_.failures.empty()) failed_at_ = Clock::now();
+  state_.failures.push_back(failure);
+}
+
+void Leader::call_the_roll() {
+  std::vector<NodeCard> present;
+  bool everyone_is_back = true;
+  for (const std::string& token : arrival_) {
+    const Member& member = members_.at(token);
+    if (member.gone) continue;
+    if (!member.joined) everyone_is_back = false;
+    if (member.joined && static_cast<int>(present.size()) < options_.max_nodes)
+      present.push_back(member.card);
+  }
+  const int count = static_cast<int>(present.size());
+  if (count < options_.min_nodes) enough_ = false;
+  if (count >= options_.min_nodes && !enough_) enough_ = true, enough_at_ = Clock::now();
+  // Nodes that were there before need not be waited for twice.
+  const bool last_call_over = enough_ && since(enough_at_) >= options_.last_call;
+  const bool known = enough_ && state_.round > 0 && everyone_is_back;
+  if (count == options_.max_nodes || last_call_over || known) return start_round(present);
+  state_.waiting = describe_waiting(present, enough_ ? options_.max_nodes : options_.min_nodes);
+  if (since(phase_at_) < options_.join_timeout) return;
+  Failure failure;
+  failure.host = "the rendezvous", failure.unix_micros = unix_micros();
+  state_.why = fmt::format("{}; nobody came within {}", state_.waiting,
+                           base::human_duration(static_cast<double>(options_.join_timeout.count()) / 1000));
+  finish(1);
+}
+
+void Leader::start_round(const std::vector<NodeCard>& cards) {
+  state_.nodes = place_nodes(cards);
+  state_.world = 0, state_.waiting.clear(), state_.failures.clear(), state_.why.clear(), state_.again = false;
+  for (const NodePlace& place : state_.nodes) {
+    state_.world += place.card.ranks;
+    if (state_.round == 0) state_.first_attempt = std::max(state_.first_attempt, place.card.first_attempt);
+  }
+  state_.master_addr = options_.master_addr.empty() ? state_.nodes[0].card.address : options_.master_addr;
+  state_.master_port = state_.nodes[0].card.master_port;
+  state_.phase = Phase::running, phase_at_ = Clock::now();
+}
+
+void Leader::judge() {
+  const bool signalled = state_.signal != 0;
+  if (!state_.failures.empty()) {
+    // Failures come in a flock: wait for the others before saying which was first.
+    if (since(failed_at_) < options_.monitor_interval) return;
+    sort_by_time(state_.failures);
+    const int code = state_.failures.front().code;
+    const bool preempted = code == kPreempted && since(phase_at_) >= rules_.shortest_attempt;
+    const bool hopeless = rules_.own_program && (code == 2 || code == 3);
+    const bool left = state_.restarts < options_.max_restarts;
+    const bool again = !signalled && !hopeless && (preempted ? options_.max_restarts > 0 : left);
+    if (again && !preempted) ++state_.restarts;
+    const bool told = rules_.own_program ? code >= 1 && code <= 3 : false;
+    return stop(again, code == kPreempted ? kPreempted : told ? code : 1, "");
+  }
+  bool all_done = true, newcomer = false;
+  int code = 0;
+  for (const auto& [token, member] : members_) {
+    if (!takes_part(member)) {
+      newcomer |= member.joined && !member.gone;
+      continue;
+    }
+    all_done &= member.done;
+    if (member.code != 0) code = code == kPreempted ? code : member.code;
+  }
+  if (all_done) return finish(code);
+  if (newcomer && !signalled && static_cast<int>(state_.nodes.size()) < options_.max_nodes) {
+    stop(true, 0, "a node has come; all ranks start again with it");
+  }
+}
+
+void Leader::stop(bool again, int code, std::string why) {
+  state_.phase = Phase::stopping, phase_at_ = Clock::now();
+  state_.again = again, state_.code = code, state_.why = std::move(why);
+  for (auto& [token, member] : members_) member.stopped = false;
+}
+
+void Leader::settle() {
+  const bool patient = since(phase_at_) < options_.grace + Duration(15000);
+  for (auto& [token, member] : members_) {
+    if (!takes_part(member) || member.gone || member.stopped) continue;
+    if (patient) return;
+    say_(fmt::format("{} did not stop its ranks in time and is left out", member.card.host));
+    member.gone = true;
+  }
+  if (!state_.again) return finish(state_.code);
+  for (auto& [token, member] : members_) member.joined = member.joined && !takes_part(member);
+  ++state_.round;
+  state_.phase = Phase::roll_call, phase_at_ = Clock::now(), enough_ = false;
+}
+
+void Leader::finish(int code) { state_.phase = Phase::over, state_.code = code, phase_at_ = Clock::now(); }
+
+void Leader::publish() {
+  std::string text = write_json(to_json(state_));
+  if (text == published_) return;
+  store_->set(kState, text);
+  published_ = std::move(text);
+}
+
+bool Leader::may_go() const {
+  if (state_.phase != Phase::over) return false;
+  if (since(phase_at_) > kGoodbye) return true;
+  return std::all_of(members_.begin(), members_.end(), [](const auto& one) { return one.second.gone; });
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,77 @@
+// The one node that decides: it hears what the others say, watches who is alive, and publishes State.
+//
+// It runs inside the launcher that holds the store, a turn at a time; with one node it leads itself.
+// Decisions: when a roll call is complete, which failure was first, whether there is another round, and with
+// which code the run ends.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "lockstep/comm/store.h"
+#include "lockstep/launch/options.h"
+#include "lockstep/launch/round_state.h"
+
+namespace lockstep::launch {
+
+// Keys below the run's prefix.
+constexpr const char* kInbox = "inbox";  // queue of messages to the leader
+constexpr const char* kState = "state";
+std::string beat_key(const std::string& token);     // counts up while that launcher lives
+std::string refusal_key(const std::string& token);  // why it may not take part
+
+struct LeaderRules {
+  bool own_program = false;  // codes 2 and 3 mean "refused": a restart would be refused again
+  Duration shortest_attempt{
+      5000};  // a preemption sooner than that counts as a failure, or it might go on for ever
+};
+
+class Leader {
+ public:
+  using Say = std::function<void(const std::string& sentence)>;
+  Leader(const Options& options, LeaderRules rules, std::unique_ptr<comm::Store> store, Say say);
+  void turn();
+  bool may_go() const;  // the run is over and everyone knows
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Member {
+    NodeCard card;
+    bool joined = false, stopped = false, gone = false;
+    bool done = false;
+    int code = 0;
+    std::string beat;
+    Clock::time_point beat_at;
+  };
+
+  void hear(const nlohmann::json& message);
+  void hear_join(const NodeCard& card);
+  std::string objection(const NodeCard& card) const;
+  void watch_beats();
+  void lose(Member& member);
+  void call_the_roll();
+  void start_round(const std::vector<NodeCard>& cards);
+  void judge();
+  void stop(bool again, int code, std::string why);
+  void settle();
+  void finish(int code);
+  void publish();
+  bool takes_part(const Member& member) const;
+  Duration since(Clock::time_point then) const;
+
+  Options options_;
+  LeaderRules rules_;
+  std::unique_ptr<comm::Store> store_;
+  Say say_;
+  std::map<std::string, Member> members_;  // by token
+  std::vector<std::string> arrival_;       // tokens
+  State state_;
+  std::string published_;
+  Clock::time_point phase_at_ = Clock::now(), enough_at_, failed_at_, looked_at_;
+  bool enough_ = false;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,258 @@
+// Roll calls, restarts and losses among nodes that are only names: the leader's decisions, one row or story
+// each.
+#include "lockstep/launch/leader.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace lockstep::launch {
+namespace {
+
+NodeCard card(const std::string& name, int wanted = -1, int ranks = 1) {
+  NodeCard card;
+  card.token = name, card.host = name, card.address = "10.0.0." + name, card.wanted = wanted,
+  card.ranks = ranks;
+  return card;
+}
+
+TEST(PlaceNodes, GivenNumbersFirst) {
+  const std::vector<NodePlace> places = place_nodes({card("a"), card("b", 0, 4), card("c"), card("d", 2, 2)});
+  std::string order;
+  for (const NodePlace& place : places) order += place.card.token + std::to_string(place.first_rank) + " ";
+  EXPECT_EQ(order, "b0 a4 d5 c7 ");
+}
+
+TEST(PlaceNodes, NumbersBeyondTheRestMoveUp) {
+  const std::vector<NodePlace> places = place_nodes({card("a", 0), card("d", 3)});
+  EXPECT_EQ(places[1].card.token, "d");
+  EXPECT_EQ(places[1].node, 1);
+}
+
+TEST(PlaceNodes, RolesAreCountedApart) {
+  NodeCard reader = card("b", 1, 2);
+  reader.role = "reader";
+  const std::vector<NodePlace> places = place_nodes({card("a", 0, 4), reader, card("c", 2, 4)});
+  EXPECT_EQ(places[1].role_rank, 0);
+  EXPECT_EQ(places[1].role_world, 2);
+  EXPECT_EQ(places[2].role_rank, 4);
+  EXPECT_EQ(places[2].role_world, 8);
+}
+
+TEST(DescribeWaiting, SaysWhoIsMissing) {
+  EXPECT_EQ(describe_waiting({card("a", 0), card("b", 1), card("d", 3)}, 4),
+            "waiting for 1 of 4 nodes: node 2");
+  EXPECT_EQ(describe_waiting({card("a"), card("b")}, 4), "waiting for 2 of 4 nodes; here: a, b");
+  EXPECT_EQ(describe_waiting({}, 2), "waiting for 2 of 2 nodes");
+}
+
+// Some nodes and their leader, over a store in this process.
+class Story {
+ public:
+  explicit Story(Options options, bool own_program = false)
+      : options_(options),
+        leader_(options, {own_program, Duration(0)}, store_->clone(),
+                [this](const std::string& text) { said += text + "\n"; }) {}
+  void send(nlohmann::json message) {
+    if (!message.contains("round")) message["round"] = state.round;
+    send_text(message.dump());
+  }
+  void send_text(const std::string& text) {
+    store_->push(kInbox, text);
+    turn();
+  }
+  void join(NodeCard node) {
+    node.min_nodes = options_.min_nodes, node.max_nodes = options_.max_nodes;
+    send({{"say", "join"}, {"token", node.token}, {"card", to_json(node)}});
+  }
+  void tell(const std::string& token, const std::string& what) { send({{"say", what}, {"token", token}}); }
+  void fail(const std::string& token, int code, int64_t micros = 1) {
+    Failure failure;
+    failure.rank = 0, failure.host = token, failure.code = code, failure.unix_micros = micros;
+    send({{"say", "failed"}, {"token", token}, {"failures", {to_json(failure)}}});
+  }
+  void turn() {
+    leader_.turn();
+    if (const auto text = store_->try_get(kState)) state = state_from_json(nlohmann::json::parse(*text));
+  }
+  std::string refusal(const std::string& token) { return store_->try_get(refusal_key(token)).value_or(""); }
+
+  State state;
+  std::string said;
+
+ private:
+  Options options_;
+  std::unique_ptr<comm::Store> store_ = comm::make_local_store();
+  Leader leader_;
+};
+
+Options nodes(int least, int most, int max_restarts = 0) {
+  Options options;
+  options.min_nodes = least, options.max_nodes = most, options.max_restarts = max_restarts;
+  options.monitor_interval = Duration(0);
+  return options;
+}
+
+TEST(Leader, StartsWhenEveryoneHasCome) {
+  Story story(nodes(2, 2));
+  story.join(card("b", 1, 2));
+  EXPECT_EQ(story.state.phase, Phase::roll_call);
+  EXPECT_EQ(story.state.waiting, "waiting for 1 of 2 nodes: node 0");
+  story.join(card("a", 0, 3));
+  EXPECT_EQ(story.state.phase, Phase::running);
+  EXPECT_EQ(story.state.world, 5);
+  EXPECT_EQ(story.state.master_addr, "10.0.0.a");
+  EXPECT_EQ(story.state.place_of("b")->first_rank, 3);
+}
+
+TEST(Leader, RefusesTheSameNumberTwice) {
+  Story story(nodes(2, 2));
+  story.join(card("a", 1));
+  story.join(card("b", 1));
+  EXPECT_NE(story.refusal("b").find("node 1 is already a"), std::string::npos) << story.refusal("b");
+  EXPECT_NE(story.said.find("refused a node"), std::string::npos);
+  EXPECT_EQ(story.refusal("a"), "");
+  EXPECT_EQ(story.state.phase, Phase::roll_call);
+}
+
+TEST(Leader, RefusesAnotherIdeaOfTheWorld) {
+  Story story(nodes(2, 2));
+  story.join(card("a"));
+  NodeCard other = card("b");
+  other.min_nodes = other.max_nodes = 3;
+  story.send({{"say", "join"}, {"token", "b"}, {"card", to_json(other)}});
+  EXPECT_NE(story.refusal("b").find("--nnodes 3:3"), std::string::npos) << story.refusal("b");
+}
+
+TEST(Leader, EndsWhenAllAreDone) {
+  Story story(nodes(2, 2));
+  story.join(card("a", 0)), story.join(card("b", 1));
+  story.send({{"say", "done"}, {"token", "a"}, {"code", 0}});
+  EXPECT_EQ(story.state.phase, Phase::running);
+  story.send({{"say", "done"}, {"token", "b"}, {"code", 0}});
+  EXPECT_EQ(story.state.phase, Phase::over);
+  EXPECT_EQ(story.state.code, 0);
+}
+
+struct EndRow {
+  const char* name;
+  int max_restarts;
+  bool own_program;
+  int code;  // of the rank that failed
+  bool again;
+  int burnt, exit_code;
+};
+
+TEST(Leader, WhatFollowsAFailure) {
+  const EndRow rows[] = {
+      {"no budget", 0, false, 1, false, 0, 1},
+      {"a restart", 1, false, 1, true, 1, 0},
+      {"a signal is a failure too", 1, false, 139, true, 1, 0},
+      {"preempted: the budget stays", 1, false, 75, true, 0, 0},
+      {"preempted without a budget", 0, false, 75, false, 0, 75},
+      {"refused once, refused again", 3, true, 2, false, 0, 2},
+      {"unusable data", 3, true, 3, false, 0, 3},
+      {"our own failure", 3, true, 1, true, 1, 0},
+      {"a stranger's 2 is nothing special", 3, false, 2, true, 1, 0},
+      {"a stranger's code", 0, false, 42, false, 0, 1},
+  };
+  for (const EndRow& row : rows) {
+    Story story(nodes(2, 2, row.max_restarts), row.own_program);
+    story.join(card("a", 0)), story.join(card("b", 1));
+    story.fail("b", row.code);
+    EXPECT_EQ(story.state.phase, Phase::stopping) << row.name;
+    EXPECT_EQ(story.state.again, row.again) << row.name;
+    EXPECT_EQ(story.state.restarts, row.burnt) << row.name;
+    story.tell("a", "stopped");
+    EXPECT_EQ(story.state.phase, Phase::stopping) << row.name << ": b still has ranks";
+    story.tell("b", "stopped");
+    EXPECT_EQ(story.state.phase, row.again ? Phase::roll_call : Phase::over) << row.name;
+    EXPECT_EQ(story.state.round, row.again ? 1 : 0) << row.name;
+    EXPECT_EQ(row.again ? 0 : story.state.code, row.exit_code) << row.name;
+  }
+}
+
+TEST(Leader, TheEarliestFailureIsFirst) {
+  Options options = nodes(2, 2);
+  options.monitor_interval = Duration(50);
+  Story story(options);
+  story.join(card("a", 0)), story.join(card("b", 1));
+  story.fail("a", 1, 200);
+  EXPECT_EQ(story.state.phase, Phase::running) << "others may have failed before";
+  story.fail("b", 139, 100);
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  story.turn();
+  ASSERT_EQ(story.state.failures.size(), 2u);
+  EXPECT_EQ(story.state.failures[0].host, "b");
+}
+
+TEST(Leader, ElasticRunsGoOnWithFewerAndMore) {
+  Options options = nodes(1, 3, 1);
+  options.last_call = Duration(30);
+  options.node_timeout = Duration(60);
+  Story story(options);
+  story.join(card("a")), story.join(card("b"));
+  EXPECT_EQ(story.state.phase, Phase::roll_call) << "the last call is still on";
+  std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  story.turn();
+  EXPECT_EQ(story.state.phase, Phase::running);
+  EXPECT_EQ(story.state.world, 2);
+  story.join(card("c"));  // comes later: all start again with it, for nothing
+  EXPECT_EQ(story.state.phase, Phase::stopping);
+  story.tell("a", "stopped"), story.tell("b", "stopped");
+  story.join(card("a")), story.join(card("b"));
+  EXPECT_EQ(story.state.phase, Phase::running);
+  EXPECT_EQ(story.state.world, 3);
+  EXPECT_EQ(story.state.restarts, 0);
+}
+
+TEST(Leader, ASilentNodeIsNamed) {
+  Options options = nodes(2, 2);
+  options.node_timeout = Duration(600);
+  Story story(options);
+  story.join(card("a", 0)), story.join(card("b", 1));
+  for (int k = 0; k < 20 && story.state.phase == Phase::running; ++k) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    story.turn();
+  }
+  ASSERT_FALSE(story.state.failures.empty());
+  EXPECT_NE(story.state.failures[0].ending.find("vanished"), std::string::npos);
+}
+
+TEST(Leader, NobodyComes) {
+  Options options = nodes(2, 2);
+  options.join_timeout = Duration(20);
+  Story story(options);
+  story.join(card("a", 0));
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  story.turn();
+  EXPECT_EQ(story.state.phase, Phase::over);
+  EXPECT_EQ(story.state.code, 1);
+  EXPECT_NE(story.state.why.find("waiting for 1 of 2 nodes: node 1; nobody came"), std::string::npos)
+      << story.state.why;
+}
+
+TEST(Leader, ASignalReachesEveryNodeAndEndsRestarts) {
+  Story story(nodes(2, 2, 5));
+  story.join(card("a", 0)), story.join(card("b", 1));
+  story.send({{"say", "signal"}, {"token", "b"}, {"signal", 15}});
+  EXPECT_EQ(story.state.signal, 15);
+  story.send({{"say", "done"}, {"token", "a"}, {"code", 0}});
+  story.send({{"say", "done"}, {"token", "b"}, {"code", 75}});
+  EXPECT_EQ(story.state.phase, Phase::over);
+  EXPECT_EQ(story.state.code, 75);
+}
+
+TEST(Leader, NonsenseIsIgnored) {
+  Story story(nodes(1, 1));
+  for (const char* text :
+       {"", "{", "{}", "[]", "7", R"({"say": "join"})", R"({"say": "done", "token": "nobody"})",
+        R"({"say": "join", "card": {"token": 7}})"}) {
+    story.send_text(text);
+  }
+  story.join(card("a"));
+  EXPECT_EQ(story.state.phase, Phase::running);
+}
+
+}  // namespace
+}  // namespace lockstep::launch

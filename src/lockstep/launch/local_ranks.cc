@@ -1,0 +1,144 @@
+#include "lockstep/launch/local_ranks.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/binding.h"
+#include "lockstep/launch/rank_environment.h"
+
+namespace lockstep::launch {
+
+namespace {
+
+int64_t unix_micros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+LocalRanks::LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLogs& logs, Guard& guard)
+    : job_(job), meeting_(meeting), logs_(logs), guard_(guard), environment_(current_environment()) {}
+
+void LocalRanks::start(const State& state, const NodePlace& place) {
+  ranks_.clear();
+  node_ = place.node, host_ = place.card.host;
+  for (int local_rank = 0; local_rank < job_.ranks; ++local_rank) start_one(state, place, local_rank);
+}
+
+void LocalRanks::start_one(const State& state, const NodePlace& place, int local_rank) {
+  Rank& rank = ranks_.emplace_back();
+  rank.rank = place.first_rank + local_rank, rank.local_rank = local_rank;
+  const LogSeat seat{state.round, rank.rank, local_rank, state.world};
+  const StreamPlans plans = logs_.plans(seat);
+  rank.error_file = logs_.error_file(seat);
+  rank.out = std::make_unique<RankStream>(plans.out, STDOUT_FILENO);
+  rank.err = std::make_unique<RankStream>(plans.err, STDERR_FILENO);
+  RankFacts facts;
+  facts.options = &job_.options, facts.state = &state, facts.place = &place, facts.local_rank = local_rank;
+  facts.error_file = rank.error_file, facts.own_program = job_.own_program,
+  facts.store_endpoint = meeting_.endpoint;
+  facts.processors = usable_processors();
+  Process process;
+  process.words = job_.command;
+  process.environment = rank_environment(environment_, facts);
+  process.cpus = cpus_of_rank(job_.options.numa_binding, local_rank, job_.ranks);
+  // One rank may read what is typed; for several, it is the first.
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  process.in = local_rank == 0 ? STDIN_FILENO : nothing;
+  process.out = rank.out->child_end(), process.err = rank.err->child_end();
+  if (job_.own_program) process.keep = comm::secret_descriptor(meeting_.secret);
+  rank.started_micros = unix_micros();
+  try {
+    rank.pid = guard_.start(process);
+  } catch (...) {
+    ::close(nothing);
+    if (process.keep >= 0) ::close(process.keep);
+    throw;
+  }
+  ::close(nothing);
+  if (process.keep >= 0) ::close(process.keep);
+  rank.out->close_child_end();
+  rank.err->close_child_end();
+}
+
+void LocalRanks::note(const Ended& ended) {
+  for (Rank& rank : ranks_) {
+    if (rank.pid == ended.pid && !rank.ended) rank.ended = ended;
+  }
+}
+
+void LocalRanks::signal(int number) {
+  for (const Rank& rank : ranks_) {
+    if (!rank.ended) guard_.signal(rank.pid, number);
+  }
+}
+
+bool LocalRanks::all_ended() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended.has_value(); });
+}
+
+void LocalRanks::add_sources(std::vector<pollfd>& sources) const {
+  for (const Rank& rank : ranks_) {
+    for (const RankStream* stream : {rank.out.get(), rank.err.get()}) {
+      if (stream->descriptor() >= 0) sources.push_back({stream->descriptor(), POLLIN, 0});
+    }
+  }
+}
+
+void LocalRanks::pump() {
+  for (Rank& rank : ranks_) rank.out->pump(), rank.err->pump();
+}
+
+void LocalRanks::finish_output() {
+  for (Rank& rank : ranks_) rank.out->finish(), rank.err->finish();
+}
+
+Failure LocalRanks::failure_of(const Rank& rank) const {
+  Failure failure;
+  failure.rank = rank.rank, failure.local_rank = rank.local_rank, failure.node = node_, failure.host = host_;
+  failure.pid = rank.pid, failure.code = exit_code_of(rank.ended->status),
+  failure.ending = describe_ending(rank.ended->status);
+  failure.unix_micros = rank.ended->unix_micros;
+  failure.seconds = static_cast<double>(rank.ended->unix_micros - rank.started_micros) / 1e6;
+  failure.log = rank.err->file();
+  failure.last_lines = rank.err->last_lines(5);
+  if (failure.last_lines.empty()) {
+    failure.last_lines = rank.out->last_lines(5);
+    if (failure.log.empty()) failure.log = rank.out->file();
+  }
+  // A lone rank's words stand right above the report.
+  failure.shown = job_.own_program ? rank.rank == 0 && node_ == 0 : false;
+  take_error_file(rank.error_file, failure);
+  return failure;
+}
+
+std::vector<Failure> LocalRanks::new_failures() {
+  std::vector<Failure> failures;
+  for (Rank& rank : ranks_) {
+    if (!rank.ended || rank.told || rank.ended->status == 0) continue;
+    rank.told = true;
+    rank.out->pump(), rank.err->pump();
+    failures.push_back(failure_of(rank));
+  }
+  return failures;
+}
+
+int LocalRanks::worst_code() const {
+  int worst = 0;
+  for (const Rank& rank : ranks_) {
+    const int code = rank.ended ? exit_code_of(rank.ended->status) : 0;
+    if (code == 75) return code;
+    worst = std::max(worst, code);
+  }
+  return worst;
+}
+
+}  // namespace lockstep::launch

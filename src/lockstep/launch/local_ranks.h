@@ -1,0 +1,61 @@
+// The ranks of this node in one round: started below the guard, their output passed on, their endings noted.
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/launch/agent.h"
+#include "lockstep/launch/failure.h"
+#include "lockstep/launch/guard.h"
+#include "lockstep/launch/meeting.h"
+#include "lockstep/launch/output.h"
+#include "lockstep/launch/rank_logs.h"
+#include "lockstep/launch/round_state.h"
+
+namespace lockstep::launch {
+
+class LocalRanks {
+ public:
+  LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLogs& logs, Guard& guard);
+
+  void start(const State& state, const NodePlace& place);
+  void note(const Ended& ended);
+  void signal(int number);  // to those that still run
+  bool all_ended() const;
+  bool any_started() const { return !ranks_.empty(); }
+
+  void add_sources(std::vector<pollfd>& sources) const;
+  void pump();
+  void finish_output();
+
+  // Ranks that ended in any other way than exit code 0, since the last call.
+  std::vector<Failure> new_failures();
+  int worst_code() const;  // 75 before others, 0 if all are well
+
+ private:
+  struct Rank {
+    int rank = 0, local_rank = 0;
+    pid_t pid = 0;
+    int64_t started_micros = 0;
+    std::string error_file;
+    std::unique_ptr<RankStream> out, err;
+    std::optional<Ended> ended;
+    bool told = false;
+  };
+  Failure failure_of(const Rank& rank) const;
+  void start_one(const State& state, const NodePlace& place, int local_rank);
+
+  const AgentJob& job_;
+  const Meeting& meeting_;
+  const RankLogs& logs_;
+  Guard& guard_;
+  std::vector<std::string> environment_;
+  int node_ = 0;
+  std::string host_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,118 @@
+#include "lockstep/launch/meeting.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/network.h"
+
+namespace lockstep::launch {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Say = std::function<void(const std::string&)>;
+
+std::string endpoint_text(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
+
+std::string who(const Options& options) {
+  const std::string number = options.node_rank >= 0 ? fmt::format("node {} on ", options.node_rank) : "";
+  return fmt::format("{}{} (process {})", number, base::host_name(), ::getpid());
+}
+
+// Signals are blocked by now; one that asks to end takes its usual course.
+void end_if_asked() {
+  sigset_t pending;
+  sigpending(&pending);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    if (!sigismember(&pending, number)) continue;
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  }
+}
+
+// In short attempts, so that Ctrl-C is heard and the user is told who is waited for.
+std::unique_ptr<comm::Store> connect(const comm::StoreClientOptions& wanted, Duration timeout,
+                                     const Say& say) {
+  const Clock::time_point begin = Clock::now();
+  bool told = false;
+  for (;;) {
+    const Duration left = timeout - std::chrono::duration_cast<Duration>(Clock::now() - begin);
+    comm::StoreClientOptions options = wanted;
+    options.connect_timeout = std::clamp(left, Duration(1), Duration(1500));
+    try {
+      return comm::connect_store(options);
+    } catch (const base::CommError& error) {
+      end_if_asked();
+      if (left > options.connect_timeout) {
+        if (!told) say(fmt::format("waiting for node 0 at {}", wanted.endpoint));
+        told = true;
+        continue;
+      }
+      throw base::CommError(
+          536, fmt::format("nobody answered at {} within {}: is node 0 started, and the port open? ({})",
+                           wanted.endpoint, base::human_duration(static_cast<double>(timeout.count()) / 1000),
+                           error.what()));
+    }
+  }
+}
+
+Meeting meet_alone(bool ranks_need_store, const Say& say) {
+  Meeting meeting;
+  meeting.store = comm::make_local_store();
+  if (!ranks_need_store) return meeting;
+  meeting.secret = comm::Secret::random();
+  comm::StoreServerOptions options;
+  options.secret = meeting.secret, options.log = say;
+  meeting.server = std::make_unique<comm::StoreServer>(options);
+  meeting.endpoint = meeting.server->endpoint();
+  return meeting;
+}
+
+// Whether this node is to hold the store: said, node 0, or (without numbers) the machine that the endpoint
+// names.
+bool should_hold(const Options& options) {
+  if (options.is_host) return *options.is_host;
+  if (options.node_rank >= 0) return options.node_rank == 0;
+  return is_this_machine(options.endpoint_host);
+}
+
+}  // namespace
+
+Meeting open_meeting(const Options& options, bool ranks_need_store, Say say) {
+  if (options.one_node() && options.endpoint_host.empty()) return meet_alone(ranks_need_store, say);
+  Meeting meeting;
+  meeting.leads = should_hold(options);
+  meeting.secret = meeting_secret(options, meeting.leads, say);
+  meeting.endpoint = endpoint_text(options.endpoint_host, options.endpoint_port);
+  if (meeting.leads) {
+    comm::StoreServerOptions server;
+    server.address = options.endpoint_host, server.port = options.endpoint_port;
+    server.secret = meeting.secret, server.log = say;
+    try {
+      meeting.server = std::make_unique<comm::StoreServer>(server);
+      meeting.endpoint = endpoint_text(options.endpoint_host, meeting.server->port());
+    } catch (const base::ConfigError&) {
+      // Without numbers another launcher of this machine may have been first.
+      if (options.node_rank >= 0 || options.is_host) throw;
+      meeting.leads = false;
+    }
+  }
+  comm::StoreClientOptions client;
+  client.endpoint = meeting.endpoint, client.secret = meeting.secret, client.who = who(options);
+  meeting.store = connect(client, options.join_timeout, say);
+  return meeting;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,37 @@
+// Where the nodes of a run meet: the store, and whether it sits here.
+//
+// One node needs no network: its launchers' store is memory, and a server on the loopback interface is opened
+// only for ranks that are Lockstep's own. Several nodes meet at --rdzv-endpoint: node 0 (or, without numbers,
+// the first on the machine of that name) binds it and holds the store, the others connect.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lockstep/comm/secret.h"
+#include "lockstep/comm/store.h"
+#include "lockstep/comm/store_server.h"
+#include "lockstep/launch/options.h"
+
+namespace lockstep::launch {
+
+struct Meeting {
+  std::unique_ptr<comm::StoreServer> server;  // when it sits here
+  std::unique_ptr<comm::Store> store;         // the launchers'
+  std::string endpoint;                       // for ranks; empty: none was opened
+  comm::Secret secret;
+  bool leads = true;
+};
+
+// `ranks_need_store`: they are Lockstep's own. ConfigError 513, 515 and CommError 514 as comm/store_server.h
+// says.
+Meeting open_meeting(const Options& options, bool ranks_need_store,
+                     std::function<void(const std::string&)> say);
+
+// The secret that the nodes share, from where the user has put it; made and shown by the leader when there is
+// none.
+comm::Secret meeting_secret(const Options& options, bool leads,
+                            const std::function<void(const std::string&)>& say);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,86 @@
+#include "lockstep/launch/network.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launch {
+
+namespace {
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Addresses resolve(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), "9", &hints, &found) != 0) found = nullptr;
+  return Addresses(found, &::freeaddrinfo);
+}
+
+std::string to_text(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST];
+  return ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
+}
+
+}  // namespace
+
+int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  socklen_t size = sizeof address;
+  const bool bound = socket >= 0 && ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const int error = errno;
+  if (socket >= 0) ::close(socket);
+  if (!bound) throw base::IoError(532, fmt::format("no free TCP port can be had: {}", std::strerror(error)));
+  return ntohs(address.sin_port);
+}
+
+// Connecting a datagram socket sends nothing: the kernel only looks up the route.
+std::string address_towards(const std::string& host) {
+  const Addresses addresses = resolve(host);
+  for (const addrinfo* one = addresses.get(); one; one = one->ai_next) {
+    const int socket = ::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (socket < 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    std::string text;
+    if (::connect(socket, one->ai_addr, one->ai_addrlen) == 0 &&
+        ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) == 0) {
+      text = to_text(reinterpret_cast<sockaddr*>(&own), size);
+    }
+    ::close(socket);
+    if (!text.empty()) return text;
+  }
+  return "127.0.0.1";
+}
+
+// An address is ours when a socket can be bound to it.
+bool is_this_machine(const std::string& host) {
+  const Addresses addresses = resolve(host);
+  for (const addrinfo* one = addresses.get(); one; one = one->ai_next) {
+    const int socket = ::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (socket < 0) continue;
+    sockaddr_storage address{};
+    std::memcpy(&address, one->ai_addr, one->ai_addrlen);
+    if (one->ai_family == AF_INET) reinterpret_cast<sockaddr_in&>(address).sin_port = 0;
+    if (one->ai_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(address).sin6_port = 0;
+    const bool bound = ::bind(socket, reinterpret_cast<sockaddr*>(&address), one->ai_addrlen) == 0;
+    ::close(socket);
+    if (bound) return true;
+  }
+  return false;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,18 @@
+// The few questions the launcher asks of the network: a free port, our own address, whether a name is this
+// machine.
+#pragma once
+
+#include <string>
+
+namespace lockstep::launch {
+
+// A TCP port that nothing listens on at this address right now. IoError 532.
+int free_port();
+
+// The address that this machine would use to talk to `host`; "127.0.0.1" when it cannot be known.
+std::string address_towards(const std::string& host);
+
+// Whether `host` (a name or a number) is an address of this machine.
+bool is_this_machine(const std::string& host);
+
+}  // namespace lockstep::launch

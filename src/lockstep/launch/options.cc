@@ -1,0 +1,71 @@
+#include "lockstep/launch/options.h"
+
+#include <cstdlib>
+
+namespace lockstep::launch {
+
+const std::vector<Flag>& flags() {
+  static const std::vector<Flag> rows = {
+      {"nnodes", "", &Words::nnodes, nullptr,
+       "nodes: N, or MIN:MAX to start with fewer and let others come later"},
+      {"nproc-per-node", "", &Words::nproc_per_node, nullptr,
+       "ranks on this node: a number, auto, cpu or gpu"},
+      {"node-rank", "", &Words::node_rank, nullptr,
+       "this node's number; not given: assigned when the nodes meet"},
+      {"master-addr", "", &Words::master_addr, nullptr,
+       "MASTER_ADDR of the ranks; default: node 0's address"},
+      {"master-port", "", &Words::master_port, nullptr,
+       "MASTER_PORT of the ranks; default: a free one each attempt"},
+      {"local-addr", "", &Words::local_addr, nullptr, "this node's address as the others reach it"},
+      {"rdzv-backend", "", &Words::rdzv_backend, nullptr, "c10d or static: both are Lockstep's own store"},
+      {"rdzv-endpoint", "", &Words::rdzv_endpoint, nullptr,
+       "HOST[:PORT] where the nodes meet; port 29400 if not said"},
+      {"rdzv-id", "", &Words::rdzv_id, nullptr, "name of the run, the same on every node"},
+      {"rdzv-conf", "", &Words::rdzv_conf, nullptr,
+       "KEY=VALUE,...: join_timeout, last_call_timeout, node_timeout (seconds), is_host"},
+      {"rdzv-secret-file", "", &Words::rdzv_secret_file, nullptr, "file (mode 0600) with the run's secret"},
+      {"standalone", "", nullptr, &Words::standalone, "one node, nothing to meet"},
+      {"max-restarts", "", &Words::max_restarts, nullptr,
+       "how often all ranks are started again after a failure"},
+      {"monitor-interval", "", &Words::monitor_interval, nullptr,
+       "seconds that failures are gathered before one is named"},
+      {"grace", "", &Words::grace, nullptr, "seconds between asking ranks to end and ending them"},
+      {"role", "", &Words::role, nullptr, "ROLE_NAME of the ranks"},
+      {"log-dir", "", &Words::log_dir, nullptr, "folder of the ranks' logs"},
+      {"redirects", "-r", &Words::redirects, nullptr,
+       "into files: 0 none, 1 stdout, 2 stderr, 3 both, or 0:1,1:3 by local rank"},
+      {"tee", "-t", &Words::tee, nullptr, "into files and onto the console, as in --redirects"},
+      {"local-ranks-filter", "", &Words::local_ranks_filter, nullptr,
+       "only these local ranks on the console: 0,1"},
+      {"numa-binding", "", &Words::numa_binding, nullptr,
+       "bind each rank to its node, socket or core-complex"},
+      {"signals-to-handle", "", &Words::signals_to_handle, nullptr,
+       "signals passed on to the ranks: SIGTERM,SIGINT"},
+      {"no-python", "", nullptr, &Words::no_python, "PROGRAM is run as it is, never with python"},
+      {"module", "-m", nullptr, &Words::module, "PROGRAM is a Python module"},
+  };
+  return rows;
+}
+
+std::optional<std::string> process_variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+void take_environment(Words& words, const Variable& variable) {
+  for (const Flag& flag : flags()) {
+    std::string name = std::string("PET_") + flag.name;
+    for (char& letter : name) letter = letter == '-' ? '_' : static_cast<char>(std::toupper(letter));
+    const std::optional<std::string> value = variable(name);
+    if (!value || value->empty()) continue;
+    if (flag.text && (words.*flag.text).empty()) words.*flag.text = *value;
+    if (flag.on && !(words.*flag.on)) words.*flag.on = *value == "1" || *value == "true" || *value == "True";
+  }
+}
+
+int StreamChoice::of(int local_rank) const {
+  const auto found = by_local_rank.find(local_rank);
+  return found == by_local_rank.end() ? everyone : found->second;
+}
+
+}  // namespace lockstep::launch

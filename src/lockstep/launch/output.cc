@@ -1,0 +1,172 @@
+#include "lockstep/launch/output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::launch {
+
+namespace {
+
+// A console that cannot be written (its reader has gone) must not end the ranks: the rest is dropped.
+void write_all(int descriptor, const char* bytes, size_t count) {
+  while (count > 0) {
+    const ssize_t written = ::write(descriptor, bytes, count);
+    if (written > 0) bytes += written, count -= static_cast<size_t>(written);
+    if (written < 0 && errno == EAGAIN) {
+      pollfd ready{descriptor, POLLOUT, 0};
+      ::poll(&ready, 1, 1000);
+    } else if (written < 0 && errno != EINTR) {
+      return;
+    }
+  }
+}
+
+int open_log(const std::string& path) {
+  base::make_folders(std::filesystem::path(path).parent_path().string());
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (file < 0) throw base::IoError(802, fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
+  return file;
+}
+
+// A pseudo-terminal as wide as the console, which changes no byte. False: none to be had.
+bool make_terminal(int console, int& read_end, int& write_end) {
+  read_end = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (read_end < 0) return false;
+  char name[128];
+  write_end = -1;
+  if (::grantpt(read_end) == 0 && ::unlockpt(read_end) == 0 &&
+      ::ptsname_r(read_end, name, sizeof name) == 0) {
+    write_end = ::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+  }
+  if (write_end < 0) {
+    ::close(read_end);
+    return false;
+  }
+  termios modes{};
+  ::tcgetattr(write_end, &modes);
+  ::cfmakeraw(&modes);
+  ::tcsetattr(write_end, TCSANOW, &modes);
+  winsize size{};
+  if (::ioctl(console, TIOCGWINSZ, &size) == 0) ::ioctl(write_end, TIOCSWINSZ, &size);
+  return true;
+}
+
+}  // namespace
+
+RankStream::RankStream(StreamPlan plan, int console) : plan_(std::move(plan)), console_(console) {
+  if (!plan_.file.empty()) file_ = open_log(plan_.file);
+  if (!plan_.console && file_ >= 0) {
+    child_ = std::exchange(file_, -1);
+    return;
+  }
+  const bool terminal = plan_.console && plan_.prefix.empty() && ::isatty(console_);
+  if (!terminal || !make_terminal(console_, read_, child_)) {
+    int pipe[2];
+    if (::pipe2(pipe, O_CLOEXEC) != 0) {
+      throw base::IoError(532, fmt::format("a pipe to a rank cannot be made: {}; `ulimit -n` shows the limit",
+                                           std::strerror(errno)));
+    }
+    read_ = pipe[0], child_ = pipe[1];
+  }
+  ::fcntl(read_, F_SETFL, O_NONBLOCK);
+}
+
+RankStream::~RankStream() {
+  for (const int one : {child_, read_, file_}) {
+    if (one >= 0) ::close(one);
+  }
+}
+
+void RankStream::close_child_end() {
+  if (child_ >= 0) ::close(std::exchange(child_, -1));
+}
+
+void RankStream::pump() {
+  char bytes[16384];
+  for (int turns = 0; read_ >= 0 && turns < 64;
+       ++turns) {  // a rank that never pauses must not hold up the others
+    const ssize_t got = ::read(read_, bytes, sizeof bytes);
+    if (got > 0) {
+      pass_on(bytes, static_cast<size_t>(got));
+    } else if (got < 0 && errno == EINTR) {
+      continue;
+    } else if (got < 0 && errno == EAGAIN) {
+      return;
+    } else {  // the end; a terminal says EIO
+      ::close(std::exchange(read_, -1));
+    }
+  }
+}
+
+void RankStream::finish() {
+  pump();
+  if (read_ >= 0) ::close(std::exchange(read_, -1));
+  if (!line_.empty()) show_line();
+}
+
+void RankStream::pass_on(const char* bytes, size_t count) {
+  if (file_ >= 0) write_all(file_, bytes, count);
+  tail_.append(bytes, count);
+  if (tail_.size() > 2 * kMostTail) tail_.erase(0, tail_.size() - kMostTail);
+  if (plan_.console) show(bytes, count);
+}
+
+void RankStream::show(const char* bytes, size_t count) {
+  if (plan_.prefix.empty()) return write_all(console_, bytes, count);
+  for (size_t k = 0; k < count; ++k) {
+    if (bytes[k] != '\n') line_ += bytes[k];
+    if (bytes[k] == '\n' || line_.size() >= kMostLine) show_line();
+  }
+}
+
+void RankStream::show_line() {
+  const std::string whole = plan_.prefix + line_ + "\n";
+  line_.clear();
+  write_all(console_, whole.data(), whole.size());  // one write: lines of several ranks do not mix
+}
+
+std::vector<std::string> RankStream::last_lines(size_t count) const {
+  if (!tail_.empty() || plan_.file.empty()) return last_lines_of(tail_, count);
+  std::string text;
+  const int file = ::open(plan_.file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  const off_t size = ::lseek(file, 0, SEEK_END);
+  const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(kMostTail));
+  text.resize(static_cast<size_t>(size - begin));
+  const ssize_t got = ::pread(file, text.data(), text.size(), begin);
+  ::close(file);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  return last_lines_of(text, count);
+}
+
+std::vector<std::string> last_lines_of(const std::string& text, size_t count) {
+  std::vector<std::string> kept;
+  for (std::string& line : base::split_lines(text)) {
+    // A progress bar rewrites its line: what stands at the end is what was seen.
+    if (const size_t back = line.find_last_not_of("\r"); back != std::string::npos) line.resize(back + 1);
+    if (const size_t rewritten = line.rfind('\r'); rewritten != std::string::npos)
+      line.erase(0, rewritten + 1);
+    std::erase_if(line,
+                  [](char letter) { return static_cast<unsigned char>(letter) < 32 && letter != '\t'; });
+    if (!base::trimmed(line).empty()) kept.push_back(base::cut_to_width(line, 200));
+  }
+  if (kept.size() > count) kept.erase(kept.begin(), kept.end() - static_cast<std::ptrdiff_t>(count));
+  return kept;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,56 @@
+// A stream of a rank on its way to a log file, to the console, or to both.
+//
+// A stream that goes only into a file is that file, with nobody in between. Others pass through the launcher,
+// which keeps the last lines for the report of a failure. Where the console is a terminal and lines get no
+// prefix, the rank is given a terminal too, so that its colours and progress bars stay as they are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::launch {
+
+struct StreamPlan {
+  std::string file;     // appended to; empty: none
+  bool console = true;  // shown
+  std::string prefix;   // before each line on the console: "[default0]:"
+};
+
+// Both streams of one rank.
+struct StreamPlans {
+  StreamPlan out, err;
+};
+
+constexpr size_t kMostLine = 64 << 10;  // a longer line is cut into several on the console
+constexpr size_t kMostTail = 16 << 10;  // bytes kept for the report
+
+class RankStream {
+ public:
+  RankStream(StreamPlan plan, int console);  // a descriptor of the launcher. IoError 532, 802
+  ~RankStream();
+  RankStream(const RankStream&) = delete;
+  RankStream& operator=(const RankStream&) = delete;
+
+  int child_end() const { return child_; }  // given to the rank, then
+  void close_child_end();
+  int descriptor() const { return read_; }  // -1: nothing to pump, or ended
+  void pump();                              // passes on what is there; does not wait
+  void finish();                            // what is left, and a last line without an end
+  const std::string& file() const { return plan_.file; }
+  std::vector<std::string> last_lines(size_t count) const;
+
+ private:
+  void pass_on(const char* bytes, size_t count);
+  void show(const char* bytes, size_t count);
+  void show_line();
+
+  StreamPlan plan_;
+  int console_, child_ = -1, read_ = -1, file_ = -1;
+  std::string tail_, line_;
+};
+
+// The last lines of a text, without empty ones and control characters, each cut to 200 columns.
+std::vector<std::string> last_lines_of(const std::string& text, size_t count);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,44 @@
+// A child process, as plain data: what it runs, with which environment and streams. And how it ended, in
+// words.
+//
+// exec_process() is what a freshly forked child calls; it never returns. describe_ending() says "exit code 3"
+// or "killed by SIGSEGV (11)".
+#pragma once
+
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::launch {
+
+struct Process {
+  std::vector<std::string> words;        // [0] is the path
+  std::vector<std::string> environment;  // "NAME=value", all of it
+  std::vector<int> cpus;                 // bound to these; empty: as the launcher is
+  // Borrowed descriptors. `keep` stays open in the child as number kKeptDescriptor.
+  int in = -1, out = -1, err = -1, keep = -1;
+};
+constexpr int kKeptDescriptor = 3;
+
+// Words, environment and cpus as bytes, and back. Throws Bug on bytes that it did not write.
+std::string pack(const Process& process);
+Process unpack(const std::string& bytes);
+
+// In the child: its own session, default signals, the streams, then exec. Dies with its parent. On failure
+// exits 127 (no such program) or 126 after a sentence on its standard error.
+[[noreturn]] void exec_process(const Process& process);
+
+// The number of "SIGTERM", "TERM" or "15"; 0 if there is none.
+int signal_number(const std::string& name);
+std::string signal_name(int number);           // "SIGTERM"
+std::string describe_ending(int wait_status);  // of waitpid
+int exit_code_of(int wait_status);             // as a shell says it: 128 + signal
+
+// The environment of this process.
+std::vector<std::string> current_environment();
+void set_variable(std::vector<std::string>& environment, const std::string& name, const std::string& value);
+bool has_variable(const std::vector<std::string>& environment, const std::string& name);
+void remove_variable(std::vector<std::string>& environment, const std::string& name);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,53 @@
+#include "lockstep/launch/rank_environment.h"
+
+#include <algorithm>
+
+#include "lockstep/launch/process.h"
+
+namespace lockstep::launch {
+
+std::vector<std::string> rank_environment(std::vector<std::string> base, const RankFacts& facts) {
+  const Options& options = *facts.options;
+  const State& state = *facts.state;
+  const NodePlace& place = *facts.place;
+  const auto text = [](int64_t value) { return std::to_string(value); };
+  const std::pair<const char*, std::string> variables[] = {
+      {"RANK", text(place.first_rank + facts.local_rank)},
+      {"LOCAL_RANK", text(facts.local_rank)},
+      {"WORLD_SIZE", text(state.world)},
+      {"LOCAL_WORLD_SIZE", text(place.card.ranks)},
+      {"GROUP_RANK", text(place.node)},
+      {"GROUP_WORLD_SIZE", text(static_cast<int64_t>(state.nodes.size()))},
+      {"ROLE_NAME", options.role},
+      {"ROLE_RANK", text(place.role_rank + facts.local_rank)},
+      {"ROLE_WORLD_SIZE", text(place.role_world)},
+      {"MASTER_ADDR", state.master_addr},
+      {"MASTER_PORT", text(state.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", text(state.round)},
+      {"TORCHELASTIC_MAX_RESTARTS", text(options.max_restarts)},
+      {"TORCHELASTIC_RUN_ID", options.run_id},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_ERROR_FILE", facts.error_file},
+  };
+  for (const auto& [name, value] : variables) set_variable(base, name, value);
+  if (!has_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+    set_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+  if (!has_variable(base, "OMP_NUM_THREADS")) {
+    // A foreign program gets what torchrun gives it; ours shares the node's processors between its ranks.
+    const int share = std::max(1, facts.processors / std::max(1, place.card.ranks));
+    if (facts.own_program)
+      set_variable(base, "OMP_NUM_THREADS", text(share));
+    else if (place.card.ranks > 1)
+      set_variable(base, "OMP_NUM_THREADS", "1");
+  }
+  remove_variable(base, "LOCKSTEP_SECRET");  // the descriptor is enough
+  remove_variable(base, "LOCKSTEP_STORE");
+  remove_variable(base, "LOCKSTEP_SECRET_FD");
+  if (facts.own_program) {
+    set_variable(base, "LOCKSTEP_STORE", facts.store_endpoint);
+    set_variable(base, "LOCKSTEP_SECRET_FD", text(kKeptDescriptor));
+  }
+  return base;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,57 @@
+// A node's side of the meeting: it introduces itself, follows what the leader publishes, and says what
+// happens here.
+//
+//     Rendezvous rendezvous(options, rules, std::move(meeting), card, say);
+//     rendezvous.join();
+//     while (rendezvous.look().phase == Phase::roll_call) ...
+//
+// Every call may throw CommError 534: the node that holds the store has gone.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/comm/store.h"
+#include "lockstep/launch/leader.h"
+#include "lockstep/launch/meeting.h"
+#include "lockstep/launch/round_state.h"
+
+namespace lockstep::launch {
+
+class Rendezvous {
+ public:
+  Rendezvous(const Options& options, LeaderRules rules, const Meeting& meeting, NodeCard card,
+             Leader::Say say);
+  ~Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+
+  void join(int master_port);  // ready for the next round, with this port if rank 0 is here
+  // The leader's turn, if this node leads, and then the state. ConfigError 535: this node was refused.
+  const State& look();
+  const NodePlace* place() const { return state_.place_of(card_.token); }
+
+  void say_failed(const std::vector<Failure>& failures);
+  void say_done(int code);
+  void say_stopped();
+  void say_signal(int number);
+  void say_goodbye();  // and, if this node leads, waits until the others have heard that the run is over
+
+ private:
+  template <class Call>
+  auto reach(Call call);
+  void send(nlohmann::json message);
+
+  std::string where_;  // the store's endpoint, for errors
+  bool several_;
+  NodeCard card_;
+  State state_;
+  std::string seen_;
+  std::unique_ptr<comm::Store> store_;
+  std::unique_ptr<Leader> leader_;
+  std::jthread heart_;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,122 @@
+#include "lockstep/launch/start.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/secret.h"
+#include "lockstep/comm/store_server.h"
+#include "lockstep/device/cuda_facts.h"
+#include "lockstep/launch/agent.h"
+#include "lockstep/launch/binding.h"
+
+namespace lockstep::launch {
+
+namespace {
+
+int visible_gpu_count() {
+  const device::CudaFacts facts = device::read_cuda_facts();
+  return facts.has_libcuda ? static_cast<int>(device::visible_gpus(facts.gpus, facts.visible_devices).size())
+                           : 0;
+}
+
+std::optional<int> number_in(const Variable& variable, const std::string& name) {
+  const std::optional<std::string> text = variable(name);
+  if (!text) return std::nullopt;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc{} || end != text->data() + text->size() || value < 0) {
+    throw base::ConfigError(538,
+                            fmt::format("{} = {} in the environment is not a number; unset it, or start with "
+                                        "`lockstep train --nproc N`",
+                                        name, base::quoted(*text)));
+  }
+  return value;
+}
+
+// A rank of a launcher of ours: the store and its secret are in the environment.
+Start join_launcher(const std::string& endpoint, const comm::Seat& seat) {
+  const std::optional<int> descriptor = number_in(process_variable, "LOCKSTEP_SECRET_FD");
+  if (!descriptor) {
+    throw base::ConfigError(
+        538,
+        "LOCKSTEP_STORE is set but LOCKSTEP_SECRET_FD is not: the environment is half set; unset "
+        "LOCKSTEP_STORE, or start with `lockstep train --nproc N`");
+  }
+  comm::StoreClientOptions client;
+  client.endpoint = endpoint;
+  client.secret = comm::Secret::from_descriptor(*descriptor);
+  client.who = fmt::format("rank {} on {}", seat.rank, base::host_name());
+  const int attempt = number_in(process_variable, "TORCHELASTIC_RESTART_COUNT").value_or(0);
+  Start start;
+  start.options.seat = seat;
+  start.store = comm::with_prefix(comm::connect_store(client), fmt::format("attempt-{}/", attempt));
+  return start;
+}
+
+}  // namespace
+
+std::optional<comm::Seat> seat_from_environment(const Variable& variable) {
+  const std::optional<int> rank = number_in(variable, "RANK"), world = number_in(variable, "WORLD_SIZE");
+  if (!rank && !world) return std::nullopt;
+  if (!rank || !world) {
+    throw base::ConfigError(
+        538, fmt::format("{} is set but {} is not: the environment of a launcher is half set; set both, "
+                         "or unset both and use --nproc",
+                         rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK"));
+  }
+  comm::Seat seat;
+  seat.rank = *rank, seat.world = *world;
+  seat.local_rank = number_in(variable, "LOCAL_RANK").value_or(0);
+  seat.local_world = number_in(variable, "LOCAL_WORLD_SIZE").value_or(1);
+  seat.node = number_in(variable, "GROUP_RANK").value_or(seat.rank / std::max(1, seat.local_world));
+  seat.nodes = number_in(variable, "GROUP_WORLD_SIZE")
+                   .value_or(std::max(1, seat.world / std::max(1, seat.local_world)));
+  if (seat.rank >= seat.world || seat.local_rank >= seat.local_world || seat.local_world > seat.world ||
+      seat.node >= seat.nodes) {
+    throw base::ConfigError(
+        538, fmt::format("the environment contradicts itself: RANK = {} of WORLD_SIZE = {}, LOCAL_RANK = "
+                         "{} of LOCAL_WORLD_SIZE = {}",
+                         seat.rank, seat.world, seat.local_rank, seat.local_world));
+  }
+  return seat;
+}
+
+Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
+            const std::function<void(int ranks)>& fits) {
+  const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
+  if (const auto endpoint = process_variable("LOCKSTEP_STORE"); endpoint && seat)
+    return join_launcher(*endpoint, *seat);
+  take_environment(words, process_variable);
+  if (words.grace.empty()) words.grace = "5";  // our ranks lose nothing when they end at once
+  AgentJob job;
+  job.options = read_options(words);
+  job.ranks = words.nproc_per_node.empty()
+                  ? std::max(1, visible_gpu_count())
+                  : local_ranks(job.options, visible_gpu_count(), usable_processors());
+  if (job.ranks == 1 && job.options.one_node()) return {};
+  if (fits && job.options.min_nodes == job.options.max_nodes) fits(job.ranks * job.options.max_nodes);
+  job.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  job.command.insert(job.command.end(), argv.begin(), argv.end());
+  job.own_program = true, job.log_folder = log_folder, job.say = std::move(say);
+  Start start;
+  start.exit_code = run_agent(job);
+  return start;
+}
+
+int launch_program(Words words, const std::vector<std::string>& program, Say say) {
+  take_environment(words, process_variable);
+  AgentJob job;
+  job.options = read_options(words);
+  job.command = rank_command(job.options, program, process_variable);
+  const bool asks_gpus = job.options.nproc_kind == Nproc::gpu || job.options.nproc_kind == Nproc::automatic;
+  job.ranks = local_ranks(job.options, asks_gpus ? visible_gpu_count() : 0, usable_processors());
+  job.say = std::move(say);
+  return run_agent(job);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,42 @@
+// What a process that was asked to train is: alone, a launcher, or a rank.
+//
+//   alone       one rank and nothing that says otherwise
+//   launcher    --nproc, --nnodes or a scheduler asks for more: it runs the node's launcher with this same
+//   program as every
+//               rank, and its exit code is the run's
+//   rank        the environment of a launcher says who it is: it connects to the store
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/store.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/launch/options.h"
+
+namespace lockstep::launch {
+
+using Say = std::function<void(const std::string& text)>;
+
+struct Start {
+  std::optional<int> exit_code;        // it was a launcher, and the run is over
+  comm::WorldOptions options;          // a rank's seat
+  std::unique_ptr<comm::Store> store;  // null: alone
+};
+
+// `argv` without the program's name. ConfigError 538: an environment that is half set.
+// `fits` is asked about the number of ranks before any is started, and throws what is wrong with it.
+Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
+            const std::function<void(int ranks)>& fits = {});
+
+// `lockstep launch`: runs any program on this node's ranks and returns the run's exit code.
+int launch_program(Words words, const std::vector<std::string>& program, Say say);
+
+// The seat in torchrun's environment (RANK, WORLD_SIZE, ...), if there is one. ConfigError 538: half set, or
+// not numbers.
+std::optional<comm::Seat> seat_from_environment(const Variable& variable);
+
+}  // namespace lockstep::launch
