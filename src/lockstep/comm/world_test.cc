@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/roll_call.h"
+#include "lockstep/comm/shm_segment.h"
 #include "lockstep/comm/testing.h"
 
 namespace lockstep::comm {
@@ -127,6 +128,44 @@ TEST(Engine, AWishThatDoesNotFitIsRefused) {
     EXPECT_EQ(settle_engine("auto", options, *at.store, &why), "shm");
     EXPECT_EQ(why, "");
   });
+}
+
+// Rank 1 is only played: what it would say is put into the store.
+TEST(Engine, RanksThatCannotShareMemoryUseGlooAndSayWhy) {
+  const SharedSegment gone = SharedSegment::create("lockstep-test", 4096);
+  SegmentAddress stale = gone.address();
+  stale.token[0] ^= 1;
+  struct Row {
+    std::string member, verdict;
+    const char* why;
+  };
+  const std::string none = SegmentAddress{}.to_text();
+  const Row rows[] = {
+      {"another-boot\n" + gone.address().to_text(), "", "rank 1 is on another host than rank 0"},
+      {"nonsense", "", "rank 1 is on another host than rank 0"},
+      {boot_id() + "\n" + none, "", "rank 1 cannot make shared memory"},
+      {boot_id() + "\n" + stale.to_text(), "", "rank 0 cannot map rank 1's memory"},
+      {boot_id() + "\n" + gone.address().to_text(), "rank 1 cannot map rank 0's memory (EACCES)",
+       "rank 1 cannot map rank 0's memory (EACCES)"},
+  };
+  for (const Row& row : rows) {
+    for (const std::string wish : {"auto", "shm"}) {
+      const auto store = make_local_store();
+      store->set("probe/g/member/1", row.member);
+      store->set("probe/g/verdict/1", row.verdict);
+      const GroupOptions options = testing::options_of({0, 2, store.get()}, "g", Duration(1000));
+      std::string why;
+      if (wish == "auto") {
+        EXPECT_EQ(settle_engine(wish, options, *store, &why), "gloo");
+        EXPECT_NE(why.find(row.why), std::string::npos) << why;
+      } else {
+        expect_error<base::ConfigError>(522, row.why, [&] { settle_engine(wish, options, *store); });
+      }
+    }
+  }
+  const auto store = make_local_store();  // and one that says nothing
+  const GroupOptions options = testing::options_of({0, 2, store.get()}, "g", Duration(100));
+  expect_error<base::CommError>(521, "rank 1 did not come", [&] { settle_engine("auto", options, *store); });
 }
 
 }  // namespace
