@@ -1,6 +1,9 @@
 // Ranks that never come, die, leave or call something else: what the others are told, and how soon.
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
+#include <random>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -223,6 +226,74 @@ TEST(Groups, TwoAtOnceFromTwoThreads) {
     std::thread other(lane, "gather", 100, at.store->clone());
     lane("reduce", 20'000, at.store->clone());
     other.join();
+  });
+}
+
+// Each rank spoils its memory the moment a call returns, while slower ones may still be at it.
+TEST(Groups, MemoryIsOursAgainWhenACallReturns) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  run_threads(3, [&](const TestRank& at) {
+    const auto arena = make_shared_arena();
+    const auto group = make_group("shm", options_of(at, "g"), *at.store, arena.get());
+    constexpr int64_t kMost = 400'000;
+    std::vector<float> plain_in(3 * kMost), plain_out(3 * kMost);
+    auto* shared_in = static_cast<float*>(arena->allocate(3 * kMost * 4));
+    auto* shared_out = static_cast<float*>(arena->allocate(3 * kMost * 4));
+    std::mt19937_64 choice(seed),
+        dither(seed + 1 + static_cast<uint64_t>(at.rank));  // the first alike on all
+    for (int round = 0; round < 400; ++round) {
+      const int64_t n = std::array<int64_t, 4>{10, 1000, 9000, round % 20 == 0 ? kMost : 50}[choice() % 4];
+      const auto operation = choice() % 6;
+      const bool inside = dither() % 2 == 0;
+      float* in = inside ? shared_in : plain_in.data();
+      float* out = inside ? shared_out : plain_out.data();
+      const auto value = [&](int rank, int part) {
+        return static_cast<float>(round % 97 + 10 * rank + 100 * part);
+      };
+      const auto parts = [&](float* data) {
+        std::vector<Tensor> all;
+        for (int q = 0; q < 3; ++q) all.push_back({data + q * n, DType::f32, {n}});
+        return all;
+      };
+      for (int q = 0; q < 3; ++q) std::fill(in + q * n, in + (q + 1) * n, value(at.rank, q));
+      std::vector<float> wanted(3, 0);
+      if (operation == 0) {
+        group->all_to_all(parts(in), parts(out));
+        for (int q = 0; q < 3; ++q) wanted[static_cast<size_t>(q)] = value(q, at.rank);
+      } else if (operation == 1) {
+        std::vector<Tensor> places = parts(out);
+        places[static_cast<size_t>(at.rank)].data = in;
+        group->all_gather(places);
+        std::copy(in, in + n, out + at.rank * n);
+        for (int q = 0; q < 3; ++q) wanted[static_cast<size_t>(q)] = value(q, 0);
+      } else if (operation == 2) {
+        group->reduce_scatter(parts(in), {out, DType::f32, {n}});
+        for (int q = 0; q < 3; ++q) wanted[0] += value(q, at.rank);
+      } else if (operation == 3) {
+        const int root = round % 3;
+        group->broadcast({at.rank == root ? in : out, DType::f32, {n}}, root);
+        if (at.rank == root) std::copy(in, in + n, out);
+        wanted[0] = value(root, 0);
+      } else if (operation == 4) {
+        group->all_reduce({in, DType::f32, {n}});
+        std::copy(in, in + n, out);
+        for (int q = 0; q < 3; ++q) wanted[0] += value(q, 0);
+      } else {
+        if (at.rank == 0) group->send({in, DType::f32, {n}}, 2);
+        if (at.rank == 2) group->recv({out, DType::f32, {n}}, 0);
+        wanted[0] = value(0, 0);
+        if (at.rank != 2) std::fill(out, out + n, wanted[0]);
+      }
+      std::fill(in, in + 3 * n, -1.0f);
+      for (int q = 0; q < (operation < 2 ? 3 : 1); ++q) {
+        for (int64_t i = 0; i < n; ++i) {
+          ASSERT_EQ(out[q * n + i], wanted[static_cast<size_t>(q)])
+              << "operation " << operation << " round " << round << " rank " << at.rank << " part " << q;
+        }
+      }
+      if (dither() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(dither() % 300));
+    }
   });
 }
 
