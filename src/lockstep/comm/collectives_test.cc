@@ -35,6 +35,8 @@ std::string name_of_row(const ::testing::TestParamInfo<Row>& info) {
          kMemory[static_cast<int>(info.param.memory)];
 }
 
+void PrintTo(const Row& row, std::ostream* out) { *out << row.engine << " on " << row.ranks << " ranks"; }
+
 // Small whole numbers: their sums over eight ranks are exact in every type, bf16 included.
 int64_t value_of(int rank, int part, int64_t i) { return (rank * 5 + part * 3 + i * 7) % 16; }
 

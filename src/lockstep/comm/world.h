@@ -51,7 +51,7 @@ class World {
   // "rank 2 has optim.lr = 0.1, rank 0 has 0.2". Waiting for a rank that does not come is CommError 521 with its number.
   void roll_call(const std::vector<std::pair<std::string, std::string>>& facts);
 
-  // Collective over `ranks`. A group of one is made without anybody.
+  // Collective over `ranks`. A group of one is made without anybody. Groups must not outlive the world's arena.
   std::unique_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, device::Device& device);
   SharedArena& arena();
 
