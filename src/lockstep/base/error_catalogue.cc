@@ -511,6 +511,11 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"It was changed on its way here, or the scheduler writes it in a way that is not known."},
        {"Look at the value in the message, and unset it to run without the scheduler's word.",
         "If the scheduler wrote it so, please report it."}},
+      {543,
+       "A node without the run's secret",
+       {"This node does not share node 0's home folder, and no secret was given to it."},
+       {"Copy node 0's secret file to the same place here (mode 0600).",
+        "Or set LOCKSTEP_SECRET, or give --rdzv-secret-file, to the same secret on every node."}},
       {601,
        "A loss or gradient that is not finite",
        {"The learning rate is too high, the data of that step is unusual, or fp16 overflowed in the forward "
