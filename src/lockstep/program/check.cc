@@ -101,6 +101,9 @@ class Checker {
       out = {{0, program_.strands}};
     }
     std::map<int, int> blocks;  // of a block: partial sums given
+    for (const Use& use : i.writes) {
+      if (use.role.starts_with("sum.")) blocks[program_.buffers[static_cast<size_t>(use.buffer)].block] = 0;
+    }
     for (const Use& use : i.reads) {
       if (!use.role.starts_with("node.")) continue;
       const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;
