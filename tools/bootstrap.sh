@@ -38,6 +38,7 @@ build_packages=(
   "libcli11-dev /usr/include/CLI/CLI.hpp"
   "libtomlplusplus-dev /usr/include/toml++/toml.h"
   "libssl-dev /usr/include/openssl/ssl.h"
+  "libhwloc-dev /usr/include/hwloc.h"
   "libgtest-dev /usr/include/gtest/gtest.h"
   "libbenchmark-dev /usr/include/benchmark/benchmark.h"
 )

@@ -304,7 +304,22 @@ void add_parallel_and_memory(std::vector<Key>& keys) {
               "optimizer), gradients too (2, gradient), weights too (3, full).",
               "\"3\"",
               {.choices = {"0", "1", "2", "3", "none", "optimizer", "gradient", "full"},
-               .also = {"zero_stage", "stage", "fsdp", "sharding", "shard"}}),
+               .also = {"zero_stage", "stage", "fsdp", "sharding"}}),
+          make_key(MEMBER(parallel.shard),
+                   "With parallel.zero: ranks that share one copy of the model. Fewer than the data ranks is HSDP: several "
+                   "copies, each shared out. auto: all data ranks.",
+                   "8", {.at_least = 1, .at_most = 1 << 20, .also = {"shard_size", "hsdp", "sharding_group_size"}}),
+          make_key(MEMBER(parallel.engine),
+                   "What carries collectives. auto: nccl on GPUs; on CPUs shm when every rank is on one host, else gloo.",
+                   "\"gloo\"", {.choices = {"auto", "shm", "gloo", "nccl"}, .also = {"backend", "dist_backend", "ddp_backend"}}),
+          make_key(MEMBER(parallel.wire),
+                   "Type of gradients between ranks. bf16 halves the traffic and needs run.exact = false.", "\"bf16\"",
+                   {.choices = {"fp32", "bf16"}, .also = {"reduce_dtype", "grad_dtype"}}),
+          make_key(MEMBER(parallel.bucket_mib),
+                   "Gradients are reduced in buckets of blocks of at least this size, while the backward pass goes on.", "25.0",
+                   {.at_least = 0, .at_most = 1e6, .also = {"bucket_cap_mb", "bucket_size"}}),
+          make_key(MEMBER(parallel.timeout), "Seconds after which a collective that does not end is an error.", "1800",
+                   {.at_least = 1, .at_most = 1e7, .also = {"ddp_timeout", "dist_timeout"}}),
           make_key(
               MEMBER(memory.recompute),
               "What backward computes again instead of keeping: nothing, every block, each K-th block "

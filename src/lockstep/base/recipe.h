@@ -95,6 +95,11 @@ struct Recipe {
   struct Parallel {
     AutoInt data;
     std::string zero = "0";
+    AutoInt shard;                   // ranks that share one copy; auto: all data ranks
+    std::string engine = "auto";     // auto, shm, gloo, nccl
+    std::string wire = "fp32";       // gradients between ranks; bf16 only with run.exact = false
+    double bucket_mib = 16;          // gradients that one reduction takes at least
+    int64_t timeout = 600;           // seconds that a collective may take
   } parallel;
 
   struct Memory {

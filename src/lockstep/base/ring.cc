@@ -82,10 +82,12 @@ RingWriter::~RingWriter() { ::munmap(header_, bytes_); }
 RingWriter::Slot& RingWriter::slot_of(uint64_t ticket) { return slots_[ticket & mask_]; }
 
 uint64_t RingWriter::enqueue(const RingStamp& stamp) {
-  const uint64_t ticket = next_++;
+  const uint64_t ticket = next_.fetch_add(1, kRelaxed);
   Slot& slot = slot_of(ticket);
-  const uint64_t version = slot.version.load(kRelaxed);
-  slot.version.store(version + 1, kRelaxed);
+  uint64_t version = slot.version.load(kRelaxed);
+  // Odd: its owner was overtaken by a whole round of the ring. Waiting for it could take a time slice.
+  if (version % 2 != 0 || !slot.version.compare_exchange_strong(version, version + 1, kRelaxed))
+    return ticket;
   std::atomic_thread_fence(std::memory_order_release);  // the odd version is seen before what follows
   slot.ticket.store(ticket, kRelaxed);
   slot.step.store(static_cast<uint64_t>(stamp.step), kRelaxed);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <random>
@@ -146,6 +147,51 @@ TEST(Ring, ReadersOfALivingWriterNeverSeeMixedEntries) {
   thread.join();
   EXPECT_GT(seen, 0u);
   EXPECT_EQ(mixed, 0u);
+}
+
+TEST(Ring, SeveralThreadsWriteWithoutMixing) {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/ring";
+  constexpr int kThreads = 4;
+  constexpr int64_t kMarks = 20'000;
+  RingWriter writer(path, {.rank = 0, .entries = 64});  // small: threads lap each other all the time
+  std::atomic<bool> stop{false};
+  std::vector<std::vector<uint64_t>> tickets(kThreads);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int64_t n = 0; n < kMarks; ++n) {
+        tickets[static_cast<size_t>(t)].push_back(writer.enqueue(stamp_of(t * kMarks + n)));
+        writer.start(tickets[static_cast<size_t>(t)].back());
+        writer.finish(tickets[static_cast<size_t>(t)].back());
+      }
+    });
+  }
+  std::thread watcher([&] {
+    const RingReader reader(path);
+    while (!stop) {
+      for (const RingEntry& entry : reader.entries())
+        ASSERT_TRUE(equal(entry.stamp, stamp_of(entry.stamp.step)));
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  stop = true;
+  watcher.join();
+  std::vector<uint64_t> all;
+  for (const auto& some : tickets) all.insert(all.end(), some.begin(), some.end());
+  std::sort(all.begin(), all.end());
+  for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], i) << "tickets are given once each";
+  for (const RingEntry& entry : RingReader(path).entries()) {
+    EXPECT_TRUE(equal(entry.stamp, stamp_of(entry.stamp.step)));
+    EXPECT_EQ(entry.stamp.step, [&] {  // whose ticket it is says what stands there
+      for (int t = 0; t < kThreads; ++t) {
+        const auto& own = tickets[static_cast<size_t>(t)];
+        const auto found = std::lower_bound(own.begin(), own.end(), entry.ticket);
+        if (found != own.end() && *found == entry.ticket) return t * kMarks + (found - own.begin());
+      }
+      return int64_t{-1};
+    }());
+  }
 }
 
 TEST(Ring, AnEntryThatWasBeingFilledIsLeftOut) {

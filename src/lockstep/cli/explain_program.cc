@@ -26,7 +26,7 @@ struct Wanted {
   bool json = false, all = false;
 };
 
-run::Plan plan_for(const Wanted& wanted) { return run::make_plan(base::read_recipe(wanted.source), {}, false); }
+run::Plan plan_for(const Wanted& wanted) { return run::make_plan(base::read_recipe(wanted.source), {}, {.must_fit = false}); }
 
 // Weights and gradients are counted only where an instruction goes through all of them.
 int64_t bytes_of(const program::Program& program, const program::Instruction& i, const std::vector<program::Use>& uses) {

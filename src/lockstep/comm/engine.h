@@ -25,12 +25,7 @@ struct GroupOptions {
 
 // Memory that the ranks of this host can read from each other. Allocations come from one memfd; peers map it when
 // they first meet. Plain memory where there is no sharing.
-class SharedArena {
- public:
-  virtual ~SharedArena() = default;
-  virtual void* allocate(int64_t bytes) = 0;  // 4096-aligned, zeroed by the kernel; device::OutOfMemory
-  virtual void free(void* memory) = 0;
-};
+class SharedArena : public device::MemorySource {};  // 4096-aligned, zeroed by the kernel
 std::unique_ptr<SharedArena> make_shared_arena();
 
 // "auto": nccl for CUDA, shm when every rank is on one host and can map the others' memory, else gloo.
@@ -38,9 +33,11 @@ std::unique_ptr<SharedArena> make_shared_arena();
 std::unique_ptr<Group> make_group(const std::string& engine, GroupOptions options, Store& store, SharedArena* arena);
 
 // The engine that "auto" means for these ranks; agreed through the store. ConfigError 522: an engine that does not fit.
-std::string settle_engine(const std::string& wish, const GroupOptions& options, Store& store);
+// `why`, if given, says what kept the ranks from sharing memory; empty when nothing did.
+std::string settle_engine(const std::string& wish, const GroupOptions& options, Store& store,
+                          std::string* why = nullptr);
 
-// A group of one: every operation is a copy or nothing.
-std::unique_ptr<Group> make_group_alone(std::string name);
+// A group of one: every operation is a copy or nothing. `device` copies; null is the CPU.
+std::unique_ptr<Group> make_group_alone(std::string name, device::Device* device = nullptr);
 
 }  // namespace lockstep::comm

@@ -24,8 +24,16 @@ namespace lockstep::comm {
 using device::Stream;
 using device::Tensor;
 
-enum class Collective : uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, borrow, broadcast, send, recv, barrier };
+enum class Collective : uint8_t {
+  all_reduce, reduce_scatter, all_gather, all_to_all, borrow, broadcast, send, recv, barrier, give_back,
+};
 const char* name_of(Collective kind);
+constexpr uint16_t kFirstCollectiveOp = 100;  // in the ring, `op` is this plus Collective: beside program::Op
+
+// What an engine throws when a call cannot be carried out; Group turns it into CommError 520 with the call's name.
+struct CallFailed {
+  std::string why;  // "rank 3 (process 4711) has died"
+};
 
 class Group {
  public:
@@ -48,8 +56,8 @@ class Group {
   void recv(const Tensor& values, int from, Stream stream = nullptr);
   void barrier();
 
-  // An all-to-all whose results may stay where they are. `offers[q]` are tensors that rank q may read (any number; the
-  // same number from each rank to all). Returns views[q]: what rank q offers to this rank, as peers' own memory
+  // An all-to-all whose results may stay where they are. `offers[q]` are tensors that rank q may read (any number, the
+  // same to all; other ranks may offer more or fewer). Returns views[q]: what rank q offers to this rank, as peers' own memory
   // where that is shared and as copies in `staging` where it is not. The views hold, and the offered memory must
   // not change, until every member has called give_back().
   //
@@ -81,16 +89,18 @@ class Group {
                                                      const std::vector<std::vector<Tensor>>& expected,
                                                      const Tensor& staging, Stream stream);  // all_to_all into staging
   virtual void do_give_back(Stream) {}
+  virtual bool enqueues() const { return false; }  // calls return before they are done: not marked as finished
 
  private:
   template <class Call>
-  void marked(Collective kind, int64_t bytes, Call call);
+  auto marked(Collective kind, int64_t bytes, Call call);
 
   std::string name_;
   int rank_, size_;
   base::RingWriter* ring_ = nullptr;
   int32_t number_ = -1, instruction_ = -1;
   int64_t step_ = 0, sequence_ = 0;
+  bool broken_ = false;  // a call failed: members no longer agree on what comes next
 };
 
 }  // namespace lockstep::comm

@@ -40,7 +40,9 @@ class World {
   int size() const { return options_.seat.world; }
   bool first() const { return rank() == 0; }
   Store& store() { return *store_; }
-  const std::string& engine() const { return engine_; }  // settled at the first group
+  // Settled group by group, as each one's ranks allow; this is the first group's.
+  const std::string& engine() const { return engine_; }
+  const std::string& engine_reason() const { return engine_reason_; }  // what kept it from shared memory, if anything
 
   // Every rank gives the same list of {what, value}; ConfigError 523 names the first that differs, and on which rank:
   // "rank 2 has optim.lr = 0.1, rank 0 has 0.2". Waiting for a rank that does not come is CommError 521 with its number.
@@ -54,7 +56,8 @@ class World {
   WorldOptions options_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<SharedArena> arena_;
-  std::string engine_;
+  std::string engine_, engine_reason_;
+  int calls_ = 0;  // of the roll
 };
 
 }  // namespace lockstep::comm

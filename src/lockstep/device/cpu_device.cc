@@ -48,7 +48,9 @@ CpuDevice::CpuDevice(int64_t limit_bytes)
 }
 
 CpuDevice::~CpuDevice() {
-  for (const auto& [memory, block] : blocks_) release_block(memory, block.bytes);
+  for (const auto& [memory, block] : blocks_) {
+    if (block.source == nullptr) release_block(memory, block.bytes);  // a source frees its own
+  }
 }
 
 Properties CpuDevice::properties() const {
@@ -67,10 +69,11 @@ void* CpuDevice::obtain(int64_t bytes, bool counted) {
   const int64_t left = limit_ - allocated_;
   if (bytes > kMost || (counted && bytes > left)) throw OutOfMemory{bytes, left};
   const int64_t rounded = round_up(std::max<int64_t>(bytes, 1), bytes >= kMapFrom ? 4096 : kAlignment);
-  void* memory =
-      rounded >= kMapFrom ? map_block(rounded) : std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
+  MemorySource* source = counted ? source_ : nullptr;
+  void* memory = source != nullptr ? source->allocate(rounded)
+      : rounded >= kMapFrom ? map_block(rounded) : std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
   if (memory == nullptr) throw OutOfMemory{bytes, std::min(left, host_memory().available_bytes)};
-  blocks_.emplace(memory, Block{rounded, counted});
+  blocks_.emplace(memory, Block{rounded, counted, source});
   if (counted) peak_ = std::max(peak_, allocated_ += rounded);
   return memory;
 }
@@ -81,7 +84,11 @@ void CpuDevice::give_back(void* memory) {
   const auto found = blocks_.find(memory);
   LS_ASSERT(found != blocks_.end(), "this device did not allocate that memory");
   if (found->second.counted) allocated_ -= found->second.bytes;
-  release_block(memory, found->second.bytes);
+  if (found->second.source != nullptr) {
+    found->second.source->free(memory);
+  } else {
+    release_block(memory, found->second.bytes);
+  }
   blocks_.erase(found);
 }
 

@@ -26,6 +26,7 @@ class CpuDevice final : public Device {
   void free(void* memory) override;
   int64_t allocated_bytes() const override;
   int64_t peak_allocated_bytes() const override;
+  void allocate_from(MemorySource* source) override { source_ = source; }
   void* allocate_host(int64_t bytes) override;
   void free_host(void* memory) override;
 
@@ -55,9 +56,11 @@ class CpuDevice final : public Device {
   struct Block {
     int64_t bytes = 0;
     bool counted = false;  // device memory; host staging memory is not
+    MemorySource* source = nullptr;
   };
   mutable std::mutex mutex_;
   std::unordered_map<void*, Block> blocks_;
+  MemorySource* source_ = nullptr;
   int64_t limit_, allocated_ = 0, peak_ = 0;
 };
 

@@ -33,6 +33,14 @@ struct Properties {
   bool fast_fp16 = false;
 };
 
+// Where a device's memory may come from instead of the system: memory that other ranks can read.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  virtual void* allocate(int64_t bytes) = 0;  // aligned to 256 bytes; device::OutOfMemory
+  virtual void free(void* memory) = 0;
+};
+
 using Stream = void*;  // a cudaStream_t; null on the CPU
 using Event = void*;
 using Graph = void*;
@@ -50,6 +58,8 @@ class Device {
   virtual void free(void* memory) = 0;
   virtual int64_t allocated_bytes() const = 0;
   virtual int64_t peak_allocated_bytes() const = 0;
+  // What is allocated from now on comes from there, until null is given. Only the CPU's memory can.
+  virtual void allocate_from(MemorySource*) {}
   // Host memory that the device copies from without staging (pinned).
   virtual void* allocate_host(int64_t bytes) = 0;
   virtual void free_host(void* memory) = 0;

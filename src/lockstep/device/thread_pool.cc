@@ -145,6 +145,8 @@ class Pool {
   std::atomic<bool> caller_sleeps_{false};
 };
 
+thread_local bool alone = false;
+
 Pool& pool() {
   static Pool one;
   return one;
@@ -154,7 +156,12 @@ Pool& pool() {
 
 int thread_count() { return pool().lanes(); }
 void set_thread_count(int n) { pool().resize(n); }
+void work_alone() { alone = true; }
 void run_items(int64_t items, int lanes, const void* context, ItemFunction function) {
+  if (alone) {
+    for (int64_t item = 0; item < items; ++item) function(context, item, 0);
+    return;
+  }
   pool().run(items, lanes, context, function);
 }
 

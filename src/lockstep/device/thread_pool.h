@@ -13,6 +13,8 @@ namespace lockstep::device {
 
 // One pool for the process, as there is one set of cores. Callers on several threads at once are served one after the
 // other: who finds it taken works alone.
+// A thread that has said so works alone from then on: the lanes beside the compute lane.
+void work_alone();
 int thread_count();             // lanes: the caller and its helpers
 void set_thread_count(int n);   // 0: OMP_NUM_THREADS when set, else every core this process may run on
 

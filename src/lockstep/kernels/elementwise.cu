@@ -23,7 +23,7 @@ __global__ void fill_normal_kernel(FillNormal op) {
   const int64_t q = static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x;
   if (q * 4 >= op.count) return;
   const base::Random4 words =
-      base::philox(normal_key(op.seed, op.stream), static_cast<uint64_t>(q), kNormalCounter);
+      base::philox(normal_key(op.seed, op.stream), static_cast<uint64_t>(op.first / 4 + q), kNormalCounter);
   float four[4];
   normal_pair(words.x, words.y, &four[0], &four[1]);
   normal_pair(words.z, words.w, &four[2], &four[3]);

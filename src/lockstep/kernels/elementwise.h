@@ -27,11 +27,12 @@ struct AddEdges {  // out = round(a + b), in the edge type: a residual that is n
   void* out = nullptr;  // may be a or b
 };
 
-struct FillNormal {  // values[i] is a function of (seed, stream, i) alone
+struct FillNormal {  // values[i] is a function of (seed, stream, first + i) alone
   int64_t count = 0;
   float* values = nullptr;
   float mean = 0, deviation = 1;
   uint64_t seed = 0, stream = 0;
+  int64_t first = 0;  // a multiple of 4
 };
 
 struct FillValue {

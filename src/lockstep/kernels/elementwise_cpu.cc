@@ -17,7 +17,7 @@ static_assert(kBlock % kRun == 0);
 // of it compiled for this level can be picked by the linker for the rest of the program.
 __attribute__((flatten)) void draw_run(const FillNormal& op, int64_t first, float* values) {
   Draws draws;
-  draw(normal_key(op.seed, op.stream), static_cast<uint64_t>(first) / 4, kNormalCounter, draws);
+  draw(normal_key(op.seed, op.stream), static_cast<uint64_t>(op.first + first) / 4, kNormalCounter, draws);
 #pragma omp simd
   for (int64_t q = 0; q < kDraws; ++q) {
     float a, b, c, d;

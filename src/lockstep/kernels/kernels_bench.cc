@@ -232,5 +232,21 @@ void fill_normal(State& state) {
 }
 BENCHMARK(fill_normal)->Arg(1 << 20)->UseRealTime();
 
+void tree_sum(State& state) {
+  Bench bench;
+  TreeSum op{.count = state.range(0), .inputs = static_cast<int>(state.range(1))};
+  for (int i = 0; i < op.inputs; ++i) {
+    op.from[i] = bench.floats(op.count);
+    op.merges[i] = static_cast<uint8_t>(__builtin_ctz(static_cast<unsigned>(i) + 1));  // a power of two: halves
+  }
+  op.out = bench.floats(op.count);
+  for (auto _ : state) bench.kernels.tree_sum(op, {});
+  count_bytes(state, 4 * op.count * (op.inputs + 1));
+}
+BENCHMARK(tree_sum)
+    ->ArgNames({"count", "inputs"})
+    ->ArgsProduct({{1 << 12, 1 << 22}, {1, 2, 4, 8, 16}})
+    ->UseRealTime();
+
 }  // namespace
 }  // namespace lockstep::kernels

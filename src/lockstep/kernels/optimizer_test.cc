@@ -80,7 +80,7 @@ TEST_P(OptimizerTest, NormFinishFollowsItsPolicy) {
        with_results(state_of(3, 0, 1024, 0), 0, 1.0 / 1024, 1)},
   };
   const StepInputs inputs{.step = 9, .valid_tokens = 10};
-  const Memory losses = upload({1, 2, 3.5}, DType::f64), inputs_m = upload_plain<StepInputs>({inputs});
+  const Memory losses = upload({1, 2, 3.5, 0}, DType::f64), inputs_m = upload_plain<StepInputs>({inputs});
   for (const FinishCase& c : cases) {
     SCOPED_TRACE(c.name);
     const Memory sums = upload({c.square_sum / 2, c.square_sum / 2}, DType::f64);

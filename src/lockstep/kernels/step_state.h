@@ -14,6 +14,7 @@ struct StepInputs {
   double valid_tokens = 1;      // labels that count, over the whole global batch
   float learning_rate = 0;
   float unused = 0;
+  double stop = 0;              // not zero: this rank was asked to stop; all ranks' are added up
 };
 
 struct StepState {
@@ -30,6 +31,7 @@ struct StepState {
   float clip = 1;               // factor on the scaled gradient: 1 / loss_scale, and the clip
   uint32_t apply = 1;           // the predicate of `update`: every gradient finite
   uint64_t step = 0;            // which step these results are of
+  double stop = 0;              // how many ranks were asked to stop: the same number on each
 };
 
 // How `norm` turns square sums into StepState.

@@ -14,6 +14,7 @@
 #include "lockstep/kernels/loss.h"
 #include "lockstep/kernels/norm.h"
 #include "lockstep/kernels/optimizer.h"
+#include "lockstep/kernels/tree_sum.h"
 
 // name of the row, its arguments
 #define LOCKSTEP_KERNELS(ROW)                      \
@@ -42,6 +43,7 @@
   ROW(cast, Cast)                                  \
   ROW(add, Add)                                    \
   ROW(add_edges, AddEdges)                         \
+  ROW(tree_sum, TreeSum)                           \
   ROW(fill_normal, FillNormal)                     \
   ROW(fill_value, FillValue)                       \
   ROW(count_nonfinite, CountNonfinite)

@@ -2,34 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <set>
+#include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/program/compile.h"
 
 namespace lockstep::program {
 
 namespace {
 
-// A run of slices or strands [begin, end).
-struct Run {
-  int64_t begin = 0, end = 0;
-};
-
-// The nodes of the one tree that strands are summed over: {begin, middle, end}.
-void tree_nodes(int64_t begin, int64_t end, std::set<std::vector<int64_t>>& nodes) {
-  if (end - begin < 2) return;
-  int64_t half = 1;
-  while (half * 2 < end - begin) half *= 2;
-  nodes.insert({begin, begin + half, end});
-  tree_nodes(begin, begin + half, nodes);
-  tree_nodes(begin + half, end, nodes);
-}
-
 class Checker {
  public:
   Checker(const Program& program, const model::Model& model)
       : program_(program), model_(model), written_(program.buffers.size(), false) {
-    tree_nodes(0, program.strands, nodes_);
     for (size_t b = 0; b < program.buffers.size(); ++b) written_[b] = program.buffers[b].persistent;
   }
 
@@ -42,6 +27,7 @@ class Checker {
         case Op::loss:
         case Op::backward_weight: fold(i); break;
         case Op::sum: sum(i); break;
+        case Op::reduce: reduce(i); break;
         case Op::norm: norm(i); break;
         case Op::update: update(i); break;
         default: break;
@@ -64,9 +50,11 @@ class Checker {
     for (const Use& use : i.writes) {
       if (!use.role.starts_with("grad.")) continue;
       if (normed_) fail(i, "changes a gradient after the norm");
-      Run& run = folds_[{use.buffer, fmt::format("{}.{}", i.segment, use.role)}];
+      Run& run = folds_[use.buffer][fmt::format("{}.{}", i.segment, use.role)];
       const int64_t slice = i.slice;
-      if (!i.accumulate) {
+      if (!program_.ranks.exact) {
+        run = i.accumulate ? Run{run.begin, slice + 1} : Run{slice, slice + 1};
+      } else if (!i.accumulate) {
         if (slice % per_strand() != 0) fail(i, "starts a strand in the middle");
         run = {slice, slice + 1};
       } else {
@@ -76,24 +64,73 @@ class Checker {
     }
   }
 
+  Run strands_in(const Run& slices) const { return {slices.begin / per_strand(), slices.end / per_strand()}; }
+
   void sum(const Instruction& i) {
-    const int into = i.writes[0].buffer, from = i.reads[0].buffer;
-    if (i.reads[0].role == "tied") return;
-    for (auto& [key, run] : folds_) {
-      if (key.first != into) continue;
-      const Run right = folds_.at({from, key.second});
-      const std::vector<int64_t> node{run.begin / per_strand(), run.end / per_strand(), right.end / per_strand()};
-      if (run.end != right.begin || !nodes_.contains(node)) fail(i, "sums strands that are not neighbours in the tree");
-      run.end = right.end;
+    if (i.segment >= 0 || i.reads[0].role == "tied") return;
+    auto& right = folds_[i.reads[0].buffer];
+    for (auto& [key, run] : folds_[i.writes[0].buffer]) {
+      const Run other = right.at(key);
+      if (!joins(program_.strands, strands_in(run), strands_in(other))) fail(i, "sums strands that are not neighbours in the tree");
+      run.end = other.end;
+    }
+  }
+
+  // Each partial sum that goes in must be the one that the deal of strands says; then the group's sums come out.
+  void reduce(const Instruction& i) {
+    const DataRanks& r = program_.ranks;
+    if (i.reads.size() == 1 && i.reads[0].role == "scalars") return;
+    if (normed_) fail(i, "changes a gradient after the norm");
+    const Deal deal = r.deal(program_.strands);
+    std::vector<Run> in, out;
+    Stack kept(program_.strands);
+    if (i.round >= 0) {
+      for (int64_t round = 0; r.exact && round <= i.round; ++round) {
+        for (int q = 0; q < r.shard; ++q) {
+          if (const int64_t s = deal.in_round(r.replica, q, round); s >= 0) kept.push({s, s + 1});
+        }
+      }
+      const int64_t s = deal.in_round(r.replica, r.shard_rank, i.round);
+      if (s >= 0) in = {{s, s + 1}};
+      out = kept.runs();
+    } else if (i.among == Among::shard) {
+      in = own_nodes(deal, r.replica, r.shard_rank);
+      out = nodes_of(program_.strands, deal.of_replica(r.replica));
+    } else {
+      in = r.sharded() ? nodes_of(program_.strands, deal.of_replica(r.replica)) : own_nodes(deal, r.replica, r.shard_rank);
+      out = {{0, program_.strands}};
+    }
+    std::map<int, int> blocks;  // of a block: partial sums given
+    for (const Use& use : i.reads) {
+      if (!use.role.starts_with("node.")) continue;
+      const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;
+      const auto k = static_cast<size_t>(blocks[block]++);
+      if (!r.exact) continue;
+      if (k >= in.size()) fail(i, "gives more partial sums than this rank has");
+      for (const auto& [key, run] : folds_[use.buffer]) {
+        if (strands_in(run) != in[k]) fail(i, fmt::format("gives {} with strands {} to {}", name(use), strands_in(run).begin, strands_in(run).end));
+      }
+    }
+    for (const auto& [block, given] : blocks) {
+      if (r.exact && given != static_cast<int>(in.size())) fail(i, fmt::format("gives {} of {} partial sums of b{}", given, in.size(), block));
+    }
+    std::map<int, size_t> written;
+    for (const Use& use : i.writes) {
+      if (!use.role.starts_with("sum.")) continue;
+      const size_t k = written[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
+      const bool whole = i.among == Among::replica || (r.replicas == 1 && (i.round < 0 || i.round + 1 == deal.rounds(r.replica)));
+      folds_[use.buffer].clear();
+      folds_[use.buffer]["all"] = !r.exact ? Run{0, whole ? program_.slices : 0}
+                                           : Run{out.at(k).begin * per_strand(), out.at(k).end * per_strand()};
     }
   }
 
   void norm(const Instruction& i) {
     for (const Use& use : i.reads) {
       if (!use.role.starts_with("gradient.")) continue;
-      for (const auto& [key, run] : folds_) {
-        if (key.first == use.buffer && (run.begin != 0 || run.end != program_.slices)) {
-          fail(i, fmt::format("finds {} of {} slices in {} {}", run.end - run.begin, program_.slices, name(use), key.second));
+      for (const auto& [key, run] : folds_[use.buffer]) {
+        if (run.begin != 0 || run.end != program_.slices) {
+          fail(i, fmt::format("finds {} of {} slices in {} {}", run.end - run.begin, program_.slices, name(use), key));
         }
       }
     }
@@ -103,16 +140,13 @@ class Checker {
   void update(const Instruction& i) {
     if (!normed_) fail(i, "comes before the norm");
     if (!i.predicated) fail(i, "is not predicated on finite gradients");
-    bool found = false;
-    for (const auto& [key, run] : folds_) found = found || key.first == i.reads[0].buffer;
-    if (!found) fail(i, "has no gradient");
+    if (folds_[i.reads[0].buffer].empty()) fail(i, "has no gradient");
   }
 
   const Program& program_;
   const model::Model& model_;
   std::vector<bool> written_;
-  std::set<std::vector<int64_t>> nodes_;
-  std::map<std::pair<int, std::string>, Run> folds_;  // {gradient buffer, parameter} to the slices in it
+  std::map<int, std::map<std::string, Run>> folds_;  // of a gradient buffer: parameter to the slices in it
   bool normed_ = false;
 };
 

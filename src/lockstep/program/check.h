@@ -1,4 +1,5 @@
-// check(): proves a program before step 0, and place(): gives every buffer its place in memory.
+// check(): proves a program before step 0; place(): gives every buffer its place in memory; order(): says which
+// instructions of one lane wait for which of another.
 #pragma once
 
 #include <cstdint>
@@ -32,5 +33,10 @@ struct MemoryPlan {
 
 // Sets offset of every buffer. Alignment 256 bytes.
 MemoryPlan place(Program& program);
+
+// Sets what each instruction waits for on other lanes, once buffers have their places.
+void order(Program& program);
+// The lane whose thread or stream runs it: host work is done by the compute lane.
+Lane thread_of(Lane lane);
 
 }  // namespace lockstep::program

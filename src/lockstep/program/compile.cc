@@ -17,24 +17,21 @@ using model::Part;
 using model::SegmentPlan;
 using model::ValueSpec;
 
-// Buffers that live across steps, by block.
+// Buffers of the whole program that live across steps.
 struct Persistent {
-  std::vector<int> master, compute;         // the same buffer when compute is fp32
-  std::vector<std::vector<int>> gradients;  // [block][level]
-  std::vector<std::vector<int>> moments;    // [block][moment]
-  std::vector<int> chunks;                  // [block]
   std::map<std::string, int> tables;        // tables and statistics, shared by name
   int state = -1, inputs = -1, slice_losses = -1, square_sums = -1;
 };
 
 class Compiler {
  public:
-  Compiler(const model::Model& model, const Layout& layout) : model_(model), layout_(layout) {
+  Compiler(const model::Model& model, const Layout& layout) : model_(model), layout_(layout), stack_(layout.strands) {
     program_.training = layout.training;
     program_.slices = layout.slices;
     program_.strands = layout.strands;
     program_.samples_per_slice = layout.slice.samples;
     program_.seq_len = layout.slice.seq_len;
+    program_.ranks = layout.ranks;
     for (const model::Block& block : model.blocks) {
       layouts_.push_back(model::layout_of(block));
       plans_.emplace_back();
@@ -46,62 +43,84 @@ class Compiler {
   }
 
   Program run() {
-    add_persistent();
-    const int64_t per_strand = layout_.slices / layout_.strands;
-    for (int64_t strand = 0; strand < layout_.strands; ++strand) {
-      open_strand();
-      for (int64_t i = 0; i < per_strand; ++i) slice(static_cast<int>(strand * per_strand + i), i > 0);
-      close_strand(strand);
-    }
+    const std::vector<int64_t> strands = own_strands();
+    add_persistent(strands);
+    for (const int64_t strand : strands) one_strand(strand);
     if (layout_.training) finish_step();
     return std::move(program_);
   }
 
  private:
+  // Those of this rank. With turns, every rank of the group goes through every round, because each takes part in the
+  // others' collectives; a round without a strand is -1, and only its collectives stay in the list.
+  std::vector<int64_t> own_strands() const {
+    const DataRanks& r = layout_.ranks;
+    if (!layout_.training) return {0};
+    const Deal deal = r.deal(layout_.strands);
+    std::vector<int64_t> own = deal.of_rank(r.replica, r.shard_rank);
+    if (r.turns()) own.resize(static_cast<size_t>(deal.rounds(r.replica)), -1);
+    return own;
+  }
+
   // --- what lives across steps -------------------------------------------------------------------
   int persistent(std::string name, BufferKind kind, DType type, Shape shape, int block) {
     return program_.add_buffer({.name = std::move(name), .kind = kind, .dtype = type, .shape = shape, .block = block,
                                 .persistent = true});
   }
 
-  void add_persistent() {
-    const int levels = layout_.training ? stack_depth(layout_.strands) : 0;
+  void add_persistent(const std::vector<int64_t>& strands) {
+    const int levels = layout_.training ? gradient_levels(strands) : 0;
     int64_t chunk_count = 0;
     for (size_t b = 0; b < model_.blocks.size(); ++b) {
       const int block = static_cast<int>(b);
       const Shape values{layouts_[b].value_count}, grads{layouts_[b].grad_count};
-      keep_.master.push_back(persistent(fmt::format("b{} weights", b), BufferKind::master, DType::f32, values, block));
-      keep_.compute.push_back(model_.compute == DType::f32
-                                  ? keep_.master.back()
-                                  : persistent(fmt::format("b{} weights {}", b, device::name_of(model_.compute)),
-                                               BufferKind::compute, model_.compute, values, block));
-      keep_.gradients.emplace_back();
+      BlockBuffers keep;
+      keep.master = persistent(fmt::format("b{} weights", b), BufferKind::master, DType::f32, values, block);
+      keep.compute = model_.compute == DType::f32 ? keep.master
+                                                  : persistent(fmt::format("b{} weights {}", b, device::name_of(model_.compute)),
+                                                               BufferKind::compute, model_.compute, values, block);
       for (int level = 0; level < levels; ++level) {
-        keep_.gradients.back().push_back(
+        keep.gradients.push_back(
             persistent(fmt::format("b{} gradient {}", b, level), BufferKind::gradient, DType::f32, grads, block));
       }
-      keep_.moments.emplace_back();
       for (int k = 0; layout_.training && k < layout_.moments; ++k) {
-        keep_.moments.back().push_back(
-            persistent(fmt::format("b{} moment {}", b, k + 1), BufferKind::optimizer, DType::f32, values, block));
+        keep.moments.push_back(persistent(fmt::format("b{} moment {}", b, k + 1), BufferKind::optimizer, DType::f32, values, block));
       }
       const auto chunks = static_cast<int64_t>(model::chunks_of(layouts_[b], 0, false).size());
       chunk_count += chunks;
-      keep_.chunks.push_back(persistent(fmt::format("b{} chunks", b), BufferKind::state, DType::u8,
-                                        {chunks * static_cast<int64_t>(sizeof(kernels::Chunk))}, block));
+      keep.chunks = persistent(fmt::format("b{} chunks", b), BufferKind::state, DType::u8,
+                               {chunks * static_cast<int64_t>(sizeof(kernels::Chunk))}, block);
+      program_.blocks.push_back(std::move(keep));
     }
+    strand_.assign(model_.blocks.size(), -1);
     keep_.inputs = persistent("step inputs", BufferKind::state, DType::u8, {sizeof(kernels::StepInputs)}, -1);
     keep_.state = persistent("step state", BufferKind::state, DType::u8, {sizeof(kernels::StepState)}, -1);
-    keep_.slice_losses = persistent("slice losses", BufferKind::state, DType::f64, {layout_.slices}, -1);
+    keep_.slice_losses = persistent("slice losses", BufferKind::state, DType::f64, {layout_.slices + 1}, -1);  // and stop
     keep_.square_sums = persistent("square sums", BufferKind::state, DType::f64, {chunk_count}, -1);
     program_.add_buffer({.name = "workspace", .kind = BufferKind::workspace, .dtype = DType::u8,
                          .shape = {program_.workspace_bytes}, .persistent = true});
   }
 
-  static int stack_depth(int64_t strands) {
-    int depth = 1;
-    while ((int64_t{1} << depth) <= strands) ++depth;
-    return depth;
+  // How many sums of strands stand beside each other at most, and hold what a reduction among the shard leaves.
+  int gradient_levels(const std::vector<int64_t>& strands) const {
+    const DataRanks& r = layout_.ranks;
+    if (!r.exact) return 1;
+    const Run replica = r.deal(layout_.strands).of_replica(r.replica);
+    Stack stack(layout_.strands);
+    int levels = 1;
+    if (r.turns()) {
+      for (int64_t s = replica.begin; s < replica.end; ++s) {
+        stack.push({s, s + 1});
+        levels = std::max(levels, stack.depth());
+      }
+      return levels;
+    }
+    for (const int64_t s : strands) {
+      levels = std::max(levels, stack.depth() + 1);
+      stack.push({s, s + 1});
+    }
+    const int sums = static_cast<int>(nodes_of(layout_.strands, replica).size());
+    return r.sharded() && sums > 1 ? std::max(levels, stack.depth() + sums) : levels;
   }
 
   // --- one slice -----------------------------------------------------------------------------------
@@ -110,7 +129,8 @@ class Compiler {
                                 .shape = spec.shape, .block = block, .slice = slice, .external = spec.external});
   }
 
-  void slice(int s, bool accumulate) {
+  void slice(int s, bool accumulate, bool closes) {
+    if (s >= 0) program_.own_slices.push_back(s);
     Instruction load{.op = Op::load, .lane = Lane::host, .slice = s};
     std::map<std::string, int> batch;
     for (const auto& [field, words] : {std::pair("inputs", model_.input_words), std::pair("labels", model_.label_words)}) {
@@ -135,6 +155,7 @@ class Compiler {
       for (size_t g = plans_[b].size(); g-- > 0;) {
         if (!plans_[b][g].loss) backward(b, g, s, accumulate, batch, dedges, seen[b][g]);
       }
+      if (closes) close_strand(b);
     }
     LS_ASSERT(dedges.empty(), "a gradient is left over: " + dedges.begin()->first);
   }
@@ -142,7 +163,7 @@ class Compiler {
   void add_weights(Instruction& i, size_t b, size_t g) {
     for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
       const int owner = spec.tied_to.empty() ? static_cast<int>(b) : model::find_tied(layouts_, spec.tied_to).block;
-      i.reads.push_back({keep_.compute[static_cast<size_t>(owner)], "weight." + spec.key});
+      i.reads.push_back({program_.blocks[static_cast<size_t>(owner)].compute, "weight." + spec.key});
     }
     for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
       auto [it, fresh] = keep_.tables.try_emplace(spec.name, -1);
@@ -154,7 +175,7 @@ class Compiler {
   // Every slice starts from the statistics of the step's beginning and leaves its own until the step's end.
   void add_statistics(Instruction& i, size_t b, size_t g, int s) {
     for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
-      if (spec.constant) continue;
+      if (spec.constant || s < 0) continue;
       const int kept = value({spec.key, spec.dtype, spec.shape}, BufferKind::saved, static_cast<int>(b), s);
       i.writes.push_back({kept, "stat." + spec.key});
       statistics_[{b, g}].push_back({kept, fmt::format("stat.{}.{}", spec.key, s)});
@@ -165,7 +186,7 @@ class Compiler {
     i.level = level_;
     i.accumulate = accumulate;
     for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
-      i.writes.push_back({keep_.gradients[b][static_cast<size_t>(level_)], "grad." + spec.key});
+      i.writes.push_back({gradient_at(b), "grad." + spec.key});
     }
   }
 
@@ -284,30 +305,44 @@ class Compiler {
     return buffer;
   }
 
-  // --- strands: a binary counter of partial sums ---------------------------------------------------
-  // Strand j is summed into the top of a stack. After it, equal neighbours merge, as in a binary counter;
-  // at the end the rest merges from the right: that is the tree over [0, S) split at powers of two.
-  void open_strand() { level_ = static_cast<int>(stack_.size()); }
-
-  void close_strand(int64_t strand) {
-    stack_.push_back(1);
-    const bool last = strand + 1 == layout_.strands;
-    while (stack_.size() > 1 && (last || stack_[stack_.size() - 1] == stack_[stack_.size() - 2])) {
-      const size_t right = stack_.size() - 1;
-      if (layout_.training) merge(static_cast<int>(right - 1), static_cast<int>(right));
-      stack_[right - 1] += stack_[right];
-      stack_.pop_back();
+  // --- strands: a stack of partial sums -------------------------------------------------------------
+  // A strand is summed into the top of the stack; then, block by block as the backward pass leaves them, neighbours
+  // that are halves of a node of the tree are joined. Where strands take turns, each has a buffer that lives until it is
+  // reduced, and the stack is kept in shares by the reduction.
+  void one_strand(int64_t strand) {
+    const DataRanks& r = layout_.ranks;
+    const int64_t per_strand = layout_.slices / layout_.strands;
+    const bool folds = !r.exact && !r.turns() && !program_.own_slices.empty();  // the engine's order: one sum for all
+    level_ = r.exact && !r.turns() ? stack_.depth() : 0;
+    joins_ = r.exact && !r.turns() ? stack_.push({strand, strand + 1}) : 0;
+    ++round_;
+    std::fill(strand_.begin(), strand_.end(), -1);
+    for (int64_t i = 0; i < per_strand; ++i) {
+      // The slices of a round without a strand have numbers of their own, below zero.
+      const int64_t s = strand >= 0 ? strand * per_strand + i : -2 - i;
+      slice(static_cast<int>(s), i > 0 || folds, i + 1 == per_strand);
     }
   }
 
-  void merge(int into, int from) {
-    for (size_t b = 0; b < model_.blocks.size(); ++b) {
-      const auto block = keep_.gradients[b];
-      if (program_.buffers[static_cast<size_t>(block[0])].bytes() == 0) continue;
+  int gradient_at(size_t b) {
+    if (!layout_.ranks.turns()) return program_.blocks[b].gradients[static_cast<size_t>(level_)];
+    int& strand = strand_[b];
+    if (strand < 0) {
+      strand = program_.add_buffer({.name = fmt::format("b{} gradient of round {}", b, round_), .kind = BufferKind::gradient,
+                                    .shape = {layouts_[b].grad_count}, .block = static_cast<int>(b), .slice = round_});
+    }
+    return strand;
+  }
+
+  void close_strand(size_t b) {
+    const std::vector<int>& block = program_.blocks[b].gradients;
+    if (program_.buffers[static_cast<size_t>(block[0])].bytes() == 0) return;
+    for (int into = level_ - 1; into >= level_ - joins_; --into) {
       Instruction i{.op = Op::sum, .block = static_cast<int>(b), .level = into, .accumulate = true};
-      i.reads = {{block[static_cast<size_t>(from)], "from"}, {block[static_cast<size_t>(into)], "into"}};
-      i.writes = {{block[static_cast<size_t>(into)], "into"}};
-      i.moved_bytes = 3 * program_.buffers[static_cast<size_t>(block[0])].bytes();
+      const int to = block[static_cast<size_t>(into)], from = block[static_cast<size_t>(into) + 1];
+      i.reads = {{from, "from"}, {to, "into"}};
+      i.writes = {{to, "into"}};
+      i.moved_bytes = 3 * program_.buffers[static_cast<size_t>(to)].bytes();
       program_.instructions.push_back(std::move(i));
     }
   }
@@ -322,8 +357,8 @@ class Compiler {
     }
     Instruction norm{.op = Op::norm};
     for (size_t b = 0; b < model_.blocks.size(); ++b) {
-      norm.reads.push_back({keep_.gradients[b][0], fmt::format("gradient.{}", b)});
-      norm.reads.push_back({keep_.chunks[b], fmt::format("chunks.{}", b)});
+      norm.reads.push_back({program_.blocks[b].gradients[0], fmt::format("gradient.{}", b)});
+      norm.reads.push_back({program_.blocks[b].chunks, fmt::format("chunks.{}", b)});
       norm.moved_bytes += layouts_[b].value_count * 4;
     }
     norm.reads.push_back({keep_.slice_losses, "losses"});
@@ -333,15 +368,13 @@ class Compiler {
     for (const auto& [where, kept] : statistics_) fold_statistics(where.first, where.second, kept);
     for (size_t b = 0; b < model_.blocks.size(); ++b) {
       if (layouts_[b].value_count == 0) continue;
+      const BlockBuffers& keep = program_.blocks[b];
       Instruction update{.op = Op::update, .block = static_cast<int>(b), .predicated = true};
-      update.reads = {{keep_.gradients[b][0], "gradient"}, {keep_.chunks[b], "chunks"}, {keep_.inputs, "inputs"},
-                      {keep_.state, "state"}};
-      update.writes = {{keep_.master[b], "master"}};
-      if (keep_.compute[b] != keep_.master[b]) update.writes.push_back({keep_.compute[b], "compute"});
-      for (size_t k = 0; k < keep_.moments[b].size(); ++k) {
-        update.writes.push_back({keep_.moments[b][k], fmt::format("moment.{}", k)});
-      }
-      update.moved_bytes = layouts_[b].value_count * (4 + 8 + 8 * static_cast<int64_t>(keep_.moments[b].size()) +
+      update.reads = {{keep.gradients[0], "gradient"}, {keep.chunks, "chunks"}, {keep_.inputs, "inputs"}, {keep_.state, "state"}};
+      update.writes = {{keep.master, "master"}};
+      if (keep.compute != keep.master) update.writes.push_back({keep.compute, "compute"});
+      for (size_t k = 0; k < keep.moments.size(); ++k) update.writes.push_back({keep.moments[k], fmt::format("moment.{}", k)});
+      update.moved_bytes = layouts_[b].value_count * (4 + 8 + 8 * static_cast<int64_t>(keep.moments.size()) +
                                                       (model_.compute == DType::f32 ? 0 : 2));
       program_.instructions.push_back(std::move(update));
     }
@@ -363,9 +396,9 @@ class Compiler {
   void add_tied(size_t b, int param_index, const model::PlacedParam& param) {
     const model::TiedTo owner = model::find_tied(layouts_, param.spec.tied_to);
     Instruction i{.op = Op::sum, .block = static_cast<int>(b), .segment = -1, .accumulate = true};
-    const int into = keep_.gradients[static_cast<size_t>(owner.block)][0];
+    const int into = program_.blocks[static_cast<size_t>(owner.block)].gradients[0];
     i.level = param_index;
-    i.reads = {{keep_.gradients[b][0], "tied"}, {into, "into"}};
+    i.reads = {{program_.blocks[b].gradients[0], "tied"}, {into, "into"}};
     i.writes = {{into, "into"}};
     i.moved_bytes = 3 * param.spec.shape.numel() * 4;
     program_.instructions.push_back(std::move(i));
@@ -378,9 +411,17 @@ class Compiler {
   Program program_;
   Persistent keep_;
   std::map<std::pair<size_t, size_t>, std::vector<Use>> statistics_;  // {block, segment}: of every slice
-  std::vector<int64_t> stack_;  // strands summed in each gradient level
-  int level_ = 0;
+  Stack stack_;   // strands summed in each gradient level
+  std::vector<int> strand_;  // [block]: the gradient of the strand at work, where strands take turns
+  int level_ = 0, joins_ = 0, round_ = -1;
 };
+
+// Rounds in which this rank has no strand keep only what the others need it for.
+void drop_idle(Program& program) {
+  std::erase_if(program.instructions, [](const Instruction& i) {
+    return i.slice < -1 && i.op != Op::gather && i.op != Op::release && i.op != Op::reduce;
+  });
+}
 
 }  // namespace
 
@@ -388,6 +429,9 @@ Program compile(const model::Model& model, const Layout& layout) {
   LS_ASSERT(layout.kernels != nullptr && layout.slices % layout.strands == 0);
   Program program = Compiler(model, layout).run();
   if (layout.training) rewrite_recompute(program, model, layout.recompute);
+  if (layout.ranks.sharded()) rewrite_gather(program, model);
+  if (layout.ranks.width() > 1 && layout.training) rewrite_reduce(program, model);
+  drop_idle(program);
   rewrite_reuse(program);
   return program;
 }

@@ -1,7 +1,7 @@
 // compile(): model and layout in, step program out. A pure function.
 //
-// The list is written for one device without tricks; then each rewrite is applied, in the one order
-// that compile() shows: recomputation, reuse of memory. Slices and strands follow the numeric contract:
+// The list is written for this rank's slices, as if it were alone and without tricks; then each rewrite is applied, in
+// the one order that compile() shows: recomputation, shares of weights, reductions, reuse of memory. Slices and strands follow the numeric contract:
 // within a strand gradients are folded in slice order; strands are summed over one fixed binary tree,
 // kept as a stack of at most log2(strands) + 1 gradient buffers.
 #pragma once
@@ -27,6 +27,7 @@ struct Layout {
   model::SliceShape slice;
   int64_t slices = 1, strands = 1;
   Recompute recompute;
+  DataRanks ranks;      // this rank among those that share the batch
   int moments = 2;      // optimizer buffers of a parameter: adamw 2, sgd and lion 1
   const kernels::Kernels* kernels = nullptr;  // of the device it will run on: how much scratch they want
   bool training = true; // false: load, forward, loss only
@@ -36,6 +37,19 @@ Program compile(const model::Model& model, const Layout& layout);
 
 // The rewrites, in the order in which compile() applies them.
 void rewrite_recompute(Program& program, const model::Model& model, const Recompute& recompute);
+void rewrite_gather(Program& program, const model::Model& model);   // ZeRO: shares of weights and moments
+void rewrite_reduce(Program& program, const model::Model& model);   // data parallelism
 void rewrite_reuse(Program& program);
+
+// How much a reduction of one block moves, in elements of fp32.
+struct ReduceShape {
+  int64_t elements = 0;      // of all ranks' parts together
+  int64_t own_elements = 0;  // of the part that this rank sums
+  int64_t others_nodes = 0;  // partial sums that the other ranks send it
+};
+ReduceShape reduce_shape(const Program& program, int block, Among among, int round);
+
+// The partial sums with which a rank of contiguous strands comes to the reduction.
+std::vector<Run> own_nodes(const Deal& deal, int replica, int shard_rank);
 
 }  // namespace lockstep::program

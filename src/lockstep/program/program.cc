@@ -16,6 +16,11 @@ const char* name_of(Lane lane) {
   return kNames[static_cast<int>(lane)];
 }
 
+const char* name_of(Among among) {
+  static constexpr const char* kNames[] = {"none", "data ranks", "shard ranks", "replicas"};
+  return kNames[static_cast<int>(among)];
+}
+
 const char* name_of(BufferKind kind) {
   static constexpr const char* kNames[] = {"weights",     "weights (compute copy)", "gradients", "optimizer", "state", "batch",
                                            "activations", "saved for backward",     "activation gradients", "scratch",
@@ -35,6 +40,8 @@ std::string title(const Program&, const model::Model& model, const Instruction& 
     if (i.segment >= 0) text += "." + model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)]->name();
   }
   if (i.slice >= 0) text += fmt::format(" s{}", i.slice);
+  if (i.round >= 0) text += fmt::format(" round {}", i.round);
+  if (i.among != Among::none) text += fmt::format(" among {}", name_of(i.among));
   return text;
 }
 

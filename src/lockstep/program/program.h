@@ -11,6 +11,8 @@
 
 #include "lockstep/device/tensor.h"
 #include "lockstep/model/block.h"
+#include "lockstep/program/shards.h"
+#include "lockstep/program/strands.h"
 
 namespace lockstep::program {
 
@@ -25,6 +27,11 @@ const char* name_of(Op op);
 // Lanes run beside each other (CUDA streams, threads); instructions of one lane run in list order.
 enum class Lane : uint8_t { compute, gather, reduce, pipe, host };
 const char* name_of(Lane lane);
+
+// Which ranks meet in a collective instruction: all data ranks, those that share one copy, or those that hold the same
+// share of different copies.
+enum class Among : uint8_t { none, data, shard, replica };
+const char* name_of(Among among);
 
 enum class BufferKind : uint8_t {
   master,     // fp32 parameters
@@ -48,6 +55,7 @@ struct Buffer {
   device::Shape shape;
   int block = -1, slice = -1;
   bool persistent = false;  // lives across steps
+  bool share = false;       // holds only this rank's share of its block (program/shards.h)
   bool external = false;    // counted, but LibTorch holds it (AutogradBlock)
   int64_t offset = -1;      // in its arena, once placed; buffers that share memory share the offset
   int64_t bytes() const { return shape.numel() * device::size_of(dtype); }
@@ -62,8 +70,11 @@ struct Use {
 struct Instruction {
   Op op = Op::forward;
   Lane lane = Lane::compute;
-  int block = -1, segment = -1, slice = -1;
-  int level = 0;             // gradient level that it adds to (backward_weight, loss, sum, reduce)
+  int block = -1, segment = -1;
+  int slice = -1;            // -1: of none; below: of a round in which this rank has no strand
+  int level = 0;             // gradient level that it adds to (backward_weight, loss, sum)
+  int round = -1;            // reduce, where strands are dealt in turns: which of them
+  Among among = Among::none; // gather, reduce: with whom
   bool accumulate = false;   // add to what is there; false: the first of its strand writes
   bool keeps_tape = true;    // forward: false when its values are recomputed later
   bool predicated = false;   // runs only if every gradient was finite (update)
@@ -75,14 +86,43 @@ struct Instruction {
   int64_t moved_bytes = 0;   // by everything that is not a matrix product
 };
 
+// The data ranks of a run, as one of them sees them.
+struct DataRanks {
+  int replicas = 1, shard = 1;      // copies of the model, ranks that share one
+  int replica = 0, shard_rank = 0;  // this rank
+  int zero = 0;                     // what a copy's ranks share out: 1 optimizer, 2 gradients, 3 weights too
+  bool exact = true;                // sums over the fixed tree; false: in the engine's own order
+  bool staged = false;              // the engine copies what others offer; false: peers' memory is read in place
+  device::DType wire = device::DType::f32;  // of gradients on the wire; bf16 only where exact is false
+  int64_t bucket_bytes = 16 << 20;  // gradients that one reduce takes at least, as long as there are more
+  int width() const { return replicas * shard; }
+  int self() const { return replica * shard + shard_rank; }
+  bool sharded() const { return zero > 0 && shard > 1; }
+  bool turns() const { return zero >= 2 && shard > 1; }
+  Deal deal(int64_t strands) const { return {strands, replicas, shard, turns()}; }
+};
+
+// The buffers of a block that live across steps.
+struct BlockBuffers {
+  int master = -1, compute = -1;  // the same buffer when compute is fp32
+  int chunks = -1;
+  std::vector<int> gradients;     // by level
+  std::vector<int> moments;
+};
+
 struct Program {
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   bool training = true;
-  int64_t slices = 1, strands = 1;
+  int64_t slices = 1, strands = 1;  // of the whole batch
+  std::vector<BlockBuffers> blocks;
+  DataRanks ranks;
+  std::vector<int64_t> own_slices;  // those of this rank, in the order in which they are loaded
+  std::vector<std::vector<Share>> shares;  // [block][shard rank]; empty when nothing is shared out
   int64_t samples_per_slice = 1, seq_len = 1;
   int64_t workspace_bytes = 0;
   int add_buffer(Buffer buffer);
+  const Share& own_share(int block) const { return shares[static_cast<size_t>(block)][static_cast<size_t>(ranks.shard_rank)]; }
 };
 
 // "forward b3.attention s0".

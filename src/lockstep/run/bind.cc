@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/run/reduce.h"
 
 namespace lockstep::run {
 
@@ -14,6 +15,7 @@ using device::Tensor;
 using kernels::StepInputs;
 using kernels::StepState;
 using program::Instruction;
+using program::Lane;
 using program::Op;
 using program::Use;
 
@@ -56,18 +58,36 @@ void Staging::in_use(device::Device& device, device::Stream stream) {
   slots_[current_].busy = true;
 }
 
-Binder::Binder(BindContext context) : c_(std::move(context)), kernels_(kernels::kernels_for(c_.device.id().kind)) {
+Binder::Binder(BindContext context)
+    : c_(std::move(context)), kernels_(kernels::kernels_for(c_.device.id().kind)), stream_(c_.streams.at(Lane::compute)) {
   const Tensor workspace = c_.memory.find("workspace");
-  launch_ = {c_.stream, workspace.data, workspace.bytes(), c_.options.tf32};
-  for (const model::Block& block : c_.model.blocks) {
-    layouts_.push_back(model::layout_of(block));
+  launch_ = {stream_, workspace.data, workspace.bytes(), c_.options.tf32};
+  for (const model::Block& block : c_.model.blocks) layouts_.push_back(model::layout_of(block));
+  for (size_t b = 0; b < layouts_.size(); ++b) {
     const optim::Optimizer& o = c_.options.optimizer;
-    const std::vector<kernels::Chunk> chunks = model::chunks_of(layouts_.back(), o.weight_decay, o.decay_all);
-    const Tensor table = c_.memory.find(fmt::format("b{} chunks", layouts_.size() - 1));
-    c_.device.copy(table.data, chunks.data(), table.bytes(), CopyKind::host_to_device, c_.stream);
-    c_.device.synchronize(c_.stream);
-    chunk_counts_.push_back(static_cast<int64_t>(chunks.size()));
+    std::vector<kernels::Chunk> chunks = model::chunks_of(layouts_[b], o.weight_decay, o.decay_all);
+    first_chunk_.push_back(chunk_count_);
+    chunk_count_ += static_cast<int64_t>(chunks.size());
+    if (!c_.program.shares.empty()) {
+      const program::Share& share = c_.program.own_share(static_cast<int>(b));
+      chunks = {chunks.begin() + share.first_chunk, chunks.begin() + share.first_chunk + share.chunks};
+      for (kernels::Chunk& chunk : chunks) chunk.begin -= share.values.begin;
+      first_chunk_.back() += share.first_chunk;
+    }
+    const Tensor table = c_.memory.tensor(c_.program.blocks[b].chunks);
+    c_.device.copy(table.data, chunks.data(), table.bytes(), CopyKind::host_to_device, stream_);
+    c_.device.synchronize(stream_);
   }
+}
+
+char* Binder::own(int buffer, int block) const {
+  const Tensor flat = c_.memory.tensor(buffer);
+  const bool all_of_it = c_.program.shares.empty() || c_.program.buffers[static_cast<size_t>(buffer)].share;
+  return flat.as<char>() + (all_of_it ? 0 : c_.program.own_share(block).values.begin * device::size_of(flat.dtype));
+}
+
+int64_t Binder::own_chunks(int block) const {
+  return c_.memory.tensor(c_.program.blocks[static_cast<size_t>(block)].chunks).numel() / static_cast<int64_t>(sizeof(kernels::Chunk));
 }
 
 Binder::Call Binder::bind(const Instruction& i) {
@@ -81,6 +101,9 @@ Binder::Call Binder::bind(const Instruction& i) {
     case Op::sum: return i.segment >= 0 ? fold_statistics(i) : sum(i);
     case Op::norm: return norm(i);
     case Op::update: return update(i);
+    case Op::reduce: return bind_reduce(c_, layouts_, i, {.stream = c_.streams.at(i.lane)});
+    case Op::gather: return bind_gather(c_, i, {.stream = c_.streams.at(i.lane)});
+    case Op::release: return [] {};  // its memory is free behind it: placement knows
     default: break;
   }
   LS_ASSERT(false, std::string("the executor has no ") + program::name_of(i.op));
@@ -97,10 +120,11 @@ Tensor Binder::used(const std::vector<Use>& uses, const std::string& role) const
 
 Binder::Call Binder::load(const Instruction& i) {
   const Tensor inputs = c_.memory.tensor(i.writes[0].buffer), labels = c_.memory.tensor(i.writes[1].buffer);
-  const int slice = i.slice;
+  const std::vector<int64_t>& own = c_.program.own_slices;
+  const int64_t slice = std::find(own.begin(), own.end(), i.slice) - own.begin();
   return [this, inputs, labels, slice] {
     const auto move = [&](const Tensor& to, bool is_label) {
-      c_.device.copy(to.data, c_.staging.words(is_label) + slice * to.numel(), to.bytes(), CopyKind::host_to_device, c_.stream);
+      c_.device.copy(to.data, c_.staging.words(is_label) + slice * to.numel(), to.bytes(), CopyKind::host_to_device, stream_);
     };
     move(inputs, false);
     move(labels, true);
@@ -129,7 +153,7 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   frame->kernels = &kernels_;
   frame->launch = launch_;
   const auto slice = static_cast<size_t>(std::max(0, i.slice));  // fold_statistics is of no slice
-  frame->slice = {.slice = c_.options.slice_ids.empty() ? static_cast<uint32_t>(slice) : c_.options.slice_ids[slice],
+  frame->slice = {.slice = static_cast<uint32_t>(slice),
                   .samples = c_.program.samples_per_slice, .seq_len = c_.program.seq_len,
                   .training = c_.program.training};
   frame->accumulate = i.accumulate;
@@ -161,12 +185,30 @@ Binder::Call Binder::segment(const Instruction& i) {
 Binder::Call Binder::sum(const Instruction& i) {
   const Tensor into = used(i.writes, "into"), from = c_.memory.tensor(i.reads[0].buffer);
   kernels::Add add{into.numel(), into.as<float>(), from.as<float>()};
-  if (i.reads[0].role == "tied") {
-    const model::PlacedParam& tied = layouts_[static_cast<size_t>(i.block)].params[static_cast<size_t>(i.level)];
-    const model::TiedTo owner = model::find_tied(layouts_, tied.spec.tied_to);
-    add = {tied.spec.shape.numel(), into.as<float>() + owner.param->offset, from.as<float>() + tied.offset};
-  }
+  if (i.reads[0].role == "tied") add = tied(i, into, from);
   return [this, add] { kernels_.add(add, launch_); };
+}
+
+// The tied slot onto the gradient of the parameter that holds the values; where gradients are shared out, this rank's
+// elements of both.
+kernels::Add Binder::tied(const Instruction& i, const Tensor& into, const Tensor& from) const {
+  const std::vector<model::PlacedParam>& params = layouts_[static_cast<size_t>(i.block)].params;
+  const model::PlacedParam& slot = params[static_cast<size_t>(i.level)];
+  const model::TiedTo owner = model::find_tied(layouts_, slot.spec.tied_to);
+  if (c_.program.shares.empty()) {
+    return {slot.spec.shape.numel(), into.as<float>() + owner.param->offset, from.as<float>() + slot.offset};
+  }
+  size_t k = 1;  // among the share's tied slots, which follow its values
+  for (const model::PlacedParam& param : params) {
+    if (&param == &slot) break;
+    if (!param.spec.tied_to.empty()) ++k;
+  }
+  const program::Share &mine = c_.program.own_share(i.block), &theirs = c_.program.own_share(owner.block);
+  const program::Span span = mine.gradients[k];
+  const int64_t at = owner.param->offset + span.begin - slot.offset;  // in the owner's values
+  const bool shares = c_.program.ranks.turns();
+  return {span.count, into.as<float>() + (shares ? at - theirs.values.begin : at),
+          from.as<float>() + (shares ? mine.offsets[k] : span.begin)};
 }
 
 Binder::Call Binder::fold_statistics(const Instruction& i) {
@@ -174,18 +216,25 @@ Binder::Call Binder::fold_statistics(const Instruction& i) {
   return [segment, frame = this->frame(i)] { segment->fold_statistics(*frame); };
 }
 
+// Level 0: all of it; 1: only the square sums of this rank's chunks, the others' being zero; 2: only what is made of them.
 Binder::Call Binder::norm(const Instruction& i) {
   std::vector<kernels::SquareSums> passes;
-  const Tensor sums = used(i.writes, "sums");
-  int64_t done = 0;
-  for (size_t b = 0; b < layouts_.size(); ++b) {
-    if (chunk_counts_[b] == 0) continue;
-    passes.push_back({used(i.reads, fmt::format("gradient.{}", b)).as<float>(),
-                      used(i.reads, fmt::format("chunks.{}", b)).as<kernels::Chunk>(), chunk_counts_[b],
-                      sums.as<double>() + done});
-    done += chunk_counts_[b];
+  const Tensor sums = c_.memory.find("square sums");
+  for (size_t b = 0; b < layouts_.size() && i.level < 2; ++b) {
+    const int block = static_cast<int>(b);
+    if (own_chunks(block) == 0) continue;
+    const Use& gradient = *std::find_if(i.reads.begin(), i.reads.end(), [&](const Use& use) { return use.role == fmt::format("gradient.{}", b); });
+    passes.push_back({reinterpret_cast<float*>(own(gradient.buffer, block)),
+                      used(i.reads, fmt::format("chunks.{}", b)).as<kernels::Chunk>(), own_chunks(block),
+                      sums.as<double>() + first_chunk_[b]});
   }
-  const kernels::NormFinish finish{.sums = sums.as<double>(), .chunk_count = done,
+  if (i.level == 1) {
+    return [this, passes, sums] {
+      c_.device.fill_zero(sums.data, sums.bytes(), stream_);
+      for (const kernels::SquareSums& pass : passes) kernels_.square_sums(pass, launch_);
+    };
+  }
+  const kernels::NormFinish finish{.sums = sums.as<double>(), .chunk_count = chunk_count_,
                                    .slice_losses = used(i.reads, "losses").as<double>(), .slices = c_.program.slices,
                                    .inputs = used(i.reads, "inputs").as<StepInputs>(),
                                    .state = used(i.writes, "state").as<StepState>(), .policy = c_.options.optimizer.policy};
@@ -197,17 +246,18 @@ Binder::Call Binder::norm(const Instruction& i) {
 
 Binder::Call Binder::update(const Instruction& i) {
   const optim::Optimizer& o = c_.options.optimizer;
+  const program::BlockBuffers& keep = c_.program.blocks[static_cast<size_t>(i.block)];
+  const auto share = [&](int buffer) { return reinterpret_cast<float*>(own(buffer, i.block)); };
   kernels::Update update{.rule = o.rule, .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon,
-                         .master = used(i.writes, "master").as<float>(), .gradient = used(i.reads, "gradient").as<float>(),
-                         .m = used(i.writes, "moment.0").as<float>(),
-                         .chunks = used(i.reads, "chunks").as<kernels::Chunk>(),
-                         .chunk_count = chunk_counts_[static_cast<size_t>(i.block)],
+                         .master = share(keep.master), .gradient = share(i.reads[0].buffer), .m = share(keep.moments[0]),
+                         .chunks = used(i.reads, "chunks").as<kernels::Chunk>(), .chunk_count = own_chunks(i.block),
                          .inputs = used(i.reads, "inputs").as<StepInputs>(), .state = used(i.reads, "state").as<StepState>()};
-  if (o.moments > 1) update.v = used(i.writes, "moment.1").as<float>();
+  if (o.moments > 1) update.v = share(keep.moments[1]);
   if (c_.model.compute != device::DType::f32) {
-    update.compute = used(i.writes, "compute").data;
+    update.compute = own(keep.compute, i.block);
     update.compute_type = c_.model.compute;
   }
+  if (update.chunk_count == 0) return [] {};
   return [this, update] { kernels_.update(update, launch_); };
 }
 

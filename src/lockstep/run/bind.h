@@ -39,7 +39,7 @@ struct BindContext {
   const program::Program& program;
   const Memory& memory;
   device::Device& device;
-  device::Stream stream;
+  std::map<program::Lane, device::Stream> streams;  // of the lanes
   Staging& staging;
   Executor::Options options;
 };
@@ -57,17 +57,23 @@ class Binder {
   Call load(const program::Instruction& i);
   Call segment(const program::Instruction& i);
   Call sum(const program::Instruction& i);
+  kernels::Add tied(const program::Instruction& i, const device::Tensor& into, const device::Tensor& from) const;
   Call fold_statistics(const program::Instruction& i);
   Call norm(const program::Instruction& i);
   Call update(const program::Instruction& i);
+  // This rank's share of a flat buffer of a block; all of it where nothing is shared out.
+  char* own(int buffer, int block) const;
+  int64_t own_chunks(int block) const;
   device::Tensor used(const std::vector<program::Use>& uses, const std::string& role) const;
   device::Tensor parameter(const program::Instruction& i, const program::Use& use, const std::string& key) const;
 
   BindContext c_;
   const kernels::Kernels& kernels_;
+  device::Stream stream_;   // of the compute lane
   kernels::Launch launch_;
   std::vector<model::BlockLayout> layouts_;
-  std::vector<int64_t> chunk_counts_;
+  std::vector<int64_t> first_chunk_;  // of a block, among all
+  int64_t chunk_count_ = 0;           // of all blocks
   std::map<std::vector<int>, std::shared_ptr<void>> graphs_;  // {block, segment, slice}: AutogradBlock's tape
 };
 

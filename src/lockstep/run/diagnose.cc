@@ -37,20 +37,26 @@ std::string diagnose(Session& session, const kernels::StepInputs& inputs, const 
   Found found;
   const program::Program& program = session.plan.program;
   auto* counter = static_cast<int64_t*>(session.plan.device->allocate(sizeof(int64_t)));
-  session.executor->step_slowly(inputs, batch, [&](int n) {
+  // Every rank goes through its whole list, because each takes part in the others' gathers; but gradients need not be
+  // summed, and neither norm nor update may run twice.
+  const auto wanted = [&](int n) {
+    const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
+    const bool after_update = i.op == Op::gather && i.slice == -1;
+    return i.op != Op::reduce && i.op != Op::norm && i.op != Op::update && i.op != Op::sum && !after_update;
+  };
+  session.executor->step_slowly(inputs, batch, wanted, [&](int n) {
     const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
     const bool segment = i.block >= 0 && i.segment >= 0;
+    if (found.instruction != nullptr) return;
     for (const program::Use& use : i.writes) {
       const Tensor values = session.memory->tensor(use.buffer);
       const bool looked_at = use.role.starts_with("out.") || use.role.starts_with("din.");
       if (!segment || !looked_at || !is_float(values.dtype)) continue;
       if (const int64_t bad = count_bad(session, values, counter); bad > 0) {
         found = {&i, use.role, bad, values.numel()};
-        return false;
+        return;
       }
     }
-    // Neither norm nor update may run twice.
-    return program.instructions[static_cast<size_t>(n) + 1].op != Op::norm;
   });
   session.plan.device->free(counter);
   if (found.instruction == nullptr) return "running the step again did not show where";

@@ -21,20 +21,28 @@ Evaluator::Evaluator(Session& session)
     : session_(session), program_(compile_eval(session.plan)),
       memory_(std::make_unique<Memory>(*session.plan.device, program_, session.memory.get())),
       executor_(std::make_unique<Executor>(*session.plan.model, program_, *memory_, *session.plan.device,
-                                           Executor::Options{.optimizer = session.plan.optimizer, .tf32 = session.plan.recipe().precision.tf32, .slice_ids = {}})) {}
+                                           executor_options(session))) {}
 
 double Evaluator::run(int64_t batches) {
   const Plan& plan = session_.plan;
   const int64_t count = plan.layout.slice.samples;
-  const int64_t there = (plan.dataset->samples(data::Split::eval) + count - 1) / count;
-  double loss = 0, valid = 0;
-  for (int64_t k = 0; k < std::min(batches, there); ++k) {
+  const int64_t there = std::min(batches, (plan.dataset->samples(data::Split::eval) + count - 1) / count);
+  // Ranks take turns. All go through as many batches, because each takes part in the others' gathers; one past the last
+  // has no label that counts. Every number comes from one rank, and all are added in the batches' order.
+  const int64_t ranks = session_.ranks->size(), self = session_.ranks->rank();
+  std::vector<double> losses(static_cast<size_t>((there + ranks - 1) / ranks * ranks), 0), valid = losses;
+  for (int64_t k = self; k < static_cast<int64_t>(losses.size()); k += ranks) {
     const data::Batch batch = data::read_eval_batch(*plan.dataset, k, count, plan.recipe().data.seq_len);
     executor_->step({.valid_tokens = 1}, {batch.inputs, batch.labels});
-    loss += executor_->read_slice_losses()[0];
-    valid += static_cast<double>(batch.valid_labels);
+    if (k >= there) continue;
+    losses[static_cast<size_t>(k)] = executor_->read_slice_losses()[0];
+    valid[static_cast<size_t>(k)] = static_cast<double>(batch.valid_labels);
   }
-  return valid > 0 ? loss / valid : 0;
+  losses = session_.ranks->sum(std::move(losses));
+  valid = session_.ranks->sum(std::move(valid));
+  double loss = 0, labels = 0;
+  for (size_t k = 0; k < losses.size(); ++k) loss += losses[k], labels += valid[k];
+  return labels > 0 ? loss / labels : 0;
 }
 
 }  // namespace lockstep::run

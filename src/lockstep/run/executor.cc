@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/run/bind.h"
+#include "lockstep/run/lanes.h"
 
 namespace lockstep::run {
 
@@ -13,29 +14,93 @@ using device::CopyKind;
 using device::Tensor;
 using kernels::StepInputs;
 using kernels::StepState;
+using program::Instruction;
+using program::Lane;
 
 struct Executor::State {
   const model::Model& model;
   const program::Program& program;
   const Memory& memory;
   device::Device& device;
-  device::Stream stream = nullptr;
+  std::map<Lane, device::Stream> streams;
   std::vector<std::function<void()>> calls;  // one for each instruction
   std::unique_ptr<Binder> binder;
+  std::unique_ptr<Lanes> lanes;              // CPU with more than one lane
+  std::vector<device::Event> events;         // CUDA: of instructions that another lane waits for; null for the others
+  std::map<Lane, device::Event> ends;        // CUDA: where a lane's step ends
   Staging staging;
+  base::RingWriter* ring = nullptr;
   Tensor inputs, state, losses;
   struct Readback {
     StepState* host = nullptr;  // pinned
     device::Event done = nullptr;
   } readbacks[2];
   int64_t started = 0, read = 0;  // steps
+
+  device::Stream stream() const { return streams.at(Lane::compute); }
+  device::Stream stream_of(const Instruction& i) const { return streams.at(i.lane); }
+
+  void begin(const StepInputs& from, const HostBatch& batch) {
+    staging.fill(device, batch, from);
+    device.copy(inputs.data, staging.inputs(), sizeof(StepInputs), CopyKind::host_to_device, stream());
+    // Losses of other ranks' slices are added to these zeros; behind the losses stands who was asked to stop.
+    device.fill_zero(losses.data, losses.bytes(), stream());
+    char* stop = losses.as<char>() + losses.bytes() - static_cast<int64_t>(sizeof(double));
+    device.copy(stop, &staging.inputs()->stop, sizeof(double), CopyKind::host_to_device, stream());
+  }
+
+  // Lanes as streams: one host thread enqueues the list in its order, which is the same on every rank.
+  void enqueue() {
+    for (const auto& [lane, end] : ends) {
+      if (lane == Lane::compute) device.record(end, stream());
+    }
+    for (const auto& [lane, end] : ends) {
+      if (lane != Lane::compute) device.wait(streams.at(lane), ends.at(Lane::compute));
+    }
+    for (size_t n = 0; n < calls.size(); ++n) {
+      const Instruction& i = program.instructions[n];
+      for (const int other : i.waits) device.wait(stream_of(i), events[static_cast<size_t>(other)]);
+      calls[n]();
+      if (events[n] != nullptr) device.record(events[n], stream_of(i));
+    }
+    for (const auto& [lane, end] : ends) {
+      if (lane == Lane::compute) continue;
+      device.record(end, streams.at(lane));
+      device.wait(stream(), end);
+    }
+  }
+
+  void run() {
+    if (lanes) {
+      lanes->run();
+    } else {
+      enqueue();
+    }
+  }
+
+  // Marks around a call. On CUDA only the enqueueing is the host's to see.
+  std::function<void()> recorded(std::function<void()> call, size_t n) {
+    const Instruction& i = program.instructions[n];
+    if (ring == nullptr || i.among != program::Among::none) return call;  // groups leave their own marks
+    const base::RingStamp stamp{.step = 0, .instruction = static_cast<int32_t>(n), .op = static_cast<uint16_t>(i.op),
+                                .block = i.block, .slice = i.slice, .bytes = i.moved_bytes};
+    const bool done = device.id().kind == device::Kind::cpu;
+    return [this, call = std::move(call), stamp, done] {
+      base::RingStamp mine = stamp;
+      mine.step = static_cast<int64_t>(staging.inputs()->step);
+      const uint64_t ticket = ring->enqueue(mine);
+      if (done) ring->start(ticket);
+      call();
+      if (done) ring->finish(ticket);
+    };
+  }
 };
 
 Executor::Executor(const model::Model& model, const program::Program& program, const Memory& memory,
                    device::Device& device, Options options)
     : state_(new State{model, program, memory, device}) {
   State& s = *state_;
-  s.stream = device.create_stream();
+  s.ring = options.ring;
   s.inputs = memory.find("step inputs");
   s.state = memory.find("step state");
   s.losses = memory.find("slice losses");
@@ -43,33 +108,60 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
   for (State::Readback& readback : s.readbacks) {
     readback = {static_cast<StepState*>(device.allocate_host(sizeof(StepState))), device.create_event()};
   }
-  s.binder = std::make_unique<Binder>(BindContext{model, program, memory, device, s.stream, s.staging, std::move(options)});
-  for (const program::Instruction& instruction : program.instructions) s.calls.push_back(s.binder->bind(instruction));
+  s.streams[Lane::compute] = s.streams[Lane::host] = device.create_stream();
+  for (const Instruction& i : program.instructions) {
+    if (!s.streams.contains(i.lane)) s.streams[i.lane] = device.create_stream();
+  }
+  const bool several = s.streams.size() > 2;
+  s.events.resize(program.instructions.size(), nullptr);
+  for (const Instruction& i : program.instructions) {
+    for (const int other : i.waits) {
+      device::Event& event = s.events[static_cast<size_t>(other)];
+      if (event == nullptr) event = device.create_event();
+    }
+  }
+  for (const auto& [lane, stream] : s.streams) {
+    if (several && lane != Lane::host) s.ends[lane] = device.create_event();
+  }
+  s.binder = std::make_unique<Binder>(BindContext{model, program, memory, device, s.streams, s.staging, std::move(options)});
+  for (size_t n = 0; n < program.instructions.size(); ++n) {
+    s.calls.push_back(s.recorded(s.binder->bind(program.instructions[n]), n));
+  }
+  if (several && device.id().kind == device::Kind::cpu) s.lanes = std::make_unique<Lanes>(program, s.calls);
 }
 
 Executor::~Executor() {
-  state_->device.synchronize(state_->stream);
-  state_->staging.free(state_->device);
-  for (State::Readback& readback : state_->readbacks) {
-    state_->device.free_host(readback.host);
-    state_->device.destroy_event(readback.done);
+  State& s = *state_;
+  s.lanes.reset();
+  for (const auto& [lane, stream] : s.streams) {
+    if (lane != Lane::host) s.device.synchronize(stream);
   }
-  state_->device.destroy_stream(state_->stream);
+  s.staging.free(s.device);
+  for (State::Readback& readback : s.readbacks) {
+    s.device.free_host(readback.host);
+    s.device.destroy_event(readback.done);
+  }
+  for (const device::Event event : s.events) {
+    if (event != nullptr) s.device.destroy_event(event);
+  }
+  for (const auto& [lane, end] : s.ends) s.device.destroy_event(end);
+  for (const auto& [lane, stream] : s.streams) {
+    if (lane != Lane::host) s.device.destroy_stream(stream);
+  }
 }
 
-device::Stream Executor::stream() const { return state_->stream; }
+device::Stream Executor::stream() const { return state_->stream(); }
 
 void Executor::step(const StepInputs& inputs, const HostBatch& batch) {
   State& s = *state_;
-  s.staging.fill(s.device, batch, inputs);
-  s.device.copy(s.inputs.data, s.staging.inputs(), sizeof(StepInputs), CopyKind::host_to_device, s.stream);
-  for (const auto& call : s.calls) call();
-  s.staging.in_use(s.device, s.stream);
+  s.begin(inputs, batch);
+  s.run();
+  s.staging.in_use(s.device, s.stream());
   if (!s.program.training) return;
   LS_ASSERT(unread() < 2, "two steps are unread");
   const State::Readback& readback = s.readbacks[s.started++ % 2];
-  s.device.copy(readback.host, s.state.data, sizeof(StepState), CopyKind::device_to_host, s.stream);
-  s.device.record(readback.done, s.stream);
+  s.device.copy(readback.host, s.state.data, sizeof(StepState), CopyKind::device_to_host, s.stream());
+  s.device.record(readback.done, s.stream());
 }
 
 int Executor::unread() const { return static_cast<int>(state_->started - state_->read); }
@@ -81,21 +173,23 @@ StepState Executor::read_oldest() {
   return *readback.host;
 }
 
-void Executor::step_slowly(const StepInputs& inputs, const HostBatch& batch, const std::function<bool(int)>& after) {
+void Executor::step_slowly(const StepInputs& inputs, const HostBatch& batch, const std::function<bool(int)>& before,
+                           const std::function<void(int)>& after) {
   State& s = *state_;
-  s.staging.fill(s.device, batch, inputs);
-  s.device.copy(s.inputs.data, s.staging.inputs(), sizeof(StepInputs), CopyKind::host_to_device, s.stream);
+  s.begin(inputs, batch);
   for (size_t n = 0; n < s.calls.size(); ++n) {
+    if (!before(static_cast<int>(n))) continue;
     s.calls[n]();
-    s.device.synchronize(s.stream);
-    if (!after(static_cast<int>(n))) return;
+    s.device.synchronize(s.stream_of(s.program.instructions[n]));
+    after(static_cast<int>(n));
   }
 }
 
 std::vector<double> Executor::read_slice_losses() {
-  std::vector<double> result(static_cast<size_t>(state_->losses.numel()));
-  state_->device.copy(result.data(), state_->losses.data, state_->losses.bytes(), CopyKind::device_to_host, state_->stream);
-  state_->device.synchronize(state_->stream);
+  std::vector<double> result(static_cast<size_t>(state_->losses.numel() - 1));
+  const auto bytes = static_cast<int64_t>(result.size() * sizeof(double));
+  state_->device.copy(result.data(), state_->losses.data, bytes, CopyKind::device_to_host, state_->stream());
+  state_->device.synchronize(state_->stream());
   return result;
 }
 

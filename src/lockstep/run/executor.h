@@ -1,7 +1,8 @@
 // The executor: runs a step program on a device.
 //
-// Everything is bound once, in the constructor: each instruction becomes one prepared call whose tensors are
-// fixed, so a step is a walk over the list, and on CUDA the walk can be captured as one graph.
+// Everything is bound once, in the constructor: each instruction becomes one prepared call whose tensors are fixed, so a
+// step is a walk over the list. Lanes run beside each other: on CUDA each is a stream, on the CPU each but the
+// compute lane is a thread; what an instruction waits for on other lanes stands in the list (program::order).
 #pragma once
 
 #include <functional>
@@ -16,6 +17,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/program/program.h"
 #include "lockstep/run/memory.h"
+#include "lockstep/run/ranks.h"
 
 namespace lockstep::run {
 
@@ -28,8 +30,9 @@ class Executor {
  public:
   struct Options {
     optim::Optimizer optimizer;
-    bool tf32 = false;                // precision.tf32
-    std::vector<uint32_t> slice_ids;  // global numbers of the program's slices; empty: 0, 1, 2 ...
+    bool tf32 = false;             // precision.tf32
+    const Ranks* ranks = nullptr;  // the groups of collective instructions; null when there are none
+    base::RingWriter* ring = nullptr;  // the recorder's; null: nothing is recorded
   };
   // `program` was placed by `memory`. The model, memory and device must outlive the executor.
   Executor(const model::Model& model, const program::Program& program, const Memory& memory, device::Device& device,
@@ -42,9 +45,9 @@ class Executor {
   // works on the next one meanwhile.
   kernels::StepState read_oldest();
   int unread() const;
-  // Runs instructions one by one and calls `after` behind each, with everything finished, until it says false.
-  void step_slowly(const kernels::StepInputs& inputs, const HostBatch& batch,
-                   const std::function<bool(int instruction)>& after);
+  // Runs those instructions for which `before` says so, one by one, and calls `after` behind each, when it is done.
+  void step_slowly(const kernels::StepInputs& inputs, const HostBatch& batch, const std::function<bool(int instruction)>& before,
+                   const std::function<void(int instruction)>& after);
   std::vector<double> read_slice_losses();            // waits for the step
   device::Stream stream() const;
 

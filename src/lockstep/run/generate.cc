@@ -60,7 +60,7 @@ Generator::Generator(Session& session)
   device::Device& device = *session.plan.device;
   const model::Model& model = *session.plan.model;
   binder_ = std::make_unique<Binder>(
-      BindContext{model, program_, *memory_, device, session.executor->stream(), staging_, {.optimizer = session.plan.optimizer, .tf32 = session.plan.recipe().precision.tf32, .slice_ids = {}}});
+      BindContext{model, program_, *memory_, device, {{program::Lane::compute, session.executor->stream()}, {program::Lane::host, session.executor->stream()}}, staging_, executor_options(session)});
   const base::Recipe::Model& sizes = session.plan.recipe().model;
   const int64_t width = sizes.kv_heads.value * (sizes.hidden / sizes.heads);
   for (const program::Instruction& i : program_.instructions) {

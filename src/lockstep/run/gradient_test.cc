@@ -41,8 +41,8 @@ TEST_P(Gradients, EqualDifferencesOfTheLoss) {
   for (const Parameters::Named& param : session.parameters->named()) {
     one_step(session, 0, 0);
     const std::vector<float> gradient = gradient_of(session, param.name);
-    float* values = param.master.as<float>();
-    const std::vector<float> before(values, values + param.master.numel());
+    float* values = param.master.values.as<float>();
+    const std::vector<float> before(values, values + param.master.values.numel());
     // Along a random direction of the parameter, so that one difference tests all of it.
     std::vector<float> direction(before.size());
     double slope = 0, length = 0;

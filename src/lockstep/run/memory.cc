@@ -6,6 +6,7 @@ using device::Tensor;
 
 Memory::Memory(device::Device& device, program::Program& program, const Memory* lender)
     : device_(device), plan_(program::place(program)), tensors_(program.buffers.size()) {
+  program::order(program);
   const auto allocate = [&](int64_t bytes) -> char* {
     if (bytes == 0) return nullptr;
     owned_.push_back(device.allocate(bytes));

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "lockstep/base/hash.h"
 #include "lockstep/base/philox.h"
 #include "lockstep/kernels/step_state.h"
 
@@ -11,46 +14,25 @@ using device::CopyKind;
 using device::DType;
 using device::Tensor;
 
-namespace {
-
-uint64_t hash_text(const std::string& text) {
-  uint64_t h = 0x243F6A8885A308D3ull;
-  for (const char c : text) h = base::mix64(h ^ static_cast<unsigned char>(c)) + 0x9E3779B97F4A7C15ull;
-  return h;
-}
-
-}  // namespace
-
-Parameters::Parameters(const model::Model& model, const Memory& memory, device::Device& device)
-    : model_(model), memory_(memory), device_(device), kernels_(kernels::kernels_for(device.id().kind)) {
+Parameters::Parameters(const model::Model& model, const program::Program& program, const Memory& memory,
+                       device::Device& device, const Ranks& ranks)
+    : model_(model), program_(program), memory_(memory), device_(device), kernels_(kernels::kernels_for(device.id().kind)),
+      ranks_(ranks) {
   for (const model::Block& block : model.blocks) layouts_.push_back(model::layout_of(block));
 }
 
 void Parameters::initialize(uint64_t seed, float loss_scale) {
   for (size_t b = 0; b < layouts_.size(); ++b) {
-    for (const char* name : {"weights", "gradient 0", "moment 1", "moment 2"}) {
-      if (const Tensor t = memory_.find(fmt::format("b{} {}", b, name))) device_.fill_zero(t.data, t.bytes(), nullptr);
+    const program::BlockBuffers& keep = program_.blocks[b];
+    std::vector<int> zeroed = keep.gradients;
+    zeroed.insert(zeroed.end(), keep.moments.begin(), keep.moments.end());
+    zeroed.push_back(keep.master);
+    for (const int buffer : zeroed) {
+      const Tensor t = memory_.tensor(buffer);
+      if (t.bytes() > 0) device_.fill_zero(t.data, t.bytes(), nullptr);
     }
-    for (int level = 1;; ++level) {
-      const Tensor t = memory_.find(fmt::format("b{} gradient {}", b, level));
-      if (!t) break;
-      device_.fill_zero(t.data, t.bytes(), nullptr);
-    }
-  }
-  for (const Named& param : named()) {
-    float* values = param.master.as<float>();
-    const model::ParamSpec* spec = nullptr;
-    for (const model::BlockLayout& layout : layouts_) {
-      for (const model::PlacedParam& p : layout.params) {
-        if (p.spec.name == param.name && p.spec.tied_to.empty()) spec = &p.spec;
-      }
-    }
-    if (spec->init.kind == model::Init::Kind::given) {
-      write(param.master, spec->init.values);
-    } else if (spec->init.kind == model::Init::Kind::normal) {
-      kernels_.fill_normal({param.master.numel(), values, 0, spec->init.deviation, seed, hash_text(param.name)}, {});
-    } else {
-      kernels_.fill_value({param.master.numel(), values, spec->init.kind == model::Init::Kind::ones ? 1.0f : 0.0f}, {});
+    for (const model::PlacedParam& param : layouts_[b].params) {
+      if (param.spec.tied_to.empty()) fill(held(keep.master, param, static_cast<int>(b)), param.spec, seed);
     }
   }
   fill_tables();
@@ -59,6 +41,28 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
   write(state(), &start);
   refresh_compute();
   device_.synchronize(nullptr);
+}
+
+void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const {
+  const int64_t count = held.values.numel();
+  if (count == 0) return;
+  switch (spec.init.kind) {
+    case model::Init::Kind::given: write(held.values, spec.init.values + held.first); break;
+    case model::Init::Kind::normal:
+      kernels_.fill_normal({count, held.values.as<float>(), 0, spec.init.deviation, seed, base::hash_text(spec.name), held.first}, {});
+      break;
+    default: kernels_.fill_value({count, held.values.as<float>(), spec.init.kind == model::Init::Kind::ones ? 1.0f : 0.0f}, {});
+  }
+}
+
+Parameters::Held Parameters::held(int buffer, const model::PlacedParam& param, int block) const {
+  const Tensor flat = memory_.tensor(buffer);
+  const int64_t size = param.spec.shape.numel();
+  if (!program_.buffers[static_cast<size_t>(buffer)].share) return {false, 0, {flat.as<float>() + param.offset, DType::f32, {size}}};
+  const program::Span mine = program_.own_share(block).values;
+  const int64_t begin = std::max(mine.begin, param.offset), end = std::min(mine.end(), param.offset + size);
+  if (begin >= end) return {true, 0, {nullptr, DType::f32, {0}}};
+  return {true, begin - param.offset, {flat.as<float>() + begin - mine.begin, DType::f32, {end - begin}}};
 }
 
 void Parameters::fill_tables() {
@@ -82,30 +86,59 @@ void Parameters::fill_tables() {
 void Parameters::refresh_compute() {
   if (model_.compute == DType::f32) return;
   for (size_t b = 0; b < layouts_.size(); ++b) {
-    const Tensor from = memory_.find(fmt::format("b{} weights", b));
-    const Tensor to = memory_.find(fmt::format("b{} weights {}", b, device::name_of(model_.compute)));
-    kernels_.cast({DType::f32, model_.compute, from.numel(), from.data, to.data}, {});
+    const program::BlockBuffers& keep = program_.blocks[b];
+    const Tensor from = memory_.tensor(keep.master), to = memory_.tensor(keep.compute);
+    const bool shares = program_.buffers[static_cast<size_t>(keep.master)].share;
+    const bool whole = shares && !program_.buffers[static_cast<size_t>(keep.compute)].share;
+    const int64_t at = whole ? program_.own_share(static_cast<int>(b)).values.begin : 0;
+    kernels_.cast({DType::f32, model_.compute, from.numel(), from.data, to.as<char>() + at * device::size_of(to.dtype)}, {});
+    device_.synchronize(nullptr);
+    if (!whole) continue;
+    std::vector<Tensor> parts;
+    for (const program::Share& share : program_.shares[b]) {
+      parts.push_back({to.as<char>() + share.values.begin * device::size_of(to.dtype), to.dtype, {share.values.count}});
+    }
+    ranks_.group(program::Among::shard, program::Lane::gather).all_gather(parts);
+    device_.synchronize(nullptr);
   }
-  device_.synchronize(nullptr);
 }
 
 std::vector<Parameters::Named> Parameters::named() const {
   std::vector<Named> all;
   for (size_t b = 0; b < layouts_.size(); ++b) {
-    const auto view = [&](const char* name, const model::PlacedParam& p) {
-      const Tensor flat = memory_.find(fmt::format("b{} {}", b, name));
-      return flat ? Tensor{flat.as<float>() + p.offset, DType::f32, p.spec.shape} : Tensor{};
-    };
+    const program::BlockBuffers& keep = program_.blocks[b];
     for (const model::PlacedParam& p : layouts_[b].params) {
       if (!p.spec.tied_to.empty()) continue;
-      Named named{p.spec.name, view("weights", p), {}};
-      for (const char* moment : {"moment 1", "moment 2"}) {
-        if (const Tensor t = view(moment, p)) named.moments.push_back(t);
-      }
+      Named named{p.spec.name, p.spec.shape, held(keep.master, p, static_cast<int>(b)), {}};
+      for (const int moment : keep.moments) named.moments.push_back(held(moment, p, static_cast<int>(b)));
       all.push_back(std::move(named));
     }
   }
   return all;
+}
+
+std::vector<char> Parameters::collect(const Named& param, const Held& held) const {
+  const int64_t size = device::size_of(param.dtype);
+  std::vector<char> host(static_cast<size_t>(param.shape.numel() * size), 0);
+  if (held.values.numel() > 0) read(held.values, host.data() + held.first * size);
+  if (!held.share) return host;
+  comm::Group& group = ranks_.host();
+  std::vector<int64_t> spans(static_cast<size_t>(group.size()) * 2, 0);  // who holds what
+  spans[static_cast<size_t>(group.rank()) * 2] = held.first;
+  spans[static_cast<size_t>(group.rank()) * 2 + 1] = held.values.numel();
+  group.all_reduce({spans.data(), DType::i64, {static_cast<int64_t>(spans.size())}});
+  std::vector<Tensor> parts;
+  for (int q = 0; q < group.size(); ++q) {
+    const auto at = static_cast<size_t>(q) * 2;
+    const bool given = q < program_.ranks.shard;  // the first copy's ranks give, everyone gets
+    parts.push_back({host.data() + spans[at] * size, DType::u8, {given ? spans[at + 1] * size : 0}});
+  }
+  group.all_gather(parts);
+  return host;
+}
+
+void Parameters::restore(const Named& param, const Held& held, const char* host) const {
+  if (held.values.numel() > 0) write(held.values, host + held.first * device::size_of(param.dtype));
 }
 
 std::vector<Parameters::Named> Parameters::statistics() const {
@@ -113,7 +146,9 @@ std::vector<Parameters::Named> Parameters::statistics() const {
   for (const model::Block& block : model_.blocks) {
     for (const auto& segment : block.segments()) {
       for (const model::BufferSpec& spec : segment->buffers()) {
-        if (!spec.constant) all.push_back({spec.name, memory_.find(spec.name), {}});
+        if (spec.constant) continue;
+        const Tensor values = memory_.find(spec.name);
+        all.push_back({spec.name, spec.shape, {false, 0, values}, {}, spec.dtype});
       }
     }
   }
@@ -135,17 +170,38 @@ std::vector<uint64_t> Parameters::hash_chunks(const Tensor& values, const std::v
   return hashes;
 }
 
+std::vector<kernels::Chunk> Parameters::own_chunks(size_t block, int64_t& first) const {
+  std::vector<kernels::Chunk> chunks = model::chunks_of(layouts_[block], 0, false);
+  first = 0;
+  if (program_.shares.empty()) return chunks;
+  const program::Share& share = program_.own_share(static_cast<int>(block));
+  const int64_t base = program_.buffers[static_cast<size_t>(program_.blocks[block].master)].share ? share.values.begin : 0;
+  first = share.first_chunk;
+  std::vector<kernels::Chunk> mine(chunks.begin() + share.first_chunk, chunks.begin() + share.first_chunk + share.chunks);
+  for (kernels::Chunk& chunk : mine) chunk.begin -= base;
+  return mine;
+}
+
 std::string Parameters::hash() const {
-  uint64_t high = 0x6A09E667F3BCC908ull, low = 0xBB67AE8584CAA73Bull;
+  std::vector<uint64_t> all;
   for (size_t b = 0; b < layouts_.size(); ++b) {
-    const Tensor values = memory_.find(fmt::format("b{} weights", b));
-    const auto chunks = model::chunks_of(layouts_[b], 0, false);
+    const size_t before = all.size();
+    all.resize(before + 2 * model::chunks_of(layouts_[b], 0, false).size(), 0);
+    int64_t first = 0;
+    const std::vector<kernels::Chunk> chunks = own_chunks(b, first);
     if (chunks.empty()) continue;
-    const std::vector<uint64_t> hashes = hash_chunks(values, chunks);
-    for (size_t k = 0; k < chunks.size(); ++k) {
-      high = base::mix64(high ^ hashes[2 * k]) + 0x9E3779B97F4A7C15ull;
-      low = base::mix64(low ^ hashes[2 * k + 1]) + 0xC2B2AE3D27D4EB4Full;
-    }
+    const std::vector<uint64_t> hashes = hash_chunks(memory_.tensor(program_.blocks[b].master), chunks);
+    std::copy(hashes.begin(), hashes.end(), all.begin() + static_cast<int64_t>(before) + 2 * first);
+  }
+  // Ranks that share a copy fill in each other's zeros; every copy says the same, so only the first speaks.
+  if (!program_.shares.empty()) {
+    if (program_.ranks.replica > 0) std::fill(all.begin(), all.end(), 0);
+    all = ranks_.sum(std::move(all));
+  }
+  uint64_t high = 0x6A09E667F3BCC908ull, low = 0xBB67AE8584CAA73Bull;
+  for (size_t k = 0; k < all.size(); k += 2) {
+    high = base::mix64(high ^ all[k]) + 0x9E3779B97F4A7C15ull;
+    low = base::mix64(low ^ all[k + 1]) + 0xC2B2AE3D27D4EB4Full;
   }
   return fmt::format("{:016x}{:016x}", high, low);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/family.h"
@@ -37,9 +39,6 @@ void settle_logits_chunk(base::Resolved& resolved, DType compute, bool cuda) {
 
 void check_batch(const base::Recipe& recipe) {
   const auto& b = recipe.batch;
-  if (!recipe.parallel.data.is_auto && recipe.parallel.data.value != 1) {
-    throw ConfigError(152, fmt::format("parallel.data = {0} needs {0} ranks, 1 started: leave it \"auto\"", recipe.parallel.data.value));
-  }
   if (!b.slices.is_auto && b.global % b.slices.value != 0) {
     throw ConfigError(150, fmt::format("batch.slices = {} does not divide batch.global = {}; slices that do: {}",
                                        b.slices.value, b.global, base::divisors_near(b.global, b.slices.value)));
@@ -50,10 +49,74 @@ void check_batch(const base::Recipe& recipe) {
   }
 }
 
-int64_t default_strands(int64_t slices) {
-  int64_t strands = std::min<int64_t>(slices, 8);
+// As many as slices, but not above 8, unless there are more ranks.
+int64_t default_strands(int64_t slices, int64_t width) {
+  int64_t strands = std::min<int64_t>(slices, std::max<int64_t>(8, width));
   while (slices % strands != 0) --strands;
   return strands;
+}
+
+int zero_stage(const std::string& word) {
+  return word == "1" || word == "optimizer" ? 1 : word == "2" || word == "gradient" ? 2 : word == "3" || word == "full" ? 3 : 0;
+}
+
+// How the ranks that were started share the work, before slices are known.
+program::DataRanks data_ranks(const base::Recipe& recipe, const PlanOptions& options, bool cpu) {
+  const auto& p = recipe.parallel;
+  const int world = options.seat.world;
+  if (!p.data.is_auto && p.data.value != world) {
+    throw ConfigError(152, fmt::format("parallel.data = {} needs {} ranks, {} started: add --nproc {}, or leave it \"auto\"",
+                                       p.data.value, p.data.value, world, p.data.value));
+  }
+  program::DataRanks ranks;
+  ranks.zero = zero_stage(p.zero);
+  ranks.shard = ranks.zero == 0 ? 1 : p.shard.is_auto ? world : static_cast<int>(p.shard.value);
+  if (world % ranks.shard != 0) {
+    throw ConfigError(153, fmt::format("parallel.shard = {} does not divide the {} data ranks that were started; sizes that do: {}",
+                                       ranks.shard, world, base::divisors_near(world, ranks.shard)));
+  }
+  if (p.wire != "fp32" && recipe.run.exact) {
+    throw ConfigError(155, "parallel.wire = \"bf16\" rounds gradients on their way: it needs run.exact = false");
+  }
+  ranks.replicas = world / ranks.shard;
+  ranks.replica = options.seat.rank / ranks.shard;
+  ranks.shard_rank = options.seat.rank % ranks.shard;
+  ranks.exact = recipe.run.exact || world == 1;
+  ranks.staged = !cpu || !options.shares_memory;
+  ranks.wire = p.wire == "bf16" ? DType::bf16 : DType::f32;
+  ranks.bucket_bytes = static_cast<int64_t>(p.bucket_mib * (1 << 20));
+  return ranks;
+}
+
+void check_strands(const base::Recipe& recipe, const program::DataRanks& ranks) {
+  const int64_t strands = recipe.batch.strands.value, width = ranks.width();
+  if (width > strands) {
+    int64_t enough = recipe.batch.slices.value;
+    for (int64_t n = recipe.batch.slices.value; n >= width; --n) {
+      if (recipe.batch.slices.value % n == 0) enough = n;
+    }
+    throw ConfigError(154, enough >= width
+                               ? fmt::format("batch.strands = {} allows at most {} data ranks, {} were started: start fewer, or set "
+                                             "batch.strands={}, which changes the bits of the result",
+                                             strands, strands, width, enough)
+                               : fmt::format("batch.slices = {} in {} strands cannot be shared by {} data ranks: start fewer, or set "
+                                             "batch.slices to a multiple of {}, which changes the bits of the result",
+                                             recipe.batch.slices.value, strands, width, width));
+  }
+  if (!ranks.exact && strands % width != 0) {
+    throw ConfigError(156, fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the {} data ranks: set "
+                                       "batch.strands={}, or leave run.exact on",
+                                       strands, width, (strands + width - 1) / width * width));
+  }
+}
+
+// The cores of a host are shared by its ranks.
+void set_threads(const base::Recipe& recipe, const comm::Seat& seat) {
+  int threads = recipe.run.threads.is_auto ? 0 : static_cast<int>(recipe.run.threads.value);
+  device::set_thread_count(threads);
+  if (threads == 0 && seat.local_world > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
+    device::set_thread_count(std::max(1, device::thread_count() / seat.local_world));
+  }
 }
 
 int64_t available_bytes(const Plan& plan) {
@@ -68,6 +131,9 @@ void settle_slices(Plan& plan) {
   if (!batch.slices.is_auto) return;
   for (int64_t slices = 1; slices <= batch.global; ++slices) {
     if (batch.global % slices != 0 || (!batch.strands.is_auto && slices % batch.strands.value != 0)) continue;
+    const int64_t width = plan.layout.ranks.width();
+    const bool enough = default_strands(slices, width) >= width || !batch.strands.is_auto;
+    if (!enough && slices != batch.global) continue;
     program::MemoryPlan memory;
     compile_for(plan, slices, plan.recipe().memory.recompute, memory);
     if (memory.peak_bytes() > plan.available_bytes * 95 / 100 && slices != batch.global) continue;
@@ -97,7 +163,8 @@ program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& 
   program::Layout layout;
   layout.slice = {recipe.batch.global / slices, recipe.data.seq_len};
   layout.slices = slices;
-  layout.strands = recipe.batch.strands.is_auto ? default_strands(slices) : recipe.batch.strands.value;
+  layout.strands = recipe.batch.strands.is_auto ? default_strands(slices, plan.layout.ranks.width()) : recipe.batch.strands.value;
+  layout.ranks = plan.layout.ranks;
   layout.recompute = program::parse_recompute(recompute, *plan.model);
   layout.moments = plan.optimizer.moments;
   layout.kernels = &kernels::kernels_for(plan.device->id().kind);
@@ -112,11 +179,13 @@ program::Program compile_for(const Plan& plan, int64_t slices, const std::string
   return program;
 }
 
-Plan make_plan(base::Resolved resolved, Own own, bool must_fit) {
+Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   Plan plan;
+  plan.seat = options.seat;
   check_batch(resolved.recipe);
-  const device::Id id = device::resolve(resolved.recipe.run.device);
-  device::set_thread_count(resolved.recipe.run.threads.is_auto ? 0 : static_cast<int>(resolved.recipe.run.threads.value));
+  const device::Id id = device::resolve(resolved.recipe.run.device, options.seat.local_rank);
+  set_threads(resolved.recipe, options.seat);
+  plan.layout.ranks = data_ranks(resolved.recipe, options, id.kind == device::Kind::cpu);
   plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe);
   plan.device = device::open(id);
   const DType compute = settle_precision(resolved, plan.device->properties());
@@ -134,28 +203,39 @@ Plan make_plan(base::Resolved resolved, Own own, bool must_fit) {
   settle_slices(plan);
   auto& batch = plan.resolved.recipe.batch;
   if (batch.strands.is_auto) {
-    batch.strands = default_strands(batch.slices.value);
+    batch.strands = default_strands(batch.slices.value, plan.layout.ranks.width());
     plan.resolved.origin["batch.strands"] = "auto";
   }
+  check_strands(plan.recipe(), plan.layout.ranks);
   plan.layout = layout_for(plan, batch.slices.value, plan.recipe().memory.recompute);
   plan.program = program::compile(*plan.model, plan.layout);
   program::check(plan.program, *plan.model);
   plan.memory = program::place(plan.program);
-  if (must_fit && plan.memory.peak_bytes() > plan.available_bytes) throw_out_of_memory(plan, plan.available_bytes);
+  if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes) throw_out_of_memory(plan, plan.available_bytes);
   return plan;
 }
 
-Session::Session(Plan from) : plan(std::move(from)) {
+Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
+    : plan(std::move(from)), ranks(given), ring(recorder), alone_(given == nullptr ? std::make_unique<Ranks>() : nullptr) {
+  if (ranks == nullptr) ranks = alone_.get();
+  const bool shared = ranks->shares_memory() && plan.device->id().kind == device::Kind::cpu;
+  if (shared) plan.device->allocate_from(&ranks->world()->arena());
   try {
     memory = std::make_unique<Memory>(*plan.device, plan.program);
   } catch (const device::OutOfMemory& refused) {
     throw_out_of_memory(plan, refused.free_bytes);
   }
-  parameters = std::make_unique<Parameters>(*plan.model, *memory, *plan.device);
+  if (shared) plan.device->allocate_from(nullptr);
+  if (!ranks->alone()) ranks->connect(data_mesh(plan.layout.ranks), plan.program, *plan.device);
+  parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
   if (!plan.recipe().model.from.empty()) load_weights(*parameters, plan.recipe().model.from);
-  executor = std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device,
-                                        Executor::Options{.optimizer = plan.optimizer, .tf32 = plan.recipe().precision.tf32, .slice_ids = {}});
+  executor = std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device, executor_options(*this));
+}
+
+Executor::Options executor_options(const Session& session) {
+  return {.optimizer = session.plan.optimizer, .tf32 = session.plan.recipe().precision.tf32, .ranks = session.ranks,
+          .ring = session.ring};
 }
 
 Session::~Session() = default;

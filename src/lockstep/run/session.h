@@ -20,6 +20,7 @@
 #include "lockstep/run/executor.h"
 #include "lockstep/run/memory.h"
 #include "lockstep/run/parameters.h"
+#include "lockstep/run/ranks.h"
 
 namespace lockstep::run {
 
@@ -39,27 +40,43 @@ struct Plan {
   program::Program program;       // checked and placed
   program::MemoryPlan memory;
   int64_t available_bytes = 0;    // on the device, or memory.limit_gib
+  comm::Seat seat;                // this process among the ranks
   const base::Recipe& recipe() const { return resolved.recipe; }
   // What throughput is counted in: tokens, or samples where the model predicts no tokens.
   const char* unit() const { return model->predicts_tokens ? "tokens" : "samples"; }
   int64_t units_per_step() const { return recipe().batch.global * (model->predicts_tokens ? recipe().data.seq_len : 1); }
 };
 
-// Opens data and device, resolves every "auto", compiles and checks. ConfigError or DataError when the
-// recipe cannot be run here; memory that does not suffice is RunError 420 with the report.
-Plan make_plan(base::Resolved resolved, Own own, bool must_fit = true);
+struct PlanOptions {
+  bool must_fit = true;        // memory that does not suffice is RunError 420 with the report
+  comm::Seat seat;             // the rank to plan for; need not exist
+  bool shares_memory = true;   // CPU ranks read each other's memory, so that reductions stage nothing
+};
+
+// Opens data and device, resolves every "auto", compiles and checks. ConfigError or DataError when the recipe cannot be
+// run here.
+Plan make_plan(base::Resolved resolved, Own own, PlanOptions options = {});
 
 // The pieces of make_plan that `tune` varies: compiles for other slices or recomputation.
 program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute, program::MemoryPlan& memory);
 
 class Session {
  public:
-  explicit Session(Plan plan);  // RunError 420 with a report when the device refuses the memory
+  // RunError 420 with a report when the device refuses the memory. `ranks` must outlive the session; null: one rank.
+  explicit Session(Plan plan, Ranks* ranks = nullptr, base::RingWriter* ring = nullptr);
   ~Session();
   Plan plan;
+  Ranks* ranks;
   std::unique_ptr<Memory> memory;
   std::unique_ptr<Parameters> parameters;
   std::unique_ptr<Executor> executor;
+  base::RingWriter* ring;
+
+ private:
+  std::unique_ptr<Ranks> alone_;
 };
+
+// How every executor of a session is made.
+Executor::Options executor_options(const Session& session);
 
 }  // namespace lockstep::run

@@ -16,49 +16,53 @@ namespace {
 
 constexpr const char* kMomentNames[] = {"m", "v"};
 
-// Host copies that live until the checkpoint is written.
+// Whole tensors in host memory, until the checkpoint is written. Only the first rank writes it, but all give.
 class HostCopies {
  public:
-  explicit HostCopies(const Parameters& parameters) : parameters_(parameters) {}
-  checkpoint::HostTensor copy(std::string name, const Tensor& from) {
-    memory_.emplace_back(static_cast<size_t>(from.bytes()));
-    parameters_.read(from, memory_.back().data());
-    return {std::move(name), {memory_.back().data(), from.dtype, from.shape}};
+  HostCopies(const Parameters& parameters, bool keeps) : parameters_(parameters), keeps_(keeps) {}
+  void add(std::vector<checkpoint::HostTensor>& to, std::string name, const Parameters::Named& param,
+           const Parameters::Held& held) {
+    std::vector<char> whole = parameters_.collect(param, held);
+    if (!keeps_) return;
+    memory_.push_back(std::move(whole));
+    to.push_back({std::move(name), {memory_.back().data(), param.dtype, param.shape}});
   }
 
  private:
   const Parameters& parameters_;
+  const bool keeps_;
   std::vector<std::vector<char>> memory_;
 };
 
-void load_tensor(const Parameters& parameters, const checkpoint::Opened& from, const std::string& name, const Tensor& to) {
-  std::vector<char> host(static_cast<size_t>(to.bytes()));
-  from.read(name, {host.data(), to.dtype, to.shape});
-  parameters.write(to, host.data());
+void load_tensor(const Parameters& parameters, const checkpoint::Opened& from, const std::string& name,
+                 const Parameters::Named& param, const Parameters::Held& held) {
+  std::vector<char> host(static_cast<size_t>(param.shape.numel() * device::size_of(param.dtype)));
+  from.read(name, {host.data(), param.dtype, param.shape});
+  parameters.restore(param, held, host.data());
 }
 
 }  // namespace
 
 std::string save_checkpoint(Session& session, const std::string& run_folder, int64_t step, int keep) {
   const Parameters& parameters = *session.parameters;
-  HostCopies copies(parameters);
+  HostCopies copies(parameters, session.ranks->first());
   checkpoint::Contents contents;
   contents.step = step;
   for (const Parameters::Named& param : parameters.named()) {
-    contents.model.push_back(copies.copy(param.name, param.master));
+    copies.add(contents.model, param.name, param, param.master);
     for (size_t k = 0; k < param.moments.size(); ++k) {
-      contents.optimizer.push_back(copies.copy(param.name + "." + kMomentNames[k], param.moments[k]));
+      copies.add(contents.optimizer, param.name + "." + kMomentNames[k], param, param.moments[k]);
     }
   }
   for (const Parameters::Named& statistic : parameters.statistics()) {
-    contents.model.push_back(copies.copy(statistic.name, statistic.master));
+    copies.add(contents.model, statistic.name, statistic, statistic.master);
   }
   contents.config_json = huggingface_config(session.plan.recipe());
   contents.recipe_toml = base::write_toml(session.plan.recipe());
   contents.state.resize(sizeof(kernels::StepState));
   parameters.read(parameters.state(), contents.state.data());
   contents.params_hash = parameters.hash();
-  return checkpoint::save(run_folder, contents, keep);
+  return session.ranks->first() ? checkpoint::save(run_folder, contents, keep) : "";
 }
 
 int64_t load_checkpoint(Session& session, const std::string& folder) {
@@ -70,13 +74,13 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
     throw base::DataError(321, folder + "/manifest.json: the step state has another size; another version wrote it");
   }
   for (const Parameters::Named& param : parameters.named()) {
-    load_tensor(parameters, from, param.name, param.master);
+    load_tensor(parameters, from, param.name, param, param.master);
     for (size_t k = 0; k < param.moments.size(); ++k) {
-      load_tensor(parameters, from, param.name + "." + kMomentNames[k], param.moments[k]);
+      load_tensor(parameters, from, param.name + "." + kMomentNames[k], param, param.moments[k]);
     }
   }
   for (const Parameters::Named& statistic : parameters.statistics()) {
-    load_tensor(parameters, from, statistic.name, statistic.master);
+    load_tensor(parameters, from, statistic.name, statistic, statistic.master);
   }
   parameters.write(parameters.state(), manifest.state.data());
   parameters.refresh_compute();
@@ -88,9 +92,9 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
 
 void load_weights(Parameters& parameters, const std::string& folder) {
   const checkpoint::Opened from(folder);
-  for (const Parameters::Named& param : parameters.named()) load_tensor(parameters, from, param.name, param.master);
+  for (const Parameters::Named& param : parameters.named()) load_tensor(parameters, from, param.name, param, param.master);
   for (const Parameters::Named& statistic : parameters.statistics()) {
-    load_tensor(parameters, from, statistic.name, statistic.master);
+    load_tensor(parameters, from, statistic.name, statistic, statistic.master);
   }
   parameters.refresh_compute();
 }

@@ -22,7 +22,7 @@ using kernels::StepState;
 data::LoaderOptions loader_options(const Plan& plan, int64_t first_step) {
   const base::Recipe& r = plan.recipe();
   return {.seed = static_cast<uint64_t>(r.run.seed), .global = r.batch.global, .slices = r.batch.slices.value,
-          .own_slices = {}, .seq_len = r.data.seq_len, .first_step = first_step, .prefetch = r.data.prefetch,
+          .own_slices = plan.program.own_slices, .seq_len = r.data.seq_len, .first_step = first_step, .prefetch = r.data.prefetch,
           .workers = r.data.workers};
 }
 
@@ -45,14 +45,17 @@ class Trainer {
 
  private:
   static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
-  bool stopping() const { return options_.stop_signal != nullptr && options_.stop_signal->load() != 0; }
+  // Ranks stop at the same boundary: behind a step in which any of them was asked to.
+  bool stopping() const { return stopping_ || (session_.ranks->alone() && asked_to_stop()); }
+  bool asked_to_stop() const { return options_.stop_signal != nullptr && options_.stop_signal->load() != 0; }
 
   // One step, top to bottom: data, the program, and what the step before it gave.
   void one_step(int64_t step) {
     const std::shared_ptr<const data::Batch> batch = loader_.next();
     const StepInputs inputs{.seed = static_cast<uint64_t>(recipe_.run.seed), .step = static_cast<uint64_t>(step),
-                            .valid_tokens = static_cast<double>(batch->valid_labels),
-                            .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step))};
+                            .valid_tokens = session_.ranks->sum(std::vector<double>{static_cast<double>(batch->valid_labels)})[0],
+                            .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step)),
+                            .stop = asked_to_stop() ? 1.0 : 0.0};
     session_.executor->step(inputs, {batch->inputs, batch->labels});
     waiting_.push_back({inputs, loader_.waited_ms(), batch});
     const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu || recipe_.log.fingerprint;
@@ -87,6 +90,7 @@ class Trainer {
     if (recipe_.log.fingerprint) report.params_hash = session_.parameters->hash();
     last_read_ = now;
     skipped_ = state.skipped;
+    stopping_ = stopping_ || state.stop > 0;  // every rank reads the same number of the same step
     if (report.step == options_.first_step + 1) {
       observer_.event("first_step", fmt::format("{:.3f} s after the process started", base::seconds_since_process_start()),
                       report.step);
@@ -161,6 +165,7 @@ class Trainer {
   std::deque<Waiting> waiting_;
   std::deque<double> recent_;
   int64_t began_ = 0, last_read_ = 0, saved_ = -1, skipped_ = 0;
+  bool stopping_ = false;
 };
 
 }  // namespace

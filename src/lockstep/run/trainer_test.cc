@@ -71,7 +71,7 @@ TEST(Trainer, NamesTheBlockWhereTheLossStopsBeingFinite) {
   LS_NEEDS_HOST_MEMORY();
   Session session = tiny_session({"run.steps=3"});
   for (const Parameters::Named& param : session.parameters->named()) {
-    if (param.name == "transformer.h.1.mlp.c_fc.weight") param.master.as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+    if (param.name == "transformer.h.1.mlp.c_fc.weight") param.master.values.as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
   }
   const std::string before = session.parameters->hash();
   Watcher watcher;
@@ -87,7 +87,7 @@ TEST(Trainer, NamesTheBlockWhereTheLossStopsBeingFinite) {
 TEST(Trainer, SkipsStepsThatAreNotFiniteWhenAsked) {
   LS_NEEDS_HOST_MEMORY();
   Session session = tiny_session({"run.steps=3", "run.nonfinite=skip"});
-  session.parameters->named()[0].master.as<float>()[0] = std::numeric_limits<float>::infinity();
+  session.parameters->named()[0].master.values.as<float>()[0] = std::numeric_limits<float>::infinity();
   const std::string before = session.parameters->hash();
   Watcher watcher;
   const Summary summary = train(session, {}, watcher);

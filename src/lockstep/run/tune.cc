@@ -39,7 +39,7 @@ Trial try_one(const base::Resolved& resolved, int64_t slices, const std::string&
   mine.recipe.batch.slices = slices;
   mine.recipe.batch.strands = base::AutoInt();
   mine.recipe.memory.recompute = recompute;
-  Plan plan = make_plan(std::move(mine), {}, false);
+  Plan plan = make_plan(std::move(mine), {}, {.must_fit = false});
   Trial trial{slices, plan.layout.slice.samples, recompute, plan.memory.peak_bytes() <= plan.available_bytes,
               plan.memory.peak_bytes()};
   if (!trial.fits) return trial;

@@ -1,0 +1,175 @@
+#include "lockstep/comm/group.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr int64_t kStagingAlignment = 256;
+
+int64_t bytes_of(const std::vector<Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += tensor.bytes();
+  return bytes;
+}
+
+bool can_sum(device::DType type) { return type != device::DType::u8; }
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
+}
+
+}  // namespace
+
+const char* name_of(Collective kind) {
+  static constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                           "borrow",     "broadcast",      "send",       "recv",
+                                           "barrier",    "give_back"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+void Group::record_in(base::RingWriter* ring, int32_t group_number) {
+  ring_ = ring;
+  number_ = group_number;
+}
+
+template <class Call>
+auto Group::marked(Collective kind, int64_t bytes, Call call) {
+  const int64_t sequence = sequence_++;
+  uint64_t ticket = 0;
+  if (ring_ != nullptr) {
+    ticket = ring_->enqueue({.step = step_,
+                             .instruction = instruction_,
+                             .op = static_cast<uint16_t>(kFirstCollectiveOp + static_cast<int>(kind)),
+                             .group = number_,
+                             .sequence = sequence,
+                             .bytes = bytes});
+    ring_->start(ticket);
+  }
+  const auto fail = [&](const std::string& why) {
+    broken_ = true;
+    throw base::CommError(520, fmt::format("{} (call {} of group {}, step {}) failed: {}", name_of(kind),
+                                           sequence, name_, step_, why));
+  };
+  if (broken_)
+    fail("an earlier call of this group failed, so its members no longer agree; start the run again");
+  struct Finish {  // also behind a call that returns something
+    base::RingWriter* ring;
+    uint64_t ticket;
+    int thrown = std::uncaught_exceptions();
+    ~Finish() {
+      if (ring != nullptr && std::uncaught_exceptions() == thrown) ring->finish(ticket);
+    }
+  };
+  try {
+    const Finish finish{enqueues() ? nullptr : ring_, ticket};
+    return call();
+  } catch (const CallFailed& failure) {
+    fail(failure.why);
+    throw;  // not reached
+  }
+}
+
+void Group::all_reduce(const Tensor& values, Stream stream) {
+  LS_ASSERT(can_sum(values.dtype), name_of(values.dtype));
+  marked(Collective::all_reduce, values.bytes(), [&] { do_all_reduce(values, stream); });
+}
+
+void Group::reduce_scatter(const std::vector<Tensor>& parts, const Tensor& mine, Stream stream) {
+  LS_ASSERT(static_cast<int>(parts.size()) == size_);
+  const Tensor& own = parts[static_cast<size_t>(rank_)];
+  LS_ASSERT(own.dtype == mine.dtype && own.numel() == mine.numel() && can_sum(mine.dtype));
+  marked(Collective::reduce_scatter, bytes_of(parts), [&] { do_reduce_scatter(parts, mine, stream); });
+}
+
+void Group::all_gather(const std::vector<Tensor>& parts, Stream stream) {
+  LS_ASSERT(static_cast<int>(parts.size()) == size_);
+  marked(Collective::all_gather, bytes_of(parts), [&] { do_all_gather(parts, stream); });
+}
+
+void Group::all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor>& recv, Stream stream) {
+  LS_ASSERT(static_cast<int>(send.size()) == size_ && static_cast<int>(recv.size()) == size_);
+  const auto self = static_cast<size_t>(rank_);
+  LS_ASSERT(send[self].bytes() == recv[self].bytes());
+  marked(Collective::all_to_all, bytes_of(send), [&] { do_all_to_all(send, recv, stream); });
+}
+
+void Group::broadcast(const Tensor& values, int root, Stream stream) {
+  LS_ASSERT(root >= 0 && root < size_);
+  marked(Collective::broadcast, values.bytes(), [&] { do_broadcast(values, root, stream); });
+}
+
+void Group::send(const Tensor& values, int to, Stream stream) {
+  LS_ASSERT(to >= 0 && to < size_ && to != rank_);
+  marked(Collective::send, values.bytes(), [&] { do_send(values, to, stream); });
+}
+
+void Group::recv(const Tensor& values, int from, Stream stream) {
+  LS_ASSERT(from >= 0 && from < size_ && from != rank_);
+  marked(Collective::recv, values.bytes(), [&] { do_recv(values, from, stream); });
+}
+
+void Group::barrier() {
+  marked(Collective::barrier, 0, [&] { do_barrier(); });
+}
+
+std::vector<std::vector<Tensor>> Group::borrow(const std::vector<std::vector<Tensor>>& offers,
+                                               const std::vector<std::vector<Tensor>>& expected,
+                                               const Tensor& staging, Stream stream) {
+  LS_ASSERT(static_cast<int>(offers.size()) == size_ && static_cast<int>(expected.size()) == size_);
+  int64_t bytes = 0;
+  for (const std::vector<Tensor>& offer : offers) {
+    LS_ASSERT(offer.size() == offers[0].size());
+    bytes += bytes_of(offer);
+  }
+  LS_ASSERT(expected[static_cast<size_t>(rank_)].size() == offers[0].size());
+  LS_ASSERT((staging ? staging.bytes() : 0) >= staging_bytes(expected));
+  return marked(Collective::borrow, bytes, [&] { return do_borrow(offers, expected, staging, stream); });
+}
+
+void Group::give_back(Stream stream) {
+  marked(Collective::give_back, 0, [&] { do_give_back(stream); });
+}
+
+int64_t Group::staging_bytes(const std::vector<std::vector<Tensor>>& expected) const {
+  int64_t bytes = 0;
+  for (size_t q = 0; q < expected.size(); ++q) {
+    if (static_cast<int>(q) == rank_) continue;  // one's own stays where it is
+    for (const Tensor& tensor : expected[q]) bytes += aligned(tensor.bytes());
+  }
+  return bytes;
+}
+
+std::vector<std::vector<Tensor>> Group::do_borrow(const std::vector<std::vector<Tensor>>& offers,
+                                                  const std::vector<std::vector<Tensor>>& expected,
+                                                  const Tensor& staging, Stream stream) {
+  std::vector<std::vector<Tensor>> views = expected;
+  auto* next = static_cast<std::byte*>(staging.data);
+  for (size_t q = 0; q < views.size(); ++q) {
+    if (static_cast<int>(q) == rank_) {
+      views[q] = offers[q];
+      continue;
+    }
+    for (Tensor& view : views[q]) {
+      view.data = next;
+      next += aligned(view.bytes());
+    }
+  }
+  std::vector<Tensor> send(views.size()), recv(views.size());
+  size_t most = 0;
+  for (const std::vector<Tensor>& view : views) most = std::max(most, view.size());
+  for (size_t i = 0; i < most; ++i) {
+    for (size_t q = 0; q < views.size(); ++q) {
+      send[q] = i < offers[q].size() ? offers[q][i] : Tensor{};
+      recv[q] = i < views[q].size() ? views[q][i] : Tensor{};
+    }
+    do_all_to_all(send, recv, stream);
+  }
+  return views;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,49 @@
+#include "lockstep/comm/world.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/roll_call.h"
+
+namespace lockstep::comm {
+
+World::World() : store_(make_local_store()) {}
+
+World::World(WorldOptions options, std::unique_ptr<Store> store)
+    : options_(std::move(options)), store_(std::move(store)) {
+  LS_ASSERT(store_ != nullptr && options_.seat.rank >= 0 && options_.seat.rank < options_.seat.world);
+}
+
+World::~World() = default;
+
+void World::roll_call(const std::vector<std::pair<std::string, std::string>>& facts) {
+  if (size() == 1) return;
+  hold_roll_call({rank(), size(), calls_++, options_.join_timeout}, facts, *store_);
+}
+
+std::unique_ptr<Group> World::group(const std::string& name, const std::vector<int>& ranks, device::Device& device) {
+  if (ranks.size() == 1) {
+    if (engine_.empty()) engine_ = "alone";
+    return make_group_alone(name, &device);
+  }
+  GroupOptions options;
+  options.name = name;
+  options.ranks = ranks;
+  options.self = rank();
+  options.timeout = options_.join_timeout;
+  options.interface = options_.interface;
+  options.device = &device;
+  std::string why;
+  const std::string engine = settle_engine(options_.engine, options, *store_, &why);
+  if (engine_.empty() || engine_ == "alone") {
+    engine_ = engine;
+    engine_reason_ = why;
+  }
+  options.timeout = options_.timeout;
+  return make_group(engine, options, *store_, engine == "shm" ? &arena() : nullptr);
+}
+
+SharedArena& World::arena() {
+  if (arena_ == nullptr) arena_ = make_shared_arena();
+  return *arena_;
+}
+
+}  // namespace lockstep::comm

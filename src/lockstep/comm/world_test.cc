@@ -1,0 +1,128 @@
+#include "lockstep/comm/world.h"
+
+#include <random>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/roll_call.h"
+#include "lockstep/comm/testing.h"
+
+namespace lockstep::comm {
+namespace {
+
+using testing::run_threads;
+using testing::TestRank;
+
+WorldOptions world_of(const TestRank& at, Duration join = Duration(20000)) {
+  WorldOptions options;
+  options.seat.rank = at.rank;
+  options.seat.world = at.size;
+  options.timeout = Duration(20000);
+  options.join_timeout = join;
+  return options;
+}
+
+template <class Error, class Body>
+void expect_error(int number, const std::string& part, Body body) {
+  try {
+    body();
+    ADD_FAILURE() << "no error, expected " << part;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.number(), number) << error.what();
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(World, OneRankNeedsNobody) {
+  World world;
+  EXPECT_EQ(world.size(), 1);
+  EXPECT_TRUE(world.first());
+  world.roll_call({{"build", "a"}});
+  const auto cpu = device::open({device::Kind::cpu, 0});
+  const auto group = world.group("data", {0}, *cpu);
+  EXPECT_STREQ(group->engine(), "alone");
+  void* memory = world.arena().allocate(100);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 4096, 0u);
+  world.arena().free(memory);
+}
+
+TEST(World, GroupsOfOneHostShareMemory) {
+  run_threads(4, [](const TestRank& at) {
+    World world(world_of(at), at.store->clone());
+    world.roll_call({{"build", "a"}, {"optim.lr", "0.1"}});
+    world.roll_call({{"numerics", "b"}});  // again, with other facts
+    const auto cpu = device::open({device::Kind::cpu, 0});
+    const std::vector<int> pair = at.rank % 2 ? std::vector<int>{1, 3} : std::vector<int>{0, 2};
+    const auto half = world.group("half." + std::to_string(at.rank % 2), pair, *cpu);
+    const auto all = world.group("all", {0, 1, 2, 3}, *cpu);
+    EXPECT_EQ(world.engine(), "shm");
+    EXPECT_EQ(world.engine_reason(), "");
+    EXPECT_EQ(half->rank(), at.rank / 2);
+    auto* values = static_cast<float*>(world.arena().allocate(4));
+    *values = static_cast<float>(1 + at.rank);
+    half->all_reduce({values, device::DType::f32, {1}});
+    EXPECT_EQ(*values, at.rank % 2 ? 6 : 4);
+    all->all_reduce({values, device::DType::f32, {1}});
+    EXPECT_EQ(*values, 20);
+  });
+}
+
+TEST(World, TheRollCallNamesFactAndRankOnEveryRank) {
+  struct Row {
+    Facts odd;  // rank 2's
+    const char* sentence;
+  };
+  const Facts facts{{"build", "a"}, {"optim.lr", "0.2"}, {"seed", "7"}};
+  const Row rows[] = {
+      {{{"build", "a"}, {"optim.lr", "0.1"}, {"seed", "8"}}, "rank 2 has optim.lr = 0.1, rank 0 has 0.2"},
+      {{{"build", "a"}, {"optim.lr", "0.2"}}, "rank 2 says nothing of seed, rank 0 has 7"},
+      {{{"build", "a"}, {"optim.lr", "0.2"}, {"seed", "7"}, {"more", "x"}}, "rank 2 has more = x, rank 0 says nothing"},
+  };
+  for (const Row& row : rows) {
+    run_threads(3, [&](const TestRank& at) {
+      World world(world_of(at), at.store->clone());
+      expect_error<base::ConfigError>(523, row.sentence, [&] { world.roll_call(at.rank == 2 ? row.odd : facts); });
+    });
+  }
+}
+
+TEST(World, TheRollCallNamesWhoIsMissing) {
+  run_threads(4, [](const TestRank& at) {
+    if (at.rank == 1 || at.rank == 3) return;
+    World world(world_of(at, Duration(300)), at.store->clone());
+    expect_error<base::CommError>(521, "2 of 4 ranks did not come within 0.3 s: ranks 1, 3", [&] { world.roll_call({}); });
+  });
+}
+
+TEST(World, FactsSurviveAsBytes) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 500; ++round) {
+    Facts facts;
+    for (uint64_t n = random() % 5; n > 0; --n) {
+      std::string value;
+      for (uint64_t size = random() % 20; size > 0; --size) value += static_cast<char>(random());
+      facts.emplace_back("key:" + std::to_string(n), value);
+    }
+    std::string bytes = pack(facts);
+    EXPECT_EQ(unpack(bytes), facts);
+    if (bytes.empty()) continue;
+    bytes[random() % bytes.size()] = static_cast<char>(random());
+    unpack(bytes);  // whatever it gives, it does not crash
+    unpack(bytes.substr(0, random() % bytes.size()));
+  }
+}
+
+TEST(Engine, AWishThatDoesNotFitIsRefused) {
+  run_threads(2, [](const TestRank& at) {
+    const GroupOptions options = testing::options_of(at, "wish");
+    expect_error<base::ConfigError>(522, "\"mpi\" is not an engine", [&] { settle_engine("mpi", options, *at.store); });
+    expect_error<base::ConfigError>(522, "does not work on CPU memory", [&] { settle_engine("nccl", options, *at.store); });
+    std::string why = "unset";
+    EXPECT_EQ(settle_engine("auto", options, *at.store, &why), "shm");
+    EXPECT_EQ(why, "");
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::comm

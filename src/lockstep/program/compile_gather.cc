@@ -1,0 +1,162 @@
+// Sharing out (ZeRO): ranks of a shard group hold shares of the optimizer's state, of gradients, of weights. A rewrite of
+// the list: buffers shrink to this rank's share, and `gather` brings weights together where something reads them whole;
+// `release` says where the gathered copy ends. Gathers stand one block ahead of their use, on a lane of their own.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/program/compile.h"
+
+namespace lockstep::program {
+
+namespace {
+
+class Rewriter {
+ public:
+  explicit Rewriter(Program& program) : program_(program) {
+    for (size_t b = 0; b < program.blocks.size(); ++b) owner_[program.blocks[b].compute] = static_cast<int>(b);
+  }
+
+  void shrink() {
+    const DataRanks& r = program_.ranks;
+    for (size_t b = 0; b < program_.blocks.size(); ++b) {
+      const BlockBuffers& keep = program_.blocks[b];
+      const Share& share = program_.own_share(static_cast<int>(b));
+      const auto cut = [&](int buffer, int64_t elements) {
+        Buffer& it = program_.buffers[static_cast<size_t>(buffer)];
+        it.shape = {elements};
+        it.share = true;
+      };
+      if (r.zero == 3 || keep.master != keep.compute) cut(keep.master, share.values.count);
+      if (r.zero == 3 && keep.master != keep.compute) cut(keep.compute, share.values.count);
+      for (const int moment : keep.moments) cut(moment, share.values.count);
+      cut(keep.chunks, share.chunks * static_cast<int64_t>(sizeof(kernels::Chunk)));
+      if (r.turns()) {
+        for (const int gradient : keep.gradients) cut(gradient, share.gradient_count);
+      }
+    }
+  }
+
+  // Stages 1 and 2: each rank updates its share, then everyone gets the others' behind its back.
+  void gather_after_update() {
+    std::vector<Instruction> list;
+    for (Instruction& i : program_.instructions) {
+      const bool update = i.op == Op::update;
+      const int block = i.block;
+      list.push_back(std::move(i));
+      if (update) list.push_back(gather(block, program_.blocks[static_cast<size_t>(block)].compute, -1));
+    }
+    program_.instructions = std::move(list);
+  }
+
+  // Stage 3: whole weights exist only while a block is at work, and while the one after it is being fetched.
+  void gather_before_use() {
+    const std::vector<Stay> stays = find_stays();
+    std::vector<std::vector<Instruction>> before(program_.instructions.size()), after(program_.instructions.size());
+    std::map<int, int> whole;  // owner to its gathered buffer, in the stay at hand
+    for (size_t k = 0; k < stays.size(); ++k) {
+      std::map<int, int> next;
+      for (const int owner : stays[k].owners) {
+        const auto there = whole.find(owner);
+        next[owner] = there != whole.end() ? there->second : fresh(owner);
+        if (there == whole.end()) {
+          const int share = program_.blocks[static_cast<size_t>(owner)].compute;
+          before[stays[k > 0 ? k - 1 : 0].first].push_back(gather(owner, share, stays[k].slice, next[owner]));
+        }
+      }
+      for (size_t n = stays[k].first; n <= stays[k].last; ++n) redirect(program_.instructions[n], next);
+      for (const auto& [owner, buffer] : next) {
+        const bool stays_on = k + 1 < stays.size() && std::count(stays[k + 1].owners.begin(), stays[k + 1].owners.end(), owner) > 0;
+        if (!stays_on) after[stays[k].last].push_back(release(owner, buffer, stays[k].slice));
+      }
+      whole = std::move(next);
+    }
+    std::vector<Instruction> list;
+    for (size_t n = 0; n < program_.instructions.size(); ++n) {
+      for (Instruction& i : before[n]) list.push_back(std::move(i));
+      list.push_back(std::move(program_.instructions[n]));
+      for (Instruction& i : after[n]) list.push_back(std::move(i));
+    }
+    program_.instructions = std::move(list);
+  }
+
+ private:
+  // A run of instructions of one block and slice, and the blocks whose weights they read.
+  struct Stay {
+    size_t first = 0, last = 0;
+    int block = -1, slice = -1;
+    std::vector<int> owners;
+  };
+
+  std::vector<Stay> find_stays() const {
+    std::vector<Stay> stays;
+    for (size_t n = 0; n < program_.instructions.size(); ++n) {
+      const Instruction& i = program_.instructions[n];
+      if (i.segment < 0 || i.op == Op::sum) continue;
+      if (stays.empty() || stays.back().block != i.block || stays.back().slice != i.slice) {
+        stays.push_back({.first = n, .last = n, .block = i.block, .slice = i.slice, .owners = {}});
+      }
+      Stay& stay = stays.back();
+      for (const Use& use : i.reads) {
+        if (!use.role.starts_with("weight.")) continue;
+        const int owner = owner_.at(use.buffer);
+        stay.last = n;
+        if (std::count(stay.owners.begin(), stay.owners.end(), owner) == 0) stay.owners.push_back(owner);
+      }
+    }
+    std::erase_if(stays, [](const Stay& stay) { return stay.owners.empty(); });
+    return stays;
+  }
+
+  int fresh(int owner) {
+    const BlockBuffers& keep = program_.blocks[static_cast<size_t>(owner)];
+    int64_t elements = 0;
+    for (const Share& share : program_.shares[static_cast<size_t>(owner)]) elements += share.values.count;
+    return program_.add_buffer({.name = fmt::format("b{} weights gathered {}", owner, count_++), .kind = BufferKind::compute,
+                                .dtype = program_.buffers[static_cast<size_t>(keep.compute)].dtype, .shape = {elements},
+                                .block = owner});
+  }
+
+  Instruction gather(int owner, int from, int slice, int to = -1) const {
+    Instruction i{.op = Op::gather, .lane = Lane::gather, .block = owner, .slice = slice, .among = Among::shard};
+    i.reads = {{from, to < 0 ? "whole" : "share"}};
+    i.writes = {{to < 0 ? from : to, "whole"}};
+    i.moved_bytes = program_.buffers[static_cast<size_t>(i.writes[0].buffer)].bytes();
+    return i;
+  }
+
+  static Instruction release(int owner, int buffer, int slice) {
+    Instruction i{.op = Op::release, .block = owner, .slice = slice};
+    i.reads = {{buffer, "whole"}};
+    return i;
+  }
+
+  void redirect(Instruction& i, const std::map<int, int>& whole) const {
+    for (Use& use : i.reads) {
+      if (use.role.starts_with("weight.")) use.buffer = whole.at(owner_.at(use.buffer));
+    }
+  }
+
+  Program& program_;
+  std::map<int, int> owner_;  // compute buffer to its block
+  int count_ = 0;
+};
+
+}  // namespace
+
+void rewrite_gather(Program& program, const model::Model& model) {
+  std::vector<model::BlockLayout> layouts;
+  for (const model::Block& block : model.blocks) layouts.push_back(model::layout_of(block));
+  program.shares = share_out(layouts, program.ranks.shard);
+  Rewriter rewriter(program);
+  rewriter.shrink();
+  if (program.ranks.zero == 3) {
+    rewriter.gather_before_use();
+  } else if (program.training) {
+    rewriter.gather_after_update();
+  }
+}
+
+}  // namespace lockstep::program

@@ -1,0 +1,302 @@
+// Data parallelism: gradients of all ranks become one. A rewrite of the list: behind the backward pass of a bucket of
+// blocks, `reduce` sends each rank the parts that it sums, in the order of the tree over strands, while the compute lane
+// goes on with the blocks below.
+//
+// Without sharing out, a rank sums an even part of every gradient and gives it to all. With it, the ranks of a shard
+// group sum their own shares; where there are several replicas, those that hold the same share do the rest. Where strands
+// take turns, every round is reduced, and the stack of partial sums is kept in shares.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/program/compile.h"
+
+namespace lockstep::program {
+
+namespace {
+
+// Gradients of blocks that are ready together.
+struct Bucket {
+  size_t after = 0;  // instruction
+  int round = -1;
+  bool idle = false;
+  std::vector<int> blocks, gradients;  // with turns: the strand's buffers, one for each block
+};
+
+class Rewriter {
+ public:
+  explicit Rewriter(Program& program) : program_(program), ranks_(program.ranks), deal_(ranks_.deal(program.strands)) {
+    const Run mine = deal_.of_replica(ranks_.replica);
+    sums_ = ranks_.exact && ranks_.sharded() ? static_cast<int>(nodes_of(program.strands, mine).size()) : 1;
+    for (const int64_t s : deal_.of_rank(ranks_.replica, ranks_.shard_rank)) {
+      if (ranks_.exact && !ranks_.turns()) own_.push({s, s + 1});
+    }
+    // Partial sums of the group go above this rank's own where there are several, so that none is overwritten unread.
+    base_ = ranks_.sharded() && !ranks_.turns() && sums_ > 1 ? own_.depth() : 0;
+  }
+
+  void run() {
+    std::vector<Bucket> buckets = find_buckets();
+    std::vector<std::vector<Instruction>> after(program_.instructions.size());
+    Stack kept(program_.strands);
+    int round = -1;
+    for (const Bucket& bucket : buckets) {
+      if (bucket.round != round) {
+        round = bucket.round;
+        before_ = kept.depth();
+        for (int r = 0; ranks_.exact && r < ranks_.shard; ++r) {
+          if (const int64_t s = deal_.in_round(ranks_.replica, r, round); s >= 0) kept.push({s, s + 1});
+        }
+        after_ = kept.depth();
+      }
+      std::vector<Instruction>& list = after[bucket.after];
+      if (ranks_.sharded()) list.push_back(ranks_.turns() ? reduce_round(bucket) : reduce_shares(bucket));
+      const bool last = !ranks_.turns() || bucket.round + 1 == deal_.rounds(ranks_.replica);
+      if (ranks_.replicas > 1 && last) list.push_back(reduce_replicas(bucket));
+    }
+    std::vector<Instruction> list;
+    for (size_t n = 0; n < program_.instructions.size(); ++n) {
+      if (program_.instructions[n].op == Op::norm) {
+        add_scalars(list, std::move(program_.instructions[n]));
+      } else {
+        list.push_back(std::move(program_.instructions[n]));
+      }
+      for (Instruction& i : after[n]) list.push_back(std::move(i));
+    }
+    program_.instructions = std::move(list);
+    if (base_ > 0) use_summed_level();
+  }
+
+ private:
+  // For each block (and round) the last instruction that changes its gradient, gathered into buckets.
+  std::vector<Bucket> find_buckets() const {
+    struct Ready {
+      size_t at;
+      int block, gradient, round;
+      bool idle;
+    };
+    std::map<std::pair<int, int>, Ready> last;  // {round, block}
+    for (size_t n = 0; n < program_.instructions.size(); ++n) {
+      const Instruction& i = program_.instructions[n];
+      const bool joins = i.op == Op::sum && i.segment < 0 && i.reads[0].role == "from";
+      for (const Use& use : i.writes) {
+        if (!use.role.starts_with("grad.") && !joins) continue;
+        const Buffer& buffer = program_.buffers[static_cast<size_t>(use.buffer)];
+        const int round = ranks_.turns() ? buffer.slice : -1;
+        last[{round, buffer.block}] = {n, buffer.block, use.buffer, round, i.slice < -1};
+      }
+    }
+    std::vector<Ready> order;
+    for (const auto& [key, ready] : last) order.push_back(ready);
+    std::sort(order.begin(), order.end(), [](const Ready& a, const Ready& b) { return a.at < b.at; });
+    std::vector<Bucket> buckets;
+    int64_t bytes = ranks_.bucket_bytes;
+    for (const Ready& ready : order) {
+      if (bytes >= ranks_.bucket_bytes || buckets.back().round != ready.round) {
+        buckets.push_back({.after = 0, .round = ready.round, .idle = ready.idle, .blocks = {}, .gradients = {}});
+        bytes = 0;
+      }
+      buckets.back().after = ready.at;
+      buckets.back().blocks.push_back(ready.block);
+      buckets.back().gradients.push_back(ready.gradient);
+      bytes += program_.buffers[static_cast<size_t>(ready.gradient)].bytes();
+    }
+    return buckets;
+  }
+
+  Instruction start(const Bucket& bucket, Among among) const {
+    return {.op = Op::reduce, .lane = Lane::reduce, .block = bucket.blocks.size() == 1 ? bucket.blocks[0] : -1,
+            .slice = bucket.idle ? -2 : -1, .round = bucket.round, .among = among};
+  }
+  int level(int block, int k) const { return program_.blocks[static_cast<size_t>(block)].gradients[static_cast<size_t>(k)]; }
+
+  // One strand of each rank onto the stack of partial sums, in shares.
+  Instruction reduce_round(const Bucket& bucket) {
+    Instruction i = start(bucket, Among::shard);
+    i.accumulate = bucket.round > 0;
+    const int have = ranks_.exact ? before_ : i.accumulate ? 1 : 0, leave = ranks_.exact ? after_ : 1;
+    for (size_t k = 0; k < bucket.blocks.size(); ++k) {
+      const int block = bucket.blocks[k];
+      if (!bucket.idle) i.reads.push_back({bucket.gradients[k], fmt::format("node.{}.0", block)});
+      for (int n = 0; n < have; ++n) i.reads.push_back({level(block, n), fmt::format("kept.{}.{}", block, n)});
+      for (int n = 0; n < leave; ++n) i.writes.push_back({level(block, n), fmt::format("sum.{}.{}", block, n)});
+    }
+    return with_scratch(std::move(i), bucket, Among::shard);
+  }
+
+  Instruction reduce_shares(const Bucket& bucket) {
+    Instruction i = start(bucket, Among::shard);
+    const int nodes = ranks_.exact ? own_.depth() : 1;
+    for (const int block : bucket.blocks) {
+      for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, n), fmt::format("node.{}.{}", block, n)});
+      for (int n = 0; n < sums_; ++n) i.writes.push_back({level(block, base_ + n), fmt::format("sum.{}.{}", block, n)});
+    }
+    return with_scratch(std::move(i), bucket, Among::shard);
+  }
+
+  Instruction reduce_replicas(const Bucket& bucket) {
+    Instruction i = start(bucket, Among::replica);
+    i.round = -1;
+    i.slice = -1;
+    const int nodes = !ranks_.exact ? 1 : ranks_.sharded() ? sums_ : own_.depth();
+    for (const int block : bucket.blocks) {
+      for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, base_ + n), fmt::format("node.{}.{}", block, n)});
+      i.writes.push_back({level(block, base_), fmt::format("sum.{}.0", block)});
+    }
+    return with_scratch(std::move(i), bucket, Among::replica);
+  }
+
+  // Where the engine cannot read peers' memory, what they send needs a place; so do gradients in another wire type.
+  Instruction with_scratch(Instruction i, const Bucket& bucket, Among among) {
+    int64_t elements = 0, staged = 0;
+    for (size_t k = 0; k < bucket.blocks.size(); ++k) {
+      const ReduceShape shape = reduce_shape(program_, bucket.blocks[k], among, bucket.round);
+      elements += shape.elements;
+      staged += shape.others_nodes * shape.own_elements;
+      i.moved_bytes += (shape.elements + shape.own_elements * (shape.others_nodes + 2)) * 4;
+    }
+    int64_t bytes = 0;
+    if (ranks_.exact) {
+      bytes = ranks_.staged ? staged * 4 + 256 * static_cast<int64_t>(bucket.blocks.size()) * ranks_.width() : 0;
+    } else if (ranks_.wire != device::DType::f32) {
+      bytes = elements * device::size_of(ranks_.wire) + 256 * static_cast<int64_t>(bucket.blocks.size());
+    }
+    if (bytes > 0) {
+      i.writes.push_back({program_.add_buffer({.name = fmt::format("staging {}", count_++), .kind = BufferKind::scratch,
+                                               .dtype = device::DType::u8, .shape = {bytes}}),
+                          "staging"});
+    }
+    return i;
+  }
+
+  // Losses of all slices, and square sums of all shares: every rank gets every number. Each comes from one rank and is
+  // zero elsewhere, so that adding them in any order gives the same bits.
+  void add_scalars(std::vector<Instruction>& list, Instruction norm) const {
+    const auto used = [](std::vector<Use>& uses, const std::string& role) {
+      return *std::find_if(uses.begin(), uses.end(), [&](const Use& use) { return use.role == role; });
+    };
+    const auto reduce = [&](const Use& use, Among among) {
+      Instruction i{.op = Op::reduce, .lane = Lane::reduce, .among = among};
+      i.reads = i.writes = {{use.buffer, "scalars"}};
+      i.moved_bytes = program_.buffers[static_cast<size_t>(use.buffer)].bytes();
+      list.push_back(std::move(i));
+    };
+    const Use losses = used(norm.reads, "losses"), sums = used(norm.writes, "sums");
+    reduce(losses, Among::data);
+    if (!ranks_.sharded()) {
+      list.push_back(std::move(norm));
+      return;
+    }
+    Instruction squares = norm, finish = norm;
+    squares.level = 1;
+    squares.writes = {sums};
+    std::erase_if(squares.reads, [](const Use& use) { return use.role == "losses"; });
+    list.push_back(std::move(squares));
+    reduce(sums, Among::shard);
+    finish.level = 2;
+    std::erase_if(finish.reads, [](const Use& use) { return use.role.starts_with("gradient.") || use.role.starts_with("chunks."); });
+    finish.reads.push_back(sums);
+    std::erase_if(finish.writes, [](const Use& use) { return use.role == "sums"; });
+    finish.moved_bytes = 0;
+    list.push_back(std::move(finish));
+  }
+
+  // What follows the reduction reads the group's sums, not this rank's own.
+  void use_summed_level() {
+    for (Instruction& i : program_.instructions) {
+      if (i.op != Op::norm && i.op != Op::update && !(i.op == Op::sum && i.reads[0].role == "tied")) continue;
+      for (auto* uses : {&i.reads, &i.writes}) {
+        for (Use& use : *uses) {
+          const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;
+          if (block >= 0 && use.buffer == level(block, 0)) use.buffer = level(block, base_);
+        }
+      }
+    }
+  }
+
+  Program& program_;
+  const DataRanks ranks_;
+  const Deal deal_;
+  Stack own_{deal_.strands};  // this rank's partial sums when its last strand is done
+  int sums_ = 1;              // partial sums that the shard group's reduction leaves
+  int base_ = 0;              // the level of the first of them
+  int before_ = 0, after_ = 0;  // with turns: levels of the stack before and after the round at hand
+  int count_ = 0;
+};
+
+// Statistics of slices that other ranks computed, so that everyone folds them all in slice order.
+void share_statistics(Program& program, const model::Model& model) {
+  std::vector<Instruction> list;
+  for (Instruction& i : program.instructions) {
+    if (i.op != Op::sum || i.segment < 0) {
+      list.push_back(std::move(i));
+      continue;
+    }
+    Instruction gather{.op = Op::gather, .lane = Lane::gather, .block = i.block, .segment = i.segment, .among = Among::data};
+    std::map<std::string, Use> all;  // by role
+    for (const Use& use : i.reads) {
+      if (use.role.starts_with("stat.")) all[use.role] = use;
+    }
+    gather.reads.reserve(all.size());
+    for (const auto& [role, use] : all) gather.reads.push_back(use);
+    const auto& segment = model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)];
+    for (const model::BufferSpec& spec : segment->buffers()) {
+      for (int64_t s = 0; s < program.slices && !spec.constant; ++s) {
+        const std::string role = fmt::format("stat.{}.{}", spec.key, s);
+        if (all.contains(role)) continue;
+        const int buffer = program.add_buffer({.name = fmt::format("b{} s{} {}", i.block, s, spec.key), .kind = BufferKind::saved,
+                                               .dtype = spec.dtype, .shape = spec.shape, .block = i.block,
+                                               .slice = static_cast<int>(s)});
+        gather.writes.push_back({buffer, role});
+        i.reads.push_back({buffer, role});
+        gather.moved_bytes += program.buffers[static_cast<size_t>(buffer)].bytes();
+      }
+    }
+    list.push_back(std::move(gather));
+    list.push_back(std::move(i));
+  }
+  program.instructions = std::move(list);
+}
+
+}  // namespace
+
+ReduceShape reduce_shape(const Program& program, int block, Among among, int round) {
+  const DataRanks& r = program.ranks;
+  const Deal deal = r.deal(program.strands);
+  const Buffer& gradient = program.buffers[static_cast<size_t>(program.blocks[static_cast<size_t>(block)].gradients[0])];
+  ReduceShape shape;
+  if (r.sharded()) {
+    for (const Share& share : program.shares[static_cast<size_t>(block)]) shape.elements += share.gradient_count;
+    shape.own_elements = program.own_share(block).gradient_count;
+  } else {
+    shape.elements = shape.own_elements = gradient.shape.numel();
+  }
+  if (among == Among::replica) {
+    shape.elements = shape.own_elements;
+    shape.own_elements = (shape.elements + r.replicas - 1) / r.replicas + 64 * 4;
+    for (int q = 0; q < r.replicas; ++q) {
+      if (q != r.replica) shape.others_nodes += static_cast<int64_t>(nodes_of(program.strands, deal.of_replica(q)).size());
+    }
+  } else {
+    for (int q = 0; q < r.shard; ++q) {
+      if (q == r.shard_rank) continue;
+      shape.others_nodes += round >= 0 ? (deal.in_round(r.replica, q, round) >= 0 ? 1 : 0)
+                                       : static_cast<int64_t>(own_nodes(deal, r.replica, q).size());
+    }
+  }
+  return shape;
+}
+
+std::vector<Run> own_nodes(const Deal& deal, int replica, int shard_rank) {
+  const std::vector<int64_t> strands = deal.of_rank(replica, shard_rank);
+  return strands.empty() ? std::vector<Run>{} : nodes_of(deal.strands, {strands.front(), strands.back() + 1});
+}
+
+void rewrite_reduce(Program& program, const model::Model& model) {
+  Rewriter(program).run();
+  share_statistics(program, model);
+}
+
+}  // namespace lockstep::program

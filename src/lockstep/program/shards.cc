@@ -1,0 +1,79 @@
+#include "lockstep/program/shards.h"
+
+#include <algorithm>
+
+namespace lockstep::program {
+
+namespace {
+
+constexpr int64_t kAlign = 64;  // elements
+
+int64_t align(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+// Borders between `parts` runs of chunks, as near to even as chunks allow: indices into `chunks`.
+std::vector<size_t> borders(const std::vector<kernels::Chunk>& chunks, int parts) {
+  std::vector<int64_t> before(chunks.size() + 1, 0);  // elements before chunk k
+  for (size_t k = 0; k < chunks.size(); ++k) before[k + 1] = before[k] + chunks[k].count;
+  std::vector<size_t> cuts(static_cast<size_t>(parts) + 1, 0);
+  for (int p = 1; p <= parts; ++p) {
+    const int64_t target = before.back() * p / parts;
+    auto at = std::lower_bound(before.begin(), before.end(), target);
+    if (at != before.begin() && target - *(at - 1) < *at - target) --at;
+    cuts[static_cast<size_t>(p)] = std::max(cuts[static_cast<size_t>(p) - 1], static_cast<size_t>(at - before.begin()));
+  }
+  return cuts;
+}
+
+Span intersect(const Span& a, const Span& b) {
+  const int64_t begin = std::max(a.begin, b.begin), end = std::min(a.end(), b.end());
+  return {begin, std::max<int64_t>(0, end - begin)};
+}
+
+}  // namespace
+
+std::vector<std::vector<Share>> share_out(const std::vector<model::BlockLayout>& layouts, int ranks) {
+  std::vector<std::vector<Share>> shares(layouts.size());
+  for (size_t b = 0; b < layouts.size(); ++b) {
+    shares[b].resize(static_cast<size_t>(ranks));
+    const std::vector<kernels::Chunk> chunks = model::chunks_of(layouts[b], 0, false);
+    const std::vector<size_t> cuts = borders(chunks, ranks);
+    for (int piece = 0; piece < ranks; ++piece) {
+      Share& share = shares[b][(static_cast<size_t>(piece) + b) % static_cast<size_t>(ranks)];
+      const size_t from = cuts[static_cast<size_t>(piece)], to = cuts[static_cast<size_t>(piece) + 1];
+      share.first_chunk = static_cast<int64_t>(from);
+      share.chunks = static_cast<int64_t>(to - from);
+      // Gaps between parameters fall to the share before them; they are zero and stay so.
+      const auto start = [&](size_t k) { return k == 0 ? 0 : k < chunks.size() ? chunks[k].begin : layouts[b].value_count; };
+      share.values = {start(from), start(to) - start(from)};
+    }
+  }
+  for (size_t b = 0; b < layouts.size(); ++b) {
+    for (size_t r = 0; r < shares[b].size(); ++r) {
+      Share& share = shares[b][r];
+      share.gradients.push_back(share.values);
+      for (const model::PlacedParam& param : layouts[b].params) {
+        if (param.spec.tied_to.empty()) continue;
+        const model::TiedTo owner = model::find_tied(layouts, param.spec.tied_to);
+        const Span held = intersect(shares[static_cast<size_t>(owner.block)][r].values,
+                                    {owner.param->offset, owner.param->spec.shape.numel()});
+        share.gradients.push_back({held.count > 0 ? param.offset + held.begin - owner.param->offset : param.offset, held.count});
+      }
+      for (const Span& span : share.gradients) {
+        share.offsets.push_back(share.gradient_count);
+        share.gradient_count = align(share.gradient_count + span.count);
+      }
+    }
+  }
+  return shares;
+}
+
+std::vector<Span> cut_evenly(int64_t count, int parts) {
+  std::vector<Span> spans;
+  for (int p = 0; p < parts; ++p) {
+    const auto border = [&](int64_t k) { return k == parts ? count : std::min(count, count * k / parts / kAlign * kAlign); };
+    spans.push_back({border(p), border(p + 1) - border(p)});
+  }
+  return spans;
+}
+
+}  // namespace lockstep::program

@@ -1,0 +1,36 @@
+// Shards: how the flat values and gradients of each block are shared out among the ranks of a shard group.
+//
+// Values are cut only between canonical chunks (kernels/optimizer.h), so that norms and hashes need no gather. A rank's
+// share of a block's gradients is the range of its values and, for each tied slot of the block, the same elements
+// that it holds of the parameter the slot is tied to, so that both can be added without another exchange.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/model/layout.h"
+
+namespace lockstep::program {
+
+struct Span {  // elements of a flat buffer
+  int64_t begin = 0, count = 0;
+  int64_t end() const { return begin + count; }
+  bool operator==(const Span&) const = default;
+};
+
+// One rank's share of one block.
+struct Share {
+  Span values;
+  int64_t first_chunk = 0, chunks = 0;  // of the block's canonical chunks
+  std::vector<Span> gradients;          // values, then its part of each tied slot, in the layout's order
+  std::vector<int64_t> offsets;         // where each of them starts in a buffer that holds only this share
+  int64_t gradient_count = 0;           // elements of such a buffer
+};
+
+// [block][shard rank]. Pieces go round from block to block, so that small blocks do not all fall to one rank.
+std::vector<std::vector<Share>> share_out(const std::vector<model::BlockLayout>& layouts, int ranks);
+
+// `count` elements in `parts` nearly equal runs whose borders are multiples of 64.
+std::vector<Span> cut_evenly(int64_t count, int parts);
+
+}  // namespace lockstep::program

@@ -1,0 +1,31 @@
+// The CPU's lanes: one thread for each lane beside the compute lane, which is the caller's own.
+//
+// A step is a list of calls, each on a lane, some waiting for calls of other lanes. Lanes run their calls in list order;
+// a call begins when what it waits for is done. An error on any lane ends the step: it is thrown to the caller once
+// every lane has stopped.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lockstep/program/program.h"
+
+namespace lockstep::run {
+
+class Lanes {
+ public:
+  // `calls[n]` is instruction n's; both must outlive the lanes.
+  Lanes(const program::Program& program, const std::vector<std::function<void()>>& calls);
+  ~Lanes();
+  Lanes(const Lanes&) = delete;
+  Lanes& operator=(const Lanes&) = delete;
+
+  void run();  // one step: returns when every lane is done
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::run

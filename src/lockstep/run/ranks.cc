@@ -1,0 +1,74 @@
+#include "lockstep/run/ranks.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::run {
+
+using comm::Axis;
+using program::Among;
+using program::Lane;
+
+namespace {
+
+std::vector<Axis> axes_of(Among among) {
+  switch (among) {
+    case Among::shard: return {Axis::shard};
+    case Among::replica: return {Axis::replica};
+    default: return {Axis::shard, Axis::replica};
+  }
+}
+
+}  // namespace
+
+Ranks::Ranks(comm::World& world) : world_(&world), cpu_(device::open({})) {
+  std::vector<int> all(static_cast<size_t>(world.size()));
+  for (int r = 0; r < world.size(); ++r) all[static_cast<size_t>(r)] = r;
+  host_ = world.group("host", all, *cpu_);
+}
+
+bool Ranks::shares_memory() const { return !alone() && std::string(host_->engine()) == "shm"; }
+
+void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, device::Device& device) {
+  std::set<std::pair<Lane, Among>> wanted;
+  for (const program::Instruction& i : program.instructions) {
+    if (i.among != Among::none) wanted.insert({i.lane, i.among});
+  }
+  std::map<std::pair<Lane, std::vector<int>>, std::shared_ptr<comm::Group>> made;  // one for the same members of a lane
+  for (const auto& [lane, among] : wanted) {
+    const std::vector<int> members = comm::members(mesh, world_->rank(), axes_of(among));
+    std::shared_ptr<comm::Group>& group = made[{lane, members}];
+    if (!group) {
+      group = world_->group(fmt::format("{}.{}.{}", program::name_of(lane), program::name_of(among), members[0]), members, device);
+    }
+    groups_[{lane, among}] = group;
+  }
+}
+
+comm::Group& Ranks::group(Among among, Lane lane) const {
+  const auto it = groups_.find({lane, among});
+  LS_ASSERT(it != groups_.end(), "no group for this lane");
+  return *it->second;
+}
+
+std::vector<double> Ranks::sum(std::vector<double> values) const {
+  if (!alone()) host_->all_reduce({values.data(), device::DType::f64, {static_cast<int64_t>(values.size())}});
+  return values;
+}
+
+std::vector<uint64_t> Ranks::sum(std::vector<uint64_t> values) const {
+  if (!alone()) host_->all_reduce({values.data(), device::DType::i64, {static_cast<int64_t>(values.size())}});
+  return values;
+}
+
+comm::Mesh data_mesh(const program::DataRanks& ranks) {
+  comm::Mesh mesh;
+  mesh.sizes[static_cast<int>(Axis::shard)] = ranks.shard;
+  mesh.sizes[static_cast<int>(Axis::replica)] = ranks.replicas;
+  return mesh;
+}
+
+}  // namespace lockstep::run

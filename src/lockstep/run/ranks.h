@@ -1,0 +1,47 @@
+// The ranks of a run as the executor needs them: which of them meet in an instruction, and the groups they meet in.
+//
+// Lanes run beside each other, so each has groups of its own. Making them is collective: every rank makes the same ones
+// in the same order.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "lockstep/comm/mesh.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/program/program.h"
+
+namespace lockstep::run {
+
+class Ranks {
+ public:
+  Ranks() = default;  // one rank
+  explicit Ranks(comm::World& world);  // every rank; the host group is made
+  // The groups that the program's instructions name.
+  void connect(const comm::Mesh& mesh, const program::Program& program, device::Device& device);
+
+  bool alone() const { return world_ == nullptr || world_->size() == 1; }
+  int rank() const { return world_ == nullptr ? 0 : world_->rank(); }
+  int size() const { return world_ == nullptr ? 1 : world_->size(); }
+  bool first() const { return rank() == 0; }
+  comm::World* world() const { return world_; }
+  bool shares_memory() const;  // ranks on the CPU read each other's memory
+
+  comm::Group& group(program::Among among, program::Lane lane) const;
+  comm::Group& host() const { return *host_; }  // all ranks; tensors in host memory, used by the training thread only
+
+  // Small numbers agreed on by all: each rank gives its own, every rank gets the sum.
+  std::vector<double> sum(std::vector<double> values) const;
+  std::vector<uint64_t> sum(std::vector<uint64_t> values) const;
+
+ private:
+  comm::World* world_ = nullptr;
+  std::unique_ptr<device::Device> cpu_;
+  std::unique_ptr<comm::Group> host_;
+  std::map<std::pair<program::Lane, program::Among>, std::shared_ptr<comm::Group>> groups_;
+};
+
+// Where every data rank of a layout stands: shard ranks next to each other, replicas apart.
+comm::Mesh data_mesh(const program::DataRanks& ranks);
+
+}  // namespace lockstep::run

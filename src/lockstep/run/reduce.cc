@@ -1,0 +1,305 @@
+#include "lockstep/run/reduce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/kernels/tree_sum.h"
+#include "lockstep/program/compile.h"
+#include "lockstep/run/tree_fold.h"
+
+namespace lockstep::run {
+
+using device::DType;
+using device::Tensor;
+using program::Among;
+using program::DataRanks;
+using program::Instruction;
+using program::Span;
+using program::Use;
+
+namespace {
+
+// One block's part of the bucket.
+struct BlockReduce {
+  std::vector<std::vector<Span>> spans;  // [rank of the group]: what that rank sums, in elements of the nodes
+  std::vector<int64_t> out;              // where each of this rank's spans starts in the sums
+  std::vector<float*> nodes;             // this rank's partial sums, whole
+  std::vector<float*> kept, sums;        // levels before and after, where spans start at `out`
+};
+
+class Reduce {
+ public:
+  Reduce(const BindContext& context, const std::vector<model::BlockLayout>& layouts, const Instruction& i,
+         const kernels::Launch& launch)
+      : c_(context), layouts_(layouts), ranks_(context.program.ranks), instruction_(i), launch_(launch),
+        group_(context.options.ranks->group(i.among, i.lane)),
+        kernels_(kernels::kernels_for(context.device.id().kind)) {
+    const program::Deal deal = ranks_.deal(c_.program.strands);
+    for (int q = 0; q < group_.size(); ++q) {
+      if (i.round >= 0) {
+        const int64_t s = deal.in_round(ranks_.replica, q, i.round);
+        runs_.push_back(s >= 0 ? std::vector<program::Run>{{s, s + 1}} : std::vector<program::Run>{});
+      } else if (i.among == Among::shard) {
+        runs_.push_back(program::own_nodes(deal, ranks_.replica, q));
+      } else {
+        runs_.push_back(nodes_of(c_.program.strands, deal.of_replica(q)));
+      }
+    }
+    for (int64_t round = 0; round < i.round; ++round) {
+      for (int q = 0; q < ranks_.shard; ++q) {
+        if (const int64_t s = deal.in_round(ranks_.replica, q, round); s >= 0) kept_.push({s, s + 1});
+      }
+    }
+    for (const auto* uses : {&i.reads, &i.writes}) {
+      for (const Use& use : *uses) add(use);
+    }
+  }
+
+  void run() {
+    group_.at(step(), instruction_index());
+    if (!ranks_.exact) {
+      for (const BlockReduce& block : blocks_) in_engine_order(block);
+      return;
+    }
+    const auto views = group_.borrow(offers(), expected(), staging_, launch_.stream);
+    std::vector<size_t> at(views.size(), 0);  // [rank]: tensors of the blocks before
+    for (const BlockReduce& block : blocks_) sum_block(block, views, at);
+    group_.give_back(launch_.stream);
+    if (instruction_.among == Among::replica) {
+      for (const BlockReduce& block : blocks_) spread(block);
+    }
+  }
+
+ private:
+  size_t me() const { return static_cast<size_t>(group_.rank()); }
+  int64_t step() const { return static_cast<int64_t>(c_.staging.inputs()->step); }
+  int32_t instruction_index() const { return static_cast<int32_t>(&instruction_ - c_.program.instructions.data()); }
+
+  void add(const Use& use) {
+    if (use.role == "staging") {
+      staging_ = c_.memory.tensor(use.buffer);
+      return;
+    }
+    const size_t dot = use.role.find('.'), second = use.role.find('.', dot + 1);
+    const std::string kind = use.role.substr(0, dot);
+    const int number = std::stoi(use.role.substr(dot + 1, second - dot - 1));
+    const auto known = std::find(numbers_.begin(), numbers_.end(), number);
+    if (known == numbers_.end()) {
+      numbers_.push_back(number);
+      blocks_.push_back(shape_of(number));
+    }
+    BlockReduce& block = blocks_[static_cast<size_t>(std::find(numbers_.begin(), numbers_.end(), number) - numbers_.begin())];
+    float* data = c_.memory.tensor(use.buffer).as<float>();
+    (kind == "node" ? block.nodes : kind == "kept" ? block.kept : block.sums).push_back(data);
+  }
+
+  BlockReduce shape_of(int number) const {
+    BlockReduce block;
+    const auto b = static_cast<size_t>(number);
+    if (instruction_.among == Among::shard) {
+      for (const program::Share& share : c_.program.shares[b]) block.spans.push_back(share.gradients);
+      const program::Share& own = c_.program.own_share(number);
+      for (size_t k = 0; k < own.gradients.size(); ++k) {
+        block.out.push_back(instruction_.round >= 0 ? own.offsets[k] : own.gradients[k].begin);
+      }
+      return block;
+    }
+    // Among replicas: whole gradients, or one share of them, in even parts.
+    std::vector<Span> whole = {{0, layouts_[b].grad_count}};
+    if (ranks_.sharded()) {
+      const program::Share& own = c_.program.own_share(number);
+      whole = ranks_.turns() ? std::vector<Span>{{0, own.gradient_count}} : own.gradients;
+    }
+    block.spans.resize(static_cast<size_t>(group_.size()));
+    for (const Span& span : whole) {
+      const std::vector<Span> parts = program::cut_evenly(span.count, group_.size());
+      for (size_t q = 0; q < parts.size(); ++q) block.spans[q].push_back({span.begin + parts[q].begin, parts[q].count});
+    }
+    for (const Span& span : block.spans[me()]) block.out.push_back(span.begin);
+    return block;
+  }
+
+  static Tensor view(float* data, const Span& span) { return {data + span.begin, DType::f32, {span.count}}; }
+
+  std::vector<std::vector<Tensor>> offers() const {
+    std::vector<std::vector<Tensor>> all(runs_.size());
+    for (size_t q = 0; q < all.size(); ++q) {
+      for (const BlockReduce& block : blocks_) {
+        for (float* node : block.nodes) {
+          for (const Span& span : block.spans[q]) all[q].push_back(view(node, span));
+        }
+      }
+    }
+    return all;
+  }
+
+  std::vector<std::vector<Tensor>> expected() const {
+    std::vector<std::vector<Tensor>> all(runs_.size());
+    for (size_t q = 0; q < all.size(); ++q) {
+      for (const BlockReduce& block : blocks_) {
+        for (size_t n = 0; n < runs_[q].size(); ++n) {
+          for (const Span& span : block.spans[me()]) all[q].push_back(view(nullptr, {0, span.count}));
+        }
+      }
+    }
+    return all;
+  }
+
+  void sum_block(const BlockReduce& block, const std::vector<std::vector<Tensor>>& views, std::vector<size_t>& at) const {
+    const size_t spans = block.spans[me()].size();
+    for (size_t s = 0; s < spans; ++s) {
+      const int64_t count = block.spans[me()][s].count;
+      if (count == 0) continue;
+      std::vector<Partial> kept, fresh;
+      for (size_t k = 0; k < block.kept.size(); ++k) kept.push_back({kept_.runs()[k], block.kept[k] + block.out[s], nullptr});
+      for (size_t q = 0; q < runs_.size(); ++q) {
+        for (size_t n = 0; n < runs_[q].size(); ++n) {
+          float* data = views[q][at[q] + n * spans + s].as<float>();
+          fresh.push_back({runs_[q][n], data, ranks_.staged && q != me() ? data : nullptr});
+        }
+      }
+      std::sort(fresh.begin(), fresh.end(), [](const Partial& a, const Partial& b) { return a.run.begin < b.run.begin; });
+      for (FoldPass& pass : fold(c_.program.strands, kept, fresh)) {
+        pass.sum.count = count;
+        if (pass.level >= 0) pass.sum.out = block.sums[static_cast<size_t>(pass.level)] + block.out[s];
+        if (pass.sum.inputs == 1 && pass.sum.from[0] == pass.sum.out) continue;
+        kernels_.tree_sum(pass.sum, launch_);
+      }
+    }
+    for (size_t q = 0; q < runs_.size(); ++q) at[q] += runs_[q].size() * spans;
+  }
+
+  // Every replica gets the parts that the others summed.
+  void spread(const BlockReduce& block) {
+    for (size_t s = 0; s < block.spans[me()].size(); ++s) {
+      std::vector<Tensor> parts;
+      for (const auto& spans : block.spans) parts.push_back(view(block.sums[0], spans[s]));
+      group_.all_gather(parts, launch_.stream);
+    }
+  }
+
+  // exact = false: the engine adds as it likes, and in the wire's type.
+  void in_engine_order(const BlockReduce& block) {
+    for (size_t s = 0; s < block.spans[me()].size(); ++s) {
+      if (instruction_.among == Among::replica) {
+        const Span first = block.spans.front()[s], last = block.spans.back()[s];
+        all_reduce(view(block.sums[0], {first.begin, last.end() - first.begin}));
+      } else {
+        scatter(block, s);
+      }
+    }
+  }
+
+  void all_reduce(const Tensor& values) {
+    if (ranks_.wire == DType::f32) {
+      group_.all_reduce(values, launch_.stream);
+      return;
+    }
+    const Tensor wire = narrowed(values, staging_.as<char>());
+    group_.all_reduce(wire, launch_.stream);
+    kernels_.cast({ranks_.wire, DType::f32, values.numel(), wire.data, values.data}, launch_);
+  }
+
+  Tensor narrowed(const Tensor& values, char* to) const {
+    kernels_.cast({DType::f32, ranks_.wire, values.numel(), values.data, to}, launch_);
+    return {to, ranks_.wire, values.shape};
+  }
+
+  // The sum comes back in place of this rank's own part, which nobody needs any more.
+  void scatter(const BlockReduce& block, size_t s) {
+    std::vector<Tensor> parts;
+    int64_t used = 0;
+    for (const auto& spans : block.spans) {
+      const Tensor part = view(block.nodes[0], spans[s]);
+      parts.push_back(ranks_.wire == DType::f32 ? part : narrowed(part, staging_.as<char>() + used));
+      used += parts.back().bytes();
+    }
+    group_.reduce_scatter(parts, parts[me()], launch_.stream);
+    const Tensor mine = view(block.nodes[0], block.spans[me()][s]);
+    if (ranks_.wire != DType::f32) {
+      kernels_.cast({ranks_.wire, DType::f32, mine.numel(), parts[me()].data, mine.data}, launch_);
+    }
+    float* out = block.sums[0] + block.out[s];
+    if (out == mine.data) return;
+    if (instruction_.accumulate) {
+      kernels_.add({mine.numel(), out, mine.as<float>()}, launch_);
+    } else {
+      c_.device.copy(out, mine.data, mine.bytes(), device::CopyKind::device_to_device, launch_.stream);
+    }
+  }
+
+  BindContext c_;
+  const std::vector<model::BlockLayout>& layouts_;
+  const DataRanks ranks_;
+  const Instruction& instruction_;
+  const kernels::Launch launch_;
+  comm::Group& group_;
+  const kernels::Kernels& kernels_;
+  program::Stack kept_{c_.program.strands};        // what the levels hold before this round
+  std::vector<std::vector<program::Run>> runs_;    // [rank of the group]: the partial sums it gives
+  std::vector<int> numbers_;                       // of the blocks
+  std::vector<BlockReduce> blocks_;
+  Tensor staging_;
+};
+
+// Which data rank computes a slice.
+std::vector<int> owners(const program::Program& program) {
+  const program::Deal deal = program.ranks.deal(program.strands);
+  const int64_t per_strand = program.slices / program.strands;
+  std::vector<int> owner(static_cast<size_t>(program.slices), -1);
+  for (int p = 0; p < deal.replicas; ++p) {
+    for (int r = 0; r < deal.shard; ++r) {
+      for (const int64_t strand : deal.of_rank(p, r)) {
+        for (int64_t k = 0; k < per_strand; ++k) owner[static_cast<size_t>(strand * per_strand + k)] = p * deal.shard + r;
+      }
+    }
+  }
+  return owner;
+}
+
+}  // namespace
+
+std::function<void()> bind_reduce(const BindContext& context, const std::vector<model::BlockLayout>& layouts,
+                                  const Instruction& i, const kernels::Launch& launch) {
+  if (i.reads[0].role == "scalars") {
+    comm::Group* group = &context.options.ranks->group(i.among, i.lane);
+    const Tensor values = context.memory.tensor(i.reads[0].buffer);
+    return [group, values, launch] { group->all_reduce(values, launch.stream); };
+  }
+  return [reduce = std::make_shared<Reduce>(context, layouts, i, launch)] { reduce->run(); };
+}
+
+std::function<void()> bind_gather(const BindContext& context, const Instruction& i, const kernels::Launch& launch) {
+  comm::Group* group = &context.options.ranks->group(i.among, i.lane);
+  if (i.among == Among::data) {
+    std::vector<std::pair<Tensor, int>> all;  // in the same order on every rank
+    const std::vector<int> owner = owners(context.program);
+    std::map<std::string, Tensor> by_role;
+    for (const auto* uses : {&i.reads, &i.writes}) {
+      for (const Use& use : *uses) by_role[use.role] = context.memory.tensor(use.buffer);
+    }
+    for (const auto& [role, values] : by_role) {
+      all.emplace_back(values, owner[std::stoul(role.substr(role.rfind('.') + 1))]);
+    }
+    return [group, all, launch] {
+      for (const auto& [values, root] : all) group->broadcast(values, root, launch.stream);
+    };
+  }
+  const Tensor whole = context.memory.tensor(i.writes[0].buffer), from = context.memory.tensor(i.reads[0].buffer);
+  std::vector<Tensor> parts;
+  for (const program::Share& share : context.program.shares[static_cast<size_t>(i.block)]) {
+    parts.push_back({whole.as<char>() + share.values.begin * device::size_of(whole.dtype), whole.dtype, {share.values.count}});
+  }
+  const Tensor own = parts[static_cast<size_t>(group->rank())];
+  device::Device* device = &context.device;
+  return [group, parts, own, from, whole, device, launch] {
+    if (from.data != whole.data) {
+      device->copy(own.data, from.data, own.bytes(), device::CopyKind::device_to_device, launch.stream);
+    }
+    group->all_gather(parts, launch.stream);
+  };
+}
+
+}  // namespace lockstep::run
