@@ -144,6 +144,8 @@ Resolved read_recipe(const RecipeSource& source) {
   for (const Key& key : recipe_keys()) resolved.origin[key.name] = "default";
   if (!source.file.empty()) {
     read_file_into(source.file, resolved);
+  } else if (!source.text.empty()) {
+    read_text_into(source.text, "recipe", resolved);
   } else if (source.default_recipe) {
     read_text_into(std::string(default_recipe()), "default recipe", resolved);
   }

@@ -59,7 +59,28 @@ void Progress::finish(const run::Summary& s, const std::string& folder) {
   else if (folder.find(' ') == std::string::npos) remark("next: lockstep generate --run {}\n", folder);
 }
 
-std::string start_lines(const run::Plan& plan, const std::string& folder) {
+// "4 over shm, zero 3 in 2 copies of 2": how the ranks share the work, and what that costs.
+std::string rank_line(const run::Session& session) {
+  const program::DataRanks& r = session.plan.layout.ranks;
+  const program::Deal deal = r.deal(session.plan.layout.strands);
+  const comm::Group& group = session.ranks->group(r.sharded() ? program::Among::shard : program::Among::replica, program::Lane::reduce);
+  std::string text = fmt::format("{} over {}", r.width(), group.engine());
+  if (r.sharded()) {
+    text += fmt::format(", parallel.zero={}", r.zero);
+    if (r.replicas > 1) text += fmt::format(", {} copies shared by {} ranks each", r.replicas, r.shard);
+  }
+  const size_t buffers = session.plan.program.blocks[0].gradients.size();
+  text += fmt::format("; {} gradient buffer{} a rank", buffers, buffers == 1 ? "" : "s");
+  if (!r.exact) return text + ", sums in the engine's order: not exact";
+  bool even = true;
+  for (int p = 0; p < r.replicas; ++p) even = even && nodes_of(deal.strands, deal.of_replica(p)).size() == 1;
+  for (int q = 0; q < r.shard && !r.turns(); ++q) even = even && program::own_nodes(deal, r.replica, q).size() == 1;
+  if (!even) text += fmt::format("; {} strands do not divide evenly, so ranks send several partial sums", deal.strands);
+  return text;
+}
+
+std::string start_lines(const run::Session& session, const std::string& folder) {
+  const run::Plan& plan = session.plan;
   const base::Recipe& r = plan.recipe();
   const device::Properties device = plan.device->properties();
   const int64_t slices = r.batch.slices.value, strands = r.batch.strands.value;
@@ -72,6 +93,7 @@ std::string start_lines(const run::Plan& plan, const std::string& folder) {
                       plan.device->id().kind == device::Kind::cpu ? fmt::format(", {} threads", device::thread_count()) : "");
   text += fmt::format("batch   {} samples = {} slice{} in {} strand{}: same bits on 1 to {} data ranks\n", r.batch.global, slices,
                       slices == 1 ? "" : "s", strands, strands == 1 ? "" : "s", strands);
+  if (!session.ranks->alone()) text += "ranks   " + rank_line(session) + "\n";
   text += fmt::format("memory  {} ({} kept, {} in a step) of {}\n", human_bytes(static_cast<double>(plan.memory.peak_bytes())),
                       human_bytes(static_cast<double>(plan.memory.persistent_bytes)),
                       human_bytes(static_cast<double>(plan.memory.transient_bytes)),

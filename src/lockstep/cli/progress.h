@@ -29,6 +29,6 @@ class Progress : public run::Observer {
 };
 
 // The lines before the first step: model, data, batch and what exactness allows, memory.
-std::string start_lines(const run::Plan& plan, const std::string& folder);
+std::string start_lines(const run::Session& session, const std::string& folder);
 
 }  // namespace lockstep::cli

@@ -8,11 +8,13 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/launch_flags.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/progress.h"
 #include "lockstep/cli/stop_signal.h"
 #include "lockstep/run/run_folder.h"
 #include "lockstep/run/snapshot.h"
+#include "lockstep/run/together.h"
 
 namespace lockstep::cli {
 
@@ -35,7 +37,6 @@ struct Everyone : run::Observer {
 struct TrainArguments {
   base::RecipeSource source;
   std::string folder, resume = "auto";
-  int64_t ranks = 1;
   bool json = false;
 };
 
@@ -71,28 +72,48 @@ void print_summary(const run::Summary& s, const std::string& folder) {
   print("{}\n", out.dump());
 }
 
-int run_training(const TrainArguments& arguments, base::Resolved resolved, const std::string& folder) {
+// The first rank looks at the folder and resolves what the recipe leaves open.
+run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, const std::string& folder,
+                     const run::PlanOptions& options) {
   const bool fresh = arguments.resume == "never";
   const run::Earlier earlier = fresh ? run::Earlier{} : run::look_at(folder);
   if (!fresh) run::adopt_earlier(resolved, folder);
-  run::Plan plan = run::make_plan(std::move(resolved), {});
-  if (arguments.resume == "auto") run::refuse_changes(plan.recipe(), folder);
-  if (earlier.finished && arguments.resume == "auto") {
-    remark("already done: {} holds {} steps. Use run.name=NAME for another run, or --resume never to start over\n",
-               folder, earlier.step);
-    if (arguments.json) print("{}\n", nlohmann::json{{"folder", folder}, {"steps", earlier.step}, {"finished", true}}.dump());
-    return 0;
-  }
-  const std::vector<std::string> candidates = starting_points(arguments, folder);
-  run::RunFolder files(folder);
-  StopSignal signal;
-  run::Session session(std::move(plan));
+  run::Decision decision;
+  decision.resolved = run::make_plan(std::move(resolved), {}, options).resolved;
+  if (arguments.resume == "auto") run::refuse_changes(decision.resolved.recipe, folder);
+  decision.done = earlier.finished && arguments.resume == "auto";
+  decision.step = earlier.step;
+  if (!decision.done) decision.checkpoints = starting_points(arguments, folder);
+  return decision;
+}
+
+int already_done(const TrainArguments& arguments, const run::Decision& decision, const std::string& folder) {
+  remark("already done: {} holds {} steps. Use run.name=NAME for another run, or --resume never to start over\n", folder,
+         decision.step);
+  if (arguments.json) print("{}\n", nlohmann::json{{"folder", folder}, {"steps", decision.step}, {"finished", true}}.dump());
+  return 0;
+}
+
+// A rank beside the first: it works and keeps quiet; what it has to say is in its log.
+int run_beside(run::Session& session, const run::Decision& decision, const StopSignal& signal) {
   run::TrainOptions options;
-  options.first_step = load_first(session, candidates);
+  options.first_step = load_first(session, decision.checkpoints);
+  options.stop_signal = &signal.value();
+  options.save_every = session.plan.recipe().checkpoint.every;
+  options.save = [&](int64_t step) { run::save_checkpoint(session, "", step, 1); };
+  run::Observer nobody;
+  return run::train(session, options, nobody).finished ? 0 : 75;
+}
+
+int run_first(const TrainArguments& arguments, run::Session& session, const run::Decision& decision, run::RunFolder& files,
+              const StopSignal& signal) {
+  const std::string& folder = files.path();
+  run::TrainOptions options;
+  options.first_step = load_first(session, decision.checkpoints);
   const base::Recipe& recipe = session.plan.recipe();
   const std::vector<std::string> changes = files.begin(session.plan, options.first_step);
   Progress progress(session.plan, options.first_step);
-  progress.say(start_lines(session.plan, folder));
+  progress.say(start_lines(session, folder));
   for (const std::string& change : changes) progress.say("warning: bits may differ from here on: " + change);
   if (options.first_step > 0) progress.say(fmt::format("going on from step {}", options.first_step));
 
@@ -122,6 +143,28 @@ int run_training(const TrainArguments& arguments, base::Resolved resolved, const
   return summary.finished ? 0 : 75;
 }
 
+int run_training(const TrainArguments& arguments, const base::Resolved& resolved, const std::string& folder, comm::World& world) {
+  const auto& parallel = resolved.recipe.parallel;
+  world.use(parallel.engine, std::chrono::seconds(parallel.timeout));
+  run::compare_recipes(world, resolved.recipe);
+  std::unique_ptr<run::Ranks> ranks;
+  if (world.size() > 1) ranks = std::make_unique<run::Ranks>(world);
+  const run::PlanOptions options{.seat = world.seat(), .shares_memory = ranks && ranks->shares_memory()};
+  const run::Decision decision =
+      run::decide_together(world, [&] { return decide(arguments, resolved, folder, options); });
+  if (decision.done) return world.first() ? already_done(arguments, decision, folder) : 0;
+  run::Plan plan = run::make_plan(decision.resolved, {}, options);
+  if (plan.recipe().run.exact) run::compare_records(world, plan);
+
+  std::unique_ptr<run::RunFolder> files;
+  if (world.first()) files = std::make_unique<run::RunFolder>(folder);
+  base::make_folders(folder + "/trace");
+  base::RingWriter ring(fmt::format("{}/trace/rank-{}.ring", folder, world.rank()), {.rank = world.rank()});
+  StopSignal signal;
+  run::Session session(std::move(plan), ranks.get(), &ring);
+  return files ? run_first(arguments, session, decision, *files, signal) : run_beside(session, decision, signal);
+}
+
 }  // namespace
 
 int train_command(Arguments& arguments) {
@@ -129,18 +172,22 @@ int train_command(Arguments& arguments) {
   arguments.recipe(wanted.source);
   arguments.option("--run", wanted.folder, "the run folder; default: log.folder/run.name");
   arguments.option("--resume", wanted.resume, "auto: go on where the folder's run stopped; never: start over; or a checkpoint");
-  arguments.option("--nproc,--nproc-per-node", wanted.ranks, "ranks on this machine");
   arguments.flag("--json", wanted.json, "print the summary as JSON on standard output");
+  LaunchFlags launch;
+  add_launch_flags(arguments, launch);
   arguments.example("lockstep train", "the default recipe: a small GPT on the embedded grammar");
   arguments.example("lockstep train first.toml optim.lr=1e-3 run.name=second", "one key changed, in a run of its own");
+  arguments.example("lockstep train first.toml --nproc 4", "four ranks on this machine; the same bits");
+  arguments.example("lockstep train first.toml --nproc 8 parallel.zero=3", "weights, gradients and moments shared out");
   arguments.example("lockstep train model.family=llama precision.compute=bf16 run.name=llama", "another model");
   if (!arguments.parse()) return 0;
-  if (wanted.ranks != 1) {
-    throw base::ConfigError(161, fmt::format("--nproc {}: this version trains on one rank; leave it out", wanted.ranks));
-  }
-  base::Resolved resolved = base::read_recipe(wanted.source);
+  const base::Resolved resolved = base::read_recipe(wanted.source);
   const std::string folder = !wanted.folder.empty() ? wanted.folder : resolved.recipe.log.folder + "/" + resolved.recipe.run.name;
-  return run_training(wanted, std::move(resolved), folder);
+  std::vector<std::string> argv = {"train"};
+  argv.insert(argv.end(), arguments.words().begin(), arguments.words().end());
+  std::unique_ptr<comm::World> world;
+  if (const std::optional<int> code = launch_or_join(launch, argv, folder + "/logs", world)) return *code;
+  return run_training(wanted, resolved, folder, *world);
 }
 
 }  // namespace lockstep::cli

@@ -31,8 +31,11 @@ std::unique_ptr<Group> World::group(const std::string& name, const std::vector<i
   options.timeout = options_.join_timeout;
   options.interface = options_.interface;
   options.device = &device;
+  // "nccl" is a wish for GPUs' groups; what the host exchanges beside them is carried by whatever fits.
+  const bool host_beside_gpus = options_.engine == "nccl" && device.id().kind == device::Kind::cpu;
+  const std::string wish = host_beside_gpus ? "auto" : options_.engine;
   std::string why;
-  const std::string engine = settle_engine(options_.engine, options, *store_, &why);
+  const std::string engine = settle_engine(wish, options, *store_, &why);
   if (engine_.empty() || engine_ == "alone") {
     engine_ = engine;
     engine_reason_ = why;

@@ -44,6 +44,9 @@ class World {
   const std::string& engine() const { return engine_; }
   const std::string& engine_reason() const { return engine_reason_; }  // what kept it from shared memory, if anything
 
+  // Before the first group: which engine is wanted, and how long a collective may take.
+  void use(const std::string& engine, Duration timeout) { options_.engine = engine, options_.timeout = timeout; }
+
   // Every rank gives the same list of {what, value}; ConfigError 523 names the first that differs, and on which rank:
   // "rank 2 has optim.lr = 0.1, rank 0 has 0.2". Waiting for a rank that does not come is CommError 521 with its number.
   void roll_call(const std::vector<std::pair<std::string, std::string>>& facts);

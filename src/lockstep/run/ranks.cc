@@ -48,6 +48,15 @@ void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, dev
   }
 }
 
+void Ranks::record_in(base::RingWriter* ring) {
+  int32_t number = 0;
+  if (host_) host_->record_in(ring, number++);
+  std::set<comm::Group*> seen;
+  for (const auto& [key, group] : groups_) {
+    if (seen.insert(group.get()).second) group->record_in(ring, number++);
+  }
+}
+
 comm::Group& Ranks::group(Among among, Lane lane) const {
   const auto it = groups_.find({lane, among});
   LS_ASSERT(it != groups_.end(), "no group for this lane");

@@ -27,6 +27,9 @@ class Ranks {
   comm::World* world() const { return world_; }
   bool shares_memory() const;  // ranks on the CPU read each other's memory
 
+  // Every group's calls are marked there from now on.
+  void record_in(base::RingWriter* ring);
+
   comm::Group& group(program::Among among, program::Lane lane) const;
   comm::Group& host() const { return *host_; }  // all ranks; tensors in host memory, used by the training thread only
 

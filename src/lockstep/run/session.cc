@@ -227,6 +227,7 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   }
   if (shared) plan.device->allocate_from(nullptr);
   if (!ranks->alone()) ranks->connect(data_mesh(plan.layout.ranks), plan.program, *plan.device);
+  if (ring != nullptr) ranks->record_in(ring);
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
   if (!plan.recipe().model.from.empty()) load_weights(*parameters, plan.recipe().model.from);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -65,8 +66,10 @@ std::string save_checkpoint(Session& session, const std::string& run_folder, int
   return session.ranks->first() ? checkpoint::save(run_folder, contents, keep) : "";
 }
 
-int64_t load_checkpoint(Session& session, const std::string& folder) {
-  Parameters& parameters = *session.parameters;
+namespace {
+
+// What can fail on one rank alone: nobody else is needed here.
+checkpoint::Manifest load_own(Parameters& parameters, const std::string& folder) {
   const checkpoint::Opened from(folder);
   if (!from.manifest()) throw base::DataError(320, folder + " has no manifest.json: it is no checkpoint of a run");
   const checkpoint::Manifest& manifest = *from.manifest();
@@ -83,6 +86,24 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
     load_tensor(parameters, from, statistic.name, statistic, statistic.master);
   }
   parameters.write(parameters.state(), manifest.state.data());
+  return manifest;
+}
+
+}  // namespace
+
+int64_t load_checkpoint(Session& session, const std::string& folder) {
+  Parameters& parameters = *session.parameters;
+  checkpoint::Manifest manifest;
+  std::exception_ptr error;
+  try {
+    manifest = load_own(parameters, folder);
+  } catch (const base::Error&) {
+    error = std::current_exception();
+  }
+  // Either all ranks go on with it or none does.
+  const double failed = session.ranks->sum(std::vector<double>{error ? 1.0 : 0.0})[0];
+  if (error) std::rethrow_exception(error);
+  if (failed > 0) throw base::DataError(325, fmt::format("{}: {:.0f} of {} ranks could not read it", folder, failed, session.ranks->size()));
   parameters.refresh_compute();
   if (!manifest.params_hash.empty() && parameters.hash() != manifest.params_hash) {
     throw base::DataError(322, folder + ": the loaded parameters do not have the hash in manifest.json");
