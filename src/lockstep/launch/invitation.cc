@@ -51,15 +51,18 @@ std::string runtime_folder(const Variable& variable) {
   const std::string runtime = variable("XDG_RUNTIME_DIR").value_or("");
   std::error_code ignored;
   const bool has_runtime = !runtime.empty() && std::filesystem::is_directory(runtime, ignored);
-  const std::string folder = has_runtime ? runtime + "/lockstep"
-                                         : fmt::format("{}/lockstep-{}", variable("TMPDIR").value_or("/tmp"), ::geteuid());
+  const std::string folder =
+      has_runtime ? runtime + "/lockstep"
+                  : fmt::format("{}/lockstep-{}", variable("TMPDIR").value_or("/tmp"), ::geteuid());
   ::mkdir(folder.c_str(), 0700);
   struct stat facts {};
   const bool there = ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
   if (!there || facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0) {
-    throw base::ConfigError(550, fmt::format("{} must be a folder of this user that nobody else can enter (mode 0700); remove it, "
-                                             "or set XDG_RUNTIME_DIR to another place",
-                                             folder));
+    throw base::ConfigError(
+        550,
+        fmt::format("{} must be a folder of this user that nobody else can enter (mode 0700); remove it, "
+                    "or set XDG_RUNTIME_DIR to another place",
+                    folder));
   }
   return folder;
 }
@@ -69,7 +72,8 @@ InvitationFile::InvitationFile(const std::string& job, const Invitation& invitat
   const std::string draft = fmt::format("{}.{}", path_, ::getpid());
   ::unlink(draft.c_str());
   const int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  const bool written = file >= 0 && ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool written =
+      file >= 0 && ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (file >= 0) ::close(file);
   if (!written || ::rename(draft.c_str(), path_.c_str()) != 0) {
     throw base::IoError(802, fmt::format("{} cannot be written: {}", path_, std::strerror(errno)));
@@ -87,8 +91,9 @@ Invitation await_invitation(const std::string& job, Duration timeout) {
     if (std::chrono::steady_clock::now() > deadline) break;
     std::this_thread::sleep_for(Duration(20));
   }
-  throw base::CommError(551, fmt::format("rank 0 did not come within {}: no {} was written", 
-                                         base::human_duration(static_cast<double>(timeout.count()) / 1000), path));
+  throw base::CommError(551,
+                        fmt::format("rank 0 did not come within {}: no {} was written",
+                                    base::human_duration(static_cast<double>(timeout.count()) / 1000), path));
 }
 
 int agreed_port(const std::string& job, int k) {

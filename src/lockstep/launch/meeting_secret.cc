@@ -7,8 +7,7 @@
 
 namespace lockstep::launch {
 
-comm::Secret meeting_secret(const Options& options, bool leads,
-                            const std::function<void(const std::string&)>& say) {
+comm::Secret meeting_secret(const Options& options, bool leads, const Say& say) {
   if (!options.secret_file.empty()) return comm::Secret::from_file(options.secret_file);
   if (const auto text = process_variable("LOCKSTEP_SECRET")) return comm::Secret::from_text(*text);
   const std::string home = process_variable("HOME").value_or("");

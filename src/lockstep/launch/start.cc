@@ -13,6 +13,8 @@
 #include "lockstep/device/cuda_facts.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/binding.h"
+#include "lockstep/launch/scheduled.h"
+#include "lockstep/launch/strangers.h"
 
 namespace lockstep::launch {
 
@@ -54,7 +56,22 @@ Start join_launcher(const std::string& endpoint, const comm::Seat& seat) {
   const int attempt = number_in(process_variable, "TORCHELASTIC_RESTART_COUNT").value_or(0);
   Start start;
   start.options.seat = seat;
-  start.store = comm::with_prefix(comm::connect_store(client), fmt::format("attempt-{}/", attempt));
+  start.store = comm::with_prefix(comm::connect_store(client), rank_prefix(attempt));
+  return start;
+}
+
+// A rank of another launcher.
+Start join_stranger(const comm::Seat& seat, const Words& words, const Say& say) {
+  if (!words.nproc_per_node.empty() || !words.nnodes.empty()) {
+    throw base::ConfigError(
+        553, fmt::format("--nproc and --nnodes are for starting ranks, but this process is rank {} of {} of "
+                         "another launcher already; leave them out",
+                         seat.rank, seat.world));
+  }
+  Start start;
+  if (seat.world == 1) return start;
+  start.options.seat = seat;
+  start.store = join_strangers(seat, read_options(words), say);
   return start;
 }
 
@@ -86,20 +103,42 @@ std::optional<comm::Seat> seat_from_environment(const Variable& variable) {
   return seat;
 }
 
+std::vector<std::string> own_command(const std::vector<std::string>& argv) {
+  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  command.insert(command.end(), argv.begin(), argv.end());
+  return command;
+}
+
+std::string rank_prefix(int attempt) { return fmt::format("attempt-{}/", attempt); }
+
+// The innermost launcher wins: ours, torchrun, the scheduler, and last what the flags say.
 Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say) {
-  const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
-  if (const auto endpoint = process_variable("LOCKSTEP_STORE"); endpoint && seat)
-    return join_launcher(*endpoint, *seat);
+  const auto endpoint = process_variable("LOCKSTEP_STORE");
+  const bool torchrun = process_variable("TORCHELASTIC_RUN_ID") && process_variable("LOCAL_RANK");
+  if (endpoint || torchrun) {
+    const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
+    if (endpoint && seat) return join_launcher(*endpoint, *seat);
+    if (seat) return join_stranger(*seat, words, say);
+  }
   take_environment(words, process_variable);
   if (words.grace.empty()) words.grace = "5";  // our ranks lose nothing when they end at once
+  const std::optional<Scheduled> scheduled = read_environment(this_environment());
+  if (scheduled) {
+    if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > 1) {
+      take_scheduled(words, *scheduled);
+      return start_task(*scheduled, words, argv, log_folder, say);
+    }
+    take_scheduled(words, *scheduled);
+  } else if (const std::optional<comm::Seat> seat = seat_from_environment(process_variable)) {
+    return join_stranger(*seat, words, say);
+  }
   AgentJob job;
   job.options = read_options(words);
   job.ranks = words.nproc_per_node.empty()
                   ? std::max(1, visible_gpu_count())
                   : local_ranks(job.options, visible_gpu_count(), usable_processors());
   if (job.ranks == 1 && job.options.one_node()) return {};
-  job.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  job.command.insert(job.command.end(), argv.begin(), argv.end());
+  job.command = own_command(argv);
   job.own_program = true, job.log_folder = log_folder, job.say = std::move(say);
   Start start;
   start.exit_code = run_agent(job);
@@ -108,6 +147,16 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
 
 int launch_program(Words words, const std::vector<std::string>& program, Say say) {
   take_environment(words, process_variable);
+  if (const std::optional<Scheduled> scheduled = read_environment(this_environment())) {
+    if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > scheduled->nodes) {
+      throw base::ConfigError(
+          553,
+          fmt::format("lockstep launch starts the ranks itself, but {} has started {} tasks on {} nodes; "
+                      "start one task a node",
+                      scheduled->scheduler, scheduled->tasks, scheduled->nodes));
+    }
+    take_scheduled(words, *scheduled);
+  }
   AgentJob job;
   job.options = read_options(words);
   job.command = rank_command(job.options, program, process_variable);
