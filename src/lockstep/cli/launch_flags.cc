@@ -32,7 +32,7 @@ void add_launch_flags(Arguments& arguments, LaunchFlags& flags) {
 
 std::optional<int> launch_or_join(const LaunchFlags& flags, const std::vector<std::string>& argv,
                                   const std::string& log_folder, std::unique_ptr<comm::World>& world) {
-  launch::Start start = launch::start(flags.words, argv, log_folder, say_on_console);
+  launch::Start start = launch::start(flags.words, argv, log_folder, say_on_console, flags.fits);
   if (start.exit_code) return start.exit_code;
   world = start.store ? std::make_unique<comm::World>(start.options, std::move(start.store))
                       : std::make_unique<comm::World>();

@@ -10,6 +10,7 @@
 //     ... train as world->rank() of world->size()
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ namespace lockstep::cli {
 
 struct LaunchFlags {
   launch::Words words;
+  std::function<void(int ranks)> fits = {};  // throws when so many ranks cannot train; asked before any is started
 };
 
 void add_launch_flags(Arguments& arguments, LaunchFlags& flags);

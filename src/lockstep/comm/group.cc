@@ -162,10 +162,11 @@ std::vector<std::vector<Tensor>> Group::do_borrow(const std::vector<std::vector<
   std::vector<Tensor> send(views.size()), recv(views.size());
   size_t most = 0;
   for (const std::vector<Tensor>& view : views) most = std::max(most, view.size());
+  const Tensor nothing{nullptr, device::DType::u8, {0}};
   for (size_t i = 0; i < most; ++i) {
     for (size_t q = 0; q < views.size(); ++q) {
-      send[q] = i < offers[q].size() ? offers[q][i] : Tensor{};
-      recv[q] = i < views[q].size() ? views[q][i] : Tensor{};
+      send[q] = i < offers[q].size() ? offers[q][i] : nothing;
+      recv[q] = i < views[q].size() ? views[q][i] : nothing;
     }
     do_all_to_all(send, recv, stream);
   }

@@ -112,7 +112,8 @@ std::vector<std::string> own_command(const std::vector<std::string>& argv) {
 std::string rank_prefix(int attempt) { return fmt::format("attempt-{}/", attempt); }
 
 // The innermost launcher wins: ours, torchrun, the scheduler, and last what the flags say.
-Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say) {
+Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
+            const std::function<void(int ranks)>& fits) {
   const auto endpoint = process_variable("LOCKSTEP_STORE");
   const bool torchrun = process_variable("TORCHELASTIC_RUN_ID") && process_variable("LOCAL_RANK");
   if (endpoint || torchrun) {
@@ -125,6 +126,7 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
   const std::optional<Scheduled> scheduled = read_environment(this_environment());
   if (scheduled) {
     if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > 1) {
+      if (fits) fits(scheduled->tasks);
       take_scheduled(words, *scheduled);
       return start_task(*scheduled, words, argv, log_folder, say);
     }
@@ -138,6 +140,7 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
                   ? std::max(1, visible_gpu_count())
                   : local_ranks(job.options, visible_gpu_count(), usable_processors());
   if (job.ranks == 1 && job.options.one_node()) return {};
+  if (fits && job.options.min_nodes == job.options.max_nodes) fits(job.ranks * job.options.max_nodes);
   job.command = own_command(argv);
   job.own_program = true, job.log_folder = log_folder, job.say = std::move(say);
   Start start;

@@ -27,7 +27,9 @@ struct Start {
 };
 
 // `argv` without the program's name. ConfigError 538: an environment that is half set.
-Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say);
+// `fits` is asked about the number of ranks before any is started, and throws what is wrong with it.
+Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
+            const std::function<void(int ranks)>& fits = {});
 
 // `lockstep launch`: runs any program on this node's ranks and returns the run's exit code.
 int launch_program(Words words, const std::vector<std::string>& program, Say say);

@@ -173,6 +173,12 @@ program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& 
 
 }  // namespace
 
+void check_layout(const base::Recipe& recipe, int ranks) {
+  check_batch(recipe);
+  const program::DataRanks layout = data_ranks(recipe, {.seat = {.world = ranks}}, true);
+  if (!recipe.batch.slices.is_auto && !recipe.batch.strands.is_auto) check_strands(recipe, layout);
+}
+
 program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute, program::MemoryPlan& memory) {
   program::Program program = program::compile(*plan.model, layout_for(plan, slices, recompute));
   memory = program::place(program);

@@ -57,6 +57,9 @@ struct PlanOptions {
 // run here.
 Plan make_plan(base::Resolved resolved, Own own, PlanOptions options = {});
 
+// What can be said of so many ranks before anything is opened: ConfigError with the arithmetic.
+void check_layout(const base::Recipe& recipe, int ranks);
+
 // The pieces of make_plan that `tune` varies: compiles for other slices or recomputation.
 program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute, program::MemoryPlan& memory);
 
