@@ -82,8 +82,10 @@ Start join_node(const Scheduled& scheduled, const Options& options, const std::s
   std::unique_ptr<comm::Store> store = connect_patiently(client, options.join_timeout, say);
   const std::string prefix = run_prefix(options.run_id);
   const std::unique_ptr<comm::Store> launchers = comm::with_prefix(store->clone(), prefix);
-  launchers->push(task_queue(node_name(seat)),
-                  write_json({{"rank", seat.rank}, {"pid", ::getpid()}, {"host", base::host_name()}}));
+  launchers->push(task_queue(node_name(seat)), write_json({{"rank", seat.rank},
+                                                           {"local_rank", seat.local_rank},
+                                                           {"pid", ::getpid()},
+                                                           {"host", base::host_name()}}));
   const State state = await_round(*launchers, options.join_timeout);
   for (const NodePlace& place : state.nodes) {
     if (seat.node < 0 && place.card.host == base::host_name()) seat.node = place.node;

@@ -13,6 +13,7 @@
 #include "lockstep/device/cuda_facts.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/binding.h"
+#include "lockstep/launch/network.h"
 #include "lockstep/launch/scheduled.h"
 #include "lockstep/launch/strangers.h"
 
@@ -122,7 +123,7 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
     if (seat) return join_stranger(*seat, words, say);
   }
   take_environment(words, process_variable);
-  if (words.grace.empty()) words.grace = "5";  // our ranks lose nothing when they end at once
+  if (words.grace.empty()) words.grace = std::string("5");  // our ranks lose nothing when they end at once
   const std::optional<Scheduled> scheduled = read_environment(this_environment());
   if (scheduled) {
     if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > 1) {
@@ -148,6 +149,21 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
   return start;
 }
 
+namespace {
+
+// Before anything is started; a rank that finds its port taken would only say so in the middle of a
+// traceback.
+void check_master_port(const Options& options) {
+  const bool first_node = options.one_node() || options.node_rank == 0;
+  if (!first_node || options.master_port == 0 || port_is_free(options.master_port)) return;
+  throw base::ConfigError(
+      539, fmt::format("--master-port {}: another program listens on it; leave it out, and a free port is "
+                       "chosen, or give another",
+                       options.master_port));
+}
+
+}  // namespace
+
 int launch_program(Words words, const std::vector<std::string>& program, Say say) {
   take_environment(words, process_variable);
   if (const std::optional<Scheduled> scheduled = read_environment(this_environment())) {
@@ -162,6 +178,7 @@ int launch_program(Words words, const std::vector<std::string>& program, Say say
   }
   AgentJob job;
   job.options = read_options(words);
+  check_master_port(job.options);
   job.command = rank_command(job.options, program, process_variable);
   const bool asks_gpus = job.options.nproc_kind == Nproc::gpu || job.options.nproc_kind == Nproc::automatic;
   job.ranks = local_ranks(job.options, asks_gpus ? visible_gpu_count() : 0, usable_processors());

@@ -37,7 +37,8 @@ void JoinedTasks::look() {
     const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
     if (!json.is_object()) continue;
     Task task;
-    task.rank = json.value("rank", 0), task.pid = json.value("pid", 0), task.host = json.value("host", "");
+    task.rank = json.value("rank", 0), task.pid = json.value("pid", 0), task.host = json.value("host", ""),
+    task.local_rank = json.value("local_rank", 0);
     if (task.pid > 0) task.watch = static_cast<int>(::syscall(SYS_pidfd_open, task.pid, 0));
     task.joined_at = std::chrono::steady_clock::now();
     tasks_.push_back(task);
@@ -67,8 +68,8 @@ std::vector<Failure> JoinedTasks::new_failures() {
     if (!task.ended || task.told || task.status == 0) continue;
     task.told = true;
     Failure failure;
-    failure.rank = task.rank, failure.node = std::max(0, node_number_), failure.host = task.host,
-    failure.pid = task.pid;
+    failure.rank = task.rank, failure.local_rank = task.local_rank, failure.node = std::max(0, node_number_),
+    failure.host = task.host, failure.pid = task.pid;
     failure.code = exit_code_of(task.status);
     failure.ending = task.said ? describe_ending(task.status) : "its task was killed";
     failure.unix_micros = std::chrono::duration_cast<std::chrono::microseconds>(

@@ -45,7 +45,7 @@ class JoinedTasks {
 
  private:
   struct Task {
-    int rank = 0;
+    int rank = 0, local_rank = 0;
     pid_t pid = 0;
     int watch = -1;  // pidfd; -1: this kernel or container does not let us
     std::string host;
