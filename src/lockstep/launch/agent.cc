@@ -107,7 +107,8 @@ class Agent {
 
 Agent::Agent(const AgentJob& job)
     : job_(job),
-      guard_(job.options.grace),
+      guard_(job.own_program ? Duration(0)
+                             : job.options.grace),  // ours would take SIGTERM for a wish to save
       signals_(job.options.signals),
       meeting_(open_meeting(job.options, job.own_program, [this](const std::string& text) { say(text); })),
       logs_(job.options, job.own_program ? job.log_folder : ""),
@@ -130,7 +131,8 @@ NodeCard Agent::card() const {
   const Options& options = job_.options;
   NodeCard card;
   card.token = random_token(), card.host = base::host_name(), card.role = options.role, card.pid = ::getpid();
-  card.wanted = options.node_rank, card.order = job_.seat ? job_.seat->rank : 0, card.ranks = job_.ranks;
+  card.wanted = options.node_rank, card.order = job_.seat ? job_.seat->rank : 0,
+  card.one_task_a_rank = job_.seat.has_value(), card.ranks = job_.ranks;
   card.min_nodes = options.min_nodes, card.max_nodes = options.max_nodes;
   card.address = !options.local_addr.empty()     ? options.local_addr
                  : options.endpoint_host.empty() ? "127.0.0.1"

@@ -85,7 +85,8 @@ nlohmann::json to_json(const NodeCard& c) {
           {"max_nodes", c.max_nodes},
           {"port", c.master_port},
           {"first_attempt", c.first_attempt},
-          {"order", c.order}};
+          {"order", c.order},
+          {"task", c.one_task_a_rank}};
 }
 
 NodeCard card_from_json(const nlohmann::json& json) {
@@ -94,7 +95,7 @@ NodeCard card_from_json(const nlohmann::json& json) {
   c.role = json.at("role");
   c.pid = json.at("pid"), c.wanted = json.at("wanted"), c.ranks = json.at("ranks");
   c.min_nodes = json.at("min_nodes"), c.max_nodes = json.at("max_nodes"), c.master_port = json.at("port");
-  c.first_attempt = json.at("first_attempt"), c.order = json.at("order");
+  c.first_attempt = json.at("first_attempt"), c.order = json.at("order"), c.one_task_a_rank = json.at("task");
   return c;
 }
 
