@@ -1,4 +1,5 @@
 // Every operation on every engine, type and size, against sums that can be foretold.
+#include <cstdlib>
 #include <cstring>
 
 #include "lockstep/comm/testing.h"
@@ -13,7 +14,12 @@ using testing::run_threads;
 using testing::TestRank;
 
 enum class Kind { threads, forked };
-enum class Memory { arena, plain, mixed };  // where tensors lie; mixed: every other rank has them outside
+enum class Memory {
+  arena,
+  plain,
+  mixed,
+  gpu
+};  // where tensors lie; mixed: every other rank has them outside
 
 struct Row {
   const char* engine;
@@ -23,7 +29,7 @@ struct Row {
 };
 
 std::string name_of_row(const ::testing::TestParamInfo<Row>& info) {
-  static constexpr const char* kMemory[] = {"arena", "plain", "mixed"};
+  static constexpr const char* kMemory[] = {"arena", "plain", "mixed", "gpu"};
   return std::string(info.param.engine) + "_" + std::to_string(info.param.ranks) +
          (info.param.kind == Kind::threads ? "_threads_" : "_forked_") +
          kMemory[static_cast<int>(info.param.memory)];
@@ -67,14 +73,76 @@ void put(const Tensor& tensor, int64_t i, int64_t value) {
   }
 }
 
+// Tensors of one rank, in whatever memory its engine works on; values go in and out through the host.
+class TestMemory {
+ public:
+  TestMemory(const TestRank& at, Memory memory)
+      : arena_(make_shared_arena()),
+        inside_(memory == Memory::arena || (memory == Memory::mixed && at.rank % 2 == 0)) {
+    if (memory == Memory::gpu)
+      device_ = device::open(device::resolve("cuda", at.rank % device::cuda_availability().devices));
+  }
+  SharedArena* arena() { return arena_.get(); }
+  device::Device* device() { return device_.get(); }
+
+  Tensor make(DType type, int64_t count) {
+    Tensor tensor{nullptr, type, {count}};
+    if (device_ || inside_) {
+      blocks_.push_back(device_ ? device_->allocate(tensor.bytes()) : arena_->allocate(tensor.bytes()));
+      tensor.data = blocks_.back();
+    } else {
+      plain_.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(tensor.bytes()) + 8));
+      tensor.data = plain_.back().get();
+    }
+    return tensor;
+  }
+  template <class Value>
+  std::vector<std::byte> host(const Tensor& like, Value value) {
+    std::vector<std::byte> bytes(static_cast<size_t>(like.bytes()));
+    const Tensor copy{bytes.data(), like.dtype, like.shape};
+    for (int64_t i = 0; i < copy.numel(); ++i) put(copy, i, value(i));
+    return bytes;
+  }
+  template <class Value>
+  void write(const Tensor& to, Value value) {
+    const std::vector<std::byte> bytes = host(to, value);
+    if (bytes.empty()) return;
+    if (!device_) return static_cast<void>(std::memcpy(to.data, bytes.data(), bytes.size()));
+    device_->copy(to.data, bytes.data(), to.bytes(), device::CopyKind::host_to_device, nullptr);
+    device_->synchronize(nullptr);
+  }
+  std::vector<std::byte> read(const Tensor& from) {
+    std::vector<std::byte> bytes(static_cast<size_t>(from.bytes()));
+    if (bytes.empty()) return bytes;
+    if (device_) {
+      device_->copy(bytes.data(), from.data, from.bytes(), device::CopyKind::device_to_host, nullptr);
+      device_->synchronize(nullptr);
+    } else {
+      std::memcpy(bytes.data(), from.data, bytes.size());
+    }
+    return bytes;
+  }
+  void clear() {
+    for (void* block : blocks_) device_ ? device_->free(block) : arena_->free(block);
+    blocks_.clear();
+    plain_.clear();
+  }
+
+ private:
+  std::unique_ptr<SharedArena> arena_;
+  std::unique_ptr<device::Device> device_;
+  bool inside_;
+  std::vector<std::unique_ptr<std::byte[]>> plain_;
+  std::vector<void*> blocks_;
+};
+
 // One rank of the table: its group, its memory, and a check for each operation.
 class Checks {
  public:
-  Checks(const TestRank& at, const Row& row)
-      : at_(at),
-        arena_(make_shared_arena()),
-        inside_(row.memory == Memory::arena || (row.memory == Memory::mixed && at.rank % 2 == 0)) {
-    group_ = make_group(row.engine, options_of(at, "table"), *at.store, arena_.get());
+  Checks(const TestRank& at, const Row& row) : at_(at), memory_(at, row.memory) {
+    GroupOptions options = options_of(at, "table");
+    options.device = memory_.device();
+    group_ = make_group(row.engine, options, *at.store, memory_.arena());
   }
 
   void all(DType type, int64_t count) {
@@ -87,22 +155,13 @@ class Checks {
     borrow(type, count);
     group_->barrier();
     memory_.clear();
-    for (void* block : blocks_) arena_->free(block);
-    blocks_.clear();
   }
   Group& group() { return *group_; }
 
  private:
   Tensor make(DType type, int64_t count, int rank, int part) {
-    Tensor tensor{nullptr, type, {count}};
-    const auto bytes = static_cast<size_t>(tensor.bytes());
-    if (inside_) {
-      blocks_.push_back(tensor.data = arena_->allocate(tensor.bytes()));
-    } else {
-      memory_.push_back(std::make_unique<std::byte[]>(bytes + 8));
-      tensor.data = memory_.back().get();
-    }
-    for (int64_t i = 0; i < count; ++i) put(tensor, i, rank < 0 ? 9 : value_of(rank, part, i));
+    const Tensor tensor = memory_.make(type, count);
+    memory_.write(tensor, [&](int64_t i) { return rank < 0 ? 9 : value_of(rank, part, i); });
     return tensor;
   }
   // Uneven and sometimes empty parts out of one size.
@@ -112,10 +171,7 @@ class Checks {
 
   template <class Value>
   void expect(const Tensor& got, const char* what, Value value) {
-    const Tensor wanted = make(got.dtype, got.numel(), 0, 0);
-    for (int64_t i = 0; i < got.numel(); ++i) put(wanted, i, value(i));
-    if (got.bytes() == 0) return;
-    EXPECT_EQ(std::memcmp(got.data, wanted.data, static_cast<size_t>(got.bytes())), 0)
+    EXPECT_TRUE(memory_.read(got) == memory_.host(got, value))
         << what << " on rank " << at_.rank << " of " << at_.size;
   }
   int64_t sum(int part, int64_t i) const {
@@ -199,31 +255,39 @@ class Checks {
       for (int q = 0; q < at_.size; ++q) {  // once given back, the memory is ours to change
         for (int n = 0; n < 2; ++n) {
           const Tensor& offer = offers[static_cast<size_t>(q)][static_cast<size_t>(n)];
-          for (int64_t i = 0; i < offer.numel(); ++i) put(offer, i, value_of(at_.rank, q + n, i + 1));
+          memory_.write(offer, [&](int64_t i) { return value_of(at_.rank, q + n, i + 1); });
         }
       }
     }
   }
 
   TestRank at_;
-  std::unique_ptr<SharedArena> arena_;
-  bool inside_;
+  TestMemory memory_;
   std::unique_ptr<Group> group_;
-  std::vector<std::unique_ptr<std::byte[]>> memory_;
-  std::vector<void*> blocks_;
 };
+
+// Several ranks on one GPU: NCCL allows it only to ranks that seem to be on hosts of their own.
+void share_one_gpu(int rank) {
+  ::setenv("NCCL_HOSTID", ("host-" + std::to_string(rank)).c_str(), 1);
+  for (const char* name : {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"}) ::setenv(name, "1", 1);
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+}
 
 class Collectives : public ::testing::TestWithParam<Row> {};
 
 TEST_P(Collectives, GiveTheForetoldResult) {
   const Row row = GetParam();
+  if (row.memory == Memory::gpu && device::cuda_availability().devices == 0) {
+    GTEST_SKIP() << "no CUDA here: " << device::cuda_availability().why_not;
+  }
   const auto body = [&](const TestRank& at) {
+    if (row.memory == Memory::gpu) share_one_gpu(at.rank);
     Checks checks(at, row);
     EXPECT_STREQ(checks.group().engine(), at.size == 1 ? "alone" : row.engine);
     for (const DType type :
          {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8}) {
-      // Within a post, just beyond it, and with pieces: 16 KiB, and a bounce buffer of 1 MiB.
-      for (const int64_t count : {0, 1, 7, 1023, 4097, 20001}) checks.all(type, count);
+      // Within a post of 512 bytes, beyond it, and with several pieces of 1 MiB.
+      for (const int64_t count : {0, 1, 7, 61, 1023, 20001}) checks.all(type, count);
     }
     checks.all(DType::f32, 600'011);
   };
@@ -231,19 +295,17 @@ TEST_P(Collectives, GiveTheForetoldResult) {
   ForkedRanks(row.ranks, body).expect_all_well();
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Collectives,
-                         ::testing::Values(Row{"shm", 1, Kind::threads, Memory::arena},
-                                           Row{"shm", 2, Kind::threads, Memory::arena},
-                                           Row{"shm", 3, Kind::threads, Memory::mixed},
-                                           Row{"shm", 4, Kind::threads, Memory::plain},
-                                           Row{"shm", 2, Kind::forked, Memory::arena},
-                                           Row{"shm", 3, Kind::forked, Memory::plain},
-                                           Row{"shm", 5, Kind::forked, Memory::mixed},
-                                           Row{"shm", 8, Kind::forked, Memory::arena},
-                                           Row{"gloo", 2, Kind::threads, Memory::plain},
-                                           Row{"gloo", 3, Kind::threads, Memory::arena},
-                                           Row{"gloo", 3, Kind::forked, Memory::plain}),
-                         name_of_row);
+INSTANTIATE_TEST_SUITE_P(
+    Engines, Collectives,
+    ::testing::Values(
+        Row{"shm", 1, Kind::threads, Memory::arena}, Row{"shm", 2, Kind::threads, Memory::arena},
+        Row{"shm", 3, Kind::threads, Memory::mixed}, Row{"shm", 4, Kind::threads, Memory::plain},
+        Row{"shm", 2, Kind::forked, Memory::arena}, Row{"shm", 3, Kind::forked, Memory::plain},
+        Row{"shm", 5, Kind::forked, Memory::mixed}, Row{"shm", 8, Kind::forked, Memory::arena},
+        Row{"gloo", 2, Kind::threads, Memory::plain}, Row{"gloo", 3, Kind::threads, Memory::arena},
+        Row{"gloo", 3, Kind::forked, Memory::plain}, Row{"nccl", 2, Kind::forked, Memory::gpu},
+        Row{"nccl", 3, Kind::forked, Memory::gpu}),
+    name_of_row);
 
 }  // namespace
 }  // namespace lockstep::comm

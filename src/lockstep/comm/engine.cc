@@ -17,6 +17,7 @@ struct Engine {
 constexpr Engine kEngines[] = {
     {"shm", device::Kind::cpu, make_shm_group},
     {"gloo", device::Kind::cpu, make_gloo_group},
+    {"nccl", device::Kind::cuda, make_nccl_group},
 };
 
 const Engine* find(const std::string& name) {

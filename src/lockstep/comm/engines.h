@@ -9,6 +9,7 @@ namespace lockstep::comm {
 // shm: `arena` may be null or plain memory; then everything passes through bounce buffers.
 std::unique_ptr<Group> make_shm_group(const GroupOptions& options, Store& store, SharedArena* arena);
 std::unique_ptr<Group> make_gloo_group(const GroupOptions& options, Store& store, SharedArena*);
+std::unique_ptr<Group> make_nccl_group(const GroupOptions& options, Store& store, SharedArena*);
 
 // What keeps these ranks from reading each other's memory; empty: nothing. Collective: all get the same
 // answer.

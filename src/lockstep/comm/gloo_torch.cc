@@ -1,7 +1,8 @@
 // The Gloo engine: CPU ranks anywhere, through c10d's ProcessGroupGloo and the run's own store.
 //
-// Sums in place and broadcasts are Gloo's. Everything with parts that may differ in size is an exchange of messages
-// between all pairs, which moves no more bytes than a ring would; a reduce-scatter sums what came in rank order.
+// Sums in place and broadcasts are Gloo's. Everything with parts that may differ in size is an exchange of
+// messages between all pairs, which moves no more bytes than a ring would; a reduce-scatter sums what came in
+// rank order.
 #define USE_C10D_GLOO
 #include <ATen/ATen.h>
 #include <net/if.h>
@@ -21,17 +22,25 @@ namespace lockstep::comm {
 namespace {
 
 constexpr int kPairTag = 0, kExchangeTag = 1;
-constexpr Duration kRollGrace{2000};  // for the others to report the same failure
+constexpr Duration kRollGrace{2000};        // for the others to report the same failure
+constexpr Duration kOwnTimeoutFirst{1000};  // Gloo's own timeout says more than that of a wait for it
 
 at::ScalarType scalar_type(device::DType type) {
   switch (type) {
-    case device::DType::f32: return at::kFloat;
-    case device::DType::bf16: return at::kBFloat16;
-    case device::DType::f16: return at::kHalf;
-    case device::DType::f64: return at::kDouble;
-    case device::DType::i32: return at::kInt;
-    case device::DType::i64: return at::kLong;
-    case device::DType::u8: return at::kByte;
+    case device::DType::f32:
+      return at::kFloat;
+    case device::DType::bf16:
+      return at::kBFloat16;
+    case device::DType::f16:
+      return at::kHalf;
+    case device::DType::f64:
+      return at::kDouble;
+    case device::DType::i32:
+      return at::kInt;
+    case device::DType::i64:
+      return at::kLong;
+    case device::DType::u8:
+      return at::kByte;
   }
   return at::kByte;
 }
@@ -106,11 +115,14 @@ class GlooGroup final : public Group {
   void do_all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor>& recv, Stream) override {
     exchange(send, recv);
     const auto self = static_cast<size_t>(rank());
-    if (recv[self].bytes() > 0) std::memmove(recv[self].data, send[self].data, static_cast<size_t>(recv[self].bytes()));
+    if (recv[self].bytes() > 0)
+      std::memmove(recv[self].data, send[self].data, static_cast<size_t>(recv[self].bytes()));
   }
 
   void do_send(const Tensor& values, int to, Stream) override { wait_all({post_send(values, to, kPairTag)}); }
-  void do_recv(const Tensor& values, int from, Stream) override { wait_all({post_recv(values, from, kPairTag)}); }
+  void do_recv(const Tensor& values, int from, Stream) override {
+    wait_all({post_recv(values, from, kPairTag)});
+  }
 
  private:
   // send[q] to q and recv[q] from q for all others; what is empty is not sent.
@@ -138,11 +150,12 @@ class GlooGroup final : public Group {
     return guarded(from, [&] { return Pending{gloo_->recv(tensors, from, tag), from}; });
   }
   void wait_all(const std::vector<Pending>& pending) {
-    for (const Pending& one : pending) guarded(one.peer, [&] { return one.work->wait(timeout_); });
+    for (const Pending& one : pending)
+      guarded(one.peer, [&] { return one.work->wait(timeout_ + kOwnTimeoutFirst); });
   }
   template <class Start>
   void finish(Start start) {
-    guarded(-1, [&] { return start()->wait(timeout_); });
+    guarded(-1, [&] { return start()->wait(timeout_ + kOwnTimeoutFirst); });
   }
 
   // LibTorch's exceptions become ours, with the peer's name when the message was for one.
@@ -152,7 +165,8 @@ class GlooGroup final : public Group {
       return call();
     } catch (const std::exception& error) {
       const std::string silent = who_is_silent();
-      const std::string with = peer < 0 ? "" : "with rank " + std::to_string(ranks_[static_cast<size_t>(peer)]) + ": ";
+      const std::string with =
+          peer < 0 ? "" : "with rank " + std::to_string(ranks_[static_cast<size_t>(peer)]) + ": ";
       throw CallFailed{silent + with + first_line(error.what())};
     }
   }
@@ -209,13 +223,15 @@ std::unique_ptr<Group> make_gloo_group(const GroupOptions& options, Store& store
   settings->devices = {device};
   settings->threads = 1;  // calls of a group come one after the other
   try {
-    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(as_c10d(with_prefix(store.clone(), prefix)), rank, size,
-                                                            settings);
+    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(as_c10d(with_prefix(store.clone(), prefix)), rank,
+                                                            size, settings);
     return std::make_unique<GlooGroup>(options, rank, with_prefix(store.clone(), prefix), std::move(gloo));
   } catch (const c10::Error& error) {
-    throw base::CommError(526, "group " + options.name + " cannot be made over Gloo: " + first_line(error.what()));
+    throw base::CommError(526,
+                          "group " + options.name + " cannot be made over Gloo: " + first_line(error.what()));
   } catch (const std::runtime_error& error) {
-    throw base::CommError(526, "group " + options.name + " cannot be made over Gloo: " + first_line(error.what()));
+    throw base::CommError(526,
+                          "group " + options.name + " cannot be made over Gloo: " + first_line(error.what()));
   }
 }
 

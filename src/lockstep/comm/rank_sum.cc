@@ -43,19 +43,20 @@ struct Job {
 template <class Stored, class Sum>
 LS_INLINE void sum_as(const Job& job) {
   using Number = Arithmetic<Stored, Sum>;
+  const auto source = [&](int s, int64_t begin) { return static_cast<const Stored*>(job.from[s]) + begin; };
   Sum sums[kBlock];
-  Stored rounded[kBlock];
   for (int64_t begin = 0; begin < job.count; begin += kBlock) {
     const int64_t n = job.count - begin < kBlock ? job.count - begin : kBlock;
-    const Stored* first = static_cast<const Stored*>(job.from[0]) + begin;
-    for (int64_t i = 0; i < n; ++i) sums[i] = Number::load(first[i]);
-    for (int s = 1; s < job.sources; ++s) {
-      const Stored* next = static_cast<const Stored*>(job.from[s]) + begin;
+    const Stored *first = source(0, begin), *second = source(1, begin);
+    for (int64_t i = 0; i < n; ++i) sums[i] = Number::load(first[i]) + Number::load(second[i]);
+    for (int s = 2; s < job.sources; ++s) {
+      const Stored* next = source(s, begin);
       for (int64_t i = 0; i < n; ++i) sums[i] += Number::load(next[i]);
     }
-    for (int64_t i = 0; i < n; ++i) rounded[i] = Number::store(sums[i]);
-    for (int t = 0; t < job.targets; ++t) {
-      std::memcpy(static_cast<Stored*>(job.to[t]) + begin, rounded, static_cast<size_t>(n) * sizeof(Stored));
+    Stored* to = static_cast<Stored*>(job.to[0]) + begin;
+    for (int64_t i = 0; i < n; ++i) to[i] = Number::store(sums[i]);
+    for (int t = 1; t < job.targets; ++t) {
+      std::memcpy(static_cast<Stored*>(job.to[t]) + begin, to, static_cast<size_t>(n) * sizeof(Stored));
     }
   }
 }
@@ -89,6 +90,7 @@ __attribute__((target("arch=x86-64-v3"))) void sum_v3(DType type, const Job& job
 
 void sum_ranks(DType type, const void* const* from, int sources, void* const* to, int targets,
                int64_t count) {
+  LS_ASSERT(sources >= 2 && targets >= 1);
   const Job job{from, sources, to, targets, count};
 #if defined(__x86_64__)
   static const bool wide = device::cpu_level() >= device::CpuLevel::v3;

@@ -14,7 +14,7 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr Duration kVerdictGrace{10000};  // rank 0 may only just have come, and then waits its whole timeout
+constexpr Duration kVerdictGrace{10000};
 constexpr size_t kLongestShown = 200, kMostNamed = 8;
 
 std::string shown(const std::string& value) {
@@ -44,10 +44,11 @@ std::vector<int> names_of(const RollCall& call) {
 }
 
 std::string missing_sentence(const std::vector<int>& missing, int size, Duration timeout) {
-  const std::vector<int> named(missing.begin(), missing.begin() + static_cast<long>(std::min(missing.size(), kMostNamed)));
+  const std::vector<int> named(missing.begin(),
+                               missing.begin() + static_cast<long>(std::min(missing.size(), kMostNamed)));
   return fmt::format("{} of {} ranks did not come within {}: rank{} {}{}; see their logs, or allow more time",
-                     missing.size(), size, seconds(timeout), missing.size() == 1 ? "" : "s", fmt::join(named, ", "),
-                     missing.size() > kMostNamed ? ", ..." : "");
+                     missing.size(), size, seconds(timeout), missing.size() == 1 ? "" : "s",
+                     fmt::join(named, ", "), missing.size() > kMostNamed ? ", ..." : "");
 }
 
 // Rank 0's part: "" or the sentence, with its error number before it.
@@ -59,7 +60,9 @@ std::string judge(const RollCall& call, const std::string& prefix, const Facts& 
   for (int rank = 1; rank < call.size; ++rank) {
     const auto left = std::chrono::duration_cast<Duration>(end - std::chrono::steady_clock::now());
     try {
-      all.push_back(unpack(store.get(prefix + std::to_string(rank), std::max(left, Duration::zero()))));
+      const std::string key = prefix + std::to_string(rank);
+      all.push_back(unpack(store.get(key, std::max(left, Duration::zero()))));
+      store.remove(key);
     } catch (const base::CommError& error) {
       if (error.number() != 510) throw;
       missing.push_back(names[static_cast<size_t>(rank)]);
@@ -67,7 +70,9 @@ std::string judge(const RollCall& call, const std::string& prefix, const Facts& 
   }
   if (!missing.empty()) return "521 " + missing_sentence(missing, call.size, call.timeout);
   const std::string difference = first_difference(all, names);
-  return difference.empty() ? "" : "523 " + difference + "; start every rank with the same program, recipe and machine";
+  return difference.empty()
+             ? ""
+             : "523 " + difference + "; start every rank with the same program, recipe and machine";
 }
 
 const std::string* find(const Facts& facts, const std::string& what) {
@@ -105,39 +110,45 @@ std::string first_difference(const std::vector<Facts>& all, const std::vector<in
     for (size_t q = 1; q < all.size(); ++q) {
       const std::string* other = find(all[q], what);
       if (other == nullptr) {
-        return fmt::format("rank {} says nothing of {}, rank {} has {}", names[q], what, names[0], shown(value));
+        return fmt::format("rank {} says nothing of {}, rank {} has {}", names[q], what, names[0],
+                           shown(value));
       }
       if (*other != value) {
-        return fmt::format("rank {} has {} = {}, rank {} has {}", names[q], what, shown(*other), names[0], shown(value));
+        return fmt::format("rank {} has {} = {}, rank {} has {}", names[q], what, shown(*other), names[0],
+                           shown(value));
       }
     }
   }
   for (size_t q = 1; q < all.size(); ++q) {
     for (const auto& [what, value] : all[q]) {
       if (find(first, what) != nullptr) continue;
-      return fmt::format("rank {} has {} = {}, rank {} says nothing of it", names[q], what, shown(value), names[0]);
+      return fmt::format("rank {} has {} = {}, rank {} says nothing of it", names[q], what, shown(value),
+                         names[0]);
     }
   }
   return "";
 }
 
-void hold_roll_call(const RollCall& call, const Facts& facts, Store& store) {
+void hold_roll_call(const RollCall& call, const Facts& facts, Store& store, const std::string& what) {
   const std::string prefix = fmt::format("roll-call/{}/", call.number);
   std::string verdict;
   if (call.rank == 0) {
     verdict = judge(call, prefix, facts, store);
     store.set(prefix + "verdict", verdict);
+    // Whoever came to this call has read the verdict of the one before.
+    if (verdict.empty()) store.remove(fmt::format("roll-call/{}/verdict", call.number - 1));
   } else {
     store.set(prefix + std::to_string(call.rank), pack(facts));
     try {
-      verdict = store.get(prefix + "verdict", call.timeout + kVerdictGrace);
+      // Rank 0 may have begun to wait later than we.
+      verdict = store.get(prefix + "verdict", call.timeout + std::min(call.timeout, kVerdictGrace));
     } catch (const base::CommError& error) {
       if (error.number() != 510) throw;
       verdict = "521 " + missing_sentence({names_of(call)[0]}, call.size, call.timeout);
     }
   }
   if (verdict.empty()) return;
-  const std::string sentence = verdict.substr(std::min<size_t>(4, verdict.size()));
+  const std::string sentence = what + verdict.substr(std::min<size_t>(4, verdict.size()));
   if (verdict.starts_with("523 ")) throw base::ConfigError(523, sentence);
   throw base::CommError(521, sentence);
 }
@@ -146,9 +157,11 @@ void meet_in_store(const GroupOptions& options, Store& store) {
   const auto self = std::find(options.ranks.begin(), options.ranks.end(), options.self);
   LS_ASSERT(self != options.ranks.end());
   const std::unique_ptr<Store> own = with_prefix(store.clone(), "group/" + options.name + "/");
-  const RollCall call{static_cast<int>(self - options.ranks.begin()), static_cast<int>(options.ranks.size()), 0,
-                      options.timeout, options.ranks};
-  hold_roll_call(call, {{"group " + options.name, fmt::format("{}", fmt::join(options.ranks, ","))}}, *own);
+  const RollCall call{static_cast<int>(self - options.ranks.begin()), static_cast<int>(options.ranks.size()),
+                      0, options.timeout, options.ranks};
+  const Facts facts{{"members", fmt::format("{}", fmt::join(options.ranks, ","))}};
+  const std::string what = fmt::format("group {} cannot be made: ", options.name);
+  hold_roll_call(call, facts, *own, what);
 }
 
 }  // namespace lockstep::comm

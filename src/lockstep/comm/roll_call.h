@@ -20,8 +20,8 @@ struct RollCall {
   std::vector<int> names;  // by which ranks are called in sentences; empty: 0, 1, 2, ...
 };
 
-// ConfigError 523 or CommError 521, the same sentence on every rank.
-void hold_roll_call(const RollCall& call, const Facts& facts, Store& store);
+// ConfigError 523 or CommError 521, the same sentence on every rank, with `what` before it.
+void hold_roll_call(const RollCall& call, const Facts& facts, Store& store, const std::string& what = "");
 
 // The same for the members of a group that is about to be made: they must agree on who they are.
 struct GroupOptions;

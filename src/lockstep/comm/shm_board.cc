@@ -73,7 +73,6 @@ void Board::wait_slowly(const std::vector<Awaited>& awaited, uint32_t target) {
       Patience::sleep(*signal, target, std::min(kLookNs, std::max<int64_t>(deadline_ns_ - now, 1)));
     }
   }
-  patience_.learn(now - begin);
 }
 
 void Board::look_after(const std::vector<Awaited>& awaited, uint32_t target) {

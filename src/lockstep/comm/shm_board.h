@@ -15,7 +15,7 @@
 
 namespace lockstep::comm {
 
-constexpr int64_t kInlineBytes = 16 << 10;
+constexpr int64_t kInlineBytes = 512;  // beyond it a second meeting costs less than copying
 constexpr int64_t kBounceBytes = 1 << 20;
 constexpr int64_t kMostEntries = 1 << 16;  // tensors in one post; pages that are not used cost nothing
 

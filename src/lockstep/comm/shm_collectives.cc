@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lockstep/comm/shm_group.h"
 #include "lockstep/comm/rank_sum.h"
+#include "lockstep/comm/shm_group.h"
 
 namespace lockstep::comm {
 namespace {

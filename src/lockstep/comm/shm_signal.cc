@@ -1,7 +1,6 @@
 #include "lockstep/comm/shm_signal.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,8 +11,10 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr int kFewestSpins = 64, kMostSpins = 1 << 14;
-constexpr int64_t kWorthSpinningNs = 100'000;  // about what a sleep and a wake-up cost on a busy machine
+// About 0.5, 3 and 50 us. Two ranks that sleep for every few microseconds keep each other asleep, so without
+// a crowd there is always some spinning.
+constexpr int kCrowdedSpins = 32, kFewestSpins = 256, kMostSpins = 1 << 12;
+constexpr int kTryAgain = 32;  // waits in vain between two long ones
 
 inline void pause_cpu() {
 #if defined(__x86_64__)
@@ -35,15 +36,25 @@ void Signal::raise() {
   if (sleepers.load(std::memory_order_seq_cst) != 0) futex(value, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-Patience::Patience(bool crowded) : crowded_(crowded), spins_(crowded ? kFewestSpins : kMostSpins) {}
+Patience::Patience(bool crowded)
+    : least_(crowded ? kCrowdedSpins : kFewestSpins),
+      most_(crowded ? kCrowdedSpins : kMostSpins),
+      spins_(most_) {}
 
 bool Patience::spin(const Signal& signal, uint32_t target) {
-  for (int i = 0; i < spins_; ++i) {
-    if (signal.reached(target)) return true;
+  const bool long_try = in_vain_ >= kTryAgain;
+  const int limit = long_try ? most_ : spins_;
+  for (int i = 0; i < limit; ++i) {
+    if (signal.reached(target)) {
+      if (long_try) spins_ = most_;
+      in_vain_ = 0;
+      return true;
+    }
     pause_cpu();
   }
-  if (crowded_) ::sched_yield();  // the one we wait for may need this very core
-  return signal.reached(target);
+  spins_ = std::max(spins_ / 2, least_);
+  in_vain_ = long_try ? 0 : in_vain_ + 1;
+  return false;
 }
 
 void Patience::sleep(Signal& signal, uint32_t target, int64_t most_ns) {
@@ -54,12 +65,6 @@ void Patience::sleep(Signal& signal, uint32_t target, int64_t most_ns) {
     futex(signal.value, FUTEX_WAIT, seen, &timeout);
   }
   signal.sleepers.fetch_sub(1, std::memory_order_seq_cst);
-}
-
-void Patience::learn(int64_t waited_ns) {
-  if (crowded_) return;
-  spins_ =
-      waited_ns < kWorthSpinningNs ? std::min(spins_ * 2, kMostSpins) : std::max(spins_ / 2, kFewestSpins);
 }
 
 }  // namespace lockstep::comm

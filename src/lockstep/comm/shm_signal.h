@@ -24,15 +24,14 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
 class Patience {
  public:
-  explicit Patience(bool crowded);                   // more ranks than cores
+  explicit Patience(bool crowded);                   // more ranks than cores: hardly any spinning
   bool spin(const Signal& signal, uint32_t target);  // whether it was reached meanwhile
   // Sleeps until the value changes, at most `most_ns`; may wake for nothing.
   static void sleep(Signal& signal, uint32_t target, int64_t most_ns);
-  void learn(int64_t waited_ns);  // a wait that had to sleep took so long in all
 
  private:
-  bool crowded_;
-  int spins_;
+  int least_, most_, spins_;
+  int in_vain_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -1,6 +1,9 @@
 #include "lockstep/comm/world.h"
 
+#include <cstdlib>
+
 #include "lockstep/base/error.h"
+#include "lockstep/comm/interface.h"
 #include "lockstep/comm/roll_call.h"
 
 namespace lockstep::comm {
@@ -10,6 +13,9 @@ World::World() : store_(make_local_store()) {}
 World::World(WorldOptions options, std::unique_ptr<Store> store)
     : options_(std::move(options)), store_(std::move(store)) {
   LS_ASSERT(store_ != nullptr && options_.seat.rank >= 0 && options_.seat.rank < options_.seat.world);
+  // Unless told otherwise, ranks talk through the interface that reaches the launcher's store.
+  const char* endpoint = std::getenv("LOCKSTEP_STORE");
+  if (options_.interface.empty() && endpoint != nullptr) options_.interface = address_towards(endpoint);
 }
 
 World::~World() = default;
@@ -19,7 +25,8 @@ void World::roll_call(const std::vector<std::pair<std::string, std::string>>& fa
   hold_roll_call({rank(), size(), calls_++, options_.join_timeout}, facts, *store_);
 }
 
-std::unique_ptr<Group> World::group(const std::string& name, const std::vector<int>& ranks, device::Device& device) {
+std::unique_ptr<Group> World::group(const std::string& name, const std::vector<int>& ranks,
+                                    device::Device& device) {
   if (ranks.size() == 1) {
     if (engine_.empty()) engine_ = "alone";
     return make_group_alone(name, &device);

@@ -75,12 +75,14 @@ TEST(World, TheRollCallNamesFactAndRankOnEveryRank) {
   const Row rows[] = {
       {{{"build", "a"}, {"optim.lr", "0.1"}, {"seed", "8"}}, "rank 2 has optim.lr = 0.1, rank 0 has 0.2"},
       {{{"build", "a"}, {"optim.lr", "0.2"}}, "rank 2 says nothing of seed, rank 0 has 7"},
-      {{{"build", "a"}, {"optim.lr", "0.2"}, {"seed", "7"}, {"more", "x"}}, "rank 2 has more = x, rank 0 says nothing"},
+      {{{"build", "a"}, {"optim.lr", "0.2"}, {"seed", "7"}, {"more", "x"}},
+       "rank 2 has more = x, rank 0 says nothing"},
   };
   for (const Row& row : rows) {
     run_threads(3, [&](const TestRank& at) {
       World world(world_of(at), at.store->clone());
-      expect_error<base::ConfigError>(523, row.sentence, [&] { world.roll_call(at.rank == 2 ? row.odd : facts); });
+      expect_error<base::ConfigError>(523, row.sentence,
+                                      [&] { world.roll_call(at.rank == 2 ? row.odd : facts); });
     });
   }
 }
@@ -89,7 +91,8 @@ TEST(World, TheRollCallNamesWhoIsMissing) {
   run_threads(4, [](const TestRank& at) {
     if (at.rank == 1 || at.rank == 3) return;
     World world(world_of(at, Duration(300)), at.store->clone());
-    expect_error<base::CommError>(521, "2 of 4 ranks did not come within 0.3 s: ranks 1, 3", [&] { world.roll_call({}); });
+    expect_error<base::CommError>(521, "2 of 4 ranks did not come within 0.3 s: ranks 1, 3",
+                                  [&] { world.roll_call({}); });
   });
 }
 
@@ -116,8 +119,10 @@ TEST(World, FactsSurviveAsBytes) {
 TEST(Engine, AWishThatDoesNotFitIsRefused) {
   run_threads(2, [](const TestRank& at) {
     const GroupOptions options = testing::options_of(at, "wish");
-    expect_error<base::ConfigError>(522, "\"mpi\" is not an engine", [&] { settle_engine("mpi", options, *at.store); });
-    expect_error<base::ConfigError>(522, "does not work on CPU memory", [&] { settle_engine("nccl", options, *at.store); });
+    expect_error<base::ConfigError>(522, "\"mpi\" is not an engine",
+                                    [&] { settle_engine("mpi", options, *at.store); });
+    expect_error<base::ConfigError>(522, "does not work on CPU memory",
+                                    [&] { settle_engine("nccl", options, *at.store); });
     std::string why = "unset";
     EXPECT_EQ(settle_engine("auto", options, *at.store, &why), "shm");
     EXPECT_EQ(why, "");
