@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/invitation.h"
 
@@ -56,9 +57,15 @@ TEST(Start, SeatsFromTheEnvironment) {
   }
 }
 
+// With these words this program is a rank: the one disabled test below.
+std::vector<std::string> rank_arguments() {
+  return {"--gtest_also_run_disabled_tests", "--gtest_brief=1", "--gtest_filter=Start.DISABLED_Rank"};
+}
+
 // All ranks add their number through the store they were given; each says what it saw.
 int be_a_rank(const std::string& log_folder) {
-  Start me = start({}, {}, log_folder, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  Start me = start({}, rank_arguments(), log_folder,
+                   [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   if (me.exit_code) return *me.exit_code;
   if (!me.store) return 99;
   const comm::Seat& seat = me.options.seat;
@@ -79,8 +86,7 @@ int be_a_rank(const std::string& log_folder) {
 TEST(Start, DISABLED_Rank) { std::_Exit(be_a_rank(std::getenv("TEST_LOGS"))); }
 
 std::string rank_words() {
-  return std::filesystem::read_symlink("/proc/self/exe").string() +
-         " --gtest_also_run_disabled_tests --gtest_brief=1 --gtest_filter=Start.DISABLED_Rank";
+  return std::filesystem::read_symlink("/proc/self/exe").string() + " " + base::join(rank_arguments(), " ");
 }
 
 struct Shell {
@@ -104,8 +110,7 @@ AgentJob own_job(const std::string& logs, int ranks, std::string* said) {
   job.options.grace = Duration(1000);
   job.ranks = ranks, job.own_program = true, job.log_folder = logs;
   job.options.signals = {SIGTERM, SIGINT};
-  job.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "--gtest_also_run_disabled_tests",
-                 "--gtest_brief=1", "--gtest_filter=Start.DISABLED_Rank"};
+  job.command = own_command(rank_arguments());
   job.say = [said](const std::string& text) { *said += text; };
   return job;
 }
@@ -156,6 +161,38 @@ TEST(Start, StrangersOfSeveralMachinesNeedASecret) {
       "LOCAL_WORLD_SIZE=1 GROUP_RANK=$r $R & done; wait";
   EXPECT_EQ(shell.run("export LOCKSTEP_SECRET=some-secret-that-is-long-enough-for-us; " + ranks), 0);
   EXPECT_TRUE(shell.says("rank 1 of 2 local 0 of 1 sum 3")) << shell.output;
+}
+
+// One task a rank, as mpirun starts them: task 0 runs the launcher, the others join it.
+std::string mpi_tasks(int tasks) {
+  return fmt::format(
+      "for r in $(seq 0 {0}); do OMPI_COMM_WORLD_SIZE={1} OMPI_COMM_WORLD_RANK=$r "
+      "OMPI_COMM_WORLD_LOCAL_SIZE={1} "
+      "OMPI_COMM_WORLD_LOCAL_RANK=$r OMPI_MCA_orte_num_nodes=1 OMPI_MCA_ess_base_jobid=$$ PMIX_NAMESPACE=$$ "
+      "$R > task$r.txt 2>&1 & eval pid$r=$!; done; ",
+      tasks - 1, tasks);
+}
+
+TEST(Start, TasksOfASchedulerJoinTheirNodesLauncher) {
+  Shell shell;
+  EXPECT_EQ(shell.run(mpi_tasks(3) +
+                      "wait $pid0; a=$?; wait $pid1; b=$?; wait $pid2; echo codes $a $b $?; cat logs/*/*"),
+            0);
+  EXPECT_TRUE(shell.says("codes 0 0 0")) << shell.output;
+  for (const int rank : {0, 1, 2})
+    EXPECT_TRUE(shell.says(fmt::format("rank {} of 3 local {} of 3 sum 6", rank, rank))) << shell.output;
+}
+
+TEST(Start, AKilledTaskIsNamed) {
+  Shell shell;
+  shell.run("export TEST_VICTIM=9; " + mpi_tasks(3) +
+            "sleep 1.5; kill -9 $pid1; wait $pid0; echo code $?; wait $pid2; cat task0.txt");
+  EXPECT_TRUE(shell.says("failed: its task was killed")) << shell.output;
+  EXPECT_TRUE(shell.says("rank 1 on ")) << shell.output;
+  EXPECT_TRUE(shell.says("code 1")) << shell.output;
+  shell.run("export TEST_VICTIM=2; " + mpi_tasks(3) + "wait $pid0; echo code $?; wait $pid2; cat task0.txt");
+  EXPECT_TRUE(shell.says("killed by SIGSEGV (11)")) << shell.output;
+  EXPECT_TRUE(shell.says("\n  | rank 2 of 3")) << shell.output;
 }
 
 TEST(Invitation, OnlyForOurselves) {

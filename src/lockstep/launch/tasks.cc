@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "lockstep/base/clock.h"
@@ -139,6 +141,7 @@ int split_task(Duration grace, const std::function<void(int status)>& report) {
     sigaddset(&signals, number);
   pthread_sigmask(SIG_BLOCK, &signals, &before);
   become_subreaper();
+  std::fflush(nullptr);  // or both would write what is buffered
   const pid_t parent = ::getpid(), rank = ::fork();
   if (rank < 0)
     throw base::IoError(532, "a rank's process cannot be started: `ulimit -u` shows the limit of processes");
