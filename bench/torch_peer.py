@@ -1,60 +1,109 @@
-"""The default recipe's model in plain PyTorch (eager, CPU): what bench/cpu_step.py compares with.
+"""The recipes' models in plain PyTorch eager: what bench/cpu_step.py and bench/gpu_step.py compare with.
 
-Usage: torch_peer.py STEPS [--layers 4 --hidden 128 --heads 4 --seq 64 --batch 64 --vocab 192]
-Prints one JSON line: median milliseconds a step, tokens a second, threads, versions."""
-import argparse, json, statistics, time
+Usage: torch_peer.py STEPS [--family gpt2|llama] [--device cpu|cuda] [--layers 4 --hidden 128 --heads 4 --seq 64 ...]
+On CUDA it computes in bf16 with fp32 weights (autocast), as Lockstep's `precision.compute = "bf16"` does.
+Prints one JSON line: median milliseconds a step, tokens a second, seconds from the program's start to the end of the
+first step, peak memory, threads, versions."""
+import time
+
+STARTED = time.time()
+import argparse, contextlib, json, statistics
 import torch, torch.nn as nn, torch.nn.functional as F
 
 parser = argparse.ArgumentParser()
 parser.add_argument("steps", type=int)
-for name, value in [("layers", 4), ("hidden", 128), ("heads", 4), ("seq", 64), ("batch", 64), ("vocab", 192), ("threads", 0)]:
+parser.add_argument("--family", choices=["gpt2", "llama"], default="gpt2")
+parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+for name, value in [("layers", 4), ("hidden", 128), ("heads", 4), ("kv-heads", 0), ("ffn", 0), ("seq", 64), ("batch", 64),
+                    ("vocab", 192), ("threads", 0)]:
     parser.add_argument("--" + name, type=int, default=value)
 a = parser.parse_args()
+gpt2, cuda = a.family == "gpt2", a.device == "cuda"
+kv_heads, ffn, width = a.kv_heads or a.heads, a.ffn or 4 * a.hidden, a.hidden // a.heads
 if a.threads:
     torch.set_num_threads(a.threads)
 torch.manual_seed(1)
+Norm = nn.LayerNorm if gpt2 else nn.RMSNorm
+
+
+def turned(x, angles):
+    """Rotary positions, as Llama lays them out: the two halves of a head are the real and imaginary parts."""
+    cos, sin = angles
+    first, second = x.float().chunk(2, -1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], -1).to(x.dtype)
 
 
 class Layer(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(a.hidden), nn.LayerNorm(a.hidden)
-        self.qkv, self.out = nn.Linear(a.hidden, 3 * a.hidden), nn.Linear(a.hidden, a.hidden)
-        self.up, self.down = nn.Linear(a.hidden, 4 * a.hidden), nn.Linear(4 * a.hidden, a.hidden)
+        self.norm1, self.norm2 = Norm(a.hidden), Norm(a.hidden)
+        self.qkv = nn.Linear(a.hidden, (a.heads + 2 * kv_heads) * width, bias=gpt2)
+        self.out = nn.Linear(a.hidden, a.hidden, bias=gpt2)
+        self.up = nn.Linear(a.hidden, ffn if gpt2 else 2 * ffn, bias=gpt2)
+        self.down = nn.Linear(ffn, a.hidden, bias=gpt2)
 
-    def forward(self, x):
+    def forward(self, x, angles):
         b, t, d = x.shape
-        q, k, v = (z.view(b, t, a.heads, -1).transpose(1, 2) for z in self.qkv(self.norm1(x)).chunk(3, -1))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        parts = self.qkv(self.norm1(x)).split([a.heads * width, kv_heads * width, kv_heads * width], -1)
+        q, k, v = (z.view(b, t, -1, width).transpose(1, 2) for z in parts)
+        if not gpt2:
+            q, k = turned(q, angles), turned(k, angles)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=kv_heads != a.heads)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        h = self.up(self.norm2(x))
+        if gpt2:
+            return x + self.down(F.gelu(h, approximate="tanh"))
+        gate, value = h.chunk(2, -1)
+        return x + self.down(F.silu(gate) * value)
 
 
-class Gpt(nn.Module):
+class Lm(nn.Module):
     def __init__(self):
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(a.vocab, a.hidden), nn.Embedding(a.seq, a.hidden)
-        self.layers, self.norm = nn.ModuleList(Layer() for _ in range(a.layers)), nn.LayerNorm(a.hidden)
+        self.tokens = nn.Embedding(a.vocab, a.hidden)  # the output layer's weights too
+        if gpt2:
+            self.positions = nn.Embedding(a.seq, a.hidden)
+        self.layers, self.norm = nn.ModuleList(Layer() for _ in range(a.layers)), Norm(a.hidden)
 
     def forward(self, x, y):
-        h = self.tokens(x) + self.positions(torch.arange(a.seq))
+        place = torch.arange(a.seq, device=x.device)
+        h, angles = self.tokens(x), None
+        if gpt2:
+            h = h + self.positions(place)
+        else:
+            rates = 1.0 / 500000.0 ** (torch.arange(0, width, 2, device=x.device).float() / width)
+            turns = torch.outer(place.float(), rates)
+            angles = turns.cos(), turns.sin()
         for layer in self.layers:
-            h = layer(h)
+            h = layer(h, angles)
         return F.cross_entropy(F.linear(self.norm(h), self.tokens.weight).view(-1, a.vocab), y.view(-1))
 
 
-model = Gpt()
-optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-x, y = (torch.randint(0, 137, (a.batch, a.seq)) for _ in range(2))
-times = []
+def wait():
+    if cuda:
+        torch.cuda.synchronize()
+
+
+with torch.device(a.device):
+    model = Lm()
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            nn.init.normal_(weight, std=0.02)
+    x, y = (torch.randint(0, a.vocab, (a.batch, a.seq)) for _ in range(2))
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+times, first = [], 0
 for step in range(a.steps + 3):
+    wait()
     began = time.perf_counter()
-    loss = model(x, y)
+    with torch.autocast("cuda", torch.bfloat16) if cuda else contextlib.nullcontext():
+        loss = model(x, y)
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+    wait()
     times.append((time.perf_counter() - began) * 1e3)
+    first = first or time.time() - STARTED
 ms = statistics.median(times[3:])
-print(json.dumps({"peer": "torch " + torch.__version__, "ms": ms, "tokens_per_s": a.batch * a.seq / ms * 1e3,
-                  "threads": torch.get_num_threads()}))
+print(json.dumps({"peer": "torch " + torch.__version__, "ms": ms, "tokens_per_s": a.batch * a.seq / ms * 1e3, "first_step_s": first,
+                  "gib": torch.cuda.max_memory_allocated() / 2**30 if cuda else None, "threads": torch.get_num_threads()}))

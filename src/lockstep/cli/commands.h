@@ -22,8 +22,8 @@ int generate_command(Arguments& arguments);
 int explain_command(Arguments& arguments);
 int schema_command(Arguments& arguments);
 int doctor_command(Arguments& arguments);
-int bench_command(Arguments& arguments);
 int topo_command(Arguments& arguments);
+int bench_command(Arguments& arguments);
 
 // `lockstep explain program ...` and `lockstep explain memory ...`: the words after the subject.
 int explain_program(const std::vector<std::string>& words);

@@ -12,7 +12,7 @@ int launch_command(Arguments& arguments) {
   std::vector<std::string> program;
   arguments.program("PROGRAM", program,
                     "a Python script, a module with -m, or any other program, with its own words");
-  add_launch_flags(arguments, flags);
+  add_launch_flags(arguments, flags, true);
   arguments.example("lockstep launch --nproc-per-node 4 train.py --lr 0.1",
                     "four ranks of a script on this machine");
   arguments.example(

@@ -23,8 +23,9 @@ std::string spellings(const launch::Flag& flag) {
 
 }  // namespace
 
-void add_launch_flags(Arguments& arguments, LaunchFlags& flags) {
+void add_launch_flags(Arguments& arguments, LaunchFlags& flags, bool any_program) {
   for (const launch::Flag& flag : launch::flags()) {
+    if (flag.any_program_only && !any_program) continue;
     if (flag.text) arguments.option(spellings(flag), flags.words.*flag.text, flag.help);
     if (flag.on) arguments.flag(spellings(flag), flags.words.*flag.on, flag.help);
   }

@@ -27,7 +27,8 @@ struct LaunchFlags {
   std::function<void(int ranks)> fits = {};  // throws when so many ranks cannot train; asked before any is started
 };
 
-void add_launch_flags(Arguments& arguments, LaunchFlags& flags);
+// Those that make sense for our own trainer; `any_program`: all.
+void add_launch_flags(Arguments& arguments, LaunchFlags& flags, bool any_program = false);
 
 // An exit code when this process was a launcher: the run is over. Otherwise `world` is set: a default World
 // when alone. `argv` is what follows the program's name ("train", "first.toml", ...): a rank is this same

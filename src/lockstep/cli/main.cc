@@ -36,8 +36,8 @@ constexpr Command kCommands[] = {
     {"explain", "Say what a key, an error, a recipe, a step program or its memory is.", explain_command},
     {"schema", "Print the recipe's JSON Schema, for editors.", schema_command},
     {"doctor", "Check whether this machine is fit to train.", doctor_command},
-    {"bench", "Measure collectives: every engine side by side, in nccl-tests' columns.", bench_command},
     {"topo", "Show how this machine is wired, and what NCCL makes of it.", topo_command},
+    {"bench", "Measure collectives: every engine side by side, in nccl-tests' columns.", bench_command},
 };
 
 std::string help() {

@@ -3,10 +3,10 @@
 //     store.set("rank-3/address", "10.0.0.7:4411");
 //     const std::string address = store.get("rank-3/address", 30s);   // waits until someone sets it
 //
-// Values are bytes. Every waiting call has a timeout and fails with CommError 510, naming the key. There are three
-// kinds: LocalStore (threads of one process), StoreClient (a connection to the StoreServer that sits in the launcher)
-// and PrefixStore (another one's keys below a prefix). A store is used by one thread at a time; clone() gives
-// another thread its own.
+// Values are bytes. Every waiting call has a timeout and fails with CommError 510, naming the key. There are
+// three kinds: LocalStore (threads of one process), StoreClient (a connection to the StoreServer that sits in
+// the launcher) and PrefixStore (another one's keys below a prefix). A store is used by one thread at a time;
+// clone() gives another thread its own.
 #pragma once
 
 #include <chrono>
@@ -26,17 +26,19 @@ class Store {
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual std::string get(const std::string& key, Duration timeout) = 0;  // waits for the key
   virtual std::optional<std::string> try_get(const std::string& key) = 0;
-  virtual int64_t add(const std::string& key, int64_t amount) = 0;  // a counter, as decimal text; returns the sum
-  // Sets `desired` if the value is `expected` (or the key is absent and `expected` is empty); returns what stands then,
-  // as c10d::Store::compareSet does.
-  virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
+  virtual int64_t add(const std::string& key, int64_t amount) = 0;  // a counter, as decimal text; the sum
+  // Sets `desired` if the value is `expected` (or the key is absent and `expected` is empty); returns what
+  // stands then, as c10d::Store::compareSet does.
+  virtual std::string compare_set(const std::string& key, const std::string& expected,
+                                  const std::string& desired) = 0;
   virtual void append(const std::string& key, const std::string& value) = 0;
   virtual void wait(const std::vector<std::string>& keys, Duration timeout) = 0;
   virtual bool check(const std::vector<std::string>& keys) = 0;  // all are there
   virtual bool remove(const std::string& key) = 0;
   virtual std::vector<std::string> keys() = 0;
   virtual void push(const std::string& queue, const std::string& value) = 0;
-  virtual std::optional<std::string> pop(const std::string& queue, Duration timeout) = 0;  // zero: does not wait
+  // Nothing when there was nothing in time. A timeout of zero does not wait.
+  virtual std::optional<std::string> pop(const std::string& queue, Duration timeout) = 0;
   virtual int64_t queue_length(const std::string& queue) = 0;
   virtual std::unique_ptr<Store> clone() = 0;  // with a connection of its own
 };

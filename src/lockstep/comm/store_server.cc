@@ -67,9 +67,7 @@ struct StoreServer::State {
   void expire(TimePoint now);
   int milliseconds_to_next(TimePoint now) const;
   std::string name(const Peer& peer) const;
-  void report(const std::string& sentence) {
-    if (options.log) options.log(sentence);
-  }
+  void report(const std::string& sentence);
 
   StoreServerOptions options;
   Socket listener, epoll, stop, spare;
@@ -79,6 +77,8 @@ struct StoreServer::State {
   std::set<std::pair<TimePoint, uint64_t>> strangers;  // by the time their handshake must be over
   uint64_t next_id = kFirstPeer;
   std::atomic<int> friends{0};
+  TimePoint minute = Clock::now();  // since when `reports` are counted
+  int64_t reports = 0;
   std::thread thread;
 };
 
@@ -183,6 +183,21 @@ std::string StoreServer::State::name(const Peer& peer) const {
   return who.empty() ? peer.address : fmt::format("{} ({})", peer.address, base::quoted(who, kMostWhoBytes));
 }
 
+// A scan may come a thousand times a second; the log shall not grow with it.
+void StoreServer::State::report(const std::string& sentence) {
+  constexpr int64_t kMostInAMinute = 100;
+  if (!options.log) return;
+  if (Clock::now() - minute > std::chrono::minutes(1)) {
+    if (reports > kMostInAMinute)
+      options.log(fmt::format("the store refused {} more peers", reports - kMostInAMinute));
+    minute = Clock::now();
+    reports = 0;
+  }
+  ++reports;
+  if (reports <= kMostInAMinute) options.log(sentence);
+  if (reports == kMostInAMinute) options.log("the store only counts further refusals of this minute");
+}
+
 // Says so here and, as far as it still listens, there.
 void StoreServer::State::refuse(uint64_t id, const std::string& why) {
   Peer& peer = peers.at(id);
@@ -269,6 +284,7 @@ void StoreServer::State::push_out(uint64_t id) {
 
 StoreServer::StoreServer(StoreServerOptions options) {
   LS_ASSERT(!options.secret.empty(), "a store without a secret");
+  LS_ASSERT(options.most_message_bytes >= kMostHandshakeBytes && options.most_message_bytes <= INT32_MAX);
   raise_descriptor_limit(options.most_connections);
   state_ = std::make_unique<State>(std::move(options));
   // Signals are for the launcher's own threads.

@@ -4,6 +4,9 @@
 // anything else is read from it; so does the server to the client. Bound to the one given address, never to
 // all interfaces. Messages, keys, values and connections are limited. A scan, garbage, a wrong secret or a
 // half-open connection is reported through `log` with the peer's address, dropped, and disturbs nobody.
+//
+// Without `tls` what follows the handshake is neither encrypted nor sealed: who can change packets between
+// two nodes can change messages.
 #pragma once
 
 #include <functional>
@@ -16,23 +19,25 @@
 namespace lockstep::comm {
 
 struct StoreServerOptions {
-  std::string address =
-      "127.0.0.1";  // the interface to bind: a name or a number; never all of them unless asked
-  int port = 0;     // 0: a free one
+  // To bind: a host's name or number, or an interface's name. All of them only if that is what it says
+  // ("0.0.0.0").
+  std::string address = "127.0.0.1";
+  int port = 0;  // 0: a free one
   Secret secret;
   int64_t most_message_bytes = 16 << 20;
   int64_t most_bytes = 1 << 30;  // of all values together
   int most_connections = 65536;
   Duration handshake_timeout{5000};
   bool tls = false;  // wrap connections in TLS 1.3, keyed by the secret (no certificates)
-  std::function<void(const std::string& sentence)>
-      log;  // refused peers, one sentence each; called from its thread
+  // Refused peers, one sentence each, at most a hundred a minute; called from its thread.
+  std::function<void(const std::string& sentence)> log;
 };
 
 class StoreServer {
  public:
-  explicit StoreServer(
-      StoreServerOptions options);  // ConfigError 513 names the address and port when it cannot bind
+  // ConfigError 513 names the address and port when it cannot bind. Raises this process's limit of open files
+  // towards `most_connections`, as far as it may.
+  explicit StoreServer(StoreServerOptions options);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

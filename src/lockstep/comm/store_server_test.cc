@@ -145,6 +145,14 @@ TEST_P(Meddlers, IsNamedDroppedAndDisturbsNobody) {
   EXPECT_TRUE(soon([&] { return server.server().connections() == 1; }));
 }
 
+TEST(StoreServer, AStormOfScansDoesNotFillTheLog) {
+  TestServer server;
+  for (int i = 0; i < 150; ++i) RawPeer(server.endpoint()).close();
+  EXPECT_TRUE(server.reported("only counts further refusals"));
+  expect_serves(server);
+  EXPECT_EQ(server.reports().size(), 101u);
+}
+
 TEST(StoreServer, DropsAHalfOpenConnectionWhenTheHandshakeTakesTooLong) {
   for (const bool tls : {false, true}) {
     TestServer server({.handshake_timeout = 200ms, .tls = tls});

@@ -13,9 +13,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/launch/invitation.h"
 #include "lockstep/launch/local_ranks.h"
 #include "lockstep/launch/network.h"
 #include "lockstep/launch/rendezvous.h"
+#include "lockstep/launch/tasks.h"
 
 namespace lockstep::launch {
 
@@ -91,7 +93,9 @@ class Agent {
   RankLogs logs_;
   LocalRanks ranks_;
   Rendezvous rendezvous_;
-  const Duration beat_;  // between looks at the store
+  std::unique_ptr<InvitationFile> invitation_;
+  std::unique_ptr<JoinedTasks> tasks_;  // one task a rank: the others of this node
+  const Duration beat_;                 // between looks at the store
 
   Clock::time_point looked_at_{};
   State state_;
@@ -103,20 +107,32 @@ class Agent {
 
 Agent::Agent(const AgentJob& job)
     : job_(job),
-      guard_(job.options.grace),
+      guard_(job.own_program ? Duration(0)
+                             : job.options.grace),  // ours would take SIGTERM for a wish to save
       signals_(job.options.signals),
       meeting_(open_meeting(job.options, job.own_program, [this](const std::string& text) { say(text); })),
       logs_(job.options, job.own_program ? job.log_folder : ""),
       ranks_(job, meeting_, logs_, guard_),
       rendezvous_(job.options, LeaderRules{job.own_program}, meeting_, card(),
                   [this](const std::string& text) { say(text); }),
-      beat_(job.options.one_node() ? 20 : 200) {}
+      beat_(job.options.one_node() ? 20 : 200) {
+  if (!job.invitation.empty()) {
+    invitation_ =
+        std::make_unique<InvitationFile>(job.invitation, Invitation{meeting_.endpoint, meeting_.secret});
+  }
+  if (job.seat) {
+    tasks_ = std::make_unique<JoinedTasks>(
+        job.seat->local_world - 1, job.node_name, job.seat->node,
+        comm::with_prefix(meeting_.store->clone(), run_prefix(job.options.run_id)));
+  }
+}
 
 NodeCard Agent::card() const {
   const Options& options = job_.options;
   NodeCard card;
   card.token = random_token(), card.host = base::host_name(), card.role = options.role, card.pid = ::getpid();
-  card.wanted = options.node_rank, card.ranks = job_.ranks;
+  card.wanted = options.node_rank, card.order = job_.seat ? job_.seat->rank : 0,
+  card.one_task_a_rank = job_.seat.has_value(), card.ranks = job_.ranks;
   card.min_nodes = options.min_nodes, card.max_nodes = options.max_nodes;
   card.address = !options.local_addr.empty()     ? options.local_addr
                  : options.endpoint_host.empty() ? "127.0.0.1"
@@ -156,6 +172,7 @@ const State& Agent::look() {
 void Agent::tick(Duration most) {
   std::vector<pollfd> sources = {{guard_.descriptor(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
   ranks_.add_sources(sources);
+  if (tasks_) tasks_->add_sources(sources);
   ::poll(sources.data(), sources.size(), static_cast<int>(most.count()));
   ranks_.pump();
   const GuardNews news = guard_.take();
@@ -186,7 +203,9 @@ void Agent::handle_signals() {
   }
   if (state_.signal == 0 || signalled_ != 0) return;
   signalled_ = state_.signal;
-  ranks_.signal(signalled_);
+  // A scheduler may have signalled the rank itself, and a second SIGINT would end it without saving.
+  ranks_.signal(job_.seat && signalled_ == SIGINT ? SIGTERM : signalled_);
+  if (tasks_) tasks_->signal(SIGTERM);
   // Our own ranks finish their step and save, however long that takes.
   if (!job_.own_program) insist_at_ = Clock::now() + job_.options.grace;
 }
@@ -224,14 +243,23 @@ void Agent::watch(int round) {
 }
 
 void Agent::tell_endings() {
+  if (tasks_) tasks_->look();
   if (signalled_ == 0) {
-    if (const std::vector<Failure> failures = ranks_.new_failures(); !failures.empty()) {
+    std::vector<Failure> failures = ranks_.new_failures();
+    if (tasks_) {
+      for (Failure& failure : tasks_->new_failures()) {
+        failure.log = logs_.plans({state_.round, failure.rank, 0, state_.world}).err.file;
+        failure.last_lines = last_lines_of_file(failure.log, 5);
+        failures.push_back(std::move(failure));
+      }
+    }
+    if (!failures.empty()) {
       rendezvous_.say_failed(failures);
       failed_said_ = true;
     }
   }
-  if (ranks_.all_ended() && !done_said_ && !failed_said_) {
-    rendezvous_.say_done(ranks_.worst_code());
+  if (ranks_.all_ended() && (!tasks_ || tasks_->all_ended()) && !done_said_ && !failed_said_) {
+    rendezvous_.say_done(worse_code(ranks_.worst_code(), tasks_ ? tasks_->worst_code() : 0));
     done_said_ = true;
   }
 }
@@ -239,9 +267,13 @@ void Agent::tell_endings() {
 void Agent::end_ranks() {
   all_gone_ = false;
   guard_.end_all(state_.failures.empty() && state_.signal ? Duration(1000) : job_.options.grace);
-  while (!all_gone_) {
+  const Clock::time_point insist_at = Clock::now() + job_.options.grace;
+  if (tasks_) tasks_->signal(SIGTERM);
+  while (!all_gone_ || (tasks_ && !tasks_->none_runs())) {
     tick(Duration(50));
     if (std::find(caught_.begin(), caught_.end(), SIGINT) != caught_.end()) guard_.end_all(Duration(0));
+    if (tasks_) tasks_->look();
+    if (tasks_ && Clock::now() > insist_at) tasks_->signal(SIGKILL);
     if (Clock::now() - looked_at_ >= Duration(200)) rendezvous_.look();  // if we lead, the others wait for us
   }
   ranks_.finish_output();

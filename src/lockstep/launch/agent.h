@@ -6,9 +6,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/world.h"
 #include "lockstep/launch/options.h"
 
 namespace lockstep::launch {
@@ -20,6 +22,12 @@ struct AgentJob {
   bool own_program = false;          // it is Lockstep: ranks get the store and the secret
   std::string log_folder;            // own program: attempt-N/rank-R.log below it; else --log-dir decides
   std::function<void(const std::string& text)> say;  // whole lines for the console
+
+  // One task a rank: this node's lowest task starts its own rank only, with this seat, and watches the others
+  // that join.
+  std::optional<comm::Seat> seat;
+  std::string node_name;   // its number, or its host where it has none
+  std::string invitation;  // one machine: the job's name, under which the others find the store
 };
 
 int run_agent(const AgentJob& job);

@@ -8,6 +8,10 @@ namespace lockstep::launch {
 
 int usable_processors();  // that this process may run on
 
+// How many of them each of `local_world` ranks gets. A scheduler that has bound this task already has shared
+// them out.
+int processors_per_rank(int local_world, bool one_task_a_rank);
+
 // The processors of a rank; empty: all, as it is without --numa-binding.
 std::vector<int> cpus_of_rank(const std::string& binding, int local_rank, int local_world);
 

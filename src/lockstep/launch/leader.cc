@@ -14,6 +14,8 @@ namespace {
 constexpr int kPreempted = 75;
 constexpr Duration kGoodbye{5000};  // how long the leader waits for the others to hear that the run is over
 
+constexpr Duration kProofOfLife{3000};  // three beats
+
 int64_t unix_micros() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -117,15 +119,21 @@ void Leader::watch_beats() {
 void Leader::lose(Member& member) {
   member.gone = true;
   const NodePlace* place = state_.place_of(member.card.token);
-  const double silent = static_cast<double>(since(member.beat_at).count()) / 1000;
+  const double silent = std::chrono::duration<double>(Clock::now() - member.beat_at).count();
   if (!place || state_.phase == Phase::roll_call) {
     return say_(fmt::format("{} vanished while waiting", member.card.host));
   }
   if (state_.phase != Phase::running || member.done) return;
   Failure failure;
-  failure.node = place->node, failure.host = member.card.host, failure.unix_micros = unix_micros();
-  failure.ending = fmt::format("its launcher (process {}) vanished: no sign of life for {}", member.card.pid,
-                               base::human_duration(silent));
+  failure.node = place->node, failure.host = member.card.host;
+  failure.unix_micros = unix_micros() - static_cast<int64_t>(silent * 1e6);
+  const int last = place->first_rank + place->card.ranks - 1;
+  const std::string ranks = member.card.one_task_a_rank ? fmt::format("rank {}", member.card.order)
+                            : last > place->first_rank
+                                ? fmt::format("ranks {} to {}", place->first_rank, last)
+                                : fmt::format("rank {}", last);
+  failure.ending = fmt::format("its launcher (process {}, {}) vanished: no sign of life for {}",
+                               member.card.pid, ranks, base::human_duration(silent));
   if (state_.failures.empty()) failed_at_ = Clock::now();
   state_.failures.push_back(failure);
 }
@@ -168,11 +176,23 @@ void Leader::start_round(const std::vector<NodeCard>& cards) {
   state_.phase = Phase::running, phase_at_ = Clock::now();
 }
 
+// A node that was killed is often noticed first by the failure of others. So before one is named, every node
+// must have shown that it lives, or have been silent for long enough.
+bool Leader::know_who_lives() {
+  if (options_.one_node()) return true;
+  for (auto& [token, member] : members_) {
+    if (!takes_part(member) || member.gone || member.done || member.beat_at > failed_at_) continue;
+    if (since(failed_at_) < kProofOfLife) return false;
+    lose(member);
+  }
+  return true;
+}
+
 void Leader::judge() {
   const bool signalled = state_.signal != 0;
   if (!state_.failures.empty()) {
     // Failures come in a flock: wait for the others before saying which was first.
-    if (since(failed_at_) < options_.monitor_interval) return;
+    if (since(failed_at_) < options_.monitor_interval || !know_who_lives()) return;
     sort_by_time(state_.failures);
     const int code = state_.failures.front().code;
     const bool preempted = code == kPreempted && since(phase_at_) >= rules_.shortest_attempt;

@@ -54,6 +54,7 @@ class Leader {
   void lose(Member& member);
   void call_the_roll();
   void start_round(const std::vector<NodeCard>& cards);
+  bool know_who_lives();
   void judge();
   void stop(bool again, int code, std::string why);
   void settle();

@@ -71,6 +71,16 @@ class Story {
     failure.rank = 0, failure.host = token, failure.code = code, failure.unix_micros = micros;
     send({{"say", "failed"}, {"token", token}, {"failures", {to_json(failure)}}});
   }
+  void live(const std::string& token) {
+    store_->add(beat_key(token), 1);
+    turn();
+  }
+  // Everyone shows that it lives; the leader looks at that twice a second.
+  void beat() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(520));
+    for (const char* token : {"a", "b"}) store_->add(beat_key(token), 1);
+    turn();
+  }
   void turn() {
     leader_.turn();
     if (const auto text = store_->try_get(kState)) state = state_from_json(nlohmann::json::parse(*text));
@@ -160,6 +170,7 @@ TEST(Leader, WhatFollowsAFailure) {
     Story story(nodes(2, 2, row.max_restarts), row.own_program);
     story.join(card("a", 0)), story.join(card("b", 1));
     story.fail("b", row.code);
+    story.beat();
     EXPECT_EQ(story.state.phase, Phase::stopping) << row.name;
     EXPECT_EQ(story.state.again, row.again) << row.name;
     EXPECT_EQ(story.state.restarts, row.burnt) << row.name;
@@ -181,7 +192,7 @@ TEST(Leader, TheEarliestFailureIsFirst) {
   EXPECT_EQ(story.state.phase, Phase::running) << "others may have failed before";
   story.fail("b", 139, 100);
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
-  story.turn();
+  story.beat();
   ASSERT_EQ(story.state.failures.size(), 2u);
   EXPECT_EQ(story.state.failures[0].host, "b");
 }
@@ -204,6 +215,24 @@ TEST(Leader, ElasticRunsGoOnWithFewerAndMore) {
   EXPECT_EQ(story.state.phase, Phase::running);
   EXPECT_EQ(story.state.world, 3);
   EXPECT_EQ(story.state.restarts, 0);
+}
+
+TEST(Leader, ADeadNodeIsTheCauseOfOthersFailures) {
+  Story story(nodes(2, 2));
+  story.join(card("a", 0)), story.join(card("b", 1));
+  story.fail("a", 1,
+             std::chrono::duration_cast<std::chrono::microseconds>(
+                 std::chrono::system_clock::now().time_since_epoch())
+                 .count());
+  EXPECT_EQ(story.state.phase, Phase::running) << "b may be dead";
+  for (int k = 0; k < 40 && story.state.phase == Phase::running; ++k) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    story.live("a");
+  }
+  ASSERT_EQ(story.state.failures.size(), 2u);
+  EXPECT_EQ(story.state.failures[0].host, "b");
+  EXPECT_NE(story.state.failures[0].ending.find("rank 1) vanished"), std::string::npos)
+      << story.state.failures[0].ending;
 }
 
 TEST(Leader, ASilentNodeIsNamed) {

@@ -33,23 +33,37 @@ void LocalRanks::start(const State& state, const NodePlace& place) {
   for (int local_rank = 0; local_rank < job_.ranks; ++local_rank) start_one(state, place, local_rank);
 }
 
+comm::Seat LocalRanks::seat_of(const State& state, const NodePlace& place, int local_rank) const {
+  comm::Seat seat;
+  if (job_.seat) {
+    seat = *job_.seat;
+    if (seat.node < 0) seat.node = place.node;
+    return seat;
+  }
+  seat.rank = place.first_rank + local_rank, seat.world = state.world;
+  seat.local_rank = local_rank, seat.local_world = place.card.ranks;
+  seat.node = place.node, seat.nodes = static_cast<int>(state.nodes.size());
+  return seat;
+}
+
 void LocalRanks::start_one(const State& state, const NodePlace& place, int local_rank) {
   Rank& rank = ranks_.emplace_back();
-  rank.rank = place.first_rank + local_rank, rank.local_rank = local_rank;
-  const LogSeat seat{state.round, rank.rank, local_rank, state.world};
-  const StreamPlans plans = logs_.plans(seat);
-  rank.error_file = logs_.error_file(seat);
+  const comm::Seat seat = seat_of(state, place, local_rank);
+  rank.rank = seat.rank, rank.local_rank = seat.local_rank;
+  const LogSeat log_seat{state.round, seat.rank, seat.local_rank, seat.world};
+  const StreamPlans plans = logs_.plans(log_seat);
+  rank.error_file = logs_.error_file(log_seat);
   rank.out = std::make_unique<RankStream>(plans.out, STDOUT_FILENO);
   rank.err = std::make_unique<RankStream>(plans.err, STDERR_FILENO);
   RankFacts facts;
-  facts.options = &job_.options, facts.state = &state, facts.place = &place, facts.local_rank = local_rank;
+  facts.options = &job_.options, facts.state = &state, facts.place = &place, facts.seat = seat;
   facts.error_file = rank.error_file, facts.own_program = job_.own_program,
   facts.store_endpoint = meeting_.endpoint;
-  facts.processors = usable_processors();
+  facts.processors = processors_per_rank(seat.local_world, job_.seat.has_value());
   Process process;
   process.words = job_.command;
   process.environment = rank_environment(environment_, facts);
-  process.cpus = cpus_of_rank(job_.options.numa_binding, local_rank, job_.ranks);
+  process.cpus = cpus_of_rank(job_.options.numa_binding, seat.local_rank, seat.local_world);
   // One rank may read what is typed; for several, it is the first.
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   process.in = local_rank == 0 ? STDIN_FILENO : nothing;
@@ -134,9 +148,7 @@ std::vector<Failure> LocalRanks::new_failures() {
 int LocalRanks::worst_code() const {
   int worst = 0;
   for (const Rank& rank : ranks_) {
-    const int code = rank.ended ? exit_code_of(rank.ended->status) : 0;
-    if (code == 75) return code;
-    worst = std::max(worst, code);
+    worst = worse_code(worst, rank.ended ? exit_code_of(rank.ended->status) : 0);
   }
   return worst;
 }

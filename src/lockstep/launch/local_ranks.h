@@ -45,6 +45,7 @@ class LocalRanks {
     std::optional<Ended> ended;
     bool told = false;
   };
+  comm::Seat seat_of(const State& state, const NodePlace& place, int local_rank) const;
   Failure failure_of(const Rank& rank) const;
   void start_one(const State& state, const NodePlace& place, int local_rank);
 

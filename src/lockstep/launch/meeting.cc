@@ -17,12 +17,6 @@ namespace lockstep::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Say = std::function<void(const std::string&)>;
-
-std::string endpoint_text(const std::string& host, int port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
-                                             : fmt::format("[{}]:{}", host, port);
-}
 
 std::string who(const Options& options) {
   const std::string number = options.node_rank >= 0 ? fmt::format("node {} on ", options.node_rank) : "";
@@ -42,9 +36,10 @@ void end_if_asked() {
   }
 }
 
-// In short attempts, so that Ctrl-C is heard and the user is told who is waited for.
-std::unique_ptr<comm::Store> connect(const comm::StoreClientOptions& wanted, Duration timeout,
-                                     const Say& say) {
+}  // namespace
+
+std::unique_ptr<comm::Store> connect_patiently(const comm::StoreClientOptions& wanted, Duration timeout,
+                                               const Say& say) {
   const Clock::time_point begin = Clock::now();
   bool told = false;
   for (;;) {
@@ -68,15 +63,22 @@ std::unique_ptr<comm::Store> connect(const comm::StoreClientOptions& wanted, Dur
   }
 }
 
+namespace {
+
 Meeting meet_alone(bool ranks_need_store, const Say& say) {
   Meeting meeting;
-  meeting.store = comm::make_local_store();
-  if (!ranks_need_store) return meeting;
+  if (!ranks_need_store) {
+    meeting.store = comm::make_local_store();
+    return meeting;
+  }
   meeting.secret = comm::Secret::random();
   comm::StoreServerOptions options;
   options.secret = meeting.secret, options.log = say;
   meeting.server = std::make_unique<comm::StoreServer>(options);
   meeting.endpoint = meeting.server->endpoint();
+  comm::StoreClientOptions client;
+  client.endpoint = meeting.endpoint, client.secret = meeting.secret, client.who = "the launcher";
+  meeting.store = comm::connect_store(client);
   return meeting;
 }
 
@@ -89,6 +91,13 @@ bool should_hold(const Options& options) {
 }
 
 }  // namespace
+
+std::string run_prefix(const std::string& run_id) { return "launch/" + run_id + "/"; }
+
+std::string endpoint_text(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
 
 Meeting open_meeting(const Options& options, bool ranks_need_store, Say say) {
   if (options.one_node() && options.endpoint_host.empty()) return meet_alone(ranks_need_store, say);
@@ -111,7 +120,7 @@ Meeting open_meeting(const Options& options, bool ranks_need_store, Say say) {
   }
   comm::StoreClientOptions client;
   client.endpoint = meeting.endpoint, client.secret = meeting.secret, client.who = who(options);
-  meeting.store = connect(client, options.join_timeout, say);
+  meeting.store = connect_patiently(client, options.join_timeout, say);
   return meeting;
 }
 

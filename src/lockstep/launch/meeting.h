@@ -16,6 +16,8 @@
 
 namespace lockstep::launch {
 
+using Say = std::function<void(const std::string& text)>;
+
 struct Meeting {
   std::unique_ptr<comm::StoreServer> server;  // when it sits here
   std::unique_ptr<comm::Store> store;         // the launchers'
@@ -26,12 +28,18 @@ struct Meeting {
 
 // `ranks_need_store`: they are Lockstep's own. ConfigError 513, 515 and CommError 514 as comm/store_server.h
 // says.
-Meeting open_meeting(const Options& options, bool ranks_need_store,
-                     std::function<void(const std::string&)> say);
+Meeting open_meeting(const Options& options, bool ranks_need_store, Say say);
+
+// Tries until the timeout, in short attempts, so that Ctrl-C is heard and the user is told who is waited for.
+// CommError 536.
+std::unique_ptr<comm::Store> connect_patiently(const comm::StoreClientOptions& wanted, Duration timeout,
+                                               const Say& say);
+
+std::string endpoint_text(const std::string& host, int port);  // "host:29400", "[::1]:29400"
+std::string run_prefix(const std::string& run_id);             // of the launchers' keys
 
 // The secret that the nodes share, from where the user has put it; made and shown by the leader when there is
 // none.
-comm::Secret meeting_secret(const Options& options, bool leads,
-                            const std::function<void(const std::string&)>& say);
+comm::Secret meeting_secret(const Options& options, bool leads, const Say& say);
 
 }  // namespace lockstep::launch

@@ -1,30 +1,21 @@
-#include <fmt/format.h>
+#include <algorithm>
 
-#include <filesystem>
-
-#include "lockstep/base/error.h"
 #include "lockstep/launch/meeting.h"
+#include "lockstep/launch/secret_source.h"
 
 namespace lockstep::launch {
 
-comm::Secret meeting_secret(const Options& options, bool leads,
-                            const std::function<void(const std::string&)>& say) {
-  if (!options.secret_file.empty()) return comm::Secret::from_file(options.secret_file);
-  if (const auto text = process_variable("LOCKSTEP_SECRET")) return comm::Secret::from_text(*text);
-  const std::string home = process_variable("HOME").value_or("");
-  const std::string config = process_variable("XDG_CONFIG_HOME").value_or(home + "/.config");
-  const std::string path = config + "/lockstep/secret";
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) return comm::Secret::from_file(path);
-  if (!leads) {
-    throw base::ConfigError(
-        537, fmt::format("this node does not know the run's secret; set LOCKSTEP_SECRET to what node 0 "
-                         "prints, or give --rdzv-secret-file, or put it in {} (mode 0600)",
-                         path));
-  }
-  const comm::Secret secret = comm::Secret::random();
-  say(fmt::format("on the other nodes, first: export LOCKSTEP_SECRET={}", secret.to_text()));
-  return secret;
+namespace {
+
+constexpr Duration kPatience{15000};  // for the file that node 0 makes in a shared home
+
+}  // namespace
+
+comm::Secret meeting_secret(const Options& options, bool leads, const Say& say) {
+  const FoundSecret found = find_secret(secret_places(this_environment(), options.secret_file), leads,
+                                        std::min(kPatience, options.join_timeout));
+  if (!found.notice.empty()) say(found.notice);
+  return found.secret;
 }
 
 }  // namespace lockstep::launch

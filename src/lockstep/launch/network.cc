@@ -47,6 +47,18 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
+bool port_is_free(int port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int reuse = 1;  // connections of an earlier run that linger do not matter
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+  sockaddr_in address{};
+  address.sin_family = AF_INET, address.sin_port = htons(static_cast<uint16_t>(port));
+  const bool bound = ::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  const bool free = bound || errno != EADDRINUSE;
+  ::close(socket);
+  return free;
+}
+
 // Connecting a datagram socket sends nothing: the kernel only looks up the route.
 std::string address_towards(const std::string& host) {
   const Addresses addresses = resolve(host);

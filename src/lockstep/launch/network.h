@@ -9,6 +9,8 @@ namespace lockstep::launch {
 // A TCP port that nothing listens on at this address right now. IoError 532.
 int free_port();
 
+bool port_is_free(int port);  // nothing listens on it here
+
 // The address that this machine would use to talk to `host`; "127.0.0.1" when it cannot be known.
 std::string address_towards(const std::string& host);
 

@@ -32,6 +32,7 @@ struct Flag {
   std::string Words::*text;  // one of these two
   bool Words::*on;
   const char* help;
+  bool any_program_only = false;  // means nothing to our own trainer
 };
 const std::vector<Flag>& flags();
 

@@ -141,9 +141,13 @@ void RankStream::show_line() {
 }
 
 std::vector<std::string> RankStream::last_lines(size_t count) const {
-  if (!tail_.empty() || plan_.file.empty()) return last_lines_of(tail_, count);
+  return tail_.empty() && !plan_.file.empty() ? last_lines_of_file(plan_.file, count)
+                                              : last_lines_of(tail_, count);
+}
+
+std::vector<std::string> last_lines_of_file(const std::string& path, size_t count) {
   std::string text;
-  const int file = ::open(plan_.file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
   const off_t size = ::lseek(file, 0, SEEK_END);
   const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(kMostTail));

@@ -50,6 +50,7 @@ class RankStream {
   std::string tail_, line_;
 };
 
+std::vector<std::string> last_lines_of_file(const std::string& path, size_t count);
 // The last lines of a text, without empty ones and control characters, each cut to 200 columns.
 std::vector<std::string> last_lines_of(const std::string& text, size_t count);
 

@@ -61,8 +61,8 @@ void become_default() {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // What the launcher ignores for itself, and what a shell's `&` made ignored though the launcher passes it on. nohup's
-  // SIGHUP stays ignored.
+  // What the launcher ignores for itself, and what a shell's `&` made ignored though the launcher passes it
+  // on. nohup's SIGHUP stays ignored.
   for (const int number : {SIGPIPE, SIGXFSZ, SIGCHLD, SIGINT, SIGQUIT, SIGTERM}) ::signal(number, SIG_DFL);
 }
 
@@ -149,6 +149,8 @@ std::string describe_ending(int status) {
 }
 
 int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
+int worse_code(int a, int b) { return a == 75 || b == 75 ? 75 : std::max(a, b); }
 
 std::vector<std::string> current_environment() {
   std::vector<std::string> all;

@@ -34,6 +34,7 @@ int signal_number(const std::string& name);
 std::string signal_name(int number);           // "SIGTERM"
 std::string describe_ending(int wait_status);  // of waitpid
 int exit_code_of(int wait_status);             // as a shell says it: 128 + signal
+int worse_code(int a, int b);  // of two ranks: 75 (preempted and saved) before failures, and these before 0
 
 // The environment of this process.
 std::vector<std::string> current_environment();

@@ -1,7 +1,5 @@
 #include "lockstep/launch/rank_environment.h"
 
-#include <algorithm>
-
 #include "lockstep/launch/process.h"
 
 namespace lockstep::launch {
@@ -12,14 +10,14 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
   const NodePlace& place = *facts.place;
   const auto text = [](int64_t value) { return std::to_string(value); };
   const std::pair<const char*, std::string> variables[] = {
-      {"RANK", text(place.first_rank + facts.local_rank)},
-      {"LOCAL_RANK", text(facts.local_rank)},
-      {"WORLD_SIZE", text(state.world)},
-      {"LOCAL_WORLD_SIZE", text(place.card.ranks)},
-      {"GROUP_RANK", text(place.node)},
-      {"GROUP_WORLD_SIZE", text(static_cast<int64_t>(state.nodes.size()))},
+      {"RANK", text(facts.seat.rank)},
+      {"LOCAL_RANK", text(facts.seat.local_rank)},
+      {"WORLD_SIZE", text(facts.seat.world)},
+      {"LOCAL_WORLD_SIZE", text(facts.seat.local_world)},
+      {"GROUP_RANK", text(facts.seat.node)},
+      {"GROUP_WORLD_SIZE", text(facts.seat.nodes)},
       {"ROLE_NAME", options.role},
-      {"ROLE_RANK", text(place.role_rank + facts.local_rank)},
+      {"ROLE_RANK", text(place.role_rank + facts.seat.local_rank)},
       {"ROLE_WORLD_SIZE", text(place.role_world)},
       {"MASTER_ADDR", state.master_addr},
       {"MASTER_PORT", text(state.master_port)},
@@ -34,11 +32,11 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
     set_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   if (!has_variable(base, "OMP_NUM_THREADS")) {
     // A foreign program gets what torchrun gives it; ours shares the node's processors between its ranks.
-    const int share = std::max(1, facts.processors / std::max(1, place.card.ranks));
-    if (facts.own_program)
-      set_variable(base, "OMP_NUM_THREADS", text(share));
-    else if (place.card.ranks > 1)
+    if (facts.own_program) {
+      set_variable(base, "OMP_NUM_THREADS", text(facts.processors));
+    } else if (facts.seat.local_world > 1) {
       set_variable(base, "OMP_NUM_THREADS", "1");
+    }
   }
   remove_variable(base, "LOCKSTEP_SECRET");  // the descriptor is enough
   remove_variable(base, "LOCKSTEP_STORE");

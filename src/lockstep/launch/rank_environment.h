@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/world.h"
 #include "lockstep/launch/options.h"
 #include "lockstep/launch/round_state.h"
 
@@ -14,11 +15,11 @@ struct RankFacts {
   const Options* options = nullptr;
   const State* state = nullptr;
   const NodePlace* place = nullptr;
-  int local_rank = 0;
+  comm::Seat seat;
   std::string error_file;
   bool own_program = false;
   std::string store_endpoint;  // own program
-  int processors = 1;          // of this node, for OMP_NUM_THREADS
+  int processors = 1;          // for each rank of our own, for OMP_NUM_THREADS
 };
 
 // `base` is the launcher's own environment. A foreign program hosts PyTorch's own store on its rank 0, so it

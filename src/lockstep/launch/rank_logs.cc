@@ -36,6 +36,10 @@ std::string temporary_parent() {
 
 }  // namespace
 
+std::string run_log(const std::string& run_logs, int attempt, int rank) {
+  return fmt::format("{}/attempt-{}/rank-{}.log", run_logs, attempt, rank);
+}
+
 RankLogs::RankLogs(const Options& options, std::string run_logs)
     : options_(options), run_logs_(std::move(run_logs)) {
   const auto any = [](const StreamChoice& choice) {
@@ -74,8 +78,7 @@ std::string RankLogs::prefix_of(const LogSeat& seat) const {
 StreamPlans RankLogs::plans(const LogSeat& seat) const {
   StreamPlans plans;
   if (!run_logs_.empty()) {
-    plans.out.file =
-        fmt::format("{}/attempt-{}/rank-{}.log", run_logs_, first_attempt_ + seat.round, seat.rank);
+    plans.out.file = run_log(run_logs_, first_attempt_ + seat.round, seat.rank);
     plans.err.file = plans.out.file;
     plans.out.console = plans.err.console = seat.rank == 0;
     return plans;

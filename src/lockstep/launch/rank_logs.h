@@ -9,6 +9,8 @@
 
 namespace lockstep::launch {
 
+std::string run_log(const std::string& run_logs, int attempt, int rank);  // RUN_LOGS/attempt-N/rank-R.log
+
 struct LogSeat {
   int round = 0, rank = 0, local_rank = 0, world = 1;
 };

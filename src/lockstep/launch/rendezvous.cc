@@ -12,8 +12,6 @@ namespace lockstep::launch {
 
 namespace {
 
-std::string prefix_of(const Options& options) { return "launch/" + options.run_id + "/"; }
-
 // In a thread of its own, so that a console that does not take our output is not mistaken for a dead node.
 void beat(std::stop_token stop, std::unique_ptr<comm::Store> store, const std::string& key) {
   std::mutex mutex;
@@ -32,13 +30,14 @@ void beat(std::stop_token stop, std::unique_ptr<comm::Store> store, const std::s
 Rendezvous::Rendezvous(const Options& options, LeaderRules rules, const Meeting& meeting, NodeCard card,
                        Leader::Say say)
     : where_(meeting.endpoint), several_(!options.one_node()), card_(std::move(card)) {
-  store_ = comm::with_prefix(meeting.store->clone(), prefix_of(options));
+  store_ = comm::with_prefix(meeting.store->clone(), run_prefix(options.run_id));
   if (meeting.leads) {
-    leader_ = std::make_unique<Leader>(
-        options, rules, comm::with_prefix(meeting.store->clone(), prefix_of(options)), std::move(say));
+    leader_ = std::make_unique<Leader>(options, rules,
+                                       comm::with_prefix(meeting.store->clone(), run_prefix(options.run_id)),
+                                       std::move(say));
   }
   if (several_) {
-    heart_ = std::jthread(beat, comm::with_prefix(meeting.store->clone(), prefix_of(options)),
+    heart_ = std::jthread(beat, comm::with_prefix(meeting.store->clone(), run_prefix(options.run_id)),
                           beat_key(card_.token));
   }
 }

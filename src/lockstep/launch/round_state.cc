@@ -22,6 +22,7 @@ std::vector<NodePlace> place_nodes(const std::vector<NodeCard>& cards) {
   std::vector<const NodeCard*> numbered;
   for (const NodeCard& card : cards) (card.wanted >= 0 ? numbered : others).push_back(&card);
   std::sort(numbered.begin(), numbered.end(), [](auto* a, auto* b) { return a->wanted < b->wanted; });
+  std::stable_sort(others.begin(), others.end(), [](auto* a, auto* b) { return a->order < b->order; });
   // A number beyond the nodes that are left (an elastic run after a loss) takes the next free one.
   for (const NodeCard* card : numbered) {
     if (card->wanted < count && !by_number[static_cast<size_t>(card->wanted)]) {
@@ -83,7 +84,9 @@ nlohmann::json to_json(const NodeCard& c) {
           {"min_nodes", c.min_nodes},
           {"max_nodes", c.max_nodes},
           {"port", c.master_port},
-          {"first_attempt", c.first_attempt}};
+          {"first_attempt", c.first_attempt},
+          {"order", c.order},
+          {"task", c.one_task_a_rank}};
 }
 
 NodeCard card_from_json(const nlohmann::json& json) {
@@ -92,7 +95,7 @@ NodeCard card_from_json(const nlohmann::json& json) {
   c.role = json.at("role");
   c.pid = json.at("pid"), c.wanted = json.at("wanted"), c.ranks = json.at("ranks");
   c.min_nodes = json.at("min_nodes"), c.max_nodes = json.at("max_nodes"), c.master_port = json.at("port");
-  c.first_attempt = json.at("first_attempt");
+  c.first_attempt = json.at("first_attempt"), c.order = json.at("order"), c.one_task_a_rank = json.at("task");
   return c;
 }
 

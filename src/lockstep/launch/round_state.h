@@ -17,7 +17,9 @@ struct NodeCard {
   std::string token;  // unique to this launcher
   std::string host, address, role = "default";
   int pid = 0;
-  int wanted = -1;  // its node number, when the user gave one
+  int wanted = -1;               // its node number, when the user gave one
+  int order = 0;                 // among those without a number: its lowest task, under a scheduler
+  bool one_task_a_rank = false;  // the launcher of one rank, `order`, which a scheduler started
   int ranks = 1;
   int min_nodes = 1, max_nodes = 1;
   int master_port = 0;    // that its rank 0 would use

@@ -13,6 +13,9 @@
 #include "lockstep/device/cuda_facts.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/binding.h"
+#include "lockstep/launch/network.h"
+#include "lockstep/launch/scheduled.h"
+#include "lockstep/launch/strangers.h"
 
 namespace lockstep::launch {
 
@@ -54,7 +57,22 @@ Start join_launcher(const std::string& endpoint, const comm::Seat& seat) {
   const int attempt = number_in(process_variable, "TORCHELASTIC_RESTART_COUNT").value_or(0);
   Start start;
   start.options.seat = seat;
-  start.store = comm::with_prefix(comm::connect_store(client), fmt::format("attempt-{}/", attempt));
+  start.store = comm::with_prefix(comm::connect_store(client), rank_prefix(attempt));
+  return start;
+}
+
+// A rank of another launcher.
+Start join_stranger(const comm::Seat& seat, const Words& words, const Say& say) {
+  if (!words.nproc_per_node.empty() || !words.nnodes.empty()) {
+    throw base::ConfigError(
+        553, fmt::format("--nproc and --nnodes are for starting ranks, but this process is rank {} of {} of "
+                         "another launcher already; leave them out",
+                         seat.rank, seat.world));
+  }
+  Start start;
+  if (seat.world == 1) return start;
+  start.options.seat = seat;
+  start.store = join_strangers(seat, read_options(words), say);
   return start;
 }
 
@@ -86,13 +104,37 @@ std::optional<comm::Seat> seat_from_environment(const Variable& variable) {
   return seat;
 }
 
+std::vector<std::string> own_command(const std::vector<std::string>& argv) {
+  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  command.insert(command.end(), argv.begin(), argv.end());
+  return command;
+}
+
+std::string rank_prefix(int attempt) { return fmt::format("attempt-{}/", attempt); }
+
+// The innermost launcher wins: ours, torchrun, the scheduler, and last what the flags say.
 Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
             const std::function<void(int ranks)>& fits) {
-  const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
-  if (const auto endpoint = process_variable("LOCKSTEP_STORE"); endpoint && seat)
-    return join_launcher(*endpoint, *seat);
+  const auto endpoint = process_variable("LOCKSTEP_STORE");
+  const bool torchrun = process_variable("TORCHELASTIC_RUN_ID") && process_variable("LOCAL_RANK");
+  if (endpoint || torchrun) {
+    const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
+    if (endpoint && seat) return join_launcher(*endpoint, *seat);
+    if (seat) return join_stranger(*seat, words, say);
+  }
   take_environment(words, process_variable);
-  if (words.grace.empty()) words.grace = "5";  // our ranks lose nothing when they end at once
+  if (words.grace.empty()) words.grace = std::string("5");  // our ranks lose nothing when they end at once
+  const std::optional<Scheduled> scheduled = read_environment(this_environment());
+  if (scheduled) {
+    if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > 1) {
+      if (fits) fits(scheduled->tasks);
+      take_scheduled(words, *scheduled);
+      return start_task(*scheduled, words, argv, log_folder, say);
+    }
+    take_scheduled(words, *scheduled);
+  } else if (const std::optional<comm::Seat> seat = seat_from_environment(process_variable)) {
+    return join_stranger(*seat, words, say);
+  }
   AgentJob job;
   job.options = read_options(words);
   job.ranks = words.nproc_per_node.empty()
@@ -100,18 +142,43 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
                   : local_ranks(job.options, visible_gpu_count(), usable_processors());
   if (job.ranks == 1 && job.options.one_node()) return {};
   if (fits && job.options.min_nodes == job.options.max_nodes) fits(job.ranks * job.options.max_nodes);
-  job.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  job.command.insert(job.command.end(), argv.begin(), argv.end());
+  job.command = own_command(argv);
   job.own_program = true, job.log_folder = log_folder, job.say = std::move(say);
   Start start;
   start.exit_code = run_agent(job);
   return start;
 }
 
+namespace {
+
+// Before anything is started; a rank that finds its port taken would only say so in the middle of a
+// traceback.
+void check_master_port(const Options& options) {
+  const bool first_node = options.one_node() || options.node_rank == 0;
+  if (!first_node || options.master_port == 0 || port_is_free(options.master_port)) return;
+  throw base::ConfigError(
+      539, fmt::format("--master-port {}: another program listens on it; leave it out, and a free port is "
+                       "chosen, or give another",
+                       options.master_port));
+}
+
+}  // namespace
+
 int launch_program(Words words, const std::vector<std::string>& program, Say say) {
   take_environment(words, process_variable);
+  if (const std::optional<Scheduled> scheduled = read_environment(this_environment())) {
+    if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > scheduled->nodes) {
+      throw base::ConfigError(
+          553,
+          fmt::format("lockstep launch starts the ranks itself, but {} has started {} tasks on {} nodes; "
+                      "start one task a node",
+                      scheduled->scheduler, scheduled->tasks, scheduled->nodes));
+    }
+    take_scheduled(words, *scheduled);
+  }
   AgentJob job;
   job.options = read_options(words);
+  check_master_port(job.options);
   job.command = rank_command(job.options, program, process_variable);
   const bool asks_gpus = job.options.nproc_kind == Nproc::gpu || job.options.nproc_kind == Nproc::automatic;
   job.ranks = local_ranks(job.options, asks_gpus ? visible_gpu_count() : 0, usable_processors());

@@ -15,11 +15,10 @@
 
 #include "lockstep/comm/store.h"
 #include "lockstep/comm/world.h"
+#include "lockstep/launch/meeting.h"
 #include "lockstep/launch/options.h"
 
 namespace lockstep::launch {
-
-using Say = std::function<void(const std::string& text)>;
 
 struct Start {
   std::optional<int> exit_code;        // it was a launcher, and the run is over
@@ -34,6 +33,10 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
 
 // `lockstep launch`: runs any program on this node's ranks and returns the run's exit code.
 int launch_program(Words words, const std::vector<std::string>& program, Say say);
+
+// This same program with these words; never the wrapper script, which may set things up.
+std::vector<std::string> own_command(const std::vector<std::string>& argv);
+std::string rank_prefix(int attempt);  // of the ranks' keys in the store
 
 // The seat in torchrun's environment (RANK, WORLD_SIZE, ...), if there is one. ConfigError 538: half set, or
 // not numbers.

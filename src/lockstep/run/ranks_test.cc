@@ -4,9 +4,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <exception>
+#include <functional>
+#include <limits>
 #include <thread>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/run/snapshot.h"
 #include "lockstep/run/testing.h"
@@ -48,20 +52,20 @@ Result train_rank(const Words& words, comm::World& world, int64_t steps) {
   return result;
 }
 
-std::vector<Result> train_on(int world, const Words& words, int64_t steps, const std::string& engine = "shm") {
+// Every rank is a thread; what one throws is thrown here.
+void on_ranks(int world, const std::string& engine, const std::function<void(comm::World&)>& body) {
   const std::unique_ptr<comm::Store> store = comm::make_local_store();
-  std::vector<Result> results(static_cast<size_t>(world));
-  std::vector<std::exception_ptr> errors(results.size());
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(world));
   std::vector<std::thread> threads;
   for (int r = 0; r < world; ++r) {
-    threads.emplace_back([&, r, clone = std::shared_ptr<comm::Store>(store->clone())]() mutable {
+    threads.emplace_back([&, r, clone = std::shared_ptr<comm::Store>(store->clone())] {
       try {
         comm::WorldOptions options;
         options.seat = {.rank = r, .world = world, .local_rank = r, .local_world = world};
         options.engine = engine;
         options.timeout = options.join_timeout = std::chrono::seconds(60);
-        comm::World one(options, clone->clone());
-        results[static_cast<size_t>(r)] = train_rank(words, one, steps);
+        comm::World one = world == 1 ? comm::World() : comm::World(options, clone->clone());
+        body(one);
       } catch (...) {
         errors[static_cast<size_t>(r)] = std::current_exception();
       }
@@ -71,6 +75,11 @@ std::vector<Result> train_on(int world, const Words& words, int64_t steps, const
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+}
+
+std::vector<Result> train_on(int world, const Words& words, int64_t steps, const std::string& engine = "shm") {
+  std::vector<Result> results(static_cast<size_t>(world));
+  on_ranks(world, engine, [&](comm::World& one) { results[static_cast<size_t>(one.rank())] = train_rank(words, one, steps); });
   return results;
 }
 
@@ -129,8 +138,171 @@ INSTANTIATE_TEST_SUITE_P(
                         {"precision.compute=bf16", "model.dropout=0.1", "memory.recompute=full", "batch.global=16", "batch.slices=8",
                          "batch.strands=8"}},
                     Row{"llama_fp16", {"model.family=llama", "precision.compute=fp16", "batch.global=24", "batch.slices=24", "batch.strands=8"}},
+                    Row{"gpt2_parameters_of_several_chunks",
+                        {"model.hidden=64", "model.vocab=3000", "batch.global=8", "batch.slices=8", "batch.strands=8"}},
                     Row{"mlp_lion", {"model.family=mlp", "optim.name=lion", "batch.global=8", "batch.slices=8", "batch.strands=8"}}),
     [](const auto& row) { return std::string(row.param.name); });
+
+// Seven strands are no power of two, and two ranks take three and four of them.
+TEST(SameBitsOnRanksMore, WithStrandsThatAreNoPowerOfTwo) {
+  LS_NEEDS_HOST_MEMORY();
+  const Words recipe = {"batch.global=7", "batch.slices=7", "batch.strands=7"};
+  const Result one = train_alone(recipe, 3);
+  for (const int world : {2, 4, 5, 7}) {
+    for (const char* zero : {"0", "1", "2", "3"}) {
+      EXPECT_EQ(train_on(world, with(recipe, {std::string("parallel.zero=") + zero}), 3)[0].hash, one.hash) << world << " " << zero;
+    }
+  }
+}
+
+TEST(SameBitsOnRanksMore, ThroughEveryEngineAndInSmallBuckets) {
+  LS_NEEDS_HOST_MEMORY();
+  const Words recipe = {"batch.global=8", "batch.slices=8", "batch.strands=8"};
+  const Result one = train_alone(recipe, 3);
+  for (const char* engine : {"shm", "gloo"}) {
+    for (const Words& words : {Words{"parallel.zero=0"}, {"parallel.zero=1", "parallel.shard=2"}, {"parallel.zero=2"}, {"parallel.zero=3"}}) {
+      for (const int world : {3, 4}) {
+        if (world == 3 && words.size() > 1) continue;
+        const Words all = with(with(recipe, words), {"parallel.bucket_mib=0"});
+        EXPECT_EQ(train_on(world, all, 3, engine)[0].hash, one.hash) << engine << " " << words[0] << " " << world;
+      }
+    }
+  }
+}
+
+// Without exactness the engine adds in its own order: near the exact result, and the same on every rank.
+TEST(InTheEnginesOrder, ComesNearAndIsTheSameOnEveryRank) {
+  LS_NEEDS_HOST_MEMORY();
+  const Words recipe = {"batch.global=8", "batch.slices=8", "batch.strands=8"};
+  const Result one = train_alone(recipe, 4);
+  for (const char* wire : {"fp32", "bf16"}) {
+    for (const Words& words : {Words{"parallel.zero=0"}, {"parallel.zero=1"}, {"parallel.zero=2"}, {"parallel.zero=3"},
+                               {"parallel.zero=2", "parallel.shard=2"}, {"parallel.zero=1", "parallel.shard=2"}}) {
+      const Words all = with(with(recipe, words), {"run.exact=false", std::string("parallel.wire=") + wire});
+      const std::vector<Result> many = train_on(4, all, 4);
+      for (const Result& result : many) EXPECT_EQ(result.hash, many[0].hash);
+      for (size_t k = 0; k < one.losses.size(); ++k) {
+        EXPECT_NEAR(many[0].losses[k], one.losses[k], std::string(wire) == "fp32" ? 1e-5 : 2e-2) << words[0] << " " << wire;
+      }
+    }
+  }
+}
+
+// The allocator's peak on each rank is what the plan said.
+TEST(MemoryOnRanks, IsAsPlanned) {
+  LS_NEEDS_HOST_MEMORY();
+  for (const char* zero : {"0", "1", "2", "3"}) {
+    for (const Result& result : train_on(4, {"batch.global=8", "batch.slices=8", "batch.strands=8", std::string("parallel.zero=") + zero}, 1)) {
+      EXPECT_GE(result.peak_bytes, result.planned_bytes);
+      EXPECT_LE(static_cast<double>(result.peak_bytes), 1.02 * static_cast<double>(result.planned_bytes) + 16384) << zero;
+    }
+  }
+}
+
+// What each stage shares out, against the textbook: N parameters of 4 bytes, two moments, W ranks.
+TEST(MemoryOnRanks, FallsAsTheStagesSay) {
+  LS_NEEDS_HOST_MEMORY();
+  const int world = 8;
+  struct Stage {
+    const char* zero;
+    double weights, gradients, moments;  // bytes a parameter
+  };
+  // Gradients: one buffer for each level of the stack of strands that a rank keeps.
+  const Stage stages[] = {{"0", 4, 4, 8}, {"1", 4, 4, 8.0 / world}, {"2", 4, 4.0 / world, 8.0 / world},
+                          {"3", 4.0 / world, 4.0 / world, 8.0 / world}};
+  for (const Stage& stage : stages) {
+    SCOPED_TRACE(stage.zero);
+    double most = 0;
+    for (int rank = 0; rank < world; ++rank) {
+      const Plan plan = make_plan(
+          tiny_recipe({"model.layers=6", "model.hidden=256", "model.heads=4", "model.vocab=16384", "batch.global=8", "batch.slices=8",
+                       "batch.strands=8", std::string("parallel.zero=") + stage.zero}),
+          {}, {.seat = {.rank = rank, .world = world}});
+      const auto n = static_cast<double>(plan.model->param_count());
+      const auto& kinds = plan.memory.persistent_by_kind;
+      // The tied head has a gradient slot of its own.
+      const double tied = static_cast<double>(16384 * 256) / n;
+      const double levels = static_cast<double>(plan.program.blocks[0].gradients.size());
+      EXPECT_NEAR(static_cast<double>(kinds.at(program::BufferKind::master)) / n / stage.weights, 1, 0.12);
+      EXPECT_NEAR(static_cast<double>(kinds.at(program::BufferKind::optimizer)) / n / stage.moments, 1, 0.12);
+      EXPECT_NEAR(static_cast<double>(kinds.at(program::BufferKind::gradient)) / n / (stage.gradients * levels * (1 + tied)), 1, 0.12);
+      most = std::max(most, static_cast<double>(plan.memory.peak_bytes()) / n);
+    }
+    std::printf("zero %s: %.2f bytes a parameter on the fullest of %d ranks\n", stage.zero, most, world);
+  }
+}
+
+// Saved on some ranks, loaded on others.
+TEST(CheckpointsOnRanks, LoadIntoEveryLayout) {
+  LS_NEEDS_HOST_MEMORY();
+  const Words recipe = {"batch.global=8", "batch.slices=8", "batch.strands=8", "precision.compute=bf16"};
+  const std::string expected = train_alone(recipe, 6).hash;
+  struct Half {
+    int world;
+    Words words;
+  };
+  const Half halves[] = {{1, {}}, {3, {"parallel.zero=1"}}, {4, {"parallel.zero=2", "parallel.shard=2"}}, {4, {"parallel.zero=3"}}};
+  for (const Half& saves : halves) {
+    const base::TemporaryFolder folder;
+    std::string saved;
+    on_ranks(saves.world, "shm", [&](comm::World& world) {
+      Ranks ranks(world);
+      Words words = with(with(recipe, saves.words), {"run.steps=6"});
+      Session session(make_plan(tiny_recipe(words), {}, {.seat = world.seat(), .shares_memory = ranks.shares_memory()}), &ranks);
+      std::atomic<int> stop{0};
+      struct Stopper : Observer {
+        std::atomic<int>* stop;
+        void stepped(const StepReport& report) override {
+          if (report.step == 2) *stop = 1;
+        }
+      } stopper;
+      stopper.stop = &stop;
+      // Only the last rank is asked to stop; all of them do, at the same step.
+      TrainOptions options;
+      if (world.rank() + 1 == world.size()) options.stop_signal = &stop;
+      options.save = [&](int64_t step) {
+        const std::string where = save_checkpoint(session, folder.path(), step, 1);
+        if (world.first()) saved = where;
+      };
+      const Summary summary = train(session, options, stopper);
+      EXPECT_FALSE(summary.finished);
+      EXPECT_EQ(summary.steps, world.size() == 1 ? 2 : 3);
+    });
+    for (const Half& loads : halves) {
+      on_ranks(loads.world, "shm", [&](comm::World& world) {
+        Ranks ranks(world);
+        Words words = with(with(recipe, loads.words), {"run.steps=6"});
+        Session session(make_plan(tiny_recipe(words), {}, {.seat = world.seat(), .shares_memory = ranks.shares_memory()}), &ranks);
+        Observer nobody;
+        TrainOptions options;
+        options.first_step = load_checkpoint(session, saved);
+        EXPECT_EQ(train(session, options, nobody).params_hash, expected) << saves.world << " ranks to " << loads.world;
+      });
+    }
+  }
+}
+
+TEST(NotFiniteOnRanks, IsNamedByEveryRank) {
+  LS_NEEDS_HOST_MEMORY();
+  for (const char* zero : {"0", "3"}) {
+    on_ranks(2, "shm", [&](comm::World& world) {
+      Ranks ranks(world);
+      const Words words = {"batch.global=8", "batch.slices=8", "batch.strands=8", "run.steps=3", std::string("parallel.zero=") + zero};
+      Session session(make_plan(tiny_recipe(words), {}, {.seat = world.seat(), .shares_memory = ranks.shares_memory()}), &ranks);
+      for (const Parameters::Named& param : session.parameters->named()) {
+        const bool mine = param.name == "transformer.h.1.mlp.c_fc.weight" && param.master.values.numel() > 0;
+        if (mine) param.master.values.as<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      }
+      Observer nobody;
+      try {
+        train(session, {}, nobody);
+        ADD_FAILURE() << "trained on";
+      } catch (const base::RunError& error) {
+        EXPECT_NE(std::string(error.what()).find("block layer 1 (up)"), std::string::npos) << error.what();
+      }
+    });
+  }
+}
 
 }  // namespace
 }  // namespace lockstep::run

@@ -1,0 +1,89 @@
+"""Claim: on one GPU, bf16 and exact, a step of Lockstep takes no longer than the same model's in PyTorch eager.
+
+Usage: bench/gpu_step.py [--python PYTHON_WITH_TORCH] [--models 124m,1b] [--rounds 3] [--steps 15] [--json] [key=value ...]
+Runs both in turn, several rounds, so that clocks and neighbours disturb both alike; prints tokens a second, memory and
+the first step of each, and the median ratio with its spread. `--device cpu --models tiny` tries the program itself.
+Further words are recipe keys for Lockstep only."""
+import argparse, json, pathlib, statistics, subprocess, sys, tempfile
+from token_file import write_tokens
+
+root = pathlib.Path(__file__).resolve().parent.parent
+parser = argparse.ArgumentParser()
+parser.add_argument("--python", default=sys.executable)
+parser.add_argument("--program", default=str(root / "build" / "lockstep"))
+parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
+parser.add_argument("--models", default="124m,1b")
+parser.add_argument("--rounds", type=int, default=3)
+parser.add_argument("--steps", type=int, default=15)
+parser.add_argument("--json", action="store_true")
+parser.add_argument("keys", nargs="*")
+a = parser.parse_args()
+
+# recipe keys; what the peer is told; samples; tokens of a sample
+MODELS = {
+    "124m": (["model.family=gpt2", "model.preset=124m"],
+             "--family gpt2 --layers 12 --hidden 768 --heads 12 --vocab 50304", 32, 1024),
+    "1b": (["model.family=llama", "model.preset=1b"],
+           "--family llama --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 128256", 8, 2048),
+    "tiny": (["model.family=gpt2", "model.layers=2", "model.hidden=64", "model.heads=2", "model.vocab=50304"],
+             "--family gpt2 --layers 2 --hidden 64 --heads 2 --vocab 50304", 4, 64),
+}
+
+
+def run(words):
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)}\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def ours(model, tokens):
+    keys, _, batch, seq = MODELS[model]
+    with tempfile.TemporaryDirectory() as folder:
+        run([a.program, "train", f"run.steps={a.steps + 3}", f"run.device={a.device}", "data.kind=tokens", "data.path=" + tokens,
+             f"data.seq_len={seq}", f"batch.global={batch}", "batch.slices=1", "batch.strands=1", "log.eval_batches=1",
+             "log.eval_every=0", "checkpoint.every=0", "--run", folder + "/run", *keys, *a.keys])
+        steps = [line for line in map(json.loads, open(folder + "/run/metrics.jsonl")) if "step_ms" in line]
+        first = next(e for e in map(json.loads, open(folder + "/run/events.jsonl")) if e["event"] == "first_step")
+    return {"ms": statistics.median(s["step_ms"] for s in steps[3:]), "gib": steps[-1]["mem_gib"], "first_step_s": first["seconds"]}
+
+
+def peer(model):
+    _, words, batch, seq = MODELS[model]
+    return json.loads(run([a.python, str(root / "bench" / "torch_peer.py"), str(a.steps), "--device", a.device, *words.split(),
+                           "--batch", str(batch), "--seq", str(seq)]))
+
+
+def compare(model, tokens):
+    rounds = [(ours(model, tokens), peer(model)) for _ in range(a.rounds)]
+    ratios = sorted(p["ms"] / o["ms"] for o, p in rounds)
+    tokens_a_step = MODELS[model][2] * MODELS[model][3]
+
+    def both(key):
+        columns = [[side[key] for side in column] for column in zip(*rounds)]
+        return [None if None in column else statistics.median(column) for column in columns]
+
+    ms = both("ms")
+    return {"claim": "gpu_step", "model": model, "ratio": statistics.median(ratios), "ratio_low": ratios[0], "ratio_high": ratios[-1],
+            "ms": ms, "tokens_per_s": [tokens_a_step / m * 1e3 for m in ms], "gib": both("gib"),
+            "first_step_s": both("first_step_s"), "peer": rounds[0][1]["peer"], "device": a.device, "rounds": a.rounds, "keys": a.keys}
+
+
+def line(name, result, side):
+    gib = result["gib"][side]
+    memory = "" if gib is None else f", {gib:.1f} GiB"
+    return (f"  {name:<22}{result['ms'][side]:8.1f} ms a step, {result['tokens_per_s'][side] / 1e3:7.1f} k tokens/s{memory}, "
+            f"first step after {result['first_step_s'][side]:.2f} s")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    tokens = write_tokens(folder + "/tokens.bin", 3_000_000)
+    for model in a.models.split(","):
+        result = compare(model, tokens)
+        if a.json:
+            print(json.dumps(result), flush=True)
+            continue
+        print(f"{model}, {MODELS[model][2]} x {MODELS[model][3]} tokens, {a.device}")
+        print(line("lockstep", result, 0))
+        print(line(result["peer"] + " eager", result, 1))
+        print(f"  ratio {result['ratio']:.2f} (from {result['ratio_low']:.2f} to {result['ratio_high']:.2f} in {a.rounds} rounds)", flush=True)
