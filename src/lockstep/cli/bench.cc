@@ -207,6 +207,7 @@ int bench_command(Arguments& arguments) {
       for (const BenchFigure& figure : row.figures) wrong += figure.wrong;
       if (json) {
         print("{}\n", message.dump());
+        std::fflush(stdout);
       } else {
         if (row.operation != last) print_heading(row, count);
         print_row(row);

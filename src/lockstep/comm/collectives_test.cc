@@ -235,27 +235,33 @@ class Checks {
     }
     expect(in, "send and recv", [&](int64_t i) { return value_of(before, 0, i); });
   }
+  // Rank q offers q % 3 + 1 tensors to each.
   void borrow(DType type, int64_t count) {
-    std::vector<std::vector<Tensor>> offers, expected;
+    const auto tensors = [](int q) { return static_cast<size_t>(q % 3 + 1); };
+    const auto length = [&](int other, size_t n) { return n == 0 ? part_count(count, at_.rank + other) : 3; };
+    std::vector<std::vector<Tensor>> offers(static_cast<size_t>(at_.size)), expected(offers.size());
     for (int q = 0; q < at_.size; ++q) {
-      offers.push_back(
-          {make(type, part_count(count, at_.rank + q), at_.rank, q), make(type, 3, at_.rank, q + 1)});
-      expected.push_back({{nullptr, type, {part_count(count, at_.rank + q)}}, {nullptr, type, {3}}});
+      for (size_t n = 0; n < tensors(at_.rank); ++n) {
+        offers[static_cast<size_t>(q)].push_back(make(type, length(q, n), at_.rank, q + static_cast<int>(n)));
+      }
+      for (size_t n = 0; n < tensors(q); ++n)
+        expected[static_cast<size_t>(q)].push_back({nullptr, type, {length(q, n)}});
     }
     const Tensor staging = make(DType::u8, group_->staging_bytes(expected), -1, 0);
     for (int round = 0; round < 2; ++round) {
       const auto views = group_->borrow(offers, expected, staging);
       ASSERT_EQ(views.size(), static_cast<size_t>(at_.size));
       for (int q = 0; q < at_.size; ++q) {
-        const auto& view = views[static_cast<size_t>(q)];
-        expect(view[0], "borrow", [&](int64_t i) { return value_of(q, at_.rank, i + round); });
-        expect(view[1], "borrow", [&](int64_t i) { return value_of(q, at_.rank + 1, i + round); });
+        for (size_t n = 0; n < tensors(q); ++n) {
+          expect(views[static_cast<size_t>(q)][n], "borrow",
+                 [&](int64_t i) { return value_of(q, at_.rank + static_cast<int>(n), i + round); });
+        }
       }
       group_->give_back();
       for (int q = 0; q < at_.size; ++q) {  // once given back, the memory is ours to change
-        for (int n = 0; n < 2; ++n) {
-          const Tensor& offer = offers[static_cast<size_t>(q)][static_cast<size_t>(n)];
-          memory_.write(offer, [&](int64_t i) { return value_of(at_.rank, q + n, i + 1); });
+        for (size_t n = 0; n < tensors(at_.rank); ++n) {
+          memory_.write(offers[static_cast<size_t>(q)][n],
+                        [&](int64_t i) { return value_of(at_.rank, q + static_cast<int>(n), i + 1); });
         }
       }
     }

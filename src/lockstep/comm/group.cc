@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <exception>
+#include <thread>
 
 #include "lockstep/base/error.h"
 
@@ -60,13 +62,15 @@ auto Group::marked(Collective kind, int64_t bytes, Call call) {
   struct Finish {  // also behind a call that returns something
     base::RingWriter* ring;
     uint64_t ticket;
+    double wait;  // seconds
     int thrown = std::uncaught_exceptions();
     ~Finish() {
+      if (wait > 0) std::this_thread::sleep_for(std::chrono::duration<double>(wait));
       if (ring != nullptr && std::uncaught_exceptions() == thrown) ring->finish(ticket);
     }
   };
   try {
-    const Finish finish{enqueues() ? nullptr : ring_, ticket};
+    const Finish finish{enqueues() ? nullptr : ring_, ticket, link_ > 0 ? static_cast<double>(bytes) / link_ : 0};
     return call();
   } catch (const CallFailed& failure) {
     fail(failure.why);

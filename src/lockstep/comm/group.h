@@ -74,6 +74,10 @@ class Group {
   void at(int64_t step, int32_t instruction) { step_ = step, instruction_ = instruction; }
   int64_t sequence() const { return sequence_; }  // calls so far
 
+  // Pretends that the link carries only so many bytes a second: each call takes that long at least. For trying how a
+  // layout behaves on a slower network, and for tests of overlap. 0: as fast as it is.
+  void pretend_link(double bytes_per_second) { link_ = bytes_per_second; }
+
  protected:
   Group(std::string name, int rank, int size) : name_(std::move(name)), rank_(rank), size_(size) {}
   // What an engine implements. `bytes` of a call are those that this rank moves.
@@ -100,6 +104,7 @@ class Group {
   base::RingWriter* ring_ = nullptr;
   int32_t number_ = -1, instruction_ = -1;
   int64_t step_ = 0, sequence_ = 0;
+  double link_ = 0;
   bool broken_ = false;  // a call failed: members no longer agree on what comes next
 };
 

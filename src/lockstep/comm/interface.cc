@@ -57,7 +57,8 @@ std::string interface_name(const std::string& name_or_address) {
   for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr) continue;
     const int family = one->ifa_addr->sa_family;
-    if ((family == AF_INET || family == AF_INET6) && number_of(one->ifa_addr) == name_or_address) return one->ifa_name;
+    if ((family == AF_INET || family == AF_INET6) && number_of(one->ifa_addr) == name_or_address)
+      return one->ifa_name;
   }
   return "";
 }

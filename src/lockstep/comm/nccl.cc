@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/comm/engines.h"
 #include "lockstep/comm/interface.h"
 #include "lockstep/comm/nccl_api.h"
@@ -132,6 +133,15 @@ class NcclGroup final : public Group {
     }
   }
 
+  // One launch for everything that is lent.
+  std::vector<std::vector<Tensor>> do_borrow(const std::vector<std::vector<Tensor>>& offers,
+                                             const std::vector<std::vector<Tensor>>& expected,
+                                             const Tensor& staging, Stream stream) override {
+    std::vector<std::vector<Tensor>> views;
+    enqueue([&] { views = Group::do_borrow(offers, expected, staging, stream); });
+    return views;
+  }
+
   void do_broadcast(const Tensor& values, int root, Stream stream) override {
     enqueue([&] {
       if (values.numel() == 0) return;
@@ -222,6 +232,32 @@ NcclComm connect(const GroupOptions& options, int rank, const NcclUniqueId& id) 
 
 }  // namespace
 
+// NCCL refuses two ranks on one GPU of one host. Where that is the wish (one GPU, several ranks: good for trying a
+// layout, not for speed), each rank gets a host name of its own, and the ways that reach only inside a host are closed.
+// Must come before anything else is asked of NCCL, which reads its environment once.
+void let_ranks_share_gpus(const GroupOptions& options, int rank, Store& store) {
+  const std::string mine = base::host_name() + " " + options.device->properties().address;
+  store.set(fmt::format("gpu/{}", rank), mine);
+  bool shared = false;
+  for (size_t q = 0; q < options.ranks.size(); ++q) {
+    shared = shared || (static_cast<int>(q) != rank && store.get(fmt::format("gpu/{}", q), options.timeout) == mine);
+  }
+  // Every member closes them, or none: NCCL wants the same ways at both ends.
+  if (shared) store.set("gpu/shared", "yes");
+  store.add("gpu/said", 1);
+  while (store.add("gpu/said", 0) < static_cast<int64_t>(options.ranks.size())) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  if (!store.try_get("gpu/shared")) return;
+  ::setenv("NCCL_HOSTID", fmt::format("{}-{}", base::host_name(), options.self).c_str(), 0);
+  for (const char* name : {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"}) ::setenv(name, "1", 0);
+  const bool one_host = std::all_of(options.ranks.begin(), options.ranks.end(), [&](int q) {
+    const auto at = std::find(options.ranks.begin(), options.ranks.end(), q) - options.ranks.begin();
+    return store.get(fmt::format("gpu/{}", at), options.timeout).starts_with(base::host_name() + " ");
+  });
+  if (one_host) ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+}
+
 std::unique_ptr<Group> make_nccl_group(const GroupOptions& options, Store& store, SharedArena*) {
   LS_ASSERT(options.device != nullptr);
   // NCCL takes interfaces by name alone.
@@ -233,6 +269,7 @@ std::unique_ptr<Group> make_nccl_group(const GroupOptions& options, Store& store
   auto own = with_prefix(store.clone(), "nccl/" + options.name + "/");
   const int rank = static_cast<int>(std::find(options.ranks.begin(), options.ranks.end(), options.self) -
                                     options.ranks.begin());
+  let_ranks_share_gpus(options, rank, *own);
   NcclUniqueId id{};
   if (rank == 0) {
     if (nccl.GetUniqueId(&id) != kNcclSuccess) {

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include <cstdlib>
+
 #include "lockstep/base/error.h"
 #include "lockstep/comm/interface.h"
 #include "lockstep/comm/roll_call.h"
@@ -48,7 +50,9 @@ std::unique_ptr<Group> World::group(const std::string& name, const std::vector<i
     engine_reason_ = why;
   }
   options.timeout = options_.timeout;
-  return make_group(engine, options, *store_, engine == "shm" ? &arena() : nullptr);
+  std::unique_ptr<Group> group = make_group(engine, options, *store_, engine == "shm" ? &arena() : nullptr);
+  if (const char* link = std::getenv("LOCKSTEP_LINK_MBPS")) group->pretend_link(std::atof(link) * 1e6);
+  return group;
 }
 
 SharedArena& World::arena() {

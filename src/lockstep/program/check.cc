@@ -84,8 +84,10 @@ class Checker {
     const Deal deal = r.deal(program_.strands);
     std::vector<Run> in, out;
     Stack kept(program_.strands);
+    std::vector<Run> before;  // what earlier rounds left
     if (i.round >= 0) {
       for (int64_t round = 0; r.exact && round <= i.round; ++round) {
+        before = kept.runs();
         for (int q = 0; q < r.shard; ++q) {
           if (const int64_t s = deal.in_round(r.replica, q, round); s >= 0) kept.push({s, s + 1});
         }
@@ -101,7 +103,18 @@ class Checker {
       out = {{0, program_.strands}};
     }
     std::map<int, int> blocks;  // of a block: partial sums given
+    for (const Use& use : i.writes) {
+      if (use.role.starts_with("sum.")) blocks[program_.buffers[static_cast<size_t>(use.buffer)].block] = 0;
+    }
+    std::map<int, size_t> found;  // of a block: levels that earlier rounds left
     for (const Use& use : i.reads) {
+      if (r.exact && use.role.starts_with("kept.")) {
+        const size_t k = found[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
+        const auto& there = folds_[use.buffer];
+        if (k >= before.size() || there.empty() || strands_in(there.begin()->second) != before[k]) {
+          fail(i, "goes on from " + name(use) + ", which does not hold the rounds before");
+        }
+      }
       if (!use.role.starts_with("node.")) continue;
       const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;
       const auto k = static_cast<size_t>(blocks[block]++);

@@ -201,6 +201,7 @@ TEST(MemoryOnRanks, IsAsPlanned) {
 
 // What each stage shares out, against the textbook: N parameters of 4 bytes, two moments, W ranks.
 TEST(MemoryOnRanks, FallsAsTheStagesSay) {
+  LS_NEEDS_HOST_MEMORY();
   const int world = 8;
   struct Stage {
     const char* zero;

@@ -1,0 +1,63 @@
+// `lockstep bench collectives` as a person runs it.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/cli/testing.h"
+
+namespace lockstep::cli {
+namespace {
+
+TEST(Bench, WrongWordsAreRefused) {
+  base::TemporaryFolder folder;
+  expect_rows(folder.path(), {
+                                 {"$L bench", 2, "bench what?"},
+                                 {"$L bench collectivs", 2, "lockstep bench collectives"},
+                                 {"$L bench collectives --nproc 1", 2, "--nproc must be 2 to 1024"},
+                                 {"$L bench collectives --sizes 32M:8", 2, "[LS0524]"},
+                                 {"$L bench collectives --op all_reduc", 2, "is not one of all_reduce"},
+                                 {"$L bench collectives --engine mpi", 2, "[LS0522]"},
+                                 {"$L bench --help", 0, "--engine"},
+                             });
+}
+
+TEST(Bench, RowsHaveBothEnginesAndTheIdeal) {
+  base::TemporaryFolder folder;
+  const Outcome table = run_shell(folder.path(), "$L bench collectives --op all_reduce --sizes 1K:4K");
+  EXPECT_EQ(table.code, 0) << table.output;
+  for (const char* word :
+       {"algbw", "busbw", "#wrong", "redop", "shm", "gloo", "ideal", "wrong elements: 0"}) {
+    EXPECT_NE(table.output.find(word), std::string::npos) << word << " is not in\n" << table.output;
+  }
+  const Outcome json =
+      run_shell(folder.path(), "$L bench collectives --nproc 3 --op sendrecv,all_gather --sizes 64K --json");
+  EXPECT_EQ(json.code, 0) << json.output;
+  std::istringstream lines(json.output);
+  std::vector<std::string> operations;
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    operations.push_back(row.at("operation"));
+    for (const char* engine : {"shm", "gloo"}) {
+      EXPECT_EQ(row.at("engines").at(engine).at("wrong"), 0) << line;
+      EXPECT_GT(row.at("engines").at(engine).at("time_us").get<double>(), 0) << line;
+    }
+  }
+  EXPECT_EQ(operations, (std::vector<std::string>{"all_gather", "sendrecv"}));
+}
+
+TEST(Bench, NoRankOutlivesTheCommand) {
+  base::TemporaryFolder folder;
+  const Outcome outcome =
+      run_shell(folder.path(),
+                "$L bench collectives --json > rows & P=$!; "
+                "for i in $(seq 300); do [ -s rows ] && break; sleep 0.1; done; "
+                "C=$(cat /proc/$P/task/$P/children); kill -9 $P; sleep 1; "
+                "for c in $C; do grep -qs ') [^ZX] ' /proc/$c/stat && echo left $c; done; set -- $C; echo ranks $#");
+  EXPECT_NE(outcome.output.find("ranks 2"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("left"), std::string::npos) << outcome.output;
+}
+
+}  // namespace
+}  // namespace lockstep::cli

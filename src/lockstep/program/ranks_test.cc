@@ -1,0 +1,247 @@
+// Property tests of programs for many ranks: each is sound, together they agree, and their lanes never touch the same
+// bytes without waiting.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/family.h"
+#include "lockstep/program/check.h"
+#include "lockstep/program/compile.h"
+
+namespace lockstep::program {
+namespace {
+
+struct Case {
+  std::unique_ptr<model::Model> model;
+  Layout layout;
+  std::string words;
+};
+
+Case random_case(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&](std::vector<std::string> options) { return options[random() % options.size()]; };
+  const std::vector<std::string> words = {"model.family=" + pick({"gpt2", "llama", "mlp"}), "model.layers=" + pick({"1", "3"}),
+                                          "model.hidden=" + pick({"8", "64"}), "model.heads=2",
+                                          "model.vocab=" + pick({"64", "2100"}), "model.tied=" + pick({"true", "false"}),
+                                          "data.seq_len=4", "memory.logits_chunk=64"};
+  base::Resolved resolved = base::read_recipe({.file = "", .overrides = words});
+  model::resolve_model(resolved, 50);
+  Case c;
+  c.model = std::make_unique<model::Model>(
+      model::build_model(resolved.recipe, random() % 2 == 0 ? device::DType::f32 : device::DType::bf16));
+  Layout& layout = c.layout;
+  layout.slice = {1, 4};
+  layout.strands = 1 + random() % 12;
+  layout.slices = layout.strands * (1 + random() % 2);
+  layout.ranks.zero = static_cast<int>(random() % 4);
+  do {
+    layout.ranks.replicas = 1 + static_cast<int>(random() % 4);
+    layout.ranks.shard = layout.ranks.zero == 0 ? 1 : 1 + static_cast<int>(random() % 4);
+  } while (layout.ranks.width() > layout.strands);
+  layout.ranks.exact = layout.strands % layout.ranks.width() != 0 || random() % 4 != 0;
+  layout.ranks.staged = random() % 2 == 0;
+  layout.ranks.bucket_bytes = random() % 2 == 0 ? 0 : 1 << 20;
+  const std::string recompute = pick({"none", "full", "every-2"});
+  layout.recompute = parse_recompute(recompute, *c.model);
+  layout.kernels = &kernels::kernels_for(device::Kind::cpu);
+  for (const std::string& word : words) c.words += word + " ";
+  c.words += fmt::format("slices {} strands {} zero {} replicas {} shard {} exact {} staged {} recompute {}", layout.slices,
+                         layout.strands, layout.ranks.zero, layout.ranks.replicas, layout.ranks.shard, layout.ranks.exact,
+                         layout.ranks.staged, recompute);
+  return c;
+}
+
+std::vector<Program> compile_all(const Case& c) {
+  std::vector<Program> all;
+  for (int p = 0; p < c.layout.ranks.replicas; ++p) {
+    for (int r = 0; r < c.layout.ranks.shard; ++r) {
+      Layout layout = c.layout;
+      layout.ranks.replica = p;
+      layout.ranks.shard_rank = r;
+      all.push_back(compile(*c.model, layout));
+    }
+  }
+  return all;
+}
+
+// What a rank does in the groups of one kind, in order: must be the same on every member.
+std::vector<std::string> calls(const Program& program, Among among) {
+  std::vector<std::string> list;
+  for (const Instruction& i : program.instructions) {
+    if (i.among != among) continue;
+    std::string call = fmt::format("{} b{} round {}", name_of(i.op), i.block, i.round);
+    for (const Use& use : i.writes) {
+      if (use.role.starts_with("sum.")) call += " " + use.role.substr(0, use.role.rfind('.'));
+    }
+    list.push_back(call);
+  }
+  return list;
+}
+
+TEST(RankPrograms, AgreeWithEachOther) {
+  for (uint32_t seed = 1; seed <= 80; ++seed) {
+    const Case c = random_case(seed);
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, c.words));
+    const std::vector<Program> all = compile_all(c);
+    std::multiset<int64_t> slices;
+    for (size_t k = 0; k < all.size(); ++k) {
+      ASSERT_NO_THROW(check(all[k], *c.model)) << "rank " << k;
+      slices.insert(all[k].own_slices.begin(), all[k].own_slices.end());
+      const auto shard = static_cast<size_t>(c.layout.ranks.shard);
+      EXPECT_EQ(calls(all[k], Among::data), calls(all[0], Among::data));
+      EXPECT_EQ(calls(all[k], Among::shard), calls(all[k / shard * shard], Among::shard)) << "rank " << k;
+      EXPECT_EQ(calls(all[k], Among::replica).size(), calls(all[0], Among::replica).size()) << "rank " << k;
+    }
+    EXPECT_EQ(static_cast<int64_t>(slices.size()), c.layout.slices);
+    for (int64_t s = 0; s < c.layout.slices; ++s) EXPECT_EQ(slices.count(s), 1u) << "slice " << s;
+  }
+}
+
+// Of every instruction: the last one of each lane that has surely ended before it begins.
+using Clock = std::array<int, 5>;
+std::vector<Clock> clocks(const Program& program) {
+  std::vector<Clock> known(program.instructions.size());
+  std::array<int, 5> last = {-1, -1, -1, -1, -1};
+  for (size_t n = 0; n < known.size(); ++n) {
+    const Instruction& i = program.instructions[n];
+    Clock clock = {-1, -1, -1, -1, -1};
+    const auto after = [&](int other) {
+      if (other < 0) return;
+      for (size_t l = 0; l < clock.size(); ++l) clock[l] = std::max(clock[l], known[static_cast<size_t>(other)][l]);
+      int& mine = clock[static_cast<size_t>(thread_of(program.instructions[static_cast<size_t>(other)].lane))];
+      mine = std::max(mine, other);
+    };
+    after(last[static_cast<size_t>(thread_of(i.lane))]);
+    for (const int other : i.waits) after(other);
+    known[n] = clock;
+    last[static_cast<size_t>(thread_of(i.lane))] = static_cast<int>(n);
+  }
+  return known;
+}
+
+bool overlap(const Program& program, const std::vector<Use>& a, const std::vector<Use>& b) {
+  for (const Use& x : a) {
+    for (const Use& y : b) {
+      const Buffer &m = program.buffers[static_cast<size_t>(x.buffer)], &n = program.buffers[static_cast<size_t>(y.buffer)];
+      if (m.persistent != n.persistent || m.external || n.external) continue;
+      if (m.offset < n.offset + n.bytes() && n.offset < m.offset + m.bytes()) return true;
+    }
+  }
+  return false;
+}
+
+// The number of pairs on different lanes that touch the same bytes, at least one writing, without an order.
+int races(const Program& program) {
+  const std::vector<Clock> known = clocks(program);
+  int found = 0;
+  for (size_t b = 0; b < known.size(); ++b) {
+    const Instruction& later = program.instructions[b];
+    for (size_t a = 0; a < b; ++a) {
+      const Instruction& earlier = program.instructions[a];
+      if (thread_of(earlier.lane) == thread_of(later.lane)) continue;
+      if (known[b][static_cast<size_t>(thread_of(earlier.lane))] >= static_cast<int>(a)) continue;
+      found += overlap(program, earlier.writes, later.writes) || overlap(program, earlier.writes, later.reads) ||
+               overlap(program, earlier.reads, later.writes);
+    }
+  }
+  return found;
+}
+
+TEST(RankPrograms, NeverTouchTheSameBytesWithoutWaiting) {
+  int waits = 0, noticed = 0;
+  for (uint32_t seed = 101; seed <= 125; ++seed) {
+    const Case c = random_case(seed);
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, c.words));
+    for (Program& program : compile_all(c)) {
+      place(program);
+      order(program);
+      ASSERT_EQ(races(program), 0);
+      // Leave out one wait: unless another happens to cover it, the proof must fail.
+      for (Instruction& i : program.instructions) {
+        if (i.waits.empty() || waits - noticed > 40 || noticed > 40) continue;
+        const std::vector<int> kept = std::exchange(i.waits, {});
+        ++waits;
+        noticed += races(program) > 0;
+        i.waits = kept;
+      }
+    }
+  }
+  EXPECT_GT(noticed, waits / 2) << "of " << waits;
+}
+
+TEST(RankPrograms, FaultsAreNoticed) {
+  base::Resolved resolved = base::read_recipe({.file = "", .overrides = {"model.layers=2", "memory.logits_chunk=64"}});
+  model::resolve_model(resolved, 50);
+  const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
+  struct Fault {
+    const char* name;
+    bool (*hit)(const Instruction&);
+    void (*make)(Instruction&);
+  };
+  const auto gradients = [](const Instruction& i) { return i.op == Op::reduce && i.reads[0].role != "scalars"; };
+  const Fault faults[] = {
+      {"a reduction is missing", gradients, nullptr},
+      {"a partial sum is not given", [](const Instruction& i) { return i.op == Op::reduce && i.reads.size() > 1; },
+       [](Instruction& i) { i.reads.erase(i.reads.begin()); }},
+      {"a gather is missing", [](const Instruction& i) { return i.op == Op::gather && i.slice >= 0; }, nullptr},
+      {"a strand is summed elsewhere", [](const Instruction& i) { return i.op == Op::backward_weight; },
+       [](Instruction& i) { i.slice += 1; }},
+  };
+  for (const int zero : {0, 1, 3}) {
+    Layout layout{.slice = {2, 16}, .slices = 8, .strands = 8, .kernels = &kernels::kernels_for(device::Kind::cpu)};
+    layout.ranks.zero = zero;
+    layout.ranks.shard = zero == 0 ? 1 : 3;
+    layout.ranks.replicas = zero == 0 ? 3 : 1;
+    layout.ranks.bucket_bytes = 0;
+    ASSERT_NO_THROW(check(compile(model, layout), model));
+    for (const Fault& fault : faults) {
+      Program program = compile(model, layout);
+      bool made = false;
+      for (size_t n = 0; n < program.instructions.size() && !made; ++n) {
+        if (!fault.hit(program.instructions[n])) continue;
+        made = true;
+        if (fault.make == nullptr) {
+          program.instructions.erase(program.instructions.begin() + static_cast<int64_t>(n));
+        } else {
+          fault.make(program.instructions[n]);
+        }
+      }
+      if (made) EXPECT_THROW(check(program, model), base::Bug) << fault.name << ", zero " << zero;
+    }
+  }
+}
+
+TEST(Shares, CoverEveryElementOnceAndKeepTiedOnesTogether) {
+  for (uint32_t seed = 201; seed <= 230; ++seed) {
+    const Case c = random_case(seed);
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, c.words));
+    std::vector<model::BlockLayout> layouts;
+    for (const model::Block& block : c.model->blocks) layouts.push_back(model::layout_of(block));
+    for (const int ranks : {1, 2, 3, 5, 8}) {
+      const auto shares = share_out(layouts, ranks);
+      for (size_t b = 0; b < layouts.size(); ++b) {
+        std::vector<int> covered(static_cast<size_t>(layouts[b].grad_count), 0);
+        int64_t chunks = 0;
+        for (const Share& share : shares[b]) {
+          chunks += share.chunks;
+          for (const Span& span : share.gradients) {
+            for (int64_t e = span.begin; e < span.end(); ++e) ++covered[static_cast<size_t>(e)];
+          }
+        }
+        EXPECT_EQ(chunks, static_cast<int64_t>(model::chunks_of(layouts[b], 0, false).size()));
+        for (const model::PlacedParam& param : layouts[b].params) {
+          for (int64_t e = 0; e < param.spec.shape.numel(); ++e) {
+            ASSERT_EQ(covered[static_cast<size_t>(param.offset + e)], 1) << param.spec.name << " of " << ranks << " ranks";
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::program
