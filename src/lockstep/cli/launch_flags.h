@@ -24,7 +24,8 @@ namespace lockstep::cli {
 
 struct LaunchFlags {
   launch::Words words;
-  std::function<void(int ranks)> fits = {};  // throws when so many ranks cannot train; asked before any is started
+  std::function<void(int ranks)> fits =
+      {};  // throws when so many ranks cannot train; asked before any is started
 };
 
 // Those that make sense for our own trainer; `any_program`: all.

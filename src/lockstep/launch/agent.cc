@@ -280,8 +280,16 @@ void Agent::end_ranks() {
 }
 
 void Agent::report(const State& state) const {
-  if (!state.failures.empty()) {
-    job_.say(failure_report(state.failures, state.again ? job_.options.max_restarts - state.restarts : -1));
+  std::vector<Failure> failures = state.failures;
+  const bool first_node = rendezvous_.place() && rendezvous_.place()->node == 0;
+  bool refused_aloud = false;
+  for (Failure& failure : failures) {
+    failure.shown = failure.shown && first_node;  // rank 0's words are on one console only
+    refused_aloud |= failure.shown && (failure.code == 2 || failure.code == 3);
+  }
+  if (refused_aloud) return;  // its sentence has said all there is to say
+  if (!failures.empty()) {
+    job_.say(failure_report(failures, state.again ? job_.options.max_restarts - state.restarts : -1));
   } else if (state.phase == Phase::stopping && !state.why.empty()) {
     say(state.why);
   }
