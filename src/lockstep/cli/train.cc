@@ -143,6 +143,17 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   return summary.finished ? 0 : 75;
 }
 
+// What the rank is doing, for others to read. Training does not depend on it.
+std::unique_ptr<base::RingWriter> open_recorder(const std::string& folder, int rank) {
+  try {
+    base::make_folders(folder + "/trace");
+    return std::make_unique<base::RingWriter>(fmt::format("{}/trace/rank-{}.ring", folder, rank), base::RingOptions{.rank = rank});
+  } catch (const base::IoError& error) {
+    remark("warning: nothing will be recorded: {}\n", error.what());
+    return nullptr;
+  }
+}
+
 int run_training(const TrainArguments& arguments, const base::Resolved& resolved, const std::string& folder, comm::World& world) {
   const auto& parallel = resolved.recipe.parallel;
   world.use(parallel.engine, std::chrono::seconds(parallel.timeout));
@@ -158,10 +169,9 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
 
   std::unique_ptr<run::RunFolder> files;
   if (world.first()) files = std::make_unique<run::RunFolder>(folder);
-  base::make_folders(folder + "/trace");
-  base::RingWriter ring(fmt::format("{}/trace/rank-{}.ring", folder, world.rank()), {.rank = world.rank()});
+  const std::unique_ptr<base::RingWriter> ring = open_recorder(folder, world.rank());
   StopSignal signal;
-  run::Session session(std::move(plan), ranks.get(), &ring);
+  run::Session session(std::move(plan), ranks.get(), ring.get());
   return files ? run_first(arguments, session, decision, *files, signal) : run_beside(session, decision, signal);
 }
 

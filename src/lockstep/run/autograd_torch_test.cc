@@ -109,7 +109,7 @@ std::vector<float> read_floats(const Session& session, const device::Tensor& fro
 
 device::Tensor statistic(const Session& session, const std::string& name) {
   for (const Parameters::Named& one : session.parameters->statistics()) {
-    if (one.name == name) return one.master;
+    if (one.name == name) return one.master.values;
   }
   ADD_FAILURE() << "no statistic " << name;
   return {};
