@@ -125,6 +125,20 @@ int64_t available_bytes(const Plan& plan) {
   return limit > 0 ? std::min(limit, free) : free;
 }
 
+// Whether the device really gives what the plan needs: asked for and handed back at once.
+bool trial(device::Device& device, const program::MemoryPlan& memory) {
+  void* kept = nullptr;
+  try {
+    kept = device.allocate(memory.persistent_bytes);
+    device.free(device.allocate(memory.transient_bytes + memory.external_bytes));
+    device.free(kept);
+    return true;
+  } catch (const device::OutOfMemory&) {
+    if (kept != nullptr) device.free(kept);
+    return false;
+  }
+}
+
 // The largest slice that fits: the smallest number of slices that divides the batch.
 void settle_slices(Plan& plan) {
   auto& batch = plan.resolved.recipe.batch;
@@ -136,7 +150,8 @@ void settle_slices(Plan& plan) {
     if (!enough && slices != batch.global) continue;
     program::MemoryPlan memory;
     compile_for(plan, slices, plan.recipe().memory.recompute, memory);
-    if (memory.peak_bytes() > plan.available_bytes * 95 / 100 && slices != batch.global) continue;
+    const bool fits = memory.peak_bytes() <= plan.available_bytes * 95 / 100 && trial(*plan.device, memory);
+    if (!fits && slices != batch.global) continue;
     batch.slices = slices;
     plan.resolved.origin["batch.slices"] = "auto";
     return;
