@@ -17,6 +17,7 @@
 #include "lockstep/lockstep.h"
 #include "lockstep/model/autograd_torch.h"
 #include "lockstep/run/run_folder.h"
+#include "lockstep/run/testing.h"
 
 namespace lockstep::run {
 namespace {
@@ -85,7 +86,7 @@ model::Model build(const Net& net, device::DType type, int64_t out = kClasses) {
 }
 
 Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken = -1,
-              int64_t out = kClasses) {
+              int64_t out = kClasses, PlanOptions options = {}) {
   std::vector<std::string> all{"run.device=cpu", "run.steps=6",      "batch.global=32",
                                "batch.slices=4", "batch.strands=2",  "optim.lr=0.01",
                                "optim.warmup=0", "log.eval_every=0", "run.threads=1"};
@@ -93,7 +94,7 @@ Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken
   Own own;
   own.dataset = std::make_unique<Points>(broken);
   own.build_model = [&](const base::Recipe&, device::DType type) { return build(net, type, out); };
-  return make_plan(base::read_recipe({.overrides = all}), std::move(own));
+  return make_plan(base::read_recipe({.overrides = all}), std::move(own), options);
 }
 
 data::Batch first_batch(const Plan& plan) {
@@ -222,6 +223,37 @@ TEST(Autograd, StatisticsAreTheMeanOfWhatEachSliceMakesOfTheStepsBeginning) {
   const Outcome outcome = outcome_of(session);
   EXPECT_EQ(outcome.batches, 1);
   for (size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(outcome.mean[i], mean[i], 1e-6) << i;
+}
+
+// Weights, statistics and losses, whoever computes which slice. Ranks are threads, so there is no dropout: LibTorch has
+// one generator a process.
+TEST(Autograd, GivesTheSameBitsOnSeveralRanks) {
+  Net alone(false);
+  std::string expected;
+  Outcome statistics;
+  {
+    Session session(plan_for(alone, {"batch.strands=4"}));
+    Observer nobody;
+    expected = train(session, {}, nobody).params_hash;
+    statistics = outcome_of(session);
+  }
+  for (const int world : {2, 3, 4}) {
+    for (const char* zero : {"0", "1", "2", "3"}) {
+      SCOPED_TRACE(std::to_string(world) + " ranks, zero " + zero);
+      std::vector<std::unique_ptr<Net>> nets;
+      for (int r = 0; r < world; ++r) nets.push_back(std::make_unique<Net>(false));
+      on_ranks(world, "shm", [&](comm::World& one) {
+        Ranks ranks(one);
+        Session session(plan_for(*nets[static_cast<size_t>(one.rank())], {"batch.strands=4", std::string("parallel.zero=") + zero},
+                                 -1, kClasses, {.seat = one.seat(), .shares_memory = ranks.shares_memory()}),
+                        &ranks);
+        Observer nobody;
+        EXPECT_EQ(train(session, {}, nobody).params_hash, expected);
+        EXPECT_EQ(outcome_of(session).mean, statistics.mean);
+        EXPECT_EQ(outcome_of(session).batches, statistics.batches);
+      });
+    }
+  }
 }
 
 TEST(Autograd, AStepThatIsSkippedLeavesStatisticsAlone) {

@@ -52,31 +52,6 @@ Result train_rank(const Words& words, comm::World& world, int64_t steps) {
   return result;
 }
 
-// Every rank is a thread; what one throws is thrown here.
-void on_ranks(int world, const std::string& engine, const std::function<void(comm::World&)>& body) {
-  const std::unique_ptr<comm::Store> store = comm::make_local_store();
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(world));
-  std::vector<std::thread> threads;
-  for (int r = 0; r < world; ++r) {
-    threads.emplace_back([&, r, clone = std::shared_ptr<comm::Store>(store->clone())] {
-      try {
-        comm::WorldOptions options;
-        options.seat = {.rank = r, .world = world, .local_rank = r, .local_world = world};
-        options.engine = engine;
-        options.timeout = options.join_timeout = std::chrono::seconds(60);
-        comm::World one = world == 1 ? comm::World() : comm::World(options, clone->clone());
-        body(one);
-      } catch (...) {
-        errors[static_cast<size_t>(r)] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-}
-
 std::vector<Result> train_on(int world, const Words& words, int64_t steps, const std::string& engine = "shm") {
   std::vector<Result> results(static_cast<size_t>(world));
   on_ranks(world, engine, [&](comm::World& one) { results[static_cast<size_t>(one.rank())] = train_rank(words, one, steps); });

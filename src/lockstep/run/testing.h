@@ -1,8 +1,13 @@
 // Small recipes and sessions for the tests of this folder.
 #pragma once
 
+#include <chrono>
 #include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lockstep/data/loader.h"
@@ -52,6 +57,31 @@ inline kernels::StepState one_step(Session& session, int64_t step, float learnin
 inline std::string hash_after(Session& session, int64_t steps, float learning_rate = 0.01f) {
   for (int64_t step = 0; step < steps; ++step) one_step(session, step, learning_rate);
   return session.parameters->hash();
+}
+
+// Every rank is a thread; what one throws is thrown here.
+inline void on_ranks(int world, const std::string& engine, const std::function<void(comm::World&)>& body) {
+  const std::unique_ptr<comm::Store> store = comm::make_local_store();
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(world));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < world; ++r) {
+    threads.emplace_back([&, r, clone = std::shared_ptr<comm::Store>(store->clone())] {
+      try {
+        comm::WorldOptions options;
+        options.seat = {.rank = r, .world = world, .local_rank = r, .local_world = world};
+        options.engine = engine;
+        options.timeout = options.join_timeout = std::chrono::seconds(60);
+        comm::World one = world == 1 ? comm::World() : comm::World(options, clone->clone());
+        body(one);
+      } catch (...) {
+        errors[static_cast<size_t>(r)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
 }
 
 }  // namespace lockstep::run
