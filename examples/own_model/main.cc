@@ -58,6 +58,7 @@ int main(int count, char** words) try {
                                   "batch.strands=2", "optim.lr=0.01", "log.eval_every=0", "run.threads=1"};
   recipe.insert(recipe.end(), words + 1, words + count);  // ./own_model run.steps=400
 
+  const auto world = ls::launch::join();  // one rank, unless a launcher started several
   at::manual_seed(1);
   const auto net = std::make_shared<Net>();
   ls::run::Own own;
@@ -77,11 +78,14 @@ int main(int count, char** words) try {
   };
   ls::run::Summary summary;
   {
+    ls::run::Ranks ranks(*world);
     ls::run::Session session(
-        ls::run::make_plan(ls::base::read_recipe({.overrides = recipe}), std::move(own)));
+        ls::run::make_plan(ls::base::read_recipe({.overrides = recipe}), std::move(own), ls::run::for_this(ranks)), &ranks);
     Printer printer;
-    summary = ls::run::train(session, {}, printer);
+    ls::run::Observer nobody;
+    summary = ls::run::train(session, {}, world->first() ? printer : nobody);
   }  // the session ends, and the module keeps what was trained
+  if (!world->first()) return 0;
   std::printf("params_hash %s\n%.1f %% of new pictures are recognised\n", summary.params_hash.c_str(),
               100 * accuracy(*net, Shapes(1)));
 } catch (const ls::base::Error& error) {

@@ -2,7 +2,10 @@
 //
 //     namespace ls = lockstep;
 //     ls::base::Resolved recipe = ls::base::read_recipe({.overrides = {"run.steps=200", "batch.slices=4"}});
-//     ls::run::Session session(ls::run::make_plan(std::move(recipe), {.dataset = ..., .build_model = ...}));
+//     const auto world = ls::launch::join();   // one of several when `lockstep launch ./program` or torchrun started it
+//     ls::run::Ranks ranks(*world);
+//     ls::run::Session session(ls::run::make_plan(std::move(recipe), {.dataset = ..., .build_model = ...},
+//                                                 ls::run::for_this(ranks)), &ranks);
 //     ls::run::Summary summary = ls::run::train(session, {}, observer);
 //
 // Needs nothing of LibTorch. A model made of torch::nn::Module comes from lockstep/model/autograd_torch.h,
@@ -14,6 +17,7 @@
 #include "lockstep/base/recipe.h"
 #include "lockstep/base/schema.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/launch/start.h"
 #include "lockstep/model/block.h"
 #include "lockstep/model/parts.h"
 #include "lockstep/run/session.h"

@@ -160,7 +160,7 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
   run::compare_recipes(world, resolved.recipe);
   std::unique_ptr<run::Ranks> ranks;
   if (world.size() > 1) ranks = std::make_unique<run::Ranks>(world);
-  const run::PlanOptions options{.seat = world.seat(), .shares_memory = ranks && ranks->shares_memory()};
+  const run::PlanOptions options = ranks ? run::for_this(*ranks) : run::PlanOptions{};
   const run::Decision decision =
       run::decide_together(world, [&] { return decide(arguments, resolved, folder, options); });
   if (decision.done) return world.first() ? already_done(arguments, decision, folder) : 0;

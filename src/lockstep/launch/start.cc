@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
@@ -147,6 +148,16 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
   Start start;
   start.exit_code = run_agent(job);
   return start;
+}
+
+std::unique_ptr<comm::World> join() {
+  const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
+  if (!seat) return std::make_unique<comm::World>();
+  const auto endpoint = process_variable("LOCKSTEP_STORE");
+  Start start = endpoint ? join_launcher(*endpoint, *seat)
+                         : join_stranger(*seat, {}, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  if (!start.store) return std::make_unique<comm::World>();
+  return std::make_unique<comm::World>(start.options, std::move(start.store));
 }
 
 namespace {

@@ -245,7 +245,7 @@ TEST(Autograd, GivesTheSameBitsOnSeveralRanks) {
       on_ranks(world, "shm", [&](comm::World& one) {
         Ranks ranks(one);
         Session session(plan_for(*nets[static_cast<size_t>(one.rank())], {"batch.strands=4", std::string("parallel.zero=") + zero},
-                                 -1, kClasses, {.seat = one.seat(), .shares_memory = ranks.shares_memory()}),
+                                 -1, kClasses, for_this(ranks)),
                         &ranks);
         Observer nobody;
         EXPECT_EQ(train(session, {}, nobody).params_hash, expected);

@@ -38,7 +38,7 @@ Result train_rank(const Words& words, comm::World& world, int64_t steps) {
   Words all = words;
   all.push_back(fmt::format("run.steps={}", steps));
   Ranks ranks(world);
-  Plan plan = make_plan(tiny_recipe(all), {}, {.seat = world.seat(), .shares_memory = ranks.shares_memory()});
+  Plan plan = make_plan(tiny_recipe(all), {}, for_this(ranks));
   Result result;
   result.planned_bytes = plan.memory.peak_bytes();
   Session session(std::move(plan), &ranks);
@@ -223,7 +223,7 @@ TEST(CheckpointsOnRanks, LoadIntoEveryLayout) {
     on_ranks(saves.world, "shm", [&](comm::World& world) {
       Ranks ranks(world);
       Words words = with(with(recipe, saves.words), {"run.steps=6"});
-      Session session(make_plan(tiny_recipe(words), {}, {.seat = world.seat(), .shares_memory = ranks.shares_memory()}), &ranks);
+      Session session(make_plan(tiny_recipe(words), {}, for_this(ranks)), &ranks);
       std::atomic<int> stop{0};
       struct Stopper : Observer {
         std::atomic<int>* stop;
@@ -247,7 +247,7 @@ TEST(CheckpointsOnRanks, LoadIntoEveryLayout) {
       on_ranks(loads.world, "shm", [&](comm::World& world) {
         Ranks ranks(world);
         Words words = with(with(recipe, loads.words), {"run.steps=6"});
-        Session session(make_plan(tiny_recipe(words), {}, {.seat = world.seat(), .shares_memory = ranks.shares_memory()}), &ranks);
+        Session session(make_plan(tiny_recipe(words), {}, for_this(ranks)), &ranks);
         Observer nobody;
         TrainOptions options;
         options.first_step = load_checkpoint(session, saved);
@@ -263,7 +263,7 @@ TEST(NotFiniteOnRanks, IsNamedByEveryRank) {
     on_ranks(2, "shm", [&](comm::World& world) {
       Ranks ranks(world);
       const Words words = {"batch.global=8", "batch.slices=8", "batch.strands=8", "run.steps=3", std::string("parallel.zero=") + zero};
-      Session session(make_plan(tiny_recipe(words), {}, {.seat = world.seat(), .shares_memory = ranks.shares_memory()}), &ranks);
+      Session session(make_plan(tiny_recipe(words), {}, for_this(ranks)), &ranks);
       for (const Parameters::Named& param : session.parameters->named()) {
         const bool mine = param.name == "transformer.h.1.mlp.c_fc.weight" && param.master.values.numel() > 0;
         if (mine) param.master.values.as<float>()[0] = std::numeric_limits<float>::quiet_NaN();

@@ -188,6 +188,13 @@ program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& 
 
 }  // namespace
 
+PlanOptions for_this(const Ranks& ranks) {
+  PlanOptions options;
+  if (ranks.world() != nullptr) options.seat = ranks.world()->seat();
+  options.shares_memory = ranks.shares_memory();
+  return options;
+}
+
 void check_layout(const base::Recipe& recipe, int ranks) {
   check_batch(recipe);
   const program::DataRanks layout = data_ranks(recipe, {.seat = {.world = ranks}}, true);

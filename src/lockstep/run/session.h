@@ -53,6 +53,9 @@ struct PlanOptions {
   bool shares_memory = true;   // CPU ranks read each other's memory, so that reductions stage nothing
 };
 
+// To plan for this process.
+PlanOptions for_this(const Ranks& ranks);
+
 // Opens data and device, resolves every "auto", compiles and checks. ConfigError or DataError when the recipe cannot be
 // run here.
 Plan make_plan(base::Resolved resolved, Own own, PlanOptions options = {});
