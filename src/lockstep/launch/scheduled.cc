@@ -18,6 +18,7 @@
 #include "lockstep/launch/binding.h"
 #include "lockstep/launch/invitation.h"
 #include "lockstep/launch/leader.h"
+#include "lockstep/launch/node_address.h"
 #include "lockstep/launch/rank_logs.h"
 #include "lockstep/launch/tasks.h"
 
@@ -122,8 +123,8 @@ void take_scheduled(Words& words, const Scheduled& scheduled) {
                        ? fmt::format("{}:{}", scheduled.fewest_nodes, scheduled.nodes)
                        : std::to_string(scheduled.nodes);
     if (scheduled.node >= 0) fill(words.node_rank, std::to_string(scheduled.node));
-    if (!scheduled.first_host.empty())
-      fill(words.rdzv_endpoint, endpoint_text(scheduled.first_host, scheduled.port));
+    if (!scheduled.first_host.empty() && words.rdzv_endpoint.empty())
+      words.rdzv_endpoint = endpoint_text(first_host(scheduled), scheduled.port);
   }
   fill(words.rdzv_id, scheduled.job);
   if (scheduled.kind == TaskKind::one_a_node) fill(words.nproc_per_node, scheduled.ranks_per_node);
