@@ -132,10 +132,20 @@ until_true() {
 }
 
 # step_reached N: the run here has written so many lines.
-step_reached() { (($(wc -l <runs/here/metrics.jsonl 2>/dev/null || echo 0) >= $1)); }
+step_reached() { [[ -e runs/here/metrics.jsonl ]] && (($(wc -l <runs/here/metrics.jsonl) >= $1)); }
 
 # nothing_runs: no rank, launcher or guard of ours is left.
 nothing_runs() {
   until_true 10 no_lockstep || { ps -fp "$(ours lockstep | paste -sd,)"; return 1; }
 }
 no_lockstep() { [[ -z $(ours lockstep) ]]; }
+
+gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# The lockstep processes that have this in their environment, lowest first.
+with_variable() {
+  local pid
+  for pid in $(ours lockstep); do
+    if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qxF "$1"; then echo "$pid"; fi
+  done | sort -n
+}

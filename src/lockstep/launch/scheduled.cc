@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/interface.h"
 #include "lockstep/comm/store_server.h"
 #include "lockstep/device/affinity.h"
 #include "lockstep/launch/agent.h"
@@ -108,6 +109,7 @@ Start join_node(const Scheduled& scheduled, const Options& options, const std::s
   device::bind_this_process(cpus_of_rank(options.numa_binding, seat.local_rank, seat.local_world));
   write_into(run_log(log_folder, state.first_attempt, seat.rank));
   start.options.seat = seat;
+  start.options.interface = comm::address_towards(client.endpoint);
   start.store = comm::with_prefix(std::move(store), rank_prefix(0));
   return start;
 }
@@ -145,7 +147,7 @@ Start start_task(const Scheduled& scheduled, const Words& given, const std::vect
   AgentJob job;
   job.options = options;
   job.command = own_command(argv);
-  job.own_program = true, job.log_folder = log_folder, job.say = say;
+  job.own_program = job.scheduled = true, job.log_folder = log_folder, job.say = say;
   job.seat = seat_of(scheduled), job.node_name = node_name(*job.seat);
   if (options.endpoint_host.empty()) job.invitation = scheduled.job;
   Start start;
