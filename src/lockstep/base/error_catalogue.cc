@@ -538,6 +538,12 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        "The run was over before this rank could join",
        {"Another task failed first, or not all nodes came."},
        {"The output of the first task names the failure."}},
+      {555,
+       "The job's first node cannot be found",
+       {"The node's name in Slurm is no host's name that this machine can resolve, and `scontrol show node` gives no "
+        "address that it can."},
+       {"Give --rdzv-endpoint HOST:PORT with an address of that node.",
+        "Set NodeAddr in slurm.conf, or put the name into /etc/hosts or DNS."}},
       {601,
        "A loss or gradient that is not finite",
        {"The learning rate is too high, the data of that step is unusual, or fp16 overflowed in the forward "

@@ -11,8 +11,9 @@ namespace {
 std::atomic<int> received{0};
 struct sigaction old_interrupt, old_terminate;
 
+// A SIGINT after a SIGTERM is the same wish twice, by two ways.
 void handle(int number) {
-  if (received.exchange(number) != 0 && number == SIGINT) _exit(130);
+  if (received.exchange(number) == SIGINT && number == SIGINT) _exit(130);
 }
 
 }  // namespace
@@ -25,9 +26,13 @@ StopSignal::StopSignal() {
   sigaction(SIGTERM, &action, &old_terminate);
 }
 
+// A scheduler and a launcher may both pass the same SIGTERM on: the one that comes late must not turn "saved" into
+// "killed".
 StopSignal::~StopSignal() {
   sigaction(SIGINT, &old_interrupt, nullptr);
-  sigaction(SIGTERM, &old_terminate, nullptr);
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGTERM, received == 0 ? &old_terminate : &ignore, nullptr);
 }
 
 const std::atomic<int>& StopSignal::value() const { return received; }

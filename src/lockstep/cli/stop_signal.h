@@ -8,7 +8,7 @@ namespace lockstep::cli {
 class StopSignal {
  public:
   StopSignal();   // installs the handlers
-  ~StopSignal();  // puts the old ones back
+  ~StopSignal();  // puts the old ones back; once it was asked to end, SIGTERM says nothing new
   const std::atomic<int>& value() const;
 };
 

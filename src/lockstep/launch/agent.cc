@@ -100,7 +100,8 @@ class Agent {
   Clock::time_point looked_at_{};
   State state_;
   std::deque<int> caught_;
-  int signalled_ = 0;  // passed on to the ranks
+  bool asked_ = false;  // to end: what ranks do from now on is no failure
+  int signalled_ = 0;   // passed on to the ranks
   bool all_gone_ = false, done_said_ = false, failed_said_ = false;
   std::optional<Clock::time_point> insist_at_;
 };
@@ -197,14 +198,15 @@ void Agent::handle_signals() {
     } else if (signalled_ == 0 &&
                (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)) {
       rendezvous_.say_signal(number);
+      asked_ = true;
     } else {
       ranks_.signal(number);  // a word between the user and the program
     }
   }
   if (state_.signal == 0 || signalled_ != 0) return;
-  signalled_ = state_.signal;
+  signalled_ = state_.signal, asked_ = true;
   // A scheduler may have signalled the rank itself, and a second SIGINT would end it without saving.
-  ranks_.signal(job_.seat && signalled_ == SIGINT ? SIGTERM : signalled_);
+  ranks_.signal(job_.scheduled && signalled_ == SIGINT ? SIGTERM : signalled_);
   if (tasks_) tasks_->signal(SIGTERM);
   // Our own ranks finish their step and save, however long that takes.
   if (!job_.own_program) insist_at_ = Clock::now() + job_.options.grace;
@@ -244,7 +246,8 @@ void Agent::watch(int round) {
 
 void Agent::tell_endings() {
   if (tasks_) tasks_->look();
-  if (signalled_ == 0) {
+  // A scheduler may signal the ranks beside us, so that they end before the leader has spread the word.
+  if (!asked_ && caught_.empty()) {
     std::vector<Failure> failures = ranks_.new_failures();
     if (tasks_) {
       for (Failure& failure : tasks_->new_failures()) {

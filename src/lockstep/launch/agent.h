@@ -23,6 +23,8 @@ struct AgentJob {
   std::string log_folder;            // own program: attempt-N/rank-R.log below it; else --log-dir decides
   std::function<void(const std::string& text)> say;  // whole lines for the console
 
+  bool scheduled = false;  // a scheduler started this task and may signal every process of it, ranks too
+
   // One task a rank: this node's lowest task starts its own rank only, with this seat, and watches the others
   // that join.
   std::optional<comm::Seat> seat;

@@ -59,6 +59,8 @@ bool port_is_free(int port) {
   return free;
 }
 
+bool name_resolves(const std::string& host) { return resolve(host) != nullptr; }
+
 // Connecting a datagram socket sends nothing: the kernel only looks up the route.
 std::string address_towards(const std::string& host) {
   const Addresses addresses = resolve(host);

@@ -14,6 +14,9 @@ bool port_is_free(int port);  // nothing listens on it here
 // The address that this machine would use to talk to `host`; "127.0.0.1" when it cannot be known.
 std::string address_towards(const std::string& host);
 
+// Whether the resolver knows this name, or it is a number.
+bool name_resolves(const std::string& host);
+
 // Whether `host` (a name or a number) is an address of this machine.
 bool is_this_machine(const std::string& host);
 

@@ -12,12 +12,14 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/interface.h"
 #include "lockstep/comm/store_server.h"
 #include "lockstep/device/affinity.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/binding.h"
 #include "lockstep/launch/invitation.h"
 #include "lockstep/launch/leader.h"
+#include "lockstep/launch/node_address.h"
 #include "lockstep/launch/rank_logs.h"
 #include "lockstep/launch/tasks.h"
 
@@ -107,6 +109,7 @@ Start join_node(const Scheduled& scheduled, const Options& options, const std::s
   device::bind_this_process(cpus_of_rank(options.numa_binding, seat.local_rank, seat.local_world));
   write_into(run_log(log_folder, state.first_attempt, seat.rank));
   start.options.seat = seat;
+  start.options.interface = comm::address_towards(client.endpoint);
   start.store = comm::with_prefix(std::move(store), rank_prefix(0));
   return start;
 }
@@ -122,8 +125,8 @@ void take_scheduled(Words& words, const Scheduled& scheduled) {
                        ? fmt::format("{}:{}", scheduled.fewest_nodes, scheduled.nodes)
                        : std::to_string(scheduled.nodes);
     if (scheduled.node >= 0) fill(words.node_rank, std::to_string(scheduled.node));
-    if (!scheduled.first_host.empty())
-      fill(words.rdzv_endpoint, endpoint_text(scheduled.first_host, scheduled.port));
+    if (!scheduled.first_host.empty() && words.rdzv_endpoint.empty())
+      words.rdzv_endpoint = endpoint_text(first_host(scheduled), scheduled.port);
   }
   fill(words.rdzv_id, scheduled.job);
   if (scheduled.kind == TaskKind::one_a_node) fill(words.nproc_per_node, scheduled.ranks_per_node);
@@ -144,7 +147,7 @@ Start start_task(const Scheduled& scheduled, const Words& given, const std::vect
   AgentJob job;
   job.options = options;
   job.command = own_command(argv);
-  job.own_program = true, job.log_folder = log_folder, job.say = say;
+  job.own_program = job.scheduled = true, job.log_folder = log_folder, job.say = say;
   job.seat = seat_of(scheduled), job.node_name = node_name(*job.seat);
   if (options.endpoint_host.empty()) job.invitation = scheduled.job;
   Start start;

@@ -144,7 +144,8 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
   if (job.ranks == 1 && job.options.one_node()) return {};
   if (fits && job.options.min_nodes == job.options.max_nodes) fits(job.ranks * job.options.max_nodes);
   job.command = own_command(argv);
-  job.own_program = true, job.log_folder = log_folder, job.say = std::move(say);
+  job.own_program = true, job.scheduled = scheduled.has_value();
+  job.log_folder = log_folder, job.say = std::move(say);
   Start start;
   start.exit_code = run_agent(job);
   return start;

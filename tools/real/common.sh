@@ -1,0 +1,151 @@
+# shellcheck shell=bash
+# What the tests with real schedulers and networks share.
+#
+#     source common.sh "$@"              BUILD: the folder with the built program
+#     need srun slurm-wlm                or skip, with a word
+#     row "four ranks give the same bits" same_bits srun -n4 "$program" train ...
+#     finish
+#
+# Every row prints what it checks and how it went; a row that fails shows what was said. `skip` ends the test
+# with 77, which ctest counts as skipped. Whatever a row leaves running is ended, by its number.
+
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+program=$(readlink -f "${1:?usage: $0 BUILD}/lockstep")
+work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-real.XXXXXX")
+chmod 755 "$work"
+rows=0 failed=0 started=$SECONDS
+# A home of its own: secrets and sockets of the person who tests stay out of it.
+export HOME=$work XDG_CONFIG_HOME=$work/config XDG_RUNTIME_DIR=$work/runtime
+mkdir -m 700 "$XDG_CONFIG_HOME" "$XDG_RUNTIME_DIR"
+unset "${!SLURM@}" "${!OMPI@}" "${!PMIX@}" "${!PET_@}" "${!LOCKSTEP_SECRET@}" RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
+
+# Processes that carry this test's folder in their environment: ours, whoever their parent is by now.
+ours() {
+  local file pid
+  for file in /proc/[0-9]*/environ; do
+    pid=${file#/proc/} pid=${pid%/environ}
+    [[ $pid == "$$" || $pid == "$BASHPID" ]] && continue
+    if tr '\0' '\n' <"$file" 2>/dev/null | grep -qxF "XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR"; then
+      [[ $(ps -o comm= -p "$pid") == "$1" || -z ${1:-} ]] && echo "$pid"
+    fi
+  done 2>/dev/null
+}
+
+clean_up() {
+  local pid
+  trap '' INT TERM
+  if declare -F stop >/dev/null; then stop; fi
+  for pid in $(ours ''); do kill -KILL "$pid" 2>/dev/null; done
+  rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+skip() {
+  echo "skipped: $*"
+  exit 77
+}
+
+# need COMMAND PACKAGE
+need() { command -v "$1" >/dev/null || skip "$1 is not here; ./dev test --real installs $2"; }
+
+# row TITLE COMMAND...: COMMAND in a folder of its own, where it leaves `says`.
+row() {
+  local title=$1 began=$SECONDS
+  shift
+  mkdir -p "$work/$((++rows))"
+  if (cd "$work/$rows" && "$@") >"$work/$rows/row" 2>&1; then
+    printf 'ok      %s (%d s)\n' "$title" $((SECONDS - began))
+  else
+    printf 'FAILED  %s (%d s)\n' "$title" $((SECONDS - began))
+    sed 's/^/        | /' "$work/$rows/row"
+    failed=$((failed + 1))
+  fi
+}
+
+finish() {
+  echo "$((rows - failed)) of $rows rows hold, $((SECONDS - started)) s"
+  exit $((failed > 0))
+}
+
+# ---- what rows are made of ----------------------------------------------------------------------------
+
+recipe=$here/../../recipes/first.toml
+small=(model.layers=2 model.hidden=32 data.seq_len=32 batch.global=16 log.eval_every=0 log.fingerprint=true)
+
+# training STEPS: the words of a run that is quick, with 8 strands.
+training() { words=(train "$recipe" run.name=here "run.steps=$1" "${small[@]}" --json); }
+
+# hash_of FILE: the last params_hash that a run said.
+hash_of() { grep -o '"params_hash": *"[0-9a-f]*"' "$1" | tail -n 1 | grep -o '[0-9a-f]\{32\}'; }
+
+# expected STEPS: what one rank alone comes to.
+expected() {
+  local folder=$work/alone-$1
+  if [[ ! -e $folder/hash ]]; then
+    mkdir -p "$folder"
+    training "$1"
+    (cd "$folder" && "$program" "${words[@]}" >says 2>&1 && hash_of says >hash) || cat "$folder/says" >&2
+  fi
+  cat "$folder/hash"
+}
+
+# says TEXT: what the command said, in `says`, contains it.
+says() {
+  grep -qF -- "$1" says && return 0
+  echo "it should say \"$1\"; it said:"
+  cat says
+  return 1
+}
+
+# ends CODE COMMAND...: ends with that code, and what it says is in `says`.
+ends() {
+  local wanted=$1 code=0
+  shift
+  "$@" >says 2>&1 || code=$?
+  [[ $code == "$wanted" ]] && return 0
+  echo "ended with $code, not $wanted: $*"
+  cat says
+  return 1
+}
+
+# has_bits STEPS: the run in `says` came to what one rank alone comes to.
+has_bits() {
+  local bits one
+  bits=$(hash_of says) one=$(expected "$1")
+  [[ -n $bits && $bits == "$one" ]] && return 0
+  echo "params_hash is ${bits:-missing}, one rank gives $one"
+  cat says
+  return 1
+}
+
+# until_true SECONDS COMMAND...
+until_true() {
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    ((SECONDS < deadline)) || { echo "in vain: $*"; return 1; }
+    sleep 0.05
+  done
+}
+
+# step_reached N: the run here has written so many lines.
+step_reached() { [[ -e runs/here/metrics.jsonl ]] && (($(wc -l <runs/here/metrics.jsonl) >= $1)); }
+
+# nothing_runs: no rank, launcher or guard of ours is left.
+nothing_runs() {
+  until_true 10 no_lockstep || { ps -fp "$(ours lockstep | paste -sd,)"; return 1; }
+}
+no_lockstep() { [[ -z $(ours lockstep) ]]; }
+
+gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# The lockstep processes that have this in their environment, lowest first.
+with_variable() {
+  local pid
+  for pid in $(ours lockstep); do
+    if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qxF "$1"; then echo "$pid"; fi
+  done | sort -n
+}

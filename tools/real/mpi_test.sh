@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# mpi_test.sh BUILD: `mpirun lockstep train` under a real Open MPI. Exit 77: skipped.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+need mpirun openmpi-bin
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+mpi=(mpirun --oversubscribe --mca btl self,vader,tcp --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo)
+mpirun --version >"$work/version" 2>&1 || skip "mpirun does not start: $(head -n 1 "$work/version")"
+
+# same_bits STEPS RANKS TRAIN-WORD...
+same_bits() {
+  local steps=$1 ranks=$2
+  shift 2
+  training "$steps"
+  ends 0 "${mpi[@]}" -np "$ranks" "$program" "${words[@]}" "$@" && has_bits "$steps" && nothing_runs
+}
+
+# A long run in the background: $mpirun, once step 20 is reached.
+begin() {
+  training "$1"
+  "${mpi[@]}" -np 4 "$program" "${words[@]}" >says 2>&1 &
+  mpirun=$!
+  until_true 60 step_reached 20 || { cat says; return 1; }
+}
+
+# killed PATTERN: task 2 is killed, all of it or its rank alone.
+killed() {
+  begin 100000 || return 1
+  local pids
+  pids=$(with_variable OMPI_COMM_WORLD_RANK=2)
+  case $1 in
+    task) kill -KILL "$(head -n 1 <<<"$pids")" ;;
+    rank) kill -KILL "$(tail -n 1 <<<"$pids")" ;;
+  esac
+  until_true 30 gone "$mpirun" || return 1
+  wait "$mpirun" && { echo "mpirun ended with 0" && return 1; }
+  says "$2" && says "rank 2" && nothing_runs
+}
+
+interrupted() {
+  begin 600 || return 1
+  kill -TERM "$mpirun"
+  until_true 30 gone "$mpirun" && nothing_runs || return 1
+  training 600
+  ends 0 "${mpi[@]}" -np 4 "$program" "${words[@]}" && has_bits 600
+}
+
+refused() {
+  training 20
+  "${mpi[@]}" -np 2 "$program" "${words[@]}" --nproc 2 >says 2>&1 && return 1
+  says "[LS0553]" && nothing_runs
+}
+
+row "mpirun -np 2" same_bits 20 2
+row "mpirun -np 4: the lowest task runs the launcher" same_bits 20 4
+row "mpirun -np 4 with ZeRO-3" same_bits 20 4 parallel.zero=3
+row "mpirun -np 1 is a run alone" same_bits 20 1
+row "a killed task is named, and nothing is left" killed task "its task was killed"
+row "a killed rank is named, and nothing is left" killed rank "killed by SIGKILL (9)"
+row "SIGTERM to mpirun; the same command ends with the same bits" interrupted
+row "--nproc beside mpirun is refused" refused
+finish

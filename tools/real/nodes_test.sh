@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# nodes_test.sh BUILD: one run over four machines, which are namespaces on this one. Exit 77: skipped.
+#
+# Node N of the launch is machine N + 1. Between machines ranks talk over Gloo, inside one through shared memory.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$here/nodes.sh"
+make_nodes
+export LOCKSTEP_SECRET=a-secret-that-four-machines-know
+
+# launch NODE FLAG...: the launcher of that node, in the background; its words are in node-N.
+launch() {
+  local node=$1 code=0
+  shift
+  (
+    on $((node + 1)) "$program" "${words[@]}" --nnodes 4 --node-rank "$node" --rdzv-endpoint "$(address 1):29400" "$@" \
+      >"node-$node" 2>&1 || code=$?
+    echo $code >"code-$node"
+  ) &
+}
+
+# all_ended SECONDS NODE...
+all_ended() {
+  local limit=$1 node
+  shift
+  for node in "$@"; do until_true "$limit" test -s "code-$node" || { tail node-*; return 1; }; done
+}
+
+# code NODE CODE
+code() {
+  [[ $(cat "code-$1") == "$2" ]] && return 0
+  echo "node $1 ended with $(cat "code-$1"), not $2"
+  tail -n 30 node-*
+  return 1
+}
+
+# said NODE TEXT
+said() {
+  cp "node-$1" says
+  says "$2"
+}
+
+# same_bits ENGINE WORD...
+same_bits() {
+  local engine=$1 node
+  shift
+  training 20
+  words+=("$@")
+  for node in 3 0 2 1; do launch $node --nproc-per-node 2; done
+  all_ended 60 0 1 2 3 || return 1
+  for node in 0 1 2 3; do code $node 0 || return 1; done
+  said 0 "$engine" && has_bits 20 && nothing_runs
+}
+
+# A cable is pulled in the middle of a run: the others name the node, and all ends, also on the node that is cut off.
+cut_off() {
+  local lost=$1 node began took others=()
+  training 100000
+  for node in 0 1 2 3; do
+    launch $node --nproc-per-node 2 --rdzv-conf node_timeout=5
+    [[ $node == "$lost" ]] || others+=("$node")
+  done
+  until_true 60 step_reached 20 || { tail node-*; return 1; }
+  cut $((lost + 1))
+  began=$SECONDS
+  all_ended 40 "${others[@]}" || return 1
+  took=$((SECONDS - began))
+  echo "noticed after $took s"
+  all_ended 40 "$lost" || return 1
+  mend $((lost + 1))
+  for node in "${others[@]}"; do code "$node" 1 || return 1; done
+  shift
+  for node in "${others[@]}"; do said "$node" "$1" || return 1; done
+  # The stated time, the proof of life that the others get, and a slow machine's slack.
+  ((took <= 15)) || { echo "noticed after $took s"; return 1; }
+  nothing_runs
+}
+
+never_comes() {
+  training 20
+  for node in 0 1 3; do launch $node --rdzv-conf join_timeout=4; done
+  all_ended 30 0 1 3 || return 1
+  for node in 0 1 3; do said $node "waiting for 1 of 4 nodes: node 2" && code $node 1 || return 1; done
+  nothing_runs
+}
+
+wrong_secret() {
+  training 20
+  for node in 0 1 3; do launch $node --rdzv-conf join_timeout=6; done
+  LOCKSTEP_SECRET=another-secret-of-some-length launch 2
+  all_ended 30 0 1 2 3 || return 1
+  code 2 2 && said 2 "[LS0515]" && said 0 "secret" && said 0 "node 2 on node3" && said 0 "waiting for 1 of 4 nodes: node 2" &&
+    nothing_runs
+}
+
+# unreachable HOST: nobody is there; the address that was tried is named.
+unreachable() {
+  training 20
+  local code=0
+  on 2 "$program" "${words[@]}" --nnodes 4 --node-rank 1 --rdzv-endpoint "$1" --rdzv-conf join_timeout=3 >says 2>&1 || code=$?
+  [[ $code == 1 || $code == 2 ]] && says "$1" && nothing_runs
+}
+
+not_ours() {
+  training 20
+  ends 2 on 2 "$program" "${words[@]}" --nnodes 4 --node-rank 0 --rdzv-endpoint "$(address 1):29400" && says "[LS0513]" && nothing_runs
+}
+
+row "four nodes of two ranks: Gloo between them, same bits as one rank" same_bits "8 over gloo"
+row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outside" same_bits "zero 3 in 4 copies of 2" \
+  parallel.zero=3 parallel.shard=2
+row "a node whose cable is pulled is named" cut_off 2 "node 2 on node3"
+row "the first node's cable is pulled: the others say that the store has gone" cut_off 0 "10.77.0.1:29400"
+row "a node that never comes is named by all who wait" never_comes
+row "a wrong secret is refused, by name on both sides" wrong_secret
+row "an endpoint where nobody listens" unreachable "$(address 4):29400"
+row "an endpoint without a route" unreachable "192.0.2.1:29400"
+row "a first node that does not have the endpoint's address" not_ours
+finish
