@@ -90,9 +90,10 @@ std::string start_lines(const run::Session& session, const std::string& folder) 
                       device::name_of(plan.model->compute));
   text += fmt::format("data    {}\n", plan.dataset->describe());
   text += fmt::format("device  {} ({}){}\n", plan.device->id().to_string(), device.name,
-                      plan.device->id().kind == device::Kind::cpu ? fmt::format(", {} threads", device::thread_count()) : "");
-  text += fmt::format("batch   {} samples = {} slice{} in {} strand{}: same bits on 1 to {} data ranks\n", r.batch.global, slices,
-                      slices == 1 ? "" : "s", strands, strands == 1 ? "" : "s", strands);
+                      plan.device->id().kind == device::Kind::cpu ? fmt::format(", {} thread{}", device::thread_count(), device::thread_count() == 1 ? "" : "s") : "");
+  text += fmt::format("batch   {} samples = {} slice{} in {} strand{}: {}\n", r.batch.global, slices, slices == 1 ? "" : "s",
+                      strands, strands == 1 ? "" : "s",
+                      strands == 1 ? "for one data rank" : fmt::format("same bits on 1 to {} data ranks", strands));
   if (!session.ranks->alone()) text += "ranks   " + rank_line(session) + "\n";
   text += fmt::format("memory  {} ({} kept, {} in a step) of {}\n", human_bytes(static_cast<double>(plan.memory.peak_bytes())),
                       human_bytes(static_cast<double>(plan.memory.persistent_bytes)),

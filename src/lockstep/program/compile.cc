@@ -108,10 +108,11 @@ class Compiler {
     const Run replica = r.deal(layout_.strands).of_replica(r.replica);
     Stack stack(layout_.strands);
     int levels = 1;
-    if (r.turns()) {
+    if (r.turns()) {  // only what a round leaves is kept
       for (int64_t s = replica.begin; s < replica.end; ++s) {
         stack.push({s, s + 1});
-        levels = std::max(levels, stack.depth());
+        const bool ends_round = (s + 1 - replica.begin) % r.shard == 0 || s + 1 == replica.end;
+        if (ends_round) levels = std::max(levels, stack.depth());
       }
       return levels;
     }
