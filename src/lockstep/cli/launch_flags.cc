@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "lockstep/launch/start.h"
-
 namespace lockstep::cli {
 
 namespace {
@@ -33,8 +31,9 @@ void add_launch_flags(Arguments& arguments, LaunchFlags& flags, bool any_program
 
 std::optional<int> launch_or_join(const LaunchFlags& flags, const std::vector<std::string>& argv,
                                   const std::string& log_folder, std::unique_ptr<comm::World>& world) {
-  launch::Start start = launch::start(flags.words, argv, log_folder, say_on_console, flags.fits);
+  launch::Start start = launch::start(flags.words, argv, log_folder, say_on_console, flags.wishes);
   if (start.exit_code) return start.exit_code;
+  start.options.say = [](const std::string& text) { say_on_console("lockstep: " + text + "\n"); };
   world = start.store ? std::make_unique<comm::World>(start.options, std::move(start.store))
                       : std::make_unique<comm::World>();
   return std::nullopt;

@@ -10,7 +10,6 @@
 //     ... train as world->rank() of world->size()
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,14 +17,13 @@
 
 #include "lockstep/cli/arguments.h"
 #include "lockstep/comm/world.h"
-#include "lockstep/launch/options.h"
+#include "lockstep/launch/start.h"
 
 namespace lockstep::cli {
 
 struct LaunchFlags {
   launch::Words words;
-  std::function<void(int ranks)> fits =
-      {};  // throws when so many ranks cannot train; asked before any is started
+  launch::RankWishes wishes = {};
 };
 
 // Those that make sense for our own trainer; `any_program`: all.

@@ -193,9 +193,9 @@ int train_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
   const base::Resolved resolved = base::read_recipe(wanted.source);
   const std::string folder = !wanted.folder.empty() ? wanted.folder : resolved.recipe.log.folder + "/" + resolved.recipe.run.name;
-  launch.fits = [&](int ranks) { run::check_layout(resolved.recipe, ranks); };
+  launch.wishes.fits = [&](int ranks) { run::check_layout(resolved.recipe, ranks); };
   const std::string& device = resolved.recipe.run.device;
-  if (launch.words.nproc_per_node.empty() && (device == "cpu" || device.starts_with("cuda:"))) launch.words.nproc_per_node = "1";
+  launch.wishes.one_by_default = device == "cpu" || device.starts_with("cuda:");
   std::vector<std::string> argv = {"train"};
   argv.insert(argv.end(), arguments.words().begin(), arguments.words().end());
   std::unique_ptr<comm::World> world;

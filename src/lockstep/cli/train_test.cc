@@ -67,6 +67,8 @@ TEST(Train, RefusesBadInput) {
       {kTiny + "--nproc 4 parallel.data=3", 2, "parallel.data = 3 needs 3 ranks, 4 started"},
       {kTiny + "--nproc 4 parallel.zero=3 parallel.shard=3", 2, "[LS0153]"},
       {kTiny + "--nproc 2 parallel.wire=bf16", 2, "[LS0155]"},
+      {kTiny + "--nproc 2 parallel.engine=nccl", 2, "[LS0522]"},
+      {"LOCKSTEP_STORE=127.0.0.1:1 " + kTiny, 2, "[LS0538]"},
       {kTiny + "parallel.data=2", 2, "needs 2 ranks, 1 started: add --nproc 2"},
       {"$L generate --run nowhere", 2, "nowhere"},
       {"$L generate --temperature hot", 2, "--temperature"},
@@ -164,6 +166,40 @@ TEST(Train, ARunFolderBelongsToOneProcess) {
   EXPECT_NE(outcome.output.find("is in use by"), std::string::npos) << outcome.output;
 }
 
+// Ranks that were started by hand, each with its own idea of who it is.
+TEST(Train, RanksOfAnotherLauncherMeetOrAreToldWhyNot) {
+  base::TemporaryFolder folder;
+  const std::string meet = "export MASTER_ADDR=127.0.0.1 MASTER_PORT=$$ LOCKSTEP_SECRET=a-secret-for-this-one-test; ";
+  const auto rank = [](const std::string& variables) {
+    return variables + " " + kTiny + "run.steps=3 run.name=hand; echo code $?";
+  };
+  const auto count = [](const std::string& text, const std::string& part) {
+    int found = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+    return found;
+  };
+  struct Case {
+    std::string first, second, third, says;
+    int times;
+  };
+  const Case cases[] = {
+      {"WORLD_SIZE=2 RANK=0", "WORLD_SIZE=2 RANK=1", "", "code 0", 2},
+      {"WORLD_SIZE=3 RANK=0", "WORLD_SIZE=3 RANK=1", "WORLD_SIZE=3 RANK=1", "code 2", 3},
+      {"WORLD_SIZE=3 RANK=0", "WORLD_SIZE=3 RANK=1", "WORLD_SIZE=3 RANK=1", "two processes say that they are rank 1", 3},
+      // The second is refused by the first, which would wait for it.
+      {"WORLD_SIZE=2 RANK=0 timeout -s KILL 8", "WORLD_SIZE=2 RANK=1 LOCKSTEP_SECRET=another-secret-is-this", "",
+       "do not trust each other", 1},
+  };
+  for (const Case& c : cases) {
+    std::string line = meet + "(" + rank(c.first) + ") & (" + rank(c.second) + ") & ";
+    if (!c.third.empty()) line += "(" + rank(c.third) + ") & ";
+    line += "wait";
+    const Outcome outcome = run_shell(folder.path(), line);
+    EXPECT_EQ(count(outcome.output, c.says), c.times) << c.second << "\n" << outcome.output;
+    std::filesystem::remove_all(folder.path() + "/runs");
+  }
+}
+
 TEST(Train, PrintsNoControlCharactersIntoAPipe) {
   base::TemporaryFolder folder;
   const Outcome outcome = run_shell(folder.path(), kTiny + "run.steps=30");
@@ -178,6 +214,19 @@ TEST(Explain, ProgramAndMemory) {
       {"$L explain program --json | head -c 12", 0, "{\"buffers\":"},
       {"$L explain memory model.layers=2", 0, "activations: layer 1"},
       {"$L explain memory --json | head -c 9", 0, "{\"alive\":"},
+      // Ranks that do not exist: the list of one of them, and what each would hold.
+      {"$L explain program model.layers=1 parallel.zero=3 --nproc 4 --rank 1", 0, "rank 1 of 4, parallel.zero=3; slices 1, 5 of 8"},
+      {"$L explain program model.layers=1 parallel.zero=3 --nproc 4", 0, "gather b1 s0 among shard ranks"},
+      {"$L explain program model.layers=1 parallel.zero=3 --nproc 4", 0, "release b1 s0"},
+      {"$L explain program model.layers=1 parallel.zero=3 --nproc 4 | grep 'forward b0.embed s0'", 0, "waits #1"},
+      {"$L explain program model.layers=1 --nproc 2 | grep 'reduce among replicas'", 0, "b2 b1 b0"},
+      {"$L explain program model.layers=1 parallel.zero=3 parallel.shard=2 --nproc 4 --rank 3", 0, "rank 1 of 2 in copy 1 of 2"},
+      {"$L explain memory model.layers=1 parallel.zero=3 --nproc 3", 0, "ranks"},
+      {"$L explain program --nproc 4 --rank 4", 2, "--nproc 4 has the ranks 0 to 3"},
+      {"$L explain program --nproc 9", 2, "cannot be shared by 9 data ranks"},
+      {"$L explain memory --nproc 0", 2, "--nproc 0"},
+      // What is timed is one rank, whatever the recipe is for.
+      {"$L tune model.layers=1 model.hidden=16 batch.global=4 data.seq_len=8 parallel.data=2 parallel.zero=3 --steps 1", 0, "timed on one rank"},
       {"$L tune model.layers=1 model.hidden=16 batch.global=4 data.seq_len=8 --steps 1", 0, "use it: batch.slices="},
   };
   expect_rows(folder.path(), rows);

@@ -16,6 +16,16 @@
 
 namespace lockstep::cli {
 
+namespace {
+
+bool asks_for_ranks(const base::Recipe& recipe) {
+  const std::vector<std::string> differing = base::differing_keys(recipe, base::Recipe());
+  return std::any_of(differing.begin(), differing.end(),
+                     [](const std::string& key) { return key.starts_with("parallel."); });
+}
+
+}  // namespace
+
 int tune_command(Arguments& arguments) {
   base::RecipeSource source;
   run::TuneOptions options;
@@ -27,8 +37,11 @@ int tune_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
   const base::Terminal terminal = base::terminal_of(STDERR_FILENO);
   base::LiveLine line(stderr, terminal);
-  const std::vector<run::Trial> trials = run::tune(base::read_recipe(source), options, [&](const std::string& what) { line.update(what); });
+  const base::Resolved resolved = base::read_recipe(source);
+  const std::vector<run::Trial> trials =
+      run::tune(resolved, options, [&](const std::string& what) { line.update(what); });
   line.finish();
+  if (asks_for_ranks(resolved.recipe)) remark("timed on one rank: the [parallel] keys play no part here\n");
   if (json) {
     nlohmann::json out = nlohmann::json::array();
     for (const run::Trial& t : trials) {

@@ -77,6 +77,7 @@ TEST_P(Failures, ARankThatDoesNotCallIsNamed) {
     expect_has(told, "all_reduce (call 1 of group data.reduce, step 41)");
     expect_has(told, "rank 1");
     EXPECT_EQ(told.find("rank 2"), std::string::npos) << told;
+    EXPECT_EQ(told.find(".cc:"), std::string::npos) << "a place in some source helps nobody: " << told;
     expect_has(failure_of(520, [&] { group->barrier(); }), "an earlier call");
   });
 }

@@ -52,9 +52,12 @@ std::vector<at::Tensor> as_bytes(const Tensor& tensor) {
   return {at::from_blob(tensor.data, {tensor.bytes()}, at::kByte)};
 }
 
+// What Gloo says, without the place in its source that it says first: "[/path/pair.cc:538] Read error ...".
 std::string first_line(const char* what) {
-  const std::string text = what;
-  return text.substr(0, text.find('\n'));
+  std::string text = what;
+  text = text.substr(0, text.find('\n'));
+  const size_t place = text.starts_with("[") ? text.find("] ") : std::string::npos;
+  return place == std::string::npos ? text : text.substr(place + 2);
 }
 
 using Work = c10::intrusive_ptr<c10d::Work>;
@@ -189,8 +192,9 @@ class GlooGroup final : public Group {
       return "";  // the store is gone as well
     }
     std::string text;
-    for (const std::string& one : silent) text += (text.empty() ? "no word from rank " : ", ") + one;
-    return text.empty() ? text : text + "; ";
+    for (const std::string& one : silent) text += (text.empty() ? "" : ", ") + one;
+    if (text.empty()) return text;
+    return std::string("no word from rank") + (silent.size() == 1 ? " " : "s ") + text + "; ";
   }
 
   std::vector<int> ranks_;

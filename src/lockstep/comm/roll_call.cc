@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,12 +10,15 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/comm/engine.h"
 
 namespace lockstep::comm {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 constexpr Duration kVerdictGrace{10000};
+constexpr Duration kTellAfter{5000}, kTellAgain{30000};  // who is waited for
 constexpr size_t kLongestShown = 200, kMostNamed = 8;
 
 std::string shown(const std::string& value) {
@@ -43,37 +47,105 @@ std::vector<int> names_of(const RollCall& call) {
   return names;
 }
 
-std::string missing_sentence(const std::vector<int>& missing, int size, Duration timeout) {
-  const std::vector<int> named(missing.begin(),
-                               missing.begin() + static_cast<long>(std::min(missing.size(), kMostNamed)));
-  return fmt::format("{} of {} ranks did not come within {}: rank{} {}{}; see their logs, or allow more time",
-                     missing.size(), size, seconds(timeout), missing.size() == 1 ? "" : "s",
-                     fmt::join(named, ", "), missing.size() > kMostNamed ? ", ..." : "");
+// "ranks 1, 3"
+std::string named(const std::vector<int>& ranks) {
+  const std::vector<int> few(ranks.begin(),
+                             ranks.begin() + static_cast<long>(std::min(ranks.size(), kMostNamed)));
+  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s", fmt::join(few, ", "),
+                     ranks.size() > kMostNamed ? ", ..." : "");
 }
 
-// Rank 0's part: "" or the sentence, with its error number before it.
-std::string judge(const RollCall& call, const std::string& prefix, const Facts& own, Store& store) {
-  const std::vector<int> names = names_of(call);
-  std::vector<Facts> all{own};
-  std::vector<int> missing;
-  const auto end = std::chrono::steady_clock::now() + call.timeout;
-  for (int rank = 1; rank < call.size; ++rank) {
-    const auto left = std::chrono::duration_cast<Duration>(end - std::chrono::steady_clock::now());
-    try {
-      const std::string key = prefix + std::to_string(rank);
-      all.push_back(unpack(store.get(key, std::max(left, Duration::zero()))));
-      store.remove(key);
-    } catch (const base::CommError& error) {
-      if (error.number() != 510) throw;
-      missing.push_back(names[static_cast<size_t>(rank)]);
-    }
-  }
-  if (!missing.empty()) return "521 " + missing_sentence(missing, call.size, call.timeout);
-  const std::string difference = first_difference(all, names);
-  return difference.empty()
-             ? ""
-             : "523 " + difference + "; start every rank with the same program, recipe and machine";
+std::string missing_sentence(const std::vector<int>& missing, int size, Duration timeout) {
+  return fmt::format("{} of {} ranks did not come within {}: {}; see their logs, or allow more time",
+                     missing.size(), size, seconds(timeout), named(missing));
 }
+
+// How a rank shows itself: {"rank", ...}, {"who", ...}, and then its facts.
+std::string arrival_of(const RollCall& call, const Facts& facts) {
+  Facts words{{"rank", std::to_string(call.rank)},
+              {"who", fmt::format("process {} on {}", ::getpid(), base::host_name())}};
+  words.insert(words.end(), facts.begin(), facts.end());
+  return pack(words);
+}
+
+struct Arrival {
+  int rank = -1;  // -1: not one of this roll call
+  std::string who;
+  Facts facts;
+};
+
+Arrival arrival_from(const std::string& bytes, int size) {
+  Facts words = unpack(bytes);
+  Arrival arrival;
+  if (words.size() < 2) return arrival;
+  const std::string& number = words[0].second;
+  int rank = -1;
+  std::from_chars(number.data(), number.data() + number.size(), rank);
+  if (rank < 0 || rank >= size) return arrival;
+  arrival.rank = rank, arrival.who = words[1].second;
+  arrival.facts.assign(words.begin() + 2, words.end());
+  return arrival;
+}
+
+// The judge's part: waits for everyone, in the order in which they come.
+class Judge {
+ public:
+  Judge(const RollCall& call, const std::string& own) : call_(call), names_(names_of(call)) {
+    came_.resize(static_cast<size_t>(call.size));
+    note(own);
+  }
+
+  // "" or the sentence, with its error number before it.
+  std::string verdict(const std::string& queue, Store& store) {
+    const Clock::time_point begin = Clock::now(), end = begin + call_.timeout;
+    Clock::time_point tell_at = begin + kTellAfter;
+    while (twice_.empty() && !missing().empty()) {
+      const auto left = std::chrono::duration_cast<Duration>(std::min(end, tell_at) - Clock::now());
+      if (const auto bytes = store.pop(queue, std::max(left, Duration::zero()))) {
+        note(*bytes);
+      } else if (Clock::now() >= end) {
+        return "521 " + missing_sentence(missing(), call_.size, call_.timeout);
+      } else if (Clock::now() >= tell_at) {
+        tell_at = Clock::now() + kTellAgain;
+        if (call_.say)
+          call_.say(
+              fmt::format("waiting for {} of {} ranks: {}", missing().size(), call_.size, named(missing())));
+      }
+    }
+    if (!twice_.empty()) return "528 " + twice_;
+    std::vector<Facts> all;
+    for (const Arrival& one : came_) all.push_back(one.facts);
+    const std::string difference = first_difference(all, names_);
+    return difference.empty()
+               ? ""
+               : "523 " + difference + "; start every rank with the same program, recipe and machine";
+  }
+
+ private:
+  void note(const std::string& bytes) {
+    Arrival arrival = arrival_from(bytes, call_.size);
+    if (arrival.rank < 0) return;
+    Arrival& place = came_[static_cast<size_t>(arrival.rank)];
+    if (place.rank >= 0) {
+      twice_ = fmt::format("two processes say that they are rank {}: {} and {}; give each its own RANK",
+                           names_[static_cast<size_t>(arrival.rank)], place.who, arrival.who);
+    }
+    place = std::move(arrival);
+  }
+
+  std::vector<int> missing() const {
+    std::vector<int> absent;
+    for (size_t q = 0; q < came_.size(); ++q) {
+      if (came_[q].rank < 0) absent.push_back(names_[q]);
+    }
+    return absent;
+  }
+
+  const RollCall& call_;
+  std::vector<int> names_;
+  std::vector<Arrival> came_;
+  std::string twice_;
+};
 
 const std::string* find(const Facts& facts, const std::string& what) {
   for (const auto& [name, value] : facts) {
@@ -131,14 +203,18 @@ std::string first_difference(const std::vector<Facts>& all, const std::vector<in
 
 void hold_roll_call(const RollCall& call, const Facts& facts, Store& store, const std::string& what) {
   const std::string prefix = fmt::format("roll-call/{}/", call.number);
+  const std::string own = arrival_of(call, facts);
+  // A second rank 0 must not judge as well: it comes like the others, and is noticed.
+  const bool judges = call.rank == 0 && store.add(prefix + "judge", 1) == 1;
   std::string verdict;
-  if (call.rank == 0) {
-    verdict = judge(call, prefix, facts, store);
+  if (judges) {
+    verdict = Judge(call, own).verdict(prefix + "arrivals", store);
     store.set(prefix + "verdict", verdict);
+    store.remove(prefix + "judge");
     // Whoever came to this call has read the verdict of the one before.
     if (verdict.empty()) store.remove(fmt::format("roll-call/{}/verdict", call.number - 1));
   } else {
-    store.set(prefix + std::to_string(call.rank), pack(facts));
+    store.push(prefix + "arrivals", own);
     try {
       // Rank 0 may have begun to wait later than we.
       verdict = store.get(prefix + "verdict", call.timeout + std::min(call.timeout, kVerdictGrace));
@@ -149,7 +225,9 @@ void hold_roll_call(const RollCall& call, const Facts& facts, Store& store, cons
   }
   if (verdict.empty()) return;
   const std::string sentence = what + verdict.substr(std::min<size_t>(4, verdict.size()));
-  if (verdict.starts_with("523 ")) throw base::ConfigError(523, sentence);
+  for (const int number : {523, 528}) {
+    if (verdict.starts_with(std::to_string(number))) throw base::ConfigError(number, sentence);
+  }
   throw base::CommError(521, sentence);
 }
 
@@ -157,8 +235,12 @@ void meet_in_store(const GroupOptions& options, Store& store) {
   const auto self = std::find(options.ranks.begin(), options.ranks.end(), options.self);
   LS_ASSERT(self != options.ranks.end());
   const std::unique_ptr<Store> own = with_prefix(store.clone(), "group/" + options.name + "/");
-  const RollCall call{static_cast<int>(self - options.ranks.begin()), static_cast<int>(options.ranks.size()),
-                      0, options.timeout, options.ranks};
+  const RollCall call{static_cast<int>(self - options.ranks.begin()),
+                      static_cast<int>(options.ranks.size()),
+                      0,
+                      options.timeout,
+                      options.ranks,
+                      {}};
   const Facts facts{{"members", fmt::format("{}", fmt::join(options.ranks, ","))}};
   const std::string what = fmt::format("group {} cannot be made: ", options.name);
   hold_roll_call(call, facts, *own, what);

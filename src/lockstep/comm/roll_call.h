@@ -3,6 +3,7 @@
 // Rank 0 asks everyone and gives one verdict, so a large world costs the store a few messages a rank.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,9 +19,11 @@ struct RollCall {
   int number = 0;  // of the roll call in this run
   Duration timeout{0};
   std::vector<int> names;  // by which ranks are called in sentences; empty: 0, 1, 2, ...
+  std::function<void(const std::string&)> say = {};  // rank 0's: who is waited for, when it takes long
 };
 
-// ConfigError 523 or CommError 521, the same sentence on every rank, with `what` before it.
+// ConfigError 523 (they differ), 528 (one number twice) or CommError 521 (not all came): the same sentence on
+// every rank, with `what` before it.
 void hold_roll_call(const RollCall& call, const Facts& facts, Store& store, const std::string& what = "");
 
 // The same for the members of a group that is about to be made: they must agree on who they are.

@@ -2,8 +2,6 @@
 
 #include <cstdlib>
 
-#include <cstdlib>
-
 #include "lockstep/base/error.h"
 #include "lockstep/comm/interface.h"
 #include "lockstep/comm/roll_call.h"
@@ -24,7 +22,7 @@ World::~World() = default;
 
 void World::roll_call(const std::vector<std::pair<std::string, std::string>>& facts) {
   if (size() == 1) return;
-  hold_roll_call({rank(), size(), calls_++, options_.join_timeout}, facts, *store_);
+  hold_roll_call({rank(), size(), calls_++, options_.join_timeout, {}, options_.say}, facts, *store_);
 }
 
 std::unique_ptr<Group> World::group(const std::string& name, const std::vector<int>& ranks,

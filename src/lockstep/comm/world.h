@@ -26,6 +26,7 @@ struct WorldOptions {
   std::string interface;
   Duration timeout{600000};       // of every collective
   Duration join_timeout{300000};  // until every rank has come
+  std::function<void(const std::string&)> say = {};  // who is waited for
 };
 
 class World {
@@ -48,7 +49,8 @@ class World {
   void use(const std::string& engine, Duration timeout) { options_.engine = engine, options_.timeout = timeout; }
 
   // Every rank gives the same list of {what, value}; ConfigError 523 names the first that differs, and on which rank:
-  // "rank 2 has optim.lr = 0.1, rank 0 has 0.2". Waiting for a rank that does not come is CommError 521 with its number.
+  // "rank 2 has optim.lr = 0.1, rank 0 has 0.2". Two processes with one number are ConfigError 528. Waiting for a rank
+  // that does not come is CommError 521 with its number.
   void roll_call(const std::vector<std::pair<std::string, std::string>>& facts);
 
   // Collective over `ranks`. A group of one is made without anybody. Groups must not outlive the world's arena.

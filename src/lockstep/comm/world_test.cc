@@ -97,6 +97,22 @@ TEST(World, TheRollCallNamesWhoIsMissing) {
   });
 }
 
+// Three processes of a world of four, two of them with the same number: told at once, not when time is up.
+TEST(World, TheRollCallNamesANumberThatIsTakenTwice) {
+  for (const int twice : {0, 1}) {
+    run_threads(3, [&](const TestRank& at) {
+      WorldOptions options = world_of(at);
+      options.seat.world = 4;
+      options.seat.rank = at.rank == 2 ? twice : at.rank;
+      World world(options, at.store->clone());
+      expect_error<base::ConfigError>(
+          528, "two processes say that they are rank " + std::to_string(twice) + ": process ", [&] {
+            world.roll_call({{"build", "a"}});
+          });
+    });
+  }
+}
+
 TEST(World, FactsSurviveAsBytes) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

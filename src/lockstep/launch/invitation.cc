@@ -82,12 +82,17 @@ InvitationFile::InvitationFile(const std::string& job, const Invitation& invitat
 
 InvitationFile::~InvitationFile() { ::unlink(path_.c_str()); }
 
+std::optional<Invitation> find_invitation(const std::string& job) {
+  const std::vector<std::string> lines = base::split_lines(read_ours(path_of(job)));
+  if (lines.size() < 2) return std::nullopt;
+  return Invitation{lines[0], comm::Secret::from_text(lines[1])};
+}
+
 Invitation await_invitation(const std::string& job, Duration timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   const std::string path = path_of(job);
   for (;;) {
-    const std::vector<std::string> lines = base::split_lines(read_ours(path));
-    if (lines.size() >= 2) return {lines[0], comm::Secret::from_text(lines[1])};
+    if (const std::optional<Invitation> found = find_invitation(job)) return *found;
     if (std::chrono::steady_clock::now() > deadline) break;
     std::this_thread::sleep_for(Duration(20));
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lockstep/comm/secret.h"
@@ -29,6 +30,8 @@ class InvitationFile {
  private:
   std::string path_;
 };
+
+std::optional<Invitation> find_invitation(const std::string& job);
 
 // Waits for the file. CommError 551: rank 0 did not write it in time.
 Invitation await_invitation(const std::string& job, Duration timeout);

@@ -115,26 +115,35 @@ std::string rank_prefix(int attempt) { return fmt::format("attempt-{}/", attempt
 
 // The innermost launcher wins: ours, torchrun, the scheduler, and last what the flags say.
 Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
-            const std::function<void(int ranks)>& fits) {
+            const RankWishes& wishes) {
   const auto endpoint = process_variable("LOCKSTEP_STORE");
   const bool torchrun = process_variable("TORCHELASTIC_RUN_ID") && process_variable("LOCAL_RANK");
   if (endpoint || torchrun) {
     const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
-    if (endpoint && seat) return join_launcher(*endpoint, *seat);
+    if (endpoint && !seat) {
+      throw base::ConfigError(
+          538,
+          "LOCKSTEP_STORE is set but RANK and WORLD_SIZE are not: the environment is half set; unset "
+          "LOCKSTEP_STORE, or start with `lockstep train --nproc N`");
+    }
+    if (endpoint) return join_launcher(*endpoint, *seat);
     if (seat) return join_stranger(*seat, words, say);
   }
   take_environment(words, process_variable);
   if (words.grace.empty()) words.grace = std::string("5");  // our ranks lose nothing when they end at once
   const std::optional<Scheduled> scheduled = read_environment(this_environment());
+  if (!scheduled) {
+    const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
+    if (seat) return join_stranger(*seat, words, say);
+  }
+  if (wishes.one_by_default && words.nproc_per_node.empty()) words.nproc_per_node = "1";
   if (scheduled) {
     if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > 1) {
-      if (fits) fits(scheduled->tasks);
+      if (wishes.fits) wishes.fits(scheduled->tasks);
       take_scheduled(words, *scheduled);
       return start_task(*scheduled, words, argv, log_folder, say);
     }
     take_scheduled(words, *scheduled);
-  } else if (const std::optional<comm::Seat> seat = seat_from_environment(process_variable)) {
-    return join_stranger(*seat, words, say);
   }
   AgentJob job;
   job.options = read_options(words);
@@ -142,7 +151,9 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
                   ? std::max(1, visible_gpu_count())
                   : local_ranks(job.options, visible_gpu_count(), usable_processors());
   if (job.ranks == 1 && job.options.one_node()) return {};
-  if (fits && job.options.min_nodes == job.options.max_nodes) fits(job.ranks * job.options.max_nodes);
+  if (wishes.fits && job.options.min_nodes == job.options.max_nodes) {
+    wishes.fits(job.ranks * job.options.max_nodes);
+  }
   job.command = own_command(argv);
   job.own_program = true, job.scheduled = scheduled.has_value();
   job.log_folder = log_folder, job.say = std::move(say);

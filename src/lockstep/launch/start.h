@@ -26,10 +26,15 @@ struct Start {
   std::unique_ptr<comm::Store> store;  // null: alone
 };
 
+// What the command knows of its own ranks.
+struct RankWishes {
+  std::function<void(int ranks)> fits = {};  // asked before any is started; throws what is wrong with so many
+  bool one_by_default = false;               // without --nproc: one rank, whatever GPUs there are
+};
+
 // `argv` without the program's name. ConfigError 538: an environment that is half set.
-// `fits` is asked about the number of ranks before any is started, and throws what is wrong with it.
 Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
-            const std::function<void(int ranks)>& fits = {});
+            const RankWishes& wishes = {});
 
 // For a program of one's own: the world that a launcher (`lockstep launch`, torchrun) put it in, or a world of one.
 std::unique_ptr<comm::World> join();

@@ -88,6 +88,13 @@ program::DataRanks data_ranks(const base::Recipe& recipe, const PlanOptions& opt
   return ranks;
 }
 
+// Only when ranks are really started: a plan for GPUs may be looked at where there are none.
+void check_engine(const base::Recipe& recipe, bool cpu) {
+  if (!cpu || recipe.parallel.engine != "nccl") return;
+  throw ConfigError(522, "parallel.engine = \"nccl\" carries the memory of GPUs, but the ranks compute on the CPU: leave it "
+                         "\"auto\", or set run.device=cuda");
+}
+
 void check_strands(const base::Recipe& recipe, const program::DataRanks& ranks) {
   const int64_t strands = recipe.batch.strands.value, width = ranks.width();
   if (width > strands) {
@@ -121,7 +128,8 @@ void set_threads(const base::Recipe& recipe, const comm::Seat& seat) {
 
 int64_t available_bytes(const Plan& plan) {
   const int64_t limit = static_cast<int64_t>(plan.recipe().memory.limit_gib * (1 << 30));
-  const int64_t free = plan.device->properties().free_bytes;
+  int64_t free = plan.device->properties().free_bytes;
+  if (plan.device->id().kind == device::Kind::cpu) free /= plan.seat.local_world;  // the host's, for all of its ranks
   return limit > 0 ? std::min(limit, free) : free;
 }
 
@@ -197,6 +205,7 @@ PlanOptions for_this(const Ranks& ranks) {
 
 void check_layout(const base::Recipe& recipe, int ranks) {
   check_batch(recipe);
+  check_engine(recipe, ranks > 1 && recipe.run.device == "cpu");
   const program::DataRanks layout = data_ranks(recipe, {.seat = {.world = ranks}}, true);
   if (!recipe.batch.slices.is_auto && !recipe.batch.strands.is_auto) check_strands(recipe, layout);
 }
@@ -246,6 +255,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
 Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
     : plan(std::move(from)), ranks(given), ring(recorder), alone_(given == nullptr ? std::make_unique<Ranks>() : nullptr) {
   if (ranks == nullptr) ranks = alone_.get();
+  check_engine(plan.recipe(), !ranks->alone() && plan.device->id().kind == device::Kind::cpu);
   const bool shared = ranks->shares_memory() && plan.device->id().kind == device::Kind::cpu;
   if (shared) plan.device->allocate_from(&ranks->world()->arena());
   try {

@@ -39,6 +39,7 @@ Trial try_one(const base::Resolved& resolved, int64_t slices, const std::string&
   mine.recipe.batch.slices = slices;
   mine.recipe.batch.strands = base::AutoInt();
   mine.recipe.memory.recompute = recompute;
+  mine.recipe.parallel = base::Recipe().parallel;  // this process is one rank
   Plan plan = make_plan(std::move(mine), {}, {.must_fit = false});
   Trial trial{slices, plan.layout.slice.samples, recompute, plan.memory.peak_bytes() <= plan.available_bytes,
               plan.memory.peak_bytes()};
