@@ -105,8 +105,24 @@ not_ours() {
   ends 2 on 2 "$program" "${words[@]}" --nnodes 4 --node-rank 0 --rdzv-endpoint "$(address 1):29400" && says "[LS0513]" && nothing_runs
 }
 
+# mpirun's own daemons on two machines, each of which starts two tasks.
+mpirun_tasks() {
+  training 20
+  cat >agent <<END
+#!/bin/bash
+source "$here/nodes.sh"
+spaces=$spaces
+on "\${1##*.}" bash -c "\${*:2}"
+END
+  chmod +x agent
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  ends 0 on 1 mpirun --oversubscribe --mca plm_rsh_agent "$PWD/agent" --mca oob_tcp_if_include 10.77.0.0/24 --mca btl self,vader,tcp \
+    --mca btl_tcp_if_include 10.77.0.0/24 -x LOCKSTEP_SECRET -H "$(address 1):2,$(address 2):2" -np 4 "$program" "${words[@]}" &&
+    says "4 over gloo" && has_bits 20 && nothing_runs
+}
+
 row "four nodes of two ranks: Gloo between them, same bits as one rank" same_bits "8 over gloo"
-row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outside" same_bits "zero 3 in 4 copies of 2" \
+row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outside" same_bits "8 over shm, parallel.zero=3, 4 copies shared by 2 ranks each" \
   parallel.zero=3 parallel.shard=2
 row "a node whose cable is pulled is named" cut_off 2 "node 2 on node3"
 row "the first node's cable is pulled: the others say that the store has gone" cut_off 0 "10.77.0.1:29400"
@@ -115,4 +131,5 @@ row "a wrong secret is refused, by name on both sides" wrong_secret
 row "an endpoint where nobody listens" unreachable "$(address 4):29400"
 row "an endpoint without a route" unreachable "192.0.2.1:29400"
 row "a first node that does not have the endpoint's address" not_ours
+if command -v mpirun >/dev/null; then row "mpirun over two machines, a task a rank" mpirun_tasks; fi
 finish

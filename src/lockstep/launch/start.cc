@@ -74,6 +74,9 @@ Start join_stranger(const comm::Seat& seat, const Words& words, const Say& say) 
   if (seat.world == 1) return start;
   start.options.seat = seat;
   start.store = join_strangers(seat, read_options(words), say);
+  // Several machines: Gloo and NCCL use the interface that leads to rank 0's.
+  if (seat.local_world < seat.world)
+    start.options.interface = address_towards(process_variable("MASTER_ADDR").value_or(""));
   return start;
 }
 
