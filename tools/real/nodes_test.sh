@@ -2,7 +2,9 @@
 # nodes_test.sh BUILD: one run over four machines, which are namespaces on this one. Exit 77: skipped.
 #
 # Node N of the launch is machine N + 1. Between machines ranks talk over Gloo, inside one through shared memory.
+# shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source=tools/real/nodes.sh
 source "$here/nodes.sh"
 make_nodes
 export LOCKSTEP_SECRET=a-secret-that-four-machines-know
@@ -14,7 +16,7 @@ launch() {
   (
     on $((node + 1)) "$program" "${words[@]}" --nnodes 4 --node-rank "$node" --rdzv-endpoint "$(address 1):29400" "$@" \
       >"node-$node" 2>&1 || code=$?
-    echo $code >"code-$node"
+    echo "$code" >"code-$node"
   ) &
 }
 
@@ -45,9 +47,9 @@ same_bits() {
   shift
   training 20
   words+=("$@")
-  for node in 3 0 2 1; do launch $node --nproc-per-node 2; done
+  for node in 3 0 2 1; do launch "$node" --nproc-per-node 2; done
   all_ended 60 0 1 2 3 || return 1
-  for node in 0 1 2 3; do code $node 0 || return 1; done
+  for node in 0 1 2 3; do code "$node" 0 || return 1; done
   said 0 "$engine" && has_bits 20 && nothing_runs
 }
 
@@ -56,7 +58,7 @@ cut_off() {
   local lost=$1 node began took others=()
   training 100000
   for node in 0 1 2 3; do
-    launch $node --nproc-per-node 2 --rdzv-conf node_timeout=5
+    launch "$node" --nproc-per-node 2 --rdzv-conf node_timeout=5
     [[ $node == "$lost" ]] || others+=("$node")
   done
   until_true 60 step_reached 20 || { tail node-*; return 1; }
@@ -77,15 +79,15 @@ cut_off() {
 
 never_comes() {
   training 20
-  for node in 0 1 3; do launch $node --rdzv-conf join_timeout=4; done
+  for node in 0 1 3; do launch "$node" --rdzv-conf join_timeout=4; done
   all_ended 30 0 1 3 || return 1
-  for node in 0 1 3; do said $node "waiting for 1 of 4 nodes: node 2" && code $node 1 || return 1; done
+  for node in 0 1 3; do said "$node" "waiting for 1 of 4 nodes: node 2" && code "$node" 1 || return 1; done
   nothing_runs
 }
 
 wrong_secret() {
   training 20
-  for node in 0 1 3; do launch $node --rdzv-conf join_timeout=6; done
+  for node in 0 1 3; do launch "$node" --rdzv-conf join_timeout=6; done
   LOCKSTEP_SECRET=another-secret-of-some-length launch 2
   all_ended 30 0 1 2 3 || return 1
   code 2 2 && said 2 "[LS0515]" && said 0 "secret" && said 0 "node 2 on node3" && said 0 "waiting for 1 of 4 nodes: node 2" &&
@@ -110,6 +112,7 @@ mpirun_tasks() {
   training 20
   cat >agent <<END
 #!/bin/bash
+# shellcheck source=tools/real/nodes.sh
 source "$here/nodes.sh"
 spaces=$spaces
 on "\${1##*.}" bash -c "\${*:2}"

@@ -2,7 +2,9 @@
 # torchrun_test.sh BUILD: torchrun starts the ranks, ours only join. Exit 77: skipped.
 #
 # LOCKSTEP_TEST_PYTHON names a Python that has torch.
+# shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source=tools/real/nodes.sh
 source "$here/nodes.sh"
 python=${LOCKSTEP_TEST_PYTHON:-}
 [[ -n $python ]] || skip "LOCKSTEP_TEST_PYTHON names no interpreter"
@@ -31,15 +33,15 @@ killed() {
 
 # Two machines of two ranks; MASTER_ADDR is the first, and LOCKSTEP_SECRET lets them in.
 two_machines() {
-  local machine agents=()
+  local machine agent agents=()
   training 20
   export LOCKSTEP_SECRET=a-secret-that-two-machines-know
   for machine in 1 2; do
-    on $machine "${torchrun[@]}" --nnodes 2 --node-rank $((machine - 1)) --nproc-per-node 2 --master-addr "$(address 1)" \
+    on "$machine" "${torchrun[@]}" --nnodes 2 --node-rank $((machine - 1)) --nproc-per-node 2 --master-addr "$(address 1)" \
       --master-port 29500 "$program" "${words[@]}" >"machine-$machine" 2>&1 &
     agents+=($!)
   done
-  wait "${agents[0]}" && wait "${agents[1]}" || { cat machine-*; return 1; }
+  for agent in "${agents[@]}"; do wait "$agent" || { cat machine-*; return 1; }; done
   cp machine-1 says && says "4 over gloo" && has_bits 20 && nothing_runs
 }
 
@@ -57,5 +59,9 @@ row "torchrun --nproc-per-node 4" same_bits 4
 row "torchrun --nproc-per-node 2 with ZeRO-3" same_bits 2 parallel.zero=3
 row "a killed rank ends the run, and nothing is left" killed
 row "torchrun's restart goes on from the checkpoint" restarted
-(make_nodes) >"$work/made" && row "two machines of two ranks, over Gloo" two_machines || cat "$work/made"
+if (make_nodes) >"$work/made"; then
+  row "two machines of two ranks, over Gloo" two_machines
+else
+  cat "$work/made"  # why this row is left out
+fi
 finish

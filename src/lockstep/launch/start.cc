@@ -158,8 +158,9 @@ std::unique_ptr<comm::World> join() {
   const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
   if (!seat) return std::make_unique<comm::World>();
   const auto endpoint = process_variable("LOCKSTEP_STORE");
-  Start start = endpoint ? join_launcher(*endpoint, *seat)
-                         : join_stranger(*seat, {}, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  Start start =
+      endpoint ? join_launcher(*endpoint, *seat)
+               : join_stranger(*seat, {}, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   if (!start.store) return std::make_unique<comm::World>();
   return std::make_unique<comm::World>(start.options, std::move(start.store));
 }

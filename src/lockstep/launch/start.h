@@ -31,7 +31,8 @@ struct Start {
 Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
             const std::function<void(int ranks)>& fits = {});
 
-// For a program of one's own: the world that a launcher (`lockstep launch`, torchrun) put it in, or a world of one.
+// For a program of one's own: the world that a launcher (`lockstep launch`, torchrun) put it in, or a world
+// of one.
 std::unique_ptr<comm::World> join();
 
 // `lockstep launch`: runs any program on this node's ranks and returns the run's exit code.
