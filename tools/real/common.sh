@@ -27,7 +27,7 @@ ours() {
     pid=${file#/proc/} pid=${pid%/environ}
     [[ $pid == "$$" || $pid == "$BASHPID" ]] && continue
     if tr '\0' '\n' <"$file" 2>/dev/null | grep -qxF "XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR"; then
-      [[ $(ps -o comm= -p "$pid") == "$1" || -z ${1:-} ]] && echo "$pid"
+      [[ -z $1 || $(cat "/proc/$pid/comm") == "$1" ]] && echo "$pid"
     fi
   done 2>/dev/null
 }
@@ -87,7 +87,8 @@ expected() {
   if [[ ! -e $folder/hash ]]; then
     mkdir -p "$folder"
     training "$1"
-    (cd "$folder" && "$program" "${words[@]}" >says 2>&1 && hash_of says >hash) || cat "$folder/says" >&2
+    (cd "$folder" && "$program" "${words[@]}") >"$folder/says" 2>&1 || cat "$folder/says" >&2
+    hash_of "$folder/says" >"$folder/hash"
   fi
   cat "$folder/hash"
 }
@@ -136,7 +137,10 @@ step_reached() { [[ -e runs/here/metrics.jsonl ]] && (($(wc -l <runs/here/metric
 
 # nothing_runs: no rank, launcher or guard of ours is left.
 nothing_runs() {
-  until_true 10 no_lockstep || { ps -fp "$(ours lockstep | paste -sd,)"; return 1; }
+  local pid
+  until_true 10 no_lockstep && return 0
+  for pid in $(ours lockstep); do echo "$pid: $(tr '\0' ' ' <"/proc/$pid/cmdline")"; done
+  return 1
 }
 no_lockstep() { [[ -z $(ours lockstep) ]]; }
 

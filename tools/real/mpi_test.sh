@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # mpi_test.sh BUILD: `mpirun lockstep train` under a real Open MPI. Exit 77: skipped.
+# shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need mpirun openmpi-bin
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-mpi=(mpirun --oversubscribe --mca btl self,vader,tcp --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo)
+mpi=(mpirun --oversubscribe --mca btl "self,vader,tcp" --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo)
 mpirun --version >"$work/version" 2>&1 || skip "mpirun does not start: $(head -n 1 "$work/version")"
 
 # same_bits STEPS RANKS TRAIN-WORD...

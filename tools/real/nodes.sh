@@ -8,6 +8,7 @@
 #
 # A process of one node can neither see nor map the memory of another's. Nothing of it touches this machine's own
 # network: the bridge has a namespace too. Ended by `stop`, which common.sh calls.
+# shellcheck disable=SC2154  # $work is common.sh's
 
 spaces=lockstep-$$  # the namespaces' names begin with this
 address() { echo "10.77.0.$1"; }

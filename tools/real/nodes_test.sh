@@ -2,7 +2,9 @@
 # nodes_test.sh BUILD: one run over four machines, which are namespaces on this one. Exit 77: skipped.
 #
 # Node N of the launch is machine N + 1. Between machines ranks talk over Gloo, inside one through shared memory.
+# shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source=tools/real/nodes.sh
 source "$here/nodes.sh"
 make_nodes
 export LOCKSTEP_SECRET=a-secret-that-four-machines-know
@@ -14,7 +16,7 @@ launch() {
   (
     on $((node + 1)) "$program" "${words[@]}" --nnodes 4 --node-rank "$node" --rdzv-endpoint "$(address 1):29400" "$@" \
       >"node-$node" 2>&1 || code=$?
-    echo $code >"code-$node"
+    echo "$code" >"code-$node"
   ) &
 }
 
@@ -45,9 +47,9 @@ same_bits() {
   shift
   training 20
   words+=("$@")
-  for node in 3 0 2 1; do launch $node --nproc-per-node 2; done
+  for node in 3 0 2 1; do launch "$node" --nproc-per-node 2; done
   all_ended 60 0 1 2 3 || return 1
-  for node in 0 1 2 3; do code $node 0 || return 1; done
+  for node in 0 1 2 3; do code "$node" 0 || return 1; done
   said 0 "$engine" && has_bits 20 && nothing_runs
 }
 
@@ -56,7 +58,7 @@ cut_off() {
   local lost=$1 node began took others=()
   training 100000
   for node in 0 1 2 3; do
-    launch $node --nproc-per-node 2 --rdzv-conf node_timeout=5
+    launch "$node" --nproc-per-node 2 --rdzv-conf node_timeout=5
     [[ $node == "$lost" ]] || others+=("$node")
   done
   until_true 60 step_reached 20 || { tail node-*; return 1; }
@@ -77,15 +79,15 @@ cut_off() {
 
 never_comes() {
   training 20
-  for node in 0 1 3; do launch $node --rdzv-conf join_timeout=4; done
+  for node in 0 1 3; do launch "$node" --rdzv-conf join_timeout=4; done
   all_ended 30 0 1 3 || return 1
-  for node in 0 1 3; do said $node "waiting for 1 of 4 nodes: node 2" && code $node 1 || return 1; done
+  for node in 0 1 3; do said "$node" "waiting for 1 of 4 nodes: node 2" && code "$node" 1 || return 1; done
   nothing_runs
 }
 
 wrong_secret() {
   training 20
-  for node in 0 1 3; do launch $node --rdzv-conf join_timeout=6; done
+  for node in 0 1 3; do launch "$node" --rdzv-conf join_timeout=6; done
   LOCKSTEP_SECRET=another-secret-of-some-length launch 2
   all_ended 30 0 1 2 3 || return 1
   code 2 2 && said 2 "[LS0515]" && said 0 "secret" && said 0 "node 2 on node3" && said 0 "waiting for 1 of 4 nodes: node 2" &&
@@ -105,8 +107,25 @@ not_ours() {
   ends 2 on 2 "$program" "${words[@]}" --nnodes 4 --node-rank 0 --rdzv-endpoint "$(address 1):29400" && says "[LS0513]" && nothing_runs
 }
 
+# mpirun's own daemons on two machines, each of which starts two tasks.
+mpirun_tasks() {
+  training 20
+  cat >agent <<END
+#!/bin/bash
+# shellcheck source=tools/real/nodes.sh
+source "$here/nodes.sh"
+spaces=$spaces
+on "\${1##*.}" bash -c "\${*:2}"
+END
+  chmod +x agent
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  ends 0 on 1 mpirun --oversubscribe --mca plm_rsh_agent "$PWD/agent" --mca oob_tcp_if_include 10.77.0.0/24 --mca btl self,vader,tcp \
+    --mca btl_tcp_if_include 10.77.0.0/24 -x LOCKSTEP_SECRET -H "$(address 1):2,$(address 2):2" -np 4 "$program" "${words[@]}" &&
+    says "4 over gloo" && has_bits 20 && nothing_runs
+}
+
 row "four nodes of two ranks: Gloo between them, same bits as one rank" same_bits "8 over gloo"
-row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outside" same_bits "zero 3 in 4 copies of 2" \
+row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outside" same_bits "8 over shm, parallel.zero=3, 4 copies shared by 2 ranks each" \
   parallel.zero=3 parallel.shard=2
 row "a node whose cable is pulled is named" cut_off 2 "node 2 on node3"
 row "the first node's cable is pulled: the others say that the store has gone" cut_off 0 "10.77.0.1:29400"
@@ -115,4 +134,5 @@ row "a wrong secret is refused, by name on both sides" wrong_secret
 row "an endpoint where nobody listens" unreachable "$(address 4):29400"
 row "an endpoint without a route" unreachable "192.0.2.1:29400"
 row "a first node that does not have the endpoint's address" not_ours
+if command -v mpirun >/dev/null; then row "mpirun over two machines, a task a rank" mpirun_tasks; fi
 finish

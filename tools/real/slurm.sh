@@ -8,10 +8,12 @@
 # not run here. Needs no root, and no name n1 in /etc/hosts.
 set -euo pipefail
 (($#)) || { sed -n '2,7s/^# \?//p' "${BASH_SOURCE[0]}"; exit 2; }
-for needed in munged slurmctld slurmd srun; do
-  PATH=$PATH:/usr/sbin command -v $needed >/dev/null || { echo "skipped: $needed is not here; ./dev test --real installs slurm-wlm and munge"; exit 77; }
-done
 PATH=$PATH:/usr/sbin
+for needed in munged slurmctld slurmd srun; do
+  command -v $needed >/dev/null && continue
+  echo "skipped: $needed is not here; ./dev test --real installs slurm-wlm and munge"
+  exit 77
+done
 home=$(mktemp -d /tmp/lockstep-slurm.XXXXXX)  # short: munge's socket must fit into 108 bytes
 chmod 711 "$home"
 export SLURM_CONF=$home/slurm.conf
@@ -96,20 +98,29 @@ END
   echo "PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=60 State=UP" >>"$home/slurm.conf"
 }
 
+start() {
+  munged --force --key-file="$home/munge/key" --socket="$home/munge/sock" --pid-file="$home/munge/pid" \
+    --log-file="$home/munge/log" --seed-file="$home/munge/seed" 2>"$home/log/munged" || return
+  slurmctld -c || return
+  for k in 1 2 3 4; do slurmd -c -N n$k || return; done
+}
+
+give_up() {
+  tail "$home"/log/*
+  echo "skipped: $*"
+  exit 77
+}
+
 all_idle() { [[ $(sinfo -h -o '%D %T' 2>/dev/null) == "4 idle" ]]; }
 
 mkdir -p "$home"/{munge,state,log} "$home"/spool/n{1..4}
 chmod 711 "$home/munge"
 (umask 277 && head -c 1024 /dev/urandom >"$home/munge/key")
 write_configuration
-munged --force --key-file="$home/munge/key" --socket="$home/munge/sock" --pid-file="$home/munge/pid" \
-  --log-file="$home/munge/log" --seed-file="$home/munge/seed" 2>"$home/log/munged" &&
-  slurmctld -c && for k in 1 2 3 4; do slurmd -c -N n$k; done || { tail "$home"/log/*; echo "skipped: Slurm does not start here"; exit 77; }
+start || give_up "Slurm does not start here"
 for ((k = 0; ; ++k)); do
   if all_idle; then break; fi
-  ((k < 200)) || { tail "$home"/log/*; echo "skipped: Slurm's nodes do not come up here"; exit 77; }
+  ((k < 200)) || give_up "Slurm's nodes do not come up here"
   sleep 0.1
 done
-code=0
-"$@" || code=$?
-exit $code
+"$@"

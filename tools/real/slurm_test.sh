@@ -8,6 +8,7 @@ if [[ -z ${LOCKSTEP_INSIDE_SLURM:-} ]]; then
   LOCKSTEP_INSIDE_SLURM=1 exec "$here/slurm.sh" "$here/slurm_test.sh" "$@"
 fi
 slurm_conf=$SLURM_CONF
+# shellcheck source=tools/real/common.sh
 source "$here/common.sh"
 export SLURM_CONF=$slurm_conf
 
@@ -71,11 +72,11 @@ killed_launcher() {
 preempted() {
   local signal=$1 steps=600
   shift
-  training $steps
+  training "$steps"
   begin "$@" "$program" "${words[@]}" || return 1
   scancel --signal="$signal" "$(job)"
   ended 75 && says "run the same command again to go on" && nothing_runs || return 1
-  ends 0 srun "$@" "$program" "${words[@]}" && says "going on from step" && has_bits $steps && nothing_runs
+  ends 0 srun "$@" "$program" "${words[@]}" && says "going on from step" && has_bits "$steps" && nothing_runs
 }
 
 # The job is cancelled for good: nothing of it survives.

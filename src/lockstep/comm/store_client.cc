@@ -14,8 +14,6 @@ namespace lockstep::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr Duration kPatience{
-    30'000};  // for a reply that does not wait, and beyond the timeout of one that does
 constexpr int64_t kMessageOverhead = 64;
 
 // The next message within the deadline; nothing when there is none, and channel.problem() may say why.
@@ -103,7 +101,7 @@ class StoreClient final : public Store {
     check_size(request);
     if (!broken_.empty()) lost(broken_);
     if (!channel_.send(request)) lost(channel_.problem());
-    std::optional<Message> reply = hear(channel_, most_message_bytes_, Clock::now() + timeout + kPatience);
+    std::optional<Message> reply = hear(channel_, most_message_bytes_, Clock::now() + timeout + options_.patience);
     if (!reply) lost(channel_.problem().empty() ? "it does not answer" : channel_.problem());
     if (reply->code == Code::refused && reply->words.size() == 1) throw base::CommError(516, reply->words[0]);
     const bool has_word = !reply->words.empty();

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -353,6 +354,39 @@ TEST(StoreServer, AClientWhoseServerEndsIsTold) {
   EXPECT_TRUE(contains(error_of(517, [&] { store->get("never", 60s); }), endpoint));
   ending.join();
   error_of(517, [&] { store->set("k", "v"); });
+}
+
+// As when a cable is pulled: the connection stands, and nothing comes.
+TEST(StoreServer, AServerThatFallsSilentIsGoneWhenPatienceIs) {
+  const Secret secret = Secret::random();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    StoreServer server({.secret = secret});
+    const int port = server.port();
+    if (::write(ends[1], &port, sizeof port) == sizeof port) ::pause();
+    ::_exit(0);
+  }
+  int port = 0;
+  ASSERT_EQ(::read(ends[0], &port, sizeof port), static_cast<ssize_t>(sizeof port));
+  const auto store = connect_store(
+      {.endpoint = "127.0.0.1:" + std::to_string(port), .secret = secret, .patience = 300ms, .who = "rank 0"});
+  store->set("before", "yes");
+  ::kill(child, SIGSTOP);
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    store->add("beat", 1);
+    ADD_FAILURE() << "nobody can have answered";
+  } catch (const base::CommError& error) {
+    EXPECT_EQ(error.number(), 517);
+  }
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(took, 250ms);
+  EXPECT_LT(took, 10s);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  for (const int end : ends) ::close(end);
 }
 
 TEST(StoreServer, AnUnreachableEndpointIsNamedWithinTheTimeout) {

@@ -1,4 +1,5 @@
-// Environments recorded under real schedulers, and what each must be read as.
+// Environments, and what each must be read as. Slurm's and Open MPI's were recorded under real ones; those of
+// PBS, Vertex AI, Kubeflow and TPU VMs are written after their documentation.
 #include "lockstep/launch/environment.h"
 
 #include <gtest/gtest.h>

@@ -120,6 +120,7 @@ Meeting open_meeting(const Options& options, bool ranks_need_store, Say say) {
   }
   comm::StoreClientOptions client;
   client.endpoint = meeting.endpoint, client.secret = meeting.secret, client.who = who(options);
+  client.patience = options.node_timeout;  // a first node that says nothing has vanished too
   meeting.store = connect_patiently(client, options.join_timeout, say);
   return meeting;
 }

@@ -74,6 +74,9 @@ Start join_stranger(const comm::Seat& seat, const Words& words, const Say& say) 
   if (seat.world == 1) return start;
   start.options.seat = seat;
   start.store = join_strangers(seat, read_options(words), say);
+  // Several machines: Gloo and NCCL use the interface that leads to rank 0's.
+  if (seat.local_world < seat.world)
+    start.options.interface = address_towards(process_variable("MASTER_ADDR").value_or(""));
   return start;
 }
 
@@ -166,8 +169,9 @@ std::unique_ptr<comm::World> join() {
   const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
   if (!seat) return std::make_unique<comm::World>();
   const auto endpoint = process_variable("LOCKSTEP_STORE");
-  Start start = endpoint ? join_launcher(*endpoint, *seat)
-                         : join_stranger(*seat, {}, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  Start start =
+      endpoint ? join_launcher(*endpoint, *seat)
+               : join_stranger(*seat, {}, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   if (!start.store) return std::make_unique<comm::World>();
   return std::make_unique<comm::World>(start.options, std::move(start.store));
 }

@@ -36,7 +36,8 @@ struct RankWishes {
 Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
             const RankWishes& wishes = {});
 
-// For a program of one's own: the world that a launcher (`lockstep launch`, torchrun) put it in, or a world of one.
+// For a program of one's own: the world that a launcher (`lockstep launch`, torchrun) put it in, or a world
+// of one.
 std::unique_ptr<comm::World> join();
 
 // `lockstep launch`: runs any program on this node's ranks and returns the run's exit code.
