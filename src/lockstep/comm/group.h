@@ -69,6 +69,9 @@ class Group {
   // Bytes of staging that borrow() needs for `expected`: 0 where memory is shared.
   virtual int64_t staging_bytes(const std::vector<std::vector<Tensor>>& expected) const;
 
+  // Gives up what is enqueued and has not ended, so that its stream comes to rest. The group is of no use afterwards.
+  virtual void abort() {}
+
   // Where marks go, and which instruction the next call belongs to.
   void record_in(base::RingWriter* ring, int32_t group_number);
   void at(int64_t step, int32_t instruction) { step_ = step, instruction_ = instruction; }

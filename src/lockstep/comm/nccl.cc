@@ -64,6 +64,7 @@ class NcclGroup final : public Group {
         roll_{rank, size(), 0, options.timeout, options.ranks} {}
   ~NcclGroup() override {
     // After a failure the others may never come to the orderly end.
+    if (comm_ == nullptr) return;
     if (failed_) {
       nccl_.CommAbort(comm_);
     } else {
@@ -71,6 +72,10 @@ class NcclGroup final : public Group {
     }
   }
   const char* engine() const override { return "nccl"; }
+  void abort() override {
+    if (comm_ != nullptr) nccl_.CommAbort(comm_);
+    comm_ = nullptr;
+  }
 
  protected:
   bool enqueues() const override { return true; }

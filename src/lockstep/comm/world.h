@@ -42,6 +42,7 @@ class World {
   bool first() const { return rank() == 0; }
   Store& store() { return *store_; }
   // Settled group by group, as each one's ranks allow; this is the first group's.
+  Duration timeout() const { return options_.timeout; }  // of every collective
   const std::string& engine() const { return engine_; }
   const std::string& engine_reason() const { return engine_reason_; }  // what kept it from shared memory, if anything
 

@@ -76,6 +76,7 @@ class Device {
   virtual void record(Event event, Stream stream) = 0;
   virtual void wait(Stream stream, Event event) = 0;  // later work on `stream` waits for `event`
   virtual void wait_for(Event event) = 0;             // the host waits
+  virtual bool done(Event event) = 0;                 // without waiting
   virtual double milliseconds_between(Event first, Event second) = 0;
 
   // Everything enqueued on `stream` between begin and end becomes one graph. Null where not supported.

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/run/bind.h"
@@ -30,6 +32,7 @@ struct Executor::State {
   std::map<Lane, device::Event> ends;        // CUDA: where a lane's step ends
   Staging staging;
   base::RingWriter* ring = nullptr;
+  const Ranks* ranks = nullptr;
   Tensor inputs, state, losses;
   struct Readback {
     StepState* host = nullptr;  // pinned
@@ -70,6 +73,23 @@ struct Executor::State {
     }
   }
 
+  // Ranks that work on a GPU wait for each other there, where nothing watches the time: the host does.
+  void wait(device::Event event) {
+    if (ranks == nullptr || ranks->alone()) {
+      device.wait_for(event);
+      return;
+    }
+    const auto deadline = std::chrono::steady_clock::now() + ranks->timeout();
+    for (int looks = 0; !device.done(event); ++looks) {
+      if (looks > 1000) std::this_thread::sleep_for(std::chrono::microseconds(looks > 20000 ? 1000 : 20));
+      if (std::chrono::steady_clock::now() < deadline) continue;
+      ranks->abort();
+      throw base::CommError(520, fmt::format("step {} has not ended within {:g} s: a rank does not come to a collective; the others' "
+                                             "logs, or the recorder's marks in trace/, show which. parallel.timeout allows more time",
+                                             read, static_cast<double>(ranks->timeout().count()) / 1000));
+    }
+  }
+
   void run() {
     if (lanes) {
       lanes->run();
@@ -101,6 +121,7 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
     : state_(new State{model, program, memory, device}) {
   State& s = *state_;
   s.ring = options.ring;
+  s.ranks = options.ranks;
   s.inputs = memory.find("step inputs");
   s.state = memory.find("step state");
   s.losses = memory.find("slice losses");
@@ -169,7 +190,7 @@ int Executor::unread() const { return static_cast<int>(state_->started - state_-
 StepState Executor::read_oldest() {
   LS_ASSERT(unread() > 0);
   const State::Readback& readback = state_->readbacks[state_->read++ % 2];
-  state_->device.wait_for(readback.done);
+  state_->wait(readback.done);
   return *readback.host;
 }
 

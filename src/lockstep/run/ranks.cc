@@ -57,6 +57,10 @@ void Ranks::record_in(base::RingWriter* ring) {
   }
 }
 
+void Ranks::abort() const {
+  for (const auto& [key, group] : groups_) group->abort();
+}
+
 comm::Group& Ranks::group(Among among, Lane lane) const {
   const auto it = groups_.find({lane, among});
   LS_ASSERT(it != groups_.end(), "no group for this lane");

@@ -27,6 +27,11 @@ class Ranks {
   comm::World* world() const { return world_; }
   bool shares_memory() const;  // ranks on the CPU read each other's memory
 
+  // How long a step's collectives may take, and what to do when they take longer: nothing on a device's stream ends by
+  // itself when a peer is gone.
+  comm::Duration timeout() const { return world_->timeout(); }
+  void abort() const;
+
   // Every group's calls are marked there from now on.
   void record_in(base::RingWriter* ring);
 

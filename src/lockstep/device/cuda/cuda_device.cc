@@ -197,6 +197,14 @@ void CudaDevice::wait_for(Event event) {
   CUDA_CHECK(cudaEventSynchronize(native_event(event)));
 }
 
+bool CudaDevice::done(Event event) {
+  make_current();
+  const cudaError_t state = cudaEventQuery(native_event(event));
+  if (state == cudaErrorNotReady) return false;
+  CUDA_CHECK(state);
+  return true;
+}
+
 double CudaDevice::milliseconds_between(Event first, Event second) {
   make_current();
   float milliseconds = 0;

@@ -35,6 +35,7 @@ class CudaDevice final : public Device {
   void record(Event event, Stream stream) override;
   void wait(Stream stream, Event event) override;
   void wait_for(Event event) override;
+  bool done(Event event) override;
   double milliseconds_between(Event first, Event second) override;
 
   bool can_capture() const override { return true; }
