@@ -46,6 +46,8 @@ TEST(Train, RefusesBadInput) {
       {kTiny + "model.family=llama model.heads=4 model.kv_heads=3", 2, "model.kv_heads = 3 does not divide"},
       {kTiny + "batch.slices=3", 2, "slices that do: 1, 2, 4"},
       {kTiny + "batch.slices=4 batch.strands=3", 2, "strands that do"},
+      {kTiny + "batch.slices=auto batch.strands=3", 2, "strands that do: 2, 4"},
+      {kTiny + "batch.slices=auto batch.strands=auto --nproc 5", 2, "[LS0154]"},
       {kTiny + "model.family=bert", 2, "gpt2"},
       {kTiny + "model.preset=7b", 2, "124m"},
       {kTiny + "memory.recompute=elbow", 2, "attention"},
