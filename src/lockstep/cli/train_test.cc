@@ -66,7 +66,7 @@ TEST(Train, RefusesBadInput) {
       {kTiny + "memory.limit_gib=0.00001", 1, "remedies"},
       {kTiny + "--resume nowhere", 3, "nowhere"},
       {kTiny + "--nproc 4 batch.slices=2 batch.strands=2", 2, "[LS0154]"},
-      {kTiny + "--nproc 4 parallel.data=3", 2, "parallel.data = 3 needs 3 ranks, 4 started"},
+      {kTiny + "--nproc 2 --nproc 4 parallel.data=3", 2, "parallel.data = 3 needs 3 ranks, 4 started"},
       {kTiny + "--nproc 4 parallel.zero=3 parallel.shard=3", 2, "[LS0153]"},
       {kTiny + "--nproc 2 parallel.wire=bf16", 2, "[LS0155]"},
       {kTiny + "--nproc 2 parallel.engine=nccl", 2, "[LS0522]"},
