@@ -47,12 +47,12 @@ void Arguments::flag(const std::string& names, bool& value, const std::string& h
 }
 
 void Arguments::option(const std::string& names, std::string& value, const std::string& help) {
-  parser_->app.add_option(names, value);
+  parser_->app.add_option(names, value)->take_last();  // as torchrun's do: scripts append what they change
   declare(names, help);
 }
 
 void Arguments::option(const std::string& names, int64_t& value, const std::string& help) {
-  parser_->app.add_option(names, value)->check([](const std::string& word) {
+  parser_->app.add_option(names, value)->take_last()->check([](const std::string& word) {
     int64_t parsed = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), parsed);
     const bool whole = error == std::errc{} && end == word.data() + word.size();
@@ -93,7 +93,8 @@ void Arguments::example(const std::string& line, const std::string& what) {
 bool Arguments::asks_help() const {
   if (program_) return help_asked_;
   const auto end = std::find(words_.begin(), words_.end(), "--");
-  return std::any_of(words_.begin(), end, [](const std::string& word) { return word == "--help" || word == "-h"; });
+  return std::any_of(words_.begin(), end,
+                     [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
 bool Arguments::parse() {
@@ -126,8 +127,10 @@ bool Arguments::parse() {
 // What is left is the program's, unless it begins with an option that is not ours.
 void Arguments::take_program() {
   std::vector<std::string> left = parser_->app.remaining();
-  if (!left.empty() && left[0] == "--") left.erase(left.begin());
-  else if (!left.empty() && left[0].starts_with("-")) return;
+  if (!left.empty() && left[0] == "--")
+    left.erase(left.begin());
+  else if (!left.empty() && left[0].starts_with("-"))
+    return;
   *program_ = std::move(left);
 }
 

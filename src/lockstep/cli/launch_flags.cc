@@ -1,5 +1,7 @@
 #include "lockstep/cli/launch_flags.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -40,7 +42,8 @@ std::optional<int> launch_or_join(const LaunchFlags& flags, const std::vector<st
 }
 
 void say_on_console(const std::string& text) {
-  std::fflush(stdout);  // what was said before comes first
+  std::fflush(stdout);                                          // what was said before comes first
+  if (::isatty(STDERR_FILENO)) std::fputs("\r\033[K", stderr);  // a rank's progress line may stand there
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 

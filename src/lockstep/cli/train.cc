@@ -170,8 +170,8 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
   std::unique_ptr<run::RunFolder> files;
   if (world.first()) files = std::make_unique<run::RunFolder>(folder);
   const std::unique_ptr<base::RingWriter> ring = open_recorder(folder, world.rank());
-  StopSignal signal;
   run::Session session(std::move(plan), ranks.get(), ring.get());
+  StopSignal signal;  // from here on there is something to save; a rank that still waits for others just ends
   return files ? run_first(arguments, session, decision, *files, signal) : run_beside(session, decision, signal);
 }
 

@@ -74,8 +74,9 @@ RankStream::RankStream(StreamPlan plan, int console) : plan_(std::move(plan)), c
     child_ = std::exchange(file_, -1);
     return;
   }
-  const bool terminal = plan_.console && plan_.prefix.empty() && ::isatty(console_);
-  if (!terminal || !make_terminal(console_, read_, child_)) {
+  terminal_ =
+      plan_.console && plan_.prefix.empty() && ::isatty(console_) && make_terminal(console_, read_, child_);
+  if (!terminal_) {
     int pipe[2];
     if (::pipe2(pipe, O_CLOEXEC) != 0) {
       throw base::IoError(532, fmt::format("a pipe to a rank cannot be made: {}; `ulimit -n` shows the limit",
@@ -117,13 +118,35 @@ void RankStream::finish() {
   pump();
   if (read_ >= 0) ::close(std::exchange(read_, -1));
   if (!line_.empty()) show_line();
+  if (!seen_.empty()) log_line();
 }
 
 void RankStream::pass_on(const char* bytes, size_t count) {
-  if (file_ >= 0) write_all(file_, bytes, count);
+  if (file_ >= 0 && terminal_) log_as_seen(bytes, count);
+  if (file_ >= 0 && !terminal_) write_all(file_, bytes, count);
   tail_.append(bytes, count);
   if (tail_.size() > 2 * kMostTail) tail_.erase(0, tail_.size() - kMostTail);
   if (plan_.console) show(bytes, count);
+}
+
+// A progress line that is rewritten twenty times a second would fill the disk in a long run.
+void RankStream::log_as_seen(const char* bytes, size_t count) {
+  for (size_t k = 0; k < count; ++k) {
+    if (bytes[k] == '\n' || seen_.size() >= kMostLine) log_line();
+    if (bytes[k] == '\n') continue;
+    if (bytes[k] == '\r') {
+      rewinds_ = true;
+      continue;
+    }
+    if (std::exchange(rewinds_, false)) seen_.clear();
+    seen_ += bytes[k];
+  }
+}
+
+void RankStream::log_line() {
+  const std::string whole = without_escapes(seen_) + "\n";
+  seen_.clear(), rewinds_ = false;
+  if (file_ >= 0) write_all(file_, whole.data(), whole.size());
 }
 
 void RankStream::show(const char* bytes, size_t count) {
@@ -143,6 +166,18 @@ void RankStream::show_line() {
 std::vector<std::string> RankStream::last_lines(size_t count) const {
   return tail_.empty() && !plan_.file.empty() ? last_lines_of_file(plan_.file, count)
                                               : last_lines_of(tail_, count);
+}
+
+std::string without_escapes(const std::string& line) {
+  std::string kept;
+  for (size_t k = 0; k < line.size(); ++k) {
+    if (line[k] != '\033') {
+      kept += line[k];
+    } else if (k + 1 < line.size() && line[k + 1] == '[') {  // parameters, then one letter
+      for (k += 2; k < line.size() && (line[k] < '@' || line[k] > '~');) ++k;
+    }
+  }
+  return kept;
 }
 
 std::vector<std::string> last_lines_of_file(const std::string& path, size_t count) {

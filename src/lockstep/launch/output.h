@@ -2,7 +2,8 @@
 //
 // A stream that goes only into a file is that file, with nobody in between. Others pass through the launcher,
 // which keeps the last lines for the report of a failure. Where the console is a terminal and lines get no
-// prefix, the rank is given a terminal too, so that its colours and progress bars stay as they are.
+// prefix, the rank is given a terminal too, so that its colours and progress bars stay as they are; the file
+// gets lines as they stood in the end, without either.
 #pragma once
 
 #include <cstdint>
@@ -42,14 +43,19 @@ class RankStream {
 
  private:
   void pass_on(const char* bytes, size_t count);
+  void log_as_seen(const char* bytes, size_t count);
+  void log_line();
   void show(const char* bytes, size_t count);
   void show_line();
 
   StreamPlan plan_;
   int console_, child_ = -1, read_ = -1, file_ = -1;
   std::string tail_, line_;
+  bool terminal_ = false, rewinds_ = false;  // the next letter overwrites the line
+  std::string seen_;                         // terminal: the line that is being written, as it stands
 };
 
+std::string without_escapes(const std::string& line);  // terminal sequences such as colours taken out
 std::vector<std::string> last_lines_of_file(const std::string& path, size_t count);
 // The last lines of a text, without empty ones and control characters, each cut to 200 columns.
 std::vector<std::string> last_lines_of(const std::string& text, size_t count);

@@ -58,6 +58,24 @@ TEST(RankStream, LongLinesAreCut) {
             ">" + std::string(kMostLine, 'x') + "\n>" + std::string(10, 'x') + "\n");
 }
 
+// A log of what was seen: not every frame of a progress line, no colours.
+TEST(RankStream, OnATerminalTheLogHasLinesAsTheyStoodInTheEnd) {
+  base::TemporaryFolder folder;
+  const std::string file = folder.path() + "/log";
+  const int console = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ASSERT_GE(console, 0);
+  ASSERT_EQ(::grantpt(console), 0);
+  ASSERT_EQ(::unlockpt(console), 0);
+  RankStream stream({file, true, ""}, console);
+  ASSERT_TRUE(::isatty(stream.child_end()));
+  const std::string text = "\033[1mbold\033[0m\r\n\r\033[Kstep 1\r\033[Kstep 2\r\033[Kstep 3\nlast \033[";
+  ASSERT_EQ(::write(stream.child_end(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  stream.close_child_end();
+  stream.finish();
+  EXPECT_EQ(base::read_file(file), "bold\nstep 3\nlast \n");
+  ::close(console);
+}
+
 TEST(RankStream, LastLinesAreReadable) {
   EXPECT_EQ(last_lines_of("one\n\n  \ntwo\x1b[2J\n 10%\r 50%\r100%\r\n", 2),
             (std::vector<std::string>{"two[2J", "100%"}));

@@ -93,8 +93,10 @@ void Rendezvous::say_signal(int number) { send({{"say", "signal"}, {"signal", nu
 
 void Rendezvous::say_goodbye() {
   send({{"say", "bye"}});
-  while (leader_ && !leader_->may_go()) {
+  if (!leader_) return;
+  for (;;) {
     reach([&] { leader_->turn(); });
+    if (leader_->may_go()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

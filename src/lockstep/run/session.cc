@@ -43,6 +43,11 @@ void check_batch(const base::Recipe& recipe) {
     throw ConfigError(150, fmt::format("batch.slices = {} does not divide batch.global = {}; slices that do: {}",
                                        b.slices.value, b.global, base::divisors_near(b.global, b.slices.value)));
   }
+  if (!b.strands.is_auto && b.slices.is_auto && b.global % b.strands.value != 0) {
+    throw ConfigError(151, fmt::format("batch.strands = {} does not divide batch.global = {}, so that no batch.slices suits both; "
+                                       "strands that do: {}",
+                                       b.strands.value, b.global, base::divisors_near(b.global, b.strands.value)));
+  }
   if (!b.strands.is_auto && !b.slices.is_auto && b.slices.value % b.strands.value != 0) {
     throw ConfigError(151, fmt::format("batch.strands = {} does not divide batch.slices = {}; strands that do: {}",
                                        b.strands.value, b.slices.value, base::divisors_near(b.slices.value, b.strands.value)));
