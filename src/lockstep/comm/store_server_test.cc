@@ -374,6 +374,7 @@ TEST(StoreServer, AServerThatFallsSilentIsGoneWhenPatienceIs) {
       {.endpoint = "127.0.0.1:" + std::to_string(port), .secret = secret, .patience = 300ms, .who = "rank 0"});
   store->set("before", "yes");
   ::kill(child, SIGSTOP);
+  ::waitpid(child, nullptr, WUNTRACED);  // until every thread of it stands still
   const auto begin = std::chrono::steady_clock::now();
   try {
     store->add("beat", 1);
