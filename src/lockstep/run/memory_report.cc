@@ -19,20 +19,29 @@ static bool has_segment(const model::Model& model, const std::string& name) {
   });
 }
 
+// What a buffer that lives inside a step is to a user.
+static std::string name_of(const Plan& plan, const program::Buffer& buffer) {
+  const bool staging = buffer.kind == program::BufferKind::scratch && buffer.block < 0;
+  if (staging) return "what other ranks sent";
+  const std::string block = buffer.block < 0 ? "batch" : plan.model->blocks[static_cast<size_t>(buffer.block)].name();
+  switch (buffer.kind) {
+    case program::BufferKind::compute: return "gathered weights: " + block;
+    case program::BufferKind::gradient: return "gradients to reduce: " + block;
+    default: return "activations: " + block;
+  }
+}
+
 std::vector<MemoryRow> memory_rows(const Plan& plan) {
   std::vector<MemoryRow> rows;
   for (const auto& [kind, bytes] : plan.memory.persistent_by_kind) rows.push_back({program::name_of(kind), bytes});
-  std::map<int, int64_t> by_block;
+  std::map<std::string, int64_t> by_name;
   const std::vector<program::Lifetime> lives = program::lifetimes(plan.program);
   for (size_t b = 0; b < plan.program.buffers.size(); ++b) {
     const program::Buffer& buffer = plan.program.buffers[b];
     const bool alive = lives[b].first <= plan.memory.peak_instruction && plan.memory.peak_instruction <= lives[b].last;
-    if (!buffer.persistent && alive && lives[b].first >= 0) by_block[buffer.block] += buffer.bytes();
+    if (!buffer.persistent && alive && lives[b].first >= 0) by_name[name_of(plan, buffer)] += buffer.bytes();
   }
-  for (const auto& [block, bytes] : by_block) {
-    const std::string name = block < 0 ? "batch" : plan.model->blocks[static_cast<size_t>(block)].name();
-    rows.push_back({"activations: " + name, bytes});
-  }
+  for (const auto& [name, bytes] : by_name) rows.push_back({name, bytes});
   std::stable_sort(rows.begin(), rows.end(), [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
   return rows;
 }
