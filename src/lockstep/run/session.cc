@@ -213,6 +213,11 @@ void check_layout(const base::Recipe& recipe, int ranks) {
   check_engine(recipe, ranks > 1 && recipe.run.device == "cpu");
   const program::DataRanks layout = data_ranks(recipe, {.seat = {.world = ranks}}, true);
   if (!recipe.batch.slices.is_auto && !recipe.batch.strands.is_auto) check_strands(recipe, layout);
+  if (layout.width() > recipe.batch.global) {
+    throw ConfigError(154, fmt::format("batch.global = {} samples cannot be shared by {} data ranks: start at most {}, or raise "
+                                       "batch.global, which changes the bits of the result",
+                                       recipe.batch.global, layout.width(), recipe.batch.global));
+  }
 }
 
 program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute, program::MemoryPlan& memory) {
