@@ -98,11 +98,12 @@ END
   echo "PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=60 State=UP" >>"$home/slurm.conf"
 }
 
+# In sessions of their own: a Ctrl-C is for us, and we end them in order.
 start() {
-  munged --force --key-file="$home/munge/key" --socket="$home/munge/sock" --pid-file="$home/munge/pid" \
+  setsid munged --force --key-file="$home/munge/key" --socket="$home/munge/sock" --pid-file="$home/munge/pid" \
     --log-file="$home/munge/log" --seed-file="$home/munge/seed" 2>"$home/log/munged" || return
-  slurmctld -c || return
-  for k in 1 2 3 4; do slurmd -c -N n$k || return; done
+  setsid slurmctld -c || return
+  for k in 1 2 3 4; do setsid slurmd -c -N n$k || return; done
 }
 
 give_up() {
@@ -123,4 +124,6 @@ for ((k = 0; ; ++k)); do
   ((k < 200)) || give_up "Slurm's nodes do not come up here"
   sleep 0.1
 done
-"$@"
+# Behind, so that a signal is heard at once; srun alone would want a second Ctrl-C.
+"$@" <&0 &
+wait $!
