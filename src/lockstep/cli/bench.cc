@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -14,6 +15,8 @@
 #include "lockstep/cli/print.h"
 #include "lockstep/comm/bench_collectives.h"
 #include "lockstep/comm/store_server.h"
+#include "lockstep/device/topology_bandwidth.h"
+#include "lockstep/device/topology_read.h"
 
 namespace lockstep::cli {
 namespace {
@@ -85,6 +88,8 @@ void print_row(const BenchRow& row) {
   std::fflush(stdout);
 }
 
+constexpr int64_t kLargeBytes = 8 << 20;  // from here on bandwidth counts, not latency
+
 // The ranks: forked children that cannot outlive this process.
 class Ranks {
  public:
@@ -151,12 +156,12 @@ int run_rank(int rank, int ranks, const comm::StoreClientOptions& client, const 
 }  // namespace
 
 int bench_command(Arguments& arguments) {
-  std::string subject, engines = "shm,gloo", sizes = "16:32M:4", operations;
+  std::string subject, engines, sizes = "16:32M:4", operations;
   int64_t ranks = 2;
   bool json = false, bind = false;
   arguments.positional("SUBJECT", subject, "what to measure: collectives");
   arguments.option("--nproc,--nproc-per-node", ranks, "ranks on this host");
-  arguments.option("--engine", engines, "engines, with commas: shm, gloo, nccl");
+  arguments.option("--engine", engines, "engines, with commas: shm, gloo, nccl; default: those that work here");
   arguments.option("--sizes", sizes, "MIN:MAX or MIN:MAX:FACTOR in bytes, with K, M or G");
   arguments.option("--op", operations, "operations, with commas; default: all");
   arguments.flag("--bind", bind, "give each rank a core of its own: steadier figures on a busy machine");
@@ -170,6 +175,8 @@ int bench_command(Arguments& arguments) {
   }
   if (ranks < 2 || ranks > 1024)
     throw base::ConfigError(109, "--nproc must be 2 to 1024: one rank has nobody to talk to");
+  // A look at the driver's files, because CUDA itself must not be touched before the ranks are forked.
+  if (engines.empty()) engines = std::filesystem::exists("/proc/driver/nvidia/version") ? "shm,gloo,nccl" : "shm,gloo";
   BenchOptions options;
   options.engines = split(engines);
   options.bind = bind;
@@ -193,6 +200,7 @@ int bench_command(Arguments& arguments) {
   const auto store = comm::connect_store(client);
   std::string last;
   int64_t wrong = 0;
+  double nccl_busbw = 0;
   for (bool over = false; !over;) {
     const int running = processes.running();  // asked first: rows of who has ended are all there
     over = running <= 0;
@@ -204,7 +212,11 @@ int bench_command(Arguments& arguments) {
         return message.at("exit");
       }
       const BenchRow row = from_json(message);
-      for (const BenchFigure& figure : row.figures) wrong += figure.wrong;
+      for (const BenchFigure& figure : row.figures) {
+        wrong += figure.wrong;
+        const bool large = row.operation == "all_reduce" && row.bytes >= kLargeBytes;
+        if (large && figure.engine == "nccl") nccl_busbw = figure.busbw;  // the largest comes last
+      }
       if (json) {
         print("{}\n", message.dump());
         std::fflush(stdout);
@@ -218,6 +230,8 @@ int bench_command(Arguments& arguments) {
       throw base::CommError(520, "a rank of the benchmark has died; what it said stands above");
   }
   if (!json) print("\n# wrong elements: {}\n", wrong);
+  const std::string slow = nccl_busbw > 0 ? device::slow_link(device::read_topology(), count, nccl_busbw) : "";
+  if (!slow.empty()) remark("warning: {}\n", slow);
   return wrong == 0 ? 0 : 1;
 }
 

@@ -175,5 +175,18 @@ TEST(TopologyBandwidth, OfTheSlowestPart) {
   EXPECT_DOUBLE_EQ(expected_bandwidth(t4, 0, 4).expected, 10);
 }
 
+TEST(TopologyBandwidth, SlowLinksAreNamed) {
+  const Topology& dgx = dgx_a100_topology();
+  EXPECT_EQ(slow_link(dgx, 8, 230), "");
+  const std::string slow = slow_link(dgx, 8, 20);
+  EXPECT_NE(slow.find("NV12 between GPU0 and GPU1"), std::string::npos) << slow;
+  EXPECT_NE(slow.find("about 240"), std::string::npos) << slow;
+  EXPECT_EQ(slow_link(dgx, 16, 1), "") << "ranks that share GPUs";
+  const Topology t4 = RecordedMachine(t4_pairs()).topology();
+  EXPECT_EQ(slow_link(t4, 2, 9), "");
+  EXPECT_NE(slow_link(t4, 2, 3), "");
+  EXPECT_EQ(slow_link(RecordedMachine(laptop()).topology(), 2, 1), "");
+}
+
 }  // namespace
 }  // namespace lockstep::device

@@ -1,5 +1,7 @@
 #include "lockstep/device/topology_bandwidth.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -75,6 +77,23 @@ LinkSpeed expected_bandwidth(const Topology& machine, int a, int b) {
   }
   const LinkSpeed slots = slower(slot_speed(machine, a), slot_speed(machine, b));
   return link.kind == LinkKind::sys ? slower(slots, socket_speed(machine.cpu_vendor)) : slots;
+}
+
+std::string slow_link(const Topology& machine, int ranks, double measured) {
+  constexpr double kEnough = 0.7;  // of what large copies reach: a ring has its own costs
+  if (ranks < 2 || static_cast<int>(machine.visible.size()) < ranks) return "";
+  double expected = 0;
+  int from = -1, to = -1;
+  for (int k = 0; k < ranks; ++k) {
+    const int a = machine.visible[static_cast<size_t>(k)], b = machine.visible[static_cast<size_t>((k + 1) % ranks)];
+    const double speed = expected_bandwidth(machine, a, b).expected;
+    if (speed <= 0) return "";
+    if (from < 0 || speed < expected) expected = speed, from = a, to = b;
+  }
+  if (measured >= kEnough * expected) return "";
+  return fmt::format("{:.1f} GB/s is little for {} between {} and {}, which should carry about {:.0f}: look for other work on the "
+                     "GPUs, a link that runs below its width (`lockstep topo`), and NCCL_* variables that close a way",
+                     measured, label(machine.link(from, to)), machine.device_name(from), machine.device_name(to), expected);
 }
 
 }  // namespace lockstep::device

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -78,7 +79,7 @@ class SameBitsOnRanks : public testing::TestWithParam<Row> {};
 
 TEST_P(SameBitsOnRanks, InEveryLayout) {
   LS_NEEDS_HOST_MEMORY();
-  const int64_t steps = 4;
+  const int64_t steps = std::getenv("LOCKSTEP_LONG") != nullptr ? 20 : 4;
   const Result one = train_alone(GetParam().recipe, steps);
   struct Layout {
     int world;
