@@ -14,7 +14,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 program=$(readlink -f "${1:?usage: $0 BUILD}/lockstep")
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-real.XXXXXX")
 chmod 755 "$work"
-rows=0 failed=0 started=$SECONDS
+rows=0 failed=0 started=$SECONDS running=
+row_limit=120  # seconds; the slowest take 20 on two cores
 # A home of its own: secrets and sockets of the person who tests stay out of it.
 export HOME=$work XDG_CONFIG_HOME=$work/config XDG_RUNTIME_DIR=$work/runtime
 mkdir -m 700 "$XDG_CONFIG_HOME" "$XDG_RUNTIME_DIR"
@@ -35,6 +36,7 @@ ours() {
 clean_up() {
   local pid
   trap '' INT TERM
+  if [[ -n $running ]]; then kill -KILL "$running" 2>/dev/null; fi
   if declare -F stop >/dev/null; then stop; fi
   for pid in $(ours ''); do kill -KILL "$pid" 2>/dev/null; done
   rm -rf "$work"
@@ -56,13 +58,24 @@ row() {
   local title=$1 began=$SECONDS
   shift
   mkdir -p "$work/$((++rows))"
-  if (cd "$work/$rows" && "$@") >"$work/$rows/row" 2>&1; then
+  (cd "$work/$rows" && "$@") >"$work/$rows/row" 2>&1 &
+  running=$!
+  until_true $row_limit gone "$running" >>"$work/$rows/row" || end_row
+  if wait "$running"; then
     printf 'ok      %s (%d s)\n' "$title" $((SECONDS - began))
   else
     printf 'FAILED  %s (%d s)\n' "$title" $((SECONDS - began))
     sed 's/^/        | /' "$work/$rows/row"
     failed=$((failed + 1))
   fi
+  running=
+}
+
+# A row that hangs: it fails, and what it has started goes.
+end_row() {
+  local pid
+  kill -KILL "$running"
+  for pid in $(ours lockstep); do kill -KILL "$pid" 2>/dev/null; done
 }
 
 finish() {
