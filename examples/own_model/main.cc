@@ -79,8 +79,9 @@ int main(int count, char** words) try {
   ls::run::Summary summary;
   {
     ls::run::Ranks ranks(*world);
-    ls::run::Session session(
-        ls::run::make_plan(ls::base::read_recipe({.overrides = recipe}), std::move(own), ls::run::for_this(ranks)), &ranks);
+    ls::run::Session session(ls::run::make_plan(ls::base::read_recipe({.overrides = recipe}), std::move(own),
+                                                ls::run::for_this(ranks)),
+                             &ranks);
     Printer printer;
     ls::run::Observer nobody;
     summary = ls::run::train(session, {}, world->first() ? printer : nobody);

@@ -2,9 +2,9 @@
 //
 //     namespace ls = lockstep;
 //     ls::base::Resolved recipe = ls::base::read_recipe({.overrides = {"run.steps=200", "batch.slices=4"}});
-//     const auto world = ls::launch::join();   // one of several when `lockstep launch ./program` or torchrun started it
-//     ls::run::Ranks ranks(*world);
-//     ls::run::Session session(ls::run::make_plan(std::move(recipe), {.dataset = ..., .build_model = ...},
+//     const auto world = ls::launch::join();   // one of several when `lockstep launch ./program` or torchrun
+//     started it ls::run::Ranks ranks(*world); ls::run::Session session(ls::run::make_plan(std::move(recipe),
+//     {.dataset = ..., .build_model = ...},
 //                                                 ls::run::for_this(ranks)), &ranks);
 //     ls::run::Summary summary = ls::run::train(session, {}, observer);
 //

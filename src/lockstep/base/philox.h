@@ -48,11 +48,15 @@ LS_HOST_DEVICE inline uint64_t mix64(uint64_t x) {
 }
 
 // [0, 1) with 24 bits: exact in fp32.
-LS_HOST_DEVICE inline float unit_float(uint32_t bits) { return static_cast<float>(bits >> 8) * 5.9604644775390625e-8f; }
+LS_HOST_DEVICE inline float unit_float(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 5.9604644775390625e-8f;
+}
 
 // The dropout draw for four neighbouring elements 4q .. 4q+3 of one (slice, site) in one step.
-LS_HOST_DEVICE inline Random4 site_random(uint64_t seed, uint64_t step, uint32_t slice, uint32_t site, uint64_t q) {
-  return philox(mix64(seed + 0x9E3779B97F4A7C15ull * (step + 1)), q, (static_cast<uint64_t>(slice) << 32) | site);
+LS_HOST_DEVICE inline Random4 site_random(uint64_t seed, uint64_t step, uint32_t slice, uint32_t site,
+                                          uint64_t q) {
+  return philox(mix64(seed + 0x9E3779B97F4A7C15ull * (step + 1)), q,
+                (static_cast<uint64_t>(slice) << 32) | site);
 }
 
 }  // namespace lockstep::base

@@ -81,8 +81,10 @@ void add_run(std::vector<Key>& keys) {
               MEMBER(run.nonfinite),
               "What to do when a loss or gradient is not a finite number: stop the run, or skip that update.",
               "\"skip\"", {.choices = {"stop", "skip"}}),
-          make_key(MEMBER(run.threads), "CPU threads that compute. auto: OMP_NUM_THREADS when set, else every core this process may use.", "8",
-                   {.at_least = 1, .at_most = 4096, .also = {"num_threads", "omp_num_threads"}}),
+          make_key(MEMBER(run.threads),
+                   "CPU threads that compute. auto: OMP_NUM_THREADS when set, else every core this process "
+                   "may use.",
+                   "8", {.at_least = 1, .at_most = 4096, .also = {"num_threads", "omp_num_threads"}}),
       });
 }
 
@@ -305,20 +307,28 @@ void add_parallel_and_memory(std::vector<Key>& keys) {
               "\"3\"",
               {.choices = {"0", "1", "2", "3", "none", "optimizer", "gradient", "full"},
                .also = {"zero_stage", "stage", "fsdp", "sharding"}}),
-          make_key(MEMBER(parallel.shard),
-                   "With parallel.zero: ranks that share one copy of the model. Fewer than the data ranks is HSDP: several "
-                   "copies, each shared out. auto: all data ranks.",
-                   "8", {.at_least = 1, .at_most = 1 << 20, .also = {"shard_size", "hsdp", "sharding_group_size"}}),
+          make_key(
+              MEMBER(parallel.shard),
+              "With parallel.zero: ranks that share one copy of the model. Fewer than the data ranks is "
+              "HSDP: several "
+              "copies, each shared out. auto: all data ranks.",
+              "8",
+              {.at_least = 1, .at_most = 1 << 20, .also = {"shard_size", "hsdp", "sharding_group_size"}}),
           make_key(MEMBER(parallel.engine),
-                   "What carries collectives. auto: nccl on GPUs; on CPUs shm when every rank is on one host, else gloo.",
-                   "\"gloo\"", {.choices = {"auto", "shm", "gloo", "nccl"}, .also = {"backend", "dist_backend", "ddp_backend"}}),
+                   "What carries collectives. auto: nccl on GPUs; on CPUs shm when every rank is on one "
+                   "host, else gloo.",
+                   "\"gloo\"",
+                   {.choices = {"auto", "shm", "gloo", "nccl"},
+                    .also = {"backend", "dist_backend", "ddp_backend"}}),
           make_key(MEMBER(parallel.wire),
-                   "Type of gradients between ranks. bf16 halves the traffic and needs run.exact = false.", "\"bf16\"",
-                   {.choices = {"fp32", "bf16"}, .also = {"reduce_dtype", "grad_dtype"}}),
+                   "Type of gradients between ranks. bf16 halves the traffic and needs run.exact = false.",
+                   "\"bf16\"", {.choices = {"fp32", "bf16"}, .also = {"reduce_dtype", "grad_dtype"}}),
           make_key(MEMBER(parallel.bucket_mib),
-                   "Gradients are reduced in buckets of blocks of at least this size, while the backward pass goes on.", "25.0",
-                   {.at_least = 0, .at_most = 1e6, .also = {"bucket_cap_mb", "bucket_size"}}),
-          make_key(MEMBER(parallel.timeout), "Seconds after which a collective that does not end is an error.", "1800",
+                   "Gradients are reduced in buckets of blocks of at least this size, while the backward "
+                   "pass goes on.",
+                   "25.0", {.at_least = 0, .at_most = 1e6, .also = {"bucket_cap_mb", "bucket_size"}}),
+          make_key(MEMBER(parallel.timeout),
+                   "Seconds after which a collective that does not end is an error.", "1800",
                    {.at_least = 1, .at_most = 1e7, .also = {"ddp_timeout", "dist_timeout"}}),
           make_key(
               MEMBER(memory.recompute),
@@ -359,13 +369,15 @@ void add_log(std::vector<Key>& keys) {
 }
 
 void add_checkpoint(std::vector<Key>& keys) {
-  keys.insert(keys.end(), {
-                              make_key(MEMBER(checkpoint.every),
-                                       "Steps between checkpoints; 0 saves only at the end and when the run is stopped.",
-                                       "1000", {.at_least = 0, .at_most = kMostSteps, .also = {"save_steps", "save_every"}}),
-                              make_key(MEMBER(checkpoint.keep), "How many of the newest checkpoints stay on disk.", "2",
-                                       {.at_least = 1, .at_most = 1e6, .also = {"save_total_limit"}}),
-                          });
+  keys.insert(
+      keys.end(),
+      {
+          make_key(MEMBER(checkpoint.every),
+                   "Steps between checkpoints; 0 saves only at the end and when the run is stopped.", "1000",
+                   {.at_least = 0, .at_most = kMostSteps, .also = {"save_steps", "save_every"}}),
+          make_key(MEMBER(checkpoint.keep), "How many of the newest checkpoints stay on disk.", "2",
+                   {.at_least = 1, .at_most = 1e6, .also = {"save_total_limit"}}),
+      });
 }
 
 #undef MEMBER

@@ -23,64 +23,64 @@ struct Recipe {
     std::string name = "first";
     int64_t seed = 1;
     int64_t steps = 400;
-    std::string device = "auto";   // auto, cpu, cuda, cuda:N
+    std::string device = "auto";  // auto, cpu, cuda, cuda:N
     bool exact = true;
     std::string nonfinite = "stop";  // stop, skip
-    AutoInt threads;               // CPU threads of the compute lane
+    AutoInt threads;                 // CPU threads of the compute lane
   } run;
 
   struct Model {
-    std::string family = "gpt2";   // gpt2, llama, mlp
-    std::string preset = "";       // 124m, 350m, ...; empty: the sizes below
+    std::string family = "gpt2";  // gpt2, llama, mlp
+    std::string preset = "";      // 124m, 350m, ...; empty: the sizes below
     int64_t layers = 4;
     int64_t hidden = 128;
     int64_t heads = 4;
-    AutoInt kv_heads;              // auto: as many as heads
-    AutoInt ffn;                   // auto: 4 x hidden (gpt2, mlp), 8/3 x hidden rounded up to 64 (llama)
-    AutoInt vocab;                 // auto: the data's, rounded up to a multiple of 64
-    AutoInt context;               // positions; auto: data.seq_len
+    AutoInt kv_heads;  // auto: as many as heads
+    AutoInt ffn;       // auto: 4 x hidden (gpt2, mlp), 8/3 x hidden rounded up to 64 (llama)
+    AutoInt vocab;     // auto: the data's, rounded up to a multiple of 64
+    AutoInt context;   // positions; auto: data.seq_len
     double dropout = 0;
     bool tied = true;
     double init_std = 0.02;
     double norm_epsilon = 1e-5;
-    double rope_theta = 10000;     // llama
-    double rope_scaling = 0;       // llama: factor of Llama-3's scaling; 0 is none
+    double rope_theta = 10000;  // llama
+    double rope_scaling = 0;    // llama: factor of Llama-3's scaling; 0 is none
     double rope_low_freq = 1, rope_high_freq = 4;
     int64_t rope_original_context = 8192;
-    std::string from = "";         // a Hugging Face folder to start from
+    std::string from = "";  // a Hugging Face folder to start from
   } model;
 
   struct Data {
     std::string kind = "grammar";  // grammar, text, jsonl, tokens
     std::string path = "";
-    std::string field = "text";    // jsonl
+    std::string field = "text";  // jsonl
     int64_t seq_len = 64;
-    double eval_fraction = 0.05;   // of the samples, held out
-    std::string eval_path = "";    // a file of its own for evaluation instead
+    double eval_fraction = 0.05;  // of the samples, held out
+    std::string eval_path = "";   // a file of its own for evaluation instead
     int64_t grammar_seed = 7;
-    int64_t prefetch = 4;          // steps read ahead
-    int64_t workers = 1;           // reading threads
+    int64_t prefetch = 4;  // steps read ahead
+    int64_t workers = 1;   // reading threads
     std::string tokenizer = "bytes";
   } data;
 
   struct Batch {
-    int64_t global = 64;           // samples a step
-    AutoInt slices;                // forward and backward passes the batch is cut into
-    AutoInt strands;               // auto: min(slices, 8); the largest data-parallel width
+    int64_t global = 64;  // samples a step
+    AutoInt slices;       // forward and backward passes the batch is cut into
+    AutoInt strands;      // auto: min(slices, 8); the largest data-parallel width
   } batch;
 
   struct Optim {
-    std::string name = "adamw";    // adamw, sgd, lion
+    std::string name = "adamw";  // adamw, sgd, lion
     double lr = 8e-3;
     std::string schedule = "cosine";  // constant, linear, cosine, wsd, inverse_sqrt
-    int64_t warmup = 50;           // steps
-    double min_lr = 0.1;           // where the schedule ends, as a fraction of lr
-    double decay_fraction = 0.2;   // wsd: the last part of the run
+    int64_t warmup = 50;              // steps
+    double min_lr = 0.1;              // where the schedule ends, as a fraction of lr
+    double decay_fraction = 0.2;      // wsd: the last part of the run
     double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-    double momentum = 0.9;         // sgd
-    double weight_decay = 0.1;     // matrices and embeddings; norms and biases get none
-    bool decay_all = false;        // true: norms and biases too
-    double clip = 1.0;             // global gradient norm; 0 is none
+    double momentum = 0.9;          // sgd
+    double weight_decay = 0.1;      // matrices and embeddings; norms and biases get none
+    bool decay_all = false;         // true: norms and biases too
+    double clip = 1.0;              // global gradient norm; 0 is none
     std::string lr_scale = "none";  // none, linear, sqrt: with batch.global / base_batch
     int64_t base_batch = 64;
   } optim;
@@ -88,18 +88,18 @@ struct Recipe {
   struct Precision {
     std::string compute = "auto";  // auto, fp32, bf16, fp16
     bool tf32 = true;
-    double loss_scale = 65536;     // fp16: where the scaler starts
+    double loss_scale = 65536;  // fp16: where the scaler starts
     int64_t growth_interval = 2000;
   } precision;
 
   struct Parallel {
     AutoInt data;
     std::string zero = "0";
-    AutoInt shard;                   // ranks that share one copy; auto: all data ranks
-    std::string engine = "auto";     // auto, shm, gloo, nccl
-    std::string wire = "fp32";       // gradients between ranks; bf16 only with run.exact = false
-    double bucket_mib = 16;          // gradients that one reduction takes at least
-    int64_t timeout = 600;           // seconds that a collective may take
+    AutoInt shard;                // ranks that share one copy; auto: all data ranks
+    std::string engine = "auto";  // auto, shm, gloo, nccl
+    std::string wire = "fp32";    // gradients between ranks; bf16 only with run.exact = false
+    double bucket_mib = 16;       // gradients that one reduction takes at least
+    int64_t timeout = 600;        // seconds that a collective may take
   } parallel;
 
   struct Memory {
@@ -114,10 +114,10 @@ struct Recipe {
   } checkpoint;
 
   struct Log {
-    int64_t every = 1;             // steps between lines of metrics.jsonl
-    int64_t eval_every = 200;      // steps; 0: only at the end
+    int64_t every = 1;         // steps between lines of metrics.jsonl
+    int64_t eval_every = 200;  // steps; 0: only at the end
     int64_t eval_batches = 32;
-    bool fingerprint = false;      // params_hash in every logged line
+    bool fingerprint = false;  // params_hash in every logged line
     std::string folder = "runs";
   } log;
 };

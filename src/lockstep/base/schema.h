@@ -55,9 +55,9 @@ std::string default_text(const Key& key);
 void set_value(Recipe& recipe, std::string_view key, const std::string& text);
 
 struct RecipeSource {
-  std::string file = {};                    // empty: defaults only, or the default recipe
-  std::string text = {};                    // without a file: the recipe itself
-  bool default_recipe = false;              // without a file: read recipes/first.toml, which the program carries
+  std::string file = {};        // empty: defaults only, or the default recipe
+  std::string text = {};        // without a file: the recipe itself
+  bool default_recipe = false;  // without a file: read recipes/first.toml, which the program carries
   std::vector<std::string> overrides = {};  // key=value
 };
 struct Resolved {

@@ -36,7 +36,8 @@ class Arguments {
   void flag(const std::string& names, bool& value, const std::string& help);
   void option(const std::string& names, std::string& value, const std::string& help);
   void option(const std::string& names, int64_t& value, const std::string& help);
-  // The rest of the line from the first word that is no option, untouched: another program and its own options.
+  // The rest of the line from the first word that is no option, untouched: another program and its own
+  // options.
   void program(const std::string& name, std::vector<std::string>& words, const std::string& help);
   // [RECIPE] [key=value ...]: the first word is the file unless it has a '='.
   void recipe(base::RecipeSource& source);

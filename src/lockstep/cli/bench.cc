@@ -161,7 +161,8 @@ int bench_command(Arguments& arguments) {
   bool json = false, bind = false;
   arguments.positional("SUBJECT", subject, "what to measure: collectives");
   arguments.option("--nproc,--nproc-per-node", ranks, "ranks on this host");
-  arguments.option("--engine", engines, "engines, with commas: shm, gloo, nccl; default: those that work here");
+  arguments.option("--engine", engines,
+                   "engines, with commas: shm, gloo, nccl; default: those that work here");
   arguments.option("--sizes", sizes, "MIN:MAX or MIN:MAX:FACTOR in bytes, with K, M or G");
   arguments.option("--op", operations, "operations, with commas; default: all");
   arguments.flag("--bind", bind, "give each rank a core of its own: steadier figures on a busy machine");
@@ -176,7 +177,8 @@ int bench_command(Arguments& arguments) {
   if (ranks < 2 || ranks > 1024)
     throw base::ConfigError(109, "--nproc must be 2 to 1024: one rank has nobody to talk to");
   // A look at the driver's files, because CUDA itself must not be touched before the ranks are forked.
-  if (engines.empty()) engines = std::filesystem::exists("/proc/driver/nvidia/version") ? "shm,gloo,nccl" : "shm,gloo";
+  if (engines.empty())
+    engines = std::filesystem::exists("/proc/driver/nvidia/version") ? "shm,gloo,nccl" : "shm,gloo";
   BenchOptions options;
   options.engines = split(engines);
   options.bind = bind;
@@ -230,7 +232,8 @@ int bench_command(Arguments& arguments) {
       throw base::CommError(520, "a rank of the benchmark has died; what it said stands above");
   }
   if (!json) print("\n# wrong elements: {}\n", wrong);
-  const std::string slow = nccl_busbw > 0 ? device::slow_link(device::read_topology(), count, nccl_busbw) : "";
+  const std::string slow =
+      nccl_busbw > 0 ? device::slow_link(device::read_topology(), count, nccl_busbw) : "";
   if (!slow.empty()) remark("warning: {}\n", slow);
   return wrong == 0 ? 0 : 1;
 }

@@ -49,12 +49,12 @@ TEST(Bench, RowsHaveBothEnginesAndTheIdeal) {
 
 TEST(Bench, NoRankOutlivesTheCommand) {
   base::TemporaryFolder folder;
-  const Outcome outcome =
-      run_shell(folder.path(),
-                "$L bench collectives --json > rows & P=$!; "
-                "for i in $(seq 300); do [ -s rows ] && break; sleep 0.1; done; "
-                "C=$(cat /proc/$P/task/$P/children); kill -9 $P; sleep 1; "
-                "for c in $C; do grep -qs ') [^ZX] ' /proc/$c/stat && echo left $c; done; set -- $C; echo ranks $#");
+  const Outcome outcome = run_shell(
+      folder.path(),
+      "$L bench collectives --json > rows & P=$!; "
+      "for i in $(seq 300); do [ -s rows ] && break; sleep 0.1; done; "
+      "C=$(cat /proc/$P/task/$P/children); kill -9 $P; sleep 1; "
+      "for c in $C; do grep -qs ') [^ZX] ' /proc/$c/stat && echo left $c; done; set -- $C; echo ranks $#");
   EXPECT_NE(outcome.output.find("ranks 2"), std::string::npos) << outcome.output;
   EXPECT_EQ(outcome.output.find("left"), std::string::npos) << outcome.output;
 }

@@ -143,7 +143,8 @@ int explain_command(Arguments& arguments) {
   arguments.example("lockstep explain LS0107", "an error");
   arguments.example("lockstep explain recipe first.toml", "every value and where it comes from");
   arguments.example("lockstep explain program first.toml", "the instructions of one training step");
-  arguments.example("lockstep explain program first.toml --nproc 4 parallel.zero=3", "those of a rank among four");
+  arguments.example("lockstep explain program first.toml --nproc 4 parallel.zero=3",
+                    "those of a rank among four");
   arguments.example("lockstep explain memory first.toml", "what takes how much memory, and when");
   if (!arguments.parse()) return 0;
   return word.empty() ? explain_section("", json) : explain_word(word, json);

@@ -19,7 +19,8 @@ struct PlanWords {
 // [RECIPE] [key=value ...] --nproc N --rank R
 void add_plan_words(Arguments& arguments, PlanWords& words);
 
-// Planned and ordered for that rank, whether or not it would fit here. ConfigError 109: a rank beyond the last.
+// Planned and ordered for that rank, whether or not it would fit here. ConfigError 109: a rank beyond the
+// last.
 run::Plan plan_for(const PlanWords& words);
 
 // "rank 1 of 4 (parallel.zero=3)"; empty for one rank.

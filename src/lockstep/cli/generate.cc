@@ -20,7 +20,8 @@ double number(const std::string& option, const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   if (end == text.c_str() || *end != '\0' || !(value >= 0)) {
-    throw base::ConfigError(109, fmt::format("{} {}: a number of at least 0 is expected, as in {} 0.8", option, text, option));
+    throw base::ConfigError(
+        109, fmt::format("{} {}: a number of at least 0 is expected, as in {} 0.8", option, text, option));
   }
   return value;
 }
@@ -43,7 +44,8 @@ int generate_command(Arguments& arguments) {
   arguments.option("--run", folder, "the run folder");
   arguments.option("--prompt", prompt, "text to begin with");
   arguments.option("--tokens", options.tokens, "how many tokens to draw");
-  arguments.option("--temperature", temperature, "0 always takes the likeliest token, 1 samples as the model says");
+  arguments.option("--temperature", temperature,
+                   "0 always takes the likeliest token, 1 samples as the model says");
   arguments.option("--top-k", options.top_k, "only among the k likeliest; 0: all");
   arguments.option("--seed", seed, "another seed draws another text");
   arguments.flag("--json", json, "print text and tokens as JSON");
@@ -53,12 +55,15 @@ int generate_command(Arguments& arguments) {
   options.temperature = number("--temperature", temperature);
   options.seed = static_cast<uint64_t>(seed);
   const run::Earlier earlier = run::look_at(folder);
-  if (!earlier.exists) throw base::ConfigError(162, folder + " is not a run folder: it has no config.toml; name one with --run");
+  if (!earlier.exists)
+    throw base::ConfigError(162, folder + " is not a run folder: it has no config.toml; name one with --run");
   if (earlier.checkpoint.empty()) {
-    throw base::DataError(324, folder + " has no complete checkpoint yet: let `lockstep train` finish, or stop it with Ctrl-C");
+    throw base::DataError(
+        324, folder + " has no complete checkpoint yet: let `lockstep train` finish, or stop it with Ctrl-C");
   }
   run::Session session(plan_of(folder));
-  if (!session.plan.model->predicts_tokens) throw base::ConfigError(163, "this model does not predict tokens");
+  if (!session.plan.model->predicts_tokens)
+    throw base::ConfigError(163, "this model does not predict tokens");
   run::load_weights(*session.parameters, earlier.checkpoint);
   run::Generator generator(session);
   const data::Dataset& dataset = *session.plan.dataset;
@@ -80,7 +85,8 @@ int generate_command(Arguments& arguments) {
   });
   const std::optional<double> accepted = dataset.acceptance(text);
   if (json) {
-    nlohmann::json out{{"run", folder}, {"checkpoint", earlier.checkpoint}, {"text", shown}, {"tokens", text}};
+    nlohmann::json out{
+        {"run", folder}, {"checkpoint", earlier.checkpoint}, {"text", shown}, {"tokens", text}};
     if (accepted) out["accepted"] = *accepted;
     print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;

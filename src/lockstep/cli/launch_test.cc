@@ -179,10 +179,12 @@ TEST(Launch, CtrlCIsPassedOnAndASecondOneInsists) {
 TEST(Launch, ARankMayHearSigtermAnyNumberOfTimes) {
   base::TemporaryFolder folder;
   const auto signalled = [](const std::string& name, const std::string& how) {
-    return Row{fmt::format("$L train run.name={0} run.steps=100000 run.device=cpu model.layers=1 model.hidden=16 "
-                           "data.seq_len=16 & until test -s runs/{0}/metrics.jsonl; do sleep 0.05; done; {1}; wait $!",
-                           name, how),
-               75, "run the same command again"};
+    return Row{
+        fmt::format(
+            "$L train run.name={0} run.steps=100000 run.device=cpu model.layers=1 model.hidden=16 "
+            "data.seq_len=16 & until test -s runs/{0}/metrics.jsonl; do sleep 0.05; done; {1}; wait $!",
+            name, how),
+        75, "run the same command again"};
   };
   expect_rows(folder.path(), {signalled("often", "while kill -TERM $!; do :; done 2>/dev/null"),
                               signalled("both", "kill -TERM $!; sleep 0.001; kill -INT $!")});

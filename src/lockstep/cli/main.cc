@@ -142,8 +142,8 @@ int run_and_explain_failure(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace lockstep::cli
 
-// All is written and closed by now. What is left are LibTorch's static destructors, a fifteenth of a second for each
-// of a run's processes; leak checkers need them.
+// All is written and closed by now. What is left are LibTorch's static destructors, a fifteenth of a second
+// for each of a run's processes; leak checkers need them.
 [[noreturn]] static void leave(int code) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   std::exit(code);

@@ -113,8 +113,9 @@ TEST(Program, OutputThatCannotBeWritten) {
 
 TEST(Program, JsonIsJson) {
   base::TemporaryFolder folder;
-  for (const char* line : {"$L schema", "$L explain --json", "$L explain optim.lr --json",
-                           "$L explain LS0101 --json", "$L explain recipe --json", "$L doctor --json", "$L topo --json"}) {
+  for (const char* line :
+       {"$L schema", "$L explain --json", "$L explain optim.lr --json", "$L explain LS0101 --json",
+        "$L explain recipe --json", "$L doctor --json", "$L topo --json"}) {
     const Outcome outcome = run_shell(folder.path(), line);
     EXPECT_TRUE(nlohmann::json::accept(outcome.output)) << line << "\n" << outcome.output;
   }
@@ -136,7 +137,8 @@ TEST(Program, DoctorsExitCodeFollowsItsFindings) {
 
 TEST(Program, NoControlCharactersInAPipe) {
   base::TemporaryFolder folder;
-  for (const char* line : {"$L --help", "$L explain", "$L doctor", "$L topo", "$L banana", "$L explain LS0101"}) {
+  for (const char* line :
+       {"$L --help", "$L explain", "$L doctor", "$L topo", "$L banana", "$L explain LS0101"}) {
     for (char c : run_shell(folder.path(), line).output) {
       ASSERT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= 0x20) << line;
     }

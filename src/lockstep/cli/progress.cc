@@ -17,8 +17,11 @@ using base::human_count;
 using base::human_duration;
 
 Progress::Progress(const run::Plan& plan, int64_t first_step)
-    : terminal_(base::terminal_of(STDERR_FILENO)), line_(stderr, terminal_), steps_(plan.recipe().run.steps),
-      first_step_(first_step), floor_(plan.dataset->entropy_floor()) {}
+    : terminal_(base::terminal_of(STDERR_FILENO)),
+      line_(stderr, terminal_),
+      steps_(plan.recipe().run.steps),
+      first_step_(first_step),
+      floor_(plan.dataset->entropy_floor()) {}
 
 void Progress::stepped(const run::StepReport& r) {
   losses_.push_back(r.loss);
@@ -36,7 +39,8 @@ void Progress::stepped(const run::StepReport& r) {
 void Progress::evaluated(int64_t, double loss) { eval_ = loss; }
 
 void Progress::event(const std::string& name, const std::string& why, int64_t step) {
-  if (name == "nonfinite" || name == "checkpoint_failed") line_.print(terminal_.paint("warning: ", base::Colour::yellow) + why);
+  if (name == "nonfinite" || name == "checkpoint_failed")
+    line_.print(terminal_.paint("warning: ", base::Colour::yellow) + why);
   if (name == "checkpoint_saved") line_.print(fmt::format("step {}: {}", step, why));
 }
 
@@ -44,27 +48,38 @@ void Progress::finish(const run::Summary& s, const std::string& folder) {
   line_.finish();
   if (terminal_.is_tty && losses_.size() > 8) {
     const size_t width = std::min<size_t>(terminal_.width, 76);
-    remark("\n{}", base::draw_curve(losses_, {.width = width, .first = first_step_ + 1, .last = s.steps,
-                                                          .unicode = terminal_.unicode}));
+    remark("\n{}",
+           base::draw_curve(
+               losses_,
+               {.width = width, .first = first_step_ + 1, .last = s.steps, .unicode = terminal_.unicode}));
   }
-  std::string text = fmt::format("{} {} of {} steps in {}: loss {:.4f}", s.finished ? "done:" : "stopped:", s.steps, steps_,
-                                 human_duration(s.seconds), s.loss);
+  std::string text =
+      fmt::format("{} {} of {} steps in {}: loss {:.4f}", s.finished ? "done:" : "stopped:", s.steps, steps_,
+                  human_duration(s.seconds), s.loss);
   if (s.eval_loss) text += fmt::format(", eval {:.4f}", *s.eval_loss);
   if (s.eval_loss && s.floor) {
-    text += fmt::format(", {:.1f} % above the data's entropy {:.4f}", (*s.eval_loss / *s.floor - 1) * 100, *s.floor);
+    text += fmt::format(", {:.1f} % above the data's entropy {:.4f}", (*s.eval_loss / *s.floor - 1) * 100,
+                        *s.floor);
   }
   remark("{}; {} tokens/s\n", text, human_count(s.tokens_per_s));
   if (s.skipped > 0) remark("{} updates were skipped: their gradients were not finite\n", s.skipped);
-  if (!s.finished) remark("run the same command again to go on from step {}\n", s.steps);
-  else if (folder.find(' ') == std::string::npos) remark("next: lockstep generate --run {}\n", folder);
+  if (!s.finished)
+    remark("run the same command again to go on from step {}\n", s.steps);
+  else if (folder.find(' ') == std::string::npos)
+    remark("next: lockstep generate --run {}\n", folder);
 }
 
 // "4 over shm, zero 3 in 2 copies of 2": how the ranks share the work, and what that costs.
 std::string rank_line(const run::Session& session) {
   const program::DataRanks& r = session.plan.layout.ranks;
   const program::Deal deal = r.deal(session.plan.layout.strands);
-  const comm::Group& group = session.ranks->group(r.sharded() ? program::Among::shard : program::Among::replica, program::Lane::reduce);
+  const comm::Group& group = session.ranks->group(
+      r.sharded() ? program::Among::shard : program::Among::replica, program::Lane::reduce);
   std::string text = fmt::format("{} over {}", r.width(), group.engine());
+  if (r.sharded() && r.replicas > 1) {
+    const std::string between = session.ranks->group(program::Among::replica, program::Lane::reduce).engine();
+    if (between != group.engine()) text += fmt::format(" inside a copy and {} between them", between);
+  }
   if (r.sharded()) {
     text += fmt::format(", parallel.zero={}", r.zero);
     if (r.replicas > 1) text += fmt::format(", {} copies shared by {} ranks each", r.replicas, r.shard);
@@ -74,8 +89,11 @@ std::string rank_line(const run::Session& session) {
   if (!r.exact) return text + ", sums in the engine's order: not exact";
   bool even = true;
   for (int p = 0; p < r.replicas; ++p) even = even && nodes_of(deal.strands, deal.of_replica(p)).size() == 1;
-  for (int q = 0; q < r.shard && !r.turns(); ++q) even = even && program::own_nodes(deal, r.replica, q).size() == 1;
-  if (!even) text += fmt::format("; {} strands do not divide evenly, so ranks send several partial sums", deal.strands);
+  for (int q = 0; q < r.shard && !r.turns(); ++q)
+    even = even && program::own_nodes(deal, r.replica, q).size() == 1;
+  if (!even)
+    text +=
+        fmt::format("; {} strands do not divide evenly, so ranks send several partial sums", deal.strands);
   return text;
 }
 
@@ -85,17 +103,23 @@ std::string start_lines(const run::Session& session, const std::string& folder) 
   const device::Properties device = plan.device->properties();
   const int64_t slices = r.batch.slices.value, strands = r.batch.strands.value;
   std::string text;
-  text += fmt::format("model   {}{}: {} parameters, {} blocks, {}\n", plan.model->family, r.model.preset.empty() ? "" : " " + r.model.preset,
+  text += fmt::format("model   {}{}: {} parameters, {} blocks, {}\n", plan.model->family,
+                      r.model.preset.empty() ? "" : " " + r.model.preset,
                       human_count(static_cast<double>(plan.model->param_count())), plan.model->blocks.size(),
                       device::name_of(plan.model->compute));
   text += fmt::format("data    {}\n", plan.dataset->describe());
-  text += fmt::format("device  {} ({}){}\n", plan.device->id().to_string(), device.name,
-                      plan.device->id().kind == device::Kind::cpu ? fmt::format(", {} thread{}", device::thread_count(), device::thread_count() == 1 ? "" : "s") : "");
-  text += fmt::format("batch   {} samples = {} slice{} in {} strand{}: {}\n", r.batch.global, slices, slices == 1 ? "" : "s",
-                      strands, strands == 1 ? "" : "s",
-                      strands == 1 ? "for one data rank" : fmt::format("same bits on 1 to {} data ranks", strands));
+  text += fmt::format(
+      "device  {} ({}){}\n", plan.device->id().to_string(), device.name,
+      plan.device->id().kind == device::Kind::cpu
+          ? fmt::format(", {} thread{}", device::thread_count(), device::thread_count() == 1 ? "" : "s")
+          : "");
+  text += fmt::format(
+      "batch   {} samples = {} slice{} in {} strand{}: {}\n", r.batch.global, slices, slices == 1 ? "" : "s",
+      strands, strands == 1 ? "" : "s",
+      strands == 1 ? "for one data rank" : fmt::format("same bits on 1 to {} data ranks", strands));
   if (!session.ranks->alone()) text += "ranks   " + rank_line(session) + "\n";
-  text += fmt::format("memory  {} ({} kept, {} in a step) of {}\n", human_bytes(static_cast<double>(plan.memory.peak_bytes())),
+  text += fmt::format("memory  {} ({} kept, {} in a step) of {}\n",
+                      human_bytes(static_cast<double>(plan.memory.peak_bytes())),
                       human_bytes(static_cast<double>(plan.memory.persistent_bytes)),
                       human_bytes(static_cast<double>(plan.memory.transient_bytes)),
                       human_bytes(static_cast<double>(plan.available_bytes)));

@@ -1,4 +1,5 @@
-// What a person sees of a run: one live line on a terminal, plain lines in a pipe, a curve and a summary at the end.
+// What a person sees of a run: one live line on a terminal, plain lines in a pipe, a curve and a summary at
+// the end.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// `lockstep train` on several ranks, as processes: the same bits as one, on the CPU and, where there is one, on a GPU.
+// `lockstep train` on several ranks, as processes: the same bits as one, on the CPU and, where there is one,
+// on a GPU.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -16,14 +17,16 @@
 namespace lockstep::cli {
 namespace {
 
-const std::string kTiny = "$L train model.layers=2 model.hidden=32 model.heads=2 data.seq_len=16 batch.global=16 batch.slices=8 "
-                          "batch.strands=8 run.steps=20 log.eval_every=0 log.eval_batches=2 ";
+const std::string kTiny =
+    "$L train model.layers=2 model.hidden=32 model.heads=2 data.seq_len=16 batch.global=16 batch.slices=8 "
+    "batch.strands=8 run.steps=20 log.eval_every=0 log.eval_batches=2 ";
 
 std::vector<std::string> losses(const std::string& run) {
   std::vector<std::string> found;
   std::ifstream file(run + "/metrics.jsonl");
   for (std::string line; std::getline(file, line);) {
-    const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);  // the last one may not be whole yet
+    const nlohmann::json parsed =
+        nlohmann::json::parse(line, nullptr, false);  // the last one may not be whole yet
     if (parsed.is_object() && parsed.contains("loss_hex")) found.push_back(parsed["loss_hex"]);
   }
   return found;
@@ -37,7 +40,8 @@ struct Layout {
 void expect_same_bits(const std::string& words, const std::vector<Layout>& layouts) {
   const base::TemporaryFolder folder;
   const auto train = [&](const std::string& name, const std::string& more) {
-    const Outcome outcome = run_shell(folder.path(), kTiny + words + " run.name=" + name + " " + more + " --json 2>log");
+    const Outcome outcome =
+        run_shell(folder.path(), kTiny + words + " run.name=" + name + " " + more + " --json 2>log");
     EXPECT_EQ(outcome.code, 0) << more << "\n" << run_shell(folder.path(), "cat log").output;
     const nlohmann::json summary = nlohmann::json::parse(outcome.output, nullptr, false);
     return summary.is_object() ? summary.value("params_hash", "none") : "no JSON: " + outcome.output;
@@ -53,18 +57,26 @@ void expect_same_bits(const std::string& words, const std::vector<Layout>& layou
 }
 
 TEST(TrainOnRanks, GivesTheBitsOfOneRank) {
-  expect_same_bits("run.device=cpu model.dropout=0.1",
-                   {{"--nproc 2"}, {"--nproc 3 parallel.zero=3"}, {"--nproc 4 parallel.zero=2 parallel.shard=2"},
-                    {"--nproc 2 parallel.zero=1 parallel.engine=gloo"}});
+  expect_same_bits("run.device=cpu model.dropout=0.1", {{"--nproc 2"},
+                                                        {"--nproc 3 parallel.zero=3"},
+                                                        {"--nproc 4 parallel.zero=2 parallel.shard=2"},
+                                                        {"--nproc 2 parallel.zero=1 parallel.engine=gloo"}});
 }
 
 // Several ranks share the GPU: NCCL over sockets. Good for bits, not for speed.
 TEST(TrainOnRanks, GivesTheBitsOfOneRankOnAGpu) {
   if (device::cuda_availability().devices == 0) GTEST_SKIP() << device::cuda_availability().why_not;
   for (const char* precision : {"fp32", "bf16"}) {
-    expect_same_bits(std::string("run.device=cuda:0 model.dropout=0.1 precision.tf32=false precision.compute=") + precision,
-                     {{"--nproc 2"}, {"--nproc 2 parallel.zero=1"}, {"--nproc 2 parallel.zero=2"}, {"--nproc 2 parallel.zero=3"},
-                      {"--nproc 4"}, {"--nproc 4 parallel.zero=1 parallel.shard=2"}, {"--nproc 4 parallel.zero=3"}});
+    expect_same_bits(
+        std::string("run.device=cuda:0 model.dropout=0.1 precision.tf32=false precision.compute=") +
+            precision,
+        {{"--nproc 2"},
+         {"--nproc 2 parallel.zero=1"},
+         {"--nproc 2 parallel.zero=2"},
+         {"--nproc 2 parallel.zero=3"},
+         {"--nproc 4"},
+         {"--nproc 4 parallel.zero=1 parallel.shard=2"},
+         {"--nproc 4 parallel.zero=3"}});
   }
 }
 
@@ -72,7 +84,8 @@ TEST(TrainOnRanks, SaysMoreRanksThanGpus) {
   if (device::cuda_availability().devices == 0) GTEST_SKIP() << device::cuda_availability().why_not;
   const base::TemporaryFolder folder;
   const int too_many = device::cuda_availability().devices + 1;
-  const Outcome outcome = run_shell(folder.path(), kTiny + fmt::format("run.device=cuda --nproc {} 2>&1", too_many));
+  const Outcome outcome =
+      run_shell(folder.path(), kTiny + fmt::format("run.device=cuda --nproc {} 2>&1", too_many));
   EXPECT_EQ(outcome.code, 2) << outcome.output;
   EXPECT_NE(outcome.output.find("[LS0403]"), std::string::npos) << outcome.output;
 }
@@ -82,9 +95,11 @@ TEST(TrainOnRanks, ADeadRankHasLeftItsMarks) {
   const base::TemporaryFolder folder;
   const std::string run = folder.path() + "/runs/killed";
   std::future<Outcome> training = std::async(std::launch::async, [&] {
-    return run_shell(folder.path(), "timeout -k 5 60 " + kTiny + "run.device=cpu run.steps=100000 run.name=killed --nproc 2");
+    return run_shell(folder.path(), "timeout -k 5 60 " + kTiny +
+                                        "run.device=cpu run.steps=100000 run.name=killed --nproc 2");
   });
-  for (int tries = 0; tries < 600 && losses(run).size() < 5; ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int tries = 0; tries < 600 && losses(run).size() < 5; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   ASSERT_GE(losses(run).size(), 5u) << training.get().output;
   ::kill(base::RingReader(run + "/trace/rank-1.ring").pid(), SIGKILL);
   const Outcome outcome = training.get();

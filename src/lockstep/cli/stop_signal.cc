@@ -26,8 +26,8 @@ StopSignal::StopSignal() {
   sigaction(SIGTERM, &action, &old_terminate);
 }
 
-// A scheduler and a launcher may both pass the same SIGTERM on: the one that comes late must not turn "saved" into
-// "killed".
+// A scheduler and a launcher may both pass the same SIGTERM on: the one that comes late must not turn "saved"
+// into "killed".
 StopSignal::~StopSignal() {
   sigaction(SIGINT, &old_interrupt, nullptr);
   struct sigaction ignore {};

@@ -1,4 +1,5 @@
-// Ctrl-C and SIGTERM as a number that the training loop looks at between steps. A second Ctrl-C ends the program.
+// Ctrl-C and SIGTERM as a number that the training loop looks at between steps. A second Ctrl-C ends the
+// program.
 #pragma once
 
 #include <atomic>

@@ -64,9 +64,10 @@ int64_t load_first(run::Session& session, const std::vector<std::string>& candid
 }
 
 void print_summary(const run::Summary& s, const std::string& folder) {
-  nlohmann::json out{{"folder", folder}, {"steps", s.steps}, {"finished", s.finished}, {"loss", s.loss},
-                     {"seconds", s.seconds}, {"tokens_per_s", s.tokens_per_s}, {"skipped", s.skipped},
-                     {"params_hash", s.params_hash}};
+  nlohmann::json out{{"folder", folder},       {"steps", s.steps},
+                     {"finished", s.finished}, {"loss", s.loss},
+                     {"seconds", s.seconds},   {"tokens_per_s", s.tokens_per_s},
+                     {"skipped", s.skipped},   {"params_hash", s.params_hash}};
   if (s.eval_loss) out["eval_loss"] = *s.eval_loss;
   if (s.floor) out["floor"] = *s.floor;
   print("{}\n", out.dump());
@@ -88,9 +89,11 @@ run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, c
 }
 
 int already_done(const TrainArguments& arguments, const run::Decision& decision, const std::string& folder) {
-  remark("already done: {} holds {} steps. Use run.name=NAME for another run, or --resume never to start over\n", folder,
-         decision.step);
-  if (arguments.json) print("{}\n", nlohmann::json{{"folder", folder}, {"steps", decision.step}, {"finished", true}}.dump());
+  remark(
+      "already done: {} holds {} steps. Use run.name=NAME for another run, or --resume never to start over\n",
+      folder, decision.step);
+  if (arguments.json)
+    print("{}\n", nlohmann::json{{"folder", folder}, {"steps", decision.step}, {"finished", true}}.dump());
   return 0;
 }
 
@@ -105,8 +108,8 @@ int run_beside(run::Session& session, const run::Decision& decision, const StopS
   return run::train(session, options, nobody).finished ? 0 : 75;
 }
 
-int run_first(const TrainArguments& arguments, run::Session& session, const run::Decision& decision, run::RunFolder& files,
-              const StopSignal& signal) {
+int run_first(const TrainArguments& arguments, run::Session& session, const run::Decision& decision,
+              run::RunFolder& files, const StopSignal& signal) {
   const std::string& folder = files.path();
   run::TrainOptions options;
   options.first_step = load_first(session, decision.checkpoints);
@@ -123,21 +126,27 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   options.save_every = recipe.checkpoint.every;
   options.save = [&](int64_t step) {
     try {
-      const std::string where = run::save_checkpoint(session, folder, step, static_cast<int>(recipe.checkpoint.keep));
+      const std::string where =
+          run::save_checkpoint(session, folder, step, static_cast<int>(recipe.checkpoint.keep));
       everyone.event("checkpoint_saved", "saved " + where, step);
     } catch (const base::IoError& error) {
-      // The one before it still stands; the next save may find the disk in better order. The last save must succeed.
+      // The one before it still stands; the next save may find the disk in better order. The last save must
+      // succeed.
       if (step >= recipe.run.steps || signal.value().load() != 0) throw;
       everyone.event("checkpoint_failed", error.what(), step);
     }
   };
-  everyone.event("start", options.first_step > 0 ? fmt::format("going on from step {}", options.first_step) : "from the beginning",
+  everyone.event("start",
+                 options.first_step > 0 ? fmt::format("going on from step {}", options.first_step)
+                                        : "from the beginning",
                  options.first_step);
   const run::Summary summary = run::train(session, options, everyone);
-  everyone.event(summary.finished ? "finished" : "preempted",
-                 summary.finished ? fmt::format("{} steps done, params_hash {}", summary.steps, summary.params_hash)
-                                  : fmt::format("stopped by signal {} at a step boundary and saved", signal.value().load()),
-                 summary.steps);
+  everyone.event(
+      summary.finished ? "finished" : "preempted",
+      summary.finished
+          ? fmt::format("{} steps done, params_hash {}", summary.steps, summary.params_hash)
+          : fmt::format("stopped by signal {} at a step boundary and saved", signal.value().load()),
+      summary.steps);
   progress.finish(summary, folder);
   if (arguments.json) print_summary(summary, folder);
   return summary.finished ? 0 : 75;
@@ -147,14 +156,16 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
 std::unique_ptr<base::RingWriter> open_recorder(const std::string& folder, int rank) {
   try {
     base::make_folders(folder + "/trace");
-    return std::make_unique<base::RingWriter>(fmt::format("{}/trace/rank-{}.ring", folder, rank), base::RingOptions{.rank = rank});
+    return std::make_unique<base::RingWriter>(fmt::format("{}/trace/rank-{}.ring", folder, rank),
+                                              base::RingOptions{.rank = rank});
   } catch (const base::IoError& error) {
     remark("warning: nothing will be recorded: {}\n", error.what());
     return nullptr;
   }
 }
 
-int run_training(const TrainArguments& arguments, const base::Resolved& resolved, const std::string& folder, comm::World& world) {
+int run_training(const TrainArguments& arguments, const base::Resolved& resolved, const std::string& folder,
+                 comm::World& world) {
   const auto& parallel = resolved.recipe.parallel;
   world.use(parallel.engine, std::chrono::seconds(parallel.timeout));
   run::compare_recipes(world, resolved.recipe);
@@ -172,7 +183,8 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
   const std::unique_ptr<base::RingWriter> ring = open_recorder(folder, world.rank());
   run::Session session(std::move(plan), ranks.get(), ring.get());
   StopSignal signal;  // from here on there is something to save; a rank that still waits for others just ends
-  return files ? run_first(arguments, session, decision, *files, signal) : run_beside(session, decision, signal);
+  return files ? run_first(arguments, session, decision, *files, signal)
+               : run_beside(session, decision, signal);
 }
 
 }  // namespace
@@ -181,18 +193,23 @@ int train_command(Arguments& arguments) {
   TrainArguments wanted;
   arguments.recipe(wanted.source);
   arguments.option("--run", wanted.folder, "the run folder; default: log.folder/run.name");
-  arguments.option("--resume", wanted.resume, "auto: go on where the folder's run stopped; never: start over; or a checkpoint");
+  arguments.option("--resume", wanted.resume,
+                   "auto: go on where the folder's run stopped; never: start over; or a checkpoint");
   arguments.flag("--json", wanted.json, "print the summary as JSON on standard output");
   LaunchFlags launch;
   add_launch_flags(arguments, launch);
   arguments.example("lockstep train", "the default recipe: a small GPT on the embedded grammar");
-  arguments.example("lockstep train first.toml optim.lr=1e-3 run.name=second", "one key changed, in a run of its own");
+  arguments.example("lockstep train first.toml optim.lr=1e-3 run.name=second",
+                    "one key changed, in a run of its own");
   arguments.example("lockstep train first.toml --nproc 4", "four ranks on this machine; the same bits");
-  arguments.example("lockstep train first.toml --nproc 8 parallel.zero=3", "weights, gradients and moments shared out");
-  arguments.example("lockstep train model.family=llama precision.compute=bf16 run.name=llama", "another model");
+  arguments.example("lockstep train first.toml --nproc 8 parallel.zero=3",
+                    "weights, gradients and moments shared out");
+  arguments.example("lockstep train model.family=llama precision.compute=bf16 run.name=llama",
+                    "another model");
   if (!arguments.parse()) return 0;
   const base::Resolved resolved = base::read_recipe(wanted.source);
-  const std::string folder = !wanted.folder.empty() ? wanted.folder : resolved.recipe.log.folder + "/" + resolved.recipe.run.name;
+  const std::string folder =
+      !wanted.folder.empty() ? wanted.folder : resolved.recipe.log.folder + "/" + resolved.recipe.run.name;
   launch.wishes.fits = [&](int ranks) { run::check_layout(resolved.recipe, ranks); };
   const std::string& device = resolved.recipe.run.device;
   launch.wishes.one_by_default = device == "cpu" || device.starts_with("cuda:");

@@ -25,7 +25,8 @@ const std::string kTiny =
 
 std::vector<nlohmann::json> lines_of(const std::string& path) {
   std::vector<nlohmann::json> lines;
-  for (const std::string& line : base::split_lines(base::read_file(path))) lines.push_back(nlohmann::json::parse(line));
+  for (const std::string& line : base::split_lines(base::read_file(path)))
+    lines.push_back(nlohmann::json::parse(line));
   return lines;
 }
 
@@ -92,17 +93,19 @@ TEST(Train, WritesItsFolderAndGoesOn) {
       {"$L explain recipe runs/first/config.toml", 0, "runs/first/config.toml"},
       // Training from the resolved config repeats the run.
       {"$L train runs/first/config.toml run.name=again", 0, "done"},
-      {"rm -r runs/first/checkpoints/step-00000006; " + kTiny + "run.steps=6 checkpoint.every=4 log.fingerprint=true", 0,
-       "going on from step 4"},
+      {"rm -r runs/first/checkpoints/step-00000006; " + kTiny +
+           "run.steps=6 checkpoint.every=4 log.fingerprint=true",
+       0, "going on from step 4"},
   };
   expect_rows(folder.path(), rows);
-  const std::vector<nlohmann::json> metrics = lines_of(run + "/metrics.jsonl"), again = lines_of(folder.path() + "/runs/again/metrics.jsonl");
+  const std::vector<nlohmann::json> metrics = lines_of(run + "/metrics.jsonl"),
+                                    again = lines_of(folder.path() + "/runs/again/metrics.jsonl");
   std::vector<int64_t> steps;
   for (const nlohmann::json& line : metrics) {
     if (!line.contains("loss")) continue;
     steps.push_back(line["step"]);
-    for (const char* key : {"loss_hex", "lr", "grad_norm", "tokens", "tokens_per_s", "step_ms", "data_wait_ms", "mfu", "mem_gib",
-                            "time", "params_hash"}) {
+    for (const char* key : {"loss_hex", "lr", "grad_norm", "tokens", "tokens_per_s", "step_ms",
+                            "data_wait_ms", "mfu", "mem_gib", "time", "params_hash"}) {
       EXPECT_TRUE(line.contains(key)) << key;
     }
     EXPECT_EQ(std::strtod(line["loss_hex"].get<std::string>().c_str(), nullptr), line["loss"].get<double>());
@@ -118,8 +121,9 @@ TEST(Train, WritesItsFolderAndGoesOn) {
 TEST(Train, EndsAtAStepBoundaryWhenInterrupted) {
   base::TemporaryFolder folder;
   for (const char* signal : {"INT", "TERM"}) {
-    const std::string line = kTiny + "run.steps=1000000 run.name=" + signal + " & pid=$!; while ! grep -q first_step runs/" +
-                             signal + "/events.jsonl; do sleep 0.05; done 2>/dev/null; kill -" + signal + " $pid; wait $pid";
+    const std::string line =
+        kTiny + "run.steps=1000000 run.name=" + signal + " & pid=$!; while ! grep -q first_step runs/" +
+        signal + "/events.jsonl; do sleep 0.05; done 2>/dev/null; kill -" + signal + " $pid; wait $pid";
     const Outcome outcome = run_shell(folder.path(), line);
     EXPECT_EQ(outcome.code, 75) << outcome.output;
     EXPECT_NE(outcome.output.find("run the same command again"), std::string::npos) << outcome.output;
@@ -129,12 +133,16 @@ TEST(Train, EndsAtAStepBoundaryWhenInterrupted) {
 TEST(Train, KilledAtAnyMomentTheRunGoesOnFromACheckpoint) {
   base::TemporaryFolder folder;
   const std::string train = kTiny + "run.steps=4000 checkpoint.every=100 run.name=k ";
-  run_shell(folder.path(), train + "& pid=$!; while ! ls runs/k/checkpoints/*/manifest.json; do sleep 0.01; done >/dev/null 2>&1; kill -9 $pid; wait $pid");
+  run_shell(folder.path(), train +
+                               "& pid=$!; while ! ls runs/k/checkpoints/*/manifest.json; do sleep 0.01; done "
+                               ">/dev/null 2>&1; kill -9 $pid; wait $pid");
   const Outcome outcome = run_shell(folder.path(), train + "--json");
   EXPECT_NE(outcome.output.find("going on from step"), std::string::npos) << outcome.output;
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   const Outcome whole = run_shell(folder.path(), kTiny + "run.steps=4000 run.name=whole --json 2>/dev/null");
-  const auto hash = [](const std::string& text) { return nlohmann::json::parse(text.substr(text.find('{')))["params_hash"]; };
+  const auto hash = [](const std::string& text) {
+    return nlohmann::json::parse(text.substr(text.find('{')))["params_hash"];
+  };
   EXPECT_EQ(hash(outcome.output), hash(whole.output));
 }
 
@@ -143,27 +151,36 @@ TEST(Train, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
   const std::string train = kTiny + "run.steps=12 checkpoint.every=4 run.name=d --json ";
   const Outcome whole = run_shell(folder.path(), train + "2>/dev/null");
   // The newest is gone, the next one has a flipped byte, the oldest two are kept by checkpoint.keep=2.
-  const Outcome outcome = run_shell(folder.path(), "rm runs/d/checkpoints/step-00000012/manifest.json; f=$(ls runs/d/checkpoints/"
-                                                   "step-00000008/model-*); printf xxxxxxxxxxxxxxxx | dd of=$f bs=1 seek=4000 conv=notrunc 2>/dev/null; " + train);
+  const Outcome outcome = run_shell(
+      folder.path(),
+      "rm runs/d/checkpoints/step-00000012/manifest.json; f=$(ls runs/d/checkpoints/"
+      "step-00000008/model-*); printf xxxxxxxxxxxxxxxx | dd of=$f bs=1 seek=4000 conv=notrunc 2>/dev/null; " +
+          train);
   EXPECT_EQ(outcome.code, 3) << outcome.output;
-  EXPECT_NE(outcome.output.find("step-00000008/model-00001-of-00001.safetensors"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("step-00000008/model-00001-of-00001.safetensors"), std::string::npos)
+      << outcome.output;
   EXPECT_EQ(whole.code, 0);
 }
 
 // A save that fails in the middle of a run is told and tried again; the last one must succeed.
 TEST(Train, AFullDiskEndsOnlyTheLastSave) {
   base::TemporaryFolder folder;
-  const Outcome outcome = run_shell(folder.path(), "ulimit -f 20; " + kTiny + "run.steps=9 checkpoint.every=4 run.name=full");
+  const Outcome outcome =
+      run_shell(folder.path(), "ulimit -f 20; " + kTiny + "run.steps=9 checkpoint.every=4 run.name=full");
   EXPECT_EQ(outcome.code, 1) << outcome.output;
-  EXPECT_NE(outcome.output.find("warning: runs/full/checkpoints/step-00000004/model-"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("warning: runs/full/checkpoints/step-00000004/model-"), std::string::npos)
+      << outcome.output;
   EXPECT_NE(outcome.output.find("step 9/9"), std::string::npos) << outcome.output;
 }
 
 TEST(Train, ARunFolderBelongsToOneProcess) {
   base::TemporaryFolder folder;
-  const Outcome outcome = run_shell(
-      folder.path(), kTiny + "run.steps=1000000 >/dev/null 2>&1 & pid=$!; while ! test -s runs/first/events.jsonl; do sleep 0.05; "
-                             "done; " + kTiny + "run.steps=1000000; code=$?; kill -9 $pid; exit $code");
+  const Outcome outcome =
+      run_shell(folder.path(), kTiny +
+                                   "run.steps=1000000 >/dev/null 2>&1 & pid=$!; while ! test -s "
+                                   "runs/first/events.jsonl; do sleep 0.05; "
+                                   "done; " +
+                                   kTiny + "run.steps=1000000; code=$?; kill -9 $pid; exit $code");
   EXPECT_EQ(outcome.code, 2) << outcome.output;
   EXPECT_NE(outcome.output.find("is in use by"), std::string::npos) << outcome.output;
 }
@@ -171,7 +188,8 @@ TEST(Train, ARunFolderBelongsToOneProcess) {
 // Ranks that were started by hand, each with its own idea of who it is.
 TEST(Train, RanksOfAnotherLauncherMeetOrAreToldWhyNot) {
   base::TemporaryFolder folder;
-  const std::string meet = "export MASTER_ADDR=127.0.0.1 MASTER_PORT=$$ LOCKSTEP_SECRET=a-secret-for-this-one-test; ";
+  const std::string meet =
+      "export MASTER_ADDR=127.0.0.1 MASTER_PORT=$$ LOCKSTEP_SECRET=a-secret-for-this-one-test; ";
   const auto rank = [](const std::string& variables) {
     return variables + " " + kTiny + "run.steps=3 run.name=hand; echo code $?";
   };
@@ -187,10 +205,11 @@ TEST(Train, RanksOfAnotherLauncherMeetOrAreToldWhyNot) {
   const Case cases[] = {
       {"WORLD_SIZE=2 RANK=0", "WORLD_SIZE=2 RANK=1", "", "code 0", 2},
       {"WORLD_SIZE=3 RANK=0", "WORLD_SIZE=3 RANK=1", "WORLD_SIZE=3 RANK=1", "code 2", 3},
-      {"WORLD_SIZE=3 RANK=0", "WORLD_SIZE=3 RANK=1", "WORLD_SIZE=3 RANK=1", "two processes say that they are rank 1", 3},
+      {"WORLD_SIZE=3 RANK=0", "WORLD_SIZE=3 RANK=1", "WORLD_SIZE=3 RANK=1",
+       "two processes say that they are rank 1", 3},
       // The second is refused by the first, which would wait for it.
-      {"WORLD_SIZE=2 RANK=0 timeout -s KILL 8", "WORLD_SIZE=2 RANK=1 LOCKSTEP_SECRET=another-secret-is-this", "",
-       "do not trust each other", 1},
+      {"WORLD_SIZE=2 RANK=0 timeout -s KILL 8", "WORLD_SIZE=2 RANK=1 LOCKSTEP_SECRET=another-secret-is-this",
+       "", "do not trust each other", 1},
   };
   for (const Case& c : cases) {
     std::string line = meet + "(" + rank(c.first) + ") & (" + rank(c.second) + ") & ";
@@ -205,7 +224,8 @@ TEST(Train, RanksOfAnotherLauncherMeetOrAreToldWhyNot) {
 TEST(Train, PrintsNoControlCharactersIntoAPipe) {
   base::TemporaryFolder folder;
   const Outcome outcome = run_shell(folder.path(), kTiny + "run.steps=30");
-  for (const char c : outcome.output) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << static_cast<int>(c);
+  for (const char c : outcome.output)
+    EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << static_cast<int>(c);
 }
 
 TEST(Explain, ProgramAndMemory) {
@@ -217,19 +237,25 @@ TEST(Explain, ProgramAndMemory) {
       {"$L explain memory model.layers=2", 0, "activations: layer 1"},
       {"$L explain memory --json | head -c 9", 0, "{\"alive\":"},
       // Ranks that do not exist: the list of one of them, and what each would hold.
-      {"$L explain program model.layers=1 parallel.zero=3 --nproc 4 --rank 1", 0, "rank 1 of 4, parallel.zero=3; slices 1, 5 of 8"},
+      {"$L explain program model.layers=1 parallel.zero=3 --nproc 4 --rank 1", 0,
+       "rank 1 of 4, parallel.zero=3; slices 1, 5 of 8"},
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4", 0, "gather b1 s0 among shard ranks"},
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4", 0, "release b1 s0"},
-      {"$L explain program model.layers=1 parallel.zero=3 --nproc 4 | grep 'forward b0.embed s0'", 0, "waits #1"},
+      {"$L explain program model.layers=1 parallel.zero=3 --nproc 4 | grep 'forward b0.embed s0'", 0,
+       "waits #1"},
       {"$L explain program model.layers=1 --nproc 2 | grep 'reduce among replicas'", 0, "b2 b1 b0"},
-      {"$L explain program model.layers=1 parallel.zero=3 parallel.shard=2 --nproc 4 --rank 3", 0, "rank 1 of 2 in copy 1 of 2"},
+      {"$L explain program model.layers=1 parallel.zero=3 parallel.shard=2 --nproc 4 --rank 3", 0,
+       "rank 1 of 2 in copy 1 of 2"},
       {"$L explain memory model.layers=1 parallel.zero=3 --nproc 3", 0, "ranks"},
       {"$L explain program --nproc 4 --rank 4", 2, "--nproc 4 has the ranks 0 to 3"},
       {"$L explain program --nproc 9", 2, "cannot be shared by 9 data ranks"},
       {"$L explain memory --nproc 0", 2, "--nproc 0"},
       // What is timed is one rank, whatever the recipe is for.
-      {"$L tune model.layers=1 model.hidden=16 batch.global=4 data.seq_len=8 parallel.data=2 parallel.zero=3 --steps 1", 0, "timed on one rank"},
-      {"$L tune model.layers=1 model.hidden=16 batch.global=4 data.seq_len=8 --steps 1", 0, "use it: batch.slices="},
+      {"$L tune model.layers=1 model.hidden=16 batch.global=4 data.seq_len=8 parallel.data=2 parallel.zero=3 "
+       "--steps 1",
+       0, "timed on one rank"},
+      {"$L tune model.layers=1 model.hidden=16 batch.global=4 data.seq_len=8 --steps 1", 0,
+       "use it: batch.slices="},
   };
   expect_rows(folder.path(), rows);
 }

@@ -45,18 +45,26 @@ int tune_command(Arguments& arguments) {
   if (json) {
     nlohmann::json out = nlohmann::json::array();
     for (const run::Trial& t : trials) {
-      out.push_back({{"slices", t.slices}, {"samples", t.samples}, {"recompute", t.recompute}, {"fits", t.fits},
-                     {"peak_bytes", t.peak_bytes}, {"step_ms", t.step_ms}, {"tokens_per_s", t.tokens_per_s}});
+      out.push_back({{"slices", t.slices},
+                     {"samples", t.samples},
+                     {"recompute", t.recompute},
+                     {"fits", t.fits},
+                     {"peak_bytes", t.peak_bytes},
+                     {"step_ms", t.step_ms},
+                     {"tokens_per_s", t.tokens_per_s}});
     }
     print("{}\n", out.dump());
     return 0;
   }
-  base::Table table({"batch.slices", "samples a slice", "memory.recompute", "memory", "step", "tokens/s", ""});
+  base::Table table(
+      {"batch.slices", "samples a slice", "memory.recompute", "memory", "step", "tokens/s", ""});
   for (const size_t column : {0, 1, 3, 4, 5}) table.align_right(column);
   for (size_t k = 0; k < trials.size(); ++k) {
     const run::Trial& t = trials[k];
-    table.add({std::to_string(t.slices), std::to_string(t.samples), t.recompute, base::human_bytes(static_cast<double>(t.peak_bytes)),
-               t.fits ? base::human_duration(t.step_ms / 1e3) : "-", t.fits ? base::human_count(t.tokens_per_s) : "does not fit",
+    table.add({std::to_string(t.slices), std::to_string(t.samples), t.recompute,
+               base::human_bytes(static_cast<double>(t.peak_bytes)),
+               t.fits ? base::human_duration(t.step_ms / 1e3) : "-",
+               t.fits ? base::human_count(t.tokens_per_s) : "does not fit",
                k == 0 && t.fits ? "fastest" : ""});
   }
   print("{}", table.to_text(base::terminal_of(STDOUT_FILENO).width));

@@ -70,7 +70,8 @@ auto Group::marked(Collective kind, int64_t bytes, Call call) {
     }
   };
   try {
-    const Finish finish{enqueues() ? nullptr : ring_, ticket, link_ > 0 ? static_cast<double>(bytes) / link_ : 0};
+    const Finish finish{enqueues() ? nullptr : ring_, ticket,
+                        link_ > 0 ? static_cast<double>(bytes) / link_ : 0};
     return call();
   } catch (const CallFailed& failure) {
     fail(failure.why);

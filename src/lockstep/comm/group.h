@@ -1,10 +1,10 @@
 // A group of ranks and what they do together. One interface; the engines are shared memory, Gloo and NCCL.
 //
-// Every member calls the same operations in the same order. On the CPU a call has finished when it returns; with NCCL
-// it is enqueued on `stream`, and what was handed to it may be touched again only behind it on that stream. Each
-// call carries the group's timeout: CommError 520 names group, operation, sequence number and the ranks that are
-// missing, where the engine knows them. Each call leaves its mark in the recorder's ring. A group is used by one
-// thread at a time; two lanes that run beside each other have a group each.
+// Every member calls the same operations in the same order. On the CPU a call has finished when it returns;
+// with NCCL it is enqueued on `stream`, and what was handed to it may be touched again only behind it on that
+// stream. Each call carries the group's timeout: CommError 520 names group, operation, sequence number and
+// the ranks that are missing, where the engine knows them. Each call leaves its mark in the recorder's ring.
+// A group is used by one thread at a time; two lanes that run beside each other have a group each.
 //
 // Parts are given by rank: parts[q] belongs to rank q; sizes may differ, and be zero.
 #pragma once
@@ -25,12 +25,22 @@ using device::Stream;
 using device::Tensor;
 
 enum class Collective : uint8_t {
-  all_reduce, reduce_scatter, all_gather, all_to_all, borrow, broadcast, send, recv, barrier, give_back,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  borrow,
+  broadcast,
+  send,
+  recv,
+  barrier,
+  give_back,
 };
 const char* name_of(Collective kind);
 constexpr uint16_t kFirstCollectiveOp = 100;  // in the ring, `op` is this plus Collective: beside program::Op
 
-// What an engine throws when a call cannot be carried out; Group turns it into CommError 520 with the call's name.
+// What an engine throws when a call cannot be carried out; Group turns it into CommError 520 with the call's
+// name.
 struct CallFailed {
   std::string why;  // "rank 3 (process 4711) has died"
 };
@@ -56,20 +66,22 @@ class Group {
   void recv(const Tensor& values, int from, Stream stream = nullptr);
   void barrier();
 
-  // An all-to-all whose results may stay where they are. `offers[q]` are tensors that rank q may read (any number, the
-  // same to all; other ranks may offer more or fewer). Returns views[q]: what rank q offers to this rank, as peers' own memory
-  // where that is shared and as copies in `staging` where it is not. The views hold, and the offered memory must
-  // not change, until every member has called give_back().
+  // An all-to-all whose results may stay where they are. `offers[q]` are tensors that rank q may read (any
+  // number, the same to all; other ranks may offer more or fewer). Returns views[q]: what rank q offers to
+  // this rank, as peers' own memory where that is shared and as copies in `staging` where it is not. The
+  // views hold, and the offered memory must not change, until every member has called give_back().
   //
-  // Which tensors rank q will offer must be known here: `expected[q]` has their types and shapes (data is ignored).
+  // Which tensors rank q will offer must be known here: `expected[q]` has their types and shapes (data is
+  // ignored).
   std::vector<std::vector<Tensor>> borrow(const std::vector<std::vector<Tensor>>& offers,
-                                          const std::vector<std::vector<Tensor>>& expected, const Tensor& staging,
-                                          Stream stream = nullptr);
+                                          const std::vector<std::vector<Tensor>>& expected,
+                                          const Tensor& staging, Stream stream = nullptr);
   void give_back(Stream stream = nullptr);
   // Bytes of staging that borrow() needs for `expected`: 0 where memory is shared.
   virtual int64_t staging_bytes(const std::vector<std::vector<Tensor>>& expected) const;
 
-  // Gives up what is enqueued and has not ended, so that its stream comes to rest. The group is of no use afterwards.
+  // Gives up what is enqueued and has not ended, so that its stream comes to rest. The group is of no use
+  // afterwards.
   virtual void abort() {}
 
   // Where marks go, and which instruction the next call belongs to.
@@ -77,8 +89,8 @@ class Group {
   void at(int64_t step, int32_t instruction) { step_ = step, instruction_ = instruction; }
   int64_t sequence() const { return sequence_; }  // calls so far
 
-  // Pretends that the link carries only so many bytes a second: each call takes that long at least. For trying how a
-  // layout behaves on a slower network, and for tests of overlap. 0: as fast as it is.
+  // Pretends that the link carries only so many bytes a second: each call takes that long at least. For
+  // trying how a layout behaves on a slower network, and for tests of overlap. 0: as fast as it is.
   void pretend_link(double bytes_per_second) { link_ = bytes_per_second; }
 
  protected:
@@ -87,16 +99,20 @@ class Group {
   virtual void do_all_reduce(const Tensor& values, Stream stream) = 0;
   virtual void do_reduce_scatter(const std::vector<Tensor>& parts, const Tensor& mine, Stream stream) = 0;
   virtual void do_all_gather(const std::vector<Tensor>& parts, Stream stream) = 0;
-  virtual void do_all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor>& recv, Stream stream) = 0;
+  virtual void do_all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor>& recv,
+                             Stream stream) = 0;
   virtual void do_broadcast(const Tensor& values, int root, Stream stream) = 0;
   virtual void do_send(const Tensor& values, int to, Stream stream) = 0;
   virtual void do_recv(const Tensor& values, int from, Stream stream) = 0;
   virtual void do_barrier() = 0;
   virtual std::vector<std::vector<Tensor>> do_borrow(const std::vector<std::vector<Tensor>>& offers,
                                                      const std::vector<std::vector<Tensor>>& expected,
-                                                     const Tensor& staging, Stream stream);  // all_to_all into staging
+                                                     const Tensor& staging,
+                                                     Stream stream);  // all_to_all into staging
   virtual void do_give_back(Stream) {}
-  virtual bool enqueues() const { return false; }  // calls return before they are done: not marked as finished
+  virtual bool enqueues() const {
+    return false;
+  }  // calls return before they are done: not marked as finished
 
  private:
   template <class Call>

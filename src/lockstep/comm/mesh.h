@@ -1,7 +1,7 @@
 // The mesh: where a rank stands among data x shard x context x tensor x pipeline ranks.
 //
-// One documented order: tensor changes fastest, so that it stays inside a node, then context, shard, replica (data
-// is replica x shard), and pipeline slowest. Pure arithmetic.
+// One documented order: tensor changes fastest, so that it stays inside a node, then context, shard, replica
+// (data is replica x shard), and pipeline slowest. Pure arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,9 @@ struct Coordinate {
   int at[kAxes] = {0, 0, 0, 0, 0};
   int operator[](Axis axis) const { return at[static_cast<int>(axis)]; }
   // Among the data ranks: replica x shard, shard fastest.
-  int data(const Mesh& mesh) const { return (*this)[Axis::replica] * mesh.size(Axis::shard) + (*this)[Axis::shard]; }
+  int data(const Mesh& mesh) const {
+    return (*this)[Axis::replica] * mesh.size(Axis::shard) + (*this)[Axis::shard];
+  }
 };
 
 Coordinate coordinate_of(const Mesh& mesh, int rank);

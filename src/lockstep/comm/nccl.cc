@@ -237,15 +237,16 @@ NcclComm connect(const GroupOptions& options, int rank, const NcclUniqueId& id) 
 
 }  // namespace
 
-// NCCL refuses two ranks on one GPU of one host. Where that is the wish (one GPU, several ranks: good for trying a
-// layout, not for speed), each rank gets a host name of its own, and the ways that reach only inside a host are closed.
-// Must come before anything else is asked of NCCL, which reads its environment once.
+// NCCL refuses two ranks on one GPU of one host. Where that is the wish (one GPU, several ranks: good for
+// trying a layout, not for speed), each rank gets a host name of its own, and the ways that reach only inside
+// a host are closed. Must come before anything else is asked of NCCL, which reads its environment once.
 void let_ranks_share_gpus(const GroupOptions& options, int rank, Store& store) {
   const std::string mine = base::host_name() + " " + options.device->properties().address;
   store.set(fmt::format("gpu/{}", rank), mine);
   bool shared = false;
   for (size_t q = 0; q < options.ranks.size(); ++q) {
-    shared = shared || (static_cast<int>(q) != rank && store.get(fmt::format("gpu/{}", q), options.timeout) == mine);
+    shared = shared ||
+             (static_cast<int>(q) != rank && store.get(fmt::format("gpu/{}", q), options.timeout) == mine);
   }
   // Every member closes them, or none: NCCL wants the same ways at both ends.
   if (shared) store.set("gpu/shared", "yes");

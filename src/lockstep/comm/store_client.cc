@@ -101,7 +101,8 @@ class StoreClient final : public Store {
     check_size(request);
     if (!broken_.empty()) lost(broken_);
     if (!channel_.send(request)) lost(channel_.problem());
-    std::optional<Message> reply = hear(channel_, most_message_bytes_, Clock::now() + timeout + options_.patience);
+    std::optional<Message> reply =
+        hear(channel_, most_message_bytes_, Clock::now() + timeout + options_.patience);
     if (!reply) lost(channel_.problem().empty() ? "it does not answer" : channel_.problem());
     if (reply->code == Code::refused && reply->words.size() == 1) throw base::CommError(516, reply->words[0]);
     const bool has_word = !reply->words.empty();

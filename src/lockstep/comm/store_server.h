@@ -55,8 +55,8 @@ struct StoreClientOptions {
   Secret secret;
   bool tls = false;
   Duration connect_timeout{60000};  // retried until then, with growing pauses
-  Duration patience{30000};         // for a reply, beyond what the request itself waits; then the store is gone
-  std::string who;                  // "rank 3 on host b": the server names a peer by it
+  Duration patience{30000};  // for a reply, beyond what the request itself waits; then the store is gone
+  std::string who;           // "rank 3 on host b": the server names a peer by it
 };
 
 // A connection. CommError 514: nobody answered within the timeout, and who was tried; ConfigError 515: the

@@ -370,8 +370,10 @@ TEST(StoreServer, AServerThatFallsSilentIsGoneWhenPatienceIs) {
   }
   int port = 0;
   ASSERT_EQ(::read(ends[0], &port, sizeof port), static_cast<ssize_t>(sizeof port));
-  const auto store = connect_store(
-      {.endpoint = "127.0.0.1:" + std::to_string(port), .secret = secret, .patience = 300ms, .who = "rank 0"});
+  const auto store = connect_store({.endpoint = "127.0.0.1:" + std::to_string(port),
+                                    .secret = secret,
+                                    .patience = 300ms,
+                                    .who = "rank 0"});
   store->set("before", "yes");
   ::kill(child, SIGSTOP);
   ::waitpid(child, nullptr, WUNTRACED);  // until every thread of it stands still

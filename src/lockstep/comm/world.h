@@ -1,8 +1,8 @@
 // The world: all ranks of a run, as this process sees them.
 //
-// The launcher tells each rank who it is through torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, ...) and where the
-// store is (LOCKSTEP_STORE, LOCKSTEP_SECRET_FD). World connects, holds the roll call (every rank says its build, recipe and
-// numerics; the first that differs is named), and makes groups.
+// The launcher tells each rank who it is through torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, ...)
+// and where the store is (LOCKSTEP_STORE, LOCKSTEP_SECRET_FD). World connects, holds the roll call (every
+// rank says its build, recipe and numerics; the first that differs is named), and makes groups.
 #pragma once
 
 #include <functional>
@@ -24,8 +24,8 @@ struct WorldOptions {
   Seat seat;
   std::string engine = "auto";
   std::string interface;
-  Duration timeout{600000};       // of every collective
-  Duration join_timeout{300000};  // until every rank has come
+  Duration timeout{600000};                          // of every collective
+  Duration join_timeout{300000};                     // until every rank has come
   std::function<void(const std::string&)> say = {};  // who is waited for
 };
 
@@ -44,18 +44,24 @@ class World {
   // Settled group by group, as each one's ranks allow; this is the first group's.
   Duration timeout() const { return options_.timeout; }  // of every collective
   const std::string& engine() const { return engine_; }
-  const std::string& engine_reason() const { return engine_reason_; }  // what kept it from shared memory, if anything
+  const std::string& engine_reason() const {
+    return engine_reason_;
+  }  // what kept it from shared memory, if anything
 
   // Before the first group: which engine is wanted, and how long a collective may take.
-  void use(const std::string& engine, Duration timeout) { options_.engine = engine, options_.timeout = timeout; }
+  void use(const std::string& engine, Duration timeout) {
+    options_.engine = engine, options_.timeout = timeout;
+  }
 
-  // Every rank gives the same list of {what, value}; ConfigError 523 names the first that differs, and on which rank:
-  // "rank 2 has optim.lr = 0.1, rank 0 has 0.2". Two processes with one number are ConfigError 528. Waiting for a rank
-  // that does not come is CommError 521 with its number.
+  // Every rank gives the same list of {what, value}; ConfigError 523 names the first that differs, and on
+  // which rank: "rank 2 has optim.lr = 0.1, rank 0 has 0.2". Two processes with one number are ConfigError
+  // 528. Waiting for a rank that does not come is CommError 521 with its number.
   void roll_call(const std::vector<std::pair<std::string, std::string>>& facts);
 
-  // Collective over `ranks`. A group of one is made without anybody. Groups must not outlive the world's arena.
-  std::unique_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, device::Device& device);
+  // Collective over `ranks`. A group of one is made without anybody. Groups must not outlive the world's
+  // arena.
+  std::unique_ptr<Group> group(const std::string& name, const std::vector<int>& ranks,
+                               device::Device& device);
   SharedArena& arena();
 
  private:

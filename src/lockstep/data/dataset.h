@@ -1,8 +1,8 @@
 // A dataset: samples of one size, any of them reachable in O(1).
 //
-// Of tokens: sample i holds seq_len + 1 of them; the model reads the first seq_len and predicts the last seq_len.
-// Of anything else: a sample is so many 32-bit words of inputs (tokens, or floats as bits) and so many of labels.
-// Datasets are immutable after opening and safe to read from several threads.
+// Of tokens: sample i holds seq_len + 1 of them; the model reads the first seq_len and predicts the last
+// seq_len. Of anything else: a sample is so many 32-bit words of inputs (tokens, or floats as bits) and so
+// many of labels. Datasets are immutable after opening and safe to read from several threads.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,9 @@ class Dataset {
   // What `generate` begins with when it is given no prompt: a boundary, so that a new text follows.
   virtual std::vector<int32_t> start() const { return {0}; }
   virtual std::string decode(std::span<const int32_t> tokens) const { return (void)tokens, std::string(); }
-  virtual std::vector<int32_t> encode(const std::string& text) const { return (void)text, std::vector<int32_t>(); }
+  virtual std::vector<int32_t> encode(const std::string& text) const {
+    return (void)text, std::vector<int32_t>();
+  }
 };
 
 // Opens what the recipe asks for. DataError (LS02xx) names file and offset.

@@ -70,8 +70,9 @@ void* CpuDevice::obtain(int64_t bytes, bool counted) {
   if (bytes > kMost || (counted && bytes > left)) throw OutOfMemory{bytes, left};
   const int64_t rounded = round_up(std::max<int64_t>(bytes, 1), bytes >= kMapFrom ? 4096 : kAlignment);
   MemorySource* source = counted ? source_ : nullptr;
-  void* memory = source != nullptr ? source->allocate(rounded)
-      : rounded >= kMapFrom ? map_block(rounded) : std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
+  void* memory = source != nullptr     ? source->allocate(rounded)
+                 : rounded >= kMapFrom ? map_block(rounded)
+                                       : std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
   if (memory == nullptr) throw OutOfMemory{bytes, std::min(left, host_memory().available_bytes)};
   blocks_.emplace(memory, Block{rounded, counted, source});
   if (counted) peak_ = std::max(peak_, allocated_ += rounded);

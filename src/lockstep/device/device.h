@@ -23,14 +23,14 @@ struct Id {
 };
 
 struct Properties {
-  std::string name;                // "NVIDIA H200", "AMD EPYC 9B14"
-  std::string instruction_set;     // "x86-64-v4", "sm_90": part of the numerics record
-  std::string address;             // on the bus: "0000:17:00.0"; empty for the CPU
-  int64_t memory_bytes = 0;        // in all
-  int64_t free_bytes = 0;          // now
-  double peak_flops_bf16 = 0;      // dense matrix products; 0 when not known
+  std::string name;             // "NVIDIA H200", "AMD EPYC 9B14"
+  std::string instruction_set;  // "x86-64-v4", "sm_90": part of the numerics record
+  std::string address;          // on the bus: "0000:17:00.0"; empty for the CPU
+  int64_t memory_bytes = 0;     // in all
+  int64_t free_bytes = 0;       // now
+  double peak_flops_bf16 = 0;   // dense matrix products; 0 when not known
   double peak_flops_fp32 = 0;
-  bool fast_bf16 = false;          // bf16 matrix units: `precision.compute = auto` picks bf16
+  bool fast_bf16 = false;  // bf16 matrix units: `precision.compute = auto` picks bf16
   bool fast_fp16 = false;
 };
 

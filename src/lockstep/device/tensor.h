@@ -41,7 +41,9 @@ struct Tensor {
   int64_t bytes() const { return numel() * size_of(dtype); }
   explicit operator bool() const { return data != nullptr; }
   template <class T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
 };
 
 }  // namespace lockstep::device

@@ -23,7 +23,8 @@ void pause() {
 }
 
 int default_threads() {
-  if (const char* wish = std::getenv("OMP_NUM_THREADS"); wish != nullptr && std::atoi(wish) > 0) return std::atoi(wish);
+  if (const char* wish = std::getenv("OMP_NUM_THREADS"); wish != nullptr && std::atoi(wish) > 0)
+    return std::atoi(wish);
   cpu_set_t cores;
   CPU_ZERO(&cores);
   return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
@@ -50,7 +51,8 @@ class Pool {
       for (int64_t item = 0; item < items; ++item) function(context, item, 0);
       return;
     }
-    // First close: a helper that still holds the last job's ticket must not take an item with the new job's numbers.
+    // First close: a helper that still holds the last job's ticket must not take an item with the new job's
+    // numbers.
     const uint64_t job = ++jobs_ << kItemBits;
     ticket_.store(job | kItemMask);
     context_.store(context, std::memory_order_release);
@@ -97,8 +99,8 @@ class Pool {
     caller_sleeps_ = false;
   }
 
-  // Whoever goes to sleep says so first and then looks once more; whoever wakes changes what is looked at first and
-  // then asks whether anybody sleeps. Both in one total order, so no wake is lost.
+  // Whoever goes to sleep says so first and then looks once more; whoever wakes changes what is looked at
+  // first and then asks whether anybody sleeps. Both in one total order, so no wake is lost.
   void wake(std::condition_variable& sleepers) {
     { const std::lock_guard lock(sleep_); }
     sleepers.notify_all();

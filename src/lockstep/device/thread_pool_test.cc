@@ -42,7 +42,8 @@ TEST(ThreadPool, ALaneIsHeldByOneThreadAtATime) {
 TEST(ThreadPool, CallersAtTheSameTimeBothFinish) {
   std::atomic<int64_t> total{0};
   const auto caller = [&] {
-    for (int round = 0; round < 200; ++round) run_items(10, thread_count(), [&](int64_t item, int) { total += item; });
+    for (int round = 0; round < 200; ++round)
+      run_items(10, thread_count(), [&](int64_t item, int) { total += item; });
   };
   std::thread other(caller);
   caller();

@@ -85,15 +85,18 @@ std::string slow_link(const Topology& machine, int ranks, double measured) {
   double expected = 0;
   int from = -1, to = -1;
   for (int k = 0; k < ranks; ++k) {
-    const int a = machine.visible[static_cast<size_t>(k)], b = machine.visible[static_cast<size_t>((k + 1) % ranks)];
+    const int a = machine.visible[static_cast<size_t>(k)],
+              b = machine.visible[static_cast<size_t>((k + 1) % ranks)];
     const double speed = expected_bandwidth(machine, a, b).expected;
     if (speed <= 0) return "";
     if (from < 0 || speed < expected) expected = speed, from = a, to = b;
   }
   if (measured >= kEnough * expected) return "";
-  return fmt::format("{:.1f} GB/s is little for {} between {} and {}, which should carry about {:.0f}: look for other work on the "
-                     "GPUs, a link that runs below its width (`lockstep topo`), and NCCL_* variables that close a way",
-                     measured, label(machine.link(from, to)), machine.device_name(from), machine.device_name(to), expected);
+  return fmt::format(
+      "{:.1f} GB/s is little for {} between {} and {}, which should carry about {:.0f}: look for other work "
+      "on the "
+      "GPUs, a link that runs below its width (`lockstep topo`), and NCCL_* variables that close a way",
+      measured, label(machine.link(from, to)), machine.device_name(from), machine.device_name(to), expected);
 }
 
 }  // namespace lockstep::device

@@ -22,8 +22,9 @@ LinkSpeed socket_speed(const std::string& cpu_vendor);
 // Between two devices of the machine: the slowest part of the way.
 LinkSpeed expected_bandwidth(const Topology& machine, int a, int b);
 
-// A sentence when GPUs [0, ranks) of the visible ones move less than the slowest link between neighbours of a ring
-// over them should carry; empty when they do, or when nothing is known. `measured`: bus bandwidth of large messages.
+// A sentence when GPUs [0, ranks) of the visible ones move less than the slowest link between neighbours of a
+// ring over them should carry; empty when they do, or when nothing is known. `measured`: bus bandwidth of
+// large messages.
 std::string slow_link(const Topology& machine, int ranks, double measured);
 
 }  // namespace lockstep::device

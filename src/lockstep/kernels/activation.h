@@ -32,8 +32,8 @@ struct SwigluBackward {
   device::DType type = device::DType::f32;
   int64_t rows = 0, width = 0;
   const void* gate_up = nullptr;
-  const void* dy = nullptr;     // [rows, width]
-  void* dgate_up = nullptr;     // [rows, 2 * width]
+  const void* dy = nullptr;  // [rows, width]
+  void* dgate_up = nullptr;  // [rows, 2 * width]
 };
 
 }  // namespace lockstep::kernels

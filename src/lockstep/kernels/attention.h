@@ -44,7 +44,7 @@ struct AttentionDecode {
   const void* qkv = nullptr;  // [samples, qkv_width]
   void* keys = nullptr;       // [samples, capacity, kv_heads * head_dim]
   void* values = nullptr;
-  void* out = nullptr;        // [samples, heads * head_dim]
+  void* out = nullptr;  // [samples, heads * head_dim]
 };
 
 // Rotary embedding of q and k inside qkv, in place; halves are rotated against each other (Hugging

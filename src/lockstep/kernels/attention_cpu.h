@@ -4,7 +4,6 @@
 // scratch. Scratch is one slice of the workspace a thread: how many slices there are never shows in a result.
 #pragma once
 
-
 #include "lockstep/kernels/attention.h"
 #include "lockstep/kernels/blas_cpu.h"
 #include "lockstep/kernels/numbers_cpu.h"

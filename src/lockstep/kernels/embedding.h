@@ -9,22 +9,22 @@ namespace lockstep::kernels {
 struct Embedding {
   device::DType type = device::DType::f32;
   int64_t samples = 0, seq_len = 0, width = 0, vocab = 0;
-  const int32_t* tokens = nullptr;    // [samples, seq_len]
-  const void* table = nullptr;        // [vocab, width]
-  const void* positions = nullptr;    // [>= first_position + seq_len, width] or null
+  const int32_t* tokens = nullptr;  // [samples, seq_len]
+  const void* table = nullptr;      // [vocab, width]
+  const void* positions = nullptr;  // [>= first_position + seq_len, width] or null
   int64_t first_position = 0;
-  void* out = nullptr;                // [samples * seq_len, width]
+  void* out = nullptr;  // [samples * seq_len, width]
 };
 
 struct EmbeddingBackward {
   device::DType type = device::DType::f32;
   int64_t samples = 0, seq_len = 0, width = 0, vocab = 0;
   const int32_t* tokens = nullptr;
-  const void* dout = nullptr;         // [samples * seq_len, width]
-  float* dtable = nullptr;            // [vocab, width]
-  float* dpositions = nullptr;        // [position_rows, width] or null
-  int64_t position_rows = 0;          // rows past seq_len get no gradient (written as zero, or kept)
-  bool accumulate = false;            // false: gradients are written, zeros included
+  const void* dout = nullptr;   // [samples * seq_len, width]
+  float* dtable = nullptr;      // [vocab, width]
+  float* dpositions = nullptr;  // [position_rows, width] or null
+  int64_t position_rows = 0;    // rows past seq_len get no gradient (written as zero, or kept)
+  bool accumulate = false;      // false: gradients are written, zeros included
 };
 
 }  // namespace lockstep::kernels

@@ -1,6 +1,5 @@
 #include "lockstep/kernels/embedding.h"
 
-
 #include "lockstep/kernels/ops_cpu.h"
 
 namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {

@@ -13,9 +13,9 @@ struct Gemm {
   int64_t m = 0, n = 0, k = 0;
   device::DType in_type = device::DType::f32;   // of A, B and bias
   device::DType out_type = device::DType::f32;  // of C
-  const void* a = nullptr;     // [m, k], or [k, m] with trans_a
-  const void* b = nullptr;     // [k, n], or [n, k] with trans_b
-  void* c = nullptr;           // [m, n]
+  const void* a = nullptr;                      // [m, k], or [k, m] with trans_a
+  const void* b = nullptr;                      // [k, n], or [n, k] with trans_b
+  void* c = nullptr;                            // [m, n]
   bool trans_a = false, trans_b = false;
   float beta = 0;              // 0 or 1
   const void* bias = nullptr;  // [n], added to every row; only with beta = 0

@@ -237,7 +237,8 @@ void tree_sum(State& state) {
   TreeSum op{.count = state.range(0), .inputs = static_cast<int>(state.range(1))};
   for (int i = 0; i < op.inputs; ++i) {
     op.from[i] = bench.floats(op.count);
-    op.merges[i] = static_cast<uint8_t>(__builtin_ctz(static_cast<unsigned>(i) + 1));  // a power of two: halves
+    op.merges[i] =
+        static_cast<uint8_t>(__builtin_ctz(static_cast<unsigned>(i) + 1));  // a power of two: halves
   }
   op.out = bench.floats(op.count);
   for (auto _ : state) bench.kernels.tree_sum(op, {});

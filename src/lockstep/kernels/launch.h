@@ -9,7 +9,7 @@ struct Launch {
   void* stream = nullptr;     // cudaStream_t on CUDA; unused on the CPU
   void* workspace = nullptr;  // scratch of the lane, at least what the op's *_workspace() asked for
   int64_t workspace_bytes = 0;
-  bool tf32 = false;          // fp32 products on CUDA may round their operands to TF32; the CPU ignores it
+  bool tf32 = false;  // fp32 products on CUDA may round their operands to TF32; the CPU ignores it
 };
 
 // Partitions of work, so that sums are folded in an order that depends on the shape alone, never on

@@ -34,15 +34,15 @@ struct NormBackward {
   NormKind kind = NormKind::layer;
   device::DType type = device::DType::f32;
   int64_t rows = 0, width = 0;
-  const void* dy = nullptr;         // [rows, width]
-  const void* sum = nullptr;        // [rows, width]: what was normalised
+  const void* dy = nullptr;   // [rows, width]
+  const void* sum = nullptr;  // [rows, width]: what was normalised
   const void* weight = nullptr;
-  const float* mean = nullptr;      // null for rms
+  const float* mean = nullptr;  // null for rms
   const float* rstd = nullptr;
-  const void* dresidual = nullptr;  // [rows, width] or null: gradient that reaches `sum` from elsewhere
-  void* dsum = nullptr;             // [rows, width]: gradient of `sum`; may be the same memory as dresidual
-  float* partial_dweight = nullptr; // [row_parts(rows), width]
-  float* partial_dbias = nullptr;   // the same; null for rms
+  const void* dresidual = nullptr;   // [rows, width] or null: gradient that reaches `sum` from elsewhere
+  void* dsum = nullptr;              // [rows, width]: gradient of `sum`; may be the same memory as dresidual
+  float* partial_dweight = nullptr;  // [row_parts(rows), width]
+  float* partial_dbias = nullptr;    // the same; null for rms
 };
 
 struct NormWeightBackward {

@@ -31,7 +31,7 @@ struct NormFinish {
   const double* sums = nullptr;
   int64_t chunk_count = 0;
   const double* slice_losses = nullptr;
-  int64_t slices = 0;             // behind their losses stands how many ranks were asked to stop
+  int64_t slices = 0;  // behind their losses stands how many ranks were asked to stop
   const StepInputs* inputs = nullptr;
   StepState* state = nullptr;
   NormPolicy policy;
@@ -49,7 +49,7 @@ struct Update {
   float* master = nullptr;
   const float* gradient = nullptr;
   float* m = nullptr;
-  float* v = nullptr;  // adamw only
+  float* v = nullptr;       // adamw only
   void* compute = nullptr;  // rounded copy of the new master; null when compute is fp32
   device::DType compute_type = device::DType::bf16;
   const Chunk* chunks = nullptr;

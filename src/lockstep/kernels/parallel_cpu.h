@@ -19,18 +19,17 @@ LS_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 // body(item, lane) for every item; the calling thread alone when it is not worth waking the others.
 template <class Body>
 LS_INLINE void share(int64_t items, bool worth_it, const Body& body) {
-  device::run_items(items, worth_it ? device::thread_count() : 1, &body, [](const void* context, int64_t item, int lane) {
-    (*static_cast<const Body*>(context))(item, lane);
-  });
+  device::run_items(
+      items, worth_it ? device::thread_count() : 1, &body,
+      [](const void* context, int64_t item, int lane) { (*static_cast<const Body*>(context))(item, lane); });
 }
 
 // body(begin, end) over consecutive runs of [0, count).
 template <class Body>
 LS_INLINE void for_blocks(int64_t count, const Body& body) {
   const int64_t blocks = (count + kBlock - 1) / kBlock;
-  share(blocks, count >= kSerialBelow, [&](int64_t block, int) {
-    body(block * kBlock, smaller(count, (block + 1) * kBlock));
-  });
+  share(blocks, count >= kSerialBelow,
+        [&](int64_t block, int) { body(block * kBlock, smaller(count, (block + 1) * kBlock)); });
 }
 
 // body(item) for every item; `elements` is the work of one of them.

@@ -10,35 +10,35 @@ namespace lockstep::kernels {
 
 struct StepInputs {
   uint64_t seed = 0;
-  uint64_t step = 0;            // counted by the host; data and schedule follow it
-  double valid_tokens = 1;      // labels that count, over the whole global batch
+  uint64_t step = 0;        // counted by the host; data and schedule follow it
+  double valid_tokens = 1;  // labels that count, over the whole global batch
   float learning_rate = 0;
   float unused = 0;
-  double stop = 0;              // not zero: this rank was asked to stop; all ranks' are added up
+  double stop = 0;  // not zero: this rank was asked to stop; all ranks' are added up
 };
 
 struct StepState {
   // Persistent: part of a checkpoint.
-  double beta1_power = 1;       // beta1^applied: Adam's bias correction; advances only when applied
+  double beta1_power = 1;  // beta1^applied: Adam's bias correction; advances only when applied
   double beta2_power = 1;
-  int64_t applied = 0;          // updates applied
-  int64_t skipped = 0;          // updates skipped because a gradient was not finite
-  float loss_scale = 1;         // fp16: dynamic; otherwise 1
-  int32_t good_steps = 0;       // in a row, since the scale last changed
+  int64_t applied = 0;     // updates applied
+  int64_t skipped = 0;     // updates skipped because a gradient was not finite
+  float loss_scale = 1;    // fp16: dynamic; otherwise 1
+  int32_t good_steps = 0;  // in a row, since the scale last changed
   // Results of the step, read back by the host.
-  double loss = 0;              // mean over the global batch's valid tokens
-  double grad_norm = 0;         // of the unscaled gradient, before clipping
-  float clip = 1;               // factor on the scaled gradient: 1 / loss_scale, and the clip
-  uint32_t apply = 1;           // the predicate of `update`: every gradient finite
-  uint64_t step = 0;            // which step these results are of
-  double stop = 0;              // how many ranks were asked to stop: the same number on each
+  double loss = 0;       // mean over the global batch's valid tokens
+  double grad_norm = 0;  // of the unscaled gradient, before clipping
+  float clip = 1;        // factor on the scaled gradient: 1 / loss_scale, and the clip
+  uint32_t apply = 1;    // the predicate of `update`: every gradient finite
+  uint64_t step = 0;     // which step these results are of
+  double stop = 0;       // how many ranks were asked to stop: the same number on each
 };
 
 // How `norm` turns square sums into StepState.
 struct NormPolicy {
-  float max_norm = 0;           // 0: no clipping
-  float beta1 = 0, beta2 = 0;   // to advance the bias corrections
-  bool dynamic_scale = false;   // fp16
+  float max_norm = 0;          // 0: no clipping
+  float beta1 = 0, beta2 = 0;  // to advance the bias corrections
+  bool dynamic_scale = false;  // fp16
   int32_t growth_interval = 2000;
   float growth = 2, backoff = 0.5f, max_scale = 16777216.0f;
 };

@@ -17,35 +17,35 @@
 #include "lockstep/kernels/tree_sum.h"
 
 // name of the row, its arguments
-#define LOCKSTEP_KERNELS(ROW)                      \
-  ROW(gemm, Gemm)                                  \
-  ROW(norm_forward, NormForward)                   \
-  ROW(norm_backward, NormBackward)                 \
-  ROW(norm_weight_backward, NormWeightBackward)    \
-  ROW(bias_backward, BiasBackward)                 \
-  ROW(gelu, Gelu)                                  \
-  ROW(gelu_backward, GeluBackward)                 \
-  ROW(swiglu, Swiglu)                              \
-  ROW(swiglu_backward, SwigluBackward)             \
-  ROW(rope, Rope)                                  \
-  ROW(attention_forward, AttentionForward)         \
-  ROW(attention_backward, AttentionBackward)       \
-  ROW(attention_decode, AttentionDecode)           \
-  ROW(embedding, Embedding)                        \
-  ROW(embedding_backward, EmbeddingBackward)       \
-  ROW(cross_entropy, CrossEntropy)                 \
-  ROW(loss_sum, LossSum)                           \
-  ROW(dropout, Dropout)                            \
-  ROW(square_sums, SquareSums)                     \
-  ROW(norm_finish, NormFinish)                     \
-  ROW(update, Update)                              \
-  ROW(hash_chunks, HashChunks)                     \
-  ROW(cast, Cast)                                  \
-  ROW(add, Add)                                    \
-  ROW(add_edges, AddEdges)                         \
-  ROW(tree_sum, TreeSum)                           \
-  ROW(fill_normal, FillNormal)                     \
-  ROW(fill_value, FillValue)                       \
+#define LOCKSTEP_KERNELS(ROW)                   \
+  ROW(gemm, Gemm)                               \
+  ROW(norm_forward, NormForward)                \
+  ROW(norm_backward, NormBackward)              \
+  ROW(norm_weight_backward, NormWeightBackward) \
+  ROW(bias_backward, BiasBackward)              \
+  ROW(gelu, Gelu)                               \
+  ROW(gelu_backward, GeluBackward)              \
+  ROW(swiglu, Swiglu)                           \
+  ROW(swiglu_backward, SwigluBackward)          \
+  ROW(rope, Rope)                               \
+  ROW(attention_forward, AttentionForward)      \
+  ROW(attention_backward, AttentionBackward)    \
+  ROW(attention_decode, AttentionDecode)        \
+  ROW(embedding, Embedding)                     \
+  ROW(embedding_backward, EmbeddingBackward)    \
+  ROW(cross_entropy, CrossEntropy)              \
+  ROW(loss_sum, LossSum)                        \
+  ROW(dropout, Dropout)                         \
+  ROW(square_sums, SquareSums)                  \
+  ROW(norm_finish, NormFinish)                  \
+  ROW(update, Update)                           \
+  ROW(hash_chunks, HashChunks)                  \
+  ROW(cast, Cast)                               \
+  ROW(add, Add)                                 \
+  ROW(add_edges, AddEdges)                      \
+  ROW(tree_sum, TreeSum)                        \
+  ROW(fill_normal, FillNormal)                  \
+  ROW(fill_value, FillValue)                    \
   ROW(count_nonfinite, CountNonfinite)
 
 namespace lockstep::kernels {

@@ -99,7 +99,9 @@ std::string endpoint_text(const std::string& host, int port) {
                                              : fmt::format("[{}]:{}", host, port);
 }
 
-Meeting open_meeting(const Options& options, bool ranks_need_store, Say say) {
+Meeting open_meeting(const Options& given, bool ranks_need_store, Say say) {
+  Options options = given;
+  options.endpoint_host = reachable(given.endpoint_host);
   if (options.one_node() && options.endpoint_host.empty()) return meet_alone(ranks_need_store, say);
   Meeting meeting;
   meeting.leads = should_hold(options);

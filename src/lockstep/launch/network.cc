@@ -80,6 +80,37 @@ std::string address_towards(const std::string& host) {
   return "127.0.0.1";
 }
 
+namespace {
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
+  }
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+bool is_number(const std::string& host) {
+  unsigned char bytes[sizeof(in6_addr)];
+  return ::inet_pton(AF_INET, host.c_str(), bytes) == 1 || ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
+}
+
+}  // namespace
+
+std::string reachable(const std::string& host) {
+  if (host.empty() || host == "localhost" || is_number(host)) return host;
+  const Addresses addresses = resolve(host);
+  if (!addresses) return host;
+  for (const addrinfo* one = addresses.get(); one; one = one->ai_next) {
+    if (!is_loopback(one->ai_addr)) return host;
+  }
+  constexpr const char* kOutside =
+      "192.0.2.1";  // an address for documentation: only the route to it is looked up
+  const std::string own = address_towards(kOutside);
+  const Addresses found = resolve(own);
+  return !found || is_loopback(found->ai_addr) ? host : own;
+}
+
 // An address is ours when a socket can be bound to it.
 bool is_this_machine(const std::string& host) {
   const Addresses addresses = resolve(host);

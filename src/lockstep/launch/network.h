@@ -14,6 +14,10 @@ bool port_is_free(int port);  // nothing listens on it here
 // The address that this machine would use to talk to `host`; "127.0.0.1" when it cannot be known.
 std::string address_towards(const std::string& host);
 
+// Debian lets a machine's own name mean 127.0.1.1, which no other machine reaches: such a name becomes the
+// address that leads outside, if there is one. Numbers, "localhost" and every other name stay as they are.
+std::string reachable(const std::string& host);
+
 // Whether the resolver knows this name, or it is a number.
 bool name_resolves(const std::string& host);
 

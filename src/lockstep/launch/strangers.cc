@@ -12,6 +12,7 @@
 #include "lockstep/launch/hosted_store.h"
 #include "lockstep/launch/invitation.h"
 #include "lockstep/launch/meeting.h"
+#include "lockstep/launch/network.h"
 
 namespace lockstep::launch {
 
@@ -172,7 +173,8 @@ std::unique_ptr<comm::Store> join_strangers(const comm::Seat& seat, const Option
   }
   const std::string job = job_name(false);
   const comm::Secret secret = meeting_secret(options, seat.rank == 0, say);
-  return seat.rank == 0 ? hold_at(*host, job, secret, say) : find_at(*host, job, secret, seat, options, say);
+  const std::string place = reachable(*host);
+  return seat.rank == 0 ? hold_at(place, job, secret, say) : find_at(place, job, secret, seat, options, say);
 }
 
 }  // namespace lockstep::launch

@@ -29,24 +29,35 @@ class Attention : public Segment {
   }
 
   void forward(const Frame& f) const override {
-    f.kernels->attention_forward({.shape = shape_of(f), .qkv = f.in("qkv").data, .out = f.out("context").data,
+    f.kernels->attention_forward({.shape = shape_of(f),
+                                  .qkv = f.in("qkv").data,
+                                  .out = f.out("context").data,
                                   .lse = f.saved("lse").as<float>()},
                                  f.launch);
   }
 
   void backward_input(const Frame& f) const override {
     const Tensor dqkv = f.din("qkv");
-    f.kernels->attention_backward({.shape = shape_of(f), .qkv = f.in("qkv").data, .out = f.out("context").data,
-                                   .dout = f.dout("context").data, .lse = f.saved("lse").as<float>(), .dqkv = dqkv.data},
+    f.kernels->attention_backward({.shape = shape_of(f),
+                                   .qkv = f.in("qkv").data,
+                                   .out = f.out("context").data,
+                                   .dout = f.dout("context").data,
+                                   .lse = f.saved("lse").as<float>(),
+                                   .dqkv = dqkv.data},
                                   f.launch);
     if (!o_.rope) return;
-    f.kernels->rope({.shape = shape_of(f), .qkv = dqkv.data, .table = f.buffer("rope").as<float>(), .backward = true},
-                    f.launch);
+    f.kernels->rope(
+        {.shape = shape_of(f), .qkv = dqkv.data, .table = f.buffer("rope").as<float>(), .backward = true},
+        f.launch);
   }
 
   void decode(const Frame& f) const override {
-    f.kernels->attention_decode({.shape = shape_of(f), .position = f.slice.first_position, .capacity = f.cache.capacity,
-                                 .qkv = f.in("qkv").data, .keys = f.cache.keys, .values = f.cache.values,
+    f.kernels->attention_decode({.shape = shape_of(f),
+                                 .position = f.slice.first_position,
+                                 .capacity = f.cache.capacity,
+                                 .qkv = f.in("qkv").data,
+                                 .keys = f.cache.keys,
+                                 .values = f.cache.values,
                                  .out = f.out("context").data},
                                 f.launch);
   }
@@ -66,12 +77,16 @@ class Attention : public Segment {
   kernels::AttentionShape attention_shape(int64_t samples, int64_t seq_len) const {
     return {o_.type, samples, seq_len, o_.heads, o_.kv_heads, o_.head_dim};
   }
-  kernels::AttentionShape shape_of(const Frame& f) const { return attention_shape(f.slice.samples, f.slice.seq_len); }
+  kernels::AttentionShape shape_of(const Frame& f) const {
+    return attention_shape(f.slice.samples, f.slice.seq_len);
+  }
   AttentionOptions o_;
 };
 
 }  // namespace
 
-std::unique_ptr<Segment> make_attention(AttentionOptions options) { return std::make_unique<Attention>(options); }
+std::unique_ptr<Segment> make_attention(AttentionOptions options) {
+  return std::make_unique<Attention>(options);
+}
 
 }  // namespace lockstep::model

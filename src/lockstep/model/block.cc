@@ -64,7 +64,8 @@ double Model::flops_per_token(int64_t seq_len) const {
     for (const Cost::Product& p : cost.products) in_products += static_cast<double>(p.n) * p.k;
   }
   double attention = 0;
-  for (const Block& block : blocks) attention += block.cost({1, 1}, Part::forward).attention_flops > 0 ? 1 : 0;
+  for (const Block& block : blocks)
+    attention += block.cost({1, 1}, Part::forward).attention_flops > 0 ? 1 : 0;
   return 6.0 * in_products + 12.0 * attention * static_cast<double>(hidden) * static_cast<double>(seq_len);
 }
 

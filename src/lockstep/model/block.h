@@ -12,7 +12,8 @@
 //       SegmentPlan plan(const SliceShape& s, const kernels::Kernels&) const override {
 //         return {.takes = {"hidden"}, .gives = {{"hidden", type_, {s.tokens(), width_}}}, ...};
 //       }
-//       void forward(const Frame& f) const override { ... f.in("hidden"), f.weight("w"), f.out("hidden") ... }
+//       void forward(const Frame& f) const override { ... f.in("hidden"), f.weight("w"), f.out("hidden") ...
+//       }
 //     };
 #pragma once
 
@@ -49,11 +50,11 @@ struct Init {
 enum class Split : uint8_t { whole, columns, rows, vocabulary };
 
 struct ParamSpec {
-  std::string key;      // what the segment calls it: "weight"
-  std::string name;     // the canonical name: Hugging Face's for known families
+  std::string key;   // what the segment calls it: "weight"
+  std::string name;  // the canonical name: Hugging Face's for known families
   Shape shape;
   Init init;
-  bool decay = true;    // weight decay applies (matrices); norms and biases get none
+  bool decay = true;  // weight decay applies (matrices); norms and biases get none
   Split split = Split::whole;
   bool joined = false;  // starts where the previous parameter ends, so that one product reads both
   std::string tied_to;  // shares the values of this canonical name; its gradient has a slot of its own
@@ -96,9 +97,9 @@ struct SegmentPlan {
   // reads that any more.
   std::vector<std::pair<std::string, std::string>> may_reuse;
   std::vector<std::pair<Part, ValueSpec>> scratch;  // values that live only while that part runs
-  int64_t workspace = 0;            // the largest scratch that a kernel of any part asks for, in bytes
-  bool loss = false;                // forward computes the slice's loss and, in training, din of what it
-                                    // takes and the gradients of its weights: it has no backward of its own
+  int64_t workspace = 0;  // the largest scratch that a kernel of any part asks for, in bytes
+  bool loss = false;      // forward computes the slice's loss and, in training, din of what it
+                          // takes and the gradients of its weights: it has no backward of its own
   Seam seam = Seam::none;
 };
 
@@ -130,7 +131,8 @@ class Segment {
   // Fills buffers once, before the first step; `tables` in the order of buffers(), host memory.
   virtual void fill_buffers(const std::vector<Tensor>&) const {}
   // Statistics (buffers that are not constant), once at the step's end: from what the step began with
-  // (frame.buffer) and what each slice made of that (frame.statistic(key, slice)) to what the next step begins with.
+  // (frame.buffer) and what each slice made of that (frame.statistic(key, slice)) to what the next step
+  // begins with.
   virtual void fold_statistics(const Frame&) const {}
 };
 
@@ -154,7 +156,8 @@ struct Model {
   DType compute = DType::f32;  // of edges and of the weights that products read
   std::vector<Block> blocks;
   int64_t vocab = 0, context = 0, hidden = 0, layers = 0;
-  bool predicts_tokens = true;  // language model: metrics count tokens, `generate` works; else they count samples
+  bool predicts_tokens =
+      true;  // language model: metrics count tokens, `generate` works; else they count samples
   int64_t input_words = 0, label_words = 0;  // 32-bit words of one sample in the batch; 0: data.seq_len
   int64_t param_count() const;
   // Model FLOPs of one token, forward and backward: 6 x parameters in products + 12 x layers x hidden x

@@ -12,10 +12,15 @@ class Embed : public Segment {
   std::vector<ParamSpec> params() const override {
     const Init init{Init::Kind::normal, o_.init_std};
     std::vector<ParamSpec> specs;
-    specs.push_back({.key = "table", .name = o_.token_name + ".weight", .shape = {o_.vocab, o_.width}, .init = init,
+    specs.push_back({.key = "table",
+                     .name = o_.token_name + ".weight",
+                     .shape = {o_.vocab, o_.width},
+                     .init = init,
                      .split = Split::vocabulary});
     if (o_.positions > 0) {
-      specs.push_back({.key = "positions", .name = o_.position_name + ".weight", .shape = {o_.positions, o_.width},
+      specs.push_back({.key = "positions",
+                       .name = o_.position_name + ".weight",
+                       .shape = {o_.positions, o_.width},
                        .init = init});
     }
     return specs;
@@ -35,9 +40,15 @@ class Embed : public Segment {
 
   void forward(const Frame& f) const override {
     const Tensor out = f.out("residual");
-    kernels::Embedding e{.type = o_.type, .samples = f.slice.samples, .seq_len = f.slice.seq_len, .width = o_.width,
-                         .vocab = o_.vocab, .tokens = f.batch("inputs").as<int32_t>(), .table = f.weight("table").data,
-                         .first_position = f.slice.first_position, .out = out.data};
+    kernels::Embedding e{.type = o_.type,
+                         .samples = f.slice.samples,
+                         .seq_len = f.slice.seq_len,
+                         .width = o_.width,
+                         .vocab = o_.vocab,
+                         .tokens = f.batch("inputs").as<int32_t>(),
+                         .table = f.weight("table").data,
+                         .first_position = f.slice.first_position,
+                         .out = out.data};
     if (o_.positions > 0) e.positions = f.weight("positions").data;
     f.kernels->embedding(e, f.launch);
     if (o_.dropout.rate > 0 && f.slice.training) drop(f, out.data, out.data);
@@ -51,9 +62,15 @@ class Embed : public Segment {
       drop(f, dout, f.scratch("dropped").data);
       dout = f.scratch("dropped").data;
     }
-    kernels::EmbeddingBackward e{.type = o_.type, .samples = f.slice.samples, .seq_len = f.slice.seq_len,
-                                 .width = o_.width, .vocab = o_.vocab, .tokens = f.batch("inputs").as<int32_t>(),
-                                 .dout = dout, .dtable = f.grad("table").as<float>(), .position_rows = o_.positions,
+    kernels::EmbeddingBackward e{.type = o_.type,
+                                 .samples = f.slice.samples,
+                                 .seq_len = f.slice.seq_len,
+                                 .width = o_.width,
+                                 .vocab = o_.vocab,
+                                 .tokens = f.batch("inputs").as<int32_t>(),
+                                 .dout = dout,
+                                 .dtable = f.grad("table").as<float>(),
+                                 .position_rows = o_.positions,
                                  .accumulate = f.accumulate};
     if (o_.positions > 0) e.dpositions = f.grad("positions").as<float>();
     f.kernels->embedding_backward(e, f.launch);
@@ -67,8 +84,14 @@ class Embed : public Segment {
 
  private:
   void drop(const Frame& f, const void* x, void* y) const {
-    f.kernels->dropout({.type = o_.type, .count = f.slice.tokens() * o_.width, .x = x, .y = y, .rate = o_.dropout.rate,
-                        .slice = f.slice.slice, .site = o_.dropout.site, .inputs = f.inputs},
+    f.kernels->dropout({.type = o_.type,
+                        .count = f.slice.tokens() * o_.width,
+                        .x = x,
+                        .y = y,
+                        .rate = o_.dropout.rate,
+                        .slice = f.slice.slice,
+                        .site = o_.dropout.site,
+                        .inputs = f.inputs},
                        f.launch);
   }
   EmbeddingOptions o_;
@@ -76,6 +99,8 @@ class Embed : public Segment {
 
 }  // namespace
 
-std::unique_ptr<Segment> make_embedding(EmbeddingOptions options) { return std::make_unique<Embed>(std::move(options)); }
+std::unique_ptr<Segment> make_embedding(EmbeddingOptions options) {
+  return std::make_unique<Embed>(std::move(options));
+}
 
 }  // namespace lockstep::model

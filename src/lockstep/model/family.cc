@@ -22,12 +22,13 @@ std::string names_of(const std::vector<Preset>& presets) {
   return names.empty() ? "none" : names;
 }
 
-// A preset fills what the user left alone: keys that are not on the command line and still have their default value.
-// (A file from `lockstep init` names every key; naming a preset in it must be enough.)
+// A preset fills what the user left alone: keys that are not on the command line and still have their default
+// value. (A file from `lockstep init` names every key; naming a preset in it must be enough.)
 bool left_alone(const base::Resolved& resolved, const std::string& name) {
   const std::string& origin = resolved.origin.at(name);
   const base::Key* key = base::find_key(name);
-  return origin == "default" || (origin != "command line" && base::value_text(*key, resolved.recipe) == base::default_text(*key));
+  return origin == "default" ||
+         (origin != "command line" && base::value_text(*key, resolved.recipe) == base::default_text(*key));
 }
 
 void apply_preset(base::Resolved& resolved, const Family& family) {
@@ -36,8 +37,8 @@ void apply_preset(base::Resolved& resolved, const Family& family) {
   const auto preset = std::find_if(family.presets.begin(), family.presets.end(),
                                    [&](const Preset& p) { return p.name == wish; });
   if (preset == family.presets.end()) {
-    throw ConfigError(121, fmt::format("model.preset = \"{}\" is not a preset of family {}; it has: {}", wish, family.name,
-                                       names_of(family.presets)));
+    throw ConfigError(121, fmt::format("model.preset = \"{}\" is not a preset of family {}; it has: {}", wish,
+                                       family.name, names_of(family.presets)));
   }
   for (const auto& [name, value] : preset->keys) {
     if (!left_alone(resolved, name)) continue;
@@ -49,25 +50,31 @@ void apply_preset(base::Resolved& resolved, const Family& family) {
 void check_sizes(const base::Recipe& recipe) {
   const auto& m = recipe.model;
   if (m.hidden % m.heads != 0) {
-    throw ConfigError(122, fmt::format("model.heads = {} does not divide model.hidden = {}; heads that do: {}", m.heads,
-                                       m.hidden, base::divisors_near(m.hidden, m.heads)));
+    throw ConfigError(
+        122, fmt::format("model.heads = {} does not divide model.hidden = {}; heads that do: {}", m.heads,
+                         m.hidden, base::divisors_near(m.hidden, m.heads)));
   }
   if (m.heads % m.kv_heads.value != 0) {
-    throw ConfigError(123, fmt::format("model.kv_heads = {} does not divide model.heads = {}; try {}", m.kv_heads.value,
-                                       m.heads, base::divisors_near(m.heads, m.kv_heads.value)));
+    throw ConfigError(
+        123, fmt::format("model.kv_heads = {} does not divide model.heads = {}; try {}", m.kv_heads.value,
+                         m.heads, base::divisors_near(m.heads, m.kv_heads.value)));
   }
   if (m.family == "llama" && (m.hidden / m.heads) % 2 != 0) {
-    throw ConfigError(124, fmt::format("rotary embedding needs an even head width, but model.hidden / model.heads = {}",
-                                       m.hidden / m.heads));
+    throw ConfigError(
+        124, fmt::format("rotary embedding needs an even head width, but model.hidden / model.heads = {}",
+                         m.hidden / m.heads));
   }
   if (m.hidden / m.heads > 256) {
-    throw ConfigError(125, fmt::format("model.hidden / model.heads = {}: heads wider than 256 are not supported; use more heads",
-                                       m.hidden / m.heads));
+    throw ConfigError(
+        125,
+        fmt::format("model.hidden / model.heads = {}: heads wider than 256 are not supported; use more heads",
+                    m.hidden / m.heads));
   }
   if (m.context.value < recipe.data.seq_len) {
-    throw ConfigError(126, fmt::format("data.seq_len = {} is longer than model.context = {}: raise model.context or "
-                                       "shorten data.seq_len",
-                                       recipe.data.seq_len, m.context.value));
+    throw ConfigError(
+        126, fmt::format("data.seq_len = {} is longer than model.context = {}: raise model.context or "
+                         "shorten data.seq_len",
+                         recipe.data.seq_len, m.context.value));
   }
 }
 
@@ -82,7 +89,8 @@ const Family& find_family(const std::string& name) {
   for (const Family& family : families()) {
     if (family.name == name) return family;
   }
-  throw ConfigError(120, fmt::format("model.family = \"{}\" is not known; there are: gpt2, llama, mlp", name));
+  throw ConfigError(120,
+                    fmt::format("model.family = \"{}\" is not known; there are: gpt2, llama, mlp", name));
 }
 
 void resolve_model(base::Resolved& resolved, int64_t data_vocab) {
@@ -100,8 +108,10 @@ void resolve_model(base::Resolved& resolved, int64_t data_vocab) {
   settle(m.vocab, "model.vocab", round_up(data_vocab, 64));
   settle(m.context, "model.context", recipe.data.seq_len);
   if (m.vocab.value < data_vocab) {
-    throw ConfigError(127, fmt::format("model.vocab = {} is smaller than the data's {} tokens: raise it, or leave it \"auto\"",
-                                       m.vocab.value, data_vocab));
+    throw ConfigError(
+        127,
+        fmt::format("model.vocab = {} is smaller than the data's {} tokens: raise it, or leave it \"auto\"",
+                    m.vocab.value, data_vocab));
   }
   check_sizes(recipe);
 }

@@ -10,8 +10,8 @@
 namespace lockstep::model {
 
 struct Preset {
-  std::string name;                                        // "124m"
-  std::vector<std::pair<std::string, std::string>> keys;   // {"model.layers", "12"}: what it sets
+  std::string name;                                       // "124m"
+  std::vector<std::pair<std::string, std::string>> keys;  // {"model.layers", "12"}: what it sets
 };
 
 struct Family {

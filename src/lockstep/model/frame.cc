@@ -19,7 +19,8 @@ device::Tensor Frame::get(std::string_view role, std::string_view name) const {
       return tensor;
     }
   }
-  LS_ASSERT(false, "a segment asked for " + std::string(role) + std::string(name) + ", which its plan does not name");
+  LS_ASSERT(false, "a segment asked for " + std::string(role) + std::string(name) +
+                       ", which its plan does not name");
   return {};
 }
 

@@ -13,7 +13,7 @@
 namespace lockstep::model {
 
 struct SliceContext {
-  uint32_t slice = 0;          // in the global batch: keys the randomness
+  uint32_t slice = 0;  // in the global batch: keys the randomness
   int64_t samples = 1, seq_len = 1;
   int64_t first_position = 0;  // `generate`: where the new token stands
   bool training = true;
@@ -36,7 +36,7 @@ class Frame {
   int64_t slices = 1;       // of the step: how many fold_statistics finds
   const kernels::StepInputs* inputs = nullptr;
   const kernels::StepState* state = nullptr;
-  double* loss = nullptr;   // loss segments: where the slice's sum goes
+  double* loss = nullptr;  // loss segments: where the slice's sum goes
   DecodeCache cache;
   std::shared_ptr<void>* graph = nullptr;  // AutogradBlock: kept from forward to backward_weight
 

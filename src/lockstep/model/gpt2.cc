@@ -26,51 +26,89 @@ Block layer(const Sizes& s, int64_t i) {
   const float residual_std = s.std / std::sqrt(2.0f * static_cast<float>(s.layers));
   const auto site = static_cast<uint32_t>(1 + 2 * i);
   std::vector<std::unique_ptr<Segment>> segments;
-  segments.push_back(make_norm_linear({.segment = "qkv", .gives = "qkv", .norm = norm(s, name + "ln_1", i > 0),
+  segments.push_back(make_norm_linear({.segment = "qkv",
+                                       .gives = "qkv",
+                                       .norm = norm(s, name + "ln_1", i > 0),
                                        .map = {s.hidden, 3 * s.hidden, false, true, s.type},
-                                       .weights = {{name + "attn.c_attn", 3 * s.hidden}}, .init_std = s.std}));
-  segments.push_back(make_attention({s.type, s.heads, s.heads, s.hidden / s.heads}));
-  segments.push_back(make_projection({.segment = "out", .takes = "context", .name = name + "attn.c_proj",
-                                      .map = {s.hidden, s.hidden, false, true, s.type}, .dropout = {s.dropout, site},
-                                      .init_std = residual_std}));
-  segments.push_back(make_norm_linear({.segment = "up", .gives = "act", .norm = norm(s, name + "ln_2"),
-                                       .map = {s.hidden, s.ffn, false, true, s.type},
-                                       .weights = {{name + "mlp.c_fc", s.ffn}}, .activation = Activation::gelu,
+                                       .weights = {{name + "attn.c_attn", 3 * s.hidden}},
                                        .init_std = s.std}));
-  segments.push_back(make_projection({.segment = "down", .takes = "act", .name = name + "mlp.c_proj",
-                                      .map = {s.ffn, s.hidden, false, true, s.type}, .dropout = {s.dropout, site + 1},
+  segments.push_back(make_attention({s.type, s.heads, s.heads, s.hidden / s.heads}));
+  segments.push_back(make_projection({.segment = "out",
+                                      .takes = "context",
+                                      .name = name + "attn.c_proj",
+                                      .map = {s.hidden, s.hidden, false, true, s.type},
+                                      .dropout = {s.dropout, site},
+                                      .init_std = residual_std}));
+  segments.push_back(make_norm_linear({.segment = "up",
+                                       .gives = "act",
+                                       .norm = norm(s, name + "ln_2"),
+                                       .map = {s.hidden, s.ffn, false, true, s.type},
+                                       .weights = {{name + "mlp.c_fc", s.ffn}},
+                                       .activation = Activation::gelu,
+                                       .init_std = s.std}));
+  segments.push_back(make_projection({.segment = "down",
+                                      .takes = "act",
+                                      .name = name + "mlp.c_proj",
+                                      .map = {s.ffn, s.hidden, false, true, s.type},
+                                      .dropout = {s.dropout, site + 1},
                                       .init_std = residual_std}));
   return {fmt::format("layer {}", i), std::move(segments)};
 }
 
 Model build(const base::Recipe& recipe, DType compute) {
   const auto& m = recipe.model;
-  const Sizes s{m.hidden, m.heads, m.ffn.value, m.layers, static_cast<float>(m.init_std),
-                static_cast<float>(m.norm_epsilon), static_cast<float>(m.dropout), compute};
-  Model model{.family = "gpt2", .compute = compute, .blocks = {}, .vocab = m.vocab.value, .context = m.context.value,
-              .hidden = m.hidden, .layers = m.layers};
+  const Sizes s{m.hidden,
+                m.heads,
+                m.ffn.value,
+                m.layers,
+                static_cast<float>(m.init_std),
+                static_cast<float>(m.norm_epsilon),
+                static_cast<float>(m.dropout),
+                compute};
+  Model model{.family = "gpt2",
+              .compute = compute,
+              .blocks = {},
+              .vocab = m.vocab.value,
+              .context = m.context.value,
+              .hidden = m.hidden,
+              .layers = m.layers};
   std::vector<std::unique_ptr<Segment>> first, last;
-  first.push_back(make_embedding({compute, m.vocab.value, m.hidden, m.context.value, "transformer.wte", "transformer.wpe",
-                                  {s.dropout, 0}, s.std}));
+  first.push_back(make_embedding({compute,
+                                  m.vocab.value,
+                                  m.hidden,
+                                  m.context.value,
+                                  "transformer.wte",
+                                  "transformer.wpe",
+                                  {s.dropout, 0},
+                                  s.std}));
   model.blocks.emplace_back("embedding", std::move(first));
   for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(s, i));
   last.push_back(make_final_norm(norm(s, "transformer.ln_f", m.layers > 0), compute));
-  last.push_back(make_head({.type = compute, .vocab = m.vocab.value, .width = m.hidden,
-                            .chunk = recipe.memory.logits_chunk.value, .name = "lm_head",
-                            .tied_to = m.tied ? "transformer.wte.weight" : "", .init_std = s.std}));
+  last.push_back(make_head({.type = compute,
+                            .vocab = m.vocab.value,
+                            .width = m.hidden,
+                            .chunk = recipe.memory.logits_chunk.value,
+                            .name = "lm_head",
+                            .tied_to = m.tied ? "transformer.wte.weight" : "",
+                            .init_std = s.std}));
   model.blocks.emplace_back("head", std::move(last));
   return model;
 }
 
 Preset preset(const char* name, int layers, int hidden, int heads) {
-  return {name, {{"model.layers", std::to_string(layers)}, {"model.hidden", std::to_string(hidden)},
-                 {"model.heads", std::to_string(heads)}, {"model.vocab", "50304"}, {"model.context", "1024"}}};
+  return {name,
+          {{"model.layers", std::to_string(layers)},
+           {"model.hidden", std::to_string(hidden)},
+           {"model.heads", std::to_string(heads)},
+           {"model.vocab", "50304"},
+           {"model.context", "1024"}}};
 }
 
 }  // namespace
 
 Family gpt2_family() {
-  return {"gpt2", "GPT-2: learned positions, LayerNorm, GELU",
+  return {"gpt2",
+          "GPT-2: learned positions, LayerNorm, GELU",
           {preset("124m", 12, 768, 12), preset("350m", 24, 1024, 16), preset("774m", 36, 1280, 20),
            preset("1.5b", 48, 1600, 25)},
           build};

@@ -8,12 +8,17 @@ namespace {
 
 class Head : public Segment {
  public:
-  explicit Head(HeadOptions options) : o_(std::move(options)), map_{o_.width, o_.vocab, true, false, o_.type} {}
+  explicit Head(HeadOptions options)
+      : o_(std::move(options)), map_{o_.width, o_.vocab, true, false, o_.type} {}
   std::string name() const override { return "logits"; }
 
   std::vector<ParamSpec> params() const override {
-    return {{.key = "weight", .name = o_.name + ".weight", .shape = map_.weight_shape(),
-             .init = {Init::Kind::normal, o_.init_std}, .split = Split::vocabulary, .tied_to = o_.tied_to}};
+    return {{.key = "weight",
+             .name = o_.name + ".weight",
+             .shape = map_.weight_shape(),
+             .init = {Init::Kind::normal, o_.init_std},
+             .split = Split::vocabulary,
+             .tied_to = o_.tied_to}};
   }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
@@ -37,12 +42,19 @@ class Head : public Segment {
       const int64_t rows = std::min(chunk, tokens - begin);
       const char* x = normed + begin * o_.width * element;
       map_.forward(f, x, weight.data, nullptr, logits.data, rows);
-      f.kernels->cross_entropy({.type = o_.type, .rows = rows, .vocab = o_.vocab, .logits = logits.data,
-                                .labels = f.batch("labels").as<int32_t>() + begin, .losses = losses.as<float>() + begin,
-                                .gradient = f.slice.training, .inputs = f.inputs, .state = f.state},
+      f.kernels->cross_entropy({.type = o_.type,
+                                .rows = rows,
+                                .vocab = o_.vocab,
+                                .logits = logits.data,
+                                .labels = f.batch("labels").as<int32_t>() + begin,
+                                .losses = losses.as<float>() + begin,
+                                .gradient = f.slice.training,
+                                .inputs = f.inputs,
+                                .state = f.state},
                                f.launch);
       if (!f.slice.training) continue;
-      map_.backward_input(f, logits.data, weight.data, f.din("normed").as<char>() + begin * o_.width * element, rows);
+      map_.backward_input(f, logits.data, weight.data,
+                          f.din("normed").as<char>() + begin * o_.width * element, rows);
       map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
     }
     f.kernels->loss_sum({tokens, losses.as<float>(), f.loss}, f.launch);
@@ -52,7 +64,8 @@ class Head : public Segment {
 
   // `generate`: logits of the newest token, nothing more.
   void decode(const Frame& f) const override {
-    map_.forward(f, f.in("normed").data, f.weight("weight").data, nullptr, f.scratch("logits").data, f.slice.tokens());
+    map_.forward(f, f.in("normed").data, f.weight("weight").data, nullptr, f.scratch("logits").data,
+                 f.slice.tokens());
   }
 
   Cost cost(const SliceShape& shape, Part part) const override {

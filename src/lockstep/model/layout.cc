@@ -33,7 +33,8 @@ BlockLayout layout_of(const Block& block) {
 }
 
 const PlacedParam& BlockLayout::find(const std::string& key) const {
-  const auto it = std::find_if(params.begin(), params.end(), [&](const PlacedParam& p) { return p.spec.key == key; });
+  const auto it =
+      std::find_if(params.begin(), params.end(), [&](const PlacedParam& p) { return p.spec.key == key; });
   LS_ASSERT(it != params.end(), "no parameter " + key);
   return *it;
 }

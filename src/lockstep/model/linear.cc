@@ -7,15 +7,26 @@ namespace lockstep::model {
 namespace {
 
 kernels::Gemm forward_product(const LinearMap& map, int64_t rows) {
-  return {.m = rows, .n = map.out, .k = map.in, .in_type = map.type, .out_type = map.type, .trans_b = map.out_major};
+  return {.m = rows,
+          .n = map.out,
+          .k = map.in,
+          .in_type = map.type,
+          .out_type = map.type,
+          .trans_b = map.out_major};
 }
 
 kernels::Gemm input_product(const LinearMap& map, int64_t rows) {
-  return {.m = rows, .n = map.in, .k = map.out, .in_type = map.type, .out_type = map.type, .trans_b = !map.out_major};
+  return {.m = rows,
+          .n = map.in,
+          .k = map.out,
+          .in_type = map.type,
+          .out_type = map.type,
+          .trans_b = !map.out_major};
 }
 
 kernels::Gemm weight_product(const LinearMap& map, int64_t rows) {
-  kernels::Gemm g{.m = map.in, .n = map.out, .k = rows, .in_type = map.type, .out_type = DType::f32, .trans_a = true};
+  kernels::Gemm g{
+      .m = map.in, .n = map.out, .k = rows, .in_type = map.type, .out_type = DType::f32, .trans_a = true};
   if (map.out_major) std::swap(g.m, g.n);
   return g;
 }
@@ -32,7 +43,8 @@ void LinearMap::forward(const Frame& f, const void* x, const void* weight, const
   f.kernels->gemm(g, f.launch);
 }
 
-void LinearMap::backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows) const {
+void LinearMap::backward_input(const Frame& f, const void* dy, const void* weight, void* dx,
+                               int64_t rows) const {
   kernels::Gemm g = input_product(*this, rows);
   g.a = dy;
   g.b = weight;
@@ -52,7 +64,8 @@ void LinearMap::backward_weight(const Frame& f, const void* x, const void* dy, v
 
 int64_t LinearMap::workspace(int64_t rows, const kernels::Kernels& kernels) const {
   int64_t bytes = 0;
-  for (const kernels::Gemm& g : {forward_product(*this, rows), input_product(*this, rows), weight_product(*this, rows)}) {
+  for (const kernels::Gemm& g :
+       {forward_product(*this, rows), input_product(*this, rows), weight_product(*this, rows)}) {
     bytes = std::max(bytes, kernels.gemm_workspace(g));
   }
   return bytes;
@@ -61,9 +74,15 @@ int64_t LinearMap::workspace(int64_t rows, const kernels::Kernels& kernels) cons
 Cost LinearMap::cost(int64_t rows, Part part) const {
   Cost cost;
   switch (part) {
-    case Part::forward: cost.products.push_back({rows, out, in}); break;
-    case Part::backward_input: cost.products.push_back({rows, in, out}); break;
-    case Part::backward_weight: cost.products.push_back({in, out, rows}); break;
+    case Part::forward:
+      cost.products.push_back({rows, out, in});
+      break;
+    case Part::backward_input:
+      cost.products.push_back({rows, in, out});
+      break;
+    case Part::backward_weight:
+      cost.products.push_back({in, out, rows});
+      break;
   }
   return cost;
 }

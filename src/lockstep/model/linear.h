@@ -16,11 +16,13 @@ struct LinearMap {
   DType type = DType::f32;
 
   // y = x W (+ bias), x is [rows, in].
-  void forward(const Frame& f, const void* x, const void* weight, const void* bias_values, void* y, int64_t rows) const;
+  void forward(const Frame& f, const void* x, const void* weight, const void* bias_values, void* y,
+               int64_t rows) const;
   // dx = dy W^T
   void backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows) const;
   // dW (+)= x^T dy; fp32
-  void backward_weight(const Frame& f, const void* x, const void* dy, void* dweight, int64_t rows, bool accumulate) const;
+  void backward_weight(const Frame& f, const void* x, const void* dy, void* dweight, int64_t rows,
+                       bool accumulate) const;
 
   int64_t workspace(int64_t rows, const kernels::Kernels& kernels) const;  // the largest of the three
   Shape weight_shape() const { return out_major ? Shape{out, in} : Shape{in, out}; }

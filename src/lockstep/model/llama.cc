@@ -23,63 +23,97 @@ NormOptions norm(const Sizes& s, std::string name, bool adds = true) {
 }
 
 RopeOptions rope(const Sizes& s) {
-  return {s.m.heads, s.m.kv_heads.value, s.head_dim, s.m.context.value, s.m.rope_theta, s.m.rope_scaling,
-          s.m.rope_low_freq, s.m.rope_high_freq, s.m.rope_original_context};
+  return {s.m.heads,        s.m.kv_heads.value, s.head_dim,         s.m.context.value,        s.m.rope_theta,
+          s.m.rope_scaling, s.m.rope_low_freq,  s.m.rope_high_freq, s.m.rope_original_context};
 }
 
 Block layer(const Sizes& s, int64_t i) {
   const std::string name = fmt::format("model.layers.{}.", i);
-  const int64_t hidden = s.m.hidden, q = s.m.heads * s.head_dim, kv = s.m.kv_heads.value * s.head_dim, ffn = s.m.ffn.value;
+  const int64_t hidden = s.m.hidden, q = s.m.heads * s.head_dim, kv = s.m.kv_heads.value * s.head_dim,
+                ffn = s.m.ffn.value;
   const float residual_std = s.std / std::sqrt(2.0f * static_cast<float>(s.m.layers));
   const auto site = static_cast<uint32_t>(1 + 2 * i);
   std::vector<std::unique_ptr<Segment>> segments;
-  segments.push_back(make_norm_linear(
-      {.segment = "qkv", .gives = "qkv", .norm = norm(s, name + "input_layernorm", i > 0),
-       .map = {hidden, q + 2 * kv, true, false, s.type},
-       .weights = {{name + "self_attn.q_proj", q}, {name + "self_attn.k_proj", kv}, {name + "self_attn.v_proj", kv}},
-       .rope = rope(s), .init_std = s.std}));
+  segments.push_back(make_norm_linear({.segment = "qkv",
+                                       .gives = "qkv",
+                                       .norm = norm(s, name + "input_layernorm", i > 0),
+                                       .map = {hidden, q + 2 * kv, true, false, s.type},
+                                       .weights = {{name + "self_attn.q_proj", q},
+                                                   {name + "self_attn.k_proj", kv},
+                                                   {name + "self_attn.v_proj", kv}},
+                                       .rope = rope(s),
+                                       .init_std = s.std}));
   segments.push_back(make_attention({s.type, s.m.heads, s.m.kv_heads.value, s.head_dim, rope(s)}));
-  segments.push_back(make_projection({.segment = "out", .takes = "context", .name = name + "self_attn.o_proj",
-                                      .map = {q, hidden, true, false, s.type}, .dropout = {s.dropout, site},
+  segments.push_back(make_projection({.segment = "out",
+                                      .takes = "context",
+                                      .name = name + "self_attn.o_proj",
+                                      .map = {q, hidden, true, false, s.type},
+                                      .dropout = {s.dropout, site},
                                       .init_std = residual_std}));
-  segments.push_back(make_norm_linear({.segment = "up", .gives = "act", .norm = norm(s, name + "post_attention_layernorm"),
-                                       .map = {hidden, 2 * ffn, true, false, s.type},
-                                       .weights = {{name + "mlp.gate_proj", ffn}, {name + "mlp.up_proj", ffn}},
-                                       .activation = Activation::swiglu, .init_std = s.std}));
-  segments.push_back(make_projection({.segment = "down", .takes = "act", .name = name + "mlp.down_proj",
-                                      .map = {ffn, hidden, true, false, s.type}, .dropout = {s.dropout, site + 1},
+  segments.push_back(
+      make_norm_linear({.segment = "up",
+                        .gives = "act",
+                        .norm = norm(s, name + "post_attention_layernorm"),
+                        .map = {hidden, 2 * ffn, true, false, s.type},
+                        .weights = {{name + "mlp.gate_proj", ffn}, {name + "mlp.up_proj", ffn}},
+                        .activation = Activation::swiglu,
+                        .init_std = s.std}));
+  segments.push_back(make_projection({.segment = "down",
+                                      .takes = "act",
+                                      .name = name + "mlp.down_proj",
+                                      .map = {ffn, hidden, true, false, s.type},
+                                      .dropout = {s.dropout, site + 1},
                                       .init_std = residual_std}));
   return {fmt::format("layer {}", i), std::move(segments)};
 }
 
 Model build(const base::Recipe& recipe, DType compute) {
   const auto& m = recipe.model;
-  const Sizes s{m, compute, m.hidden / m.heads, static_cast<float>(m.init_std), static_cast<float>(m.dropout)};
-  Model model{.family = "llama", .compute = compute, .blocks = {}, .vocab = m.vocab.value, .context = m.context.value,
-              .hidden = m.hidden, .layers = m.layers};
+  const Sizes s{m, compute, m.hidden / m.heads, static_cast<float>(m.init_std),
+                static_cast<float>(m.dropout)};
+  Model model{.family = "llama",
+              .compute = compute,
+              .blocks = {},
+              .vocab = m.vocab.value,
+              .context = m.context.value,
+              .hidden = m.hidden,
+              .layers = m.layers};
   std::vector<std::unique_ptr<Segment>> first, last;
-  first.push_back(make_embedding({compute, m.vocab.value, m.hidden, 0, "model.embed_tokens", "", {s.dropout, 0}, s.std}));
+  first.push_back(
+      make_embedding({compute, m.vocab.value, m.hidden, 0, "model.embed_tokens", "", {s.dropout, 0}, s.std}));
   model.blocks.emplace_back("embedding", std::move(first));
   for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(s, i));
   last.push_back(make_final_norm(norm(s, "model.norm", m.layers > 0), compute));
-  last.push_back(make_head({.type = compute, .vocab = m.vocab.value, .width = m.hidden,
-                            .chunk = recipe.memory.logits_chunk.value, .name = "lm_head",
-                            .tied_to = m.tied ? "model.embed_tokens.weight" : "", .init_std = s.std}));
+  last.push_back(make_head({.type = compute,
+                            .vocab = m.vocab.value,
+                            .width = m.hidden,
+                            .chunk = recipe.memory.logits_chunk.value,
+                            .name = "lm_head",
+                            .tied_to = m.tied ? "model.embed_tokens.weight" : "",
+                            .init_std = s.std}));
   model.blocks.emplace_back("head", std::move(last));
   return model;
 }
 
 Preset preset(const char* name, int layers, int hidden, int heads, int ffn, bool tied, int scaling) {
-  return {name, {{"model.layers", std::to_string(layers)}, {"model.hidden", std::to_string(hidden)},
-                 {"model.heads", std::to_string(heads)}, {"model.kv_heads", "8"}, {"model.ffn", std::to_string(ffn)},
-                 {"model.vocab", "128256"}, {"model.tied", tied ? "true" : "false"}, {"model.context", "8192"},
-                 {"model.rope_theta", "500000.0"}, {"model.rope_scaling", std::to_string(scaling) + ".0"}}};
+  return {name,
+          {{"model.layers", std::to_string(layers)},
+           {"model.hidden", std::to_string(hidden)},
+           {"model.heads", std::to_string(heads)},
+           {"model.kv_heads", "8"},
+           {"model.ffn", std::to_string(ffn)},
+           {"model.vocab", "128256"},
+           {"model.tied", tied ? "true" : "false"},
+           {"model.context", "8192"},
+           {"model.rope_theta", "500000.0"},
+           {"model.rope_scaling", std::to_string(scaling) + ".0"}}};
 }
 
 }  // namespace
 
 Family llama_family() {
-  return {"llama", "Llama: rotary positions, RMSNorm, grouped heads, SwiGLU",
+  return {"llama",
+          "Llama: rotary positions, RMSNorm, grouped heads, SwiGLU",
           {preset("1b", 16, 2048, 32, 8192, true, 32), preset("3b", 28, 3072, 24, 8192, true, 32),
            preset("8b", 32, 4096, 32, 14336, false, 8)},
           build};

@@ -19,11 +19,18 @@ class NormLinear : public Segment {
     for (size_t i = 0; i < options_.weights.size(); ++i) {
       LinearMap part = map_;
       part.out = options_.weights[i].out;
-      specs.push_back({.key = i == 0 ? "weight" : "weight" + std::to_string(i), .name = options_.weights[i].name + ".weight",
-                       .shape = part.weight_shape(), .init = init, .split = Split::columns, .joined = i > 0});
+      specs.push_back({.key = i == 0 ? "weight" : "weight" + std::to_string(i),
+                       .name = options_.weights[i].name + ".weight",
+                       .shape = part.weight_shape(),
+                       .init = init,
+                       .split = Split::columns,
+                       .joined = i > 0});
     }
     if (map_.bias) {
-      specs.push_back({.key = "bias", .name = options_.weights[0].name + ".bias", .shape = {map_.out}, .decay = false,
+      specs.push_back({.key = "bias",
+                       .name = options_.weights[0].name + ".bias",
+                       .shape = {map_.out},
+                       .decay = false,
                        .split = Split::columns});
     }
     return specs;
@@ -57,7 +64,8 @@ class NormLinear : public Segment {
       if (options_.activation == Activation::gelu) plan.may_reuse.push_back({"left.dlinear", dgiven});
     }
     plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
-    plan.workspace = std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
+    plan.workspace =
+        std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
     return plan;
   }
 
@@ -67,7 +75,8 @@ class NormLinear : public Segment {
     norm_.forward(f, normed.data, true);
     const Tensor given = f.out(options_.gives);
     const Tensor linear = options_.activation == Activation::none ? given : f.saved("linear");
-    map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr, linear.data, rows);
+    map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
+                 linear.data, rows);
     if (options_.activation == Activation::gelu) {
       f.kernels->gelu({map_.type, rows * map_.out, linear.data, given.data}, f.launch);
     } else if (options_.activation == Activation::swiglu) {
@@ -75,9 +84,12 @@ class NormLinear : public Segment {
     }
     if (options_.rope) {
       const RopeOptions& r = *options_.rope;
-      f.kernels->rope({.shape = {map_.type, f.slice.samples, f.slice.seq_len, r.heads, r.kv_heads, r.head_dim},
-                       .qkv = given.data, .table = f.buffer("rope").as<float>(), .first_position = f.slice.first_position},
-                      f.launch);
+      f.kernels->rope(
+          {.shape = {map_.type, f.slice.samples, f.slice.seq_len, r.heads, r.kv_heads, r.head_dim},
+           .qkv = given.data,
+           .table = f.buffer("rope").as<float>(),
+           .first_position = f.slice.first_position},
+          f.launch);
     }
   }
 
@@ -85,12 +97,13 @@ class NormLinear : public Segment {
     const int64_t rows = f.slice.tokens();
     const Tensor dgiven = f.dout(options_.gives);
     if (options_.activation == Activation::gelu) {
-      f.kernels->gelu_backward({map_.type, rows * map_.out, f.saved("linear").data, dgiven.data, f.left("dlinear").data},
-                               f.launch);
+      f.kernels->gelu_backward(
+          {map_.type, rows * map_.out, f.saved("linear").data, dgiven.data, f.left("dlinear").data},
+          f.launch);
     } else if (options_.activation == Activation::swiglu) {
-      f.kernels->swiglu_backward({map_.type, rows, map_.out / 2, f.saved("linear").data, dgiven.data,
-                                  f.left("dlinear").data},
-                                 f.launch);
+      f.kernels->swiglu_backward(
+          {map_.type, rows, map_.out / 2, f.saved("linear").data, dgiven.data, f.left("dlinear").data},
+          f.launch);
     }
     const Tensor dnormed = f.scratch("dnormed");
     map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows);
@@ -99,10 +112,11 @@ class NormLinear : public Segment {
 
   void backward_weight(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
-    map_.backward_weight(f, f.saved("normed").data, dlinear(f).data, f.grad("weight").data, rows, f.accumulate);
+    map_.backward_weight(f, f.saved("normed").data, dlinear(f).data, f.grad("weight").data, rows,
+                         f.accumulate);
     if (map_.bias) {
-      f.kernels->bias_backward({map_.type, rows, map_.out, dlinear(f).data, f.grad("bias").as<float>(), f.accumulate},
-                               f.launch);
+      f.kernels->bias_backward(
+          {map_.type, rows, map_.out, dlinear(f).data, f.grad("bias").as<float>(), f.accumulate}, f.launch);
     }
     norm_.backward_weight(f);
   }
@@ -112,7 +126,8 @@ class NormLinear : public Segment {
     const int64_t element = device::size_of(map_.type);
     if (part != Part::backward_weight) {
       cost.bytes = norm_.forward_bytes(shape.tokens());
-      if (options_.activation != Activation::none) cost.bytes += shape.tokens() * (map_.out + given_width()) * element;
+      if (options_.activation != Activation::none)
+        cost.bytes += shape.tokens() * (map_.out + given_width()) * element;
     }
     return cost;
   }
@@ -129,7 +144,8 @@ class NormLinear : public Segment {
 
 class FinalNorm : public Segment {
  public:
-  FinalNorm(NormOptions options, DType type) : width_(options.width), type_(type), norm_(std::move(options), type) {}
+  FinalNorm(NormOptions options, DType type)
+      : width_(options.width), type_(type), norm_(std::move(options), type) {}
   std::string name() const override { return "norm"; }
   std::vector<ParamSpec> params() const override { return norm_.params(); }
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels&) const override {
@@ -140,7 +156,9 @@ class FinalNorm : public Segment {
     return plan;
   }
   void forward(const Frame& f) const override { norm_.forward(f, f.out("normed").data, false); }
-  void backward_input(const Frame& f) const override { norm_.backward_input(f, f.dout("normed").data, false); }
+  void backward_input(const Frame& f) const override {
+    norm_.backward_input(f, f.dout("normed").data, false);
+  }
   void backward_weight(const Frame& f) const override { norm_.backward_weight(f); }
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost;

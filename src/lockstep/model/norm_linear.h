@@ -17,8 +17,8 @@ struct NormOptions {
   kernels::NormKind kind = kernels::NormKind::layer;
   int64_t width = 0;
   float epsilon = 1e-5f;
-  std::string name;   // canonical name without ".weight"
-  bool adds = true;   // hidden is there to be added
+  std::string name;  // canonical name without ".weight"
+  bool adds = true;  // hidden is there to be added
 };
 
 // One weight of the joined map: Llama keeps q, k and v (or gate and up) apart but side by side.
@@ -28,8 +28,8 @@ struct JoinedWeight {
 };
 
 struct NormLinearOptions {
-  std::string segment;             // "qkv"
-  std::string gives;               // "qkv", "act"
+  std::string segment;  // "qkv"
+  std::string gives;    // "qkv", "act"
   NormOptions norm;
   LinearMap map;
   std::vector<JoinedWeight> weights;

@@ -5,8 +5,11 @@ namespace lockstep::model {
 std::vector<ParamSpec> NormPart::params() const {
   const Shape shape{options_.width};
   std::vector<ParamSpec> specs;
-  specs.push_back({.key = "norm.weight", .name = options_.name + ".weight", .shape = shape,
-                   .init = {Init::Kind::ones}, .decay = false});
+  specs.push_back({.key = "norm.weight",
+                   .name = options_.name + ".weight",
+                   .shape = shape,
+                   .init = {Init::Kind::ones},
+                   .decay = false});
   if (has_mean()) {
     specs.push_back({.key = "norm.bias", .name = options_.name + ".bias", .shape = shape, .decay = false});
   }
@@ -50,7 +53,10 @@ Tensor NormPart::sum(const Frame& f, bool keeps_sum) const {
 }
 
 void NormPart::forward(const Frame& f, void* y, bool keeps_sum) const {
-  kernels::NormForward n{.kind = options_.kind, .type = type_, .rows = f.slice.tokens(), .width = options_.width,
+  kernels::NormForward n{.kind = options_.kind,
+                         .type = type_,
+                         .rows = f.slice.tokens(),
+                         .width = options_.width,
                          .epsilon = options_.epsilon};
   n.x = options_.adds ? f.in("hidden").data : f.in("residual").data;
   if (options_.adds) {
@@ -68,7 +74,8 @@ void NormPart::forward(const Frame& f, void* y, bool keeps_sum) const {
 }
 
 void NormPart::backward_input(const Frame& f, const void* dy, bool keeps_sum) const {
-  kernels::NormBackward n{.kind = options_.kind, .type = type_, .rows = f.slice.tokens(), .width = options_.width};
+  kernels::NormBackward n{
+      .kind = options_.kind, .type = type_, .rows = f.slice.tokens(), .width = options_.width};
   n.dy = dy;
   n.sum = sum(f, keeps_sum).data;
   n.weight = f.weight("norm.weight").data;
@@ -86,8 +93,11 @@ void NormPart::backward_input(const Frame& f, const void* dy, bool keeps_sum) co
 void NormPart::backward_weight(const Frame& f) const {
   const auto fold = [&](std::string_view partial, std::string_view key) {
     const Tensor sums = f.left(partial);
-    f.kernels->norm_weight_backward({.parts = sums.shape[0], .width = options_.width, .partial = sums.as<float>(),
-                                     .gradient = f.grad(key).as<float>(), .accumulate = f.accumulate},
+    f.kernels->norm_weight_backward({.parts = sums.shape[0],
+                                     .width = options_.width,
+                                     .partial = sums.as<float>(),
+                                     .gradient = f.grad(key).as<float>(),
+                                     .accumulate = f.accumulate},
                                     f.launch);
   };
   fold("dnorm_weight", "norm.weight");

@@ -11,9 +11,13 @@ class Projection : public Segment {
 
   std::vector<ParamSpec> params() const override {
     std::vector<ParamSpec> specs;
-    specs.push_back({.key = "weight", .name = o_.name + ".weight", .shape = map_.weight_shape(),
-                     .init = {Init::Kind::normal, o_.init_std}, .split = Split::rows});
-    if (map_.bias) specs.push_back({.key = "bias", .name = o_.name + ".bias", .shape = {map_.out}, .decay = false});
+    specs.push_back({.key = "weight",
+                     .name = o_.name + ".weight",
+                     .shape = map_.weight_shape(),
+                     .init = {Init::Kind::normal, o_.init_std},
+                     .split = Split::rows});
+    if (map_.bias)
+      specs.push_back({.key = "bias", .name = o_.name + ".bias", .shape = {map_.out}, .decay = false});
     return specs;
   }
 
@@ -30,15 +34,16 @@ class Projection : public Segment {
     } else {
       plan.weight_needs.push_back("dout.hidden");
     }
-    plan.workspace = std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
+    plan.workspace =
+        std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
     plan.seam = Seam::sum;
     return plan;
   }
 
   void forward(const Frame& f) const override {
     const Tensor hidden = f.out("hidden");
-    map_.forward(f, f.in(o_.takes).data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr, hidden.data,
-                 f.slice.tokens());
+    map_.forward(f, f.in(o_.takes).data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
+                 hidden.data, f.slice.tokens());
     if (drops() && f.slice.training) drop(f, hidden.data, hidden.data);
   }
 
@@ -51,17 +56,26 @@ class Projection : public Segment {
     const int64_t rows = f.slice.tokens();
     map_.backward_weight(f, f.in(o_.takes).data, dmapped(f), f.grad("weight").data, rows, f.accumulate);
     if (!map_.bias) return;
-    f.kernels->bias_backward({map_.type, rows, map_.out, dmapped(f), f.grad("bias").as<float>(), f.accumulate}, f.launch);
+    f.kernels->bias_backward(
+        {map_.type, rows, map_.out, dmapped(f), f.grad("bias").as<float>(), f.accumulate}, f.launch);
   }
 
   Cost cost(const SliceShape& shape, Part part) const override { return map_.cost(shape.tokens(), part); }
 
  private:
   bool drops() const { return o_.dropout.rate > 0; }
-  const void* dmapped(const Frame& f) const { return drops() ? f.left("dmapped").data : f.dout("hidden").data; }
+  const void* dmapped(const Frame& f) const {
+    return drops() ? f.left("dmapped").data : f.dout("hidden").data;
+  }
   void drop(const Frame& f, const void* x, void* y) const {
-    f.kernels->dropout({.type = map_.type, .count = f.slice.tokens() * map_.out, .x = x, .y = y, .rate = o_.dropout.rate,
-                        .slice = f.slice.slice, .site = o_.dropout.site, .inputs = f.inputs},
+    f.kernels->dropout({.type = map_.type,
+                        .count = f.slice.tokens() * map_.out,
+                        .x = x,
+                        .y = y,
+                        .rate = o_.dropout.rate,
+                        .slice = f.slice.slice,
+                        .site = o_.dropout.site,
+                        .inputs = f.inputs},
                        f.launch);
   }
   ProjectionOptions o_;

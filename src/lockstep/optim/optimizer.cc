@@ -28,8 +28,11 @@ Optimizer make_optimizer(const base::Recipe& recipe, bool fp16) {
     optimizer.epsilon = static_cast<float>(o.epsilon);
     optimizer.weight_decay = static_cast<float>(o.weight_decay);
     optimizer.decay_all = o.decay_all;
-    optimizer.policy = {.max_norm = static_cast<float>(o.clip), .beta1 = optimizer.beta1, .beta2 = optimizer.beta2,
-                        .dynamic_scale = fp16, .growth_interval = static_cast<int32_t>(recipe.precision.growth_interval)};
+    optimizer.policy = {.max_norm = static_cast<float>(o.clip),
+                        .beta1 = optimizer.beta1,
+                        .beta2 = optimizer.beta2,
+                        .dynamic_scale = fp16,
+                        .growth_interval = static_cast<int32_t>(recipe.precision.growth_interval)};
     optimizer.initial_loss_scale = fp16 ? static_cast<float>(recipe.precision.loss_scale) : 1.0f;
     return optimizer;
   }

@@ -11,7 +11,7 @@ struct Optimizer {
   int moments = 2;
   float beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
   bool decay_all = false;
-  kernels::NormPolicy policy;    // clipping and the loss scaler
+  kernels::NormPolicy policy;  // clipping and the loss scaler
   float initial_loss_scale = 1;
 };
 

@@ -36,13 +36,17 @@ struct Schedule {
   const char* name;
   double (*factor)(const Optim&, const Position&);
 };
-constexpr Schedule kSchedules[] = {{"constant", constant}, {"linear", linear}, {"cosine", cosine},
-                                   {"wsd", warmup_stable_decay}, {"inverse_sqrt", inverse_sqrt}};
+constexpr Schedule kSchedules[] = {{"constant", constant},
+                                   {"linear", linear},
+                                   {"cosine", cosine},
+                                   {"wsd", warmup_stable_decay},
+                                   {"inverse_sqrt", inverse_sqrt}};
 
 }  // namespace
 
 double batch_scale(const base::Recipe& recipe) {
-  const double ratio = static_cast<double>(recipe.batch.global) / static_cast<double>(recipe.optim.base_batch);
+  const double ratio =
+      static_cast<double>(recipe.batch.global) / static_cast<double>(recipe.optim.base_batch);
   if (recipe.optim.lr_scale == "linear") return ratio;
   if (recipe.optim.lr_scale == "sqrt") return std::sqrt(ratio);
   return 1;
@@ -50,7 +54,8 @@ double batch_scale(const base::Recipe& recipe) {
 
 double learning_rate(const base::Recipe& recipe, int64_t step) {
   const Optim& o = recipe.optim;
-  const Position p{static_cast<double>(step), static_cast<double>(o.warmup), static_cast<double>(recipe.run.steps)};
+  const Position p{static_cast<double>(step), static_cast<double>(o.warmup),
+                   static_cast<double>(recipe.run.steps)};
   const double peak = o.lr * batch_scale(recipe);
   if (step < o.warmup) return peak * static_cast<double>(step + 1) / p.warmup;
   for (const Schedule& schedule : kSchedules) {

@@ -10,7 +10,8 @@ namespace lockstep::optim {
 namespace {
 
 base::Recipe recipe(const std::string& schedule, std::vector<std::string> more = {}) {
-  std::vector<std::string> words = {"optim.schedule=" + schedule, "optim.lr=1.0", "optim.warmup=10", "run.steps=110", "optim.min_lr=0.1"};
+  std::vector<std::string> words = {"optim.schedule=" + schedule, "optim.lr=1.0", "optim.warmup=10",
+                                    "run.steps=110", "optim.min_lr=0.1"};
   words.insert(words.end(), more.begin(), more.end());
   return base::read_recipe({.file = "", .overrides = words}).recipe;
 }
@@ -23,20 +24,38 @@ struct Row {
 
 TEST(LearningRate, FollowsItsFormula) {
   const Row rows[] = {
-      {"constant", 0, 0.1},   {"constant", 9, 1},    {"constant", 100, 1},   {"linear", 4, 0.5},      {"linear", 10, 1},
-      {"linear", 60, 0.55},   {"linear", 110, 0.1},  {"cosine", 10, 1},      {"cosine", 60, 0.55},    {"cosine", 110, 0.1},
-      {"wsd", 50, 1},         {"wsd", 88, 1},        {"wsd", 99, 0.55},      {"wsd", 110, 0.1},       {"inverse_sqrt", 10, 1},
-      {"inverse_sqrt", 40, 0.5}, {"inverse_sqrt", 90, 1.0 / 3},
+      {"constant", 0, 0.1},
+      {"constant", 9, 1},
+      {"constant", 100, 1},
+      {"linear", 4, 0.5},
+      {"linear", 10, 1},
+      {"linear", 60, 0.55},
+      {"linear", 110, 0.1},
+      {"cosine", 10, 1},
+      {"cosine", 60, 0.55},
+      {"cosine", 110, 0.1},
+      {"wsd", 50, 1},
+      {"wsd", 88, 1},
+      {"wsd", 99, 0.55},
+      {"wsd", 110, 0.1},
+      {"inverse_sqrt", 10, 1},
+      {"inverse_sqrt", 40, 0.5},
+      {"inverse_sqrt", 90, 1.0 / 3},
   };
   for (const Row& row : rows) {
-    EXPECT_NEAR(learning_rate(recipe(row.schedule), row.step), row.expected, 1e-12) << row.schedule << " " << row.step;
+    EXPECT_NEAR(learning_rate(recipe(row.schedule), row.step), row.expected, 1e-12)
+        << row.schedule << " " << row.step;
   }
 }
 
 TEST(LearningRate, ScalesWithTheBatch) {
   EXPECT_NEAR(batch_scale(recipe("constant", {"batch.global=256", "optim.base_batch=64"})), 1, 1e-12);
-  EXPECT_NEAR(batch_scale(recipe("constant", {"batch.global=256", "optim.base_batch=64", "optim.lr_scale=linear"})), 4, 1e-12);
-  EXPECT_NEAR(batch_scale(recipe("constant", {"batch.global=256", "optim.base_batch=64", "optim.lr_scale=sqrt"})), 2, 1e-12);
+  EXPECT_NEAR(
+      batch_scale(recipe("constant", {"batch.global=256", "optim.base_batch=64", "optim.lr_scale=linear"})),
+      4, 1e-12);
+  EXPECT_NEAR(
+      batch_scale(recipe("constant", {"batch.global=256", "optim.base_batch=64", "optim.lr_scale=sqrt"})), 2,
+      1e-12);
 }
 
 }  // namespace

@@ -21,16 +21,28 @@ class Checker {
   void run() {
     for (const Instruction& i : program_.instructions) {
       for (const Use& use : i.reads) {
-        if (!written_[static_cast<size_t>(use.buffer)]) fail(i, "reads " + name(use) + " before anything writes it");
+        if (!written_[static_cast<size_t>(use.buffer)])
+          fail(i, "reads " + name(use) + " before anything writes it");
       }
       switch (i.op) {
         case Op::loss:
-        case Op::backward_weight: fold(i); break;
-        case Op::sum: sum(i); break;
-        case Op::reduce: reduce(i); break;
-        case Op::norm: norm(i); break;
-        case Op::update: update(i); break;
-        default: break;
+        case Op::backward_weight:
+          fold(i);
+          break;
+        case Op::sum:
+          sum(i);
+          break;
+        case Op::reduce:
+          reduce(i);
+          break;
+        case Op::norm:
+          norm(i);
+          break;
+        case Op::update:
+          update(i);
+          break;
+        default:
+          break;
       }
       if (i.predicated && i.op != Op::update) fail(i, "is predicated, but only an update may be");
       for (const Use& use : i.writes) written_[static_cast<size_t>(use.buffer)] = true;
@@ -38,10 +50,12 @@ class Checker {
   }
 
  private:
-  std::string name(const Use& use) const { return program_.buffers[static_cast<size_t>(use.buffer)].name + " as " + use.role; }
+  std::string name(const Use& use) const {
+    return program_.buffers[static_cast<size_t>(use.buffer)].name + " as " + use.role;
+  }
   [[noreturn]] void fail(const Instruction& i, const std::string& what) const {
-    base::throw_bug("program", static_cast<int>(&i - program_.instructions.data()), "the step program is sound",
-                    title(program_, model_, i) + " " + what);
+    base::throw_bug("program", static_cast<int>(&i - program_.instructions.data()),
+                    "the step program is sound", title(program_, model_, i) + " " + what);
   }
   int64_t per_strand() const { return program_.slices / program_.strands; }
 
@@ -71,12 +85,14 @@ class Checker {
     auto& right = folds_[i.reads[0].buffer];
     for (auto& [key, run] : folds_[i.writes[0].buffer]) {
       const Run other = right.at(key);
-      if (!joins(program_.strands, strands_in(run), strands_in(other))) fail(i, "sums strands that are not neighbours in the tree");
+      if (!joins(program_.strands, strands_in(run), strands_in(other)))
+        fail(i, "sums strands that are not neighbours in the tree");
       run.end = other.end;
     }
   }
 
-  // Each partial sum that goes in must be the one that the deal of strands says; then the group's sums come out.
+  // Each partial sum that goes in must be the one that the deal of strands says; then the group's sums come
+  // out.
   void reduce(const Instruction& i) {
     const DataRanks& r = program_.ranks;
     if (i.reads.size() == 1 && i.reads[0].role == "scalars") return;
@@ -99,7 +115,8 @@ class Checker {
       in = own_nodes(deal, r.replica, r.shard_rank);
       out = nodes_of(program_.strands, deal.of_replica(r.replica));
     } else {
-      in = r.sharded() ? nodes_of(program_.strands, deal.of_replica(r.replica)) : own_nodes(deal, r.replica, r.shard_rank);
+      in = r.sharded() ? nodes_of(program_.strands, deal.of_replica(r.replica))
+                       : own_nodes(deal, r.replica, r.shard_rank);
       out = {{0, program_.strands}};
     }
     std::map<int, int> blocks;  // of a block: partial sums given
@@ -121,20 +138,25 @@ class Checker {
       if (!r.exact) continue;
       if (k >= in.size()) fail(i, "gives more partial sums than this rank has");
       for (const auto& [key, run] : folds_[use.buffer]) {
-        if (strands_in(run) != in[k]) fail(i, fmt::format("gives {} with strands {} to {}", name(use), strands_in(run).begin, strands_in(run).end));
+        if (strands_in(run) != in[k])
+          fail(i, fmt::format("gives {} with strands {} to {}", name(use), strands_in(run).begin,
+                              strands_in(run).end));
       }
     }
     for (const auto& [block, given] : blocks) {
-      if (r.exact && given != static_cast<int>(in.size())) fail(i, fmt::format("gives {} of {} partial sums of b{}", given, in.size(), block));
+      if (r.exact && given != static_cast<int>(in.size()))
+        fail(i, fmt::format("gives {} of {} partial sums of b{}", given, in.size(), block));
     }
     std::map<int, size_t> written;
     for (const Use& use : i.writes) {
       if (!use.role.starts_with("sum.")) continue;
       const size_t k = written[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
-      const bool whole = i.among == Among::replica || (r.replicas == 1 && (i.round < 0 || i.round + 1 == deal.rounds(r.replica)));
+      const bool whole = i.among == Among::replica ||
+                         (r.replicas == 1 && (i.round < 0 || i.round + 1 == deal.rounds(r.replica)));
       folds_[use.buffer].clear();
-      folds_[use.buffer]["all"] = !r.exact ? Run{0, whole ? program_.slices : 0}
-                                           : Run{out.at(k).begin * per_strand(), out.at(k).end * per_strand()};
+      folds_[use.buffer]["all"] = !r.exact
+                                      ? Run{0, whole ? program_.slices : 0}
+                                      : Run{out.at(k).begin * per_strand(), out.at(k).end * per_strand()};
     }
   }
 
@@ -143,7 +165,8 @@ class Checker {
       if (!use.role.starts_with("gradient.")) continue;
       for (const auto& [key, run] : folds_[use.buffer]) {
         if (run.begin != 0 || run.end != program_.slices) {
-          fail(i, fmt::format("finds {} of {} slices in {} {}", run.end - run.begin, program_.slices, name(use), key));
+          fail(i, fmt::format("finds {} of {} slices in {} {}", run.end - run.begin, program_.slices,
+                              name(use), key));
         }
       }
     }

@@ -1,5 +1,5 @@
-// check(): proves a program before step 0; place(): gives every buffer its place in memory; order(): says which
-// instructions of one lane wait for which of another.
+// check(): proves a program before step 0; place(): gives every buffer its place in memory; order(): says
+// which instructions of one lane wait for which of another.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct MemoryPlan {
   int64_t live_bytes = 0;        // the most that is alive at once: no placement can be lower
   int64_t external_bytes = 0;    // the most that AutogradBlock holds at once
   int64_t peak_bytes() const { return persistent_bytes + transient_bytes + external_bytes; }
-  int peak_instruction = 0;      // where live_bytes is reached
+  int peak_instruction = 0;  // where live_bytes is reached
   std::map<BufferKind, int64_t> persistent_by_kind;
 };
 

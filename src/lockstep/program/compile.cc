@@ -19,13 +19,14 @@ using model::ValueSpec;
 
 // Buffers of the whole program that live across steps.
 struct Persistent {
-  std::map<std::string, int> tables;        // tables and statistics, shared by name
+  std::map<std::string, int> tables;  // tables and statistics, shared by name
   int state = -1, inputs = -1, slice_losses = -1, square_sums = -1;
 };
 
 class Compiler {
  public:
-  Compiler(const model::Model& model, const Layout& layout) : model_(model), layout_(layout), stack_(layout.strands) {
+  Compiler(const model::Model& model, const Layout& layout)
+      : model_(model), layout_(layout), stack_(layout.strands) {
     program_.training = layout.training;
     program_.slices = layout.slices;
     program_.strands = layout.strands;
@@ -51,8 +52,8 @@ class Compiler {
   }
 
  private:
-  // Those of this rank. With turns, every rank of the group goes through every round, because each takes part in the
-  // others' collectives; a round without a strand is -1, and only its collectives stay in the list.
+  // Those of this rank. With turns, every rank of the group goes through every round, because each takes part
+  // in the others' collectives; a round without a strand is -1, and only its collectives stay in the list.
   std::vector<int64_t> own_strands() const {
     const DataRanks& r = layout_.ranks;
     if (!layout_.training) return {0};
@@ -64,7 +65,11 @@ class Compiler {
 
   // --- what lives across steps -------------------------------------------------------------------
   int persistent(std::string name, BufferKind kind, DType type, Shape shape, int block) {
-    return program_.add_buffer({.name = std::move(name), .kind = kind, .dtype = type, .shape = shape, .block = block,
+    return program_.add_buffer({.name = std::move(name),
+                                .kind = kind,
+                                .dtype = type,
+                                .shape = shape,
+                                .block = block,
                                 .persistent = true});
   }
 
@@ -76,15 +81,17 @@ class Compiler {
       const Shape values{layouts_[b].value_count}, grads{layouts_[b].grad_count};
       BlockBuffers keep;
       keep.master = persistent(fmt::format("b{} weights", b), BufferKind::master, DType::f32, values, block);
-      keep.compute = model_.compute == DType::f32 ? keep.master
-                                                  : persistent(fmt::format("b{} weights {}", b, device::name_of(model_.compute)),
-                                                               BufferKind::compute, model_.compute, values, block);
+      keep.compute = model_.compute == DType::f32
+                         ? keep.master
+                         : persistent(fmt::format("b{} weights {}", b, device::name_of(model_.compute)),
+                                      BufferKind::compute, model_.compute, values, block);
       for (int level = 0; level < levels; ++level) {
-        keep.gradients.push_back(
-            persistent(fmt::format("b{} gradient {}", b, level), BufferKind::gradient, DType::f32, grads, block));
+        keep.gradients.push_back(persistent(fmt::format("b{} gradient {}", b, level), BufferKind::gradient,
+                                            DType::f32, grads, block));
       }
       for (int k = 0; layout_.training && k < layout_.moments; ++k) {
-        keep.moments.push_back(persistent(fmt::format("b{} moment {}", b, k + 1), BufferKind::optimizer, DType::f32, values, block));
+        keep.moments.push_back(persistent(fmt::format("b{} moment {}", b, k + 1), BufferKind::optimizer,
+                                          DType::f32, values, block));
       }
       const auto chunks = static_cast<int64_t>(model::chunks_of(layouts_[b], 0, false).size());
       chunk_count += chunks;
@@ -95,13 +102,18 @@ class Compiler {
     strand_.assign(model_.blocks.size(), -1);
     keep_.inputs = persistent("step inputs", BufferKind::state, DType::u8, {sizeof(kernels::StepInputs)}, -1);
     keep_.state = persistent("step state", BufferKind::state, DType::u8, {sizeof(kernels::StepState)}, -1);
-    keep_.slice_losses = persistent("slice losses", BufferKind::state, DType::f64, {layout_.slices + 1}, -1);  // and stop
+    keep_.slice_losses =
+        persistent("slice losses", BufferKind::state, DType::f64, {layout_.slices + 1}, -1);  // and stop
     keep_.square_sums = persistent("square sums", BufferKind::state, DType::f64, {chunk_count}, -1);
-    program_.add_buffer({.name = "workspace", .kind = BufferKind::workspace, .dtype = DType::u8,
-                         .shape = {program_.workspace_bytes}, .persistent = true});
+    program_.add_buffer({.name = "workspace",
+                         .kind = BufferKind::workspace,
+                         .dtype = DType::u8,
+                         .shape = {program_.workspace_bytes},
+                         .persistent = true});
   }
 
-  // How many sums of strands stand beside each other at most, and hold what a reduction among the shard leaves.
+  // How many sums of strands stand beside each other at most, and hold what a reduction among the shard
+  // leaves.
   int gradient_levels(const std::vector<int64_t>& strands) const {
     const DataRanks& r = layout_.ranks;
     if (!r.exact) return 1;
@@ -126,19 +138,27 @@ class Compiler {
 
   // --- one slice -----------------------------------------------------------------------------------
   int value(const ValueSpec& spec, BufferKind kind, int block, int slice) {
-    return program_.add_buffer({.name = fmt::format("b{} s{} {}", block, slice, spec.name), .kind = kind, .dtype = spec.dtype,
-                                .shape = spec.shape, .block = block, .slice = slice, .external = spec.external});
+    return program_.add_buffer({.name = fmt::format("b{} s{} {}", block, slice, spec.name),
+                                .kind = kind,
+                                .dtype = spec.dtype,
+                                .shape = spec.shape,
+                                .block = block,
+                                .slice = slice,
+                                .external = spec.external});
   }
 
   void slice(int s, bool accumulate, bool closes) {
     if (s >= 0) program_.own_slices.push_back(s);
     Instruction load{.op = Op::load, .lane = Lane::host, .slice = s};
     std::map<std::string, int> batch;
-    for (const auto& [field, words] : {std::pair("inputs", model_.input_words), std::pair("labels", model_.label_words)}) {
-      batch[field] = program_.add_buffer({.name = fmt::format("s{} {}", s, field), .kind = BufferKind::batch,
-                                          .dtype = DType::i32,
-                                          .shape = {layout_.slice.samples, words > 0 ? words : layout_.slice.seq_len},
-                                          .slice = s});
+    for (const auto& [field, words] :
+         {std::pair("inputs", model_.input_words), std::pair("labels", model_.label_words)}) {
+      batch[field] =
+          program_.add_buffer({.name = fmt::format("s{} {}", s, field),
+                               .kind = BufferKind::batch,
+                               .dtype = DType::i32,
+                               .shape = {layout_.slice.samples, words > 0 ? words : layout_.slice.seq_len},
+                               .slice = s});
       load.writes.push_back({batch[field], field});
     }
     program_.instructions.push_back(std::move(load));
@@ -148,7 +168,8 @@ class Compiler {
     std::vector<std::vector<std::map<std::string, int>>> seen(model_.blocks.size());
     for (size_t b = 0; b < model_.blocks.size(); ++b) {
       seen[b].resize(plans_[b].size());
-      for (size_t g = 0; g < plans_[b].size(); ++g) forward(b, g, s, accumulate, batch, edges, dedges, seen[b][g]);
+      for (size_t g = 0; g < plans_[b].size(); ++g)
+        forward(b, g, s, accumulate, batch, edges, dedges, seen[b][g]);
     }
     LS_ASSERT(edges.empty(), "an edge is left over: " + edges.begin()->first);
     if (!layout_.training) return;
@@ -163,12 +184,14 @@ class Compiler {
 
   void add_weights(Instruction& i, size_t b, size_t g) {
     for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
-      const int owner = spec.tied_to.empty() ? static_cast<int>(b) : model::find_tied(layouts_, spec.tied_to).block;
+      const int owner =
+          spec.tied_to.empty() ? static_cast<int>(b) : model::find_tied(layouts_, spec.tied_to).block;
       i.reads.push_back({program_.blocks[static_cast<size_t>(owner)].compute, "weight." + spec.key});
     }
     for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
       auto [it, fresh] = keep_.tables.try_emplace(spec.name, -1);
-      if (fresh) it->second = persistent(spec.name, BufferKind::state, spec.dtype, spec.shape, static_cast<int>(b));
+      if (fresh)
+        it->second = persistent(spec.name, BufferKind::state, spec.dtype, spec.shape, static_cast<int>(b));
       i.reads.push_back({it->second, "buffer." + spec.key});
     }
   }
@@ -193,7 +216,8 @@ class Compiler {
 
   void add_scratch(Instruction& i, const SegmentPlan& plan, Part part, int block, int s) {
     for (const auto& [where, spec] : plan.scratch) {
-      if (where == part) i.writes.push_back({value(spec, BufferKind::scratch, block, s), "scratch." + spec.name});
+      if (where == part)
+        i.writes.push_back({value(spec, BufferKind::scratch, block, s), "scratch." + spec.name});
     }
   }
 
@@ -204,10 +228,12 @@ class Compiler {
   }
 
   void forward(size_t b, size_t g, int s, bool accumulate, const std::map<std::string, int>& batch,
-               std::map<std::string, int>& edges, std::map<std::string, int>& dedges, std::map<std::string, int>& seen) {
+               std::map<std::string, int>& edges, std::map<std::string, int>& dedges,
+               std::map<std::string, int>& seen) {
     const SegmentPlan& plan = plans_[b][g];
     const int block = static_cast<int>(b);
-    Instruction i{.op = plan.loss ? Op::loss : Op::forward, .block = block, .segment = static_cast<int>(g), .slice = s};
+    Instruction i{
+        .op = plan.loss ? Op::loss : Op::forward, .block = block, .segment = static_cast<int>(g), .slice = s};
     const auto read = [&](const std::string& role, int buffer) {
       i.reads.push_back({buffer, role});
       seen[role] = buffer;
@@ -219,7 +245,8 @@ class Compiler {
     for (const std::string& field : plan.batch) read("batch." + field, batch.at(field));
     for (const auto* names : {&plan.takes, &plan.passes}) {
       for (const std::string& name : *names) {
-        LS_ASSERT(edges.contains(name), fmt::format("b{} needs edge {}, which nothing before it gives", b, name));
+        LS_ASSERT(edges.contains(name),
+                  fmt::format("b{} needs edge {}, which nothing before it gives", b, name));
         read("in." + name, edges.at(name));
       }
     }
@@ -229,7 +256,8 @@ class Compiler {
       edges[spec.name] = value(spec, BufferKind::edge, block, s);
       write("out." + spec.name, edges[spec.name]);
     }
-    for (const ValueSpec& spec : plan.saves) write("save." + spec.name, value(spec, BufferKind::saved, block, s));
+    for (const ValueSpec& spec : plan.saves)
+      write("save." + spec.name, value(spec, BufferKind::saved, block, s));
     add_scratch(i, plan, Part::forward, block, s);
     add_weights(i, b, g);
     if (layout_.training) add_statistics(i, b, g, s);
@@ -282,7 +310,8 @@ class Compiler {
         i.writes.push_back({seen["left." + spec.name], "left." + spec.name});
       }
       for (const auto& [written, reused] : plan.may_reuse) {
-        if (seen.contains(written) && seen.contains(reused)) i.may_reuse.push_back({seen.at(written), seen.at(reused)});
+        if (seen.contains(written) && seen.contains(reused))
+          i.may_reuse.push_back({seen.at(written), seen.at(reused)});
       }
       add_scratch(i, plan, Part::backward_input, block, s);
       add_weights(i, b, g);
@@ -307,13 +336,14 @@ class Compiler {
   }
 
   // --- strands: a stack of partial sums -------------------------------------------------------------
-  // A strand is summed into the top of the stack; then, block by block as the backward pass leaves them, neighbours
-  // that are halves of a node of the tree are joined. Where strands take turns, each has a buffer that lives until it is
-  // reduced, and the stack is kept in shares by the reduction.
+  // A strand is summed into the top of the stack; then, block by block as the backward pass leaves them,
+  // neighbours that are halves of a node of the tree are joined. Where strands take turns, each has a buffer
+  // that lives until it is reduced, and the stack is kept in shares by the reduction.
   void one_strand(int64_t strand) {
     const DataRanks& r = layout_.ranks;
     const int64_t per_strand = layout_.slices / layout_.strands;
-    const bool folds = !r.exact && !r.turns() && !program_.own_slices.empty();  // the engine's order: one sum for all
+    const bool folds =
+        !r.exact && !r.turns() && !program_.own_slices.empty();  // the engine's order: one sum for all
     level_ = r.exact && !r.turns() ? stack_.depth() : 0;
     joins_ = r.exact && !r.turns() ? stack_.push({strand, strand + 1}) : 0;
     ++round_;
@@ -329,8 +359,11 @@ class Compiler {
     if (!layout_.ranks.turns()) return program_.blocks[b].gradients[static_cast<size_t>(level_)];
     int& strand = strand_[b];
     if (strand < 0) {
-      strand = program_.add_buffer({.name = fmt::format("b{} gradient of round {}", b, round_), .kind = BufferKind::gradient,
-                                    .shape = {layouts_[b].grad_count}, .block = static_cast<int>(b), .slice = round_});
+      strand = program_.add_buffer({.name = fmt::format("b{} gradient of round {}", b, round_),
+                                    .kind = BufferKind::gradient,
+                                    .shape = {layouts_[b].grad_count},
+                                    .block = static_cast<int>(b),
+                                    .slice = round_});
     }
     return strand;
   }
@@ -371,10 +404,14 @@ class Compiler {
       if (layouts_[b].value_count == 0) continue;
       const BlockBuffers& keep = program_.blocks[b];
       Instruction update{.op = Op::update, .block = static_cast<int>(b), .predicated = true};
-      update.reads = {{keep.gradients[0], "gradient"}, {keep.chunks, "chunks"}, {keep_.inputs, "inputs"}, {keep_.state, "state"}};
+      update.reads = {{keep.gradients[0], "gradient"},
+                      {keep.chunks, "chunks"},
+                      {keep_.inputs, "inputs"},
+                      {keep_.state, "state"}};
       update.writes = {{keep.master, "master"}};
       if (keep.compute != keep.master) update.writes.push_back({keep.compute, "compute"});
-      for (size_t k = 0; k < keep.moments.size(); ++k) update.writes.push_back({keep.moments[k], fmt::format("moment.{}", k)});
+      for (size_t k = 0; k < keep.moments.size(); ++k)
+        update.writes.push_back({keep.moments[k], fmt::format("moment.{}", k)});
       update.moved_bytes = layouts_[b].value_count * (4 + 8 + 8 * static_cast<int64_t>(keep.moments.size()) +
                                                       (model_.compute == DType::f32 ? 0 : 2));
       program_.instructions.push_back(std::move(update));
@@ -383,7 +420,8 @@ class Compiler {
 
   // Behind the norm, because a step whose gradients are not finite leaves statistics as they were.
   void fold_statistics(size_t b, size_t g, const std::vector<Use>& kept) {
-    Instruction i{.op = Op::sum, .block = static_cast<int>(b), .segment = static_cast<int>(g), .keeps_tape = false};
+    Instruction i{
+        .op = Op::sum, .block = static_cast<int>(b), .segment = static_cast<int>(g), .keeps_tape = false};
     i.reads = kept;
     for (const Use& use : kept) i.moved_bytes += program_.buffers[static_cast<size_t>(use.buffer)].bytes();
     for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
@@ -412,7 +450,7 @@ class Compiler {
   Program program_;
   Persistent keep_;
   std::map<std::pair<size_t, size_t>, std::vector<Use>> statistics_;  // {block, segment}: of every slice
-  Stack stack_;   // strands summed in each gradient level
+  Stack stack_;                                                       // strands summed in each gradient level
   std::vector<int> strand_;  // [block]: the gradient of the strand at work, where strands take turns
   int level_ = 0, joins_ = 0, round_ = -1;
 };

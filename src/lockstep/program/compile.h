@@ -1,9 +1,10 @@
 // compile(): model and layout in, step program out. A pure function.
 //
-// The list is written for this rank's slices, as if it were alone and without tricks; then each rewrite is applied, in
-// the one order that compile() shows: recomputation, shares of weights, reductions, reuse of memory. Slices and strands follow the numeric contract:
-// within a strand gradients are folded in slice order; strands are summed over one fixed binary tree,
-// kept as a stack of at most log2(strands) + 1 gradient buffers.
+// The list is written for this rank's slices, as if it were alone and without tricks; then each rewrite is
+// applied, in the one order that compile() shows: recomputation, shares of weights, reductions, reuse of
+// memory. Slices and strands follow the numeric contract: within a strand gradients are folded in slice
+// order; strands are summed over one fixed binary tree, kept as a stack of at most log2(strands) + 1 gradient
+// buffers.
 #pragma once
 
 #include <string>
@@ -27,18 +28,18 @@ struct Layout {
   model::SliceShape slice;
   int64_t slices = 1, strands = 1;
   Recompute recompute;
-  DataRanks ranks;      // this rank among those that share the batch
-  int moments = 2;      // optimizer buffers of a parameter: adamw 2, sgd and lion 1
+  DataRanks ranks;                            // this rank among those that share the batch
+  int moments = 2;                            // optimizer buffers of a parameter: adamw 2, sgd and lion 1
   const kernels::Kernels* kernels = nullptr;  // of the device it will run on: how much scratch they want
-  bool training = true; // false: load, forward, loss only
+  bool training = true;                       // false: load, forward, loss only
 };
 
 Program compile(const model::Model& model, const Layout& layout);
 
 // The rewrites, in the order in which compile() applies them.
 void rewrite_recompute(Program& program, const model::Model& model, const Recompute& recompute);
-void rewrite_gather(Program& program, const model::Model& model);   // ZeRO: shares of weights and moments
-void rewrite_reduce(Program& program, const model::Model& model);   // data parallelism
+void rewrite_gather(Program& program, const model::Model& model);  // ZeRO: shares of weights and moments
+void rewrite_reduce(Program& program, const model::Model& model);  // data parallelism
 void rewrite_reuse(Program& program);
 
 // How much a reduction of one block moves, in elements of fp32.

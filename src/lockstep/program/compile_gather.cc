@@ -1,6 +1,7 @@
-// Sharing out (ZeRO): ranks of a shard group hold shares of the optimizer's state, of gradients, of weights. A rewrite of
-// the list: buffers shrink to this rank's share, and `gather` brings weights together where something reads them whole;
-// `release` says where the gathered copy ends. Gathers stand one block ahead of their use, on a lane of their own.
+// Sharing out (ZeRO): ranks of a shard group hold shares of the optimizer's state, of gradients, of weights.
+// A rewrite of the list: buffers shrink to this rank's share, and `gather` brings weights together where
+// something reads them whole; `release` says where the gathered copy ends. Gathers stand one block ahead of
+// their use, on a lane of their own.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +17,8 @@ namespace {
 class Rewriter {
  public:
   explicit Rewriter(Program& program) : program_(program) {
-    for (size_t b = 0; b < program.blocks.size(); ++b) owner_[program.blocks[b].compute] = static_cast<int>(b);
+    for (size_t b = 0; b < program.blocks.size(); ++b)
+      owner_[program.blocks[b].compute] = static_cast<int>(b);
   }
 
   void shrink() {
@@ -54,7 +56,8 @@ class Rewriter {
   // Stage 3: whole weights exist only while a block is at work, and while the one after it is being fetched.
   void gather_before_use() {
     const std::vector<Stay> stays = find_stays();
-    std::vector<std::vector<Instruction>> before(program_.instructions.size()), after(program_.instructions.size());
+    std::vector<std::vector<Instruction>> before(program_.instructions.size()),
+        after(program_.instructions.size());
     std::map<int, int> whole;  // owner to its gathered buffer, in the stay at hand
     for (size_t k = 0; k < stays.size(); ++k) {
       std::map<int, int> next;
@@ -68,7 +71,8 @@ class Rewriter {
       }
       for (size_t n = stays[k].first; n <= stays[k].last; ++n) redirect(program_.instructions[n], next);
       for (const auto& [owner, buffer] : next) {
-        const bool stays_on = k + 1 < stays.size() && std::count(stays[k + 1].owners.begin(), stays[k + 1].owners.end(), owner) > 0;
+        const bool stays_on = k + 1 < stays.size() &&
+                              std::count(stays[k + 1].owners.begin(), stays[k + 1].owners.end(), owner) > 0;
         if (!stays_on) after[stays[k].last].push_back(release(owner, buffer, stays[k].slice));
       }
       whole = std::move(next);
@@ -114,13 +118,16 @@ class Rewriter {
     const BlockBuffers& keep = program_.blocks[static_cast<size_t>(owner)];
     int64_t elements = 0;
     for (const Share& share : program_.shares[static_cast<size_t>(owner)]) elements += share.values.count;
-    return program_.add_buffer({.name = fmt::format("b{} weights gathered {}", owner, count_++), .kind = BufferKind::compute,
-                                .dtype = program_.buffers[static_cast<size_t>(keep.compute)].dtype, .shape = {elements},
+    return program_.add_buffer({.name = fmt::format("b{} weights gathered {}", owner, count_++),
+                                .kind = BufferKind::compute,
+                                .dtype = program_.buffers[static_cast<size_t>(keep.compute)].dtype,
+                                .shape = {elements},
                                 .block = owner});
   }
 
   Instruction gather(int owner, int from, int slice, int to = -1) const {
-    Instruction i{.op = Op::gather, .lane = Lane::gather, .block = owner, .slice = slice, .among = Among::shard};
+    Instruction i{
+        .op = Op::gather, .lane = Lane::gather, .block = owner, .slice = slice, .among = Among::shard};
     i.reads = {{from, to < 0 ? "whole" : "share"}};
     i.writes = {{to < 0 ? from : to, "whole"}};
     i.moved_bytes = program_.buffers[static_cast<size_t>(i.writes[0].buffer)].bytes();

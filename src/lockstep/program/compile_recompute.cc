@@ -48,13 +48,16 @@ class Rewriter {
 
  private:
   // Blocks of one group keep only what comes into the group.
-  int group(const Instruction& i) const { return recompute_.every > 0 ? i.block / recompute_.every : i.block; }
+  int group(const Instruction& i) const {
+    return recompute_.every > 0 ? i.block / recompute_.every : i.block;
+  }
 
   bool dropped(const Instruction& i) const {
     if (recompute_.every > 0) return true;
     const auto& segments = model_.blocks[static_cast<size_t>(i.block)].segments();
     const std::string name = segments[static_cast<size_t>(i.segment)]->name();
-    return std::find(recompute_.segments.begin(), recompute_.segments.end(), name) != recompute_.segments.end();
+    return std::find(recompute_.segments.begin(), recompute_.segments.end(), name) !=
+           recompute_.segments.end();
   }
 
   // The buffer that holds `buffer`'s value again for the backward pass of `in_group`: itself when it was
@@ -85,8 +88,8 @@ class Rewriter {
   Program& program_;
   const model::Model& model_;
   const Recompute& recompute_;
-  std::vector<int> producer_;   // of a buffer: the forward instruction that writes it, by old index
-  std::map<int, int> again_;    // dropped buffer to its recomputed one
+  std::vector<int> producer_;  // of a buffer: the forward instruction that writes it, by old index
+  std::map<int, int> again_;   // dropped buffer to its recomputed one
 };
 
 }  // namespace
@@ -106,7 +109,8 @@ Recompute parse_recompute(const std::string& text, const model::Model& model) {
   if (text.starts_with("every-")) {
     recompute.every = std::atoi(text.c_str() + 6);
     if (recompute.every >= 1) return recompute;
-    throw base::ConfigError(130, fmt::format("memory.recompute = \"{}\": write every-K with K of at least 1, as every-2", text));
+    throw base::ConfigError(
+        130, fmt::format("memory.recompute = \"{}\": write every-K with K of at least 1, as every-2", text));
   }
   std::set<std::string> known;
   for (const model::Block& block : model.blocks) {
@@ -123,9 +127,10 @@ Recompute parse_recompute(const std::string& text, const model::Model& model) {
     if (!known.contains(name)) {
       std::string names;
       for (const std::string& k : known) names += (names.empty() ? "" : ", ") + k;
-      throw base::ConfigError(131, fmt::format("memory.recompute = \"{}\": this model has no segment \"{}\"; it has: {}. "
-                                               "Or use none, full, every-K",
-                                               text, name, names));
+      throw base::ConfigError(
+          131, fmt::format("memory.recompute = \"{}\": this model has no segment \"{}\"; it has: {}. "
+                           "Or use none, full, every-K",
+                           text, name, names));
     }
     recompute.segments.push_back(name);
     begin = end + 1;

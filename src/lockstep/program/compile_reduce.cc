@@ -1,10 +1,10 @@
-// Data parallelism: gradients of all ranks become one. A rewrite of the list: behind the backward pass of a bucket of
-// blocks, `reduce` sends each rank the parts that it sums, in the order of the tree over strands, while the compute lane
-// goes on with the blocks below.
+// Data parallelism: gradients of all ranks become one. A rewrite of the list: behind the backward pass of a
+// bucket of blocks, `reduce` sends each rank the parts that it sums, in the order of the tree over strands,
+// while the compute lane goes on with the blocks below.
 //
-// Without sharing out, a rank sums an even part of every gradient and gives it to all. With it, the ranks of a shard
-// group sum their own shares; where there are several replicas, those that hold the same share do the rest. Where strands
-// take turns, every round is reduced, and the stack of partial sums is kept in shares.
+// Without sharing out, a rank sums an even part of every gradient and gives it to all. With it, the ranks of
+// a shard group sum their own shares; where there are several replicas, those that hold the same share do the
+// rest. Where strands take turns, every round is reduced, and the stack of partial sums is kept in shares.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,13 +27,15 @@ struct Bucket {
 
 class Rewriter {
  public:
-  explicit Rewriter(Program& program) : program_(program), ranks_(program.ranks), deal_(ranks_.deal(program.strands)) {
+  explicit Rewriter(Program& program)
+      : program_(program), ranks_(program.ranks), deal_(ranks_.deal(program.strands)) {
     const Run mine = deal_.of_replica(ranks_.replica);
     sums_ = ranks_.exact && ranks_.sharded() ? static_cast<int>(nodes_of(program.strands, mine).size()) : 1;
     for (const int64_t s : deal_.of_rank(ranks_.replica, ranks_.shard_rank)) {
       if (ranks_.exact && !ranks_.turns()) own_.push({s, s + 1});
     }
-    // Partial sums of the group go above this rank's own where there are several, so that none is overwritten unread.
+    // Partial sums of the group go above this rank's own where there are several, so that none is overwritten
+    // unread.
     base_ = ranks_.sharded() && !ranks_.turns() && sums_ > 1 ? own_.depth() : 0;
   }
 
@@ -95,7 +97,8 @@ class Rewriter {
     int64_t bytes = ranks_.bucket_bytes;
     for (const Ready& ready : order) {
       if (bytes >= ranks_.bucket_bytes || buckets.back().round != ready.round) {
-        buckets.push_back({.after = 0, .round = ready.round, .idle = ready.idle, .blocks = {}, .gradients = {}});
+        buckets.push_back(
+            {.after = 0, .round = ready.round, .idle = ready.idle, .blocks = {}, .gradients = {}});
         bytes = 0;
       }
       buckets.back().after = ready.at;
@@ -107,10 +110,16 @@ class Rewriter {
   }
 
   Instruction start(const Bucket& bucket, Among among) const {
-    return {.op = Op::reduce, .lane = Lane::reduce, .block = bucket.blocks.size() == 1 ? bucket.blocks[0] : -1,
-            .slice = bucket.idle ? -2 : -1, .round = bucket.round, .among = among};
+    return {.op = Op::reduce,
+            .lane = Lane::reduce,
+            .block = bucket.blocks.size() == 1 ? bucket.blocks[0] : -1,
+            .slice = bucket.idle ? -2 : -1,
+            .round = bucket.round,
+            .among = among};
   }
-  int level(int block, int k) const { return program_.blocks[static_cast<size_t>(block)].gradients[static_cast<size_t>(k)]; }
+  int level(int block, int k) const {
+    return program_.blocks[static_cast<size_t>(block)].gradients[static_cast<size_t>(k)];
+  }
 
   // One strand of each rank onto the stack of partial sums, in shares.
   Instruction reduce_round(const Bucket& bucket) {
@@ -120,8 +129,10 @@ class Rewriter {
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
       const int block = bucket.blocks[k];
       if (!bucket.idle) i.reads.push_back({bucket.gradients[k], fmt::format("node.{}.0", block)});
-      for (int n = 0; n < have; ++n) i.reads.push_back({level(block, n), fmt::format("kept.{}.{}", block, n)});
-      for (int n = 0; n < leave; ++n) i.writes.push_back({level(block, n), fmt::format("sum.{}.{}", block, n)});
+      for (int n = 0; n < have; ++n)
+        i.reads.push_back({level(block, n), fmt::format("kept.{}.{}", block, n)});
+      for (int n = 0; n < leave; ++n)
+        i.writes.push_back({level(block, n), fmt::format("sum.{}.{}", block, n)});
     }
     return with_scratch(std::move(i), bucket, Among::shard);
   }
@@ -130,8 +141,10 @@ class Rewriter {
     Instruction i = start(bucket, Among::shard);
     const int nodes = ranks_.exact ? own_.depth() : 1;
     for (const int block : bucket.blocks) {
-      for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, n), fmt::format("node.{}.{}", block, n)});
-      for (int n = 0; n < sums_; ++n) i.writes.push_back({level(block, base_ + n), fmt::format("sum.{}.{}", block, n)});
+      for (int n = 0; n < nodes; ++n)
+        i.reads.push_back({level(block, n), fmt::format("node.{}.{}", block, n)});
+      for (int n = 0; n < sums_; ++n)
+        i.writes.push_back({level(block, base_ + n), fmt::format("sum.{}.{}", block, n)});
     }
     return with_scratch(std::move(i), bucket, Among::shard);
   }
@@ -142,13 +155,15 @@ class Rewriter {
     i.slice = -1;
     const int nodes = !ranks_.exact ? 1 : ranks_.sharded() ? sums_ : own_.depth();
     for (const int block : bucket.blocks) {
-      for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, base_ + n), fmt::format("node.{}.{}", block, n)});
+      for (int n = 0; n < nodes; ++n)
+        i.reads.push_back({level(block, base_ + n), fmt::format("node.{}.{}", block, n)});
       i.writes.push_back({level(block, base_), fmt::format("sum.{}.0", block)});
     }
     return with_scratch(std::move(i), bucket, Among::replica);
   }
 
-  // Where the engine cannot read peers' memory, what they send needs a place; so do gradients in another wire type.
+  // Where the engine cannot read peers' memory, what they send needs a place; so do gradients in another wire
+  // type.
   Instruction with_scratch(Instruction i, const Bucket& bucket, Among among) {
     int64_t elements = 0, staged = 0;
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
@@ -159,20 +174,23 @@ class Rewriter {
     }
     int64_t bytes = 0;
     if (ranks_.exact) {
-      bytes = ranks_.staged ? staged * 4 + 256 * static_cast<int64_t>(bucket.blocks.size()) * ranks_.width() : 0;
+      bytes =
+          ranks_.staged ? staged * 4 + 256 * static_cast<int64_t>(bucket.blocks.size()) * ranks_.width() : 0;
     } else if (ranks_.wire != device::DType::f32) {
       bytes = elements * device::size_of(ranks_.wire) + 256 * static_cast<int64_t>(bucket.blocks.size());
     }
     if (bytes > 0) {
-      i.writes.push_back({program_.add_buffer({.name = fmt::format("staging {}", count_++), .kind = BufferKind::scratch,
-                                               .dtype = device::DType::u8, .shape = {bytes}}),
+      i.writes.push_back({program_.add_buffer({.name = fmt::format("staging {}", count_++),
+                                               .kind = BufferKind::scratch,
+                                               .dtype = device::DType::u8,
+                                               .shape = {bytes}}),
                           "staging"});
     }
     return i;
   }
 
-  // Losses of all slices, and square sums of all shares: every rank gets every number. Each comes from one rank and is
-  // zero elsewhere, so that adding them in any order gives the same bits.
+  // Losses of all slices, and square sums of all shares: every rank gets every number. Each comes from one
+  // rank and is zero elsewhere, so that adding them in any order gives the same bits.
   void add_scalars(std::vector<Instruction>& list, Instruction norm) const {
     const auto used = [](std::vector<Use>& uses, const std::string& role) {
       return *std::find_if(uses.begin(), uses.end(), [&](const Use& use) { return use.role == role; });
@@ -196,7 +214,9 @@ class Rewriter {
     list.push_back(std::move(squares));
     reduce(sums, Among::shard);
     finish.level = 2;
-    std::erase_if(finish.reads, [](const Use& use) { return use.role.starts_with("gradient.") || use.role.starts_with("chunks."); });
+    std::erase_if(finish.reads, [](const Use& use) {
+      return use.role.starts_with("gradient.") || use.role.starts_with("chunks.");
+    });
     finish.reads.push_back(sums);
     std::erase_if(finish.writes, [](const Use& use) { return use.role == "sums"; });
     finish.moved_bytes = 0;
@@ -219,9 +239,9 @@ class Rewriter {
   Program& program_;
   const DataRanks ranks_;
   const Deal deal_;
-  Stack own_{deal_.strands};  // this rank's partial sums when its last strand is done
-  int sums_ = 1;              // partial sums that the shard group's reduction leaves
-  int base_ = 0;              // the level of the first of them
+  Stack own_{deal_.strands};    // this rank's partial sums when its last strand is done
+  int sums_ = 1;                // partial sums that the shard group's reduction leaves
+  int base_ = 0;                // the level of the first of them
   int before_ = 0, after_ = 0;  // with turns: levels of the stack before and after the round at hand
   int count_ = 0;
 };
@@ -234,20 +254,25 @@ void share_statistics(Program& program, const model::Model& model) {
       list.push_back(std::move(i));
       continue;
     }
-    Instruction gather{.op = Op::gather, .lane = Lane::gather, .block = i.block, .segment = i.segment, .among = Among::data};
+    Instruction gather{
+        .op = Op::gather, .lane = Lane::gather, .block = i.block, .segment = i.segment, .among = Among::data};
     std::map<std::string, Use> all;  // by role
     for (const Use& use : i.reads) {
       if (use.role.starts_with("stat.")) all[use.role] = use;
     }
     gather.reads.reserve(all.size());
     for (const auto& [role, use] : all) gather.reads.push_back(use);
-    const auto& segment = model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)];
+    const auto& segment =
+        model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)];
     for (const model::BufferSpec& spec : segment->buffers()) {
       for (int64_t s = 0; s < program.slices && !spec.constant; ++s) {
         const std::string role = fmt::format("stat.{}.{}", spec.key, s);
         if (all.contains(role)) continue;
-        const int buffer = program.add_buffer({.name = fmt::format("b{} s{} {}", i.block, s, spec.key), .kind = BufferKind::saved,
-                                               .dtype = spec.dtype, .shape = spec.shape, .block = i.block,
+        const int buffer = program.add_buffer({.name = fmt::format("b{} s{} {}", i.block, s, spec.key),
+                                               .kind = BufferKind::saved,
+                                               .dtype = spec.dtype,
+                                               .shape = spec.shape,
+                                               .block = i.block,
                                                .slice = static_cast<int>(s)});
         gather.writes.push_back({buffer, role});
         i.reads.push_back({buffer, role});
@@ -265,10 +290,12 @@ void share_statistics(Program& program, const model::Model& model) {
 ReduceShape reduce_shape(const Program& program, int block, Among among, int round) {
   const DataRanks& r = program.ranks;
   const Deal deal = r.deal(program.strands);
-  const Buffer& gradient = program.buffers[static_cast<size_t>(program.blocks[static_cast<size_t>(block)].gradients[0])];
+  const Buffer& gradient =
+      program.buffers[static_cast<size_t>(program.blocks[static_cast<size_t>(block)].gradients[0])];
   ReduceShape shape;
   if (r.sharded()) {
-    for (const Share& share : program.shares[static_cast<size_t>(block)]) shape.elements += share.gradient_count;
+    for (const Share& share : program.shares[static_cast<size_t>(block)])
+      shape.elements += share.gradient_count;
     shape.own_elements = program.own_share(block).gradient_count;
   } else {
     shape.elements = shape.own_elements = gradient.shape.numel();
@@ -277,7 +304,8 @@ ReduceShape reduce_shape(const Program& program, int block, Among among, int rou
     shape.elements = shape.own_elements;
     shape.own_elements = (shape.elements + r.replicas - 1) / r.replicas + 64 * 4;
     for (int q = 0; q < r.replicas; ++q) {
-      if (q != r.replica) shape.others_nodes += static_cast<int64_t>(nodes_of(program.strands, deal.of_replica(q)).size());
+      if (q != r.replica)
+        shape.others_nodes += static_cast<int64_t>(nodes_of(program.strands, deal.of_replica(q)).size());
     }
   } else {
     for (int q = 0; q < r.shard; ++q) {

@@ -10,16 +10,21 @@ void rewrite_reuse(Program& program) {
   std::vector<int> becomes(program.buffers.size());
   for (size_t b = 0; b < becomes.size(); ++b) becomes[b] = static_cast<int>(b);
   for (size_t n = 0; n < program.instructions.size(); ++n) {
-    for (const Use& use : program.instructions[n].reads) last_read[static_cast<size_t>(use.buffer)] = static_cast<int>(n);
-    for (const Use& use : program.instructions[n].writes) last_write[static_cast<size_t>(use.buffer)] = static_cast<int>(n);
+    for (const Use& use : program.instructions[n].reads)
+      last_read[static_cast<size_t>(use.buffer)] = static_cast<int>(n);
+    for (const Use& use : program.instructions[n].writes)
+      last_write[static_cast<size_t>(use.buffer)] = static_cast<int>(n);
   }
   for (size_t n = 0; n < program.instructions.size(); ++n) {
     for (const auto& [written, reused] : program.instructions[n].may_reuse) {
       const auto w = static_cast<size_t>(written), r = static_cast<size_t>(reused);
-      const bool fits = program.buffers[w].bytes() == program.buffers[r].bytes() && !program.buffers[r].persistent;
-      // `reused` may itself stand for others that were merged into it: its last read is kept up to date below.
+      const bool fits =
+          program.buffers[w].bytes() == program.buffers[r].bytes() && !program.buffers[r].persistent;
+      // `reused` may itself stand for others that were merged into it: its last read is kept up to date
+      // below.
       const auto target = static_cast<size_t>(becomes[r]);
-      if (!fits || last_read[target] > static_cast<int>(n) || last_write[target] >= static_cast<int>(n)) continue;
+      if (!fits || last_read[target] > static_cast<int>(n) || last_write[target] >= static_cast<int>(n))
+        continue;
       becomes[w] = becomes[r];
       last_read[target] = std::max(last_read[target], last_read[w]);
       last_write[target] = std::max(last_write[target], last_write[w]);

@@ -1,4 +1,5 @@
-// Property tests: any model in any layout compiles to a sound program whose buffers never share memory while alive.
+// Property tests: any model in any layout compiles to a sound program whose buffers never share memory while
+// alive.
 #include "lockstep/program/compile.h"
 
 #include <fmt/format.h>
@@ -23,15 +24,19 @@ Case random_case(uint32_t seed) {
   std::mt19937 random(seed);
   const auto pick = [&](std::vector<std::string> options) { return options[random() % options.size()]; };
   const int64_t strands = 1 + random() % 8, slices = strands * (1 + random() % 3);
-  std::vector<std::string> words = {"model.family=" + pick({"gpt2", "llama", "mlp"}), "model.layers=" + pick({"1", "2", "5"}),
-                                    "model.hidden=" + pick({"8", "24", "40"}), "model.heads=" + pick({"1", "2", "4"}),
-                                    "model.tied=" + pick({"true", "false"}), "model.dropout=" + pick({"0.0", "0.1"}),
-                                    "data.seq_len=" + pick({"3", "16"}), "memory.logits_chunk=" + pick({"7", "64"})};
+  std::vector<std::string> words = {"model.family=" + pick({"gpt2", "llama", "mlp"}),
+                                    "model.layers=" + pick({"1", "2", "5"}),
+                                    "model.hidden=" + pick({"8", "24", "40"}),
+                                    "model.heads=" + pick({"1", "2", "4"}),
+                                    "model.tied=" + pick({"true", "false"}),
+                                    "model.dropout=" + pick({"0.0", "0.1"}),
+                                    "data.seq_len=" + pick({"3", "16"}),
+                                    "memory.logits_chunk=" + pick({"7", "64"})};
   base::Resolved resolved = base::read_recipe({.file = "", .overrides = words});
   model::resolve_model(resolved, 50);
   Case c;
-  c.model = std::make_unique<model::Model>(
-      model::build_model(resolved.recipe, pick({"a", "b"}) == "a" ? device::DType::f32 : device::DType::bf16));
+  c.model = std::make_unique<model::Model>(model::build_model(
+      resolved.recipe, pick({"a", "b"}) == "a" ? device::DType::f32 : device::DType::bf16));
   c.layout.slice = {static_cast<int64_t>(1 + random() % 3), resolved.recipe.data.seq_len};
   c.layout.slices = slices;
   c.layout.strands = strands;
@@ -71,12 +76,14 @@ TEST(Compile, RandomModelsAndLayoutsAreSound) {
 }
 
 TEST(Compile, RecomputationNeedsLessMemory) {
-  base::Resolved resolved = base::read_recipe({.file = "", .overrides = {"model.layers=8", "memory.logits_chunk=64"}});
+  base::Resolved resolved =
+      base::read_recipe({.file = "", .overrides = {"model.layers=8", "memory.logits_chunk=64"}});
   model::resolve_model(resolved, 50);
   const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
   int64_t before = std::numeric_limits<int64_t>::max();
   for (const char* recompute : {"none", "up", "every-2", "full"}) {
-    Layout layout{.slice = {8, 64}, .recompute = parse_recompute(recompute, model),
+    Layout layout{.slice = {8, 64},
+                  .recompute = parse_recompute(recompute, model),
                   .kernels = &kernels::kernels_for(device::Kind::cpu)};
     Program program = compile(model, layout);
     const int64_t bytes = place(program).transient_bytes;
@@ -98,7 +105,9 @@ size_t find(const Program& program, Op op, size_t nth = 0) {
   return program.instructions.size();
 }
 
-void drop(Program& program, size_t n) { program.instructions.erase(program.instructions.begin() + static_cast<int64_t>(n)); }
+void drop(Program& program, size_t n) {
+  program.instructions.erase(program.instructions.begin() + static_cast<int64_t>(n));
+}
 
 TEST(Check, NoticesEveryFault) {
   const Fault faults[] = {
@@ -107,27 +116,33 @@ TEST(Check, NoticesEveryFault) {
       {"a strand sum is missing", [](Program& p) { drop(p, find(p, Op::sum, 0)); }},
       {"the load is missing", [](Program& p) { drop(p, find(p, Op::load, 1)); }},
       {"the norm is missing", [](Program& p) { drop(p, find(p, Op::norm)); }},
-      {"a strand's second slice writes", [](Program& p) {
+      {"a strand's second slice writes",
+       [](Program& p) {
          for (Instruction& i : p.instructions) {
            if (i.op == Op::backward_weight && i.slice == 1) i.accumulate = false;
          }
        }},
-      {"a strand's first slice adds", [](Program& p) {
+      {"a strand's first slice adds",
+       [](Program& p) {
          for (Instruction& i : p.instructions) {
            if (i.op == Op::backward_weight && i.slice == 2) i.accumulate = true;
          }
        }},
-      {"an update is not predicated", [](Program& p) { p.instructions[find(p, Op::update)].predicated = false; }},
-      {"slices in the wrong order", [](Program& p) {
+      {"an update is not predicated",
+       [](Program& p) { p.instructions[find(p, Op::update)].predicated = false; }},
+      {"slices in the wrong order",
+       [](Program& p) {
          for (Instruction& i : p.instructions) {
            if (i.slice == 0 || i.slice == 1) i.slice = 1 - i.slice;
          }
        }},
   };
-  base::Resolved resolved = base::read_recipe({.file = "", .overrides = {"model.layers=2", "memory.logits_chunk=64"}});
+  base::Resolved resolved =
+      base::read_recipe({.file = "", .overrides = {"model.layers=2", "memory.logits_chunk=64"}});
   model::resolve_model(resolved, 50);
   const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
-  const Layout layout{.slice = {2, 16}, .slices = 8, .strands = 4, .kernels = &kernels::kernels_for(device::Kind::cpu)};
+  const Layout layout{
+      .slice = {2, 16}, .slices = 8, .strands = 4, .kernels = &kernels::kernels_for(device::Kind::cpu)};
   ASSERT_NO_THROW(check(compile(model, layout), model));
   for (const Fault& fault : faults) {
     Program program = compile(model, layout);

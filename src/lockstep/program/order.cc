@@ -1,6 +1,6 @@
-// Order between lanes, from memory alone: an instruction waits for those of other lanes that came before it in the list
-// and touch the same bytes, unless both only read. Placement reuses memory by the list's order, so this one rule
-// keeps data and memory right whatever the lanes' speeds are.
+// Order between lanes, from memory alone: an instruction waits for those of other lanes that came before it
+// in the list and touch the same bytes, unless both only read. Placement reuses memory by the list's order,
+// so this one rule keeps data and memory right whatever the lanes' speeds are.
 #include <algorithm>
 #include <map>
 
@@ -72,7 +72,8 @@ class Orderer {
         each_run(use, [&](Touched& run) { run.readers[lane] = static_cast<int>(n); });
       }
       for (const Use& use : i.writes) {
-        each_run(use, [&](Touched& run) { run = Touched{.writer = static_cast<int>(n), .writer_lane = lane}; });
+        each_run(use,
+                 [&](Touched& run) { run = Touched{.writer = static_cast<int>(n), .writer_lane = lane}; });
       }
       i.waits.clear();
       for (size_t l = 0; l < kLanes; ++l) {
@@ -88,12 +89,17 @@ class Orderer {
   void each_run(const Use& use, Visit visit) {
     const Buffer& buffer = program_.buffers[static_cast<size_t>(use.buffer)];
     if (buffer.external || buffer.offset < 0) return;
-    (buffer.persistent ? persistent_ : transient_).visit(buffer.offset, buffer.offset + buffer.bytes(), visit);
+    (buffer.persistent ? persistent_ : transient_)
+        .visit(buffer.offset, buffer.offset + buffer.bytes(), visit);
   }
 
   Program& program_;
   Bytes persistent_, transient_;
-  int seen_[kLanes][kLanes] = {{-1, -1, -1, -1, -1}, {-1, -1, -1, -1, -1}, {-1, -1, -1, -1, -1}, {-1, -1, -1, -1, -1}, {-1, -1, -1, -1, -1}};
+  int seen_[kLanes][kLanes] = {{-1, -1, -1, -1, -1},
+                               {-1, -1, -1, -1, -1},
+                               {-1, -1, -1, -1, -1},
+                               {-1, -1, -1, -1, -1},
+                               {-1, -1, -1, -1, -1}};
 };
 
 }  // namespace

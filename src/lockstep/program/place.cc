@@ -46,7 +46,8 @@ int64_t find_gap(const std::vector<std::pair<int64_t, int64_t>>& taken, int64_t 
 Offsets in_time_order(const std::vector<Item>& items) {
   std::vector<size_t> order(items.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return items[a].first < items[b].first; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return items[a].first < items[b].first; });
   Offsets offsets(items.size(), 0);
   std::vector<size_t> live;
   for (size_t k : order) {
@@ -63,7 +64,8 @@ Offsets in_time_order(const std::vector<Item>& items) {
 Offsets largest_first(const std::vector<Item>& items) {
   std::vector<size_t> order(items.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return items[a].bytes > items[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return items[a].bytes > items[b].bytes; });
   Offsets offsets(items.size(), 0);
   std::vector<size_t> placed;
   for (size_t k : order) {
@@ -113,7 +115,8 @@ MemoryPlan place(Program& program) {
       plan.persistent_bytes += bytes;
       plan.persistent_by_kind[buffer.kind] += bytes;
     } else if (lives[b].first >= 0) {
-      (buffer.external ? external : items).push_back({static_cast<int>(b), lives[b].first, lives[b].last, bytes});
+      (buffer.external ? external : items)
+          .push_back({static_cast<int>(b), lives[b].first, lives[b].last, bytes});
     }
   }
   Offsets offsets = in_time_order(items);
@@ -121,7 +124,8 @@ MemoryPlan place(Program& program) {
     Offsets other = largest_first(items);
     if (height(items, other) < height(items, offsets)) offsets = std::move(other);
   }
-  for (size_t k = 0; k < items.size(); ++k) program.buffers[static_cast<size_t>(items[k].buffer)].offset = offsets[k];
+  for (size_t k = 0; k < items.size(); ++k)
+    program.buffers[static_cast<size_t>(items[k].buffer)].offset = offsets[k];
   plan.transient_bytes = height(items, offsets);
   std::tie(plan.live_bytes, plan.peak_instruction) = most_alive(items, program.instructions.size());
   plan.external_bytes = most_alive(external, program.instructions.size()).first;

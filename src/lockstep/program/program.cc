@@ -5,9 +5,11 @@
 namespace lockstep::program {
 
 const char* name_of(Op op) {
-  static constexpr const char* kNames[] = {"load",     "forward", "loss",   "backward_input", "backward_weight", "recompute",
-                                           "gather",   "release", "reduce", "sum",            "exchange",        "send",
-                                           "recv",     "norm",    "update", "copy",           "cast",            "snapshot"};
+  static constexpr const char* kNames[] = {
+      "load",      "forward", "loss",    "backward_input", "backward_weight",
+      "recompute", "gather",  "release", "reduce",         "sum",
+      "exchange",  "send",    "recv",    "norm",           "update",
+      "copy",      "cast",    "snapshot"};
   return kNames[static_cast<int>(op)];
 }
 
@@ -22,8 +24,16 @@ const char* name_of(Among among) {
 }
 
 const char* name_of(BufferKind kind) {
-  static constexpr const char* kNames[] = {"weights",     "weights (compute copy)", "gradients", "optimizer", "state", "batch",
-                                           "activations", "saved for backward",     "activation gradients", "scratch",
+  static constexpr const char* kNames[] = {"weights",
+                                           "weights (compute copy)",
+                                           "gradients",
+                                           "optimizer",
+                                           "state",
+                                           "batch",
+                                           "activations",
+                                           "saved for backward",
+                                           "activation gradients",
+                                           "scratch",
                                            "workspace"};
   return kNames[static_cast<int>(kind)];
 }
@@ -37,7 +47,9 @@ std::string title(const Program&, const model::Model& model, const Instruction& 
   std::string text = name_of(i.op);
   if (i.block >= 0) {
     text += fmt::format(" b{}", i.block);
-    if (i.segment >= 0) text += "." + model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)]->name();
+    if (i.segment >= 0)
+      text +=
+          "." + model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)]->name();
   }
   if (i.slice >= 0) text += fmt::format(" s{}", i.slice);
   if (i.round >= 0) text += fmt::format(" round {}", i.round);

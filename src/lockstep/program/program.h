@@ -18,9 +18,24 @@ namespace lockstep::program {
 
 // The closed set of operations. A new feature is a new order or a rewrite, not a new operation.
 enum class Op : uint8_t {
-  load, forward, loss, backward_input, backward_weight, recompute,
-  gather, release, reduce, sum, exchange, send, recv,
-  norm, update, copy, cast, snapshot,
+  load,
+  forward,
+  loss,
+  backward_input,
+  backward_weight,
+  recompute,
+  gather,
+  release,
+  reduce,
+  sum,
+  exchange,
+  send,
+  recv,
+  norm,
+  update,
+  copy,
+  cast,
+  snapshot,
 };
 const char* name_of(Op op);
 
@@ -28,8 +43,8 @@ const char* name_of(Op op);
 enum class Lane : uint8_t { compute, gather, reduce, pipe, host };
 const char* name_of(Lane lane);
 
-// Which ranks meet in a collective instruction: all data ranks, those that share one copy, or those that hold the same
-// share of different copies.
+// Which ranks meet in a collective instruction: all data ranks, those that share one copy, or those that hold
+// the same share of different copies.
 enum class Among : uint8_t { none, data, shard, replica };
 const char* name_of(Among among);
 
@@ -71,19 +86,19 @@ struct Instruction {
   Op op = Op::forward;
   Lane lane = Lane::compute;
   int block = -1, segment = -1;
-  int slice = -1;            // -1: of none; below: of a round in which this rank has no strand
-  int level = 0;             // gradient level that it adds to (backward_weight, loss, sum)
-  int round = -1;            // reduce, where strands are dealt in turns: which of them
-  Among among = Among::none; // gather, reduce: with whom
-  bool accumulate = false;   // add to what is there; false: the first of its strand writes
-  bool keeps_tape = true;    // forward: false when its values are recomputed later
-  bool predicated = false;   // runs only if every gradient was finite (update)
+  int slice = -1;             // -1: of none; below: of a round in which this rank has no strand
+  int level = 0;              // gradient level that it adds to (backward_weight, loss, sum)
+  int round = -1;             // reduce, where strands are dealt in turns: which of them
+  Among among = Among::none;  // gather, reduce: with whom
+  bool accumulate = false;    // add to what is there; false: the first of its strand writes
+  bool keeps_tape = true;     // forward: false when its values are recomputed later
+  bool predicated = false;    // runs only if every gradient was finite (update)
   std::vector<Use> reads, writes;
-  std::vector<int> waits;    // indices of instructions on other lanes
+  std::vector<int> waits;  // indices of instructions on other lanes
   // {written, read}: may share memory when the read is the last (plans' may_reuse).
   std::vector<std::pair<int, int>> may_reuse;
   double flops = 0;
-  int64_t moved_bytes = 0;   // by everything that is not a matrix product
+  int64_t moved_bytes = 0;  // by everything that is not a matrix product
 };
 
 // The data ranks of a run, as one of them sees them.
@@ -92,7 +107,7 @@ struct DataRanks {
   int replica = 0, shard_rank = 0;  // this rank
   int zero = 0;                     // what a copy's ranks share out: 1 optimizer, 2 gradients, 3 weights too
   bool exact = true;                // sums over the fixed tree; false: in the engine's own order
-  bool staged = false;              // the engine copies what others offer; false: peers' memory is read in place
+  bool staged = false;  // the engine copies what others offer; false: peers' memory is read in place
   device::DType wire = device::DType::f32;  // of gradients on the wire; bf16 only where exact is false
   int64_t bucket_bytes = 16 << 20;  // gradients that one reduce takes at least, as long as there are more
   int width() const { return replicas * shard; }
@@ -106,7 +121,7 @@ struct DataRanks {
 struct BlockBuffers {
   int master = -1, compute = -1;  // the same buffer when compute is fp32
   int chunks = -1;
-  std::vector<int> gradients;     // by level
+  std::vector<int> gradients;  // by level
   std::vector<int> moments;
 };
 
@@ -117,12 +132,14 @@ struct Program {
   int64_t slices = 1, strands = 1;  // of the whole batch
   std::vector<BlockBuffers> blocks;
   DataRanks ranks;
-  std::vector<int64_t> own_slices;  // those of this rank, in the order in which they are loaded
+  std::vector<int64_t> own_slices;         // those of this rank, in the order in which they are loaded
   std::vector<std::vector<Share>> shares;  // [block][shard rank]; empty when nothing is shared out
   int64_t samples_per_slice = 1, seq_len = 1;
   int64_t workspace_bytes = 0;
   int add_buffer(Buffer buffer);
-  const Share& own_share(int block) const { return shares[static_cast<size_t>(block)][static_cast<size_t>(ranks.shard_rank)]; }
+  const Share& own_share(int block) const {
+    return shares[static_cast<size_t>(block)][static_cast<size_t>(ranks.shard_rank)];
+  }
 };
 
 // "forward b3.attention s0".

@@ -1,5 +1,5 @@
-// Property tests of programs for many ranks: each is sound, together they agree, and their lanes never touch the same
-// bytes without waiting.
+// Property tests of programs for many ranks: each is sound, together they agree, and their lanes never touch
+// the same bytes without waiting.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,10 +24,14 @@ struct Case {
 Case random_case(uint32_t seed) {
   std::mt19937 random(seed);
   const auto pick = [&](std::vector<std::string> options) { return options[random() % options.size()]; };
-  const std::vector<std::string> words = {"model.family=" + pick({"gpt2", "llama", "mlp"}), "model.layers=" + pick({"1", "3"}),
-                                          "model.hidden=" + pick({"8", "64"}), "model.heads=2",
-                                          "model.vocab=" + pick({"64", "2100"}), "model.tied=" + pick({"true", "false"}),
-                                          "data.seq_len=4", "memory.logits_chunk=64"};
+  const std::vector<std::string> words = {"model.family=" + pick({"gpt2", "llama", "mlp"}),
+                                          "model.layers=" + pick({"1", "3"}),
+                                          "model.hidden=" + pick({"8", "64"}),
+                                          "model.heads=2",
+                                          "model.vocab=" + pick({"64", "2100"}),
+                                          "model.tied=" + pick({"true", "false"}),
+                                          "data.seq_len=4",
+                                          "memory.logits_chunk=64"};
   base::Resolved resolved = base::read_recipe({.file = "", .overrides = words});
   model::resolve_model(resolved, 50);
   Case c;
@@ -49,9 +53,9 @@ Case random_case(uint32_t seed) {
   layout.recompute = parse_recompute(recompute, *c.model);
   layout.kernels = &kernels::kernels_for(device::Kind::cpu);
   for (const std::string& word : words) c.words += word + " ";
-  c.words += fmt::format("slices {} strands {} zero {} replicas {} shard {} exact {} staged {} recompute {}", layout.slices,
-                         layout.strands, layout.ranks.zero, layout.ranks.replicas, layout.ranks.shard, layout.ranks.exact,
-                         layout.ranks.staged, recompute);
+  c.words += fmt::format("slices {} strands {} zero {} replicas {} shard {} exact {} staged {} recompute {}",
+                         layout.slices, layout.strands, layout.ranks.zero, layout.ranks.replicas,
+                         layout.ranks.shard, layout.ranks.exact, layout.ranks.staged, recompute);
   return c;
 }
 
@@ -111,8 +115,10 @@ std::vector<Clock> clocks(const Program& program) {
     Clock clock = {-1, -1, -1, -1, -1};
     const auto after = [&](int other) {
       if (other < 0) return;
-      for (size_t l = 0; l < clock.size(); ++l) clock[l] = std::max(clock[l], known[static_cast<size_t>(other)][l]);
-      int& mine = clock[static_cast<size_t>(thread_of(program.instructions[static_cast<size_t>(other)].lane))];
+      for (size_t l = 0; l < clock.size(); ++l)
+        clock[l] = std::max(clock[l], known[static_cast<size_t>(other)][l]);
+      int& mine =
+          clock[static_cast<size_t>(thread_of(program.instructions[static_cast<size_t>(other)].lane))];
       mine = std::max(mine, other);
     };
     after(last[static_cast<size_t>(thread_of(i.lane))]);
@@ -126,7 +132,8 @@ std::vector<Clock> clocks(const Program& program) {
 bool overlap(const Program& program, const std::vector<Use>& a, const std::vector<Use>& b) {
   for (const Use& x : a) {
     for (const Use& y : b) {
-      const Buffer &m = program.buffers[static_cast<size_t>(x.buffer)], &n = program.buffers[static_cast<size_t>(y.buffer)];
+      const Buffer &m = program.buffers[static_cast<size_t>(x.buffer)],
+                   &n = program.buffers[static_cast<size_t>(y.buffer)];
       if (m.persistent != n.persistent || m.external || n.external) continue;
       if (m.offset < n.offset + n.bytes() && n.offset < m.offset + m.bytes()) return true;
     }
@@ -144,8 +151,8 @@ int races(const Program& program) {
       const Instruction& earlier = program.instructions[a];
       if (thread_of(earlier.lane) == thread_of(later.lane)) continue;
       if (known[b][static_cast<size_t>(thread_of(earlier.lane))] >= static_cast<int>(a)) continue;
-      found += overlap(program, earlier.writes, later.writes) || overlap(program, earlier.writes, later.reads) ||
-               overlap(program, earlier.reads, later.writes);
+      found += overlap(program, earlier.writes, later.writes) ||
+               overlap(program, earlier.writes, later.reads) || overlap(program, earlier.reads, later.writes);
     }
   }
   return found;
@@ -174,7 +181,8 @@ TEST(RankPrograms, NeverTouchTheSameBytesWithoutWaiting) {
 }
 
 TEST(RankPrograms, FaultsAreNoticed) {
-  base::Resolved resolved = base::read_recipe({.file = "", .overrides = {"model.layers=2", "memory.logits_chunk=64"}});
+  base::Resolved resolved =
+      base::read_recipe({.file = "", .overrides = {"model.layers=2", "memory.logits_chunk=64"}});
   model::resolve_model(resolved, 50);
   const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
   struct Fault {
@@ -182,17 +190,22 @@ TEST(RankPrograms, FaultsAreNoticed) {
     bool (*hit)(const Instruction&);
     void (*make)(Instruction&);
   };
-  const auto gradients = [](const Instruction& i) { return i.op == Op::reduce && i.reads[0].role != "scalars"; };
+  const auto gradients = [](const Instruction& i) {
+    return i.op == Op::reduce && i.reads[0].role != "scalars";
+  };
   const Fault faults[] = {
       {"a reduction is missing", gradients, nullptr},
-      {"a partial sum is not given", [](const Instruction& i) { return i.op == Op::reduce && i.reads.size() > 1; },
+      {"a partial sum is not given",
+       [](const Instruction& i) { return i.op == Op::reduce && i.reads.size() > 1; },
        [](Instruction& i) { i.reads.erase(i.reads.begin()); }},
-      {"a gather is missing", [](const Instruction& i) { return i.op == Op::gather && i.slice >= 0; }, nullptr},
+      {"a gather is missing", [](const Instruction& i) { return i.op == Op::gather && i.slice >= 0; },
+       nullptr},
       {"a strand is summed elsewhere", [](const Instruction& i) { return i.op == Op::backward_weight; },
        [](Instruction& i) { i.slice += 1; }},
   };
   for (const int zero : {0, 1, 3}) {
-    Layout layout{.slice = {2, 16}, .slices = 8, .strands = 8, .kernels = &kernels::kernels_for(device::Kind::cpu)};
+    Layout layout{
+        .slice = {2, 16}, .slices = 8, .strands = 8, .kernels = &kernels::kernels_for(device::Kind::cpu)};
     layout.ranks.zero = zero;
     layout.ranks.shard = zero == 0 ? 1 : 3;
     layout.ranks.replicas = zero == 0 ? 3 : 1;
@@ -235,7 +248,8 @@ TEST(Shares, CoverEveryElementOnceAndKeepTiedOnesTogether) {
         EXPECT_EQ(chunks, static_cast<int64_t>(model::chunks_of(layouts[b], 0, false).size()));
         for (const model::PlacedParam& param : layouts[b].params) {
           for (int64_t e = 0; e < param.spec.shape.numel(); ++e) {
-            ASSERT_EQ(covered[static_cast<size_t>(param.offset + e)], 1) << param.spec.name << " of " << ranks << " ranks";
+            ASSERT_EQ(covered[static_cast<size_t>(param.offset + e)], 1)
+                << param.spec.name << " of " << ranks << " ranks";
           }
         }
       }

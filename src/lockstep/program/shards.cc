@@ -19,7 +19,8 @@ std::vector<size_t> borders(const std::vector<kernels::Chunk>& chunks, int parts
     const int64_t target = before.back() * p / parts;
     auto at = std::lower_bound(before.begin(), before.end(), target);
     if (at != before.begin() && target - *(at - 1) < *at - target) --at;
-    cuts[static_cast<size_t>(p)] = std::max(cuts[static_cast<size_t>(p) - 1], static_cast<size_t>(at - before.begin()));
+    cuts[static_cast<size_t>(p)] =
+        std::max(cuts[static_cast<size_t>(p) - 1], static_cast<size_t>(at - before.begin()));
   }
   return cuts;
 }
@@ -43,7 +44,9 @@ std::vector<std::vector<Share>> share_out(const std::vector<model::BlockLayout>&
       share.first_chunk = static_cast<int64_t>(from);
       share.chunks = static_cast<int64_t>(to - from);
       // Gaps between parameters fall to the share before them; they are zero and stay so.
-      const auto start = [&](size_t k) { return k == 0 ? 0 : k < chunks.size() ? chunks[k].begin : layouts[b].value_count; };
+      const auto start = [&](size_t k) {
+        return k == 0 ? 0 : k < chunks.size() ? chunks[k].begin : layouts[b].value_count;
+      };
       share.values = {start(from), start(to) - start(from)};
     }
   }
@@ -56,7 +59,8 @@ std::vector<std::vector<Share>> share_out(const std::vector<model::BlockLayout>&
         const model::TiedTo owner = model::find_tied(layouts, param.spec.tied_to);
         const Span held = intersect(shares[static_cast<size_t>(owner.block)][r].values,
                                     {owner.param->offset, owner.param->spec.shape.numel()});
-        share.gradients.push_back({held.count > 0 ? param.offset + held.begin - owner.param->offset : param.offset, held.count});
+        share.gradients.push_back(
+            {held.count > 0 ? param.offset + held.begin - owner.param->offset : param.offset, held.count});
       }
       for (const Span& span : share.gradients) {
         share.offsets.push_back(share.gradient_count);
@@ -70,7 +74,9 @@ std::vector<std::vector<Share>> share_out(const std::vector<model::BlockLayout>&
 std::vector<Span> cut_evenly(int64_t count, int parts) {
   std::vector<Span> spans;
   for (int p = 0; p < parts; ++p) {
-    const auto border = [&](int64_t k) { return k == parts ? count : std::min(count, count * k / parts / kAlign * kAlign); };
+    const auto border = [&](int64_t k) {
+      return k == parts ? count : std::min(count, count * k / parts / kAlign * kAlign);
+    };
     spans.push_back({border(p), border(p + 1) - border(p)});
   }
   return spans;

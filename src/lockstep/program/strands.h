@@ -1,8 +1,8 @@
 // Strands: which rank computes which, and the one tree over which they are summed.
 //
-// The tree over [0, S) is split at the largest power of two below n, again and again. Whoever adds may only join two
-// neighbours that are the two halves of a node of that tree; then every order of work gives the same bits.
-// `Stack` keeps the partial sums of strands that come in order, as a binary counter does.
+// The tree over [0, S) is split at the largest power of two below n, again and again. Whoever adds may only
+// join two neighbours that are the two halves of a node of that tree; then every order of work gives the same
+// bits. `Stack` keeps the partial sums of strands that come in order, as a binary counter does.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class Stack {
   std::vector<Run> runs_;
 };
 
-// How strands are dealt to the data ranks: replicas take contiguous runs; inside one, ranks take contiguous runs, or
-// turns (strand begin + j * shard + r belongs to rank r) where gradients are sharded.
+// How strands are dealt to the data ranks: replicas take contiguous runs; inside one, ranks take contiguous
+// runs, or turns (strand begin + j * shard + r belongs to rank r) where gradients are sharded.
 struct Deal {
   int64_t strands = 1;
   int replicas = 1, shard = 1;

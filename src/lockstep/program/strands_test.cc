@@ -68,7 +68,8 @@ TEST(Strands, EveryDealGivesEachStrandToOneRank) {
               seen.insert(mine.begin(), mine.end());
               if (!turns) continue;
               for (int64_t j = 0; j < deal.rounds(p); ++j) {
-                EXPECT_EQ(deal.in_round(p, r, j), j < static_cast<int64_t>(mine.size()) ? mine[static_cast<size_t>(j)] : -1);
+                EXPECT_EQ(deal.in_round(p, r, j),
+                          j < static_cast<int64_t>(mine.size()) ? mine[static_cast<size_t>(j)] : -1);
               }
             }
           }

@@ -85,8 +85,8 @@ model::Model build(const Net& net, device::DType type, int64_t out = kClasses) {
   return model;
 }
 
-Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken = -1,
-              int64_t out = kClasses, PlanOptions options = {}) {
+Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken = -1, int64_t out = kClasses,
+              PlanOptions options = {}) {
   std::vector<std::string> all{"run.device=cpu", "run.steps=6",      "batch.global=32",
                                "batch.slices=4", "batch.strands=2",  "optim.lr=0.01",
                                "optim.warmup=0", "log.eval_every=0", "run.threads=1"};
@@ -225,8 +225,8 @@ TEST(Autograd, StatisticsAreTheMeanOfWhatEachSliceMakesOfTheStepsBeginning) {
   for (size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(outcome.mean[i], mean[i], 1e-6) << i;
 }
 
-// Weights, statistics and losses, whoever computes which slice. Ranks are threads, so there is no dropout: LibTorch has
-// one generator a process.
+// Weights, statistics and losses, whoever computes which slice. Ranks are threads, so there is no dropout:
+// LibTorch has one generator a process.
 TEST(Autograd, GivesTheSameBitsOnSeveralRanks) {
   Net alone(false);
   std::string expected;
@@ -244,8 +244,9 @@ TEST(Autograd, GivesTheSameBitsOnSeveralRanks) {
       for (int r = 0; r < world; ++r) nets.push_back(std::make_unique<Net>(false));
       on_ranks(world, "shm", [&](comm::World& one) {
         Ranks ranks(one);
-        Session session(plan_for(*nets[static_cast<size_t>(one.rank())], {"batch.strands=4", std::string("parallel.zero=") + zero},
-                                 -1, kClasses, for_this(ranks)),
+        Session session(plan_for(*nets[static_cast<size_t>(one.rank())],
+                                 {"batch.strands=4", std::string("parallel.zero=") + zero}, -1, kClasses,
+                                 for_this(ranks)),
                         &ranks);
         Observer nobody;
         EXPECT_EQ(train(session, {}, nobody).params_hash, expected);

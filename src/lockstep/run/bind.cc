@@ -59,7 +59,9 @@ void Staging::in_use(device::Device& device, device::Stream stream) {
 }
 
 Binder::Binder(BindContext context)
-    : c_(std::move(context)), kernels_(kernels::kernels_for(c_.device.id().kind)), stream_(c_.streams.at(Lane::compute)) {
+    : c_(std::move(context)),
+      kernels_(kernels::kernels_for(c_.device.id().kind)),
+      stream_(c_.streams.at(Lane::compute)) {
   const Tensor workspace = c_.memory.find("workspace");
   launch_ = {stream_, workspace.data, workspace.bytes(), c_.options.tf32};
   for (const model::Block& block : c_.model.blocks) layouts_.push_back(model::layout_of(block));
@@ -83,28 +85,39 @@ Binder::Binder(BindContext context)
 char* Binder::own(int buffer, int block) const {
   const Tensor flat = c_.memory.tensor(buffer);
   const bool all_of_it = c_.program.shares.empty() || c_.program.buffers[static_cast<size_t>(buffer)].share;
-  return flat.as<char>() + (all_of_it ? 0 : c_.program.own_share(block).values.begin * device::size_of(flat.dtype));
+  return flat.as<char>() +
+         (all_of_it ? 0 : c_.program.own_share(block).values.begin * device::size_of(flat.dtype));
 }
 
 int64_t Binder::own_chunks(int block) const {
-  return c_.memory.tensor(c_.program.blocks[static_cast<size_t>(block)].chunks).numel() / static_cast<int64_t>(sizeof(kernels::Chunk));
+  return c_.memory.tensor(c_.program.blocks[static_cast<size_t>(block)].chunks).numel() /
+         static_cast<int64_t>(sizeof(kernels::Chunk));
 }
 
 Binder::Call Binder::bind(const Instruction& i) {
   switch (i.op) {
-    case Op::load: return load(i);
+    case Op::load:
+      return load(i);
     case Op::forward:
     case Op::loss:
     case Op::recompute:
     case Op::backward_input:
-    case Op::backward_weight: return segment(i);
-    case Op::sum: return i.segment >= 0 ? fold_statistics(i) : sum(i);
-    case Op::norm: return norm(i);
-    case Op::update: return update(i);
-    case Op::reduce: return bind_reduce(c_, layouts_, i, {.stream = c_.streams.at(i.lane)});
-    case Op::gather: return bind_gather(c_, i, {.stream = c_.streams.at(i.lane)});
-    case Op::release: return [] {};  // its memory is free behind it: placement knows
-    default: break;
+    case Op::backward_weight:
+      return segment(i);
+    case Op::sum:
+      return i.segment >= 0 ? fold_statistics(i) : sum(i);
+    case Op::norm:
+      return norm(i);
+    case Op::update:
+      return update(i);
+    case Op::reduce:
+      return bind_reduce(c_, layouts_, i, {.stream = c_.streams.at(i.lane)});
+    case Op::gather:
+      return bind_gather(c_, i, {.stream = c_.streams.at(i.lane)});
+    case Op::release:
+      return [] {};  // its memory is free behind it: placement knows
+    default:
+      break;
   }
   LS_ASSERT(false, std::string("the executor has no ") + program::name_of(i.op));
   return {};
@@ -124,7 +137,8 @@ Binder::Call Binder::load(const Instruction& i) {
   const int64_t slice = std::find(own.begin(), own.end(), i.slice) - own.begin();
   return [this, inputs, labels, slice] {
     const auto move = [&](const Tensor& to, bool is_label) {
-      c_.device.copy(to.data, c_.staging.words(is_label) + slice * to.numel(), to.bytes(), CopyKind::host_to_device, stream_);
+      c_.device.copy(to.data, c_.staging.words(is_label) + slice * to.numel(), to.bytes(),
+                     CopyKind::host_to_device, stream_);
     };
     move(inputs, false);
     move(labels, true);
@@ -154,7 +168,8 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   frame->launch = launch_;
   const auto slice = static_cast<size_t>(std::max(0, i.slice));  // fold_statistics is of no slice
   frame->slice = {.slice = static_cast<uint32_t>(slice),
-                  .samples = c_.program.samples_per_slice, .seq_len = c_.program.seq_len,
+                  .samples = c_.program.samples_per_slice,
+                  .seq_len = c_.program.seq_len,
                   .training = c_.program.training};
   frame->accumulate = i.accumulate;
   frame->slices = c_.program.slices;
@@ -176,9 +191,12 @@ Binder::Call Binder::segment(const Instruction& i) {
   const model::Segment* segment = &segment_of(i);
   const std::shared_ptr<model::Frame> frame = this->frame(i);
   switch (i.op) {
-    case Op::backward_input: return [segment, frame] { segment->backward_input(*frame); };
-    case Op::backward_weight: return [segment, frame] { segment->backward_weight(*frame); };
-    default: return [segment, frame] { segment->forward(*frame); };
+    case Op::backward_input:
+      return [segment, frame] { segment->backward_input(*frame); };
+    case Op::backward_weight:
+      return [segment, frame] { segment->backward_weight(*frame); };
+    default:
+      return [segment, frame] { segment->forward(*frame); };
   }
 }
 
@@ -189,8 +207,8 @@ Binder::Call Binder::sum(const Instruction& i) {
   return [this, add] { kernels_.add(add, launch_); };
 }
 
-// The tied slot onto the gradient of the parameter that holds the values; where gradients are shared out, this rank's
-// elements of both.
+// The tied slot onto the gradient of the parameter that holds the values; where gradients are shared out,
+// this rank's elements of both.
 kernels::Add Binder::tied(const Instruction& i, const Tensor& into, const Tensor& from) const {
   const std::vector<model::PlacedParam>& params = layouts_[static_cast<size_t>(i.block)].params;
   const model::PlacedParam& slot = params[static_cast<size_t>(i.level)];
@@ -216,14 +234,17 @@ Binder::Call Binder::fold_statistics(const Instruction& i) {
   return [segment, frame = this->frame(i)] { segment->fold_statistics(*frame); };
 }
 
-// Level 0: all of it; 1: only the square sums of this rank's chunks, the others' being zero; 2: only what is made of them.
+// Level 0: all of it; 1: only the square sums of this rank's chunks, the others' being zero; 2: only what is
+// made of them.
 Binder::Call Binder::norm(const Instruction& i) {
   std::vector<kernels::SquareSums> passes;
   const Tensor sums = c_.memory.find("square sums");
   for (size_t b = 0; b < layouts_.size() && i.level < 2; ++b) {
     const int block = static_cast<int>(b);
     if (own_chunks(block) == 0) continue;
-    const Use& gradient = *std::find_if(i.reads.begin(), i.reads.end(), [&](const Use& use) { return use.role == fmt::format("gradient.{}", b); });
+    const Use& gradient = *std::find_if(i.reads.begin(), i.reads.end(), [&](const Use& use) {
+      return use.role == fmt::format("gradient.{}", b);
+    });
     passes.push_back({reinterpret_cast<float*>(own(gradient.buffer, block)),
                       used(i.reads, fmt::format("chunks.{}", b)).as<kernels::Chunk>(), own_chunks(block),
                       sums.as<double>() + first_chunk_[b]});
@@ -234,10 +255,13 @@ Binder::Call Binder::norm(const Instruction& i) {
       for (const kernels::SquareSums& pass : passes) kernels_.square_sums(pass, launch_);
     };
   }
-  const kernels::NormFinish finish{.sums = sums.as<double>(), .chunk_count = chunk_count_,
-                                   .slice_losses = used(i.reads, "losses").as<double>(), .slices = c_.program.slices,
+  const kernels::NormFinish finish{.sums = sums.as<double>(),
+                                   .chunk_count = chunk_count_,
+                                   .slice_losses = used(i.reads, "losses").as<double>(),
+                                   .slices = c_.program.slices,
                                    .inputs = used(i.reads, "inputs").as<StepInputs>(),
-                                   .state = used(i.writes, "state").as<StepState>(), .policy = c_.options.optimizer.policy};
+                                   .state = used(i.writes, "state").as<StepState>(),
+                                   .policy = c_.options.optimizer.policy};
   return [this, passes, finish] {
     for (const kernels::SquareSums& pass : passes) kernels_.square_sums(pass, launch_);
     kernels_.norm_finish(finish, launch_);
@@ -248,10 +272,17 @@ Binder::Call Binder::update(const Instruction& i) {
   const optim::Optimizer& o = c_.options.optimizer;
   const program::BlockBuffers& keep = c_.program.blocks[static_cast<size_t>(i.block)];
   const auto share = [&](int buffer) { return reinterpret_cast<float*>(own(buffer, i.block)); };
-  kernels::Update update{.rule = o.rule, .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon,
-                         .master = share(keep.master), .gradient = share(i.reads[0].buffer), .m = share(keep.moments[0]),
-                         .chunks = used(i.reads, "chunks").as<kernels::Chunk>(), .chunk_count = own_chunks(i.block),
-                         .inputs = used(i.reads, "inputs").as<StepInputs>(), .state = used(i.reads, "state").as<StepState>()};
+  kernels::Update update{.rule = o.rule,
+                         .beta1 = o.beta1,
+                         .beta2 = o.beta2,
+                         .epsilon = o.epsilon,
+                         .master = share(keep.master),
+                         .gradient = share(i.reads[0].buffer),
+                         .m = share(keep.moments[0]),
+                         .chunks = used(i.reads, "chunks").as<kernels::Chunk>(),
+                         .chunk_count = own_chunks(i.block),
+                         .inputs = used(i.reads, "inputs").as<StepInputs>(),
+                         .state = used(i.reads, "state").as<StepState>()};
   if (o.moments > 1) update.v = share(keep.moments[1]);
   if (c_.model.compute != device::DType::f32) {
     update.compute = own(keep.compute, i.block);

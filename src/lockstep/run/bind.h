@@ -19,7 +19,9 @@ class Staging {
   void fill(device::Device& device, const HostBatch& batch, const kernels::StepInputs& inputs);
   void in_use(device::Device& device, device::Stream stream);  // until what is enqueued so far has run
   const kernels::StepInputs* inputs() const { return &slots_[current_].header[0]; }
-  const int32_t* words(bool labels) const { return labels ? slots_[current_].labels : slots_[current_].inputs; }
+  const int32_t* words(bool labels) const {
+    return labels ? slots_[current_].labels : slots_[current_].inputs;
+  }
 
  private:
   struct Slot {
@@ -57,7 +59,8 @@ class Binder {
   Call load(const program::Instruction& i);
   Call segment(const program::Instruction& i);
   Call sum(const program::Instruction& i);
-  kernels::Add tied(const program::Instruction& i, const device::Tensor& into, const device::Tensor& from) const;
+  kernels::Add tied(const program::Instruction& i, const device::Tensor& into,
+                    const device::Tensor& from) const;
   Call fold_statistics(const program::Instruction& i);
   Call norm(const program::Instruction& i);
   Call update(const program::Instruction& i);
@@ -65,15 +68,16 @@ class Binder {
   char* own(int buffer, int block) const;
   int64_t own_chunks(int block) const;
   device::Tensor used(const std::vector<program::Use>& uses, const std::string& role) const;
-  device::Tensor parameter(const program::Instruction& i, const program::Use& use, const std::string& key) const;
+  device::Tensor parameter(const program::Instruction& i, const program::Use& use,
+                           const std::string& key) const;
 
   BindContext c_;
   const kernels::Kernels& kernels_;
-  device::Stream stream_;   // of the compute lane
+  device::Stream stream_;  // of the compute lane
   kernels::Launch launch_;
   std::vector<model::BlockLayout> layouts_;
-  std::vector<int64_t> first_chunk_;  // of a block, among all
-  int64_t chunk_count_ = 0;           // of all blocks
+  std::vector<int64_t> first_chunk_;                          // of a block, among all
+  int64_t chunk_count_ = 0;                                   // of all blocks
   std::map<std::vector<int>, std::shared_ptr<void>> graphs_;  // {block, segment, slice}: AutogradBlock's tape
 };
 

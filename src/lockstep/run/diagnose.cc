@@ -19,14 +19,17 @@ struct Found {
 bool is_float(DType type) { return type == DType::f32 || type == DType::bf16 || type == DType::f16; }
 
 const char* direction(Op op) {
-  return op == Op::backward_input || op == Op::backward_weight ? "while going backward" : "while going forward";
+  return op == Op::backward_input || op == Op::backward_weight ? "while going backward"
+                                                               : "while going forward";
 }
 
 int64_t count_bad(Session& session, const Tensor& values, int64_t* counter) {
   const kernels::Kernels& kernels = kernels::kernels_for(session.plan.device->id().kind);
-  kernels.count_nonfinite({values.dtype, values.numel(), values.data, counter}, {.stream = session.executor->stream()});
+  kernels.count_nonfinite({values.dtype, values.numel(), values.data, counter},
+                          {.stream = session.executor->stream()});
   int64_t bad = 0;
-  session.plan.device->copy(&bad, counter, sizeof(bad), device::CopyKind::device_to_host, session.executor->stream());
+  session.plan.device->copy(&bad, counter, sizeof(bad), device::CopyKind::device_to_host,
+                            session.executor->stream());
   session.plan.device->synchronize(session.executor->stream());
   return bad;
 }
@@ -37,8 +40,8 @@ std::string diagnose(Session& session, const kernels::StepInputs& inputs, const 
   Found found;
   const program::Program& program = session.plan.program;
   auto* counter = static_cast<int64_t*>(session.plan.device->allocate(sizeof(int64_t)));
-  // Every rank goes through its whole list, because each takes part in the others' gathers; but gradients need not be
-  // summed, and neither norm nor update may run twice.
+  // Every rank goes through its whole list, because each takes part in the others' gathers; but gradients
+  // need not be summed, and neither norm nor update may run twice.
   const auto wanted = [&](int n) {
     const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
     const bool after_update = i.op == Op::gather && i.slice == -1;
@@ -61,9 +64,10 @@ std::string diagnose(Session& session, const kernels::StepInputs& inputs, const 
   session.plan.device->free(counter);
   if (found.instruction == nullptr) return "running the step again did not show where";
   const auto& block = session.plan.model->blocks[static_cast<size_t>(found.instruction->block)];
-  return fmt::format("first in slice {}, block {} ({}), {}: {} of {} values of {}", found.instruction->slice, block.name(),
-                     block.segments()[static_cast<size_t>(found.instruction->segment)]->name(),
-                     direction(found.instruction->op), found.bad, found.of, found.value.substr(found.value.find('.') + 1));
+  return fmt::format("first in slice {}, block {} ({}), {}: {} of {} values of {}", found.instruction->slice,
+                     block.name(), block.segments()[static_cast<size_t>(found.instruction->segment)]->name(),
+                     direction(found.instruction->op), found.bad, found.of,
+                     found.value.substr(found.value.find('.') + 1));
 }
 
 }  // namespace lockstep::run

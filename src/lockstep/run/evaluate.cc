@@ -18,7 +18,8 @@ program::Program compile_eval(const Plan& plan) {
 }  // namespace
 
 Evaluator::Evaluator(Session& session)
-    : session_(session), program_(compile_eval(session.plan)),
+    : session_(session),
+      program_(compile_eval(session.plan)),
       memory_(std::make_unique<Memory>(*session.plan.device, program_, session.memory.get())),
       executor_(std::make_unique<Executor>(*session.plan.model, program_, *memory_, *session.plan.device,
                                            executor_options(session))) {}
@@ -27,8 +28,9 @@ double Evaluator::run(int64_t batches) {
   const Plan& plan = session_.plan;
   const int64_t count = plan.layout.slice.samples;
   const int64_t there = std::min(batches, (plan.dataset->samples(data::Split::eval) + count - 1) / count);
-  // Ranks take turns. All go through as many batches, because each takes part in the others' gathers; one past the last
-  // has no label that counts. Every number comes from one rank, and all are added in the batches' order.
+  // Ranks take turns. All go through as many batches, because each takes part in the others' gathers; one
+  // past the last has no label that counts. Every number comes from one rank, and all are added in the
+  // batches' order.
   const int64_t ranks = session_.ranks->size(), self = session_.ranks->rank();
   std::vector<double> losses(static_cast<size_t>((there + ranks - 1) / ranks * ranks), 0), valid = losses;
   for (int64_t k = self; k < static_cast<int64_t>(losses.size()); k += ranks) {

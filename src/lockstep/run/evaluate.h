@@ -10,7 +10,8 @@ namespace lockstep::run {
 class Evaluator {
  public:
   explicit Evaluator(Session& session);
-  // Mean loss over the first `batches` slices of the eval split, nats a token; fewer when the split is smaller.
+  // Mean loss over the first `batches` slices of the eval split, nats a token; fewer when the split is
+  // smaller.
   double run(int64_t batches);
 
  private:

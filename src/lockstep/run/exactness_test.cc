@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <map>
 
-#include "lockstep/run/snapshot.h"
 #include "lockstep/base/temporary_folder.h"
-#include "lockstep/run/testing.h"
 #include "lockstep/device/thread_pool.h"
+#include "lockstep/run/snapshot.h"
+#include "lockstep/run/testing.h"
 
 namespace lockstep::run {
 namespace {
@@ -45,7 +45,8 @@ class SameBits : public testing::TestWithParam<Row> {};
 TEST_P(SameBits, WithEveryRecomputation) {
   const std::string expected = hash_of(GetParam().recipe);
   for (const char* recompute : {"full", "every-2", "every-3", "up", "down", "up,down"}) {
-    EXPECT_EQ(hash_of(with(GetParam().recipe, {std::string("memory.recompute=") + recompute})), expected) << recompute;
+    EXPECT_EQ(hash_of(with(GetParam().recipe, {std::string("memory.recompute=") + recompute})), expected)
+        << recompute;
   }
 }
 
@@ -75,16 +76,19 @@ TEST_P(SameBits, AfterSavingAndLoading) {
 
 INSTANTIATE_TEST_SUITE_P(
     Recipes, SameBits,
-    testing::Values(Row{"gpt2", {}}, Row{"gpt2_dropout_bf16", {"model.dropout=0.1", "precision.compute=bf16"}},
+    testing::Values(Row{"gpt2", {}},
+                    Row{"gpt2_dropout_bf16", {"model.dropout=0.1", "precision.compute=bf16"}},
                     Row{"gpt2_fp16", {"precision.compute=fp16"}},
-                    Row{"llama_six_strands", {"model.family=llama", "batch.global=12", "batch.slices=12", "batch.strands=6"}},
-                    Row{"mlp_lion", {"model.family=mlp", "optim.name=lion"}}, Row{"gpt2_sgd", {"optim.name=sgd"}}),
+                    Row{"llama_six_strands",
+                        {"model.family=llama", "batch.global=12", "batch.slices=12", "batch.strands=6"}},
+                    Row{"mlp_lion", {"model.family=mlp", "optim.name=lion"}},
+                    Row{"gpt2_sgd", {"optim.name=sgd"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(OtherBits, WhenTheContractChanges) {
   const std::string base = hash_of({});
-  const Words changes = {"run.seed=2",      "batch.slices=8",      "batch.strands=1", "model.init_std=0.021",
-                         "optim.beta1=0.8", "model.dropout=0.1"};
+  const Words changes = {"run.seed=2",           "batch.slices=8",  "batch.strands=1",
+                         "model.init_std=0.021", "optim.beta1=0.8", "model.dropout=0.1"};
   for (const std::string& change : changes) EXPECT_NE(hash_of({change}), base) << change;
 }
 
@@ -100,8 +104,9 @@ TEST(StrandTree, IsSplitAtPowersOfTwo) {
   for (int64_t s = 0; s < 6; ++s) {
     Session one = tiny_session({"batch.global=1", "batch.slices=1", "model.tied=false"});
     const size_t words = batch.inputs.size() / 6, at = static_cast<size_t>(s) * words;
-    one.executor->step({.seed = 1, .step = 0, .valid_tokens = static_cast<double>(batch.valid_labels), .learning_rate = 0},
-                       {std::span(batch.inputs).subspan(at, words), std::span(batch.labels).subspan(at, words)});
+    one.executor->step(
+        {.seed = 1, .step = 0, .valid_tokens = static_cast<double>(batch.valid_labels), .learning_rate = 0},
+        {std::span(batch.inputs).subspan(at, words), std::span(batch.labels).subspan(at, words)});
     one.executor->read_oldest();
     const device::Tensor g = one.memory->find("b1 gradient 0");
     slices.emplace_back(g.as<float>(), g.as<float>() + g.numel());

@@ -27,9 +27,10 @@ struct Executor::State {
   std::map<Lane, device::Stream> streams;
   std::vector<std::function<void()>> calls;  // one for each instruction
   std::unique_ptr<Binder> binder;
-  std::unique_ptr<Lanes> lanes;              // CPU with more than one lane
-  std::vector<device::Event> events;         // CUDA: of instructions that another lane waits for; null for the others
-  std::map<Lane, device::Event> ends;        // CUDA: where a lane's step ends
+  std::unique_ptr<Lanes> lanes;  // CPU with more than one lane
+  std::vector<device::Event>
+      events;  // CUDA: of instructions that another lane waits for; null for the others
+  std::map<Lane, device::Event> ends;  // CUDA: where a lane's step ends
   Staging staging;
   base::RingWriter* ring = nullptr;
   const Ranks* ranks = nullptr;
@@ -84,9 +85,11 @@ struct Executor::State {
       if (looks > 1000) std::this_thread::sleep_for(std::chrono::microseconds(looks > 20000 ? 1000 : 20));
       if (std::chrono::steady_clock::now() < deadline) continue;
       ranks->abort();
-      throw base::CommError(520, fmt::format("step {} has not ended within {:g} s: a rank does not come to a collective; the others' "
-                                             "logs, or the recorder's marks in trace/, show which. parallel.timeout allows more time",
-                                             read, static_cast<double>(ranks->timeout().count()) / 1000));
+      throw base::CommError(
+          520, fmt::format(
+                   "step {} has not ended within {:g} s: a rank does not come to a collective; the others' "
+                   "logs, or the recorder's marks in trace/, show which. parallel.timeout allows more time",
+                   read, static_cast<double>(ranks->timeout().count()) / 1000));
     }
   }
 
@@ -102,8 +105,12 @@ struct Executor::State {
   std::function<void()> recorded(std::function<void()> call, size_t n) {
     const Instruction& i = program.instructions[n];
     if (ring == nullptr || i.among != program::Among::none) return call;  // groups leave their own marks
-    const base::RingStamp stamp{.step = 0, .instruction = static_cast<int32_t>(n), .op = static_cast<uint16_t>(i.op),
-                                .block = i.block, .slice = i.slice, .bytes = i.moved_bytes};
+    const base::RingStamp stamp{.step = 0,
+                                .instruction = static_cast<int32_t>(n),
+                                .op = static_cast<uint16_t>(i.op),
+                                .block = i.block,
+                                .slice = i.slice,
+                                .bytes = i.moved_bytes};
     const bool done = device.id().kind == device::Kind::cpu;
     return [this, call = std::move(call), stamp, done] {
       base::RingStamp mine = stamp;
@@ -144,7 +151,8 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
   for (const auto& [lane, stream] : s.streams) {
     if (several && lane != Lane::host) s.ends[lane] = device.create_event();
   }
-  s.binder = std::make_unique<Binder>(BindContext{model, program, memory, device, s.streams, s.staging, std::move(options)});
+  s.binder = std::make_unique<Binder>(
+      BindContext{model, program, memory, device, s.streams, s.staging, std::move(options)});
   for (size_t n = 0; n < program.instructions.size(); ++n) {
     s.calls.push_back(s.recorded(s.binder->bind(program.instructions[n]), n));
   }
@@ -194,8 +202,8 @@ StepState Executor::read_oldest() {
   return *readback.host;
 }
 
-void Executor::step_slowly(const StepInputs& inputs, const HostBatch& batch, const std::function<bool(int)>& before,
-                           const std::function<void(int)>& after) {
+void Executor::step_slowly(const StepInputs& inputs, const HostBatch& batch,
+                           const std::function<bool(int)>& before, const std::function<void(int)>& after) {
   State& s = *state_;
   s.begin(inputs, batch);
   for (size_t n = 0; n < s.calls.size(); ++n) {

@@ -1,8 +1,9 @@
 // The executor: runs a step program on a device.
 //
-// Everything is bound once, in the constructor: each instruction becomes one prepared call whose tensors are fixed, so a
-// step is a walk over the list. Lanes run beside each other: on CUDA each is a stream, on the CPU each but the
-// compute lane is a thread; what an instruction waits for on other lanes stands in the list (program::order).
+// Everything is bound once, in the constructor: each instruction becomes one prepared call whose tensors are
+// fixed, so a step is a walk over the list. Lanes run beside each other: on CUDA each is a stream, on the CPU
+// each but the compute lane is a thread; what an instruction waits for on other lanes stands in the list
+// (program::order).
 #pragma once
 
 #include <functional>
@@ -30,25 +31,27 @@ class Executor {
  public:
   struct Options {
     optim::Optimizer optimizer;
-    bool tf32 = false;             // precision.tf32
-    const Ranks* ranks = nullptr;  // the groups of collective instructions; null when there are none
+    bool tf32 = false;                 // precision.tf32
+    const Ranks* ranks = nullptr;      // the groups of collective instructions; null when there are none
     base::RingWriter* ring = nullptr;  // the recorder's; null: nothing is recorded
   };
   // `program` was placed by `memory`. The model, memory and device must outlive the executor.
-  Executor(const model::Model& model, const program::Program& program, const Memory& memory, device::Device& device,
-           Options options);
+  Executor(const model::Model& model, const program::Program& program, const Memory& memory,
+           device::Device& device, Options options);
   ~Executor();
 
   // Enqueues one step. `batch` may be reused when the call returns. At most two steps may be unread.
   void step(const kernels::StepInputs& inputs, const HostBatch& batch);
-  // The state after the oldest step whose state was not read yet. Waits for that step only, so that the device
-  // works on the next one meanwhile.
+  // The state after the oldest step whose state was not read yet. Waits for that step only, so that the
+  // device works on the next one meanwhile.
   kernels::StepState read_oldest();
   int unread() const;
-  // Runs those instructions for which `before` says so, one by one, and calls `after` behind each, when it is done.
-  void step_slowly(const kernels::StepInputs& inputs, const HostBatch& batch, const std::function<bool(int instruction)>& before,
+  // Runs those instructions for which `before` says so, one by one, and calls `after` behind each, when it is
+  // done.
+  void step_slowly(const kernels::StepInputs& inputs, const HostBatch& batch,
+                   const std::function<bool(int instruction)>& before,
                    const std::function<void(int instruction)>& after);
-  std::vector<double> read_slice_losses();            // waits for the step
+  std::vector<double> read_slice_losses();  // waits for the step
   device::Stream stream() const;
 
  private:

@@ -33,14 +33,17 @@ int32_t draw(const std::vector<float>& logits, int64_t vocab, const SamplingOpti
                : a < b;
   };
   const int64_t k = options.top_k > 0 ? std::min(options.top_k, vocab) : vocab;
-  if (k < vocab) std::partial_sort(order.begin(), order.begin() + k, order.end(), likelier);
-  else std::sort(order.begin(), order.end(), likelier);
+  if (k < vocab)
+    std::partial_sort(order.begin(), order.begin() + k, order.end(), likelier);
+  else
+    std::sort(order.begin(), order.end(), likelier);
   if (options.temperature <= 0) return order[0];
   const double top = logits[static_cast<size_t>(order[0])];
   std::vector<double> weights;
   double total = 0;
   for (int64_t i = 0; i < k; ++i) {
-    weights.push_back(std::exp((logits[static_cast<size_t>(order[static_cast<size_t>(i)])] - top) / options.temperature));
+    weights.push_back(
+        std::exp((logits[static_cast<size_t>(order[static_cast<size_t>(i)])] - top) / options.temperature));
     total += weights.back();
   }
   const base::Random4 random = base::philox(base::mix64(options.seed), n, 0x67656E);
@@ -55,12 +58,19 @@ int32_t draw(const std::vector<float>& logits, int64_t vocab, const SamplingOpti
 }  // namespace
 
 Generator::Generator(Session& session)
-    : session_(session), program_(compile_decode(session.plan)),
+    : session_(session),
+      program_(compile_decode(session.plan)),
       memory_(std::make_unique<Memory>(*session.plan.device, program_, session.memory.get())) {
   device::Device& device = *session.plan.device;
   const model::Model& model = *session.plan.model;
-  binder_ = std::make_unique<Binder>(
-      BindContext{model, program_, *memory_, device, {{program::Lane::compute, session.executor->stream()}, {program::Lane::host, session.executor->stream()}}, staging_, executor_options(session)});
+  binder_ = std::make_unique<Binder>(BindContext{model,
+                                                 program_,
+                                                 *memory_,
+                                                 device,
+                                                 {{program::Lane::compute, session.executor->stream()},
+                                                  {program::Lane::host, session.executor->stream()}},
+                                                 staging_,
+                                                 executor_options(session)});
   const base::Recipe::Model& sizes = session.plan.recipe().model;
   const int64_t width = sizes.kv_heads.value * (sizes.hidden / sizes.heads);
   for (const program::Instruction& i : program_.instructions) {
@@ -96,7 +106,8 @@ const std::vector<float>& Generator::feed(int32_t token, int64_t position) {
   std::vector<char> raw(static_cast<size_t>(vocab * device::size_of(logits_.dtype)));
   device.copy(raw.data(), logits_.data, static_cast<int64_t>(raw.size()), CopyKind::device_to_host, stream);
   device.synchronize(stream);
-  kernels::kernels_for(device::Kind::cpu).cast({logits_.dtype, DType::f32, vocab, raw.data(), host_logits_.data()}, {});
+  kernels::kernels_for(device::Kind::cpu)
+      .cast({logits_.dtype, DType::f32, vocab, raw.data(), host_logits_.data()}, {});
   return host_logits_;
 }
 
@@ -115,8 +126,10 @@ void Generator::run(const std::vector<int32_t>& prompt, const SamplingOptions& o
     const int32_t token = draw(host_logits_, vocab, options, static_cast<uint64_t>(n));
     if (!emit(token)) return;
     text.push_back(token);
-    if (position == context) read_from(text.size() - static_cast<size_t>(std::max<int64_t>(1, context / 2)));
-    else feed(token, position++);
+    if (position == context)
+      read_from(text.size() - static_cast<size_t>(std::max<int64_t>(1, context / 2)));
+    else
+      feed(token, position++);
   }
 }
 

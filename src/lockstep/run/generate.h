@@ -12,19 +12,20 @@
 namespace lockstep::run {
 
 struct SamplingOptions {
-  int64_t tokens = 200;     // how many to draw
-  double temperature = 1;   // 0: always the likeliest
-  int64_t top_k = 0;        // 0: all
-  uint64_t seed = 1;        // token n is a function of (seed, n) and the text before it
+  int64_t tokens = 200;    // how many to draw
+  double temperature = 1;  // 0: always the likeliest
+  int64_t top_k = 0;       // 0: all
+  uint64_t seed = 1;       // token n is a function of (seed, n) and the text before it
 };
 
 class Generator {
  public:
   explicit Generator(Session& session);
   ~Generator();
-  // Calls `emit` for every drawn token until it returns false or enough are drawn. When the context is full, the
-  // later half of the text is kept and read again.
-  void run(const std::vector<int32_t>& prompt, const SamplingOptions& options, const std::function<bool(int32_t)>& emit);
+  // Calls `emit` for every drawn token until it returns false or enough are drawn. When the context is full,
+  // the later half of the text is kept and read again.
+  void run(const std::vector<int32_t>& prompt, const SamplingOptions& options,
+           const std::function<bool(int32_t)>& emit);
 
  private:
   const std::vector<float>& feed(int32_t token, int64_t position);  // logits of what comes next

@@ -28,12 +28,13 @@ struct Lanes::State {
   const program::Program& program;
   const std::vector<std::function<void()>>& calls;
   struct Lane {
-    std::vector<size_t> list;       // instructions
-    std::atomic<int64_t> done{0};   // calls finished, in all steps together
+    std::vector<size_t> list;      // instructions
+    std::atomic<int64_t> done{0};  // calls finished, in all steps together
     std::thread thread;
   };
   std::map<program::Lane, std::unique_ptr<Lane>> lanes;
-  std::vector<std::pair<Lane*, int64_t>> place;  // of an instruction: its lane, and how many of that lane come before it
+  std::vector<std::pair<Lane*, int64_t>>
+      place;  // of an instruction: its lane, and how many of that lane come before it
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<int> sleepers{0};

@@ -16,7 +16,11 @@ using device::Tensor;
 
 Parameters::Parameters(const model::Model& model, const program::Program& program, const Memory& memory,
                        device::Device& device, const Ranks& ranks)
-    : model_(model), program_(program), memory_(memory), device_(device), kernels_(kernels::kernels_for(device.id().kind)),
+    : model_(model),
+      program_(program),
+      memory_(memory),
+      device_(device),
+      kernels_(kernels::kernels_for(device.id().kind)),
       ranks_(ranks) {
   for (const model::Block& block : model.blocks) layouts_.push_back(model::layout_of(block));
 }
@@ -47,18 +51,25 @@ void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t s
   const int64_t count = held.values.numel();
   if (count == 0) return;
   switch (spec.init.kind) {
-    case model::Init::Kind::given: write(held.values, spec.init.values + held.first); break;
-    case model::Init::Kind::normal:
-      kernels_.fill_normal({count, held.values.as<float>(), 0, spec.init.deviation, seed, base::hash_text(spec.name), held.first}, {});
+    case model::Init::Kind::given:
+      write(held.values, spec.init.values + held.first);
       break;
-    default: kernels_.fill_value({count, held.values.as<float>(), spec.init.kind == model::Init::Kind::ones ? 1.0f : 0.0f}, {});
+    case model::Init::Kind::normal:
+      kernels_.fill_normal({count, held.values.as<float>(), 0, spec.init.deviation, seed,
+                            base::hash_text(spec.name), held.first},
+                           {});
+      break;
+    default:
+      kernels_.fill_value(
+          {count, held.values.as<float>(), spec.init.kind == model::Init::Kind::ones ? 1.0f : 0.0f}, {});
   }
 }
 
 Parameters::Held Parameters::held(int buffer, const model::PlacedParam& param, int block) const {
   const Tensor flat = memory_.tensor(buffer);
   const int64_t size = param.spec.shape.numel();
-  if (!program_.buffers[static_cast<size_t>(buffer)].share) return {false, 0, {flat.as<float>() + param.offset, DType::f32, {size}}};
+  if (!program_.buffers[static_cast<size_t>(buffer)].share)
+    return {false, 0, {flat.as<float>() + param.offset, DType::f32, {size}}};
   const program::Span mine = program_.own_share(block).values;
   const int64_t begin = std::max(mine.begin, param.offset), end = std::min(mine.end(), param.offset + size);
   if (begin >= end) return {true, 0, {nullptr, DType::f32, {0}}};
@@ -91,12 +102,15 @@ void Parameters::refresh_compute() {
     const bool shares = program_.buffers[static_cast<size_t>(keep.master)].share;
     const bool whole = shares && !program_.buffers[static_cast<size_t>(keep.compute)].share;
     const int64_t at = whole ? program_.own_share(static_cast<int>(b)).values.begin : 0;
-    kernels_.cast({DType::f32, model_.compute, from.numel(), from.data, to.as<char>() + at * device::size_of(to.dtype)}, {});
+    kernels_.cast(
+        {DType::f32, model_.compute, from.numel(), from.data, to.as<char>() + at * device::size_of(to.dtype)},
+        {});
     device_.synchronize(nullptr);
     if (!whole) continue;
     std::vector<Tensor> parts;
     for (const program::Share& share : program_.shares[b]) {
-      parts.push_back({to.as<char>() + share.values.begin * device::size_of(to.dtype), to.dtype, {share.values.count}});
+      parts.push_back(
+          {to.as<char>() + share.values.begin * device::size_of(to.dtype), to.dtype, {share.values.count}});
     }
     ranks_.group(program::Among::shard, program::Lane::gather).all_gather(parts);
     device_.synchronize(nullptr);
@@ -155,7 +169,8 @@ std::vector<Parameters::Named> Parameters::statistics() const {
   return all;
 }
 
-std::vector<uint64_t> Parameters::hash_chunks(const Tensor& values, const std::vector<kernels::Chunk>& chunks) const {
+std::vector<uint64_t> Parameters::hash_chunks(const Tensor& values,
+                                              const std::vector<kernels::Chunk>& chunks) const {
   std::vector<uint64_t> hashes(chunks.size() * 2);
   const auto table_bytes = static_cast<int64_t>(chunks.size() * sizeof(kernels::Chunk));
   const auto hash_bytes = static_cast<int64_t>(hashes.size() * sizeof(uint64_t));
@@ -175,9 +190,11 @@ std::vector<kernels::Chunk> Parameters::own_chunks(size_t block, int64_t& first)
   first = 0;
   if (program_.shares.empty()) return chunks;
   const program::Share& share = program_.own_share(static_cast<int>(block));
-  const int64_t base = program_.buffers[static_cast<size_t>(program_.blocks[block].master)].share ? share.values.begin : 0;
+  const int64_t base =
+      program_.buffers[static_cast<size_t>(program_.blocks[block].master)].share ? share.values.begin : 0;
   first = share.first_chunk;
-  std::vector<kernels::Chunk> mine(chunks.begin() + share.first_chunk, chunks.begin() + share.first_chunk + share.chunks);
+  std::vector<kernels::Chunk> mine(chunks.begin() + share.first_chunk,
+                                   chunks.begin() + share.first_chunk + share.chunks);
   for (kernels::Chunk& chunk : mine) chunk.begin -= base;
   return mine;
 }

@@ -1,6 +1,7 @@
 // The parameters in a program's memory: first values, hash, and names for checkpoints.
 //
-// Where ranks share out weights or moments, each holds and handles its share; the hash is the same in every layout.
+// Where ranks share out weights or moments, each holds and handles its share; the hash is the same in every
+// layout.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,17 @@ namespace lockstep::run {
 
 class Parameters {
  public:
-  Parameters(const model::Model& model, const program::Program& program, const Memory& memory, device::Device& device,
-             const Ranks& ranks);
+  Parameters(const model::Model& model, const program::Program& program, const Memory& memory,
+             device::Device& device, const Ranks& ranks);
 
   // Every value is a function of (seed, name, element), so that any rank can make any share.
   // Also zeroes gradients and moments, fills constant tables and resets the step state.
   void initialize(uint64_t seed, float loss_scale);
-  // Rounded copies from the masters, after masters were written from outside; collective where copies are whole and
-  // masters are not.
+  // Rounded copies from the masters, after masters were written from outside; collective where copies are
+  // whole and masters are not.
   void refresh_compute();
-  // Hash tree over the canonical chunks of the masters: 32 hex digits, the same in every layout. The caller has
-  // waited for the step that wrote them. Collective.
+  // Hash tree over the canonical chunks of the masters: 32 hex digits, the same in every layout. The caller
+  // has waited for the step that wrote them. Collective.
   std::string hash() const;
 
   // What this rank holds of one parameter: elements [first, first + count) of it.
@@ -42,8 +43,8 @@ class Parameters {
     device::DType dtype = device::DType::f32;
   };
   std::vector<Named> named() const;  // tied ones left out
-  // Statistics under their names, in their own types and without moments, whole on every rank: saved and restored with
-  // the masters.
+  // Statistics under their names, in their own types and without moments, whole on every rank: saved and
+  // restored with the masters.
   std::vector<Named> statistics() const;
   // All elements of a parameter, from whoever holds them, in host memory. Collective where it is shared out.
   std::vector<char> collect(const Named& param, const Held& held) const;
@@ -60,7 +61,8 @@ class Parameters {
   void fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const;
   // Chunks of a block whose masters this rank hashes, begins counted from the master buffer's first element.
   std::vector<kernels::Chunk> own_chunks(size_t block, int64_t& first) const;
-  std::vector<uint64_t> hash_chunks(const device::Tensor& values, const std::vector<kernels::Chunk>& chunks) const;
+  std::vector<uint64_t> hash_chunks(const device::Tensor& values,
+                                    const std::vector<kernels::Chunk>& chunks) const;
   const model::Model& model_;
   const program::Program& program_;
   const Memory& memory_;

@@ -16,9 +16,12 @@ namespace {
 
 std::vector<Axis> axes_of(Among among) {
   switch (among) {
-    case Among::shard: return {Axis::shard};
-    case Among::replica: return {Axis::replica};
-    default: return {Axis::shard, Axis::replica};
+    case Among::shard:
+      return {Axis::shard};
+    case Among::replica:
+      return {Axis::replica};
+    default:
+      return {Axis::shard, Axis::replica};
   }
 }
 
@@ -37,12 +40,15 @@ void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, dev
   for (const program::Instruction& i : program.instructions) {
     if (i.among != Among::none) wanted.insert({i.lane, i.among});
   }
-  std::map<std::pair<Lane, std::vector<int>>, std::shared_ptr<comm::Group>> made;  // one for the same members of a lane
+  std::map<std::pair<Lane, std::vector<int>>, std::shared_ptr<comm::Group>>
+      made;  // one for the same members of a lane
   for (const auto& [lane, among] : wanted) {
     const std::vector<int> members = comm::members(mesh, world_->rank(), axes_of(among));
     std::shared_ptr<comm::Group>& group = made[{lane, members}];
     if (!group) {
-      group = world_->group(fmt::format("{}.{}.{}", program::name_of(lane), program::name_of(among), members[0]), members, device);
+      group =
+          world_->group(fmt::format("{}.{}.{}", program::name_of(lane), program::name_of(among), members[0]),
+                        members, device);
     }
     groups_[{lane, among}] = group;
   }

@@ -1,7 +1,8 @@
-// The ranks of a run as the executor needs them: which of them meet in an instruction, and the groups they meet in.
+// The ranks of a run as the executor needs them: which of them meet in an instruction, and the groups they
+// meet in.
 //
-// Lanes run beside each other, so each has groups of its own. Making them is collective: every rank makes the same ones
-// in the same order.
+// Lanes run beside each other, so each has groups of its own. Making them is collective: every rank makes the
+// same ones in the same order.
 #pragma once
 
 #include <map>
@@ -15,7 +16,7 @@ namespace lockstep::run {
 
 class Ranks {
  public:
-  Ranks() = default;  // one rank
+  Ranks() = default;                   // one rank
   explicit Ranks(comm::World& world);  // every rank; the host group is made
   // The groups that the program's instructions name.
   void connect(const comm::Mesh& mesh, const program::Program& program, device::Device& device);
@@ -27,8 +28,8 @@ class Ranks {
   comm::World* world() const { return world_; }
   bool shares_memory() const;  // ranks on the CPU read each other's memory
 
-  // How long a step's collectives may take, and what to do when they take longer: nothing on a device's stream ends by
-  // itself when a peer is gone.
+  // How long a step's collectives may take, and what to do when they take longer: nothing on a device's
+  // stream ends by itself when a peer is gone.
   comm::Duration timeout() const { return world_->timeout(); }
   void abort() const;
 
@@ -36,7 +37,9 @@ class Ranks {
   void record_in(base::RingWriter* ring);
 
   comm::Group& group(program::Among among, program::Lane lane) const;
-  comm::Group& host() const { return *host_; }  // all ranks; tensors in host memory, used by the training thread only
+  comm::Group& host() const {
+    return *host_;
+  }  // all ranks; tensors in host memory, used by the training thread only
 
   // Small numbers agreed on by all: each rank gives its own, every rank gets the sum.
   std::vector<double> sum(std::vector<double> values) const;

@@ -53,9 +53,12 @@ Result train_rank(const Words& words, comm::World& world, int64_t steps) {
   return result;
 }
 
-std::vector<Result> train_on(int world, const Words& words, int64_t steps, const std::string& engine = "shm") {
+std::vector<Result> train_on(int world, const Words& words, int64_t steps,
+                             const std::string& engine = "shm") {
   std::vector<Result> results(static_cast<size_t>(world));
-  on_ranks(world, engine, [&](comm::World& one) { results[static_cast<size_t>(one.rank())] = train_rank(words, one, steps); });
+  on_ranks(world, engine, [&](comm::World& one) {
+    results[static_cast<size_t>(one.rank())] = train_rank(words, one, steps);
+  });
   return results;
 }
 
@@ -87,7 +90,8 @@ TEST_P(SameBitsOnRanks, InEveryLayout) {
   };
   std::vector<Layout> layouts;
   for (const int world : {2, 3, 4, 6, 8}) {
-    for (const char* zero : {"0", "1", "2", "3"}) layouts.push_back({world, {std::string("parallel.zero=") + zero}});
+    for (const char* zero : {"0", "1", "2", "3"})
+      layouts.push_back({world, {std::string("parallel.zero=") + zero}});
   }
   for (const char* zero : {"1", "2", "3"}) {
     layouts.push_back({4, {std::string("parallel.zero=") + zero, "parallel.shard=2"}});
@@ -108,15 +112,20 @@ TEST_P(SameBitsOnRanks, InEveryLayout) {
 
 INSTANTIATE_TEST_SUITE_P(
     Recipes, SameBitsOnRanks,
-    testing::Values(Row{"gpt2_tied", {"batch.global=8", "batch.slices=8", "batch.strands=8"}},
-                    Row{"gpt2_untied_two_slices_a_strand", {"model.tied=false", "batch.global=16", "batch.slices=16", "batch.strands=8"}},
-                    Row{"gpt2_bf16_dropout_recompute",
-                        {"precision.compute=bf16", "model.dropout=0.1", "memory.recompute=full", "batch.global=16", "batch.slices=8",
-                         "batch.strands=8"}},
-                    Row{"llama_fp16", {"model.family=llama", "precision.compute=fp16", "batch.global=24", "batch.slices=24", "batch.strands=8"}},
-                    Row{"gpt2_parameters_of_several_chunks",
-                        {"model.hidden=64", "model.vocab=3000", "batch.global=8", "batch.slices=8", "batch.strands=8"}},
-                    Row{"mlp_lion", {"model.family=mlp", "optim.name=lion", "batch.global=8", "batch.slices=8", "batch.strands=8"}}),
+    testing::Values(
+        Row{"gpt2_tied", {"batch.global=8", "batch.slices=8", "batch.strands=8"}},
+        Row{"gpt2_untied_two_slices_a_strand",
+            {"model.tied=false", "batch.global=16", "batch.slices=16", "batch.strands=8"}},
+        Row{"gpt2_bf16_dropout_recompute",
+            {"precision.compute=bf16", "model.dropout=0.1", "memory.recompute=full", "batch.global=16",
+             "batch.slices=8", "batch.strands=8"}},
+        Row{"llama_fp16",
+            {"model.family=llama", "precision.compute=fp16", "batch.global=24", "batch.slices=24",
+             "batch.strands=8"}},
+        Row{"gpt2_parameters_of_several_chunks",
+            {"model.hidden=64", "model.vocab=3000", "batch.global=8", "batch.slices=8", "batch.strands=8"}},
+        Row{"mlp_lion",
+            {"model.family=mlp", "optim.name=lion", "batch.global=8", "batch.slices=8", "batch.strands=8"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
 // Seven strands are no power of two, and two ranks take three and four of them.
@@ -126,7 +135,8 @@ TEST(SameBitsOnRanksMore, WithStrandsThatAreNoPowerOfTwo) {
   const Result one = train_alone(recipe, 3);
   for (const int world : {2, 4, 5, 7}) {
     for (const char* zero : {"0", "1", "2", "3"}) {
-      EXPECT_EQ(train_on(world, with(recipe, {std::string("parallel.zero=") + zero}), 3)[0].hash, one.hash) << world << " " << zero;
+      EXPECT_EQ(train_on(world, with(recipe, {std::string("parallel.zero=") + zero}), 3)[0].hash, one.hash)
+          << world << " " << zero;
     }
   }
 }
@@ -136,11 +146,15 @@ TEST(SameBitsOnRanksMore, ThroughEveryEngineAndInSmallBuckets) {
   const Words recipe = {"batch.global=8", "batch.slices=8", "batch.strands=8"};
   const Result one = train_alone(recipe, 3);
   for (const char* engine : {"shm", "gloo"}) {
-    for (const Words& words : {Words{"parallel.zero=0"}, {"parallel.zero=1", "parallel.shard=2"}, {"parallel.zero=2"}, {"parallel.zero=3"}}) {
+    for (const Words& words : {Words{"parallel.zero=0"},
+                               {"parallel.zero=1", "parallel.shard=2"},
+                               {"parallel.zero=2"},
+                               {"parallel.zero=3"}}) {
       for (const int world : {3, 4}) {
         if (world == 3 && words.size() > 1) continue;
         const Words all = with(with(recipe, words), {"parallel.bucket_mib=0"});
-        EXPECT_EQ(train_on(world, all, 3, engine)[0].hash, one.hash) << engine << " " << words[0] << " " << world;
+        EXPECT_EQ(train_on(world, all, 3, engine)[0].hash, one.hash)
+            << engine << " " << words[0] << " " << world;
       }
     }
   }
@@ -152,13 +166,18 @@ TEST(InTheEnginesOrder, ComesNearAndIsTheSameOnEveryRank) {
   const Words recipe = {"batch.global=8", "batch.slices=8", "batch.strands=8"};
   const Result one = train_alone(recipe, 4);
   for (const char* wire : {"fp32", "bf16"}) {
-    for (const Words& words : {Words{"parallel.zero=0"}, {"parallel.zero=1"}, {"parallel.zero=2"}, {"parallel.zero=3"},
-                               {"parallel.zero=2", "parallel.shard=2"}, {"parallel.zero=1", "parallel.shard=2"}}) {
+    for (const Words& words : {Words{"parallel.zero=0"},
+                               {"parallel.zero=1"},
+                               {"parallel.zero=2"},
+                               {"parallel.zero=3"},
+                               {"parallel.zero=2", "parallel.shard=2"},
+                               {"parallel.zero=1", "parallel.shard=2"}}) {
       const Words all = with(with(recipe, words), {"run.exact=false", std::string("parallel.wire=") + wire});
       const std::vector<Result> many = train_on(4, all, 4);
       for (const Result& result : many) EXPECT_EQ(result.hash, many[0].hash);
       for (size_t k = 0; k < one.losses.size(); ++k) {
-        EXPECT_NEAR(many[0].losses[k], one.losses[k], std::string(wire) == "fp32" ? 1e-5 : 2e-2) << words[0] << " " << wire;
+        EXPECT_NEAR(many[0].losses[k], one.losses[k], std::string(wire) == "fp32" ? 1e-5 : 2e-2)
+            << words[0] << " " << wire;
       }
     }
   }
@@ -168,9 +187,13 @@ TEST(InTheEnginesOrder, ComesNearAndIsTheSameOnEveryRank) {
 TEST(MemoryOnRanks, IsAsPlanned) {
   LS_NEEDS_HOST_MEMORY();
   for (const char* zero : {"0", "1", "2", "3"}) {
-    for (const Result& result : train_on(4, {"batch.global=8", "batch.slices=8", "batch.strands=8", std::string("parallel.zero=") + zero}, 1)) {
+    for (const Result& result : train_on(
+             4, {"batch.global=8", "batch.slices=8", "batch.strands=8", std::string("parallel.zero=") + zero},
+             1)) {
       EXPECT_GE(result.peak_bytes, result.planned_bytes);
-      EXPECT_LE(static_cast<double>(result.peak_bytes), 1.02 * static_cast<double>(result.planned_bytes) + 16384) << zero;
+      EXPECT_LE(static_cast<double>(result.peak_bytes),
+                1.02 * static_cast<double>(result.planned_bytes) + 16384)
+          << zero;
     }
   }
 }
@@ -184,16 +207,19 @@ TEST(MemoryOnRanks, FallsAsTheStagesSay) {
     double weights, gradients, moments;  // bytes a parameter
   };
   // Gradients: one buffer for each level of the stack of strands that a rank keeps.
-  const Stage stages[] = {{"0", 4, 4, 8}, {"1", 4, 4, 8.0 / world}, {"2", 4, 4.0 / world, 8.0 / world},
+  const Stage stages[] = {{"0", 4, 4, 8},
+                          {"1", 4, 4, 8.0 / world},
+                          {"2", 4, 4.0 / world, 8.0 / world},
                           {"3", 4.0 / world, 4.0 / world, 8.0 / world}};
   for (const Stage& stage : stages) {
     SCOPED_TRACE(stage.zero);
     double most = 0;
     for (int rank = 0; rank < world; ++rank) {
-      const Plan plan = make_plan(
-          tiny_recipe({"model.layers=6", "model.hidden=256", "model.heads=4", "model.vocab=16384", "batch.global=8", "batch.slices=8",
-                       "batch.strands=8", std::string("parallel.zero=") + stage.zero}),
-          {}, {.seat = {.rank = rank, .world = world}});
+      const Plan plan =
+          make_plan(tiny_recipe({"model.layers=6", "model.hidden=256", "model.heads=4", "model.vocab=16384",
+                                 "batch.global=8", "batch.slices=8", "batch.strands=8",
+                                 std::string("parallel.zero=") + stage.zero}),
+                    {}, {.seat = {.rank = rank, .world = world}});
       const auto n = static_cast<double>(plan.model->param_count());
       const auto& kinds = plan.memory.persistent_by_kind;
       // The tied head has a gradient slot of its own.
@@ -202,7 +228,9 @@ TEST(MemoryOnRanks, FallsAsTheStagesSay) {
       EXPECT_EQ(plan.program.blocks[0].gradients.size(), 1u);
       EXPECT_NEAR(static_cast<double>(kinds.at(program::BufferKind::master)) / n / stage.weights, 1, 0.12);
       EXPECT_NEAR(static_cast<double>(kinds.at(program::BufferKind::optimizer)) / n / stage.moments, 1, 0.12);
-      EXPECT_NEAR(static_cast<double>(kinds.at(program::BufferKind::gradient)) / n / (stage.gradients * levels * (1 + tied)), 1, 0.12);
+      EXPECT_NEAR(static_cast<double>(kinds.at(program::BufferKind::gradient)) / n /
+                      (stage.gradients * levels * (1 + tied)),
+                  1, 0.12);
       most = std::max(most, static_cast<double>(plan.memory.peak_bytes()) / n);
     }
     std::printf("zero %s: %.2f bytes a parameter on the fullest of %d ranks\n", stage.zero, most, world);
@@ -218,7 +246,10 @@ TEST(CheckpointsOnRanks, LoadIntoEveryLayout) {
     int world;
     Words words;
   };
-  const Half halves[] = {{1, {}}, {3, {"parallel.zero=1"}}, {4, {"parallel.zero=2", "parallel.shard=2"}}, {4, {"parallel.zero=3"}}};
+  const Half halves[] = {{1, {}},
+                         {3, {"parallel.zero=1"}},
+                         {4, {"parallel.zero=2", "parallel.shard=2"}},
+                         {4, {"parallel.zero=3"}}};
   for (const Half& saves : halves) {
     const base::TemporaryFolder folder;
     std::string saved;
@@ -253,7 +284,8 @@ TEST(CheckpointsOnRanks, LoadIntoEveryLayout) {
         Observer nobody;
         TrainOptions options;
         options.first_step = load_checkpoint(session, saved);
-        EXPECT_EQ(train(session, options, nobody).params_hash, expected) << saves.world << " ranks to " << loads.world;
+        EXPECT_EQ(train(session, options, nobody).params_hash, expected)
+            << saves.world << " ranks to " << loads.world;
       });
     }
   }
@@ -264,7 +296,8 @@ TEST(NotFiniteOnRanks, IsNamedByEveryRank) {
   for (const char* zero : {"0", "3"}) {
     on_ranks(2, "shm", [&](comm::World& world) {
       Ranks ranks(world);
-      const Words words = {"batch.global=8", "batch.slices=8", "batch.strands=8", "run.steps=3", std::string("parallel.zero=") + zero};
+      const Words words = {"batch.global=8", "batch.slices=8", "batch.strands=8", "run.steps=3",
+                           std::string("parallel.zero=") + zero};
       Session session(make_plan(tiny_recipe(words), {}, for_this(ranks)), &ranks);
       for (const Parameters::Named& param : session.parameters->named()) {
         const bool mine = param.name == "transformer.h.1.mlp.c_fc.weight" && param.master.values.numel() > 0;

@@ -18,9 +18,12 @@ struct Field {
   const char* key;
   const char* what;
 };
-constexpr Field kNumeric[] = {{"build", "the build"},           {"device", "the device"},
-                              {"instruction_set", "its instruction set"}, {"compute", "the compute precision"},
-                              {"logits_chunk", "the rows of logits at a time"}, {"libtorch", "LibTorch"},
+constexpr Field kNumeric[] = {{"build", "the build"},
+                              {"device", "the device"},
+                              {"instruction_set", "its instruction set"},
+                              {"compute", "the compute precision"},
+                              {"logits_chunk", "the rows of logits at a time"},
+                              {"libtorch", "LibTorch"},
                               {"dataset_hash", "the data"}};
 
 }  // namespace
@@ -47,7 +50,8 @@ std::vector<std::string> record_changes(const nlohmann::json& was, const nlohman
   std::vector<std::string> changes;
   for (const Field& field : kNumeric) {
     if (!was.contains(field.key) || !is.contains(field.key) || was[field.key] == is[field.key]) continue;
-    changes.push_back(fmt::format("{} was {}, is {}", field.what, was[field.key].dump(), is[field.key].dump()));
+    changes.push_back(
+        fmt::format("{} was {}, is {}", field.what, was[field.key].dump(), is[field.key].dump()));
   }
   return changes;
 }

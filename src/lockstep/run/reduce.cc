@@ -33,7 +33,11 @@ class Reduce {
  public:
   Reduce(const BindContext& context, const std::vector<model::BlockLayout>& layouts, const Instruction& i,
          const kernels::Launch& launch)
-      : c_(context), layouts_(layouts), ranks_(context.program.ranks), instruction_(i), launch_(launch),
+      : c_(context),
+        layouts_(layouts),
+        ranks_(context.program.ranks),
+        instruction_(i),
+        launch_(launch),
         group_(context.options.ranks->group(i.among, i.lane)),
         kernels_(kernels::kernels_for(context.device.id().kind)) {
     const program::Deal deal = ranks_.deal(c_.program.strands);
@@ -75,7 +79,9 @@ class Reduce {
  private:
   size_t me() const { return static_cast<size_t>(group_.rank()); }
   int64_t step() const { return static_cast<int64_t>(c_.staging.inputs()->step); }
-  int32_t instruction_index() const { return static_cast<int32_t>(&instruction_ - c_.program.instructions.data()); }
+  int32_t instruction_index() const {
+    return static_cast<int32_t>(&instruction_ - c_.program.instructions.data());
+  }
 
   void add(const Use& use) {
     if (use.role == "staging") {
@@ -90,7 +96,8 @@ class Reduce {
       numbers_.push_back(number);
       blocks_.push_back(shape_of(number));
     }
-    BlockReduce& block = blocks_[static_cast<size_t>(std::find(numbers_.begin(), numbers_.end(), number) - numbers_.begin())];
+    BlockReduce& block =
+        blocks_[static_cast<size_t>(std::find(numbers_.begin(), numbers_.end(), number) - numbers_.begin())];
     float* data = c_.memory.tensor(use.buffer).as<float>();
     (kind == "node" ? block.nodes : kind == "kept" ? block.kept : block.sums).push_back(data);
   }
@@ -115,7 +122,8 @@ class Reduce {
     block.spans.resize(static_cast<size_t>(group_.size()));
     for (const Span& span : whole) {
       const std::vector<Span> parts = program::cut_evenly(span.count, group_.size());
-      for (size_t q = 0; q < parts.size(); ++q) block.spans[q].push_back({span.begin + parts[q].begin, parts[q].count});
+      for (size_t q = 0; q < parts.size(); ++q)
+        block.spans[q].push_back({span.begin + parts[q].begin, parts[q].count});
     }
     for (const Span& span : block.spans[me()]) block.out.push_back(span.begin);
     return block;
@@ -147,20 +155,23 @@ class Reduce {
     return all;
   }
 
-  void sum_block(const BlockReduce& block, const std::vector<std::vector<Tensor>>& views, std::vector<size_t>& at) const {
+  void sum_block(const BlockReduce& block, const std::vector<std::vector<Tensor>>& views,
+                 std::vector<size_t>& at) const {
     const size_t spans = block.spans[me()].size();
     for (size_t s = 0; s < spans; ++s) {
       const int64_t count = block.spans[me()][s].count;
       if (count == 0) continue;
       std::vector<Partial> kept, fresh;
-      for (size_t k = 0; k < block.kept.size(); ++k) kept.push_back({kept_.runs()[k], block.kept[k] + block.out[s], nullptr});
+      for (size_t k = 0; k < block.kept.size(); ++k)
+        kept.push_back({kept_.runs()[k], block.kept[k] + block.out[s], nullptr});
       for (size_t q = 0; q < runs_.size(); ++q) {
         for (size_t n = 0; n < runs_[q].size(); ++n) {
           float* data = views[q][at[q] + n * spans + s].as<float>();
           fresh.push_back({runs_[q][n], data, ranks_.staged && q != me() ? data : nullptr});
         }
       }
-      std::sort(fresh.begin(), fresh.end(), [](const Partial& a, const Partial& b) { return a.run.begin < b.run.begin; });
+      std::sort(fresh.begin(), fresh.end(),
+                [](const Partial& a, const Partial& b) { return a.run.begin < b.run.begin; });
       for (FoldPass& pass : fold(c_.program.strands, kept, fresh)) {
         pass.sum.count = count;
         if (pass.level >= 0) pass.sum.out = block.sums[static_cast<size_t>(pass.level)] + block.out[s];
@@ -237,9 +248,9 @@ class Reduce {
   const kernels::Launch launch_;
   comm::Group& group_;
   const kernels::Kernels& kernels_;
-  program::Stack kept_{c_.program.strands};        // what the levels hold before this round
-  std::vector<std::vector<program::Run>> runs_;    // [rank of the group]: the partial sums it gives
-  std::vector<int> numbers_;                       // of the blocks
+  program::Stack kept_{c_.program.strands};      // what the levels hold before this round
+  std::vector<std::vector<program::Run>> runs_;  // [rank of the group]: the partial sums it gives
+  std::vector<int> numbers_;                     // of the blocks
   std::vector<BlockReduce> blocks_;
   Tensor staging_;
 };
@@ -252,7 +263,8 @@ std::vector<int> owners(const program::Program& program) {
   for (int p = 0; p < deal.replicas; ++p) {
     for (int r = 0; r < deal.shard; ++r) {
       for (const int64_t strand : deal.of_rank(p, r)) {
-        for (int64_t k = 0; k < per_strand; ++k) owner[static_cast<size_t>(strand * per_strand + k)] = p * deal.shard + r;
+        for (int64_t k = 0; k < per_strand; ++k)
+          owner[static_cast<size_t>(strand * per_strand + k)] = p * deal.shard + r;
       }
     }
   }
@@ -271,7 +283,8 @@ std::function<void()> bind_reduce(const BindContext& context, const std::vector<
   return [reduce = std::make_shared<Reduce>(context, layouts, i, launch)] { reduce->run(); };
 }
 
-std::function<void()> bind_gather(const BindContext& context, const Instruction& i, const kernels::Launch& launch) {
+std::function<void()> bind_gather(const BindContext& context, const Instruction& i,
+                                  const kernels::Launch& launch) {
   comm::Group* group = &context.options.ranks->group(i.among, i.lane);
   if (i.among == Among::data) {
     std::vector<std::pair<Tensor, int>> all;  // in the same order on every rank
@@ -287,10 +300,13 @@ std::function<void()> bind_gather(const BindContext& context, const Instruction&
       for (const auto& [values, root] : all) group->broadcast(values, root, launch.stream);
     };
   }
-  const Tensor whole = context.memory.tensor(i.writes[0].buffer), from = context.memory.tensor(i.reads[0].buffer);
+  const Tensor whole = context.memory.tensor(i.writes[0].buffer),
+               from = context.memory.tensor(i.reads[0].buffer);
   std::vector<Tensor> parts;
   for (const program::Share& share : context.program.shares[static_cast<size_t>(i.block)]) {
-    parts.push_back({whole.as<char>() + share.values.begin * device::size_of(whole.dtype), whole.dtype, {share.values.count}});
+    parts.push_back({whole.as<char>() + share.values.begin * device::size_of(whole.dtype),
+                     whole.dtype,
+                     {share.values.count}});
   }
   const Tensor own = parts[static_cast<size_t>(group->rank())];
   device::Device* device = &context.device;

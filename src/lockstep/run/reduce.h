@@ -1,4 +1,5 @@
-// A `reduce` instruction, bound: what each rank of the group gives, what this rank sums, and where the sum goes.
+// A `reduce` instruction, bound: what each rank of the group gives, what this rank sums, and where the sum
+// goes.
 #pragma once
 
 #include <functional>

@@ -20,8 +20,8 @@ using nlohmann::json;
 namespace {
 
 // Keys that may differ between two starts of one run: they change how it runs, not what it computes.
-constexpr const char* kFreeKeys[] = {"run.device", "run.threads", "data.prefetch", "data.workers", "memory.limit_gib",
-                                     "memory.recompute", "run.name"};
+constexpr const char* kFreeKeys[] = {"run.device",       "run.threads",      "data.prefetch", "data.workers",
+                                     "memory.limit_gib", "memory.recompute", "run.name"};
 bool is_free(const std::string& key) {
   for (const char* free : kFreeKeys) {
     if (key == free) return true;
@@ -35,7 +35,9 @@ std::optional<base::Recipe> earlier_recipe(const std::string& folder) {
   return base::read_recipe({.file = path, .overrides = {}}).recipe;
 }
 
-json finite_or_text(double value) { return std::isfinite(value) ? json(value) : json(fmt::format("{}", value)); }
+json finite_or_text(double value) {
+  return std::isfinite(value) ? json(value) : json(fmt::format("{}", value));
+}
 
 std::string hex_of(double value) { return fmt::format("{:a}", value); }
 
@@ -50,7 +52,8 @@ Earlier look_at(const std::string& folder) {
     const std::string name = fs::path(earlier.checkpoint).filename();
     earlier.step = std::atoll(name.c_str() + name.find('-') + 1);
   }
-  if (const auto recipe = earlier_recipe(folder)) earlier.finished = earlier.step >= recipe->run.steps && earlier.step > 0;
+  if (const auto recipe = earlier_recipe(folder))
+    earlier.finished = earlier.step >= recipe->run.steps && earlier.step > 0;
   return earlier;
 }
 
@@ -71,12 +74,14 @@ void refuse_changes(const base::Recipe& recipe, const std::string& folder) {
   for (const std::string& name : base::differing_keys(recipe, *earlier)) {
     if (is_free(name)) continue;
     const base::Key* key = base::find_key(name);
-    changes += fmt::format("\n    {}: was {}, is {}", name, base::value_text(*key, *earlier), base::value_text(*key, recipe));
+    changes += fmt::format("\n    {}: was {}, is {}", name, base::value_text(*key, *earlier),
+                           base::value_text(*key, recipe));
   }
   if (changes.empty()) return;
-  throw base::ConfigError(160, fmt::format("{} holds a run of another recipe:{}\n  Give this run its own name with "
-                                           "run.name=NAME, or start over in that folder with --resume never",
-                                           folder, changes));
+  throw base::ConfigError(
+      160, fmt::format("{} holds a run of another recipe:{}\n  Give this run its own name with "
+                       "run.name=NAME, or start over in that folder with --resume never",
+                       folder, changes));
 }
 
 RunFolder::RunFolder(std::string folder)
@@ -97,7 +102,8 @@ std::vector<std::string> RunFolder::begin(const Plan& plan, int64_t first_step) 
   const base::ReadResult lines = base::try_read_file(folder_ + "/metrics.jsonl");
   for (const std::string& line : base::split_lines(lines.text)) {
     const json parsed = json::parse(line, nullptr, false);
-    if (parsed.is_object() && parsed.value("step", int64_t{0}) <= first_step && first_step > 0) kept += line + "\n";
+    if (parsed.is_object() && parsed.value("step", int64_t{0}) <= first_step && first_step > 0)
+      kept += line + "\n";
   }
   base::write_file_durable(folder_ + "/metrics.jsonl", kept);
   if (first_step == 0) base::write_file_durable(folder_ + "/events.jsonl", "");
@@ -127,8 +133,11 @@ void RunFolder::stepped(const StepReport& r) {
 }
 
 void RunFolder::evaluated(int64_t step, double loss) {
-  metrics_->write(json{{"step", step}, {"eval_loss", finite_or_text(loss)}, {"eval_loss_hex", hex_of(loss)},
-                       {"time", base::utc_timestamp()}}.dump());
+  metrics_->write(json{{"step", step},
+                       {"eval_loss", finite_or_text(loss)},
+                       {"eval_loss_hex", hex_of(loss)},
+                       {"time", base::utc_timestamp()}}
+                      .dump());
 }
 
 void RunFolder::event(const std::string& name, const std::string& why, int64_t step) {

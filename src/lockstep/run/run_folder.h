@@ -1,4 +1,5 @@
-// The run folder: config.toml, record.json, metrics.jsonl, events.jsonl, checkpoints/. Made once, then found again.
+// The run folder: config.toml, record.json, metrics.jsonl, events.jsonl, checkpoints/. Made once, then found
+// again.
 //
 // Running again in a folder goes on where it was, or says why it will not: other keys, or already done. What
 // "auto" meant the first time is kept.
@@ -25,8 +26,8 @@ struct Earlier {
 };
 Earlier look_at(const std::string& folder);
 
-// Keys that the user left at "auto" take the value that an earlier run in this folder found. ConfigError 160 lists
-// keys that differ from that run's, and what to do.
+// Keys that the user left at "auto" take the value that an earlier run in this folder found. ConfigError 160
+// lists keys that differ from that run's, and what to do.
 void adopt_earlier(base::Resolved& resolved, const std::string& folder);
 void refuse_changes(const base::Recipe& recipe, const std::string& folder);
 
@@ -36,8 +37,8 @@ class RunFolder : public Observer {
   // Makes the folder and takes its lock (ConfigError 804 when another process holds it).
   explicit RunFolder(std::string folder);
   const std::string& path() const { return folder_; }
-  // config.toml and record.json; lines of metrics past `first_step`, left by a run that was cut off, are dropped.
-  // Returns what differs from the numerics record of an earlier run, one line each.
+  // config.toml and record.json; lines of metrics past `first_step`, left by a run that was cut off, are
+  // dropped. Returns what differs from the numerics record of an earlier run, one line each.
   std::vector<std::string> begin(const Plan& plan, int64_t first_step);
 
   void stepped(const StepReport& report) override;

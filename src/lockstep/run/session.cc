@@ -6,10 +6,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/device/thread_pool.h"
 #include "lockstep/model/family.h"
 #include "lockstep/run/memory_report.h"
 #include "lockstep/run/snapshot.h"
-#include "lockstep/device/thread_pool.h"
 
 namespace lockstep::run {
 
@@ -40,17 +40,22 @@ void settle_logits_chunk(base::Resolved& resolved, DType compute, bool cuda) {
 void check_batch(const base::Recipe& recipe) {
   const auto& b = recipe.batch;
   if (!b.slices.is_auto && b.global % b.slices.value != 0) {
-    throw ConfigError(150, fmt::format("batch.slices = {} does not divide batch.global = {}; slices that do: {}",
-                                       b.slices.value, b.global, base::divisors_near(b.global, b.slices.value)));
+    throw ConfigError(150,
+                      fmt::format("batch.slices = {} does not divide batch.global = {}; slices that do: {}",
+                                  b.slices.value, b.global, base::divisors_near(b.global, b.slices.value)));
   }
   if (!b.strands.is_auto && b.slices.is_auto && b.global % b.strands.value != 0) {
-    throw ConfigError(151, fmt::format("batch.strands = {} does not divide batch.global = {}, so that no batch.slices suits both; "
-                                       "strands that do: {}",
-                                       b.strands.value, b.global, base::divisors_near(b.global, b.strands.value)));
+    throw ConfigError(
+        151, fmt::format(
+                 "batch.strands = {} does not divide batch.global = {}, so that no batch.slices suits both; "
+                 "strands that do: {}",
+                 b.strands.value, b.global, base::divisors_near(b.global, b.strands.value)));
   }
   if (!b.strands.is_auto && !b.slices.is_auto && b.slices.value % b.strands.value != 0) {
-    throw ConfigError(151, fmt::format("batch.strands = {} does not divide batch.slices = {}; strands that do: {}",
-                                       b.strands.value, b.slices.value, base::divisors_near(b.slices.value, b.strands.value)));
+    throw ConfigError(
+        151,
+        fmt::format("batch.strands = {} does not divide batch.slices = {}; strands that do: {}",
+                    b.strands.value, b.slices.value, base::divisors_near(b.slices.value, b.strands.value)));
   }
 }
 
@@ -62,7 +67,10 @@ int64_t default_strands(int64_t slices, int64_t width) {
 }
 
 int zero_stage(const std::string& word) {
-  return word == "1" || word == "optimizer" ? 1 : word == "2" || word == "gradient" ? 2 : word == "3" || word == "full" ? 3 : 0;
+  return word == "1" || word == "optimizer"  ? 1
+         : word == "2" || word == "gradient" ? 2
+         : word == "3" || word == "full"     ? 3
+                                             : 0;
 }
 
 // How the ranks that were started share the work, before slices are known.
@@ -70,18 +78,23 @@ program::DataRanks data_ranks(const base::Recipe& recipe, const PlanOptions& opt
   const auto& p = recipe.parallel;
   const int world = options.seat.world;
   if (!p.data.is_auto && p.data.value != world) {
-    throw ConfigError(152, fmt::format("parallel.data = {} needs {} ranks, {} started: add --nproc {}, or leave it \"auto\"",
-                                       p.data.value, p.data.value, world, p.data.value));
+    throw ConfigError(
+        152,
+        fmt::format("parallel.data = {} needs {} ranks, {} started: add --nproc {}, or leave it \"auto\"",
+                    p.data.value, p.data.value, world, p.data.value));
   }
   program::DataRanks ranks;
   ranks.zero = zero_stage(p.zero);
   ranks.shard = ranks.zero == 0 ? 1 : p.shard.is_auto ? world : static_cast<int>(p.shard.value);
   if (world % ranks.shard != 0) {
-    throw ConfigError(153, fmt::format("parallel.shard = {} does not divide the {} data ranks that were started; sizes that do: {}",
-                                       ranks.shard, world, base::divisors_near(world, ranks.shard)));
+    throw ConfigError(
+        153, fmt::format(
+                 "parallel.shard = {} does not divide the {} data ranks that were started; sizes that do: {}",
+                 ranks.shard, world, base::divisors_near(world, ranks.shard)));
   }
   if (p.wire != "fp32" && recipe.run.exact) {
-    throw ConfigError(155, "parallel.wire = \"bf16\" rounds gradients on their way: it needs run.exact = false");
+    throw ConfigError(155,
+                      "parallel.wire = \"bf16\" rounds gradients on their way: it needs run.exact = false");
   }
   ranks.replicas = world / ranks.shard;
   ranks.replica = options.seat.rank / ranks.shard;
@@ -96,8 +109,10 @@ program::DataRanks data_ranks(const base::Recipe& recipe, const PlanOptions& opt
 // Only when ranks are really started: a plan for GPUs may be looked at where there are none.
 void check_engine(const base::Recipe& recipe, bool cpu) {
   if (!cpu || recipe.parallel.engine != "nccl") return;
-  throw ConfigError(522, "parallel.engine = \"nccl\" carries the memory of GPUs, but the ranks compute on the CPU: leave it "
-                         "\"auto\", or set run.device=cuda");
+  throw ConfigError(
+      522,
+      "parallel.engine = \"nccl\" carries the memory of GPUs, but the ranks compute on the CPU: leave it "
+      "\"auto\", or set run.device=cuda");
 }
 
 void check_strands(const base::Recipe& recipe, const program::DataRanks& ranks) {
@@ -107,18 +122,24 @@ void check_strands(const base::Recipe& recipe, const program::DataRanks& ranks) 
     for (int64_t n = recipe.batch.slices.value; n >= width; --n) {
       if (recipe.batch.slices.value % n == 0) enough = n;
     }
-    throw ConfigError(154, enough >= width
-                               ? fmt::format("batch.strands = {} allows at most {} data ranks, {} were started: start fewer, or set "
-                                             "batch.strands={}, which changes the bits of the result",
-                                             strands, strands, width, enough)
-                               : fmt::format("batch.slices = {} in {} strands cannot be shared by {} data ranks: start fewer, or set "
-                                             "batch.slices to a multiple of {}, which changes the bits of the result",
-                                             recipe.batch.slices.value, strands, width, width));
+    throw ConfigError(
+        154,
+        enough >= width
+            ? fmt::format(
+                  "batch.strands = {} allows at most {} data ranks, {} were started: start fewer, or set "
+                  "batch.strands={}, which changes the bits of the result",
+                  strands, strands, width, enough)
+            : fmt::format(
+                  "batch.slices = {} in {} strands cannot be shared by {} data ranks: start fewer, or set "
+                  "batch.slices to a multiple of {}, which changes the bits of the result",
+                  recipe.batch.slices.value, strands, width, width));
   }
   if (!ranks.exact && strands % width != 0) {
-    throw ConfigError(156, fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the {} data ranks: set "
-                                       "batch.strands={}, or leave run.exact on",
-                                       strands, width, (strands + width - 1) / width * width));
+    throw ConfigError(
+        156,
+        fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the {} data ranks: set "
+                    "batch.strands={}, or leave run.exact on",
+                    strands, width, (strands + width - 1) / width * width));
   }
 }
 
@@ -134,7 +155,8 @@ void set_threads(const base::Recipe& recipe, const comm::Seat& seat) {
 int64_t available_bytes(const Plan& plan) {
   const int64_t limit = static_cast<int64_t>(plan.recipe().memory.limit_gib * (1 << 30));
   int64_t free = plan.device->properties().free_bytes;
-  if (plan.device->id().kind == device::Kind::cpu) free /= plan.seat.local_world;  // the host's, for all of its ranks
+  if (plan.device->id().kind == device::Kind::cpu)
+    free /= plan.seat.local_world;  // the host's, for all of its ranks
   return limit > 0 ? std::min(limit, free) : free;
 }
 
@@ -176,9 +198,10 @@ void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq
   const auto settle = [&](int64_t& words, int64_t given, const char* what) {
     const int64_t wanted = words > 0 ? words : model.predicts_tokens ? seq_len : given;
     if (wanted != given) {
-      throw ConfigError(176, fmt::format("a sample of the data has {} {}, the model takes {}: bring data of that size, or "
-                                         "build the model for this one",
-                                         given, what, wanted));
+      throw ConfigError(
+          176, fmt::format("a sample of the data has {} {}, the model takes {}: bring data of that size, or "
+                           "build the model for this one",
+                           given, what, wanted));
     }
     if (!model.predicts_tokens) words = given;
   };
@@ -191,7 +214,8 @@ program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& 
   program::Layout layout;
   layout.slice = {recipe.batch.global / slices, recipe.data.seq_len};
   layout.slices = slices;
-  layout.strands = recipe.batch.strands.is_auto ? default_strands(slices, plan.layout.ranks.width()) : recipe.batch.strands.value;
+  layout.strands = recipe.batch.strands.is_auto ? default_strands(slices, plan.layout.ranks.width())
+                                                : recipe.batch.strands.value;
   layout.ranks = plan.layout.ranks;
   layout.recompute = program::parse_recompute(recompute, *plan.model);
   layout.moments = plan.optimizer.moments;
@@ -214,13 +238,16 @@ void check_layout(const base::Recipe& recipe, int ranks) {
   const program::DataRanks layout = data_ranks(recipe, {.seat = {.world = ranks}}, true);
   if (!recipe.batch.slices.is_auto && !recipe.batch.strands.is_auto) check_strands(recipe, layout);
   if (layout.width() > recipe.batch.global) {
-    throw ConfigError(154, fmt::format("batch.global = {} samples cannot be shared by {} data ranks: start at most {}, or raise "
-                                       "batch.global, which changes the bits of the result",
-                                       recipe.batch.global, layout.width(), recipe.batch.global));
+    throw ConfigError(
+        154,
+        fmt::format("batch.global = {} samples cannot be shared by {} data ranks: start at most {}, or raise "
+                    "batch.global, which changes the bits of the result",
+                    recipe.batch.global, layout.width(), recipe.batch.global));
   }
 }
 
-program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute, program::MemoryPlan& memory) {
+program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute,
+                             program::MemoryPlan& memory) {
   program::Program program = program::compile(*plan.model, layout_for(plan, slices, recompute));
   memory = program::place(program);
   return program;
@@ -258,12 +285,16 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   plan.program = program::compile(*plan.model, plan.layout);
   program::check(plan.program, *plan.model);
   plan.memory = program::place(plan.program);
-  if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes) throw_out_of_memory(plan, plan.available_bytes);
+  if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes)
+    throw_out_of_memory(plan, plan.available_bytes);
   return plan;
 }
 
 Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
-    : plan(std::move(from)), ranks(given), ring(recorder), alone_(given == nullptr ? std::make_unique<Ranks>() : nullptr) {
+    : plan(std::move(from)),
+      ranks(given),
+      ring(recorder),
+      alone_(given == nullptr ? std::make_unique<Ranks>() : nullptr) {
   if (ranks == nullptr) ranks = alone_.get();
   check_engine(plan.recipe(), !ranks->alone() && plan.device->id().kind == device::Kind::cpu);
   const bool shared = ranks->shares_memory() && plan.device->id().kind == device::Kind::cpu;
@@ -279,11 +310,14 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
   if (!plan.recipe().model.from.empty()) load_weights(*parameters, plan.recipe().model.from);
-  executor = std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device, executor_options(*this));
+  executor =
+      std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device, executor_options(*this));
 }
 
 Executor::Options executor_options(const Session& session) {
-  return {.optimizer = session.plan.optimizer, .tf32 = session.plan.recipe().precision.tf32, .ranks = session.ranks,
+  return {.optimizer = session.plan.optimizer,
+          .tf32 = session.plan.recipe().precision.tf32,
+          .ranks = session.ranks,
           .ring = session.ring};
 }
 

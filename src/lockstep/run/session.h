@@ -37,38 +37,42 @@ struct Plan {
   std::unique_ptr<model::Model> model;
   optim::Optimizer optimizer;
   program::Layout layout;
-  program::Program program;       // checked and placed
+  program::Program program;  // checked and placed
   program::MemoryPlan memory;
-  int64_t available_bytes = 0;    // on the device, or memory.limit_gib
-  comm::Seat seat;                // this process among the ranks
+  int64_t available_bytes = 0;  // on the device, or memory.limit_gib
+  comm::Seat seat;              // this process among the ranks
   const base::Recipe& recipe() const { return resolved.recipe; }
   // What throughput is counted in: tokens, or samples where the model predicts no tokens.
   const char* unit() const { return model->predicts_tokens ? "tokens" : "samples"; }
-  int64_t units_per_step() const { return recipe().batch.global * (model->predicts_tokens ? recipe().data.seq_len : 1); }
+  int64_t units_per_step() const {
+    return recipe().batch.global * (model->predicts_tokens ? recipe().data.seq_len : 1);
+  }
 };
 
 struct PlanOptions {
-  bool must_fit = true;        // memory that does not suffice is RunError 420 with the report
-  comm::Seat seat;             // the rank to plan for; need not exist
-  bool shares_memory = true;   // CPU ranks read each other's memory, so that reductions stage nothing
+  bool must_fit = true;       // memory that does not suffice is RunError 420 with the report
+  comm::Seat seat;            // the rank to plan for; need not exist
+  bool shares_memory = true;  // CPU ranks read each other's memory, so that reductions stage nothing
 };
 
 // To plan for this process.
 PlanOptions for_this(const Ranks& ranks);
 
-// Opens data and device, resolves every "auto", compiles and checks. ConfigError or DataError when the recipe cannot be
-// run here.
+// Opens data and device, resolves every "auto", compiles and checks. ConfigError or DataError when the recipe
+// cannot be run here.
 Plan make_plan(base::Resolved resolved, Own own, PlanOptions options = {});
 
 // What can be said of so many ranks before anything is opened: ConfigError with the arithmetic.
 void check_layout(const base::Recipe& recipe, int ranks);
 
 // The pieces of make_plan that `tune` varies: compiles for other slices or recomputation.
-program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute, program::MemoryPlan& memory);
+program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute,
+                             program::MemoryPlan& memory);
 
 class Session {
  public:
-  // RunError 420 with a report when the device refuses the memory. `ranks` must outlive the session; null: one rank.
+  // RunError 420 with a report when the device refuses the memory. `ranks` must outlive the session; null:
+  // one rank.
   explicit Session(Plan plan, Ranks* ranks = nullptr, base::RingWriter* ring = nullptr);
   ~Session();
   Plan plan;

@@ -71,10 +71,12 @@ namespace {
 // What can fail on one rank alone: nobody else is needed here.
 checkpoint::Manifest load_own(Parameters& parameters, const std::string& folder) {
   const checkpoint::Opened from(folder);
-  if (!from.manifest()) throw base::DataError(320, folder + " has no manifest.json: it is no checkpoint of a run");
+  if (!from.manifest())
+    throw base::DataError(320, folder + " has no manifest.json: it is no checkpoint of a run");
   const checkpoint::Manifest& manifest = *from.manifest();
   if (manifest.state.size() != sizeof(kernels::StepState)) {
-    throw base::DataError(321, folder + "/manifest.json: the step state has another size; another version wrote it");
+    throw base::DataError(
+        321, folder + "/manifest.json: the step state has another size; another version wrote it");
   }
   for (const Parameters::Named& param : parameters.named()) {
     load_tensor(parameters, from, param.name, param, param.master);
@@ -103,7 +105,9 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
   // Either all ranks go on with it or none does.
   const double failed = session.ranks->sum(std::vector<double>{error ? 1.0 : 0.0})[0];
   if (error) std::rethrow_exception(error);
-  if (failed > 0) throw base::DataError(325, fmt::format("{}: {:.0f} of {} ranks could not read it", folder, failed, session.ranks->size()));
+  if (failed > 0)
+    throw base::DataError(
+        325, fmt::format("{}: {:.0f} of {} ranks could not read it", folder, failed, session.ranks->size()));
   parameters.refresh_compute();
   if (!manifest.params_hash.empty() && parameters.hash() != manifest.params_hash) {
     throw base::DataError(322, folder + ": the loaded parameters do not have the hash in manifest.json");
@@ -113,7 +117,8 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
 
 void load_weights(Parameters& parameters, const std::string& folder) {
   const checkpoint::Opened from(folder);
-  for (const Parameters::Named& param : parameters.named()) load_tensor(parameters, from, param.name, param, param.master);
+  for (const Parameters::Named& param : parameters.named())
+    load_tensor(parameters, from, param.name, param, param.master);
   for (const Parameters::Named& statistic : parameters.statistics()) {
     load_tensor(parameters, from, statistic.name, statistic, statistic.master);
   }
@@ -124,18 +129,37 @@ std::string huggingface_config(const base::Recipe& recipe) {
   const auto& m = recipe.model;
   nlohmann::json c;
   if (m.family == "gpt2") {
-    c = {{"architectures", {"GPT2LMHeadModel"}}, {"model_type", "gpt2"}, {"activation_function", "gelu_new"},
-         {"n_embd", m.hidden}, {"n_layer", m.layers}, {"n_head", m.heads}, {"n_inner", m.ffn.value},
-         {"n_positions", m.context.value}, {"n_ctx", m.context.value}, {"layer_norm_epsilon", m.norm_epsilon},
-         {"embd_pdrop", m.dropout}, {"resid_pdrop", m.dropout}, {"attn_pdrop", 0.0}};
+    c = {{"architectures", {"GPT2LMHeadModel"}},
+         {"model_type", "gpt2"},
+         {"activation_function", "gelu_new"},
+         {"n_embd", m.hidden},
+         {"n_layer", m.layers},
+         {"n_head", m.heads},
+         {"n_inner", m.ffn.value},
+         {"n_positions", m.context.value},
+         {"n_ctx", m.context.value},
+         {"layer_norm_epsilon", m.norm_epsilon},
+         {"embd_pdrop", m.dropout},
+         {"resid_pdrop", m.dropout},
+         {"attn_pdrop", 0.0}};
   } else if (m.family == "llama") {
-    c = {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}, {"hidden_act", "silu"},
-         {"hidden_size", m.hidden}, {"num_hidden_layers", m.layers}, {"num_attention_heads", m.heads},
-         {"num_key_value_heads", m.kv_heads.value}, {"intermediate_size", m.ffn.value},
-         {"max_position_embeddings", m.context.value}, {"rms_norm_eps", m.norm_epsilon}, {"rope_theta", m.rope_theta},
-         {"attention_bias", false}, {"mlp_bias", false}};
+    c = {{"architectures", {"LlamaForCausalLM"}},
+         {"model_type", "llama"},
+         {"hidden_act", "silu"},
+         {"hidden_size", m.hidden},
+         {"num_hidden_layers", m.layers},
+         {"num_attention_heads", m.heads},
+         {"num_key_value_heads", m.kv_heads.value},
+         {"intermediate_size", m.ffn.value},
+         {"max_position_embeddings", m.context.value},
+         {"rms_norm_eps", m.norm_epsilon},
+         {"rope_theta", m.rope_theta},
+         {"attention_bias", false},
+         {"mlp_bias", false}};
     if (m.rope_scaling > 0) {
-      c["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", m.rope_scaling}, {"low_freq_factor", m.rope_low_freq},
+      c["rope_scaling"] = {{"rope_type", "llama3"},
+                           {"factor", m.rope_scaling},
+                           {"low_freq_factor", m.rope_low_freq},
                            {"high_freq_factor", m.rope_high_freq},
                            {"original_max_position_embeddings", m.rope_original_context}};
     }

@@ -10,8 +10,8 @@ namespace lockstep::run {
 // Copies everything to the host and writes a checkpoint of `step` steps; returns its folder.
 std::string save_checkpoint(Session& session, const std::string& run_folder, int64_t step, int keep);
 
-// Masters, moments and step state from a checkpoint of this run; returns the steps it holds. DataError names what is
-// missing or has another shape.
+// Masters, moments and step state from a checkpoint of this run; returns the steps it holds. DataError names
+// what is missing or has another shape.
 int64_t load_checkpoint(Session& session, const std::string& checkpoint_folder);
 
 // Only the masters, from a checkpoint or a Hugging Face folder.

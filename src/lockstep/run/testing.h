@@ -27,8 +27,15 @@ inline std::string test_device() {
 
 // A model of a few thousand parameters on the grammar, changed by overrides.
 inline base::Resolved tiny_recipe(std::vector<std::string> overrides = {}) {
-  std::vector<std::string> all = {"run.device=" + test_device(), "model.layers=2", "model.hidden=16", "model.heads=2", "data.seq_len=8",
-                                  "batch.global=8", "batch.slices=4", "optim.warmup=0", "optim.lr=0.01"};
+  std::vector<std::string> all = {"run.device=" + test_device(),
+                                  "model.layers=2",
+                                  "model.hidden=16",
+                                  "model.heads=2",
+                                  "data.seq_len=8",
+                                  "batch.global=8",
+                                  "batch.slices=4",
+                                  "optim.warmup=0",
+                                  "optim.lr=0.01"};
   all.insert(all.end(), overrides.begin(), overrides.end());
   return base::read_recipe({.file = "", .overrides = all});
 }
@@ -40,16 +47,21 @@ inline Session tiny_session(std::vector<std::string> overrides = {}) {
 inline data::Batch batch_of(const Session& session, int64_t step) {
   const base::Recipe& r = session.plan.recipe();
   return data::read_batch(*session.plan.dataset,
-                          {.seed = static_cast<uint64_t>(r.run.seed), .global = r.batch.global, .slices = r.batch.slices.value,
-                           .own_slices = {}, .seq_len = r.data.seq_len},
+                          {.seed = static_cast<uint64_t>(r.run.seed),
+                           .global = r.batch.global,
+                           .slices = r.batch.slices.value,
+                           .own_slices = {},
+                           .seq_len = r.data.seq_len},
                           step);
 }
 
 // One step with the given learning rate; returns the state after it.
 inline kernels::StepState one_step(Session& session, int64_t step, float learning_rate) {
   const data::Batch batch = batch_of(session, step);
-  session.executor->step({.seed = static_cast<uint64_t>(session.plan.recipe().run.seed), .step = static_cast<uint64_t>(step),
-                          .valid_tokens = static_cast<double>(batch.valid_labels), .learning_rate = learning_rate},
+  session.executor->step({.seed = static_cast<uint64_t>(session.plan.recipe().run.seed),
+                          .step = static_cast<uint64_t>(step),
+                          .valid_tokens = static_cast<double>(batch.valid_labels),
+                          .learning_rate = learning_rate},
                          {batch.inputs, batch.labels});
   return session.executor->read_oldest();
 }

@@ -21,14 +21,16 @@ std::string text_of(const json& value) { return value.is_string() ? value.get<st
 void compare_recipes(comm::World& world, const base::Recipe& recipe) {
   std::vector<std::pair<std::string, std::string>> facts = {{"the version", base::kVersion},
                                                             {"the source commit", base::source_commit()}};
-  for (const base::Key& key : base::recipe_keys()) facts.emplace_back(key.name, base::value_text(key, recipe));
+  for (const base::Key& key : base::recipe_keys())
+    facts.emplace_back(key.name, base::value_text(key, recipe));
   world.roll_call(facts);
 }
 
 void compare_records(comm::World& world, const Plan& plan) {
   std::vector<std::pair<std::string, std::string>> facts;
   const json record = make_record(plan);
-  for (const char* key : {"libtorch", "device", "instruction_set", "compute", "logits_chunk", "dataset_hash"}) {
+  for (const char* key :
+       {"libtorch", "device", "instruction_set", "compute", "logits_chunk", "dataset_hash"}) {
     facts.emplace_back(key, text_of(record[key]));
   }
   world.roll_call(facts);
@@ -39,8 +41,11 @@ Decision decide_together(comm::World& world, const std::function<Decision()>& de
   if (world.first()) {
     Decision decision = decide();
     json origin = decision.resolved.origin;
-    const json told{{"recipe", base::write_toml(decision.resolved.recipe)}, {"origin", origin}, {"done", decision.done},
-                    {"step", decision.step}, {"checkpoints", decision.checkpoints}};
+    const json told{{"recipe", base::write_toml(decision.resolved.recipe)},
+                    {"origin", origin},
+                    {"done", decision.done},
+                    {"step", decision.step},
+                    {"checkpoints", decision.checkpoints}};
     world.store().set("run/decision", told.dump());
     return decision;
   }

@@ -21,16 +21,26 @@ using kernels::StepState;
 
 data::LoaderOptions loader_options(const Plan& plan, int64_t first_step) {
   const base::Recipe& r = plan.recipe();
-  return {.seed = static_cast<uint64_t>(r.run.seed), .global = r.batch.global, .slices = r.batch.slices.value,
-          .own_slices = plan.program.own_slices, .seq_len = r.data.seq_len, .first_step = first_step, .prefetch = r.data.prefetch,
+  return {.seed = static_cast<uint64_t>(r.run.seed),
+          .global = r.batch.global,
+          .slices = r.batch.slices.value,
+          .own_slices = plan.program.own_slices,
+          .seq_len = r.data.seq_len,
+          .first_step = first_step,
+          .prefetch = r.data.prefetch,
           .workers = r.data.workers};
 }
 
 class Trainer {
  public:
   Trainer(Session& session, const TrainOptions& options, Observer& observer)
-      : session_(session), plan_(session.plan), recipe_(session.plan.recipe()), options_(options), observer_(observer),
-        loader_(*plan_.dataset, loader_options(plan_, options.first_step)), evaluator_(session) {}
+      : session_(session),
+        plan_(session.plan),
+        recipe_(session.plan.recipe()),
+        options_(options),
+        observer_(observer),
+        loader_(*plan_.dataset, loader_options(plan_, options.first_step)),
+        evaluator_(session) {}
 
   Summary run() {
     began_ = last_read_ = base::monotonic_ns();
@@ -52,13 +62,16 @@ class Trainer {
   // One step, top to bottom: data, the program, and what the step before it gave.
   void one_step(int64_t step) {
     const std::shared_ptr<const data::Batch> batch = loader_.next();
-    const StepInputs inputs{.seed = static_cast<uint64_t>(recipe_.run.seed), .step = static_cast<uint64_t>(step),
-                            .valid_tokens = session_.ranks->sum(std::vector<double>{static_cast<double>(batch->valid_labels)})[0],
-                            .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step)),
-                            .stop = asked_to_stop() ? 1.0 : 0.0};
+    const StepInputs inputs{
+        .seed = static_cast<uint64_t>(recipe_.run.seed),
+        .step = static_cast<uint64_t>(step),
+        .valid_tokens = session_.ranks->sum(std::vector<double>{static_cast<double>(batch->valid_labels)})[0],
+        .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step)),
+        .stop = asked_to_stop() ? 1.0 : 0.0};
     session_.executor->step(inputs, {batch->inputs, batch->labels});
     waiting_.push_back({inputs, loader_.waited_ms(), batch});
-    const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu || recipe_.log.fingerprint;
+    const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu ||
+                     recipe_.log.fingerprint;
     while (session_.executor->unread() > (now ? 0 : 1)) read_one();
   }
 
@@ -92,12 +105,14 @@ class Trainer {
     skipped_ = state.skipped;
     stopping_ = stopping_ || state.stop > 0;  // every rank reads the same number of the same step
     if (report.step == options_.first_step + 1) {
-      observer_.event("first_step", fmt::format("{:.3f} s after the process started", base::seconds_since_process_start()),
+      observer_.event("first_step",
+                      fmt::format("{:.3f} s after the process started", base::seconds_since_process_start()),
                       report.step);
     }
     observer_.stepped(report);
     recent_.push_back(report.loss);
-    if (static_cast<int64_t>(recent_.size()) > std::max<int64_t>(1, recipe_.run.steps / 10)) recent_.pop_front();
+    if (static_cast<int64_t>(recent_.size()) > std::max<int64_t>(1, recipe_.run.steps / 10))
+      recent_.pop_front();
     if (!report.applied || !std::isfinite(report.loss)) not_finite(report, done);
   }
 
@@ -109,8 +124,10 @@ class Trainer {
                                          std::isfinite(report.loss) ? "the gradient" : "the loss", where);
     observer_.event("nonfinite", what, report.step);
     if (recipe_.run.nonfinite == "skip") return;
-    throw base::RunError(601, what + ". The update was not applied. Lower optim.lr, look at the data of that step, or "
-                                     "set run.nonfinite=skip to go on without such steps");
+    throw base::RunError(
+        601, what +
+                 ". The update was not applied. Lower optim.lr, look at the data of that step, or "
+                 "set run.nonfinite=skip to go on without such steps");
   }
 
   std::optional<double> utilization(double tokens_per_s) const {
@@ -145,7 +162,8 @@ class Trainer {
     summary.steps = step;
     summary.finished = step >= recipe_.run.steps;
     summary.seconds = static_cast<double>(base::monotonic_ns() - began_) / 1e9;
-    summary.tokens_per_s = static_cast<double>((step - options_.first_step) * plan_.units_per_step()) / summary.seconds;
+    summary.tokens_per_s =
+        static_cast<double>((step - options_.first_step) * plan_.units_per_step()) / summary.seconds;
     for (const double loss : recent_) summary.loss += loss / static_cast<double>(recent_.size());
     if (summary.finished && plan_.dataset->samples(data::Split::eval) > 0) summary.eval_loss = evaluate(step);
     summary.floor = plan_.dataset->entropy_floor();

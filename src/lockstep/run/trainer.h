@@ -28,21 +28,23 @@ class Observer {
   virtual ~Observer() = default;
   virtual void stepped(const StepReport&) {}
   virtual void evaluated(int64_t step, double loss) { (void)step, (void)loss; }
-  virtual void event(const std::string& name, const std::string& why, int64_t step) { (void)name, (void)why, (void)step; }
+  virtual void event(const std::string& name, const std::string& why, int64_t step) {
+    (void)name, (void)why, (void)step;
+  }
 };
 
 struct TrainOptions {
-  int64_t first_step = 0;                          // steps already done
-  const std::atomic<int>* stop_signal = nullptr;   // non-zero: stop at the next step boundary
+  int64_t first_step = 0;                         // steps already done
+  const std::atomic<int>* stop_signal = nullptr;  // non-zero: stop at the next step boundary
   // Called at a boundary with everything read back; writes a checkpoint of `step` steps.
   std::function<void(int64_t step)> save;
-  int64_t save_every = 0;                          // 0: only at the end
+  int64_t save_every = 0;  // 0: only at the end
 };
 
 struct Summary {
   int64_t steps = 0;  // done in all
   bool finished = false;
-  double loss = 0;    // mean of the last tenth of the run
+  double loss = 0;  // mean of the last tenth of the run
   std::optional<double> eval_loss, floor;
   double seconds = 0, tokens_per_s = 0;
   int64_t skipped = 0;

@@ -24,10 +24,15 @@ struct Watcher : Observer {
 };
 
 TEST(Trainer, LearnsInEveryPrecisionAndWithEveryOptimizer) {
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{}, {"precision.compute=bf16"}, {"precision.compute=fp16"}, {"optim.name=lion", "optim.lr=0.006"},
-        {"optim.name=sgd", "optim.lr=1"}, {"model.family=llama"}, {"model.family=mlp"}}) {
-    std::vector<std::string> all = {"run.steps=40", "batch.global=16", "batch.slices=2", "log.eval_batches=2"};
+  for (const std::vector<std::string>& words : {std::vector<std::string>{},
+                                                {"precision.compute=bf16"},
+                                                {"precision.compute=fp16"},
+                                                {"optim.name=lion", "optim.lr=0.006"},
+                                                {"optim.name=sgd", "optim.lr=1"},
+                                                {"model.family=llama"},
+                                                {"model.family=mlp"}}) {
+    std::vector<std::string> all = {"run.steps=40", "batch.global=16", "batch.slices=2",
+                                    "log.eval_batches=2"};
     all.insert(all.end(), words.begin(), words.end());
     Session session = tiny_session(all);
     Watcher watcher;
@@ -41,7 +46,8 @@ TEST(Trainer, LearnsInEveryPrecisionAndWithEveryOptimizer) {
 
 TEST(Trainer, MeasuredMemoryIsWhatThePlanSaid) {
   for (const char* recompute : {"none", "full"}) {
-    Session session = tiny_session({"model.hidden=64", "data.seq_len=64", std::string("memory.recompute=") + recompute});
+    Session session =
+        tiny_session({"model.hidden=64", "data.seq_len=64", std::string("memory.recompute=") + recompute});
     one_step(session, 0, 0);
     const auto planned = static_cast<double>(session.plan.memory.peak_bytes());
     EXPECT_NEAR(static_cast<double>(session.plan.device->peak_allocated_bytes()), planned, 0.02 * planned);
@@ -59,7 +65,8 @@ TEST(Trainer, StopsAtAStepBoundaryAndSaves) {
     }
   } stopper(signal);
   int64_t saved = 0;
-  const Summary summary = train(session, {.stop_signal = &signal, .save = [&](int64_t step) { saved = step; }}, stopper);
+  const Summary summary =
+      train(session, {.stop_signal = &signal, .save = [&](int64_t step) { saved = step; }}, stopper);
   EXPECT_FALSE(summary.finished);
   EXPECT_GE(summary.steps, 3);
   EXPECT_LE(summary.steps, test_device() == "cpu" ? 3 : 4);  // results are read one step late on a GPU
@@ -71,7 +78,8 @@ TEST(Trainer, NamesTheBlockWhereTheLossStopsBeingFinite) {
   LS_NEEDS_HOST_MEMORY();
   Session session = tiny_session({"run.steps=3"});
   for (const Parameters::Named& param : session.parameters->named()) {
-    if (param.name == "transformer.h.1.mlp.c_fc.weight") param.master.values.as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+    if (param.name == "transformer.h.1.mlp.c_fc.weight")
+      param.master.values.as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
   }
   const std::string before = session.parameters->hash();
   Watcher watcher;
@@ -79,7 +87,8 @@ TEST(Trainer, NamesTheBlockWhereTheLossStopsBeingFinite) {
     train(session, {}, watcher);
     FAIL() << "trained on";
   } catch (const base::RunError& error) {
-    EXPECT_NE(std::string(error.what()).find("slice 0, block layer 1 (up)"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("slice 0, block layer 1 (up)"), std::string::npos)
+        << error.what();
   }
   EXPECT_EQ(session.parameters->hash(), before);
 }
@@ -110,7 +119,8 @@ TEST(AutoSlices, TakesTheLargestSliceThatFits) {
   const Plan roomy = make_plan(tiny_recipe({"batch.slices=auto", "batch.global=64"}), {});
   EXPECT_EQ(roomy.recipe().batch.slices.value, 1);
   const double tight = static_cast<double>(roomy.memory.peak_bytes()) * 0.5 / (1 << 30);
-  const Plan plan = make_plan(tiny_recipe({"batch.slices=auto", "batch.global=64", "memory.limit_gib=" + std::to_string(tight)}), {});
+  const Plan plan = make_plan(
+      tiny_recipe({"batch.slices=auto", "batch.global=64", "memory.limit_gib=" + std::to_string(tight)}), {});
   EXPECT_GT(plan.recipe().batch.slices.value, 1);
   EXPECT_LE(plan.memory.peak_bytes(), plan.available_bytes);
 }
@@ -121,8 +131,8 @@ TEST(OutOfMemory, SaysWhatHoldsTheMemoryAndWhatWouldHelp) {
     FAIL();
   } catch (const base::RunError& error) {
     const std::string text = error.what();
-    for (const char* part : {"what holds it", "weights", "optimizer", "gradients", "activations: layer 0", "memory.recompute=full",
-                             "batch.slices=8"}) {
+    for (const char* part : {"what holds it", "weights", "optimizer", "gradients", "activations: layer 0",
+                             "memory.recompute=full", "batch.slices=8"}) {
       EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
     }
   }

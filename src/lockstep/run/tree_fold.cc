@@ -47,7 +47,8 @@ Value join(Value left, Value right, std::vector<FoldPass>& passes) {
 
 }  // namespace
 
-std::vector<FoldPass> fold(int64_t strands, const std::vector<Partial>& kept, const std::vector<Partial>& fresh) {
+std::vector<FoldPass> fold(int64_t strands, const std::vector<Partial>& kept,
+                           const std::vector<Partial>& fresh) {
   std::vector<FoldPass> passes;
   program::Stack stack(strands);
   std::vector<Value> values;

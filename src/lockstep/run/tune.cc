@@ -18,14 +18,19 @@ constexpr int64_t kWarmUp = 2;
 double median_step_ms(Session& session, int64_t steps) {
   const base::Recipe& r = session.plan.recipe();
   const data::Batch batch = data::read_batch(*session.plan.dataset,
-                                             {.seed = 1, .global = r.batch.global, .slices = r.batch.slices.value,
-                                              .own_slices = {}, .seq_len = r.data.seq_len},
+                                             {.seed = 1,
+                                              .global = r.batch.global,
+                                              .slices = r.batch.slices.value,
+                                              .own_slices = {},
+                                              .seq_len = r.data.seq_len},
                                              0);
   std::vector<double> times;
   for (int64_t step = 0; step < kWarmUp + steps; ++step) {
     const int64_t began = base::monotonic_ns();
-    session.executor->step({.seed = 1, .step = static_cast<uint64_t>(step),
-                            .valid_tokens = static_cast<double>(batch.valid_labels), .learning_rate = 0},
+    session.executor->step({.seed = 1,
+                            .step = static_cast<uint64_t>(step),
+                            .valid_tokens = static_cast<double>(batch.valid_labels),
+                            .learning_rate = 0},
                            {batch.inputs, batch.labels});
     session.executor->read_oldest();
     if (step >= kWarmUp) times.push_back(static_cast<double>(base::monotonic_ns() - began) / 1e6);

@@ -65,7 +65,8 @@ Properties CudaDevice::properties() const {
   Properties properties;
   properties.name = native.name;
   properties.instruction_set = fmt::format("sm_{}", capability);
-  properties.address = fmt::format("{:04x}:{:02x}:{:02x}.0", native.pciDomainID, native.pciBusID, native.pciDeviceID);
+  properties.address =
+      fmt::format("{:04x}:{:02x}:{:02x}.0", native.pciDomainID, native.pciBusID, native.pciDeviceID);
   properties.memory_bytes = static_cast<int64_t>(total_bytes);
   properties.free_bytes = static_cast<int64_t>(free_bytes);
   properties.fast_bf16 = capability >= 80;

@@ -1,5 +1,6 @@
-// What ProcessGroupGloo.hpp needs to see of Gloo, whose headers LibTorch's wheel leaves out. Names and virtual functions as in
-// Gloo; nothing here is ever made or called by us, all of it lives inside libtorch_cpu.so.
+// What ProcessGroupGloo.hpp needs to see of Gloo, whose headers LibTorch's wheel leaves out. Names and
+// virtual functions as in Gloo; nothing here is ever made or called by us, all of it lives inside
+// libtorch_cpu.so.
 #pragma once
 
 #include <chrono>
