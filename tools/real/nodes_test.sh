@@ -125,7 +125,7 @@ END
 }
 
 row "four nodes of two ranks: Gloo between them, same bits as one rank" same_bits "8 over gloo"
-row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outside" same_bits "8 over shm, parallel.zero=3, 4 copies shared by 2 ranks each" \
+row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outside" same_bits "8 over shm inside a copy and gloo between them, parallel.zero=3, 4 copies shared by 2 ranks each" \
   parallel.zero=3 parallel.shard=2
 row "a node whose cable is pulled is named" cut_off 2 "node 2 on node3"
 row "the first node's cable is pulled: the others say that the store has gone" cut_off 0 "10.77.0.1:29400"
