@@ -235,6 +235,27 @@ TEST(Launch, FourNodesMeet) {
   }
 }
 
+TEST(Launch, TheStoreSpeaksTlsWhereAllNodesWish) {
+  Nodes nodes;
+  const std::string train =
+      "$L train model.layers=1 model.hidden=16 model.heads=2 data.seq_len=8 batch.global=4 batch.slices=2 "
+      "batch.strands=2 run.steps=2 run.device=cpu log.eval_batches=1 ";
+  const std::string flags = nodes.flags("--nnodes 2 --nproc-per-node 1");
+  const auto both = [&](const std::string& first, const std::string& second, const std::string& name) {
+    return run_shell(
+        nodes.folder.path(),
+        nodes.secret +
+            fmt::format("{0} run.name={1} {2} --node-rank 1 {3} >one.txt 2>&1 & {0} run.name={1} {2} "
+                        "--node-rank 0 {4}; code=$?; wait; cat one.txt; exit $code",
+                        train, name, flags, second, first));
+  };
+  const Outcome agreed = both("--rdzv-conf tls=true", "--rdzv-conf tls=true", "tls");
+  EXPECT_EQ(agreed.code, 0) << agreed.output;
+  EXPECT_NE(agreed.output.find("step 2/2"), std::string::npos) << agreed.output;
+  const Outcome apart = both("--rdzv-conf tls=true,join_timeout=4", "--rdzv-conf join_timeout=4", "plain");
+  EXPECT_NE(apart.code, 0) << apart.output;
+}
+
 // A node 0 waits for others; one comes that does not fit. Both sides say why.
 TEST(Launch, NodesThatDoNotFit) {
   Nodes nodes;

@@ -65,7 +65,7 @@ std::unique_ptr<comm::Store> connect_patiently(const comm::StoreClientOptions& w
 
 namespace {
 
-Meeting meet_alone(bool ranks_need_store, const Say& say) {
+Meeting meet_alone(bool ranks_need_store, bool tls, const Say& say) {
   Meeting meeting;
   if (!ranks_need_store) {
     meeting.store = comm::make_local_store();
@@ -73,11 +73,12 @@ Meeting meet_alone(bool ranks_need_store, const Say& say) {
   }
   meeting.secret = comm::Secret::random();
   comm::StoreServerOptions options;
-  options.secret = meeting.secret, options.log = say;
+  options.secret = meeting.secret, options.log = say, options.tls = tls;
   meeting.server = std::make_unique<comm::StoreServer>(options);
   meeting.endpoint = meeting.server->endpoint();
   comm::StoreClientOptions client;
-  client.endpoint = meeting.endpoint, client.secret = meeting.secret, client.who = "the launcher";
+  client.endpoint = meeting.endpoint, client.secret = meeting.secret, client.who = "the launcher",
+  client.tls = tls;
   meeting.store = comm::connect_store(client);
   return meeting;
 }
@@ -102,7 +103,8 @@ std::string endpoint_text(const std::string& host, int port) {
 Meeting open_meeting(const Options& given, bool ranks_need_store, Say say) {
   Options options = given;
   options.endpoint_host = reachable(given.endpoint_host);
-  if (options.one_node() && options.endpoint_host.empty()) return meet_alone(ranks_need_store, say);
+  if (options.one_node() && options.endpoint_host.empty())
+    return meet_alone(ranks_need_store, options.tls, say);
   Meeting meeting;
   meeting.leads = should_hold(options);
   meeting.secret = meeting_secret(options, meeting.leads, say);
@@ -110,7 +112,7 @@ Meeting open_meeting(const Options& given, bool ranks_need_store, Say say) {
   if (meeting.leads) {
     comm::StoreServerOptions server;
     server.address = options.endpoint_host, server.port = options.endpoint_port;
-    server.secret = meeting.secret, server.log = say;
+    server.secret = meeting.secret, server.log = say, server.tls = options.tls;
     try {
       meeting.server = std::make_unique<comm::StoreServer>(server);
       meeting.endpoint = endpoint_text(options.endpoint_host, meeting.server->port());
@@ -122,6 +124,7 @@ Meeting open_meeting(const Options& given, bool ranks_need_store, Say say) {
   }
   comm::StoreClientOptions client;
   client.endpoint = meeting.endpoint, client.secret = meeting.secret, client.who = who(options);
+  client.tls = options.tls;
   client.patience = options.node_timeout;  // a first node that says nothing has vanished too
   meeting.store = connect_patiently(client, options.join_timeout, say);
   return meeting;

@@ -67,6 +67,7 @@ struct Options {
   std::optional<bool> is_host;  // whether this node holds the store; empty: found out
   std::string run_id = "none";
   std::string secret_file;
+  bool tls = false;  // of the store: --rdzv-conf tls=true, on every node
   bool standalone = false;
   int max_restarts = 0;
   Duration monitor_interval{100};

@@ -106,8 +106,8 @@ void read_conf(const std::string& text, Options& options) {
   // torchrun's keys that mean nothing here are taken and ignored, so that its command lines work as they are.
   static const std::vector<std::string> ignored = {"read_timeout", "close_timeout", "store_type", "use_libuv",
                                                    "heartbeat_timeout"};
-  std::vector<std::string> known = {"timeout",      "join_timeout", "last_call_timeout",
-                                    "node_timeout", "is_host",      "rank"};
+  std::vector<std::string> known = {"timeout", "join_timeout", "last_call_timeout", "node_timeout", "is_host",
+                                    "rank",    "tls"};
   known.insert(known.end(), ignored.begin(), ignored.end());
   for (const std::string& part : split(text, ',')) {
     if (part.empty()) continue;
@@ -123,6 +123,8 @@ void read_conf(const std::string& text, Options& options) {
       options.node_timeout = std::max(seconds(flag, value), Duration(1000));
     } else if (key == "is_host") {
       options.is_host = value == "1" || value == "true" || value == "True";
+    } else if (key == "tls") {
+      options.tls = value == "1" || value == "true" || value == "True";
     } else if (key == "rank") {
       options.node_rank = number(flag, value, 0, kMostNodes - 1);
     } else if (std::find(ignored.begin(), ignored.end(), key) == ignored.end()) {

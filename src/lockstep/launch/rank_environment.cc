@@ -41,9 +41,11 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
   remove_variable(base, "LOCKSTEP_SECRET");  // the descriptor is enough
   remove_variable(base, "LOCKSTEP_STORE");
   remove_variable(base, "LOCKSTEP_SECRET_FD");
+  remove_variable(base, "LOCKSTEP_STORE_TLS");
   if (facts.own_program) {
     set_variable(base, "LOCKSTEP_STORE", facts.store_endpoint);
     set_variable(base, "LOCKSTEP_SECRET_FD", text(kKeptDescriptor));
+    if (facts.options->tls) set_variable(base, "LOCKSTEP_STORE_TLS", "1");
   }
   return base;
 }

@@ -55,6 +55,7 @@ Start join_launcher(const std::string& endpoint, const comm::Seat& seat) {
   client.endpoint = endpoint;
   client.secret = comm::Secret::from_descriptor(*descriptor);
   client.who = fmt::format("rank {} on {}", seat.rank, base::host_name());
+  client.tls = process_variable("LOCKSTEP_STORE_TLS").has_value();
   const int attempt = number_in(process_variable, "TORCHELASTIC_RESTART_COUNT").value_or(0);
   Start start;
   start.options.seat = seat;
@@ -144,6 +145,11 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
     if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > 1) {
       if (wishes.fits) wishes.fits(scheduled->tasks);
       take_scheduled(words, *scheduled);
+      if (read_options(words).tls) {
+        throw base::ConfigError(
+            530,
+            "--rdzv-conf tls=true: tasks that are ranks themselves join without TLS; start one task a node");
+      }
       return start_task(*scheduled, words, argv, log_folder, say);
     }
     take_scheduled(words, *scheduled);
