@@ -5,7 +5,7 @@
 
 Usage: bench/ranks_step.py [exact|overlap ...] [--rounds 5] [--steps 30] [--json]
 Both sides of a claim run in turn, several rounds, so that a noisy machine disturbs both alike."""
-import argparse, json, os, pathlib, platform, statistics, subprocess, sys, tempfile
+import argparse, json, os, pathlib, platform, statistics, subprocess, sys, tempfile, tomllib
 
 root = pathlib.Path(__file__).resolve().parent.parent
 parser = argparse.ArgumentParser()
@@ -22,7 +22,8 @@ MODEL = ["model.layers=12", "model.hidden=192", "model.heads=4", "data.seq_len=6
 
 
 def run(words, link_mbps=None):
-    """The median step in ms, and the bytes that one step's collectives move on rank 0."""
+    """The median step in ms, and the bytes that a step's reductions put on the pretended link: every gradient is lent
+    once and gathered once, and a tied head has a gradient of its own."""
     environment = dict(os.environ)
     environment.pop("LOCKSTEP_LINK_MBPS", None)
     if link_mbps:
@@ -31,21 +32,16 @@ def run(words, link_mbps=None):
         subprocess.run([a.program, "train", "--nproc", "2", f"run.steps={a.steps + 3}", "--run", folder + "/run", *MODEL, *words],
                        check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
         lines = [json.loads(line) for line in open(folder + "/run/metrics.jsonl")]
-    return statistics.median(line["step_ms"] for line in lines[3:] if "step_ms" in line)
-
-
-def gradient_bytes():
-    """What a step's reductions put on the pretended link: every gradient is lent once and gathered once."""
-    out = subprocess.run([a.program, "explain", "recipe", "--json", *MODEL], capture_output=True, text=True)
-    layers, hidden, vocab, context = 12, 192, 192, 64
-    values = layers * (12 * hidden * hidden + 13 * hidden) + vocab * hidden * 2 + context * hidden + 2 * hidden
-    return 4 * values * 2
+        parameters = json.load(open(folder + "/run/record.json"))["parameters"]
+        model = tomllib.load(open(folder + "/run/config.toml", "rb"))["model"]
+    gradients = parameters + (model["vocab"] * model["hidden"] if model["tied"] else 0)
+    return statistics.median(line["step_ms"] for line in lines[3:] if "step_ms" in line), 2 * 4 * gradients
 
 
 def exact():
     ratios = []
     for _ in range(a.rounds):
-        loose, strict = run(["run.exact=false"]), run([])
+        loose, strict = run(["run.exact=false"])[0], run([])[0]
         ratios.append(strict / loose)
     return {"claim": "exact", "ratio": statistics.median(ratios), "rounds": ratios, "goal": 1.03}
 
@@ -53,11 +49,11 @@ def exact():
 def overlap():
     ratios, rows = [], []
     for _ in range(a.rounds):
-        computation = run([])
+        computation, moved = run([])
         # A link on which communication takes half as long as computation, so that the backward pass can hide it.
-        link = gradient_bytes() / (computation / 1e3 / 2) / 1e6
-        both = run([], link)
-        communication = gradient_bytes() / link / 1e3
+        link = moved / (computation / 1e3 / 2) / 1e6
+        both = run([], link)[0]
+        communication = moved / link / 1e3
         ratios.append(both / max(computation, communication))
         rows.append({"computation_ms": computation, "communication_ms": communication, "step_ms": both})
     return {"claim": "overlap", "ratio": statistics.median(ratios), "rounds": ratios, "rows": rows, "goal": 1.05}
