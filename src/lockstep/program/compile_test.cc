@@ -5,46 +5,29 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "lockstep/base/error.h"
 #include "lockstep/model/family.h"
 #include "lockstep/program/check.h"
+#include "lockstep/program/testing.h"
 
 namespace lockstep::program {
 namespace {
 
-struct Case {
-  std::unique_ptr<model::Model> model;
-  Layout layout;
-  std::string words;
-};
-
 Case random_case(uint32_t seed) {
-  std::mt19937 random(seed);
-  const auto pick = [&](std::vector<std::string> options) { return options[random() % options.size()]; };
-  const int64_t strands = 1 + random() % 8, slices = strands * (1 + random() % 3);
-  std::vector<std::string> words = {"model.family=" + pick({"gpt2", "llama", "mlp"}),
-                                    "model.layers=" + pick({"1", "2", "5"}),
-                                    "model.hidden=" + pick({"8", "24", "40"}),
-                                    "model.heads=" + pick({"1", "2", "4"}),
-                                    "model.tied=" + pick({"true", "false"}),
-                                    "model.dropout=" + pick({"0.0", "0.1"}),
-                                    "data.seq_len=" + pick({"3", "16"}),
-                                    "memory.logits_chunk=" + pick({"7", "64"})};
-  base::Resolved resolved = base::read_recipe({.file = "", .overrides = words});
-  model::resolve_model(resolved, 50);
-  Case c;
-  c.model = std::make_unique<model::Model>(model::build_model(
-      resolved.recipe, pick({"a", "b"}) == "a" ? device::DType::f32 : device::DType::bf16));
-  c.layout.slice = {static_cast<int64_t>(1 + random() % 3), resolved.recipe.data.seq_len};
+  Draw draw(seed);
+  const int64_t strands = 1 + draw.below(8), slices = strands * (1 + draw.below(3));
+  Case c = case_of(
+      {"model.family=" + draw.pick({"gpt2", "llama", "mlp"}), "model.layers=" + draw.pick({"1", "2", "5"}),
+       "model.hidden=" + draw.pick({"8", "24", "40"}), "model.heads=" + draw.pick({"1", "2", "4"}),
+       "model.tied=" + draw.pick({"true", "false"}), "model.dropout=" + draw.pick({"0.0", "0.1"}),
+       "data.seq_len=" + draw.pick({"3", "16"}), "memory.logits_chunk=" + draw.pick({"7", "64"})},
+      draw.below(2) == 0 ? device::DType::f32 : device::DType::bf16);
+  c.layout.slice.samples = 1 + draw.below(3);
   c.layout.slices = slices;
   c.layout.strands = strands;
-  const std::string recompute = pick({"none", "full", "every-2", "every-3", "up", "up,down"});
+  const std::string recompute = draw.pick({"none", "full", "every-2", "every-3", "up", "up,down"});
   c.layout.recompute = parse_recompute(recompute, *c.model);
-  c.layout.moments = 1 + static_cast<int>(random() % 2);
-  c.layout.kernels = &kernels::kernels_for(device::Kind::cpu);
-  for (const std::string& word : words) c.words += word + " ";
+  c.layout.moments = 1 + static_cast<int>(draw.below(2));
   c.words += fmt::format("slices {} strands {} recompute {}", slices, strands, recompute);
   return c;
 }

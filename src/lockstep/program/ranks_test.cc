@@ -4,55 +4,37 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <random>
 #include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/family.h"
 #include "lockstep/program/check.h"
 #include "lockstep/program/compile.h"
+#include "lockstep/program/testing.h"
 
 namespace lockstep::program {
 namespace {
 
-struct Case {
-  std::unique_ptr<model::Model> model;
-  Layout layout;
-  std::string words;
-};
-
 Case random_case(uint32_t seed) {
-  std::mt19937 random(seed);
-  const auto pick = [&](std::vector<std::string> options) { return options[random() % options.size()]; };
-  const std::vector<std::string> words = {"model.family=" + pick({"gpt2", "llama", "mlp"}),
-                                          "model.layers=" + pick({"1", "3"}),
-                                          "model.hidden=" + pick({"8", "64"}),
-                                          "model.heads=2",
-                                          "model.vocab=" + pick({"64", "2100"}),
-                                          "model.tied=" + pick({"true", "false"}),
-                                          "data.seq_len=4",
-                                          "memory.logits_chunk=64"};
-  base::Resolved resolved = base::read_recipe({.file = "", .overrides = words});
-  model::resolve_model(resolved, 50);
-  Case c;
-  c.model = std::make_unique<model::Model>(
-      model::build_model(resolved.recipe, random() % 2 == 0 ? device::DType::f32 : device::DType::bf16));
+  Draw draw(seed);
+  Case c = case_of(
+      {"model.family=" + draw.pick({"gpt2", "llama", "mlp"}), "model.layers=" + draw.pick({"1", "3"}),
+       "model.hidden=" + draw.pick({"8", "64"}), "model.heads=2", "model.vocab=" + draw.pick({"64", "2100"}),
+       "model.tied=" + draw.pick({"true", "false"}), "data.seq_len=4", "memory.logits_chunk=64"},
+      draw.below(2) == 0 ? device::DType::f32 : device::DType::bf16);
   Layout& layout = c.layout;
-  layout.slice = {1, 4};
-  layout.strands = 1 + random() % 12;
-  layout.slices = layout.strands * (1 + random() % 2);
-  layout.ranks.zero = static_cast<int>(random() % 4);
+  layout.strands = 1 + draw.below(12);
+  layout.slices = layout.strands * (1 + draw.below(2));
+  layout.ranks.zero = static_cast<int>(draw.below(4));
   do {
-    layout.ranks.replicas = 1 + static_cast<int>(random() % 4);
-    layout.ranks.shard = layout.ranks.zero == 0 ? 1 : 1 + static_cast<int>(random() % 4);
+    layout.ranks.replicas = 1 + static_cast<int>(draw.below(4));
+    layout.ranks.shard = layout.ranks.zero == 0 ? 1 : 1 + static_cast<int>(draw.below(4));
   } while (layout.ranks.width() > layout.strands);
-  layout.ranks.exact = layout.strands % layout.ranks.width() != 0 || random() % 4 != 0;
-  layout.ranks.staged = random() % 2 == 0;
-  layout.ranks.bucket_bytes = random() % 2 == 0 ? 0 : 1 << 20;
-  const std::string recompute = pick({"none", "full", "every-2"});
+  layout.ranks.exact = layout.strands % layout.ranks.width() != 0 || draw.below(4) != 0;
+  layout.ranks.staged = draw.below(2) == 0;
+  layout.ranks.bucket_bytes = draw.below(2) == 0 ? 0 : 1 << 20;
+  const std::string recompute = draw.pick({"none", "full", "every-2"});
   layout.recompute = parse_recompute(recompute, *c.model);
-  layout.kernels = &kernels::kernels_for(device::Kind::cpu);
-  for (const std::string& word : words) c.words += word + " ";
   c.words += fmt::format("slices {} strands {} zero {} replicas {} shard {} exact {} staged {} recompute {}",
                          layout.slices, layout.strands, layout.ranks.zero, layout.ranks.replicas,
                          layout.ranks.shard, layout.ranks.exact, layout.ranks.staged, recompute);
