@@ -2,6 +2,7 @@
 // in the list and touch the same bytes, unless both only read. Placement reuses memory by the list's order,
 // so this one rule keeps data and memory right whatever the lanes' speeds are.
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "lockstep/program/check.h"
@@ -10,15 +11,18 @@ namespace lockstep::program {
 
 namespace {
 
-constexpr size_t kLanes = 5;
-
 size_t lane_of(const Instruction& i) { return static_cast<size_t>(thread_of(i.lane)); }
 
 // Who touched a run of bytes last, by lane; -1 is nobody.
 struct Touched {
   int writer = -1;
   size_t writer_lane = 0;
-  int readers[kLanes] = {-1, -1, -1, -1, -1};
+  std::array<int, kLanes> readers = nobody();
+  static constexpr std::array<int, kLanes> nobody() {
+    std::array<int, kLanes> none{};
+    none.fill(-1);
+    return none;
+  }
 };
 
 // The bytes of one arena, cut where accesses begin and end.
@@ -49,13 +53,13 @@ class Bytes {
 
 class Orderer {
  public:
-  explicit Orderer(Program& program) : program_(program) {}
+  explicit Orderer(Program& program) : program_(program) { seen_.fill(Touched::nobody()); }
 
   void run() {
     for (size_t n = 0; n < program_.instructions.size(); ++n) {
       Instruction& i = program_.instructions[n];
       const size_t lane = lane_of(i);
-      int wait[kLanes] = {-1, -1, -1, -1, -1};
+      std::array<int, kLanes> wait = Touched::nobody();
       const auto behind = [&](int other, size_t other_lane) {
         if (other >= 0 && other_lane != lane) wait[other_lane] = std::max(wait[other_lane], other);
       };
@@ -95,11 +99,7 @@ class Orderer {
 
   Program& program_;
   Bytes persistent_, transient_;
-  int seen_[kLanes][kLanes] = {{-1, -1, -1, -1, -1},
-                               {-1, -1, -1, -1, -1},
-                               {-1, -1, -1, -1, -1},
-                               {-1, -1, -1, -1, -1},
-                               {-1, -1, -1, -1, -1}};
+  std::array<std::array<int, kLanes>, kLanes> seen_;
 };
 
 }  // namespace

@@ -14,12 +14,14 @@ const char* name_of(Op op) {
 }
 
 const char* name_of(Lane lane) {
-  static constexpr const char* kNames[] = {"compute", "gather", "reduce", "pipe", "host"};
+  static constexpr const char* kNames[] = {"compute", "gather", "reduce", "seam", "send", "recv", "host"};
   return kNames[static_cast<int>(lane)];
 }
 
 const char* name_of(Among among) {
-  static constexpr const char* kNames[] = {"none", "data ranks", "shard ranks", "replicas"};
+  static constexpr const char* kNames[] = {"none",           "data ranks",        "shard ranks", "replicas",
+                                           "tensor ranks",   "context ranks",     "one copy",    "all ranks",
+                                           "the next stage", "the previous stage"};
   return kNames[static_cast<int>(among)];
 }
 
@@ -53,7 +55,10 @@ std::string title(const Program&, const model::Model& model, const Instruction& 
   }
   if (i.slice >= 0) text += fmt::format(" s{}", i.slice);
   if (i.round >= 0) text += fmt::format(" round {}", i.round);
-  if (i.among != Among::none) text += fmt::format(" among {}", name_of(i.among));
+  if (i.part >= 0) text += fmt::format(" part {}", i.part);
+  if (i.among == Among::none) return text;
+  const char* how = i.op == Op::send ? "to" : i.op == Op::recv ? "from" : "among";
+  text += fmt::format(" {} {}", how, name_of(i.among));
   return text;
 }
 

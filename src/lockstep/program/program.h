@@ -39,13 +39,26 @@ enum class Op : uint8_t {
 };
 const char* name_of(Op op);
 
-// Lanes run beside each other (CUDA streams, threads); instructions of one lane run in list order.
-enum class Lane : uint8_t { compute, gather, reduce, pipe, host };
+// Lanes run beside each other (CUDA streams, threads); instructions of one lane run in list order. What
+// passes between pipeline stages goes out on one lane and comes in on another, so that two stages that send
+// to each other never wait for each other.
+enum class Lane : uint8_t { compute, gather, reduce, seam, send, recv, host };
+constexpr int kLanes = 7;
 const char* name_of(Lane lane);
 
-// Which ranks meet in a collective instruction: all data ranks, those that share one copy, or those that hold
-// the same share of different copies.
-enum class Among : uint8_t { none, data, shard, replica };
+// Which ranks meet in a collective instruction, or who is at the other end of a send or recv.
+enum class Among : uint8_t {
+  none,
+  data,      // all that share the batch and hold the same blocks
+  shard,     // those of them that share one copy
+  replica,   // those that hold the same share of different copies
+  tensor,    // that hold parts of the same products
+  context,   // that hold parts of the same sequences
+  copy,      // that hold one copy of the model together: tensor x shard x pipeline
+  all,       // every rank
+  next,      // the stage after this one (after the last comes the first)
+  previous,  // the stage before it
+};
 const char* name_of(Among among);
 
 enum class BufferKind : uint8_t {
@@ -89,6 +102,7 @@ struct Instruction {
   int slice = -1;             // -1: of none; below: of a round in which this rank has no strand
   int level = 0;              // gradient level that it adds to (backward_weight, loss, sum)
   int round = -1;             // reduce, where strands are dealt in turns: which of them
+  int part = -1;              // of a segment that runs in parts (ring attention): which of them
   Among among = Among::none;  // gather, reduce: with whom
   bool accumulate = false;    // add to what is there; false: the first of its strand writes
   bool keeps_tape = true;     // forward: false when its values are recomputed later

@@ -1,0 +1,48 @@
+// Schedules: in which order a pipeline stage works on its slices. Pure functions; compile() writes the list
+// in the order that they give, and everything else (sends, receives, memory) follows from it.
+//
+// A stage holds one chunk of blocks, or several (virtual stages): chunk c of stage s is the piece c * stages
+// + s of the model. Whatever the schedule, the backward passes of a chunk come in the order of slices, so
+// that gradients are folded in the one order that the numeric contract allows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::program {
+
+enum class Schedule : uint8_t {
+  gpipe,        // all forward, then all backward
+  one_f_one_b,  // "1f1b": a backward as soon as there is one; at most `stages` slices alive
+  interleaved,  // 1f1b over several chunks a stage: a smaller bubble for more messages
+  zero_bubble,  // weight gradients apart from input gradients, put where a stage would idle (ZB-H1)
+};
+const char* name_of(Schedule schedule);  // as in recipes: "gpipe", "1f1b", "interleaved", "zero-bubble"
+
+struct Turn {
+  enum class What : uint8_t {
+    forward,
+    backward,  // both halves
+    backward_input,
+    backward_weight,
+  } what = What::forward;
+  int64_t slice = 0;  // the n-th of this rank's slices
+  int chunk = 0;
+  bool operator==(const Turn&) const = default;
+};
+
+// What `stage` of `stages` does, in order. `chunks` is 1 but for interleaved.
+std::vector<Turn> turns(Schedule schedule, int stages, int stage, int chunks, int64_t slices);
+
+// Why `schedule` cannot be used so, with the nearest that can: empty when it can.
+std::string cannot(Schedule schedule, int stages, int chunks, int64_t slices);
+
+// Blocks [begin, end) of each piece of the model, so that the most expensive is as cheap as can be.
+struct Piece {
+  int begin = 0, end = 0;
+  bool operator==(const Piece&) const = default;
+};
+std::vector<Piece> cut_blocks(const std::vector<double>& costs, int pieces);
+
+}  // namespace lockstep::program
