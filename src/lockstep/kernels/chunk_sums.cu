@@ -83,7 +83,7 @@ __device__ void finish_step(double square_sum, double loss_sum, const NormFinish
   StepState& state = *op.state;
   const double scale = state.loss_scale;
   state.step = op.inputs->step;
-  state.stop = op.slice_losses[op.slices];
+  state.stop = op.inputs->stop;
   state.loss = loss_sum / op.inputs->valid_tokens;
   state.grad_norm = sqrt(square_sum) / scale;
   state.apply = isfinite(square_sum) ? 1 : 0;

@@ -31,7 +31,7 @@ struct NormFinish {
   const double* sums = nullptr;
   int64_t chunk_count = 0;
   const double* slice_losses = nullptr;
-  int64_t slices = 0;  // behind their losses stands how many ranks were asked to stop
+  int64_t slices = 0;
   const StepInputs* inputs = nullptr;
   StepState* state = nullptr;
   NormPolicy policy;

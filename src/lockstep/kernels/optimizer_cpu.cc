@@ -120,7 +120,7 @@ void norm_finish(const NormFinish& op, const Launch&) {
   for (int64_t i = 0; i < op.chunk_count; ++i) total += op.sums[i];
 
   state.step = op.inputs->step;
-  state.stop = op.slice_losses[op.slices];
+  state.stop = op.inputs->stop;
   state.loss = loss / op.inputs->valid_tokens;
   state.grad_norm = sqrt(total) / static_cast<double>(state.loss_scale);
   state.apply = isfinite(total) ? 1 : 0;

@@ -10,12 +10,14 @@ namespace lockstep::kernels {
 
 struct StepInputs {
   uint64_t seed = 0;
-  uint64_t step = 0;        // counted by the host; data and schedule follow it
-  double valid_tokens = 1;  // labels that count, over the whole global batch
+  uint64_t step = 0;  // counted by the host; data and schedule follow it
   float learning_rate = 0;
   float unused = 0;
-  double stop = 0;  // not zero: this rank was asked to stop; all ranks' are added up
+  // Each rank writes its own; the step's first instruction adds up those of all ranks.
+  double valid_tokens = 1;  // labels that count
+  double stop = 0;          // not zero: asked to stop
 };
+constexpr int64_t kSummedInputs = 2;  // valid_tokens and what follows it
 
 struct StepState {
   // Persistent: part of a checkpoint.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/program/compile.h"
@@ -26,6 +27,9 @@ class Checker {
       }
       switch (i.op) {
         case Op::loss:
+          needs_sum(i, "inputs");
+          fold(i);
+          break;
         case Op::backward_weight:
           fold(i);
           break;
@@ -58,6 +62,14 @@ class Checker {
                     "the step program is sound", title(program_, model_, i) + " " + what);
   }
   int64_t per_strand() const { return program_.slices / program_.strands; }
+
+  // Numbers of all ranks must have been added up before they are used.
+  void needs_sum(const Instruction& i, const std::string& role) const {
+    if (!program_.training || program_.ranks.width() == 1) return;
+    for (const Use& use : i.reads) {
+      if (use.role == role && !summed_.contains(use.buffer)) fail(i, "reads " + name(use) + " of one rank");
+    }
+  }
 
   // Gradients of a strand are folded in slice order: the first writes, the others add.
   void fold(const Instruction& i) {
@@ -95,7 +107,10 @@ class Checker {
   // out.
   void reduce(const Instruction& i) {
     const DataRanks& r = program_.ranks;
-    if (i.reads.size() == 1 && i.reads[0].role == "scalars") return;
+    if (i.reads[0].role == "scalars" || i.reads[0].role == "inputs") {
+      summed_.insert(i.reads[0].buffer);
+      return;
+    }
     if (normed_) fail(i, "changes a gradient after the norm");
     const Deal deal = r.deal(program_.strands);
     std::vector<Run> in, out;
@@ -161,6 +176,8 @@ class Checker {
   }
 
   void norm(const Instruction& i) {
+    needs_sum(i, "inputs");
+    needs_sum(i, "losses");
     for (const Use& use : i.reads) {
       if (!use.role.starts_with("gradient.")) continue;
       for (const auto& [key, run] : folds_[use.buffer]) {
@@ -183,6 +200,7 @@ class Checker {
   const model::Model& model_;
   std::vector<bool> written_;
   std::map<int, std::map<std::string, Run>> folds_;  // of a gradient buffer: parameter to the slices in it
+  std::set<int> summed_;                             // scalars of all ranks
   bool normed_ = false;
 };
 

@@ -46,6 +46,7 @@ class Compiler {
   Program run() {
     const std::vector<int64_t> strands = own_strands();
     add_persistent(strands);
+    begin_step();
     for (const int64_t strand : strands) one_strand(strand);
     if (layout_.training) finish_step();
     return std::move(program_);
@@ -102,8 +103,7 @@ class Compiler {
     strand_.assign(model_.blocks.size(), -1);
     keep_.inputs = persistent("step inputs", BufferKind::state, DType::u8, {sizeof(kernels::StepInputs)}, -1);
     keep_.state = persistent("step state", BufferKind::state, DType::u8, {sizeof(kernels::StepState)}, -1);
-    keep_.slice_losses =
-        persistent("slice losses", BufferKind::state, DType::f64, {layout_.slices + 1}, -1);  // and stop
+    keep_.slice_losses = persistent("slice losses", BufferKind::state, DType::f64, {layout_.slices + 1}, -1);
     keep_.square_sums = persistent("square sums", BufferKind::state, DType::f64, {chunk_count}, -1);
     program_.add_buffer({.name = "workspace",
                          .kind = BufferKind::workspace,
@@ -134,6 +134,13 @@ class Compiler {
     }
     const int sums = static_cast<int>(nodes_of(layout_.strands, replica).size());
     return r.sharded() && sums > 1 ? std::max(levels, stack.depth() + sums) : levels;
+  }
+
+  // The host's numbers of this step come in, and losses of slices that other ranks compute are zero.
+  void begin_step() {
+    Instruction load{.op = Op::load, .lane = Lane::host};
+    load.writes = {{keep_.inputs, "inputs"}, {keep_.slice_losses, "losses"}};
+    program_.instructions.push_back(std::move(load));
   }
 
   // --- one slice -----------------------------------------------------------------------------------

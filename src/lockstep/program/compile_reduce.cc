@@ -65,6 +65,7 @@ class Rewriter {
       } else {
         list.push_back(std::move(program_.instructions[n]));
       }
+      if (n == 0) add_inputs(list);
       for (Instruction& i : after[n]) list.push_back(std::move(i));
     }
     program_.instructions = std::move(list);
@@ -189,6 +190,15 @@ class Rewriter {
     return i;
   }
 
+  // How many labels count in the whole batch, and whether any rank was asked to stop.
+  static void add_inputs(std::vector<Instruction>& list) {
+    const Use inputs = list[0].writes[0];
+    Instruction i{.op = Op::reduce, .lane = Lane::reduce, .among = Among::all};
+    i.reads = i.writes = {inputs};
+    i.moved_bytes = kernels::kSummedInputs * static_cast<int64_t>(sizeof(double));
+    list.push_back(std::move(i));
+  }
+
   // Losses of all slices, and square sums of all shares: every rank gets every number. Each comes from one
   // rank and is zero elsewhere, so that adding them in any order gives the same bits.
   void add_scalars(std::vector<Instruction>& list, Instruction norm) const {
@@ -202,7 +212,7 @@ class Rewriter {
       list.push_back(std::move(i));
     };
     const Use losses = used(norm.reads, "losses"), sums = used(norm.writes, "sums");
-    reduce(losses, Among::data);
+    reduce(losses, Among::all);
     if (!ranks_.sharded()) {
       list.push_back(std::move(norm));
       return;

@@ -173,10 +173,16 @@ TEST(RankPrograms, FaultsAreNoticed) {
     void (*make)(Instruction&);
   };
   const auto gradients = [](const Instruction& i) {
-    return i.op == Op::reduce && i.reads[0].role != "scalars";
+    return i.op == Op::reduce && i.reads[0].role != "scalars" && i.reads[0].role != "inputs";
+  };
+  const auto scalars = [](const Instruction& i) {
+    return i.op == Op::reduce && i.reads[0].role == "scalars";
   };
   const Fault faults[] = {
       {"a reduction is missing", gradients, nullptr},
+      {"losses are not added up", scalars, nullptr},
+      {"labels are not counted on all ranks",
+       [](const Instruction& i) { return i.op == Op::reduce && i.reads[0].role == "inputs"; }, nullptr},
       {"a partial sum is not given",
        [](const Instruction& i) { return i.op == Op::reduce && i.reads.size() > 1; },
        [](Instruction& i) { i.reads.erase(i.reads.begin()); }},

@@ -130,7 +130,7 @@ TEST(Autograd, GradientsAreLibTorchsOwn) {
     Net net(false), reference(false);
     Session session(plan_for(net, {slices, "batch.strands=1"}));
     const data::Batch batch = first_batch(session.plan);
-    session.executor->step({.seed = 1, .valid_tokens = kGlobal, .learning_rate = 0},
+    session.executor->step({.seed = 1, .learning_rate = 0, .valid_tokens = kGlobal},
                            {batch.inputs, batch.labels});
     session.executor->read_oldest();
 
@@ -204,7 +204,7 @@ TEST(Autograd, StatisticsAreTheMeanOfWhatEachSliceMakesOfTheStepsBeginning) {
   Net net;
   Session session(plan_for(net, {}));
   const data::Batch batch = first_batch(session.plan);
-  session.executor->step({.seed = 1, .valid_tokens = kGlobal, .learning_rate = 0},
+  session.executor->step({.seed = 1, .learning_rate = 0, .valid_tokens = kGlobal},
                          {batch.inputs, batch.labels});
   session.executor->read_oldest();
   Net reference;

@@ -21,7 +21,7 @@ using program::Use;
 
 void Staging::allocate(device::Device& device, const program::Program& program) {
   for (const Instruction& i : program.instructions) {
-    if (i.op != Op::load) continue;
+    if (i.op != Op::load || i.slice == -1) continue;
     input_words_ += program.buffers[static_cast<size_t>(i.writes[0].buffer)].shape.numel();
     label_words_ += program.buffers[static_cast<size_t>(i.writes[1].buffer)].shape.numel();
   }
@@ -97,7 +97,7 @@ int64_t Binder::own_chunks(int block) const {
 Binder::Call Binder::bind(const Instruction& i) {
   switch (i.op) {
     case Op::load:
-      return load(i);
+      return i.slice == -1 ? begin_step(i) : load(i);
     case Op::forward:
     case Op::loss:
     case Op::recompute:
@@ -129,6 +129,15 @@ Tensor Binder::used(const std::vector<Use>& uses, const std::string& role) const
   }
   LS_ASSERT(false, "no " + role);
   return {};
+}
+
+// The host's numbers of the step.
+Binder::Call Binder::begin_step(const Instruction& i) {
+  const Tensor inputs = used(i.writes, "inputs"), losses = used(i.writes, "losses");
+  return [this, inputs, losses] {
+    c_.device.copy(inputs.data, c_.staging.inputs(), sizeof(StepInputs), CopyKind::host_to_device, stream_);
+    c_.device.fill_zero(losses.data, losses.bytes(), stream_);
+  };
 }
 
 Binder::Call Binder::load(const Instruction& i) {

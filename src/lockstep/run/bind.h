@@ -56,6 +56,7 @@ class Binder {
 
  private:
   using Call = std::function<void()>;
+  Call begin_step(const program::Instruction& i);
   Call load(const program::Instruction& i);
   Call segment(const program::Instruction& i);
   Call sum(const program::Instruction& i);

@@ -45,7 +45,8 @@ std::string diagnose(Session& session, const kernels::StepInputs& inputs, const 
   const auto wanted = [&](int n) {
     const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
     const bool after_update = i.op == Op::gather && i.slice == -1;
-    return i.op != Op::reduce && i.op != Op::norm && i.op != Op::update && i.op != Op::sum && !after_update;
+    if (i.op == Op::reduce) return i.reads[0].role == "inputs";
+    return i.op != Op::norm && i.op != Op::update && i.op != Op::sum && !after_update;
   };
   session.executor->step_slowly(inputs, batch, wanted, [&](int n) {
     const program::Instruction& i = program.instructions[static_cast<size_t>(n)];

@@ -105,7 +105,7 @@ TEST(StrandTree, IsSplitAtPowersOfTwo) {
     Session one = tiny_session({"batch.global=1", "batch.slices=1", "model.tied=false"});
     const size_t words = batch.inputs.size() / 6, at = static_cast<size_t>(s) * words;
     one.executor->step(
-        {.seed = 1, .step = 0, .valid_tokens = static_cast<double>(batch.valid_labels), .learning_rate = 0},
+        {.seed = 1, .step = 0, .learning_rate = 0, .valid_tokens = static_cast<double>(batch.valid_labels)},
         {std::span(batch.inputs).subspan(at, words), std::span(batch.labels).subspan(at, words)});
     one.executor->read_oldest();
     const device::Tensor g = one.memory->find("b1 gradient 0");

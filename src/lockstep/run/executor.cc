@@ -34,7 +34,7 @@ struct Executor::State {
   Staging staging;
   base::RingWriter* ring = nullptr;
   const Ranks* ranks = nullptr;
-  Tensor inputs, state, losses;
+  Tensor state, losses;
   struct Readback {
     StepState* host = nullptr;  // pinned
     device::Event done = nullptr;
@@ -44,14 +44,7 @@ struct Executor::State {
   device::Stream stream() const { return streams.at(Lane::compute); }
   device::Stream stream_of(const Instruction& i) const { return streams.at(i.lane); }
 
-  void begin(const StepInputs& from, const HostBatch& batch) {
-    staging.fill(device, batch, from);
-    device.copy(inputs.data, staging.inputs(), sizeof(StepInputs), CopyKind::host_to_device, stream());
-    // Losses of other ranks' slices are added to these zeros; behind the losses stands who was asked to stop.
-    device.fill_zero(losses.data, losses.bytes(), stream());
-    char* stop = losses.as<char>() + losses.bytes() - static_cast<int64_t>(sizeof(double));
-    device.copy(stop, &staging.inputs()->stop, sizeof(double), CopyKind::host_to_device, stream());
-  }
+  void begin(const StepInputs& from, const HostBatch& batch) { staging.fill(device, batch, from); }
 
   // Lanes as streams: one host thread enqueues the list in its order, which is the same on every rank.
   void enqueue() {
@@ -129,7 +122,6 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
   State& s = *state_;
   s.ring = options.ring;
   s.ranks = options.ranks;
-  s.inputs = memory.find("step inputs");
   s.state = memory.find("step state");
   s.losses = memory.find("slice losses");
   s.staging.allocate(device, program);

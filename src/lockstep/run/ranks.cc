@@ -20,6 +20,14 @@ std::vector<Axis> axes_of(Among among) {
       return {Axis::shard};
     case Among::replica:
       return {Axis::replica};
+    case Among::tensor:
+      return {Axis::tensor};
+    case Among::context:
+      return {Axis::context};
+    case Among::copy:
+      return {Axis::tensor, Axis::shard, Axis::pipeline};
+    case Among::all:
+      return {Axis::tensor, Axis::context, Axis::shard, Axis::replica, Axis::pipeline};
     default:
       return {Axis::shard, Axis::replica};
   }

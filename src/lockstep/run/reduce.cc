@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/tree_sum.h"
@@ -275,9 +276,15 @@ std::vector<int> owners(const program::Program& program) {
 
 std::function<void()> bind_reduce(const BindContext& context, const std::vector<model::BlockLayout>& layouts,
                                   const Instruction& i, const kernels::Launch& launch) {
-  if (i.reads[0].role == "scalars") {
+  const std::string& role = i.reads[0].role;
+  if (role == "scalars" || role == "inputs") {
     comm::Group* group = &context.options.ranks->group(i.among, i.lane);
-    const Tensor values = context.memory.tensor(i.reads[0].buffer);
+    Tensor values = context.memory.tensor(i.reads[0].buffer);
+    if (role == "inputs") {
+      values = {values.as<char>() + offsetof(kernels::StepInputs, valid_tokens),
+                DType::f64,
+                {kernels::kSummedInputs}};
+    }
     return [group, values, launch] { group->all_reduce(values, launch.stream); };
   }
   return [reduce = std::make_shared<Reduce>(context, layouts, i, launch)] { reduce->run(); };

@@ -60,8 +60,8 @@ inline kernels::StepState one_step(Session& session, int64_t step, float learnin
   const data::Batch batch = batch_of(session, step);
   session.executor->step({.seed = static_cast<uint64_t>(session.plan.recipe().run.seed),
                           .step = static_cast<uint64_t>(step),
-                          .valid_tokens = static_cast<double>(batch.valid_labels),
-                          .learning_rate = learning_rate},
+                          .learning_rate = learning_rate,
+                          .valid_tokens = static_cast<double>(batch.valid_labels)},
                          {batch.inputs, batch.labels});
   return session.executor->read_oldest();
 }

@@ -29,8 +29,8 @@ double median_step_ms(Session& session, int64_t steps) {
     const int64_t began = base::monotonic_ns();
     session.executor->step({.seed = 1,
                             .step = static_cast<uint64_t>(step),
-                            .valid_tokens = static_cast<double>(batch.valid_labels),
-                            .learning_rate = 0},
+                            .learning_rate = 0,
+                            .valid_tokens = static_cast<double>(batch.valid_labels)},
                            {batch.inputs, batch.labels});
     session.executor->read_oldest();
     if (step >= kWarmUp) times.push_back(static_cast<double>(base::monotonic_ns() - began) / 1e6);
