@@ -14,6 +14,13 @@ using device::CopyKind;
 using device::DType;
 using device::Tensor;
 
+namespace {
+
+// The order of a tensor in checkpoints: by block, then as the block lists them.
+int64_t order_of(size_t block, size_t index) { return static_cast<int64_t>(block << 32 | index); }
+
+}  // namespace
+
 Parameters::Parameters(const model::Model& model, const program::Program& program, const Memory& memory,
                        device::Device& device, const Ranks& ranks)
     : model_(model),
@@ -124,6 +131,7 @@ std::vector<Parameters::Named> Parameters::named() const {
     for (const model::PlacedParam& p : layouts_[b].params) {
       if (!p.spec.tied_to.empty()) continue;
       Named named{p.spec.name, p.spec.shape, held(keep.master, p, static_cast<int>(b)), {}};
+      named.order = order_of(b, static_cast<size_t>(&p - layouts_[b].params.data()));
       for (const int moment : keep.moments) named.moments.push_back(held(moment, p, static_cast<int>(b)));
       all.push_back(std::move(named));
     }
@@ -157,15 +165,42 @@ void Parameters::restore(const Named& param, const Held& held, const char* host)
 
 std::vector<Parameters::Named> Parameters::statistics() const {
   std::vector<Named> all;
-  for (const model::Block& block : model_.blocks) {
-    for (const auto& segment : block.segments()) {
+  for (size_t b = 0; b < model_.blocks.size(); ++b) {
+    size_t index = 0;
+    for (const auto& segment : model_.blocks[b].segments()) {
       for (const model::BufferSpec& spec : segment->buffers()) {
         if (spec.constant) continue;
         const Tensor values = memory_.find(spec.name);
-        all.push_back({spec.name, spec.shape, {false, 0, values}, {}, spec.dtype});
+        all.push_back({spec.name, spec.shape, {false, 0, values}, {}, spec.dtype, order_of(b, index++)});
       }
     }
   }
+  return all;
+}
+
+Parameters::Saved Parameters::saved_as(const std::string& name, const Named& param, const Held& held,
+                                       checkpoint::Kind kind) const {
+  const program::DataRanks& ranks = program_.ranks;
+  Saved saved;
+  saved.piece.tensor = {name, param.dtype, param.shape, kind, param.order};
+  saved.piece.first = held.first;
+  saved.piece.count = held.values.numel();
+  saved.values = held.values;
+  saved.copy = held.share ? ranks.replica : ranks.self();
+  saved.copies = held.share ? ranks.replicas : ranks.width();
+  return saved;
+}
+
+std::vector<Parameters::Saved> Parameters::saved() const {
+  constexpr const char* kMoments[] = {".m", ".v"};
+  std::vector<Saved> all;
+  for (const Named& param : named()) {
+    all.push_back(saved_as(param.name, param, param.master, checkpoint::Kind::weight));
+    for (size_t k = 0; k < param.moments.size(); ++k)
+      all.push_back(saved_as(param.name + kMoments[k], param, param.moments[k], checkpoint::Kind::moment));
+  }
+  for (const Named& one : statistics())
+    all.push_back(saved_as(one.name, one, one.master, checkpoint::Kind::statistic));
   return all;
 }
 
