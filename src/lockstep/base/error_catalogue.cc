@@ -651,6 +651,15 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        "A file that cannot be mapped",
        {"Address space or file system limits."},
        {"Raise the limits, or move the file to another disk."}},
+      {814,
+       "A save that was given up",
+       {"The run ended, by an error or a signal, while a checkpoint was still being written."},
+       {"Run the same command again: it goes on from the newest complete checkpoint."}},
+      {815,
+       "The last checkpoint of a run could not be saved",
+       {"The disk is full or failed on one of the ranks, which the message names."},
+       {"Make room or mend the disk, then run the same command again: it goes on from the checkpoint before.",
+        "`lockstep inspect RUN` shows which checkpoints are whole."}},
   };
   return rows;
 }

@@ -62,6 +62,21 @@ void check_tensor(const Whole& tensor, std::vector<Owned>& owned) {
 
 }  // namespace
 
+device::Shape shape_of(const std::vector<int64_t>& s) {
+  switch (s.size()) {
+    case 0:
+      return {};
+    case 1:
+      return {s[0]};
+    case 2:
+      return {s[0], s[1]};
+    case 3:
+      return {s[0], s[1], s[2]};
+    default:
+      return {s[0], s[1], s[2], s[3]};
+  }
+}
+
 Piece whole_piece(Whole tensor) {
   const int64_t count = tensor.shape.numel();
   return {.tensor = std::move(tensor), .dimension = 0, .ranges = {}, .first = 0, .count = count};

@@ -30,6 +30,8 @@ struct Whole {
   bool operator==(const Whole&) const = default;
 };
 
+device::Shape shape_of(const std::vector<int64_t>& sizes);  // at most four
+
 struct Range {
   int64_t begin = 0, count = 0;
   bool operator==(const Range&) const = default;

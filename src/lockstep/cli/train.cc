@@ -6,6 +6,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/launch_flags.h"
@@ -13,6 +14,7 @@
 #include "lockstep/cli/progress.h"
 #include "lockstep/cli/stop_signal.h"
 #include "lockstep/run/run_folder.h"
+#include "lockstep/run/saver.h"
 #include "lockstep/run/snapshot.h"
 #include "lockstep/run/together.h"
 
@@ -98,14 +100,53 @@ int already_done(const TrainArguments& arguments, const run::Decision& decision,
 }
 
 // A rank beside the first: it works and keeps quiet; what it has to say is in its log.
-int run_beside(run::Session& session, const run::Decision& decision, const StopSignal& signal) {
+int run_beside(run::Session& session, const run::Decision& decision, const std::string& folder,
+               const StopSignal& signal) {
   run::TrainOptions options;
   options.first_step = load_first(session, decision.checkpoints);
   options.stop_signal = &signal.value();
   options.save_every = session.plan.recipe().checkpoint.every;
-  options.save = [&](int64_t step) { run::save_checkpoint(session, "", step, 1); };
+  run::Saver saver(session, folder);
+  options.save = [&](int64_t step) { saver.save(step); };
   run::Observer nobody;
-  return run::train(session, options, nobody).finished ? 0 : 75;
+  const run::Summary summary = run::train(session, options, nobody);
+  saver.finish();
+  return summary.finished ? 0 : 75;
+}
+
+// Tells of saves that have ended since, whenever a step has.
+struct SaveNews : run::Observer {
+  run::Saver& saver;
+  run::Observer& to;
+  SaveNews(run::Saver& from, run::Observer& everyone) : saver(from), to(everyone) {}
+  void stepped(const run::StepReport&) override { tell(); }
+  void tell() {
+    while (const auto saved = saver.poll()) {
+      const checkpoint::Outcome& o = saved->outcome;
+      // A failure is no end: the one before it still stands, and the next save may find the disk in better
+      // order.
+      if (o.error != 0) {
+        to.event("checkpoint_failed", o.why, o.step);
+      } else {
+        to.event("checkpoint_saved",
+                 fmt::format("saved {} ({} in {}, training paused {})", o.folder,
+                             base::human_bytes(static_cast<double>(o.bytes)), base::human_duration(o.seconds),
+                             base::human_duration(saved->pause_ms / 1e3)),
+                 o.step);
+      }
+    }
+  }
+};
+
+// The last save must succeed; how it went is told in any case.
+void end_saving(run::Saver& saver, SaveNews& news) {
+  try {
+    saver.finish();
+  } catch (const base::IoError&) {
+    news.tell();
+    throw;
+  }
+  news.tell();
 }
 
 int run_first(const TrainArguments& arguments, run::Session& session, const run::Decision& decision,
@@ -120,27 +161,19 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   for (const std::string& change : changes) progress.say("warning: bits may differ from here on: " + change);
   if (options.first_step > 0) progress.say(fmt::format("going on from step {}", options.first_step));
 
+  run::Saver saver(session, folder);
   Everyone everyone;
-  everyone.all = {&files, &progress};
+  SaveNews news(saver, everyone);
+  everyone.all = {&files, &progress, &news};
   options.stop_signal = &signal.value();
   options.save_every = recipe.checkpoint.every;
-  options.save = [&](int64_t step) {
-    try {
-      const std::string where =
-          run::save_checkpoint(session, folder, step, static_cast<int>(recipe.checkpoint.keep));
-      everyone.event("checkpoint_saved", "saved " + where, step);
-    } catch (const base::IoError& error) {
-      // The one before it still stands; the next save may find the disk in better order. The last save must
-      // succeed.
-      if (step >= recipe.run.steps || signal.value().load() != 0) throw;
-      everyone.event("checkpoint_failed", error.what(), step);
-    }
-  };
+  options.save = [&](int64_t step) { saver.save(step), news.tell(); };
   everyone.event("start",
                  options.first_step > 0 ? fmt::format("going on from step {}", options.first_step)
                                         : "from the beginning",
                  options.first_step);
   const run::Summary summary = run::train(session, options, everyone);
+  end_saving(saver, news);
   everyone.event(
       summary.finished ? "finished" : "preempted",
       summary.finished
@@ -184,7 +217,7 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
   run::Session session(std::move(plan), ranks.get(), ring.get());
   StopSignal signal;  // from here on there is something to save; a rank that still waits for others just ends
   return files ? run_first(arguments, session, decision, *files, signal)
-               : run_beside(session, decision, signal);
+               : run_beside(session, decision, folder, signal);
 }
 
 }  // namespace

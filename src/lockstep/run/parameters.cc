@@ -6,6 +6,7 @@
 
 #include "lockstep/base/hash.h"
 #include "lockstep/base/philox.h"
+#include "lockstep/checkpoint/params_hash.h"
 #include "lockstep/kernels/step_state.h"
 
 namespace lockstep::run {
@@ -139,30 +140,6 @@ std::vector<Parameters::Named> Parameters::named() const {
   return all;
 }
 
-std::vector<char> Parameters::collect(const Named& param, const Held& held) const {
-  const int64_t size = device::size_of(param.dtype);
-  std::vector<char> host(static_cast<size_t>(param.shape.numel() * size), 0);
-  if (held.values.numel() > 0) read(held.values, host.data() + held.first * size);
-  if (!held.share) return host;
-  comm::Group& group = ranks_.host();
-  std::vector<int64_t> spans(static_cast<size_t>(group.size()) * 2, 0);  // who holds what
-  spans[static_cast<size_t>(group.rank()) * 2] = held.first;
-  spans[static_cast<size_t>(group.rank()) * 2 + 1] = held.values.numel();
-  group.all_reduce({spans.data(), DType::i64, {static_cast<int64_t>(spans.size())}});
-  std::vector<Tensor> parts;
-  for (int q = 0; q < group.size(); ++q) {
-    const auto at = static_cast<size_t>(q) * 2;
-    const bool given = q < program_.ranks.shard;  // the first copy's ranks give, everyone gets
-    parts.push_back({host.data() + spans[at] * size, DType::u8, {given ? spans[at + 1] * size : 0}});
-  }
-  group.all_gather(parts);
-  return host;
-}
-
-void Parameters::restore(const Named& param, const Held& held, const char* host) const {
-  if (held.values.numel() > 0) write(held.values, host + held.first * device::size_of(param.dtype));
-}
-
 std::vector<Parameters::Named> Parameters::statistics() const {
   std::vector<Named> all;
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
@@ -250,12 +227,7 @@ std::string Parameters::hash() const {
     if (program_.ranks.replica > 0) std::fill(all.begin(), all.end(), 0);
     all = ranks_.sum(std::move(all));
   }
-  uint64_t high = 0x6A09E667F3BCC908ull, low = 0xBB67AE8584CAA73Bull;
-  for (size_t k = 0; k < all.size(); k += 2) {
-    high = base::mix64(high ^ all[k]) + 0x9E3779B97F4A7C15ull;
-    low = base::mix64(low ^ all[k + 1]) + 0xC2B2AE3D27D4EB4Full;
-  }
-  return fmt::format("{:016x}{:016x}", high, low);
+  return checkpoint::fold_hashes(all);
 }
 
 void Parameters::write(const Tensor& to, const void* host) const {

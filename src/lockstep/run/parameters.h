@@ -57,10 +57,6 @@ class Parameters {
     int copy = 0, copies = 1;
   };
   std::vector<Saved> saved() const;
-  // All elements of a parameter, from whoever holds them, in host memory. Collective where it is shared out.
-  std::vector<char> collect(const Named& param, const Held& held) const;
-  // The part of `host`, which is whole, that this rank holds.
-  void restore(const Named& param, const Held& held, const char* host) const;
 
   void write(const device::Tensor& to, const void* host) const;
   void read(const device::Tensor& from, void* host) const;

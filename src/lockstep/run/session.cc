@@ -309,7 +309,7 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   if (ring != nullptr) ranks->record_in(ring);
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
-  if (!plan.recipe().model.from.empty()) load_weights(*parameters, plan.recipe().model.from);
+  if (!plan.recipe().model.from.empty()) load_weights(*parameters, *plan.device, plan.recipe().model.from);
   executor =
       std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device, executor_options(*this));
 }
