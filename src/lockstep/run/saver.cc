@@ -82,6 +82,7 @@ Saver::Saver(Session& session, const std::string& run_folder)
       team_(member_of(*session.ranks), pieces_of(session.parameters->saved(), sources_),
             options_of(session.plan.recipe(), run_folder)),
       stream_(device_.create_stream()),
+      preparing_(session.plan.recipe().checkpoint.every > 0),
       thread_([this] { work(); }) {}
 
 Saver::~Saver() {
@@ -122,7 +123,7 @@ void Saver::release(Buffer& buffer) {
 // The first when it is free, so that the second is made only where saves overlap.
 Saver::Buffer& Saver::free_buffer() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !buffers_[0].busy || !buffers_[1].busy || bug_; });
+  changed_.wait(lock, [&] { return !preparing_ && (!buffers_[0].busy || !buffers_[1].busy || bug_); });
   if (bug_) std::rethrow_exception(bug_);
   Buffer& buffer = buffers_[0].busy ? buffers_[1] : buffers_[0];
   buffer.busy = true;
@@ -206,8 +207,23 @@ void Saver::finish() {
   }
 }
 
+// Memory takes longer to get than to fill: the first is fetched before it is needed.
+void Saver::prepare() {
+  std::exception_ptr bug;
+  try {
+    if (preparing_) allocate(buffers_[0]);
+  } catch (...) {
+    bug = std::current_exception();
+  }
+  const std::lock_guard lock(mutex_);
+  preparing_ = false;
+  bug_ = bug;
+  changed_.notify_all();
+}
+
 void Saver::work() {
   device::work_alone();  // the cores are the training's
+  prepare();
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return ending_ || !jobs_.empty(); });

@@ -71,6 +71,7 @@ class Saver {
   Buffer& free_buffer();
   void copy_into(const Buffer& buffer);
   checkpoint::Facts facts_of(int64_t step) const;
+  void prepare();
   void work();
   void wait_until_idle(std::unique_lock<std::mutex>& lock);
 
@@ -89,6 +90,7 @@ class Saver {
   std::optional<checkpoint::Outcome> newest_;
   std::exception_ptr bug_;
   bool working_ = false, ending_ = false;
+  bool preparing_;  // until the first copy's memory is there
   std::thread thread_;
 };
 
