@@ -56,6 +56,8 @@ class Opened {
   std::vector<std::string> names() const;
   // As it is stored; its kind is a guess from the file's name. DataError 307.
   Whole find(const std::string& name) const;
+  // Files of tensors by name, as they are on the disk.
+  std::vector<const SafetensorsFile*> files() const;
 
   // Copies pieces into host memory: as fp32 (stored fp32, bf16 or fp16), or in the type they are stored in.
   // Another shape or type is refused. Reads the bytes of the pieces and, where there are checksums, of the
@@ -75,5 +77,8 @@ class Opened {
 
 // Complete checkpoints of a run, newest first.
 std::vector<std::string> list(const std::string& run_folder);
+
+// Where to look for a model when someone names `folder`: its newest checkpoint if it is a run's, else itself.
+std::string model_folder(const std::string& folder);
 
 }  // namespace lockstep::checkpoint

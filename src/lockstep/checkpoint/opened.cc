@@ -203,6 +203,12 @@ Whole Opened::find(const std::string& name) const {
           .kind = moment ? Kind::moment : Kind::weight};
 }
 
+std::vector<const SafetensorsFile*> Opened::files() const {
+  std::vector<const SafetensorsFile*> files;
+  for (const auto& [name, file] : state_->files) files.push_back(file.get());
+  return files;
+}
+
 void Opened::read(const std::vector<Wanted>& wanted) const {
   std::map<const SafetensorsFile*, std::vector<Wish>> wishes;
   for (const Wanted& one : wanted) {

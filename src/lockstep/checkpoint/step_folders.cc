@@ -122,4 +122,15 @@ std::vector<std::string> list(const std::string& run_folder) {
   return paths;
 }
 
+std::string model_folder(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(checkpoints_folder(folder), error)) return folder;
+  const std::vector<std::string> whole = list(folder);
+  if (whole.empty()) {
+    throw base::DataError(
+        324, folder + " has no complete checkpoint yet: let `lockstep train` finish, or stop it with Ctrl-C");
+  }
+  return whole.front();
+}
+
 }  // namespace lockstep::checkpoint

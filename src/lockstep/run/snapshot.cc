@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/model/huggingface.h"
 #include "lockstep/run/saver.h"
 
 namespace lockstep::run {
@@ -127,8 +128,15 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
   return manifest.step;
 }
 
+void adopt_model(base::Resolved& resolved) {
+  if (resolved.recipe.model.from.empty()) return;
+  const Opened from(checkpoint::model_folder(resolved.recipe.model.from));
+  if (!from.config_json().empty())
+    model::adopt_config(resolved, from.config_json(), from.folder() + "/config.json");
+}
+
 void load_weights(Parameters& parameters, device::Device& device, const std::string& folder) {
-  const Opened from(folder);
+  const Opened from(checkpoint::model_folder(folder));
   Held held = parameters.saved();
   std::erase_if(held, [](const Parameters::Saved& one) { return one.piece.tensor.kind == Kind::moment; });
   read_held(device, from, held);

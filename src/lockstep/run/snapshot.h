@@ -15,6 +15,10 @@ std::string save_checkpoint(Session& session, const std::string& run_folder, int
 // what is missing or has another shape.
 int64_t load_checkpoint(Session& session, const std::string& checkpoint_folder);
 
+// The sizes of the model that model.from names, where its folder has a config.json: keys that the recipe
+// leaves alone are set, others must agree (ConfigError 177, 178).
+void adopt_model(base::Resolved& resolved);
+
 // Only the masters and statistics, from a checkpoint or a Hugging Face folder.
 void load_weights(Parameters& parameters, device::Device& device, const std::string& folder);
 
