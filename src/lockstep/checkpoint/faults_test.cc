@@ -191,7 +191,8 @@ TEST(Faults, MutatedCheckpointsAreRefusedOrRight) {
     files.emplace_back(entry.path().string(), base::read_file(entry.path().string()));
   }
   int refused = 0;
-  for (int round = 0; round < 3000; ++round) {
+  const int rounds = std::getenv("LOCKSTEP_LONG") != nullptr ? 3000 : 500;
+  for (int round = 0; round < rounds; ++round) {
     const auto& [path, good] = files[random() % files.size()];
     put(path, mutated(good, random));
     try {
@@ -201,7 +202,7 @@ TEST(Faults, MutatedCheckpointsAreRefusedOrRight) {
     }
     put(path, good);
   }
-  EXPECT_GT(refused, 2500);
+  EXPECT_GT(refused, rounds * 5 / 6);
 }
 
 TEST(Faults, MutatedForeignFilesNeverLeadOutOfTheFile) {

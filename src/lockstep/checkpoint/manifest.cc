@@ -123,7 +123,11 @@ void write_manifest(const std::string& folder, const Manifest& manifest, const D
 
 Manifest read_manifest(const std::string& folder) {
   const std::string path = file_inside(folder, kManifestName, folder);
-  const Json json = parse_strict(base::read_file(path, kMostBytes), 304, path);
+  return parse_manifest(base::read_file(path, kMostBytes), path);
+}
+
+Manifest parse_manifest(const std::string& text, const std::string& path) {
+  const Json json = parse_strict(text, 304, path);
   const Reader reader(path, json);
   if (const int64_t version = reader.size("version"); version != kVersion) {
     reader.refuse(fmt::format("it is of version {}, this program reads version {}", version, kVersion));

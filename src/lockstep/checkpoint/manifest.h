@@ -16,5 +16,6 @@ constexpr const char* kManifestName = "manifest.json";
 void write_manifest(const std::string& folder, const Manifest& manifest, const Disk& disk = system_disk());
 
 Manifest read_manifest(const std::string& folder);  // DataError 304
+Manifest parse_manifest(const std::string& text, const std::string& path);
 
 }  // namespace lockstep::checkpoint

@@ -62,11 +62,15 @@ std::string index_text(const std::vector<PlannedFile>& files) {
 }
 
 std::map<std::string, std::string> read_index(const std::string& path) {
+  return parse_index(base::read_file(path, kMostIndexBytes), path);
+}
+
+std::map<std::string, std::string> parse_index(const std::string& text, const std::string& path) {
   const auto refuse = [&](const std::string& why) {
     throw base::DataError(303,
                           fmt::format("{} is not a usable index: {}; fetch or export it again", path, why));
   };
-  const nlohmann::json json = parse_strict(base::read_file(path, kMostIndexBytes), 303, path);
+  const nlohmann::json json = parse_strict(text, 303, path);
   if (!json.is_object() || !json.contains("weight_map")) refuse("\"weight_map\" is missing");
   const nlohmann::json& weight_map = json["weight_map"];
   if (!weight_map.is_object() || weight_map.empty()) refuse("\"weight_map\" names no tensors");

@@ -33,5 +33,6 @@ std::string index_text(const std::vector<PlannedFile>& files);  // of weights an
 
 // Tensor name to file name. DataError 303; the file names are as hostile as the file they come from.
 std::map<std::string, std::string> read_index(const std::string& path);
+std::map<std::string, std::string> parse_index(const std::string& text, const std::string& path);
 
 }  // namespace lockstep::checkpoint
