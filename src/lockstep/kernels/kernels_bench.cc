@@ -3,6 +3,7 @@
 //     kernels_bench --benchmark_filter=gemm      OMP_NUM_THREADS sets the threads
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "lockstep/device/device.h"
@@ -179,6 +180,39 @@ void cross_entropy(State& state) {
 }
 BENCHMARK(cross_entropy)->Args({512, 256})->Args({4096, 256})->Args({512, 50257})->UseRealTime();
 
+// One part of the vocabulary, both passes.
+void vocab_cross_entropy(State& state) {
+  Bench bench;
+  const int64_t rows = state.range(0), vocab = state.range(1), parts = 2;
+  const StepInputs inputs;
+  const StepState step;
+  const std::vector<int32_t> labels(static_cast<size_t>(rows), 1);
+  float* stats = bench.floats(parts * rows * 3);
+  const VocabStats first{.rows = rows,
+                         .vocab = vocab,
+                         .logits = bench.floats(rows * vocab),
+                         .labels = labels.data(),
+                         .stats = stats};
+  bench.kernels.vocab_stats(first, {});
+  std::copy(stats, stats + rows * 3, stats + rows * 3);
+  const VocabCrossEntropy second{.rows = rows,
+                                 .vocab = vocab,
+                                 .parts = parts,
+                                 .logits = bench.floats(rows * vocab),
+                                 .labels = labels.data(),
+                                 .stats = stats,
+                                 .losses = bench.floats(rows),
+                                 .gradient = true,
+                                 .inputs = &inputs,
+                                 .state = &step};
+  for (auto _ : state) {
+    bench.kernels.vocab_stats(first, {});
+    bench.kernels.vocab_cross_entropy(second, {});
+  }
+  count_bytes(state, 12 * rows * vocab);
+}
+BENCHMARK(vocab_cross_entropy)->Args({512, 128})->Args({512, 25129})->UseRealTime();
+
 void embedding_backward(State& state) {
   Bench bench;
   const int64_t rows = state.range(0), width = state.range(1);
@@ -217,7 +251,7 @@ void dropout(State& state) {
   Bench bench;
   const int64_t count = state.range(0);
   const StepInputs inputs;
-  const Dropout op{DType::f32, count, bench.floats(count), bench.floats(count), 0.1f, 0, 0, &inputs};
+  const Dropout op{DType::f32, count, 0, bench.floats(count), bench.floats(count), 0.1f, 0, 0, &inputs};
   for (auto _ : state) bench.kernels.dropout(op, {});
   count_bytes(state, 8 * count);
 }

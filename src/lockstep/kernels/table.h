@@ -34,6 +34,8 @@
   ROW(embedding, Embedding)                     \
   ROW(embedding_backward, EmbeddingBackward)    \
   ROW(cross_entropy, CrossEntropy)              \
+  ROW(vocab_stats, VocabStats)                  \
+  ROW(vocab_cross_entropy, VocabCrossEntropy)   \
   ROW(loss_sum, LossSum)                        \
   ROW(dropout, Dropout)                         \
   ROW(square_sums, SquareSums)                  \
