@@ -7,6 +7,8 @@
 // chunks again with the final log-sum-exp, so that parts do not depend on each other there.
 #pragma once
 
+#include <cmath>
+
 #include "lockstep/device/tensor.h"
 #include "lockstep/kernels/launch.h"
 
@@ -18,7 +20,11 @@ struct AttentionPartShape {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = false;                  // q_len == kv_len, and key j counts for query i where j <= i
   int64_t q_stride = 0, kv_stride = 0;  // elements between rows (tokens) of q, and of k and v
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
 };
+
+// Throws Bug when the sizes contradict each other.
+void require_valid(const AttentionPartShape& shape);
 
 struct AttentionPart {
   AttentionPartShape shape;

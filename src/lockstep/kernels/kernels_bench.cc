@@ -166,6 +166,62 @@ void attention_backward(State& state) {
 BENCHMARK(attention_forward)->ATTENTION_SIZES;
 BENCHMARK(attention_backward)->ATTENTION_SIZES;
 
+// Queries against as many earlier keys, merged into a running result: one step of a ring, forward and back.
+AttentionPartShape part_shape_of(const State& state) {
+  const AttentionShape whole = shape_of(state);
+  return {.samples = whole.samples,
+          .q_len = whole.seq_len,
+          .kv_len = whole.seq_len,
+          .heads = whole.heads,
+          .kv_heads = whole.kv_heads,
+          .head_dim = whole.head_dim,
+          .q_stride = whole.qkv_width(),
+          .kv_stride = 2 * whole.heads * whole.head_dim};
+}
+
+double part_flops(const AttentionPartShape& s, int products) {
+  return 2.0 * products * static_cast<double>(s.samples * s.heads * s.head_dim * s.q_len * s.kv_len);
+}
+
+void attention_part(State& state) {
+  Bench bench;
+  const AttentionPartShape shape = part_shape_of(state);
+  const int64_t rows = shape.samples * shape.q_len, width = shape.heads * shape.head_dim;
+  const float* kv = bench.floats(rows * shape.kv_stride);
+  const AttentionPart op{.shape = shape,
+                         .q = bench.floats(rows * shape.q_stride),
+                         .k = kv,
+                         .v = kv + width,
+                         .out = bench.floats(rows * width),
+                         .lse = bench.floats(rows * shape.heads)};
+  const Launch launch = bench.launch(bench.kernels.attention_part_workspace(shape));
+  for (auto _ : state) bench.kernels.attention_part(op, launch);
+  count_flops(state, part_flops(shape, 2));
+}
+
+void attention_part_backward(State& state) {
+  Bench bench;
+  const AttentionPartShape shape = part_shape_of(state);
+  const int64_t rows = shape.samples * shape.q_len, width = shape.heads * shape.head_dim;
+  const float* kv = bench.floats(rows * shape.kv_stride);
+  AttentionPartBackward op{shape, bench.floats(rows * shape.q_stride), kv, kv + width};
+  op.dout = bench.floats(rows * width);
+  float* lse = bench.floats(rows * shape.heads);
+  bench.kernels.fill_value({rows * shape.heads, lse, 10}, {});  // about that of these scores
+  op.lse = lse;
+  op.delta = bench.floats(rows * shape.heads);
+  op.dq = bench.floats(rows * width);
+  op.dk = bench.floats(rows * shape.kv_stride);
+  op.dv = op.dk + width;
+  op.dkv_stride = shape.kv_stride;
+  op.first_q = op.first_kv = true;
+  const Launch launch = bench.launch(bench.kernels.attention_part_workspace(shape));
+  for (auto _ : state) bench.kernels.attention_part_backward(op, launch);
+  count_flops(state, part_flops(shape, 5));
+}
+BENCHMARK(attention_part)->ATTENTION_SIZES;
+BENCHMARK(attention_part_backward)->ATTENTION_SIZES;
+
 void cross_entropy(State& state) {
   Bench bench;
   const int64_t rows = state.range(0), vocab = state.range(1);

@@ -13,6 +13,7 @@ TEST_P(TableTest, EveryRowIsFilled) {
 #undef ROW
   EXPECT_NE(kernels().gemm_workspace, nullptr);
   EXPECT_NE(kernels().attention_workspace, nullptr);
+  EXPECT_NE(kernels().attention_part_workspace, nullptr);
   EXPECT_NE(kernels().embedding_workspace, nullptr);
 }
 
