@@ -34,8 +34,10 @@ std::vector<Case> cases() {
     all.push_back({type, 2, 2, 2, 8, {7, 7}});
     all.push_back({type, 3, 4, 2, 16, {33, 1, 20}});
     all.push_back({type, 1, 6, 2, 64, {64, 64, 64, 64}});
-    all.push_back({type, 2, 4, 4, 40, {130, 48}});
+    all.push_back({type, 2, 4, 4, 36, {130, 48}});  // rows that are no multiple of 16 bytes
     all.push_back({type, 1, 2, 1, 128, {65, 97}});
+    all.push_back({type, 1, 2, 2, 96, {20, 33}});
+    all.push_back({type, 1, 2, 1, 256, {33, 50}});
     all.push_back({type, 1, 2, 1, 32, {600, 70}});  // more keys than are met at a time
   }
   return all;
