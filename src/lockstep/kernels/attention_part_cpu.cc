@@ -38,7 +38,7 @@ LS_INLINE void merge_row(float* scores, int64_t valid, int64_t columns, float* o
   scale_row(scores, columns, expf(block.highest - *lse));
 }
 
-// A run of queries, of which row 0 is number `query`, against the block of keys from number `key` on.
+// A run of queries, of which row 0 is number `query`, against one block of keys.
 void merge_block(const AttentionPartShape& shape, const Matrix& q, const KeyBlock& block, int64_t query,
                  const RunningRows& running, bool first, float* scores) {
   const int64_t dim = shape.head_dim, stride = round_up(block.count, kLanes);

@@ -34,7 +34,7 @@ struct VocabStats {
   float* stats = nullptr;  // [rows, 3]
 };
 
-// As CrossEntropy, for one part; every part computes the same losses.
+// As CrossEntropy, for one part; every part computes the same losses. A label beyond all parts goes unseen.
 struct VocabCrossEntropy {
   device::DType type = device::DType::f32;
   int64_t rows = 0, vocab = 0, first = 0, parts = 1;
