@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
-ORDER = ["base", "device", "kernels", "comm", "data", "model", "optim", "program", "checkpoint", "run", "plan",
-         "watch", "launch", "submit", "cli"]
+ORDER = ["base", "device", "kernels", "comm", "data", "model", "optim", "program", "checkpoint", "plan", "run",
+         "watch", "launch", "verify", "submit", "cli"]
 FORBIDDEN = {("kernels", "comm"), ("model", "comm"), ("data", "comm")}
 TORCH_HEADERS = ("ATen/", "c10/", "torch/")
 MAY_SHOW_TORCH = {"lockstep/model/autograd_torch.h"}

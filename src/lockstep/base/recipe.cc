@@ -314,6 +314,51 @@ void add_parallel_and_memory(std::vector<Key>& keys) {
               "copies, each shared out. auto: all data ranks.",
               "8",
               {.at_least = 1, .at_most = 1 << 20, .also = {"shard_size", "hsdp", "sharding_group_size"}}),
+          make_key(
+              MEMBER(parallel.tensor),
+              "Ranks that share every matrix product of a layer. They talk several times a layer: keep them "
+              "inside one node.",
+              "2",
+              {.at_least = 1,
+               .at_most = 1 << 20,
+               .also = {"tp", "tensor_parallel", "tp_size", "model_parallel"}}),
+          make_key(
+              MEMBER(parallel.sequence),
+              "With parallel.tensor: norms and residuals are split over tokens among the tensor ranks, which "
+              "saves memory for the same traffic.",
+              "true", {.also = {"sp", "sequence_parallel"}}),
+          make_key(MEMBER(parallel.context), "Ranks that share every sequence, for long ones.", "2",
+                   {.at_least = 1,
+                    .at_most = 1 << 20,
+                    .also = {"cp", "context_parallel", "cp_size", "ulysses", "ring_attention"}}),
+          make_key(MEMBER(parallel.context_form),
+                   "How context ranks attend to each other's tokens: keys and values go round in a ring, or "
+                   "tokens "
+                   "are exchanged for heads (all-to-all).",
+                   "\"heads\"", {.choices = {"ring", "heads"}, .also = {"cp_comm_type"}}),
+          make_key(MEMBER(parallel.pipeline),
+                   "Ranks that share the blocks: each holds some and hands activations to the next.", "2",
+                   {.at_least = 1, .at_most = 1 << 20, .also = {"pp", "pipeline_parallel", "pp_size"}}),
+          make_key(MEMBER(parallel.schedule), "In which order pipeline stages work on slices.",
+                   "\"zero-bubble\"",
+                   {.choices = {"gpipe", "1f1b", "interleaved", "zero-bubble"},
+                    .also = {"pipeline_schedule", "pp_schedule"}}),
+          make_key(MEMBER(parallel.chunks),
+                   "With parallel.schedule = interleaved: pieces of the model that a stage holds.", "2",
+                   {.at_least = 1,
+                    .at_most = 1 << 16,
+                    .also = {"virtual_stages", "num_virtual_stages", "virtual_pipeline"}}),
+          make_key(MEMBER(parallel.stages),
+                   "Layers of each pipeline stage by hand, as 6,8,8,6. Empty: balanced by cost.",
+                   "\"6,8,8,6\"",
+                   {.pattern = "|[0-9]+(,[0-9]+)*",
+                    .form = "numbers of layers with commas",
+                    .also = {"device_map", "placement"}}),
+          make_key(
+              "parallel.auto", Key::Type::boolean, [](Recipe& r) { return &r.parallel.automatic; },
+              "Choose zero, tensor, context, pipeline and recomputation by memory and a forecast of the step "
+              "time, and say why.",
+              "true", {.also = {"auto_parallel"}}),
           make_key(MEMBER(parallel.engine),
                    "What carries collectives. auto: nccl on GPUs; on CPUs shm when every rank is on one "
                    "host, else gloo.",

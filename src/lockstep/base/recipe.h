@@ -95,11 +95,20 @@ struct Recipe {
   struct Parallel {
     AutoInt data;
     std::string zero = "0";
-    AutoInt shard;                // ranks that share one copy; auto: all data ranks
-    std::string engine = "auto";  // auto, shm, gloo, nccl
-    std::string wire = "fp32";    // gradients between ranks; bf16 only with run.exact = false
-    double bucket_mib = 16;       // gradients that one reduction takes at least
-    int64_t timeout = 600;        // seconds that a collective may take
+    AutoInt shard;                      // ranks that share one copy; auto: all data ranks
+    std::string engine = "auto";        // auto, shm, gloo, nccl
+    int64_t tensor = 1;                 // ranks that share every product of a layer
+    bool sequence = false;              // with tensor: norms and residuals split over tokens
+    int64_t context = 1;                // ranks that share every sequence
+    std::string context_form = "ring";  // ring, heads
+    int64_t pipeline = 1;               // ranks that share the blocks
+    std::string schedule = "1f1b";      // gpipe, 1f1b, interleaved, zero-bubble
+    int64_t chunks = 2;                 // interleaved: pieces of the model that a stage holds
+    std::string stages = "";            // layers of each piece by hand: "6,8,8,6"; empty: balanced
+    bool automatic = false;             // choose a layout
+    std::string wire = "fp32";          // gradients between ranks; bf16 only with run.exact = false
+    double bucket_mib = 16;             // gradients that one reduction takes at least
+    int64_t timeout = 600;              // seconds that a collective may take
   } parallel;
 
   struct Memory {

@@ -18,6 +18,7 @@ int init_command(Arguments& arguments);
 int train_command(Arguments& arguments);
 int launch_command(Arguments& arguments);
 int tune_command(Arguments& arguments);
+int verify_command(Arguments& arguments);
 int generate_command(Arguments& arguments);
 int eval_command(Arguments& arguments);
 int export_command(Arguments& arguments);
@@ -31,5 +32,8 @@ int bench_command(Arguments& arguments);
 // `lockstep explain program ...` and `lockstep explain memory ...`: the words after the subject.
 int explain_program(const std::vector<std::string>& words);
 int explain_memory(const std::vector<std::string>& words);
+
+// `lockstep bench checkpoint ...`.
+int bench_checkpoint(const std::vector<std::string>& words);
 
 }  // namespace lockstep::cli

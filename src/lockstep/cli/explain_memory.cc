@@ -38,13 +38,12 @@ std::vector<double> alive_bytes(const program::Program& program) {
 // Every rank's, in order; empty for one rank, or for more than are worth compiling.
 std::vector<program::MemoryPlan> memory_of_ranks(const run::Plan& plan) {
   std::vector<program::MemoryPlan> all;
-  const int width = plan.layout.ranks.width();
-  if (width == 1 || width > kMostCompared) return all;
-  for (int rank = 0; rank < width; ++rank) {
-    program::Layout layout = plan.layout;
-    layout.ranks.replica = rank / layout.ranks.shard, layout.ranks.shard_rank = rank % layout.ranks.shard;
-    program::Program program = program::compile(*plan.model, layout);
-    all.push_back(program::place(program));
+  const int ranks = plan.seat.world;
+  if (ranks == 1 || ranks > kMostCompared) return all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    program::MemoryPlan memory;
+    run::compile_for_rank(plan, rank, memory);
+    all.push_back(memory);
   }
   return all;
 }
@@ -55,8 +54,8 @@ void print_json(const run::Plan& plan) {
                      {"transient_bytes", plan.memory.transient_bytes},
                      {"available_bytes", plan.available_bytes},
                      {"alive", alive_bytes(plan.program)},
-                     {"rank", plan.program.ranks.self()},
-                     {"ranks", plan.program.ranks.width()}};
+                     {"rank", plan.seat.rank},
+                     {"ranks", plan.seat.world}};
   for (const run::MemoryRow& row : run::memory_rows(plan)) {
     out["at_peak"].push_back({{"what", row.what}, {"bytes", row.bytes}});
   }

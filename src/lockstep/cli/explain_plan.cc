@@ -42,8 +42,13 @@ run::Plan plan_for(const PlanWords& words) {
 
 std::string rank_line(const run::Plan& plan) {
   const program::DataRanks& ranks = plan.program.ranks;
-  if (ranks.width() == 1) return "";
-  std::string text = fmt::format("rank {} of {}", ranks.self(), ranks.width());
+  if (plan.seat.world == 1) return "";
+  std::string text = fmt::format("rank {} of {}", plan.seat.rank, plan.seat.world);
+  const model::Parts& parts = plan.model->parts;
+  const program::Stages& stages = plan.program.stages;
+  if (parts.tensor > 1) text += fmt::format(", tensor rank {} of {}", parts.tensor_rank, parts.tensor);
+  if (parts.context > 1) text += fmt::format(", context rank {} of {}", parts.context_rank, parts.context);
+  if (stages.count > 1) text += fmt::format(", stage {} of {}", stages.self, stages.count);
   if (ranks.sharded()) text += fmt::format(", parallel.zero={}", ranks.zero);
   if (ranks.sharded() && ranks.replicas > 1) {
     text += fmt::format(": rank {} of {} in copy {} of {}", ranks.shard_rank, ranks.shard, ranks.replica,

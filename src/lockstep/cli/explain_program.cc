@@ -85,9 +85,12 @@ nlohmann::json instruction_json(const run::Plan& plan, const program::Instructio
 }
 
 void print_json(const run::Plan& plan) {
-  nlohmann::json out{{"slices", plan.program.slices},         {"strands", plan.program.strands},
-                     {"rank", plan.program.ranks.self()},     {"ranks", plan.program.ranks.width()},
-                     {"own_slices", plan.program.own_slices}, {"peak_bytes", plan.memory.peak_bytes()}};
+  nlohmann::json out{{"slices", plan.program.slices},
+                     {"strands", plan.program.strands},
+                     {"rank", plan.seat.rank},
+                     {"ranks", plan.seat.world},
+                     {"own_slices", plan.program.own_slices},
+                     {"peak_bytes", plan.memory.peak_bytes()}};
   for (const program::Instruction& i : plan.program.instructions)
     out["instructions"].push_back(instruction_json(plan, i));
   for (const program::Buffer& b : plan.program.buffers) {

@@ -33,6 +33,8 @@ constexpr Command kCommands[] = {
     {"train", "Train from a recipe; run it again to go on where it stopped.", train_command},
     {"launch", "Run any program on many ranks, with torchrun's flags.", launch_command},
     {"tune", "Time every slice size and recomputation that fits, and name the fastest.", tune_command},
+    {"verify", "Train a small version of a recipe in many layouts and compare them with one rank.",
+     verify_command},
     {"generate", "Continue a text with a trained model.", generate_command},
     {"eval", "Print the loss of a checkpoint or a Hugging Face folder on any data.", eval_command},
     {"export", "Write a checkpoint's weights as a Hugging Face folder.", export_command},
@@ -41,7 +43,7 @@ constexpr Command kCommands[] = {
     {"schema", "Print the recipe's JSON Schema, for editors.", schema_command},
     {"doctor", "Check whether this machine is fit to train.", doctor_command},
     {"topo", "Show how this machine is wired, and what NCCL makes of it.", topo_command},
-    {"bench", "Measure collectives: every engine side by side, in nccl-tests' columns.", bench_command},
+    {"bench", "Measure collectives, in nccl-tests' columns, or checkpoints.", bench_command},
 };
 
 std::string help() {

@@ -72,19 +72,29 @@ void Progress::finish(const run::Summary& s, const std::string& folder) {
 // "4 over shm, zero 3 in 2 copies of 2": how the ranks share the work, and what that costs.
 std::string rank_line(const run::Session& session) {
   const program::DataRanks& r = session.plan.layout.ranks;
+  const model::Parts& parts = session.plan.model->parts;
   const program::Deal deal = r.deal(session.plan.layout.strands);
-  const comm::Group& group = session.ranks->group(
-      r.sharded() ? program::Among::shard : program::Among::replica, program::Lane::reduce);
-  std::string text = fmt::format("{} over {}", r.width(), group.engine());
+  const comm::Group& group = session.ranks->group(program::Among::all, program::Lane::reduce);
+  std::string text = fmt::format("{} over {}", session.ranks->size(), group.engine());
+  const auto add = [&](const char* what, int size) {
+    if (size > 1) text += fmt::format(", {} {}", what, size);
+  };
+  if (r.width() < session.ranks->size()) add("data", r.width());
+  add("context", parts.context);
+  add(parts.sequence ? "tensor (and sequence)" : "tensor", parts.tensor);
+  add("pipeline", session.plan.layout.stages.count);
   if (r.sharded() && r.replicas > 1) {
-    const std::string between = session.ranks->group(program::Among::replica, program::Lane::reduce).engine();
-    if (between != group.engine()) text += fmt::format(" inside a copy and {} between them", between);
+    const std::string inside = session.ranks->group(program::Among::shard, program::Lane::reduce).engine(),
+                      between = session.ranks->group(program::Among::replica, program::Lane::reduce).engine();
+    if (between != inside) text += fmt::format(" inside a copy and {} between them", between);
   }
   if (r.sharded()) {
     text += fmt::format(", parallel.zero={}", r.zero);
     if (r.replicas > 1) text += fmt::format(", {} copies shared by {} ranks each", r.replicas, r.shard);
   }
-  const size_t buffers = session.plan.program.blocks[0].gradients.size();
+  size_t buffers = 0;
+  for (const program::BlockBuffers& block : session.plan.program.blocks)
+    buffers = std::max(buffers, block.gradients.size());
   text += fmt::format("; {} gradient buffer{} a rank", buffers, buffers == 1 ? "" : "s");
   if (!r.exact) return text + ", sums in the engine's order: not exact";
   bool even = true;

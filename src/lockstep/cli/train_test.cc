@@ -242,7 +242,7 @@ TEST(Explain, ProgramAndMemory) {
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4", 0, "gather b1 s0 among shard ranks"},
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4", 0, "release b1 s0"},
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4 | grep 'forward b0.embed s0'", 0,
-       "waits #1"},
+       "waits #3"},
       {"$L explain program model.layers=1 --nproc 2 | grep 'reduce among replicas'", 0, "b2 b1 b0"},
       {"$L explain program model.layers=1 parallel.zero=3 parallel.shard=2 --nproc 4 --rank 3", 0,
        "rank 1 of 2 in copy 1 of 2"},

@@ -6,7 +6,12 @@ namespace {
 
 class Attention : public Segment {
  public:
-  explicit Attention(AttentionOptions options) : o_(options) {}
+  // Context ranks that exchanged tokens for heads hold whole sequences here.
+  explicit Attention(AttentionOptions options) : o_(options) {
+    const int ranks = o_.parts.tensor * o_.parts.context;
+    o_.heads /= ranks;
+    o_.kv_heads /= ranks;
+  }
   std::string name() const override { return "attention"; }
 
   std::vector<BufferSpec> buffers() const override {
@@ -20,11 +25,13 @@ class Attention : public Segment {
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     SegmentPlan plan;
+    const int64_t length = shape.seq_len * o_.parts.context;
     plan.takes = {"qkv"};
-    plan.gives = {{"context", o_.type, {shape.tokens(), o_.heads * o_.head_dim}}};
-    plan.saves = {{"lse", DType::f32, {shape.samples, o_.heads, shape.seq_len}}};
+    plan.gives = {{"context", o_.type, {shape.samples * length, o_.heads * o_.head_dim}}};
+    plan.saves = {{"lse", DType::f32, {shape.samples, o_.heads, length}}};
+    if (o_.parts.context > 1) plan.seams = {{"context", Seam::to_tokens}};
     plan.input_needs = {"in.qkv", "out.context", "save.lse", "dout.context"};
-    plan.workspace = kernels.attention_workspace(attention_shape(shape.samples, shape.seq_len));
+    plan.workspace = kernels.attention_workspace(attention_shape(shape.samples, length));
     return plan;
   }
 
@@ -66,10 +73,12 @@ class Attention : public Segment {
     Cost cost;
     if (part == Part::backward_weight) return cost;
     // Two products over the causal half; the backward pass does five.
-    const double pairs = static_cast<double>(shape.seq_len) * static_cast<double>(shape.seq_len + 1) / 2;
+    const auto length = static_cast<double>(shape.seq_len * o_.parts.context);
+    const double pairs = length * (length + 1) / 2;
     const double product = 2.0 * pairs * static_cast<double>(shape.samples * o_.heads * o_.head_dim);
     cost.attention_flops = product * (part == Part::forward ? 2 : 5);
-    cost.bytes = shape.tokens() * (2 * o_.heads + 2 * o_.kv_heads) * o_.head_dim * device::size_of(o_.type);
+    cost.bytes = shape.tokens() * o_.parts.context * (2 * o_.heads + 2 * o_.kv_heads) * o_.head_dim *
+                 device::size_of(o_.type);
     return cost;
   }
 
@@ -78,7 +87,7 @@ class Attention : public Segment {
     return {o_.type, samples, seq_len, o_.heads, o_.kv_heads, o_.head_dim};
   }
   kernels::AttentionShape shape_of(const Frame& f) const {
-    return attention_shape(f.slice.samples, f.slice.seq_len);
+    return attention_shape(f.slice.samples, f.slice.seq_len * o_.parts.context);
   }
   AttentionOptions o_;
 };
@@ -86,6 +95,7 @@ class Attention : public Segment {
 }  // namespace
 
 std::unique_ptr<Segment> make_attention(AttentionOptions options) {
+  if (options.parts.context > 1 && !options.parts.heads) return make_ring_attention(options);
   return std::make_unique<Attention>(options);
 }
 

@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +27,7 @@
 
 #include "lockstep/device/tensor.h"
 #include "lockstep/kernels/table.h"
+#include "lockstep/model/cut.h"
 #include "lockstep/model/frame.h"
 
 namespace lockstep::model {
@@ -46,18 +48,16 @@ struct Init {
   const float* values = nullptr;  // given: one for each element, kept by the segment
 };
 
-// How tensor parallelism cuts a parameter: not at all, over outputs, or over inputs.
-enum class Split : uint8_t { whole, columns, rows, vocabulary };
-
 struct ParamSpec {
   std::string key;   // what the segment calls it: "weight"
   std::string name;  // the canonical name: Hugging Face's for known families
-  Shape shape;
+  Shape shape;       // of what this rank holds
   Init init;
-  bool decay = true;  // weight decay applies (matrices); norms and biases get none
-  Split split = Split::whole;
-  bool joined = false;  // starts where the previous parameter ends, so that one product reads both
-  std::string tied_to;  // shares the values of this canonical name; its gradient has a slot of its own
+  bool decay = true;     // weight decay applies (matrices); norms and biases get none
+  Cut cut;               // how tensor parallelism cuts it: over outputs, inputs or vocabulary, or not at all
+  bool partial = false;  // not cut, but each tensor rank's gradient is of its own tokens only: to be added up
+  bool joined = false;   // starts where the previous parameter ends, so that one product reads both
+  std::string tied_to;   // shares the values of this canonical name; its gradient has a slot of its own
 };
 
 // A value that is not trained: tables, running statistics.
@@ -73,13 +73,34 @@ struct ValueSpec {
   DType dtype = DType::f32;
   Shape shape;
   bool external = false;  // counted, but held by LibTorch and not placed in the arena (AutogradBlock)
+  bool gradient = true;   // an edge: one flows back
   int64_t bytes() const { return shape.numel() * device::size_of(dtype); }
 };
 
 enum class Part : uint8_t { forward, backward_input, backward_weight };
 
-// What the seam after a segment needs when the tensor or context layout splits it.
-enum class Seam : uint8_t { none, sum, gather_tokens, scatter_tokens, exchange_heads, ring };
+// What happens to an edge behind the segment that gives it, where ranks share its products or its tokens. The
+// compiler puts the collective there, and its counterpart into the backward pass.
+enum class Seam : uint8_t {
+  none,
+  sum,             // tensor ranks hold addends: added up. Backward: nothing
+  spread,          // nothing; but their gradients are addends. Backward: added up
+  gather_tokens,   // tensor ranks hold rows: put together. Backward: added up and dealt out
+  scatter_tokens,  // addends of all rows: added up and dealt out. Backward: put together
+  to_heads,        // context ranks hold all heads of some tokens: now all tokens of some heads
+  to_tokens,       // and back
+};
+
+// A segment that runs in parts while a value goes round the context ranks. Part 0 makes what travels; part k
+// works on what rank - (k - 1) made. The backward pass runs the parts in reverse: the value goes back round,
+// and its gradient with it.
+struct Ring {
+  int parts = 0;                     // as many as there are context ranks, and part 0
+  std::vector<ValueSpec> travels;    // "ring.NAME"
+  std::vector<ValueSpec> gradients;  // "ringgrad.NAME": of what travels
+  std::vector<ValueSpec> across;     // "across.NAME": lives from part 1 to the last
+  std::vector<ValueSpec> back;       // "across.NAME" of the backward pass
+};
 
 struct SegmentPlan {
   std::vector<std::string> takes;   // edges it consumes; backward_input writes their gradients
@@ -100,7 +121,8 @@ struct SegmentPlan {
   int64_t workspace = 0;  // the largest scratch that a kernel of any part asks for, in bytes
   bool loss = false;      // forward computes the slice's loss and, in training, din of what it
                           // takes and the gradients of its weights: it has no backward of its own
-  Seam seam = Seam::none;
+  std::vector<std::pair<std::string, Seam>> seams;  // of edges that it gives
+  std::optional<Ring> ring;
 };
 
 // What a part costs: matrix products, attention, and the bytes that everything else must move.
@@ -126,6 +148,9 @@ class Segment {
   virtual void backward_input(const Frame& frame) const = 0;
   virtual void backward_weight(const Frame&) const {}
   virtual Cost cost(const SliceShape& shape, Part part) const = 0;
+  // Columns of what it gives that lie side by side and are dealt out each for itself, where ranks exchange
+  // tokens for heads; empty: they are one group.
+  virtual std::vector<int64_t> column_groups() const { return {}; }
   // One new token a sample; only attention, which looks back, differs from forward.
   virtual void decode(const Frame& frame) const { forward(frame); }
   // Fills buffers once, before the first step; `tables` in the order of buffers(), host memory.
@@ -151,9 +176,18 @@ class Block {
 };
 Block block_of(std::string name, std::unique_ptr<Segment> segment);  // of one segment
 
+// Which part of a layer's products and of its sequences a rank works on.
+struct Parts {
+  int tensor = 1, tensor_rank = 0;
+  bool sequence = false;  // norms and residuals are split over tokens among the tensor ranks
+  int context = 1, context_rank = 0;
+  bool heads = false;  // context ranks exchange tokens for heads; false: keys and values go round in a ring
+};
+
 struct Model {
   std::string family;
   DType compute = DType::f32;  // of edges and of the weights that products read
+  Parts parts{};
   std::vector<Block> blocks;
   int64_t vocab = 0, context = 0, hidden = 0, layers = 0;
   bool predicts_tokens =

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "lockstep/model/parts.h"
 
 namespace lockstep::model {
@@ -14,9 +16,9 @@ class Embed : public Segment {
     std::vector<ParamSpec> specs;
     specs.push_back({.key = "table",
                      .name = o_.token_name + ".weight",
-                     .shape = {o_.vocab, o_.width},
+                     .shape = {vocab(), o_.width},
                      .init = init,
-                     .split = Split::vocabulary});
+                     .cut = {0, 1, o_.parts.tensor_rank, o_.parts.tensor}});
     if (o_.positions > 0) {
       specs.push_back({.key = "positions",
                        .name = o_.position_name + ".weight",
@@ -35,45 +37,57 @@ class Embed : public Segment {
       plan.scratch.push_back({Part::backward_weight, {"dropped", o_.type, {shape.tokens(), o_.width}}});
     }
     plan.workspace = kernels.embedding_workspace(shape.tokens(), o_.width);
+    if (o_.parts.tensor > 1)
+      plan.seams = {{"residual", o_.parts.sequence ? Seam::scatter_tokens : Seam::sum}};
     return plan;
   }
 
   void forward(const Frame& f) const override {
     const Tensor out = f.out("residual");
-    kernels::Embedding e{.type = o_.type,
-                         .samples = f.slice.samples,
-                         .seq_len = f.slice.seq_len,
-                         .width = o_.width,
-                         .vocab = o_.vocab,
-                         .tokens = f.batch("inputs").as<int32_t>(),
-                         .table = f.weight("table").data,
-                         .first_position = f.slice.first_position,
-                         .out = out.data};
-    if (o_.positions > 0) e.positions = f.weight("positions").data;
-    f.kernels->embedding(e, f.launch);
-    if (o_.dropout.rate > 0 && f.slice.training) drop(f, out.data, out.data);
+    for (const PositionedRows& rows : f.slice.rows()) {
+      kernels::Embedding e{.type = o_.type,
+                           .samples = rows.samples,
+                           .seq_len = f.slice.seq_len,
+                           .width = o_.width,
+                           .vocab = vocab(),
+                           .tokens = f.batch("inputs").as<int32_t>() + rows.first_row,
+                           .table = f.weight("table").data,
+                           .first_position = rows.position,
+                           .first_token = first_token(),
+                           .out = at(out.data, rows)};
+      // Of the tensor ranks, whose rows are added up, one adds the position.
+      if (o_.positions > 0 && o_.parts.tensor_rank == 0) e.positions = f.weight("positions").data;
+      f.kernels->embedding(e, f.launch);
+    }
+    if (o_.dropout.rate > 0 && f.slice.training) drop(f, o_.dropout, o_.type, o_.width, out.data, out.data);
   }
 
   void backward_input(const Frame&) const override {}
 
   void backward_weight(const Frame& f) const override {
-    const void* dout = f.dout("residual").data;
+    void* dout = f.dout("residual").data;
     if (o_.dropout.rate > 0) {
-      drop(f, dout, f.scratch("dropped").data);
-      dout = f.scratch("dropped").data;
+      void* dropped = f.scratch("dropped").data;
+      drop(f, o_.dropout, o_.type, o_.width, dout, dropped);
+      dout = dropped;
     }
-    kernels::EmbeddingBackward e{.type = o_.type,
-                                 .samples = f.slice.samples,
-                                 .seq_len = f.slice.seq_len,
-                                 .width = o_.width,
-                                 .vocab = o_.vocab,
-                                 .tokens = f.batch("inputs").as<int32_t>(),
-                                 .dout = dout,
-                                 .dtable = f.grad("table").as<float>(),
-                                 .position_rows = o_.positions,
-                                 .accumulate = f.accumulate};
-    if (o_.positions > 0) e.dpositions = f.grad("positions").as<float>();
-    f.kernels->embedding_backward(e, f.launch);
+    bool accumulate = f.accumulate;
+    for (const PositionedRows& rows : f.slice.rows()) {
+      kernels::EmbeddingBackward e{.type = o_.type,
+                                   .samples = rows.samples,
+                                   .seq_len = f.slice.seq_len,
+                                   .width = o_.width,
+                                   .vocab = vocab(),
+                                   .tokens = f.batch("inputs").as<int32_t>() + rows.first_row,
+                                   .dout = at(dout, rows),
+                                   .dtable = f.grad("table").as<float>(),
+                                   .position_rows = o_.positions,
+                                   .first_position = rows.position,
+                                   .first_token = first_token(),
+                                   .accumulate = std::exchange(accumulate, true)};
+      if (o_.positions > 0) e.dpositions = f.grad("positions").as<float>();
+      f.kernels->embedding_backward(e, f.launch);
+    }
   }
 
   Cost cost(const SliceShape& shape, Part part) const override {
@@ -83,16 +97,10 @@ class Embed : public Segment {
   }
 
  private:
-  void drop(const Frame& f, const void* x, void* y) const {
-    f.kernels->dropout({.type = o_.type,
-                        .count = f.slice.tokens() * o_.width,
-                        .x = x,
-                        .y = y,
-                        .rate = o_.dropout.rate,
-                        .slice = f.slice.slice,
-                        .site = o_.dropout.site,
-                        .inputs = f.inputs},
-                       f.launch);
+  int64_t vocab() const { return o_.vocab / o_.parts.tensor; }
+  int64_t first_token() const { return vocab() * o_.parts.tensor_rank; }
+  void* at(void* values, const PositionedRows& rows) const {
+    return static_cast<char*>(values) + rows.first_row * o_.width * device::size_of(o_.type);
   }
   EmbeddingOptions o_;
 };

@@ -116,8 +116,8 @@ void resolve_model(base::Resolved& resolved, int64_t data_vocab) {
   check_sizes(recipe);
 }
 
-Model build_model(const base::Recipe& recipe, DType compute) {
-  return find_family(recipe.model.family).build(recipe, compute);
+Model build_model(const base::Recipe& recipe, DType compute, const Parts& parts) {
+  return find_family(recipe.model.family).build(recipe, compute, parts);
 }
 
 }  // namespace lockstep::model

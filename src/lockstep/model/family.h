@@ -19,7 +19,7 @@ struct Family {
   std::string describe;  // one line for `explain model.family`
   std::vector<Preset> presets;
   // Everything resolved: no "auto" left in recipe.model.
-  Model (*build)(const base::Recipe& recipe, DType compute);
+  Model (*build)(const base::Recipe& recipe, DType compute, const Parts& parts);
 };
 
 const std::vector<Family>& families();
@@ -29,7 +29,8 @@ const Family& find_family(const std::string& name);  // ConfigError 120
 // sizes fit each other. `data_vocab` is what the dataset needs.
 void resolve_model(base::Resolved& resolved, int64_t data_vocab);
 
-Model build_model(const base::Recipe& recipe, DType compute);
+// `parts`: what this rank works on; by default everything.
+Model build_model(const base::Recipe& recipe, DType compute, const Parts& parts = {});
 
 // The families' own files.
 Family gpt2_family();

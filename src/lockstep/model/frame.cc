@@ -4,6 +4,13 @@
 
 namespace lockstep::model {
 
+std::vector<PositionedRows> SliceContext::rows() const {
+  if (!ring) return {{0, samples, first_position + context_rank * seq_len}};
+  const int64_t half = samples / 2;
+  return {{0, half, context_rank * seq_len},
+          {half * seq_len, half, (2 * context - 1 - context_rank) * seq_len}};
+}
+
 void Frame::bind(std::string role_and_name, device::Tensor tensor) {
   values_.emplace_back(std::move(role_and_name), tensor);
 }

@@ -7,17 +7,30 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/device/device.h"
 #include "lockstep/device/tensor.h"
 #include "lockstep/kernels/table.h"
 
 namespace lockstep::model {
 
+// Rows whose samples stand at the same positions.
+struct PositionedRows {
+  int64_t first_row = 0, samples = 1, position = 0;
+};
+
+// A slice as this rank sees it: `samples` runs of `seq_len` tokens. Context ranks hold parts of every sample:
+// one run each where they exchange heads; in a ring two, one from the front and one from the back of the
+// sequence, so that all have as much to attend to: first all front runs, then all back runs.
 struct SliceContext {
   uint32_t slice = 0;  // in the global batch: keys the randomness
   int64_t samples = 1, seq_len = 1;
   int64_t first_position = 0;  // `generate`: where the new token stands
+  int context = 1, context_rank = 0;
+  bool ring = false;
   bool training = true;
   int64_t tokens() const { return samples * seq_len; }
+  int64_t whole_length() const { return seq_len * context * (ring ? 2 : 1); }
+  std::vector<PositionedRows> rows() const;
 };
 
 // Keys and values of one attention segment, for `generate`.
@@ -34,6 +47,8 @@ class Frame {
   SliceContext slice;
   bool accumulate = false;  // add to weight gradients: not the first slice of its strand
   int64_t slices = 1;       // of the step: how many fold_statistics finds
+  int part = -1;            // of a segment that runs in parts (Ring): which of them
+  device::Device* device = nullptr;
   const kernels::StepInputs* inputs = nullptr;
   const kernels::StepState* state = nullptr;
   double* loss = nullptr;  // loss segments: where the slice's sum goes
@@ -47,6 +62,9 @@ class Frame {
   device::Tensor left(std::string_view name) const { return get("left.", name); }
   device::Tensor din(std::string_view name) const { return get("din.", name); }
   device::Tensor dout(std::string_view name) const { return get("dout.", name); }
+  device::Tensor ring(std::string_view name) const { return get("ring.", name); }
+  device::Tensor ring_gradient(std::string_view name) const { return get("ringgrad.", name); }
+  device::Tensor across(std::string_view name) const { return get("across.", name); }
   device::Tensor batch(std::string_view name) const { return get("batch.", name); }
   device::Tensor weight(std::string_view key) const { return get("weight.", key); }
   device::Tensor grad(std::string_view key) const { return get("grad.", key); }

@@ -15,6 +15,7 @@ struct Sizes {
   int64_t hidden, heads, ffn, layers;
   float std, epsilon, dropout;
   DType type;
+  Parts parts;
 };
 
 NormOptions norm(const Sizes& s, std::string name, bool adds = true) {
@@ -26,36 +27,41 @@ Block layer(const Sizes& s, int64_t i) {
   const float residual_std = s.std / std::sqrt(2.0f * static_cast<float>(s.layers));
   const auto site = static_cast<uint32_t>(1 + 2 * i);
   std::vector<std::unique_ptr<Segment>> segments;
-  segments.push_back(make_norm_linear({.segment = "qkv",
-                                       .gives = "qkv",
-                                       .norm = norm(s, name + "ln_1", i > 0),
-                                       .map = {s.hidden, 3 * s.hidden, false, true, s.type},
-                                       .weights = {{name + "attn.c_attn", 3 * s.hidden}},
-                                       .init_std = s.std}));
-  segments.push_back(make_attention({s.type, s.heads, s.heads, s.hidden / s.heads}));
+  add_norm_linear(segments, {.segment = "qkv",
+                             .gives = "qkv",
+                             .norm = norm(s, name + "ln_1", i > 0),
+                             .map = {s.hidden, 3 * s.hidden, false, true, s.type},
+                             .weights = {{name + "attn.c_attn", 3 * s.hidden, 3}},
+                             .init_std = s.std,
+                             .parts = s.parts,
+                             .columns = {s.hidden, s.hidden, s.hidden}});
+  segments.push_back(make_attention({s.type, s.heads, s.heads, s.hidden / s.heads, std::nullopt, s.parts}));
   segments.push_back(make_projection({.segment = "out",
                                       .takes = "context",
                                       .name = name + "attn.c_proj",
                                       .map = {s.hidden, s.hidden, false, true, s.type},
                                       .dropout = {s.dropout, site},
-                                      .init_std = residual_std}));
-  segments.push_back(make_norm_linear({.segment = "up",
-                                       .gives = "act",
-                                       .norm = norm(s, name + "ln_2"),
-                                       .map = {s.hidden, s.ffn, false, true, s.type},
-                                       .weights = {{name + "mlp.c_fc", s.ffn}},
-                                       .activation = Activation::gelu,
-                                       .init_std = s.std}));
+                                      .init_std = residual_std,
+                                      .parts = s.parts}));
+  add_norm_linear(segments, {.segment = "up",
+                             .gives = "act",
+                             .norm = norm(s, name + "ln_2"),
+                             .map = {s.hidden, s.ffn, false, true, s.type},
+                             .weights = {{name + "mlp.c_fc", s.ffn}},
+                             .activation = Activation::gelu,
+                             .init_std = s.std,
+                             .parts = s.parts});
   segments.push_back(make_projection({.segment = "down",
                                       .takes = "act",
                                       .name = name + "mlp.c_proj",
                                       .map = {s.ffn, s.hidden, false, true, s.type},
                                       .dropout = {s.dropout, site + 1},
-                                      .init_std = residual_std}));
+                                      .init_std = residual_std,
+                                      .parts = s.parts}));
   return {fmt::format("layer {}", i), std::move(segments)};
 }
 
-Model build(const base::Recipe& recipe, DType compute) {
+Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
   const auto& m = recipe.model;
   const Sizes s{m.hidden,
                 m.heads,
@@ -64,9 +70,11 @@ Model build(const base::Recipe& recipe, DType compute) {
                 static_cast<float>(m.init_std),
                 static_cast<float>(m.norm_epsilon),
                 static_cast<float>(m.dropout),
-                compute};
+                compute,
+                parts};
   Model model{.family = "gpt2",
               .compute = compute,
+              .parts = parts,
               .blocks = {},
               .vocab = m.vocab.value,
               .context = m.context.value,
@@ -80,17 +88,20 @@ Model build(const base::Recipe& recipe, DType compute) {
                                   "transformer.wte",
                                   "transformer.wpe",
                                   {s.dropout, 0},
-                                  s.std}));
+                                  s.std,
+                                  parts}));
   model.blocks.emplace_back("embedding", std::move(first));
   for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(s, i));
-  last.push_back(make_final_norm(norm(s, "transformer.ln_f", m.layers > 0), compute));
-  last.push_back(make_head({.type = compute,
-                            .vocab = m.vocab.value,
-                            .width = m.hidden,
-                            .chunk = recipe.memory.logits_chunk.value,
-                            .name = "lm_head",
-                            .tied_to = m.tied ? "transformer.wte.weight" : "",
-                            .init_std = s.std}));
+  last.push_back(make_final_norm(norm(s, "transformer.ln_f", m.layers > 0), compute, parts));
+  add_head(last,
+           {.type = compute,
+            .vocab = m.vocab.value,
+            .width = m.hidden,
+            .chunk = recipe.memory.logits_chunk.value,
+            .name = "lm_head",
+            .tied_to = m.tied ? "transformer.wte.weight" : "",
+            .init_std = s.std},
+           parts);
   model.blocks.emplace_back("head", std::move(last));
   return model;
 }

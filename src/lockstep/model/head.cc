@@ -17,7 +17,6 @@ class Head : public Segment {
              .name = o_.name + ".weight",
              .shape = map_.weight_shape(),
              .init = {Init::Kind::normal, o_.init_std},
-             .split = Split::vocabulary,
              .tied_to = o_.tied_to}};
   }
 
@@ -82,6 +81,9 @@ class Head : public Segment {
 
 }  // namespace
 
-std::unique_ptr<Segment> make_head(HeadOptions options) { return std::make_unique<Head>(std::move(options)); }
+void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts) {
+  if (parts.tensor > 1) return add_vocab_head(segments, std::move(options), parts);
+  segments.push_back(std::make_unique<Head>(std::move(options)));
+}
 
 }  // namespace lockstep::model

@@ -16,6 +16,7 @@ struct Sizes {
   DType type;
   int64_t head_dim;
   float std, dropout;
+  Parts parts;
 };
 
 NormOptions norm(const Sizes& s, std::string name, bool adds = true) {
@@ -34,63 +35,70 @@ Block layer(const Sizes& s, int64_t i) {
   const float residual_std = s.std / std::sqrt(2.0f * static_cast<float>(s.m.layers));
   const auto site = static_cast<uint32_t>(1 + 2 * i);
   std::vector<std::unique_ptr<Segment>> segments;
-  segments.push_back(make_norm_linear({.segment = "qkv",
-                                       .gives = "qkv",
-                                       .norm = norm(s, name + "input_layernorm", i > 0),
-                                       .map = {hidden, q + 2 * kv, true, false, s.type},
-                                       .weights = {{name + "self_attn.q_proj", q},
-                                                   {name + "self_attn.k_proj", kv},
-                                                   {name + "self_attn.v_proj", kv}},
-                                       .rope = rope(s),
-                                       .init_std = s.std}));
-  segments.push_back(make_attention({s.type, s.m.heads, s.m.kv_heads.value, s.head_dim, rope(s)}));
+  add_norm_linear(segments, {.segment = "qkv",
+                             .gives = "qkv",
+                             .norm = norm(s, name + "input_layernorm", i > 0),
+                             .map = {hidden, q + 2 * kv, true, false, s.type},
+                             .weights = {{name + "self_attn.q_proj", q},
+                                         {name + "self_attn.k_proj", kv},
+                                         {name + "self_attn.v_proj", kv}},
+                             .rope = rope(s),
+                             .init_std = s.std,
+                             .parts = s.parts,
+                             .columns = {q, kv, kv}});
+  segments.push_back(make_attention({s.type, s.m.heads, s.m.kv_heads.value, s.head_dim, rope(s), s.parts}));
   segments.push_back(make_projection({.segment = "out",
                                       .takes = "context",
                                       .name = name + "self_attn.o_proj",
                                       .map = {q, hidden, true, false, s.type},
                                       .dropout = {s.dropout, site},
-                                      .init_std = residual_std}));
-  segments.push_back(
-      make_norm_linear({.segment = "up",
-                        .gives = "act",
-                        .norm = norm(s, name + "post_attention_layernorm"),
-                        .map = {hidden, 2 * ffn, true, false, s.type},
-                        .weights = {{name + "mlp.gate_proj", ffn}, {name + "mlp.up_proj", ffn}},
-                        .activation = Activation::swiglu,
-                        .init_std = s.std}));
+                                      .init_std = residual_std,
+                                      .parts = s.parts}));
+  add_norm_linear(segments, {.segment = "up",
+                             .gives = "act",
+                             .norm = norm(s, name + "post_attention_layernorm"),
+                             .map = {hidden, 2 * ffn, true, false, s.type},
+                             .weights = {{name + "mlp.gate_proj", ffn}, {name + "mlp.up_proj", ffn}},
+                             .activation = Activation::swiglu,
+                             .init_std = s.std,
+                             .parts = s.parts});
   segments.push_back(make_projection({.segment = "down",
                                       .takes = "act",
                                       .name = name + "mlp.down_proj",
                                       .map = {ffn, hidden, true, false, s.type},
                                       .dropout = {s.dropout, site + 1},
-                                      .init_std = residual_std}));
+                                      .init_std = residual_std,
+                                      .parts = s.parts}));
   return {fmt::format("layer {}", i), std::move(segments)};
 }
 
-Model build(const base::Recipe& recipe, DType compute) {
+Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
   const auto& m = recipe.model;
-  const Sizes s{m, compute, m.hidden / m.heads, static_cast<float>(m.init_std),
-                static_cast<float>(m.dropout)};
+  const Sizes s{
+      m, compute, m.hidden / m.heads, static_cast<float>(m.init_std), static_cast<float>(m.dropout), parts};
   Model model{.family = "llama",
               .compute = compute,
+              .parts = parts,
               .blocks = {},
               .vocab = m.vocab.value,
               .context = m.context.value,
               .hidden = m.hidden,
               .layers = m.layers};
   std::vector<std::unique_ptr<Segment>> first, last;
-  first.push_back(
-      make_embedding({compute, m.vocab.value, m.hidden, 0, "model.embed_tokens", "", {s.dropout, 0}, s.std}));
+  first.push_back(make_embedding(
+      {compute, m.vocab.value, m.hidden, 0, "model.embed_tokens", "", {s.dropout, 0}, s.std, parts}));
   model.blocks.emplace_back("embedding", std::move(first));
   for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(s, i));
-  last.push_back(make_final_norm(norm(s, "model.norm", m.layers > 0), compute));
-  last.push_back(make_head({.type = compute,
-                            .vocab = m.vocab.value,
-                            .width = m.hidden,
-                            .chunk = recipe.memory.logits_chunk.value,
-                            .name = "lm_head",
-                            .tied_to = m.tied ? "model.embed_tokens.weight" : "",
-                            .init_std = s.std}));
+  last.push_back(make_final_norm(norm(s, "model.norm", m.layers > 0), compute, parts));
+  add_head(last,
+           {.type = compute,
+            .vocab = m.vocab.value,
+            .width = m.hidden,
+            .chunk = recipe.memory.logits_chunk.value,
+            .name = "lm_head",
+            .tied_to = m.tied ? "model.embed_tokens.weight" : "",
+            .init_std = s.std},
+           parts);
   model.blocks.emplace_back("head", std::move(last));
   return model;
 }

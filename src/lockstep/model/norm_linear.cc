@@ -1,5 +1,7 @@
 #include "lockstep/model/norm_linear.h"
 
+#include <utility>
+
 #include "lockstep/model/norm_part.h"
 
 namespace lockstep::model {
@@ -8,30 +10,37 @@ namespace {
 
 class NormLinear : public Segment {
  public:
-  explicit NormLinear(NormLinearOptions options)
-      : options_(std::move(options)), norm_(options_.norm, options_.map.type), map_(options_.map) {}
+  explicit NormLinear(NormLinearOptions options) : options_(std::move(options)), map_(options_.map) {
+    if (options_.norm) norm_.emplace(*options_.norm, map_.type);
+    map_.out /= options_.parts.tensor;
+    if (!options_.rope) return;
+    options_.rope->heads /= options_.parts.tensor;
+    options_.rope->kv_heads /= options_.parts.tensor;
+  }
 
   std::string name() const override { return options_.segment; }
 
   std::vector<ParamSpec> params() const override {
-    std::vector<ParamSpec> specs = norm_.params();
+    std::vector<ParamSpec> specs = norm_ ? norm_->params() : std::vector<ParamSpec>{};
+    const Parts& parts = options_.parts;
     const Init init{Init::Kind::normal, options_.init_std};
     for (size_t i = 0; i < options_.weights.size(); ++i) {
       LinearMap part = map_;
-      part.out = options_.weights[i].out;
-      specs.push_back({.key = i == 0 ? "weight" : "weight" + std::to_string(i),
-                       .name = options_.weights[i].name + ".weight",
-                       .shape = part.weight_shape(),
-                       .init = init,
-                       .split = Split::columns,
-                       .joined = i > 0});
+      part.out = options_.weights[i].out / parts.tensor;
+      specs.push_back(
+          {.key = i == 0 ? "weight" : "weight" + std::to_string(i),
+           .name = options_.weights[i].name + ".weight",
+           .shape = part.weight_shape(),
+           .init = init,
+           .cut = {map_.out_major ? 0 : 1, options_.weights[i].groups, parts.tensor_rank, parts.tensor},
+           .joined = i > 0});
     }
     if (map_.bias) {
       specs.push_back({.key = "bias",
                        .name = options_.weights[0].name + ".bias",
                        .shape = {map_.out},
                        .decay = false,
-                       .split = Split::columns});
+                       .cut = {0, options_.weights[0].groups, parts.tensor_rank, parts.tensor}});
     }
     return specs;
   }
@@ -41,6 +50,12 @@ class NormLinear : public Segment {
     return {rope_buffer(*options_.rope)};
   }
 
+  std::vector<int64_t> column_groups() const override {
+    std::vector<int64_t> columns = options_.columns;
+    for (int64_t& count : columns) count /= options_.parts.tensor;
+    return columns;
+  }
+
   void fill_buffers(const std::vector<Tensor>& tables) const override {
     if (options_.rope) fill_rope_table(*options_.rope, tables[0].as<float>());
   }
@@ -48,10 +63,15 @@ class NormLinear : public Segment {
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     const int64_t rows = shape.tokens();
     SegmentPlan plan;
-    norm_.add_to(plan, rows, true);
+    if (norm_) {
+      norm_->add_to(plan, rows, true);
+      plan.saves.push_back({"normed", map_.type, {rows, map_.in}});
+      plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
+    } else {
+      plan.takes = {"normed"};
+    }
     plan.gives.push_back({options_.gives, map_.type, {rows, given_width()}});
-    plan.saves.push_back({"normed", map_.type, {rows, map_.in}});
-    plan.weight_needs.push_back("save.normed");
+    plan.weight_needs.push_back(norm_ ? "save.normed" : "in.normed");
     const std::string dgiven = "dout." + options_.gives;
     plan.input_needs.push_back(dgiven);
     if (options_.activation == Activation::none) {
@@ -63,7 +83,8 @@ class NormLinear : public Segment {
       plan.weight_needs.push_back("left.dlinear");
       if (options_.activation == Activation::gelu) plan.may_reuse.push_back({"left.dlinear", dgiven});
     }
-    plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
+    const bool exchanges = options_.gives == "qkv" && options_.parts.context > 1 && options_.parts.heads;
+    if (exchanges) plan.seams = {{options_.gives, Seam::to_heads}};
     plan.workspace =
         std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
     return plan;
@@ -71,8 +92,8 @@ class NormLinear : public Segment {
 
   void forward(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
-    const Tensor normed = f.saved("normed");
-    norm_.forward(f, normed.data, true);
+    const Tensor normed = norm_ ? f.saved("normed") : f.in("normed");
+    if (norm_) norm_->forward(f, normed.data, true);
     const Tensor given = f.out(options_.gives);
     const Tensor linear = options_.activation == Activation::none ? given : f.saved("linear");
     map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
@@ -83,13 +104,7 @@ class NormLinear : public Segment {
       f.kernels->swiglu({map_.type, rows, map_.out / 2, linear.data, given.data}, f.launch);
     }
     if (options_.rope) {
-      const RopeOptions& r = *options_.rope;
-      f.kernels->rope(
-          {.shape = {map_.type, f.slice.samples, f.slice.seq_len, r.heads, r.kv_heads, r.head_dim},
-           .qkv = given.data,
-           .table = f.buffer("rope").as<float>(),
-           .first_position = f.slice.first_position},
-          f.launch);
+      rotate(f, *options_.rope, given, false);
     }
   }
 
@@ -105,27 +120,27 @@ class NormLinear : public Segment {
           {map_.type, rows, map_.out / 2, f.saved("linear").data, dgiven.data, f.left("dlinear").data},
           f.launch);
     }
-    const Tensor dnormed = f.scratch("dnormed");
+    const Tensor dnormed = norm_ ? f.scratch("dnormed") : f.din("normed");
     map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows);
-    norm_.backward_input(f, dnormed.data, true);
+    if (norm_) norm_->backward_input(f, dnormed.data, true);
   }
 
   void backward_weight(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
-    map_.backward_weight(f, f.saved("normed").data, dlinear(f).data, f.grad("weight").data, rows,
-                         f.accumulate);
+    const Tensor normed = norm_ ? f.saved("normed") : f.in("normed");
+    map_.backward_weight(f, normed.data, dlinear(f).data, f.grad("weight").data, rows, f.accumulate);
     if (map_.bias) {
       f.kernels->bias_backward(
           {map_.type, rows, map_.out, dlinear(f).data, f.grad("bias").as<float>(), f.accumulate}, f.launch);
     }
-    norm_.backward_weight(f);
+    if (norm_) norm_->backward_weight(f);
   }
 
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost = map_.cost(shape.tokens(), part);
     const int64_t element = device::size_of(map_.type);
     if (part != Part::backward_weight) {
-      cost.bytes = norm_.forward_bytes(shape.tokens());
+      if (norm_) cost.bytes = norm_->forward_bytes(shape.tokens());
       if (options_.activation != Activation::none)
         cost.bytes += shape.tokens() * (map_.out + given_width()) * element;
     }
@@ -138,48 +153,72 @@ class NormLinear : public Segment {
     return options_.activation == Activation::none ? f.dout(options_.gives) : f.left("dlinear");
   }
   NormLinearOptions options_;
-  NormPart norm_;
+  std::optional<NormPart> norm_;
   LinearMap map_;
 };
 
-class FinalNorm : public Segment {
+// A norm of its own: takes hidden and residual, gives "normed" and, but for the last of a model, the new
+// residual.
+class Norm : public Segment {
  public:
-  FinalNorm(NormOptions options, DType type)
-      : width_(options.width), type_(type), norm_(std::move(options), type) {}
-  std::string name() const override { return "norm"; }
+  Norm(std::string name, NormOptions options, DType type, bool keeps_sum, const Parts& parts)
+      : name_(std::move(name)),
+        width_(options.width),
+        token_parts_(options.token_parts),
+        type_(type),
+        keeps_sum_(keeps_sum),
+        seam_(parts.tensor == 1 ? Seam::none
+              : parts.sequence  ? Seam::gather_tokens
+                                : Seam::spread),
+        norm_(std::move(options), type) {}
+  std::string name() const override { return name_; }
   std::vector<ParamSpec> params() const override { return norm_.params(); }
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels&) const override {
     SegmentPlan plan;
-    norm_.add_to(plan, shape.tokens(), false);
-    plan.gives.push_back({"normed", type_, {shape.tokens(), width_}});
+    const int64_t rows = shape.tokens() / token_parts_;
+    norm_.add_to(plan, rows, keeps_sum_);
+    plan.gives.push_back({"normed", type_, {rows, width_}});
     plan.input_needs.push_back("dout.normed");
+    plan.seams = {{"normed", seam_}};
     return plan;
   }
-  void forward(const Frame& f) const override { norm_.forward(f, f.out("normed").data, false); }
+  void forward(const Frame& f) const override { norm_.forward(f, f.out("normed").data, keeps_sum_); }
   void backward_input(const Frame& f) const override {
-    norm_.backward_input(f, f.dout("normed").data, false);
+    norm_.backward_input(f, f.dout("normed").data, keeps_sum_);
   }
   void backward_weight(const Frame& f) const override { norm_.backward_weight(f); }
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost;
-    if (part != Part::backward_weight) cost.bytes = norm_.forward_bytes(shape.tokens());
+    if (part != Part::backward_weight) cost.bytes = norm_.forward_bytes(shape.tokens() / token_parts_);
     return cost;
   }
 
  private:
+  std::string name_;
   int64_t width_;
+  int token_parts_;
   DType type_;
+  bool keeps_sum_;
+  Seam seam_;
   NormPart norm_;
 };
 
 }  // namespace
 
-std::unique_ptr<Segment> make_norm_linear(NormLinearOptions options) {
-  return std::make_unique<NormLinear>(std::move(options));
+void add_norm_linear(std::vector<std::unique_ptr<Segment>>& segments, NormLinearOptions options) {
+  const Parts& parts = options.parts;
+  if (parts.tensor > 1) {
+    NormOptions norm = *std::exchange(options.norm, std::nullopt);
+    norm.token_parts = parts.sequence ? parts.tensor : 1;
+    segments.push_back(
+        std::make_unique<Norm>(options.segment + "_norm", std::move(norm), options.map.type, true, parts));
+  }
+  segments.push_back(std::make_unique<NormLinear>(std::move(options)));
 }
 
-std::unique_ptr<Segment> make_final_norm(NormOptions options, DType type) {
-  return std::make_unique<FinalNorm>(std::move(options), type);
+std::unique_ptr<Segment> make_final_norm(NormOptions options, DType type, const Parts& parts) {
+  options.token_parts = parts.sequence ? parts.tensor : 1;
+  return std::make_unique<Norm>("norm", std::move(options), type, false, parts);
 }
 
 }  // namespace lockstep::model

@@ -9,9 +9,14 @@ std::vector<ParamSpec> NormPart::params() const {
                    .name = options_.name + ".weight",
                    .shape = shape,
                    .init = {Init::Kind::ones},
-                   .decay = false});
+                   .decay = false,
+                   .partial = options_.token_parts > 1});
   if (has_mean()) {
-    specs.push_back({.key = "norm.bias", .name = options_.name + ".bias", .shape = shape, .decay = false});
+    specs.push_back({.key = "norm.bias",
+                     .name = options_.name + ".bias",
+                     .shape = shape,
+                     .decay = false,
+                     .partial = options_.token_parts > 1});
   }
   return specs;
 }
@@ -55,7 +60,7 @@ Tensor NormPart::sum(const Frame& f, bool keeps_sum) const {
 void NormPart::forward(const Frame& f, void* y, bool keeps_sum) const {
   kernels::NormForward n{.kind = options_.kind,
                          .type = type_,
-                         .rows = f.slice.tokens(),
+                         .rows = f.slice.tokens() / options_.token_parts,
                          .width = options_.width,
                          .epsilon = options_.epsilon};
   n.x = options_.adds ? f.in("hidden").data : f.in("residual").data;
@@ -74,8 +79,10 @@ void NormPart::forward(const Frame& f, void* y, bool keeps_sum) const {
 }
 
 void NormPart::backward_input(const Frame& f, const void* dy, bool keeps_sum) const {
-  kernels::NormBackward n{
-      .kind = options_.kind, .type = type_, .rows = f.slice.tokens(), .width = options_.width};
+  kernels::NormBackward n{.kind = options_.kind,
+                          .type = type_,
+                          .rows = f.slice.tokens() / options_.token_parts,
+                          .width = options_.width};
   n.dy = dy;
   n.sum = sum(f, keeps_sum).data;
   n.weight = f.weight("norm.weight").data;

@@ -13,6 +13,8 @@ struct DropoutOptions {
   float rate = 0;
   uint32_t site = 0;
 };
+// Rows of `width` elements; every rank draws the mask that one rank would for the same tokens. y may be x.
+void drop(const Frame& f, const DropoutOptions& options, DType type, int64_t width, const void* x, void* y);
 
 // "attention": takes "qkv" (q and k already rotated), gives "context". Its gradient of qkv is handed
 // over rotated back, when `rope` is given.
@@ -20,8 +22,12 @@ struct AttentionOptions {
   DType type = DType::f32;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   std::optional<RopeOptions> rope;
+  Parts parts{};
 };
 std::unique_ptr<Segment> make_attention(AttentionOptions options);
+// The same where every context rank holds a front and a back run of each sequence, and keys and values go
+// round.
+std::unique_ptr<Segment> make_ring_attention(AttentionOptions options);
 
 // "out" and "down": takes `takes`, gives "hidden", with dropout behind the map.
 struct ProjectionOptions {
@@ -30,6 +36,7 @@ struct ProjectionOptions {
   LinearMap map;
   DropoutOptions dropout;
   float init_std = 0.02f;
+  Parts parts{};  // tensor ranks hold parts of its inputs
 };
 std::unique_ptr<Segment> make_projection(ProjectionOptions options);
 
@@ -41,11 +48,14 @@ struct EmbeddingOptions {
   std::string token_name, position_name;
   DropoutOptions dropout;
   float init_std = 0.02f;
+  Parts parts{};  // tensor ranks hold parts of the vocabulary
 };
 std::unique_ptr<Segment> make_embedding(EmbeddingOptions options);
 
 // "logits": takes "normed", computes the loss against labels. Products and softmax run over `chunk` rows
-// at a time, so that only that many rows of logits exist.
+// at a time, so that only that many rows of logits exist. Where tensor ranks hold parts of the vocabulary
+// there are two segments, "logits" and "loss": what each part says of a row passes between the ranks, and
+// every rank keeps its part of all logits until then.
 struct HeadOptions {
   DType type = DType::f32;
   int64_t vocab = 0, width = 0, chunk = 0;
@@ -53,7 +63,8 @@ struct HeadOptions {
   std::string tied_to;  // or empty
   float init_std = 0.02f;
 };
-std::unique_ptr<Segment> make_head(HeadOptions options);
+void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
+void add_vocab_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
 
 // "classify": takes "hidden" as logits [samples, classes] and computes the loss against one label a sample.
 struct ClassifyOptions {

@@ -6,7 +6,9 @@ namespace {
 
 class Projection : public Segment {
  public:
-  explicit Projection(ProjectionOptions options) : o_(std::move(options)), map_(o_.map) {}
+  explicit Projection(ProjectionOptions options) : o_(std::move(options)), map_(o_.map) {
+    map_.in /= o_.parts.tensor;
+  }
   std::string name() const override { return o_.segment; }
 
   std::vector<ParamSpec> params() const override {
@@ -15,7 +17,7 @@ class Projection : public Segment {
                      .name = o_.name + ".weight",
                      .shape = map_.weight_shape(),
                      .init = {Init::Kind::normal, o_.init_std},
-                     .split = Split::rows});
+                     .cut = {map_.out_major ? 1 : 0, 1, o_.parts.tensor_rank, o_.parts.tensor}});
     if (map_.bias)
       specs.push_back({.key = "bias", .name = o_.name + ".bias", .shape = {map_.out}, .decay = false});
     return specs;
@@ -36,13 +38,16 @@ class Projection : public Segment {
     }
     plan.workspace =
         std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
-    plan.seam = Seam::sum;
+    if (o_.parts.tensor > 1) plan.seams = {{"hidden", o_.parts.sequence ? Seam::scatter_tokens : Seam::sum}};
     return plan;
   }
 
   void forward(const Frame& f) const override {
     const Tensor hidden = f.out("hidden");
-    map_.forward(f, f.in(o_.takes).data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
+    // Of the tensor ranks, whose outputs are added up, one adds the bias. Dropping before or after is the
+    // same.
+    const bool biased = map_.bias && o_.parts.tensor_rank == 0;
+    map_.forward(f, f.in(o_.takes).data, f.weight("weight").data, biased ? f.weight("bias").data : nullptr,
                  hidden.data, f.slice.tokens());
     if (drops() && f.slice.training) drop(f, hidden.data, hidden.data);
   }
@@ -68,15 +73,7 @@ class Projection : public Segment {
     return drops() ? f.left("dmapped").data : f.dout("hidden").data;
   }
   void drop(const Frame& f, const void* x, void* y) const {
-    f.kernels->dropout({.type = map_.type,
-                        .count = f.slice.tokens() * map_.out,
-                        .x = x,
-                        .y = y,
-                        .rate = o_.dropout.rate,
-                        .slice = f.slice.slice,
-                        .site = o_.dropout.site,
-                        .inputs = f.inputs},
-                       f.launch);
+    model::drop(f, o_.dropout, map_.type, map_.out, x, y);
   }
   ProjectionOptions o_;
   LinearMap map_;

@@ -21,6 +21,18 @@ double scaled_frequency(const RopeOptions& o, double frequency) {
 
 }  // namespace
 
+void rotate(const Frame& f, const RopeOptions& o, const Tensor& qkv, bool backward) {
+  const int64_t width = (o.heads + 2 * o.kv_heads) * o.head_dim;
+  for (const PositionedRows& rows : f.slice.rows()) {
+    f.kernels->rope({.shape = {qkv.dtype, rows.samples, f.slice.seq_len, o.heads, o.kv_heads, o.head_dim},
+                     .qkv = qkv.as<char>() + rows.first_row * width * device::size_of(qkv.dtype),
+                     .table = f.buffer("rope").as<float>(),
+                     .first_position = rows.position,
+                     .backward = backward},
+                    f.launch);
+  }
+}
+
 BufferSpec rope_buffer(const RopeOptions& options) {
   return {"rope", "rope table", DType::f32, {options.positions, options.head_dim}};
 }

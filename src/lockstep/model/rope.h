@@ -15,6 +15,8 @@ struct RopeOptions {
 
 // [positions, head_dim]: head_dim / 2 cosines, then as many sines.
 void fill_rope_table(const RopeOptions& options, float* table);
+// q and k of `qkv`, at the positions of this rank's tokens, in place; backward: the other way round.
+void rotate(const Frame& f, const RopeOptions& options, const Tensor& qkv, bool backward);
 BufferSpec rope_buffer(const RopeOptions& options);  // shared by every segment that has the same key, "rope"
 
 }  // namespace lockstep::model

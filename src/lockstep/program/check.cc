@@ -65,10 +65,19 @@ class Checker {
 
   // Numbers of all ranks must have been added up before they are used.
   void needs_sum(const Instruction& i, const std::string& role) const {
-    if (!program_.training || program_.ranks.width() == 1) return;
+    if (!program_.training || program_.alone()) return;
     for (const Use& use : i.reads) {
       if (use.role == role && !summed_.contains(use.buffer)) fail(i, "reads " + name(use) + " of one rank");
     }
+  }
+
+  // Gradients of ranks that worked on other tokens of the same slices must have been added up.
+  void needs_added(const Instruction& i, const Use& use) const {
+    if (program_.buffers[static_cast<size_t>(use.buffer)].bytes() == 0) return;
+    if (program_.parts.context > 1 && !added_.contains({use.buffer, Among::context}))
+      fail(i, "reads " + name(use) + " of one context rank's tokens");
+    if (program_.parts.sequence && !added_.contains({use.buffer, Among::tensor}))
+      fail(i, "reads " + name(use) + " of one tensor rank's tokens");
   }
 
   // Gradients of a strand are folded in slice order: the first writes, the others add.
@@ -76,6 +85,8 @@ class Checker {
     for (const Use& use : i.writes) {
       if (!use.role.starts_with("grad.")) continue;
       if (normed_) fail(i, "changes a gradient after the norm");
+      added_.erase({use.buffer, Among::context});
+      added_.erase({use.buffer, Among::tensor});
       Run& run = folds_[use.buffer][fmt::format("{}.{}", i.segment, use.role)];
       const int64_t slice = i.slice;
       if (!program_.ranks.exact) {
@@ -109,6 +120,11 @@ class Checker {
     const DataRanks& r = program_.ranks;
     if (i.reads[0].role == "scalars" || i.reads[0].role == "inputs") {
       summed_.insert(i.reads[0].buffer);
+      return;
+    }
+    if (i.lane == Lane::seam) return;
+    if (i.among == Among::context || i.among == Among::tensor) {
+      for (const Use& use : i.reads) added_.insert({use.buffer, i.among});
       return;
     }
     if (normed_) fail(i, "changes a gradient after the norm");
@@ -148,6 +164,7 @@ class Checker {
         }
       }
       if (!use.role.starts_with("node.")) continue;
+      needs_added(i, use);
       const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;
       const auto k = static_cast<size_t>(blocks[block]++);
       if (!r.exact) continue;
@@ -168,6 +185,7 @@ class Checker {
       const size_t k = written[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
       const bool whole = i.among == Among::replica ||
                          (r.replicas == 1 && (i.round < 0 || i.round + 1 == deal.rounds(r.replica)));
+      for (const Among with : {Among::context, Among::tensor}) added_.insert({use.buffer, with});
       folds_[use.buffer].clear();
       folds_[use.buffer]["all"] = !r.exact
                                       ? Run{0, whole ? program_.slices : 0}
@@ -180,6 +198,7 @@ class Checker {
     needs_sum(i, "losses");
     for (const Use& use : i.reads) {
       if (!use.role.starts_with("gradient.")) continue;
+      if (program_.ranks.width() == 1) needs_added(i, use);
       for (const auto& [key, run] : folds_[use.buffer]) {
         if (run.begin != 0 || run.end != program_.slices) {
           fail(i, fmt::format("finds {} of {} slices in {} {}", run.end - run.begin, program_.slices,
@@ -200,6 +219,7 @@ class Checker {
   const model::Model& model_;
   std::vector<bool> written_;
   std::map<int, std::map<std::string, Run>> folds_;  // of a gradient buffer: parameter to the slices in it
+  std::set<std::pair<int, Among>> added_;            // gradients
   std::set<int> summed_;                             // scalars of all ranks
   bool normed_ = false;
 };

@@ -29,6 +29,7 @@ struct Layout {
   int64_t slices = 1, strands = 1;
   Recompute recompute;
   DataRanks ranks;                            // this rank among those that share the batch
+  Stages stages;                              // and among those that share the blocks
   int moments = 2;                            // optimizer buffers of a parameter: adamw 2, sgd and lion 1
   const kernels::Kernels* kernels = nullptr;  // of the device it will run on: how much scratch they want
   bool training = true;                       // false: load, forward, loss only
@@ -38,7 +39,7 @@ Program compile(const model::Model& model, const Layout& layout);
 
 // The rewrites, in the order in which compile() applies them.
 void rewrite_recompute(Program& program, const model::Model& model, const Recompute& recompute);
-void rewrite_gather(Program& program, const model::Model& model);  // ZeRO: shares of weights and moments
+void rewrite_gather(Program& program);                             // ZeRO: shares of weights and moments
 void rewrite_reduce(Program& program, const model::Model& model);  // data parallelism
 void rewrite_reuse(Program& program);
 

@@ -17,24 +17,28 @@ namespace {
 class Rewriter {
  public:
   explicit Rewriter(Program& program) : program_(program) {
-    for (size_t b = 0; b < program.blocks.size(); ++b)
-      owner_[program.blocks[b].compute] = static_cast<int>(b);
+    for (size_t b = 0; b < program.blocks.size(); ++b) {
+      if (program.blocks[b].compute >= 0) owner_[program.blocks[b].compute] = static_cast<int>(b);
+    }
   }
 
   void shrink() {
     const DataRanks& r = program_.ranks;
     for (size_t b = 0; b < program_.blocks.size(); ++b) {
       const BlockBuffers& keep = program_.blocks[b];
+      if (keep.compute < 0) continue;
       const Share& share = program_.own_share(static_cast<int>(b));
       const auto cut = [&](int buffer, int64_t elements) {
         Buffer& it = program_.buffers[static_cast<size_t>(buffer)];
         it.shape = {elements};
         it.share = true;
       };
-      if (r.zero == 3 || keep.master != keep.compute) cut(keep.master, share.values.count);
       if (r.zero == 3 && keep.master != keep.compute) cut(keep.compute, share.values.count);
+      if (!keep.held()) continue;
+      if (r.zero == 3 || keep.master != keep.compute) cut(keep.master, share.values.count);
       for (const int moment : keep.moments) cut(moment, share.values.count);
-      cut(keep.chunks, share.chunks * static_cast<int64_t>(sizeof(kernels::Chunk)));
+      for (const int table : {keep.chunks, keep.norm_chunks})
+        cut(table, share.chunks * static_cast<int64_t>(sizeof(kernels::Chunk)));
       if (r.turns()) {
         for (const int gradient : keep.gradients) cut(gradient, share.gradient_count);
       }
@@ -153,10 +157,7 @@ class Rewriter {
 
 }  // namespace
 
-void rewrite_gather(Program& program, const model::Model& model) {
-  std::vector<model::BlockLayout> layouts;
-  for (const model::Block& block : model.blocks) layouts.push_back(model::layout_of(block));
-  program.shares = share_out(layouts, program.ranks.shard);
+void rewrite_gather(Program& program) {
   Rewriter rewriter(program);
   rewriter.shrink();
   if (program.ranks.zero == 3) {

@@ -16,24 +16,22 @@ namespace {
 class Rewriter {
  public:
   Rewriter(Program& program, const model::Model& model, const Recompute& recompute)
-      : program_(program), model_(model), recompute_(recompute), producer_(program.buffers.size(), -1) {
-    for (size_t n = 0; n < program.instructions.size(); ++n) {
-      const Instruction& i = program.instructions[n];
-      if (i.op != Op::forward) continue;
-      for (const Use& use : i.writes) producer_[static_cast<size_t>(use.buffer)] = static_cast<int>(n);
+      : program_(program), model_(model), recompute_(recompute), old_(program.instructions) {
+    for (size_t n = 0; n < old_.size(); ++n) {
+      if (!goes_forward(old_[n])) continue;
+      for (const Use& use : old_[n].writes) producers_[use.buffer].push_back(n);
     }
   }
 
   void run() {
-    const std::vector<Instruction> old = program_.instructions;
     std::vector<Instruction> list;
-    for (const Instruction& original : old) {
+    for (const Instruction& original : old_) {
       Instruction i = original;
       if (i.op == Op::forward && dropped(i)) i.keeps_tape = false;
       if (i.op == Op::backward_input || i.op == Op::backward_weight) {
         std::map<int, int> moved;
         for (Use& use : i.reads) {
-          const int again = redo(use.buffer, group(i), old, list);
+          const int again = redo(use.buffer, old_.size(), group(i), list);
           moved[use.buffer] = again;
           use.buffer = again;
         }
@@ -52,6 +50,13 @@ class Rewriter {
     return recompute_.every > 0 ? i.block / recompute_.every : i.block;
   }
 
+  // Segments, and the collectives behind them.
+  bool goes_forward(const Instruction& i) const {
+    if (i.op == Op::forward) return true;
+    return i.lane == Lane::seam &&
+           program_.buffers[static_cast<size_t>(i.writes[0].buffer)].kind == BufferKind::edge;
+  }
+
   bool dropped(const Instruction& i) const {
     if (recompute_.every > 0) return true;
     const auto& segments = model_.blocks[static_cast<size_t>(i.block)].segments();
@@ -61,18 +66,32 @@ class Rewriter {
   }
 
   // The buffer that holds `buffer`'s value again for the backward pass of `in_group`: itself when it was
-  // kept, else one that a recompute instruction, appended to `list` now, writes.
-  int redo(int buffer, int in_group, const std::vector<Instruction>& old, std::vector<Instruction>& list) {
-    const int at = producer_[static_cast<size_t>(buffer)];
-    if (at < 0) return buffer;
-    const Instruction& source = old[static_cast<size_t>(at)];
-    if (!dropped(source) || group(source) != in_group) return buffer;
-    if (const auto done = again_.find(buffer); done != again_.end()) return done->second;
-    Instruction i = source;
-    i.op = Op::recompute;
+  // kept, else one that is written anew by what is appended to `list` now. Several may have written it, one
+  // after the other: those before instruction `until` count.
+  int redo(int buffer, size_t until, int in_group, std::vector<Instruction>& list) {
+    const auto it = producers_.find(buffer);
+    if (it == producers_.end()) return buffer;
+    for (const size_t n : it->second) {
+      if (n >= until) break;
+      if (!dropped(old_[n]) || group(old_[n]) != in_group) return buffer;
+      redo_instruction(n, in_group, list);
+    }
+    const auto again = again_.find(buffer);
+    return again == again_.end() ? buffer : again->second;
+  }
+
+  void redo_instruction(size_t n, int in_group, std::vector<Instruction>& list) {
+    if (!done_.insert(n).second) return;
+    Instruction i = old_[n];
+    if (i.op == Op::forward) i.op = Op::recompute;
     i.keeps_tape = true;
-    for (Use& use : i.reads) use.buffer = redo(use.buffer, in_group, old, list);
+    for (Use& use : i.reads) use.buffer = redo(use.buffer, n, in_group, list);
     for (Use& use : i.writes) {
+      const auto known = again_.find(use.buffer);
+      if (known != again_.end()) {
+        use.buffer = known->second;
+        continue;
+      }
       Buffer copy = program_.buffers[static_cast<size_t>(use.buffer)];
       copy.name += " again";
       if (copy.kind == BufferKind::edge) copy.kind = BufferKind::saved;
@@ -80,16 +99,16 @@ class Rewriter {
       again_[use.buffer] = fresh;
       use.buffer = fresh;
     }
-    producer_.resize(program_.buffers.size(), -1);
     list.push_back(std::move(i));
-    return again_.at(buffer);
   }
 
   Program& program_;
   const model::Model& model_;
   const Recompute& recompute_;
-  std::vector<int> producer_;  // of a buffer: the forward instruction that writes it, by old index
-  std::map<int, int> again_;   // dropped buffer to its recomputed one
+  const std::vector<Instruction> old_;
+  std::map<int, std::vector<size_t>> producers_;  // of a buffer: what writes it on the way forward
+  std::map<int, int> again_;                      // dropped buffer to its recomputed one
+  std::set<size_t> done_;                         // instructions that run again
 };
 
 }  // namespace

@@ -40,21 +40,20 @@ class Rewriter {
   }
 
   void run() {
-    std::vector<Bucket> buckets = find_buckets();
+    const bool sums = ranks_.width() > 1 || program_.parts.context > 1 || program_.parts.sequence;
+    const std::vector<Bucket> buckets = sums ? find_buckets() : std::vector<Bucket>{};
     std::vector<std::vector<Instruction>> after(program_.instructions.size());
-    Stack kept(program_.strands);
-    int round = -1;
+    const std::vector<int> depths = kept_after_rounds();
     for (const Bucket& bucket : buckets) {
-      if (bucket.round != round) {
-        round = bucket.round;
-        before_ = kept.depth();
-        for (int r = 0; ranks_.exact && r < ranks_.shard; ++r) {
-          if (const int64_t s = deal_.in_round(ranks_.replica, r, round); s >= 0) kept.push({s, s + 1});
-        }
-        after_ = kept.depth();
+      if (bucket.round >= 0) {
+        before_ = bucket.round == 0 ? 0 : depths[static_cast<size_t>(bucket.round) - 1];
+        after_ = depths[static_cast<size_t>(bucket.round)];
       }
       std::vector<Instruction>& list = after[bucket.after];
+      add_up(list, bucket, Among::context);
+      add_up(list, bucket, Among::tensor);
       if (ranks_.sharded()) list.push_back(ranks_.turns() ? reduce_round(bucket) : reduce_shares(bucket));
+      if (ranks_.width() == 1) continue;
       const bool last = !ranks_.turns() || bucket.round + 1 == deal_.rounds(ranks_.replica);
       if (ranks_.replicas > 1 && last) list.push_back(reduce_replicas(bucket));
     }
@@ -73,6 +72,20 @@ class Rewriter {
   }
 
  private:
+  // With turns: how many partial sums the stack holds when a round is in. A pipeline may close rounds of
+  // different blocks in different orders, but each block's in turn.
+  std::vector<int> kept_after_rounds() const {
+    std::vector<int> depths;
+    Stack kept(program_.strands);
+    for (int64_t round = 0; ranks_.turns() && round < deal_.rounds(ranks_.replica); ++round) {
+      for (int r = 0; ranks_.exact && r < ranks_.shard; ++r) {
+        if (const int64_t s = deal_.in_round(ranks_.replica, r, round); s >= 0) kept.push({s, s + 1});
+      }
+      depths.push_back(kept.depth());
+    }
+    return depths;
+  }
+
   // For each block (and round) the last instruction that changes its gradient, gathered into buckets.
   std::vector<Bucket> find_buckets() const {
     struct Ready {
@@ -120,6 +133,25 @@ class Rewriter {
   }
   int level(int block, int k) const {
     return program_.blocks[static_cast<size_t>(block)].gradients[static_cast<size_t>(k)];
+  }
+
+  // Ranks that worked on other tokens of the same slices hold addends of the same gradients: context ranks of
+  // all, tensor ranks of what their norms gave.
+  void add_up(std::vector<Instruction>& list, const Bucket& bucket, Among among) const {
+    const bool context = among == Among::context;
+    if (bucket.idle || (context ? program_.parts.context == 1 : !program_.parts.sequence)) return;
+    Instruction i = start(bucket, among);
+    for (size_t k = 0; k < bucket.blocks.size(); ++k) {
+      const int nodes = ranks_.turns() || !ranks_.exact ? 1 : own_.depth();
+      for (int n = 0; n < nodes; ++n) {
+        const int buffer = ranks_.turns() ? bucket.gradients[k] : level(bucket.blocks[k], n);
+        i.reads.push_back(
+            {buffer, fmt::format("{}.{}.{}", context ? "values" : "partial", bucket.blocks[k], n)});
+        if (context) i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
+      }
+    }
+    i.writes = i.reads;
+    list.push_back(std::move(i));
   }
 
   // One strand of each rank onto the stack of partial sums, in shares.
@@ -213,7 +245,7 @@ class Rewriter {
     };
     const Use losses = used(norm.reads, "losses"), sums = used(norm.writes, "sums");
     reduce(losses, Among::all);
-    if (!ranks_.sharded()) {
+    if (!ranks_.sharded() && program_.parts.tensor == 1 && program_.stages.count == 1) {
       list.push_back(std::move(norm));
       return;
     }
@@ -222,7 +254,7 @@ class Rewriter {
     squares.writes = {sums};
     std::erase_if(squares.reads, [](const Use& use) { return use.role == "losses"; });
     list.push_back(std::move(squares));
-    reduce(sums, Among::shard);
+    reduce(sums, Among::copy);
     finish.level = 2;
     std::erase_if(finish.reads, [](const Use& use) {
       return use.role.starts_with("gradient.") || use.role.starts_with("chunks.");
@@ -236,11 +268,13 @@ class Rewriter {
   // What follows the reduction reads the group's sums, not this rank's own.
   void use_summed_level() {
     for (Instruction& i : program_.instructions) {
-      if (i.op != Op::norm && i.op != Op::update && !(i.op == Op::sum && i.reads[0].role == "tied")) continue;
+      const bool tied = (i.op == Op::sum || i.op == Op::send) && i.reads[0].role == "tied";
+      if (i.op != Op::norm && i.op != Op::update && !tied) continue;
       for (auto* uses : {&i.reads, &i.writes}) {
         for (Use& use : *uses) {
           const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;
-          if (block >= 0 && use.buffer == level(block, 0)) use.buffer = level(block, base_);
+          const bool held = block >= 0 && program_.blocks[static_cast<size_t>(block)].held();
+          if (held && use.buffer == level(block, 0)) use.buffer = level(block, base_);
         }
       }
     }
@@ -334,7 +368,7 @@ std::vector<Run> own_nodes(const Deal& deal, int replica, int shard_rank) {
 
 void rewrite_reduce(Program& program, const model::Model& model) {
   Rewriter(program).run();
-  share_statistics(program, model);
+  if (program.ranks.width() > 1) share_statistics(program, model);
 }
 
 }  // namespace lockstep::program

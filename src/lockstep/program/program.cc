@@ -40,6 +40,13 @@ const char* name_of(BufferKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
+int Stages::stage_of(int block) const {
+  for (size_t k = 0; k < pieces.size(); ++k) {
+    if (block >= pieces[k].begin && block < pieces[k].end) return static_cast<int>(k) % count;
+  }
+  return 0;
+}
+
 int Program::add_buffer(Buffer buffer) {
   buffers.push_back(std::move(buffer));
   return static_cast<int>(buffers.size()) - 1;

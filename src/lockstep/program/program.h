@@ -11,6 +11,7 @@
 
 #include "lockstep/device/tensor.h"
 #include "lockstep/model/block.h"
+#include "lockstep/program/schedule.h"
 #include "lockstep/program/shards.h"
 #include "lockstep/program/strands.h"
 
@@ -131,12 +132,28 @@ struct DataRanks {
   Deal deal(int64_t strands) const { return {strands, replicas, shard, turns()}; }
 };
 
-// The buffers of a block that live across steps.
+// The stages of a pipeline, as one of them sees them.
+struct Stages {
+  int count = 1, self = 0;
+  int chunks = 1;  // pieces of the model that a stage holds
+  Schedule schedule = Schedule::one_f_one_b;
+  std::vector<Piece> pieces;  // blocks of piece k, which belongs to stage k % count; empty: one piece
+  bool first_piece(int chunk) const { return chunk == 0 && self == 0; }
+  bool last_piece(int chunk) const { return chunk == chunks - 1 && self == count - 1; }
+  Piece piece(int chunk, int blocks) const {
+    return pieces.empty() ? Piece{0, blocks} : pieces[static_cast<size_t>(chunk * count + self)];
+  }
+  int stage_of(int block) const;
+};
+
+// The buffers of a block that live across steps; all -1 for a block of another stage.
 struct BlockBuffers {
-  int master = -1, compute = -1;  // the same buffer when compute is fp32
-  int chunks = -1;
-  std::vector<int> gradients;  // by level
+  int master = -1,
+      compute = -1;  // the same buffer when compute is fp32; only the latter: a copy of tied values
+  int chunks = -1, norm_chunks = -1;  // the same but where ranks hold the same values
+  std::vector<int> gradients;         // by level
   std::vector<int> moments;
+  bool held() const { return master >= 0; }
 };
 
 struct Program {
@@ -146,10 +163,14 @@ struct Program {
   int64_t slices = 1, strands = 1;  // of the whole batch
   std::vector<BlockBuffers> blocks;
   DataRanks ranks;
+  Stages stages;
+  model::Parts parts{};
   std::vector<int64_t> own_slices;         // those of this rank, in the order in which they are loaded
   std::vector<std::vector<Share>> shares;  // [block][shard rank]; empty when nothing is shared out
   int64_t samples_per_slice = 1, seq_len = 1;
+  int64_t input_words = 0, label_words = 0;  // of a slice's batch, in 32-bit words
   int64_t workspace_bytes = 0;
+  bool alone() const { return ranks.width() == 1 && stages.count == 1 && parts.tensor * parts.context == 1; }
   int add_buffer(Buffer buffer);
   const Share& own_share(int block) const {
     return shares[static_cast<size_t>(block)][static_cast<size_t>(ranks.shard_rank)];

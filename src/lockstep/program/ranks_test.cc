@@ -78,7 +78,7 @@ TEST(RankPrograms, AgreeWithEachOther) {
       ASSERT_NO_THROW(check(all[k], *c.model)) << "rank " << k;
       slices.insert(all[k].own_slices.begin(), all[k].own_slices.end());
       const auto shard = static_cast<size_t>(c.layout.ranks.shard);
-      EXPECT_EQ(calls(all[k], Among::data), calls(all[0], Among::data));
+      EXPECT_EQ(calls(all[k], Among::all), calls(all[0], Among::all));
       EXPECT_EQ(calls(all[k], Among::shard), calls(all[k / shard * shard], Among::shard)) << "rank " << k;
       EXPECT_EQ(calls(all[k], Among::replica).size(), calls(all[0], Among::replica).size()) << "rank " << k;
     }

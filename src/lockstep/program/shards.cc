@@ -71,6 +71,12 @@ std::vector<std::vector<Share>> share_out(const std::vector<model::BlockLayout>&
   return shares;
 }
 
+size_t tied_slot(const model::BlockLayout& layout, int param) {
+  size_t slot = 1;  // behind the values
+  for (int k = 0; k < param; ++k) slot += layout.params[static_cast<size_t>(k)].spec.tied_to.empty() ? 0 : 1;
+  return slot;
+}
+
 std::vector<Span> cut_evenly(int64_t count, int parts) {
   std::vector<Span> spans;
   for (int p = 0; p < parts; ++p) {

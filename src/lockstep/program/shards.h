@@ -31,6 +31,9 @@ struct Share {
 // [block][shard rank]. Pieces go round from block to block, so that small blocks do not all fall to one rank.
 std::vector<std::vector<Share>> share_out(const std::vector<model::BlockLayout>& layouts, int ranks);
 
+// Where the tied parameter `param` of a block stands among a share's gradients.
+size_t tied_slot(const model::BlockLayout& layout, int param);
+
 // `count` elements in `parts` nearly equal runs whose borders are multiples of 64.
 std::vector<Span> cut_evenly(int64_t count, int parts);
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/run/reduce.h"
+#include "lockstep/run/seam.h"
 
 namespace lockstep::run {
 
@@ -20,11 +21,12 @@ using program::Op;
 using program::Use;
 
 void Staging::allocate(device::Device& device, const program::Program& program) {
-  for (const Instruction& i : program.instructions) {
-    if (i.op != Op::load || i.slice == -1) continue;
-    input_words_ += program.buffers[static_cast<size_t>(i.writes[0].buffer)].shape.numel();
-    label_words_ += program.buffers[static_cast<size_t>(i.writes[1].buffer)].shape.numel();
-  }
+  const auto slices = static_cast<int64_t>(program.own_slices.size());
+  input_words_ = slices * program.input_words;
+  label_words_ = slices * program.label_words;
+  samples_ = program.samples_per_slice;
+  rows_ = slices * samples_;
+  parts_ = program.parts;
   for (Slot& slot : slots_) {
     slot.header = static_cast<StepInputs*>(device.allocate_host(sizeof(StepInputs)));
     slot.inputs = static_cast<int32_t*>(device.allocate_host(input_words_ * 4));
@@ -46,17 +48,46 @@ void Staging::fill(device::Device& device, const HostBatch& batch, const StepInp
   current_ = 1 - current_;
   Slot& slot = slots_[current_];
   if (slot.busy) device.wait_for(slot.done);
-  LS_ASSERT(static_cast<int64_t>(batch.inputs.size()) == input_words_ &&
-            static_cast<int64_t>(batch.labels.size()) == label_words_);
   *slot.header = inputs;
-  std::memcpy(slot.inputs, batch.inputs.data(), batch.inputs.size_bytes());
-  std::memcpy(slot.labels, batch.labels.data(), batch.labels.size_bytes());
+  pick(batch.inputs, slot.inputs, input_words_);
+  pick(batch.labels, slot.labels, label_words_);
+}
+
+// Context ranks keep their part of every sample, in the order that model::SliceContext describes.
+void Staging::pick(std::span<const int32_t> from, int32_t* to, int64_t words) const {
+  LS_ASSERT(static_cast<int64_t>(from.size()) == words * parts_.context);
+  if (parts_.context == 1) {
+    std::memcpy(to, from.data(), from.size_bytes());
+    return;
+  }
+  const int runs = parts_.heads ? 1 : 2;  // of a sample
+  const int64_t length = words / rows_, whole = length * runs * parts_.context, per_slice = samples_ / runs;
+  for (int64_t row = 0; row < rows_; ++row) {  // runs of one slice: all front ones, then all back ones
+    const int64_t slice = row / samples_, inside = row % samples_, run = inside / per_slice;
+    const int64_t sample = slice * per_slice + inside % per_slice;
+    const int64_t chunk = run == 0 ? parts_.context_rank : 2 * parts_.context - 1 - parts_.context_rank;
+    std::memcpy(to + row * length, from.data() + sample * whole + chunk * length,
+                static_cast<size_t>(length) * sizeof(int32_t));
+  }
 }
 
 void Staging::in_use(device::Device& device, device::Stream stream) {
   device.record(slots_[current_].done, stream);
   slots_[current_].busy = true;
 }
+
+namespace {
+
+// Whether the parameter at this element of a block is cut among the tensor ranks.
+bool is_cut(const model::BlockLayout& layout, int64_t element) {
+  for (const model::PlacedParam& param : layout.params) {
+    const bool here = element >= param.offset && element < param.offset + param.spec.shape.numel();
+    if (here && param.spec.tied_to.empty()) return param.spec.cut.cuts();
+  }
+  return false;
+}
+
+}  // namespace
 
 Binder::Binder(BindContext context)
     : c_(std::move(context)),
@@ -70,15 +101,27 @@ Binder::Binder(BindContext context)
     std::vector<kernels::Chunk> chunks = model::chunks_of(layouts_[b], o.weight_decay, o.decay_all);
     first_chunk_.push_back(chunk_count_);
     chunk_count_ += static_cast<int64_t>(chunks.size());
+    const program::BlockBuffers& keep = c_.program.blocks[b];
+    if (!keep.held()) continue;
     if (!c_.program.shares.empty()) {
       const program::Share& share = c_.program.own_share(static_cast<int>(b));
       chunks = {chunks.begin() + share.first_chunk, chunks.begin() + share.first_chunk + share.chunks};
       for (kernels::Chunk& chunk : chunks) chunk.begin -= share.values.begin;
       first_chunk_.back() += share.first_chunk;
     }
-    const Tensor table = c_.memory.tensor(c_.program.blocks[b].chunks);
-    c_.device.copy(table.data, chunks.data(), table.bytes(), CopyKind::host_to_device, stream_);
-    c_.device.synchronize(stream_);
+    const auto fill = [&](int buffer) {
+      const Tensor table = c_.memory.tensor(buffer);
+      c_.device.copy(table.data, chunks.data(), table.bytes(), CopyKind::host_to_device, stream_);
+      c_.device.synchronize(stream_);
+    };
+    fill(keep.chunks);
+    if (keep.norm_chunks == keep.chunks) continue;
+    const int64_t base =
+        c_.program.shares.empty() ? 0 : c_.program.own_share(static_cast<int>(b)).values.begin;
+    for (kernels::Chunk& chunk : chunks) {
+      if (!is_cut(layouts_[b], chunk.begin + base)) chunk.count = 0;  // the first tensor rank counts it
+    }
+    fill(keep.norm_chunks);
   }
 }
 
@@ -111,9 +154,16 @@ Binder::Call Binder::bind(const Instruction& i) {
     case Op::update:
       return update(i);
     case Op::reduce:
+      if (i.lane == Lane::seam) return bind_seam(c_, i, c_.streams.at(i.lane));
       return bind_reduce(c_, layouts_, i, {.stream = c_.streams.at(i.lane)});
     case Op::gather:
+      if (i.lane == Lane::seam) return bind_seam(c_, i, c_.streams.at(i.lane));
       return bind_gather(c_, i, {.stream = c_.streams.at(i.lane)});
+    case Op::exchange:
+      return bind_seam(c_, i, c_.streams.at(i.lane));
+    case Op::send:
+    case Op::recv:
+      return bind_link(c_, layouts_, i, c_.streams.at(i.lane));
     case Op::release:
       return [] {};  // its memory is free behind it: placement knows
     default:
@@ -141,16 +191,15 @@ Binder::Call Binder::begin_step(const Instruction& i) {
 }
 
 Binder::Call Binder::load(const Instruction& i) {
-  const Tensor inputs = c_.memory.tensor(i.writes[0].buffer), labels = c_.memory.tensor(i.writes[1].buffer);
+  std::vector<std::pair<Tensor, bool>> fields;  // and whether they are labels
+  for (const Use& use : i.writes) fields.emplace_back(c_.memory.tensor(use.buffer), use.role == "labels");
   const std::vector<int64_t>& own = c_.program.own_slices;
   const int64_t slice = std::find(own.begin(), own.end(), i.slice) - own.begin();
-  return [this, inputs, labels, slice] {
-    const auto move = [&](const Tensor& to, bool is_label) {
+  return [this, fields, slice] {
+    for (const auto& [to, is_label] : fields) {
       c_.device.copy(to.data, c_.staging.words(is_label) + slice * to.numel(), to.bytes(),
                      CopyKind::host_to_device, stream_);
-    };
-    move(inputs, false);
-    move(labels, true);
+    }
   };
 }
 
@@ -179,12 +228,20 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   frame->slice = {.slice = static_cast<uint32_t>(slice),
                   .samples = c_.program.samples_per_slice,
                   .seq_len = c_.program.seq_len,
+                  .context = c_.program.parts.context,
+                  .context_rank = c_.program.parts.context_rank,
+                  .ring = c_.program.parts.context > 1 && !c_.program.parts.heads,
                   .training = c_.program.training};
+  frame->device = &c_.device;
+  frame->part = i.part;
   frame->accumulate = i.accumulate;
   frame->slices = c_.program.slices;
   frame->inputs = c_.memory.find("step inputs").as<StepInputs>();
   frame->state = c_.memory.find("step state").as<StepState>();
-  frame->loss = c_.memory.find("slice losses").as<double>() + slice;
+  // Tensor ranks compute the same losses; those of the first count.
+  const bool counts = c_.program.parts.tensor_rank == 0;
+  frame->loss =
+      c_.memory.find("slice losses").as<double>() + (counts ? slice : static_cast<size_t>(c_.program.slices));
   if (i.keeps_tape) frame->graph = &graphs_[{i.block, i.segment, i.slice}];
   for (const auto* uses : {&i.reads, &i.writes}) {
     for (const Use& use : *uses) {
@@ -222,20 +279,20 @@ kernels::Add Binder::tied(const Instruction& i, const Tensor& into, const Tensor
   const std::vector<model::PlacedParam>& params = layouts_[static_cast<size_t>(i.block)].params;
   const model::PlacedParam& slot = params[static_cast<size_t>(i.level)];
   const model::TiedTo owner = model::find_tied(layouts_, slot.spec.tied_to);
+  const bool received = !c_.program.blocks[static_cast<size_t>(i.block)].held();  // the slot alone
   if (c_.program.shares.empty()) {
-    return {slot.spec.shape.numel(), into.as<float>() + owner.param->offset, from.as<float>() + slot.offset};
+    return {slot.spec.shape.numel(), into.as<float>() + owner.param->offset,
+            from.as<float>() + (received ? 0 : slot.offset)};
   }
-  size_t k = 1;  // among the share's tied slots, which follow its values
-  for (const model::PlacedParam& param : params) {
-    if (&param == &slot) break;
-    if (!param.spec.tied_to.empty()) ++k;
-  }
+  const size_t k = program::tied_slot(layouts_[static_cast<size_t>(i.block)], i.level);
   const program::Share &mine = c_.program.own_share(i.block), &theirs = c_.program.own_share(owner.block);
   const program::Span span = mine.gradients[k];
   const int64_t at = owner.param->offset + span.begin - slot.offset;  // in the owner's values
   const bool shares = c_.program.ranks.turns();
   return {span.count, into.as<float>() + (shares ? at - theirs.values.begin : at),
-          from.as<float>() + (shares ? mine.offsets[k] : span.begin)};
+          from.as<float>() + (received ? 0
+                              : shares ? mine.offsets[k]
+                                       : span.begin)};
 }
 
 Binder::Call Binder::fold_statistics(const Instruction& i) {
@@ -250,7 +307,7 @@ Binder::Call Binder::norm(const Instruction& i) {
   const Tensor sums = c_.memory.find("square sums");
   for (size_t b = 0; b < layouts_.size() && i.level < 2; ++b) {
     const int block = static_cast<int>(b);
-    if (own_chunks(block) == 0) continue;
+    if (!c_.program.blocks[b].held() || own_chunks(block) == 0) continue;
     const Use& gradient = *std::find_if(i.reads.begin(), i.reads.end(), [&](const Use& use) {
       return use.role == fmt::format("gradient.{}", b);
     });

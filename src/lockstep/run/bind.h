@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "lockstep/run/executor.h"
@@ -24,6 +25,7 @@ class Staging {
   }
 
  private:
+  void pick(std::span<const int32_t> from, int32_t* to, int64_t words) const;
   struct Slot {
     kernels::StepInputs* header = nullptr;
     int32_t* inputs = nullptr;
@@ -34,6 +36,8 @@ class Staging {
   Slot slots_[2];
   size_t current_ = 0;
   int64_t input_words_ = 0, label_words_ = 0;
+  int64_t samples_ = 0, rows_ = 0;  // runs of tokens: of a slice, of all
+  model::Parts parts_;
 };
 
 struct BindContext {

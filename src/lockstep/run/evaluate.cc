@@ -26,19 +26,19 @@ Evaluator::Evaluator(Session& session)
 
 double Evaluator::run(int64_t batches) {
   const Plan& plan = session_.plan;
-  const int64_t count = plan.layout.slice.samples;
+  const int64_t count = plan.recipe().batch.global / plan.recipe().batch.slices.value;
   const int64_t there = std::min(batches, (plan.dataset->samples(data::Split::eval) + count - 1) / count);
-  // Ranks take turns. All go through as many batches, because each takes part in the others' gathers; one
-  // past the last has no label that counts. Every number comes from one rank, and all are added in the
-  // batches' order.
-  const int64_t ranks = session_.ranks->size(), self = session_.ranks->rank();
+  // Data ranks take turns, and those that share one slice work on it together. All go through as many
+  // batches, because each takes part in the others' gathers; one past the last has no label that counts.
+  // Every number comes from one rank, and all are added in the batches' order.
+  const int64_t ranks = plan.layout.ranks.width(), self = plan.layout.ranks.self();
   std::vector<double> losses(static_cast<size_t>((there + ranks - 1) / ranks * ranks), 0), valid = losses;
   for (int64_t k = self; k < static_cast<int64_t>(losses.size()); k += ranks) {
     const data::Batch batch = data::read_eval_batch(*plan.dataset, k, count, plan.recipe().data.seq_len);
     executor_->step({.valid_tokens = 1}, {batch.inputs, batch.labels});
     if (k >= there) continue;
     losses[static_cast<size_t>(k)] = executor_->read_slice_losses()[0];
-    valid[static_cast<size_t>(k)] = static_cast<double>(batch.valid_labels);
+    if (plan.counts_batch()) valid[static_cast<size_t>(k)] = static_cast<double>(batch.valid_labels);
   }
   losses = session_.ranks->sum(std::move(losses));
   valid = session_.ranks->sum(std::move(valid));

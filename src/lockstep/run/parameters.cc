@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <span>
 
 #include "lockstep/base/hash.h"
 #include "lockstep/base/philox.h"
@@ -20,6 +22,13 @@ namespace {
 // The order of a tensor in checkpoints: by block, then as the block lists them.
 int64_t order_of(size_t block, size_t index) { return static_cast<int64_t>(block << 32 | index); }
 
+checkpoint::Piece piece_of(const std::string& name, const device::Shape& whole, const model::Cut& cut,
+                           const Parameters::Held& held) {
+  checkpoint::Piece piece = checkpoint::whole_piece({name, held.values.dtype, whole});
+  if (cut.cuts()) checkpoint::cut(piece, cut.dim, cut.part, cut.parts, cut.groups);
+  return checkpoint::part_of(piece, held.first, held.values.numel());
+}
+
 }  // namespace
 
 Parameters::Parameters(const model::Model& model, const program::Program& program, const Memory& memory,
@@ -36,6 +45,7 @@ Parameters::Parameters(const model::Model& model, const program::Program& progra
 void Parameters::initialize(uint64_t seed, float loss_scale) {
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const program::BlockBuffers& keep = program_.blocks[b];
+    if (!keep.held()) continue;
     std::vector<int> zeroed = keep.gradients;
     zeroed.insert(zeroed.end(), keep.moments.begin(), keep.moments.end());
     zeroed.push_back(keep.master);
@@ -58,18 +68,19 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
 void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const {
   const int64_t count = held.values.numel();
   if (count == 0) return;
-  switch (spec.init.kind) {
-    case model::Init::Kind::given:
-      write(held.values, spec.init.values + held.first);
-      break;
-    case model::Init::Kind::normal:
-      kernels_.fill_normal({count, held.values.as<float>(), 0, spec.init.deviation, seed,
-                            base::hash_text(spec.name), held.first},
+  if (spec.init.kind == model::Init::Kind::zeros || spec.init.kind == model::Init::Kind::ones) {
+    const float value = spec.init.kind == model::Init::Kind::ones ? 1.0f : 0.0f;
+    return kernels_.fill_value({count, held.values.as<float>(), value}, {});
+  }
+  for (const checkpoint::Run& run :
+       checkpoint::runs_of(piece_of(spec.name, whole_shape(spec.cut, spec.shape), spec.cut, held))) {
+    float* to = held.values.as<float>() + run.from;
+    if (spec.init.kind == model::Init::Kind::given) {
+      write({to, DType::f32, {run.count}}, spec.init.values + run.at);
+    } else {
+      kernels_.fill_normal({run.count, to, 0, spec.init.deviation, seed, base::hash_text(spec.name), run.at},
                            {});
-      break;
-    default:
-      kernels_.fill_value(
-          {count, held.values.as<float>(), spec.init.kind == model::Init::Kind::ones ? 1.0f : 0.0f}, {});
+    }
   }
 }
 
@@ -103,9 +114,9 @@ void Parameters::fill_tables() {
 }
 
 void Parameters::refresh_compute() {
-  if (model_.compute == DType::f32) return;
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const program::BlockBuffers& keep = program_.blocks[b];
+    if (!keep.held() || model_.compute == DType::f32) continue;
     const Tensor from = memory_.tensor(keep.master), to = memory_.tensor(keep.compute);
     const bool shares = program_.buffers[static_cast<size_t>(keep.master)].share;
     const bool whole = shares && !program_.buffers[static_cast<size_t>(keep.compute)].share;
@@ -123,15 +134,37 @@ void Parameters::refresh_compute() {
     ranks_.group(program::Among::shard, program::Lane::gather).all_gather(parts);
     device_.synchronize(nullptr);
   }
+  share_copies();
+}
+
+// Values that another stage keeps a copy of, as the end of a step hands them over.
+void Parameters::share_copies() const {
+  for (const program::Instruction& i : program_.instructions) {
+    const auto& uses = i.op == program::Op::send ? i.reads : i.writes;
+    if ((i.op != program::Op::send && i.op != program::Op::recv) || uses[0].role != "copy") continue;
+    comm::Group& group = ranks_.group(i.among, i.lane);
+    const Tensor values = memory_.tensor(uses[0].buffer);
+    if (i.op == program::Op::send) {
+      group.send(values, 1 - group.rank());
+    } else {
+      group.recv(values, 1 - group.rank());
+    }
+    device_.synchronize(nullptr);
+  }
 }
 
 std::vector<Parameters::Named> Parameters::named() const {
   std::vector<Named> all;
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const program::BlockBuffers& keep = program_.blocks[b];
+    if (!keep.held()) continue;
     for (const model::PlacedParam& p : layouts_[b].params) {
       if (!p.spec.tied_to.empty()) continue;
-      Named named{p.spec.name, p.spec.shape, held(keep.master, p, static_cast<int>(b)), {}};
+      Named named{p.spec.name,
+                  whole_shape(p.spec.cut, p.spec.shape),
+                  p.spec.cut,
+                  held(keep.master, p, static_cast<int>(b)),
+                  {}};
       named.order = order_of(b, static_cast<size_t>(&p - layouts_[b].params.data()));
       for (const int moment : keep.moments) named.moments.push_back(held(moment, p, static_cast<int>(b)));
       all.push_back(std::move(named));
@@ -148,7 +181,9 @@ std::vector<Parameters::Named> Parameters::statistics() const {
       for (const model::BufferSpec& spec : segment->buffers()) {
         if (spec.constant) continue;
         const Tensor values = memory_.find(spec.name);
-        all.push_back({spec.name, spec.shape, {false, 0, values}, {}, spec.dtype, order_of(b, index++)});
+        if (values)
+          all.push_back({spec.name, spec.shape, {}, {false, 0, values}, {}, spec.dtype, order_of(b, index)});
+        ++index;
       }
     }
   }
@@ -159,12 +194,17 @@ Parameters::Saved Parameters::saved_as(const std::string& name, const Named& par
                                        checkpoint::Kind kind) const {
   const program::DataRanks& ranks = program_.ranks;
   Saved saved;
+  saved.piece = piece_of(name, param.shape, param.cut, held);
   saved.piece.tensor = {name, param.dtype, param.shape, kind, param.order};
-  saved.piece.first = held.first;
-  saved.piece.count = held.values.numel();
   saved.values = held.values;
   saved.copy = held.share ? ranks.replica : ranks.self();
   saved.copies = held.share ? ranks.replicas : ranks.width();
+  const auto also = [&](int rank, int of) {
+    saved.copy = saved.copy * of + rank;
+    saved.copies *= of;
+  };
+  also(program_.parts.context_rank, program_.parts.context);
+  if (!param.cut.cuts()) also(program_.parts.tensor_rank, program_.parts.tensor);
   return saved;
 }
 
@@ -211,11 +251,45 @@ std::vector<kernels::Chunk> Parameters::own_chunks(size_t block, int64_t& first)
   return mine;
 }
 
+// Where tensor ranks hold parts of parameters: of each rank's runs, in the whole's own chunks.
+std::vector<uint64_t> Parameters::hash_runs() const {
+  checkpoint::HashSums sums;
+  std::map<int64_t, int64_t> index;        // of a parameter, by its order
+  std::vector<int64_t> first_chunk = {0};  // of each parameter
+  for (size_t b = 0; b < layouts_.size(); ++b) {
+    for (size_t k = 0; k < layouts_[b].params.size(); ++k) {
+      const model::ParamSpec& spec = layouts_[b].params[k].spec;
+      if (!spec.tied_to.empty()) continue;
+      index[order_of(b, k)] = static_cast<int64_t>(index.size());
+      const int64_t elements = whole_shape(spec.cut, spec.shape).numel();
+      first_chunk.push_back(first_chunk.back() + (elements + kernels::kChunk - 1) / kernels::kChunk);
+    }
+  }
+  for (const Saved& one : saved()) {
+    if (one.piece.tensor.kind != checkpoint::Kind::weight || one.copy > 0) continue;
+    std::vector<float> host(static_cast<size_t>(one.piece.count));
+    read(one.values, host.data());
+    for (const checkpoint::Run& run : checkpoint::runs_of(one.piece)) {
+      sums.add(index.at(one.piece.tensor.order), run.at,
+               std::span(host).subspan(static_cast<size_t>(run.from), static_cast<size_t>(run.count)));
+    }
+  }
+  std::vector<uint64_t> all(static_cast<size_t>(first_chunk.back()) * 2, 0);
+  for (const auto& [chunk, sum] : sums.sums()) {
+    const auto at = static_cast<size_t>(first_chunk[static_cast<size_t>(chunk.first)] + chunk.second) * 2;
+    all[at] = sum.of[0];
+    all[at + 1] = sum.of[1];
+  }
+  return all;
+}
+
 std::string Parameters::hash() const {
+  if (program_.parts.tensor > 1) return checkpoint::fold_hashes(ranks_.sum(hash_runs()));
   std::vector<uint64_t> all;
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const size_t before = all.size();
     all.resize(before + 2 * model::chunks_of(layouts_[b], 0, false).size(), 0);
+    if (!program_.blocks[b].held()) continue;
     int64_t first = 0;
     const std::vector<kernels::Chunk> chunks = own_chunks(b, first);
     if (chunks.empty()) continue;
@@ -223,8 +297,10 @@ std::string Parameters::hash() const {
     std::copy(hashes.begin(), hashes.end(), all.begin() + static_cast<int64_t>(before) + 2 * first);
   }
   // Ranks that share a copy fill in each other's zeros; every copy says the same, so only the first speaks.
-  if (!program_.shares.empty()) {
-    if (program_.ranks.replica > 0) std::fill(all.begin(), all.end(), 0);
+  const bool shares = !program_.shares.empty();
+  if (shares || program_.stages.count > 1) {
+    const int copy = shares ? program_.ranks.replica : program_.ranks.self();
+    if (copy > 0 || program_.parts.context_rank > 0) std::fill(all.begin(), all.end(), 0);
     all = ranks_.sum(std::move(all));
   }
   return checkpoint::fold_hashes(all);

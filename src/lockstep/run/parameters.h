@@ -39,6 +39,7 @@ class Parameters {
   struct Named {
     std::string name;
     device::Shape shape;  // whole
+    model::Cut cut;       // what part of it the tensor ranks' `held` elements are of
     Held master;
     std::vector<Held> moments;  // "m", "v"
     device::DType dtype = device::DType::f32;
@@ -67,6 +68,8 @@ class Parameters {
   Held held(int buffer, const model::PlacedParam& param, int block) const;
   Saved saved_as(const std::string& name, const Named& param, const Held& held, checkpoint::Kind kind) const;
   void fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const;
+  void share_copies() const;
+  std::vector<uint64_t> hash_runs() const;
   // Chunks of a block whose masters this rank hashes, begins counted from the master buffer's first element.
   std::vector<kernels::Chunk> own_chunks(size_t block, int64_t& first) const;
   std::vector<uint64_t> hash_chunks(const device::Tensor& values,

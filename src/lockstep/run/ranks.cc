@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "lockstep/base/error.h"
@@ -51,6 +52,7 @@ void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, dev
   std::map<std::pair<Lane, std::vector<int>>, std::shared_ptr<comm::Group>>
       made;  // one for the same members of a lane
   for (const auto& [lane, among] : wanted) {
+    if (among == Among::next || among == Among::previous) continue;
     const std::vector<int> members = comm::members(mesh, world_->rank(), axes_of(among));
     std::shared_ptr<comm::Group>& group = made[{lane, members}];
     if (!group) {
@@ -59,6 +61,39 @@ void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, dev
                         members, device);
     }
     groups_[{lane, among}] = group;
+  }
+  connect_stages(mesh, wanted, device);
+}
+
+// Every directed link between two stages is a group of its own, used by one lane at either end. All ranks
+// make theirs in the order of senders, so that nobody waits for one who waits for somebody else.
+void Ranks::connect_stages(const comm::Mesh& mesh, const std::set<std::pair<Lane, Among>>& wanted,
+                           device::Device& device) {
+  struct Link {
+    bool forward;
+    int sender;
+    std::pair<Lane, Among> key;
+    int peer;
+  };
+  const std::vector<int> stages = comm::members(mesh, world_->rank(), {Axis::pipeline});
+  const auto count = static_cast<int>(stages.size());
+  const int self = comm::coordinate_of(mesh, world_->rank())[Axis::pipeline];
+  std::vector<Link> links;
+  for (const auto& [lane, among] : wanted) {
+    if (among != Among::next && among != Among::previous) continue;
+    const int other = (self + (among == Among::next ? 1 : count - 1)) % count;
+    const bool sends = lane == Lane::send;
+    links.push_back({sends == (among == Among::next), sends ? self : other, {lane, among}, other});
+  }
+  std::sort(links.begin(), links.end(), [](const Link& a, const Link& b) {
+    return std::pair(!a.forward, a.sender) < std::pair(!b.forward, b.sender);
+  });
+  for (const Link& link : links) {
+    std::vector<int> members = {stages[static_cast<size_t>(std::min(self, link.peer))],
+                                stages[static_cast<size_t>(std::max(self, link.peer))]};
+    groups_[link.key] = world_->group(fmt::format("pipe.{}.{}", link.forward ? "forward" : "backward",
+                                                  stages[static_cast<size_t>(link.sender)]),
+                                      members, device);
   }
 }
 
@@ -91,8 +126,12 @@ std::vector<uint64_t> Ranks::sum(std::vector<uint64_t> values) const {
   return values;
 }
 
-comm::Mesh data_mesh(const program::DataRanks& ranks) {
+comm::Mesh mesh_of(const program::DataRanks& ranks, const model::Parts& parts,
+                   const program::Stages& stages) {
   comm::Mesh mesh;
+  mesh.sizes[static_cast<int>(Axis::tensor)] = parts.tensor;
+  mesh.sizes[static_cast<int>(Axis::context)] = parts.context;
+  mesh.sizes[static_cast<int>(Axis::pipeline)] = stages.count;
   mesh.sizes[static_cast<int>(Axis::shard)] = ranks.shard;
   mesh.sizes[static_cast<int>(Axis::replica)] = ranks.replicas;
   return mesh;

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 
 #include "lockstep/comm/mesh.h"
 #include "lockstep/comm/world.h"
@@ -46,13 +47,16 @@ class Ranks {
   std::vector<uint64_t> sum(std::vector<uint64_t> values) const;
 
  private:
+  void connect_stages(const comm::Mesh& mesh,
+                      const std::set<std::pair<program::Lane, program::Among>>& wanted,
+                      device::Device& device);
   comm::World* world_ = nullptr;
   std::unique_ptr<device::Device> cpu_;
   std::unique_ptr<comm::Group> host_;
   std::map<std::pair<program::Lane, program::Among>, std::shared_ptr<comm::Group>> groups_;
 };
 
-// Where every data rank of a layout stands: shard ranks next to each other, replicas apart.
-comm::Mesh data_mesh(const program::DataRanks& ranks);
+// Where every rank of a layout stands.
+comm::Mesh mesh_of(const program::DataRanks& ranks, const model::Parts& parts, const program::Stages& stages);
 
 }  // namespace lockstep::run

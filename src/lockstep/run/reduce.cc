@@ -272,6 +272,28 @@ std::vector<int> owners(const program::Program& program) {
   return owner;
 }
 
+// Addends of gradients that context ranks hold, or tensor ranks of what is not cut among them: in place.
+std::function<void()> add_up(const BindContext& context, const std::vector<model::BlockLayout>& layouts,
+                             const Instruction& i, const kernels::Launch& launch) {
+  comm::Group* group = &context.options.ranks->group(i.among, i.lane);
+  std::vector<Tensor> values;
+  for (const Use& use : i.reads) {
+    const Tensor all = context.memory.tensor(use.buffer);
+    if (i.among == Among::context) {
+      if (all.numel() > 0) values.push_back(all);
+      continue;
+    }
+    const int block = context.program.buffers[static_cast<size_t>(use.buffer)].block;
+    for (const model::PlacedParam& param : layouts[static_cast<size_t>(block)].params) {
+      if (!param.spec.partial) continue;
+      values.push_back({all.as<float>() + param.offset, DType::f32, {param.spec.shape.numel()}});
+    }
+  }
+  return [group, values, launch] {
+    for (const Tensor& value : values) group->all_reduce(value, launch.stream);
+  };
+}
+
 }  // namespace
 
 std::function<void()> bind_reduce(const BindContext& context, const std::vector<model::BlockLayout>& layouts,
@@ -287,6 +309,7 @@ std::function<void()> bind_reduce(const BindContext& context, const std::vector<
     }
     return [group, values, launch] { group->all_reduce(values, launch.stream); };
   }
+  if (i.among == Among::context || i.among == Among::tensor) return add_up(context, layouts, i, launch);
   return [reduce = std::make_shared<Reduce>(context, layouts, i, launch)] { reduce->run(); };
 }
 

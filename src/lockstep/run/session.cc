@@ -10,6 +10,7 @@
 #include "lockstep/model/family.h"
 #include "lockstep/model/huggingface.h"
 #include "lockstep/run/memory_report.h"
+#include "lockstep/run/rank_layout.h"
 #include "lockstep/run/snapshot.h"
 
 namespace lockstep::run {
@@ -67,46 +68,6 @@ int64_t default_strands(int64_t slices, int64_t width) {
   return strands;
 }
 
-int zero_stage(const std::string& word) {
-  return word == "1" || word == "optimizer"  ? 1
-         : word == "2" || word == "gradient" ? 2
-         : word == "3" || word == "full"     ? 3
-                                             : 0;
-}
-
-// How the ranks that were started share the work, before slices are known.
-program::DataRanks data_ranks(const base::Recipe& recipe, const PlanOptions& options, bool cpu) {
-  const auto& p = recipe.parallel;
-  const int world = options.seat.world;
-  if (!p.data.is_auto && p.data.value != world) {
-    throw ConfigError(
-        152,
-        fmt::format("parallel.data = {} needs {} ranks, {} started: add --nproc {}, or leave it \"auto\"",
-                    p.data.value, p.data.value, world, p.data.value));
-  }
-  program::DataRanks ranks;
-  ranks.zero = zero_stage(p.zero);
-  ranks.shard = ranks.zero == 0 ? 1 : p.shard.is_auto ? world : static_cast<int>(p.shard.value);
-  if (world % ranks.shard != 0) {
-    throw ConfigError(
-        153, fmt::format(
-                 "parallel.shard = {} does not divide the {} data ranks that were started; sizes that do: {}",
-                 ranks.shard, world, base::divisors_near(world, ranks.shard)));
-  }
-  if (p.wire != "fp32" && recipe.run.exact) {
-    throw ConfigError(155,
-                      "parallel.wire = \"bf16\" rounds gradients on their way: it needs run.exact = false");
-  }
-  ranks.replicas = world / ranks.shard;
-  ranks.replica = options.seat.rank / ranks.shard;
-  ranks.shard_rank = options.seat.rank % ranks.shard;
-  ranks.exact = recipe.run.exact || world == 1;
-  ranks.staged = !cpu || !options.shares_memory;
-  ranks.wire = p.wire == "bf16" ? DType::bf16 : DType::f32;
-  ranks.bucket_bytes = static_cast<int64_t>(p.bucket_mib * (1 << 20));
-  return ranks;
-}
-
 // Only when ranks are really started: a plan for GPUs may be looked at where there are none.
 void check_engine(const base::Recipe& recipe, bool cpu) {
   if (!cpu || recipe.parallel.engine != "nccl") return;
@@ -114,34 +75,6 @@ void check_engine(const base::Recipe& recipe, bool cpu) {
       522,
       "parallel.engine = \"nccl\" carries the memory of GPUs, but the ranks compute on the CPU: leave it "
       "\"auto\", or set run.device=cuda");
-}
-
-void check_strands(const base::Recipe& recipe, const program::DataRanks& ranks) {
-  const int64_t strands = recipe.batch.strands.value, width = ranks.width();
-  if (width > strands) {
-    int64_t enough = recipe.batch.slices.value;
-    for (int64_t n = recipe.batch.slices.value; n >= width; --n) {
-      if (recipe.batch.slices.value % n == 0) enough = n;
-    }
-    throw ConfigError(
-        154,
-        enough >= width
-            ? fmt::format(
-                  "batch.strands = {} allows at most {} data ranks, {} were started: start fewer, or set "
-                  "batch.strands={}, which changes the bits of the result",
-                  strands, strands, width, enough)
-            : fmt::format(
-                  "batch.slices = {} in {} strands cannot be shared by {} data ranks: start fewer, or set "
-                  "batch.slices to a multiple of {}, which changes the bits of the result",
-                  recipe.batch.slices.value, strands, width, width));
-  }
-  if (!ranks.exact && strands % width != 0) {
-    throw ConfigError(
-        156,
-        fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the {} data ranks: set "
-                    "batch.strands={}, or leave run.exact on",
-                    strands, width, (strands + width - 1) / width * width));
-  }
 }
 
 // The cores of a host are shared by its ranks.
@@ -181,8 +114,10 @@ void settle_slices(Plan& plan) {
   if (!batch.slices.is_auto) return;
   for (int64_t slices = 1; slices <= batch.global; ++slices) {
     if (batch.global % slices != 0 || (!batch.strands.is_auto && slices % batch.strands.value != 0)) continue;
-    const int64_t width = plan.layout.ranks.width();
-    const bool enough = default_strands(slices, width) >= width || !batch.strands.is_auto;
+    const int64_t width = plan.layout.ranks.width(), stages = plan.layout.stages.count;
+    // A strand for every data rank, and a slice for every stage.
+    const bool enough =
+        (default_strands(slices, width) >= width || !batch.strands.is_auto) && slices >= width * stages;
     if (!enough && slices != batch.global) continue;
     program::MemoryPlan memory;
     compile_for(plan, slices, plan.recipe().memory.recompute, memory);
@@ -213,11 +148,13 @@ void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq
 program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& recompute) {
   const base::Recipe& recipe = plan.recipe();
   program::Layout layout;
-  layout.slice = {recipe.batch.global / slices, recipe.data.seq_len};
+  layout.slice = slice_of({recipe.batch.global / slices, recipe.data.seq_len}, plan.model->parts);
   layout.slices = slices;
   layout.strands = recipe.batch.strands.is_auto ? default_strands(slices, plan.layout.ranks.width())
                                                 : recipe.batch.strands.value;
   layout.ranks = plan.layout.ranks;
+  layout.stages = plan.layout.stages;
+  layout.stages.pieces = cut_stages(recipe, *plan.model, layout);
   layout.recompute = program::parse_recompute(recompute, *plan.model);
   layout.moments = plan.optimizer.moments;
   layout.kernels = &kernels::kernels_for(plan.device->id().kind);
@@ -236,7 +173,7 @@ PlanOptions for_this(const Ranks& ranks) {
 void check_layout(const base::Recipe& recipe, int ranks) {
   check_batch(recipe);
   check_engine(recipe, ranks > 1 && recipe.run.device == "cpu");
-  const program::DataRanks layout = data_ranks(recipe, {.seat = {.world = ranks}}, true);
+  const program::DataRanks layout = rank_layout(recipe, {.world = ranks}, true).data;
   if (!recipe.batch.slices.is_auto && !recipe.batch.strands.is_auto) check_strands(recipe, layout);
   if (layout.width() > recipe.batch.global) {
     throw ConfigError(
@@ -254,25 +191,45 @@ program::Program compile_for(const Plan& plan, int64_t slices, const std::string
   return program;
 }
 
+program::Program compile_for_rank(const Plan& plan, int rank, program::MemoryPlan& memory) {
+  const RankLayout there = rank_layout(plan.recipe(), {.rank = rank, .world = plan.seat.world}, true);
+  program::Layout layout = plan.layout;
+  layout.ranks.replica = there.data.replica, layout.ranks.shard_rank = there.data.shard_rank;
+  layout.stages.self = there.stages.self;
+  model::Model model = plan.build_part(there.parts);
+  model.input_words = plan.model->input_words, model.label_words = plan.model->label_words;
+  program::Program program = program::compile(model, layout);
+  memory = program::place(program);
+  return program;
+}
+
 Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   Plan plan;
   plan.seat = options.seat;
   check_batch(resolved.recipe);
   const device::Id id = device::resolve(resolved.recipe.run.device, options.seat.local_rank);
   set_threads(resolved.recipe, options.seat);
-  plan.layout.ranks = data_ranks(resolved.recipe, options, id.kind == device::Kind::cpu);
+  const RankLayout here =
+      rank_layout(resolved.recipe, options.seat, id.kind == device::Kind::cpu && options.shares_memory);
+  plan.layout.ranks = here.data;
+  plan.layout.stages = here.stages;
   if (!own.build_model) adopt_model(resolved);
   plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe);
   plan.device = device::open(id);
   const DType compute = settle_precision(resolved, plan.device->properties());
   if (own.build_model) {
+    check_own_model(here.parts);
     plan.model = std::make_unique<model::Model>(own.build_model(resolved.recipe, compute));
   } else {
     model::resolve_model(resolved, plan.dataset->vocab());
     model::check_vocabulary(resolved, plan.dataset->vocab(), plan.dataset->describe());
     settle_logits_chunk(resolved, compute, id.kind == device::Kind::cuda);
-    plan.model = std::make_unique<model::Model>(model::build_model(resolved.recipe, compute));
+    check_parts(resolved.recipe, here.parts);
+    plan.model = std::make_unique<model::Model>(model::build_model(resolved.recipe, compute, here.parts));
   }
+  plan.build_part = [recipe = resolved.recipe, compute, build = own.build_model](const model::Parts& parts) {
+    return build ? build(recipe, compute) : model::build_model(recipe, compute, parts);
+  };
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
   plan.resolved = std::move(resolved);
@@ -284,6 +241,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
     plan.resolved.origin["batch.strands"] = "auto";
   }
   check_strands(plan.recipe(), plan.layout.ranks);
+  check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.layout = layout_for(plan, batch.slices.value, plan.recipe().memory.recompute);
   plan.program = program::compile(*plan.model, plan.layout);
   program::check(plan.program, *plan.model);
@@ -308,7 +266,9 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
     throw_out_of_memory(plan, refused.free_bytes);
   }
   if (shared) plan.device->allocate_from(nullptr);
-  if (!ranks->alone()) ranks->connect(data_mesh(plan.layout.ranks), plan.program, *plan.device);
+  if (!ranks->alone())
+    ranks->connect(mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages), plan.program,
+                   *plan.device);
   if (ring != nullptr) ranks->record_in(ring);
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);

@@ -34,7 +34,8 @@ struct Plan {
   base::Resolved resolved;  // no "auto" left in what decides the numbers
   std::unique_ptr<data::Dataset> dataset;
   std::unique_ptr<device::Device> device;
-  std::unique_ptr<model::Model> model;
+  std::unique_ptr<model::Model> model;                          // this rank's part of it
+  std::function<model::Model(const model::Parts&)> build_part;  // another rank's
   optim::Optimizer optimizer;
   program::Layout layout;
   program::Program program;  // checked and placed
@@ -42,6 +43,10 @@ struct Plan {
   int64_t available_bytes = 0;  // on the device, or memory.limit_gib
   comm::Seat seat;              // this process among the ranks
   const base::Recipe& recipe() const { return resolved.recipe; }
+  // Of ranks that work on the same slices, one says what is in them.
+  bool counts_batch() const {
+    return program.stages.self == 0 && model->parts.tensor_rank == 0 && model->parts.context_rank == 0;
+  }
   // What throughput is counted in: tokens, or samples where the model predicts no tokens.
   const char* unit() const { return model->predicts_tokens ? "tokens" : "samples"; }
   int64_t units_per_step() const {
@@ -68,6 +73,9 @@ void check_layout(const base::Recipe& recipe, int ranks);
 // The pieces of make_plan that `tune` varies: compiles for other slices or recomputation.
 program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute,
                              program::MemoryPlan& memory);
+
+// The program of another rank of the same layout, which need not exist; placed.
+program::Program compile_for_rank(const Plan& plan, int rank, program::MemoryPlan& memory);
 
 class Session {
  public:

@@ -62,11 +62,12 @@ class Trainer {
   // One step, top to bottom: data, the program, and what the step before it gave.
   void one_step(int64_t step) {
     const std::shared_ptr<const data::Batch> batch = loader_.next();
-    const StepInputs inputs{.seed = static_cast<uint64_t>(recipe_.run.seed),
-                            .step = static_cast<uint64_t>(step),
-                            .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step)),
-                            .valid_tokens = static_cast<double>(batch->valid_labels),
-                            .stop = asked_to_stop() ? 1.0 : 0.0};
+    const StepInputs inputs{
+        .seed = static_cast<uint64_t>(recipe_.run.seed),
+        .step = static_cast<uint64_t>(step),
+        .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step)),
+        .valid_tokens = plan_.counts_batch() ? static_cast<double>(batch->valid_labels) : 0.0,
+        .stop = asked_to_stop() ? 1.0 : 0.0};
     session_.executor->step(inputs, {batch->inputs, batch->labels});
     waiting_.push_back({inputs, loader_.waited_ms(), batch});
     const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu ||

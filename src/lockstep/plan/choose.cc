@@ -1,0 +1,207 @@
+#include "lockstep/plan/choose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/table.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr double kAboutAsFast = 1.02;
+constexpr size_t kShown = 5, kReasons = 4;
+
+// How hard a layout is to understand, and what it costs in exactness.
+int burden(const Candidate& c) {
+  const Layout& l = c.layout;
+  int axes = 0;
+  for (const int size : {l.data, l.tensor, l.context, l.pipeline}) axes += size > 1 ? 1 : 0;
+  return axes + (l.exact() ? 0 : 2) + (l.zero > 0 ? 1 : 0) + (c.recompute != "none" ? 1 : 0) +
+         (l.schedule == "1f1b" ? 0 : 1);
+}
+
+class Chooser {
+ public:
+  Chooser(const Question& question, const Compile& compile) : question_(question), compile_(compile) {}
+
+  Choice run() {
+    for (int tensor = 1; tensor <= question_.ranks; ++tensor) {
+      for (int context = 1; tensor * context <= question_.ranks; ++context) {
+        for (int pipeline = 1; tensor * context * pipeline <= question_.ranks; ++pipeline) {
+          if (question_.ranks % (tensor * context * pipeline) != 0) continue;
+          if (question_.tensor.value_or(tensor) != tensor || question_.context.value_or(context) != context ||
+              question_.pipeline.value_or(pipeline) != pipeline) {
+            continue;
+          }
+          Layout layout{.data = question_.ranks / (tensor * context * pipeline),
+                        .tensor = tensor,
+                        .context = context,
+                        .pipeline = pipeline};
+          try_forms(layout);
+        }
+      }
+    }
+    return decide();
+  }
+
+ private:
+  // The ways to do the same split.
+  void try_forms(Layout layout) {
+    if (layout.tensor > question_.machine.ranks_per_node) {
+      trials_.push_back({.candidate = {layout, question_.recompute},
+                         .refused = fmt::format("tensor ranks would not stay inside a node of {}",
+                                                question_.machine.ranks_per_node)});
+      return;
+    }
+    std::vector<Layout> forms{layout};
+    if (layout.context > 1) {
+      forms.push_back(layout);
+      forms.back().form = "heads";
+    }
+    if (layout.pipeline > 1) {  // gpipe keeps more than 1f1b for the same bubble
+      for (size_t k = 0, count = forms.size(); k < count; ++k) {
+        for (const char* schedule : {"zero-bubble", "interleaved"}) {
+          Layout form = forms[k];
+          form.schedule = schedule;
+          form.chunks = form.schedule == "interleaved" ? 2 : 1;
+          forms.push_back(form);
+        }
+      }
+    }
+    for (const Layout& form : forms) try_memory(form);
+  }
+
+  // From the fastest to the most sparing, until one fits: sharing out moves more bytes, recomputation
+  // computes more.
+  void try_memory(Layout layout) {
+    std::vector<std::string> recomputes{question_.recompute};
+    if (question_.recompute == "none") recomputes.push_back("full");
+    for (const std::string& recompute : recomputes) {
+      for (int zero = 0; zero <= (layout.data > 1 ? 3 : 0); ++zero) {
+        if (question_.zero.value_or(zero) != zero) continue;
+        layout.zero = zero;
+        // Splitting norms over tokens saves memory for the same traffic, where the sizes allow it.
+        layout.sequence = layout.tensor > 1;
+        Trial trial = try_one({layout, recompute});
+        if (!trial.refused.empty() && layout.sequence) {
+          layout.sequence = false;
+          trial = try_one({layout, recompute});
+        }
+        trials_.push_back(trial);
+        if (!trial.refused.empty() || (trial.fits && zero == 0 && recompute == recomputes.front())) return;
+        if (trial.fits) break;
+      }
+    }
+  }
+
+  Trial try_one(const Candidate& candidate) {
+    Trial trial{.candidate = candidate};
+    try {
+      const Compiled compiled = compile_(candidate);
+      trial.peak_bytes = compiled.peak_bytes;
+      trial.fits = compiled.peak_bytes <= question_.available_bytes;
+      if (!trial.fits) return trial;
+      const Walk walk = simulate(compiled.world, price_on(question_.machine, compiled.world),
+                                 {.apart = apart_on(question_.machine, compiled.world)});
+      LS_ASSERT(walk.problems.empty(), candidate.words() + ": " + base::join(walk.problems, "; "));
+      trial.step_seconds = walk.step_seconds;
+      trial.bubble = walk.bubble;
+    } catch (const base::ConfigError& error) {
+      trial.refused = error.what();
+    }
+    return trial;
+  }
+
+  Choice decide() {
+    const auto rank = [](const Trial& t) { return t.fits ? 0 : t.refused.empty() ? 1 : 2; };
+    std::stable_sort(trials_.begin(), trials_.end(), [&](const Trial& a, const Trial& b) {
+      if (rank(a) != rank(b)) return rank(a) < rank(b);
+      return a.fits ? a.step_seconds < b.step_seconds : a.peak_bytes < b.peak_bytes;
+    });
+    if (trials_.empty() || !trials_.front().fits) refuse();
+    // Of those about as fast as the fastest, the simplest.
+    size_t best = 0;
+    for (size_t k = 1; k < trials_.size() && trials_[k].fits; ++k) {
+      if (trials_[k].step_seconds > trials_[0].step_seconds * kAboutAsFast) break;
+      if (burden(trials_[k].candidate) < burden(trials_[best].candidate)) best = k;
+    }
+    Choice choice{.best = trials_[best].candidate, .available_bytes = question_.available_bytes};
+    std::rotate(trials_.begin(), trials_.begin() + static_cast<ptrdiff_t>(best),
+                trials_.begin() + static_cast<ptrdiff_t>(best) + 1);
+    choice.trials = std::move(trials_);
+    return choice;
+  }
+
+  [[noreturn]] void refuse() const {
+    const bool possible = !trials_.empty() && trials_.front().refused.empty();
+    if (!possible) {
+      const std::string why =
+          trials_.empty() ? "no split of them has the sizes that the recipe sets" : trials_[0].refused;
+      throw base::ConfigError(
+          183, fmt::format("parallel.auto finds no layout for {} ranks: {}", question_.ranks, why));
+    }
+    const Trial& nearest = trials_.front();
+    throw base::ConfigError(
+        183,
+        fmt::format(
+            "parallel.auto finds no layout of {} ranks that fits: the most sparing, {}, needs {} of the {} "
+            "that a rank has; use more ranks, more batch.slices or shorter sequences",
+            question_.ranks, nearest.candidate.words(),
+            base::human_bytes(static_cast<double>(nearest.peak_bytes)),
+            base::human_bytes(static_cast<double>(question_.available_bytes))));
+  }
+
+  const Question& question_;
+  const Compile& compile_;
+  std::vector<Trial> trials_;
+};
+
+}  // namespace
+
+std::string Candidate::words() const {
+  return layout.words() + (recompute == "none" ? "" : ", recompute " + recompute);
+}
+
+std::vector<std::string> Candidate::overrides() const {
+  std::vector<std::string> list = layout.overrides();
+  list.push_back("memory.recompute=" + recompute);
+  return list;
+}
+
+std::string Choice::why() const {
+  base::Table table({"layout", "memory", "step", "bubble", ""});
+  for (const size_t column : {1, 2, 3}) table.align_right(column);
+  size_t shown = 0, fitting = 0, too_large = 0;
+  std::map<std::string, std::pair<size_t, std::string>> reasons;  // and how many, and one of them
+  for (const Trial& trial : trials) {
+    fitting += trial.fits ? 1 : 0;
+    too_large += !trial.fits && trial.refused.empty() ? 1 : 0;
+    if (!trial.refused.empty()) {
+      auto& [count, words] = reasons[trial.refused];
+      if (count++ == 0) words = trial.candidate.words();
+    }
+    if (!trial.fits || shown++ >= kShown) continue;
+    table.add({trial.candidate.words(), base::human_bytes(static_cast<double>(trial.peak_bytes)),
+               base::human_duration(trial.step_seconds), fmt::format("{:.0f} %", trial.bubble * 100),
+               shown == 1 ? "chosen" : ""});
+  }
+  std::string text =
+      fmt::format("parallel.auto: {} of {} layouts fit in {}; by forecast the best are\n{}", fitting,
+                  trials.size(), base::human_bytes(static_cast<double>(available_bytes)), table.to_text(100));
+  if (too_large > 0) text += fmt::format("{} need more memory\n", too_large);
+  size_t told = 0;
+  for (const auto& [reason, whom] : reasons) {
+    if (told++ == kReasons) break;
+    text += fmt::format("not {}{}: {}\n", whom.second,
+                        whom.first > 1 ? fmt::format(" and {} more", whom.first - 1) : "", reason);
+  }
+  return text;
+}
+
+Choice choose(const Question& question, const Compile& compile) { return Chooser(question, compile).run(); }
+
+}  // namespace lockstep::plan

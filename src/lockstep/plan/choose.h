@@ -1,0 +1,70 @@
+// choose(): a layout for so many ranks, by asking what each would need and how long its step would take.
+//
+// Every way to deal the ranks to data, tensor, context and pipeline parallelism is tried, with the schedules
+// that are worth trying. The recipe's own check says which are possible; compile and place say what the
+// fullest rank needs, and the simulator, over a simple pricing, how long a step takes. Of those that fit, the
+// fastest is taken; where several are about as fast, the simplest, because it keeps more exactness and is
+// easier to understand. Sharing out and recomputation are tried only where their absence does not fit.
+//
+//     const plan::Choice choice = plan::choose({.ranks = 8, .available_bytes = free, .machine = machine},
+//                                              [&](const plan::Candidate& c) { return compile_all(c); });
+//     apply(choice.best.overrides()); say(choice.why());
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/plan/layout.h"
+#include "lockstep/plan/price.h"
+#include "lockstep/plan/simulate.h"
+
+namespace lockstep::plan {
+
+struct Candidate {
+  Layout layout;
+  std::string recompute = "none";
+  std::string words() const;                   // "data=2,tensor=4, recompute full"
+  std::vector<std::string> overrides() const;  // key=value, parallel.* and memory.recompute
+};
+
+// The programs of all ranks of a candidate. Ranks with the same list may share one (plan/list_key.h).
+struct Compiled {
+  std::vector<std::unique_ptr<program::Program>> programs;  // placed and ordered
+  World world;                                              // over these programs
+  int64_t peak_bytes = 0;                                   // of the fullest rank
+};
+// base::ConfigError: the recipe's check refuses it; its sentence is kept as the reason.
+using Compile = std::function<Compiled(const Candidate& candidate)>;
+
+struct Question {
+  int ranks = 1;
+  int64_t available_bytes = 0;     // to each rank
+  Machine machine;                 // what the step is priced on
+  std::string recompute = "none";  // the recipe's; "none": full is tried too where nothing else fits
+  // Sizes that the user has settled; the others are free.
+  std::optional<int> tensor, context, pipeline, zero;
+};
+
+struct Trial {
+  Candidate candidate;
+  std::string refused;  // why it is impossible; empty when it is possible
+  int64_t peak_bytes = 0;
+  bool fits = false;
+  double step_seconds = 0, bubble = 0;  // where it fits
+};
+
+struct Choice {
+  Candidate best;
+  std::vector<Trial> trials;  // those that fit, fastest first; then those that do not; then the impossible
+  int64_t available_bytes = 0;
+  // Why, for people: the best few, and what stood against the others.
+  std::string why() const;
+};
+
+// ConfigError 183 when nothing fits, with what comes nearest.
+Choice choose(const Question& question, const Compile& compile);
+
+}  // namespace lockstep::plan

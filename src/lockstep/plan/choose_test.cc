@@ -1,0 +1,141 @@
+#include "lockstep/plan/choose.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/plan/list_key.h"
+#include "lockstep/program/check.h"
+#include "lockstep/program/testing.h"
+
+namespace lockstep::plan {
+namespace {
+
+using program::Instruction;
+using program::Op;
+using program::Program;
+
+// Layouts whose programs are one instruction, with times and bytes from a table.
+struct Fake {
+  std::function<double(const Candidate&)> seconds = [](const Candidate&) { return 1.0; };
+  std::function<int64_t(const Candidate&)> bytes = [](const Candidate&) { return 10; };
+  std::function<std::string(const Candidate&)> refuses = [](const Candidate&) { return ""; };
+  std::vector<std::string> tried;
+
+  Choice choose(Question question) {
+    question.machine = machine_named("H100");
+    question.machine.launch_seconds = 0;
+    if (question.available_bytes == 0) question.available_bytes = 100;
+    return plan::choose(question, [&](const Candidate& c) {
+      tried.push_back(c.words());
+      if (const std::string why = refuses(c); !why.empty()) throw base::ConfigError(157, why);
+      Compiled compiled;
+      compiled.programs.push_back(std::make_unique<Program>());
+      const double flops = seconds(c) * question.machine.flops_fp32 * question.machine.reached;
+      compiled.programs[0]->instructions = {{.op = Op::forward, .flops = flops}};
+      compiled.world = world_of({});
+      compiled.world.programs = {compiled.programs[0].get()};
+      compiled.peak_bytes = bytes(c);
+      return compiled;
+    });
+  }
+};
+
+TEST(Choose, TheFastestThatFits) {
+  Fake fake;
+  fake.seconds = [](const Candidate& c) { return c.layout.tensor == 4 ? 1.0 : 2.0; };
+  Choice choice = fake.choose({.ranks = 4});
+  EXPECT_EQ(choice.best.layout.tensor, 4);
+  EXPECT_EQ(choice.trials[0].candidate.words(), choice.best.words());
+  fake.bytes = [](const Candidate& c) { return c.layout.tensor == 4 ? 101 : 100; };
+  choice = fake.choose({.ranks = 4});
+  EXPECT_EQ(choice.best.words(), "data=4");  // all others are as fast: the simplest
+  EXPECT_NE(choice.why().find("chosen"), std::string::npos);
+  EXPECT_NE(choice.why().find("need more memory"), std::string::npos) << choice.why();
+}
+
+TEST(Choose, SharesOutAndRecomputesOnlyWhereItMust) {
+  Fake fake;
+  EXPECT_EQ(fake.choose({.ranks = 4}).best.layout.zero, 0);
+  for (const std::string& words : fake.tried) EXPECT_EQ(words.find("zero="), std::string::npos) << words;
+  // Only stage 2 of pure data parallelism fits.
+  fake.bytes = [](const Candidate& c) { return c.layout.data == 4 && c.layout.zero >= 2 ? 90 : 200; };
+  EXPECT_EQ(fake.choose({.ranks = 4}).best.words(), "data=4,zero=2");
+  // Only with recomputation.
+  fake.bytes = [](const Candidate& c) { return c.recompute == "full" && c.layout.pipeline == 2 ? 90 : 200; };
+  const Choice choice = fake.choose({.ranks = 4});
+  EXPECT_EQ(choice.best.recompute, "full");
+  EXPECT_EQ(choice.best.overrides().back(), "memory.recompute=full");
+  // The recipe's own recomputation is not taken away.
+  fake.bytes = [](const Candidate&) { return 10; };
+  EXPECT_EQ(fake.choose({.ranks = 2, .recompute = "every-2"}).best.recompute, "every-2");
+}
+
+TEST(Choose, WhatTheUserHasSettledStays) {
+  Fake fake;
+  const Choice choice = fake.choose({.ranks = 8, .tensor = 2, .pipeline = 2, .zero = 3});
+  for (const Trial& trial : choice.trials) {
+    EXPECT_EQ(trial.candidate.layout.tensor, 2);
+    EXPECT_EQ(trial.candidate.layout.pipeline, 2);
+    EXPECT_EQ(trial.candidate.layout.zero, trial.candidate.layout.data > 1 ? 3 : 0);
+  }
+}
+
+TEST(Choose, ReasonsAgainstOthersAreTold) {
+  Fake fake;
+  fake.refuses = [](const Candidate& c) { return c.layout.tensor > 1 ? "heads do not divide" : ""; };
+  const Choice choice = fake.choose({.ranks = 4});
+  EXPECT_NE(choice.why().find("heads do not divide"), std::string::npos) << choice.why();
+  fake.refuses = [](const Candidate&) { return "no"; };
+  EXPECT_THROW(fake.choose({.ranks = 4}), base::ConfigError);
+  fake.refuses = [](const Candidate&) { return ""; };
+  fake.bytes = [](const Candidate& c) { return c.layout.zero == 3 ? 150 : 200; };
+  try {
+    fake.choose({.ranks = 4});
+    FAIL();
+  } catch (const base::ConfigError& error) {
+    EXPECT_EQ(error.number(), 183);
+    EXPECT_NE(std::string(error.what()).find("zero=3"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(fake.choose({.ranks = 4, .tensor = 3}), base::ConfigError);
+}
+
+// With real programs of data ranks: where all copies fit nothing is shared out; where they do not, it is.
+TEST(Choose, RealProgramsOfDataRanks) {
+  program::Case drawn = program::case_of(
+      {"model.layers=3", "model.hidden=64", "model.heads=2", "data.seq_len=16"}, device::DType::f32);
+  drawn.layout.slices = drawn.layout.strands = 4;
+  const Compile compile = [&](const Candidate& c) {
+    const Layout& l = c.layout;
+    if (l.tensor * l.context * l.pipeline > 1) throw base::ConfigError(157, "only data ranks here");
+    program::DataRanks& ranks = drawn.layout.ranks;
+    ranks = {.replicas = l.zero > 0 ? 1 : l.data, .shard = l.zero > 0 ? l.data : 1, .zero = l.zero};
+    drawn.layout.recompute = program::parse_recompute(c.recompute, *drawn.model);
+    comm::Mesh mesh;
+    mesh.sizes[static_cast<int>(comm::Axis::shard)] = ranks.shard;
+    mesh.sizes[static_cast<int>(comm::Axis::replica)] = ranks.replicas;
+    Compiled compiled{.programs = {}, .world = world_of(mesh)};
+    const Lists lists = lists_of(mesh, ranks, drawn.layout.strands);
+    compiled.world.program_of = lists.of;
+    for (const int rank : lists.first) {
+      ranks.replica = rank / ranks.shard;
+      ranks.shard_rank = rank % ranks.shard;
+      compiled.programs.push_back(std::make_unique<Program>(program::compile(*drawn.model, drawn.layout)));
+      compiled.peak_bytes =
+          std::max(compiled.peak_bytes, program::place(*compiled.programs.back()).peak_bytes());
+      program::order(*compiled.programs.back());
+      compiled.world.programs.push_back(compiled.programs.back().get());
+    }
+    return compiled;
+  };
+  const int64_t whole = compile({.layout = {.data = 4}}).peak_bytes;
+  const Machine machine = machine_named("laptop");
+  const Choice roomy = choose({.ranks = 4, .available_bytes = whole, .machine = machine}, compile);
+  EXPECT_EQ(roomy.best.words(), "data=4");
+  EXPECT_GT(roomy.trials[0].step_seconds, 0);
+  const Choice tight = choose({.ranks = 4, .available_bytes = whole * 6 / 10, .machine = machine}, compile);
+  EXPECT_GT(tight.best.layout.zero, 0) << tight.why();
+  EXPECT_LE(tight.trials[0].peak_bytes, whole * 6 / 10);
+}
+
+}  // namespace
+}  // namespace lockstep::plan

@@ -1,0 +1,220 @@
+// The worlds that compile() makes, walked by the simulator: every layout at once, over random models.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+
+#include "lockstep/base/error.h"
+#include "lockstep/plan/list_key.h"
+#include "lockstep/plan/simulate.h"
+#include "lockstep/program/check.h"
+#include "lockstep/program/testing.h"
+
+namespace lockstep::plan {
+namespace {
+
+using comm::Axis;
+using program::Instruction;
+using program::Lane;
+using program::Op;
+using program::Program;
+using program::Schedule;
+
+// A layout and its programs, one for each list.
+struct Built {
+  std::vector<std::string> words;  // of the model
+  device::DType type = device::DType::f32;
+  model::Parts parts{};
+  program::DataRanks data{};
+  program::Stages stages{};
+  int64_t slices = 4, strands = 4;
+  program::Recompute recompute{};
+
+  comm::Mesh mesh;
+  std::vector<std::unique_ptr<model::Model>> models;
+  std::vector<std::unique_ptr<Program>> programs;
+  World world;
+
+  int& size(Axis axis) { return mesh.sizes[static_cast<int>(axis)]; }
+
+  // `each`: a list for every rank, instead of one for those that have the same.
+  void build(bool each) {
+    size(Axis::tensor) = parts.tensor;
+    size(Axis::context) = parts.context;
+    size(Axis::shard) = data.shard;
+    size(Axis::replica) = data.replicas;
+    size(Axis::pipeline) = stages.count;
+    world = world_of(mesh);
+    Lists lists = lists_of(mesh, data, strands);
+    if (each) {
+      lists.first.clear();
+      for (int r = 0; r < mesh.world(); ++r) {
+        lists.first.push_back(r);
+        lists.of[static_cast<size_t>(r)] = r;
+      }
+    }
+    world.program_of = lists.of;
+    for (const int rank : lists.first) add(comm::coordinate_of(mesh, rank));
+    for (const auto& program : programs) world.programs.push_back(program.get());
+  }
+
+ private:
+  void add(const comm::Coordinate& at) {
+    base::Resolved resolved = base::read_recipe({.overrides = words});
+    model::resolve_model(resolved, 50);
+    model::Parts mine = parts;
+    mine.tensor_rank = at[Axis::tensor];
+    mine.context_rank = at[Axis::context];
+    models.push_back(std::make_unique<model::Model>(model::build_model(resolved.recipe, type, mine)));
+    const model::Model& model = *models.back();
+    program::Layout layout;
+    const int64_t length = resolved.recipe.data.seq_len;
+    layout.slice = {1, length};
+    if (parts.context > 1) {
+      layout.slice = parts.heads ? model::SliceShape{1, length / parts.context}
+                                 : model::SliceShape{2, length / (2 * parts.context)};
+    }
+    layout.slices = slices;
+    layout.strands = strands;
+    layout.ranks = data;
+    layout.ranks.replica = at[Axis::replica];
+    layout.ranks.shard_rank = at[Axis::shard];
+    layout.stages = stages;
+    layout.stages.self = at[Axis::pipeline];
+    if (stages.count > 1) {  // the same number of layers in each piece, where that can be
+      std::vector<double> costs(model.blocks.size(), 1.0);
+      costs.front() = costs.back() = 0.01;
+      layout.stages.pieces = program::cut_blocks(costs, stages.count * stages.chunks);
+    }
+    layout.recompute = recompute;
+    layout.kernels = &kernels::kernels_for(device::Kind::cpu);
+    programs.push_back(std::make_unique<Program>(program::compile(model, layout)));
+    program::check(*programs.back(), model);
+    program::place(*programs.back());
+    program::order(*programs.back());
+  }
+};
+
+double one(int, const Program&, const Instruction&) { return 1.0; }
+
+// A layout at random; `words` says which.
+Built drawn(uint32_t seed, std::string& words) {
+  program::Draw draw(seed);
+  const auto pick = [&](const std::vector<int>& options) {
+    return options[draw.below(static_cast<uint32_t>(options.size()))];
+  };
+  Built built;
+  built.parts.tensor = pick({1, 1, 2, 4});
+  built.parts.sequence = built.parts.tensor > 1 && draw.below(2) == 0;
+  built.parts.context = built.parts.tensor == 4 ? 1 : pick({1, 1, 2});
+  built.parts.heads = draw.below(2) == 0;
+  built.data.shard = pick({1, 2});
+  built.data.replicas = pick({1, 2});
+  built.data.zero = built.data.shard == 1 ? 0 : pick({1, 2, 3});
+  built.stages.count = pick({1, 2, 3});
+  if (built.stages.count > 1) {
+    built.stages.schedule = static_cast<Schedule>(draw.below(4));
+    built.stages.chunks = built.stages.schedule == Schedule::interleaved ? 2 : 1;
+  }
+  built.strands = built.data.width() * pick({1, 2});
+  built.slices = built.strands * pick({1, 2, 4});
+  if (draw.below(3) == 0) built.recompute.every = 1;
+  built.type = draw.below(2) == 0 ? device::DType::f32 : device::DType::bf16;
+  built.words = {draw.below(2) == 0 ? "model.family=gpt2" : "model.family=llama",
+                 "model.layers=6",
+                 "model.hidden=64",
+                 "model.heads=8",
+                 "model.kv_heads=4",
+                 "data.seq_len=16"};
+  words = fmt::format(
+      "seed {}: {} tensor {} sequence {} context {} heads {}, data {}x{} zero {}, {} of {} stages, {} slices "
+      "in {} "
+      "strands",
+      seed, built.words[0], built.parts.tensor, built.parts.sequence, built.parts.context, built.parts.heads,
+      built.data.replicas, built.data.shard, built.data.zero, program::name_of(built.stages.schedule),
+      built.stages.count, built.slices, built.strands);
+  return built;
+}
+
+bool refused(const Built& built) {
+  return !program::cannot(built.stages.schedule, built.stages.count, built.stages.chunks,
+                          built.slices / built.data.width())
+              .empty();
+}
+
+TEST(CompiledWorlds, RandomLayoutsAreSound) {
+  int walked = 0;
+  for (uint32_t seed = 0; seed < 150; ++seed) {
+    std::string words;
+    Built built = drawn(seed, words);
+    if (refused(built)) continue;
+    try {
+      built.build(seed % 2 == 0);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << words << ": " << error.what();
+      continue;
+    }
+    const Walk walk = simulate(built.world, one, {.links_by_direction = true});
+    EXPECT_TRUE(walk.problems.empty()) << words << ": " << walk.problems[0];
+    ++walked;
+  }
+  EXPECT_GT(walked, 80);
+}
+
+// Time is what layers take: one unit each for forward, backward_input and backward_weight, or both halves of
+// backward at once, as the formulas have it. Everything else takes none.
+Price layers_only(int layers, bool halves) {
+  return [layers, halves](int, const Program&, const Instruction& i) -> double {
+    if (i.block < 1 || i.block > layers || i.segment != 0) return 0;
+    if (i.op == Op::backward_input) return halves ? 1 : 2;
+    return i.op == Op::forward || (i.op == Op::backward_weight && halves) ? 1 : 0;
+  };
+}
+
+TEST(CompiledWorlds, BubblesOfSchedulesAreThePublishedOnes) {
+  for (const auto& [schedule, chunks] :
+       {std::pair{Schedule::gpipe, 1}, {Schedule::one_f_one_b, 1}, {Schedule::interleaved, 2}}) {
+    for (const int stages : {2, 4}) {
+      for (const int64_t slices : {4, 8}) {
+        Built built;
+        built.words = {"model.layers=8", "model.hidden=32", "model.heads=2", "data.seq_len=16"};
+        built.stages = {.count = stages, .chunks = chunks, .schedule = schedule};
+        built.slices = slices;
+        built.strands = 1;
+        built.build(true);
+        const Walk walk = simulate(built.world, layers_only(8, schedule == Schedule::zero_bubble),
+                                   {.links_by_direction = true});
+        ASSERT_TRUE(walk.problems.empty()) << walk.problems[0];
+        const double p = stages, m = static_cast<double>(slices), v = chunks;
+        const double idle = schedule == Schedule::zero_bubble ? p - 1 : 3 * (p - 1) / v;
+        EXPECT_NEAR(walk.bubble, idle / (3 * m + idle), 1e-9)
+            << program::name_of(schedule) << ", " << stages << " stages, " << slices << " slices";
+      }
+    }
+  }
+}
+
+// Compiled, checked, placed, ordered and walked: 64 data ranks that share weights out, 8 tensor ranks, 8
+// stages.
+TEST(CompiledWorlds, FourThousandRanksTakeLessThanTwoSeconds) {
+  Built built;
+  built.words = {"model.layers=14", "model.hidden=64", "model.heads=8", "data.seq_len=16"};
+  built.parts.tensor = 8;
+  built.data.shard = 64;
+  built.data.zero = 3;
+  built.stages.count = 8;
+  built.slices = 512;
+  built.strands = 64;
+  const auto began = std::chrono::steady_clock::now();
+  built.build(false);
+  const Walk walk = simulate(built.world, one, {.links_by_direction = true});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  EXPECT_EQ(built.world.ranks(), 4096);
+  EXPECT_TRUE(walk.problems.empty()) << walk.problems[0];
+  EXPECT_LT(seconds, 2);
+  RecordProperty("seconds", std::to_string(seconds));
+}
+
+}  // namespace
+}  // namespace lockstep::plan

@@ -1,0 +1,106 @@
+#include "lockstep/plan/price.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::plan {
+namespace {
+
+using program::Among;
+using program::Instruction;
+using program::Op;
+using program::Program;
+
+const Machine kMachine{.name = "round numbers",
+                       .flops_fp32 = 1e12,
+                       .flops_half = 4e12,
+                       .reached = 0.5,
+                       .memory_bytes_per_second = 1e10,
+                       .memory_bytes = 1 << 30,
+                       .launch_seconds = 0,
+                       .inside = {1e9, 0},
+                       .between = {1e8, 0},
+                       .ranks_per_node = 4};
+
+struct Bytes {
+  Program program;
+  int add(double bytes, bool share = false) {
+    return program.add_buffer(
+        {.dtype = device::DType::u8, .shape = {static_cast<int64_t>(bytes)}, .share = share});
+  }
+};
+
+TEST(Price, WorkIsTheLongerOfProductsAndBytes) {
+  Program program;
+  EXPECT_DOUBLE_EQ(seconds_of(kMachine, kMachine.inside, 1, program, {.flops = 1e12, .moved_bytes = 1}), 2);
+  EXPECT_DOUBLE_EQ(
+      seconds_of(kMachine, kMachine.inside, 1, program, {.flops = 1, .moved_bytes = 10'000'000'000}), 1);
+  program.blocks.push_back({.compute = program.add_buffer({.dtype = device::DType::bf16, .shape = {1}})});
+  EXPECT_DOUBLE_EQ(seconds_of(kMachine, kMachine.inside, 1, program, {.flops = 1e12}), 0.5);
+}
+
+// Seconds a gigabyte at one gigabyte a second: the textbook's rings.
+TEST(Price, CollectivesAreRings) {
+  struct Row {
+    const char* name;
+    Op op;
+    double in, out;
+    bool share;
+    int part;
+    double seconds;
+  };
+  for (const Row& row : std::vector<Row>{{"all-gather", Op::gather, 0.25e9, 1e9, false, -1, 0.75},
+                                         {"all-reduce", Op::reduce, 1e9, 1e9, false, -1, 1.5},
+                                         {"reduce-scatter", Op::reduce, 1e9, 0.25e9, false, -1, 0.75},
+                                         {"reduce to shares", Op::reduce, 1e9, 0.3e9, true, -1, 0.75},
+                                         {"all-to-all", Op::exchange, 1e9, 1e9, false, -1, 0.75},
+                                         {"a hop of a ring", Op::exchange, 1e9, 1e9, false, 2, 1},
+                                         {"send", Op::send, 1e9, 0, false, -1, 1},
+                                         {"recv", Op::recv, 0, 1e9, false, -1, 1}}) {
+    Bytes bytes;
+    Instruction i{.op = row.op, .part = row.part, .among = Among::tensor};
+    if (is_message(i)) i.moved_bytes = static_cast<int64_t>(row.in + row.out);
+    if (row.in > 0) i.reads.push_back({bytes.add(row.in), "in"});
+    if (row.out > 0) i.writes.push_back({bytes.add(row.out, row.share), "out"});
+    EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 4, bytes.program, i), row.seconds, 1e-9) << row.name;
+  }
+}
+
+TEST(Price, GroupsThatCrossNodesUseTheSlowerLink) {
+  Bytes bytes;
+  const int whole = bytes.add(1e6);
+  const Instruction gather{
+      .op = Op::gather, .lane = program::Lane::gather, .among = Among::shard, .writes = {{whole, "whole"}}};
+  const Instruction seam{
+      .op = Op::gather, .lane = program::Lane::seam, .among = Among::tensor, .writes = {{whole, "whole"}}};
+  bytes.program.instructions = {gather, seam};
+  comm::Mesh mesh;
+  mesh.sizes[static_cast<int>(comm::Axis::tensor)] = 2;
+  mesh.sizes[static_cast<int>(comm::Axis::shard)] = 4;
+  World world = world_of(mesh);
+  world.programs = {&bytes.program};
+  const Price price = price_on(kMachine, world);
+  EXPECT_DOUBLE_EQ(price(0, bytes.program, seam), 1e6 / 2 / 1e9);
+  EXPECT_DOUBLE_EQ(price(0, bytes.program, gather), 1e6 * 0.75 / 1e8);
+  const auto apart = apart_on(kMachine, world);
+  EXPECT_EQ(apart(0), apart(5));  // both cross with their shard ranks only
+  EXPECT_TRUE(simulate(world, price, {.apart = apart}).problems.empty());
+}
+
+TEST(Price, MachinesAreNamed) {
+  for (const Machine& machine : machines()) {
+    EXPECT_EQ(machine_named(machine.name).name, machine.name);
+    EXPECT_GT(machine.memory_bytes, 0) << machine.name;
+    EXPECT_GE(machine.inside.bytes_per_second, machine.between.bytes_per_second) << machine.name;
+  }
+  EXPECT_THROW(machine_named("H900"), base::ConfigError);
+  const device::Properties card{.name = "NVIDIA L4", .free_bytes = 5};
+  EXPECT_EQ(this_machine(device::Kind::cuda, card, 1).memory_bytes_per_second,
+            machine_named("L4").memory_bytes_per_second);
+  const Machine half = this_machine(device::Kind::cpu, {.name = "cpu", .free_bytes = 100}, 2);
+  EXPECT_EQ(half.memory_bytes, 50);
+}
+
+}  // namespace
+}  // namespace lockstep::plan

@@ -1,0 +1,337 @@
+// Between segments, between the parts of one, and between stages: what other ranks hold comes in, what they
+// need goes out. The only place where a layout's collectives inside a slice are put into the list.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/program/compiler.h"
+
+namespace lockstep::program {
+
+using device::Shape;
+using model::Seam;
+using model::ValueSpec;
+
+namespace {
+
+// Rows times `rows`, columns times `columns`, either of which may be one part of so many.
+Shape scaled(const Shape& shape, int rows, int row_parts, int columns = 1, int column_parts = 1) {
+  return {shape[0] * rows / row_parts, shape[1] * columns / column_parts};
+}
+
+Shape behind(Seam seam, const Shape& shape, const model::Parts& parts) {
+  switch (seam) {
+    case Seam::gather_tokens:
+      return scaled(shape, parts.tensor, 1);
+    case Seam::scatter_tokens:
+      return scaled(shape, 1, parts.tensor);
+    case Seam::to_heads:
+      return scaled(shape, parts.context, 1, 1, parts.context);
+    case Seam::to_tokens:
+      return scaled(shape, 1, parts.context, parts.context, 1);
+    default:
+      return shape;
+  }
+}
+
+Seam counterpart(Seam seam) {
+  switch (seam) {
+    case Seam::sum:
+      return Seam::spread;
+    case Seam::spread:
+      return Seam::sum;
+    case Seam::gather_tokens:
+      return Seam::scatter_tokens;
+    case Seam::scatter_tokens:
+      return Seam::gather_tokens;
+    case Seam::to_heads:
+      return Seam::to_tokens;
+    case Seam::to_tokens:
+      return Seam::to_heads;
+    case Seam::none:
+      break;
+  }
+  return Seam::none;
+}
+
+}  // namespace
+
+// --- between segments --------------------------------------------------------------------------------
+
+Instruction Compiler::seam_instruction(Op op, Among among, int block, int segment, int slice) const {
+  return {.op = op, .lane = Lane::seam, .block = block, .segment = segment, .slice = slice, .among = among};
+}
+
+// Puts the collective of `seam` on `buffer` into the list; returns what holds the result.
+int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
+  const Buffer from = program_.buffers[static_cast<size_t>(buffer)];
+  Instruction i = seam_instruction(Op::reduce, Among::tensor, block, segment, slice);
+  i.moved_bytes = from.bytes();
+  int result = buffer;
+  if (seam == Seam::sum) {
+    i.reads = i.writes = {{buffer, "values"}};
+  } else {
+    Buffer to = from;
+    to.name += " across";
+    to.shape = behind(seam, from.shape, model_.parts);
+    i.moved_bytes = std::max(from.bytes(), to.bytes());
+    result = program_.add_buffer(to);
+    const bool gathers = seam == Seam::gather_tokens;
+    if (gathers || seam == Seam::scatter_tokens) {
+      i.op = gathers ? Op::gather : Op::reduce;
+      i.reads = {{buffer, gathers ? "part" : "whole"}};
+      i.writes = {{result, gathers ? "whole" : "part"}};
+    } else {
+      i.op = Op::exchange;
+      i.among = Among::context;
+      i.reads = {{buffer, seam == Seam::to_heads ? "tokens" : "heads"}};
+      i.writes = {{result, seam == Seam::to_heads ? "heads" : "tokens"}};
+      for (const char* role : {"packed", "arrived"}) {
+        Buffer staging = from;
+        staging.name = fmt::format("{} {}", from.name, role);
+        staging.kind = BufferKind::scratch;
+        i.writes.push_back({program_.add_buffer(std::move(staging)), role});
+      }
+    }
+  }
+  program_.instructions.push_back(std::move(i));
+  return result;
+}
+
+void Compiler::seam_forward(Slice& s, size_t b, size_t g, const std::string& name, Seam seam) {
+  if (seam == Seam::none) return;
+  Edge& edge = s.flow().edges.at(name);
+  edge.seam = seam;
+  edge.given = program_.buffers[static_cast<size_t>(edge.buffer)];
+  if (seam != Seam::spread)
+    edge.buffer = cross(seam, edge.buffer, static_cast<int>(b), static_cast<int>(g), s.number);
+}
+
+// From the gradient of what came out of the seam to that of what went in.
+int Compiler::seam_backward(Slice& s, const Edge& edge, int gradient) {
+  const Seam seam = counterpart(edge.seam);
+  if (!edge.gradient || seam == Seam::none || seam == Seam::spread) return gradient;
+  return cross(seam, gradient, edge.block, edge.segment, s.number);
+}
+
+// --- between the parts of a segment ------------------------------------------------------------------
+
+// What this rank has goes to the next one of the ring, and what the one before it has comes here; backward,
+// the other way round.
+int Compiler::shift(const Instruction& near, int buffer, bool forward) {
+  Buffer to = program_.buffers[static_cast<size_t>(buffer)];
+  Instruction i = seam_instruction(Op::exchange, Among::context, near.block, near.segment, near.slice);
+  i.moved_bytes = to.bytes();
+  const int result = program_.add_buffer(std::move(to));
+  i.reads = {{buffer, forward ? "onward" : "back"}};
+  i.writes = {{result, "arrived"}};
+  program_.instructions.push_back(std::move(i));
+  return result;
+}
+
+namespace {
+
+// Roles that `keep` says yes to.
+template <class Keep>
+std::vector<Use> chosen(const std::vector<Use>& uses, Keep keep) {
+  std::vector<Use> some;
+  for (const Use& use : uses) {
+    if (keep(use.role)) some.push_back(use);
+  }
+  return some;
+}
+
+}  // namespace
+
+void Compiler::ring_forward(Slice& s, size_t b, size_t g, Instruction whole) {
+  const model::Ring& ring = *plans_[b][g].ring;
+  const int block = static_cast<int>(b);
+  std::vector<int> travels;
+  std::vector<Use> across;
+  for (const ValueSpec& spec : ring.travels)
+    travels.push_back(value(spec, BufferKind::edge, block, s.number));
+  for (const ValueSpec& spec : ring.across)
+    across.push_back({value(spec, BufferKind::edge, block, s.number), "across." + spec.name});
+  for (int part = 0; part < ring.parts; ++part) {
+    Instruction i = whole;
+    i.part = part;
+    i.flops = part == 0 ? 0 : whole.flops / (ring.parts - 1);
+    i.moved_bytes = whole.moved_bytes / ring.parts;
+    i.writes = chosen(whole.writes, [&](const std::string& role) {
+      return part == ring.parts - 1 || (part > 0 && role.starts_with("save."));
+    });
+    std::vector<int> next;
+    for (size_t k = 0; k < travels.size(); ++k) {
+      const Use use{travels[k], "ring." + ring.travels[k].name};
+      (part == 0 ? i.writes : i.reads).push_back(use);
+    }
+    if (part > 0) i.writes.insert(i.writes.end(), across.begin(), across.end());
+    if (part > 1) {
+      i.reads.insert(i.reads.end(), across.begin(), across.end());
+      for (const Use& use : chosen(whole.writes, [](const std::string& r) { return r.starts_with("save."); }))
+        i.reads.push_back(use);
+    }
+    if (part > 0 && part + 1 < ring.parts) {  // on its way while this part computes
+      for (const int buffer : travels) next.push_back(shift(i, buffer, true));
+    }
+    program_.instructions.push_back(std::move(i));
+    if (!next.empty()) travels = std::move(next);
+  }
+  for (size_t k = 0; k < travels.size(); ++k) s.seen[b][g]["ring." + ring.travels[k].name] = travels[k];
+}
+
+void Compiler::ring_backward(Slice& s, size_t b, size_t g, Instruction whole) {
+  const model::Ring& ring = *plans_[b][g].ring;
+  const int block = static_cast<int>(b);
+  std::vector<int> travels, gradients;
+  std::vector<Use> across;
+  for (const ValueSpec& spec : ring.travels) travels.push_back(s.seen[b][g].at("ring." + spec.name));
+  for (const ValueSpec& spec : ring.gradients)
+    gradients.push_back(value(spec, BufferKind::dedge, block, s.number));
+  for (const ValueSpec& spec : ring.back)
+    across.push_back({value(spec, BufferKind::dedge, block, s.number), "across." + spec.name});
+  const auto is_gradient = [](const std::string& role) {
+    return role.starts_with("din.") || role.starts_with("left.");
+  };
+  for (int part = ring.parts - 1; part >= 0; --part) {
+    Instruction i = whole;
+    const bool first = part == ring.parts - 1;
+    i.part = part;
+    i.flops = part == 0 ? 0 : whole.flops / (ring.parts - 1);
+    i.moved_bytes = whole.moved_bytes / ring.parts;
+    i.writes =
+        chosen(whole.writes, [&](const std::string& role) { return part == 0 ? true : !is_gradient(role); });
+    if (part > 0) {
+      i.may_reuse.clear();
+      for (size_t k = 0; k < travels.size(); ++k)
+        i.reads.push_back({travels[k], "ring." + ring.travels[k].name});
+    }
+    std::vector<int> before;
+    if (part > 1) {
+      for (const int buffer : travels) before.push_back(shift(i, buffer, false));
+    }
+    for (size_t k = 0; k < gradients.size(); ++k) {
+      const Use use{gradients[k], "ringgrad." + ring.gradients[k].name};
+      if (!first) i.reads.push_back(use);
+      if (part > 0) i.writes.push_back(use);
+    }
+    if (!first) i.reads.insert(i.reads.end(), across.begin(), across.end());
+    if (part > 0) i.writes.insert(i.writes.end(), across.begin(), across.end());
+    program_.instructions.push_back(i);
+    if (part > 1) {
+      for (int& buffer : gradients) buffer = shift(i, buffer, false);
+      travels = std::move(before);
+    }
+  }
+}
+
+// --- between stages ----------------------------------------------------------------------------------
+
+void Compiler::find_flows() {
+  std::map<std::string, ValueSpec> edges;
+  for (const auto& block : plans_) {
+    flows_.push_back(edges);
+    for (const model::SegmentPlan& plan : block) {
+      for (const std::string& name : plan.takes) edges.erase(name);
+      for (const ValueSpec& spec : plan.gives) edges[spec.name] = spec;
+      for (const auto& [name, seam] : plan.seams)
+        edges[name].shape = behind(seam, edges[name].shape, model_.parts);
+    }
+  }
+}
+
+// The edge whose gradient is this one's too, among those that flow into `block`; empty when it has its own.
+std::string Compiler::shares_gradient(int block, const std::string& name) const {
+  for (size_t b = static_cast<size_t>(block); b < plans_.size(); ++b) {
+    for (const model::SegmentPlan& plan : plans_[b]) {
+      const bool reads = std::count(plan.takes.begin(), plan.takes.end(), name) > 0 ||
+                         std::count(plan.passes.begin(), plan.passes.end(), name) > 0;
+      if (!reads) continue;
+      for (const auto& [role, other] : plan.same) {
+        const std::string with = other.substr(other.find('.') + 1);
+        const bool flows = other.starts_with("din.") && flows_[static_cast<size_t>(block)].contains(with);
+        if (role == "din." + name && flows) return with;
+      }
+      return "";
+    }
+  }
+  return "";
+}
+
+// What a turn needs from another stage.
+void Compiler::receive(const Turn& turn) {
+  Slice& s = slices_[static_cast<size_t>(turn.slice)];
+  if (turn.what == Turn::What::forward) {
+    if (!layout_.stages.first_piece(turn.chunk)) receive_edges(s, turn.chunk);
+  } else if (turn.what != Turn::What::backward_weight) {
+    if (!layout_.stages.last_piece(turn.chunk)) receive_gradients(s, turn.chunk);
+  }
+}
+
+void Compiler::send_edges(Slice& s, int chunk) {
+  const int block = piece(chunk).end;
+  Instruction i{
+      .op = Op::send, .lane = Lane::send, .block = block - 1, .slice = s.number, .among = Among::next};
+  for (const auto& [name, edge] : s.flow().edges) {
+    i.reads.push_back({edge.buffer, name});
+    i.moved_bytes += program_.buffers[static_cast<size_t>(edge.buffer)].bytes();
+  }
+  program_.instructions.push_back(std::move(i));
+  s.flow().sent = std::exchange(s.flow().edges, {});
+}
+
+void Compiler::receive_edges(Slice& s, int chunk) {
+  const int block = piece(chunk).begin;
+  Instruction i{
+      .op = Op::recv, .lane = Lane::recv, .block = block, .slice = s.number, .among = Among::previous};
+  for (const auto& [name, spec] : flows_[static_cast<size_t>(block)]) {
+    const int buffer = value(spec, BufferKind::edge, block, s.number);
+    s.flows[static_cast<size_t>(chunk)].edges[name] = {.buffer = buffer, .gradient = spec.gradient};
+    i.writes.push_back({buffer, name});
+    i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
+  }
+  program_.instructions.push_back(std::move(i));
+}
+
+void Compiler::send_gradients(Slice& s, int chunk) {
+  const int block = piece(chunk).begin;
+  Instruction i{
+      .op = Op::send, .lane = Lane::send, .block = block, .slice = s.number, .among = Among::previous};
+  for (const auto& [name, buffer] : s.flow().dedges) {
+    if (!shares_gradient(block, name).empty()) continue;
+    i.reads.push_back({buffer, "d" + name});
+    i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
+  }
+  s.flow().dedges.clear();
+  program_.instructions.push_back(std::move(i));
+}
+
+void Compiler::receive_gradients(Slice& s, int chunk) {
+  const int block = piece(chunk).end;
+  Slice::Flow& flow = s.flows[static_cast<size_t>(chunk)];
+  Instruction i{
+      .op = Op::recv, .lane = Lane::recv, .block = block - 1, .slice = s.number, .among = Among::next};
+  for (const auto& [name, spec] : flows_[static_cast<size_t>(block)]) {
+    if (!spec.gradient || !shares_gradient(block, name).empty()) continue;
+    const int buffer = value({"d" + name, spec.dtype, spec.shape}, BufferKind::dedge, block - 1, s.number);
+    flow.dedges[name] = buffer;
+    i.writes.push_back({buffer, "d" + name});
+    i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
+  }
+  program_.instructions.push_back(std::move(i));
+  for (const auto& [name, spec] : flows_[static_cast<size_t>(block)]) {
+    if (const std::string with = shares_gradient(block, name); spec.gradient && !with.empty())
+      flow.dedges[name] = flow.dedges.at(with);
+  }
+}
+
+// What came is the gradient of what was sent, behind the seams. Not while it is only being asked for: nothing
+// of an earlier turn may stand behind it on the seams' lane.
+void Compiler::cross_back(Slice& s) {
+  for (auto& [name, buffer] : s.flow().dedges) buffer = seam_backward(s, s.flow().sent.at(name), buffer);
+  s.flow().sent.clear();
+}
+
+}  // namespace lockstep::program

@@ -1,0 +1,128 @@
+// The compiler's own state: what compile() fills while it writes the list. Internal to the folder.
+//
+// The list is written turn by turn, as the pipeline's schedule says; without a pipeline that is forward and
+// backward, slice after slice. Every slice carries the buffers that its turns leave for each other.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/model/layout.h"
+#include "lockstep/program/compile.h"
+
+namespace lockstep::program {
+
+class Compiler {
+ public:
+  Compiler(const model::Model& model, const Layout& layout);
+  Program run();
+
+ private:
+  using Roles = std::map<std::string, int>;  // "in.hidden" to its buffer
+
+  // What flows forward between segments, and what the seam behind its giver does to it.
+  struct Edge {
+    int buffer = -1;
+    bool gradient = true;
+    model::Seam seam = model::Seam::none;
+    bool read = false;             // by anybody yet
+    int block = -1, segment = -1;  // that gave it
+    Buffer given;                  // as it was before the seam
+  };
+
+  struct Slice {
+    int number = 0;                    // in the batch; below -1 in rounds without a strand
+    size_t strand = 0;                 // the n-th of this rank
+    bool first = false, last = false;  // of its strand
+    Roles batch;
+    // By chunk: what flows forward and backward between its blocks, and what the next stage was sent.
+    struct Flow {
+      std::map<std::string, Edge> edges, sent;
+      Roles dedges;
+    };
+    std::vector<Flow> flows;
+    int chunk = 0;  // at work
+    Flow& flow() { return flows[static_cast<size_t>(chunk)]; }
+    std::vector<std::vector<Roles>> seen;  // [block][segment]: what its forward saw and made
+    // [block][segment]: edges that come first to it and have a seam behind their giver
+    std::map<std::pair<size_t, size_t>, std::map<std::string, Edge>> first_readers;
+  };
+
+  struct Strand {
+    int64_t number = 0;  // -1: a round without one
+    int level = 0, joins = 0;
+  };
+
+  // --- compile.cc: what lives across steps, and the order of turns
+  void deal_strands();
+  void add_persistent();
+  void add_block(size_t b, int levels, int64_t chunks);
+  int gradient_levels() const;
+  void begin_step();
+  std::vector<std::vector<Turn>> when_to_receive(const std::vector<Turn>& order) const;
+  void take_turn(const Turn& turn);
+  int persistent(std::string name, BufferKind kind, device::DType type, device::Shape shape, int block);
+  bool mine(size_t block) const;
+  Piece piece(int chunk) const { return layout_.stages.piece(chunk, static_cast<int>(model_.blocks.size())); }
+
+  // --- compile_slice.cc: one slice through the blocks of one chunk
+  void forward_turn(Slice& s, int chunk);
+  void backward_turn(Slice& s, int chunk, bool inputs, bool weights);
+  void load(Slice& s, int chunk);
+  void forward(size_t b, size_t g, Slice& s);
+  void backward_input(size_t b, size_t g, Slice& s);
+  void backward_weight(size_t b, size_t g, Slice& s);
+  void take_gradients(size_t b, size_t g, Slice& s);
+  int value(const model::ValueSpec& spec, BufferKind kind, int block, int slice);
+  void add_weights(Instruction& i, size_t b, size_t g);
+  void add_statistics(Instruction& i, size_t b, size_t g, int slice);
+  void add_gradients(Instruction& i, size_t b, size_t g, const Slice& s);
+  void add_scratch(Instruction& i, const model::SegmentPlan& plan, model::Part part, int block, int slice);
+  void add_cost(Instruction& i, size_t b, size_t g, model::Part part);
+  int gradient_at(size_t b, const Slice& s);
+  void close_strand(size_t b, const Slice& s);
+
+  // --- compile_seams.cc: between segments, parts and stages
+  void seam_forward(Slice& s, size_t b, size_t g, const std::string& name, model::Seam seam);
+  int seam_backward(Slice& s, const Edge& edge, int gradient);
+  int cross(model::Seam seam, int buffer, int block, int segment, int slice);
+  void ring_forward(Slice& s, size_t b, size_t g, Instruction whole);
+  void ring_backward(Slice& s, size_t b, size_t g, Instruction whole);
+  int shift(const Instruction& near, int buffer, bool forward);
+  Instruction seam_instruction(Op op, Among among, int block, int segment, int slice) const;
+  void find_flows();
+  std::string shares_gradient(int block, const std::string& name) const;
+  void receive(const Turn& turn);
+  void send_edges(Slice& s, int chunk);
+  void receive_edges(Slice& s, int chunk);
+  void send_gradients(Slice& s, int chunk);
+  void receive_gradients(Slice& s, int chunk);
+  void cross_back(Slice& s);
+
+  // --- compile_finish.cc: the end of the step
+  void finish_step();
+  void add_tied(size_t b, int param_index, const model::PlacedParam& param);
+  void share_tied();
+  void fold_statistics(size_t b, size_t g, const std::vector<Use>& kept);
+
+  // Buffers of the whole program that live across steps.
+  struct Persistent {
+    std::map<std::string, int> tables;  // tables and statistics, shared by name
+    int state = -1, inputs = -1, slice_losses = -1, square_sums = -1;
+  };
+
+  const model::Model& model_;
+  const Layout& layout_;
+  std::vector<model::BlockLayout> layouts_;
+  std::vector<std::vector<model::SegmentPlan>> plans_;
+  Program program_;
+  Persistent keep_;
+  std::vector<Strand> strands_;
+  std::vector<Slice> slices_;
+  std::map<std::pair<size_t, size_t>, std::vector<Use>> statistics_;  // {block, segment}: of every slice
+  std::map<std::pair<size_t, size_t>, int> round_;  // {block, strand}: its gradient, where strands take turns
+  std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block
+};
+
+}  // namespace lockstep::program

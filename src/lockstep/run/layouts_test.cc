@@ -1,0 +1,229 @@
+// Tensor, sequence, context and pipeline layouts against one rank, alone and composed. Ranks are threads
+// here.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "lockstep/base/error.h"
+#include "lockstep/plan/simulate.h"
+#include "lockstep/run/rank_layout.h"
+#include "lockstep/run/testing.h"
+#include "lockstep/run/trainer.h"
+
+namespace lockstep::run {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Result {
+  std::string hash;
+  std::vector<double> losses, norms;
+  double eval_loss = 0;
+  int64_t peak_bytes = 0, planned_bytes = 0;
+};
+
+struct Watcher : Observer {
+  Result* result;
+  void stepped(const StepReport& report) override {
+    result->losses.push_back(report.loss);
+    result->norms.push_back(report.grad_norm);
+  }
+};
+
+Result train_rank(const Words& words, comm::World& world) {
+  Ranks ranks(world);
+  Plan plan = make_plan(tiny_recipe(words), {}, for_this(ranks));
+  Result result;
+  result.planned_bytes = plan.memory.peak_bytes();
+  Session session(std::move(plan), &ranks);
+  Watcher watcher;
+  watcher.result = &result;
+  const Summary summary = train(session, {}, watcher);
+  result.hash = summary.params_hash;
+  result.eval_loss = summary.eval_loss.value_or(0);
+  result.peak_bytes = session.plan.device->peak_allocated_bytes();
+  return result;
+}
+
+std::vector<Result> train_on(int world, const Words& words) {
+  std::vector<Result> results(static_cast<size_t>(world));
+  on_ranks(world, "shm",
+           [&](comm::World& one) { results[static_cast<size_t>(one.rank())] = train_rank(words, one); });
+  return results;
+}
+
+struct Family {
+  const char* name;
+  Words recipe;
+};
+void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
+
+struct Layout {
+  int world;
+  const char* words;  // with blanks between them
+  bool exact;         // same bits as one rank
+};
+
+Words with(Words words, const std::string& more) {
+  for (size_t begin = 0; begin < more.size();) {
+    const size_t end = std::min(more.find(' ', begin), more.size());
+    words.push_back(more.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = a.size() == b.size() ? 0 : 1;
+  for (size_t k = 0; k < std::min(a.size(), b.size()); ++k)
+    most = std::max(most, std::abs(a[k] - b[k]) / std::abs(b[k]));
+  return most;
+}
+
+class Layouts : public testing::TestWithParam<Family> {};
+
+constexpr Layout kLayouts[] = {
+    {2, "parallel.pipeline=2", true},
+    {2, "parallel.pipeline=2 parallel.schedule=gpipe", true},
+    {2, "parallel.pipeline=2 parallel.schedule=interleaved", true},
+    {2, "parallel.pipeline=2 parallel.schedule=zero-bubble", true},
+    {2, "parallel.pipeline=2 parallel.stages=3,1", true},
+    {4, "parallel.pipeline=4", true},
+    {4, "parallel.pipeline=4 parallel.schedule=gpipe memory.recompute=full", true},
+    {3, "parallel.pipeline=3 parallel.schedule=interleaved", true},
+    {4, "parallel.pipeline=4 parallel.schedule=zero-bubble", true},
+    {4, "parallel.pipeline=2 parallel.zero=3", true},
+    {6, "parallel.pipeline=2 parallel.zero=2 parallel.schedule=zero-bubble", true},
+    {6, "parallel.pipeline=3 parallel.zero=1", true},
+    {4, "parallel.pipeline=2 parallel.schedule=interleaved", true},
+    {2, "parallel.tensor=2", false},
+    {2, "parallel.tensor=2 parallel.sequence=true", false},
+    {4, "parallel.tensor=4", false},
+    {4, "parallel.tensor=4 parallel.sequence=true memory.recompute=full", false},
+    {2, "parallel.tensor=2 parallel.sequence=true memory.recompute=up,attention", false},
+    {4, "parallel.tensor=2 parallel.sequence=true", false},
+    {4, "parallel.tensor=2 parallel.zero=3", false},
+    {4, "parallel.tensor=2 parallel.pipeline=2 parallel.sequence=true", false},
+    {2, "parallel.context=2", false},
+    {2, "parallel.context=2 parallel.context_form=heads", false},
+    {4, "parallel.context=4", false},
+    {4, "parallel.context=4 parallel.context_form=heads memory.recompute=full", false},
+    {2, "parallel.context=2 memory.recompute=full", false},
+    {2, "parallel.context=2 memory.recompute=attention", false},
+    {4, "parallel.context=2 parallel.zero=2", false},
+    {4, "parallel.context=2 parallel.tensor=2", false},
+    {4, "parallel.context=2 parallel.pipeline=2 parallel.schedule=zero-bubble", false},
+    {8, "parallel.context=2 parallel.tensor=2 parallel.sequence=true", false},
+    {8, "parallel.pipeline=2 parallel.tensor=2 parallel.zero=3", false},
+    {8, "parallel.context=2 parallel.context_form=heads parallel.tensor=2 parallel.pipeline=2", false},
+};
+
+TEST_P(Layouts, MatchOneRank) {
+  LS_NEEDS_HOST_MEMORY();
+  comm::World world;
+  const Result one = train_rank(GetParam().recipe, world);
+  const bool rounds = std::find(GetParam().recipe.begin(), GetParam().recipe.end(),
+                                "precision.compute=bf16") != GetParam().recipe.end();
+  const double tolerance = rounds ? 5e-3 : 1e-5;
+  for (const Layout& layout : kLayouts) {
+    SCOPED_TRACE(fmt::format("{} ranks {}", layout.world, layout.words));
+    const std::vector<Result> many = train_on(layout.world, with(GetParam().recipe, layout.words));
+    for (const Result& rank : many) {
+      ASSERT_EQ(rank.hash, many[0].hash);
+      ASSERT_EQ(rank.losses, many[0].losses);
+      if (layout.exact) {
+        ASSERT_EQ(rank.losses, one.losses);
+        ASSERT_EQ(rank.norms, one.norms);
+        ASSERT_EQ(rank.hash, one.hash);
+        ASSERT_EQ(rank.eval_loss, one.eval_loss);
+      } else {
+        ASSERT_LT(largest_difference(rank.losses, one.losses), tolerance);
+        // In bf16, steps drift apart once they have begun to differ.
+        const size_t steps = rounds ? 1 : one.norms.size();
+        ASSERT_LT(largest_difference({rank.norms.begin(), rank.norms.begin() + steps},
+                                     {one.norms.begin(), one.norms.begin() + steps}),
+                  rounds ? 2e-2 : 1e-4);
+        ASSERT_LT(std::abs(rank.eval_loss / one.eval_loss - 1), tolerance);
+      }
+    }
+  }
+}
+
+// Before anything runs: sends meet receives, collectives come in one order, nothing waits for ever.
+TEST_P(Layouts, AreSound) {
+  LS_NEEDS_HOST_MEMORY();
+  for (const Layout& layout : kLayouts) {
+    SCOPED_TRACE(fmt::format("{} ranks {}", layout.world, layout.words));
+    std::vector<Plan> plans;
+    for (int rank = 0; rank < layout.world; ++rank) {
+      plans.push_back(make_plan(tiny_recipe(with(GetParam().recipe, layout.words)), {},
+                                {.must_fit = false, .seat = {.rank = rank, .world = layout.world}}));
+      program::order(plans.back().program);
+    }
+    plan::World world =
+        plan::world_of(mesh_of(plans[0].layout.ranks, plans[0].model->parts, plans[0].layout.stages));
+    for (int rank = 0; rank < layout.world; ++rank) {
+      world.programs.push_back(&plans[static_cast<size_t>(rank)].program);
+      world.program_of[static_cast<size_t>(rank)] = rank;
+    }
+    EXPECT_NO_THROW(plan::check_world(world, {.links_by_direction = true}));
+  }
+}
+
+// Heads of 4 and 8 so that all layouts fit; a few steps with an optimizer that shows every gradient.
+Words recipe(const Words& more) {
+  Words words = {"run.steps=4",     "model.layers=4",   "model.hidden=64",   "model.heads=8",
+                 "data.seq_len=32", "batch.global=16",  "batch.slices=8",    "batch.strands=4",
+                 "optim.warmup=0",  "log.eval_every=0", "log.eval_batches=4"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, Layouts,
+    testing::Values(Family{"gpt2", recipe({"model.dropout=0.1"})},
+                    Family{"gpt2_untied_bf16", recipe({"model.tied=false", "precision.compute=bf16"})},
+                    Family{"llama", recipe({"model.family=llama", "model.kv_heads=4", "model.ffn=128"})},
+                    Family{"llama_untied_bf16",
+                           recipe({"model.family=llama", "model.kv_heads=4", "model.ffn=128",
+                                   "precision.compute=bf16", "model.tied=false"})}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(LayoutRules, AreRefusedWithAWayOut) {
+  struct Row {
+    int world;
+    Words words;
+    int number;
+    const char* says;
+  };
+  const Row rows[] = {
+      {4, {"parallel.tensor=4", "parallel.pipeline=2"}, 157, "tensor 4 x pipeline 2 needs 8 ranks"},
+      {8, {"parallel.tensor=8", "model.heads=4"}, 164, "model.heads = 4"},
+      {2, {"parallel.tensor=2", "model.vocab=139"}, 164, "model.vocab"},
+      {4, {"parallel.context=4", "data.seq_len=20"}, 165, "data.seq_len = 20"},
+      {8,
+       {"parallel.context=8", "parallel.context_form=heads", "model.heads=4", "data.seq_len=64"},
+       165,
+       "heads"},
+      {8, {"parallel.pipeline=8", "model.layers=2"}, 158, "use at most 4 stages"},
+      {2, {"parallel.pipeline=2", "parallel.stages=1,2"}, 159, "places 3 layers"},
+      {4, {"parallel.data=4", "parallel.tensor=2"}, 152, "data 4 x tensor 2 needs 8 ranks"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.says);
+    try {
+      make_plan(tiny_recipe(with(recipe({"model.layers=4"}), fmt::format("{}", fmt::join(row.words, " ")))),
+                {}, {.must_fit = false, .seat = {.rank = 0, .world = row.world}});
+      FAIL() << "was not refused";
+    } catch (const base::Error& error) {
+      EXPECT_EQ(error.number(), row.number) << error.what();
+      EXPECT_NE(std::string(error.what()).find(row.says), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::run

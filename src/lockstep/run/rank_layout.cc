@@ -1,0 +1,278 @@
+#include "lockstep/run/rank_layout.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/mesh.h"
+
+namespace lockstep::run {
+
+using base::ConfigError;
+using comm::Axis;
+using device::DType;
+
+namespace {
+
+int zero_stage(const std::string& word) {
+  return word == "1" || word == "optimizer"  ? 1
+         : word == "2" || word == "gradient" ? 2
+         : word == "3" || word == "full"     ? 3
+                                             : 0;
+}
+
+// "tensor 4 x pipeline 2": what multiplies up to ranks that belong together.
+std::string product_text(const base::Recipe::Parallel& p) {
+  std::string text;
+  for (const auto& [name, size] :
+       {std::pair("tensor", p.tensor), {"context", p.context}, {"pipeline", p.pipeline}}) {
+    if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", name, size);
+  }
+  return text;
+}
+
+// One way out: the largest of the three brought down to one.
+std::string smaller(const base::Recipe::Parallel& p) {
+  const int64_t most = std::max({p.tensor, p.context, p.pipeline});
+  return fmt::format("set parallel.{}=1", most == p.tensor    ? "tensor"
+                                          : most == p.context ? "context"
+                                                              : "pipeline");
+}
+
+int data_width(const base::Recipe::Parallel& p, int world) {
+  const int64_t together = p.tensor * p.context * p.pipeline;
+  if (world % together != 0) {
+    const int64_t enough = (world + together - 1) / together * together;
+    throw ConfigError(157,
+                      fmt::format("{} needs {} ranks or a multiple of that, {} started: add --nproc {} or {}",
+                                  product_text(p), together, world, enough, smaller(p)));
+  }
+  const auto width = static_cast<int>(world / together);
+  if (!p.data.is_auto && p.data.value != width) {
+    const std::string others = product_text(p);
+    const int64_t needed = p.data.value * together;
+    throw ConfigError(
+        152, others.empty() ? fmt::format("parallel.data = {} needs {} ranks, {} started: add --nproc {}, or "
+                                          "leave it \"auto\"",
+                                          p.data.value, needed, world, needed)
+                            : fmt::format("data {} x {} needs {} ranks, {} started: add --nproc {}, or leave "
+                                          "parallel.data \"auto\"",
+                                          p.data.value, others, needed, world, needed));
+  }
+  return width;
+}
+
+program::DataRanks data_ranks(const base::Recipe& recipe, int width) {
+  const auto& p = recipe.parallel;
+  program::DataRanks ranks;
+  ranks.zero = zero_stage(p.zero);
+  ranks.shard = ranks.zero == 0 ? 1 : p.shard.is_auto ? width : static_cast<int>(p.shard.value);
+  if (width % ranks.shard != 0) {
+    throw ConfigError(
+        153, fmt::format(
+                 "parallel.shard = {} does not divide the {} data ranks that were started; sizes that do: {}",
+                 ranks.shard, width, base::divisors_near(width, ranks.shard)));
+  }
+  if (p.wire != "fp32" && recipe.run.exact) {
+    throw ConfigError(155,
+                      "parallel.wire = \"bf16\" rounds gradients on their way: it needs run.exact = false");
+  }
+  ranks.replicas = width / ranks.shard;
+  ranks.exact = recipe.run.exact || width == 1;
+  ranks.wire = p.wire == "bf16" ? DType::bf16 : DType::f32;
+  ranks.bucket_bytes = static_cast<int64_t>(p.bucket_mib * (1 << 20));
+  return ranks;
+}
+
+}  // namespace
+
+RankLayout rank_layout(const base::Recipe& recipe, const comm::Seat& seat, bool shares_memory) {
+  const auto& p = recipe.parallel;
+  RankLayout layout;
+  layout.data = data_ranks(recipe, data_width(p, seat.world));
+  layout.data.staged = !shares_memory;
+  comm::Mesh mesh;
+  mesh.sizes[static_cast<int>(Axis::tensor)] = layout.parts.tensor = static_cast<int>(p.tensor);
+  mesh.sizes[static_cast<int>(Axis::context)] = layout.parts.context = static_cast<int>(p.context);
+  mesh.sizes[static_cast<int>(Axis::shard)] = layout.data.shard;
+  mesh.sizes[static_cast<int>(Axis::replica)] = layout.data.replicas;
+  mesh.sizes[static_cast<int>(Axis::pipeline)] = layout.stages.count = static_cast<int>(p.pipeline);
+  const comm::Coordinate at = comm::coordinate_of(mesh, seat.rank);
+  layout.parts.tensor_rank = at[Axis::tensor];
+  layout.parts.sequence = p.sequence && p.tensor > 1;
+  layout.parts.context_rank = at[Axis::context];
+  layout.parts.heads = p.context_form == "heads";
+  layout.data.shard_rank = at[Axis::shard];
+  layout.data.replica = at[Axis::replica];
+  layout.stages.self = at[Axis::pipeline];
+  layout.stages.schedule = program::schedule_of(p.schedule);
+  layout.stages.chunks = p.schedule == "interleaved" && p.pipeline > 1 ? static_cast<int>(p.chunks) : 1;
+  return layout;
+}
+
+model::SliceShape slice_of(const model::SliceShape& whole, const model::Parts& parts) {
+  if (parts.context == 1) return whole;
+  if (parts.heads) return {whole.samples, whole.seq_len / parts.context};
+  return {2 * whole.samples, whole.seq_len / (2 * parts.context)};
+}
+
+std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::Model& model,
+                                       const program::Layout& layout) {
+  const int pieces = layout.stages.count * layout.stages.chunks;
+  const auto blocks = static_cast<int>(model.blocks.size());
+  if (layout.stages.count == 1) return {};
+  if (pieces > blocks) {
+    throw ConfigError(
+        158, fmt::format("parallel.pipeline = {} in {} piece{} each needs {} blocks, but the model has {} "
+                         "({} layers, embedding and head): use at most {} stages, or more layers",
+                         layout.stages.count, layout.stages.chunks, layout.stages.chunks == 1 ? "" : "s",
+                         pieces, blocks, model.layers, blocks / layout.stages.chunks));
+  }
+  const std::string& by_hand = recipe.parallel.stages;
+  if (by_hand.empty()) {
+    std::vector<double> costs;
+    for (const model::Block& block : model.blocks) {
+      double cost = 0;
+      for (const model::Part part :
+           {model::Part::forward, model::Part::backward_input, model::Part::backward_weight}) {
+        const model::Cost of = block.cost(layout.slice, part);
+        cost +=
+            of.flops() + 50.0 * static_cast<double>(of.bytes);  // a byte moved costs as much as some products
+      }
+      costs.push_back(cost);
+    }
+    return program::cut_blocks(costs, pieces);
+  }
+  std::vector<int> layers;
+  for (size_t begin = 0; begin <= by_hand.size();) {
+    const size_t end = std::min(by_hand.find(',', begin), by_hand.size());
+    layers.push_back(std::atoi(by_hand.substr(begin, end - begin).c_str()));
+    begin = end + 1;
+  }
+  const int sum = std::accumulate(layers.begin(), layers.end(), 0);
+  if (static_cast<int>(layers.size()) != pieces || sum != model.layers) {
+    throw ConfigError(
+        159, fmt::format("parallel.stages = \"{}\" places {} layers in {} pieces; the model has {} layers "
+                         "and the pipeline {} pieces",
+                         by_hand, sum, layers.size(), model.layers, pieces));
+  }
+  std::vector<program::Piece> cut;
+  int at = 0;
+  for (size_t k = 0; k < layers.size(); ++k) {  // the embedding goes with the first, the head with the last
+    const int end = k + 1 == layers.size() ? blocks : at + layers[k] + (k == 0 ? 1 : 0);
+    if (end == at) {
+      throw ConfigError(159,
+                        fmt::format("parallel.stages = \"{}\": piece {} would be empty", by_hand, k + 1));
+    }
+    cut.push_back({at, end});
+    at = end;
+  }
+  return cut;
+}
+
+// --- what sizes do not allow -------------------------------------------------------------------------
+
+namespace {
+
+void check_divides(const char* key, int64_t parts, const char* size_key, int64_t size, int number) {
+  if (size % parts == 0) return;
+  throw ConfigError(number, fmt::format("parallel.{} = {} does not divide {} = {}; sizes that do: {}", key,
+                                        parts, size_key, size, base::divisors_near(size, parts)));
+}
+
+}  // namespace
+
+void check_parts(const base::Recipe& recipe, const model::Parts& parts) {
+  const auto& m = recipe.model;
+  const bool attends = m.family != "mlp";
+  if (attends) {
+    check_divides("tensor", parts.tensor, "model.heads", m.heads, 164);
+    check_divides("tensor", parts.tensor, "model.kv_heads", m.kv_heads.value, 164);
+  }
+  check_divides("tensor", parts.tensor, "model.ffn", m.ffn.value, 164);
+  check_divides("tensor", parts.tensor, "model.vocab", m.vocab.value, 164);
+  if (parts.context == 1) return;
+  if (!parts.heads) {
+    if (recipe.data.seq_len % (2 * parts.context) == 0) return;
+    throw ConfigError(
+        165,
+        fmt::format("parallel.context = {} cuts sequences into {} runs, which do not divide "
+                    "data.seq_len = {}; context ranks that do: {}",
+                    parts.context, 2 * parts.context, recipe.data.seq_len,
+                    recipe.data.seq_len % 2 == 0 ? base::divisors_near(recipe.data.seq_len / 2, parts.context)
+                                                 : "1, or an even data.seq_len"));
+  }
+  check_divides("context", parts.context, "data.seq_len", recipe.data.seq_len, 165);
+  if (!attends) return;
+  const int64_t heads = m.heads / parts.tensor, kv_heads = m.kv_heads.value / parts.tensor;
+  if (heads % parts.context != 0 || kv_heads % parts.context != 0) {
+    throw ConfigError(
+        165,
+        fmt::format(
+            "parallel.context = {} with context_form \"heads\" deals out {} heads and {} kv_heads of each "
+            "tensor rank, which it does not divide; context ranks that do: {}, or parallel.context_form=ring",
+            parts.context, heads, kv_heads, base::divisors_near(std::gcd(heads, kv_heads), parts.context)));
+  }
+}
+
+void check_own_model(const model::Parts& parts) {
+  if (parts.tensor == 1 && parts.context == 1) return;
+  throw ConfigError(
+      166,
+      "a model of one's own cannot be split by parallel.tensor or parallel.context: its blocks do not say "
+      "how. Data, zero and pipeline layouts work");
+}
+
+void check_strands(const base::Recipe& recipe, const program::DataRanks& ranks) {
+  const int64_t strands = recipe.batch.strands.value, width = ranks.width();
+  if (width > strands) {
+    int64_t enough = recipe.batch.slices.value;
+    for (int64_t n = recipe.batch.slices.value; n >= width; --n) {
+      if (recipe.batch.slices.value % n == 0) enough = n;
+    }
+    throw ConfigError(
+        154,
+        enough >= width
+            ? fmt::format(
+                  "batch.strands = {} allows at most {} data ranks, {} were started: start fewer, or set "
+                  "batch.strands={}, which changes the bits of the result",
+                  strands, strands, width, enough)
+            : fmt::format(
+                  "batch.slices = {} in {} strands cannot be shared by {} data ranks: start fewer, or set "
+                  "batch.slices to a multiple of {}, which changes the bits of the result",
+                  recipe.batch.slices.value, strands, width, width));
+  }
+  if (!ranks.exact && strands % width != 0) {
+    throw ConfigError(
+        156,
+        fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the {} data ranks: set "
+                    "batch.strands={}, or leave run.exact on",
+                    strands, width, (strands + width - 1) / width * width));
+  }
+}
+
+void check_slices(const base::Recipe& recipe, const program::DataRanks& ranks, const program::Stages& stages,
+                  const model::Parts& parts) {
+  const int64_t slices = recipe.batch.slices.value,
+                tokens = recipe.batch.global / slices * recipe.data.seq_len;
+  if (parts.sequence && tokens / parts.context % parts.tensor != 0) {
+    throw ConfigError(
+        167, fmt::format("parallel.sequence splits the {} tokens of a slice among {} tensor ranks, which do "
+                         "not divide them: choose another batch.slices or data.seq_len",
+                         tokens / parts.context, parts.tensor));
+  }
+  if (stages.count == 1) return;
+  const program::Deal deal = ranks.deal(recipe.batch.strands.value);
+  const int64_t per_strand = slices / recipe.batch.strands.value;
+  for (int replica = 0; replica < ranks.replicas; ++replica) {
+    for (int shard_rank = 0; shard_rank < ranks.shard; ++shard_rank) {
+      const auto own = static_cast<int64_t>(deal.of_rank(replica, shard_rank).size()) * per_strand;
+      const std::string why = program::cannot(stages.schedule, stages.count, stages.chunks, own);
+      if (own > 0 && !why.empty()) throw ConfigError(168, "parallel.schedule: " + why);
+    }
+  }
+}
+
+}  // namespace lockstep::run

@@ -1,0 +1,35 @@
+// How the ranks that were started share the work: the recipe's [parallel] section turned into this rank's
+// place, and every reason why it cannot be.
+#pragma once
+
+#include "lockstep/base/recipe.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/model/block.h"
+#include "lockstep/program/compile.h"
+
+namespace lockstep::run {
+
+struct RankLayout {
+  program::DataRanks data;
+  model::Parts parts;
+  program::Stages stages;  // without the cut of blocks
+};
+
+// ConfigErrors 152, 153, 155, 157 with the arithmetic. `shares_memory`: ranks read each other's memory.
+RankLayout rank_layout(const base::Recipe& recipe, const comm::Seat& seat, bool shares_memory);
+
+// A whole slice as this rank sees it: context ranks hold parts of every sample.
+model::SliceShape slice_of(const model::SliceShape& whole, const model::Parts& parts);
+
+// The blocks of each piece of the model, balanced by cost or as the recipe says.
+std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::Model& model,
+                                       const program::Layout& layout);
+
+// What the sizes of the model and of the batch do not allow.
+void check_parts(const base::Recipe& recipe, const model::Parts& parts);
+void check_own_model(const model::Parts& parts);
+void check_strands(const base::Recipe& recipe, const program::DataRanks& ranks);
+void check_slices(const base::Recipe& recipe, const program::DataRanks& ranks, const program::Stages& stages,
+                  const model::Parts& parts);
+
+}  // namespace lockstep::run

@@ -1,0 +1,92 @@
+#include "lockstep/verify/small_recipe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/model/family.h"
+#include "lockstep/plan/layout.h"
+
+namespace lockstep::verify {
+namespace {
+
+constexpr int64_t kLayers = 6, kMostHeads = 16, kHeadWidth = 16, kSequence = 64, kSamplesPerSlice = 2,
+                  kSlices = 8;
+
+// Sizes that shrink together: heads stay (they decide how a layer can be cut), each becomes narrow.
+void shrink_model(base::Recipe& recipe) {
+  auto& m = recipe.model;
+  const int64_t hidden = m.hidden, ffn = m.ffn.value;
+  const int64_t groups = m.heads / std::max<int64_t>(1, m.kv_heads.value);
+  m.preset = "";
+  m.from = "";
+  m.layers = std::min(m.layers, kLayers);
+  if (m.heads > kMostHeads) {
+    m.kv_heads = std::min(m.kv_heads.value, std::max<int64_t>(4, kMostHeads / groups));
+    m.heads = m.kv_heads.value * groups;
+  }
+  const int64_t narrow = m.heads * (m.heads > kMostHeads ? kHeadWidth / 2 : kHeadWidth);
+  if (narrow < hidden) {
+    m.hidden = narrow;
+    m.ffn = std::max<int64_t>(64, (ffn * narrow / hidden + 63) / 64 * 64);
+  }
+  m.vocab = base::AutoInt();
+  m.context = base::AutoInt();
+}
+
+void shrink_run(base::Recipe& recipe, int64_t steps, int64_t ranks) {
+  recipe.run.steps = steps;
+  recipe.run.threads = 1;  // ranks share the cores
+  recipe.data.seq_len = std::min(recipe.data.seq_len, kSequence);
+  recipe.data.workers = 1;
+  int64_t slices = kSlices;
+  while (slices < ranks) slices *= 2;
+  recipe.batch.global = slices * kSamplesPerSlice;
+  recipe.batch.slices = slices;
+  recipe.batch.strands = base::AutoInt();
+  recipe.checkpoint.every = 1;
+  if (base::find_key("checkpoint.async") != nullptr) base::set_value(recipe, "checkpoint.async", "false");
+  recipe.checkpoint.keep = steps;
+  recipe.log.every = 1;
+  recipe.log.eval_every = 0;
+  recipe.log.eval_batches = 1;
+  recipe.log.fingerprint = true;
+}
+
+}  // namespace
+
+Small small_recipe(const base::Resolved& resolved, int64_t steps, int64_t ranks) {
+  base::Resolved whole = resolved;
+  const std::unique_ptr<data::Dataset> dataset = data::open_dataset(whole.recipe);
+  model::resolve_model(whole, dataset->vocab());
+  Small small{.recipe = whole.recipe, .changes = {}};
+  plan::take_layout_off(small.recipe);
+  shrink_model(small.recipe);
+  shrink_run(small.recipe, steps, ranks);
+  for (const char* name :
+       {"model.layers", "model.hidden", "model.heads", "model.ffn", "data.seq_len", "batch.global"}) {
+    const base::Key& key = *base::find_key(name);
+    const std::string before = base::value_text(key, whole.recipe),
+                      after = base::value_text(key, small.recipe);
+    if (before != after) small.changes.push_back(fmt::format("{} {} -> {}", name, before, after));
+  }
+  base::Resolved again{.recipe = small.recipe, .origin = resolved.origin};
+  model::resolve_model(again, dataset->vocab());
+  small.recipe = again.recipe;
+  return small;
+}
+
+std::vector<BlockNames> blocks_of(const base::Recipe& recipe) {
+  std::vector<BlockNames> blocks;
+  for (const model::Block& block : model::build_model(recipe, device::DType::f32).blocks) {
+    BlockNames names{.name = block.name(), .params = {}};
+    for (const model::ParamSpec& param : block.params()) {
+      if (param.tied_to.empty()) names.params.push_back(param.name);
+    }
+    blocks.push_back(std::move(names));
+  }
+  return blocks;
+}
+
+}  // namespace lockstep::verify

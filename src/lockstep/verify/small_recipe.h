@@ -1,0 +1,29 @@
+// A small version of a recipe: the same family, data, optimizer and precision, so few layers and so short
+// sequences that it trains in a second, and enough slices for every usual layout.
+//
+// What decides whether a layout fits (heads and their groups, whether weights are tied) stays as it is; sizes
+// that only cost time shrink.
+#pragma once
+
+#include "lockstep/base/schema.h"
+#include "lockstep/model/block.h"
+
+namespace lockstep::verify {
+
+struct Small {
+  base::Recipe recipe;
+  std::vector<std::string> changes;  // "model.layers 32 -> 6", for the heading of the report
+};
+
+// `steps` steps for layouts of up to `ranks` ranks. Opens the data, because it says how many tokens there
+// are.
+Small small_recipe(const base::Resolved& resolved, int64_t steps, int64_t ranks);
+
+// The blocks of its model, in model order, with the canonical names of their parameters.
+struct BlockNames {
+  std::string name;
+  std::vector<std::string> params;
+};
+std::vector<BlockNames> blocks_of(const base::Recipe& recipe);
+
+}  // namespace lockstep::verify

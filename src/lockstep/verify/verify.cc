@@ -1,0 +1,200 @@
+#include "lockstep/verify/verify.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/step_folders.h"
+
+namespace lockstep::verify {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kReference = "one-rank";
+
+std::string size_text(double value) {
+  return std::isfinite(value) ? fmt::format("{:.1e}", value) : "not finite";
+}
+
+class Verifier {
+ public:
+  Verifier(const Wishes& wishes, const Train& train) : wishes_(wishes), train_(train) {}
+
+  Report run() {
+    int64_t most = 1;
+    for (const Layout& layout : wishes_.layouts) most = std::max(most, layout.ranks());
+    report_.small = small_recipe(wishes_.resolved, wishes_.steps, most);
+    blocks_ = blocks_of(report_.small.recipe);
+    recipe_file_ = wishes_.folder + "/recipe.toml";
+    base::write_file_durable(recipe_file_, base::write_toml(report_.small.recipe));
+    if (!wishes_.against.empty()) check_golden();
+    report_.rows.push_back(reference_row());
+    report_.holds = report_.rows[0].holds;
+    if (!report_.rows[0].difference) return std::move(report_);  // nothing to compare with
+    if (!wishes_.against.empty()) compare_with_golden();
+    for (const Layout& layout : wishes_.layouts) {
+      if (layout == Layout()) continue;
+      report_.rows.push_back(layout_row(layout));
+      const Row& row = report_.rows.back();
+      report_.holds = report_.holds && (row.holds || (row.refused && !wishes_.named));
+    }
+    return std::move(report_);
+  }
+
+ private:
+  // Trains into a folder of its own; its run, or nothing with the reason in the row.
+  std::optional<Run> trained(Row& row, const std::string& name, const std::string& title,
+                             const std::string& resume) {
+    Job job{.recipe = recipe_file_,
+            .overrides = row.layout.overrides(),
+            .ranks = row.layout.ranks(),
+            .folder = wishes_.folder + "/" + name,
+            .resume = resume,
+            .title = title};
+    const Ended ended = train_(job);
+    if (ended.how == Ended::How::done) return read_run(job.folder);
+    row.refused = ended.how == Ended::How::refused;
+    row.note = row.refused ? "refused: " + ended.why : title + " failed: " + ended.why;
+    return std::nullopt;
+  }
+
+  std::string middle_of(const Run& run) const {
+    return checkpoint::step_folder(run.folder, wishes_.steps / 2);
+  }
+
+  Row reference_row() {
+    Row row;
+    const std::optional<Run> run = trained(row, kReference, "one rank", "");
+    if (!run) return row;
+    reference_ = *run;
+    settle_precision(reference_.folder);
+    row.difference = Difference{.same_bits = true};
+    row.memory_gib = run->memory_gib;
+    row.holds = check_again(row, "one-rank", reference_, reference_);
+    return row;
+  }
+
+  Row layout_row(const Layout& layout) {
+    Row row{.layout = layout};
+    const std::string words = layout.words();
+    const std::optional<Run> run = trained(row, words, words, "");
+    if (!run) return row;
+    row.memory_gib = run->memory_gib;
+    const Tolerance tolerance = layout.exact() ? Tolerance{} : report_.tolerance;
+    row.difference = compare(reference_, *run, blocks_, report_.small.recipe, tolerance);
+    row.holds = row.difference->within(tolerance);
+    if (!row.holds) {
+      row.note = explain(*row.difference);
+      return row;
+    }
+    // What has the bits of one rank must go on from one rank's checkpoint, too.
+    row.holds = check_again(row, words, *run, layout.exact() ? reference_ : *run);
+    return row;
+  }
+
+  // A second run, and one from the middle of `source`, which ends as `run` did.
+  bool check_again(Row& row, const std::string& name, const Run& run, const Run& source) {
+    const std::optional<Run> again = trained(row, name + ",again", name + ", again", "");
+    if (!again) return false;
+    row.repeats = compare(run, *again, blocks_, report_.small.recipe, {}).same_bits;
+    fs::remove_all(again->folder);
+    if (wishes_.steps >= 2) {
+      const std::optional<Run> late =
+          trained(row, name + ",resumed", name + ", from the middle", middle_of(source));
+      if (!late) return false;
+      row.resumes = ends_alike(run, *late);
+      fs::remove_all(late->folder);
+    }
+    if (!*row.repeats) row.note = "a second run of the same layout has other bits";
+    if (row.resumes && !*row.resumes)
+      row.note += std::string(row.note.empty() ? "" : "; ") + "resumed in the middle it ends with other bits";
+    return *row.repeats && row.resumes.value_or(true);
+  }
+
+  bool ends_alike(const Run& run, const Run& late) const {
+    const size_t behind = run.steps.size() - late.steps.size();
+    if (late.steps.size() > run.steps.size() || behind != static_cast<size_t>(wishes_.steps / 2))
+      return false;
+    for (size_t k = 0; k < late.steps.size(); ++k) {
+      const Step &a = run.steps[behind + k], &b = late.steps[k];
+      if (a.step != b.step || a.loss_hex != b.loss_hex || a.params_hash != b.params_hash) return false;
+    }
+    const int64_t last = run.steps.back().step;
+    return differing_tensor(checkpoint::step_folder(run.folder, last),
+                            checkpoint::step_folder(late.folder, last))
+        .empty();
+  }
+
+  static std::string explain(const Difference& difference) {
+    if (!difference.problem.empty()) return difference.problem;
+    if (!difference.blame) return fmt::format("the loss differs by {}", size_text(difference.loss));
+    const Blame& blame = *difference.blame;
+    std::string text = fmt::format("gradients differ first in block {} ({}): {} by {}", blame.block,
+                                   blame.block_name, blame.tensor, size_text(blame.difference));
+    if (blame.blocks > 1) text += fmt::format(", and in {} more", blame.blocks - 1);
+    return text;
+  }
+
+  // What "auto" came to, from the run's own config.
+  void settle_precision(const std::string& folder) {
+    const base::Resolved ran = base::read_recipe({.file = folder + "/config.toml"});
+    report_.small.recipe.precision.compute = ran.recipe.precision.compute;
+    report_.tolerance = tolerance_of(ran.recipe.precision.compute);
+  }
+
+  // Before anything is trained: whether the golden run is of this recipe.
+  void check_golden() const {
+    const base::Recipe golden = base::read_recipe({.file = wishes_.against + "/recipe.toml"}).recipe;
+    const base::Recipe ours = base::read_recipe({.file = recipe_file_}).recipe;
+    if (const std::vector<std::string> keys = base::differing_keys(golden, ours); !keys.empty()) {
+      throw base::ConfigError(
+          621, fmt::format(
+                   "the golden run in {} is of another recipe: {} differ; verify the recipe that it was made "
+                   "from, or make a new one with --keep",
+                   wishes_.against, base::join(keys, ", ")));
+    }
+  }
+
+  void compare_with_golden() {
+    const Run run = read_run(wishes_.against + "/" + kReference);
+    report_.golden = compare(run, reference_, blocks_, report_.small.recipe, {});
+    const bool holds = report_.golden->same_bits;
+    report_.golden_note = holds ? "" : explain(*report_.golden);
+    report_.holds = report_.holds && holds;
+  }
+
+  const Wishes& wishes_;
+  const Train& train_;
+  Report report_;
+  std::vector<BlockNames> blocks_;
+  std::string recipe_file_;
+  Run reference_;
+};
+
+}  // namespace
+
+Report verify(const Wishes& wishes, const Train& train) { return Verifier(wishes, train).run(); }
+
+void check_keeps(const std::string& golden) {
+  if (!fs::exists(golden)) return;
+  throw base::ConfigError(621, golden + " is already there; name a new folder, or remove it first");
+}
+
+void keep_golden(const std::string& folder, const std::string& golden) {
+  check_keeps(golden);
+  base::make_folders(golden);
+  std::error_code error;
+  fs::copy(folder + "/recipe.toml", golden + "/recipe.toml", error);
+  if (!error)
+    fs::copy(folder + "/" + kReference, golden + "/" + kReference, fs::copy_options::recursive, error);
+  if (error)
+    throw base::IoError(623,
+                        fmt::format("the golden run cannot be stored in {}: {}", golden, error.message()));
+}
+
+}  // namespace lockstep::verify

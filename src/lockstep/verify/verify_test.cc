@@ -1,0 +1,193 @@
+#include "lockstep/verify/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/verify/child.h"
+#include "lockstep/verify/testing.h"
+
+namespace lockstep::verify {
+namespace {
+
+// Trains nothing: forges the run that a layout would leave, with the faults of a test.
+struct Forger {
+  std::function<void(const Job&, Forged&)> change = [](const Job&, Forged&) {};
+  std::vector<Job> jobs;
+  Ended operator()(const Job& job) {
+    jobs.push_back(job);
+    const base::Recipe recipe = base::read_recipe({.file = job.recipe}).recipe;
+    if (job.ranks > 4) return {Ended::How::refused, "too many ranks"};
+    Forged forged{.first = job.resume.empty() ? 1 : 1 + recipe.run.steps / 2, .last = recipe.run.steps};
+    change(job, forged);
+    forge_run(job.folder, blocks_of(recipe), recipe, forged);
+    return {};
+  }
+};
+
+Report report_of(const std::string& layouts, Forger& forger, const std::string& folder,
+                 const std::string& against = "", bool named = true) {
+  return verify({.resolved = base::read_recipe({.overrides = {"run.device=cpu", "precision.compute=fp32"}}),
+                 .layouts = plan::parse_layouts(layouts),
+                 .named = named,
+                 .steps = 2,
+                 .folder = folder,
+                 .against = against},
+                [&](const Job& job) { return forger(job); });
+}
+
+TEST(Verify, HoldsWhereNothingDiffers) {
+  const base::TemporaryFolder folder;
+  Forger forger;
+  const Report report = report_of("data=4,zero=3 tensor=2", forger, folder.path());
+  EXPECT_TRUE(report.holds);
+  ASSERT_EQ(report.rows.size(), 3u);
+  for (const Row& row : report.rows) {
+    EXPECT_TRUE(row.holds && row.repeats.value_or(false) && row.resumes.value_or(false)) << row.note;
+    EXPECT_EQ(row.memory_gib, 0.5);
+  }
+  ASSERT_EQ(forger.jobs.size(), 9u);
+  // What is exact goes on from one rank's checkpoint, what is not from its own.
+  EXPECT_NE(forger.jobs[5].resume.find("one-rank/checkpoints/step-00000001"), std::string::npos);
+  EXPECT_NE(forger.jobs[8].resume.find("tensor=2/checkpoints/step-00000001"), std::string::npos);
+  EXPECT_EQ(forger.jobs[3].overrides, std::vector<std::string>{"parallel.zero=3"});
+}
+
+TEST(Verify, NamesWhatDoesNotHold) {
+  struct Fault {
+    const char* name;
+    std::function<void(const Job&, Forged&)> change;
+    const char* words;
+  };
+  const auto in = [](const Job& job, const char* title) { return job.title == title; };
+  const std::vector<Fault> faults{{"a wrong gradient",
+                                   [&](const Job& job, Forged& forged) {
+                                     if (!in(job, "tensor=2")) return;
+                                     forged.spoil = [](const std::string& name, Values& v) {
+                                       if (name == "transformer.h.2.mlp.c_fc.weight") v[0] *= 3;
+                                     };
+                                   },
+                                   "transformer.h.2.mlp.c_fc.weight"},
+                                  {"another loss",
+                                   [&](const Job& job, Forged& forged) {
+                                     if (in(job, "tensor=2")) forged.loss *= 1.001;
+                                   },
+                                   "the loss differs by"},
+                                  {"a second run with other bits",
+                                   [&](const Job& job, Forged& forged) {
+                                     if (in(job, "tensor=2, again")) forged.loss *= 1 + 1e-12;
+                                   },
+                                   "a second run"},
+                                  {"a resumed run with other bits",
+                                   [&](const Job& job, Forged& forged) {
+                                     if (!in(job, "tensor=2, from the middle")) return;
+                                     forged.spoil_weights = [](const std::string&, Values& v, int64_t step) {
+                                       if (step == 2) v[0] += 1;
+                                     };
+                                   },
+                                   "resumed in the middle"}};
+  for (const Fault& fault : faults) {
+    const base::TemporaryFolder folder;
+    Forger forger{.change = fault.change, .jobs = {}};
+    const Report report = report_of("tensor=2", forger, folder.path());
+    EXPECT_FALSE(report.holds) << fault.name;
+    ASSERT_EQ(report.rows.size(), 2u);
+    EXPECT_NE(report.rows[1].note.find(fault.words), std::string::npos)
+        << fault.name << ": " << report.rows[1].note;
+  }
+}
+
+TEST(Verify, ExactLayoutsMustHaveTheSameBits) {
+  const base::TemporaryFolder folder;
+  Forger forger{.change =
+                    [](const Job& job, Forged& forged) {
+                      if (job.ranks > 1) forged.loss *= 1 + 1e-9;
+                    },
+                .jobs = {}};
+  const Report report = report_of("data=2 tensor=2", forger, folder.path());
+  EXPECT_FALSE(report.holds);
+  EXPECT_FALSE(report.rows[1].holds);
+  EXPECT_TRUE(report.rows[2].holds) << report.rows[2].note;
+}
+
+TEST(Verify, RefusedLayoutsFailOnlyWhenNamed) {
+  const base::TemporaryFolder a, b;
+  Forger forger;
+  EXPECT_FALSE(report_of("data=8", forger, a.path(), "", true).holds);
+  const Report report = report_of("data=8", forger, b.path(), "", false);
+  EXPECT_TRUE(report.holds);
+  EXPECT_EQ(report.rows[1].note, "refused: too many ranks");
+}
+
+TEST(Verify, GoldenRunsAreKeptAndComparedWith) {
+  const base::TemporaryFolder first, second, third, place;
+  const std::string golden = place.path() + "/golden";
+  Forger same, other{.change =
+                         [](const Job&, Forged&forged) {
+                           forged.spoil = [](const std::string& name, Values& v) {
+                             if (name == "transformer.h.1.ln_1.weight") v[5] = 9;
+                           };
+                         },
+                     .jobs = {}};
+  report_of("data=2", same, first.path());
+  keep_golden(first.path(), golden);
+  EXPECT_THROW(keep_golden(first.path(), golden), base::ConfigError);
+  EXPECT_TRUE(report_of("data=2", same, second.path(), golden).golden->same_bits);
+  const Report report = report_of("data=2", other, third.path(), golden);
+  EXPECT_FALSE(report.holds);
+  EXPECT_NE(report.golden_note.find("transformer.h.1.ln_1.weight"), std::string::npos) << report.golden_note;
+  base::write_file_durable(golden + "/recipe.toml", "[run]\nseed = 5\n");
+  EXPECT_THROW(report_of("data=2", same, second.path(), golden), base::ConfigError);
+}
+
+TEST(SmallRecipe, KeepsWhatDecidesALayout) {
+  const Small small = small_recipe(
+      base::read_recipe(
+          {.overrides = {"model.family=llama", "model.layers=32", "model.hidden=4096", "model.heads=32",
+                         "model.kv_heads=8", "model.ffn=14336", "data.seq_len=2048", "batch.global=512",
+                         "parallel.zero=3", "precision.compute=bf16", "optim.name=lion"}}),
+      3, 16);
+  const base::Recipe& r = small.recipe;
+  EXPECT_EQ(r.model.layers, 6);
+  EXPECT_EQ(r.model.heads / r.model.kv_heads.value, 4);
+  EXPECT_GE(r.model.kv_heads.value, 4);
+  EXPECT_LE(r.model.hidden, 512);
+  EXPECT_EQ(r.data.seq_len, 64);
+  EXPECT_EQ(r.batch.slices.value, 16);
+  EXPECT_EQ(r.parallel.zero, "0");
+  EXPECT_EQ(r.optim.name, "lion");
+  EXPECT_EQ(r.precision.compute, "bf16");
+  EXPECT_EQ(r.run.steps, 3);
+  EXPECT_FALSE(small.changes.empty());
+  EXPECT_EQ(blocks_of(r).size(), 8u);  // embedding, six layers, head
+  // What is small already stays.
+  const Small tiny =
+      small_recipe(base::read_recipe({.overrides = {"model.layers=2", "model.hidden=32"}}), 2, 2);
+  EXPECT_EQ(tiny.recipe.model.layers, 2);
+  EXPECT_EQ(tiny.recipe.model.hidden, 32);
+}
+
+TEST(Child, TheSentenceIsFoundInWhatARunSays) {
+  EXPECT_EQ(last_sentence("step 1\nlockstep: model.heads is wrong [LS0102]\n\n"),
+            "model.heads is wrong [LS0102]");
+  EXPECT_EQ(last_sentence("[0] lockstep: a\nlockstep: b\nnothing"), "b");
+  EXPECT_EQ(
+      last_sentence("lockstep: this is a bug\nx.cc:3: n > 0\n  stack\nlockstep: rank 0 failed\n log: x\n"),
+      "this is a bug: x.cc:3: n > 0");
+  EXPECT_EQ(last_sentence("Segmentation fault\n"), "Segmentation fault");
+  EXPECT_EQ(last_sentence(""), "");
+}
+
+TEST(Child, ARunThatHangsIsEnded) {
+  const base::TemporaryFolder folder;
+  const std::string program = folder.write("slow", "#!/bin/sh\nexec sleep 60\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const Ended ended = train_by({.program = program, .most_seconds = 0.2})({.folder = folder.path() + "/run"});
+  EXPECT_EQ(ended.how, Ended::How::failed);
+  EXPECT_NE(ended.why.find("did not end"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::verify
