@@ -20,8 +20,9 @@ using nlohmann::json;
 namespace {
 
 // Keys that may differ between two starts of one run: they change how it runs, not what it computes.
-constexpr const char* kFreeKeys[] = {"run.device",       "run.threads",      "data.prefetch", "data.workers",
-                                     "memory.limit_gib", "memory.recompute", "run.name"};
+constexpr const char* kFreeKeys[] = {"run.device",       "run.threads",      "data.prefetch",
+                                     "data.workers",     "run.hang_timeout", "memory.limit_gib",
+                                     "memory.recompute", "run.name"};
 bool is_free(const std::string& key) {
   for (const char* free : kFreeKeys) {
     if (key == free) return true;
