@@ -12,6 +12,12 @@
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/progress.h"
 #include "lockstep/cli/stop_signal.h"
+#include "lockstep/launch/failure.h"
+#include "lockstep/launch/metadata_watch.h"
+#include "lockstep/launch/rank_memory.h"
+#include "lockstep/run/memory_snapshot.h"
+#include "lockstep/run/preemption.h"
+#include "lockstep/run/recorder.h"
 #include "lockstep/run/run_folder.h"
 #include "lockstep/run/snapshot.h"
 #include "lockstep/run/together.h"
@@ -40,14 +46,28 @@ struct TrainArguments {
   bool json = false;
 };
 
+// Ranks that a launcher starts again go on with what its earlier ones saved, whatever --resume said.
+std::vector<std::string> saved_since_launch(const std::string& folder) {
+  std::vector<std::string> all = checkpoint::list(folder);
+  std::erase_if(all, [&](const std::string& one) {
+    std::error_code error;
+    const auto written = std::filesystem::last_write_time(one + "/manifest.json", error);
+    return error || written < launch::launched_at();
+  });
+  return all;
+}
+
 // Checkpoints to go on from, the first that can be used; empty: from the beginning.
 std::vector<std::string> starting_points(const TrainArguments& arguments, const std::string& folder) {
-  if (arguments.resume == "never") return {};
   if (arguments.resume == "auto") return checkpoint::list(folder);
+  std::vector<std::string> points =
+      launch::started_again() ? saved_since_launch(folder) : std::vector<std::string>{};
+  if (arguments.resume == "never") return points;
   if (!std::filesystem::exists(arguments.resume)) {
     throw base::DataError(323, "--resume " + arguments.resume + ": there is no such checkpoint folder");
   }
-  return {arguments.resume};
+  points.push_back(arguments.resume);
+  return points;
 }
 
 // The newest complete checkpoint that loads; a damaged one is named and the next older one is tried.
@@ -76,7 +96,7 @@ void print_summary(const run::Summary& s, const std::string& folder) {
 // The first rank looks at the folder and resolves what the recipe leaves open.
 run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, const std::string& folder,
                      const run::PlanOptions& options) {
-  const bool fresh = arguments.resume == "never";
+  const bool fresh = arguments.resume == "never" && !launch::started_again();
   const run::Earlier earlier = fresh ? run::Earlier{} : run::look_at(folder);
   if (!fresh) run::adopt_earlier(resolved, folder);
   run::Decision decision;
@@ -97,24 +117,101 @@ int already_done(const TrainArguments& arguments, const run::Decision& decision,
   return 0;
 }
 
-// A rank beside the first: it works and keeps quiet; what it has to say is in its log.
-int run_beside(run::Session& session, const run::Decision& decision, const StopSignal& signal) {
-  run::TrainOptions options;
+// "checkpoints/step-00000100": 100; 0 for a folder of another name, such as Hugging Face's.
+int64_t checkpoint_step(const std::string& folder) {
+  const std::string name = std::filesystem::path(folder).filename();
+  return name.starts_with("step-") ? std::atoll(name.c_str() + 5) : 0;
+}
+
+// What stays with a rank from its start to its end, besides the session.
+struct Around {
+  const StopSignal& signal;
+  run::Recorder& recorder;
+  std::unique_ptr<run::MemorySnapshots> snapshots;
+};
+
+// The launcher's memory for this rank, on every rank or on none.
+std::unique_ptr<run::MemorySnapshots> open_snapshots(run::Session& session) {
+  const base::AutoInt& every = session.plan.recipe().checkpoint.snapshot_every;
+  const int descriptor = launch::rank_memory();
+  if (!every.is_auto && every.value == 0) return nullptr;
+  std::unique_ptr<run::MemorySnapshots> snapshots;
+  try {
+    if (descriptor >= 0) snapshots = std::make_unique<run::MemorySnapshots>(session, descriptor);
+  } catch (const base::IoError& error) {
+    remark("warning: {}\n", error.what());
+  }
+  const double without = session.ranks->sum(std::vector<double>{snapshots ? 0.0 : 1.0})[0];
+  if (without > 0) snapshots.reset();
+  return snapshots;
+}
+
+// From the newest state that all ranks can have: in memory, or on disk.
+void start_from_newest(run::Session& session, const run::Decision& decision, const Around& around,
+                       run::TrainOptions& options) {
+  if (around.snapshots) {
+    const int64_t on_disk = decision.checkpoints.empty() ? 0 : checkpoint_step(decision.checkpoints[0]);
+    if (const std::optional<int64_t> step = around.snapshots->restore(on_disk)) {
+      options.first_step = *step, options.unsaved = true;
+      return;
+    }
+  }
   options.first_step = load_first(session, decision.checkpoints);
-  options.stop_signal = &signal.value();
+}
+
+run::TrainOptions train_options(run::Session& session, const run::Decision& decision, const Around& around) {
+  run::TrainOptions options;
+  start_from_newest(session, decision, around, options);
+  options.save_only = std::getenv("LOCKSTEP_SAVE_ONLY") != nullptr;
+  options.stop_signal = &around.signal.value();
   options.save_every = session.plan.recipe().checkpoint.every;
-  options.save = [&](int64_t step) { run::save_checkpoint(session, "", step, 1); };
+  options.recorder = &around.recorder;
+  options.snapshots = around.snapshots.get();
+  return options;
+}
+
+// A rank beside the first: it works and keeps quiet; what it has to say is in its log.
+int run_beside(run::Session& session, const run::Decision& decision, const Around& around) {
+  run::TrainOptions options = train_options(session, decision, around);
+  options.save = [&](int64_t step) {
+    around.signal.saving(true);
+    run::save_checkpoint(session, "", step, 1);
+    around.signal.saving(false);
+  };
   run::Observer nobody;
   return run::train(session, options, nobody).finished ? 0 : 75;
 }
 
+// Says early when a step and a save do not fit into the notice that this place gives.
+class NoticeWatch : public run::Observer {
+ public:
+  NoticeWatch(const run::Session& session, const std::string& folder, run::Observer& tell)
+      : check_(make(session, folder)), tell_(tell) {}
+  void stepped(const run::StepReport& report) override { check_.stepped(report, tell_); }
+  void saved(double seconds, int64_t step) { check_.saved(seconds, step, tell_); }
+
+ private:
+  static run::NoticeCheck make(const run::Session& session, const std::string& folder) {
+    const base::Recipe& recipe = session.plan.recipe();
+    run::Notice notice = run::find_notice(recipe.checkpoint.notice, run::this_place());
+    int64_t bytes = 0;  // masters and moments
+    for (const run::Parameters::Named& one : session.parameters->named())
+      bytes += one.shape.numel() * 4 * static_cast<int64_t>(1 + one.moments.size());
+    const double estimate = notice.seconds > 0 ? run::estimate_save(folder, bytes) : 0;
+    return {std::move(notice), estimate};
+  }
+  run::NoticeCheck check_;
+  run::Observer& tell_;
+};
+
 int run_first(const TrainArguments& arguments, run::Session& session, const run::Decision& decision,
-              run::RunFolder& files, const StopSignal& signal) {
+              run::RunFolder& files, const Around& around) {
   const std::string& folder = files.path();
-  run::TrainOptions options;
-  options.first_step = load_first(session, decision.checkpoints);
+  const StopSignal& signal = around.signal;
+  run::TrainOptions options = train_options(session, decision, around);
   const base::Recipe& recipe = session.plan.recipe();
-  const std::vector<std::string> changes = files.begin(session.plan, options.first_step);
+  const std::vector<std::string> changes =
+      files.begin(session.plan, options.first_step, launch::started_again());
   Progress progress(session.plan, options.first_step);
   progress.say(start_lines(session, folder));
   for (const std::string& change : changes) progress.say("warning: bits may differ from here on: " + change);
@@ -122,17 +219,22 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
 
   Everyone everyone;
   everyone.all = {&files, &progress};
-  options.stop_signal = &signal.value();
-  options.save_every = recipe.checkpoint.every;
+  NoticeWatch notice(session, folder, everyone);
+  everyone.all.push_back(&notice);
   options.save = [&](int64_t step) {
     try {
+      signal.saving(true);
+      const int64_t began = base::monotonic_ns();
       const std::string where =
           run::save_checkpoint(session, folder, step, static_cast<int>(recipe.checkpoint.keep));
+      signal.saving(false);
       everyone.event("checkpoint_saved", "saved " + where, step);
+      notice.saved(static_cast<double>(base::monotonic_ns() - began) / 1e9, step);
     } catch (const base::IoError& error) {
       // The one before it still stands; the next save may find the disk in better order. The last save must
       // succeed.
-      if (step >= recipe.run.steps || signal.value().load() != 0) throw;
+      signal.saving(false);
+      if (step >= recipe.run.steps || signal.value().load() != 0 || options.save_only) throw;
       everyone.event("checkpoint_failed", error.what(), step);
     }
   };
@@ -152,22 +254,13 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   return summary.finished ? 0 : 75;
 }
 
-// What the rank is doing, for others to read. Training does not depend on it.
-std::unique_ptr<base::RingWriter> open_recorder(const std::string& folder, int rank) {
-  try {
-    base::make_folders(folder + "/trace");
-    return std::make_unique<base::RingWriter>(fmt::format("{}/trace/rank-{}.ring", folder, rank),
-                                              base::RingOptions{.rank = rank});
-  } catch (const base::IoError& error) {
-    remark("warning: nothing will be recorded: {}\n", error.what());
-    return nullptr;
-  }
-}
-
 int run_training(const TrainArguments& arguments, const base::Resolved& resolved, const std::string& folder,
                  comm::World& world) {
   const auto& parallel = resolved.recipe.parallel;
-  world.use(parallel.engine, std::chrono::seconds(parallel.timeout));
+  // The launcher's verdict on a hang names the culprit: it must come before the collective's own timeout.
+  const base::AutoInt& hang = resolved.recipe.run.hang_timeout;
+  world.use(parallel.engine,
+            std::chrono::seconds(std::max(parallel.timeout, hang.is_auto ? 0 : 2 * hang.value)));
   run::compare_recipes(world, resolved.recipe);
   std::unique_ptr<run::Ranks> ranks;
   if (world.size() > 1) ranks = std::make_unique<run::Ranks>(world);
@@ -180,11 +273,18 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
 
   std::unique_ptr<run::RunFolder> files;
   if (world.first()) files = std::make_unique<run::RunFolder>(folder);
-  const std::unique_ptr<base::RingWriter> ring = open_recorder(folder, world.rank());
-  run::Session session(std::move(plan), ranks.get(), ring.get());
+  run::Recorder recorder(folder, world.rank());
+  if (!recorder.problem().empty()) remark("warning: nothing will be recorded: {}\n", recorder.problem());
+  run::Session session(std::move(plan), ranks.get(), recorder.ring());
+  recorder.describe(session);
   StopSignal signal;  // from here on there is something to save; a rank that still waits for others just ends
-  return files ? run_first(arguments, session, decision, *files, signal)
-               : run_beside(session, decision, signal);
+  const Around around{signal, recorder, open_snapshots(session)};
+  // Ranks of a launcher hear of it from there.
+  const auto metadata = world.size() > 1 ? nullptr : launch::MetadataWatch::here([](const std::string& text) {
+    say_on_console("lockstep: " + text + "\n");
+  });
+  return files ? run_first(arguments, session, decision, *files, around)
+               : run_beside(session, decision, around);
 }
 
 }  // namespace
@@ -213,11 +313,22 @@ int train_command(Arguments& arguments) {
   launch.wishes.fits = [&](int ranks) { run::check_layout(resolved.recipe, ranks); };
   const std::string& device = resolved.recipe.run.device;
   launch.wishes.one_by_default = device == "cpu" || device.starts_with("cuda:");
+  launch.wishes.run_folder = folder;
+  const base::AutoInt& hang = resolved.recipe.run.hang_timeout;
+  if (!hang.is_auto) launch.wishes.hang_seconds = static_cast<double>(hang.value);
+  launch.wishes.notice_seconds =
+      run::find_notice(resolved.recipe.checkpoint.notice, run::this_place()).seconds;
   std::vector<std::string> argv = {"train"};
   argv.insert(argv.end(), arguments.words().begin(), arguments.words().end());
   std::unique_ptr<comm::World> world;
   if (const std::optional<int> code = launch_or_join(launch, argv, folder + "/logs", world)) return *code;
-  return run_training(wanted, resolved, folder, *world);
+  try {
+    return run_training(wanted, resolved, folder, *world);
+  } catch (const base::RunError& error) {
+    // The same recipe gives the same bits, and the same end; but a flipped bit does not come twice.
+    if (error.number() != 602) launch::say_final(error.what());
+    throw;
+  }
 }
 
 }  // namespace lockstep::cli

@@ -88,7 +88,7 @@ void refuse_changes(const base::Recipe& recipe, const std::string& folder) {
 RunFolder::RunFolder(std::string folder)
     : folder_((base::make_folders(folder), std::move(folder))), lock_(folder_) {}
 
-std::vector<std::string> RunFolder::begin(const Plan& plan, int64_t first_step) {
+std::vector<std::string> RunFolder::begin(const Plan& plan, int64_t first_step, bool keep_events) {
   every_ = std::max<int64_t>(1, plan.recipe().log.every);
   std::vector<std::string> changes;
   const json record = make_record(plan);
@@ -107,7 +107,7 @@ std::vector<std::string> RunFolder::begin(const Plan& plan, int64_t first_step) 
       kept += line + "\n";
   }
   base::write_file_durable(folder_ + "/metrics.jsonl", kept);
-  if (first_step == 0) base::write_file_durable(folder_ + "/events.jsonl", "");
+  if (first_step == 0 && !keep_events) base::write_file_durable(folder_ + "/events.jsonl", "");
   metrics_ = std::make_unique<base::LineWriter>(folder_ + "/metrics.jsonl");
   events_ = std::make_unique<base::LineWriter>(folder_ + "/events.jsonl");
   return changes;

@@ -85,12 +85,15 @@ void take_phase(const std::vector<RingEntry>& phases, int64_t now_ns, RankFacts&
     facts.phase = static_cast<run::Phase>(last.stamp.op);
   facts.phase_seconds = seconds(now_ns - last.started_ns);
   facts.step = last.stamp.step;
-  std::vector<double> times;
-  for (const RingEntry& e : phases) {
-    if (e.stamp.op == last.stamp.op && e.finished_ns != 0)
-      times.push_back(seconds(e.finished_ns - e.started_ns));
-  }
-  facts.usual_phase_seconds = median(std::move(times));
+  const auto usual_of = [&](uint16_t phase) {
+    std::vector<double> times;
+    for (const RingEntry& e : phases) {
+      if (e.stamp.op == phase && e.finished_ns != 0) times.push_back(seconds(e.finished_ns - e.started_ns));
+    }
+    return median(std::move(times));
+  };
+  facts.usual_phase_seconds = usual_of(last.stamp.op);
+  facts.usual_save = usual_of(static_cast<uint16_t>(run::Phase::save));
 }
 
 void take_groups(const std::vector<RingEntry>& marks, const Names& names, int64_t now_ns, RankFacts& facts) {
@@ -201,7 +204,8 @@ json to_json(const RankFacts& f) {
           {"last_open", f.last_open},
           {"last_seconds", f.last_seconds},
           {"usual_seconds", f.usual_seconds},
-          {"usual_step", f.usual_step}};
+          {"usual_step", f.usual_step},
+          {"usual_save", f.usual_save}};
 }
 
 RankFacts facts_from_json(const json& j) {
@@ -224,6 +228,7 @@ RankFacts facts_from_json(const json& j) {
   f.last = j.at("last").get<std::string>().substr(0, kMostText);
   f.last_open = j.at("last_open"), f.last_seconds = j.at("last_seconds");
   f.usual_seconds = j.at("usual_seconds"), f.usual_step = j.at("usual_step");
+  f.usual_save = j.at("usual_save");
   return f;
 }
 

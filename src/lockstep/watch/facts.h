@@ -42,6 +42,7 @@ struct RankFacts {
   double last_seconds = 0;   // since the newest mark of any kind
   double usual_seconds = 0;  // what `last`, or what comes behind it, usually takes; 0: not known
   double usual_step = 0;     // seconds from step to step; 0: not known
+  double usual_save = 0;     // of a save; 0: there was none yet
 };
 
 // The names behind the numbers in a ring, as run::Recorder::describe wrote them.
