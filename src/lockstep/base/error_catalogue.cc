@@ -572,6 +572,10 @@ const std::vector<ErrorExplanation>& error_catalogue() {
         "memory, or memory cannot be shared here."},
        {"Training goes on without them: a lost rank then costs the steps since the last checkpoint.",
         "Share weights out with parallel.zero, or set checkpoint.snapshot_every=0."}},
+      {561,
+       "A drill that cannot be held",
+       {"A fault that does not exist, a count that is none, or too many ranks."},
+       {"`lockstep drill --help` lists the options; without --faults every fault is tried once."}},
       {601,
        "A loss or gradient that is not finite",
        {"The learning rate is too high, the data of that step is unusual, or fp16 overflowed in the forward "
@@ -584,6 +588,10 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"The ranks start again from the state before it.",
         "If it names the same machine again, take that one out: `lockstep doctor` and its system log may say "
         "more."}},
+      {603,
+       "The run that a drill compares with did not finish",
+       {"The recipe does not train on this machine, even undisturbed."},
+       {"Run `lockstep train` with the same recipe and --nproc first; its message says what is wrong."}},
       {701,
        "Packages are missing",
        {"The set-up needs Debian packages and may not install them itself."},
