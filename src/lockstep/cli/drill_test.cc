@@ -53,11 +53,11 @@ TEST(Drill, SharesGoOnFromMemoryToo) {
 }
 
 TEST(Drill, EveryOtherFault) {
-  const nlohmann::json report = expect_good("--faults term,stop,corrupt,disk,connection");
+  const nlohmann::json report = expect_good("--faults term,stop,corrupt,disk,connection --steps 300");
   EXPECT_EQ(report["faults"].size(), 5u);
 }
 
-TEST(Drill, ARankAlone) { expect_good("--nproc 1 --faults kill,term,corrupt,stop,connection"); }
+TEST(Drill, ARankAlone) { expect_good("--nproc 1 --faults kill,term,corrupt,stop,connection --steps 600"); }
 
 TEST(Drill, Words) {
   const base::TemporaryFolder folder;
