@@ -198,7 +198,7 @@ class NoticeWatch : public run::Observer {
     for (const run::Parameters::Named& one : session.parameters->named())
       bytes += one.shape.numel() * 4 * static_cast<int64_t>(1 + one.moments.size());
     const double estimate = notice.seconds > 0 ? run::estimate_save(folder, bytes) : 0;
-    return {std::move(notice), estimate};
+    return {std::move(notice), estimate, session.ranks->alone() ? run::kStepsToStopAlone : run::kStepsToStop};
   }
   run::NoticeCheck check_;
   run::Observer& tell_;

@@ -20,6 +20,7 @@
 #include "lockstep/launch/rendezvous.h"
 #include "lockstep/launch/run_events.h"
 #include "lockstep/launch/tasks.h"
+#include "lockstep/run/preemption.h"
 
 namespace lockstep::launch {
 
@@ -254,15 +255,15 @@ void Agent::again(int number) {
   }
 }
 
-// Whether a step and a save, as measured in this run, take longer than this machine still lives; and whether
-// there is memory to save from instead.
+// Whether stopping and a save, as measured in this run, take longer than this machine still lives; and
+// whether there is memory to save from instead.
 bool Agent::step_does_not_fit() {
   if (!watcher_ || job_.notice_seconds <= 0 || state_.phase != Phase::running) return false;
   watcher_->read(ranks_.running());
   for (const RunningRank& one : ranks_.running()) {
     const watch::RankFacts* facts = watcher_->facts_of(one.rank);
     if (facts == nullptr || facts->phase != run::Phase::train || !memories_->used()) return false;
-    if (facts->usual_step + facts->usual_save <= job_.notice_seconds) return false;
+    if (run::kStepsToStop * facts->usual_step + facts->usual_save <= job_.notice_seconds) return false;
   }
   return true;
 }

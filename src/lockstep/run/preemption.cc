@@ -56,13 +56,14 @@ Notice find_notice(const base::AutoInt& wish, const Place& place) {
   return {};
 }
 
-std::string notice_warning(const Notice& notice, double step_seconds, double save_seconds, bool measured) {
-  if (notice.seconds <= 0 || step_seconds + save_seconds <= notice.seconds) return "";
+std::string notice_warning(const Notice& notice, double stop_seconds, double save_seconds, bool measured) {
+  if (notice.seconds <= 0 || stop_seconds + save_seconds <= notice.seconds) return "";
   return fmt::format(
-      "a step takes {} and a save {} ({}), but {} gives {} of notice: when this machine is taken away, the "
+      "it may take {} until the ranks have stopped, and a save {} ({}), but {} gives {} of notice: when this "
+      "machine is taken away, the "
       "steps since the last checkpoint are lost; save more often (checkpoint.every), on a faster disk, or on "
       "more ranks",
-      base::human_duration(step_seconds), base::human_duration(save_seconds),
+      base::human_duration(stop_seconds), base::human_duration(save_seconds),
       measured ? "measured" : "estimated", notice.from, base::human_duration(notice.seconds));
 }
 
@@ -100,7 +101,8 @@ void NoticeCheck::saved(double seconds, int64_t step, Observer& tell) {
 }
 
 void NoticeCheck::look(int64_t step, Observer& tell) {
-  const std::string warning = notice_warning(notice_, step_, save_, measured_);
+  const std::string warning =
+      notice_warning(notice_, step_ * static_cast<double>(steps_to_stop_), save_, measured_);
   if (warning.empty()) return;
   said_ = true;
   tell.event("notice", warning, step);

@@ -29,7 +29,10 @@ Place this_place();
 Notice find_notice(const base::AutoInt& wish, const Place& place);
 
 // Empty: it fits, or there is no notice to fit into. Else a warning with the arithmetic and what helps.
-std::string notice_warning(const Notice& notice, double step_seconds, double save_seconds, bool measured);
+std::string notice_warning(const Notice& notice, double stop_seconds, double save_seconds, bool measured);
+
+// Until ranks have stopped they finish the step in which they hear of it; several hear of it one step later.
+constexpr int64_t kStepsToStopAlone = 1, kStepsToStop = 2;
 
 // What writing so many bytes into the folder takes, from a trial with a small file. 0: could not be tried.
 double estimate_save(const std::string& folder, int64_t bytes);
@@ -38,7 +41,8 @@ double estimate_save(const std::string& folder, int64_t bytes);
 // again only if a measured save contradicts an estimate that did.
 class NoticeCheck {
  public:
-  NoticeCheck(Notice notice, double estimated_save) : notice_(std::move(notice)), save_(estimated_save) {}
+  NoticeCheck(Notice notice, double estimated_save, int64_t steps_to_stop)
+      : notice_(std::move(notice)), save_(estimated_save), steps_to_stop_(steps_to_stop) {}
   void stepped(const StepReport& report, Observer& tell);
   void saved(double seconds, int64_t step, Observer& tell);
 
@@ -46,6 +50,7 @@ class NoticeCheck {
   void look(int64_t step, Observer& tell);
   Notice notice_;
   double save_ = 0, step_ = 0;
+  int64_t steps_to_stop_ = 1;
   int64_t steps_ = 0;
   bool measured_ = false, said_ = false;
 };

@@ -69,7 +69,7 @@ TEST(Notice, IsComparedEarlyAndSaidOnce) {
   };
   for (const Case& one : cases) {
     Told told;
-    NoticeCheck check({one.notice, "EC2"}, one.estimate);
+    NoticeCheck check({one.notice, "EC2"}, one.estimate, kStepsToStopAlone);
     check.stepped(step(1, 100), told);  // the first step is no measure
     for (int64_t n = 2; n < 5; ++n) check.stepped(step(n, one.step), told);
     EXPECT_EQ(told.events.size(), one.after_steps);
@@ -77,7 +77,7 @@ TEST(Notice, IsComparedEarlyAndSaidOnce) {
     EXPECT_EQ(told.events.size(), one.after_save);
   }
   EXPECT_NE(notice_warning({30, "Compute Engine"}, 2, 95, false)
-                .find("a save 1 m 35 s (estimated), but Compute Engine gives 30"),
+                .find("and a save 1 m 35 s (estimated), but Compute Engine gives 30"),
             std::string::npos)
       << notice_warning({30, "Compute Engine"}, 2, 95, false);
 }

@@ -39,8 +39,10 @@ SliceLoss worst_slice(Session& session, const kernels::StepInputs& inputs, const
   const program::Program& program = session.plan.program;
   const auto wanted = [&](int n) {
     const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
-    return i.op == Op::load || i.op == Op::forward || i.op == Op::loss || i.op == Op::release ||
-           (i.op == Op::gather && i.slice != -1);
+    if (i.op == Op::reduce) return i.reads[0].role == "inputs";
+    const bool after_update = i.op == Op::gather && i.slice == -1;
+    return i.op != Op::backward_input && i.op != Op::backward_weight && i.op != Op::norm &&
+           i.op != Op::update && i.op != Op::sum && !after_update;
   };
   session.executor->step_slowly(inputs, batch, wanted, [](int) {});
   const std::vector<double> losses = session.ranks->sum(session.executor->read_slice_losses());
