@@ -316,6 +316,7 @@ int train_command(Arguments& arguments) {
   launch.wishes.run_folder = folder;
   const base::AutoInt& hang = resolved.recipe.run.hang_timeout;
   if (!hang.is_auto) launch.wishes.hang_seconds = static_cast<double>(hang.value);
+  launch.wishes.replicas = static_cast<int>(resolved.recipe.checkpoint.replicas);
   launch.wishes.notice_seconds =
       run::find_notice(resolved.recipe.checkpoint.notice, run::this_place()).seconds;
   std::vector<std::string> argv = {"train"};

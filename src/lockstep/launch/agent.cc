@@ -18,6 +18,7 @@
 #include "lockstep/launch/metadata_watch.h"
 #include "lockstep/launch/network.h"
 #include "lockstep/launch/rendezvous.h"
+#include "lockstep/launch/replicas.h"
 #include "lockstep/launch/run_events.h"
 #include "lockstep/launch/tasks.h"
 #include "lockstep/run/preemption.h"
@@ -113,6 +114,7 @@ class Agent {
   // Our own ranks only.
   std::unique_ptr<RankMemories> memories_;
   std::unique_ptr<Watcher> watcher_;
+  std::unique_ptr<Replicas> replicas_;
   std::unique_ptr<MetadataWatch> metadata_;
   const Duration beat_;  // between looks at the store
 
@@ -154,6 +156,12 @@ Agent::Agent(const AgentJob& job)
   watcher_ = std::make_unique<Watcher>(
       Watcher::Options{job.run_folder, budgets, rendezvous_.token(), meeting_.leads, !job.options.one_node()},
       comm::with_prefix(meeting_.store->clone(), run_prefix(job.options.run_id)));
+  if (job.replicas > 0 && !job.options.one_node()) {
+    replicas_ = std::make_unique<Replicas>(
+        Replicas::Options{card().address, rendezvous_.token(), meeting_.secret, job.options.tls,
+                          [this](const std::string& text) { say(text); }},
+        comm::with_prefix(meeting_.store->clone(), run_prefix(job.options.run_id)), *memories_);
+  }
   metadata_ = MetadataWatch::here([this](const std::string& text) { say(text); });
 }
 
@@ -181,6 +189,7 @@ int Agent::run() {
     logs_.set_first_attempt(state_.first_attempt);
     done_said_ = failed_said_ = false;
     if (watcher_) watcher_->forget();
+    if (replicas_) replicas_->begin_round(state_, *rendezvous_.place());
     ranks_.start(state_, *rendezvous_.place());
     watch(round);
     report(state_);

@@ -39,11 +39,17 @@ RankMemories::~RankMemories() {
   }
 }
 
+bool RankMemories::used(int local_rank) const {
+  struct stat now {};
+  const int one = descriptor(local_rank);
+  return one >= 0 && ::fstat(one, &now) == 0 && now.st_size > 0;
+}
+
 bool RankMemories::used() const {
-  return std::all_of(descriptors_.begin(), descriptors_.end(), [](int one) {
-    struct stat now {};
-    return one >= 0 && ::fstat(one, &now) == 0 && now.st_size > 0;
-  });
+  for (size_t k = 0; k < descriptors_.size(); ++k) {
+    if (!used(static_cast<int>(k))) return false;
+  }
+  return true;
 }
 
 int RankMemories::descriptor(int local_rank) const {

@@ -15,6 +15,7 @@ class RankMemories {
   RankMemories& operator=(const RankMemories&) = delete;
   int descriptor(int local_rank) const;  // borrowed; -1: none
   bool used() const;                     // every rank has made its own large enough
+  bool used(int local_rank) const;
 
  private:
   std::vector<int> descriptors_;

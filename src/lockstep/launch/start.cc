@@ -170,6 +170,7 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
   job.log_folder = log_folder, job.say = std::move(say);
   job.run_folder = wishes.run_folder;
   job.hang_seconds = wishes.hang_seconds, job.notice_seconds = wishes.notice_seconds;
+  job.replicas = wishes.replicas;
   Start start;
   start.exit_code = run_agent(job);
   return start;

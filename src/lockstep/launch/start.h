@@ -32,6 +32,7 @@ struct RankWishes {
   bool one_by_default = false;               // without --nproc: one rank, whatever GPUs there are
   std::string run_folder = {};               // as in AgentJob
   double hang_seconds = 0, notice_seconds = 0;
+  int replicas = 0;
 };
 
 // `argv` without the program's name. ConfigError 538: an environment that is half set.

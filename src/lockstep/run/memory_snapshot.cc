@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -20,8 +19,7 @@ namespace lockstep::run {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x31304D454D534C;  // "LSMEM01"
-constexpr int64_t kPage = 4096, kAlignment = 64;
+constexpr int64_t kPage = kSnapshotPage, kAlignment = 64;
 constexpr double kShareOfTime = 0.01;  // that "auto" spends on copying
 constexpr int64_t kMostEvery = 1000;
 
@@ -36,20 +34,7 @@ int64_t available_memory() {
   return INT64_MAX;  // nobody says: try
 }
 
-uint64_t checksum(const char* bytes, int64_t size) {
-  return base::hash_bytes(std::as_bytes(std::span(bytes, static_cast<size_t>(size))));
-}
-
 }  // namespace
-
-struct MemorySnapshots::Header {
-  uint64_t magic, shape;
-  int64_t bytes;  // of a generation
-  struct Generation {
-    std::atomic<int64_t> commit;  // steps + 1; 0: nothing, or being written
-    uint64_t checksum;
-  } generations[2];
-};
 
 MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(session) {
   std::string shape;
@@ -92,11 +77,13 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   ::close(descriptor);
   if (memory == MAP_FAILED)
     throw base::IoError(560, fmt::format("memory for snapshots cannot be had: {}", std::strerror(error)));
-  header_ = static_cast<Header*>(memory);
-  const bool ours = header_->magic == kMagic && header_->shape == shape_ && header_->bytes == bytes_;
+  header_ = static_cast<SnapshotHeader*>(memory);
+  const bool ours = header_->magic == kSnapshotMagic && header_->shape == shape_ && header_->bytes == bytes_;
   if (ours) return;
-  for (Header::Generation& one : header_->generations) one.commit.store(0);
-  header_->magic = kMagic, header_->shape = shape_, header_->bytes = bytes_;
+  for (SnapshotHeader::Generation& one : header_->generations) one.commit.store(0);
+  header_->replicated.store(0);
+  header_->magic = kSnapshotMagic, header_->shape = shape_, header_->bytes = bytes_;
+  header_->shares = whole_ ? 0 : 1;
 }
 
 MemorySnapshots::~MemorySnapshots() { ::munmap(header_, mapped_); }
@@ -106,9 +93,9 @@ char* MemorySnapshots::generation(int which) const {
 }
 
 std::optional<int64_t> MemorySnapshots::held(int which) const {
-  const Header::Generation& one = header_->generations[which];
+  const SnapshotHeader::Generation& one = header_->generations[which];
   const int64_t commit = one.commit.load(std::memory_order_acquire);
-  if (commit <= 0 || checksum(generation(which), bytes_) != one.checksum) return std::nullopt;
+  if (commit <= 0 || snapshot_checksum(generation(which), bytes_) != one.checksum) return std::nullopt;
   return commit - 1;
 }
 
@@ -174,16 +161,28 @@ void MemorySnapshots::take(int64_t step, double seconds_of_a_step) {
   const int64_t began = base::monotonic_ns();
   const int64_t commits[] = {header_->generations[0].commit.load(), header_->generations[1].commit.load()};
   const int which = commits[0] <= commits[1] ? 0 : 1;
-  Header::Generation& one = header_->generations[which];
+  if (replicates() && still_under_way(std::max(commits[0], commits[1]))) return;
+  SnapshotHeader::Generation& one = header_->generations[which];
   one.commit.store(0, std::memory_order_seq_cst);
   for (const Part& part : parts_) {
     if (part.device.bytes() > 0) session_.parameters->read(part.device, generation(which) + part.offset);
   }
-  one.checksum = checksum(generation(which), bytes_);
+  one.checksum = snapshot_checksum(generation(which), bytes_);
   one.commit.store(step + 1, std::memory_order_seq_cst);
   if (every_ != 0) return;
   settled_at_ = step;
   settle(static_cast<double>(base::monotonic_ns() - began) / 1e9, seconds_of_a_step);
+}
+
+bool MemorySnapshots::replicates() const {
+  return !whole_ && session_.plan.recipe().checkpoint.replicas > 0 && session_.plan.seat.nodes > 1;
+}
+
+// The other node must have the newest snapshot of every rank before the one before it is given up: else a
+// lost node might leave none that all ranks have. Either all ranks take this one or none does.
+bool MemorySnapshots::still_under_way(int64_t newest) const {
+  const bool mine = newest > 0 && header_->replicated.load() < newest;
+  return session_.ranks->sum(std::vector<double>{mine ? 1.0 : 0.0})[0] > 0;
 }
 
 // Every rank must come to the same number: it is made from sums over all of them.

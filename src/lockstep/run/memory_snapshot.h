@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lockstep/run/session.h"
+#include "lockstep/run/snapshot_memory.h"
 
 namespace lockstep::run {
 
@@ -41,7 +42,6 @@ class MemorySnapshots {
   int64_t every() const { return every_; }  // 0: not settled yet
 
  private:
-  struct Header;
   struct Part {
     device::Tensor device;
     int64_t offset;
@@ -50,6 +50,8 @@ class MemorySnapshots {
   std::optional<int64_t> held(int which) const;  // its steps, if it is whole
   void load(int which);
   void share(int root, int which);
+  bool replicates() const;
+  bool still_under_way(int64_t newest) const;
   void settle(double seconds, double seconds_of_a_step);
 
   Session& session_;
@@ -57,7 +59,7 @@ class MemorySnapshots {
   bool whole_ = true;   // every rank holds everything
   uint64_t shape_ = 0;  // a hash of what stands in it
   int64_t bytes_ = 0, every_ = 0, settled_at_ = 0, seen_ = 0;
-  Header* header_ = nullptr;
+  SnapshotHeader* header_ = nullptr;
   size_t mapped_ = 0;
 };
 
