@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/random.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "lockstep/launch/rendezvous.h"
 #include "lockstep/launch/replicas.h"
 #include "lockstep/launch/run_events.h"
+#include "lockstep/launch/signal_watch.h"
 #include "lockstep/launch/tasks.h"
 #include "lockstep/run/preemption.h"
 
@@ -28,39 +28,6 @@ namespace lockstep::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// The signals to pass on, as a descriptor; as they were before when it goes out of scope.
-class SignalWatch {
- public:
-  explicit SignalWatch(const std::vector<int>& numbers) {
-    sigset_t set;
-    sigemptyset(&set);
-    for (const int number : numbers) {
-      struct sigaction action {};
-      ::sigaction(number, nullptr, &action);
-      const bool nohup = number == SIGHUP && action.sa_handler == SIG_IGN;
-      if (!nohup) sigaddset(&set, number);
-    }
-    pthread_sigmask(SIG_BLOCK, &set, &before_);
-    descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  ~SignalWatch() {
-    ::close(descriptor_);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
-  int descriptor() const { return descriptor_; }
-  int take() {  // 0: none
-    signalfd_siginfo information;
-    return ::read(descriptor_, &information, sizeof information) > 0 ? static_cast<int>(information.ssi_signo)
-                                                                     : 0;
-  }
-
- private:
-  sigset_t before_;
-  int descriptor_ = -1;
-};
 
 std::string random_token() {
   uint64_t value = 0;

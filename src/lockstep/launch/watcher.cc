@@ -27,7 +27,7 @@ void Watcher::read(const std::vector<RunningRank>& ranks) {
   facts_.clear();
   for (const RunningRank& one : ranks) {
     const double age = static_cast<double>(unix_micros() - one.started_micros) / 1e6;
-    facts_.push_back(watch::read_facts(options_.run_folder, one.rank, one.pid, age));
+    facts_.push_back(watch::read_facts(options_.run_folder, one.rank, one.pid, age, names_[one.rank]));
   }
 }
 
@@ -64,7 +64,6 @@ std::optional<watch::Verdict> Watcher::look(const State& state, const std::vecto
   return verdict;
 }
 
-// Nothing worth hearing while nobody waits: then the leader has no use for it either.
 void Watcher::tell(int round) {
   nlohmann::json facts = nlohmann::json::array();
   for (const watch::RankFacts& one : facts_) facts.push_back(to_json(one));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,7 @@ class Watcher {
   Options options_;
   std::unique_ptr<comm::Store> store_;
   std::vector<watch::RankFacts> facts_;  // of this node
+  std::map<int, watch::Names> names_;    // by rank
   std::chrono::steady_clock::time_point looked_at_{};
   bool said_slow_ = false;
 };

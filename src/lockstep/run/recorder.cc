@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -62,7 +64,8 @@ void Recorder::describe(const Session& session) {
     groups.push_back({{"name", group.name}, {"engine", group.engine}, {"members", group.members}});
   }
   std::ofstream(names_path(folder_, rank_))
-      << json{{"rank", rank_}, {"groups", groups}, {"instructions", instructions}}.dump() << "\n";
+      << json{{"rank", rank_}, {"pid", ::getpid()}, {"groups", groups}, {"instructions", instructions}}.dump()
+      << "\n";
 }
 
 }  // namespace lockstep::run

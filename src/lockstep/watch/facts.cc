@@ -126,6 +126,7 @@ Names read_names(const std::string& text) {
       if (names.groups.size() < kMostGroups) names.groups.push_back(std::move(group));
     }
     names.instructions = all.at("instructions").get<std::vector<std::string>>();
+    names.pid = all.at("pid");
   } catch (const json::exception&) {
     return {};
   }
@@ -155,13 +156,15 @@ RankFacts digest(const std::vector<RingEntry>& marks, const std::vector<RingEntr
   return facts;
 }
 
-RankFacts read_facts(const std::string& folder, int rank, int pid, double age) {
+RankFacts read_facts(const std::string& folder, int rank, int pid, double age, Names& names) {
   RankFacts facts;
   try {
     const base::RingReader ring(run::ring_path(folder, rank)), phases(run::phase_path(folder, rank));
     if (ring.pid() == pid && phases.pid() == pid) {
-      const base::ReadResult names = base::try_read_file(run::names_path(folder, rank), kMostNames);
-      facts = digest(ring.entries(), phases.entries(), read_names(names.text), base::monotonic_ns());
+      if (names.pid != pid)
+        names = read_names(base::try_read_file(run::names_path(folder, rank), kMostNames).text);
+      if (names.pid != pid) names = {};  // it has not written them yet
+      facts = digest(ring.entries(), phases.entries(), names, base::monotonic_ns());
     } else {
       facts.phase_seconds = facts.last_seconds = age;
     }

@@ -47,6 +47,7 @@ struct RankFacts {
 
 // The names behind the numbers in a ring, as run::Recorder::describe wrote them.
 struct Names {
+  int pid = 0;                     // of the process that wrote them
   std::vector<GroupFacts> groups;  // name, members and enqueues only
   std::vector<std::string> instructions;
 };
@@ -57,8 +58,9 @@ RankFacts digest(const std::vector<base::RingEntry>& marks, const std::vector<ba
                  const Names& names, int64_t now_ns);
 
 // Of a rank of this host, from its files in `folder`/trace. Files of another process than `pid`, or none at
-// all, mean that it has not left a mark yet: `age` is then how long it has been starting.
-RankFacts read_facts(const std::string& folder, int rank, int pid, double age);
+// all, mean that it has not left a mark yet: `age` is then how long it has been starting. `names` are read
+// anew only when they are another process's.
+RankFacts read_facts(const std::string& folder, int rank, int pid, double age, Names& names);
 
 nlohmann::json to_json(const RankFacts& facts);
 RankFacts facts_from_json(const nlohmann::json& json);  // nlohmann::json::exception when it is none
