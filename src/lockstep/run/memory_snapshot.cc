@@ -22,6 +22,7 @@ namespace {
 constexpr int64_t kPage = kSnapshotPage, kAlignment = 64;
 constexpr double kShareOfTime = 0.01;  // that "auto" spends on copying
 constexpr int64_t kMostEvery = 1000;
+constexpr int64_t kSmall = int64_t{64} << 20;
 
 int64_t rounded(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -57,24 +58,33 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   const base::AutoInt& wish = session.plan.recipe().checkpoint.snapshot_every;
   if (!wish.is_auto) every_ = wish.value;
 
+  // Where all ranks hold the same, one of a host is enough, unless it is so little that it does not matter.
+  const bool small = bytes_ < kSmall;
+  if (whole_ && !small && session.plan.seat.local_rank > 0) {
+    ::close(descriptor);
+    return;
+  }
+  map(descriptor, whole_ && !small ? 1 : std::max(1, session.plan.seat.local_world));
+}
+
+void MemorySnapshots::map(int descriptor, int sharers) {
   mapped_ = static_cast<size_t>(kPage + 2 * bytes_);
   struct stat now {};
   const bool large_enough = ::fstat(descriptor, &now) == 0 && now.st_size >= static_cast<int64_t>(mapped_);
-  const int64_t there = available_memory() / std::max(1, session.plan.seat.local_world) / 2;
-  if (!large_enough && static_cast<int64_t>(mapped_) > there) {
-    ::close(descriptor);
-    throw base::IoError(
-        560, fmt::format("snapshots need {:.1f} GiB of this host's memory for each rank and "
-                         "half of what is free is {:.1f} GiB: a lost rank costs the steps "
-                         "since the last checkpoint; checkpoint.snapshot_every=0 says so "
-                         "without a word",
-                         static_cast<double>(mapped_) / (1 << 30), static_cast<double>(there) / (1 << 30)));
-  }
-  if (!large_enough && ::ftruncate(descriptor, static_cast<off_t>(mapped_)) != 0) mapped_ = 0;
-  void* memory =
-      mapped_ == 0 ? MAP_FAILED : ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  const int64_t there = available_memory() / sharers / 2;
+  const bool too_much = !large_enough && static_cast<int64_t>(mapped_) > there;
+  void* memory = MAP_FAILED;
+  if (!too_much && (large_enough || ::ftruncate(descriptor, static_cast<off_t>(mapped_)) == 0))
+    memory = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   const int error = errno;
   ::close(descriptor);
+  if (too_much) {
+    throw base::IoError(
+        560, fmt::format("snapshots need {:.1f} GiB of this host's memory for each rank and half of what is "
+                         "free is {:.1f} GiB: a lost rank costs the steps since the last checkpoint; "
+                         "checkpoint.snapshot_every=0 says so without a word",
+                         static_cast<double>(mapped_) / (1 << 30), static_cast<double>(there) / (1 << 30)));
+  }
   if (memory == MAP_FAILED)
     throw base::IoError(560, fmt::format("memory for snapshots cannot be had: {}", std::strerror(error)));
   header_ = static_cast<SnapshotHeader*>(memory);
@@ -86,13 +96,16 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   header_->shares = whole_ ? 0 : 1;
 }
 
-MemorySnapshots::~MemorySnapshots() { ::munmap(header_, mapped_); }
+MemorySnapshots::~MemorySnapshots() {
+  if (header_ != nullptr) ::munmap(header_, mapped_);
+}
 
 char* MemorySnapshots::generation(int which) const {
   return reinterpret_cast<char*>(header_) + kPage + which * bytes_;
 }
 
 std::optional<int64_t> MemorySnapshots::held(int which) const {
+  if (header_ == nullptr) return std::nullopt;
   const SnapshotHeader::Generation& one = header_->generations[which];
   const int64_t commit = one.commit.load(std::memory_order_acquire);
   if (commit <= 0 || snapshot_checksum(generation(which), bytes_) != one.checksum) return std::nullopt;
@@ -123,13 +136,27 @@ std::optional<int64_t> MemorySnapshots::restore(int64_t at_least) {
     const size_t enough = sharers > 0 ? static_cast<size_t>(ranks.size()) : 1;
     if (commit > newest && holders(commit).size() >= enough) newest = commit;
   }
-  if (newest == 0 || static_cast<int64_t>(newest) - 1 <= at_least) return std::nullopt;
+  if (newest == 0 || static_cast<int64_t>(newest) - 1 <= at_least) {
+    forget_newer_than(at_least);
+    return std::nullopt;
+  }
+  forget_newer_than(static_cast<int64_t>(newest) - 1);
   const int which = all[self * 2] == newest ? 0 : all[self * 2 + 1] == newest ? 1 : -1;
   const std::vector<int> having = holders(newest);
   if (which >= 0) load(which);
   if (static_cast<int>(having.size()) < ranks.size()) share(having[0], which);
   session_.parameters->refresh_compute();
   return static_cast<int64_t>(newest) - 1;
+}
+
+// Steps that are about to be done again: without run.exact they may come out with other bits, and ranks must
+// not mix the two.
+void MemorySnapshots::forget_newer_than(int64_t step) {
+  if (header_ == nullptr) return;
+  for (SnapshotHeader::Generation& one : header_->generations) {
+    if (one.commit.load() > step + 1) one.commit.store(0);
+  }
+  if (header_->replicated.load() > step + 1) header_->replicated.store(0);
 }
 
 void MemorySnapshots::load(int which) {
@@ -153,15 +180,22 @@ void MemorySnapshots::share(int root, int which) {
 bool MemorySnapshots::due(int64_t step) {
   const base::AutoInt& wish = session_.plan.recipe().checkpoint.snapshot_every;
   if (!wish.is_auto) return wish.value > 0 && step % wish.value == 0;
-  if (every_ == 0) return ++seen_ == 2;  // the first step is slower than others
+  if (every_ == 0) return ++seen_ >= 2;  // the first step is slower than others
   return (step - settled_at_) % every_ == 0;
 }
 
 void MemorySnapshots::take(int64_t step, double seconds_of_a_step) {
   const int64_t began = base::monotonic_ns();
+  if (header_ != nullptr && !copy(step)) return;
+  if (every_ != 0) return;
+  settled_at_ = step;
+  settle(static_cast<double>(base::monotonic_ns() - began) / 1e9, seconds_of_a_step);
+}
+
+bool MemorySnapshots::copy(int64_t step) {
   const int64_t commits[] = {header_->generations[0].commit.load(), header_->generations[1].commit.load()};
   const int which = commits[0] <= commits[1] ? 0 : 1;
-  if (replicates() && still_under_way(std::max(commits[0], commits[1]))) return;
+  if (replicates() && still_under_way(std::max(commits[0], commits[1]))) return false;
   SnapshotHeader::Generation& one = header_->generations[which];
   one.commit.store(0, std::memory_order_seq_cst);
   for (const Part& part : parts_) {
@@ -169,9 +203,7 @@ void MemorySnapshots::take(int64_t step, double seconds_of_a_step) {
   }
   one.checksum = snapshot_checksum(generation(which), bytes_);
   one.commit.store(step + 1, std::memory_order_seq_cst);
-  if (every_ != 0) return;
-  settled_at_ = step;
-  settle(static_cast<double>(base::monotonic_ns() - began) / 1e9, seconds_of_a_step);
+  return true;
 }
 
 bool MemorySnapshots::replicates() const {

@@ -46,9 +46,12 @@ class MemorySnapshots {
     device::Tensor device;
     int64_t offset;
   };
+  void map(int descriptor, int sharers);
   char* generation(int which) const;
   std::optional<int64_t> held(int which) const;  // its steps, if it is whole
+  void forget_newer_than(int64_t step);
   void load(int which);
+  bool copy(int64_t step);  // false: not now
   void share(int root, int which);
   bool replicates() const;
   bool still_under_way(int64_t newest) const;
@@ -59,7 +62,7 @@ class MemorySnapshots {
   bool whole_ = true;   // every rank holds everything
   uint64_t shape_ = 0;  // a hash of what stands in it
   int64_t bytes_ = 0, every_ = 0, settled_at_ = 0, seen_ = 0;
-  SnapshotHeader* header_ = nullptr;
+  SnapshotHeader* header_ = nullptr;  // null: another rank of this host keeps it for all
   size_t mapped_ = 0;
 };
 

@@ -155,6 +155,21 @@ TEST(MemorySnapshots, AnotherNumberOfRanks) {
   }
 }
 
+// Copies that are large are kept once on a host, and shared from there.
+TEST(MemorySnapshots, LargeCopiesAreKeptOnce) {
+  LS_NEEDS_HOST_MEMORY();
+  const Words words = {"model.vocab=100000", "model.hidden=64", "model.layers=1"};
+  const Memories untouched(2);
+  const std::string expected = train_with(untouched, 2, words, 4).hash;
+  EXPECT_GT(::lseek(untouched.files[0], 0, SEEK_END), int64_t{128} << 20);
+  EXPECT_EQ(::lseek(untouched.files[1], 0, SEEK_END), 0);
+  Memories memories(2);
+  train_with(memories, 2, words, 3);
+  const Ended ended = train_with(memories, 2, words, 4);
+  EXPECT_EQ(ended.from, 2);
+  EXPECT_EQ(ended.hash, expected);
+}
+
 TEST(MemorySnapshots, AutoIsTheSameNumberOnEveryRank) {
   LS_NEEDS_HOST_MEMORY();
   const Memories memories(3);
