@@ -286,18 +286,11 @@ const char* name_of(Verdict::Kind kind) {
 }
 
 double budget_of(const RankFacts& f, const Budgets& b) {
-  switch (f.phase) {
-    case Phase::start:
-      return b.start;
-    case Phase::save:
-    case Phase::end:
-      return std::max(b.save, kTimesUsual * f.usual_phase_seconds);
-    case Phase::evaluate:
-      return std::max(b.evaluate, kTimesUsual * f.usual_phase_seconds);
-    case Phase::train:
-      break;
-  }
-  return b.hang > 0 ? b.hang : std::max(kShortestHang, kTimesUsual * f.usual_seconds);
+  if (f.phase == Phase::train || f.stopped)
+    return b.hang > 0 ? b.hang : std::max(kShortestHang, kTimesUsual * f.usual_seconds);
+  if (f.phase == Phase::start) return std::max(b.start, b.hang);
+  const double own = f.phase == Phase::evaluate ? b.evaluate : b.save;
+  return std::max({own, b.hang, kTimesUsual * f.usual_phase_seconds});
 }
 
 std::optional<Verdict> judge(const std::vector<RankFacts>& facts, const Budgets& budgets) {

@@ -19,8 +19,9 @@ namespace lockstep::watch {
 // Seconds that others may wait.
 struct Budgets {
   double hang = 0;  // while training; 0: the larger of 30 and ten times what the instruction usually takes
-  double start = 300;
-  double save = 300, evaluate = 120;  // or ten times the usual, if that is more
+  // Of their own, because they may rightly be long; never shorter than `hang`. A process that is stopped has
+  // none: it does not save or start.
+  double start = 600, save = 1800, evaluate = 600;  // the last two: or ten times the usual, if that is more
 };
 
 struct Verdict {
