@@ -12,11 +12,10 @@
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/progress.h"
 #include "lockstep/cli/stop_signal.h"
+#include "lockstep/cli/train_recovery.h"
 #include "lockstep/launch/failure.h"
 #include "lockstep/launch/metadata_watch.h"
 #include "lockstep/launch/rank_memory.h"
-#include "lockstep/run/memory_snapshot.h"
-#include "lockstep/run/preemption.h"
 #include "lockstep/run/recorder.h"
 #include "lockstep/run/run_folder.h"
 #include "lockstep/run/snapshot.h"
@@ -46,22 +45,10 @@ struct TrainArguments {
   bool json = false;
 };
 
-// Ranks that a launcher starts again go on with what its earlier ones saved, whatever --resume said.
-std::vector<std::string> saved_since_launch(const std::string& folder) {
-  std::vector<std::string> all = checkpoint::list(folder);
-  std::erase_if(all, [&](const std::string& one) {
-    std::error_code error;
-    const auto written = std::filesystem::last_write_time(one + "/manifest.json", error);
-    return error || written < launch::launched_at();
-  });
-  return all;
-}
-
 // Checkpoints to go on from, the first that can be used; empty: from the beginning.
 std::vector<std::string> starting_points(const TrainArguments& arguments, const std::string& folder) {
   if (arguments.resume == "auto") return checkpoint::list(folder);
-  std::vector<std::string> points =
-      launch::started_again() ? saved_since_launch(folder) : std::vector<std::string>{};
+  std::vector<std::string> points = saved_since_launch(folder);
   if (arguments.resume == "never") return points;
   if (!std::filesystem::exists(arguments.resume)) {
     throw base::DataError(323, "--resume " + arguments.resume + ": there is no such checkpoint folder");
@@ -117,12 +104,6 @@ int already_done(const TrainArguments& arguments, const run::Decision& decision,
   return 0;
 }
 
-// "checkpoints/step-00000100": 100; 0 for a folder of another name, such as Hugging Face's.
-int64_t checkpoint_step(const std::string& folder) {
-  const std::string name = std::filesystem::path(folder).filename();
-  return name.starts_with("step-") ? std::atoll(name.c_str() + 5) : 0;
-}
-
 // What stays with a rank from its start to its end, besides the session.
 struct Around {
   const StopSignal& signal;
@@ -130,38 +111,11 @@ struct Around {
   std::unique_ptr<run::MemorySnapshots> snapshots;
 };
 
-// The launcher's memory for this rank, on every rank or on none.
-std::unique_ptr<run::MemorySnapshots> open_snapshots(run::Session& session) {
-  const base::AutoInt& every = session.plan.recipe().checkpoint.snapshot_every;
-  const int descriptor = launch::rank_memory();
-  if (!every.is_auto && every.value == 0) return nullptr;
-  std::unique_ptr<run::MemorySnapshots> snapshots;
-  try {
-    if (descriptor >= 0) snapshots = std::make_unique<run::MemorySnapshots>(session, descriptor);
-  } catch (const base::IoError& error) {
-    remark("warning: {}\n", error.what());
-  }
-  const double without = session.ranks->sum(std::vector<double>{snapshots ? 0.0 : 1.0})[0];
-  if (without > 0) snapshots.reset();
-  return snapshots;
-}
-
-// From the newest state that all ranks can have: in memory, or on disk.
-void start_from_newest(run::Session& session, const run::Decision& decision, const Around& around,
-                       run::TrainOptions& options) {
-  if (around.snapshots) {
-    const int64_t on_disk = decision.checkpoints.empty() ? 0 : checkpoint_step(decision.checkpoints[0]);
-    if (const std::optional<int64_t> step = around.snapshots->restore(on_disk)) {
-      options.first_step = *step, options.unsaved = true;
-      return;
-    }
-  }
-  options.first_step = load_first(session, decision.checkpoints);
-}
-
 run::TrainOptions train_options(run::Session& session, const run::Decision& decision, const Around& around) {
   run::TrainOptions options;
-  start_from_newest(session, decision, around, options);
+  const std::optional<int64_t> in_memory = restore_newer(around.snapshots.get(), decision);
+  options.first_step = in_memory ? *in_memory : load_first(session, decision.checkpoints);
+  options.unsaved = in_memory.has_value();
   options.save_only = std::getenv("LOCKSTEP_SAVE_ONLY") != nullptr;
   options.stop_signal = &around.signal.value();
   options.save_every = session.plan.recipe().checkpoint.every;
@@ -181,28 +135,6 @@ int run_beside(run::Session& session, const run::Decision& decision, const Aroun
   run::Observer nobody;
   return run::train(session, options, nobody).finished ? 0 : 75;
 }
-
-// Says early when a step and a save do not fit into the notice that this place gives.
-class NoticeWatch : public run::Observer {
- public:
-  NoticeWatch(const run::Session& session, const std::string& folder, run::Observer& tell)
-      : check_(make(session, folder)), tell_(tell) {}
-  void stepped(const run::StepReport& report) override { check_.stepped(report, tell_); }
-  void saved(double seconds, int64_t step) { check_.saved(seconds, step, tell_); }
-
- private:
-  static run::NoticeCheck make(const run::Session& session, const std::string& folder) {
-    const base::Recipe& recipe = session.plan.recipe();
-    run::Notice notice = run::find_notice(recipe.checkpoint.notice, run::this_place());
-    int64_t bytes = 0;  // masters and moments
-    for (const run::Parameters::Named& one : session.parameters->named())
-      bytes += one.shape.numel() * 4 * static_cast<int64_t>(1 + one.moments.size());
-    const double estimate = notice.seconds > 0 ? run::estimate_save(folder, bytes) : 0;
-    return {std::move(notice), estimate, session.ranks->alone() ? run::kStepsToStopAlone : run::kStepsToStop};
-  }
-  run::NoticeCheck check_;
-  run::Observer& tell_;
-};
 
 int run_first(const TrainArguments& arguments, run::Session& session, const run::Decision& decision,
               run::RunFolder& files, const Around& around) {
