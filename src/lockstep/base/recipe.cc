@@ -385,6 +385,14 @@ void add_checkpoint(std::vector<Key>& keys) {
                    {.at_least = 0, .at_most = kMostSteps, .also = {"save_steps", "save_every"}}),
           make_key(MEMBER(checkpoint.keep), "How many of the newest checkpoints stay on disk.", "2",
                    {.at_least = 1, .at_most = 1e6, .also = {"save_total_limit"}}),
+          make_key(MEMBER(checkpoint.keep_every),
+                   "Checkpoints of steps that this divides stay for good, beside the newest; 0: none do.",
+                   "10000", {.at_least = 0, .at_most = kMostSteps, .also = {"keep_period"}}),
+          make_key(MEMBER(checkpoint.async),
+                   "Training goes on while a checkpoint is written; it waits only for the copy out of device "
+                   "memory. "
+                   "Takes host memory of the size of what a rank writes, twice where saves overlap.",
+                   "false", {.also = {"async_save", "async_mode", "dist_ckpt_async"}}),
           make_key(MEMBER(checkpoint.snapshot_every),
                    "Steps between snapshots in the launcher's memory, from which ranks start again without a "
                    "disk. auto: so that they cost below 1 % of the time; 0: none.",

@@ -112,6 +112,8 @@ struct Recipe {
   struct Checkpoint {
     int64_t every = 0;       // steps; 0: only at the end
     int64_t keep = 2;        // the newest that stay
+    int64_t keep_every = 0;  // steps; those of every such step stay too
+    bool async = true;       // training goes on while a checkpoint is written
     AutoInt snapshot_every;  // steps between snapshots in the launcher's memory; auto: below 1 % of the time
     int64_t replicas = 0;    // 1: another node keeps a copy of each snapshot
     AutoInt notice;          // seconds from the warning to the end; auto: by where it runs

@@ -4,52 +4,71 @@
 //                               optimizer-00001-of-00001.safetensors, manifest.json
 //
 // manifest.json is written last and is the commit point: a folder without one is not a checkpoint, and no
-// rename is relied on. Sizes and checksums in it are verified while loading.
+// rename is relied on. Sizes and checksums in it are verified while loading. save_team.h writes one, Opened
+// reads it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/disk.h"
+#include "lockstep/checkpoint/piece.h"
 #include "lockstep/checkpoint/safetensors.h"
 
 namespace lockstep::checkpoint {
 
-struct Contents {
-  int64_t step = 0;                   // steps done
-  std::vector<HostTensor> model;      // under canonical names: masters in fp32, statistics in their own types
-  std::vector<HostTensor> optimizer;  // "NAME.m", "NAME.v"
-  std::string config_json;            // Hugging Face's config.json; empty for families that it does not know
-  std::string recipe_toml;            // the run's resolved recipe
-  std::vector<unsigned char> state;   // StepState, as bytes
-  std::string params_hash;            // of the masters, for `inspect` and for a check after loading
+// What a checkpoint says besides its tensors.
+struct Facts {
+  int64_t step = 0;                  // steps done
+  std::string config_json;           // Hugging Face's config.json; empty for families that it does not know
+  std::string recipe_toml;           // the run's resolved recipe
+  std::vector<unsigned char> state;  // StepState, as bytes
+  std::string layout;                // of the ranks that saved it, in words; nothing depends on it
 };
 
-// Writes checkpoints/step-NNNNNNNN under run_folder, then removes older ones beyond `keep` (at least 1).
-// Returns the checkpoint's folder. Files that a broken save left behind are cleared first.
-std::string save(const std::string& run_folder, const Contents& contents, int keep);
+// Which checkpoints stay: the newest `keep`, and those of every `every`-th step.
+struct Retention {
+  int keep = 1;
+  int64_t every = 0;
+};
 
 struct Manifest {
   int64_t step = 0;
-  std::string recipe_toml, params_hash;
+  std::string recipe_toml, params_hash, layout;
   std::vector<unsigned char> state;
   std::vector<FileSummary> files;
 };
 
 // A complete checkpoint's folder, opened. Tensors are found by name across its files; a plain Hugging Face
-// folder (sharded or single file, no manifest) opens too, with manifest() empty.
+// folder (sharded or single file, no manifest) opens too, with manifest() empty. Sizes, the small files and
+// the headers are checked at once, the bytes of tensors while they are read.
 class Opened {
  public:
-  explicit Opened(const std::string& folder, bool verify = true);  // DataError (LS03xx) names file and tensor
+  explicit Opened(const std::string& folder);  // DataError (LS03xx) names file and tensor
   ~Opened();
+  const std::string& folder() const;
   const std::optional<Manifest>& manifest() const;
-  std::string config_json() const;  // empty when there is none
+  const std::string& config_json() const;  // empty when there is none
   bool has(const std::string& name) const;
   std::vector<std::string> names() const;
-  // Copies a tensor into `to`: as fp32 (stored fp32, bf16 or fp16), or in the type it is stored in. Refuses
-  // another shape.
-  void read(const std::string& name, const device::Tensor& to) const;
+  // As it is stored; its kind is a guess from the file's name. DataError 307.
+  Whole find(const std::string& name) const;
+  // Files of tensors by name, as they are on the disk.
+  std::vector<const SafetensorsFile*> files() const;
+
+  // Copies pieces into host memory: as fp32 (stored fp32, bf16 or fp16), or in the type they are stored in.
+  // Another shape or type is refused. Reads the bytes of the pieces and, where there are checksums, of the
+  // MiB around their ends.
+  struct Wanted {
+    Piece piece;
+    void* to = nullptr;
+  };
+  void read(const std::vector<Wanted>& wanted) const;
+  void read(const std::string& name, const device::Tensor& to) const;  // all of a tensor
+  void check_all() const;                                              // every byte of every file
 
  private:
   struct State;
@@ -58,5 +77,8 @@ class Opened {
 
 // Complete checkpoints of a run, newest first.
 std::vector<std::string> list(const std::string& run_folder);
+
+// Where to look for a model when someone names `folder`: its newest checkpoint if it is a run's, else itself.
+std::string model_folder(const std::string& folder);
 
 }  // namespace lockstep::checkpoint

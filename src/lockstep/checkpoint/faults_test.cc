@@ -87,7 +87,7 @@ TEST(Faults, AFullDiskLeavesTheLastCheckpoint) {
   constexpr int64_t kRows = 512;  // a checkpoint of about 50 KiB
   base::TemporaryFolder folder;
   int saved = 0, refused = 0;
-  for (int64_t kib = 68; kib <= 156; kib += 4) {
+  for (int64_t kib = 80; kib <= 180; kib += 4) {
     const int result = exit_of_child([&] {
       if (!mount_small_disk(folder.path(), kib)) return 77;
       Tensors memory;
@@ -191,7 +191,8 @@ TEST(Faults, MutatedCheckpointsAreRefusedOrRight) {
     files.emplace_back(entry.path().string(), base::read_file(entry.path().string()));
   }
   int refused = 0;
-  for (int round = 0; round < 3000; ++round) {
+  const int rounds = std::getenv("LOCKSTEP_LONG") != nullptr ? 3000 : 500;
+  for (int round = 0; round < rounds; ++round) {
     const auto& [path, good] = files[random() % files.size()];
     put(path, mutated(good, random));
     try {
@@ -201,7 +202,7 @@ TEST(Faults, MutatedCheckpointsAreRefusedOrRight) {
     }
     put(path, good);
   }
-  EXPECT_GT(refused, 2500);
+  EXPECT_GT(refused, rounds * 5 / 6);
 }
 
 TEST(Faults, MutatedForeignFilesNeverLeadOutOfTheFile) {
@@ -222,9 +223,7 @@ TEST(Faults, MutatedForeignFilesNeverLeadOutOfTheFile) {
       for (const auto& [name, entry] : file.entries()) {
         ASSERT_GE(entry.begin, 8);
         ASSERT_LE(entry.end, static_cast<int64_t>(fs::file_size(path)));
-        const std::string copy(static_cast<const char*>(file.data(entry)),
-                               static_cast<size_t>(entry.end - entry.begin));
-        ASSERT_EQ(copy.size(), static_cast<size_t>(entry.end - entry.begin));
+        ASSERT_EQ(file.bytes(entry).size(), static_cast<size_t>(entry.end - entry.begin));
       }
     } catch (const base::DataError&) {
     }

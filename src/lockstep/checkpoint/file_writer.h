@@ -1,4 +1,5 @@
-// Writes one file of a checkpoint: in large pieces, summed on the way, on the disk when finish() returns.
+// Writes one file of a checkpoint from its beginning to its end, summed on the way, on the disk when finish()
+// returns.
 //
 // A writer that goes out of scope before finish() succeeded removes its file, so a full disk or an
 // exception leaves nothing half-written. IoError 807 when there is no room, 808 when the disk refuses.
@@ -15,14 +16,16 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/checkpoint/checksum.h"
+#include "lockstep/checkpoint/chunk_sums.h"
+#include "lockstep/checkpoint/disk.h"
+#include "lockstep/checkpoint/range_writer.h"
 #include "lockstep/checkpoint/safetensors.h"
 
 namespace lockstep::checkpoint {
 
 class FileWriter {
  public:
-  static FileWriter create(const std::string& path);  // replaces a file that stands there
+  static FileWriter create(const std::string& path, const Disk& disk = system_disk());  // replaces a file
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -32,20 +35,21 @@ class FileWriter {
   FileSummary finish();  // syncs file and folder
 
  private:
-  FileWriter(const std::string& path, int file);
-  void write_piece(std::span<const std::byte> piece);
+  FileWriter(const std::string& path, int file, const Disk& disk);
+  void write_chunk(std::span<const std::byte> chunk);
 
   std::string path_;
+  const Disk& disk_;
   int file_;
   bool remove_ = false;          // the file is ours to remove if we do not finish
-  std::vector<std::byte> rest_;  // less than a piece, waits for more
-  int64_t bytes_ = 0;            // written
-  Checksum sum_;
+  std::vector<std::byte> rest_;  // less than a chunk, waits for more
+  RangeWriter writer_;
+  std::vector<uint32_t> sums_;
 };
 
-FileSummary write_text(const std::string& path, std::string_view text);
+FileSummary write_text(const std::string& path, std::string_view text, const Disk& disk = system_disk());
 
 // Makes a folder's entries survive a power cut.
-void sync_folder(const std::string& path);
+void sync_folder(const std::string& path, const Disk& disk = system_disk());
 
 }  // namespace lockstep::checkpoint

@@ -14,6 +14,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
+constexpr auto kChunk = static_cast<size_t>(kChunkBytes);
+
 std::string bytes_of(size_t size) {
   std::string text(size, '\0');
   for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * 2654435761u >> 13);
@@ -22,19 +24,19 @@ std::string bytes_of(size_t size) {
 
 TEST(FileWriter, AnyWayOfAppendingGivesTheSameFile) {
   base::TemporaryFolder folder;
-  const std::string path = folder.path() + "/x", text = bytes_of(2 * Checksum::kPiece + 77);
-  const std::string expected = checksum_of(std::as_bytes(std::span(text)));
-  for (const size_t step :
-       {size_t{1000}, Checksum::kPiece - 1, Checksum::kPiece, 2 * Checksum::kPiece + 77}) {
+  const std::string path = folder.path() + "/x", text = bytes_of(2 * kChunk + 77);
+  ChunkSums expected(static_cast<int64_t>(text.size()));
+  expected.add(0, std::as_bytes(std::span(text)));
+  for (const size_t step : {size_t{1000}, kChunk - 1, kChunk, 2 * kChunk + 77}) {
     FileWriter writer = FileWriter::create(path);
     for (size_t at = 0; at < text.size(); at += step) writer.append(std::string_view(text).substr(at, step));
     const FileSummary summary = writer.finish();
     EXPECT_EQ(summary.name, "x");
     EXPECT_EQ(summary.bytes, static_cast<int64_t>(text.size()));
-    EXPECT_EQ(summary.checksum, expected) << step;
+    EXPECT_EQ(summary.sums, expected.finish()) << step;
     EXPECT_TRUE(base::read_file(path) == text) << step;
   }
-  EXPECT_EQ(write_text(path, "").checksum, checksum_of({}));
+  EXPECT_TRUE(write_text(path, "").sums.empty());
 }
 
 TEST(FileWriter, UnfinishedLeavesNothing) {

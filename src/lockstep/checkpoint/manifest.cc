@@ -18,8 +18,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kVersion = 1;
-constexpr int64_t kMostBytes = int64_t{64} << 20;
+constexpr int64_t kVersion = 2;  // 1 had one checksum a file
+constexpr int64_t kMostBytes = int64_t{256} << 20;
 
 std::string hex_of(const std::vector<unsigned char>& bytes) {
   std::string text;
@@ -72,12 +72,22 @@ class Reader {
     std::set<std::string> seen;
     for (const Json& one : value) {
       const Reader file(path_, one);
-      result.push_back({file.text("name"), file.size("bytes"), file.text("checksum")});
+      result.push_back(file.summary());
       if (!seen.insert(result.back().name).second) {
         refuse(fmt::format("{} is listed twice", base::quoted(result.back().name)));
       }
     }
     return result;
+  }
+
+  FileSummary summary() const {
+    FileSummary file{text("name"), size("bytes"), {}};
+    if (!read_sums(text("crc32c"), file.sums) ||
+        static_cast<int64_t>(file.sums.size()) !=
+            (file.bytes / kChunkBytes) + (file.bytes % kChunkBytes != 0)) {
+      refuse(fmt::format("\"crc32c\" of {} is not eight digits for each MiB", base::quoted(file.name)));
+    }
+    return file;
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
@@ -97,25 +107,27 @@ class Reader {
 
 }  // namespace
 
-void write_manifest(const std::string& folder, const Manifest& manifest) {
+void write_manifest(const std::string& folder, const Manifest& manifest, const Disk& disk) {
   Json files = Json::array();
   for (const FileSummary& file : manifest.files) {
-    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}});
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", sums_text(file.sums)}});
   }
-  Json json = {{"format", "lockstep checkpoint"},
-               {"version", kVersion},
-               {"step", manifest.step},
-               {"recipe", manifest.recipe_toml},
-               {"state", hex_of(manifest.state)},
-               {"params_hash", manifest.params_hash},
-               {"files", files}};
+  Json json = {{"format", "lockstep checkpoint"}, {"version", kVersion},
+               {"step", manifest.step},           {"recipe", manifest.recipe_toml},
+               {"state", hex_of(manifest.state)}, {"params_hash", manifest.params_hash},
+               {"layout", manifest.layout},       {"files", files}};
   json["checksum"] = checksum_without_itself(json);
-  write_text(folder + "/" + kManifestName, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_text(folder + "/" + kManifestName, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",
+             disk);
 }
 
 Manifest read_manifest(const std::string& folder) {
   const std::string path = file_inside(folder, kManifestName, folder);
-  const Json json = parse_strict(base::read_file(path, kMostBytes), 304, path);
+  return parse_manifest(base::read_file(path, kMostBytes), path);
+}
+
+Manifest parse_manifest(const std::string& text, const std::string& path) {
+  const Json json = parse_strict(text, 304, path);
   const Reader reader(path, json);
   if (const int64_t version = reader.size("version"); version != kVersion) {
     reader.refuse(fmt::format("it is of version {}, this program reads version {}", version, kVersion));
@@ -126,6 +138,7 @@ Manifest read_manifest(const std::string& folder) {
   return {.step = reader.size("step"),
           .recipe_toml = reader.text("recipe"),
           .params_hash = reader.text("params_hash"),
+          .layout = reader.text("layout"),
           .state = reader.bytes("state"),
           .files = reader.files("files")};
 }

@@ -14,12 +14,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Manifest kManifest = {
-    .step = 7,
-    .recipe_toml = "[run]\nname = \"é\"\n",
-    .params_hash = "0123456789abcdef",
-    .state = {0, 10, 255},
-    .files = {{"a.safetensors", 100, "00000000000000aa"}, {"b", 0, "00000000000000bb"}}};
+const Manifest kManifest = {.step = 7,
+                            .recipe_toml = "[run]\nname = \"é\"\n",
+                            .params_hash = "0123456789abcdef",
+                            .layout = "2 ranks",
+                            .state = {0, 10, 255},
+                            .files = {{"a.safetensors", kChunkBytes + 1, {0xaa, 0xbb0000bb}}, {"b", 0, {}}}};
 
 TEST(Manifest, ReadsBack) {
   base::TemporaryFolder folder;
@@ -31,8 +31,10 @@ TEST(Manifest, ReadsBack) {
   EXPECT_EQ(read.state, kManifest.state);
   ASSERT_EQ(read.files.size(), 2u);
   EXPECT_EQ(read.files[0].name, "a.safetensors");
-  EXPECT_EQ(read.files[0].bytes, 100);
-  EXPECT_EQ(read.files[1].checksum, "00000000000000bb");
+  EXPECT_EQ(read.layout, "2 ranks");
+  EXPECT_EQ(read.files[0].bytes, kChunkBytes + 1);
+  EXPECT_EQ(read.files[0].sums, (std::vector<uint32_t>{0xaa, 0xbb0000bb}));
+  EXPECT_TRUE(read.files[1].sums.empty());
 }
 
 TEST(Manifest, TextThatIsNotUtf8DoesNotStopASave) {
@@ -51,7 +53,7 @@ struct Change {
 
 TEST(Manifest, RefusesWrongMembers) {
   const Change changes[] = {
-      {R"({"version": 2})", "it is of version 2, this program reads version 1"},
+      {R"({"version": 1})", "it is of version 1, this program reads version 2"},
       {R"({"version": null})", "\"version\" is missing"},
       {R"({"step": -1})", "\"step\" is not a whole number"},
       {R"({"step": 1.5})", "\"step\" is not a whole number"},
@@ -61,8 +63,11 @@ TEST(Manifest, RefusesWrongMembers) {
       {R"({"state": "0g"})", "\"state\" is not hexadecimal"},
       {R"({"files": {}})", "\"files\" is not a list"},
       {R"({"files": ["a"]})", "\"name\" is missing"},
-      {R"({"files": [{"name": "a", "bytes": -1, "checksum": ""}]})", "\"bytes\" is not a whole number"},
-      {R"({"files": [{"name": "a", "bytes": 1, "checksum": ""}, {"name": "a", "bytes": 1, "checksum": ""}]})",
+      {R"({"files": [{"name": "a", "bytes": -1, "crc32c": ""}]})", "\"bytes\" is not a whole number"},
+      {R"({"files": [{"name": "a", "bytes": 1, "crc32c": ""}]})", "eight digits for each MiB"},
+      {R"({"files": [{"name": "a", "bytes": 1, "crc32c": "0000000g"}]})", "eight digits for each MiB"},
+      {R"({"files": [{"name": "a", "bytes": 9223372036854775807, "crc32c": "00000000"}]})", "eight digits"},
+      {R"({"files": [{"name": "a", "bytes": 0, "crc32c": ""}, {"name": "a", "bytes": 0, "crc32c": ""}]})",
        "\"a\" is listed twice"},
   };
   base::TemporaryFolder folder;
@@ -72,7 +77,7 @@ TEST(Manifest, RefusesWrongMembers) {
     Json bad = good;
     bad.merge_patch(Json::parse(change.patch));
     folder.write("manifest.json", bad.dump());
-    if (bad.value("version", 0) == 1) {
+    if (bad.value("version", 0) == 2) {
       EXPECT_NE(refusal(304, [&] { read_manifest(folder.path()); }).find("changed or damaged"),
                 std::string::npos);
     }
@@ -88,7 +93,7 @@ TEST(Manifest, RefusesWrongMembers) {
 TEST(Manifest, NamesOfFilesAreCheckedWhereTheyAreOpened) {
   for (const char* name : {"../x.safetensors", "/etc/passwd", ""}) {
     base::TemporaryFolder folder;
-    write_manifest(folder.path(), {.files = {{name, 1, ""}}});
+    write_manifest(folder.path(), {.files = {{name, 1, {0}}}});
     refusal(308, [&] { Opened{folder.path()}; });
   }
 }

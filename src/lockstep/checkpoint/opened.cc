@@ -1,17 +1,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/base/mapped_file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/checkpoint/checksum.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/safe_path.h"
 #include "lockstep/checkpoint/shards.h"
@@ -49,21 +46,9 @@ bool stands(const std::string& folder, const char* name) {
                       : "name the folder of a checkpoint or of a Hugging Face model"));
 }
 
-// Sizes always, contents when asked to: that reads every byte.
-void check_file(const std::string& path, const FileSummary& expected, bool contents) {
-  const base::MappedFile file = base::MappedFile::open(path);
-  std::string why;
-  if (file.size() != expected.bytes) {
-    why = fmt::format("it has {} bytes, the manifest says {}", file.size(), expected.bytes);
-  } else if (contents && checksum_of(file.bytes()) != expected.checksum) {
-    why = "its checksum is not the manifest's";
-  } else {
-    return;
-  }
-  throw base::DataError(
-      305,
-      fmt::format("{} is damaged: {}; use another checkpoint of the run, or copy this one again", path, why));
-}
+// The part of a name that transformers puts before a model that stands in a larger one, and leaves out when
+// the inner model is saved alone.
+constexpr const char* kPrefixes[] = {"transformer.", "model."};
 
 }  // namespace
 
@@ -79,9 +64,10 @@ struct Opened::State {
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files;  // by file name
   std::map<std::string, Place> tensors;
 
-  const SafetensorsFile& open(const std::string& name, const std::string& named_by) {
+  const SafetensorsFile& open(const std::string& name, const std::string& named_by,
+                              const std::optional<FileSummary>& expected = {}) {
     auto& file = files[name];
-    if (!file) file = std::make_unique<SafetensorsFile>(file_inside(folder, name, named_by));
+    if (!file) file = std::make_unique<SafetensorsFile>(file_inside(folder, name, named_by), expected);
     return *file;
   }
 
@@ -96,12 +82,14 @@ struct Opened::State {
     }
   }
 
-  void open_checkpoint(bool verify) {
+  void open_checkpoint() {
     manifest = read_manifest(folder);
-    for (const FileSummary& file : manifest->files)
-      check_file(file_inside(folder, file.name, kManifestName), file, verify);
     for (const FileSummary& file : manifest->files) {
-      if (file.name.ends_with(".safetensors")) add_all_of(open(file.name, kManifestName));
+      if (file.name.ends_with(".safetensors")) {
+        add_all_of(open(file.name, kManifestName, file));
+      } else {
+        CheckedFile(file_inside(folder, file.name, kManifestName), file.sums, file.bytes).check_all();
+      }
     }
   }
 
@@ -120,8 +108,17 @@ struct Opened::State {
     }
   }
 
+  std::map<std::string, Place>::const_iterator look_up(const std::string& name) const {
+    auto found = tensors.find(name);
+    for (const std::string prefix : kPrefixes) {
+      if (found == tensors.end() && !manifest && name.starts_with(prefix))
+        found = tensors.find(name.substr(prefix.size()));
+    }
+    return found;
+  }
+
   const Place& find(const std::string& name) const {
-    const auto found = tensors.find(name);
+    const auto found = look_up(name);
     if (found == tensors.end()) {
       throw base::DataError(307,
                             fmt::format("{} has no tensor {} among its {}; it is of another model: check "
@@ -130,12 +127,44 @@ struct Opened::State {
     }
     return found->second;
   }
+
+  const Place& find_as(const Whole& tensor) const;
 };
 
-Opened::Opened(const std::string& folder, bool verify) : state_(std::make_unique<State>()) {
+// The tensor, if it can be read as this one.
+const Opened::State::Place& Opened::State::find_as(const Whole& tensor) const {
+  const Place& place = find(tensor.name);
+  const SafetensorsFile::Entry& entry = *place.entry;
+  const auto refuse = [&](int number, const std::string& why) {
+    throw base::DataError(
+        number, fmt::format("{}: tensor {} {}", place.file->path(), base::quoted(tensor.name), why));
+  };
+  bool same_shape = tensor.shape.rank() == static_cast<int>(entry.shape.size());
+  for (int i = 0; same_shape && i < tensor.shape.rank(); ++i)
+    same_shape = tensor.shape[i] == entry.shape[static_cast<size_t>(i)];
+  if (!same_shape) {
+    refuse(307, fmt::format("has shape [{}], the model needs {}; check the recipe's model sizes",
+                            fmt::join(entry.shape, ", "), tensor.shape.to_string()));
+  }
+  if (entry.dtype == tensor.dtype) return place;
+  if (tensor.dtype != device::DType::f32) {
+    refuse(307, fmt::format("is stored as {}, the model keeps it as {}; it is of another model",
+                            device::name_of(entry.dtype), device::name_of(tensor.dtype)));
+  }
+  if (!can_widen(entry.dtype)) {
+    refuse(307, fmt::format("is stored as {}; weights are read from fp32, bf16 or fp16: convert it",
+                            device::name_of(entry.dtype)));
+  }
+  // Chunks end at multiples of a MiB: an element that lies across would be converted in halves.
+  if (place.file->file().checked() && entry.begin % device::size_of(entry.dtype) != 0)
+    refuse(302, "does not begin at a multiple of its elements; save or export the checkpoint again");
+  return place;
+}
+
+Opened::Opened(const std::string& folder) : state_(std::make_unique<State>()) {
   state_->folder = folder;
   if (stands(folder, kManifestName)) {
-    state_->open_checkpoint(verify);
+    state_->open_checkpoint();
   } else if (stands(folder, kSingleName)) {  // before the index, as transformers does
     state_->add_all_of(state_->open(kSingleName, folder));
   } else if (stands(folder, kIndexName)) {
@@ -150,9 +179,10 @@ Opened::Opened(const std::string& folder, bool verify) : state_(std::make_unique
 
 Opened::~Opened() = default;
 
+const std::string& Opened::folder() const { return state_->folder; }
 const std::optional<Manifest>& Opened::manifest() const { return state_->manifest; }
-std::string Opened::config_json() const { return state_->config_json; }
-bool Opened::has(const std::string& name) const { return state_->tensors.contains(name); }
+const std::string& Opened::config_json() const { return state_->config_json; }
+bool Opened::has(const std::string& name) const { return state_->look_up(name) != state_->tensors.end(); }
 
 std::vector<std::string> Opened::names() const {
   std::vector<std::string> names;
@@ -160,35 +190,49 @@ std::vector<std::string> Opened::names() const {
   return names;
 }
 
-void Opened::read(const std::string& name, const device::Tensor& to) const {
+Whole Opened::find(const std::string& name) const {
   const auto& [file, entry] = state_->find(name);
-  bool same_shape = to.shape.rank() == static_cast<int>(entry->shape.size());
-  for (int i = 0; same_shape && i < to.shape.rank(); ++i)
-    same_shape = to.shape[i] == entry->shape[static_cast<size_t>(i)];
-  if (!same_shape) {
-    throw base::DataError(
-        307,
-        fmt::format("{}: tensor {} has shape [{}], the model needs {}; check the recipe's model "
-                    "sizes",
-                    file->path(), base::quoted(name), fmt::join(entry->shape, ", "), to.shape.to_string()));
+  if (entry->shape.size() > 4) {
+    throw base::DataError(307, fmt::format("{}: tensor {} has {} dimensions; no model here has more than 4",
+                                           file->path(), base::quoted(name), entry->shape.size()));
   }
-  if (to.dtype != device::DType::f32) {
-    if (entry->dtype != to.dtype) {
-      throw base::DataError(
-          307, fmt::format("{}: tensor {} is stored as {}, the model keeps it as {}; it is of another model",
-                           file->path(), base::quoted(name), device::name_of(entry->dtype),
-                           device::name_of(to.dtype)));
+  const bool moment = fs::path(file->path()).filename().string().starts_with("optimizer-");
+  return {.name = name,
+          .dtype = entry->dtype,
+          .shape = shape_of(entry->shape),
+          .kind = moment ? Kind::moment : Kind::weight};
+}
+
+std::vector<const SafetensorsFile*> Opened::files() const {
+  std::vector<const SafetensorsFile*> files;
+  for (const auto& [name, file] : state_->files) files.push_back(file.get());
+  return files;
+}
+
+void Opened::read(const std::vector<Wanted>& wanted) const {
+  std::map<const SafetensorsFile*, std::vector<Wish>> wishes;
+  for (const Wanted& one : wanted) {
+    const auto& [file, entry] = state_->find_as(one.piece.tensor);
+    const int64_t stored = device::size_of(entry->dtype), size = device::size_of(one.piece.tensor.dtype);
+    for (const Run& run : runs_of(one.piece)) {
+      Wish wish{.at = entry->begin + run.at * stored,
+                .bytes = run.count * stored,
+                .to = static_cast<std::byte*>(one.to) + run.from * size,
+                .widen = {},
+                .tensor = &one.piece.tensor.name};
+      if (entry->dtype != one.piece.tensor.dtype) wish.widen = entry->dtype;
+      wishes[file].push_back(wish);
     }
-    std::memcpy(to.data, file->data(*entry), static_cast<size_t>(to.bytes()));
-    return;
   }
-  if (!can_widen(entry->dtype)) {
-    throw base::DataError(
-        307, fmt::format("{}: tensor {} is stored as {}; weights are read from fp32, bf16 or fp16: "
-                         "convert it",
-                         file->path(), base::quoted(name), device::name_of(entry->dtype)));
-  }
-  widen(file->data(*entry), entry->dtype, to.numel(), to.as<float>());
+  for (auto& [file, list] : wishes) file->file().read(std::move(list));
+}
+
+void Opened::read(const std::string& name, const device::Tensor& to) const {
+  read({{whole_piece({.name = name, .dtype = to.dtype, .shape = to.shape}), to.data}});
+}
+
+void Opened::check_all() const {
+  for (const auto& [name, file] : state_->files) file->file().check_all();
 }
 
 }  // namespace lockstep::checkpoint

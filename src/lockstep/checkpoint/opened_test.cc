@@ -138,15 +138,52 @@ TEST(Opened, NamesTheDamagedFile) {
     std::string bad = good;
     bad[bad.size() - 2] ^= 1;
     run.write(inner, bad);
-    EXPECT_TRUE(has(refusal(305, [&] { Opened{folder}; }), path + " is damaged: its checksum"));
-    EXPECT_NO_THROW(Opened(folder, false));  // asked not to look
+    const std::string said = refusal(305, [&] { Opened(folder).check_all(); });
+    EXPECT_TRUE(has(said, path + " is damaged: the checksum of the bytes from 0 on")) << said;
     run.write(inner, good + "x");
-    EXPECT_TRUE(has(refusal(305, [&] { Opened(folder, false); }), path + " is damaged: it has"));
+    EXPECT_TRUE(has(refusal(305, [&] { Opened{folder}; }), path + " is damaged: it has"));
     fs::remove(path);
-    EXPECT_TRUE(has(refusal(305, [&] { Opened(folder, false); }), path + " is missing"));
+    EXPECT_TRUE(has(refusal(305, [&] { Opened{folder}; }), path + " is missing"));
     run.write(inner, good);
   }
   EXPECT_TRUE(holds(Opened(folder), contents_of(memory, 1)));
+}
+
+// Tensors are checked while they are read: what lies in other chunks does not matter, and the tensor is
+// named.
+TEST(Opened, ReadsOnlyThePiecesAskedFor) {
+  base::TemporaryFolder folder;
+  Tensors memory;
+  constexpr int64_t kRows = 3 * kChunkBytes / 4 / 8;
+  const device::Tensor big = memory.make(DType::f32, {kRows, 8}, 1);  // three chunks of 1 MiB
+  const std::string path = folder.path() + "/x.safetensors";
+  write_manifest(folder.path(), {.files = {write_safetensors(path, {{"big", big}}, {})}});
+  std::string bytes = base::read_file(path);
+  bytes[bytes.size() - 5] ^= 4;
+  folder.write("x.safetensors", bytes);
+  const Opened opened(folder.path());
+  Piece left = whole_piece(opened.find("big"));
+  cut(left, 1, 1, 4);  // columns 2 and 3
+  const Piece early = part_of(left, 2, 2 * 1000);
+  std::vector<float> values(2000);
+  opened.read({{early, values.data()}});
+  for (int64_t k = 0; k < 2000; ++k)
+    ASSERT_EQ(std::memcmp(&values[static_cast<size_t>(k)], big.as<float>() + (1 + k / 2) * 8 + 2 + k % 2, 4),
+              0);
+  std::vector<float> all(static_cast<size_t>(left.count));
+  const std::string said = refusal(305, [&] { opened.read({{left, all.data()}}); });
+  EXPECT_TRUE(
+      has(said, "x.safetensors is damaged in tensor \"big\": the checksum of the bytes from 3145728 on"))
+      << said;
+}
+
+TEST(Opened, NamesOfAModelSavedWithoutItsHeadAreFound) {
+  base::TemporaryFolder folder;
+  Tensors memory;
+  write_safetensors(folder.path() + "/model.safetensors", {{"wte.weight", memory.make(DType::f32, {1}, 1)}},
+                    {});
+  EXPECT_TRUE(Opened(folder.path()).has("transformer.wte.weight"));
+  EXPECT_FALSE(Opened(folder.path()).has("transformer.wpe.weight"));
 }
 
 TEST(Opened, ATensorInTwoFilesIsRefused) {

@@ -5,13 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/mapped_file.h"
 #include "lockstep/base/text.h"
-#include "lockstep/checkpoint/checksum.h"
 #include "lockstep/checkpoint/safetensors_dtype.h"
 #include "lockstep/checkpoint/strict_json.h"
 
@@ -35,11 +32,10 @@ constexpr const char* kMetadata = "__metadata__";
       302, fmt::format("{}: tensor {} {}; fetch or export the file again", path, base::quoted(name), why));
 }
 
-std::string_view header_text(const base::MappedFile& file) {
-  const std::string_view text = file.text();
+std::string header_text(const CheckedFile& file) {
   if (file.size() < kLengthBytes) refuse_file(file.path(), fmt::format("it has only {} bytes", file.size()));
   uint64_t length = 0;
-  std::memcpy(&length, text.data(), sizeof length);
+  std::memcpy(&length, file.text(0, kLengthBytes).data(), sizeof length);
   if (length > kMostHeader) {
     refuse_file(file.path(), fmt::format("its header's length is {}, more than the format's {} bytes", length,
                                          kMostHeader));
@@ -48,7 +44,7 @@ std::string_view header_text(const base::MappedFile& file) {
     refuse_file(file.path(),
                 fmt::format("its header of {} bytes does not fit into its {}", length, file.size()));
   }
-  const std::string_view header = text.substr(kLengthBytes, length);
+  std::string header = file.text(kLengthBytes, static_cast<int64_t>(length));
   if (!header.starts_with('{')) refuse_file(file.path(), "its header does not begin with {");
   return header;
 }
@@ -156,14 +152,15 @@ void check_tiling(const std::string& path, const std::map<std::string, Entry>& e
 }  // namespace
 
 struct SafetensorsFile::State {
-  base::MappedFile file;
+  CheckedFile file;
   std::map<std::string, Entry> entries;
   std::map<std::string, std::string> metadata;
 };
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : state_(std::make_unique<State>()) {
-  state_->file = base::MappedFile::open(path);
-  const std::string_view header = header_text(state_->file);
+SafetensorsFile::SafetensorsFile(const std::string& path, std::optional<FileSummary> expected)
+    : state_(expected ? new State{{path, expected->sums, expected->bytes}, {}, {}}
+                      : new State{{path, std::nullopt}, {}, {}}) {
+  const std::string header = header_text(state_->file);
   const Json json = parse_strict(header, 301, path + ": the safetensors header");
   const int64_t data_begin = kLengthBytes + static_cast<int64_t>(header.size());
   const Parser parser(path, data_begin, state_->file.size());
@@ -182,13 +179,9 @@ SafetensorsFile::~SafetensorsFile() = default;
 const std::string& SafetensorsFile::path() const { return state_->file.path(); }
 const std::map<std::string, Entry>& SafetensorsFile::entries() const { return state_->entries; }
 const std::map<std::string, std::string>& SafetensorsFile::metadata() const { return state_->metadata; }
-const void* SafetensorsFile::data(const Entry& entry) const {
-  return state_->file.bytes().data() + entry.begin;
-}
-
-FileSummary SafetensorsFile::summary() const {
-  return {std::filesystem::path(path()).filename().string(), state_->file.size(),
-          checksum_of(state_->file.bytes())};
+const CheckedFile& SafetensorsFile::file() const { return state_->file; }
+std::string SafetensorsFile::bytes(const Entry& entry) const {
+  return state_->file.text(entry.begin, entry.end - entry.begin);
 }
 
 }  // namespace lockstep::checkpoint

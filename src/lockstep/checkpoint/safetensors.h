@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/checked_file.h"
+#include "lockstep/checkpoint/piece.h"
 #include "lockstep/device/tensor.h"
 
 namespace lockstep::checkpoint {
@@ -19,13 +22,19 @@ struct HostTensor {
   device::Tensor tensor;  // host memory that the caller owns
 };
 
-// Writes, then fsyncs file and folder. IoError (LS08xx) when the disk is full or fails; the file is then
-// removed. Returns a checksum of the whole file, made while writing.
+// A file of a checkpoint, as the manifest lists it.
 struct FileSummary {
   std::string name;  // without folder
   int64_t bytes = 0;
-  std::string checksum;  // hex, 64 bit
+  std::vector<uint32_t> sums;  // CRC32C of each chunk (chunk_sums.h)
 };
+
+// What a file of these tensors begins with, up to the first byte of data: a multiple of 4 KiB.
+std::string safetensors_header(const std::vector<Whole>& tensors,
+                               const std::map<std::string, std::string>& metadata);
+
+// Writes, then fsyncs file and folder. IoError (LS08xx) when the disk is full or fails; the file is then
+// removed.
 FileSummary write_safetensors(const std::string& path, const std::vector<HostTensor>& tensors,
                               const std::map<std::string, std::string>& metadata);
 
@@ -36,13 +45,14 @@ class SafetensorsFile {
     std::vector<int64_t> shape;
     int64_t begin = 0, end = 0;  // bytes in the file
   };
-  explicit SafetensorsFile(const std::string& path);  // DataError (LS03xx)
+  // DataError (LS03xx). With sums, the header is checked now and the rest as it is read.
+  explicit SafetensorsFile(const std::string& path, std::optional<FileSummary> expected = {});
   ~SafetensorsFile();
   const std::string& path() const;
   const std::map<std::string, Entry>& entries() const;
   const std::map<std::string, std::string>& metadata() const;
-  const void* data(const Entry& entry) const;  // mapped memory, read-only
-  FileSummary summary() const;                 // reads the whole file
+  const CheckedFile& file() const;
+  std::string bytes(const Entry& entry) const;  // all of a tensor
 
  private:
   struct State;

@@ -23,9 +23,12 @@ std::string shape_in_json(const device::Shape& shape) {
   return fmt::format("[{}]", text);
 }
 
-// Padded with spaces so that the data start at a multiple of 8.
-std::string header_of(const std::vector<HostTensor>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
+constexpr size_t kDataAlignment = 4096;  // the header is padded with spaces
+
+}  // namespace
+
+std::string safetensors_header(const std::vector<Whole>& tensors,
+                               const std::map<std::string, std::string>& metadata) {
   std::string header = "{";
   const auto separate = [&] {
     if (header.size() > 1) header += ',';
@@ -33,27 +36,29 @@ std::string header_of(const std::vector<HostTensor>& tensors,
   if (!metadata.empty()) header += "\"__metadata__\":" + nlohmann::json(metadata).dump();
   std::set<std::string> names{"__metadata__"};
   int64_t at = 0;
-  for (const auto& [name, tensor] : tensors) {
-    LS_ASSERT(names.insert(name).second, name + " is saved twice");
+  for (const Whole& one : tensors) {
+    LS_ASSERT(names.insert(one.name).second, one.name + " is saved twice");
     separate();
-    header +=
-        fmt::format(R"({}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", in_json(name),
-                    safetensors_name(tensor.dtype), shape_in_json(tensor.shape), at, at + tensor.bytes());
-    at += tensor.bytes();
+    header += fmt::format(R"({}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", in_json(one.name),
+                          safetensors_name(one.dtype), shape_in_json(one.shape), at, at + one.bytes());
+    at += one.bytes();
   }
   header += '}';
-  header.resize((header.size() + 7) / 8 * 8, ' ');
-  return header;
+  const size_t total =
+      (sizeof(uint64_t) + header.size() + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
+  header.resize(total - sizeof(uint64_t), ' ');
+  std::string length(sizeof(uint64_t), '\0');
+  const uint64_t size = header.size();
+  std::memcpy(length.data(), &size, sizeof size);
+  return length + header;
 }
-
-}  // namespace
 
 FileSummary write_safetensors(const std::string& path, const std::vector<HostTensor>& tensors,
                               const std::map<std::string, std::string>& metadata) {
-  const std::string header = header_of(tensors, metadata);
-  const uint64_t length = header.size();
+  std::vector<Whole> wholes;
+  for (const HostTensor& one : tensors) wholes.push_back({one.name, one.tensor.dtype, one.tensor.shape});
+  const std::string header = safetensors_header(wholes, metadata);
   FileWriter file = FileWriter::create(path);
-  file.append(std::as_bytes(std::span(&length, 1)));
   file.append(header);
   for (const HostTensor& one : tensors) {
     file.append(std::span(one.tensor.as<const std::byte>(), static_cast<size_t>(one.tensor.bytes())));

@@ -53,9 +53,8 @@ TEST(Save, WithoutOptimizerAndConfig) {
   Tensors memory;
   Contents contents = contents_of(memory, 5);
   contents.optimizer.clear();
-  contents.config_json.clear();
-  contents.state.clear();
-  contents.params_hash.clear();
+  contents.facts.config_json.clear();
+  contents.facts.state.clear();
   const std::string folder = save(run.path(), contents, 1);
   EXPECT_EQ(file_names(folder),
             (Names{"manifest.json", "model-00001-of-00001.safetensors", "model.safetensors.index.json"}));
@@ -117,7 +116,7 @@ TEST(Save, SameStepAgainReplacesOnlyWhatDiffers) {
   EXPECT_EQ(fs::last_write_time(manifest), written);  // the same: stands
 
   Contents other = contents_of(memory, 5);
-  other.params_hash = "1111111111111111";
+  other.facts.state.push_back(1);
   const std::string folder = save(run.path(), other, 1);
   EXPECT_TRUE(holds(Opened(folder), other));
 

@@ -29,53 +29,39 @@ TEST(Shards, FillFilesInOrder) {
       {{0, 10, 0, 1}, {{0, 10, 0}, {1}}},
   };
   for (const Plan& plan : plans) {
-    Tensors memory;
-    std::vector<HostTensor> tensors;
+    std::vector<Whole> tensors;
     for (const int64_t size : plan.sizes) {
-      tensors.push_back({fmt::format("t{}", tensors.size()), memory.make(device::DType::u8, {size}, 1)});
+      tensors.push_back(
+          {.name = fmt::format("t{}", tensors.size()), .dtype = device::DType::u8, .shape = {size}});
     }
-    const std::vector<Shard> shards = plan_shards("model", tensors, 10);
+    const std::vector<PlannedFile> planned = plan_files(tensors, 10);
     std::vector<std::vector<int64_t>> files;
-    size_t at = 0;
-    for (const Shard& shard : shards) {
+    size_t number = 0;
+    for (const PlannedFile& file : planned) {
       files.emplace_back();
-      for (const HostTensor& one : shard.tensors) {
-        EXPECT_EQ(one.name, tensors[at++].name);
-        files.back().push_back(one.tensor.bytes());
+      EXPECT_EQ(file.header.size() % 4096, 0u);
+      auto at = static_cast<int64_t>(file.header.size());
+      for (size_t t = 0; t < file.tensors.size(); ++t) {
+        EXPECT_EQ(file.tensors[t].name, tensors[number++].name);
+        EXPECT_EQ(file.begins[t], at);
+        files.back().push_back(file.tensors[t].bytes());
+        at += file.tensors[t].bytes();
       }
+      EXPECT_EQ(file.bytes, at);
     }
     EXPECT_EQ(files, plan.files);
-    EXPECT_EQ(shards.back().file_name, fmt::format("model-{0:05d}-of-{0:05d}.safetensors", files.size()));
+    EXPECT_EQ(planned.back().name, fmt::format("model-{0:05d}-of-{0:05d}.safetensors", files.size()));
   }
 }
 
-TEST(Shards, OpenThroughTheIndexAsAHuggingFaceFolder) {
-  base::TemporaryFolder folder;
-  Tensors memory;
-  std::vector<HostTensor> tensors;
-  for (int i = 0; i < 7; ++i) {
-    tensors.push_back(
-        {fmt::format("h.{}.weight", i), memory.make(device::DType::f32, {3, i}, static_cast<uint64_t>(i))});
-  }
-  const std::vector<Shard> shards = plan_shards("model", tensors, 100);
-  ASSERT_GT(shards.size(), 2u);
-  write_shards(folder.path(), shards);
-  write_index(folder.path(), shards);
-
-  const auto index = nlohmann::json::parse(base::read_file(folder.path() + "/model.safetensors.index.json"));
-  EXPECT_EQ(index["metadata"]["total_size"], 3 * 21 * 4);
-  EXPECT_EQ(index["weight_map"]["h.0.weight"], shards[0].file_name);
-  EXPECT_EQ(SafetensorsFile(folder.path() + "/" + shards[0].file_name).metadata().at("format"), "pt");
-
-  const Opened opened(folder.path());
-  EXPECT_FALSE(opened.manifest());
-  EXPECT_EQ(opened.config_json(), "");
-  EXPECT_EQ(opened.names().size(), tensors.size());
-  for (const HostTensor& one : tensors) {
-    const device::Tensor read = memory.make(device::DType::f32, one.tensor.shape, 99);
-    opened.read(one.name, read);
-    EXPECT_TRUE(same_bits(read, one.tensor)) << one.name;
-  }
+TEST(Shards, MomentsLieApart) {
+  const Whole weight{.name = "w", .shape = {2}}, moment{.name = "w.m", .shape = {2}, .kind = Kind::moment};
+  const std::vector<PlannedFile> files = plan_files({weight, moment});
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files[1].name, "optimizer-00001-of-00001.safetensors");
+  const auto index = nlohmann::json::parse(index_text(files));
+  EXPECT_EQ(index["metadata"]["total_size"], 8);
+  EXPECT_EQ(index["weight_map"], (nlohmann::json{{"w", "model-00001-of-00001.safetensors"}}));
 }
 
 TEST(Shards, UnusableIndexesAreRefused) {

@@ -10,7 +10,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/checkpoint/file_writer.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/safe_path.h"
 
@@ -91,31 +90,29 @@ std::string step_folder(const std::string& run_folder, int64_t step) {
   return checkpoints_folder(run_folder) + "/" + step_name(step);
 }
 
-std::error_code remove_checkpoint(const std::string& folder) {
+int remove_checkpoint(const std::string& folder, const Disk& disk) {
   std::error_code error;
-  if (!fs::is_symlink(folder, error) && fs::remove(fs::path(folder) / kManifestName, error)) {
-    try {
-      sync_folder(folder);
-    } catch (const base::IoError&) {
-      // The order of removal is then not certain after a power cut; a folder with files missing is not
-      // listed.
-    }
+  const std::string manifest = folder + "/" + kManifestName;
+  if (!fs::is_symlink(folder, error) && fs::exists(manifest, error) && disk.remove(manifest) == 0) {
+    // Where the folder cannot be synced the order of removal is not certain after a power cut; a folder with
+    // files missing is not listed.
+    disk.sync_folder(folder);
   }
-  error.clear();
-  fs::remove_all(folder, error);
-  return error;
+  return disk.remove(folder);
 }
 
-void remove_broken(const std::string& run_folder) {
+void remove_broken(const std::string& run_folder, const Disk& disk) {
   for (const StepFolder& folder : step_folders(run_folder)) {
-    if (is_broken_save(folder)) remove_checkpoint(folder.path);
+    if (is_broken_save(folder)) remove_checkpoint(folder.path, disk);
   }
 }
 
-void remove_older(const std::string& run_folder, int64_t step, int keep) {
+void remove_older(const std::string& run_folder, int64_t step, const Retention& retention, const Disk& disk) {
   int kept = 1;
   for (const StepFolder& folder : complete_folders(run_folder)) {
-    if (folder.step < step && ++kept > keep) remove_checkpoint(folder.path);
+    if (folder.step >= step || ++kept <= std::max(retention.keep, 1)) continue;
+    if (retention.every > 0 && folder.step % retention.every == 0) continue;
+    remove_checkpoint(folder.path, disk);
   }
 }
 
@@ -123,6 +120,17 @@ std::vector<std::string> list(const std::string& run_folder) {
   std::vector<std::string> paths;
   for (const StepFolder& folder : complete_folders(run_folder)) paths.push_back(folder.path);
   return paths;
+}
+
+std::string model_folder(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(checkpoints_folder(folder), error)) return folder;
+  const std::vector<std::string> whole = list(folder);
+  if (whole.empty()) {
+    throw base::DataError(
+        324, folder + " has no complete checkpoint yet: let `lockstep train` finish, or stop it with Ctrl-C");
+  }
+  return whole.front();
 }
 
 }  // namespace lockstep::checkpoint

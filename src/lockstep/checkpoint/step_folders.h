@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <string>
-#include <system_error>
+
+#include "lockstep/checkpoint/checkpoint.h"
 
 namespace lockstep::checkpoint {
 
@@ -11,14 +12,14 @@ std::string checkpoints_folder(const std::string& run_folder);         // RUN/ch
 std::string step_folder(const std::string& run_folder, int64_t step);  // RUN/checkpoints/step-00000100
 
 // Takes the manifest away first, so that a crash half-way leaves no folder that looks whole. Of a link
-// only the link goes. Nothing there is no error.
-std::error_code remove_checkpoint(const std::string& folder);
+// only the link goes. Nothing there is no error. Returns 0, or minus the error's number.
+int remove_checkpoint(const std::string& folder, const Disk& disk = system_disk());
 
 // Folders without a manifest: saves that did not get to their end.
-void remove_broken(const std::string& run_folder);
+void remove_broken(const std::string& run_folder, const Disk& disk = system_disk());
 
-// Of those older than `step`, all but the newest keep - 1. What cannot be removed stays; the next save tries
-// again.
-void remove_older(const std::string& run_folder, int64_t step, int keep);
+// Of those older than `step`, what need not stay. What cannot be removed stays; the next save tries again.
+void remove_older(const std::string& run_folder, int64_t step, const Retention& retention,
+                  const Disk& disk = system_disk());
 
 }  // namespace lockstep::checkpoint

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/save_team.h"
 
 namespace lockstep::checkpoint {
 
@@ -44,21 +45,59 @@ class Tensors {
   std::deque<std::vector<unsigned char>> memory_;
 };
 
+// All of a checkpoint in memory.
+struct Contents {
+  Facts facts;
+  std::vector<HostTensor> model, optimizer;
+};
+
+inline std::vector<std::pair<Whole, const void*>> tensors_of(const Contents& contents) {
+  std::vector<std::pair<Whole, const void*>> all;
+  for (const auto* list : {&contents.model, &contents.optimizer}) {
+    const Kind kind = list == &contents.model ? Kind::weight : Kind::moment;
+    for (const HostTensor& one : *list) {
+      const auto order = static_cast<int64_t>(all.size());
+      all.push_back({{one.name, one.tensor.dtype, one.tensor.shape, kind, order}, one.tensor.data});
+    }
+  }
+  return all;
+}
+
+// Saves it as the only rank; returns the folder or throws what the save failed with.
+inline std::string save(const std::string& run_folder, const Contents& contents, Retention retention,
+                        const Disk& disk = system_disk()) {
+  std::vector<Piece> pieces;
+  for (const auto& [tensor, data] : tensors_of(contents)) pieces.push_back(whole_piece(tensor));
+  SaveTeam team({}, pieces, {.run_folder = run_folder, .retention = retention, .disk = &disk});
+  std::vector<std::byte> memory(static_cast<size_t>(team.memory_bytes()));
+  for (size_t k = 0; k < pieces.size(); ++k) {
+    if (pieces[k].count > 0)
+      std::memcpy(memory.data() + team.offsets()[k], tensors_of(contents)[k].second,
+                  static_cast<size_t>(pieces[k].bytes()));
+  }
+  const Outcome outcome = team.save(contents.facts, memory);
+  if (outcome.error != 0) throw base::IoError(outcome.error, outcome.why);
+  return outcome.folder;
+}
+inline std::string save(const std::string& run_folder, const Contents& contents, int keep) {
+  return save(run_folder, contents, Retention{.keep = keep});
+}
+
 // A small checkpoint whose every bit follows from its step.
 inline Contents contents_of(Tensors& tensors, int64_t step, int64_t rows = 16) {
   const uint64_t seed = static_cast<uint64_t>(step) * 100;
   Contents contents;
-  contents.step = step;
+  contents.facts.step = step;
   contents.model = {{"wte.weight", tensors.make(device::DType::f32, {rows, 8}, seed)},
                     {"ln_f.bias", tensors.make(device::DType::f32, {8}, seed + 1)}};
   contents.optimizer = {{"wte.weight.m", tensors.make(device::DType::f32, {rows, 8}, seed + 2)},
                         {"wte.weight.v", tensors.make(device::DType::f32, {rows, 8}, seed + 3)},
                         {"ln_f.bias.m", tensors.make(device::DType::f32, {8}, seed + 4)},
                         {"ln_f.bias.v", tensors.make(device::DType::f32, {8}, seed + 5)}};
-  contents.config_json = R"({"model_type": "gpt2"})";
-  contents.recipe_toml = "[run]\nname = \"first \\\"run\\\"\"\n";
-  contents.state = {0, 1, 0xfe, 0xff, static_cast<unsigned char>(step)};
-  contents.params_hash = "00000000deadbeef";
+  contents.facts.config_json = R"({"model_type": "gpt2"})";
+  contents.facts.recipe_toml = "[run]\nname = \"first \\\"run\\\"\"\n";
+  contents.facts.state = {0, 1, 0xfe, 0xff, static_cast<unsigned char>(step)};
+  contents.facts.layout = "1 rank";
   return contents;
 }
 
@@ -78,9 +117,10 @@ inline bool holds(const Opened& opened, const Contents& contents) {
     }
   }
   const auto& manifest = opened.manifest();
-  return manifest && manifest->step == contents.step && manifest->state == contents.state &&
-         manifest->recipe_toml == contents.recipe_toml && manifest->params_hash == contents.params_hash &&
-         opened.config_json() == contents.config_json;
+  const Facts& facts = contents.facts;
+  return manifest && manifest->step == facts.step && manifest->state == facts.state &&
+         manifest->recipe_toml == facts.recipe_toml && manifest->layout == facts.layout &&
+         opened.config_json() == facts.config_json;
 }
 
 }  // namespace lockstep::checkpoint

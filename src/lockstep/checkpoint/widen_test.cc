@@ -47,5 +47,38 @@ TEST(Widen, Fp32KeepsEveryBit) {
   EXPECT_EQ(std::memcmp(bits, wide, sizeof bits), 0);
 }
 
+// Every half comes back, and what lies between two of them goes to the nearer, ties to the even one.
+TEST(Narrow, RoundsToTheNearest) {
+  for (const device::DType type : {device::DType::bf16, device::DType::f16}) {
+    const uint16_t infinity = type == device::DType::bf16 ? 0x7f80 : 0x7c00;
+    for (uint32_t k = 0; k < 2u * infinity; ++k) {
+      const auto half = static_cast<uint16_t>(k / 2 | (k % 2) << 15), above = static_cast<uint16_t>(half + 1);
+      float value = 0, next = 0;
+      widen(&half, type, 1, &value);
+      widen(&above, type, 1, &next);
+      uint16_t back = 0;
+      ASSERT_EQ(narrow(&value, 1, type, &back), 0);
+      ASSERT_EQ(back, half);
+      if (std::isinf(next)) continue;
+      const float middle = static_cast<float>((static_cast<double>(value) + next) / 2);
+      const float below = std::nextafter(middle, value), over = std::nextafter(middle, next);
+      narrow(&middle, 1, type, &back);
+      ASSERT_EQ(back, half % 2 == 0 ? half : above) << half;
+      narrow(&below, 1, type, &back);
+      ASSERT_EQ(back, half);
+      narrow(&over, 1, type, &back);
+      ASSERT_EQ(back, above);
+    }
+  }
+  const float odd[] = {std::nanf(""), std::numeric_limits<float>::infinity(), 65519.9f, 65520.0f, -1e30f};
+  uint16_t half[5];
+  EXPECT_EQ(narrow(odd, 5, device::DType::f16, half), 2);
+  EXPECT_GT(half[0] & 0x7fff, 0x7c00);
+  EXPECT_EQ(half[1], 0x7c00);
+  EXPECT_EQ(half[2], 0x7bff);
+  EXPECT_EQ(half[3], 0x7c00);
+  EXPECT_EQ(half[4], 0xfc00);
+}
+
 }  // namespace
 }  // namespace lockstep::checkpoint

@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/ring.h"
@@ -133,8 +135,12 @@ bool DrillRun::saving() const {
   try {
     const std::vector<base::RingEntry> phases =
         base::RingReader(run::phase_path(options_.folder, 0)).entries();
-    return !phases.empty() && phases.back().stamp.op == static_cast<uint16_t>(run::Phase::save) &&
-           phases.back().finished_ns == 0;
+    // Training goes on while a checkpoint is being written: a little after the copy is during the save.
+    const auto fresh = [](const base::RingEntry& e) {
+      return e.stamp.op == static_cast<uint16_t>(run::Phase::save) &&
+             (e.finished_ns == 0 || base::monotonic_ns() - e.finished_ns < 5000000);
+    };
+    return std::any_of(phases.begin(), phases.end(), fresh);
   } catch (const base::Error&) {
     return false;  // it is being replaced
   }

@@ -64,7 +64,7 @@ int generate_command(Arguments& arguments) {
   run::Session session(plan_of(folder));
   if (!session.plan.model->predicts_tokens)
     throw base::ConfigError(163, "this model does not predict tokens");
-  run::load_weights(*session.parameters, earlier.checkpoint);
+  run::load_weights(*session.parameters, *session.plan.device, earlier.checkpoint);
   run::Generator generator(session);
   const data::Dataset& dataset = *session.plan.dataset;
   std::vector<int32_t> text = prompt.empty() ? dataset.start() : dataset.encode(prompt);

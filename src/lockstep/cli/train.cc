@@ -6,6 +6,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/launch_flags.h"
@@ -18,6 +19,7 @@
 #include "lockstep/launch/rank_memory.h"
 #include "lockstep/run/recorder.h"
 #include "lockstep/run/run_folder.h"
+#include "lockstep/run/saver.h"
 #include "lockstep/run/snapshot.h"
 #include "lockstep/run/together.h"
 
@@ -124,16 +126,61 @@ run::TrainOptions train_options(run::Session& session, const run::Decision& deci
   return options;
 }
 
+// Once the run was asked to stop, no second Ctrl-C breaks what is being written.
+void save_now(run::Saver& saver, int64_t step, const StopSignal& signal) {
+  signal.saving(true);
+  saver.save(step);
+  if (signal.value().load() == 0) signal.saving(false);
+}
+
 // A rank beside the first: it works and keeps quiet; what it has to say is in its log.
-int run_beside(run::Session& session, const run::Decision& decision, const Around& around) {
+int run_beside(run::Session& session, const run::Decision& decision, const std::string& folder,
+               const Around& around) {
   run::TrainOptions options = train_options(session, decision, around);
-  options.save = [&](int64_t step) {
-    around.signal.saving(true);
-    run::save_checkpoint(session, "", step, 1);
-    around.signal.saving(false);
-  };
+  run::Saver saver(session, folder);
+  options.save = [&](int64_t step) { save_now(saver, step, around.signal); };
   run::Observer nobody;
-  return run::train(session, options, nobody).finished ? 0 : 75;
+  const run::Summary summary = run::train(session, options, nobody);
+  saver.finish();
+  return summary.finished ? 0 : 75;
+}
+
+// Tells of saves that have ended since, whenever a step has.
+struct SaveNews : run::Observer {
+  run::Saver& saver;
+  run::Observer& to;
+  NoticeWatch& notice;
+  SaveNews(run::Saver& from, run::Observer& everyone, NoticeWatch& watch)
+      : saver(from), to(everyone), notice(watch) {}
+  void stepped(const run::StepReport&) override { tell(); }
+  void tell() {
+    while (const auto saved = saver.poll()) {
+      const checkpoint::Outcome& o = saved->outcome;
+      // A failure is no end: the one before it still stands, and the next save may find the disk in better
+      // order.
+      if (o.error != 0) {
+        to.event("checkpoint_failed", o.why, o.step);
+      } else {
+        to.event("checkpoint_saved",
+                 fmt::format("saved {} ({} in {}, training paused {})", o.folder,
+                             base::human_bytes(static_cast<double>(o.bytes)), base::human_duration(o.seconds),
+                             base::human_duration(saved->pause_ms / 1e3)),
+                 o.step);
+        notice.saved(o.seconds + saved->pause_ms / 1e3, o.step);
+      }
+    }
+  }
+};
+
+// The last save must succeed; how it went is told in any case.
+void end_saving(run::Saver& saver, SaveNews& news) {
+  try {
+    saver.finish();
+  } catch (const base::IoError&) {
+    news.tell();
+    throw;
+  }
+  news.tell();
 }
 
 int run_first(const TrainArguments& arguments, run::Session& session, const run::Decision& decision,
@@ -141,7 +188,6 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   const std::string& folder = files.path();
   const StopSignal& signal = around.signal;
   run::TrainOptions options = train_options(session, decision, around);
-  const base::Recipe& recipe = session.plan.recipe();
   const std::vector<std::string> changes =
       files.begin(session.plan, options.first_step, launch::started_again());
   Progress progress(session.plan, options.first_step);
@@ -149,32 +195,18 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   for (const std::string& change : changes) progress.say("warning: bits may differ from here on: " + change);
   if (options.first_step > 0) progress.say(fmt::format("going on from step {}", options.first_step));
 
+  run::Saver saver(session, folder);
   Everyone everyone;
-  everyone.all = {&files, &progress};
   NoticeWatch notice(session, folder, everyone);
-  everyone.all.push_back(&notice);
-  options.save = [&](int64_t step) {
-    try {
-      signal.saving(true);
-      const int64_t began = base::monotonic_ns();
-      const std::string where =
-          run::save_checkpoint(session, folder, step, static_cast<int>(recipe.checkpoint.keep));
-      signal.saving(false);
-      everyone.event("checkpoint_saved", "saved " + where, step);
-      notice.saved(static_cast<double>(base::monotonic_ns() - began) / 1e9, step);
-    } catch (const base::IoError& error) {
-      // The one before it still stands; the next save may find the disk in better order. The last save must
-      // succeed.
-      signal.saving(false);
-      if (step >= recipe.run.steps || signal.value().load() != 0 || options.save_only) throw;
-      everyone.event("checkpoint_failed", error.what(), step);
-    }
-  };
+  SaveNews news(saver, everyone, notice);
+  everyone.all = {&files, &progress, &news, &notice};
+  options.save = [&](int64_t step) { save_now(saver, step, signal), news.tell(); };
   everyone.event("start",
                  options.first_step > 0 ? fmt::format("going on from step {}", options.first_step)
                                         : "from the beginning",
                  options.first_step);
   const run::Summary summary = run::train(session, options, everyone);
+  end_saving(saver, news);
   everyone.event(
       summary.finished ? "finished" : "preempted",
       summary.finished
@@ -216,7 +248,7 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
     say_on_console("lockstep: " + text + "\n");
   });
   return files ? run_first(arguments, session, decision, *files, around)
-               : run_beside(session, decision, around);
+               : run_beside(session, decision, folder, around);
 }
 
 }  // namespace

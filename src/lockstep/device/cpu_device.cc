@@ -112,6 +112,16 @@ void CpuDevice::copy(void* to, const void* from, int64_t bytes, CopyKind, Stream
   if (bytes > 0 && to != from) std::memmove(to, from, static_cast<size_t>(bytes));
 }
 
+void CpuDevice::copy_rows(void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
+                          int64_t rows, Stream) {
+  if (bytes <= 0) return;
+  LS_ASSERT(rows <= 1 || (to_pitch >= bytes && from_pitch >= bytes), "rows would overlap");
+  for (int64_t row = 0; row < rows; ++row) {
+    std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch,
+                static_cast<size_t>(bytes));
+  }
+}
+
 void CpuDevice::fill_zero(void* memory, int64_t bytes, Stream) {
   if (bytes > 0) std::memset(memory, 0, static_cast<size_t>(bytes));
 }

@@ -69,6 +69,20 @@ TEST(CpuDevice, ForeignMemoryIsABug) {
   EXPECT_THROW(device.begin_capture(nullptr), base::Bug);
 }
 
+TEST(CpuDevice, CopiesRowsOfAnyPitch) {
+  CpuDevice device;
+  const std::vector<int16_t> from = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  std::vector<int16_t> to(8, -1);
+  device.copy_rows(to.data() + 1, 6, from.data() + 1, 8, 4, 2, nullptr);
+  EXPECT_EQ(to, (std::vector<int16_t>{-1, 2, 3, -1, 6, 7, -1, -1}));
+  device.copy_rows(to.data(), 0, from.data(), 0, 2, 1, nullptr);  // the pitch of one row means nothing
+  EXPECT_EQ(to[0], 1);
+  device.copy_rows(to.data(), 4, from.data(), 4, 0, 3, nullptr);
+  device.copy_rows(to.data(), 4, from.data(), 4, 4, 0, nullptr);
+  EXPECT_EQ(to, (std::vector<int16_t>{1, 2, 3, -1, 6, 7, -1, -1}));
+  EXPECT_THROW(device.copy_rows(to.data(), 2, from.data(), 8, 4, 2, nullptr), base::Bug);
+}
+
 TEST(CpuDevice, CopiesAndClears) {
   CpuDevice device;
   const std::vector<int> values = {1, 2, 3, 4};

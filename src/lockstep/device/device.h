@@ -68,6 +68,9 @@ class Device {
   virtual Stream create_stream() = 0;
   virtual void destroy_stream(Stream stream) = 0;
   virtual void copy(void* to, const void* from, int64_t bytes, CopyKind kind, Stream stream) = 0;
+  // `rows` runs of `bytes`, that many bytes apart at either end. Memory of this device.
+  virtual void copy_rows(void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
+                         int64_t rows, Stream stream) = 0;
   virtual void fill_zero(void* memory, int64_t bytes, Stream stream) = 0;
   virtual void synchronize(Stream stream) = 0;
 

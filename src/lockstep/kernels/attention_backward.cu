@@ -8,42 +8,6 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-constexpr int kDeltaThreads = 256;
-
-// Rows that a block owns, and rows that it walks over: within the 64 KiB that sm_75 has.
-template <class T, int kDim>
-struct BackwardTile {
-  static constexpr bool kHalf = sizeof(T) == 2;
-  static constexpr int kOwned = kHalf ? (kDim <= 128 ? 64 : 32) : kDim <= 64 ? 64 : kDim <= 128 ? 32 : 16;
-  static constexpr int kWalked = kHalf ? (kDim <= 128 ? 32 : 16) : kDim <= 96 ? 32 : kDim <= 128 ? 16 : 8;
-  static constexpr int kThreads = kOwned / kRowsOfWarp * kWarp;
-  static constexpr int kStride = kPadded<T, kDim>, kScoreStride = kPadded<T, kWalked>;
-  static constexpr int kBytes =
-      static_cast<int>(sizeof(T)) * (2 * (kOwned + kWalked) * kStride + kOwned * kScoreStride);
-  static_assert(kBytes <= 64 * 1024 - 1024);  // a little is static: lse and delta of the walked rows
-  static_assert(kOwned % kWalked == 0);
-};
-
-// The shared memory of both kernels.
-template <class T, int kDim>
-struct BackwardTiles {
-  using Tile = BackwardTile<T, kDim>;
-  T* owned[2];   // [kOwned, kDim]
-  T* walked[2];  // [kWalked, kDim]
-  T* scores;     // this warp's 16 rows of [kOwned, kWalked]
-  int own_rows;  // where they begin
-
-  __device__ explicit BackwardTiles(unsigned char* shared) {
-    own_rows = static_cast<int>(threadIdx.x) / kWarp * kRowsOfWarp;
-    owned[0] = reinterpret_cast<T*>(shared);
-    owned[1] = owned[0] + Tile::kOwned * Tile::kStride;
-    walked[0] = owned[1] + Tile::kOwned * Tile::kStride;
-    walked[1] = walked[0] + Tile::kWalked * Tile::kStride;
-    scores = walked[1] + Tile::kWalked * Tile::kStride + own_rows * Tile::kScoreStride;
-  }
-  __device__ const T* own(int which) const { return owned[which] + own_rows * Tile::kStride; }
-};
-
 template <class T>
 struct BackwardPointers {
   const T* qkv;
@@ -52,27 +16,6 @@ struct BackwardPointers {
   const float* delta;
   T* dqkv;
 };
-
-// delta = sum over a head's columns of out * dout: what the softmax's gradient subtracts. A warp a row.
-template <class T>
-__global__ void attention_delta_kernel(AttentionSizes sizes, int64_t rows, const T* out, const T* dout,
-                                       float* delta) {
-  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kDeltaThreads + threadIdx.x) / kWarp;
-  if (i >= rows * sizes.heads) return;
-  const int64_t row = i / sizes.heads;
-  const int head = static_cast<int>(i % sizes.heads);
-  const T* o = out + i * sizes.head_dim;
-  const T* d = dout + i * sizes.head_dim;
-  float sum = 0;
-  for (int c = threadIdx.x % kWarp; c < sizes.head_dim; c += kWarp) sum += to_float(o[c]) * to_float(d[c]);
-  sum = warp_fold(sum, Sum{});
-  if (threadIdx.x % kWarp == 0) delta[sizes.lse_at(row / sizes.seq_len, head) + row % sizes.seq_len] = sum;
-}
-
-// Past the last query: exp2(score - inf) = 0, so that padding adds nothing.
-__device__ inline float lse_or_padding(const float* lse, int query, int seq_len) {
-  return query < seq_len ? lse[query] * kLog2E : INFINITY;
-}
 
 // A block owns keys and walks the queries from its diagonal on, of every head that shares the keys.
 template <class T, int kDim>
@@ -207,12 +150,12 @@ void attention_backward(const AttentionBackward& op, const Launch& launch) {
   const AttentionSizes sizes = sizes_of(shape, op.qkv, op.dout);
   require_workspace(launch, attention_workspace(shape), "attention_backward");
   float* delta = static_cast<float*>(launch.workspace);  // [samples, heads, seq_len], as lse
+  attention_delta(
+      {shape.type, shape.samples, shape.seq_len, shape.heads, shape.head_dim, op.out, op.dout, delta},
+      launch);
   by_head_dim(shape, [&](auto element, auto dim) {
     using T = decltype(element);
     using Tile = BackwardTile<T, dim.value>;
-    run({.blocks = divide_up(shape.rows() * shape.heads * kWarp, kDeltaThreads), .threads = kDeltaThreads},
-        attention_delta_kernel<T>, sizes, shape.rows(), static_cast<const T*>(op.out),
-        static_cast<const T*>(op.dout), delta);
     const BackwardPointers<T> at = {.qkv = static_cast<const T*>(op.qkv),
                                     .dout = static_cast<const T*>(op.dout),
                                     .lse = op.lse,

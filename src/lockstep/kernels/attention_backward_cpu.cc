@@ -16,32 +16,9 @@ struct ScoreRows {
   int64_t stride;
 };
 
-LS_INLINE float dot(const float* a, const float* b, int64_t count) {
-  float total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < count; ++i) total += a[i] * b[i];
-  return total;
-}
-
-// In: scores and gradients of probabilities. Out: probabilities, and p * (dp - delta); zero past `valid`.
-LS_INLINE void softmax_backward(float* p, float* ds, int64_t valid, int64_t columns, float lse, float delta) {
-  for (int64_t j = 0; j < valid; j += kLanes) {
-    const LanesInt inside = lanes_before(j, valid);
-    const Lanes power = exponential(load_lanes(p + j) - lse);
-    const Lanes gradient = power * (load_lanes(ds + j) - delta);
-    store_lanes(p + j, inside ? power : Lanes{});
-    store_lanes(ds + j, inside ? gradient : Lanes{});
-  }
-  for (int64_t j = round_up(valid, kLanes); j < columns; j += kLanes) {
-    store_lanes(p + j, Lanes{});
-    store_lanes(ds + j, Lanes{});
-  }
-}
-
 LS_INLINE Matrix rows_from(const Matrix& matrix, int64_t row) {
   return {matrix.data + row * matrix.stride, matrix.stride};
 }
-LS_INLINE Matrix transposed(const Matrix& matrix) { return {matrix.data, matrix.stride, true}; }
 
 struct QueryHead {
   Matrix q, out, dout;

@@ -10,30 +10,6 @@
 namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 namespace {
 
-struct SoftmaxRow {
-  float highest, sum;
-};
-
-// scores[0, valid) become exp(score - highest), scores[valid, columns) zero. Rows have room for whole
-// Lanes, so what lies past `valid` is read, and masked.
-LS_INLINE SoftmaxRow exponentiate(float* scores, int64_t valid, int64_t columns) {
-  const Lanes lowest = fill_lanes(-__builtin_inff());
-  Lanes highest = lowest;
-  for (int64_t j = 0; j < valid; j += kLanes) {
-    const Lanes score = lanes_before(j, valid) ? load_lanes(scores + j) : lowest;
-    highest = score > highest ? score : highest;
-  }
-  const float top = maximum_of(highest);
-  Lanes sum = {};
-  for (int64_t j = 0; j < valid; j += kLanes) {
-    const Lanes power = lanes_before(j, valid) ? exponential(load_lanes(scores + j) - top) : Lanes{};
-    store_lanes(scores + j, power);
-    sum += power;
-  }
-  for (int64_t j = round_up(valid, kLanes); j < columns; j += kLanes) store_lanes(scores + j, Lanes{});
-  return {top, sum_of(sum)};
-}
-
 // Queries [first, first + query_rows) of one head of one sample.
 template <class T>
 void forward_run(const AttentionForward& op, int64_t sample, int64_t head, int64_t first, Scratch scratch) {

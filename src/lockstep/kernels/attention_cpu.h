@@ -1,4 +1,4 @@
-// What the CPU's attention passes share: views of one head inside packed rows, and per-thread scratch.
+// What the CPU's attention passes share: views of one head inside packed rows, softmax, and scratch.
 //
 // fp32 heads are read and written where they lie, by their row stride; other types are widened into
 // scratch. Scratch is one slice of the workspace a thread: how many slices there are never shows in a result.
@@ -13,7 +13,8 @@ namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 
 // Queries handled at a time, against all keys up to the last of them. Fewer waste less on keys that are
 // masked for most of them; more make for faster products.
-LS_INLINE int64_t query_rows(const AttentionShape& shape) { return shape.seq_len <= 128 ? 32 : 64; }
+LS_INLINE int64_t query_rows(int64_t queries) { return queries <= 128 ? 32 : 64; }
+LS_INLINE int64_t query_rows(const AttentionShape& shape) { return query_rows(shape.seq_len); }
 
 // Hands out runs of one thread's scratch, each on a cache line of its own.
 class Scratch {
@@ -81,5 +82,54 @@ class WrittenHead {
   T* first_;
   int64_t stride_, rows_, dim_;
 };
+
+LS_INLINE Matrix transposed(const Matrix& matrix) { return {matrix.data, matrix.stride, true}; }
+
+template <class A, class B>
+LS_INLINE float dot(const A* a, const B* b, int64_t count) {
+  float total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < count; ++i) total += widen(a[i]) * widen(b[i]);
+  return total;
+}
+
+struct SoftmaxRow {
+  float highest, sum;
+};
+
+// scores[0, valid) become exp(score - highest), scores[valid, columns) zero. Rows have room for whole
+// Lanes, so what lies past `valid` is read, and masked.
+LS_INLINE SoftmaxRow exponentiate(float* scores, int64_t valid, int64_t columns) {
+  const Lanes lowest = fill_lanes(-__builtin_inff());
+  Lanes highest = lowest;
+  for (int64_t j = 0; j < valid; j += kLanes) {
+    const Lanes score = lanes_before(j, valid) ? load_lanes(scores + j) : lowest;
+    highest = score > highest ? score : highest;
+  }
+  const float top = maximum_of(highest);
+  Lanes sum = {};
+  for (int64_t j = 0; j < valid; j += kLanes) {
+    const Lanes power = lanes_before(j, valid) ? exponential(load_lanes(scores + j) - top) : Lanes{};
+    store_lanes(scores + j, power);
+    sum += power;
+  }
+  for (int64_t j = round_up(valid, kLanes); j < columns; j += kLanes) store_lanes(scores + j, Lanes{});
+  return {top, sum_of(sum)};
+}
+
+// In: scores and gradients of probabilities. Out: probabilities, and p * (dp - delta); zero past `valid`.
+LS_INLINE void softmax_backward(float* p, float* ds, int64_t valid, int64_t columns, float lse, float delta) {
+  for (int64_t j = 0; j < valid; j += kLanes) {
+    const LanesInt inside = lanes_before(j, valid);
+    const Lanes power = exponential(load_lanes(p + j) - lse);
+    const Lanes gradient = power * (load_lanes(ds + j) - delta);
+    store_lanes(p + j, inside ? power : Lanes{});
+    store_lanes(ds + j, inside ? gradient : Lanes{});
+  }
+  for (int64_t j = round_up(valid, kLanes); j < columns; j += kLanes) {
+    store_lanes(p + j, Lanes{});
+    store_lanes(ds + j, Lanes{});
+  }
+}
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

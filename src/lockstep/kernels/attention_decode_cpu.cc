@@ -10,14 +10,6 @@ namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 namespace {
 
 template <class T>
-LS_INLINE float dot(const float* q, const T* k, int64_t count) {
-  float total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < count; ++i) total += q[i] * widen(k[i]);
-  return total;
-}
-
-template <class T>
 void append_to_cache(const AttentionDecode& op, int64_t sample) {
   const AttentionShape& shape = op.shape;
   const int64_t width = shape.kv_heads * shape.head_dim, at = (sample * op.capacity + op.position) * width;

@@ -6,51 +6,6 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-// Rows of queries and of keys that are on the chip at once: within the 64 KiB that sm_75 has.
-template <class T, int kDim>
-struct ForwardTile {
-  static constexpr bool kHalf = sizeof(T) == 2;
-  static constexpr int kQueries = kHalf ? (kDim <= 128 ? 64 : 32) : kDim <= 96 ? 64 : kDim <= 128 ? 32 : 16;
-  static constexpr int kKeys = kHalf ? (kDim <= 128 ? 64 : 32) : kDim <= 128 ? 32 : 16;
-  static constexpr int kThreads = kQueries / kRowsOfWarp * kWarp;
-  static constexpr int kStride = kPadded<T, kDim>, kScoreStride = kPadded<T, kKeys>;
-  static constexpr int kBytes =
-      static_cast<int>(sizeof(T)) * ((kQueries + 2 * kKeys) * kStride + kQueries * kScoreStride);
-  static_assert(kBytes <= 64 * 1024);
-};
-
-// The softmax of a warp's 16 rows so far; a lane keeps two of them, together with its three neighbours.
-struct RunningSoftmax {
-  float max[2] = {-INFINITY, -INFINITY};  // of scores in units of log 2
-  float sum[2] = {0, 0};                  // this lane's columns only
-
-  // Scores become exp2(score - max); returns by what everything before is to be multiplied.
-  template <int kKeys>
-  __device__ void add(Accumulator<kKeys>& scores, float (&rescale)[2]) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float highest = max[half];
-#pragma unroll
-      for (int j = 0; j < kKeys / 8; ++j) {
-        highest = fmaxf(highest, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
-      }
-      highest = warp_fold<4>(highest, Max{});
-      rescale[half] = exp2f(max[half] - highest);
-      max[half] = highest;
-      float total = 0;
-#pragma unroll
-      for (int j = 0; j < kKeys / 8; ++j) {
-#pragma unroll
-        for (int c = 2 * half; c < 2 * half + 2; ++c) {
-          scores[j][c] = exp2f(scores[j][c] - highest);
-          total += scores[j][c];
-        }
-      }
-      sum[half] = sum[half] * rescale[half] + total;
-    }
-  }
-};
-
 // To units of log 2; keys after the query count for nothing.
 template <int kKeys>
 __device__ void scale_and_mask(Accumulator<kKeys>& scores, float scale, int first_query, int first_key) {
@@ -62,15 +17,6 @@ __device__ void scale_and_mask(Accumulator<kKeys>& scores, float scale, int firs
       const bool seen = first_key + lane.column(j, c) <= first_query + lane.row(c);
       scores[j][c] = seen ? scores[j][c] * scale : -INFINITY;
     }
-  }
-}
-
-template <int kDim>
-__device__ void rescale_rows(Accumulator<kDim>& values, const float (&factor)[2]) {
-#pragma unroll
-  for (int j = 0; j < kDim / 8; ++j) {
-#pragma unroll
-    for (int c = 0; c < 4; ++c) values[j][c] *= factor[c / 2];
   }
 }
 

@@ -1,9 +1,10 @@
 // From an attention shape to the kernel instance that fits it.
 #pragma once
 
-#include "lockstep/kernels/attention_tile.cuh"
+#include "lockstep/kernels/attention_block.cuh"
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/launcher.cuh"
+#include "lockstep/kernels/table.cuh"
 
 namespace lockstep::kernels::cuda {
 
@@ -26,8 +27,8 @@ AttentionSizes sizes_of(const AttentionShape& shape, const Pointers*... pointers
 }
 
 // Calls function(T{}, integral_constant<kDim>) with the narrowest kDim that head_dim fits in.
-template <class Function>
-void by_head_dim(const AttentionShape& shape, Function function) {
+template <class Shape, class Function>
+void by_head_dim(const Shape& shape, Function function) {
   by_type(shape.type, [&](auto element) {
     if (shape.head_dim <= 32) return function(element, std::integral_constant<int, 32>{});
     if (shape.head_dim <= 64) return function(element, std::integral_constant<int, 64>{});

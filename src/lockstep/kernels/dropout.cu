@@ -12,22 +12,23 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T, int N>
-__global__ void dropout_kernel(int64_t count, const T* x, T* y, float rate, uint32_t slice, uint32_t site,
-                               const StepInputs* inputs) {
-  const int64_t q = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (q * 4 >= count) return;
+__global__ void dropout_kernel(Dropout op) {
+  const int64_t q = op.first / 4 + static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (q * 4 >= op.first + op.count) return;
+  const T* x = static_cast<const T*>(op.x);
+  T* y = static_cast<T*>(op.y);
   const base::Random4 random =
-      base::site_random(inputs->seed, inputs->step, slice, site, static_cast<uint64_t>(q));
+      base::site_random(op.inputs->seed, op.inputs->step, op.slice, op.site, static_cast<uint64_t>(q));
   const uint32_t words[4] = {random.x, random.y, random.z, random.w};
-  const float scale = 1.0f / (1.0f - rate);
+  const float scale = 1.0f / (1.0f - op.rate);
 #pragma unroll
-  for (int first = 0; first < 4; first += N) {
-    const int64_t i = q * 4 + first;
-    if (i >= count) return;
+  for (int word = 0; word < 4; word += N) {
+    const int64_t i = q * 4 + word - op.first;
+    if (i < 0 || i >= op.count) continue;  // the first and the last draw may reach beyond this piece
     Vec<T, N> values = load<N>(x + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const bool keep = base::unit_float(words[first + j]) >= rate;
+      const bool keep = base::unit_float(words[word + j]) >= op.rate;
       values[j] = from_float<T>(keep ? to_float(values[j]) * scale : 0.0f);
     }
     store<N>(y + i, values);
@@ -41,10 +42,11 @@ void dropout(const Dropout& op, const Launch& launch) {
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kBytes = kVectorAlignment<T, 4>;
-    by_width<4>(op.count % 4 == 0 && is_aligned(kBytes, op.x) && is_aligned(kBytes, op.y), [&](auto width) {
-      run({.blocks = divide_up(op.count, 4 * kThreads), .threads = kThreads}, dropout_kernel<T, width.value>,
-          op.count, static_cast<const T*>(op.x), static_cast<T*>(op.y), op.rate, op.slice, op.site,
-          op.inputs);
+    const bool vectors =
+        op.first % 4 == 0 && op.count % 4 == 0 && is_aligned(kBytes, op.x) && is_aligned(kBytes, op.y);
+    by_width<4>(vectors, [&](auto width) {
+      run({.blocks = divide_up(op.first % 4 + op.count, 4 * kThreads), .threads = kThreads},
+          dropout_kernel<T, width.value>, op);
     });
   });
 }

@@ -11,6 +11,7 @@ namespace lockstep::kernels {
 struct Dropout {
   device::DType type = device::DType::f32;
   int64_t count = 0;
+  int64_t first = 0;  // the number of element 0 in the unsplit tensor: any piece draws the same mask
   const void* x = nullptr;
   void* y = nullptr;  // may be x; y = keep ? x / (1 - rate) : 0
   float rate = 0;

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kRun = kDraws * 4;  // elements that one run of draws decides
 static_assert(kBlock % kRun == 0);
 
-// Factors of the kRun elements from `first`: element 4q + j is decided by word j of draw q.
+// Factors of the kRun elements from `first`, a multiple of 4: element 4q + j is decided by word j of draw q.
 void keep_factors(uint64_t key, uint64_t site, int64_t first, float rate, float* factors) {
   const float scale = 1.0f / (1.0f - rate);
   Draws draws;
@@ -36,15 +36,18 @@ void dropout(const Dropout& op, const Launch&) {
     T* y = static_cast<T*>(op.y);
     for_blocks(op.count, [&](int64_t begin, int64_t end) {
       alignas(64) float factors[kRun];
-      for (int64_t first = begin; first < end; first += kRun) {
-        keep_factors(key, site, first, op.rate, factors);
-        const int64_t count = smaller(kRun, end - first);
+      for (int64_t at = begin; at < end;) {
+        const int64_t skip = (op.first + at) % 4;  // elements of the first draw that lie before this piece
+        keep_factors(key, site, op.first + at - skip, op.rate, factors);
+        const float* factor = factors + skip;
+        const int64_t count = smaller(kRun - skip, end - at);
 #pragma omp simd
         for (int64_t i = 0; i < count; ++i) {
           // A select, not a product alone: what is dropped is 0 even where x is not a number.
-          const float kept = widen(x[first + i]) * factors[i];
-          y[first + i] = narrow<T>(factors[i] != 0.0f ? kept : 0.0f);
+          const float kept = widen(x[at + i]) * factor[i];
+          y[at + i] = narrow<T>(factor[i] != 0.0f ? kept : 0.0f);
         }
+        at += count;
       }
     });
   });

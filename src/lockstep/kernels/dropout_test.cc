@@ -13,8 +13,8 @@ class DropoutTest : public KernelTest {
   Values apply(const Values& x, DType type, float rate, const StepInputs& inputs, uint32_t slice,
                uint32_t site) {
     const Memory there = upload(x, type), inputs_m = upload_plain<StepInputs>({inputs});
-    const Dropout op{type, there.count(), there.data(), there.data(),
-                     rate, slice,         site,         inputs_m.as<StepInputs>()};
+    const Dropout op{
+        type, there.count(), 0, there.data(), there.data(), rate, slice, site, inputs_m.as<StepInputs>()};
     run({&there}, [&] { kernels().dropout(op, launch()); });
     return download(there);
   }
@@ -35,6 +35,32 @@ TEST_P(DropoutTest, MaskIsTheDocumentedFunction) {
         expected[i] = keep ? x[i] / (1 - static_cast<double>(rate)) : 0;
       }
       expect_close(apply(x, type, rate, inputs, 3, 5), expected, tolerance(type));
+    }
+  }
+}
+
+TEST_P(DropoutTest, PiecesDrawTheMaskOfTheWhole) {
+  const StepInputs inputs{.seed = 42, .step = 7};
+  const int64_t count = 20001;
+  const std::vector<std::vector<int64_t>> cuts = {
+      {0, 1, count}, {0, 4, 260, 10000, count}, {0, 2, 3, 259, 8191, 16386, count}};
+  for (const DType type : kEdgeTypes) {
+    const Values x = rounded(random_values(count, 2), type);
+    const Values whole = apply(x, type, 0.3f, inputs, 3, 5);
+    const Memory there = upload(x, type), inputs_m = upload_plain<StepInputs>({inputs});
+    for (const std::vector<int64_t>& cut : cuts) {
+      const Memory y = garbage(count, type);
+      for (size_t piece = 0; piece + 1 < cut.size(); ++piece) {
+        const int64_t first = cut[piece], at = first * device::size_of(type);
+        Dropout op{.type = type, .count = cut[piece + 1] - first, .first = first, .rate = 0.3f};
+        op.x = there.as<char>() + at;
+        op.y = y.as<char>() + at;
+        op.slice = 3;
+        op.site = 5;
+        op.inputs = inputs_m.as<StepInputs>();
+        run({&y}, [&] { kernels().dropout(op, launch()); });
+      }
+      EXPECT_EQ(download(y), whole) << name_of(type) << " in " << cut.size() - 1 << " pieces";
     }
   }
 }

@@ -2,8 +2,6 @@
 // token order by the one warp that owns it.
 #include "lockstep/kernels/embedding.h"
 
-#include <cmath>
-
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/launcher.cuh"
 #include "lockstep/kernels/sort.cuh"
@@ -21,14 +19,13 @@ __global__ void embedding_kernel(Embedding op) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * N;
   if (i >= op.samples * op.seq_len * op.width) return;
   const int64_t row = i / op.width, column = i % op.width;
-  const int32_t token = op.tokens[row];
-  const bool known = token >= 0 && token < op.vocab;  // the loader refuses others; the loss will show one
+  const int64_t at = op.tokens[row] - op.first_token;
   Vec<T, N> values;
-  if (known) {
-    values = load<N>(static_cast<const T*>(op.table) + token * op.width + column);
-  } else {
+  if (at >= 0 && at < op.vocab) {
+    values = load<N>(static_cast<const T*>(op.table) + at * op.width + column);
+  } else {  // in another part of the vocabulary, or (the loader refuses those) in none
 #pragma unroll
-    for (int j = 0; j < N; ++j) values[j] = from_float<T>(NAN);
+    for (int j = 0; j < N; ++j) values[j] = from_float<T>(0.0f);
   }
   if (op.positions) {
     const int64_t position = op.first_position + row % op.seq_len;
@@ -39,13 +36,12 @@ __global__ void embedding_kernel(Embedding op) {
   store<N>(static_cast<T*>(op.out) + i, values);
 }
 
-__global__ void sort_keys_kernel(int64_t count, int64_t vocab, const int32_t* tokens, uint32_t* keys,
-                                 int32_t* rows) {
+// Rows of the table as keys.
+__global__ void sort_keys_kernel(EmbeddingBackward op, uint32_t* keys, int32_t* rows) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= count) return;
-  const int32_t token = tokens[i];
-  keys[i] =
-      static_cast<uint32_t>(token >= 0 && token < vocab ? token : vocab);  // outside: last, and not summed
+  if (i >= op.samples * op.seq_len) return;
+  const int64_t at = op.tokens[i] - op.first_token;
+  keys[i] = static_cast<uint32_t>(at >= 0 && at < op.vocab ? at : op.vocab);  // outside: last, and not summed
   rows[i] = static_cast<int32_t>(i);
 }
 
@@ -78,11 +74,11 @@ __global__ void sum_runs_kernel(EmbeddingBackward op, const uint32_t* tokens, co
 template <class T>
 __global__ void position_kernel(EmbeddingBackward op) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const int64_t used = op.seq_len * op.width;
+  const int64_t used = op.seq_len * op.width, at = i - op.first_position * op.width;
   if (i >= op.position_rows * op.width) return;
   float sum = 0;
-  if (i < used) {
-    const T* dout = static_cast<const T*>(op.dout) + i;
+  if (at >= 0 && at < used) {
+    const T* dout = static_cast<const T*>(op.dout) + at;
 #pragma unroll 4
     for (int64_t sample = 0; sample < op.samples; ++sample) sum += to_float(dout[sample * used]);
   }
@@ -92,8 +88,8 @@ __global__ void position_kernel(EmbeddingBackward op) {
 void table_gradient(const EmbeddingBackward& op, const Launch& launch, const Launcher& run) {
   const int64_t count = op.samples * op.seq_len;
   const SortBuffers buffers = sort_buffers(launch, count);
-  run({.blocks = divide_up(count, kThreads), .threads = kThreads}, sort_keys_kernel, count, op.vocab,
-      op.tokens, buffers.keys, buffers.values);
+  run({.blocks = divide_up(count, kThreads), .threads = kThreads}, sort_keys_kernel, op, buffers.keys,
+      buffers.values);
   sort_pairs(buffers, count, op.vocab, run.stream());
   if (!op.accumulate) run.fill_zero(op.dtable, op.vocab * op.width * static_cast<int64_t>(sizeof(float)));
   by_type(op.type, [&](auto element) {
@@ -126,7 +122,7 @@ void embedding_backward(const EmbeddingBackward& op, const Launch& launch) {
   const Launcher run("embedding_backward", launch);
   table_gradient(op, launch, run);
   if (!op.dpositions) return;
-  LS_ASSERT(op.position_rows >= op.seq_len);
+  LS_ASSERT(op.position_rows >= op.first_position + op.seq_len);
   by_type(op.type, [&](auto element) {
     run({.blocks = divide_up(op.position_rows * op.width, kThreads), .threads = kThreads},
         position_kernel<decltype(element)>, op);

@@ -13,7 +13,8 @@ struct Embedding {
   const void* table = nullptr;      // [vocab, width]
   const void* positions = nullptr;  // [>= first_position + seq_len, width] or null
   int64_t first_position = 0;
-  void* out = nullptr;  // [samples * seq_len, width]
+  int64_t first_token = 0;  // the token of the table's row 0; tokens outside the table give zeros
+  void* out = nullptr;      // [samples * seq_len, width]
 };
 
 struct EmbeddingBackward {
@@ -23,7 +24,9 @@ struct EmbeddingBackward {
   const void* dout = nullptr;   // [samples * seq_len, width]
   float* dtable = nullptr;      // [vocab, width]
   float* dpositions = nullptr;  // [position_rows, width] or null
-  int64_t position_rows = 0;    // rows past seq_len get no gradient (written as zero, or kept)
+  int64_t position_rows = 0;    // rows that no token stands at get no gradient (written as zero, or kept)
+  int64_t first_position = 0;   // of token 0 of every sample
+  int64_t first_token = 0;      // as in Embedding
   bool accumulate = false;      // false: gradients are written, zeros included
 };
 

@@ -5,25 +5,30 @@
 namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 namespace {
 
-LS_INLINE bool is_known(int32_t token, int64_t vocab) { return token >= 0 && token < vocab; }
+// The table's row of a token, or -1 where it lies outside: in another part of the vocabulary, or (the loader
+// refuses those) in none.
+template <class Op>
+LS_INLINE int64_t row_of(const Op& op, int32_t token) {
+  const int64_t row = token - op.first_token;
+  return row >= 0 && row < op.vocab ? row : -1;
+}
 
 template <class T>
 void embed_row(const Embedding& op, int64_t row) {
   const int64_t width = op.width;
-  const int32_t token = op.tokens[row];
+  const int64_t at = row_of(op, op.tokens[row]);
   T* out = static_cast<T*>(op.out) + row * width;
-  if (!is_known(token, op.vocab)) {  // the loader refuses such tokens; should one come, the loss will show it
-    for (int64_t i = 0; i < width; ++i) out[i] = narrow<T>(__builtin_nanf(""));
-    return;
-  }
-  const T* value = static_cast<const T*>(op.table) + token * width;
-  if (op.positions == nullptr) {
-    for (int64_t i = 0; i < width; ++i) out[i] = value[i];
-    return;
-  }
-  const T* position = static_cast<const T*>(op.positions) + (op.first_position + row % op.seq_len) * width;
+  const T* value = at < 0 ? nullptr : static_cast<const T*>(op.table) + at * width;
+  const T* position = op.positions == nullptr ? nullptr
+                                              : static_cast<const T*>(op.positions) +
+                                                    (op.first_position + row % op.seq_len) * width;
+  if (value != nullptr && position != nullptr) {
 #pragma omp simd
-  for (int64_t i = 0; i < width; ++i) out[i] = narrow<T>(widen(value[i]) + widen(position[i]));
+    for (int64_t i = 0; i < width; ++i) out[i] = narrow<T>(widen(value[i]) + widen(position[i]));
+    return;
+  }
+  const T* only = value != nullptr ? value : position;
+  for (int64_t i = 0; i < width; ++i) out[i] = only != nullptr ? only[i] : narrow<T>(0.0f);
 }
 
 template <class T>
@@ -46,10 +51,10 @@ void add_tokens(const EmbeddingBackward& op) {
   for_items((op.width + columns - 1) / columns, rows * columns, [&](int64_t item) {
     const int64_t begin = item * columns, count = smaller(columns, op.width - begin);
     for (int64_t row = 0; row < rows; ++row) {
-      const int32_t token = op.tokens[row];
-      if (!is_known(token, op.vocab)) continue;
+      const int64_t at = row_of(op, op.tokens[row]);
+      if (at < 0) continue;
       add_row(static_cast<const T*>(op.dout) + row * op.width + begin, count,
-              op.dtable + token * op.width + begin);
+              op.dtable + at * op.width + begin);
     }
   });
 }
@@ -58,7 +63,7 @@ void add_tokens(const EmbeddingBackward& op) {
 template <class T>
 void add_positions(const EmbeddingBackward& op) {
   for_items(op.seq_len, op.samples * op.width, [&](int64_t position) {
-    float* gradient = op.dpositions + position * op.width;
+    float* gradient = op.dpositions + (op.first_position + position) * op.width;
     for (int64_t sample = 0; sample < op.samples; ++sample) {
       add_row(static_cast<const T*>(op.dout) + (sample * op.seq_len + position) * op.width, op.width,
               gradient);

@@ -3,6 +3,7 @@
 //     kernels_bench --benchmark_filter=gemm      OMP_NUM_THREADS sets the threads
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "lockstep/device/device.h"
@@ -165,6 +166,62 @@ void attention_backward(State& state) {
 BENCHMARK(attention_forward)->ATTENTION_SIZES;
 BENCHMARK(attention_backward)->ATTENTION_SIZES;
 
+// Queries against as many earlier keys, merged into a running result: one step of a ring, forward and back.
+AttentionPartShape part_shape_of(const State& state) {
+  const AttentionShape whole = shape_of(state);
+  return {.samples = whole.samples,
+          .q_len = whole.seq_len,
+          .kv_len = whole.seq_len,
+          .heads = whole.heads,
+          .kv_heads = whole.kv_heads,
+          .head_dim = whole.head_dim,
+          .q_stride = whole.qkv_width(),
+          .kv_stride = 2 * whole.heads * whole.head_dim};
+}
+
+double part_flops(const AttentionPartShape& s, int products) {
+  return 2.0 * products * static_cast<double>(s.samples * s.heads * s.head_dim * s.q_len * s.kv_len);
+}
+
+void attention_part(State& state) {
+  Bench bench;
+  const AttentionPartShape shape = part_shape_of(state);
+  const int64_t rows = shape.samples * shape.q_len, width = shape.heads * shape.head_dim;
+  const float* kv = bench.floats(rows * shape.kv_stride);
+  const AttentionPart op{.shape = shape,
+                         .q = bench.floats(rows * shape.q_stride),
+                         .k = kv,
+                         .v = kv + width,
+                         .out = bench.floats(rows * width),
+                         .lse = bench.floats(rows * shape.heads)};
+  const Launch launch = bench.launch(bench.kernels.attention_part_workspace(shape));
+  for (auto _ : state) bench.kernels.attention_part(op, launch);
+  count_flops(state, part_flops(shape, 2));
+}
+
+void attention_part_backward(State& state) {
+  Bench bench;
+  const AttentionPartShape shape = part_shape_of(state);
+  const int64_t rows = shape.samples * shape.q_len, width = shape.heads * shape.head_dim;
+  const float* kv = bench.floats(rows * shape.kv_stride);
+  AttentionPartBackward op{shape, bench.floats(rows * shape.q_stride), kv, kv + width};
+  op.dout = bench.floats(rows * width);
+  float* lse = bench.floats(rows * shape.heads);
+  bench.kernels.fill_value({rows * shape.heads, lse, 10}, {});  // about that of these scores
+  op.lse = lse;
+  op.delta = bench.floats(rows * shape.heads);
+  op.dq = bench.floats(rows * width);
+  op.dk = bench.floats(rows * shape.kv_stride);
+  op.dv = op.dk + width;
+  op.dkv_stride = shape.kv_stride;
+  op.first_q = op.first_kv = true;
+  const Launch launch = bench.launch(bench.kernels.attention_part_workspace(shape));
+  for (auto _ : state) bench.kernels.attention_part_backward(op, launch);
+  count_flops(state, part_flops(shape, 5));
+}
+BENCHMARK(attention_part)->ATTENTION_SIZES;
+BENCHMARK(attention_part_backward)->ATTENTION_SIZES;
+
 void cross_entropy(State& state) {
   Bench bench;
   const int64_t rows = state.range(0), vocab = state.range(1);
@@ -178,6 +235,39 @@ void cross_entropy(State& state) {
   count_bytes(state, 8 * rows * vocab);
 }
 BENCHMARK(cross_entropy)->Args({512, 256})->Args({4096, 256})->Args({512, 50257})->UseRealTime();
+
+// One part of the vocabulary, both passes.
+void vocab_cross_entropy(State& state) {
+  Bench bench;
+  const int64_t rows = state.range(0), vocab = state.range(1), parts = 2;
+  const StepInputs inputs;
+  const StepState step;
+  const std::vector<int32_t> labels(static_cast<size_t>(rows), 1);
+  float* stats = bench.floats(parts * rows * 3);
+  const VocabStats first{.rows = rows,
+                         .vocab = vocab,
+                         .logits = bench.floats(rows * vocab),
+                         .labels = labels.data(),
+                         .stats = stats};
+  bench.kernels.vocab_stats(first, {});
+  std::copy(stats, stats + rows * 3, stats + rows * 3);
+  const VocabCrossEntropy second{.rows = rows,
+                                 .vocab = vocab,
+                                 .parts = parts,
+                                 .logits = bench.floats(rows * vocab),
+                                 .labels = labels.data(),
+                                 .stats = stats,
+                                 .losses = bench.floats(rows),
+                                 .gradient = true,
+                                 .inputs = &inputs,
+                                 .state = &step};
+  for (auto _ : state) {
+    bench.kernels.vocab_stats(first, {});
+    bench.kernels.vocab_cross_entropy(second, {});
+  }
+  count_bytes(state, 12 * rows * vocab);
+}
+BENCHMARK(vocab_cross_entropy)->Args({512, 128})->Args({512, 25129})->UseRealTime();
 
 void embedding_backward(State& state) {
   Bench bench;
@@ -217,7 +307,7 @@ void dropout(State& state) {
   Bench bench;
   const int64_t count = state.range(0);
   const StepInputs inputs;
-  const Dropout op{DType::f32, count, bench.floats(count), bench.floats(count), 0.1f, 0, 0, &inputs};
+  const Dropout op{DType::f32, count, 0, bench.floats(count), bench.floats(count), 0.1f, 0, 0, &inputs};
   for (auto _ : state) bench.kernels.dropout(op, {});
   count_bytes(state, 8 * count);
 }

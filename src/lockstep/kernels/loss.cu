@@ -39,7 +39,7 @@ __device__ Softmax block_softmax(const Softmax& mine) {
 }
 
 template <class T, int N>
-__device__ void write_gradient(T* logits, int64_t vocab, const Softmax& softmax, int label, float scale) {
+__device__ void write_gradient(T* logits, int64_t vocab, const Softmax& softmax, int64_t label, float scale) {
   const float inverse = 1.0f / softmax.sum;
   for (int64_t i = threadIdx.x * N; i < vocab; i += kThreads * N) {
     Vec<T, N> values = load<N>(logits + i);
@@ -60,6 +60,14 @@ __device__ void write_zeros(T* logits, int64_t vocab) {
   for (int64_t i = threadIdx.x * N; i < vocab; i += kThreads * N) store<N>(logits + i, zeros);
 }
 
+// This thread's share of a row.
+template <class T, int N>
+__device__ Softmax softmax_of(const T* logits, int64_t vocab) {
+  Softmax mine;
+  for (int64_t i = threadIdx.x * N; i < vocab; i += kThreads * N) mine.add(load<N>(logits + i));
+  return mine;
+}
+
 template <class T, int N>
 __global__ void cross_entropy_kernel(CrossEntropy op) {
   const int64_t row = blockIdx.x;
@@ -72,13 +80,50 @@ __global__ void cross_entropy_kernel(CrossEntropy op) {
   }
   // Read before the barriers below: the gradient is written over it afterwards.
   const float logit_of_label = to_float(logits[label]);
-  Softmax mine;
-  for (int64_t i = threadIdx.x * N; i < op.vocab; i += kThreads * N) mine.add(load<N>(logits + i));
-  const Softmax softmax = block_softmax(mine);
+  const Softmax softmax = block_softmax(softmax_of<T, N>(logits, op.vocab));
   if (threadIdx.x == 0) op.losses[row] = logf(softmax.sum) + (softmax.max - logit_of_label);
   if (!op.gradient) return;
   const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
   write_gradient<T, N>(logits, op.vocab, softmax, label, scale);
+}
+
+template <class T, int N>
+__global__ void vocab_stats_kernel(VocabStats op) {
+  const int64_t row = blockIdx.x;
+  const T* logits = static_cast<const T*>(op.logits) + row * op.vocab;
+  const Softmax softmax = block_softmax(softmax_of<T, N>(logits, op.vocab));
+  if (threadIdx.x != 0) return;
+  const int64_t label = op.labels[row] - op.first;
+  const bool here = op.labels[row] >= 0 && label >= 0 && label < op.vocab;
+  op.stats[row * 3] = softmax.max;
+  op.stats[row * 3 + 1] = softmax.sum;
+  op.stats[row * 3 + 2] = here ? to_float(logits[label]) : 0.0f;
+}
+
+// Every thread folds the parts' stats of the row, in the order of the parts.
+template <class T, int N>
+__global__ void vocab_cross_entropy_kernel(VocabCrossEntropy op) {
+  const int64_t row = blockIdx.x;
+  T* logits = static_cast<T*>(op.logits) + row * op.vocab;
+  const int label = op.labels[row];
+  if (label < 0) {  // ignored, or (the loader refuses those) not a number
+    if (threadIdx.x == 0) op.losses[row] = label == kIgnoredLabel ? 0.0f : NAN;
+    if (op.gradient) write_zeros<T, N>(logits, op.vocab);
+    return;
+  }
+  const float* stats = op.stats + row * 3;
+  const int64_t stride = op.rows * 3;
+  Softmax whole;
+  float logit_of_label = 0;
+  for (int64_t part = 0; part < op.parts; ++part) whole.max = fmaxf(whole.max, stats[part * stride]);
+  for (int64_t part = 0; part < op.parts; ++part) {
+    whole.sum += stats[part * stride + 1] * expf(stats[part * stride] - whole.max);
+    logit_of_label += stats[part * stride + 2];
+  }
+  if (threadIdx.x == 0) op.losses[row] = logf(whole.sum) + (whole.max - logit_of_label);
+  if (!op.gradient) return;
+  const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
+  write_gradient<T, N>(logits, op.vocab, whole, label - op.first, scale);
 }
 
 __global__ void loss_sum_kernel(LossSum op, int64_t parts) {
@@ -106,6 +151,26 @@ void cross_entropy(const CrossEntropy& op, const Launch& launch) {
     using T = decltype(element);
     by_width<kWide<T>>(fits_vectors<T>(op.vocab, op.logits), [&](auto width) {
       run({.blocks = op.rows, .threads = kThreads}, cross_entropy_kernel<T, width.value>, op);
+    });
+  });
+}
+
+void vocab_stats(const VocabStats& op, const Launch& launch) {
+  const Launcher run("vocab_stats", launch);
+  by_type(op.type, [&](auto element) {
+    using T = decltype(element);
+    by_width<kWide<T>>(fits_vectors<T>(op.vocab, op.logits), [&](auto width) {
+      run({.blocks = op.rows, .threads = kThreads}, vocab_stats_kernel<T, width.value>, op);
+    });
+  });
+}
+
+void vocab_cross_entropy(const VocabCrossEntropy& op, const Launch& launch) {
+  const Launcher run("vocab_cross_entropy", launch);
+  by_type(op.type, [&](auto element) {
+    using T = decltype(element);
+    by_width<kWide<T>>(fits_vectors<T>(op.vocab, op.logits), [&](auto width) {
+      run({.blocks = op.rows, .threads = kThreads}, vocab_cross_entropy_kernel<T, width.value>, op);
     });
   });
 }

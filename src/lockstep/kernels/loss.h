@@ -20,6 +20,33 @@ struct CrossEntropy {
   const StepState* state = nullptr;
 };
 
+// Cross-entropy over a vocabulary that ranks hold in parts: each finds what its own logits say of a row, the
+// parts are put side by side (by a collective, outside), and each then finishes on its own logits.
+//
+// stats of a row: the largest logit, the sum of exp(logit - largest), and the label's logit (0 where the
+// label lies in another part or is ignored).
+struct VocabStats {
+  device::DType type = device::DType::f32;
+  int64_t rows = 0, vocab = 0;  // of this part
+  int64_t first = 0;            // the token of column 0
+  const void* logits = nullptr;
+  const int32_t* labels = nullptr;
+  float* stats = nullptr;  // [rows, 3]
+};
+
+// As CrossEntropy, for one part; every part computes the same losses. A label beyond all parts goes unseen.
+struct VocabCrossEntropy {
+  device::DType type = device::DType::f32;
+  int64_t rows = 0, vocab = 0, first = 0, parts = 1;
+  void* logits = nullptr;  // [rows, vocab]; with `gradient`, d loss / d logits afterwards
+  const int32_t* labels = nullptr;
+  const float* stats = nullptr;  // [parts, rows, 3]
+  float* losses = nullptr;
+  bool gradient = false;
+  const StepInputs* inputs = nullptr;
+  const StepState* state = nullptr;
+};
+
 // Sum of a slice's token losses in fp64, in row order within row_parts parts, then over parts.
 struct LossSum {
   int64_t rows = 0;

@@ -38,8 +38,8 @@ LS_INLINE float become_powers(float* values, int64_t count, float highest) {
 }
 
 // A label outside the vocabulary (the loader refuses those) gives a loss that is not a number.
-template <class T>
-void skip_row(const CrossEntropy& op, int64_t row, T* logits) {
+template <class Op, class T>
+void skip_row(const Op& op, int64_t row, T* logits) {
   op.losses[row] = op.labels[row] == kIgnoredLabel ? 0.0f : __builtin_nanf("");
   if (!op.gradient) return;
   for (int64_t i = 0; i < op.vocab; ++i) logits[i] = narrow<T>(0.0f);
@@ -72,13 +72,82 @@ void loss_row(const CrossEntropy& op, int64_t row, float gradient_scale) {
   logits[label] = narrow<T>(at_label);
 }
 
+template <class T>
+void stats_row(const VocabStats& op, int64_t row) {
+  const T* logits = static_cast<const T*>(op.logits) + row * op.vocab;
+  const float highest = highest_of(logits, op.vocab);
+  const int64_t label = op.labels[row] - op.first;
+  float* stats = op.stats + row * 3;
+  stats[0] = highest;
+  // Where everything is masked, exp(-inf - 0) is 0 and exp(-inf + inf) would not be a number.
+  stats[1] = sum_of_powers(logits, op.vocab, highest == -__builtin_inff() ? 0.0f : highest);
+  stats[2] = op.labels[row] >= 0 && label >= 0 && label < op.vocab ? widen(logits[label]) : 0.0f;
+}
+
+// The parts' stats of a row as one, folded in the order of the parts: the same bits in every part.
+struct WholeRow {
+  float highest, sum, right;
+};
+
+LS_INLINE WholeRow whole_row(const VocabCrossEntropy& op, int64_t row) {
+  const float* first = op.stats + row * 3;
+  const int64_t stride = op.rows * 3;
+  WholeRow whole = {first[0], 0, 0};
+  for (int64_t part = 1; part < op.parts; ++part) {
+    const float highest = first[part * stride];
+    whole.highest = highest > whole.highest ? highest : whole.highest;
+  }
+  for (int64_t part = 0; part < op.parts; ++part) {
+    const float* stats = first + part * stride;
+    whole.sum += stats[1] * exponential(stats[0] - whole.highest);
+    whole.right += stats[2];
+  }
+  return whole;
+}
+
+template <class T>
+void vocab_loss_row(const VocabCrossEntropy& op, int64_t row, float gradient_scale) {
+  T* logits = static_cast<T*>(op.logits) + row * op.vocab;
+  if (op.labels[row] < 0) return skip_row(op, row, logits);
+  const WholeRow whole = whole_row(op, row);
+  op.losses[row] = logf(whole.sum) + (whole.highest - whole.right);
+  if (!op.gradient) return;
+
+  const float scale = gradient_scale / whole.sum;
+  const float at_label = exponential(whole.right - whole.highest) * scale - gradient_scale;
+#pragma omp simd
+  for (int64_t i = 0; i < op.vocab; ++i)
+    logits[i] = narrow<T>(exponential(widen(logits[i]) - whole.highest) * scale);
+  const int64_t label = op.labels[row] - op.first;
+  if (label >= 0 && label < op.vocab) logits[label] = narrow<T>(at_label);
+}
+
+template <class Op>
+float gradient_scale(const Op& op) {
+  return static_cast<float>(op.gradient ? static_cast<double>(op.state->loss_scale) / op.inputs->valid_tokens
+                                        : 0);
+}
+
 }  // namespace
 
 void cross_entropy(const CrossEntropy& op, const Launch&) {
-  const double scale = op.gradient ? static_cast<double>(op.state->loss_scale) / op.inputs->valid_tokens : 0;
+  const float scale = gradient_scale(op);
   with_type(op.type, [&](auto tag) {
-    for_items(op.rows, op.vocab,
-              [&](int64_t row) { loss_row<decltype(tag)>(op, row, static_cast<float>(scale)); });
+    for_items(op.rows, op.vocab, [&](int64_t row) { loss_row<decltype(tag)>(op, row, scale); });
+  });
+}
+
+void vocab_stats(const VocabStats& op, const Launch&) {
+  with_type(op.type, [&](auto tag) {
+    for_items(op.rows, op.vocab, [&](int64_t row) { stats_row<decltype(tag)>(op, row); });
+  });
+}
+
+void vocab_cross_entropy(const VocabCrossEntropy& op, const Launch&) {
+  const float scale = gradient_scale(op);
+  with_type(op.type, [&](auto tag) {
+    for_items(op.rows, op.gradient ? op.vocab : op.parts,
+              [&](int64_t row) { vocab_loss_row<decltype(tag)>(op, row, scale); });
   });
 }
 

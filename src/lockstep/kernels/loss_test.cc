@@ -63,6 +63,92 @@ TEST_P(LossTest, CrossEntropyMatchesReference) {
   }
 }
 
+// A matrix cut by columns: what each of several ranks holds of it.
+Values columns_of(const Values& matrix, int64_t width, int64_t begin, int64_t end) {
+  Values part;
+  for (int64_t row = 0; row < static_cast<int64_t>(matrix.size()) / width; ++row)
+    part.insert(part.end(), matrix.begin() + row * width + begin, matrix.begin() + row * width + end);
+  return part;
+}
+
+struct VocabCase {
+  DType type;
+  int64_t rows;
+  std::vector<int64_t> cuts;  // where parts begin, and the size of the vocabulary
+  bool gradient;
+};
+
+std::vector<VocabCase> vocab_cases() {
+  const std::vector<std::vector<int64_t>> cuts = {{0, 1},
+                                                  {0, 1031},
+                                                  {0, 1, 2},
+                                                  {0, 512, 1024},
+                                                  {0, 516, 1031},
+                                                  {0, 64, 128, 192, 256},
+                                                  {0, 3, 50, 99, 100}};
+  std::vector<VocabCase> all;
+  for (const DType type : kEdgeTypes) {
+    for (const auto& of_parts : cuts) {
+      for (const bool gradient : {false, true}) all.push_back({type, 33, of_parts, gradient});
+    }
+  }
+  return all;
+}
+
+TEST_P(LossTest, VocabularyInPartsGivesTheLossesOfTheWhole) {
+  const Memory inputs = upload_plain<StepInputs>({StepInputs{.valid_tokens = 77}});
+  StepState scaled;
+  scaled.loss_scale = 8;
+  const Memory state = upload_plain<StepState>({scaled});
+  for (const VocabCase& c : vocab_cases()) {
+    const int64_t vocab = c.cuts.back(), parts = static_cast<int64_t>(c.cuts.size()) - 1;
+    SCOPED_TRACE(fmt::format("{} vocab {} parts {} gradient {}", name_of(c.type), vocab, parts, c.gradient));
+    Values logits = rounded(random_values(c.rows * vocab, 4, 4), c.type);
+    logits[0] = -INFINITY;  // masked: in some cases all that a part has of row 0
+    std::vector<int32_t> labels;
+    for (int64_t row = 0; row < c.rows; ++row)
+      labels.push_back(row % 5 == 3 ? kIgnoredLabel : static_cast<int32_t>((vocab - 1 + row * 7) % vocab));
+    if (vocab == 1) logits[0] = 0;
+    const Memory labels_m = upload_ints(labels), whole = upload(logits, c.type);
+    const Memory whole_losses = garbage(c.rows, DType::f32), losses = garbage(c.rows, DType::f32);
+    CrossEntropy op{.type = c.type, .rows = c.rows, .vocab = vocab, .logits = whole.data()};
+    op.labels = labels_m.as<int32_t>();
+    op.losses = whole_losses.as<float>();
+    op.gradient = c.gradient;
+    op.inputs = inputs.as<StepInputs>();
+    op.state = state.as<StepState>();
+    kernels().cross_entropy(op, launch());
+
+    const Memory stats = garbage(parts * c.rows * 3, DType::f32);
+    std::vector<Memory> logits_of;
+    for (size_t part = 0; part + 1 < c.cuts.size(); ++part) {
+      const int64_t first = c.cuts[part], end = c.cuts[part + 1];
+      logits_of.push_back(upload(columns_of(logits, vocab, first, end), c.type));
+      VocabStats of_part{c.type, c.rows, end - first, first, logits_of.back().data(), op.labels};
+      of_part.stats = stats.as<float>() + static_cast<int64_t>(part) * c.rows * 3;
+      run({&stats}, [&] { kernels().vocab_stats(of_part, launch()); });
+    }
+    const Tolerance allowed = tolerance(c.type, c.type == DType::f32 ? 0.1 : 1e-4);
+    for (size_t part = 0; part + 1 < c.cuts.size(); ++part) {
+      const int64_t first = c.cuts[part], end = c.cuts[part + 1];
+      VocabCrossEntropy of_part{c.type, c.rows, end - first, first, parts, logits_of[part].data(), op.labels};
+      of_part.stats = stats.as<float>();
+      of_part.losses = losses.as<float>();
+      of_part.gradient = c.gradient;
+      of_part.inputs = op.inputs;
+      of_part.state = op.state;
+      run({&logits_of[part], &losses}, [&] { kernels().vocab_cross_entropy(of_part, launch()); });
+      expect_close(download(losses), download(whole_losses), tolerance(DType::f32), "losses");
+      const Values after = columns_of(download(whole), vocab, first, end);
+      if (c.gradient) {
+        expect_close(download(logits_of[part]), after, allowed, fmt::format("part {}", part));
+      } else {
+        EXPECT_EQ(download(logits_of[part]), after);
+      }
+    }
+  }
+}
+
 TEST_P(LossTest, NotANumberInLogitsShows) {
   const Memory logits = upload({1, NAN, 3, -INFINITY, 0, 0}, DType::f32), labels = upload_ints({0, 2});
   const Memory losses = garbage(2, DType::f32);

@@ -13,5 +13,6 @@ LOCKSTEP_KERNELS(ROW)
 
 int64_t gemm_workspace(const Gemm& op);
 int64_t attention_workspace(const AttentionShape& shape);
+int64_t attention_part_workspace(const AttentionPartShape& shape);
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

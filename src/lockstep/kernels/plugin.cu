@@ -12,6 +12,7 @@ constexpr lockstep::kernels::Kernels kTable = {
 #undef ROW
         .gemm_workspace = lockstep::kernels::cuda::gemm_workspace,
     .attention_workspace = lockstep::kernels::cuda::attention_workspace,
+    .attention_part_workspace = lockstep::kernels::cuda::attention_part_workspace,
     .embedding_workspace = lockstep::kernels::cuda::embedding_workspace,
 };
 

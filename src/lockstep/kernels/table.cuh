@@ -11,6 +11,7 @@ LOCKSTEP_KERNELS(ROW)
 
 int64_t gemm_workspace(const Gemm& op);
 int64_t attention_workspace(const AttentionShape& shape);
+int64_t attention_part_workspace(const AttentionPartShape& shape);
 int64_t embedding_workspace(int64_t tokens, int64_t width);
 
 }  // namespace lockstep::kernels::cuda

@@ -7,6 +7,7 @@
 #include "lockstep/device/device.h"
 #include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/attention_part.h"
 #include "lockstep/kernels/dropout.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/embedding.h"
@@ -17,35 +18,40 @@
 #include "lockstep/kernels/tree_sum.h"
 
 // name of the row, its arguments
-#define LOCKSTEP_KERNELS(ROW)                   \
-  ROW(gemm, Gemm)                               \
-  ROW(norm_forward, NormForward)                \
-  ROW(norm_backward, NormBackward)              \
-  ROW(norm_weight_backward, NormWeightBackward) \
-  ROW(bias_backward, BiasBackward)              \
-  ROW(gelu, Gelu)                               \
-  ROW(gelu_backward, GeluBackward)              \
-  ROW(swiglu, Swiglu)                           \
-  ROW(swiglu_backward, SwigluBackward)          \
-  ROW(rope, Rope)                               \
-  ROW(attention_forward, AttentionForward)      \
-  ROW(attention_backward, AttentionBackward)    \
-  ROW(attention_decode, AttentionDecode)        \
-  ROW(embedding, Embedding)                     \
-  ROW(embedding_backward, EmbeddingBackward)    \
-  ROW(cross_entropy, CrossEntropy)              \
-  ROW(loss_sum, LossSum)                        \
-  ROW(dropout, Dropout)                         \
-  ROW(square_sums, SquareSums)                  \
-  ROW(norm_finish, NormFinish)                  \
-  ROW(update, Update)                           \
-  ROW(hash_chunks, HashChunks)                  \
-  ROW(cast, Cast)                               \
-  ROW(add, Add)                                 \
-  ROW(add_edges, AddEdges)                      \
-  ROW(tree_sum, TreeSum)                        \
-  ROW(fill_normal, FillNormal)                  \
-  ROW(fill_value, FillValue)                    \
+#define LOCKSTEP_KERNELS(ROW)                         \
+  ROW(gemm, Gemm)                                     \
+  ROW(norm_forward, NormForward)                      \
+  ROW(norm_backward, NormBackward)                    \
+  ROW(norm_weight_backward, NormWeightBackward)       \
+  ROW(bias_backward, BiasBackward)                    \
+  ROW(gelu, Gelu)                                     \
+  ROW(gelu_backward, GeluBackward)                    \
+  ROW(swiglu, Swiglu)                                 \
+  ROW(swiglu_backward, SwigluBackward)                \
+  ROW(rope, Rope)                                     \
+  ROW(attention_forward, AttentionForward)            \
+  ROW(attention_backward, AttentionBackward)          \
+  ROW(attention_decode, AttentionDecode)              \
+  ROW(attention_part, AttentionPart)                  \
+  ROW(attention_delta, AttentionDelta)                \
+  ROW(attention_part_backward, AttentionPartBackward) \
+  ROW(embedding, Embedding)                           \
+  ROW(embedding_backward, EmbeddingBackward)          \
+  ROW(cross_entropy, CrossEntropy)                    \
+  ROW(vocab_stats, VocabStats)                        \
+  ROW(vocab_cross_entropy, VocabCrossEntropy)         \
+  ROW(loss_sum, LossSum)                              \
+  ROW(dropout, Dropout)                               \
+  ROW(square_sums, SquareSums)                        \
+  ROW(norm_finish, NormFinish)                        \
+  ROW(update, Update)                                 \
+  ROW(hash_chunks, HashChunks)                        \
+  ROW(cast, Cast)                                     \
+  ROW(add, Add)                                       \
+  ROW(add_edges, AddEdges)                            \
+  ROW(tree_sum, TreeSum)                              \
+  ROW(fill_normal, FillNormal)                        \
+  ROW(fill_value, FillValue)                          \
   ROW(count_nonfinite, CountNonfinite)
 
 namespace lockstep::kernels {
@@ -57,6 +63,7 @@ struct Kernels {
   // Scratch that gemm needs for these sizes, in bytes (bf16 on the CPU widens its operands there).
   int64_t (*gemm_workspace)(const Gemm&) = nullptr;
   int64_t (*attention_workspace)(const AttentionShape&) = nullptr;  // of forward and backward, the larger
+  int64_t (*attention_part_workspace)(const AttentionPartShape&) = nullptr;  // the same
   int64_t (*embedding_workspace)(int64_t tokens, int64_t width) = nullptr;
 };
 

@@ -11,7 +11,7 @@ constexpr Kernels kTable = {
     LOCKSTEP_KERNELS(ROW)
 #undef ROW
         gemm_workspace,
-    attention_workspace, embedding_workspace};
+    attention_workspace, attention_part_workspace, embedding_workspace};
 
 }  // namespace
 

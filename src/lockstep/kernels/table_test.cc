@@ -13,7 +13,18 @@ TEST_P(TableTest, EveryRowIsFilled) {
 #undef ROW
   EXPECT_NE(kernels().gemm_workspace, nullptr);
   EXPECT_NE(kernels().attention_workspace, nullptr);
+  EXPECT_NE(kernels().attention_part_workspace, nullptr);
   EXPECT_NE(kernels().embedding_workspace, nullptr);
+}
+
+// Here and not beside the device, since this is where every device is met.
+TEST_P(TableTest, DeviceCopiesRowsOfAnyPitch) {
+  const Memory from = upload_ints({1, 2, 3, 4, 5, 6, 7, 8, 9}), to = upload_ints({0, 0, 0, 0, 0, 0, 0, 0});
+  device().copy_rows(to.as<int32_t>() + 1, 12, from.as<int32_t>() + 1, 16, 8, 2, nullptr);
+  device().copy_rows(to.as<int32_t>() + 7, 0, from.data(), 0, 4, 1, nullptr);  // a single row has no pitch
+  device().copy_rows(to.data(), 4, from.data(), 4, 4, 0, nullptr);
+  device().copy_rows(to.data(), 4, from.data(), 4, 0, 3, nullptr);
+  EXPECT_EQ(to.bytes(), upload_ints({0, 2, 3, 0, 6, 7, 0, 1}).bytes());
 }
 
 LOCKSTEP_ON_EVERY_DEVICE(TableTest);

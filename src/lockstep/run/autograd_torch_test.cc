@@ -300,11 +300,11 @@ TEST(Autograd, ACheckpointHoldsStatistics) {
   Observer nobody;
   {
     Net net;
-    Session session(plan_for(net, {}));
+    Session session(plan_for(net, {"checkpoint.keep=9"}));
     TrainOptions options;
     options.save_every = 3;
     options.save = [&](int64_t step) {
-      const std::string where = save_checkpoint(session, folder.path(), step, 9);
+      const std::string where = save_checkpoint(session, folder.path(), step);
       if (step == 3) saved = where;
     };
     train(session, options, nobody);

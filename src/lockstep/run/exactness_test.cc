@@ -66,7 +66,7 @@ TEST_P(SameBits, AfterSavingAndLoading) {
   {
     Session first = tiny_session(GetParam().recipe);
     hash_after(first, 3);
-    saved = save_checkpoint(first, folder.path(), 3, 1);
+    saved = save_checkpoint(first, folder.path(), 3);
   }
   Session second = tiny_session(GetParam().recipe);
   EXPECT_EQ(load_checkpoint(second, saved), 3);

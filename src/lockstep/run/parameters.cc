@@ -6,6 +6,7 @@
 
 #include "lockstep/base/hash.h"
 #include "lockstep/base/philox.h"
+#include "lockstep/checkpoint/params_hash.h"
 #include "lockstep/kernels/step_state.h"
 
 namespace lockstep::run {
@@ -13,6 +14,13 @@ namespace lockstep::run {
 using device::CopyKind;
 using device::DType;
 using device::Tensor;
+
+namespace {
+
+// The order of a tensor in checkpoints: by block, then as the block lists them.
+int64_t order_of(size_t block, size_t index) { return static_cast<int64_t>(block << 32 | index); }
+
+}  // namespace
 
 Parameters::Parameters(const model::Model& model, const program::Program& program, const Memory& memory,
                        device::Device& device, const Ranks& ranks)
@@ -124,6 +132,7 @@ std::vector<Parameters::Named> Parameters::named() const {
     for (const model::PlacedParam& p : layouts_[b].params) {
       if (!p.spec.tied_to.empty()) continue;
       Named named{p.spec.name, p.spec.shape, held(keep.master, p, static_cast<int>(b)), {}};
+      named.order = order_of(b, static_cast<size_t>(&p - layouts_[b].params.data()));
       for (const int moment : keep.moments) named.moments.push_back(held(moment, p, static_cast<int>(b)));
       all.push_back(std::move(named));
     }
@@ -131,41 +140,44 @@ std::vector<Parameters::Named> Parameters::named() const {
   return all;
 }
 
-std::vector<char> Parameters::collect(const Named& param, const Held& held) const {
-  const int64_t size = device::size_of(param.dtype);
-  std::vector<char> host(static_cast<size_t>(param.shape.numel() * size), 0);
-  if (held.values.numel() > 0) read(held.values, host.data() + held.first * size);
-  if (!held.share) return host;
-  comm::Group& group = ranks_.host();
-  std::vector<int64_t> spans(static_cast<size_t>(group.size()) * 2, 0);  // who holds what
-  spans[static_cast<size_t>(group.rank()) * 2] = held.first;
-  spans[static_cast<size_t>(group.rank()) * 2 + 1] = held.values.numel();
-  group.all_reduce({spans.data(), DType::i64, {static_cast<int64_t>(spans.size())}});
-  std::vector<Tensor> parts;
-  for (int q = 0; q < group.size(); ++q) {
-    const auto at = static_cast<size_t>(q) * 2;
-    const bool given = q < program_.ranks.shard;  // the first copy's ranks give, everyone gets
-    parts.push_back({host.data() + spans[at] * size, DType::u8, {given ? spans[at + 1] * size : 0}});
-  }
-  group.all_gather(parts);
-  return host;
-}
-
-void Parameters::restore(const Named& param, const Held& held, const char* host) const {
-  if (held.values.numel() > 0) write(held.values, host + held.first * device::size_of(param.dtype));
-}
-
 std::vector<Parameters::Named> Parameters::statistics() const {
   std::vector<Named> all;
-  for (const model::Block& block : model_.blocks) {
-    for (const auto& segment : block.segments()) {
+  for (size_t b = 0; b < model_.blocks.size(); ++b) {
+    size_t index = 0;
+    for (const auto& segment : model_.blocks[b].segments()) {
       for (const model::BufferSpec& spec : segment->buffers()) {
         if (spec.constant) continue;
         const Tensor values = memory_.find(spec.name);
-        all.push_back({spec.name, spec.shape, {false, 0, values}, {}, spec.dtype});
+        all.push_back({spec.name, spec.shape, {false, 0, values}, {}, spec.dtype, order_of(b, index++)});
       }
     }
   }
+  return all;
+}
+
+Parameters::Saved Parameters::saved_as(const std::string& name, const Named& param, const Held& held,
+                                       checkpoint::Kind kind) const {
+  const program::DataRanks& ranks = program_.ranks;
+  Saved saved;
+  saved.piece.tensor = {name, param.dtype, param.shape, kind, param.order};
+  saved.piece.first = held.first;
+  saved.piece.count = held.values.numel();
+  saved.values = held.values;
+  saved.copy = held.share ? ranks.replica : ranks.self();
+  saved.copies = held.share ? ranks.replicas : ranks.width();
+  return saved;
+}
+
+std::vector<Parameters::Saved> Parameters::saved() const {
+  constexpr const char* kMoments[] = {".m", ".v"};
+  std::vector<Saved> all;
+  for (const Named& param : named()) {
+    all.push_back(saved_as(param.name, param, param.master, checkpoint::Kind::weight));
+    for (size_t k = 0; k < param.moments.size(); ++k)
+      all.push_back(saved_as(param.name + kMoments[k], param, param.moments[k], checkpoint::Kind::moment));
+  }
+  for (const Named& one : statistics())
+    all.push_back(saved_as(one.name, one, one.master, checkpoint::Kind::statistic));
   return all;
 }
 
@@ -215,12 +227,7 @@ std::string Parameters::hash() const {
     if (program_.ranks.replica > 0) std::fill(all.begin(), all.end(), 0);
     all = ranks_.sum(std::move(all));
   }
-  uint64_t high = 0x6A09E667F3BCC908ull, low = 0xBB67AE8584CAA73Bull;
-  for (size_t k = 0; k < all.size(); k += 2) {
-    high = base::mix64(high ^ all[k]) + 0x9E3779B97F4A7C15ull;
-    low = base::mix64(low ^ all[k + 1]) + 0xC2B2AE3D27D4EB4Full;
-  }
-  return fmt::format("{:016x}{:016x}", high, low);
+  return checkpoint::fold_hashes(all);
 }
 
 bool Parameters::holds_shares() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/piece.h"
 #include "lockstep/model/layout.h"
 #include "lockstep/run/memory.h"
 #include "lockstep/run/ranks.h"
@@ -46,15 +47,21 @@ class Parameters {
     Held master;
     std::vector<Held> moments;  // "m", "v"
     device::DType dtype = device::DType::f32;
+    int64_t order = 0;  // by block, whichever blocks this rank has
   };
   std::vector<Named> named() const;  // tied ones left out
   // Statistics under their names, in their own types and without moments, whole on every rank: saved and
   // restored with the masters.
   std::vector<Named> statistics() const;
-  // All elements of a parameter, from whoever holds them, in host memory. Collective where it is shared out.
-  std::vector<char> collect(const Named& param, const Held& held) const;
-  // The part of `host`, which is whole, that this rank holds.
-  void restore(const Named& param, const Held& held, const char* host) const;
+  // What a checkpoint keeps of this rank: masters, moments ("NAME.m", "NAME.v") and statistics, each as the
+  // piece of the canonical tensor that lies in `values`. `copies` ranks hold the same, this is number `copy`
+  // of them: together, the ranks' shares of their copies must cover every tensor once.
+  struct Saved {
+    checkpoint::Piece piece;
+    device::Tensor values;  // device memory, flat
+    int copy = 0, copies = 1;
+  };
+  std::vector<Saved> saved() const;
 
   void write(const device::Tensor& to, const void* host) const;
   void read(const device::Tensor& from, void* host) const;
@@ -63,6 +70,7 @@ class Parameters {
  private:
   void fill_tables();
   Held held(int buffer, const model::PlacedParam& param, int block) const;
+  Saved saved_as(const std::string& name, const Named& param, const Held& held, checkpoint::Kind kind) const;
   void fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const;
   // Chunks of a block whose masters this rank hashes, begins counted from the master buffer's first element.
   std::vector<kernels::Chunk> own_chunks(size_t block, int64_t& first) const;

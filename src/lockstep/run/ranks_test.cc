@@ -269,7 +269,7 @@ TEST(CheckpointsOnRanks, LoadIntoEveryLayout) {
       TrainOptions options;
       if (world.rank() + 1 == world.size()) options.stop_signal = &stop;
       options.save = [&](int64_t step) {
-        const std::string where = save_checkpoint(session, folder.path(), step, 1);
+        const std::string where = save_checkpoint(session, folder.path(), step);
         if (world.first()) saved = where;
       };
       const Summary summary = train(session, options, stopper);

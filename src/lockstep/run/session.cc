@@ -8,6 +8,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/model/family.h"
+#include "lockstep/model/huggingface.h"
 #include "lockstep/run/memory_report.h"
 #include "lockstep/run/snapshot.h"
 
@@ -260,6 +261,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   const device::Id id = device::resolve(resolved.recipe.run.device, options.seat.local_rank);
   set_threads(resolved.recipe, options.seat);
   plan.layout.ranks = data_ranks(resolved.recipe, options, id.kind == device::Kind::cpu);
+  if (!own.build_model) adopt_model(resolved);
   plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe);
   plan.device = device::open(id);
   const DType compute = settle_precision(resolved, plan.device->properties());
@@ -267,6 +269,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
     plan.model = std::make_unique<model::Model>(own.build_model(resolved.recipe, compute));
   } else {
     model::resolve_model(resolved, plan.dataset->vocab());
+    model::check_vocabulary(resolved, plan.dataset->vocab(), plan.dataset->describe());
     settle_logits_chunk(resolved, compute, id.kind == device::Kind::cuda);
     plan.model = std::make_unique<model::Model>(model::build_model(resolved.recipe, compute));
   }
@@ -309,7 +312,7 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   if (ring != nullptr) ranks->record_in(ring);
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
-  if (!plan.recipe().model.from.empty()) load_weights(*parameters, plan.recipe().model.from);
+  if (!plan.recipe().model.from.empty()) load_weights(*parameters, *plan.device, plan.recipe().model.from);
   executor =
       std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device, executor_options(*this));
 }

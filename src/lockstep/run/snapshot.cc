@@ -2,75 +2,89 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/model/huggingface.h"
+#include "lockstep/run/saver.h"
 
 namespace lockstep::run {
 
-using device::DType;
-using device::Tensor;
-
 namespace {
 
-constexpr const char* kMomentNames[] = {"m", "v"};
+using checkpoint::Kind;
+using checkpoint::Opened;
+using Held = std::vector<Parameters::Saved>;
 
-// Whole tensors in host memory, until the checkpoint is written. Only the first rank writes it, but all give.
-class HostCopies {
+constexpr int64_t kStageBytes = int64_t{64} << 20;
+
+// Pinned memory that files are read into while what was read before goes to the device.
+class Stage {
  public:
-  HostCopies(const Parameters& parameters, bool keeps) : parameters_(parameters), keeps_(keeps) {}
-  void add(std::vector<checkpoint::HostTensor>& to, std::string name, const Parameters::Named& param,
-           const Parameters::Held& held) {
-    std::vector<char> whole = parameters_.collect(param, held);
-    if (!keeps_) return;
-    memory_.push_back(std::move(whole));
-    to.push_back({std::move(name), {memory_.back().data(), param.dtype, param.shape}});
+  explicit Stage(device::Device& device) : device_(device), stream_(device.create_stream()) {
+    memory_ = static_cast<std::byte*>(device.allocate_host(kStageBytes));
+  }
+  ~Stage() {
+    device_.synchronize(stream_);
+    device_.free_host(memory_);
+    device_.destroy_stream(stream_);
+  }
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  // Elements of a piece to where it is held; they fit.
+  void add(const checkpoint::Piece& piece, void* to, const Opened& from) {
+    if (used_ + piece.bytes() > kStageBytes) flush(from);
+    wanted_.push_back({piece, memory_ + used_});
+    to_.push_back(to);
+    used_ += (piece.bytes() + 255) / 256 * 256;
+  }
+  void flush(const Opened& from) {
+    device_.synchronize(stream_);
+    from.read(wanted_);
+    for (size_t k = 0; k < wanted_.size(); ++k) {
+      device_.copy(to_[k], wanted_[k].to, wanted_[k].piece.bytes(), device::CopyKind::host_to_device,
+                   stream_);
+    }
+    device_.synchronize(stream_);
+    wanted_.clear();
+    to_.clear();
+    used_ = 0;
   }
 
  private:
-  const Parameters& parameters_;
-  const bool keeps_;
-  std::vector<std::vector<char>> memory_;
+  device::Device& device_;
+  device::Stream stream_;
+  std::byte* memory_ = nullptr;
+  std::vector<Opened::Wanted> wanted_;
+  std::vector<void*> to_;
+  int64_t used_ = 0;
 };
 
-void load_tensor(const Parameters& parameters, const checkpoint::Opened& from, const std::string& name,
-                 const Parameters::Named& param, const Parameters::Held& held) {
-  std::vector<char> host(static_cast<size_t>(param.shape.numel() * device::size_of(param.dtype)));
-  from.read(name, {host.data(), param.dtype, param.shape});
-  parameters.restore(param, held, host.data());
-}
-
-}  // namespace
-
-std::string save_checkpoint(Session& session, const std::string& run_folder, int64_t step, int keep) {
-  const Parameters& parameters = *session.parameters;
-  HostCopies copies(parameters, session.ranks->first());
-  checkpoint::Contents contents;
-  contents.step = step;
-  for (const Parameters::Named& param : parameters.named()) {
-    copies.add(contents.model, param.name, param, param.master);
-    for (size_t k = 0; k < param.moments.size(); ++k) {
-      copies.add(contents.optimizer, param.name + "." + kMomentNames[k], param, param.moments[k]);
+// Into host memory straight from the file; elsewhere through a stage. Nothing larger than that is held.
+void read_held(device::Device& device, const Opened& from, const Held& held) {
+  if (device.id().kind == device::Kind::cpu) {
+    std::vector<Opened::Wanted> wanted;
+    for (const Parameters::Saved& one : held) wanted.push_back({one.piece, one.values.data});
+    from.read(wanted);
+    return;
+  }
+  Stage stage(device);
+  for (const Parameters::Saved& one : held) {
+    const int64_t size = device::size_of(one.piece.tensor.dtype), most = kStageBytes / size;
+    for (int64_t at = 0; at < one.piece.count; at += most) {
+      const int64_t count = std::min(most, one.piece.count - at);
+      stage.add(checkpoint::part_of(one.piece, at, count), one.values.as<char>() + at * size, from);
     }
   }
-  for (const Parameters::Named& statistic : parameters.statistics()) {
-    copies.add(contents.model, statistic.name, statistic, statistic.master);
-  }
-  contents.config_json = huggingface_config(session.plan.recipe());
-  contents.recipe_toml = base::write_toml(session.plan.recipe());
-  contents.state.resize(sizeof(kernels::StepState));
-  parameters.read(parameters.state(), contents.state.data());
-  contents.params_hash = parameters.hash();
-  return session.ranks->first() ? checkpoint::save(run_folder, contents, keep) : "";
+  stage.flush(from);
 }
 
-namespace {
-
 // What can fail on one rank alone: nobody else is needed here.
-checkpoint::Manifest load_own(Parameters& parameters, const std::string& folder) {
-  const checkpoint::Opened from(folder);
+checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, const std::string& folder) {
+  const Opened from(folder);
   if (!from.manifest())
     throw base::DataError(320, folder + " has no manifest.json: it is no checkpoint of a run");
   const checkpoint::Manifest& manifest = *from.manifest();
@@ -78,27 +92,26 @@ checkpoint::Manifest load_own(Parameters& parameters, const std::string& folder)
     throw base::DataError(
         321, folder + "/manifest.json: the step state has another size; another version wrote it");
   }
-  for (const Parameters::Named& param : parameters.named()) {
-    load_tensor(parameters, from, param.name, param, param.master);
-    for (size_t k = 0; k < param.moments.size(); ++k) {
-      load_tensor(parameters, from, param.name + "." + kMomentNames[k], param, param.moments[k]);
-    }
-  }
-  for (const Parameters::Named& statistic : parameters.statistics()) {
-    load_tensor(parameters, from, statistic.name, statistic, statistic.master);
-  }
+  read_held(device, from, parameters.saved());
   parameters.write(parameters.state(), manifest.state.data());
   return manifest;
 }
 
 }  // namespace
 
+std::string save_checkpoint(Session& session, const std::string& run_folder, int64_t step) {
+  Saver saver(session, run_folder);
+  saver.save(step);
+  saver.finish();
+  return saver.poll()->outcome.folder;
+}
+
 int64_t load_checkpoint(Session& session, const std::string& folder) {
   Parameters& parameters = *session.parameters;
   checkpoint::Manifest manifest;
   std::exception_ptr error;
   try {
-    manifest = load_own(parameters, folder);
+    manifest = load_own(parameters, *session.plan.device, folder);
   } catch (const base::Error&) {
     error = std::current_exception();
   }
@@ -115,64 +128,19 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
   return manifest.step;
 }
 
-void load_weights(Parameters& parameters, const std::string& folder) {
-  const checkpoint::Opened from(folder);
-  for (const Parameters::Named& param : parameters.named())
-    load_tensor(parameters, from, param.name, param, param.master);
-  for (const Parameters::Named& statistic : parameters.statistics()) {
-    load_tensor(parameters, from, statistic.name, statistic, statistic.master);
-  }
-  parameters.refresh_compute();
+void adopt_model(base::Resolved& resolved) {
+  if (resolved.recipe.model.from.empty()) return;
+  const Opened from(checkpoint::model_folder(resolved.recipe.model.from));
+  if (!from.config_json().empty())
+    model::adopt_config(resolved, from.config_json(), from.folder() + "/config.json");
 }
 
-std::string huggingface_config(const base::Recipe& recipe) {
-  const auto& m = recipe.model;
-  nlohmann::json c;
-  if (m.family == "gpt2") {
-    c = {{"architectures", {"GPT2LMHeadModel"}},
-         {"model_type", "gpt2"},
-         {"activation_function", "gelu_new"},
-         {"n_embd", m.hidden},
-         {"n_layer", m.layers},
-         {"n_head", m.heads},
-         {"n_inner", m.ffn.value},
-         {"n_positions", m.context.value},
-         {"n_ctx", m.context.value},
-         {"layer_norm_epsilon", m.norm_epsilon},
-         {"embd_pdrop", m.dropout},
-         {"resid_pdrop", m.dropout},
-         {"attn_pdrop", 0.0}};
-  } else if (m.family == "llama") {
-    c = {{"architectures", {"LlamaForCausalLM"}},
-         {"model_type", "llama"},
-         {"hidden_act", "silu"},
-         {"hidden_size", m.hidden},
-         {"num_hidden_layers", m.layers},
-         {"num_attention_heads", m.heads},
-         {"num_key_value_heads", m.kv_heads.value},
-         {"intermediate_size", m.ffn.value},
-         {"max_position_embeddings", m.context.value},
-         {"rms_norm_eps", m.norm_epsilon},
-         {"rope_theta", m.rope_theta},
-         {"attention_bias", false},
-         {"mlp_bias", false}};
-    if (m.rope_scaling > 0) {
-      c["rope_scaling"] = {{"rope_type", "llama3"},
-                           {"factor", m.rope_scaling},
-                           {"low_freq_factor", m.rope_low_freq},
-                           {"high_freq_factor", m.rope_high_freq},
-                           {"original_max_position_embeddings", m.rope_original_context}};
-    }
-  } else {
-    return "";
-  }
-  c["vocab_size"] = m.vocab.value;
-  c["tie_word_embeddings"] = m.tied;
-  c["torch_dtype"] = "float32";
-  c["initializer_range"] = m.init_std;
-  c["bos_token_id"] = nullptr;
-  c["eos_token_id"] = nullptr;
-  return c.dump(2) + "\n";
+void load_weights(Parameters& parameters, device::Device& device, const std::string& folder) {
+  const Opened from(checkpoint::model_folder(folder));
+  Held held = parameters.saved();
+  std::erase_if(held, [](const Parameters::Saved& one) { return one.piece.tensor.kind == Kind::moment; });
+  read_held(device, from, held);
+  parameters.refresh_compute();
 }
 
 }  // namespace lockstep::run

@@ -7,17 +7,19 @@
 
 namespace lockstep::run {
 
-// Copies everything to the host and writes a checkpoint of `step` steps; returns its folder.
-std::string save_checkpoint(Session& session, const std::string& run_folder, int64_t step, int keep);
+// Writes a checkpoint of `step` steps and waits for it (run/saver.h saves while training goes on); returns
+// its folder. Collective.
+std::string save_checkpoint(Session& session, const std::string& run_folder, int64_t step);
 
 // Masters, moments and step state from a checkpoint of this run; returns the steps it holds. DataError names
 // what is missing or has another shape.
 int64_t load_checkpoint(Session& session, const std::string& checkpoint_folder);
 
-// Only the masters, from a checkpoint or a Hugging Face folder.
-void load_weights(Parameters& parameters, const std::string& folder);
+// The sizes of the model that model.from names, where its folder has a config.json: keys that the recipe
+// leaves alone are set, others must agree (ConfigError 177, 178).
+void adopt_model(base::Resolved& resolved);
 
-// Hugging Face's config.json for gpt2 and llama; empty for other families.
-std::string huggingface_config(const base::Recipe& recipe);
+// Only the masters and statistics, from a checkpoint or a Hugging Face folder.
+void load_weights(Parameters& parameters, device::Device& device, const std::string& folder);
 
 }  // namespace lockstep::run

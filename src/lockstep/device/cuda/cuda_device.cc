@@ -159,6 +159,17 @@ void CudaDevice::copy(void* to, const void* from, int64_t bytes, CopyKind kind, 
   CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), native_kind(kind), native_stream(stream)));
 }
 
+void CudaDevice::copy_rows(void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
+                           int64_t rows, Stream stream) {
+  if (bytes <= 0 || rows <= 0) return;
+  LS_ASSERT(rows == 1 || (to_pitch >= bytes && from_pitch >= bytes), "rows would overlap");
+  make_current();
+  // The pitch of a single row means nothing, but the runtime insists on one that holds the row.
+  const auto pitch = [&](int64_t given) { return static_cast<size_t>(std::max(given, bytes)); };
+  CUDA_CHECK(cudaMemcpy2DAsync(to, pitch(to_pitch), from, pitch(from_pitch), static_cast<size_t>(bytes),
+                               static_cast<size_t>(rows), cudaMemcpyDeviceToDevice, native_stream(stream)));
+}
+
 void CudaDevice::fill_zero(void* memory, int64_t bytes, Stream stream) {
   if (bytes == 0) return;
   make_current();

@@ -27,6 +27,8 @@ class CudaDevice final : public Device {
   Stream create_stream() override;
   void destroy_stream(Stream stream) override;
   void copy(void* to, const void* from, int64_t bytes, CopyKind kind, Stream stream) override;
+  void copy_rows(void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
+                 int64_t rows, Stream stream) override;
   void fill_zero(void* memory, int64_t bytes, Stream stream) override;
   void synchronize(Stream stream) override;
 

@@ -1,0 +1,166 @@
+#include "lockstep/checkpoint/checked_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/crc32c.h"
+#include "lockstep/checkpoint/widen.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr int64_t kTasksForAThread = 8;
+constexpr unsigned kMostThreads = 4;
+
+int open_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file >= 0) return file;
+  throw base::IoError(810, fmt::format("{} cannot be opened: {}", path, std::strerror(errno)));
+}
+
+// Bytes of a wish that a chunk holds, from the chunk to where they go.
+void deliver(const Wish& wish, int64_t at, int64_t bytes, const std::byte* from) {
+  const int64_t skipped = at - wish.at;
+  if (!wish.widen) {
+    std::memcpy(wish.to + skipped, from, static_cast<size_t>(bytes));
+    return;
+  }
+  const int64_t size = device::size_of(*wish.widen);
+  widen(from, *wish.widen, bytes / size, reinterpret_cast<float*>(wish.to) + skipped / size);
+}
+
+}  // namespace
+
+// Bytes that are read in one go, and the wishes that begin, lie or end in them.
+struct CheckedFile::Task {
+  int64_t at = 0, bytes = 0;
+  std::vector<Wish> wishes;
+};
+
+CheckedFile::CheckedFile(std::string path, std::optional<std::vector<uint32_t>> sums,
+                         std::optional<int64_t> bytes)
+    : path_(std::move(path)), file_(open_file(path_)), sums_(std::move(sums)) {
+  struct stat status {};
+  const bool regular = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
+  size_ = status.st_size;
+  if (regular && (!bytes || *bytes == size_)) return;
+  ::close(file_);
+  if (!regular) throw base::IoError(812, path_ + " is not a regular file; name a file");
+  refuse(fmt::format("it has {} bytes, the manifest says {}", size_, *bytes), nullptr);
+}
+
+CheckedFile::~CheckedFile() { ::close(file_); }
+
+void CheckedFile::refuse(const std::string& why, const std::string* tensor) const {
+  throw base::DataError(
+      305, fmt::format("{} is damaged{}: {}; use another checkpoint of the run, or copy this one again",
+                       path_, tensor ? fmt::format(" in tensor {}", base::quoted(*tensor)) : "", why));
+}
+
+void CheckedFile::load(int64_t at, std::span<std::byte> to, const std::string* tensor) const {
+  while (!to.empty()) {
+    const ssize_t got = ::pread(file_, to.data(), to.size(), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) refuse(fmt::format("byte {} cannot be read: {}", at, std::strerror(errno)), tensor);
+    if (got == 0) refuse(fmt::format("it ends at byte {}", at), tensor);
+    to = to.subspan(static_cast<size_t>(got));
+    at += got;
+  }
+}
+
+// With sums, whole chunks: what is not checked is not handed out. Without, just the bytes.
+std::vector<CheckedFile::Task> CheckedFile::tasks_of(std::vector<Wish> wishes) const {
+  std::sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) { return a.at < b.at; });
+  std::vector<Task> tasks;
+  for (const Wish& wish : wishes) {
+    for (int64_t at = wish.at; at < wish.at + wish.bytes;) {
+      const int64_t chunk = sums_ ? at / kChunkBytes * kChunkBytes : at;
+      const int64_t end = sums_ ? chunk + chunk_size(chunk / kChunkBytes, size_)
+                                : std::min(at + kChunkBytes, wish.at + wish.bytes);
+      if (tasks.empty() || tasks.back().at != chunk || !sums_) tasks.push_back({chunk, end - chunk, {}});
+      tasks.back().wishes.push_back(wish);
+      at = end;
+    }
+  }
+  return tasks;
+}
+
+void CheckedFile::run(const Task& task, std::vector<std::byte>& scratch) const {
+  const Wish& first = task.wishes.front();
+  const bool in_place = task.wishes.size() == 1 && !first.widen && first.to != nullptr &&
+                        first.at <= task.at && first.at + first.bytes >= task.at + task.bytes;
+  if (!in_place) scratch.resize(static_cast<size_t>(task.bytes));
+  std::byte* const to = in_place ? first.to + (task.at - first.at) : scratch.data();
+  const std::span<std::byte> bytes(to, static_cast<size_t>(task.bytes));
+  load(task.at, bytes, first.tensor);
+  if (sums_ && crc32c(bytes) != (*sums_)[static_cast<size_t>(task.at / kChunkBytes)])
+    refuse(fmt::format("the checksum of the bytes from {} on is not the manifest's", task.at), first.tensor);
+  if (in_place) return;
+  for (const Wish& wish : task.wishes) {
+    const int64_t begin = std::max(wish.at, task.at);
+    const int64_t end = std::min(wish.at + wish.bytes, task.at + task.bytes);
+    if (wish.to != nullptr) deliver(wish, begin, end - begin, to + (begin - task.at));
+  }
+}
+
+void CheckedFile::run_all(const std::vector<Task>& tasks) const {
+  std::atomic<size_t> next{0};
+  std::exception_ptr error;
+  std::mutex guard;
+  const auto work = [&] {
+    std::vector<std::byte> scratch;
+    try {
+      for (size_t k = next++; k < tasks.size(); k = next++) run(tasks[k], scratch);
+    } catch (...) {
+      next = tasks.size();
+      const std::lock_guard lock(guard);
+      if (!error) error = std::current_exception();
+    }
+  };
+  const auto wanted = static_cast<unsigned>(tasks.size() / static_cast<size_t>(kTasksForAThread));
+  std::vector<std::jthread> helpers;
+  for (unsigned k = 1;
+       k < std::min({wanted, kMostThreads, std::max(1u, std::thread::hardware_concurrency())}); ++k)
+    helpers.emplace_back(work);
+  work();
+  helpers.clear();
+  if (error) std::rethrow_exception(error);
+}
+
+void CheckedFile::read(std::vector<Wish> wishes) const {
+  for (const Wish& wish : wishes) {
+    if (wish.at < 0 || wish.bytes < 0 || wish.at > size_ - wish.bytes)
+      refuse(fmt::format("it ends before byte {}", wish.at + wish.bytes), wish.tensor);
+  }
+  run_all(tasks_of(std::move(wishes)));
+}
+
+std::string CheckedFile::text(int64_t at, int64_t bytes) const {
+  if (at < 0 || bytes < 0 || at > size_ - bytes)
+    refuse(fmt::format("it ends before byte {}", at + bytes), nullptr);
+  std::string result(static_cast<size_t>(bytes), '\0');
+  read({{.at = at,
+         .bytes = bytes,
+         .to = reinterpret_cast<std::byte*>(result.data()),
+         .widen = {},
+         .tensor = nullptr}});
+  return result;
+}
+
+void CheckedFile::check_all() const {
+  read({{.at = 0, .bytes = size_, .to = nullptr, .widen = {}, .tensor = nullptr}});
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,99 @@
+#include "lockstep/checkpoint/export.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/checkpoint/file_writer.h"
+#include "lockstep/checkpoint/shards.h"
+#include "lockstep/checkpoint/widen.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kElements = int64_t{1} << 22;  // at a time
+
+void make_target(const std::string& target) {
+  std::error_code error;
+  if (fs::exists(target, error) && !(fs::is_directory(target, error) && fs::is_empty(target, error))) {
+    throw base::ConfigError(
+        326, fmt::format("{} is there already and not an empty folder: export into a new one", target));
+  }
+  base::make_folders(target);
+}
+
+// The tensors as they will be written, in the order of their names in the source's files.
+std::vector<Whole> wanted_of(const Opened& source, std::optional<device::DType> type) {
+  std::vector<Whole> tensors;
+  for (const std::string& name : source.names()) {
+    Whole tensor = source.find(name);
+    if (tensor.kind == Kind::moment) continue;
+    if (type && can_widen(tensor.dtype)) tensor.dtype = *type;
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+// Every element of one tensor, read as fp32 where it changes its type.
+void copy_tensor(const Opened& source, const Whole& wanted, FileWriter& file, Exported& done) {
+  Whole stored = source.find(wanted.name);
+  const bool converts = stored.dtype != wanted.dtype;
+  if (converts) stored.dtype = device::DType::f32;
+  const int64_t from_size = device::size_of(stored.dtype), to_size = device::size_of(wanted.dtype);
+  const Piece whole = whole_piece(stored);
+  std::vector<std::byte> read, written;
+  for (int64_t at = 0; at < whole.count; at += kElements) {
+    const int64_t count = std::min(kElements, whole.count - at);
+    read.resize(static_cast<size_t>(count * from_size));
+    source.read({{part_of(whole, at, count), read.data()}});
+    if (!converts) {
+      file.append(read);
+      continue;
+    }
+    written.resize(static_cast<size_t>(count * to_size));
+    done.overflowed +=
+        narrow(reinterpret_cast<const float*>(read.data()), count, wanted.dtype, written.data());
+    file.append(written);
+  }
+  done.bytes += wanted.bytes();
+  ++done.tensors;
+}
+
+// transformers loads weights in the type that config.json names.
+std::string config_for(const std::string& text, std::optional<device::DType> type) {
+  nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
+  if (!type || !config.is_object()) return text;
+  const char* name = *type == device::DType::bf16  ? "bfloat16"
+                     : *type == device::DType::f16 ? "float16"
+                                                   : "float32";
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
+  return config.dump(2) + "\n";
+}
+
+}  // namespace
+
+Exported export_model(const Opened& source, const std::string& target, std::optional<device::DType> type) {
+  std::vector<PlannedFile> plan = plan_files(wanted_of(source, type));
+  make_target(target);
+  Exported done;
+  if (plan.size() == 1) plan[0].name = "model.safetensors";  // as transformers names a single one
+  for (const PlannedFile& planned : plan) {
+    FileWriter file = FileWriter::create(target + "/" + planned.name);
+    file.append(planned.header);
+    for (const Whole& tensor : planned.tensors) copy_tensor(source, tensor, file, done);
+    file.finish();
+    ++done.files;
+  }
+  if (plan.size() > 1) write_text(target + "/" + kIndexName, index_text(plan));
+  if (!source.config_json().empty())
+    write_text(target + "/config.json", config_for(source.config_json(), type));
+  return done;
+}
+
+}  // namespace lockstep::checkpoint

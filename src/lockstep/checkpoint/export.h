@@ -1,0 +1,21 @@
+// A model's folder for others: weights alone, in the type wanted, as Hugging Face lays it out.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/checkpoint/checkpoint.h"
+
+namespace lockstep::checkpoint {
+
+struct Exported {
+  int64_t tensors = 0, bytes = 0, files = 0;
+  int64_t overflowed = 0;  // finite weights that the type cannot hold, now infinite
+};
+
+// From a checkpoint or any folder that Opened reads into `target`, which must be empty or not there
+// (ConfigError 326). `type`: of the weights that are floats; none: as they are stored. Reads and writes a few
+// MiB at a time.
+Exported export_model(const Opened& source, const std::string& target, std::optional<device::DType> type);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,73 @@
+#include "lockstep/checkpoint/params_hash.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "lockstep/kernels/hash_word.h"
+#include "lockstep/kernels/optimizer.h"
+#include "lockstep/kernels/table.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using kernels::kChunk;
+
+HashSums::Sums sums_of(int64_t first, std::span<const float> values) {
+  HashSums::Sums sums;
+  if (first == 0) {
+    const kernels::Chunk chunk{.begin = 0, .count = static_cast<int32_t>(values.size())};
+    kernels::kernels_for(device::Kind::cpu).hash_chunks({values.data(), &chunk, 1, sums.of}, {});
+    return sums;
+  }
+  for (size_t k = 0; k < values.size(); ++k) {
+    for (size_t salt = 0; salt < 2; ++salt) {
+      sums.of[salt] += kernels::hash_word(std::bit_cast<uint32_t>(values[k]),
+                                          static_cast<uint64_t>(first) + k, kernels::kHashSalts[salt]);
+    }
+  }
+  return sums;
+}
+
+}  // namespace
+
+std::string fold_hashes(std::span<const uint64_t> sums) {
+  uint64_t high = 0x6A09E667F3BCC908ull, low = 0xBB67AE8584CAA73Bull;
+  for (size_t k = 0; k < sums.size(); k += 2) {
+    high = base::mix64(high ^ sums[k]) + 0x9E3779B97F4A7C15ull;
+    low = base::mix64(low ^ sums[k + 1]) + 0xC2B2AE3D27D4EB4Full;
+  }
+  return fmt::format("{:016x}{:016x}", high, low);
+}
+
+void HashSums::add(int64_t tensor, int64_t at, std::span<const float> values) {
+  while (!values.empty()) {
+    const int64_t first = at % kChunk;
+    const int64_t count = std::min(kChunk - first, static_cast<int64_t>(values.size()));
+    merge({tensor, at / kChunk}, sums_of(first, values.first(static_cast<size_t>(count))));
+    values = values.subspan(static_cast<size_t>(count));
+    at += count;
+  }
+}
+
+void HashSums::merge(const Chunk& chunk, const Sums& sums) {
+  Sums& to = sums_[chunk];
+  to.of[0] += sums.of[0];
+  to.of[1] += sums.of[1];
+}
+
+std::string HashSums::finish(const std::vector<Whole>& tensors) const {
+  std::vector<uint64_t> all;
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    if (tensors[t].kind != Kind::weight) continue;
+    const int64_t chunks = (tensors[t].shape.numel() + kChunk - 1) / kChunk;
+    for (int64_t c = 0; c < chunks; ++c) {
+      const auto found = sums_.find({static_cast<int64_t>(t), c});
+      for (size_t k = 0; k < 2; ++k) all.push_back(found == sums_.end() ? 0 : found->second.of[k]);
+    }
+  }
+  return fold_hashes(all);
+}
+
+}  // namespace lockstep::checkpoint

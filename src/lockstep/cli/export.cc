@@ -1,0 +1,61 @@
+// lockstep export: a checkpoint's weights as a Hugging Face folder, in another type if wanted.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/export.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+std::optional<device::DType> type_of(const std::string& word) {
+  if (word.empty()) return std::nullopt;
+  for (const device::DType type : {device::DType::f32, device::DType::bf16, device::DType::f16}) {
+    if (word == device::name_of(type)) return type;
+  }
+  throw base::ConfigError(109, fmt::format("--dtype {}: fp32, bf16 or fp16 is expected", word));
+}
+
+}  // namespace
+
+int export_command(Arguments& arguments) {
+  std::string source, target, dtype;
+  bool json = false;
+  arguments.positional("SRC", source, "a run, a checkpoint or a Hugging Face folder");
+  arguments.positional("DST", target, "a new folder");
+  arguments.option("--dtype", dtype, "fp32, bf16 or fp16; default: as stored");
+  arguments.flag("--json", json, "print what was written as JSON");
+  arguments.example("lockstep export runs/first first-model",
+                    "the newest checkpoint's weights, for transformers");
+  arguments.example("lockstep export runs/first first-bf16 --dtype bf16", "half the size");
+  if (!arguments.parse()) return 0;
+  if (source.empty() || target.empty())
+    throw base::ConfigError(109, "export takes two folders: lockstep export SRC DST");
+  const std::optional<device::DType> type = type_of(dtype);
+  const std::string folder = checkpoint::model_folder(source);
+  const checkpoint::Exported done = checkpoint::export_model(checkpoint::Opened(folder), target, type);
+  if (done.overflowed > 0) {
+    remark("warning: {} weights are too large for {} and became infinite; use bf16 or fp32\n",
+           done.overflowed, dtype);
+  }
+  if (json) {
+    print("{}\n", nlohmann::json{{"source", folder},
+                                 {"folder", target},
+                                 {"tensors", done.tensors},
+                                 {"bytes", done.bytes},
+                                 {"files", done.files},
+                                 {"overflowed", done.overflowed}}
+                      .dump());
+  } else {
+    print("{} tensors, {}, from {} to {}\n", done.tensors, base::human_bytes(static_cast<double>(done.bytes)),
+          folder, target);
+  }
+  return 0;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,177 @@
+// lockstep inspect: what a checkpoint, a Hugging Face folder or a run's folder holds, and whether it is
+// whole.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/table.h"
+#include "lockstep/base/terminal.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/crc32c.h"
+#include "lockstep/checkpoint/step_folders.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Opened;
+using checkpoint::SafetensorsFile;
+using nlohmann::json;
+
+constexpr size_t kShortTable = 40;  // tensors that a person still reads
+
+std::string bytes_text(int64_t bytes) { return base::human_bytes(static_cast<double>(bytes)); }
+
+// Of the tensor's bytes, as they are read in pieces.
+std::string crc_of(const SafetensorsFile& file, const SafetensorsFile::Entry& entry) {
+  uint32_t crc = ~uint32_t{0};
+  for (int64_t at = entry.begin; at < entry.end; at += checkpoint::kChunkBytes) {
+    const std::string bytes = file.file().text(at, std::min(checkpoint::kChunkBytes, entry.end - at));
+    crc = checkpoint::crc_remainder(std::as_bytes(std::span(bytes)), crc);
+  }
+  return fmt::format("{:08x}", ~crc);
+}
+
+json tensors_of(const Opened& opened, bool check) {
+  json tensors = json::array();
+  for (const SafetensorsFile* file : opened.files()) {
+    for (const auto& [name, entry] : file->entries()) {
+      json one{{"name", name},
+               {"dtype", device::name_of(entry.dtype)},
+               {"shape", entry.shape},
+               {"bytes", entry.end - entry.begin},
+               {"file", fs::path(file->path()).filename().string()}};
+      if (check) one["crc32c"] = crc_of(*file, entry);
+      tensors.push_back(std::move(one));
+    }
+  }
+  return tensors;
+}
+
+json files_of(const Opened& opened) {
+  json files = json::array();
+  if (opened.manifest()) {
+    for (const checkpoint::FileSummary& file : opened.manifest()->files)
+      files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"chunks", file.sums.size()}});
+  } else {
+    for (const SafetensorsFile* file : opened.files())
+      files.push_back({{"name", fs::path(file->path()).filename().string()}, {"bytes", file->file().size()}});
+  }
+  return files;
+}
+
+json report_of(const std::string& folder, bool check) {
+  const Opened opened(folder);
+  json out{{"folder", folder}, {"files", files_of(opened)}, {"tensors", tensors_of(opened, check)}};
+  int64_t bytes = 0, parameters = 0;
+  for (const json& file : out["files"]) bytes += file["bytes"].get<int64_t>();
+  for (const json& tensor : out["tensors"]) {
+    if (tensor["file"].get<std::string>().starts_with("optimizer-")) continue;
+    int64_t count = 1;
+    for (const json& size : tensor["shape"]) count *= size.get<int64_t>();
+    parameters += count;
+  }
+  out["bytes"] = bytes;
+  out["parameters"] = parameters;
+  if (const auto& manifest = opened.manifest()) {
+    out["step"] = manifest->step;
+    out["layout"] = manifest->layout;
+    out["params_hash"] = manifest->params_hash;
+    out["recipe"] = manifest->recipe_toml;
+  }
+  const json config = json::parse(opened.config_json(), nullptr, false);
+  if (config.is_object() && config.contains("model_type")) out["model_type"] = config["model_type"];
+  if (check) {
+    opened.check_all();
+    out["checked"] =
+        opened.manifest() ? "every checksum is right" : "every byte can be read; there are no checksums";
+  }
+  return out;
+}
+
+std::string shape_text(const json& shape) {
+  return fmt::format("[{}]", fmt::join(shape.get<std::vector<int64_t>>(), ", "));
+}
+
+void print_report(const json& r, bool everything) {
+  print("{}: {}{}, {} parameters, {} on disk\n", r["folder"].get<std::string>(),
+        r.contains("step") ? fmt::format("checkpoint of step {}", r["step"].get<int64_t>())
+                           : "a model without a manifest",
+        r.contains("model_type") ? fmt::format(" ({})", r["model_type"].dump()) : "",
+        base::human_count(r["parameters"].get<double>()), bytes_text(r["bytes"].get<int64_t>()));
+  if (r.contains("step")) {
+    print("saved by {}; params_hash {}\n", r["layout"].get<std::string>(),
+          r["params_hash"].get<std::string>());
+  }
+  base::Table files({"file", "bytes"}), tensors({"tensor", "type", "shape", "bytes", "crc32c"});
+  for (const json& file : r["files"]) files.add({file["name"], bytes_text(file["bytes"].get<int64_t>())});
+  size_t shown = 0;
+  for (const json& one : r["tensors"]) {
+    if (!everything && ++shown > kShortTable) break;
+    tensors.add({one["name"], one["dtype"], shape_text(one["shape"]), bytes_text(one["bytes"].get<int64_t>()),
+                 one.value("crc32c", "")});
+  }
+  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
+  print("\n{}\n{}", files.to_text(terminal.width), tensors.to_text(terminal.width));
+  if (!everything && r["tensors"].size() > kShortTable)
+    print("... and {} more: --all shows them\n", r["tensors"].size() - kShortTable);
+  if (r.contains("checked")) print("\n{}\n", r["checked"].get<std::string>());
+}
+
+// The folders of a run's checkpoints, newest first, those that are not whole as well.
+json checkpoints_of(const std::string& run) {
+  const std::vector<std::string> whole = checkpoint::list(run);
+  json all = json::array();
+  std::vector<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(checkpoint::checkpoints_folder(run))) {
+    if (entry.is_directory()) folders.push_back(entry.path().string());
+  }
+  std::sort(folders.rbegin(), folders.rend());
+  for (const std::string& folder : folders) {
+    const bool is_whole = std::find(whole.begin(), whole.end(), folder) != whole.end();
+    all.push_back({{"folder", folder}, {"complete", is_whole}});
+  }
+  return all;
+}
+
+}  // namespace
+
+int inspect_command(Arguments& arguments) {
+  std::string path;
+  bool check = false, as_json = false, everything = false;
+  arguments.positional("DIR", path, "a run, a checkpoint or a Hugging Face folder");
+  arguments.flag("--check", check, "read every byte and verify every checksum");
+  arguments.flag("--all", everything, "every tensor");
+  arguments.flag("--json", as_json, "print it as JSON");
+  arguments.example("lockstep inspect runs/first", "the newest checkpoint of a run");
+  arguments.example("lockstep inspect runs/first --check", "is it whole, to the last bit?");
+  if (!arguments.parse()) return 0;
+  if (path.empty()) throw base::ConfigError(109, "inspect takes a folder: lockstep inspect DIR");
+  json run = nullptr;
+  std::error_code error;
+  if (fs::is_directory(checkpoint::checkpoints_folder(path), error)) run = checkpoints_of(path);
+  json report = report_of(checkpoint::model_folder(path), check);
+  if (!run.is_null()) report["checkpoints"] = run;
+  if (as_json) {
+    print("{}\n", report.dump(-1, ' ', false, json::error_handler_t::replace));
+    return 0;
+  }
+  if (!run.is_null()) {
+    for (const json& one : run)
+      print("{}  {}\n", one["folder"].get<std::string>(),
+            one["complete"].get<bool>() ? "complete" : "not complete");
+    print("\n");
+  }
+  print_report(report, everything);
+  return 0;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,57 @@
+#include "lockstep/model/huggingface.h"
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep::model {
+
+std::string huggingface_config(const base::Recipe& recipe) {
+  const auto& m = recipe.model;
+  nlohmann::json c;
+  if (m.family == "gpt2") {
+    c = {{"architectures", {"GPT2LMHeadModel"}},
+         {"model_type", "gpt2"},
+         {"activation_function", "gelu_new"},
+         {"n_embd", m.hidden},
+         {"n_layer", m.layers},
+         {"n_head", m.heads},
+         {"n_inner", m.ffn.value},
+         {"n_positions", m.context.value},
+         {"n_ctx", m.context.value},
+         {"layer_norm_epsilon", m.norm_epsilon},
+         {"embd_pdrop", m.dropout},
+         {"resid_pdrop", m.dropout},
+         {"attn_pdrop", 0.0}};
+  } else if (m.family == "llama") {
+    c = {{"architectures", {"LlamaForCausalLM"}},
+         {"model_type", "llama"},
+         {"hidden_act", "silu"},
+         {"hidden_size", m.hidden},
+         {"num_hidden_layers", m.layers},
+         {"num_attention_heads", m.heads},
+         {"num_key_value_heads", m.kv_heads.value},
+         {"intermediate_size", m.ffn.value},
+         {"max_position_embeddings", m.context.value},
+         {"rms_norm_eps", m.norm_epsilon},
+         {"rope_theta", m.rope_theta},
+         {"attention_bias", false},
+         {"mlp_bias", false}};
+    if (m.rope_scaling > 0) {
+      c["rope_scaling"] = {{"rope_type", "llama3"},
+                           {"factor", m.rope_scaling},
+                           {"low_freq_factor", m.rope_low_freq},
+                           {"high_freq_factor", m.rope_high_freq},
+                           {"original_max_position_embeddings", m.rope_original_context}};
+    }
+  } else {
+    return "";
+  }
+  c["vocab_size"] = m.vocab.value;
+  c["tie_word_embeddings"] = m.tied;
+  c["torch_dtype"] = "float32";
+  c["initializer_range"] = m.init_std;
+  c["bos_token_id"] = nullptr;
+  c["eos_token_id"] = nullptr;
+  return c.dump(2) + "\n";
+}
+
+}  // namespace lockstep::model

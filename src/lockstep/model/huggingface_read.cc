@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/model/family.h"
+#include "lockstep/model/huggingface.h"
+
+namespace lockstep::model {
+
+namespace {
+
+using base::ConfigError;
+using Json = nlohmann::json;
+
+// config.json, read with the defaults that transformers gives to what is left out.
+class Config {
+ public:
+  Config(const std::string& text, const std::string& path)
+      : path_(path), json_(Json::parse(text, nullptr, false)) {
+    if (!json_.is_object()) refuse("it is not a JSON object");
+  }
+  Config(const Json& json, const std::string& path) : path_(path), json_(json) {}
+
+  bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
+  int64_t size(const char* key) const {
+    if (!has(key)) refuse(fmt::format("\"{}\" is missing", key));
+    if (!json_[key].is_number_integer() || json_[key].get<double>() < 1 || json_[key].get<double>() > 1e12)
+      refuse(fmt::format("\"{}\" is not a size", key));
+    return json_[key].get<int64_t>();
+  }
+  int64_t size(const char* key, int64_t otherwise) const { return has(key) ? size(key) : otherwise; }
+  double number(const char* key, double otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!json_[key].is_number()) refuse(fmt::format("\"{}\" is not a number", key));
+    return json_[key].get<double>();
+  }
+  bool truth(const char* key, bool otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!json_[key].is_boolean()) refuse(fmt::format("\"{}\" is neither true nor false", key));
+    return json_[key].get<bool>();
+  }
+  std::string text(const char* key, const std::string& otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!json_[key].is_string()) refuse(fmt::format("\"{}\" is not text", key));
+    return json_[key].get<std::string>();
+  }
+  Config part(const char* key) const {
+    if (has(key) && !json_[key].is_object()) refuse(fmt::format("\"{}\" is not an object", key));
+    return {has(key) ? json_[key] : Json::object(), path_};
+  }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw ConfigError(177, fmt::format("{} describes a model that cannot be started from: {}", path_, why));
+  }
+
+ private:
+  std::string path_;
+  Json json_;
+};
+
+struct Setting {
+  std::string key, value;  // as TOML
+  bool free = false;       // the weights do not depend on it: the recipe may say otherwise
+};
+using Settings = std::vector<Setting>;
+
+std::string toml(int64_t n) { return std::to_string(n); }
+std::string toml(double n) { return fmt::format("{}", n); }
+
+Settings read_gpt2(const Config& c) {
+  const std::string activation = c.text("activation_function", "gelu_new");
+  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
+    c.refuse(fmt::format("activation_function {} is not gelu_new", base::quoted(activation)));
+  if (!c.truth("scale_attn_weights", true)) c.refuse("scale_attn_weights is false");
+  if (c.truth("scale_attn_by_inverse_layer_idx", false)) c.refuse("scale_attn_by_inverse_layer_idx is true");
+  if (c.truth("add_cross_attention", false)) c.refuse("add_cross_attention is true");
+  const int64_t hidden = c.size("n_embd", 768);
+  return {{"model.layers", toml(c.size("n_layer", 12))},
+          {"model.hidden", toml(hidden)},
+          {"model.heads", toml(c.size("n_head", 12))},
+          {"model.kv_heads", toml(c.size("n_head", 12))},
+          {"model.ffn", toml(c.size("n_inner", 4 * hidden))},
+          {"model.context", toml(c.size("n_positions", 1024))},
+          {"model.norm_epsilon", toml(c.number("layer_norm_epsilon", 1e-5))},
+          {"model.tied", c.truth("tie_word_embeddings", true) ? "true" : "false"}};
+}
+
+// Older files have rope_theta and rope_scaling, newer ones rope_parameters with both.
+void read_rope(const Config& c, Settings& settings) {
+  const Config rope = c.has("rope_parameters") ? c.part("rope_parameters") : c.part("rope_scaling");
+  settings.push_back({"model.rope_theta", toml(rope.number("rope_theta", c.number("rope_theta", 10000)))});
+  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  if (type == "default") {
+    settings.push_back({"model.rope_scaling", "0.0"});
+    return;
+  }
+  if (type != "llama3")
+    c.refuse(fmt::format("RoPE scaling of type {} is not known, only llama3", base::quoted(type)));
+  settings.push_back({"model.rope_scaling", toml(rope.number("factor", 8))});
+  settings.push_back({"model.rope_low_freq", toml(rope.number("low_freq_factor", 1))});
+  settings.push_back({"model.rope_high_freq", toml(rope.number("high_freq_factor", 4))});
+  settings.push_back(
+      {"model.rope_original_context", toml(rope.size("original_max_position_embeddings", 8192))});
+}
+
+Settings read_llama(const Config& c) {
+  if (const std::string act = c.text("hidden_act", "silu"); act != "silu")
+    c.refuse(fmt::format("hidden_act {} is not silu", base::quoted(act)));
+  if (c.truth("attention_bias", false)) c.refuse("attention_bias is true");
+  if (c.truth("mlp_bias", false)) c.refuse("mlp_bias is true");
+  const int64_t hidden = c.size("hidden_size", 4096), heads = c.size("num_attention_heads", 32);
+  if (const int64_t width = c.size("head_dim", hidden / heads); width * heads != hidden)
+    c.refuse(
+        fmt::format("head_dim {} is not hidden_size / num_attention_heads = {} / {}", width, hidden, heads));
+  Settings settings = {{"model.layers", toml(c.size("num_hidden_layers", 32))},
+                       {"model.hidden", toml(hidden)},
+                       {"model.heads", toml(heads)},
+                       {"model.kv_heads", toml(c.size("num_key_value_heads", heads))},
+                       {"model.ffn", toml(c.size("intermediate_size", 11008))},
+                       {"model.context", toml(c.size("max_position_embeddings", 2048)), true},
+                       {"model.norm_epsilon", toml(c.number("rms_norm_eps", 1e-6))},
+                       {"model.tied", c.truth("tie_word_embeddings", false) ? "true" : "false"}};
+  read_rope(c, settings);
+  return settings;
+}
+
+Settings read_settings(const Config& c) {
+  const std::string type = c.text("model_type", "");
+  if (type != "gpt2" && type != "llama") {
+    c.refuse(fmt::format("model_type {} is not known; gpt2 and llama are",
+                         type.empty() ? "(missing)" : base::quoted(type)));
+  }
+  Settings settings = type == "gpt2" ? read_gpt2(c) : read_llama(c);
+  settings.push_back({"model.family", type});
+  settings.push_back({"model.vocab", toml(c.size("vocab_size"))});
+  return settings;
+}
+
+// Not said by the user, or said to be what it is anyway (a file from `lockstep init` names every key).
+bool left_alone(const base::Resolved& resolved, const std::string& name) {
+  const std::string& origin = resolved.origin.at(name);
+  const base::Key* key = base::find_key(name);
+  const std::string value = base::value_text(*key, resolved.recipe);
+  return value == "\"auto\"" || (origin != "command line" && value == base::default_text(*key));
+}
+
+// The value as the recipe would print it, so that 1e-05 and 0.00001 are the same.
+std::string printed(const Setting& setting) {
+  base::Recipe recipe;
+  base::set_value(recipe, setting.key, setting.value);
+  return base::value_text(*base::find_key(setting.key), recipe);
+}
+
+void check_preset(const base::Recipe& recipe, const Settings& settings, const std::string& path) {
+  if (recipe.model.preset.empty()) return;
+  for (const Preset& preset : find_family(recipe.model.family).presets) {
+    if (preset.name != recipe.model.preset) continue;
+    for (const auto& [key, value] : preset.keys) {
+      for (const Setting& setting : settings) {
+        if (setting.key != key || setting.free || printed({key, value}) == printed(setting)) continue;
+        throw ConfigError(
+            178, fmt::format("model.preset = \"{}\" means {} = {}, but {} says {}: leave model.preset out",
+                             preset.name, key, value, path, setting.value));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void adopt_config(base::Resolved& resolved, const std::string& text, const std::string& path) {
+  const Settings settings = read_settings(Config(text, path));
+  for (const Setting& setting : settings) {
+    const base::Key* key = base::find_key(setting.key);
+    const std::string said = base::value_text(*key, resolved.recipe);
+    if (said == printed(setting)) continue;
+    if (left_alone(resolved, setting.key)) {
+      base::set_value(resolved.recipe, setting.key, setting.value);
+      resolved.origin[setting.key] = path;
+    } else if (!setting.free) {
+      throw ConfigError(
+          178, fmt::format("{} = {} ({}), but {} says {}: leave the key out, or start from another folder",
+                           setting.key, said, resolved.origin.at(setting.key), path, printed(setting)));
+    }
+  }
+  check_preset(resolved.recipe, settings, path);
+  resolved.recipe.model.preset.clear();  // the folder has said it all
+}
+
+void check_vocabulary(const base::Resolved& resolved, int64_t data_vocab, const std::string& data) {
+  const auto& recipe = resolved.recipe;
+  const std::string& origin = resolved.origin.at("model.vocab");
+  if (recipe.model.from.empty() || !origin.starts_with(recipe.model.from)) return;
+  const int64_t vocab = recipe.model.vocab.value, padded = (data_vocab + 63) / 64 * 64;
+  // Files of token numbers do not say whose they are; they fit when none is too large.
+  const bool fits =
+      recipe.data.kind == "tokens" ? data_vocab <= vocab : vocab == data_vocab || vocab == padded;
+  if (fits) return;
+  throw ConfigError(
+      179,
+      fmt::format(
+          "the model of {} knows {} tokens, the data has {} ({}): they cannot be the same tokens, and it "
+          "would learn nonsense. Encode the data with the model's own tokenizer into a file of tokens "
+          "(data.kind=tokens); if they are the same after all, say so with model.vocab={}",
+          recipe.model.from, vocab, data_vocab, data, vocab));
+}
+
+}  // namespace lockstep::model

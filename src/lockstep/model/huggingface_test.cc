@@ -1,0 +1,151 @@
+#include "lockstep/model/huggingface.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/family.h"
+
+namespace lockstep::model {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+base::Resolved recipe_of(const Words& words) { return base::read_recipe({.file = "", .overrides = words}); }
+
+// What the config says must come out again when the recipe that adopted it writes one.
+TEST(HuggingFace, ARecipeAndItsConfigAgree) {
+  const Words recipes[] = {
+      {"model.family=gpt2", "model.hidden=96", "model.heads=3", "model.layers=5", "model.vocab=300"},
+      {"model.family=gpt2", "model.tied=false", "model.ffn=100", "model.norm_epsilon=1e-6"},
+      {"model.family=llama", "model.heads=4", "model.kv_heads=2", "model.tied=false",
+       "model.rope_theta=500000"},
+      {"model.family=llama", "model.rope_scaling=8", "model.rope_original_context=64", "model.context=512"}};
+  for (const Words& words : recipes) {
+    base::Resolved first = recipe_of(words);
+    resolve_model(first, 137);
+    const std::string config = huggingface_config(first.recipe);
+    base::Resolved second = recipe_of({});
+    adopt_config(second, config, "there/config.json");
+    resolve_model(second, 137);
+    EXPECT_EQ(Json::parse(huggingface_config(second.recipe)), Json::parse(config));
+    EXPECT_EQ(second.origin.at("model.vocab"), "there/config.json");
+    adopt_config(second, config, "there/config.json");  // a second look changes nothing
+  }
+}
+
+struct Row {
+  const char* name;
+  const char* config;
+  Words expected;  // "key=value"
+};
+
+TEST(HuggingFace, ReadsWhatTransformersWrites) {
+  const Row rows[] = {
+      {"gpt2 of the Hub",
+       R"({"model_type": "gpt2", "vocab_size": 50257, "n_inner": null})",
+       {"model.layers=12", "model.hidden=768", "model.heads=12", "model.ffn=3072", "model.context=1024",
+        "model.vocab=50257", "model.tied=true"}},
+      {"llama with the defaults left out",
+       R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 64,
+          "num_attention_heads": 8, "intermediate_size": 96, "rope_scaling": null})",
+       {"model.family=\"llama\"", "model.kv_heads=8", "model.layers=32", "model.tied=false",
+        "model.norm_epsilon=1e-06", "model.rope_theta=10000", "model.rope_scaling=0"}},
+      {"rope_parameters of newer versions",
+       R"({"model_type": "llama", "vocab_size": 8, "hidden_size": 64,
+          "num_attention_heads": 8, "rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0,
+          "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 4096}})",
+       {"model.rope_theta=500000", "model.rope_scaling=32", "model.rope_original_context=4096"}},
+  };
+  for (const Row& row : rows) {
+    base::Resolved resolved = recipe_of({});
+    adopt_config(resolved, row.config, "c");
+    for (const std::string& word : row.expected) {
+      const std::string key = word.substr(0, word.find('='));
+      base::Recipe wanted;
+      base::set_value(wanted, key, word.substr(word.find('=') + 1));
+      EXPECT_EQ(base::value_text(*base::find_key(key), resolved.recipe),
+                base::value_text(*base::find_key(key), wanted))
+          << row.name;
+    }
+  }
+}
+
+int refused(const Words& words, const std::string& config, const std::string& says) {
+  base::Resolved resolved = recipe_of(words);
+  try {
+    adopt_config(resolved, config, "c/config.json");
+  } catch (const base::ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    return error.number();
+  }
+  return 0;
+}
+
+TEST(HuggingFace, OtherModelsAreRefused) {
+  const std::string llama =
+      R"("model_type": "llama", "vocab_size": 8, "hidden_size": 64, "num_attention_heads": 8)";
+  const std::pair<std::string, const char*> rows[] = {
+      {"", "not a JSON object"},
+      {"[]", "not a JSON object"},
+      {"{}", "model_type (missing)"},
+      {R"({"model_type": "mistral"})", "\"mistral\" is not known"},
+      {R"({"model_type": 3})", "\"model_type\" is not text"},
+      {R"({"model_type": "gpt2"})", "\"vocab_size\" is missing"},
+      {R"({"model_type": "gpt2", "vocab_size": -1})", "\"vocab_size\" is not a size"},
+      {R"({"model_type": "gpt2", "vocab_size": 1e300})", "\"vocab_size\" is not a size"},
+      {R"({"model_type": "gpt2", "vocab_size": 8, "activation_function": "relu"})",
+       "\"relu\" is not gelu_new"},
+      {R"({"model_type": "gpt2", "vocab_size": 8, "scale_attn_by_inverse_layer_idx": true})",
+       "inverse_layer_idx"},
+      {"{" + llama + R"(, "attention_bias": true})", "attention_bias"},
+      {"{" + llama + R"(, "hidden_act": "gelu"})", "\"gelu\" is not silu"},
+      {"{" + llama + R"(, "head_dim": 16})", "head_dim 16"},
+      {"{" + llama + R"(, "rope_scaling": {"type": "linear", "factor": 2}})", "\"linear\" is not known"},
+      {"{" + llama + R"(, "rope_scaling": 3})", "\"rope_scaling\" is not an object"},
+  };
+  for (const auto& [config, says] : rows) EXPECT_EQ(refused({}, config, says), 177) << config;
+}
+
+TEST(HuggingFace, ContradictionsAreNamed) {
+  const std::string config =
+      R"({"model_type": "gpt2", "vocab_size": 64, "n_embd": 64, "n_layer": 2, "n_head": 4})";
+  EXPECT_EQ(refused({"model.layers=3"}, config, "model.layers = 3 (command line), but c/config.json says 2"),
+            178);
+  EXPECT_EQ(refused({"model.layers=4"}, config, "model.layers = 4"), 178);  // the default, but said aloud
+  EXPECT_EQ(refused({"model.family=llama"}, config, "model.family"), 178);
+  EXPECT_EQ(refused({"model.context=64"}, config, "model.context"), 178);
+  EXPECT_EQ(refused({"model.preset=124m"}, config, "model.preset = \"124m\" means"), 178);
+  EXPECT_EQ(refused({"model.layers=2", "model.vocab=64", "model.dropout=0.1"}, config, ""), 0);
+  // A llama has no table of positions: a shorter one is no contradiction.
+  EXPECT_EQ(
+      refused({"model.family=llama", "model.context=64"},
+              R"({"model_type": "llama", "vocab_size": 8, "hidden_size": 64, "num_attention_heads": 8})", ""),
+      0);
+}
+
+TEST(HuggingFace, DataOfOtherTokensIsRefused) {
+  const auto refusal = [](const Words& words, int64_t vocab, int64_t data_vocab) {
+    base::Resolved resolved = recipe_of(words);
+    resolved.recipe.model.from = "there";
+    adopt_config(resolved, R"({"model_type": "gpt2", "vocab_size": )" + std::to_string(vocab) + "}",
+                 "there/config.json");
+    try {
+      check_vocabulary(resolved, data_vocab, "some data");
+    } catch (const base::ConfigError& error) {
+      return error.number();
+    }
+    return 0;
+  };
+  EXPECT_EQ(refusal({}, 50257, 137), 179);
+  EXPECT_EQ(refusal({}, 192, 137), 0);  // the data's, padded
+  EXPECT_EQ(refusal({}, 137, 137), 0);
+  EXPECT_EQ(refusal({"model.vocab=50257"}, 50257, 137), 0);  // the user says that they are the same
+  EXPECT_EQ(refusal({"data.kind=tokens"}, 50257, 40000), 0);
+  EXPECT_EQ(refusal({"data.kind=tokens"}, 50257, 50258), 179);
+}
+
+}  // namespace
+}  // namespace lockstep::model

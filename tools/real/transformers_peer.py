@@ -1,0 +1,61 @@
+"""The other side of transformers_test.sh: Hugging Face's library makes models, opens ours and says what loss it finds.
+
+    transformers_peer.py tokens FILE VOCAB          random tokens, 16 bits each
+    transformers_peer.py make FOLDER gpt2|llama [tied] [scaled] [bf16|fp16]
+    transformers_peer.py loss FILE SEQ_LEN FOLDER...   mean over consecutive windows, as `lockstep eval` takes them"""
+import array, json, pathlib, random, sys
+
+
+def tokens(path, vocab):
+    source = random.Random(1)
+    with open(path, "wb") as file:
+        array.array("H", (source.randrange(int(vocab)) for _ in range(32 * 40 + 1))).tofile(file)
+
+
+def make(folder, family, *words):
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    torch.manual_seed(1)
+    tied = "tied" in words
+    if family == "gpt2":
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=192, n_embd=64, n_layer=2, n_head=4, n_positions=48, n_inner=96,
+                                           tie_word_embeddings=tied, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+    else:
+        scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                   "original_max_position_embeddings": 32} if "scaled" in words else None
+        model = LlamaForCausalLM(LlamaConfig(vocab_size=192, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+                                             num_key_value_heads=2, intermediate_size=96, max_position_embeddings=64,
+                                             rope_scaling=scaling, rms_norm_eps=1e-6, tie_word_embeddings=tied))
+    with torch.no_grad():  # away from the initial values, so that every weight matters
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    kind = torch.bfloat16 if "bf16" in words else torch.float16 if "fp16" in words else torch.float32
+    model.to(kind).save_pretrained(folder, max_shard_size="60KB")
+    print(sorted(path.name for path in pathlib.Path(folder).iterdir()))
+
+
+def loss(path, seq_len, *folders):
+    data = array.array("H")
+    data.frombytes(pathlib.Path(path).read_bytes())
+    for folder in folders:
+        print(json.dumps({"loss": loss_of(folder, data, int(seq_len)), "model": folder}))
+
+
+def loss_of(folder, data, seq_len):
+    import torch
+    from transformers import AutoModelForCausalLM
+    model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    lost = {what: sorted(names) for what, names in info.items() if names}
+    assert not lost, lost  # every tensor has its place, none is missing
+    model.eval()
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for at in range(0, len(data) - seq_len, seq_len):
+            window = torch.tensor(data[at : at + seq_len + 1], dtype=torch.long)
+            logits = model(window[None, :-1]).logits[0].double()
+            total += torch.nn.functional.cross_entropy(logits, window[1:], reduction="sum").item()
+            count += seq_len
+    return total / count
+
+
+{"tokens": tokens, "make": make, "loss": loss}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# transformers_test.sh BUILD: Hugging Face's own library opens our checkpoints, and we open its. Exit 77: skipped.
+#
+# LOCKSTEP_TEST_PYTHON names a Python that has torch and transformers; without it, LOCKSTEP_REAL_VENV names a folder
+# where one is set up from PyPI (./dev test --real does that, once).
+# shellcheck source=tools/real/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+row_limit=300
+
+python=${LOCKSTEP_TEST_PYTHON:-}
+if [[ -z $python && -n ${LOCKSTEP_REAL_VENV:-} ]]; then
+  python=$LOCKSTEP_REAL_VENV/bin/python
+  if [[ ! -x $python ]]; then
+    echo "setting up $LOCKSTEP_REAL_VENV with torch and transformers from PyPI"
+    { python3 -m venv "$LOCKSTEP_REAL_VENV" && "$python" -m pip install --quiet torch transformers; } >"$work/why" 2>&1 ||
+      skip "transformers cannot be installed: $(tail -n 1 "$work/why")"
+  fi
+fi
+[[ -n $python ]] || skip "LOCKSTEP_TEST_PYTHON names no interpreter"
+"$python" -c 'import torch, transformers' 2>"$work/why" || skip "$python has no transformers: $(tail -n 1 "$work/why")"
+export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false CUDA_VISIBLE_DEVICES=
+
+peer() { "$python" "$here/transformers_peer.py" "$@"; }
+number() { grep -o "\"$1\": *[-+0-9.e]*" "$2" | head -n 1 | sed 's/.*: *//'; }
+
+# near A B: equal within 1e-5.
+near() {
+  awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a != "" && b != "" && d <= 1e-5) }' && return 0
+  echo "losses $1 and $2 differ by more than 1e-5"
+  return 1
+}
+
+# evaluate FOLDER: our loss on the tokens, in `ours`.
+evaluate() {
+  "$program" eval "$1" run.device=cpu precision.compute=fp32 data.kind=tokens data.path="$PWD/tokens.bin" \
+    data.seq_len=32 model.vocab=192 --json >ours 2>says || { cat says; return 1; }
+}
+
+# compare FOLDER...: transformers and we find the same loss in each.
+compare() {
+  local folder
+  peer loss tokens.bin 32 "$@" >all 2>says || { cat says; return 1; }
+  for folder in "$@"; do
+    grep -F "\"$folder\"" all >theirs
+    evaluate "$folder" && near "$(number loss ours)" "$(number loss theirs)" || return 1
+  done
+}
+
+# A model that we trained, for the keys given: saved by one rank and by three, and exported.
+ours_to_theirs() {
+  peer tokens tokens.bin 192
+  for ranks in 1 3; do
+    "$program" train "$recipe" "run.name=here$ranks" run.steps=12 run.device=cpu "${small[@]}" model.vocab=192 "$@" \
+      --nproc "$ranks" parallel.zero=$((ranks == 1 ? 0 : 3)) >says 2>&1 || { cat says; return 1; }
+  done
+  "$program" export runs/here1 exported --dtype bf16 >says 2>&1 || { cat says; return 1; }
+  compare runs/here1/checkpoints/step-00000012 runs/here3/checkpoints/step-00000012 exported
+}
+
+# A model that transformers made, in small shards; trained on here, and opened there again.
+theirs_to_ours() {
+  peer tokens tokens.bin 192
+  peer make theirs-folder "$@" >says 2>&1 || { cat says; return 1; }
+  "$program" train model.from=theirs-folder run.name=tuned run.steps=3 run.device=cpu data.kind=tokens data.path=tokens.bin \
+    data.seq_len=32 batch.global=8 batch.slices=8 optim.lr=1e-3 log.eval_every=0 >says 2>&1 || { cat says; return 1; }
+  compare theirs-folder runs/tuned/checkpoints/step-00000003
+}
+
+gpt2=(model.family=gpt2)
+llama=(model.family=llama model.heads=4 model.kv_heads=2)
+scaled=(model.context=64 model.rope_scaling=8 model.rope_original_context=32)
+row "transformers opens our gpt2, tied" ours_to_theirs "${gpt2[@]}"
+row "transformers opens our gpt2, untied" ours_to_theirs "${gpt2[@]}" model.tied=false
+row "transformers opens our llama with grouped heads, tied" ours_to_theirs "${llama[@]}"
+row "transformers opens our llama with grouped heads, untied, scaled RoPE" ours_to_theirs "${llama[@]}" model.tied=false "${scaled[@]}"
+row "we start from a gpt2 of transformers, tied" theirs_to_ours gpt2 tied
+row "we start from a gpt2 of transformers, untied, fp16" theirs_to_ours gpt2 fp16
+row "we start from a llama of transformers, tied" theirs_to_ours llama tied
+row "we start from a llama of transformers, untied, scaled RoPE, bf16" theirs_to_ours llama scaled bf16
+finish
