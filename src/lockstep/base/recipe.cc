@@ -85,6 +85,10 @@ void add_run(std::vector<Key>& keys) {
                    "CPU threads that compute. auto: OMP_NUM_THREADS when set, else every core this process "
                    "may use.",
                    "8", {.at_least = 1, .at_most = 4096, .also = {"num_threads", "omp_num_threads"}}),
+          make_key(MEMBER(run.hang_timeout),
+                   "Seconds that ranks wait for one that does not come before all are started again. auto: "
+                   "30, or ten times what that instruction usually takes.",
+                   "120", {.at_least = 1, .at_most = 1e6, .also = {"watchdog", "heartbeat_timeout"}}),
       });
 }
 
@@ -408,6 +412,10 @@ void add_log(std::vector<Key>& keys) {
           make_key(MEMBER(log.fingerprint),
                    "Writes params_hash, a hash of every weight, into each logged line.", "true",
                    {.also = {"params_hash"}}),
+          make_key(MEMBER(log.fingerprint_every),
+                   "Steps between comparisons of the weights that several ranks hold copies of: a bit that "
+                   "flipped is noticed, and the rank named. 0: never.",
+                   "100", {.at_least = 0, .at_most = kMostSteps}),
           make_key(MEMBER(log.folder), "Where the folders of runs are made.", "\"runs\"",
                    {.also = {"output_dir", "out_dir", "log_dir", "save_dir"}}),
       });
@@ -430,6 +438,18 @@ void add_checkpoint(std::vector<Key>& keys) {
                    "memory. "
                    "Takes host memory of the size of what a rank writes, twice where saves overlap.",
                    "false", {.also = {"async_save", "async_mode", "dist_ckpt_async"}}),
+          make_key(MEMBER(checkpoint.snapshot_every),
+                   "Steps between snapshots in the launcher's memory, from which ranks start again without a "
+                   "disk. auto: so that they cost below 1 % of the time; 0: none.",
+                   "10", {.at_least = 0, .at_most = kMostSteps, .also = {"memory_every"}}),
+          make_key(MEMBER(checkpoint.replicas),
+                   "Copies of each snapshot that the launcher of another node keeps, so that a lost node "
+                   "costs no more than a lost rank.",
+                   "1", {.at_least = 0, .at_most = 1}),
+          make_key(MEMBER(checkpoint.notice),
+                   "Seconds from the warning (SIGTERM, SIGUSR1, a preemption notice) to the end. auto: what "
+                   "this place gives: Compute Engine 30, GKE 15, EC2 120, Slurm's --signal.",
+                   "60", {.at_least = 1, .at_most = 1e6, .also = {"grace_period"}}),
       });
 }
 

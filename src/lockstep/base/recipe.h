@@ -27,6 +27,7 @@ struct Recipe {
     bool exact = true;
     std::string nonfinite = "stop";  // stop, skip
     AutoInt threads;                 // CPU threads of the compute lane
+    AutoInt hang_timeout;            // seconds; auto: 30, or ten times what an instruction usually takes
   } run;
 
   struct Model {
@@ -122,13 +123,17 @@ struct Recipe {
     int64_t keep = 2;        // the newest that stay
     int64_t keep_every = 0;  // steps; those of every such step stay too
     bool async = true;       // training goes on while a checkpoint is written
+    AutoInt snapshot_every;  // steps between snapshots in the launcher's memory; auto: below 1 % of the time
+    int64_t replicas = 0;    // 1: another node keeps a copy of each snapshot
+    AutoInt notice;          // seconds from the warning to the end; auto: by where it runs
   } checkpoint;
 
   struct Log {
     int64_t every = 1;         // steps between lines of metrics.jsonl
     int64_t eval_every = 200;  // steps; 0: only at the end
     int64_t eval_batches = 32;
-    bool fingerprint = false;  // params_hash in every logged line
+    bool fingerprint = false;       // params_hash in every logged line
+    int64_t fingerprint_every = 0;  // steps between comparisons of the copies that ranks hold; 0: never
     std::string folder = "runs";
   } log;
 };

@@ -17,6 +17,7 @@ namespace lockstep::cli {
 int init_command(Arguments& arguments);
 int train_command(Arguments& arguments);
 int launch_command(Arguments& arguments);
+int drill_command(Arguments& arguments);
 int tune_command(Arguments& arguments);
 int verify_command(Arguments& arguments);
 int generate_command(Arguments& arguments);

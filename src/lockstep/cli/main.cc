@@ -32,6 +32,8 @@ constexpr Command kCommands[] = {
     {"init", "Write a commented recipe to start from.", init_command},
     {"train", "Train from a recipe; run it again to go on where it stopped.", train_command},
     {"launch", "Run any program on many ranks, with torchrun's flags.", launch_command},
+    {"drill", "Rehearse faults on a recipe: kill, freeze, corrupt, fill the disk; compare the bits.",
+     drill_command},
     {"tune", "Time every slice size and recomputation that fits, and name the fastest.", tune_command},
     {"verify", "Train a small version of a recipe in many layouts and compare them with one rank.",
      verify_command},

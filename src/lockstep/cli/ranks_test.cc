@@ -96,7 +96,8 @@ TEST(TrainOnRanks, ADeadRankHasLeftItsMarks) {
   const std::string run = folder.path() + "/runs/killed";
   std::future<Outcome> training = std::async(std::launch::async, [&] {
     return run_shell(folder.path(), "timeout -k 5 60 " + kTiny +
-                                        "run.device=cpu run.steps=100000 run.name=killed --nproc 2");
+                                        "run.device=cpu run.steps=100000 run.name=killed --nproc 2 "
+                                        "--max-restarts 0");
   });
   for (int tries = 0; tries < 600 && losses(run).size() < 5; ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -13,6 +13,11 @@
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/progress.h"
 #include "lockstep/cli/stop_signal.h"
+#include "lockstep/cli/train_recovery.h"
+#include "lockstep/launch/failure.h"
+#include "lockstep/launch/metadata_watch.h"
+#include "lockstep/launch/rank_memory.h"
+#include "lockstep/run/recorder.h"
 #include "lockstep/run/run_folder.h"
 #include "lockstep/run/saver.h"
 #include "lockstep/run/snapshot.h"
@@ -44,12 +49,14 @@ struct TrainArguments {
 
 // Checkpoints to go on from, the first that can be used; empty: from the beginning.
 std::vector<std::string> starting_points(const TrainArguments& arguments, const std::string& folder) {
-  if (arguments.resume == "never") return {};
   if (arguments.resume == "auto") return checkpoint::list(folder);
+  std::vector<std::string> points = saved_since_launch(folder);
+  if (arguments.resume == "never") return points;
   if (!std::filesystem::exists(arguments.resume)) {
     throw base::DataError(323, "--resume " + arguments.resume + ": there is no such checkpoint folder");
   }
-  return {arguments.resume};
+  points.push_back(arguments.resume);
+  return points;
 }
 
 // The newest complete checkpoint that loads; a damaged one is named and the next older one is tried.
@@ -78,7 +85,7 @@ void print_summary(const run::Summary& s, const std::string& folder) {
 // The first rank looks at the folder and resolves what the recipe leaves open.
 run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, const std::string& folder,
                      const run::PlanOptions& options) {
-  const bool fresh = arguments.resume == "never";
+  const bool fresh = arguments.resume == "never" && !launch::started_again();
   const run::Earlier earlier = fresh ? run::Earlier{} : run::look_at(folder);
   if (!fresh) run::adopt_earlier(resolved, folder);
   run::Decision decision;
@@ -99,15 +106,39 @@ int already_done(const TrainArguments& arguments, const run::Decision& decision,
   return 0;
 }
 
+// What stays with a rank from its start to its end, besides the session.
+struct Around {
+  const StopSignal& signal;
+  run::Recorder& recorder;
+  std::unique_ptr<run::MemorySnapshots> snapshots;
+};
+
+run::TrainOptions train_options(run::Session& session, const run::Decision& decision, const Around& around) {
+  run::TrainOptions options;
+  const std::optional<int64_t> in_memory = restore_newer(around.snapshots.get(), decision);
+  options.first_step = in_memory ? *in_memory : load_first(session, decision.checkpoints);
+  options.unsaved = in_memory.has_value();
+  options.save_only = std::getenv("LOCKSTEP_SAVE_ONLY") != nullptr;
+  options.stop_signal = &around.signal.value();
+  options.save_every = session.plan.recipe().checkpoint.every;
+  options.recorder = &around.recorder;
+  options.snapshots = around.snapshots.get();
+  return options;
+}
+
+// Once the run was asked to stop, no second Ctrl-C breaks what is being written.
+void save_now(run::Saver& saver, int64_t step, const StopSignal& signal) {
+  signal.saving(true);
+  saver.save(step);
+  if (signal.value().load() == 0) signal.saving(false);
+}
+
 // A rank beside the first: it works and keeps quiet; what it has to say is in its log.
 int run_beside(run::Session& session, const run::Decision& decision, const std::string& folder,
-               const StopSignal& signal) {
-  run::TrainOptions options;
-  options.first_step = load_first(session, decision.checkpoints);
-  options.stop_signal = &signal.value();
-  options.save_every = session.plan.recipe().checkpoint.every;
+               const Around& around) {
+  run::TrainOptions options = train_options(session, decision, around);
   run::Saver saver(session, folder);
-  options.save = [&](int64_t step) { saver.save(step); };
+  options.save = [&](int64_t step) { save_now(saver, step, around.signal); };
   run::Observer nobody;
   const run::Summary summary = run::train(session, options, nobody);
   saver.finish();
@@ -118,7 +149,9 @@ int run_beside(run::Session& session, const run::Decision& decision, const std::
 struct SaveNews : run::Observer {
   run::Saver& saver;
   run::Observer& to;
-  SaveNews(run::Saver& from, run::Observer& everyone) : saver(from), to(everyone) {}
+  NoticeWatch& notice;
+  SaveNews(run::Saver& from, run::Observer& everyone, NoticeWatch& watch)
+      : saver(from), to(everyone), notice(watch) {}
   void stepped(const run::StepReport&) override { tell(); }
   void tell() {
     while (const auto saved = saver.poll()) {
@@ -133,6 +166,7 @@ struct SaveNews : run::Observer {
                              base::human_bytes(static_cast<double>(o.bytes)), base::human_duration(o.seconds),
                              base::human_duration(saved->pause_ms / 1e3)),
                  o.step);
+        notice.saved(o.seconds + saved->pause_ms / 1e3, o.step);
       }
     }
   }
@@ -150,12 +184,12 @@ void end_saving(run::Saver& saver, SaveNews& news) {
 }
 
 int run_first(const TrainArguments& arguments, run::Session& session, const run::Decision& decision,
-              run::RunFolder& files, const StopSignal& signal) {
+              run::RunFolder& files, const Around& around) {
   const std::string& folder = files.path();
-  run::TrainOptions options;
-  options.first_step = load_first(session, decision.checkpoints);
-  const base::Recipe& recipe = session.plan.recipe();
-  const std::vector<std::string> changes = files.begin(session.plan, options.first_step);
+  const StopSignal& signal = around.signal;
+  run::TrainOptions options = train_options(session, decision, around);
+  const std::vector<std::string> changes =
+      files.begin(session.plan, options.first_step, launch::started_again());
   Progress progress(session.plan, options.first_step);
   progress.say(start_lines(session, folder));
   for (const std::string& change : changes) progress.say("warning: bits may differ from here on: " + change);
@@ -163,11 +197,10 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
 
   run::Saver saver(session, folder);
   Everyone everyone;
-  SaveNews news(saver, everyone);
-  everyone.all = {&files, &progress, &news};
-  options.stop_signal = &signal.value();
-  options.save_every = recipe.checkpoint.every;
-  options.save = [&](int64_t step) { saver.save(step), news.tell(); };
+  NoticeWatch notice(session, folder, everyone);
+  SaveNews news(saver, everyone, notice);
+  everyone.all = {&files, &progress, &news, &notice};
+  options.save = [&](int64_t step) { save_now(saver, step, signal), news.tell(); };
   everyone.event("start",
                  options.first_step > 0 ? fmt::format("going on from step {}", options.first_step)
                                         : "from the beginning",
@@ -185,22 +218,13 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   return summary.finished ? 0 : 75;
 }
 
-// What the rank is doing, for others to read. Training does not depend on it.
-std::unique_ptr<base::RingWriter> open_recorder(const std::string& folder, int rank) {
-  try {
-    base::make_folders(folder + "/trace");
-    return std::make_unique<base::RingWriter>(fmt::format("{}/trace/rank-{}.ring", folder, rank),
-                                              base::RingOptions{.rank = rank});
-  } catch (const base::IoError& error) {
-    remark("warning: nothing will be recorded: {}\n", error.what());
-    return nullptr;
-  }
-}
-
 int run_training(const TrainArguments& arguments, const base::Resolved& resolved, const std::string& folder,
                  comm::World& world) {
   const auto& parallel = resolved.recipe.parallel;
-  world.use(parallel.engine, std::chrono::seconds(parallel.timeout));
+  // The launcher's verdict on a hang names the culprit: it must come before the collective's own timeout.
+  const base::AutoInt& hang = resolved.recipe.run.hang_timeout;
+  world.use(parallel.engine,
+            std::chrono::seconds(std::max(parallel.timeout, hang.is_auto ? 0 : 2 * hang.value)));
   run::compare_recipes(world, resolved.recipe);
   std::unique_ptr<run::Ranks> ranks;
   if (world.size() > 1) ranks = std::make_unique<run::Ranks>(world);
@@ -213,11 +237,18 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
 
   std::unique_ptr<run::RunFolder> files;
   if (world.first()) files = std::make_unique<run::RunFolder>(folder);
-  const std::unique_ptr<base::RingWriter> ring = open_recorder(folder, world.rank());
-  run::Session session(std::move(plan), ranks.get(), ring.get());
+  run::Recorder recorder(folder, world.rank());
+  if (!recorder.problem().empty()) remark("warning: nothing will be recorded: {}\n", recorder.problem());
+  run::Session session(std::move(plan), ranks.get(), recorder.ring());
+  recorder.describe(session);
   StopSignal signal;  // from here on there is something to save; a rank that still waits for others just ends
-  return files ? run_first(arguments, session, decision, *files, signal)
-               : run_beside(session, decision, folder, signal);
+  const Around around{signal, recorder, open_snapshots(session)};
+  // Ranks of a launcher hear of it from there.
+  const auto metadata = world.size() > 1 ? nullptr : launch::MetadataWatch::here([](const std::string& text) {
+    say_on_console("lockstep: " + text + "\n");
+  });
+  return files ? run_first(arguments, session, decision, *files, around)
+               : run_beside(session, decision, folder, around);
 }
 
 }  // namespace
@@ -246,11 +277,23 @@ int train_command(Arguments& arguments) {
   launch.wishes.fits = [&](int ranks) { run::check_layout(resolved.recipe, ranks); };
   const std::string& device = resolved.recipe.run.device;
   launch.wishes.one_by_default = device == "cpu" || device.starts_with("cuda:");
+  launch.wishes.run_folder = folder;
+  const base::AutoInt& hang = resolved.recipe.run.hang_timeout;
+  if (!hang.is_auto) launch.wishes.hang_seconds = static_cast<double>(hang.value);
+  launch.wishes.replicas = static_cast<int>(resolved.recipe.checkpoint.replicas);
+  launch.wishes.notice_seconds =
+      run::find_notice(resolved.recipe.checkpoint.notice, run::this_place()).seconds;
   std::vector<std::string> argv = {"train"};
   argv.insert(argv.end(), arguments.words().begin(), arguments.words().end());
   std::unique_ptr<comm::World> world;
   if (const std::optional<int> code = launch_or_join(launch, argv, folder + "/logs", world)) return *code;
-  return run_training(wanted, resolved, folder, *world);
+  try {
+    return run_training(wanted, resolved, folder, *world);
+  } catch (const base::RunError& error) {
+    // The same recipe gives the same bits, and the same end; but a flipped bit does not come twice.
+    if (error.number() != 602) launch::say_final(error.what());
+    throw;
+  }
 }
 
 }  // namespace lockstep::cli

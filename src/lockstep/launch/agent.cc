@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/random.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,9 +14,14 @@
 #include "lockstep/base/file.h"
 #include "lockstep/launch/invitation.h"
 #include "lockstep/launch/local_ranks.h"
+#include "lockstep/launch/metadata_watch.h"
 #include "lockstep/launch/network.h"
 #include "lockstep/launch/rendezvous.h"
+#include "lockstep/launch/replicas.h"
+#include "lockstep/launch/run_events.h"
+#include "lockstep/launch/signal_watch.h"
 #include "lockstep/launch/tasks.h"
+#include "lockstep/run/preemption.h"
 
 namespace lockstep::launch {
 
@@ -25,44 +29,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The signals to pass on, as a descriptor; as they were before when it goes out of scope.
-class SignalWatch {
- public:
-  explicit SignalWatch(const std::vector<int>& numbers) {
-    sigset_t set;
-    sigemptyset(&set);
-    for (const int number : numbers) {
-      struct sigaction action {};
-      ::sigaction(number, nullptr, &action);
-      const bool nohup = number == SIGHUP && action.sa_handler == SIG_IGN;
-      if (!nohup) sigaddset(&set, number);
-    }
-    pthread_sigmask(SIG_BLOCK, &set, &before_);
-    descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  ~SignalWatch() {
-    ::close(descriptor_);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
-  int descriptor() const { return descriptor_; }
-  int take() {  // 0: none
-    signalfd_siginfo information;
-    return ::read(descriptor_, &information, sizeof information) > 0 ? static_cast<int>(information.ssi_signo)
-                                                                     : 0;
-  }
-
- private:
-  sigset_t before_;
-  int descriptor_ = -1;
-};
-
 std::string random_token() {
   uint64_t value = 0;
   while (::getrandom(&value, sizeof value, 0) != sizeof value) {
   }
   return fmt::format("{:016x}", value);
+}
+
+// Our own ranks save on SIGUSR1 too: Slurm's --signal warns with it.
+std::vector<int> signals_for(const AgentJob& job) {
+  std::vector<int> numbers = job.options.signals;
+  if (job.own_program && std::find(numbers.begin(), numbers.end(), SIGUSR1) == numbers.end())
+    numbers.push_back(SIGUSR1);
+  return numbers;
 }
 
 class Agent {
@@ -75,6 +54,10 @@ class Agent {
   int master_port() const;
   void tick(Duration most);
   void handle_signals();
+  void again(int number);
+  bool step_does_not_fit();
+  void watch_for_hangs();
+  void record_failures(const State& state) const;
   bool wait_for_round(int round);
   void watch(int round);
   void tell_endings();
@@ -95,13 +78,19 @@ class Agent {
   Rendezvous rendezvous_;
   std::unique_ptr<InvitationFile> invitation_;
   std::unique_ptr<JoinedTasks> tasks_;  // one task a rank: the others of this node
-  const Duration beat_;                 // between looks at the store
+  // Our own ranks only.
+  std::unique_ptr<RankMemories> memories_;
+  std::unique_ptr<Watcher> watcher_;
+  std::unique_ptr<Replicas> replicas_;
+  std::unique_ptr<MetadataWatch> metadata_;
+  const Duration beat_;  // between looks at the store
 
   Clock::time_point looked_at_{};
   State state_;
   std::deque<int> caught_;
   bool asked_ = false;  // to end: what ranks do from now on is no failure
   int signalled_ = 0;   // passed on to the ranks
+  int insisted_ = 0;    // Ctrl-C after it
   bool all_gone_ = false, done_said_ = false, failed_said_ = false;
   std::optional<Clock::time_point> insist_at_;
 };
@@ -110,7 +99,7 @@ Agent::Agent(const AgentJob& job)
     : job_(job),
       guard_(job.own_program ? Duration(0)
                              : job.options.grace),  // ours would take SIGTERM for a wish to save
-      signals_(job.options.signals),
+      signals_(signals_for(job)),
       meeting_(open_meeting(job.options, job.own_program, [this](const std::string& text) { say(text); })),
       logs_(job.options, job.own_program ? job.log_folder : ""),
       ranks_(job, meeting_, logs_, guard_),
@@ -126,6 +115,21 @@ Agent::Agent(const AgentJob& job)
         job.seat->local_world - 1, job.node_name, job.seat->node,
         comm::with_prefix(meeting_.store->clone(), run_prefix(job.options.run_id)));
   }
+  if (!job.own_program || job.run_folder.empty()) return;
+  memories_ = std::make_unique<RankMemories>(job.ranks);
+  ranks_.use(memories_.get());
+  watch::Budgets budgets;
+  budgets.hang = job.hang_seconds;
+  watcher_ = std::make_unique<Watcher>(
+      Watcher::Options{job.run_folder, budgets, rendezvous_.token(), meeting_.leads, !job.options.one_node()},
+      comm::with_prefix(meeting_.store->clone(), run_prefix(job.options.run_id)));
+  if (job.replicas > 0 && !job.options.one_node()) {
+    replicas_ = std::make_unique<Replicas>(
+        Replicas::Options{card().address, rendezvous_.token(), meeting_.secret, job.options.tls,
+                          [this](const std::string& text) { say(text); }},
+        comm::with_prefix(meeting_.store->clone(), run_prefix(job.options.run_id)), *memories_);
+  }
+  metadata_ = MetadataWatch::here([this](const std::string& text) { say(text); });
 }
 
 NodeCard Agent::card() const {
@@ -151,6 +155,8 @@ int Agent::run() {
     round = state_.round;
     logs_.set_first_attempt(state_.first_attempt);
     done_said_ = failed_said_ = false;
+    if (watcher_) watcher_->forget();
+    if (replicas_) replicas_->begin_round(state_, *rendezvous_.place());
     ranks_.start(state_, *rendezvous_.place());
     watch(round);
     report(state_);
@@ -190,14 +196,14 @@ void Agent::tick(Duration most) {
 // longer.
 void Agent::handle_signals() {
   while (!caught_.empty()) {
-    const int number = caught_.front();
+    int number = caught_.front();
     caught_.pop_front();
+    if (job_.own_program && number == SIGUSR1) number = SIGTERM;
     if (signalled_ != 0 && (number == SIGINT || number == SIGTERM)) {
-      say(fmt::format("{} again: ending the ranks now", signal_name(number)));
-      guard_.end_all(Duration(0));
+      again(number);
     } else if (signalled_ == 0 &&
                (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)) {
-      rendezvous_.say_signal(number);
+      rendezvous_.say_signal(number, number == SIGTERM && step_does_not_fit());
       asked_ = true;
     } else {
       ranks_.signal(number);  // a word between the user and the program
@@ -205,11 +211,37 @@ void Agent::handle_signals() {
   }
   if (state_.signal == 0 || signalled_ != 0) return;
   signalled_ = state_.signal, asked_ = true;
+  if (state_.save_only) return;  // these ranks end by themselves
   // A scheduler may have signalled the rank itself, and a second SIGINT would end it without saving.
   ranks_.signal(job_.scheduled && signalled_ == SIGINT ? SIGTERM : signalled_);
   if (tasks_) tasks_->signal(SIGTERM);
   // Our own ranks finish their step and save, however long that takes.
   if (!job_.own_program) insist_at_ = Clock::now() + job_.options.grace;
+}
+
+// Our own ranks are saving by now, and a second word must not break that; who insists with Ctrl-C is heard by
+// the ranks first, which know whether they save, and then ends them.
+void Agent::again(int number) {
+  const bool ends = !job_.own_program || (number == SIGINT && ++insisted_ >= 2);
+  if (ends) {
+    say(fmt::format("{} again: ending the ranks now", signal_name(number)));
+    guard_.end_all(Duration(0));
+  } else if (number == SIGINT) {
+    ranks_.signal(SIGINT);
+  }
+}
+
+// Whether stopping and a save, as measured in this run, take longer than this machine still lives; and
+// whether there is memory to save from instead.
+bool Agent::step_does_not_fit() {
+  if (!watcher_ || job_.notice_seconds <= 0 || state_.phase != Phase::running) return false;
+  watcher_->read(ranks_.running());
+  for (const RunningRank& one : ranks_.running()) {
+    const watch::RankFacts* facts = watcher_->facts_of(one.rank);
+    if (facts == nullptr || facts->phase != run::Phase::train || !memories_->used()) return false;
+    if (run::kStepsToStop * facts->usual_step + facts->usual_save <= job_.notice_seconds) return false;
+  }
+  return true;
 }
 
 bool Agent::wait_for_round(int round) {
@@ -234,6 +266,7 @@ void Agent::watch(int round) {
   for (;;) {
     tick(beat_);
     tell_endings();
+    watch_for_hangs();
     if (Clock::now() - looked_at_ >= beat_ || done_said_ || failed_said_ || !caught_.empty()) look();
     if (state_.phase != Phase::running || state_.round != round) return;
     handle_signals();
@@ -257,7 +290,13 @@ void Agent::tell_endings() {
       }
     }
     if (!failures.empty()) {
-      rendezvous_.say_failed(failures);
+      if (watcher_) watcher_->read(ranks_.all());
+      for (Failure& failure : failures) {
+        const watch::RankFacts* facts = watcher_ ? watcher_->facts_of(failure.rank) : nullptr;
+        if (facts == nullptr || facts->last.empty()) continue;
+        failure.ending += fmt::format(", in step {} at {}", facts->step + 1, facts->last);
+      }
+      rendezvous_.say_failed(failures, watcher_ ? watcher_->step() : -1);
       failed_said_ = true;
     }
   }
@@ -267,9 +306,35 @@ void Agent::tell_endings() {
   }
 }
 
+void Agent::watch_for_hangs() {
+  if (!watcher_ || tasks_ || failed_said_ || done_said_) return;
+  const std::optional<watch::Verdict> verdict = watcher_->look(state_, ranks_.running());
+  if (!verdict) return;
+  if (!verdict->hangs()) {
+    say(verdict->sentence);
+    return add_event(job_.run_folder, "slow", verdict->sentence, watcher_->step());
+  }
+  Failure failure;
+  failure.hang = true, failure.ending = verdict->sentence, failure.host = base::host_name();
+  failure.rank = verdict->culprits.empty() ? -1 : verdict->culprits[0];
+  failure.unix_micros = std::chrono::duration_cast<std::chrono::microseconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count() -
+                        static_cast<int64_t>(verdict->waited * 1e6);
+  for (const NodePlace& place : state_.nodes) {
+    if (place.first_rank <= failure.rank) failure.node = place.node, failure.host = place.card.host;
+  }
+  rendezvous_.say_failed({failure}, watcher_->step());
+  failed_said_ = true;
+}
+
+// Our own ranks lose nothing by ending at once, once one of them has failed: they go on from memory.
 void Agent::end_ranks() {
   all_gone_ = false;
-  guard_.end_all(state_.failures.empty() && state_.signal ? Duration(1000) : job_.options.grace);
+  const bool at_once = job_.own_program && (!state_.failures.empty() || state_.save_only);
+  guard_.end_all(at_once                                    ? Duration(0)
+                 : state_.failures.empty() && state_.signal ? Duration(1000)
+                                                            : job_.options.grace);
   const Clock::time_point insist_at = Clock::now() + job_.options.grace;
   if (tasks_) tasks_->signal(SIGTERM);
   while (!all_gone_ || (tasks_ && !tasks_->none_runs())) {
@@ -282,9 +347,30 @@ void Agent::end_ranks() {
   ranks_.finish_output();
 }
 
+// In events.jsonl, by the launcher of the node that the run's folder is written on.
+void Agent::record_failures(const State& state) const {
+  const std::string& folder = job_.run_folder;
+  const int64_t step = watcher_ ? watcher_->step() + 1 : -1;
+  if (!state.failures.empty()) {
+    const Failure& first = state.failures.front();
+    const std::string who =
+        first.rank >= 0 ? fmt::format("rank {}", first.rank) : fmt::format("node {}", first.node);
+    add_event(folder, first.hang ? "hang" : "rank_failed",
+              first.hang ? first.ending : fmt::format("{} on {}: {}", who, first.host, first.ending), step);
+  }
+  if (!state.again) return;
+  const int left = job_.options.max_restarts - state.restarts;
+  add_event(folder, "restart",
+            state.failures.empty()
+                ? state.why
+                : fmt::format("all ranks start again; {} restart{} left", left, left == 1 ? "" : "s"),
+            step);
+}
+
 void Agent::report(const State& state) const {
   std::vector<Failure> failures = state.failures;
   const bool first_node = rendezvous_.place() && rendezvous_.place()->node == 0;
+  if (first_node && state.phase == Phase::stopping) record_failures(state);
   bool refused_aloud = false;
   for (Failure& failure : failures) {
     failure.shown = failure.shown && first_node;  // rank 0's words are on one console only

@@ -23,6 +23,12 @@ struct AgentJob {
   std::string log_folder;            // own program: attempt-N/rank-R.log below it; else --log-dir decides
   std::function<void(const std::string& text)> say;  // whole lines for the console
 
+  // Own program: where its ranks leave their marks, and what is known of its recipe.
+  std::string run_folder;
+  double hang_seconds = 0;    // run.hang_timeout; 0: auto
+  int replicas = 0;           // checkpoint.replicas
+  double notice_seconds = 0;  // from the warning to the end of this machine; 0: not known
+
   bool scheduled = false;  // a scheduler started this task and may signal every process of it, ranks too
 
   // One task a rank: this node's lowest task starts its own rank only, with this seat, and watches the others

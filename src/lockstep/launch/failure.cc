@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/options.h"
 
 namespace lockstep::launch {
 
@@ -36,7 +38,8 @@ nlohmann::json to_json(const Failure& f) {
           {"ending", f.ending},   {"unix_micros", f.unix_micros},
           {"seconds", f.seconds}, {"message", f.message},
           {"log", f.log},         {"last_lines", f.last_lines},
-          {"shown", f.shown}};
+          {"shown", f.shown},     {"hang", f.hang},
+          {"final", f.final}};
 }
 
 Failure failure_from_json(const nlohmann::json& json) {
@@ -45,8 +48,16 @@ Failure failure_from_json(const nlohmann::json& json) {
   f.host = json.at("host"), f.pid = json.at("pid"), f.code = json.at("code"), f.ending = json.at("ending");
   f.unix_micros = json.at("unix_micros"), f.seconds = json.at("seconds"), f.message = json.at("message");
   f.log = json.at("log"), f.last_lines = json.at("last_lines").get<std::vector<std::string>>();
-  f.shown = json.at("shown");
+  f.shown = json.at("shown"), f.hang = json.value("hang", false);
+  f.final = json.value("final", false);
   return f;
+}
+
+void say_final(const std::string& message) {
+  const auto path = process_variable("TORCHELASTIC_ERROR_FILE");
+  if (!path || path->empty()) return;
+  const nlohmann::json word{{"message", {{"message", message}, {"final", true}}}};
+  std::ofstream(*path) << word.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
 }
 
 // {"message": {"message": "...", "extraInfo": {"timestamp": "1700000000"}}}, or {"message": "..."}.
@@ -61,6 +72,7 @@ void take_error_file(const std::string& path, Failure& failure) {
   if (message.contains("message") && message["message"].is_string()) {
     failure.message = one_line(message["message"].get<std::string>());
   }
+  if (message.contains("final")) failure.final = message["final"] == true;
   if (!message.contains("extraInfo") || !message["extraInfo"].is_object()) return;
   const nlohmann::json stamp = message["extraInfo"].value("timestamp", nlohmann::json());
   int64_t seconds = stamp.is_number_integer() ? stamp.get<int64_t>() : 0;
@@ -82,8 +94,9 @@ std::string failure_report(const std::vector<Failure>& failures, int restarts_le
                      : failures.size() > 1    ? "failed first"
                                               : "failed";
   std::vector<std::string> head = {
-      fmt::format("lockstep: {} on {} {}: {}", name_of(first), first.host, what, first.ending)};
-  if (first.rank >= 0) {
+      first.hang ? "lockstep: the run hangs: " + first.ending
+                 : fmt::format("lockstep: {} on {} {}: {}", name_of(first), first.host, what, first.ending)};
+  if (first.rank >= 0 && !first.hang) {
     head.push_back(fmt::format("  node {}, local rank {}, process {}, {} after its start", first.node,
                                first.local_rank, first.pid, base::human_duration(first.seconds)));
   }

@@ -26,10 +26,16 @@ struct Failure {
   std::string log;          // path; empty: none
   std::vector<std::string> last_lines;
   bool shown = false;  // its output was on the console already: no need to repeat it
+  bool final = false;  // it would fail the same way again
+  bool hang = false;   // `ending` is a verdict: it lives, but others wait for it
 };
 
 nlohmann::json to_json(const Failure& failure);
 Failure failure_from_json(const nlohmann::json& json);
+
+// In a rank: leaves a word, in the file that its launcher named, that starting again is of no use. Nothing
+// where there is no launcher.
+void say_final(const std::string& message);
 
 // Takes time and message from the file if the rank wrote one; anything unreadable in it is ignored.
 void take_error_file(const std::string& path, Failure& failure);

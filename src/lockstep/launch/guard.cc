@@ -39,7 +39,7 @@ class Descriptor {
 
 void send_with_descriptors(int socket, const Request& request, const std::vector<int>& descriptors) {
   iovec part{const_cast<Request*>(&request), sizeof request};
-  alignas(cmsghdr) char control[CMSG_SPACE(5 * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(6 * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &part, message.msg_iovlen = 1;
   if (!descriptors.empty()) {
@@ -92,8 +92,8 @@ pid_t Guard::start(const Process& process) {
   }
   Request request;
   std::vector<int> descriptors = {packed.number()};
-  const int streams[] = {process.in, process.out, process.err, process.keep};
-  for (int k = 0; k < 4; ++k) {
+  const int streams[] = {process.in, process.out, process.err, process.keep, process.memory};
+  for (int k = 0; k < 5; ++k) {
     if (streams[k] < 0) continue;
     request.descriptors |= 1u << k;
     descriptors.push_back(streams[k]);

@@ -10,7 +10,7 @@ enum class Ask : int32_t { start, signal, end_all };
 struct Request {
   Ask kind = Ask::start;
   int32_t pid = 0, signal = 0;
-  uint32_t descriptors = 0;  // start: bits of in, out, err, keep; the packed process comes first
+  uint32_t descriptors = 0;  // start: bits of in, out, err, keep, memory; the packed process comes first
   int64_t grace_ms = 0;
 };
 

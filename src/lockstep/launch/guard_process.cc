@@ -116,8 +116,8 @@ void GuardProcess::start(const Request& request, const int* descriptors, int cou
   std::string bytes(static_cast<size_t>(size.st_size), '\0');
   [[maybe_unused]] const ssize_t got = ::pread(descriptors[0], bytes.data(), bytes.size(), 0);
   Process process = unpack(bytes);
-  int* const streams[] = {&process.in, &process.out, &process.err, &process.keep};
-  for (int k = 0, next = 1; k < 4; ++k) {
+  int* const streams[] = {&process.in, &process.out, &process.err, &process.keep, &process.memory};
+  for (int k = 0, next = 1; k < 5; ++k) {
     if ((request.descriptors & (1u << k)) && next < count) *streams[k] = descriptors[next++];
   }
   const pid_t guard = ::getpid(), pid = ::fork();

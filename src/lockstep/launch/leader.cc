@@ -62,7 +62,13 @@ void Leader::hear(const nlohmann::json& message) {
   if (kind == "signal" && state_.signal == 0) {
     state_.signal = message.at("signal");
     state_.why = fmt::format("{} was told to stop", member.card.host);
-    if (state_.phase == Phase::roll_call) finish(128 + state_.signal);
+    if (state_.phase == Phase::roll_call) return finish(128 + state_.signal);
+    if (state_.phase == Phase::running && message.value("drop", false)) {
+      state_.save_only = true;
+      stop(true, kPreempted,
+           "the step in progress does not fit into the notice and is dropped; what the ranks' memory holds "
+           "is saved");
+    }
   }
   if (message.value("round", state_.round) != state_.round) return;  // about a round that is over
   if (kind == "stopped") member.stopped = true;
@@ -71,6 +77,7 @@ void Leader::hear(const nlohmann::json& message) {
     if (state_.failures.empty()) failed_at_ = Clock::now();
     for (const nlohmann::json& one : message.at("failures"))
       state_.failures.push_back(failure_from_json(one));
+    failed_step_ = std::max(failed_step_, message.value("step", int64_t{-1}));
   }
 }
 
@@ -196,7 +203,8 @@ void Leader::judge() {
     sort_by_time(state_.failures);
     const int code = state_.failures.front().code;
     const bool preempted = code == kPreempted && since(phase_at_) >= rules_.shortest_attempt;
-    const bool hopeless = rules_.own_program && (code == 2 || code == 3);
+    if (failed_step_ > furthest_step_) state_.restarts = 0, furthest_step_ = failed_step_;
+    const bool hopeless = rules_.own_program && (code == 2 || code == 3 || state_.failures.front().final);
     const bool left = state_.restarts < options_.max_restarts;
     const bool again = !signalled && !hopeless && (preempted ? options_.max_restarts > 0 : left);
     if (again && !preempted) ++state_.restarts;

@@ -73,6 +73,9 @@ class Leader {
   std::string published_;
   Clock::time_point phase_at_ = Clock::now(), enough_at_, failed_at_, looked_at_;
   bool enough_ = false;
+  // The step at which the newest failure was, and the furthest of those before it: getting further refills
+  // the budget of restarts.
+  int64_t failed_step_ = -1, furthest_step_ = -1;
 };
 
 }  // namespace lockstep::launch

@@ -183,6 +183,56 @@ TEST(Leader, WhatFollowsAFailure) {
   }
 }
 
+// A run that gets further between failures is not the one that the budget is for.
+TEST(Leader, ProgressRefillsTheBudget) {
+  struct Row {
+    int64_t step;  // at which it fails
+    bool again;
+    int burnt;
+  };
+  const std::vector<std::vector<Row>> stories = {
+      {{10, true, 1}, {10, true, 2}, {10, false, 2}},
+      {{10, true, 1}, {10, true, 2}, {11, true, 1}, {11, true, 2}, {9, false, 2}},
+      {{-1, true, 1}, {-1, true, 2}, {-1, false, 2}},
+  };
+  for (const std::vector<Row>& rows : stories) {
+    Story story(nodes(1, 1, 2), true);
+    story.join(card("a", 0));
+    for (const Row& row : rows) {
+      Failure failure;
+      failure.rank = 0, failure.code = 137, failure.unix_micros = 1;
+      story.send({{"say", "failed"}, {"token", "a"}, {"failures", {to_json(failure)}}, {"step", row.step}});
+      EXPECT_EQ(story.state.again, row.again) << row.step;
+      EXPECT_EQ(story.state.restarts, row.burnt) << row.step;
+      story.tell("a", "stopped");
+      story.join(card("a", 0));
+    }
+  }
+}
+
+TEST(Leader, WhatWouldFailAgainIsNotTried) {
+  Story story(nodes(1, 1, 2), true);
+  story.join(card("a", 0));
+  Failure failure;
+  failure.rank = 0, failure.code = 1, failure.unix_micros = 1, failure.final = true;
+  story.send({{"say", "failed"}, {"token", "a"}, {"failures", {to_json(failure)}}});
+  EXPECT_FALSE(story.state.again);
+}
+
+TEST(Leader, AStepThatDoesNotFitIsDropped) {
+  Story story(nodes(1, 1, 2), true);
+  story.join(card("a", 0));
+  story.send({{"say", "signal"}, {"token", "a"}, {"signal", 15}, {"drop", true}});
+  EXPECT_EQ(story.state.phase, Phase::stopping);
+  EXPECT_TRUE(story.state.save_only);
+  story.tell("a", "stopped");
+  story.join(card("a", 0));
+  EXPECT_EQ(story.state.phase, Phase::running);
+  story.send({{"say", "done"}, {"token", "a"}, {"code", 75}});
+  EXPECT_EQ(story.state.phase, Phase::over);
+  EXPECT_EQ(story.state.code, 75);
+}
+
 TEST(Leader, TheEarliestFailureIsFirst) {
   Options options = nodes(2, 2);
   options.monitor_interval = Duration(50);

@@ -25,7 +25,12 @@ int64_t unix_micros() {
 }  // namespace
 
 LocalRanks::LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLogs& logs, Guard& guard)
-    : job_(job), meeting_(meeting), logs_(logs), guard_(guard), environment_(current_environment()) {}
+    : job_(job),
+      meeting_(meeting),
+      logs_(logs),
+      guard_(guard),
+      environment_(current_environment()),
+      launched_millis_(unix_micros() / 1000) {}
 
 void LocalRanks::start(const State& state, const NodePlace& place) {
   ranks_.clear();
@@ -59,6 +64,7 @@ void LocalRanks::start_one(const State& state, const NodePlace& place, int local
   facts.options = &job_.options, facts.state = &state, facts.place = &place, facts.seat = seat;
   facts.error_file = rank.error_file, facts.own_program = job_.own_program,
   facts.store_endpoint = meeting_.endpoint;
+  facts.has_memory = memories_ != nullptr, facts.launched_millis = launched_millis_;
   facts.processors = processors_per_rank(seat.local_world, job_.seat.has_value());
   Process process;
   process.words = job_.command;
@@ -69,6 +75,7 @@ void LocalRanks::start_one(const State& state, const NodePlace& place, int local
   process.in = local_rank == 0 ? STDIN_FILENO : nothing;
   process.out = rank.out->child_end(), process.err = rank.err->child_end();
   if (job_.own_program) process.keep = comm::secret_descriptor(meeting_.secret);
+  if (memories_ != nullptr) process.memory = memories_->descriptor(local_rank);
   rank.started_micros = unix_micros();
   try {
     rank.pid = guard_.start(process);
@@ -97,6 +104,20 @@ void LocalRanks::signal(int number) {
 
 bool LocalRanks::all_ended() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended.has_value(); });
+}
+
+std::vector<RunningRank> LocalRanks::all() const {
+  std::vector<RunningRank> found;
+  for (const Rank& rank : ranks_) found.push_back({rank.rank, rank.pid, rank.started_micros});
+  return found;
+}
+
+std::vector<RunningRank> LocalRanks::running() const {
+  std::vector<RunningRank> found;
+  for (const Rank& rank : ranks_) {
+    if (!rank.ended) found.push_back({rank.rank, rank.pid, rank.started_micros});
+  }
+  return found;
 }
 
 void LocalRanks::add_sources(std::vector<pollfd>& sources) const {

@@ -13,19 +13,24 @@
 #include "lockstep/launch/meeting.h"
 #include "lockstep/launch/output.h"
 #include "lockstep/launch/rank_logs.h"
+#include "lockstep/launch/rank_memory.h"
 #include "lockstep/launch/round_state.h"
+#include "lockstep/launch/watcher.h"
 
 namespace lockstep::launch {
 
 class LocalRanks {
  public:
   LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLogs& logs, Guard& guard);
+  void use(const RankMemories* memories) { memories_ = memories; }  // borrowed
 
   void start(const State& state, const NodePlace& place);
   void note(const Ended& ended);
   void signal(int number);  // to those that still run
   bool all_ended() const;
   bool any_started() const { return !ranks_.empty(); }
+  std::vector<RunningRank> running() const;
+  std::vector<RunningRank> all() const;  // those that have ended too
 
   void add_sources(std::vector<pollfd>& sources) const;
   void pump();
@@ -56,6 +61,8 @@ class LocalRanks {
   std::vector<std::string> environment_;
   int node_ = 0;
   std::string host_;
+  const RankMemories* memories_ = nullptr;
+  const int64_t launched_millis_;
   std::vector<Rank> ranks_;
 };
 

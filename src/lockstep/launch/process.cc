@@ -76,15 +76,16 @@ void bind_to(const std::vector<int>& cpus) {
   ::sched_setaffinity(0, sizeof set, &set);  // best effort: a cgroup may forbid it
 }
 
-// Moves the four descriptors to 0..3. First out of the way of each other, then into place.
+// Moves the five descriptors to 0..4. First out of the way of each other, then into place.
 void place_descriptors(const Process& process) {
-  const int wanted[] = {process.in, process.out, process.err, process.keep};
-  int safe[4];
-  for (int k = 0; k < 4; ++k) safe[k] = wanted[k] < 0 ? -1 : ::fcntl(wanted[k], F_DUPFD, 10);
-  for (int k = 0; k < 4; ++k) {
+  const int wanted[] = {process.in, process.out, process.err, process.keep, process.memory};
+  int safe[5];
+  for (int k = 0; k < 5; ++k) safe[k] = wanted[k] < 0 ? -1 : ::fcntl(wanted[k], F_DUPFD, 10);
+  for (int k = 0; k < 5; ++k) {
     if (safe[k] >= 0) ::dup2(safe[k], k);
+    if (safe[k] < 0 && k >= kKeptDescriptor) ::close(k);
   }
-  ::close_range(process.keep < 0 ? kKeptDescriptor : kKeptDescriptor + 1, ~0u, 0);
+  ::close_range(kMemoryDescriptor + 1, ~0u, 0);
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ struct Process {
   std::vector<std::string> words;        // [0] is the path
   std::vector<std::string> environment;  // "NAME=value", all of it
   std::vector<int> cpus;                 // bound to these; empty: as the launcher is
-  // Borrowed descriptors. `keep` stays open in the child as number kKeptDescriptor.
-  int in = -1, out = -1, err = -1, keep = -1;
+  // Borrowed descriptors. `keep` and `memory` stay open in the child under these numbers.
+  int in = -1, out = -1, err = -1, keep = -1, memory = -1;
 };
-constexpr int kKeptDescriptor = 3;
+constexpr int kKeptDescriptor = 3, kMemoryDescriptor = 4;
 
 // Words, environment and cpus as bytes, and back. Throws Bug on bytes that it did not write.
 std::string pack(const Process& process);

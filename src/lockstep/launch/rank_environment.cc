@@ -42,10 +42,16 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
   remove_variable(base, "LOCKSTEP_STORE");
   remove_variable(base, "LOCKSTEP_SECRET_FD");
   remove_variable(base, "LOCKSTEP_STORE_TLS");
+  remove_variable(base, "LOCKSTEP_MEMORY_FD");
+  remove_variable(base, "LOCKSTEP_LAUNCHED");
+  remove_variable(base, "LOCKSTEP_SAVE_ONLY");
   if (facts.own_program) {
     set_variable(base, "LOCKSTEP_STORE", facts.store_endpoint);
     set_variable(base, "LOCKSTEP_SECRET_FD", text(kKeptDescriptor));
     if (facts.options->tls) set_variable(base, "LOCKSTEP_STORE_TLS", "1");
+    if (facts.has_memory) set_variable(base, "LOCKSTEP_MEMORY_FD", text(kMemoryDescriptor));
+    if (state.save_only) set_variable(base, "LOCKSTEP_SAVE_ONLY", "1");
+    set_variable(base, "LOCKSTEP_LAUNCHED", text(facts.launched_millis));
   }
   return base;
 }

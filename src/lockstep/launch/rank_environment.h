@@ -18,8 +18,10 @@ struct RankFacts {
   comm::Seat seat;
   std::string error_file;
   bool own_program = false;
-  std::string store_endpoint;  // own program
-  int processors = 1;          // for each rank of our own, for OMP_NUM_THREADS
+  std::string store_endpoint;   // own program
+  int processors = 1;           // for each rank of our own, for OMP_NUM_THREADS
+  bool has_memory = false;      // own program: kMemoryDescriptor is open
+  int64_t launched_millis = 0;  // when the launcher began, Unix time
 };
 
 // `base` is the launcher's own environment. A foreign program hosts PyTorch's own store on its rank 0, so it

@@ -81,15 +81,17 @@ const State& Rendezvous::look() {
   return state_;
 }
 
-void Rendezvous::say_failed(const std::vector<Failure>& failures) {
+void Rendezvous::say_failed(const std::vector<Failure>& failures, int64_t step) {
   nlohmann::json all = nlohmann::json::array();
   for (const Failure& failure : failures) all.push_back(to_json(failure));
-  send({{"say", "failed"}, {"failures", all}});
+  send({{"say", "failed"}, {"failures", all}, {"step", step}});
 }
 
 void Rendezvous::say_done(int code) { send({{"say", "done"}, {"code", code}}); }
 void Rendezvous::say_stopped() { send({{"say", "stopped"}}); }
-void Rendezvous::say_signal(int number) { send({{"say", "signal"}, {"signal", number}}); }
+void Rendezvous::say_signal(int number, bool drop) {
+  send({{"say", "signal"}, {"signal", number}, {"drop", drop}});
+}
 
 void Rendezvous::say_goodbye() {
   send({{"say", "bye"}});

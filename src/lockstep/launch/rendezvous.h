@@ -31,12 +31,15 @@ class Rendezvous {
   void join(int master_port);  // ready for the next round, with this port if rank 0 is here
   // The leader's turn, if this node leads, and then the state. ConfigError 535: this node was refused.
   const State& look();
+  const std::string& token() const { return card_.token; }
   const NodePlace* place() const { return state_.place_of(card_.token); }
 
-  void say_failed(const std::vector<Failure>& failures);
+  // `step`: how far the ranks here had come; -1: not known.
+  void say_failed(const std::vector<Failure>& failures, int64_t step = -1);
   void say_done(int code);
   void say_stopped();
-  void say_signal(int number);
+  // `drop`: the step in progress is not worth waiting for.
+  void say_signal(int number, bool drop = false);
   void say_goodbye();  // and, if this node leads, waits until the others have heard that the run is over
 
  private:

@@ -154,6 +154,8 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
     }
     take_scheduled(words, *scheduled);
   }
+  // Ranks go on from memory or disk when they are started again, and progress refills the budget.
+  if (words.max_restarts.empty()) words.max_restarts = "3";
   AgentJob job;
   job.options = read_options(words);
   job.ranks = words.nproc_per_node.empty()
@@ -166,6 +168,9 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
   job.command = own_command(argv);
   job.own_program = true, job.scheduled = scheduled.has_value();
   job.log_folder = log_folder, job.say = std::move(say);
+  job.run_folder = wishes.run_folder;
+  job.hang_seconds = wishes.hang_seconds, job.notice_seconds = wishes.notice_seconds;
+  job.replicas = wishes.replicas;
   Start start;
   start.exit_code = run_agent(job);
   return start;

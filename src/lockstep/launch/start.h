@@ -30,6 +30,9 @@ struct Start {
 struct RankWishes {
   std::function<void(int ranks)> fits = {};  // asked before any is started; throws what is wrong with so many
   bool one_by_default = false;               // without --nproc: one rank, whatever GPUs there are
+  std::string run_folder = {};               // as in AgentJob
+  double hang_seconds = 0, notice_seconds = 0;
+  int replicas = 0;
 };
 
 // `argv` without the program's name. ConfigError 538: an environment that is half set.

@@ -306,6 +306,27 @@ std::string Parameters::hash() const {
   return checkpoint::fold_hashes(all);
 }
 
+bool Parameters::holds_shares() const {
+  return std::any_of(program_.blocks.begin(), program_.blocks.end(), [&](const program::BlockBuffers& keep) {
+    return program_.buffers[static_cast<size_t>(keep.master)].share;
+  });
+}
+
+uint64_t Parameters::held_hash() const {
+  uint64_t hash = 0;
+  for (size_t b = 0; b < layouts_.size(); ++b) {
+    const int master = program_.blocks[b].master;
+    int64_t first = 0;
+    const std::vector<kernels::Chunk> chunks = program_.buffers[static_cast<size_t>(master)].share
+                                                   ? own_chunks(b, first)
+                                                   : model::chunks_of(layouts_[b], 0, false);
+    if (chunks.empty()) continue;
+    for (const uint64_t word : hash_chunks(memory_.tensor(master), chunks))
+      hash = base::hash_combine(hash, word);
+  }
+  return hash;
+}
+
 void Parameters::write(const Tensor& to, const void* host) const {
   device_.copy(to.data, host, to.bytes(), CopyKind::host_to_device, nullptr);
   device_.synchronize(nullptr);

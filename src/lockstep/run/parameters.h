@@ -30,6 +30,11 @@ class Parameters {
   // has waited for the step that wrote them. Collective.
   std::string hash() const;
 
+  // One number for all masters that this rank holds, its copies and its shares; ranks that hold the same
+  // elements have the same number. Not collective.
+  uint64_t held_hash() const;
+  bool holds_shares() const;  // not every rank holds all masters
+
   // What this rank holds of one parameter: elements [first, first + count) of it.
   struct Held {
     bool share = false;  // ranks hold different elements

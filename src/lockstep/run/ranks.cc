@@ -40,6 +40,7 @@ Ranks::Ranks(comm::World& world) : world_(&world), cpu_(device::open({})) {
   std::vector<int> all(static_cast<size_t>(world.size()));
   for (int r = 0; r < world.size(); ++r) all[static_cast<size_t>(r)] = r;
   host_ = world.group("host", all, *cpu_);
+  members_[host_.get()] = std::move(all);
 }
 
 bool Ranks::shares_memory() const { return !alone() && std::string(host_->engine()) == "shm"; }
@@ -59,6 +60,7 @@ void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, dev
       group =
           world_->group(fmt::format("{}.{}.{}", program::name_of(lane), program::name_of(among), members[0]),
                         members, device);
+      members_[group.get()] = members;
     }
     groups_[{lane, among}] = group;
   }
@@ -98,12 +100,15 @@ void Ranks::connect_stages(const comm::Mesh& mesh, const std::set<std::pair<Lane
 }
 
 void Ranks::record_in(base::RingWriter* ring) {
-  int32_t number = 0;
-  if (host_) host_->record_in(ring, number++);
+  recorded_.clear();
   std::set<comm::Group*> seen;
-  for (const auto& [key, group] : groups_) {
-    if (seen.insert(group.get()).second) group->record_in(ring, number++);
-  }
+  const auto record = [&](comm::Group& group) {
+    if (!seen.insert(&group).second) return;
+    group.record_in(ring, static_cast<int32_t>(recorded_.size()));
+    recorded_.push_back({group.name(), group.engine(), members_[&group]});
+  };
+  if (host_) record(*host_);
+  for (const auto& [key, group] : groups_) record(*group);
 }
 
 void Ranks::abort() const {

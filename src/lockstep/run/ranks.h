@@ -36,6 +36,12 @@ class Ranks {
 
   // Every group's calls are marked there from now on.
   void record_in(base::RingWriter* ring);
+  // What stands behind a group's number in the marks.
+  struct Recorded {
+    std::string name, engine;
+    std::vector<int> members;  // world ranks
+  };
+  const std::vector<Recorded>& recorded() const { return recorded_; }  // by number
 
   comm::Group& group(program::Among among, program::Lane lane) const;
   comm::Group& host() const {
@@ -54,6 +60,8 @@ class Ranks {
   std::unique_ptr<device::Device> cpu_;
   std::unique_ptr<comm::Group> host_;
   std::map<std::pair<program::Lane, program::Among>, std::shared_ptr<comm::Group>> groups_;
+  std::map<const comm::Group*, std::vector<int>> members_;
+  std::vector<Recorded> recorded_;
 };
 
 // Where every rank of a layout stands.

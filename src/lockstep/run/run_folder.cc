@@ -20,8 +20,9 @@ using nlohmann::json;
 namespace {
 
 // Keys that may differ between two starts of one run: they change how it runs, not what it computes.
-constexpr const char* kFreeKeys[] = {"run.device",       "run.threads",      "data.prefetch", "data.workers",
-                                     "memory.limit_gib", "memory.recompute", "run.name"};
+constexpr const char* kFreeKeys[] = {"run.device",       "run.threads",      "data.prefetch",
+                                     "data.workers",     "run.hang_timeout", "memory.limit_gib",
+                                     "memory.recompute", "run.name"};
 bool is_free(const std::string& key) {
   for (const char* free : kFreeKeys) {
     if (key == free) return true;
@@ -87,7 +88,7 @@ void refuse_changes(const base::Recipe& recipe, const std::string& folder) {
 RunFolder::RunFolder(std::string folder)
     : folder_((base::make_folders(folder), std::move(folder))), lock_(folder_) {}
 
-std::vector<std::string> RunFolder::begin(const Plan& plan, int64_t first_step) {
+std::vector<std::string> RunFolder::begin(const Plan& plan, int64_t first_step, bool keep_events) {
   every_ = std::max<int64_t>(1, plan.recipe().log.every);
   std::vector<std::string> changes;
   const json record = make_record(plan);
@@ -106,7 +107,7 @@ std::vector<std::string> RunFolder::begin(const Plan& plan, int64_t first_step) 
       kept += line + "\n";
   }
   base::write_file_durable(folder_ + "/metrics.jsonl", kept);
-  if (first_step == 0) base::write_file_durable(folder_ + "/events.jsonl", "");
+  if (first_step == 0 && !keep_events) base::write_file_durable(folder_ + "/events.jsonl", "");
   metrics_ = std::make_unique<base::LineWriter>(folder_ + "/metrics.jsonl");
   events_ = std::make_unique<base::LineWriter>(folder_ + "/events.jsonl");
   return changes;

@@ -39,7 +39,8 @@ class RunFolder : public Observer {
   const std::string& path() const { return folder_; }
   // config.toml and record.json; lines of metrics past `first_step`, left by a run that was cut off, are
   // dropped. Returns what differs from the numerics record of an earlier run, one line each.
-  std::vector<std::string> begin(const Plan& plan, int64_t first_step);
+  // `keep_events`: a launcher has started the ranks again, and what was told before still counts.
+  std::vector<std::string> begin(const Plan& plan, int64_t first_step, bool keep_events = false);
 
   void stepped(const StepReport& report) override;
   void evaluated(int64_t step, double loss) override;

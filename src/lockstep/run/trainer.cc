@@ -11,6 +11,10 @@
 #include "lockstep/optim/schedule.h"
 #include "lockstep/run/diagnose.h"
 #include "lockstep/run/evaluate.h"
+#include "lockstep/run/fingerprint.h"
+#include "lockstep/run/memory_snapshot.h"
+#include "lockstep/run/recorder.h"
+#include "lockstep/run/spike.h"
 
 namespace lockstep::run {
 
@@ -45,10 +49,13 @@ class Trainer {
   Summary run() {
     began_ = last_read_ = base::monotonic_ns();
     int64_t step = options_.first_step;
-    for (; step < recipe_.run.steps && !stopping(); ++step) {
-      one_step(step);
-      if (due(recipe_.log.eval_every, step + 1) && step + 1 < recipe_.run.steps) evaluate(step + 1);
-      if (options_.save && due(options_.save_every, step + 1)) save(step + 1);
+    enter(Phase::train, step);
+    while (step < recipe_.run.steps && !stopping()) {
+      one_step(step++);
+      if (due(recipe_.log.fingerprint_every, step)) compare(step);
+      if (options_.snapshots != nullptr && options_.snapshots->due(step)) snapshot(step);
+      if (due(recipe_.log.eval_every, step) && step < recipe_.run.steps) evaluate(step);
+      if (options_.save && due(options_.save_every, step)) save(step);
     }
     return finish(step);
   }
@@ -56,8 +63,14 @@ class Trainer {
  private:
   static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
   // Ranks stop at the same boundary: behind a step in which any of them was asked to.
-  bool stopping() const { return stopping_ || (session_.ranks->alone() && asked_to_stop()); }
+  bool stopping() const {
+    return stopping_ || options_.save_only || (session_.ranks->alone() && asked_to_stop());
+  }
   bool asked_to_stop() const { return options_.stop_signal != nullptr && options_.stop_signal->load() != 0; }
+
+  void enter(Phase phase, int64_t step) {
+    if (options_.recorder != nullptr) options_.recorder->enter(phase, step);
+  }
 
   // One step, top to bottom: data, the program, and what the step before it gave.
   void one_step(int64_t step) {
@@ -103,6 +116,7 @@ class Trainer {
     if (recipe_.log.fingerprint) report.params_hash = session_.parameters->hash();
     last_read_ = now;
     skipped_ = state.skipped;
+    step_seconds_ = report.step_ms / 1000;
     stopping_ = stopping_ || state.stop > 0;  // every rank reads the same number of the same step
     if (report.step == options_.first_step + 1) {
       observer_.event("first_step",
@@ -114,6 +128,17 @@ class Trainer {
     if (static_cast<int64_t>(recent_.size()) > std::max<int64_t>(1, recipe_.run.steps / 10))
       recent_.pop_front();
     if (!report.applied || !std::isfinite(report.loss)) not_finite(report, done);
+    if (spikes_.jumps(report.loss)) jumped(report, done);
+  }
+
+  // Every rank reads the same loss, so that all of them look for the slice.
+  void jumped(const StepReport& report, const Waiting& done) {
+    const SliceLoss worst = worst_slice(session_, done.inputs, {done.batch->inputs, done.batch->labels});
+    observer_.event(
+        "loss_spike",
+        fmt::format("step {}: the loss jumped to {:.4g} from about {:.4g}; the highest is slice {}",
+                    report.step, report.loss, spikes_.usual(), worst.slice),
+        report.step);
   }
 
   // fp16 lives with overflowing gradients: its scaler backs off. Anything else is the recipe's choice.
@@ -143,17 +168,45 @@ class Trainer {
 
   double evaluate(int64_t step) {
     drain();
+    enter(Phase::evaluate, step);
     const double loss = evaluator_.run(recipe_.log.eval_batches);
     observer_.evaluated(step, loss);
-    last_read_ = base::monotonic_ns();
+    go_on(step);
     return loss;
   }
 
   void save(int64_t step) {
+    if (recipe_.log.fingerprint_every > 0) compare(step);  // a flipped bit must not reach the disk
     drain();
+    enter(Phase::save, step);
     options_.save(step);
-    last_read_ = base::monotonic_ns();
     saved_ = step;
+    go_on(step);
+  }
+
+  void snapshot(int64_t step) {
+    if (recipe_.log.fingerprint_every > 0) compare(step);
+    drain();
+    options_.snapshots->take(step, step_seconds_);
+    last_read_ = base::monotonic_ns();
+  }
+
+  void go_on(int64_t step) {
+    enter(Phase::train, step);
+    last_read_ = base::monotonic_ns();
+  }
+
+  void compare(int64_t step) {
+    if (compared_ == step) return;
+    drain();
+    compared_ = step;
+    const std::string difference = compare_copies(session_, step);
+    last_read_ = base::monotonic_ns();
+    if (difference.empty()) return;
+    observer_.event("diverged", difference, step);
+    throw base::RunError(602, difference +
+                                  ". The run goes back to the state before it; if it happens again, "
+                                  "take that machine out");
   }
 
   Summary finish(int64_t step) {
@@ -168,7 +221,8 @@ class Trainer {
     if (summary.finished && plan_.dataset->samples(data::Split::eval) > 0) summary.eval_loss = evaluate(step);
     summary.floor = plan_.dataset->entropy_floor();
     summary.skipped = skipped_;
-    if (options_.save && saved_ != step && step > options_.first_step) save(step);
+    if (options_.save && saved_ != step && (step > options_.first_step || options_.unsaved)) save(step);
+    enter(Phase::end, step);
     summary.params_hash = session_.parameters->hash();
     return summary;
   }
@@ -182,7 +236,9 @@ class Trainer {
   Evaluator evaluator_;
   std::deque<Waiting> waiting_;
   std::deque<double> recent_;
-  int64_t began_ = 0, last_read_ = 0, saved_ = -1, skipped_ = 0;
+  SpikeWatch spikes_;
+  double step_seconds_ = 0;
+  int64_t began_ = 0, last_read_ = 0, saved_ = -1, skipped_ = 0, compared_ = -1;
   bool stopping_ = false;
 };
 

@@ -9,6 +9,9 @@
 
 namespace lockstep::run {
 
+class Recorder;
+class MemorySnapshots;
+
 struct StepReport {
   int64_t step = 0;  // steps done, counted from 1
   double loss = 0, learning_rate = 0, grad_norm = 0;
@@ -35,10 +38,15 @@ class Observer {
 
 struct TrainOptions {
   int64_t first_step = 0;                         // steps already done
+  bool unsaved = false;                           // what they gave stands in no checkpoint yet
+  bool save_only = false;                         // take no step, only save
   const std::atomic<int>* stop_signal = nullptr;  // non-zero: stop at the next step boundary
   // Called at a boundary with everything read back; writes a checkpoint of `step` steps.
   std::function<void(int64_t step)> save;
   int64_t save_every = 0;  // 0: only at the end
+  // Where this rank says what it is at, and the memory that outlives it; null: neither.
+  Recorder* recorder = nullptr;
+  MemorySnapshots* snapshots = nullptr;
 };
 
 struct Summary {

@@ -1,0 +1,252 @@
+#include "lockstep/cli/drill_faults.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/cli/drill_places.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
+
+DrillRun::Options options_of(const Drill& drill, const Fault& fault) {
+  DrillRun::Options options;
+  options.folder = drill.folder + "/" + fault.name;
+  options.words = drill.words;
+  options.words.insert(options.words.end(), fault.keys.begin(), fault.keys.end());
+  options.words.push_back(fmt::format("run.steps={}", drill.steps));
+  options.words.push_back(
+      fmt::format("checkpoint.every={}", std::max<int64_t>(1, drill.steps / (12 + 3 * drill.times))));
+  options.ranks = drill.ranks;
+  return options;
+}
+
+// Follows a run from a fault until it has done more than ever before.
+class Follow {
+ public:
+  Follow(DrillRun& run, std::vector<std::string> tells) : run_(run), tells_(std::move(tells)) {}
+  void begin() { before_ = run_.step(), told_ = count(), at_ = Clock::now(); }  // right before the fault
+
+  // False: the run did not come back; its console says more.
+  bool recovered(Struck& struck) {
+    const bool told = run_.until([&] {
+      if (run_.code() && *run_.code() != 0) return true;  // gone: noticed by whoever started it
+      return count() > told_;
+    });
+    if (!told) return false;
+    struck.noticed = since(at_);
+    before_ = std::max(before_, run_.step());  // steps that were done meanwhile
+    // A launcher starts its ranks again by itself; a rank alone, and a run that has saved, are their user's.
+    if (run_.code() && (*run_.code() == 75 || run_.ranks() == 1)) run_.start_again();
+    const bool again = run_.until([&] { return run_.step() > before_; });
+    struck.recovered = since(at_);
+    struck.lost = std::max<int64_t>(0, before_ - run_.newest_start());
+    return again;
+  }
+
+ private:
+  int64_t count() const {
+    int64_t all = 0;
+    for (const std::string& name : tells_) all += run_.events(name);
+    return all;
+  }
+  DrillRun& run_;
+  std::vector<std::string> tells_;
+  int64_t before_ = 0, told_ = 0;
+  Clock::time_point at_ = Clock::now();
+};
+
+// Ends the run in peace and compares.
+DrillResult& conclude(DrillRun& run, DrillResult& result) {
+  if (!result.problem.empty()) {
+    result.problem += "; its last words:\n" + run.last_lines();
+    return result;
+  }
+  const int code = run.finish();
+  result.params_hash = run.params_hash();
+  if (code != 0) result.problem = fmt::format("it ended with code {}:\n{}", code, run.last_lines());
+  return result;
+}
+
+// Waits until the run has done some more steps, not always as many.
+bool some_steps_later(Drill& drill, DrillRun& run) {
+  const int64_t from = run.step(), left = drill.steps - from;
+  const int64_t target = from + drill.pick(2, std::max<int64_t>(3, std::min<int64_t>(40, left / 2)));
+  return run.until([&] { return run.step() >= target && run.process_of(0) != 0; });
+}
+
+pid_t random_rank(Drill& drill, const DrillRun& run) {
+  return run.process_of(static_cast<int>(drill.pick(0, drill.ranks - 1)));
+}
+
+// `strike` disturbs the run; false: there was no chance to.
+template <class Strike>
+DrillResult strike_again_and_again(Drill& drill, const Fault& fault, std::vector<std::string> tells,
+                                   Strike strike) {
+  DrillResult result;
+  DrillRun run(options_of(drill, fault));
+  for (int64_t k = 0; k < drill.times && result.problem.empty(); ++k) {
+    if (!some_steps_later(drill, run)) {
+      result.problem = fmt::format("the run came to an end after {} of {} strikes", k, drill.times);
+      break;
+    }
+    Follow follow(run, tells);
+    if (!strike(run, follow)) {
+      result.problem = "there was no moment to strike";
+      break;
+    }
+    if (!follow.recovered(result.struck.emplace_back())) result.problem = "it did not come back";
+  }
+  return conclude(run, result);
+}
+
+DrillResult kill_rank(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"rank_failed"}, [&](DrillRun& run, Follow& follow) {
+    const pid_t rank = random_rank(drill, run);
+    follow.begin();
+    return ::kill(rank, SIGKILL) == 0;
+  });
+}
+
+DrillResult kill_while_saving(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"rank_failed"}, [&](DrillRun& run, Follow& follow) {
+    if (!run.until([&] { return run.saving(); })) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(drill.pick(0, 3000)));
+    const pid_t rank = random_rank(drill, run);
+    follow.begin();
+    return ::kill(rank, SIGKILL) == 0;
+  });
+}
+
+// One rank is killed, and while new ones are coming up another of them.
+DrillResult kill_while_recovering(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"rank_failed"}, [&](DrillRun& run, Follow& follow) {
+    const std::vector<pid_t> old = run.rank_processes();
+    const pid_t rank = random_rank(drill, run);
+    follow.begin();
+    if (::kill(rank, SIGKILL) != 0) return false;
+    std::vector<pid_t> fresh;
+    const bool came = drill.ranks == 1 || run.until([&] {
+      fresh = run.rank_processes();
+      std::erase_if(fresh, [&](pid_t one) { return std::find(old.begin(), old.end(), one) != old.end(); });
+      return static_cast<int>(fresh.size()) == drill.ranks;
+    });
+    if (!came) return false;
+    if (drill.ranks == 1) return true;  // its user starts it again: there is nobody else to kill
+    std::this_thread::sleep_for(std::chrono::milliseconds(drill.pick(0, 400)));
+    ::kill(fresh[static_cast<size_t>(drill.pick(0, drill.ranks - 1))], SIGKILL);
+    return true;
+  });
+}
+
+// Told to stop, it saves and ends with 75; the same command goes on without a step lost.
+DrillResult terminate(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"preempted"}, [&](DrillRun& run, Follow& follow) {
+    follow.begin();
+    ::kill(run.pid(), SIGTERM);
+    if (!run.until([&] { return run.code().has_value(); }, 60)) return false;
+    return *run.code() == 75;
+  });
+}
+
+DrillResult freeze(Drill& drill, const Fault& fault) {
+  if (drill.ranks == 1) return {.skipped = "a rank alone has nobody who waits for it"};
+  return strike_again_and_again(drill, fault, {"hang"}, [&](DrillRun& run, Follow& follow) {
+    const pid_t rank = random_rank(drill, run);
+    follow.begin();
+    return ::kill(rank, SIGSTOP) == 0;
+  });
+}
+
+// A byte of the newest checkpoint is not what it was: the one before it is taken.
+DrillResult corrupt(Drill& drill, const Fault& fault) {
+  DrillResult result;
+  DrillRun run(options_of(drill, fault));
+  if (!run.until([&] { return checkpoint::list(run.folder()).size() >= 2; })) {
+    result.problem = "there were no two checkpoints";
+    return conclude(run, result);
+  }
+  ::kill(run.pid(), SIGTERM);
+  run.until([&] { return run.code().has_value(); }, 60);
+  const int64_t before = run.step();
+  const std::vector<std::string> checkpoints = checkpoint::list(run.folder());
+  if (!damage_checkpoint(checkpoints.at(0), drill.random())) result.problem = "nothing could be damaged";
+  const Clock::time_point at = Clock::now();
+  run.start_again();
+  Struck& struck = result.struck.emplace_back();
+  if (!run.until([&] { return run.newest_start() > 0 && run.newest_start() < before; }))
+    result.problem = "the damage was not noticed";
+  struck.noticed = since(at);
+  if (result.problem.empty() && !run.until([&] { return run.step() > before; }))
+    result.problem = "it did not come back";
+  struck.recovered = since(at), struck.lost = before - run.newest_start();
+  return conclude(run, result);
+}
+
+// The disk is full for a while: saves fail aloud, training goes on, and the next save finds room again.
+DrillResult full_disk(Drill& drill, const Fault& fault) {
+  DrillResult result;
+  SmallDisk disk(drill.folder + "/disk", drill.checkpoint_bytes);
+  if (!disk.problem().empty()) return {.skipped = disk.problem()};
+  DrillRun::Options options = options_of(drill, fault);
+  options.folder = disk.path() + "/run";
+  DrillRun run(std::move(options));
+  if (!run.until([&] { return run.events("checkpoint_saved") >= 1; })) {
+    result.problem = "nothing was saved";
+    return conclude(run, result);
+  }
+  const Clock::time_point at = Clock::now();
+  if (!disk.fill(drill.checkpoint_bytes / 2)) result.problem = "the disk could not be filled";
+  Struck& struck = result.struck.emplace_back();
+  if (result.problem.empty() && !run.until([&] { return run.events("checkpoint_failed") >= 1; }))
+    result.problem = "no save failed";
+  struck.noticed = since(at);
+  const int64_t saved = run.events("checkpoint_saved");
+  disk.make_room();
+  if (result.problem.empty() && !run.until([&] { return run.events("checkpoint_saved") > saved; }))
+    result.problem = "it did not save again";
+  struck.recovered = since(at);
+  return conclude(run, result);
+}
+
+DrillResult drop_connection(Drill& drill, const Fault& fault) {
+  if (drill.ranks == 1) return {.skipped = "a rank alone is connected to nobody"};
+  std::string problem;
+  DrillResult result =
+      strike_again_and_again(drill, fault, {"rank_failed", "hang"}, [&](DrillRun& run, Follow& follow) {
+        const pid_t rank = random_rank(drill, run);
+        follow.begin();
+        problem = drop_connections_of(rank);
+        return problem.empty();
+      });
+  if (!problem.empty()) return {.skipped = problem};
+  return result;
+}
+
+}  // namespace
+
+const std::vector<Fault>& drill_faults() {
+  static const std::vector<Fault> faults = {
+      {"kill", "kill -9 of a rank", {}, kill_rank},
+      {"kill-save", "kill -9 of a rank during a save", {}, kill_while_saving},
+      {"kill-recovery", "kill -9 of two ranks, the second while they come up", {}, kill_while_recovering},
+      {"term", "SIGTERM to the run, then the same command", {}, terminate},
+      {"stop", "SIGSTOP of a rank", {"run.hang_timeout=3"}, freeze},
+      {"corrupt", "a flipped byte in the newest checkpoint", {}, corrupt},
+      {"disk", "a full disk", {}, full_disk},
+      {"connection", "a dropped connection", {"parallel.engine=gloo", "run.hang_timeout=3"}, drop_connection},
+  };
+  return faults;
+}
+
+}  // namespace lockstep::cli

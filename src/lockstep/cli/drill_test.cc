@@ -1,0 +1,85 @@
+// lockstep drill on a small recipe: every fault, and with LOCKSTEP_LONG hundreds of them. Also what a drill
+// leaves behind: nothing.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/cli/testing.h"
+
+namespace lockstep::cli {
+namespace {
+
+const std::string kRecipe =
+    "model.layers=2 model.hidden=32 model.heads=2 data.seq_len=16 batch.global=16 batch.slices=8 "
+    "batch.strands=8 run.device=cpu log.eval_batches=2 ";
+
+int processes(const std::string& marker) {
+  return std::atoi(run_shell("/", "pgrep -cf '[l]ockstep train.*" + marker + "'").output.c_str());
+}
+
+// Every row must come through with the undisturbed run's bits.
+nlohmann::json expect_good(const std::string& words) {
+  const base::TemporaryFolder folder;
+  const uint64_t seed = std::random_device()() % 1000000 + 1;
+  const std::string temporary = folder.path() + "/tmp";
+  std::filesystem::create_directory(temporary);
+  const Outcome outcome =
+      run_shell(folder.path(), "export TMPDIR=" + temporary + "; $L drill " + kRecipe + words +
+                                   " --json --seed " + std::to_string(seed) + " 2>log");
+  SCOPED_TRACE("--seed " + std::to_string(seed));
+  const nlohmann::json report = nlohmann::json::parse(outcome.output, nullptr, false);
+  EXPECT_EQ(outcome.code, 0) << outcome.output << run_shell(folder.path(), "cat log").output;
+  if (!report.is_object()) return {};
+  for (const nlohmann::json& row : report["faults"]) {
+    if (row.contains("skipped")) continue;
+    EXPECT_TRUE(row["equal"]) << row.dump(2);
+    EXPECT_GE(row["strikes"], 1) << row.dump(2);
+    EXPECT_LT(row["recovered_s"], row["fault"] == "stop" || row["fault"] == "connection" ? 15 : 5)
+        << row.dump(2);
+  }
+  EXPECT_EQ(processes(temporary), 0) << "something is still running";
+  EXPECT_TRUE(std::filesystem::is_empty(temporary)) << run_shell(temporary, "find . | head -50").output;
+  return report;
+}
+
+TEST(Drill, RanksThatAreKilled) { expect_good("--faults kill:4,kill-save:2,kill-recovery:2 --steps 400"); }
+
+TEST(Drill, SharesGoOnFromMemoryToo) {
+  expect_good("--faults kill:2,kill-recovery --steps 300 parallel.zero=3 precision.compute=bf16");
+}
+
+TEST(Drill, EveryOtherFault) {
+  const nlohmann::json report = expect_good("--faults term,stop,corrupt,disk,connection --steps 300");
+  EXPECT_EQ(report["faults"].size(), 5u);
+}
+
+TEST(Drill, ARankAlone) { expect_good("--nproc 1 --faults kill,term,corrupt,stop,connection --steps 600"); }
+
+TEST(Drill, Words) {
+  const base::TemporaryFolder folder;
+  expect_rows(folder.path(),
+              {{"$L drill --faults kil", 2, "did you mean kill?"},
+               {"$L drill --faults kill:0", 2, "[LS0561]"},
+               {"$L drill --faults kill:x", 2, "[LS0561]"},
+               {"$L drill --nproc 0", 2, "[LS0561]"},
+               {"$L drill optim.lr=much", 2, "optim.lr"},
+               {"$L drill batch.global=2 batch.slices=2 --nproc 4 --faults kill", 1, "[LS0603]"}});
+}
+
+// The soak test: 200 kills in one run of four ranks, and 50 more in the middle of saves and recoveries.
+TEST(Drill, HundredsOfKills) {
+  if (std::getenv("LOCKSTEP_LONG") == nullptr) GTEST_SKIP() << "only with ./dev test --long";
+  const nlohmann::json report = expect_good("--faults kill:200,kill-save:25,kill-recovery:25");
+  for (const nlohmann::json& row : report["faults"]) {
+    std::printf("%s: %d strikes, recovered after %.2f s (median), %.2f s at most\n",
+                row["fault"].get<std::string>().c_str(), row["strikes"].get<int>(),
+                row["recovered_s"].get<double>(), row["recovered_most_s"].get<double>());
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::cli

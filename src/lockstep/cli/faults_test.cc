@@ -1,0 +1,306 @@
+// `lockstep train` under faults and notices, as a user meets them: what it says, how it ends, and the bits.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/ring.h"
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/cli/testing.h"
+#include "lockstep/launch/network.h"
+
+namespace lockstep::cli {
+namespace {
+
+using nlohmann::json;
+
+const std::string kTiny =
+    "train model.layers=2 model.hidden=32 model.heads=2 data.seq_len=16 batch.global=16 batch.slices=8 "
+    "batch.strands=8 log.eval_every=0 log.eval_batches=2 run.device=cpu ";
+
+// A run in the background, in a folder of its own.
+class Training {
+ public:
+  Training(const std::string& folder, const std::string& name, const std::string& words,
+           const std::string& before = "")
+      : run_(folder + "/runs/" + name) {
+    outcome_ = std::async(std::launch::async, [=] {
+      return run_shell(folder, before + " echo $$ >" + name + ".pid; exec timeout -k 5 120 $L " + kTiny +
+                                   words + " run.name=" + name);
+    });
+  }
+  ~Training() {
+    if (outcome_.valid()) outcome_.wait();
+  }
+  std::vector<json> lines(const std::string& file) const {
+    std::vector<json> found;
+    std::ifstream in(run_ + "/" + file);
+    for (std::string line; std::getline(in, line);) {
+      json parsed = json::parse(line, nullptr, false);
+      if (parsed.is_object()) found.push_back(std::move(parsed));
+    }
+    return found;
+  }
+  int64_t step() const {
+    int64_t newest = 0;
+    for (const json& line : lines("metrics.jsonl")) newest = std::max(newest, line.value("step", int64_t{0}));
+    return newest;
+  }
+  std::string event(const std::string& name) const {  // the newest one's sentence
+    std::string why;
+    for (const json& line : lines("events.jsonl")) {
+      if (line.value("event", "") == name) why = line.value("why", "");
+    }
+    return why;
+  }
+  std::vector<int64_t> starts() const {
+    std::vector<int64_t> steps;
+    for (const json& line : lines("events.jsonl")) {
+      if (line.value("event", "") == "start") steps.push_back(line.value("step", int64_t{-1}));
+    }
+    return steps;
+  }
+  bool reaches(int64_t wanted) const {
+    for (int tries = 0; tries < 3000 && step() < wanted; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return step() >= wanted;
+  }
+  pid_t rank(int number) const {
+    return base::RingReader(run_ + "/trace/rank-" + std::to_string(number) + ".ring").pid();
+  }
+  Outcome end() { return outcome_.get(); }
+
+ private:
+  std::string run_;
+  std::future<Outcome> outcome_;
+};
+
+// Of the last summary: a run that was stopped in between has told of that one too.
+std::string hash_of(const Outcome& outcome) {
+  const size_t at = outcome.output.rfind("\"params_hash\":\"");
+  return at == std::string::npos ? "none: " + outcome.output : outcome.output.substr(at + 15, 32);
+}
+
+std::string undisturbed(const std::string& folder, int64_t steps) {
+  return hash_of(
+      run_shell(folder, "$L " + kTiny + fmt::format("run.steps={} run.name=undisturbed --json", steps)));
+}
+
+TEST(Faults, AFrozenRankIsNamedAndTheRunGoesOn) {
+  const base::TemporaryFolder folder;
+  Training training(folder.path(), "frozen", "run.steps=800 --nproc 3 run.hang_timeout=2 --json");
+  ASSERT_TRUE(training.reaches(20));
+  ::kill(training.rank(1), SIGSTOP);
+  const Outcome outcome = training.end();
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 800));
+  const std::string why = training.event("hang");
+  for (const char* part : {"rank 1 (", ") never entered ", ", seq ", ", group ",
+                           "ranks 0 2 wait there since ", "its process is stopped (SIGSTOP)"}) {
+    EXPECT_NE(why.find(part), std::string::npos) << part << "\n" << why;
+  }
+  EXPECT_NE(outcome.output.find("lockstep: the run hangs: rank 1 ("), std::string::npos) << outcome.output;
+  ASSERT_EQ(training.starts().size(), 2u);
+  EXPECT_GT(training.starts()[1], 0) << "it began again from nothing";
+}
+
+TEST(Faults, WhatWouldFailAgainIsNotTried) {
+  const base::TemporaryFolder folder;
+  const Outcome outcome = run_shell(
+      folder.path(),
+      "$L " + kTiny + "run.steps=50 optim.lr=1000 optim.clip=0 optim.warmup=0 model.init_std=10 --nproc 2");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.output.find("[LS0601]"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("start again"), std::string::npos) << outcome.output;
+}
+
+TEST(Faults, StartingOverDoesNotFallBackToWhatWasThereBefore) {
+  const base::TemporaryFolder folder;
+  ASSERT_EQ(run_shell(folder.path(), "$L " + kTiny + "run.steps=40 run.name=over").code, 0);
+  Training training(folder.path(), "over",
+                    "run.steps=3000 --nproc 2 --resume never checkpoint.snapshot_every=0 --json");
+  ASSERT_TRUE(training.reaches(45));  // lines of the new run only: the old one had 40
+  ::kill(training.rank(0), SIGKILL);
+  const Outcome outcome = training.end();
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(training.starts(), (std::vector<int64_t>{0, 0})) << "the second time it may not begin at step 40";
+  EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 3000));
+}
+
+TEST(Notices, SignalsSaveAndEndWith75) {
+  const base::TemporaryFolder folder;
+  const auto signalled = [&](const std::string& name, const std::string& words, const std::string& how) {
+    return Row{
+        fmt::format("$L {0} run.steps=100000 run.name={1} {2} & until test -s runs/{1}/metrics.jsonl; do "
+                    "sleep 0.05; done; {3}; wait $!; code=$?; grep -c checkpoint_saved "
+                    "runs/{1}/events.jsonl; exit $code",
+                    kTiny, name, words, how),
+        75, "run the same command again"};
+  };
+  expect_rows(folder.path(),
+              {signalled("usr1", "--nproc 2", "kill -USR1 $!"),
+               signalled("alone", "", "kill -USR1 $!; sleep 0.01; kill -TERM $!"),
+               signalled("twice", "--nproc 3", "kill -TERM $!; kill -TERM $!; sleep 0.02; kill -TERM $!")});
+}
+
+// Compute Engine's metadata server, on the loopback interface.
+TEST(Notices, ComputeEngineSaysItInItsMetadata) {
+  const base::TemporaryFolder folder;
+  folder.write("server.py",
+               "import http.server, os\n"
+               "class Handler(http.server.BaseHTTPRequestHandler):\n"
+               "  def do_GET(self):\n"
+               "    good = self.headers.get('Metadata-Flavor') == 'Google'\n"
+               "    go = os.path.exists('go') and self.path.endswith('/instance/preempted')\n"
+               "    self.send_response(200 if good else 403); self.end_headers()\n"
+               "    self.wfile.write(b'TRUE' if go else b'FALSE')\n"
+               "  def log_message(self, *words): pass\n"
+               "server = http.server.HTTPServer(('127.0.0.1', 0), Handler)\n"
+               "open('port', 'w').write(str(server.server_port)); os.rename('port', 'port.there')\n"
+               "server.serve_forever()\n");
+  for (const char* words : {"run.name=one", "run.name=two --nproc 2"}) {
+    const std::string name = std::string(words).substr(9, 3);
+    const Outcome outcome = run_shell(
+        folder.path(),
+        fmt::format(
+            "rm -f go port.there; python3 server.py & server=$!; until test -s port.there; do sleep 0.05; "
+            "done; "
+            "export GCE_METADATA_HOST=127.0.0.1:$(cat port.there); timeout 60 $L {0} run.steps=1000000 {1} & "
+            "until test -s runs/{2}/metrics.jsonl; do sleep 0.05; done; sleep 1.5; kill -0 $! && touch go; "
+            "wait $!; code=$?; kill $server; exit $code",
+            kTiny, words, name));
+    EXPECT_EQ(outcome.code, 75) << outcome.output;
+    EXPECT_NE(outcome.output.find("Compute Engine preempts this machine: saving and stopping"),
+              std::string::npos)
+        << outcome.output;
+  }
+}
+
+// A step takes longer than the notice: it is dropped, and what the launcher's memory holds is saved.
+TEST(Notices, AStepThatDoesNotFitIsDropped) {
+  const base::TemporaryFolder folder;
+  const std::string words = "run.steps=6 --nproc 2 checkpoint.notice=1 checkpoint.snapshot_every=1 --json";
+  const std::string slow = "export LOCKSTEP_LINK_MBPS=0.1;";
+  Training training(folder.path(), "drop", words, slow);
+  ASSERT_TRUE(training.reaches(3));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const auto began = std::chrono::steady_clock::now();
+  run_shell(folder.path(), "kill -TERM $(cat drop.pid)");
+  const Outcome stopped = training.end();
+  EXPECT_EQ(stopped.code, 75) << stopped.output;
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(), 8);
+  EXPECT_NE(training.event("restart").find("does not fit into the notice and is dropped"), std::string::npos)
+      << stopped.output;
+  EXPECT_FALSE(training.event("checkpoint_saved").empty()) << stopped.output;
+  EXPECT_NE(training.event("notice").find("of notice: when this machine is taken away"), std::string::npos);
+  const Outcome outcome = run_shell(folder.path(), "$L " + kTiny + words + " run.name=drop");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 6));
+}
+
+// The launcher that leads hears from the other node what its ranks are doing.
+TEST(Elastic, AFrozenRankOfAnotherNodeIsNamed) {
+  const base::TemporaryFolder folder;
+  const std::string before = "export LOCKSTEP_SECRET=correct-horse-battery-staple-correct;";
+  const auto node = [&, port = launch::free_port()](int number) {
+    return fmt::format(
+        "run.steps=1500 --json --nnodes 2 --nproc 2 --node-rank {} --rdzv-endpoint 127.0.0.1:{} "
+        "run.hang_timeout=3",
+        number, port);
+  };
+  Training first(folder.path(), "apart", node(0), before);
+  std::future<Outcome> second = std::async(std::launch::async, [&] {
+    return run_shell(folder.path(), before + " exec timeout 90 $L " + kTiny + node(1) + " run.name=apart");
+  });
+  ASSERT_TRUE(first.reaches(50));
+  ::kill(first.rank(3), SIGSTOP);
+  const Outcome outcome = first.end(), other = second.get();
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(other.code, 0) << other.output;
+  for (const char* part : {"rank 3 (", ") never entered ", "ranks 0 1 2 wait there since "})
+    EXPECT_NE(first.event("hang").find(part), std::string::npos) << first.event("hang");
+  EXPECT_NE(other.output.find("the run hangs: rank 3 ("), std::string::npos) << "every node says it";
+  EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 1500));
+}
+
+// A node is lost for good and another takes its place: its ranks' shares come from the launcher that kept
+// them.
+TEST(Elastic, ALostNodesSharesAreKeptByAnother) {
+  const base::TemporaryFolder folder;
+  const std::string before = "export LOCKSTEP_SECRET=correct-horse-battery-staple-correct;";
+  const auto node = [&, port = launch::free_port()](int number) {
+    return fmt::format(
+        "run.steps=1500 --json --nnodes 2 --nproc 2 --node-rank {} --rdzv-endpoint 127.0.0.1:{} "
+        "--rdzv-conf join_timeout=30,node_timeout=3 parallel.zero=3 checkpoint.replicas=1 "
+        "checkpoint.snapshot_every=5",
+        number, port);
+  };
+  Training first(folder.path(), "kept", node(0), before);
+  std::future<Outcome> second = std::async(std::launch::async, [&] {
+    return run_shell(folder.path(),
+                     before + " exec $L " + kTiny + node(1) + " run.name=kept >second.txt 2>&1");
+  });
+  ASSERT_TRUE(first.reaches(100));
+  EXPECT_EQ(run_shell(folder.path(), "kill -9 $(pgrep -f '[l]ockstep train.*--node-rank 1.*kept' -o)").code,
+            0);
+  second.get();
+  for (int tries = 0; tries < 2000 && first.event("restart").empty(); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const Outcome replaced =
+      run_shell(folder.path(), before + " exec timeout 60 $L " + kTiny + node(1) + " run.name=kept");
+  const Outcome outcome = first.end();
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(replaced.code, 0) << replaced.output;
+  EXPECT_NE(replaced.output.find("another node kept snapshots of 2 ranks"), std::string::npos)
+      << replaced.output;
+  ASSERT_EQ(first.starts().size(), 2u) << outcome.output;
+  EXPECT_GT(first.starts()[1], 0) << "nothing was saved on disk, and nothing came from memory";
+  EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 1500));
+}
+
+// Two launchers on this machine as nodes: one is lost, the run goes on with the other, and takes a new one
+// in.
+TEST(Elastic, FewerAndMoreNodesWithTheSameBits) {
+  const base::TemporaryFolder folder;
+  const std::string before = "export LOCKSTEP_SECRET=correct-horse-battery-staple-correct;";
+  const auto node = [&, port = launch::free_port()](int number) {
+    return fmt::format(
+        "run.steps=4000 --json --nnodes 1:2 --nproc 2 --node-rank {} --rdzv-endpoint 127.0.0.1:{} "
+        "--rdzv-conf join_timeout=20,node_timeout=3,last_call_timeout=1",
+        number, port);
+  };
+  Training first(folder.path(), "elastic", node(0), before);
+  std::future<Outcome> second = std::async(std::launch::async, [&] {
+    return run_shell(folder.path(),
+                     before + " exec $L " + kTiny + node(1) + " run.name=elastic >second.txt 2>&1");
+  });
+  ASSERT_TRUE(first.reaches(60));
+  EXPECT_EQ(
+      run_shell(folder.path(), "kill -9 $(pgrep -f '[l]ockstep train.*--node-rank 1.*elastic' -o)").code, 0);
+  second.get();
+  const auto started = [&](size_t times) {
+    for (int tries = 0; tries < 2000 && first.starts().size() < times; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return first.starts().size() >= times;
+  };
+  ASSERT_TRUE(started(2)) << "the run did not go on with one node";
+  const int64_t there = first.starts()[1];
+  EXPECT_GT(there, 0) << "copies in memory suit any number of ranks";
+  ASSERT_TRUE(first.reaches(there + 20));
+  std::future<Outcome> third = std::async(std::launch::async, [&] {
+    return run_shell(folder.path(), before + " exec timeout 60 $L " + kTiny + node(1) + " run.name=elastic");
+  });
+  const Outcome outcome = first.end(), joined = third.get();
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(joined.code, 0) << joined.output;
+  EXPECT_EQ(first.starts().size(), 3u) << outcome.output;
+  EXPECT_NE(outcome.output.find("a node has come"), std::string::npos) << outcome.output;
+  EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 4000));
+}
+
+}  // namespace
+}  // namespace lockstep::cli

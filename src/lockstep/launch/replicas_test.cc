@@ -1,0 +1,77 @@
+#include "lockstep/launch/replicas.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <functional>
+#include <numeric>
+
+namespace lockstep::launch {
+namespace {
+
+run::SnapshotCopy copy_of(size_t bytes, int64_t commit, uint64_t shape = 7) {
+  run::SnapshotCopy copy{shape, 0, commit, std::vector<char>(bytes)};
+  std::iota(copy.bytes.begin(), copy.bytes.end(), static_cast<char>(commit));
+  copy.checksum = run::snapshot_checksum(copy.bytes.data(), static_cast<int64_t>(bytes));
+  return copy;
+}
+
+TEST(Copies, GoThroughAStoreInPieces) {
+  for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{9} << 20}) {
+    const auto store = comm::make_local_store();
+    const run::SnapshotCopy copy = copy_of(bytes, 12);
+    put_copy(*store, "rank-3/0", copy);
+    const run::SnapshotCopy back = get_copy(*store, "rank-3/0");
+    EXPECT_EQ(back.commit, 12);
+    EXPECT_EQ(back.shape, copy.shape);
+    EXPECT_EQ(back.bytes, copy.bytes);
+    EXPECT_EQ(get_copy(*store, "rank-3/1").commit, 0) << "there is none";
+  }
+}
+
+TEST(Copies, WhatIsNotWholeDoesNotCount) {
+  const auto damaged = [](const std::function<void(comm::Store&)>& how) {
+    const auto store = comm::make_local_store();
+    put_copy(*store, "x", copy_of(5 << 20, 3));
+    how(*store);
+    return get_copy(*store, "x").commit;
+  };
+  EXPECT_EQ(damaged([](comm::Store&) {}), 3);
+  EXPECT_EQ(damaged([](comm::Store& s) { s.remove("x/about"); }), 0) << "its sender died in the middle";
+  EXPECT_EQ(damaged([](comm::Store& s) { s.remove("x/1"); }), 0);
+  EXPECT_EQ(damaged([](comm::Store& s) { s.set("x/1", ""); }), 0);
+  EXPECT_EQ(damaged([](comm::Store& s) { s.set("x/1", std::string(2 << 20, 'x')); }), 0) << "too long";
+  EXPECT_EQ(damaged([](comm::Store& s) { s.set("x/1", std::string(1 << 20, 'x')); }), 0) << "other bytes";
+  EXPECT_EQ(damaged([](comm::Store& s) { s.set("x/about", "{"); }), 0);
+  EXPECT_EQ(damaged([](comm::Store& s) {
+              s.set("x/about", R"({"shape": 1, "checksum": 2, "commit": 3, "bytes": 1e30})");
+            }),
+            0);
+  EXPECT_EQ(damaged([](comm::Store& s) {
+              s.set("x/about", R"({"shape": 1, "checksum": 2, "commit": 3, "bytes": 999999999999999})");
+            }),
+            0);
+}
+
+TEST(Copies, ComeBackIntoAFreshMemory) {
+  const int memory = ::memfd_create("test", MFD_CLOEXEC);
+  int which = -1;
+  EXPECT_EQ(run::read_newest(memory, 0, which).commit, 0) << "nothing is in it";
+  EXPECT_FALSE(run::write_copies(memory, {}));
+  EXPECT_FALSE(run::write_copies(memory, {copy_of(8192, 3), copy_of(4096, 4)})) << "of two sizes";
+  EXPECT_FALSE(run::write_copies(memory, {copy_of(8192, 3), copy_of(8192, 4, 8)})) << "of two layouts";
+  run::SnapshotCopy wrong = copy_of(8192, 3);
+  wrong.bytes[100] ^= 1;
+  EXPECT_FALSE(run::write_copies(memory, {wrong}));
+  ASSERT_TRUE(run::write_copies(memory, {copy_of(8192, 3), copy_of(8192, 5)}));
+  EXPECT_EQ(run::read_newest(memory, 0, which).bytes, copy_of(8192, 5).bytes);
+  EXPECT_EQ(which, 1);
+  EXPECT_EQ(run::read_newest(memory, 5, which).commit, 0) << "nothing newer";
+  ASSERT_EQ(::ftruncate(memory, 5000), 0);
+  EXPECT_EQ(run::read_newest(memory, 0, which).commit, 0) << "cut short";
+  ::close(memory);
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,25 @@
+// Signals as a descriptor that poll() can wait for, held back from the threads that are started meanwhile.
+#pragma once
+
+#include <signal.h>
+
+#include <vector>
+
+namespace lockstep::launch {
+
+// As they were before when it goes out of scope. A SIGHUP that nohup ignores stays ignored.
+class SignalWatch {
+ public:
+  explicit SignalWatch(const std::vector<int>& numbers);
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+  int descriptor() const { return descriptor_; }
+  int take();  // the next one; 0: none
+
+ private:
+  sigset_t before_;
+  int descriptor_ = -1;
+};
+
+}  // namespace lockstep::launch

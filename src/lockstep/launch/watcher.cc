@@ -1,0 +1,93 @@
+#include "lockstep/launch/watcher.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::launch {
+
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{1000};
+constexpr double kWorthTelling = 2;  // seconds that someone has waited
+
+std::string facts_key(const std::string& token) { return "watch/" + token; }
+
+int64_t unix_micros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+Watcher::Watcher(Options options, std::unique_ptr<comm::Store> store)
+    : options_(std::move(options)), store_(std::move(store)) {}
+
+void Watcher::read(const std::vector<RunningRank>& ranks) {
+  facts_.clear();
+  for (const RunningRank& one : ranks) {
+    const double age = static_cast<double>(unix_micros() - one.started_micros) / 1e6;
+    facts_.push_back(watch::read_facts(options_.run_folder, one.rank, one.pid, age, names_[one.rank]));
+  }
+}
+
+int64_t Watcher::step() const {
+  int64_t furthest = -1;
+  for (const watch::RankFacts& one : facts_) {
+    if (one.phase != run::Phase::start) furthest = std::max(furthest, one.step);
+  }
+  return furthest;
+}
+
+const watch::RankFacts* Watcher::facts_of(int rank) const {
+  for (const watch::RankFacts& one : facts_) {
+    if (one.rank == rank) return &one;
+  }
+  return nullptr;
+}
+
+std::optional<watch::Verdict> Watcher::look(const State& state, const std::vector<RunningRank>& ranks) {
+  const auto now = std::chrono::steady_clock::now();
+  if (options_.run_folder.empty() || now - looked_at_ < kInterval) return std::nullopt;
+  looked_at_ = now;
+  read(ranks);
+  if (!options_.leads) {
+    tell(state.round);
+    return std::nullopt;
+  }
+  std::vector<watch::RankFacts> all = facts_;
+  if (options_.several) hear(state, all);
+  std::optional<watch::Verdict> verdict = watch::judge(all, options_.budgets);
+  if (!verdict || verdict->hangs()) return verdict;
+  if (said_slow_) return std::nullopt;
+  said_slow_ = true;
+  return verdict;
+}
+
+void Watcher::tell(int round) {
+  nlohmann::json facts = nlohmann::json::array();
+  for (const watch::RankFacts& one : facts_) facts.push_back(to_json(one));
+  store_->set(facts_key(options_.token), write_json({{"round", round}, {"facts", facts}}));
+}
+
+void Watcher::hear(const State& state, std::vector<watch::RankFacts>& all) {
+  const bool someone_waits = std::any_of(all.begin(), all.end(), [](const watch::RankFacts& f) {
+    return f.last_seconds > kWorthTelling ||
+           std::any_of(f.groups.begin(), f.groups.end(),
+                       [](const watch::GroupFacts& g) { return g.inside && g.since > kWorthTelling; });
+  });
+  if (!someone_waits) return all.clear();  // ranks here move, so all do
+  for (const NodePlace& place : state.nodes) {
+    if (place.card.token == options_.token) continue;
+    const nlohmann::json told =
+        nlohmann::json::parse(store_->try_get(facts_key(place.card.token)).value_or(""), nullptr, false);
+    try {
+      if (told.is_discarded() || told.at("round") != state.round) continue;
+      for (const nlohmann::json& one : told.at("facts")) all.push_back(watch::facts_from_json(one));
+    } catch (const nlohmann::json::exception&) {
+      continue;  // a node of another version
+    }
+  }
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,59 @@
+// The launcher's eye on ranks that live but do not move: reads the marks of this node's ranks, lays them
+// beside those of other nodes, and asks for a verdict.
+//
+// The launcher that leads judges; the others tell it, through the store, what their ranks are doing.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/store.h"
+#include "lockstep/launch/round_state.h"
+#include "lockstep/watch/verdict.h"
+
+namespace lockstep::launch {
+
+// A rank of this node that has not ended.
+struct RunningRank {
+  int rank = 0;
+  pid_t pid = 0;
+  int64_t started_micros = 0;
+};
+
+class Watcher {
+ public:
+  struct Options {
+    std::string run_folder;
+    watch::Budgets budgets;
+    std::string token;     // of this launcher
+    bool leads = true;     // it judges
+    bool several = false;  // nodes
+  };
+  Watcher(Options options, std::unique_ptr<comm::Store> store);
+
+  // Looks at most once a second; a verdict at most once a round for each kind.
+  std::optional<watch::Verdict> look(const State& state, const std::vector<RunningRank>& ranks);
+  void forget() { facts_.clear(), said_slow_ = false; }  // a new round
+  // The furthest step that a rank of this node has begun in this round; -1: none.
+  int64_t step() const;
+  const watch::RankFacts* facts_of(int rank) const;
+  // Reads the marks once more, of ranks that may have ended meanwhile.
+  void read(const std::vector<RunningRank>& ranks);
+
+ private:
+  void tell(int round);
+  void hear(const State& state, std::vector<watch::RankFacts>& all);
+
+  Options options_;
+  std::unique_ptr<comm::Store> store_;
+  std::vector<watch::RankFacts> facts_;  // of this node
+  std::map<int, watch::Names> names_;    // by rank
+  std::chrono::steady_clock::time_point looked_at_{};
+  bool said_slow_ = false;
+};
+
+}  // namespace lockstep::launch

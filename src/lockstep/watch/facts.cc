@@ -1,0 +1,238 @@
+#include "lockstep/watch/facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/comm/group.h"
+#include "lockstep/program/program.h"
+
+namespace lockstep::watch {
+
+using base::RingEntry;
+using nlohmann::json;
+
+namespace {
+
+constexpr size_t kMostGroups = 256, kMostMembers = 1 << 20, kMostText = 400;
+constexpr int64_t kMostNames = 64 << 20;
+
+double seconds(int64_t ns) { return std::max(0.0, static_cast<double>(ns) / 1e9); }
+
+int64_t newest_stamp(const RingEntry& e) { return std::max({e.enqueued_ns, e.started_ns, e.finished_ns}); }
+
+bool is_collective(const RingEntry& e) { return e.stamp.op >= comm::kFirstCollectiveOp; }
+
+std::string collective_name(uint16_t op) {
+  const int kind = op - comm::kFirstCollectiveOp;
+  return kind <= static_cast<int>(comm::Collective::give_back)
+             ? comm::name_of(static_cast<comm::Collective>(kind))
+             : "an unknown call";
+}
+
+std::string title(const RingEntry& e, const Names& names, bool training) {
+  const auto n = static_cast<size_t>(e.stamp.instruction);
+  const bool named = training && e.stamp.instruction >= 0 && n < names.instructions.size();
+  if (is_collective(e)) return named ? names.instructions[n] : collective_name(e.stamp.op);
+  if (e.stamp.op > static_cast<uint16_t>(program::Op::snapshot)) return "an unknown instruction";
+  std::string text = program::name_of(static_cast<program::Op>(e.stamp.op));
+  if (e.stamp.block >= 0) text += fmt::format(" b{}", e.stamp.block);
+  if (e.stamp.slice >= 0) text += fmt::format(" s{}", e.stamp.slice);
+  return text;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// What this instruction took before, or, where it has ended, how long it was until the next one began.
+double usual(const std::vector<RingEntry>& marks, const RingEntry& last, bool open) {
+  std::vector<double> times;
+  for (size_t k = 0; k + 1 < marks.size(); ++k) {
+    const RingEntry& e = marks[k];
+    if (e.stamp.instruction != last.stamp.instruction || e.stamp.op != last.stamp.op) continue;
+    if (open && e.finished_ns != 0) times.push_back(seconds(e.finished_ns - e.started_ns));
+    if (!open) times.push_back(seconds(marks[k + 1].enqueued_ns - newest_stamp(e)));
+  }
+  return median(std::move(times));
+}
+
+double usual_step(const std::vector<RingEntry>& marks) {
+  std::map<int64_t, int64_t> begins;
+  for (const RingEntry& e : marks) {
+    if (!is_collective(e)) begins.try_emplace(e.stamp.step, e.enqueued_ns);
+  }
+  std::vector<double> times;
+  for (auto it = begins.begin(); it != begins.end() && std::next(it) != begins.end(); ++it) {
+    if (std::next(it)->first == it->first + 1) times.push_back(seconds(std::next(it)->second - it->second));
+  }
+  return median(std::move(times));
+}
+
+void take_phase(const std::vector<RingEntry>& phases, int64_t now_ns, RankFacts& facts) {
+  if (phases.empty()) return;
+  const RingEntry& last = phases.back();
+  if (last.stamp.op <= static_cast<uint16_t>(run::Phase::end))
+    facts.phase = static_cast<run::Phase>(last.stamp.op);
+  facts.phase_seconds = seconds(now_ns - last.started_ns);
+  facts.step = last.stamp.step;
+  const auto usual_of = [&](uint16_t phase) {
+    std::vector<double> times;
+    for (const RingEntry& e : phases) {
+      if (e.stamp.op == phase && e.finished_ns != 0) times.push_back(seconds(e.finished_ns - e.started_ns));
+    }
+    return median(std::move(times));
+  };
+  facts.usual_phase_seconds = usual_of(last.stamp.op);
+  facts.usual_save = usual_of(static_cast<uint16_t>(run::Phase::save));
+}
+
+void take_groups(const std::vector<RingEntry>& marks, const Names& names, int64_t now_ns, RankFacts& facts) {
+  facts.groups = names.groups;
+  for (const RingEntry& e : marks) {
+    if (!is_collective(e) || e.stamp.group < 0) continue;
+    const auto n = static_cast<size_t>(e.stamp.group);
+    if (n >= facts.groups.size() || e.stamp.sequence < facts.groups[n].entered) continue;
+    GroupFacts& group = facts.groups[n];
+    group.entered = e.stamp.sequence;
+    group.inside = !group.enqueues && e.finished_ns == 0;
+    group.since = seconds(now_ns - e.enqueued_ns);
+    group.call = title(e, names, facts.phase == run::Phase::train);
+    group.op = e.stamp.op, group.bytes = e.stamp.bytes;
+  }
+}
+
+}  // namespace
+
+Names read_names(const std::string& text) {
+  Names names;
+  const json all = json::parse(text, nullptr, false);
+  if (!all.is_object()) return names;
+  try {
+    for (const json& one : all.at("groups")) {
+      GroupFacts group;
+      group.name = one.at("name").get<std::string>().substr(0, kMostText);
+      group.members = one.at("members").get<std::vector<int>>();
+      group.enqueues = one.at("engine").get<std::string>() == "nccl";
+      if (names.groups.size() < kMostGroups) names.groups.push_back(std::move(group));
+    }
+    names.instructions = all.at("instructions").get<std::vector<std::string>>();
+    names.pid = all.at("pid");
+  } catch (const json::exception&) {
+    return {};
+  }
+  return names;
+}
+
+RankFacts digest(const std::vector<RingEntry>& marks, const std::vector<RingEntry>& phases,
+                 const Names& names, int64_t now_ns) {
+  RankFacts facts;
+  take_phase(phases, now_ns, facts);
+  take_groups(marks, names, now_ns, facts);
+  facts.last_seconds = facts.phase_seconds;
+  int64_t newest = 0;
+  const RingEntry* last = nullptr;
+  for (const RingEntry& e : marks) {
+    newest = std::max(newest, newest_stamp(e));
+    if (is_collective(e)) continue;  // these are told by group
+    if (last == nullptr || newest_stamp(e) >= newest_stamp(*last)) last = &e;
+  }
+  if (newest != 0) facts.last_seconds = std::min(facts.last_seconds, seconds(now_ns - newest));
+  if (last == nullptr) return facts;
+  facts.step = std::max(facts.step, last->stamp.step);
+  facts.last = title(*last, names, facts.phase == run::Phase::train);
+  facts.last_open = last->started_ns != 0 && last->finished_ns == 0;
+  facts.usual_seconds = usual(marks, *last, facts.last_open);
+  facts.usual_step = usual_step(marks);
+  return facts;
+}
+
+RankFacts read_facts(const std::string& folder, int rank, int pid, double age, Names& names) {
+  RankFacts facts;
+  try {
+    const base::RingReader ring(run::ring_path(folder, rank)), phases(run::phase_path(folder, rank));
+    if (ring.pid() == pid && phases.pid() == pid) {
+      if (names.pid != pid)
+        names = read_names(base::try_read_file(run::names_path(folder, rank), kMostNames).text);
+      if (names.pid != pid) names = {};  // it has not written them yet
+      facts = digest(ring.entries(), phases.entries(), names, base::monotonic_ns());
+    } else {
+      facts.phase_seconds = facts.last_seconds = age;
+    }
+  } catch (const base::Error&) {
+    facts.phase_seconds = facts.last_seconds = age;
+  }
+  facts.rank = rank, facts.pid = pid, facts.host = base::host_name();
+  std::string stat;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat);
+  const size_t name_end = stat.rfind(") ");
+  const char state = name_end != std::string::npos && name_end + 2 < stat.size() ? stat[name_end + 2] : '?';
+  facts.stopped = state == 'T' || state == 't';
+  return facts;
+}
+
+json to_json(const RankFacts& f) {
+  json groups = json::array();
+  for (const GroupFacts& g : f.groups) {
+    groups.push_back({{"name", g.name},
+                      {"members", g.members},
+                      {"enqueues", g.enqueues},
+                      {"entered", g.entered},
+                      {"inside", g.inside},
+                      {"since", g.since},
+                      {"call", g.call},
+                      {"op", g.op},
+                      {"bytes", g.bytes}});
+  }
+  return {{"rank", f.rank},
+          {"pid", f.pid},
+          {"host", f.host},
+          {"alive", f.alive},
+          {"stopped", f.stopped},
+          {"phase", static_cast<int>(f.phase)},
+          {"phase_seconds", f.phase_seconds},
+          {"usual_phase_seconds", f.usual_phase_seconds},
+          {"step", f.step},
+          {"groups", groups},
+          {"last", f.last},
+          {"last_open", f.last_open},
+          {"last_seconds", f.last_seconds},
+          {"usual_seconds", f.usual_seconds},
+          {"usual_step", f.usual_step},
+          {"usual_save", f.usual_save}};
+}
+
+RankFacts facts_from_json(const json& j) {
+  RankFacts f;
+  f.rank = j.at("rank"), f.pid = j.at("pid"), f.alive = j.at("alive"), f.stopped = j.at("stopped");
+  f.host = j.at("host").get<std::string>().substr(0, kMostText);
+  f.phase =
+      static_cast<run::Phase>(std::clamp(j.at("phase").get<int>(), 0, static_cast<int>(run::Phase::end)));
+  f.phase_seconds = j.at("phase_seconds"), f.usual_phase_seconds = j.at("usual_phase_seconds");
+  f.step = j.at("step");
+  for (const json& one : j.at("groups")) {
+    GroupFacts g;
+    g.name = one.at("name").get<std::string>().substr(0, kMostText);
+    g.members = one.at("members").get<std::vector<int>>();
+    g.enqueues = one.at("enqueues"), g.entered = one.at("entered"), g.inside = one.at("inside");
+    g.since = one.at("since"), g.call = one.at("call").get<std::string>().substr(0, kMostText);
+    g.op = one.at("op"), g.bytes = one.at("bytes");
+    if (f.groups.size() < kMostGroups && g.members.size() <= kMostMembers) f.groups.push_back(std::move(g));
+  }
+  f.last = j.at("last").get<std::string>().substr(0, kMostText);
+  f.last_open = j.at("last_open"), f.last_seconds = j.at("last_seconds");
+  f.usual_seconds = j.at("usual_seconds"), f.usual_step = j.at("usual_step");
+  f.usual_save = j.at("usual_save");
+  return f;
+}
+
+}  // namespace lockstep::watch

@@ -1,0 +1,68 @@
+// What a rank is doing, as a few facts read from the marks it left: enough to judge who waits for whom.
+//
+// Times are ages in seconds, so that facts of several nodes can be laid side by side without a common clock.
+// Facts travel between launchers as JSON; what comes in is bounds-checked, because it comes from outside.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/ring.h"
+#include "lockstep/run/recorder.h"
+
+namespace lockstep::watch {
+
+// A group of ranks as one of its members sees it.
+struct GroupFacts {
+  std::string name;          // the same on every member
+  std::vector<int> members;  // world ranks
+  bool enqueues = false;     // calls return before they are done, as NCCL's do: `inside` is not known
+  int64_t entered = -1;      // the newest call that this rank has entered, counted from 0
+  bool inside = false;       // and has not left
+  double since = 0;          // seconds ago it entered
+  std::string call;          // "reduce b7"; "all_reduce" where it belongs to no instruction
+  uint16_t op = 0;           // with `bytes`: tells two different calls apart
+  int64_t bytes = 0;
+};
+
+struct RankFacts {
+  int rank = 0, pid = 0;
+  std::string host;
+  bool alive = true;
+  bool stopped = false;                  // by SIGSTOP or a debugger
+  run::Phase phase = run::Phase::start;  // start also stands for "has left no mark yet"
+  double phase_seconds = 0;              // in it
+  double usual_phase_seconds = 0;        // what that kind of phase took before; 0: not known
+  int64_t step = 0;
+  std::vector<GroupFacts> groups;
+  std::string last;          // the newest instruction
+  bool last_open = false;    // it has begun and has not ended
+  double last_seconds = 0;   // since the newest mark of any kind
+  double usual_seconds = 0;  // what `last`, or what comes behind it, usually takes; 0: not known
+  double usual_step = 0;     // seconds from step to step; 0: not known
+  double usual_save = 0;     // of a save; 0: there was none yet
+};
+
+// The names behind the numbers in a ring, as run::Recorder::describe wrote them.
+struct Names {
+  int pid = 0;                     // of the process that wrote them
+  std::vector<GroupFacts> groups;  // name, members and enqueues only
+  std::vector<std::string> instructions;
+};
+Names read_names(const std::string& text);  // what is not as it should be is left out
+
+// From marks to facts: a pure function. Entries oldest first; `now_ns` on the clock of the marks.
+RankFacts digest(const std::vector<base::RingEntry>& marks, const std::vector<base::RingEntry>& phases,
+                 const Names& names, int64_t now_ns);
+
+// Of a rank of this host, from its files in `folder`/trace. Files of another process than `pid`, or none at
+// all, mean that it has not left a mark yet: `age` is then how long it has been starting. `names` are read
+// anew only when they are another process's.
+RankFacts read_facts(const std::string& folder, int rank, int pid, double age, Names& names);
+
+nlohmann::json to_json(const RankFacts& facts);
+RankFacts facts_from_json(const nlohmann::json& json);  // nlohmann::json::exception when it is none
+
+}  // namespace lockstep::watch

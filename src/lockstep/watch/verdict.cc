@@ -1,0 +1,300 @@
+#include "lockstep/watch/verdict.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace lockstep::watch {
+
+using run::Phase;
+
+namespace {
+
+constexpr double kShortestHang = 30, kTimesUsual = 10;
+
+// A rank inside a call that `missing` have not entered.
+struct Wait {
+  const RankFacts* who;
+  const GroupFacts* group;
+  double since;
+  std::vector<int> missing;
+};
+
+// "reduce.data.0" is the data group of the reduce lane, of the copy that rank 0 is the first of.
+std::string short_name(const std::string& name) {
+  const size_t first = name.find('.');
+  if (first == std::string::npos) return name;
+  const size_t second = name.find('.', first + 1);
+  return name.substr(first + 1, second == std::string::npos ? second : second - first - 1);
+}
+
+std::string where(const GroupFacts& group, int64_t sequence) {
+  return fmt::format("{}, seq {}, group {}", group.call, sequence, short_name(group.name));
+}
+
+std::string list(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  constexpr size_t kMost = 8;
+  const size_t shown = std::min(ranks.size(), kMost);
+  std::string text = fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks",
+                                 fmt::join(ranks.begin(), ranks.begin() + static_cast<int64_t>(shown), " "));
+  if (ranks.size() > shown) text += fmt::format(" and {} more", ranks.size() - shown);
+  return text;
+}
+
+class Judge {
+ public:
+  Judge(const std::vector<RankFacts>& facts, const Budgets& budgets) : facts_(facts), budgets_(budgets) {
+    for (const RankFacts& one : facts) by_rank_[one.rank] = &one;
+  }
+
+  std::optional<Verdict> verdict() {
+    if (auto found = dead()) return found;
+    find_waits();
+    if (!waits_.empty()) return anyone_idle() ? culprits() : circle();
+    if (auto found = everybody_inside()) return found;
+    return everything_enqueued();
+  }
+
+ private:
+  const GroupFacts* view(int rank, const std::string& group) const {
+    const auto found = by_rank_.find(rank);
+    if (found == by_rank_.end()) return nullptr;
+    for (const GroupFacts& one : found->second->groups) {
+      if (one.name == group) return &one;
+    }
+    return nullptr;
+  }
+
+  std::string name(int rank) const {
+    const auto found = by_rank_.find(rank);
+    return found == by_rank_.end() ? fmt::format("rank {}", rank)
+                                   : fmt::format("rank {} ({})", rank, found->second->host);
+  }
+
+  std::string doing(const RankFacts& f) const {
+    if (f.stopped) return "its process is stopped (SIGSTOP)" + (f.last.empty() ? "" : ", in " + f.last);
+    if (f.phase != Phase::train)
+      return fmt::format("it is at {} since {:.0f} s", run::name_of(f.phase), f.phase_seconds);
+    return f.last.empty() ? "it has begun no instruction" : "its last instruction: " + f.last;
+  }
+
+  std::optional<Verdict> dead() const {
+    for (const RankFacts& f : facts_) {
+      if (f.alive) continue;
+      return Verdict{
+          Verdict::Kind::dead,
+          {f.rank},
+          fmt::format("{} is dead; {}", name(f.rank),
+                      f.last.empty() ? "it had begun no instruction" : "its last instruction: " + f.last),
+          0};
+    }
+    return std::nullopt;
+  }
+
+  // Of the same call, those that have not entered it.
+  std::vector<int> missing_from(const RankFacts& who, const GroupFacts& group) const {
+    std::vector<int> missing;
+    for (const int member : group.members) {
+      if (member == who.rank) continue;
+      const GroupFacts* other = view(member, group.name);
+      if (other == nullptr || other->entered < group.entered) missing.push_back(member);
+    }
+    return missing;
+  }
+
+  void find_waits() {
+    for (const RankFacts& f : facts_) {
+      for (const GroupFacts& group : f.groups) {
+        if (group.entered < 0 || !(group.inside || group.enqueues)) continue;
+        std::vector<int> missing = missing_from(f, group);
+        if (missing.empty()) continue;
+        // What was only enqueued is waited for once the rank has nothing else left to do.
+        const double since = group.enqueues ? std::min(group.since, f.last_seconds) : group.since;
+        waits_.push_back({&f, &group, since, std::move(missing)});
+        waiting_.insert(f.rank);
+      }
+    }
+  }
+
+  bool idle(int rank) const { return !waiting_.contains(rank); }  // it waits for nobody
+  bool anyone_idle() const {
+    return std::any_of(waits_.begin(), waits_.end(), [&](const Wait& wait) {
+      return std::any_of(wait.missing.begin(), wait.missing.end(), [&](int rank) { return idle(rank); });
+    });
+  }
+
+  // Those that are waited for and wait for nobody, in the call that is waited for longest.
+  std::optional<Verdict> culprits() const {
+    const Wait* longest = nullptr;
+    std::vector<int> roots;
+    for (const Wait& wait : waits_) {
+      std::vector<int> found;
+      for (const int rank : wait.missing) {
+        if (idle(rank)) found.push_back(rank);
+      }
+      if (found.empty() || (longest != nullptr && wait.since <= longest->since)) continue;
+      longest = &wait, roots = std::move(found);
+    }
+    return blame(*longest, roots);
+  }
+
+  std::optional<Verdict> blame(const Wait& wait, const std::vector<int>& roots) const {
+    Verdict verdict{Verdict::Kind::frozen, {}, "", wait.since};
+    std::vector<std::string> who, what;
+    bool moves = false;
+    for (const int rank : roots) {
+      const auto found = by_rank_.find(rank);
+      const RankFacts nothing{.rank = rank, .phase_seconds = wait.since, .last_seconds = wait.since};
+      const RankFacts& f = found == by_rank_.end() ? nothing : *found->second;
+      const double budget = budget_of(f, budgets_);
+      const double spent = f.phase == Phase::train ? wait.since : std::min(wait.since, f.phase_seconds);
+      if (spent < budget) return std::nullopt;
+      moves |= f.phase == Phase::train && f.last_seconds < budget;
+      verdict.culprits.push_back(rank);
+      who.push_back(name(rank));
+      what.push_back(roots.size() > 1 ? fmt::format("{}: {}", rank, doing(f)) : doing(f));
+    }
+    if (moves) verdict.kind = Verdict::Kind::slow;
+    // The call it should have come to next, as one who is there knows it.
+    int64_t sequence = wait.group->entered;
+    if (wait.group->enqueues) {
+      const GroupFacts* theirs = view(roots[0], wait.group->name);
+      sequence = theirs == nullptr ? 0 : theirs->entered + 1;
+    }
+    verdict.sentence = fmt::format("{} {} {}; {} since {:.0f} s; {}", fmt::join(who, " and "),
+                                   moves ? "is slow to enter" : "never entered", where(*wait.group, sequence),
+                                   those_who_wait(wait), wait.since, fmt::join(what, "; "));
+    return verdict;
+  }
+
+  std::string those_who_wait(const Wait& wait) const {
+    std::vector<int> there;
+    for (const Wait& other : waits_) {
+      if (other.group->name == wait.group->name && other.group->entered == wait.group->entered)
+        there.push_back(other.who->rank);
+    }
+    return list(there) + (there.size() == 1 ? " waits there" : " wait there");
+  }
+
+  // Everyone who is waited for waits as well.
+  std::optional<Verdict> circle() const {
+    Verdict verdict{Verdict::Kind::deadlock, {}, "", 0};
+    std::vector<std::string> parts;
+    for (const Wait& wait : waits_) {
+      if (wait.since < budget_of(*wait.who, budgets_)) return std::nullopt;
+      verdict.waited = std::max(verdict.waited, wait.since);
+      verdict.culprits.push_back(wait.who->rank);
+      if (parts.size() < 4) {
+        parts.push_back(fmt::format("{} waits for {} in {}", name(wait.who->rank), list(wait.missing),
+                                    where(*wait.group, wait.group->entered)));
+      }
+    }
+    verdict.sentence =
+        fmt::format("ranks wait for each other since {:.0f} s: {}", verdict.waited, fmt::join(parts, "; "));
+    return verdict;
+  }
+
+  std::optional<Verdict> everybody_inside() const {
+    for (const RankFacts& f : facts_) {
+      for (const GroupFacts& group : f.groups) {
+        if (!group.inside || group.members.size() < 2) continue;
+        if (auto found = inside(group)) return found;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Verdict> inside(const GroupFacts& group) const {
+    double since = group.since;
+    std::vector<int> stopped;
+    const GroupFacts* other = nullptr;
+    int differs = -1, first = -1;
+    for (const int member : group.members) {
+      const GroupFacts* theirs = view(member, group.name);
+      if (theirs == nullptr || !theirs->inside || theirs->entered != group.entered) return std::nullopt;
+      const RankFacts& f = *by_rank_.at(member);
+      if (theirs->since < budget_of(f, budgets_)) return std::nullopt;
+      since = std::min(since, theirs->since);
+      if (f.stopped) stopped.push_back(member);
+      if (theirs == &group) first = member;
+      if (theirs->op != group.op) differs = member, other = theirs;
+    }
+    const std::string there = where(group, group.entered);
+    if (other != nullptr) {
+      return Verdict{Verdict::Kind::mismatch,
+                     {first, differs},
+                     fmt::format("{} came to {} and {} to {}: they will never meet; both wait since {:.0f} s",
+                                 name(first), there, name(differs), where(*other, other->entered), since),
+                     since};
+    }
+    if (!stopped.empty()) {
+      return Verdict{Verdict::Kind::frozen, stopped,
+                     fmt::format("{} stopped (SIGSTOP) inside {}; {} wait there since {:.0f} s",
+                                 name(stopped[0]), there, list(group.members), since),
+                     since};
+    }
+    return Verdict{Verdict::Kind::stuck,
+                   {},
+                   fmt::format("{} are all inside {} since {:.0f} s and none gets through: they cannot reach "
+                               "each other",
+                               list(group.members), there, since),
+                   since};
+  }
+
+  // On a device, where the host only sees what it enqueued: nothing is left to enqueue and nothing ends.
+  std::optional<Verdict> everything_enqueued() const {
+    double since = 0;
+    std::vector<int> ranks;
+    for (const RankFacts& f : facts_) {
+      const bool enqueues = std::any_of(f.groups.begin(), f.groups.end(), [](const GroupFacts& g) {
+        return g.enqueues && g.entered >= 0 && g.members.size() > 1;
+      });
+      if (!enqueues || f.phase != Phase::train) return std::nullopt;
+      const double limit =
+          std::max(budget_of(f, budgets_), budgets_.hang > 0 ? 0 : kTimesUsual * f.usual_step);
+      if (f.last_seconds < limit) return std::nullopt;
+      since = ranks.empty() ? f.last_seconds : std::min(since, f.last_seconds);
+      ranks.push_back(f.rank);
+    }
+    if (ranks.empty()) return std::nullopt;
+    return Verdict{
+        Verdict::Kind::stuck,
+        {},
+        fmt::format("{} have enqueued all of step {} and nothing has ended since {:.0f} s: a kernel "
+                    "or a link is stuck; last instruction of {}: {}",
+                    list(ranks), facts_[0].step, since, name(facts_[0].rank), facts_[0].last),
+        since};
+  }
+
+  const std::vector<RankFacts>& facts_;
+  const Budgets& budgets_;
+  std::map<int, const RankFacts*> by_rank_;
+  std::vector<Wait> waits_;
+  std::set<int> waiting_;
+};
+
+}  // namespace
+
+const char* name_of(Verdict::Kind kind) {
+  static constexpr const char* kNames[] = {"dead", "frozen", "slow", "stuck", "deadlock", "mismatch"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+double budget_of(const RankFacts& f, const Budgets& b) {
+  if (f.phase == Phase::train || f.stopped)
+    return b.hang > 0 ? b.hang : std::max(kShortestHang, kTimesUsual * f.usual_seconds);
+  if (f.phase == Phase::start) return std::max(b.start, b.hang);
+  const double own = f.phase == Phase::evaluate ? b.evaluate : b.save;
+  return std::max({own, b.hang, kTimesUsual * f.usual_phase_seconds});
+}
+
+std::optional<Verdict> judge(const std::vector<RankFacts>& facts, const Budgets& budgets) {
+  return Judge(facts, budgets).verdict();
+}
+
+}  // namespace lockstep::watch

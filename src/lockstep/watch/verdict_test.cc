@@ -1,0 +1,329 @@
+#include "lockstep/watch/verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::watch {
+namespace {
+
+using run::Phase;
+
+constexpr uint16_t kAllReduce = 100, kAllGather = 102;
+
+GroupFacts data_group(int64_t entered, bool inside, double since, std::vector<int> members = {0, 1, 2, 3}) {
+  return {.name = "reduce.data.0",
+          .members = std::move(members),
+          .entered = entered,
+          .inside = inside,
+          .since = since,
+          .call = "reduce b7",
+          .op = kAllReduce,
+          .bytes = 64};
+}
+
+RankFacts rank(int number, std::vector<GroupFacts> groups, double last_seconds = 0) {
+  RankFacts facts;
+  facts.rank = number, facts.host = number < 3 ? "a" : "b", facts.phase = Phase::train;
+  facts.phase_seconds = 1000, facts.groups = std::move(groups);
+  facts.last = "load s3", facts.last_seconds = last_seconds;
+  return facts;
+}
+
+// Ranks 0 to 2 wait inside call 812 for so long; rank 3 has not come.
+std::vector<RankFacts> one_missing(double since) {
+  std::vector<RankFacts> all;
+  for (int r = 0; r < 3; ++r) all.push_back(rank(r, {data_group(812, true, since)}, since));
+  all.push_back(rank(3, {data_group(811, false, since)}, since));
+  return all;
+}
+
+struct Case {
+  const char* what;
+  std::vector<RankFacts> facts;
+  Budgets budgets;
+  std::string kind;  // empty: no verdict
+  std::vector<int> culprits;
+  std::string says;
+};
+
+std::vector<RankFacts> changed(std::vector<RankFacts> facts,
+                               const std::function<void(std::vector<RankFacts>&)>& change) {
+  change(facts);
+  return facts;
+}
+
+GroupFacts nccl(int64_t entered, double since) {
+  GroupFacts group = data_group(entered, false, since);
+  group.enqueues = true;
+  return group;
+}
+
+GroupFacts pair(const char* name, std::vector<int> members, int64_t entered, double since) {
+  GroupFacts group = data_group(entered, since > 0, since, std::move(members));
+  group.name = name;
+  return group;
+}
+
+std::vector<Case> cases() {
+  return {
+      {"nobody has done anything", {}, {}, "", {}, ""},
+      {"all compute",
+       {rank(0, {data_group(5, false, 90)}, 90), rank(1, {data_group(5, false, 90)}, 90)},
+       {},
+       "",
+       {},
+       ""},
+      {"a wait within the budget", one_missing(29), {}, "", {}, ""},
+      {"never entered",
+       one_missing(31),
+       {},
+       "frozen",
+       {3},
+       "rank 3 (b) never entered reduce b7, seq 812, group data; ranks 0 1 2 wait there since 31 s; its last "
+       "instruction: load s3"},
+      {"a timeout of one's own", one_missing(6), {.hang = 5}, "frozen", {3}, "since 6 s"},
+      {"a longer one", one_missing(31), {.hang = 60}, "", {}, ""},
+      {"usually slow", changed(one_missing(31), [](auto& f) { f[3].usual_seconds = 4; }), {}, "", {}, ""},
+      {"ten times the usual",
+       changed(one_missing(41), [](auto& f) { f[3].usual_seconds = 4; }),
+       {},
+       "frozen",
+       {3},
+       ""},
+      {"it moves on",
+       changed(one_missing(31), [](auto& f) { f[3].last_seconds = 1; }),
+       {},
+       "slow",
+       {3},
+       "is slow to enter"},
+      {"stopped",
+       changed(one_missing(31), [](auto& f) { f[3].stopped = true; }),
+       {},
+       "frozen",
+       {3},
+       "stopped (SIGSTOP)"},
+      {"dead comes first",
+       changed(one_missing(1), [](auto& f) { f[3].alive = false; }),
+       {},
+       "dead",
+       {3},
+       "rank 3 (b) is dead; its last instruction: load s3"},
+      {"nothing known of it",
+       changed(one_missing(601), [](auto& f) { f.pop_back(); }),
+       {},
+       "frozen",
+       {3},
+       "rank 3 never entered"},
+      {"it may be starting", changed(one_missing(31), [](auto& f) { f.pop_back(); }), {}, "", {}, ""},
+      {"two culprits",
+       changed(one_missing(31), [](auto& f) { f[2].groups[0].entered = 811, f[2].groups[0].inside = false; }),
+       {},
+       "frozen",
+       {2, 3},
+       "rank 2 (a) and rank 3 (b) never entered reduce b7, seq 812"},
+      {"saving",
+       changed(one_missing(31), [](auto& f) { f[3].phase = Phase::save, f[3].phase_seconds = 31; }),
+       {},
+       "",
+       {},
+       ""},
+      {"saving for ever",
+       changed(one_missing(1900), [](auto& f) { f[3].phase = Phase::save, f[3].phase_seconds = 1900; }),
+       {},
+       "frozen",
+       {3},
+       "it is at save since 1900 s"},
+      {"saves take long here",
+       changed(one_missing(1900),
+               [](auto& f) {
+                 f[3].phase = Phase::save, f[3].phase_seconds = 1900, f[3].usual_phase_seconds = 200;
+               }),
+       {},
+       "",
+       {},
+       ""},
+      {"a hang timeout is not for saves",
+       changed(one_missing(31), [](auto& f) { f[3].phase = Phase::save, f[3].phase_seconds = 31; }),
+       {.hang = 5},
+       "",
+       {},
+       ""},
+      {"stopped while saving",
+       changed(one_missing(31),
+               [](auto& f) { f[3].phase = Phase::save, f[3].phase_seconds = 31, f[3].stopped = true; }),
+       {},
+       "frozen",
+       {3},
+       "stopped (SIGSTOP)"},
+      {"patience for training is patience for saves",
+       changed(one_missing(1900), [](auto& f) { f[3].phase = Phase::save, f[3].phase_seconds = 1900; }),
+       {.hang = 2000},
+       "",
+       {},
+       ""},
+      {"evaluating",
+       changed(one_missing(100), [](auto& f) { f[3].phase = Phase::evaluate, f[3].phase_seconds = 100; }),
+       {},
+       "",
+       {},
+       ""},
+      {"evaluating for ever",
+       changed(one_missing(700), [](auto& f) { f[3].phase = Phase::evaluate, f[3].phase_seconds = 700; }),
+       {},
+       "frozen",
+       {3},
+       "it is at evaluate"},
+      {"the one it waits for is the culprit",
+       // 0 waits for 1 in one group, 1 for 2 in another; 2 does nothing.
+       {rank(0, {pair("a.x.0", {0, 1}, 4, 40)}, 40),
+        rank(1, {pair("a.x.0", {0, 1}, 3, 0), pair("b.y.1", {1, 2}, 7, 50)}, 50),
+        rank(2, {pair("b.y.1", {1, 2}, 6, 0)}, 50)},
+       {},
+       "frozen",
+       {2},
+       "rank 2 (a) never entered reduce b7, seq 7, group y; rank 1 waits there since 50 s"},
+      {"a circle",
+       {rank(0, {pair("a.x.0", {0, 1}, 4, 40), pair("b.y.0", {0, 1}, 8, 0)}, 40),
+        rank(1, {pair("a.x.0", {0, 1}, 3, 0), pair("b.y.0", {0, 1}, 9, 40)}, 40)},
+       {},
+       "deadlock",
+       {0, 1},
+       "ranks wait for each other since 40 s: rank 0 (a) waits for rank 1 in reduce b7, seq 4"},
+      {"all inside",
+       {rank(0, {data_group(5, true, 35, {0, 1})}, 35), rank(1, {data_group(5, true, 34, {0, 1})}, 34)},
+       {},
+       "stuck",
+       {},
+       "ranks 0 1 are all inside reduce b7, seq 5, group data since 34 s"},
+      {"all inside, not for long",
+       {rank(0, {data_group(5, true, 35, {0, 1})}, 35), rank(1, {data_group(5, true, 4, {0, 1})}, 4)},
+       {},
+       "",
+       {},
+       ""},
+      {"stopped inside",
+       changed(
+           {rank(0, {data_group(5, true, 35, {0, 1})}, 35), rank(1, {data_group(5, true, 34, {0, 1})}, 34)},
+           [](auto& f) { f[1].stopped = true; }),
+       {},
+       "frozen",
+       {1},
+       "rank 1 (a) stopped (SIGSTOP) inside reduce b7"},
+      {"different calls",
+       changed(
+           {rank(0, {data_group(5, true, 35, {0, 1})}, 35), rank(1, {data_group(5, true, 34, {0, 1})}, 34)},
+           [](auto& f) { f[1].groups[0].op = kAllGather, f[1].groups[0].call = "gather b2"; }),
+       {},
+       "mismatch",
+       {0, 1},
+       "rank 0 (a) came to reduce b7, seq 5, group data and rank 1 (a) to gather b2"},
+      {"enqueued only: one has not enqueued",
+       {rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
+        rank(3, {nccl(16, 40)}, 40)},
+       {},
+       "frozen",
+       {3},
+       "rank 3 (b) never entered reduce b7, seq 17"},
+      {"enqueued only: the others still enqueue",
+       {rank(0, {nccl(20, 35)}, 1), rank(1, {nccl(20, 36)}, 1), rank(2, {nccl(20, 35)}, 1),
+        rank(3, {nccl(16, 40)}, 40)},
+       {},
+       "",
+       {},
+       ""},
+      {"enqueued only: a device is stuck",
+       {rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
+        rank(3, {nccl(20, 40)}, 40)},
+       {},
+       "stuck",
+       {},
+       "nothing has ended since 35 s"},
+      {"enqueued only: steps are that long",
+       changed({rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
+                rank(3, {nccl(20, 40)}, 40)},
+               [](auto& f) {
+                 for (auto& one : f) one.usual_step = 20;
+               }),
+       {},
+       "",
+       {},
+       ""},
+  };
+}
+
+TEST(Verdict, Table) {
+  for (const Case& one : cases()) {
+    // Through JSON, as facts come from other nodes.
+    std::vector<RankFacts> facts;
+    for (const RankFacts& f : one.facts)
+      facts.push_back(facts_from_json(nlohmann::json::parse(to_json(f).dump())));
+    const std::optional<Verdict> verdict = judge(facts, one.budgets);
+    EXPECT_EQ(verdict ? name_of(verdict->kind) : "", one.kind)
+        << one.what << (verdict ? ": " + verdict->sentence : "");
+    if (!verdict) continue;
+    EXPECT_EQ(verdict->culprits, one.culprits) << one.what;
+    EXPECT_NE(verdict->sentence.find(one.says), std::string::npos) << one.what << ": " << verdict->sentence;
+  }
+}
+
+TEST(Verdict, FactsFromOutsideAreChecked) {
+  const nlohmann::json good = to_json(one_missing(1)[0]);
+  for (const auto& [key, value] : good.items()) {
+    nlohmann::json bad = good;
+    bad.erase(key);
+    EXPECT_THROW(facts_from_json(bad), nlohmann::json::exception) << key;
+  }
+  nlohmann::json wild = good;
+  wild["phase"] = 1 << 20;
+  EXPECT_EQ(facts_from_json(wild).phase, Phase::end);
+}
+
+base::RingEntry mark(uint64_t ticket, base::RingStamp stamp, int64_t start, int64_t finish) {
+  return {ticket, stamp, start, start, finish};
+}
+
+TEST(Facts, ADigestOfMarks) {
+  const int64_t second = 1000000000;
+  const Names names = read_names(
+      R"({"pid": 7, "groups": [{"name": "host", "engine": "shm", "members": [0, 1]},)"
+      R"({"name": "reduce.data.0", "engine": "nccl", "members": [0, 1]}], "instructions": ["load s0", "reduce b1"]})");
+  ASSERT_EQ(names.groups.size(), 2u);
+  EXPECT_TRUE(names.groups[1].enqueues);
+  std::vector<base::RingEntry> marks, phases;
+  phases.push_back(mark(0, {.step = 0, .op = 1}, second, 0));
+  for (int64_t step = 0; step < 3; ++step) {
+    const int64_t at = (step * 10 + 1) * second;
+    marks.push_back(
+        mark(marks.size(), {.step = step, .instruction = 0, .op = 0, .slice = 0}, at, at + 2 * second));
+    marks.push_back(mark(marks.size(),
+                         {.step = step, .instruction = 1, .op = 100, .group = 1, .sequence = step},
+                         at + 3 * second, 0));
+    marks.push_back(mark(marks.size(), {.step = step, .op = 100, .group = 0, .sequence = step},
+                         at + 5 * second, step < 2 ? at + 6 * second : 0));
+  }
+  const RankFacts facts = digest(marks, phases, names, 40 * second);
+  EXPECT_EQ(facts.phase, Phase::train);
+  EXPECT_EQ(facts.step, 2);
+  EXPECT_EQ(facts.last, "load s0");
+  EXPECT_FALSE(facts.last_open);
+  EXPECT_DOUBLE_EQ(facts.usual_step, 10);
+  EXPECT_DOUBLE_EQ(facts.last_seconds, 14);  // the open call of group 0
+  EXPECT_TRUE(facts.groups[0].inside);
+  EXPECT_EQ(facts.groups[0].entered, 2);
+  EXPECT_DOUBLE_EQ(facts.groups[0].since, 14);
+  EXPECT_EQ(facts.groups[0].call, "all_reduce");
+  EXPECT_FALSE(facts.groups[1].inside);
+  EXPECT_EQ(facts.groups[1].call, "reduce b1");
+}
+
+TEST(Facts, NamesThatAreDamagedAreLeftOut) {
+  for (const char* text :
+       {"", "[]", "{", R"({"groups": 3})", R"({"groups": [{"name": 1}], "instructions": []})"}) {
+    EXPECT_TRUE(read_names(text).groups.empty()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::watch
