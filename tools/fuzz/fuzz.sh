@@ -18,7 +18,7 @@ for folder in base checkpoint; do
 done
 sources+=("$root/src/lockstep/device/tensor.cc")
 
-flags=(-std=c++20 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+flags=(-std=c++20 -O1 -g "-fsanitize=fuzzer-no-link,address,undefined" -fno-sanitize-recover=undefined
   -Wno-everything "-I$root/src")
 objects=()
 jobs=()

@@ -156,10 +156,12 @@ int run_rank(int rank, int ranks, const comm::StoreClientOptions& client, const 
 }  // namespace
 
 int bench_command(Arguments& arguments) {
+  const std::vector<std::string>& words = arguments.words();
+  if (!words.empty() && words[0] == "checkpoint") return bench_checkpoint({words.begin() + 1, words.end()});
   std::string subject, engines, sizes = "16:32M:4", operations;
   int64_t ranks = 2;
   bool json = false, bind = false;
-  arguments.positional("SUBJECT", subject, "what to measure: collectives");
+  arguments.positional("SUBJECT", subject, "what to measure: collectives or checkpoint");
   arguments.option("--nproc,--nproc-per-node", ranks, "ranks on this host");
   arguments.option("--engine", engines,
                    "engines, with commas: shm, gloo, nccl; default: those that work here");
@@ -168,11 +170,14 @@ int bench_command(Arguments& arguments) {
   arguments.flag("--bind", bind, "give each rank a core of its own: steadier figures on a busy machine");
   arguments.flag("--json", json, "print one JSON object a row");
   arguments.example("lockstep bench collectives --nproc 4", "every operation, both engines");
+  arguments.example("lockstep bench checkpoint", "saving and loading; its own --help says more");
   arguments.example("lockstep bench collectives --op all_reduce --sizes 64K:64K", "one figure");
   if (!arguments.parse()) return 0;
   if (subject != "collectives") {
-    throw base::ConfigError(109, fmt::format("bench what? {} is not known; use `lockstep bench collectives`",
-                                             base::quoted(subject)));
+    throw base::ConfigError(109,
+                            fmt::format("bench what? {} is not known; use `lockstep bench collectives` or "
+                                        "`lockstep bench checkpoint`",
+                                        base::quoted(subject)));
   }
   if (ranks < 2 || ranks > 1024)
     throw base::ConfigError(109, "--nproc must be 2 to 1024: one rank has nobody to talk to");

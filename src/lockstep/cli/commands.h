@@ -32,4 +32,7 @@ int bench_command(Arguments& arguments);
 int explain_program(const std::vector<std::string>& words);
 int explain_memory(const std::vector<std::string>& words);
 
+// `lockstep bench checkpoint ...`.
+int bench_checkpoint(const std::vector<std::string>& words);
+
 }  // namespace lockstep::cli

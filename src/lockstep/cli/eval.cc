@@ -28,9 +28,11 @@ base::Resolved recipe_for(const std::string& folder, const std::vector<std::stri
   recipe.model.from = folder;
   recipe.parallel = {};
   recipe.optim.name = "sgd";  // the least to keep beside the weights
-  if (!said("batch.global")) recipe.batch.global = 8;
-  if (!said("batch.slices")) recipe.batch.slices = 1;
-  if (!said("batch.strands")) recipe.batch.strands = 1;
+  if (!opened.manifest()) {   // else as the run itself evaluated
+    if (!said("batch.global")) recipe.batch.global = 8;
+    if (!said("batch.slices")) recipe.batch.slices = 1;
+    if (!said("batch.strands")) recipe.batch.strands = 1;
+  }
   // A file that is named for this evaluation is evaluated on whole.
   if (said("data.path") && !said("data.eval_path")) recipe.data.eval_path = recipe.data.path;
   if (said("data.eval_path") && recipe.data.path.empty()) recipe.data.path = recipe.data.eval_path;

@@ -1,0 +1,67 @@
+// eval, export, inspect and model.from, as a person uses them.
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/file.h"
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/cli/testing.h"
+
+namespace lockstep::cli {
+namespace {
+
+const char* const kTrain =
+    "$L train run.device=cpu model.layers=1 model.hidden=32 data.seq_len=16 batch.global=8 batch.slices=8 "
+    "run.steps=4 "
+    "log.eval_every=0 --json 2>/dev/null";
+
+nlohmann::json json_of(const std::string& folder, const std::string& line) {
+  const Outcome outcome = run_shell(folder, line);
+  EXPECT_EQ(outcome.code, 0) << line << "\n" << outcome.output;
+  return nlohmann::json::parse(outcome.output, nullptr, false);
+}
+
+TEST(CheckpointCommands, EvalExportAndInspectAgree) {
+  base::TemporaryFolder folder;
+  const auto trained = json_of(folder.path(), kTrain);
+  const auto inspected = json_of(folder.path(), "$L inspect runs/first --check --json");
+  EXPECT_EQ(inspected["params_hash"], trained["params_hash"]);
+  EXPECT_EQ(inspected["step"], 4);
+  EXPECT_EQ(inspected["checked"], "every checksum is right");
+  EXPECT_EQ(inspected["checkpoints"].size(), 1u);
+  const auto ours = json_of(folder.path(), "$L eval runs/first run.device=cpu --json");
+  EXPECT_NEAR(ours["loss"].get<double>(), trained["eval_loss"].get<double>(), 1e-6);
+  EXPECT_NEAR(ours["perplexity"].get<double>(), std::exp(ours["loss"].get<double>()), 1e-9);
+  // A plain folder knows nothing of the data; its weights are the same to the last bit.
+  json_of(folder.path(), "$L export runs/first plain --json");
+  const auto plain =
+      json_of(folder.path(), "$L eval plain run.device=cpu data.seq_len=16 batch.slices=8 --json");
+  EXPECT_EQ(plain["loss_hex"], ours["loss_hex"]);
+  const auto tuned =
+      json_of(folder.path(), std::string("$L train model.from=plain run.name=tuned run.device=cpu ") +
+                                 "data.seq_len=16 batch.global=8 batch.slices=8 run.steps=2 " +
+                                 "log.eval_every=0 --json 2>/dev/null");
+  EXPECT_EQ(tuned["steps"], 2);
+  expect_rows(folder.path(),
+              {{"$L inspect plain", 0, "a model without a manifest"},
+               {"$L inspect runs/first", 0, "saved by 1 rank"},
+               {"$L export runs/first plain", 2, "not an empty folder"},
+               {"$L export runs/first", 2, "export takes two folders"},
+               {"$L export runs/first x --dtype fp8", 2, "fp32, bf16 or fp16"},
+               {"$L eval none", 3, "is not a folder"},
+               {"$L eval plain data.kind=text data.path=plain/config.json", 2, "LS0206"},
+               {"$L train model.from=plain model.layers=2 run.name=x", 2, "plain/config.json says 1"}});
+}
+
+TEST(CheckpointCommands, InspectFindsTheFlippedBit) {
+  base::TemporaryFolder folder;
+  json_of(folder.path(), kTrain);
+  const std::string name = "runs/first/checkpoints/step-00000004/optimizer-00001-of-00001.safetensors";
+  std::string bytes = base::read_file(folder.path() + "/" + name);
+  bytes[bytes.size() / 2] ^= 1;
+  folder.write(name, bytes);
+  expect_rows(folder.path(),
+              {{"$L inspect runs/first --check", 3, "optimizer-00001-of-00001.safetensors is damaged"},
+               {"$L eval runs/first", 3, "LS0305"}});
+}
+
+}  // namespace
+}  // namespace lockstep::cli
