@@ -42,6 +42,10 @@ void forget_pages(const std::string& path) {
   ::close(file);
 }
 
+void forget_files(const std::string& folder) {
+  for (const auto& file : fs::directory_iterator(folder)) forget_pages(file.path().string());
+}
+
 // The peers: what anybody would write without thinking.
 class Plain {
  public:
@@ -79,17 +83,22 @@ class Plain {
     ::close(file);
     return seconds_since(began);
   }
-  double read() {
-    forget_pages(path_);
+  // The files of a folder, one after the other.
+  double read(const std::string& folder) {
+    forget_files(folder);
     const int64_t began = base::monotonic_ns();
-    const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    check_disk(file < 0 ? -errno : 0, path_);
-    for (int64_t at = 0; at < bytes_;) {
-      const ssize_t done = ::read(file, host_ + at, static_cast<size_t>(std::min(kBlock, bytes_ - at)));
-      check_disk(done <= 0 ? -EIO : 0, path_, at);
-      at += done;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const std::string path = entry.path().string();
+      const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      check_disk(file < 0 ? -errno : 0, path);
+      for (int64_t at = 0;;) {
+        const ssize_t done = ::read(file, host_ + at % (bytes_ - kBlock), static_cast<size_t>(kBlock));
+        check_disk(done < 0 ? -errno : 0, path, at);
+        if (done == 0) break;
+        at += done;
+      }
+      ::close(file);
     }
-    ::close(file);
     return seconds_since(began);
   }
 
@@ -108,7 +117,7 @@ struct Rounds {
 Rounds measure(run::Session& session, const std::string& folder, int64_t rounds) {
   Rounds r;
   run::Saver saver(session, folder);
-  Plain plain(*session.plan.device, folder + "/plain", saver.own_bytes());
+  Plain plain(*session.plan.device, folder + "/plain", std::max(saver.own_bytes(), 4 * kBlock));
   for (int64_t round = 0; round <= rounds; ++round) {  // the first warms up
     r.copy.push_back(plain.copy());
     saver.save(round + 1);
@@ -117,8 +126,8 @@ Rounds measure(run::Session& session, const std::string& folder, int64_t rounds)
     r.pause.push_back(saved.pause_ms / 1e3);
     r.write.push_back(saved.outcome.seconds);
     r.plain_write.push_back(plain.write());
-    r.plain_read.push_back(plain.read());
-    for (const auto& file : fs::directory_iterator(saved.outcome.folder)) forget_pages(file.path().string());
+    r.plain_read.push_back(plain.read(saved.outcome.folder));
+    forget_files(saved.outcome.folder);
     const int64_t began = base::monotonic_ns();
     run::load_checkpoint(session, saved.outcome.folder);
     r.load.push_back(seconds_since(began));
