@@ -126,6 +126,8 @@ class Segment {
   virtual void backward_input(const Frame& frame) const = 0;
   virtual void backward_weight(const Frame&) const {}
   virtual Cost cost(const SliceShape& shape, Part part) const = 0;
+  // What the bits of this segment rest on beyond the build and the device: "attention cudnn 9.19.0".
+  virtual std::string numerics(const SliceShape&, const kernels::Kernels&) const { return ""; }
   // One new token a sample; only attention, which looks back, differs from forward.
   virtual void decode(const Frame& frame) const { forward(frame); }
   // Fills buffers once, before the first step; `tables` in the order of buffers(), host memory.
