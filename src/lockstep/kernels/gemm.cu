@@ -1,9 +1,9 @@
 // Matrix products: cuBLASLt, and a small kernel for the bias where its epilogue cannot take it.
 #include "lockstep/kernels/gemm.h"
 
+#include "lockstep/kernels/cublas/matmul_plan.h"
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/launcher.cuh"
-#include "lockstep/kernels/matmul_plan.cuh"
 #include "lockstep/kernels/table.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -69,7 +69,7 @@ void gemm(const Gemm& op, const Launch& launch) {
   Gemm product = op;
   if (!key.bias) product.bias = nullptr;
   MatmulPlans& plans = MatmulPlans::of_current_device();
-  run_matmul(plans.handle(), plans.find(key, product.bias), product, launch);
+  run_matmul(plans.handle(), plans.find(key, product, launch), product, launch);
   if (op.bias && !key.bias) add_bias(run, op);
 }
 

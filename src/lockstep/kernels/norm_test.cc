@@ -19,7 +19,7 @@ std::vector<Case> cases() {
   for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
     for (const DType type : kEdgeTypes) {
       for (const int64_t rows : {1, 33, 200}) {
-        for (const int64_t width : {1, 7, 100, 256}) {
+        for (const int64_t width : {1, 7, 100, 256, 776, 2056}) {
           for (const bool residual : {false, true}) all.push_back({kind, type, rows, width, residual});
         }
       }

@@ -65,17 +65,79 @@ void row_sums(const Partials& op, device::DType type, const Launcher& run) {
   });
 }
 
+constexpr int kFoldColumns = 32, kFoldGroups = 8;
+
+// Groups of neighbouring parts side by side, then the groups in order.
 __global__ void fold_parts_kernel(NormWeightBackward op) {
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (column >= op.width) return;
+  __shared__ float of_groups[kFoldGroups][kFoldColumns];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kFoldColumns + threadIdx.x;
+  const int64_t group = threadIdx.y, end = op.parts * (group + 1) / kFoldGroups;
   float sum = 0;
-#pragma unroll 8
-  for (int64_t part = 0; part < op.parts; ++part) sum += op.partial[part * op.width + column];
+  if (column < op.width) {
+#pragma unroll 16
+    for (int64_t part = op.parts * group / kFoldGroups; part < end; ++part) {
+      sum += op.partial[part * op.width + column];
+    }
+  }
+  of_groups[group][threadIdx.x] = sum;
+  __syncthreads();
+  if (group > 0 || column >= op.width) return;
+#pragma unroll
+  for (int other = 1; other < kFoldGroups; ++other) sum += of_groups[other][threadIdx.x];
   op.gradient[column] = op.accumulate ? op.gradient[column] + sum : sum;
 }
 
 void fold_parts(const NormWeightBackward& op, const Launcher& run) {
-  run({.blocks = divide_up(op.width, kThreads), .threads = kThreads}, fold_parts_kernel, op);
+  run({.blocks = divide_up(op.width, kFoldColumns), .threads = kFoldColumns, .teams = kFoldGroups},
+      fold_parts_kernel, op);
+}
+
+// Sums of dy over the rows of a part, for biases: 16 bytes a load, several rows of a part side by side.
+constexpr int kColumnLanes = 32, kRowGroups = 8;
+
+template <class T, int N>
+__global__ void column_sums_kernel(Partials op) {
+  __shared__ float of_groups[kRowGroups][kColumnLanes * N];
+  const int64_t blocks = (op.width + kColumnLanes * N - 1) / (kColumnLanes * N);  // of one part
+  const int64_t part = blockIdx.x / blocks;
+  const int64_t first = blockIdx.x % blocks * kColumnLanes * N;
+  const int64_t column = first + threadIdx.x * N;
+  float sums[N] = {};
+  if (column < op.width) {
+    const T* dy = static_cast<const T*>(op.dy) + column;
+    const int64_t end = op.rows * (part + 1) / op.parts;
+#pragma unroll 8
+    for (int64_t row = op.rows * part / op.parts + threadIdx.y; row < end;
+         row += kRowGroups) {  // part_begin()
+      const Vec<T, N> d = load<N>(dy + row * op.width);
+#pragma unroll
+      for (int j = 0; j < N; ++j) sums[j] += to_float(d[j]);
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < N; ++j) of_groups[threadIdx.y][j * kColumnLanes + threadIdx.x] = sums[j];
+  __syncthreads();
+  const int i = threadIdx.y * kColumnLanes + threadIdx.x;  // one column each, as place j * lanes + lane
+  const int64_t own = first + i % kColumnLanes * N + i / kColumnLanes;
+  if (i >= kColumnLanes * N || own >= op.width) return;
+  float sum = 0;
+#pragma unroll
+  for (int group = 0; group < kRowGroups; ++group) sum += of_groups[group][i];
+  op.dbias[part * op.width + own] = sum;
+}
+
+void column_sums(const Partials& op, device::DType type, const Launcher& run) {
+  by_type(type, [&](auto element) {
+    using T = decltype(element);
+    by_width<kWide<T>>(fits_vectors<T>(op.width, op.dy), [&](auto width) {
+      constexpr int N = width.value;
+      static_assert(kColumnLanes * N <= kColumnLanes * kRowGroups);
+      run({.blocks = op.parts * divide_up(op.width, kColumnLanes * N),
+           .threads = kColumnLanes,
+           .teams = kRowGroups},
+          column_sums_kernel<T, N>, op);
+    });
+  });
 }
 
 }  // namespace
@@ -102,16 +164,16 @@ void bias_backward(const BiasBackward& op, const Launch& launch) {
   const int64_t parts = row_parts(op.rows);
   require_workspace(launch, bias_backward_workspace(op.rows, op.width), "bias_backward");
   float* partial = static_cast<float*>(launch.workspace);
-  row_sums({.rows = op.rows,
-            .width = op.width,
-            .parts = parts,
-            .dy = op.dy,
-            .sum = nullptr,
-            .mean = nullptr,
-            .rstd = nullptr,
-            .dweight = nullptr,
-            .dbias = partial},
-           op.type, run);
+  column_sums({.rows = op.rows,
+               .width = op.width,
+               .parts = parts,
+               .dy = op.dy,
+               .sum = nullptr,
+               .mean = nullptr,
+               .rstd = nullptr,
+               .dweight = nullptr,
+               .dbias = partial},
+              op.type, run);
   fold_parts({.parts = parts,
               .width = op.width,
               .partial = partial,

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/run/bind.h"
+#include "lockstep/run/graph.h"
 #include "lockstep/run/lanes.h"
 
 namespace lockstep::run {
@@ -27,13 +28,16 @@ struct Executor::State {
   std::map<Lane, device::Stream> streams;
   std::vector<std::function<void()>> calls;  // one for each instruction
   std::unique_ptr<Binder> binder;
-  std::unique_ptr<Lanes> lanes;  // CPU with more than one lane
+  std::unique_ptr<Lanes> lanes;      // CPU with more than one lane
+  std::unique_ptr<StepGraph> graph;  // CUDA with one lane
+  std::vector<base::RingStamp> stamps;
   std::vector<device::Event>
       events;  // CUDA: of instructions that another lane waits for; null for the others
   std::map<Lane, device::Event> ends;  // CUDA: where a lane's step ends
   Staging staging;
   base::RingWriter* ring = nullptr;
   const Ranks* ranks = nullptr;
+  bool graph_wanted = true;
   Tensor state, losses;
   struct Readback {
     StepState* host = nullptr;  // pinned
@@ -89,8 +93,20 @@ struct Executor::State {
   void run() {
     if (lanes) {
       lanes->run();
+    } else if (graph) {
+      const size_t slot = staging.slot();
+      if (graph->captured(slot)) mark_all();
+      graph->run(slot, [this] { enqueue(); });
     } else {
       enqueue();
+    }
+  }
+
+  // A graph enqueues the whole step at once: so say the marks.
+  void mark_all() {
+    for (base::RingStamp stamp : stamps) {
+      stamp.step = static_cast<int64_t>(staging.inputs()->step);
+      ring->enqueue(stamp);
     }
   }
 
@@ -104,6 +120,7 @@ struct Executor::State {
                                 .block = i.block,
                                 .slice = i.slice,
                                 .bytes = i.moved_bytes};
+    stamps.push_back(stamp);
     const bool done = device.id().kind == device::Kind::cpu;
     return [this, call = std::move(call), stamp, done] {
       base::RingStamp mine = stamp;
@@ -122,6 +139,7 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
   State& s = *state_;
   s.ring = options.ring;
   s.ranks = options.ranks;
+  s.graph_wanted = options.graph;
   s.state = memory.find("step state");
   s.losses = memory.find("slice losses");
   s.staging.allocate(device, program);
@@ -149,11 +167,16 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
     s.calls.push_back(s.recorded(s.binder->bind(program.instructions[n]), n));
   }
   if (several && device.id().kind == device::Kind::cpu) s.lanes = std::make_unique<Lanes>(program, s.calls);
+  if (!several && s.graph_wanted && program.training && device.can_capture()) {
+    s.graph = std::make_unique<StepGraph>(device, s.stream());
+  }
 }
 
 Executor::~Executor() {
   State& s = *state_;
   s.lanes.reset();
+  s.device.synchronize(s.stream());
+  s.graph.reset();
   for (const auto& [lane, stream] : s.streams) {
     if (lane != Lane::host) s.device.synchronize(stream);
   }

@@ -34,6 +34,7 @@ class Executor {
     bool tf32 = false;                 // precision.tf32
     const Ranks* ranks = nullptr;      // the groups of collective instructions; null when there are none
     base::RingWriter* ring = nullptr;  // the recorder's; null: nothing is recorded
+    bool graph = true;                 // CUDA: a step becomes one graph where it can
   };
   // `program` was placed by `memory`. The model, memory and device must outlive the executor.
   Executor(const model::Model& model, const program::Program& program, const Memory& memory,
