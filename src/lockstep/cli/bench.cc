@@ -156,10 +156,14 @@ int run_rank(int rank, int ranks, const comm::StoreClientOptions& client, const 
 }  // namespace
 
 int bench_command(Arguments& arguments) {
+  if (const auto& words = arguments.words(); !words.empty() && words[0] == "step") {
+    return bench_step({words.begin() + 1, words.end()});
+  }
   std::string subject, engines, sizes = "16:32M:4", operations;
   int64_t ranks = 2;
   bool json = false, bind = false;
-  arguments.positional("SUBJECT", subject, "what to measure: collectives");
+  arguments.positional("SUBJECT", subject,
+                       "what to measure: collectives, or step (see `lockstep bench step --help`)");
   arguments.option("--nproc,--nproc-per-node", ranks, "ranks on this host");
   arguments.option("--engine", engines,
                    "engines, with commas: shm, gloo, nccl; default: those that work here");
@@ -171,8 +175,10 @@ int bench_command(Arguments& arguments) {
   arguments.example("lockstep bench collectives --op all_reduce --sizes 64K:64K", "one figure");
   if (!arguments.parse()) return 0;
   if (subject != "collectives") {
-    throw base::ConfigError(109, fmt::format("bench what? {} is not known; use `lockstep bench collectives`",
-                                             base::quoted(subject)));
+    throw base::ConfigError(109,
+                            fmt::format("bench what? {} is not known; use `lockstep bench collectives` or "
+                                        "`lockstep bench step`",
+                                        base::quoted(subject)));
   }
   if (ranks < 2 || ranks > 1024)
     throw base::ConfigError(109, "--nproc must be 2 to 1024: one rank has nobody to talk to");

@@ -41,7 +41,7 @@ constexpr Command kCommands[] = {
     {"schema", "Print the recipe's JSON Schema, for editors.", schema_command},
     {"doctor", "Check whether this machine is fit to train.", doctor_command},
     {"topo", "Show how this machine is wired, and what NCCL makes of it.", topo_command},
-    {"bench", "Measure collectives: every engine side by side, in nccl-tests' columns.", bench_command},
+    {"bench", "Measure a training step, or collectives: every engine side by side.", bench_command},
 };
 
 std::string help() {

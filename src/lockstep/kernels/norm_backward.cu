@@ -10,27 +10,35 @@ namespace lockstep::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMostVectors = 4;  // of one thread
+constexpr int kMiddleTeam = 128;
+constexpr int kMostVectors = 2;  // of one thread: more would not fit its registers
 
 struct TwoSums {
   float total, along;
 };
 
-// Over a warp, or over the block. `turn` alternates, so that one barrier is enough: a warp that is already at
-// the next row writes into the other half.
+// The threads of one team wait for each other; the block's other teams are elsewhere.
+template <int kTeam>
+__device__ void team_barrier() {
+  asm volatile("bar.sync %0, %1;" ::"r"(static_cast<int>(threadIdx.y) + 1), "r"(kTeam) : "memory");
+}
+
+// Over a team. `turn` alternates, so that one barrier is enough: a warp that is already at the next row
+// writes into the other half.
 template <int kTeam>
 __device__ TwoSums fold_two(TwoSums mine, int turn) {
   mine = {warp_fold(mine.total, Sum{}), warp_fold(mine.along, Sum{})};
   if constexpr (kTeam == kWarp) return mine;
-  constexpr int kWarps = kThreads / kWarp;
-  __shared__ TwoSums of_warps[2][kWarps];
-  if (threadIdx.x % kWarp == 0) of_warps[turn][threadIdx.x / kWarp] = mine;
-  __syncthreads();
+  constexpr int kWarps = kTeam / kWarp;  // of a team
+  __shared__ TwoSums of_warps[2][kThreads / kWarp];
+  const int first = static_cast<int>(threadIdx.y) * kWarps;
+  if (threadIdx.x % kWarp == 0) of_warps[turn][first + threadIdx.x / kWarp] = mine;
+  team_barrier<kTeam>();
   TwoSums all{0, 0};
 #pragma unroll
   for (int warp = 0; warp < kWarps; ++warp) {
-    all.total += of_warps[turn][warp].total;
-    all.along += of_warps[turn][warp].along;
+    all.total += of_warps[turn][first + warp].total;
+    all.along += of_warps[turn][first + warp].along;
   }
   return all;
 }
@@ -86,24 +94,43 @@ __device__ void write_partial(const float (&sums)[kVectors][N], float* partial, 
   }
 }
 
+// What is read of one row.
+template <class Own, class T, bool kLayer>
+struct RowInputs {
+  Own dy, sum, dresidual;
+  float mean, rstd;
+
+  __device__ void read(const NormBackward& op, int64_t row) {
+    const int64_t begin = row * op.width;
+    dy.read(static_cast<const T*>(op.dy) + begin, op.width);
+    sum.read(static_cast<const T*>(op.sum) + begin, op.width);
+    if (op.dresidual) dresidual.read(static_cast<const T*>(op.dresidual) + begin, op.width);
+    mean = kLayer ? op.mean[row] : 0.0f;
+    rstd = op.rstd[row];
+  }
+};
+
 // With g = dy * weight and n the normalised row: dsum = rstd (g - mean(g) - n mean(g n)) + dresidual.
+// The next row is on its way while this one is worked on. Two blocks a processor, so that all parts run at
+// once.
 template <class T, int N, int kTeam, int kVectors, bool kLayer>
-__global__ void __launch_bounds__(kThreads) norm_backward_one_walk_kernel(NormBackward op, int64_t parts) {
+__global__ void __launch_bounds__(kThreads, 2) norm_backward_one_walk_kernel(NormBackward op, int64_t parts) {
   using Own = OwnColumns<T, N, kTeam, kVectors>;
   constexpr int kTeams = kThreads / kTeam;
+  constexpr bool kAhead = kVectors == 1 || !kLayer;  // as far as registers go
   const int64_t part = blockIdx.x;
   const int64_t end = op.rows * (part + 1) / parts;  // part_begin()
   Own weight{};
   weight.read(static_cast<const T*>(op.weight), op.width);
   float dweight[kVectors][N] = {}, dbias[kVectors][N] = {};
   int turn = 0;
-  for (int64_t row = op.rows * part / parts + threadIdx.y; row < end; row += kTeams) {
-    const int64_t begin = row * op.width;
-    Own d{}, v{}, r{};
-    d.read(static_cast<const T*>(op.dy) + begin, op.width);
-    v.read(static_cast<const T*>(op.sum) + begin, op.width);
-    if (op.dresidual) r.read(static_cast<const T*>(op.dresidual) + begin, op.width);
-    const float mean = kLayer ? op.mean[row] : 0.0f, rstd = op.rstd[row];
+  int64_t row = op.rows * part / parts + threadIdx.y;
+  RowInputs<Own, T, kLayer> next{};
+  if (kAhead && row < end) next.read(op, row);
+  for (; row < end; row += kTeams) {
+    RowInputs<Own, T, kLayer> in = next;
+    if (!kAhead) in.read(op, row);
+    if (kAhead && row + kTeams < end) next.read(op, row + kTeams);
 
     TwoSums sums{0, 0};
 #pragma unroll
@@ -111,11 +138,11 @@ __global__ void __launch_bounds__(kThreads) norm_backward_one_walk_kernel(NormBa
       if (Own::column(k) >= op.width) continue;
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const float dy = to_float(d.at[k][j]), normalised = (to_float(v.at[k][j]) - mean) * rstd;
+        const float dy = to_float(in.dy.at[k][j]), n = (to_float(in.sum.at[k][j]) - in.mean) * in.rstd;
         const float g = dy * to_float(weight.at[k][j]);
         sums.total += g;
-        sums.along += g * normalised;
-        dweight[k][j] += dy * normalised;
+        sums.along += g * n;
+        dweight[k][j] += dy * n;
         if constexpr (kLayer) dbias[k][j] += dy;
       }
     }
@@ -123,17 +150,17 @@ __global__ void __launch_bounds__(kThreads) norm_backward_one_walk_kernel(NormBa
     turn ^= 1;
     const float total = kLayer ? sums.total / static_cast<float>(op.width) : 0.0f;
     const float along = sums.along / static_cast<float>(op.width);
-    T* dsum = static_cast<T*>(op.dsum) + begin;
+    T* dsum = static_cast<T*>(op.dsum) + row * op.width;
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
       if (Own::column(k) >= op.width) continue;
       Vec<T, N> out;
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const float g = to_float(d.at[k][j]) * to_float(weight.at[k][j]);
-        const float normalised = (to_float(v.at[k][j]) - mean) * rstd;
-        const float gradient = rstd * (g - total - normalised * along);
-        out[j] = from_float<T>(op.dresidual ? gradient + to_float(r.at[k][j]) : gradient);
+        const float g = to_float(in.dy.at[k][j]) * to_float(weight.at[k][j]);
+        const float n = (to_float(in.sum.at[k][j]) - in.mean) * in.rstd;
+        const float gradient = in.rstd * (g - total - n * along);
+        out[j] = from_float<T>(op.dresidual ? gradient + to_float(in.dresidual.at[k][j]) : gradient);
       }
       store<N>(dsum + Own::column(k), out);
     }
@@ -159,24 +186,13 @@ void launch_one_walk(const NormBackward& op, const Launcher& run) {
   }
 }
 
-template <class T, int kTeam>
-void by_vectors(const NormBackward& op, const Launcher& run) {
-  switch (divide_up(op.width, kTeam * kWide<T>)) {
-    case 1:
-      return launch_one_walk<T, kTeam, 1>(op, run);
-    case 2:
-      return launch_one_walk<T, kTeam, 2>(op, run);
-    case 3:
-      return launch_one_walk<T, kTeam, 3>(op, run);
-    default:
-      return launch_one_walk<T, kTeam, 4>(op, run);
-  }
-}
-
 template <class T>
 void by_team(const NormBackward& op, const Launcher& run) {
-  if (op.width <= kWarp * kWide<T> * kMostVectors) return by_vectors<T, kWarp>(op, run);
-  by_vectors<T, kThreads>(op, run);
+  const int64_t vectors = divide_up(op.width, kWide<T>);
+  if (vectors <= kWarp) return launch_one_walk<T, kWarp, 1>(op, run);
+  if (vectors <= kMiddleTeam) return launch_one_walk<T, kMiddleTeam, 1>(op, run);
+  if (vectors <= kThreads) return launch_one_walk<T, kThreads, 1>(op, run);
+  launch_one_walk<T, kThreads, kMostVectors>(op, run);
 }
 
 }  // namespace

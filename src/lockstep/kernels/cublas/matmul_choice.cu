@@ -1,7 +1,6 @@
 #include "lockstep/kernels/cublas/matmul_choice.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/cuda/check.h"
@@ -11,7 +10,9 @@ namespace lockstep::kernels::cuda {
 namespace {
 
 constexpr double kWorthMeasuring = 4e9;  // flops: a few microseconds on a large GPU
-constexpr int kRounds = 3;
+constexpr int kRounds = 4;
+constexpr float kBurst = 2.0f;     // milliseconds of one candidate in one round
+constexpr float kWorthIt = 0.99f;  // of the first candidate's time
 constexpr int kThreads = 256, kBlocks = 1024;
 
 __global__ void hash_kernel(const uint32_t* words, int64_t count, unsigned long long* hash) {
@@ -56,18 +57,15 @@ class Trial {
     return hash;
   }
 
-  float milliseconds(const MatmulPlan& plan) {
-    float best = std::numeric_limits<float>::infinity();
-    for (int round = 0; round < kRounds; ++round) {
-      CUDA_CHECK(cudaEventRecord(begin_, stream_));
-      run(plan);
-      CUDA_CHECK(cudaEventRecord(end_, stream_));
-      CUDA_CHECK(cudaEventSynchronize(end_));
-      float taken = 0;
-      CUDA_CHECK(cudaEventElapsedTime(&taken, begin_, end_));
-      best = std::min(best, taken);
-    }
-    return best;
+  // Of one product, `times` of them running back to back.
+  float milliseconds(const MatmulPlan& plan, int times) {
+    CUDA_CHECK(cudaEventRecord(begin_, stream_));
+    for (int i = 0; i < times; ++i) run(plan);
+    CUDA_CHECK(cudaEventRecord(end_, stream_));
+    CUDA_CHECK(cudaEventSynchronize(end_));
+    float taken = 0;
+    CUDA_CHECK(cudaEventElapsedTime(&taken, begin_, end_));
+    return taken / static_cast<float>(times);
   }
 
  private:
@@ -89,27 +87,46 @@ bool is_worth_measuring(const MatmulKey& key, const Launch& launch) {
   return capturing == cudaStreamCaptureStatusNone;
 }
 
-size_t measure(cublasLtHandle_t handle, MatmulPlan plan, const std::vector<cublasLtMatmulAlgo_t>& candidates,
-               const Gemm& op, const Launch& launch) {
-  Trial trial(handle, op, launch);
-  size_t best = 0;
-  float shortest = std::numeric_limits<float>::infinity();
+struct Candidate {
+  size_t index;
+  MatmulPlan plan;
+  float taken;  // milliseconds, of all rounds together
+};
+
+// Those that give the first one's bits.
+std::vector<Candidate> equal_candidates(Trial& trial, MatmulPlan plan,
+                                        const std::vector<cublasLtMatmulAlgo_t>& algorithms) {
+  std::vector<Candidate> equal;
   uint64_t expected = 0;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    plan.algorithm = candidates[i];
+  for (size_t i = 0; i < algorithms.size(); ++i) {
+    plan.algorithm = algorithms[i];
     if (!trial.run(plan)) {
-      if (i == 0) return 0;  // whoever runs it for good says why
+      if (i == 0) return {};  // whoever runs it for good says why
       continue;
     }
     const uint64_t hash = trial.hash_of_result();
     if (i == 0) expected = hash;
-    if (hash != expected) continue;
-    const float taken = trial.milliseconds(plan);
-    if (taken >= shortest) continue;
-    shortest = taken;
-    best = i;
+    if (hash == expected) equal.push_back({i, plan, 0});
   }
-  return best;
+  return equal;
+}
+
+// In turns, and long enough that the GPU runs at the clock that it can hold under load: what is fastest for a
+// moment on a cool chip is often not what is fastest in a step.
+size_t measure(cublasLtHandle_t handle, const MatmulPlan& plan,
+               const std::vector<cublasLtMatmulAlgo_t>& algorithms, const Gemm& op, const Launch& launch) {
+  Trial trial(handle, op, launch);
+  std::vector<Candidate> candidates = equal_candidates(trial, plan, algorithms);
+  if (candidates.size() < 2) return 0;
+  const float once = trial.milliseconds(candidates[0].plan, 1);
+  const int times = std::clamp(static_cast<int>(kBurst / std::max(once, 1e-3f)), 1, 100);
+  for (int round = 0; round < kRounds; ++round) {
+    for (Candidate& candidate : candidates) candidate.taken += trial.milliseconds(candidate.plan, times);
+  }
+  const auto best =
+      std::min_element(candidates.begin(), candidates.end(),
+                       [](const Candidate& a, const Candidate& b) { return a.taken < b.taken; });
+  return best->taken < candidates[0].taken * kWorthIt ? best->index : 0;
 }
 
 }  // namespace
