@@ -86,9 +86,9 @@ void print_one(const BenchStep& r) {
   print("  first step   {:.2f} s after the process started\n", r.first_step_s);
   if (r.limit_ms <= 0) return;
   print(
-      "  limit        {:.2f} ms: products at {:.0f} TFLOP/s, the rest at a copy's {:.0f} GB/s, both measured "
+      "  limit        {:.2f} ms: products at {}FLOP/s, the rest at a copy's {:.0f} GB/s, both measured "
       "now\n",
-      r.limit_ms, r.product_tflops, r.copy_gb_s);
+      r.limit_ms, base::human_count(r.product_tflops * 1e12), r.copy_gb_s);
   print("  of the limit {:.1f} %\n", 100 * r.limit_ms / r.median_ms);
 }
 

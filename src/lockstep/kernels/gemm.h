@@ -19,6 +19,8 @@ struct Gemm {
   bool trans_a = false, trans_b = false;
   float beta = 0;              // 0 or 1
   const void* bias = nullptr;  // [n], added to every row; only with beta = 0
+  // [m, n] in C's type, or null. Given: it gets the result, and C gets gelu of the result; only with beta = 0.
+  void* before_gelu = nullptr;
 };
 
 }  // namespace lockstep::kernels

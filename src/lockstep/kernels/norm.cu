@@ -3,7 +3,6 @@
 
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/launcher.cuh"
-#include "lockstep/kernels/norm_backward.cuh"
 #include "lockstep/kernels/norm_weight.cuh"
 #include "lockstep/kernels/reduce.cuh"
 #include "lockstep/kernels/table.cuh"
@@ -155,7 +154,6 @@ void norm_forward(const NormForward& op, const Launch& launch) {
 
 void norm_backward(const NormBackward& op, const Launch& launch) {
   const Launcher run("norm_backward", launch);
-  if (fits_one_walk(op)) return norm_backward_one_walk(op, run);
   norm_weight_partials(op, run);
   by_type(op.type, [&](auto element) {
     using T = decltype(element);

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/run/ceilings.h"
 #include "lockstep/run/session.h"
 
 namespace lockstep::run {
@@ -22,81 +23,6 @@ std::vector<int32_t> random_words(int64_t count, int64_t below, uint32_t seed) {
   std::vector<int32_t> words(static_cast<size_t>(count));
   for (int32_t& word : words) word = draw(source);
   return words;
-}
-
-// Times `call` on a stream of its own: the best of a few, in milliseconds.
-template <class Call>
-double best_ms(device::Device& device, device::Stream stream, Call call) {
-  constexpr int kTimes = 8;
-  const device::Event begin = device.create_event(), end = device.create_event();
-  double best = 1e30;
-  for (int i = 0; i < kTimes; ++i) {
-    const int64_t began = base::monotonic_ns();
-    device.record(begin, stream);
-    call();
-    device.record(end, stream);
-    device.synchronize(stream);
-    const bool cpu = device.id().kind == device::Kind::cpu;
-    best = std::min(best, cpu ? static_cast<double>(base::monotonic_ns() - began) / 1e6
-                              : device.milliseconds_between(begin, end));
-  }
-  device.destroy_event(begin);
-  device.destroy_event(end);
-  return best;
-}
-
-class Scratch {
- public:
-  Scratch(device::Device& device, int64_t bytes) : device_(device), data_(device.allocate(bytes)) {}
-  ~Scratch() { device_.free(data_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  void* get() const { return data_; }
-
- private:
-  device::Device& device_;
-  void* data_;
-};
-
-void measure_ceilings(Plan& plan, BenchStep& result) {
-  device::Device& device = *plan.device;
-  const bool cpu = device.id().kind == device::Kind::cpu;
-  const int64_t side = cpu ? 1024 : 8192, copied = int64_t{1} << (cpu ? 26 : 30);
-  const device::Stream stream = device.create_stream();
-  {
-    const Scratch from(device, copied), to(device, copied);
-    device.fill_zero(from.get(), copied, stream);
-    const double ms = best_ms(device, stream, [&] {
-      device.copy(to.get(), from.get(), copied, device::CopyKind::device_to_device, stream);
-    });
-    result.copy_gb_s = 2.0 * static_cast<double>(copied) / (ms * 1e6);
-  }
-  {
-    const DType type = plan.model->compute;
-    const kernels::Kernels& kernels = kernels::kernels_for(device.id().kind);
-    kernels::Gemm gemm{.m = side, .n = side, .k = side, .in_type = type, .out_type = type, .trans_b = true};
-    const int64_t count = side * side, bytes = count * device::size_of(type);
-    const int64_t workspace_bytes = kernels.gemm_workspace(gemm);
-    const Scratch values(device, count * 4), a(device, bytes), c(device, bytes),
-        workspace(device, workspace_bytes);
-    kernels::Launch launch{stream, workspace.get(), workspace_bytes, plan.recipe().precision.tf32};
-    kernels.fill_normal({.count = count, .values = static_cast<float*>(values.get())}, launch);
-    kernels.cast({DType::f32, type, count, values.get(), a.get()}, launch);
-    gemm.a = gemm.b = a.get();
-    gemm.c = c.get();
-    const double ms = best_ms(device, stream, [&] { kernels.gemm(gemm, launch); });
-    result.product_tflops = 2.0 * static_cast<double>(side) * static_cast<double>(count) / (ms * 1e9);
-  }
-  device.destroy_stream(stream);
-}
-
-double limit_ms(const program::Program& program, const BenchStep& ceilings) {
-  double ms = 0;
-  for (const program::Instruction& i : program.instructions) {
-    ms += i.flops / (ceilings.product_tflops * 1e9) +
-          static_cast<double>(i.moved_bytes) / (ceilings.copy_gb_s * 1e6);
-  }
-  return ms;
 }
 
 // Milliseconds of the timed steps.
@@ -121,8 +47,8 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
   for (int64_t step = 0; step < steps; ++step) {
     session.executor->step({.seed = 1,
                             .step = static_cast<uint64_t>(step),
-                            .valid_tokens = static_cast<double>(labels.size()),
-                            .learning_rate = 0},
+                            .learning_rate = 0,
+                            .valid_tokens = static_cast<double>(labels.size())},
                            {inputs, labels});
     // The first is timed, timing begins at the end of a step, and on the CPU a step is over when it returns.
     const bool alone =
@@ -164,8 +90,12 @@ BenchStep bench_step(const base::Resolved& resolved, const BenchStepOptions& opt
   const double peak = plan.model->compute == DType::f32 ? device.peak_flops_fp32 : device.peak_flops_bf16;
   if (peak > 0) result.mfu = plan.model->flops_per_token(result.seq_len) * result.tokens_per_s / peak;
   try {
-    measure_ceilings(plan, result);
-    result.limit_ms = limit_ms(plan.program, result);
+    const Ceilings ceilings =
+        measure_ceilings(*plan.device, plan.model->compute, plan.recipe().precision.tf32);
+    result.product_tflops = ceilings.product_tflops;
+    result.copy_gb_s = ceilings.copy_gb_s;
+    for (const program::Instruction& i : plan.program.instructions)
+      result.limit_ms += ceilings.milliseconds(i);
   } catch (const device::OutOfMemory&) {  // no room beside the model: the limit stays unknown
   }
   return result;

@@ -18,6 +18,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/program/program.h"
 #include "lockstep/run/memory.h"
+#include "lockstep/run/profile.h"
 #include "lockstep/run/ranks.h"
 
 namespace lockstep::run {
@@ -52,6 +53,10 @@ class Executor {
   void step_slowly(const kernels::StepInputs& inputs, const HostBatch& batch,
                    const std::function<bool(int instruction)>& before,
                    const std::function<void(int instruction)>& after);
+  // Between the two, steps run call by call and what runs is noted; call both when no step is unread. Empty,
+  // or why it cannot be.
+  std::string start_profile();
+  Profile stop_profile();
   std::vector<double> read_slice_losses();  // waits for the step
   device::Stream stream() const;
 

@@ -46,7 +46,9 @@ class Trainer {
     began_ = last_read_ = base::monotonic_ns();
     int64_t step = options_.first_step;
     for (; step < recipe_.run.steps && !stopping(); ++step) {
+      if (step + 1 == options_.profile.first) start_profile();
       one_step(step);
+      if (profiling_ && step + 1 == options_.profile.last) stop_profile();
       if (due(recipe_.log.eval_every, step + 1) && step + 1 < recipe_.run.steps) evaluate(step + 1);
       if (options_.save && due(options_.save_every, step + 1)) save(step + 1);
     }
@@ -140,6 +142,20 @@ class Trainer {
     while (session_.executor->unread() > 0) read_one();
   }
 
+  void start_profile() {
+    drain();
+    const std::string why_not = session_.executor->start_profile();
+    profiling_ = why_not.empty();
+    if (!profiling_) observer_.event("no_profile", why_not, options_.profile.first);
+  }
+
+  void stop_profile() {
+    drain();
+    profiling_ = false;
+    options_.profile.made(session_.executor->stop_profile());
+    last_read_ = base::monotonic_ns();
+  }
+
   double evaluate(int64_t step) {
     drain();
     const double loss = evaluator_.run(recipe_.log.eval_batches);
@@ -157,6 +173,7 @@ class Trainer {
 
   Summary finish(int64_t step) {
     drain();
+    if (profiling_) stop_profile();  // the run ended inside
     Summary summary;
     summary.steps = step;
     summary.finished = step >= recipe_.run.steps;
@@ -182,7 +199,7 @@ class Trainer {
   std::deque<Waiting> waiting_;
   std::deque<double> recent_;
   int64_t began_ = 0, last_read_ = 0, saved_ = -1, skipped_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false, profiling_ = false;
 };
 
 }  // namespace

@@ -39,6 +39,11 @@ struct TrainOptions {
   // Called at a boundary with everything read back; writes a checkpoint of `step` steps.
   std::function<void(int64_t step)> save;
   int64_t save_every = 0;  // 0: only at the end
+  // Steps to profile, counted from 1; what was seen goes to `made`.
+  struct {
+    int64_t first = 0, last = 0;
+    std::function<void(const Profile&)> made;
+  } profile;
 };
 
 struct Summary {

@@ -54,7 +54,7 @@ void describe(cublasLtMatrixLayout_t matrix, device::DType type, int64_t rows, i
         "cublasLtMatrixLayoutInit");
 }
 
-void describe(MatmulPlan& plan, const MatmulKey& key, const void* bias) {
+void describe(MatmulPlan& plan, const MatmulKey& key, const Gemm& op) {
   const bool tf32 = key.tf32 && key.in_type == device::DType::f32;
   check(cublasLtMatmulDescInit(&plan.product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                CUDA_R_32F),
@@ -62,9 +62,14 @@ void describe(MatmulPlan& plan, const MatmulKey& key, const void* bias) {
   set(&plan.product, CUBLASLT_MATMUL_DESC_TRANSA, key.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(&plan.product, CUBLASLT_MATMUL_DESC_TRANSB, key.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (key.bias) {
-    set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE,
+        key.gelu ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS);
     set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, native_type(key.in_type));
-    set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias);
+  }
+  if (key.gelu) {
+    set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, op.before_gelu);
+    set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n);
   }
   describe(&plan.b, key.in_type, key.trans_b ? key.n : key.k, key.trans_b ? key.k : key.n);
   describe(&plan.a, key.in_type, key.trans_a ? key.k : key.m, key.trans_a ? key.m : key.k);
@@ -133,7 +138,7 @@ std::string MatmulKey::text() const {
   std::string text;
   for (const int64_t part :
        {m, n, k, static_cast<int64_t>(in_type), static_cast<int64_t>(out_type), int64_t{trans_a},
-        int64_t{trans_b}, int64_t{tf32}, int64_t{add_to_c}, int64_t{bias}, int64_t{workspace},
+        int64_t{trans_b}, int64_t{tf32}, int64_t{add_to_c}, int64_t{bias}, int64_t{gelu}, int64_t{workspace},
         int64_t{alignment_a}, int64_t{alignment_b}, int64_t{alignment_c}}) {
     text += (text.empty() ? "" : ",") + std::to_string(part);
   }
@@ -147,7 +152,7 @@ MatmulPlan MatmulPlans::find(const MatmulKey& key, const Gemm& op, const Launch&
   const auto known = plans_.find(key);
   if (known != plans_.end()) return known->second;
   MatmulPlan plan;
-  describe(plan, key, op.bias);
+  describe(plan, key, op);
   const std::vector<cublasLtMatmulAlgo_t> candidates = candidates_for(plan, handle_, key);
   plan.algorithm = candidates[choose(handle_, plan, candidates, key, op, launch, memory_)];
   return plans_.emplace(key, plan).first->second;
@@ -169,6 +174,7 @@ MatmulPlans& MatmulPlans::of_current_device() {
 
 cublasStatus_t try_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& op, const Launch& launch) {
   if (op.bias) set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias);
+  if (op.before_gelu) set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, op.before_gelu);
   const float alpha = 1, beta = op.beta;
   const bool workspace = launch.workspace_bytes >= kMatmulWorkspace;
   return cublasLtMatmul(handle, &plan.product, &alpha, op.b, &plan.b, op.a, &plan.a, &beta, op.c, &plan.c,

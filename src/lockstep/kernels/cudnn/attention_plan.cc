@@ -22,7 +22,7 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
-const int64_t kMostScoreBytes = std::getenv("XSCORES") ? atoll(std::getenv("XSCORES")) << 20 : int64_t{1} << 30;  // of the backward pass's scratch at once
+constexpr int64_t kMostScoreBytes = int64_t{1} << 30;  // of the backward pass's scratch at once
 constexpr int64_t kMostHeadDim = 128;
 constexpr int kOldestVersion = 90500;
 

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/cuda/check.h"
-#include "lockstep/kernels/hash_word.h"
+#include "lockstep/kernels/cublas/result_hash.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -13,17 +13,6 @@ constexpr double kWorthMeasuring = 4e9;  // flops: a few microseconds on a large
 constexpr int kRounds = 4;
 constexpr float kBurst = 2.0f;     // milliseconds of one candidate in one round
 constexpr float kWorthIt = 0.99f;  // of the first candidate's time
-constexpr int kThreads = 256, kBlocks = 1024;
-
-__global__ void hash_kernel(const uint32_t* words, int64_t count, unsigned long long* hash) {
-  constexpr uint64_t kSalt = kHashSalts[0];
-  unsigned long long sum = 0;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
-       i += kBlocks * kThreads) {
-    sum += hash_word(words[i], static_cast<uint64_t>(i), kSalt);
-  }
-  atomicAdd(hash, sum);  // integers: any order
-}
 
 // Times and hashes a product's candidates on its own operands: all that are taken write the same bits, so
 // that running it several times does no harm.
@@ -31,9 +20,9 @@ class Trial {
  public:
   Trial(cublasLtHandle_t handle, const Gemm& op, const Launch& launch)
       : handle_(handle), op_(op), launch_(launch), stream_(static_cast<cudaStream_t>(launch.stream)) {
-    CUDA_CHECK(cudaMalloc(&hash_, sizeof(*hash_)));
-    CUDA_CHECK(cudaEventCreate(&begin_));
-    CUDA_CHECK(cudaEventCreate(&end_));
+    CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&hash_), sizeof(*hash_)));
+    CUDA_CHECK(cudaEventCreateWithFlags(&begin_, cudaEventDefault));
+    CUDA_CHECK(cudaEventCreateWithFlags(&end_, cudaEventDefault));
   }
   ~Trial() {
     static_cast<void>(cudaEventDestroy(begin_));
@@ -51,7 +40,7 @@ class Trial {
     const int64_t words = op_.m * op_.n * device::size_of(op_.out_type) / 4;
     unsigned long long hash = 0;
     CUDA_CHECK(cudaMemsetAsync(hash_, 0, sizeof(*hash_), stream_));
-    hash_kernel<<<kBlocks, kThreads, 0, stream_>>>(static_cast<const uint32_t*>(op_.c), words, hash_);
+    add_result_hash(static_cast<const uint32_t*>(op_.c), words, hash_, stream_);
     CUDA_CHECK(cudaMemcpyAsync(&hash, hash_, sizeof(hash), cudaMemcpyDeviceToHost, stream_));
     CUDA_CHECK(cudaStreamSynchronize(stream_));
     return hash;
@@ -129,6 +118,18 @@ size_t measure(cublasLtHandle_t handle, const MatmulPlan& plan,
   return best->taken < candidates[0].taken * kWorthIt ? best->index : 0;
 }
 
+// Whether a remembered choice is there and gives the first one's bits: a file proposes, and never decides
+// them.
+bool still_equal(cublasLtHandle_t handle, const MatmulPlan& plan,
+                 const std::vector<cublasLtMatmulAlgo_t>& algorithms, int remembered, const Gemm& op,
+                 const Launch& launch) {
+  const auto index = static_cast<size_t>(remembered);
+  if (index == 0) return true;
+  if (index >= algorithms.size()) return false;
+  Trial trial(handle, op, launch);
+  return equal_candidates(trial, plan, {algorithms[0], algorithms[index]}).size() == 2;
+}
+
 }  // namespace
 
 size_t choose(cublasLtHandle_t handle, const MatmulPlan& plan,
@@ -136,7 +137,7 @@ size_t choose(cublasLtHandle_t handle, const MatmulPlan& plan,
               const Launch& launch, MatmulMemory& memory) {
   if (candidates.size() == 1 || !is_worth_measuring(key, launch)) return 0;
   const std::optional<int> remembered = memory.find(key.text());
-  if (remembered && static_cast<size_t>(*remembered) < candidates.size())
+  if (remembered && still_equal(handle, plan, candidates, *remembered, op, launch))
     return static_cast<size_t>(*remembered);
   const size_t best = measure(handle, plan, candidates, op, launch);
   memory.remember(key.text(), static_cast<int>(best));
