@@ -47,6 +47,9 @@ std::vector<Variation> variations(const base::Recipe& recipe) {
     if (recipe.model.family != "llama") break;
     all.push_back({fmt::format("{} key heads", heads), {fmt::format("model.kv_heads={}", heads)}});
   }
+  for (size_t i = 1; i < all.size(); ++i) {  // slices that divide the recipe's batch need not divide this one
+    all[i].keys.insert(all[i].keys.end(), {"batch.slices=auto", "batch.strands=auto"});
+  }
   return all;
 }
 
