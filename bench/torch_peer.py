@@ -14,6 +14,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("steps", type=int)
 parser.add_argument("--family", choices=["gpt2", "llama"], default="gpt2")
 parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+parser.add_argument("--compile", action="store_true")
 for name, value in [("layers", 4), ("hidden", 128), ("heads", 4), ("kv-heads", 0), ("ffn", 0), ("seq", 64), ("batch", 64),
                     ("vocab", 192), ("threads", 0)]:
     parser.add_argument("--" + name, type=int, default=value)
@@ -91,12 +92,13 @@ with torch.device(a.device):
             nn.init.normal_(weight, std=0.02)
     x, y = (torch.randint(0, a.vocab, (a.batch, a.seq)) for _ in range(2))
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+run = torch.compile(model) if a.compile else model
 times, first = [], 0
 for step in range(a.steps + 3):
     wait()
     began = time.perf_counter()
     with torch.autocast("cuda", torch.bfloat16) if cuda else contextlib.nullcontext():
-        loss = model(x, y)
+        loss = run(x, y)
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

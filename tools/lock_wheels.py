@@ -17,6 +17,7 @@ import wheels
 CPU_EXTRAS = ["cudart", "cupti"]
 CUDA_EXTRAS = ["cublas", "cufft", "cufile", "curand", "cusolver", "cusparse", "nvjitlink", "nvrtc", "nvtx"]
 CUDA_DIRECT = ["nvidia-cudnn", "nvidia-cusparselt", "nvidia-nccl", "nvidia-nvshmem"]
+CUDNN_FRONTEND = "1.18.0"  # headers only, not pinned by torch: any that knows this cuDNN will do
 NVCC_EXTRAS = ["nvcc", "crt", "nvvm", "cccl"]
 ARCHES = ["x86_64", "aarch64"]
 
@@ -109,6 +110,7 @@ def main():
         lines += rows("cuda", *extra(name))
     for name in CUDA_DIRECT:
         lines += rows("cuda", *pinned(needs, rf"({name}[\w-]*)==([\d.]+)"))
+    lines += rows("cuda", wheels.FRONTEND, CUDNN_FRONTEND, r"cp\d+-cp\d+-")
     for name in NVCC_EXTRAS:
         lines += rows("nvcc", *extra(name))
     print("\n".join(lines))

@@ -43,6 +43,9 @@ TORCH_FILES = {
     "cuda": ["torch/lib/libtorch_cuda*.so", "torch/lib/libc10_cuda.so", "torch/lib/libtorch_nvshmem.so",
              "torch/lib/libcaffe2_nvrtc.so"],
 }
+# Of this one the headers: they land in site/include.
+FRONTEND = "nvidia-cudnn-frontend"
+FRONTEND_FILES = ["include/*", "nvidia_cudnn_frontend-*.dist-info/*"]
 
 
 class Refusal(Exception):
@@ -61,9 +64,10 @@ class Wheel:
 
     def wants(self, member):
         """Whether this set unpacks that file of the wheel."""
-        if self.name != "torch":
+        if self.name not in ("torch", FRONTEND):
             return True
-        return any(fnmatch.fnmatchcase(member, pattern) for pattern in TORCH_FILES[self.set])
+        patterns = TORCH_FILES[self.set] if self.name == "torch" else FRONTEND_FILES
+        return any(fnmatch.fnmatchcase(member, pattern) for pattern in patterns)
 
 
 def read_lock(path, sets, arch):

@@ -172,7 +172,7 @@ class WheelsTest(unittest.TestCase):
         lock = wheels.TOOLS / "wheels.lock"
         for arch in ("x86_64", "aarch64"):
             wanted = wheels.read_lock(lock, ["cpu", "cuda", "nvcc"], arch)
-            self.assertEqual(len(wanted), 1 + 2 + 1 + 13 + 4)
+            self.assertEqual(len(wanted), 1 + 2 + 1 + 14 + 4)
             for alternatives in wanted.values():
                 for wheel in alternatives:
                     self.assertRegex(wheel.sha256, "^[0-9a-f]{64}$")

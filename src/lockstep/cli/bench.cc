@@ -158,10 +158,12 @@ int run_rank(int rank, int ranks, const comm::StoreClientOptions& client, const 
 int bench_command(Arguments& arguments) {
   const std::vector<std::string>& words = arguments.words();
   if (!words.empty() && words[0] == "checkpoint") return bench_checkpoint({words.begin() + 1, words.end()});
+  if (!words.empty() && words[0] == "step") return bench_step({words.begin() + 1, words.end()});
   std::string subject, engines, sizes = "16:32M:4", operations;
   int64_t ranks = 2;
   bool json = false, bind = false;
-  arguments.positional("SUBJECT", subject, "what to measure: collectives or checkpoint");
+  arguments.positional("SUBJECT", subject,
+                       "what to measure: collectives, checkpoint or step (`lockstep bench step --help`)");
   arguments.option("--nproc,--nproc-per-node", ranks, "ranks on this host");
   arguments.option("--engine", engines,
                    "engines, with commas: shm, gloo, nccl; default: those that work here");
@@ -176,7 +178,7 @@ int bench_command(Arguments& arguments) {
   if (subject != "collectives") {
     throw base::ConfigError(109,
                             fmt::format("bench what? {} is not known; use `lockstep bench collectives` or "
-                                        "`lockstep bench checkpoint`",
+                                        "`lockstep bench checkpoint` or `lockstep bench step`",
                                         base::quoted(subject)));
   }
   if (ranks < 2 || ranks > 1024)

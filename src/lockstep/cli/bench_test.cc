@@ -23,6 +23,23 @@ TEST(Bench, WrongWordsAreRefused) {
                              });
 }
 
+TEST(Bench, AStepIsTimedAgainstItsLimit) {
+  base::TemporaryFolder folder;
+  expect_rows(folder.path(),
+              {{"$L bench step --help", 0, "--sweep"},
+               {"$L bench step --steps 1", 2, "at least 3"},
+               {"$L bench step model.layrs=2", 2, "[LS0101]"},
+               {"$L bench step model.layers=2 model.hidden=64 run.device=cpu --steps 3", 0, "of the limit"}});
+  const Outcome json = run_shell(
+      folder.path(), "$L bench step model.layers=1 model.hidden=64 run.device=cpu --steps 3 --json");
+  const auto row = nlohmann::json::parse(json.output);
+  EXPECT_GT(row.at("step_ms").get<double>(), 0);
+  EXPECT_LE(row.at("step_ms_p10").get<double>(), row.at("step_ms_p90").get<double>());
+  EXPECT_GT(row.at("tokens_per_s").get<double>(), 0);
+  EXPECT_GT(row.at("share_of_limit").get<double>(), 0);
+  EXPECT_GT(row.at("first_step_s").get<double>(), 0);
+}
+
 TEST(Bench, RowsHaveBothEnginesAndTheIdeal) {
   base::TemporaryFolder folder;
   const Outcome table = run_shell(folder.path(), "$L bench collectives --op all_reduce --sizes 1K:4K");

@@ -45,7 +45,7 @@ constexpr Command kCommands[] = {
     {"schema", "Print the recipe's JSON Schema, for editors.", schema_command},
     {"doctor", "Check whether this machine is fit to train.", doctor_command},
     {"topo", "Show how this machine is wired, and what NCCL makes of it.", topo_command},
-    {"bench", "Measure collectives, in nccl-tests' columns, or checkpoints.", bench_command},
+    {"bench", "Measure a training step, checkpoints, or collectives in nccl-tests' columns.", bench_command},
 };
 
 std::string help() {

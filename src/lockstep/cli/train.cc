@@ -1,11 +1,13 @@
 // lockstep train: a recipe in, a run folder out.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/commands.h"
@@ -45,7 +47,44 @@ struct TrainArguments {
   base::RecipeSource source;
   std::string folder, resume = "auto";
   bool json = false;
+  std::string profile;
 };
+
+// "10:12", or "10" for one step.
+void read_profile(const std::string& text, run::TrainOptions& options) {
+  if (text.empty()) return;
+  int64_t first = 0, last = 0;
+  const char* end = text.data() + text.size();
+  auto [at, error] = std::from_chars(text.data(), end, first);
+  last = first;
+  if (error == std::errc() && at != end && *at == ':') {
+    const auto second = std::from_chars(at + 1, end, last);
+    at = second.ptr;
+    error = second.ec;
+  }
+  if (error != std::errc() || at != end || first < 1 || last < first) {
+    throw base::ConfigError(
+        109, fmt::format("--profile {}: FIRST:LAST steps, such as 10:12, were expected", text));
+  }
+  options.profile.first = first;
+  options.profile.last = last;
+}
+
+// The trace into the run folder, the table onto the screen.
+void keep_profile(const run::Session& session, const run::Profile& profile, const std::string& folder,
+                  Progress& progress) {
+  const run::Plan& plan = session.plan;
+  const std::string path = folder + "/trace/profile.json";
+  base::make_folders(folder + "/trace");
+  base::write_file_durable(path, run::trace_json(profile, plan.program, *plan.model));
+  run::Ceilings ceilings;
+  try {
+    ceilings = run::measure_ceilings(*plan.device, plan.model->compute, plan.recipe().precision.tf32);
+  } catch (const device::OutOfMemory&) {  // no room beside the model: the table goes without
+  }
+  progress.say(run::profile_table(profile, plan.program, *plan.model, ceilings, 100));
+  progress.say("the trace is in " + path + ": open it at ui.perfetto.dev");
+}
 
 // Checkpoints to go on from, the first that can be used; empty: from the beginning.
 std::vector<std::string> starting_points(const TrainArguments& arguments, const std::string& folder) {
@@ -188,6 +227,7 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   const std::string& folder = files.path();
   const StopSignal& signal = around.signal;
   run::TrainOptions options = train_options(session, decision, around);
+  read_profile(arguments.profile, options);
   const std::vector<std::string> changes =
       files.begin(session.plan, options.first_step, launch::started_again());
   Progress progress(session.plan, options.first_step);
@@ -201,6 +241,9 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   SaveNews news(saver, everyone, notice);
   everyone.all = {&files, &progress, &news, &notice};
   options.save = [&](int64_t step) { save_now(saver, step, signal), news.tell(); };
+  options.profile.made = [&](const run::Profile& profile) {
+    keep_profile(session, profile, folder, progress);
+  };
   everyone.event("start",
                  options.first_step > 0 ? fmt::format("going on from step {}", options.first_step)
                                         : "from the beginning",
@@ -259,6 +302,8 @@ int train_command(Arguments& arguments) {
   arguments.option("--run", wanted.folder, "the run folder; default: log.folder/run.name");
   arguments.option("--resume", wanted.resume,
                    "auto: go on where the folder's run stopped; never: start over; or a checkpoint");
+  arguments.option("--profile", wanted.profile,
+                   "FIRST:LAST: note what runs in these steps, as trace/profile.json and a table");
   arguments.flag("--json", wanted.json, "print the summary as JSON on standard output");
   LaunchFlags launch;
   add_launch_flags(arguments, launch);
@@ -271,6 +316,8 @@ int train_command(Arguments& arguments) {
   arguments.example("lockstep train model.family=llama precision.compute=bf16 run.name=llama",
                     "another model");
   if (!arguments.parse()) return 0;
+  run::TrainOptions checked;
+  read_profile(wanted.profile, checked);  // wrong words are refused before anything starts
   const base::Resolved resolved = base::read_recipe(wanted.source);
   const std::string folder =
       !wanted.folder.empty() ? wanted.folder : resolved.recipe.log.folder + "/" + resolved.recipe.run.name;

@@ -54,6 +54,8 @@ TEST(Train, RefusesBadInput) {
       {kTiny + "memory.recompute=elbow", 2, "attention"},
       {kTiny + "model.context=4", 2, "longer than model.context"},
       {"$L train absent.toml", 2, "absent.toml"},
+      {kTiny + "--profile 3:2", 2, "FIRST:LAST"},
+      {kTiny + "--profile 1:2x", 2, "FIRST:LAST"},
       {kTiny + "data.kind=text data.path=absent.txt", 3, "absent.txt"},
       {kTiny + "data.kind=text data.path=short.txt", 3, "short.txt"},
       {kTiny + "data.kind=tokens data.path=odd.bin", 3, "odd.bin"},
@@ -219,6 +221,19 @@ TEST(Train, RanksOfAnotherLauncherMeetOrAreToldWhyNot) {
     EXPECT_EQ(count(outcome.output, c.says), c.times) << c.second << "\n" << outcome.output;
     std::filesystem::remove_all(folder.path() + "/runs");
   }
+}
+
+TEST(Train, ProfilesTheStepsAskedFor) {
+  base::TemporaryFolder folder;
+  expect_rows(folder.path(), {{kTiny + "run.steps=5 --run r --profile 2:3", 0, "2 step(s)"},
+                              {kTiny + "run.steps=5 --run s --profile 5:9", 0, "1 step(s)"}});
+  const auto trace = nlohmann::json::parse(base::read_file(folder.path() + "/r/trace/profile.json"));
+  int updates = 0;
+  for (const auto& event : trace.at("traceEvents")) {
+    updates += event.at("name").get<std::string>().starts_with("update") ? 1 : 0;
+    EXPECT_GE(event.value("dur", 0.0), 0);
+  }
+  EXPECT_EQ(updates, 2 * 3);  // two steps, three blocks
 }
 
 TEST(Train, PrintsNoControlCharactersIntoAPipe) {

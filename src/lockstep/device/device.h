@@ -48,6 +48,13 @@ using Graph = void*;
 
 enum class CopyKind : uint8_t { host_to_device, device_to_host, device_to_device };
 
+// One kernel, copy or fill that ran on the device.
+struct Traced {
+  std::string name;
+  int64_t begin_ns = 0, end_ns = 0;  // of a clock of the device's own
+  int64_t tag = -1;                  // set when it was enqueued; -1: none
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -88,6 +95,12 @@ class Device {
   virtual Graph end_capture(Stream stream) = 0;
   virtual void launch(Graph graph, Stream stream) = 0;
   virtual void destroy_graph(Graph graph) = 0;
+
+  // Between the two, everything that runs on the device is noted, together with the tag that was set when it
+  // was enqueued. Where the device cannot, begin_trace() says why, and there is nothing to end.
+  virtual std::string begin_trace() { return "this device keeps no trace"; }
+  virtual void tag(int64_t value) { (void)value; }
+  virtual std::vector<Traced> end_trace() { return {}; }
 };
 
 // Raised by allocate(): asked for, free at that moment.

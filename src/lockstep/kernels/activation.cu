@@ -12,21 +12,31 @@ namespace {
 constexpr float kRoot2OverPi = 0.7978845608028654f;
 constexpr float kCubic = 0.044715f;
 
+// 1 / (1 + exp(-x)); kFast is exact enough for 16-bit results, in a fifth of the instructions.
+template <bool kFast>
+__device__ float sigmoid(float x) {
+  return kFast ? __fdividef(1.0f, 1.0f + __expf(-x)) : 1.0f / (1.0f + expf(-x));
+}
+
+// With the tanh form's u, gelu(x) = x (1 + tanh u) / 2 = x sigmoid(2 u).
+template <bool kFast>
 struct GeluOf {
   __device__ float operator()(float x) const {
-    return 0.5f * x * (1.0f + tanhf(kRoot2OverPi * (x + kCubic * x * x * x)));
+    return x * sigmoid<kFast>(2.0f * kRoot2OverPi * (x + kCubic * x * x * x));
   }
 };
 
+template <bool kFast>
 struct GeluGradient {
   __device__ float operator()(float x, float dy) const {
-    const float tanh = tanhf(kRoot2OverPi * (x + kCubic * x * x * x));
-    const float slope = kRoot2OverPi * (1.0f + 3.0f * kCubic * x * x);
-    return dy * (0.5f * (1.0f + tanh) + 0.5f * x * (1.0f - tanh * tanh) * slope);
+    const float s = sigmoid<kFast>(2.0f * kRoot2OverPi * (x + kCubic * x * x * x));
+    const float slope = 2.0f * kRoot2OverPi * (1.0f + 3.0f * kCubic * x * x);
+    return dy * (s + x * s * (1.0f - s) * slope);
   }
 };
 
-__device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+template <class T>
+constexpr bool kHalf = sizeof(T) == 2;
 
 template <class T, int N>
 __global__ void swiglu_kernel(int64_t count, int64_t width, const T* gate_up, T* y) {
@@ -38,7 +48,7 @@ __global__ void swiglu_kernel(int64_t count, int64_t width, const T* gate_up, T*
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const float g = to_float(gate[j]);
-    out[j] = from_float<T>(g * sigmoid(g) * to_float(up[j]));
+    out[j] = from_float<T>(g * sigmoid<kHalf<T>>(g) * to_float(up[j]));
   }
   store<N>(y + i, out);
 }
@@ -53,7 +63,7 @@ __global__ void swiglu_backward_kernel(int64_t count, int64_t width, const T* ga
   Vec<T, N> dgate, dup;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const float g = to_float(gate[j]), s = sigmoid(g), dout = to_float(d[j]);
+    const float g = to_float(gate[j]), s = sigmoid<kHalf<T>>(g), dout = to_float(d[j]);
     dgate[j] = from_float<T>(dout * to_float(up[j]) * s * (1.0f + g * (1.0f - s)));
     dup[j] = from_float<T>(dout * g * s);
   }
@@ -67,7 +77,7 @@ void gelu(const Gelu& op, const Launch& launch) {
   const Launcher run("gelu", launch);
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
-    map(run, op.count, GeluOf{}, static_cast<T*>(op.y), static_cast<const T*>(op.x));
+    map(run, op.count, GeluOf<kHalf<T>>{}, static_cast<T*>(op.y), static_cast<const T*>(op.x));
   });
 }
 
@@ -75,7 +85,7 @@ void gelu_backward(const GeluBackward& op, const Launch& launch) {
   const Launcher run("gelu_backward", launch);
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
-    map(run, op.count, GeluGradient{}, static_cast<T*>(op.dx), static_cast<const T*>(op.x),
+    map(run, op.count, GeluGradient<kHalf<T>>{}, static_cast<T*>(op.dx), static_cast<const T*>(op.x),
         static_cast<const T*>(op.dy));
   });
 }

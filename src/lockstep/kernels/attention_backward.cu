@@ -2,6 +2,7 @@
 // by the blocks that own keys (dk, dv) and once by the blocks that own queries (dq). Every sum has one
 // owner and one order.
 #include "lockstep/kernels/attention_launch.cuh"
+#include "lockstep/kernels/attention_own.cuh"
 #include "lockstep/kernels/table.cuh"
 #include "lockstep/kernels/workspace.h"
 
@@ -140,15 +141,15 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
 
 }  // namespace
 
-int64_t attention_workspace(const AttentionShape& shape) {
+int64_t own_attention_workspace(const AttentionShape& shape) {
   return shape.rows() * shape.heads * static_cast<int64_t>(sizeof(float));  // delta
 }
 
-void attention_backward(const AttentionBackward& op, const Launch& launch) {
+void own_attention_backward(const AttentionBackward& op, const Launch& launch) {
   const Launcher run("attention_backward", launch);
   const AttentionShape& shape = op.shape;
   const AttentionSizes sizes = sizes_of(shape, op.qkv, op.dout);
-  require_workspace(launch, attention_workspace(shape), "attention_backward");
+  require_workspace(launch, own_attention_workspace(shape), "attention_backward");
   float* delta = static_cast<float*>(launch.workspace);  // [samples, heads, seq_len], as lse
   attention_delta(
       {shape.type, shape.samples, shape.seq_len, shape.heads, shape.head_dim, op.out, op.dout, delta},

@@ -1,7 +1,7 @@
 // Causal attention, forward: a block owns a tile of queries and walks the keys up to its diagonal with a
 // running maximum and sum, so the scores never leave the chip.
 #include "lockstep/kernels/attention_launch.cuh"
-#include "lockstep/kernels/table.cuh"
+#include "lockstep/kernels/attention_own.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -87,7 +87,7 @@ void check_shape(const AttentionShape& shape) {
   }
 }
 
-void attention_forward(const AttentionForward& op, const Launch& launch) {
+void own_attention_forward(const AttentionForward& op, const Launch& launch) {
   const Launcher run("attention_forward", launch);
   const AttentionSizes sizes = sizes_of(op.shape, op.qkv);
   by_head_dim(op.shape, [&](auto element, auto dim) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <functional>
+
 #include "lockstep/kernels/testing.h"
 
 namespace lockstep::kernels::testing {
@@ -108,7 +111,23 @@ struct Reference {
   }
 };
 
-class AttentionTest : public KernelTest {};
+class AttentionTest : public KernelTest {
+ protected:
+  // On CUDA once with cuDNN, where it is here and takes the shape, and once with our own kernels.
+  void on_every_engine(const AttentionShape& shape, const std::function<void()>& body) {
+    const std::string preferred = kernels().attention_engine(shape);
+    {
+      SCOPED_TRACE(preferred);
+      body();
+    }
+    if (preferred == "own") return;
+    SCOPED_TRACE("own");
+    ::setenv("LOCKSTEP_ATTENTION", "own", 1);
+    EXPECT_EQ(kernels().attention_engine(shape), "own");
+    body();
+    ::unsetenv("LOCKSTEP_ATTENTION");
+  }
+};
 
 TEST_P(AttentionTest, ForwardMatchesReference) {
   for (const AttentionShape& shape : shapes()) {
@@ -118,10 +137,13 @@ TEST_P(AttentionTest, ForwardMatchesReference) {
     const Memory out = garbage(static_cast<int64_t>(reference.out.size()), shape.type);
     const Memory lse = garbage(static_cast<int64_t>(reference.lse.size()), DType::f32);
     const AttentionForward op{shape, qkv.data(), out.data(), lse.as<float>()};
-    run({&out, &lse}, [&] { kernels().attention_forward(op, launch(kernels().attention_workspace(shape))); });
-    expect_close(download(out), reference.out, tolerance(shape.type), "out");
-    expect_close(download(lse), reference.lse, tolerance(DType::f32, shape.type == DType::f32 ? 1 : 1000),
-                 "lse");
+    on_every_engine(shape, [&] {
+      run({&out, &lse},
+          [&] { kernels().attention_forward(op, launch(kernels().attention_workspace(shape))); });
+      expect_close(download(out), reference.out, tolerance(shape.type), "out");
+      expect_close(download(lse), reference.lse, tolerance(DType::f32, shape.type == DType::f32 ? 1 : 1000),
+                   "lse");
+    });
   }
 }
 
@@ -134,8 +156,11 @@ TEST_P(AttentionTest, BackwardMatchesReference) {
     const Memory lse = upload(reference.lse, DType::f32), dout_m = upload(dout, shape.type);
     const Memory dqkv = garbage(qkv.count(), shape.type);
     const AttentionBackward op{shape, qkv.data(), out.data(), dout_m.data(), lse.as<float>(), dqkv.data()};
-    run({&dqkv}, [&] { kernels().attention_backward(op, launch(kernels().attention_workspace(shape))); });
-    expect_close(download(dqkv), reference.backward(dout), tolerance(shape.type, 8), "dqkv");
+    const Values expected = reference.backward(dout);
+    on_every_engine(shape, [&] {
+      run({&dqkv}, [&] { kernels().attention_backward(op, launch(kernels().attention_workspace(shape))); });
+      expect_close(download(dqkv), expected, tolerance(shape.type, 8), "dqkv");
+    });
   }
 }
 

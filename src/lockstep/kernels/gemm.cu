@@ -1,9 +1,9 @@
 // Matrix products: cuBLASLt, and a small kernel for the bias where its epilogue cannot take it.
 #include "lockstep/kernels/gemm.h"
 
+#include "lockstep/kernels/cublas/matmul_plan.h"
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/launcher.cuh"
-#include "lockstep/kernels/matmul_plan.cuh"
 #include "lockstep/kernels/table.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -48,15 +48,32 @@ MatmulKey key_of(const Gemm& op, const Launch& launch) {
           .add_to_c = op.beta != 0,
           // The epilogue wants the bias in the type of C; then it is rounded once, together with the product.
           .bias = op.bias && op.in_type == op.out_type,
+          .gelu = op.before_gelu != nullptr,
           .workspace = launch.workspace_bytes >= kMatmulWorkspace,
           .alignment_a = alignment_of(op.a),
           .alignment_b = alignment_of(op.b),
           .alignment_c = alignment_of(op.c)};
 }
 
+// Whether the product's own epilogue applies gelu: 16-bit, and aligned as cuBLASLt wants it.
+bool fuses_gelu(const Gemm& op) {
+  return op.in_type == op.out_type && op.in_type != device::DType::f32 && op.bias && op.n % 8 == 0 &&
+         is_aligned(16, op.before_gelu) && is_aligned(16, op.c) && op.k > 0;
+}
+
+// The product, then gelu in a pass of its own.
+void gemm_then_gelu(const Gemm& op, const Launch& launch) {
+  Gemm product = op;
+  product.c = op.before_gelu;
+  product.before_gelu = nullptr;
+  gemm(product, launch);
+  gelu({op.out_type, op.m * op.n, op.before_gelu, op.c}, launch);
+}
+
 }  // namespace
 
 void gemm(const Gemm& op, const Launch& launch) {
+  if (op.before_gelu && !fuses_gelu(op)) return gemm_then_gelu(op, launch);
   const Launcher run("gemm", launch);
   LS_ASSERT(!op.bias || op.beta == 0, "a bias together with beta");
   if (op.m == 0 || op.n == 0) return;
@@ -69,7 +86,7 @@ void gemm(const Gemm& op, const Launch& launch) {
   Gemm product = op;
   if (!key.bias) product.bias = nullptr;
   MatmulPlans& plans = MatmulPlans::of_current_device();
-  run_matmul(plans.handle(), plans.find(key, product.bias), product, launch);
+  run_matmul(plans.handle(), plans.find(key, product, launch), product, launch);
   if (op.bias && !key.bias) add_bias(run, op);
 }
 

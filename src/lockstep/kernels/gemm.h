@@ -1,7 +1,7 @@
 // Matrix product: C = op(A) op(B) + beta C (+ bias). Row-major, fp32 accumulation, rounded once.
 //
 // With beta = 1 and an fp32 C it is the fold of the numeric contract: the product of one slice is
-// added to the sum of the slices before it. Never split over k, so the order is a function of the shape.
+// added to the sum of the slices before it. The order of that product's own sum is a function of the shape.
 #pragma once
 
 #include "lockstep/device/tensor.h"
@@ -19,6 +19,8 @@ struct Gemm {
   bool trans_a = false, trans_b = false;
   float beta = 0;              // 0 or 1
   const void* bias = nullptr;  // [n], added to every row; only with beta = 0
+  // [m, n] in C's type, or null. Given: it gets the result, and C gets gelu of the result; only with beta = 0.
+  void* before_gelu = nullptr;
 };
 
 }  // namespace lockstep::kernels

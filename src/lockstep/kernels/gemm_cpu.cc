@@ -112,6 +112,13 @@ int64_t gemm_workspace(const Gemm& op) {
 
 void gemm(const Gemm& op, const Launch& launch) {
   if (op.m == 0 || op.n == 0) return;
+  if (op.before_gelu != nullptr) {
+    Gemm product = op;
+    product.c = op.before_gelu;
+    product.before_gelu = nullptr;
+    gemm(product, launch);
+    return gelu({op.out_type, op.m * op.n, op.before_gelu, op.c}, launch);
+  }
   require_workspace(launch, gemm_workspace(op), "gemm");
   const Operands in = stage(op, static_cast<char*>(launch.workspace));
   const Tiling tiling = cut(op.m, op.n, op.k);

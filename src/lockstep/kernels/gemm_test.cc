@@ -17,7 +17,7 @@ Values reference(const Gemm& op, const Values& a, const Values& b, const Values&
   Values out(static_cast<size_t>(op.m * op.n));
   for (int64_t i = 0; i < op.m; ++i) {
     for (int64_t j = 0; j < op.n; ++j) {
-      double sum = op.beta * c[static_cast<size_t>(i * op.n + j)];
+      double sum = op.beta != 0 ? op.beta * c[static_cast<size_t>(i * op.n + j)] : 0;
       if (!bias.empty()) sum += bias[static_cast<size_t>(j)];
       for (int64_t k = 0; k < op.k; ++k) {
         sum += a[static_cast<size_t>(op.trans_a ? k * op.m + i : i * op.k + k)] *
@@ -70,6 +70,30 @@ TEST_P(GemmTest, MatchesReferenceForEveryShapeAndType) {
         check(op, false, seed);
         seed += 5;
       }
+    }
+  }
+}
+
+TEST_P(GemmTest, GeluBehindItKeepsWhatStoodBefore) {
+  for (const DType type : kEdgeTypes) {
+    for (const int64_t n : {24, 31, 256}) {
+      SCOPED_TRACE(fmt::format("{} n {}", name_of(type), n));
+      Gemm op{.m = 40, .n = n, .k = 64, .in_type = type, .out_type = type};
+      const Values a = rounded(random_values(op.m * op.k, 1), type),
+                   b = rounded(random_values(op.k * n, 2, 0.2), type);
+      const Values bias = rounded(random_values(n, 3), type);
+      const Memory a_there = upload(a, type), b_there = upload(b, type), bias_there = upload(bias, type);
+      const Memory c = garbage(op.m * n, type), before = garbage(op.m * n, type);
+      op.a = a_there.data();
+      op.b = b_there.data();
+      op.c = c.data();
+      op.bias = bias_there.data();
+      op.before_gelu = before.data();
+      run({&c, &before}, [&] { kernels().gemm(op, launch(kernels().gemm_workspace(op))); });
+      Values expected = reference(op, a, b, bias, {});
+      expect_close(download(before), expected, tolerance(type, 10), "before");
+      for (double& x : expected) x *= 0.5 * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+      expect_close(download(c), expected, tolerance(type, 10), "gelu");
     }
   }
 }

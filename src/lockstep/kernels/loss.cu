@@ -1,4 +1,4 @@
-// Softmax cross-entropy in place, a block a row: one pass for maximum and sum, one for the gradient.
+// Cross-entropy over a part of the vocabulary, a block a row, and the sum of the losses.
 #include "lockstep/kernels/loss.h"
 
 #include <cmath>
@@ -69,25 +69,6 @@ __device__ Softmax softmax_of(const T* logits, int64_t vocab) {
 }
 
 template <class T, int N>
-__global__ void cross_entropy_kernel(CrossEntropy op) {
-  const int64_t row = blockIdx.x;
-  T* logits = static_cast<T*>(op.logits) + row * op.vocab;
-  const int label = op.labels[row];
-  if (label < 0 || label >= op.vocab) {  // ignored, or (the loader refuses those) not a number
-    if (threadIdx.x == 0) op.losses[row] = label == kIgnoredLabel ? 0.0f : NAN;
-    if (op.gradient) write_zeros<T, N>(logits, op.vocab);
-    return;
-  }
-  // Read before the barriers below: the gradient is written over it afterwards.
-  const float logit_of_label = to_float(logits[label]);
-  const Softmax softmax = block_softmax(softmax_of<T, N>(logits, op.vocab));
-  if (threadIdx.x == 0) op.losses[row] = logf(softmax.sum) + (softmax.max - logit_of_label);
-  if (!op.gradient) return;
-  const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
-  write_gradient<T, N>(logits, op.vocab, softmax, label, scale);
-}
-
-template <class T, int N>
 __global__ void vocab_stats_kernel(VocabStats op) {
   const int64_t row = blockIdx.x;
   const T* logits = static_cast<const T*>(op.logits) + row * op.vocab;
@@ -144,16 +125,6 @@ __global__ void loss_sum_kernel(LossSum op, int64_t parts) {
 }
 
 }  // namespace
-
-void cross_entropy(const CrossEntropy& op, const Launch& launch) {
-  const Launcher run("cross_entropy", launch);
-  by_type(op.type, [&](auto element) {
-    using T = decltype(element);
-    by_width<kWide<T>>(fits_vectors<T>(op.vocab, op.logits), [&](auto width) {
-      run({.blocks = op.rows, .threads = kThreads}, cross_entropy_kernel<T, width.value>, op);
-    });
-  });
-}
 
 void vocab_stats(const VocabStats& op, const Launch& launch) {
   const Launcher run("vocab_stats", launch);

@@ -23,6 +23,8 @@ std::vector<Case> cases() {
           for (const bool residual : {false, true}) all.push_back({kind, type, rows, width, residual});
         }
       }
+      // Several vectors a thread, of a warp and of a block.
+      for (const int64_t width : {776, 2056}) all.push_back({kind, type, 200, width, true});
     }
   }
   return all;

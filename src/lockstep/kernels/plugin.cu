@@ -14,6 +14,7 @@ constexpr lockstep::kernels::Kernels kTable = {
     .attention_workspace = lockstep::kernels::cuda::attention_workspace,
     .attention_part_workspace = lockstep::kernels::cuda::attention_part_workspace,
     .embedding_workspace = lockstep::kernels::cuda::embedding_workspace,
+    .attention_engine = lockstep::kernels::cuda::attention_engine,
 };
 
 }  // namespace

@@ -13,5 +13,6 @@ int64_t gemm_workspace(const Gemm& op);
 int64_t attention_workspace(const AttentionShape& shape);
 int64_t attention_part_workspace(const AttentionPartShape& shape);
 int64_t embedding_workspace(int64_t tokens, int64_t width);
+std::string attention_engine(const AttentionShape& shape);
 
 }  // namespace lockstep::kernels::cuda

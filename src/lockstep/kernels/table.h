@@ -4,6 +4,8 @@
 // version is the reference that the CUDA version is tested against. The CUDA table comes out of the plugin.
 #pragma once
 
+#include <string>
+
 #include "lockstep/device/device.h"
 #include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/attention.h"
@@ -65,6 +67,8 @@ struct Kernels {
   int64_t (*attention_workspace)(const AttentionShape&) = nullptr;  // of forward and backward, the larger
   int64_t (*attention_part_workspace)(const AttentionPartShape&) = nullptr;  // the same
   int64_t (*embedding_workspace)(int64_t tokens, int64_t width) = nullptr;
+  // Which code computes attention of this shape: "own", "cudnn 9.19.0". Part of the numerics record.
+  std::string (*attention_engine)(const AttentionShape&) = nullptr;
 };
 
 // The table for a device; for CUDA, from the plugin that device::open() loaded. The CPU's is chosen by

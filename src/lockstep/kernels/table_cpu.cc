@@ -5,13 +5,14 @@ namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 namespace {
 
 int64_t embedding_workspace(int64_t, int64_t) { return 0; }
+std::string attention_engine(const AttentionShape&) { return "own"; }
 
 constexpr Kernels kTable = {
 #define ROW(name, Arguments) name,
     LOCKSTEP_KERNELS(ROW)
 #undef ROW
         gemm_workspace,
-    attention_workspace, attention_part_workspace, embedding_workspace};
+    attention_workspace, attention_part_workspace, embedding_workspace, attention_engine};
 
 }  // namespace
 

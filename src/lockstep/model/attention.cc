@@ -69,6 +69,10 @@ class Attention : public Segment {
                                 f.launch);
   }
 
+  std::string numerics(const SliceShape& shape, const kernels::Kernels& kernels) const override {
+    return "attention " + kernels.attention_engine(attention_shape(shape.samples, shape.seq_len));
+  }
+
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost;
     if (part == Part::backward_weight) return cost;

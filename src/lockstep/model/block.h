@@ -151,6 +151,8 @@ class Segment {
   // Columns of what it gives that lie side by side and are dealt out each for itself, where ranks exchange
   // tokens for heads; empty: they are one group.
   virtual std::vector<int64_t> column_groups() const { return {}; }
+  // What the bits of this segment rest on beyond the build and the device: "attention cudnn 9.19.0".
+  virtual std::string numerics(const SliceShape&, const kernels::Kernels&) const { return ""; }
   // One new token a sample; only attention, which looks back, differs from forward.
   virtual void decode(const Frame& frame) const { forward(frame); }
   // Fills buffers once, before the first step; `tables` in the order of buffers(), host memory.

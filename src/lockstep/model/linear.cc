@@ -34,12 +34,13 @@ kernels::Gemm weight_product(const LinearMap& map, int64_t rows) {
 }  // namespace
 
 void LinearMap::forward(const Frame& f, const void* x, const void* weight, const void* bias_values, void* y,
-                        int64_t rows) const {
+                        int64_t rows, void* before_gelu) const {
   kernels::Gemm g = forward_product(*this, rows);
   g.a = x;
   g.b = weight;
   g.c = y;
   g.bias = bias_values;
+  g.before_gelu = before_gelu;
   f.kernels->gemm(g, f.launch);
 }
 

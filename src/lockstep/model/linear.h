@@ -16,8 +16,9 @@ struct LinearMap {
   DType type = DType::f32;
 
   // y = x W (+ bias), x is [rows, in].
+  // With `before_gelu`, that gets it, and y gets gelu of it.
   void forward(const Frame& f, const void* x, const void* weight, const void* bias_values, void* y,
-               int64_t rows) const;
+               int64_t rows, void* before_gelu = nullptr) const;
   // dx = dy W^T
   void backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows) const;
   // dW (+)= x^T dy; fp32

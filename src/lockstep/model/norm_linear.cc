@@ -95,12 +95,11 @@ class NormLinear : public Segment {
     const Tensor normed = norm_ ? f.saved("normed") : f.in("normed");
     if (norm_) norm_->forward(f, normed.data, true);
     const Tensor given = f.out(options_.gives);
-    const Tensor linear = options_.activation == Activation::none ? given : f.saved("linear");
+    const bool gelu = options_.activation == Activation::gelu, none = options_.activation == Activation::none;
+    const Tensor linear = none ? given : f.saved("linear");
     map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
-                 linear.data, rows);
-    if (options_.activation == Activation::gelu) {
-      f.kernels->gelu({map_.type, rows * map_.out, linear.data, given.data}, f.launch);
-    } else if (options_.activation == Activation::swiglu) {
+                 gelu ? given.data : linear.data, rows, gelu ? linear.data : nullptr);
+    if (options_.activation == Activation::swiglu) {
       f.kernels->swiglu({map_.type, rows, map_.out / 2, linear.data, given.data}, f.launch);
     }
     if (options_.rope) {

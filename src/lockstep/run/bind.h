@@ -19,6 +19,7 @@ class Staging {
   void free(device::Device& device);
   void fill(device::Device& device, const HostBatch& batch, const kernels::StepInputs& inputs);
   void in_use(device::Device& device, device::Stream stream);  // until what is enqueued so far has run
+  size_t slot() const { return current_; }                     // which of the two the current step uses
   const kernels::StepInputs* inputs() const { return &slots_[current_].header[0]; }
   const int32_t* words(bool labels) const {
     return labels ? slots_[current_].labels : slots_[current_].inputs;

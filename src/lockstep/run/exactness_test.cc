@@ -50,6 +50,32 @@ TEST_P(SameBits, WithEveryRecomputation) {
   }
 }
 
+// On CUDA a step becomes a graph after the first ones; a profiled step runs call by call again.
+TEST_P(SameBits, AsAGraphCallByCallAndProfiled) {
+  Session session = tiny_session(GetParam().recipe);
+  std::string why_not;
+  Profile profile;
+  for (int64_t step = 0; step < 8; ++step) {
+    if (step == 5) why_not = session.executor->start_profile();
+    one_step(session, step, 0.01f);
+    if (step == 6 && why_not.empty()) profile = session.executor->stop_profile();
+  }
+  const std::string hash = session.parameters->hash();
+  ::setenv("LOCKSTEP_GRAPH", "off", 1);
+  EXPECT_EQ(hash_of(GetParam().recipe, 8), hash);
+  ::unsetenv("LOCKSTEP_GRAPH");
+  ASSERT_EQ(why_not, "");
+  EXPECT_EQ(profile.steps, 2);
+  const std::string trace = trace_json(profile, session.plan.program, *session.plan.model);
+  for (const char* word : {"forward", "up", "update", "lane compute"}) {
+    EXPECT_NE(trace.find(word), std::string::npos) << word;
+  }
+  const std::string table = profile_table(profile, session.plan.program, *session.plan.model,
+                                          {.product_tflops = 1, .copy_gb_s = 1}, 100);
+  EXPECT_NE(table.find("backward_weight up"), std::string::npos) << table;
+  EXPECT_NE(table.find("2 step(s)"), std::string::npos) << table;
+}
+
 TEST_P(SameBits, AtAnyNumberOfThreads) {
   const std::string expected = hash_of(with(GetParam().recipe, {"run.threads=1"}));
   for (const char* threads : {"2", "3", "5"}) {

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <thread>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/run/bind.h"
+#include "lockstep/run/graph.h"
 #include "lockstep/run/lanes.h"
 
 namespace lockstep::run {
@@ -27,13 +29,17 @@ struct Executor::State {
   std::map<Lane, device::Stream> streams;
   std::vector<std::function<void()>> calls;  // one for each instruction
   std::unique_ptr<Binder> binder;
-  std::unique_ptr<Lanes> lanes;  // CPU with more than one lane
+  std::unique_ptr<Lanes> lanes;      // CPU with more than one lane
+  std::unique_ptr<StepGraph> graph;  // CUDA with one lane
+  std::vector<base::RingStamp> stamps;
   std::vector<device::Event>
       events;  // CUDA: of instructions that another lane waits for; null for the others
   std::map<Lane, device::Event> ends;  // CUDA: where a lane's step ends
   Staging staging;
   base::RingWriter* ring = nullptr;
   const Ranks* ranks = nullptr;
+  bool graph_wanted = true;
+  std::unique_ptr<Profile> profile;  // while one is being made
   Tensor state, losses;
   struct Readback {
     StepState* host = nullptr;  // pinned
@@ -46,6 +52,15 @@ struct Executor::State {
 
   void begin(const StepInputs& from, const HostBatch& batch) { staging.fill(device, batch, from); }
 
+  void call(size_t n) {
+    if (!profile) return calls[n]();
+    const int64_t tag = profile->steps * static_cast<int64_t>(calls.size()) + static_cast<int64_t>(n);
+    device.tag(tag);
+    const int64_t began = base::monotonic_ns();
+    calls[n]();
+    if (device.id().kind == device::Kind::cpu) profile->ran.push_back({"", began, base::monotonic_ns(), tag});
+  }
+
   // Lanes as streams: one host thread enqueues the list in its order, which is the same on every rank.
   void enqueue() {
     for (const auto& [lane, end] : ends) {
@@ -57,9 +72,10 @@ struct Executor::State {
     for (size_t n = 0; n < calls.size(); ++n) {
       const Instruction& i = program.instructions[n];
       for (const int other : i.waits) device.wait(stream_of(i), events[static_cast<size_t>(other)]);
-      calls[n]();
+      call(n);
       if (events[n] != nullptr) device.record(events[n], stream_of(i));
     }
+    if (profile) device.tag(-1);
     for (const auto& [lane, end] : ends) {
       if (lane == Lane::compute) continue;
       device.record(end, streams.at(lane));
@@ -89,8 +105,21 @@ struct Executor::State {
   void run() {
     if (lanes) {
       lanes->run();
+    } else if (graph && !profile) {
+      const size_t slot = staging.slot();
+      if (graph->captured(slot)) mark_all();
+      graph->run(slot, [this] { enqueue(); });
     } else {
       enqueue();
+    }
+    if (profile) ++profile->steps;
+  }
+
+  // A graph enqueues the whole step at once: so say the marks.
+  void mark_all() {
+    for (base::RingStamp stamp : stamps) {
+      stamp.step = static_cast<int64_t>(staging.inputs()->step);
+      ring->enqueue(stamp);
     }
   }
 
@@ -104,6 +133,7 @@ struct Executor::State {
                                 .block = i.block,
                                 .slice = i.slice,
                                 .bytes = i.moved_bytes};
+    stamps.push_back(stamp);
     const bool done = device.id().kind == device::Kind::cpu;
     return [this, call = std::move(call), stamp, done] {
       base::RingStamp mine = stamp;
@@ -122,6 +152,7 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
   State& s = *state_;
   s.ring = options.ring;
   s.ranks = options.ranks;
+  s.graph_wanted = options.graph;
   s.state = memory.find("step state");
   s.losses = memory.find("slice losses");
   s.staging.allocate(device, program);
@@ -149,11 +180,16 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
     s.calls.push_back(s.recorded(s.binder->bind(program.instructions[n]), n));
   }
   if (several && device.id().kind == device::Kind::cpu) s.lanes = std::make_unique<Lanes>(program, s.calls);
+  if (!several && s.graph_wanted && program.training && device.can_capture()) {
+    s.graph = std::make_unique<StepGraph>(device, s.stream());
+  }
 }
 
 Executor::~Executor() {
   State& s = *state_;
   s.lanes.reset();
+  s.device.synchronize(s.stream());
+  s.graph.reset();
   for (const auto& [lane, stream] : s.streams) {
     if (lane != Lane::host) s.device.synchronize(stream);
   }
@@ -183,6 +219,25 @@ void Executor::step(const StepInputs& inputs, const HostBatch& batch) {
   const State::Readback& readback = s.readbacks[s.started++ % 2];
   s.device.copy(readback.host, s.state.data, sizeof(StepState), CopyKind::device_to_host, s.stream());
   s.device.record(readback.done, s.stream());
+}
+
+std::string Executor::start_profile() {
+  State& s = *state_;
+  if (s.lanes) return "ranks on the CPU work in several threads, which are not noted";
+  std::string why_not;
+  if (s.device.id().kind == device::Kind::cuda) why_not = s.device.begin_trace();
+  if (why_not.empty()) s.profile = std::make_unique<Profile>();
+  return why_not;
+}
+
+Profile Executor::stop_profile() {
+  State& s = *state_;
+  LS_ASSERT(s.profile != nullptr, "no profile was started");
+  for (const auto& [lane, stream] : s.streams) s.device.synchronize(stream);
+  Profile made = std::move(*s.profile);
+  s.profile.reset();
+  if (s.device.id().kind == device::Kind::cuda) made.ran = s.device.end_trace();
+  return made;
 }
 
 int Executor::unread() const { return static_cast<int>(state_->started - state_->read); }

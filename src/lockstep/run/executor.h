@@ -18,6 +18,7 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/program/program.h"
 #include "lockstep/run/memory.h"
+#include "lockstep/run/profile.h"
 #include "lockstep/run/ranks.h"
 
 namespace lockstep::run {
@@ -34,6 +35,7 @@ class Executor {
     bool tf32 = false;                 // precision.tf32
     const Ranks* ranks = nullptr;      // the groups of collective instructions; null when there are none
     base::RingWriter* ring = nullptr;  // the recorder's; null: nothing is recorded
+    bool graph = true;                 // CUDA: a step becomes one graph where it can
   };
   // `program` was placed by `memory`. The model, memory and device must outlive the executor.
   Executor(const model::Model& model, const program::Program& program, const Memory& memory,
@@ -51,6 +53,10 @@ class Executor {
   void step_slowly(const kernels::StepInputs& inputs, const HostBatch& batch,
                    const std::function<bool(int instruction)>& before,
                    const std::function<void(int instruction)>& after);
+  // Between the two, steps run call by call and what runs is noted; call both when no step is unread. Empty,
+  // or why it cannot be.
+  std::string start_profile();
+  Profile stop_profile();
   std::vector<double> read_slice_losses();  // waits for the step
   device::Stream stream() const;
 

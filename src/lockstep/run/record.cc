@@ -1,8 +1,10 @@
 #include "lockstep/run/record.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "lockstep/base/build_info.h"
 #include "lockstep/base/hash.h"
@@ -22,9 +24,22 @@ constexpr Field kNumeric[] = {{"build", "the build"},
                               {"device", "the device"},
                               {"instruction_set", "its instruction set"},
                               {"compute", "the compute precision"},
+                              {"kernels", "the choice of kernels"},
                               {"logits_chunk", "the rows of logits at a time"},
                               {"libtorch", "LibTorch"},
                               {"dataset_hash", "the data"}};
+
+// Each choice once: the layers of a model make the same ones.
+std::string kernel_choices(const Plan& plan) {
+  std::set<std::string> choices;
+  for (const model::Block& block : plan.model->blocks) {
+    for (const auto& segment : block.segments()) {
+      choices.insert(segment->numerics(plan.layout.slice, *plan.layout.kernels));
+    }
+  }
+  choices.erase("");
+  return fmt::format("{}", fmt::join(choices, ", "));
+}
 
 }  // namespace
 
@@ -38,6 +53,7 @@ nlohmann::json make_record(const Plan& plan) {
   record["device"] = device.name;
   record["instruction_set"] = device.instruction_set;
   record["compute"] = device::name_of(plan.model->compute);
+  record["kernels"] = kernel_choices(plan);
   record["logits_chunk"] = plan.recipe().memory.logits_chunk.value;
   record["exact"] = plan.recipe().run.exact;
   record["parameters"] = plan.model->param_count();

@@ -281,7 +281,9 @@ Executor::Options executor_options(const Session& session) {
   return {.optimizer = session.plan.optimizer,
           .tf32 = session.plan.recipe().precision.tf32,
           .ranks = session.ranks,
-          .ring = session.ring};
+          .ring = session.ring,
+          .graph = std::getenv("LOCKSTEP_GRAPH") == nullptr ||
+                   std::getenv("LOCKSTEP_GRAPH") != std::string("off")};
 }
 
 Session::~Session() = default;

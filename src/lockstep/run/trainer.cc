@@ -51,7 +51,9 @@ class Trainer {
     int64_t step = options_.first_step;
     enter(Phase::train, step);
     while (step < recipe_.run.steps && !stopping()) {
+      if (step + 1 == options_.profile.first) start_profile();
       one_step(step++);
+      if (profiling_ && step == options_.profile.last) stop_profile();
       if (due(recipe_.log.fingerprint_every, step)) compare(step);
       if (options_.snapshots != nullptr && options_.snapshots->due(step)) snapshot(step);
       if (due(recipe_.log.eval_every, step) && step < recipe_.run.steps) evaluate(step);
@@ -166,6 +168,20 @@ class Trainer {
     while (session_.executor->unread() > 0) read_one();
   }
 
+  void start_profile() {
+    drain();
+    const std::string why_not = session_.executor->start_profile();
+    profiling_ = why_not.empty();
+    if (!profiling_) observer_.event("no_profile", why_not, options_.profile.first);
+  }
+
+  void stop_profile() {
+    drain();
+    profiling_ = false;
+    options_.profile.made(session_.executor->stop_profile());
+    last_read_ = base::monotonic_ns();
+  }
+
   double evaluate(int64_t step) {
     drain();
     enter(Phase::evaluate, step);
@@ -211,6 +227,7 @@ class Trainer {
 
   Summary finish(int64_t step) {
     drain();
+    if (profiling_) stop_profile();  // the run ended inside
     Summary summary;
     summary.steps = step;
     summary.finished = step >= recipe_.run.steps;
@@ -239,7 +256,7 @@ class Trainer {
   SpikeWatch spikes_;
   double step_seconds_ = 0;
   int64_t began_ = 0, last_read_ = 0, saved_ = -1, skipped_ = 0, compared_ = -1;
-  bool stopping_ = false;
+  bool stopping_ = false, profiling_ = false;
 };
 
 }  // namespace

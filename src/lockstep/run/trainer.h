@@ -47,6 +47,11 @@ struct TrainOptions {
   // Where this rank says what it is at, and the memory that outlives it; null: neither.
   Recorder* recorder = nullptr;
   MemorySnapshots* snapshots = nullptr;
+  // Steps to profile, counted from 1; what was seen goes to `made`.
+  struct {
+    int64_t first = 0, last = 0;
+    std::function<void(const Profile&)> made;
+  } profile;
 };
 
 struct Summary {

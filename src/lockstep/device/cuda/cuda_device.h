@@ -46,6 +46,10 @@ class CudaDevice final : public Device {
   void launch(Graph graph, Stream stream) override;
   void destroy_graph(Graph graph) override;
 
+  std::string begin_trace() override;
+  void tag(int64_t value) override;
+  std::vector<Traced> end_trace() override;
+
  private:
   void make_current() const;
   void make_current_quietly() const noexcept;

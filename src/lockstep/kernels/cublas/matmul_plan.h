@@ -1,8 +1,10 @@
-// cuBLASLt's choice for a matrix product, asked for once and remembered.
+// How cuBLASLt computes a matrix product: asked for once, measured once, and remembered.
 //
-// The choice is a function of sizes, types, alignment and whether there is a workspace, so the same
-// product takes the same algorithm at every step and on every rank of the same kind of GPU. Algorithms
-// that split the sum over k are never taken.
+// The bits are those of cuBLASLt's first choice, a function of sizes, types, alignment and whether there is
+// a workspace, so they are the same at every step and on every rank of the same kind of GPU. Of its other
+// candidates the fastest is taken that gives the very same bits (matmul_choice.h), so measuring decides
+// about speed alone. The sum over k is split only where the result is so small that most of a GPU would
+// stand idle; the parts are then added in order, never by atomics.
 #pragma once
 
 #include <cublasLt.h>
@@ -10,8 +12,10 @@
 #include <compare>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "lockstep/kernels/gemm.h"
+#include "lockstep/kernels/matmul_memory.h"
 
 namespace lockstep::kernels::cuda {
 
@@ -24,9 +28,11 @@ struct MatmulKey {
   bool trans_a = false, trans_b = false, tf32 = false;
   bool add_to_c = false;                                     // beta = 1
   bool bias = false;                                         // added by the product's own epilogue
+  bool gelu = false;                                         // and gelu behind the bias, kept apart before
   bool workspace = false;                                    // kMatmulWorkspace bytes, or none
   int alignment_a = 16, alignment_b = 16, alignment_c = 16;  // bytes, at most 16
   auto operator<=>(const MatmulKey&) const = default;
+  std::string text() const;  // for the cache on disk
 };
 
 // cuBLASLt's descriptions, which are plain data. Column-major, as cuBLASLt sees memory, a row-major matrix
@@ -41,7 +47,8 @@ struct MatmulPlan {
 class MatmulPlans {
  public:
   MatmulPlans();
-  MatmulPlan find(const MatmulKey& key, const void* bias);
+  // The plan for `op`, which is run a few times to find it when it is the first of its kind.
+  MatmulPlan find(const MatmulKey& key, const Gemm& op, const Launch& launch);
   cublasLtHandle_t handle() const { return handle_; }
 
   // Of the current GPU. Kept until the process ends: the driver may be gone before destructors run.
@@ -49,11 +56,13 @@ class MatmulPlans {
 
  private:
   cublasLtHandle_t handle_ = nullptr;
-  std::mutex mutex_;  // of plans_
+  std::mutex mutex_;  // of all below
   std::map<MatmulKey, MatmulPlan> plans_;
+  MatmulMemory memory_;
 };
 
 // `plan` is the caller's own copy, so that several threads may run the same product at once.
+cublasStatus_t try_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& op, const Launch& launch);
 void run_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& op, const Launch& launch);
 
 }  // namespace lockstep::kernels::cuda

@@ -1,10 +1,12 @@
-#include "lockstep/kernels/matmul_plan.cuh"
+#include "lockstep/kernels/cublas/matmul_plan.h"
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/cuda/check.h"
+#include "lockstep/kernels/cublas/matmul_choice.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -52,7 +54,7 @@ void describe(cublasLtMatrixLayout_t matrix, device::DType type, int64_t rows, i
         "cublasLtMatrixLayoutInit");
 }
 
-void describe(MatmulPlan& plan, const MatmulKey& key, const void* bias) {
+void describe(MatmulPlan& plan, const MatmulKey& key, const Gemm& op) {
   const bool tf32 = key.tf32 && key.in_type == device::DType::f32;
   check(cublasLtMatmulDescInit(&plan.product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                CUDA_R_32F),
@@ -60,31 +62,47 @@ void describe(MatmulPlan& plan, const MatmulKey& key, const void* bias) {
   set(&plan.product, CUBLASLT_MATMUL_DESC_TRANSA, key.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(&plan.product, CUBLASLT_MATMUL_DESC_TRANSB, key.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (key.bias) {
-    set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE,
+        key.gelu ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS);
     set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, native_type(key.in_type));
-    set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias);
+  }
+  if (key.gelu) {
+    set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, op.before_gelu);
+    set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n);
   }
   describe(&plan.b, key.in_type, key.trans_b ? key.n : key.k, key.trans_b ? key.k : key.n);
   describe(&plan.a, key.in_type, key.trans_a ? key.k : key.m, key.trans_a ? key.m : key.k);
   describe(&plan.c, key.out_type, key.m, key.n);
 }
 
-bool keeps_sum_whole(const cublasLtMatmulAlgo_t& algorithm) {
+// Whether the sum over k may be cut: the result has too few tiles to keep a GPU busy, and k is long.
+bool may_split(const MatmulKey& key) {
+  constexpr int64_t kTile = 128, kFewTiles = 64, kLong = 4096;
+  const int64_t tiles = ((key.m + kTile - 1) / kTile) * ((key.n + kTile - 1) / kTile);
+  return key.workspace && tiles <= kFewTiles && key.k >= kLong;
+}
+
+bool is_allowed(const cublasLtMatmulAlgo_t& algorithm, bool split) {
   int32_t splits = 1;
   size_t written = 0;
   check(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits,
                                              sizeof(splits), &written),
         "cublasLtMatmulAlgoConfigGetAttribute");
-  return splits <= 1;
+  return splits <= 1 || split;
 }
 
-void choose_algorithm(MatmulPlan& plan, cublasLtHandle_t handle, const MatmulKey& key) {
+// What cuBLASLt proposes, the best guess first.
+std::vector<cublasLtMatmulAlgo_t> candidates_for(MatmulPlan& plan, cublasLtHandle_t handle,
+                                                 const MatmulKey& key) {
   cublasLtMatmulPreferenceOpaque_t wish{};
   check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
   set(&wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
       static_cast<uint64_t>(key.workspace ? kMatmulWorkspace : 0));
+  // Parts of a split sum go to the workspace in fp32 and are added in order.
   set(&wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE));
+      static_cast<uint32_t>(may_split(key) ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                           : CUBLASLT_REDUCTION_SCHEME_NONE));
   set(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(key.alignment_b));
   set(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(key.alignment_a));
   set(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(key.alignment_c));
@@ -96,25 +114,47 @@ void choose_algorithm(MatmulPlan& plan, cublasLtHandle_t handle, const MatmulKey
   check(cublasLtMatmulAlgoGetHeuristic(handle, &plan.product, &plan.b, &plan.a, &plan.c, &plan.c, &wish,
                                        kMost, found, &count),
         "cublasLtMatmulAlgoGetHeuristic", key);
+  std::vector<cublasLtMatmulAlgo_t> allowed;
   for (int i = 0; i < count; ++i) {
-    if (found[i].state != CUBLAS_STATUS_SUCCESS || !keeps_sum_whole(found[i].algo)) continue;
-    plan.algorithm = found[i].algo;
-    return;
+    if (found[i].state == CUBLAS_STATUS_SUCCESS && is_allowed(found[i].algo, may_split(key))) {
+      allowed.push_back(found[i].algo);
+    }
   }
-  check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", key);
+  if (allowed.empty()) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", key);
+  return allowed;
+}
+
+std::string gpu_name() {
+  int index = 0;
+  CUDA_CHECK(cudaGetDevice(&index));
+  cudaDeviceProp properties{};
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  return std::string(properties.name) + " cublasLt " + std::to_string(cublasLtGetVersion());
 }
 
 }  // namespace
 
-MatmulPlans::MatmulPlans() { check(cublasLtCreate(&handle_), "cublasLtCreate"); }
+std::string MatmulKey::text() const {
+  std::string text;
+  for (const int64_t part :
+       {m, n, k, static_cast<int64_t>(in_type), static_cast<int64_t>(out_type), int64_t{trans_a},
+        int64_t{trans_b}, int64_t{tf32}, int64_t{add_to_c}, int64_t{bias}, int64_t{gelu}, int64_t{workspace},
+        int64_t{alignment_a}, int64_t{alignment_b}, int64_t{alignment_c}}) {
+    text += (text.empty() ? "" : ",") + std::to_string(part);
+  }
+  return text;
+}
 
-MatmulPlan MatmulPlans::find(const MatmulKey& key, const void* bias) {
+MatmulPlans::MatmulPlans() : memory_(gpu_name()) { check(cublasLtCreate(&handle_), "cublasLtCreate"); }
+
+MatmulPlan MatmulPlans::find(const MatmulKey& key, const Gemm& op, const Launch& launch) {
   const std::lock_guard lock(mutex_);
   const auto known = plans_.find(key);
   if (known != plans_.end()) return known->second;
   MatmulPlan plan;
-  describe(plan, key, bias);
-  choose_algorithm(plan, handle_, key);
+  describe(plan, key, op);
+  const std::vector<cublasLtMatmulAlgo_t> candidates = candidates_for(plan, handle_, key);
+  plan.algorithm = candidates[choose(handle_, plan, candidates, key, op, launch, memory_)];
   return plans_.emplace(key, plan).first->second;
 }
 
@@ -132,15 +172,20 @@ MatmulPlans& MatmulPlans::of_current_device() {
   return *plans;
 }
 
-void run_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& op, const Launch& launch) {
+cublasStatus_t try_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& op, const Launch& launch) {
   if (op.bias) set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias);
+  if (op.before_gelu) set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, op.before_gelu);
   const float alpha = 1, beta = op.beta;
   const bool workspace = launch.workspace_bytes >= kMatmulWorkspace;
-  check(cublasLtMatmul(handle, &plan.product, &alpha, op.b, &plan.b, op.a, &plan.a, &beta, op.c, &plan.c,
-                       op.c, &plan.c, &plan.algorithm, workspace ? launch.workspace : nullptr,
-                       workspace ? static_cast<size_t>(kMatmulWorkspace) : 0,
-                       static_cast<cudaStream_t>(launch.stream)),
-        "cublasLtMatmul", {.m = op.m, .n = op.n, .k = op.k, .in_type = op.in_type});
+  return cublasLtMatmul(handle, &plan.product, &alpha, op.b, &plan.b, op.a, &plan.a, &beta, op.c, &plan.c,
+                        op.c, &plan.c, &plan.algorithm, workspace ? launch.workspace : nullptr,
+                        workspace ? static_cast<size_t>(kMatmulWorkspace) : 0,
+                        static_cast<cudaStream_t>(launch.stream));
+}
+
+void run_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& op, const Launch& launch) {
+  check(try_matmul(handle, plan, op, launch), "cublasLtMatmul",
+        {.m = op.m, .n = op.n, .k = op.k, .in_type = op.in_type});
 }
 
 }  // namespace lockstep::kernels::cuda

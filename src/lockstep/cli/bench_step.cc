@@ -1,0 +1,148 @@
+// lockstep bench step: how fast a recipe's step is here, and how far from the device's limit.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/table.h"
+#include "lockstep/base/terminal.h"
+#include "lockstep/base/text.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
+#include "lockstep/run/bench_step.h"
+
+namespace lockstep::cli {
+namespace {
+
+using run::BenchStep;
+
+// Shapes around the recipe's own: no one of them may fall off a cliff.
+struct Variation {
+  std::string name;
+  std::vector<std::string> keys;
+};
+
+std::vector<Variation> variations(const base::Recipe& recipe) {
+  const int64_t batch = recipe.batch.global, seq = recipe.data.seq_len;
+  const auto shape = [&](const char* name, int64_t samples, int64_t length) {
+    return Variation{fmt::format("{}: {} x {}", name, samples, length),
+                     {fmt::format("batch.global={}", samples), fmt::format("data.seq_len={}", length)}};
+  };
+  std::vector<Variation> all = {{"as given", {}},
+                                shape("shorter", batch * 4, std::max<int64_t>(16, seq / 4)),
+                                shape("longer", std::max<int64_t>(1, batch / 4), seq * 4),
+                                shape("odd batch", std::max<int64_t>(1, batch - 1), seq),
+                                shape("odd length", batch, seq - 8),
+                                shape("one sample", 1, seq)};
+  all[2].keys.push_back(fmt::format("model.context={}", seq * 4));
+  for (const int64_t width : {512, 1024, 1536, 2560}) {
+    all.push_back(
+        {fmt::format("hidden {}", width),
+         {"model.preset=", fmt::format("model.hidden={}", width), fmt::format("model.heads={}", width / 64),
+          "model.kv_heads=auto", "model.ffn=auto", fmt::format("model.context={}", seq)}});
+  }
+  for (const int64_t heads : {1, 2, 4, 16}) {
+    if (recipe.model.family != "llama") break;
+    all.push_back({fmt::format("{} key heads", heads), {fmt::format("model.kv_heads={}", heads)}});
+  }
+  for (size_t i = 1; i < all.size(); ++i) {  // slices that divide the recipe's batch need not divide this one
+    all[i].keys.insert(all[i].keys.end(), {"batch.slices=auto", "batch.strands=auto"});
+  }
+  return all;
+}
+
+nlohmann::ordered_json to_json(const BenchStep& r, const std::string& name) {
+  nlohmann::ordered_json json{{"device", r.device},
+                              {"model", r.model},
+                              {"parameters", r.parameters},
+                              {"compute", r.compute},
+                              {"samples", r.samples},
+                              {"seq_len", r.seq_len},
+                              {"slices", r.slices},
+                              {"step_ms", r.median_ms},
+                              {"step_ms_p10", r.low_ms},
+                              {"step_ms_p90", r.high_ms},
+                              {"tokens_per_s", r.tokens_per_s},
+                              {"memory_gib", r.memory_gib},
+                              {"first_step_s", r.first_step_s},
+                              {"product_tflops", r.product_tflops},
+                              {"copy_gb_s", r.copy_gb_s},
+                              {"limit_ms", r.limit_ms}};
+  if (r.mfu) json["mfu"] = *r.mfu;
+  if (r.limit_ms > 0) json["share_of_limit"] = r.limit_ms / r.median_ms;
+  if (!name.empty()) json["variation"] = name;
+  return json;
+}
+
+void print_one(const BenchStep& r) {
+  print("{}, {} of {} parameters, {} x {} tokens in {} slice(s), {}\n", r.device, r.model,
+        base::human_count(static_cast<double>(r.parameters)), r.samples, r.seq_len, r.slices, r.compute);
+  print("  step         {:.2f} ms (median; {:.2f} to {:.2f} without the lowest and highest tenth)\n",
+        r.median_ms, r.low_ms, r.high_ms);
+  print("  tokens/s     {}\n", base::human_count(r.tokens_per_s));
+  if (r.mfu)
+    print("  MFU          {:.1f} % (6 x parameters + 12 x layers x width x length FLOPs a token)\n",
+          100 * *r.mfu);
+  print("  memory       {:.1f} GiB\n", r.memory_gib);
+  print("  first step   {:.2f} s after the process started\n", r.first_step_s);
+  if (r.limit_ms <= 0) return;
+  print(
+      "  limit        {:.2f} ms: products at {}FLOP/s, the rest at a copy's {:.0f} GB/s, both measured "
+      "now\n",
+      r.limit_ms, base::human_count(r.product_tflops * 1e12), r.copy_gb_s);
+  print("  of the limit {:.1f} %\n", 100 * r.limit_ms / r.median_ms);
+}
+
+int sweep(base::RecipeSource source, const run::BenchStepOptions& options, bool json) {
+  base::Table table({"shape", "step", "tokens/s", "MFU", "memory", "of its limit"});
+  for (const size_t column : {1, 2, 3, 4, 5}) table.align_right(column);
+  const std::vector<std::string> given = source.overrides;
+  for (const Variation& variation : variations(base::read_recipe(source).recipe)) {
+    source.overrides = given;
+    source.overrides.insert(source.overrides.end(), variation.keys.begin(), variation.keys.end());
+    try {
+      const BenchStep r = run::bench_step(base::read_recipe(source), options);
+      if (json) print("{}\n", to_json(r, variation.name).dump());
+      table.add({variation.name, fmt::format("{:.2f} ms", r.median_ms), base::human_count(r.tokens_per_s),
+                 r.mfu ? fmt::format("{:.1f} %", 100 * *r.mfu) : "-", fmt::format("{:.1f} GiB", r.memory_gib),
+                 fmt::format("{:.0f} %", 100 * r.limit_ms / r.median_ms)});
+    } catch (const base::Error& error) {
+      if (json)
+        print("{}\n", nlohmann::ordered_json{{"variation", variation.name}, {"error", error.what()}}.dump());
+      table.add({variation.name, "-", "-", "-", "-", base::code_name(error.number())});
+    }
+    std::fflush(stdout);
+  }
+  if (!json) print("{}", table.to_text(base::terminal_of(STDOUT_FILENO).width));
+  return 0;
+}
+
+}  // namespace
+
+int bench_step(const std::vector<std::string>& words) {
+  Arguments arguments("bench step",
+                      "Time a recipe's training step, and say how far from the device's limit it is.", words);
+  base::RecipeSource source;
+  run::BenchStepOptions options;
+  bool json = false, varied = false;
+  arguments.recipe(source);
+  arguments.option("--steps", options.steps, "timed steps, after five that warm up");
+  arguments.flag("--sweep", varied, "other lengths, batches, widths and key heads around the recipe's too");
+  arguments.flag("--json", json, "print one JSON object a measurement");
+  arguments.example("lockstep bench step model.preset=124m data.seq_len=1024 batch.global=32 batch.slices=1",
+                    "GPT-2 124M");
+  arguments.example("lockstep bench step first.toml --sweep --json", "many shapes, for a script");
+  if (!arguments.parse()) return 0;
+  if (varied) return sweep(std::move(source), options, json);
+  const BenchStep result = run::bench_step(base::read_recipe(source), options);
+  if (json) {
+    print("{}\n", to_json(result, "").dump());
+  } else {
+    print_one(result);
+  }
+  return 0;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,11 @@
+// Stands in for attention_plan.cc where the build had no cuDNN headers.
+#include "lockstep/kernels/cudnn/attention_plan.h"
+
+namespace lockstep::kernels::cuda {
+
+const CudnnAttention* CudnnAttention::find(const AttentionShape&, std::string* why_not) {
+  if (why_not != nullptr) *why_not = "this plugin was built without cuDNN's headers";
+  return nullptr;
+}
+
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,145 @@
+#include "lockstep/run/profile.h"
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/table.h"
+
+namespace lockstep::run {
+namespace {
+
+struct Span {
+  int64_t begin = INT64_MAX, end = 0, busy = 0;  // nanoseconds; busy: the sum of what ran inside
+};
+
+// By tag, in the order of time.
+std::map<int64_t, Span> spans_of(const Profile& profile) {
+  std::map<int64_t, Span> spans;
+  for (const device::Traced& one : profile.ran) {
+    if (one.tag < 0) continue;
+    Span& span = spans[one.tag];
+    span.begin = std::min(span.begin, one.begin_ns);
+    span.end = std::max(span.end, one.end_ns);
+    span.busy += one.end_ns - one.begin_ns;
+  }
+  return spans;
+}
+
+const program::Instruction& instruction_of(const program::Program& program, int64_t tag) {
+  return program.instructions[static_cast<size_t>(tag) % program.instructions.size()];
+}
+
+// A kernel's name without its arguments: "void f<int>(float*)" is "f<int>".
+std::string kernel_name(const std::string& mangled) {
+  int status = 0;
+  char* text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+  std::string name = status == 0 && text != nullptr ? text : mangled;
+  std::free(text);
+  for (const std::string_view noise :
+       {"void ", "lockstep::kernels::cuda::", "lockstep::kernels::", "(anonymous namespace)::"}) {
+    for (size_t at = name.find(noise); at != std::string::npos; at = name.find(noise))
+      name.erase(at, noise.size());
+  }
+  int depth = 0;
+  for (size_t i = 0; i < name.size(); ++i) {
+    depth += name[i] == '<' ? 1 : name[i] == '>' ? -1 : 0;
+    if (name[i] == '(' && depth == 0) return name.substr(0, i);
+  }
+  return name;
+}
+
+nlohmann::ordered_json event(const std::string& name, int64_t begin, int64_t end, int64_t first, int row) {
+  return {{"name", name},
+          {"ph", "X"},
+          {"ts", static_cast<double>(begin - first) / 1e3},
+          {"dur", static_cast<double>(end - begin) / 1e3},
+          {"pid", 0},
+          {"tid", row}};
+}
+
+nlohmann::ordered_json row_name(const std::string& name, int row) {
+  return {{"name", "thread_name"}, {"ph", "M"}, {"pid", 0}, {"tid", row}, {"args", {{"name", name}}}};
+}
+
+constexpr int kKernelRow = 100;
+
+// "backward_input up": the same instruction of every layer and slice.
+std::string kind_of(const program::Instruction& i, const model::Model& model) {
+  std::string kind = program::name_of(i.op);
+  if (i.block >= 0 && i.segment >= 0) {
+    kind +=
+        " " + model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)]->name();
+  }
+  return kind;
+}
+
+}  // namespace
+
+std::string trace_json(const Profile& profile, const program::Program& program, const model::Model& model) {
+  const std::map<int64_t, Span> spans = spans_of(profile);
+  int64_t first = INT64_MAX;
+  for (const device::Traced& one : profile.ran) first = std::min(first, one.begin_ns);
+  nlohmann::ordered_json events = nlohmann::ordered_json::array();
+  std::map<int, std::string> rows;
+  for (const auto& [tag, span] : spans) {
+    const program::Instruction& i = instruction_of(program, tag);
+    const int row = static_cast<int>(i.lane);
+    rows[row] = fmt::format("lane {}", program::name_of(i.lane));
+    events.push_back(event(program::title(program, model, i), span.begin, span.end, first, row));
+  }
+  for (const device::Traced& one : profile.ran) {
+    if (one.name.empty()) continue;
+    const int lane = one.tag < 0 ? 0 : static_cast<int>(instruction_of(program, one.tag).lane);
+    rows[kKernelRow + lane] =
+        fmt::format("kernels of lane {}", program::name_of(static_cast<program::Lane>(lane)));
+    events.push_back(event(kernel_name(one.name), one.begin_ns, one.end_ns, first, kKernelRow + lane));
+  }
+  for (const auto& [row, name] : rows) events.push_back(row_name(name, row));
+  return nlohmann::ordered_json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump();
+}
+
+std::string profile_table(const Profile& profile, const program::Program& program, const model::Model& model,
+                          const Ceilings& ceilings, size_t width) {
+  struct Row {
+    int64_t times = 0;
+    double ms = 0, ceiling_ms = 0;
+  };
+  std::map<std::string, Row> rows;
+  const std::map<int64_t, Span> spans = spans_of(profile);
+  int64_t first = INT64_MAX, last = 0;
+  double busy = 0;
+  for (const auto& [tag, span] : spans) {
+    const program::Instruction& i = instruction_of(program, tag);
+    Row& row = rows[kind_of(i, model)];
+    ++row.times;
+    row.ms += static_cast<double>(span.busy) / 1e6;
+    row.ceiling_ms += ceilings.milliseconds(i);
+    first = std::min(first, span.begin);
+    last = std::max(last, span.end);
+    busy += static_cast<double>(span.busy) / 1e6;
+  }
+  const double steps = static_cast<double>(std::max<int64_t>(1, profile.steps));
+  const double whole = spans.empty() ? 0 : static_cast<double>(last - first) / 1e6 / steps;
+  std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.second.ms > b.second.ms; });
+  base::Table table({"instruction", "times", "ms a step", "share", "ceiling ms", "times the ceiling"});
+  for (const size_t column : {1, 2, 3, 4, 5}) table.align_right(column);
+  for (const auto& [kind, row] : sorted) {
+    const double ms = row.ms / steps, ceiling = row.ceiling_ms / steps;
+    table.add({kind, fmt::format("{:g}", static_cast<double>(row.times) / steps), fmt::format("{:.3f}", ms),
+               fmt::format("{:.1f} %", 100 * ms / std::max(whole, 1e-9)),
+               ceiling > 0 ? fmt::format("{:.3f}", ceiling) : "-",
+               ceiling > 0 ? fmt::format("{:.2f}", ms / ceiling) : "-"});
+  }
+  table.add({"(nothing ran)", "", fmt::format("{:.3f}", std::max(0.0, whole - busy / steps)),
+             fmt::format("{:.1f} %", 100 * std::max(0.0, 1 - busy / steps / std::max(whole, 1e-9))), "", ""});
+  return fmt::format("{} step(s), {:.3f} ms each\n{}", profile.steps, whole, table.to_text(width));
+}
+
+}  // namespace lockstep::run
