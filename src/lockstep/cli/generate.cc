@@ -8,6 +8,7 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/stop_signal.h"
+#include "lockstep/plan/layout.h"
 #include "lockstep/run/generate.h"
 #include "lockstep/run/run_folder.h"
 #include "lockstep/run/snapshot.h"
@@ -29,6 +30,7 @@ double number(const std::string& option, const std::string& text) {
 // The run's own recipe, with as small a batch as can be: generation trains nothing.
 run::Plan plan_of(const std::string& folder) {
   base::Resolved resolved = base::read_recipe({.file = folder + "/config.toml", .overrides = {}});
+  plan::take_layout_off(resolved.recipe);  // one rank holds it all
   resolved.recipe.batch.global = 1;
   resolved.recipe.batch.slices = resolved.recipe.batch.strands = 1;
   return run::make_plan(std::move(resolved), {});

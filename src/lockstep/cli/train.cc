@@ -19,6 +19,7 @@
 #include "lockstep/launch/failure.h"
 #include "lockstep/launch/metadata_watch.h"
 #include "lockstep/launch/rank_memory.h"
+#include "lockstep/run/choose_layout.h"
 #include "lockstep/run/recorder.h"
 #include "lockstep/run/run_folder.h"
 #include "lockstep/run/saver.h"
@@ -128,7 +129,10 @@ run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, c
   const run::Earlier earlier = fresh ? run::Earlier{} : run::look_at(folder);
   if (!fresh) run::adopt_earlier(resolved, folder);
   run::Decision decision;
-  decision.resolved = run::make_plan(std::move(resolved), {}, options).resolved;
+  if (const std::string why = run::choose_layout(resolved, options); !why.empty()) remark("{}\n", why);
+  const run::Plan plan = run::make_plan(std::move(resolved), {}, options);
+  if (options.seat.world > 1) run::check_ranks(plan);
+  decision.resolved = plan.resolved;
   if (arguments.resume == "auto") run::refuse_changes(decision.resolved.recipe, folder);
   decision.done = earlier.finished && arguments.resume == "auto";
   decision.step = earlier.step;

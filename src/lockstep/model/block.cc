@@ -35,7 +35,7 @@ std::vector<ParamSpec> Block::params() const {
 int64_t Block::param_count() const {
   int64_t count = 0;
   for (const ParamSpec& spec : params()) {
-    if (spec.tied_to.empty()) count += spec.shape.numel();
+    if (spec.tied_to.empty()) count += whole_shape(spec.cut, spec.shape).numel();
   }
   return count;
 }

@@ -161,7 +161,10 @@ class Trainer {
     const device::Properties p = plan_.device->properties();
     const double peak = plan_.model->compute == device::DType::f32 ? p.peak_flops_fp32 : p.peak_flops_bf16;
     if (peak <= 0 || !plan_.model->predicts_tokens) return std::nullopt;
-    return plan_.model->flops_per_token(recipe_.data.seq_len) * tokens_per_s / peak;
+    // Products of a tensor rank are parts of the whole.
+    const double of_model =
+        plan_.model->flops_per_token(recipe_.data.seq_len) * static_cast<double>(plan_.model->parts.tensor);
+    return of_model * tokens_per_s / (peak * session_.ranks->size());
   }
 
   void drain() {

@@ -37,7 +37,8 @@ void shrink_model(base::Recipe& recipe) {
 
 void shrink_run(base::Recipe& recipe, int64_t steps, int64_t ranks) {
   recipe.run.steps = steps;
-  recipe.run.threads = 1;  // ranks share the cores
+  recipe.precision.tf32 = false;  // fp32 is compared as fp32
+  recipe.run.threads = 1;         // ranks share the cores
   recipe.data.seq_len = std::min(recipe.data.seq_len, kSequence);
   recipe.data.workers = 1;
   int64_t slices = kSlices;
