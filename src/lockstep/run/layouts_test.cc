@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/plan/simulate.h"
+#include "lockstep/run/choose_layout.h"
 #include "lockstep/run/rank_layout.h"
 #include "lockstep/run/testing.h"
 #include "lockstep/run/trainer.h"
@@ -191,6 +192,29 @@ INSTANTIATE_TEST_SUITE_P(
                            recipe({"model.family=llama", "model.kv_heads=4", "model.ffn=128",
                                    "precision.compute=bf16", "model.tied=false"})}),
     [](const auto& info) { return info.param.name; });
+
+TEST(ChooseLayout, TakesTheFastestThatFits) {
+  LS_NEEDS_HOST_MEMORY();
+  const PlanOptions four{.seat = {.rank = 0, .world = 4, .local_world = 4}};
+  base::Resolved roomy = tiny_recipe(recipe({"parallel.auto=true"}));
+  EXPECT_NE(choose_layout(roomy, four).find("chosen"), std::string::npos);
+  EXPECT_EQ(roomy.recipe.parallel.tensor * roomy.recipe.parallel.context * roomy.recipe.parallel.pipeline, 1);
+  EXPECT_FALSE(roomy.recipe.parallel.automatic);
+  // Less memory than the copies of data ranks would take: something is shared, and then it fits.
+  base::Resolved alone = tiny_recipe(recipe({}));
+  const int64_t whole = make_plan(alone, {}, four).memory.peak_bytes();
+  const double limit = static_cast<double>(whole) * 0.5 / (1 << 30);
+  base::Resolved tight =
+      tiny_recipe(recipe({"parallel.auto=true", fmt::format("memory.limit_gib={:.9f}", limit)}));
+  choose_layout(tight, four);
+  EXPECT_LE(make_plan(tight, {}, four).memory.peak_bytes(), whole / 2);
+  // What the user set stays.
+  base::Resolved settled = tiny_recipe(recipe({"parallel.auto=true", "parallel.tensor=2"}));
+  choose_layout(settled, four);
+  EXPECT_EQ(settled.recipe.parallel.tensor, 2);
+  base::Resolved hopeless = tiny_recipe(recipe({"parallel.auto=true", "memory.limit_gib=0.000001"}));
+  EXPECT_THROW(choose_layout(hopeless, four), base::ConfigError);
+}
 
 TEST(LayoutRules, AreRefusedWithAWayOut) {
   struct Row {
