@@ -58,7 +58,7 @@ cut_off() {
   local lost=$1 node began took others=()
   training 100000
   for node in 0 1 2 3; do
-    launch "$node" --nproc-per-node 2 --rdzv-conf node_timeout=5
+    launch "$node" --nproc-per-node 2 --max-restarts 0 --rdzv-conf node_timeout=5
     [[ $node == "$lost" ]] || others+=("$node")
   done
   until_true 60 step_reached 20 || { tail node-*; return 1; }

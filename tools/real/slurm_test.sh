@@ -47,7 +47,7 @@ job() { squeue -h -o %A | head -n 1; }
 # A rank below the launcher of node 2 is killed.
 killed_rank() {
   training 100000
-  begin -N4 --ntasks-per-node=1 "$program" "${words[@]}" --nproc 2 || return 1
+  begin -N4 --ntasks-per-node=1 "$program" "${words[@]}" --nproc 2 --max-restarts 0 || return 1
   kill -KILL "$(with_variable RANK=5 | tail -n 1)"
   ended 1 && says "rank 5 on " && says "killed by SIGKILL (9)" && says "node 2, local rank 1" && nothing_runs
 }
@@ -63,7 +63,7 @@ killed_task() {
 # A whole node is lost: its launcher is killed.
 killed_launcher() {
   training 100000
-  begin -N4 --ntasks-per-node=1 "$program" "${words[@]}" --nproc 1 --rdzv-conf node_timeout=4 || return 1
+  begin -N4 --ntasks-per-node=1 "$program" "${words[@]}" --nproc 1 --max-restarts 0 --rdzv-conf node_timeout=4 || return 1
   kill -KILL "$(with_variable SLURM_PROCID=2 | head -n 1)"
   ended 1 137 && says "node 2 on " && says "vanished" && nothing_runs
 }

@@ -74,8 +74,17 @@ std::string rank_line(const run::Session& session) {
   const program::DataRanks& r = session.plan.layout.ranks;
   const model::Parts& parts = session.plan.model->parts;
   const program::Deal deal = r.deal(session.plan.layout.strands);
-  const comm::Group& group = session.ranks->group(program::Among::all, program::Lane::reduce);
-  std::string text = fmt::format("{} over {}", session.ranks->size(), group.engine());
+  const auto engine = [&](program::Among among) {
+    return std::string(session.ranks->group(among, program::Lane::reduce).engine());
+  };
+  std::string text = fmt::format("{} over {}", session.ranks->size(), engine(program::Among::all));
+  if (r.sharded() && r.replicas > 1) {
+    const std::string inside = engine(program::Among::shard), between = engine(program::Among::replica);
+    if (between != inside) {
+      text =
+          fmt::format("{} over {} inside a copy and {} between them", session.ranks->size(), inside, between);
+    }
+  }
   const auto add = [&](const char* what, int size) {
     if (size > 1) text += fmt::format(", {} {}", what, size);
   };
@@ -83,11 +92,6 @@ std::string rank_line(const run::Session& session) {
   add("context", parts.context);
   add(parts.sequence ? "tensor (and sequence)" : "tensor", parts.tensor);
   add("pipeline", session.plan.layout.stages.count);
-  if (r.sharded() && r.replicas > 1) {
-    const std::string inside = session.ranks->group(program::Among::shard, program::Lane::reduce).engine(),
-                      between = session.ranks->group(program::Among::replica, program::Lane::reduce).engine();
-    if (between != inside) text += fmt::format(" inside a copy and {} between them", between);
-  }
   if (r.sharded()) {
     text += fmt::format(", parallel.zero={}", r.zero);
     if (r.replicas > 1) text += fmt::format(", {} copies shared by {} ranks each", r.replicas, r.shard);
