@@ -135,6 +135,8 @@ TEST_P(Layouts, MatchOneRank) {
     for (const Result& rank : many) {
       ASSERT_EQ(rank.hash, many[0].hash);
       ASSERT_EQ(rank.losses, many[0].losses);
+      ASSERT_NEAR(static_cast<double>(rank.peak_bytes), static_cast<double>(rank.planned_bytes),
+                  0.02 * static_cast<double>(rank.planned_bytes));
       if (layout.exact) {
         ASSERT_EQ(rank.losses, one.losses);
         ASSERT_EQ(rank.norms, one.norms);
