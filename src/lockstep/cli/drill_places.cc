@@ -62,13 +62,18 @@ SmallDisk::~SmallDisk() {
   ::rmdir(path_.c_str());
 }
 
+// A save may be writing at the same moment: what was free a moment ago is asked for again until it is given.
 bool SmallDisk::fill(int64_t all_but) const {
-  struct statvfs now {};
   const int file = ::open((path_ + "/filler").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) return false;
-  bool full = ::statvfs(path_.c_str(), &now) == 0;
-  const int64_t free = static_cast<int64_t>(now.f_bavail) * static_cast<int64_t>(now.f_bsize);
-  full = full && free > all_but && ::posix_fallocate(file, 0, free - all_but) == 0;
+  bool full = false;
+  for (int attempt = 0; attempt < 100 && !full; ++attempt) {
+    struct statvfs now {};
+    if (attempt > 0) ::usleep(10000);
+    if (::statvfs(path_.c_str(), &now) != 0) break;
+    const int64_t free = static_cast<int64_t>(now.f_bavail) * static_cast<int64_t>(now.f_bsize);
+    full = free <= all_but || ::posix_fallocate(file, 0, free - all_but) == 0;
+  }
   ::close(file);
   return full;
 }
