@@ -6,35 +6,13 @@
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/plan/world.h"
 
 namespace lockstep::run {
 
 using comm::Axis;
 using program::Among;
 using program::Lane;
-
-namespace {
-
-std::vector<Axis> axes_of(Among among) {
-  switch (among) {
-    case Among::shard:
-      return {Axis::shard};
-    case Among::replica:
-      return {Axis::replica};
-    case Among::tensor:
-      return {Axis::tensor};
-    case Among::context:
-      return {Axis::context};
-    case Among::copy:
-      return {Axis::tensor, Axis::shard, Axis::pipeline};
-    case Among::all:
-      return {Axis::tensor, Axis::context, Axis::shard, Axis::replica, Axis::pipeline};
-    default:
-      return {Axis::shard, Axis::replica};
-  }
-}
-
-}  // namespace
 
 Ranks::Ranks(comm::World& world) : world_(&world), cpu_(device::open({})) {
   std::vector<int> all(static_cast<size_t>(world.size()));
@@ -54,7 +32,7 @@ void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, dev
       made;  // one for the same members of a lane
   for (const auto& [lane, among] : wanted) {
     if (among == Among::next || among == Among::previous) continue;
-    const std::vector<int> members = comm::members(mesh, world_->rank(), axes_of(among));
+    const std::vector<int> members = comm::members(mesh, world_->rank(), plan::axes_of(among));
     std::shared_ptr<comm::Group>& group = made[{lane, members}];
     if (!group) {
       group =
