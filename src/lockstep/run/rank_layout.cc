@@ -270,7 +270,7 @@ void check_slices(const base::Recipe& recipe, const program::DataRanks& ranks, c
     for (int shard_rank = 0; shard_rank < ranks.shard; ++shard_rank) {
       const auto own = static_cast<int64_t>(deal.of_rank(replica, shard_rank).size()) * per_strand;
       const std::string why = program::cannot(stages.schedule, stages.count, stages.chunks, own);
-      if (own > 0 && !why.empty()) throw ConfigError(168, "parallel.schedule: " + why);
+      if (own > 0 && !why.empty()) throw ConfigError(168, why);
     }
   }
 }

@@ -241,8 +241,8 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
     plan.resolved.origin["batch.strands"] = "auto";
   }
   check_strands(plan.recipe(), plan.layout.ranks);
-  check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.layout = layout_for(plan, batch.slices.value, plan.recipe().memory.recompute);
+  check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.program = program::compile(*plan.model, plan.layout);
   program::check(plan.program, *plan.model);
   plan.memory = program::place(plan.program);
