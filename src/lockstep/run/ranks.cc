@@ -45,6 +45,24 @@ void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, dev
   connect_stages(mesh, wanted, device);
 }
 
+namespace {
+
+// The first message of a link, outside any step. NCCL connects a pair when they first speak, and holds the
+// host meanwhile: two stages whose first calls were sends to each other would wait for ever.
+void greet(comm::Group& link, bool sends, device::Device& device) {
+  const device::Tensor word{device.allocate(256), device::DType::u8, {1}};
+  device.fill_zero(word.data, word.bytes(), nullptr);
+  if (sends) {
+    link.send(word, 1 - link.rank());
+  } else {
+    link.recv(word, 1 - link.rank());
+  }
+  device.synchronize(nullptr);
+  device.free(word.data);
+}
+
+}  // namespace
+
 // Every directed link between two stages is a group of its own, used by one lane at either end. All ranks
 // make theirs in the order of senders, so that nobody waits for one who waits for somebody else.
 void Ranks::connect_stages(const comm::Mesh& mesh, const std::set<std::pair<Lane, Among>>& wanted,
@@ -71,9 +89,12 @@ void Ranks::connect_stages(const comm::Mesh& mesh, const std::set<std::pair<Lane
   for (const Link& link : links) {
     std::vector<int> members = {stages[static_cast<size_t>(std::min(self, link.peer))],
                                 stages[static_cast<size_t>(std::max(self, link.peer))]};
-    groups_[link.key] = world_->group(fmt::format("pipe.{}.{}", link.forward ? "forward" : "backward",
-                                                  stages[static_cast<size_t>(link.sender)]),
-                                      members, device);
+    std::shared_ptr<comm::Group>& group = groups_[link.key];
+    group = world_->group(fmt::format("pipe.{}.{}", link.forward ? "forward" : "backward",
+                                      stages[static_cast<size_t>(link.sender)]),
+                          members, device);
+    greet(*group, link.sender == self, device);
+    members_[group.get()] = std::move(members);
   }
 }
 
