@@ -107,6 +107,7 @@ nlohmann::json number(double value) {
 
 nlohmann::json difference_json(const verify::Difference& d) {
   nlohmann::json out{{"bitwise", d.same_bits}, {"loss", number(d.loss)}, {"gradients", number(d.gradient)}};
+  for (const auto& [name, apart] : d.by_tensor) out["by_tensor"][name] = number(apart);
   if (d.blame) {
     out["first_block"] = {{"index", d.blame->block},
                           {"name", d.blame->block_name},
@@ -183,13 +184,17 @@ int verify_command(Arguments& arguments) {
     line.update("training " + job.title);
     return train(job);
   });
-  line.update("done");
+  line.update(report.stopped ? "stopped" : "done");
   line.finish();
   if (!wanted.keep.empty() && report.rows[0].holds) verify::keep_golden(wishes.folder, wanted.keep);
   if (wanted.json) {
     print_json(report);
   } else {
     print_text(wanted, report);
+  }
+  if (report.stopped) {
+    throw base::RunError(624, fmt::format("stopped after {} of {} layouts", report.rows.size() - 1,
+                                          wishes.layouts.size()));
   }
   return report.holds ? 0 : 1;
 }

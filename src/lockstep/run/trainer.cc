@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 
@@ -111,7 +112,7 @@ class Trainer {
     report.step_ms = static_cast<double>(now - last_read_) / 1e6;
     report.tokens_per_s = static_cast<double>(plan_.units_per_step()) / (report.step_ms / 1e3);
     report.data_wait_ms = done.data_wait_ms;
-    report.memory_gib = static_cast<double>(plan_.device->peak_allocated_bytes()) / (1 << 30);
+    report.memory_gib = fullest_gib(report.step == options_.first_step + 1);
     report.applied = state.apply != 0;
     report.loss_scale = state.loss_scale;
     report.mfu = utilization(report.tokens_per_s);
@@ -131,6 +132,19 @@ class Trainer {
       recent_.pop_front();
     if (!report.applied || !std::isfinite(report.loss)) not_finite(report, done);
     if (spikes_.jumps(report.loss)) jumped(report, done);
+  }
+
+  // Of the rank that has most; the others' are asked for once, behind the first step, which takes all that
+  // any step will take.
+  double fullest_gib(bool first) {
+    const double own = static_cast<double>(plan_.device->peak_allocated_bytes()) / (1 << 30);
+    if (first) {
+      std::vector<double> of_ranks(static_cast<size_t>(session_.ranks->size()));
+      of_ranks[static_cast<size_t>(session_.ranks->rank())] = own;
+      of_ranks = session_.ranks->sum(std::move(of_ranks));
+      others_gib_ = *std::max_element(of_ranks.begin(), of_ranks.end());
+    }
+    return std::max(own, others_gib_);
   }
 
   // Every rank reads the same loss, so that all of them look for the slice.
@@ -258,6 +272,7 @@ class Trainer {
   std::deque<double> recent_;
   SpikeWatch spikes_;
   double step_seconds_ = 0;
+  double others_gib_ = 0;
   int64_t began_ = 0, last_read_ = 0, saved_ = -1, skipped_ = 0, compared_ = -1;
   bool stopping_ = false, profiling_ = false;
 };

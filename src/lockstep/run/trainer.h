@@ -19,7 +19,7 @@ struct StepReport {
   int64_t tokens = 0;           // so far
   double tokens_per_s = 0, step_ms = 0, data_wait_ms = 0;
   std::optional<double> mfu;
-  double memory_gib = 0;
+  double memory_gib = 0;  // of the fullest rank
   bool applied = true;
   float loss_scale = 1;
   std::string params_hash;  // with log.fingerprint

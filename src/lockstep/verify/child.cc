@@ -72,21 +72,23 @@ void end(pid_t child) {
   ::waitpid(child, nullptr, 0);
 }
 
-// Waits; false when it took too long and was ended.
-bool wait(pid_t child, const ChildOptions& options, int& status) {
+enum class Waited { over, too_long, stopped };
+
+// Waits; a run that took too long, or is not wanted any more, has been ended.
+Waited wait(pid_t child, const ChildOptions& options, int& status) {
   const auto limit = Clock::now() + std::chrono::duration<double>(options.most_seconds);
   while (::waitpid(child, &status, WNOHANG) == 0) {
     if (options.stop && options.stop->load() != 0) {
       end(child);
-      throw base::RunError(624, "stopped before all layouts were verified");
+      return Waited::stopped;
     }
     if (Clock::now() > limit) {
       end(child);
-      return false;
+      return Waited::too_long;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  return true;
+  return Waited::over;
 }
 
 }  // namespace
@@ -116,7 +118,9 @@ Train train_by(const ChildOptions& options) {
   return [options](const Job& job) -> Ended {
     const std::string log = job.folder + ".log";
     int status = 0;
-    if (!wait(start(process_of(job, options), log), options, status)) {
+    const Waited waited = wait(start(process_of(job, options), log), options, status);
+    if (waited == Waited::stopped) return {Ended::How::stopped, "stopped"};
+    if (waited == Waited::too_long) {
       return {Ended::How::failed, fmt::format("it did not end within {:.0f} s", options.most_seconds)};
     }
     const int code = launch::exit_code_of(status);

@@ -11,7 +11,7 @@ namespace lockstep::verify {
 struct ChildOptions {
   std::string program;                     // the path of lockstep
   double most_seconds = 120;               // a run that takes longer is ended and has failed
-  const std::atomic<int>* stop = nullptr;  // not zero: end the run, RunError 624
+  const std::atomic<int>* stop = nullptr;  // not zero: end the run
 };
 
 // Runs `PROGRAM train JOB...`; what it says is kept in FOLDER.log beside the run's folder.

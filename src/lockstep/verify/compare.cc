@@ -126,6 +126,7 @@ void compare_gradients(const Run& reference, const Run& other, const std::vector
       const double apart =
           both ? relative_difference(x->second, scale_left, y->second, scale_right) : INFINITY;
       differs = true;
+      result.by_tensor[name] = apart;
       if (worst.tensor.empty() || apart > worst.difference) worst.tensor = name, worst.difference = apart;
     }
     if (!differs) continue;

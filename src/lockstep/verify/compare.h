@@ -5,6 +5,7 @@
 // A difference is relative to the largest value of its tensor.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,7 @@ struct Difference {
   bool same_bits = false;  // of all losses, and of all weights and moments after every step
   double loss = 0;         // largest relative difference of a step's
   double gradient = 0;     // largest difference of step 1, relative to its tensor's largest value
+  std::map<std::string, double> by_tensor;  // of those whose bits differ, step 1
   std::optional<Blame> blame;
   std::string problem;  // why the runs cannot be compared; empty: they can
   bool within(const Tolerance& tolerance) const;

@@ -39,10 +39,12 @@ class Verifier {
     if (!wishes_.against.empty()) compare_with_golden();
     for (const Layout& layout : wishes_.layouts) {
       if (layout == Layout()) continue;
-      report_.rows.push_back(layout_row(layout));
-      const Row& row = report_.rows.back();
+      Row row = layout_row(layout);
+      if (report_.stopped) break;
       report_.holds = report_.holds && (row.holds || (row.refused && !wishes_.named));
+      report_.rows.push_back(std::move(row));
     }
+    report_.holds = report_.holds && !report_.stopped;
     return std::move(report_);
   }
 
@@ -58,6 +60,7 @@ class Verifier {
             .title = title};
     const Ended ended = train_(job);
     if (ended.how == Ended::How::done) return read_run(job.folder);
+    report_.stopped = ended.how == Ended::How::stopped;
     row.refused = ended.how == Ended::How::refused;
     row.note = row.refused ? "refused: " + ended.why : title + " failed: " + ended.why;
     return std::nullopt;

@@ -29,9 +29,10 @@ struct Job {
   std::string resume;  // a checkpoint to go on from; empty: from the beginning
   std::string title;   // "tensor=2, again"
 };
-// How it ended. Refused: the recipe's check said no, `why` is its sentence.
+// How it ended. Refused: the recipe's check said no, `why` is its sentence. Stopped: by the user, and so are
+// all that would follow.
 struct Ended {
-  enum class How { done, refused, failed } how = How::done;
+  enum class How { done, refused, failed, stopped } how = How::done;
   std::string why;
 };
 using Train = std::function<Ended(const Job& job)>;
@@ -48,7 +49,7 @@ struct Wishes {
 struct Row {
   Layout layout;
   std::optional<Difference> difference;  // from one rank; none: it did not run
-  double memory_gib = 0;                 // of the first rank
+  double memory_gib = 0;                 // of the fullest rank
   std::optional<bool> repeats;           // a second run has the same bits
   std::optional<bool> resumes;           // so has one that was stopped in the middle
   std::string note;                      // what is wrong, in words; or why it was refused
@@ -61,6 +62,7 @@ struct Report {
   std::optional<Difference> golden;  // one rank against the golden run
   std::string golden_note;
   std::vector<Row> rows;  // the first is one rank itself
+  bool stopped = false;   // by the user: rows are missing
   bool holds = false;
 };
 

@@ -16,8 +16,10 @@ namespace {
 struct Forger {
   std::function<void(const Job&, Forged&)> change = [](const Job&, Forged&) {};
   std::vector<Job> jobs;
+  std::string stop_at;  // a title
   Ended operator()(const Job& job) {
     jobs.push_back(job);
+    if (job.title == stop_at) return {Ended::How::stopped, ""};
     const base::Recipe recipe = base::read_recipe({.file = job.recipe}).recipe;
     if (job.ranks > 4) return {Ended::How::refused, "too many ranks"};
     Forged forged{.first = job.resume.empty() ? 1 : 1 + recipe.run.steps / 2, .last = recipe.run.steps};
@@ -53,6 +55,18 @@ TEST(Verify, HoldsWhereNothingDiffers) {
   EXPECT_NE(forger.jobs[5].resume.find("one-rank/checkpoints/step-00000001"), std::string::npos);
   EXPECT_NE(forger.jobs[8].resume.find("tensor=2/checkpoints/step-00000001"), std::string::npos);
   EXPECT_EQ(forger.jobs[3].overrides, std::vector<std::string>{"parallel.zero=3"});
+}
+
+TEST(Verify, KeepsTheRowsBeforeItWasStopped) {
+  const base::TemporaryFolder folder;
+  Forger forger;
+  forger.stop_at = "tensor=2, again";
+  const Report report = report_of("data=2 tensor=2 pipeline=2", forger, folder.path());
+  EXPECT_TRUE(report.stopped);
+  EXPECT_FALSE(report.holds);
+  ASSERT_EQ(report.rows.size(), 2u);
+  EXPECT_TRUE(report.rows[1].holds);
+  EXPECT_EQ(forger.jobs.back().title, forger.stop_at);
 }
 
 TEST(Verify, NamesWhatDoesNotHold) {
