@@ -1,7 +1,6 @@
 // lockstep train: a recipe in, a run folder out.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +14,7 @@
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/progress.h"
 #include "lockstep/cli/stop_signal.h"
+#include "lockstep/cli/train_profile.h"
 #include "lockstep/cli/train_recovery.h"
 #include "lockstep/launch/failure.h"
 #include "lockstep/launch/metadata_watch.h"
@@ -50,42 +50,6 @@ struct TrainArguments {
   bool json = false;
   std::string profile;
 };
-
-// "10:12", or "10" for one step.
-void read_profile(const std::string& text, run::TrainOptions& options) {
-  if (text.empty()) return;
-  int64_t first = 0, last = 0;
-  const char* end = text.data() + text.size();
-  auto [at, error] = std::from_chars(text.data(), end, first);
-  last = first;
-  if (error == std::errc() && at != end && *at == ':') {
-    const auto second = std::from_chars(at + 1, end, last);
-    at = second.ptr;
-    error = second.ec;
-  }
-  if (error != std::errc() || at != end || first < 1 || last < first) {
-    throw base::ConfigError(
-        109, fmt::format("--profile {}: FIRST:LAST steps, such as 10:12, were expected", text));
-  }
-  options.profile.first = first;
-  options.profile.last = last;
-}
-
-// The trace into the run folder, the table onto the screen.
-void keep_profile(const run::Session& session, const run::Profile& profile, const std::string& folder,
-                  Progress& progress) {
-  const run::Plan& plan = session.plan;
-  const std::string path = folder + "/trace/profile.json";
-  base::make_folders(folder + "/trace");
-  base::write_file_durable(path, run::trace_json(profile, plan.program, *plan.model));
-  run::Ceilings ceilings;
-  try {
-    ceilings = run::measure_ceilings(*plan.device, plan.model->compute, plan.recipe().precision.tf32);
-  } catch (const device::OutOfMemory&) {  // no room beside the model: the table goes without
-  }
-  progress.say(run::profile_table(profile, plan.program, *plan.model, ceilings, 100));
-  progress.say("the trace is in " + path + ": open it at ui.perfetto.dev");
-}
 
 // Checkpoints to go on from, the first that can be used; empty: from the beginning.
 std::vector<std::string> starting_points(const TrainArguments& arguments, const std::string& folder) {
@@ -177,9 +141,11 @@ void save_now(run::Saver& saver, int64_t step, const StopSignal& signal) {
 }
 
 // A rank beside the first: it works and keeps quiet; what it has to say is in its log.
-int run_beside(run::Session& session, const run::Decision& decision, const std::string& folder,
-               const Around& around) {
+int run_beside(const TrainArguments& arguments, run::Session& session, const run::Decision& decision,
+               const std::string& folder, const Around& around) {
   run::TrainOptions options = train_options(session, decision, around);
+  read_profile(arguments.profile, options);
+  options.profile.made = [&](const run::Profile& profile) { keep_profile(session, profile, folder); };
   run::Saver saver(session, folder);
   options.save = [&](int64_t step) { save_now(saver, step, around.signal); };
   run::Observer nobody;
@@ -246,7 +212,8 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   everyone.all = {&files, &progress, &news, &notice};
   options.save = [&](int64_t step) { save_now(saver, step, signal), news.tell(); };
   options.profile.made = [&](const run::Profile& profile) {
-    keep_profile(session, profile, folder, progress);
+    keep_profile(session, profile, folder);
+    progress.say(profile_lines(session, profile, folder));
   };
   everyone.event("start",
                  options.first_step > 0 ? fmt::format("going on from step {}", options.first_step)
@@ -295,7 +262,7 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
     say_on_console("lockstep: " + text + "\n");
   });
   return files ? run_first(arguments, session, decision, *files, around)
-               : run_beside(session, decision, folder, around);
+               : run_beside(arguments, session, decision, folder, around);
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "lockstep/base/file.h"
@@ -234,6 +236,27 @@ TEST(Train, ProfilesTheStepsAskedFor) {
     EXPECT_GE(event.value("dur", 0.0), 0);
   }
   EXPECT_EQ(updates, 2 * 3);  // two steps, three blocks
+}
+
+TEST(Train, ProfilesEveryRankIntoOneTrace) {
+  base::TemporaryFolder folder;
+  expect_rows(folder.path(),
+              {{kTiny + "run.steps=3 --run r --profile 2 parallel.pipeline=2 batch.slices=2 --nproc 2", 0,
+                "1 step(s)"}});
+  const auto trace = nlohmann::json::parse(base::read_file(folder.path() + "/r/trace/profile.json"));
+  std::map<int, std::set<std::string>> names;
+  for (const auto& event : trace.at("traceEvents")) {
+    const std::string name = event.at("name").get<std::string>();
+    names[event.at("pid").get<int>()].insert(name.substr(0, name.find(' ')));
+    if (event.value("ph", "") != "X") continue;
+    EXPECT_GE(event.at("ts").get<double>(), 0);
+    EXPECT_LT(event.at("ts").get<double>(), 60e6);  // one clock for both
+  }
+  ASSERT_EQ(names.size(), 2u);
+  for (const auto& [rank, of_rank] : names) {
+    for (const char* op : {"forward", "backward_weight", "send", "recv", "update"})
+      EXPECT_TRUE(of_rank.contains(op)) << "rank " << rank << " " << op;
+  }
 }
 
 TEST(Train, PrintsNoControlCharactersIntoAPipe) {

@@ -66,7 +66,8 @@ TEST_P(SameBits, AsAGraphCallByCallAndProfiled) {
   ::unsetenv("LOCKSTEP_GRAPH");
   ASSERT_EQ(why_not, "");
   EXPECT_EQ(profile.steps, 2);
-  const std::string trace = trace_json(profile, session.plan.program, *session.plan.model);
+  const std::string trace =
+      trace_json(profile, session.plan.program, *session.plan.model, 0, began_ns(profile));
   for (const char* word : {"forward", "up", "update", "lane compute"}) {
     EXPECT_NE(trace.find(word), std::string::npos) << word;
   }

@@ -50,6 +50,8 @@ struct Executor::State {
   device::Stream stream() const { return streams.at(Lane::compute); }
   device::Stream stream_of(const Instruction& i) const { return streams.at(i.lane); }
 
+  bool on_cpu() const { return device.id().kind == device::Kind::cpu; }
+
   void begin(const StepInputs& from, const HostBatch& batch) { staging.fill(device, batch, from); }
 
   void call(size_t n) {
@@ -58,7 +60,7 @@ struct Executor::State {
     device.tag(tag);
     const int64_t began = base::monotonic_ns();
     calls[n]();
-    if (device.id().kind == device::Kind::cpu) profile->ran.push_back({"", began, base::monotonic_ns(), tag});
+    if (on_cpu()) profile->ran[static_cast<size_t>(tag)] = {"", began, base::monotonic_ns(), tag};
   }
 
   // Lanes as streams: one host thread enqueues the list in its order, which is the same on every rank.
@@ -103,6 +105,8 @@ struct Executor::State {
   }
 
   void run() {
+    // A place for every call, so that lanes note theirs beside each other.
+    if (profile && on_cpu()) profile->ran.resize(profile->ran.size() + calls.size());
     if (lanes) {
       lanes->run();
     } else if (graph && !profile) {
@@ -134,7 +138,7 @@ struct Executor::State {
                                 .slice = i.slice,
                                 .bytes = i.moved_bytes};
     stamps.push_back(stamp);
-    const bool done = device.id().kind == device::Kind::cpu;
+    const bool done = on_cpu();
     return [this, call = std::move(call), stamp, done] {
       base::RingStamp mine = stamp;
       mine.step = static_cast<int64_t>(staging.inputs()->step);
@@ -179,7 +183,7 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
   for (size_t n = 0; n < program.instructions.size(); ++n) {
     s.calls.push_back(s.recorded(s.binder->bind(program.instructions[n]), n));
   }
-  if (several && device.id().kind == device::Kind::cpu) s.lanes = std::make_unique<Lanes>(program, s.calls);
+  if (several && s.on_cpu()) s.lanes = std::make_unique<Lanes>(program, [&s](size_t n) { s.call(n); });
   if (!several && s.graph_wanted && program.training && device.can_capture()) {
     s.graph = std::make_unique<StepGraph>(device, s.stream());
   }
@@ -223,9 +227,8 @@ void Executor::step(const StepInputs& inputs, const HostBatch& batch) {
 
 std::string Executor::start_profile() {
   State& s = *state_;
-  if (s.lanes) return "ranks on the CPU work in several threads, which are not noted";
   std::string why_not;
-  if (s.device.id().kind == device::Kind::cuda) why_not = s.device.begin_trace();
+  if (!s.on_cpu()) why_not = s.device.begin_trace();
   if (why_not.empty()) s.profile = std::make_unique<Profile>();
   return why_not;
 }
@@ -236,7 +239,7 @@ Profile Executor::stop_profile() {
   for (const auto& [lane, stream] : s.streams) s.device.synchronize(stream);
   Profile made = std::move(*s.profile);
   s.profile.reset();
-  if (s.device.id().kind == device::Kind::cuda) made.ran = s.device.end_trace();
+  if (!s.on_cpu()) made.ran = s.device.end_trace();
   return made;
 }
 

@@ -26,7 +26,7 @@ void pause() {
 
 struct Lanes::State {
   const program::Program& program;
-  const std::vector<std::function<void()>>& calls;
+  std::function<void(size_t)> call;
   struct Lane {
     std::vector<size_t> list;      // instructions
     std::atomic<int64_t> done{0};  // calls finished, in all steps together
@@ -77,7 +77,7 @@ struct Lanes::State {
           wait([&, on = on] { return on->done.load() >= enough || failed.load(); });
         }
         if (failed.load()) return;
-        calls[n]();
+        call(n);
         lane.done.fetch_add(1);
         tell();
       }
@@ -99,8 +99,8 @@ struct Lanes::State {
   }
 };
 
-Lanes::Lanes(const program::Program& program, const std::vector<std::function<void()>>& calls)
-    : state_(new State{program, calls}) {
+Lanes::Lanes(const program::Program& program, std::function<void(size_t)> call)
+    : state_(new State{program, std::move(call)}) {
   State& s = *state_;
   for (size_t n = 0; n < program.instructions.size(); ++n) {
     auto& lane = s.lanes[program::thread_of(program.instructions[n].lane)];

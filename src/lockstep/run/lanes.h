@@ -7,7 +7,6 @@
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "lockstep/program/program.h"
 
@@ -15,8 +14,8 @@ namespace lockstep::run {
 
 class Lanes {
  public:
-  // `calls[n]` is instruction n's; both must outlive the lanes.
-  Lanes(const program::Program& program, const std::vector<std::function<void()>>& calls);
+  // `call(n)` carries out instruction n. The program must outlive the lanes.
+  Lanes(const program::Program& program, std::function<void(size_t)> call);
   ~Lanes();
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;

@@ -53,17 +53,27 @@ std::string kernel_name(const std::string& mangled) {
   return name;
 }
 
-nlohmann::ordered_json event(const std::string& name, int64_t begin, int64_t end, int64_t first, int row) {
-  return {{"name", name},
-          {"ph", "X"},
-          {"ts", static_cast<double>(begin - first) / 1e3},
-          {"dur", static_cast<double>(end - begin) / 1e3},
-          {"pid", 0},
-          {"tid", row}};
-}
+// Events of one rank's trace.
+struct Writer {
+  int rank;
+  int64_t zero_ns;
+  nlohmann::ordered_json events = nlohmann::ordered_json::array();
 
-nlohmann::ordered_json row_name(const std::string& name, int row) {
-  return {{"name", "thread_name"}, {"ph", "M"}, {"pid", 0}, {"tid", row}, {"args", {{"name", name}}}};
+  void add(const std::string& name, int64_t begin, int64_t end, int row) {
+    events.push_back({{"name", name},
+                      {"ph", "X"},
+                      {"ts", static_cast<double>(begin - zero_ns) / 1e3},
+                      {"dur", static_cast<double>(end - begin) / 1e3},
+                      {"pid", rank},
+                      {"tid", row}});
+  }
+  void name(const char* what, const std::string& name, int row) {
+    events.push_back({{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", row}, {"args", {{"name", name}}}});
+  }
+};
+
+std::string trace_text(nlohmann::ordered_json events) {
+  return nlohmann::ordered_json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump();
 }
 
 constexpr int kKernelRow = 100;
@@ -80,27 +90,42 @@ std::string kind_of(const program::Instruction& i, const model::Model& model) {
 
 }  // namespace
 
-std::string trace_json(const Profile& profile, const program::Program& program, const model::Model& model) {
-  const std::map<int64_t, Span> spans = spans_of(profile);
+int64_t began_ns(const Profile& profile) {
   int64_t first = INT64_MAX;
   for (const device::Traced& one : profile.ran) first = std::min(first, one.begin_ns);
-  nlohmann::ordered_json events = nlohmann::ordered_json::array();
+  return profile.ran.empty() ? 0 : first;
+}
+
+std::string trace_json(const Profile& profile, const program::Program& program, const model::Model& model,
+                       int rank, int64_t zero_ns) {
+  Writer writer{rank, zero_ns};
   std::map<int, std::string> rows;
-  for (const auto& [tag, span] : spans) {
+  for (const auto& [tag, span] : spans_of(profile)) {
     const program::Instruction& i = instruction_of(program, tag);
     const int row = static_cast<int>(i.lane);
     rows[row] = fmt::format("lane {}", program::name_of(i.lane));
-    events.push_back(event(program::title(program, model, i), span.begin, span.end, first, row));
+    writer.add(program::title(program, model, i), span.begin, span.end, row);
   }
   for (const device::Traced& one : profile.ran) {
     if (one.name.empty()) continue;
     const int lane = one.tag < 0 ? 0 : static_cast<int>(instruction_of(program, one.tag).lane);
     rows[kKernelRow + lane] =
         fmt::format("kernels of lane {}", program::name_of(static_cast<program::Lane>(lane)));
-    events.push_back(event(kernel_name(one.name), one.begin_ns, one.end_ns, first, kKernelRow + lane));
+    writer.add(kernel_name(one.name), one.begin_ns, one.end_ns, kKernelRow + lane);
   }
-  for (const auto& [row, name] : rows) events.push_back(row_name(name, row));
-  return nlohmann::ordered_json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump();
+  for (const auto& [row, name] : rows) writer.name("thread_name", name, row);
+  writer.name("process_name", fmt::format("rank {}", rank), 0);
+  return trace_text(std::move(writer.events));
+}
+
+std::string join_traces(const std::vector<std::string>& traces) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const std::string& text : traces) {
+    nlohmann::ordered_json trace = nlohmann::ordered_json::parse(text, nullptr, false);
+    if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array()) continue;
+    for (auto& event : trace["traceEvents"]) all.push_back(std::move(event));
+  }
+  return trace_text(std::move(all));
 }
 
 std::string profile_table(const Profile& profile, const program::Program& program, const model::Model& model,
@@ -118,10 +143,12 @@ std::string profile_table(const Profile& profile, const program::Program& progra
     Row& row = rows[kind_of(i, model)];
     ++row.times;
     row.ms += static_cast<double>(span.busy) / 1e6;
-    row.ceiling_ms += ceilings.milliseconds(i);
+    // A call among ranks lasts until the slowest has come: no ceiling of this device says anything about it.
+    if (i.among == program::Among::none) row.ceiling_ms += ceilings.milliseconds(i);
     first = std::min(first, span.begin);
     last = std::max(last, span.end);
-    busy += static_cast<double>(span.busy) / 1e6;
+    // What runs beside the compute lane keeps nothing busy that anyone waits for.
+    if (i.lane == program::Lane::compute) busy += static_cast<double>(span.busy) / 1e6;
   }
   const double steps = static_cast<double>(std::max<int64_t>(1, profile.steps));
   const double whole = spans.empty() ? 0 : static_cast<double>(last - first) / 1e6 / steps;
@@ -137,7 +164,7 @@ std::string profile_table(const Profile& profile, const program::Program& progra
                ceiling > 0 ? fmt::format("{:.3f}", ceiling) : "-",
                ceiling > 0 ? fmt::format("{:.2f}", ms / ceiling) : "-"});
   }
-  table.add({"(nothing ran)", "", fmt::format("{:.3f}", std::max(0.0, whole - busy / steps)),
+  table.add({"(nothing computes)", "", fmt::format("{:.3f}", std::max(0.0, whole - busy / steps)),
              fmt::format("{:.1f} %", 100 * std::max(0.0, 1 - busy / steps / std::max(whole, 1e-9))), "", ""});
   return fmt::format("{} step(s), {:.3f} ms each\n{}", profile.steps, whole, table.to_text(width));
 }

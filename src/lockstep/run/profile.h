@@ -21,8 +21,14 @@ struct Profile {
   std::vector<device::Traced> ran;
 };
 
-// Chrome's trace event format, microseconds.
-std::string trace_json(const Profile& profile, const program::Program& program, const model::Model& model);
+// Nanoseconds of this rank's clock at which its first call began.
+int64_t began_ns(const Profile& profile);
+
+// Chrome's trace event format, microseconds since `zero_ns`; a rank is a process there.
+std::string trace_json(const Profile& profile, const program::Program& program, const model::Model& model,
+                       int rank, int64_t zero_ns);
+// Several of these in one. Texts that are no traces are left out.
+std::string join_traces(const std::vector<std::string>& traces);
 
 // Instructions of one kind together: time in a step, share, what the ceilings would allow, how far from it.
 std::string profile_table(const Profile& profile, const program::Program& program, const model::Model& model,
