@@ -118,10 +118,13 @@ std::string quoted(std::string_view text, size_t most) {
 
 std::string divisors_near(int64_t whole, int64_t wish) {
   std::vector<std::string> found;
+  int64_t nearest = 1;
   for (int64_t n = 1; n <= whole; ++n) {
-    if (whole % n == 0 && n <= 4 * wish && n * 4 >= wish) found.push_back(std::to_string(n));
+    if (whole % n != 0) continue;
+    if (std::abs(n - wish) <= std::abs(nearest - wish)) nearest = n;
+    if (n <= 4 * wish && n * 4 >= wish) found.push_back(std::to_string(n));
   }
-  return join(found, ", ");
+  return found.empty() ? std::to_string(nearest) : join(found, ", ");
 }
 
 std::string join(const std::vector<std::string>& words, std::string_view between) {

@@ -62,6 +62,20 @@ TEST(Text, NearestWord) {
   EXPECT_EQ(nearest_word(std::string(100'000, 'x'), words), "");
 }
 
+TEST(Text, DivisorsNear) {
+  struct Case {
+    int64_t whole, wish;
+    const char* near;
+  };
+  for (const Case& c : std::vector<Case>{{12, 3, "1, 2, 3, 4, 6, 12"},
+                                         {64, 48, "16, 32, 64"},
+                                         {1, 8, "1"},
+                                         {97, 10, "1"},
+                                         {101, 90, "101"}}) {
+    EXPECT_EQ(divisors_near(c.whole, c.wish), c.near) << c.whole << " " << c.wish;
+  }
+}
+
 TEST(Text, QuotedIsSafeToPrint) {
   EXPECT_EQ(quoted("plain"), "\"plain\"");
   EXPECT_EQ(quoted("a\"b\\c\n\x1B[31m"), "\"a\\\"b\\\\c\\n\\u001B[31m\"");
