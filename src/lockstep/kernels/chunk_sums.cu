@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kFinishThreads = 256;
-constexpr int64_t kGroup = 1024;  // chunks that one thread of norm_finish folds
+constexpr int64_t kGroup = 64;  // chunks that one thread of norm_finish folds
 
 __global__ void square_sums_kernel(SquareSums op) {
   const Chunk chunk = op.chunks[blockIdx.x];

@@ -20,6 +20,7 @@ std::vector<Case> cases() {
       for (const bool positions : {false, true}) {
         all.push_back({type, 1, 1, width, 1, positions});
         all.push_back({type, 3, 33, width, 50, positions});  // few tokens: each is met many times
+        all.push_back({type, 7, 61, width, 3, positions});   // runs of equal tokens longer than a piece
       }
     }
   }
@@ -135,7 +136,7 @@ TEST_P(EmbeddingTest, PartsOfTheVocabularyAddUpToTheWhole) {
     const Values whole = forward(0, c.vocab, c.positions);
     backward(0, c.vocab);
     const Values whole_gradient = download(gradient);
-    const std::vector<int64_t> cuts = {0, 1, 20, 33, c.vocab};
+    const std::vector<int64_t> cuts = {0, 1, c.vocab * 2 / 5, c.vocab * 2 / 3, c.vocab};
     Values sum(whole.size());
     for (size_t part = 0; part + 1 < cuts.size(); ++part) {
       const int64_t first = cuts[part], count = cuts[part + 1] - first;

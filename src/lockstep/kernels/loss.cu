@@ -113,6 +113,7 @@ __global__ void loss_sum_kernel(LossSum op, int64_t parts) {
   if (part < parts) {
     double sum = 0;
     const int64_t end = op.rows * (part + 1) / parts;
+#pragma unroll 16
     for (int64_t row = op.rows * part / parts; row < end; ++row) sum += op.losses[row];  // part_begin()
     of_parts[part] = sum;
   }

@@ -23,8 +23,9 @@ std::vector<Case> cases() {
           for (const bool residual : {false, true}) all.push_back({kind, type, rows, width, residual});
         }
       }
-      // Several vectors a thread, of a warp and of a block.
-      for (const int64_t width : {776, 2056}) all.push_back({kind, type, 200, width, true});
+      // Several vectors a thread, teams of every size, and rows too wide for any.
+      for (const int64_t width : {776, 1024, 2056, 2560, 5120}) all.push_back({kind, type, 200, width, true});
+      for (const int64_t width : {8192, 12296}) all.push_back({kind, type, 70, width, false});
     }
   }
   return all;

@@ -43,14 +43,4 @@ __device__ inline T block_fold(T value, Fold fold) {
   return warp_fold<kWarps>(of_warps[threadIdx.x % kWarps], fold);
 }
 
-// A team is one warp of a block that holds several, or the whole block.
-template <int kTeam, class T>
-__device__ inline T team_sum(T value) {
-  if constexpr (kTeam == kWarp) {
-    return warp_fold(value, Sum{});
-  } else {
-    return block_fold<kTeam>(value, Sum{});
-  }
-}
-
 }  // namespace lockstep::kernels
