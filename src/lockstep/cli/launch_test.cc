@@ -69,12 +69,15 @@ TEST(Launch, RanksGetTorchrunsEnvironment) {
       "$LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_NAME $ROLE_RANK "
       "$ROLE_WORLD_SIZE "
       "$MASTER_ADDR $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID "
-      "$TORCHELASTIC_USE_AGENT_STORE $OMP_NUM_THREADS ${LOCKSTEP_STORE-none}; test $MASTER_PORT -gt 0; "
+      "$TORCHELASTIC_USE_AGENT_STORE $TORCHELASTIC_SIGNALS_TO_HANDLE $OMP_NUM_THREADS "
+      "${LOCKSTEP_STORE-none}; test $MASTER_PORT -gt 0; "
       "test -d $(dirname $TORCHELASTIC_ERROR_FILE)'");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(sorted_lines(outcome.output),
-            (std::vector<std::string>{"0 0 2 2 0 1 trainer 0 2 127.0.0.1 0 3 job False 1 none",
-                                      "1 1 2 2 0 1 trainer 1 2 127.0.0.1 0 3 job False 1 none"}));
+            (std::vector<std::string>{"0 0 2 2 0 1 trainer 0 2 127.0.0.1 0 3 job False "
+                                      "SIGTERM,SIGINT,SIGHUP,SIGQUIT 1 none",
+                                      "1 1 2 2 0 1 trainer 1 2 127.0.0.1 0 3 job False "
+                                      "SIGTERM,SIGINT,SIGHUP,SIGQUIT 1 none"}));
 }
 
 // Where a rank may run, by rank: what the kernel says of the started process itself.
