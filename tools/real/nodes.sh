@@ -5,6 +5,8 @@
 #     make_nodes                      or skip, with a word
 #     on 2 hostname                   node2, address 10.77.0.2
 #     cut 2; mend 2                   its cable
+#     slow 200                        cables of 200 Mbit/s
+#     sent 2                          bytes that node 2 has put on its cable
 #
 # A process of one node can neither see nor map the memory of another's. Nothing of it touches this machine's own
 # network: the bridge has a namespace too. Ended by `stop`, which common.sh calls.
@@ -52,3 +54,8 @@ on() {
 
 cut() { ip -n "$spaces-hub" link set "port$1" down; }
 mend() { ip -n "$spaces-hub" link set "port$1" up; }
+slow() {
+  local k
+  for k in 1 2 3 4; do tc -n "$spaces-$k" qdisc replace dev eth0 root tbf rate "$1mbit" burst 256kb latency 400ms; done
+}
+sent() { ip -n "$spaces-$1" -j -s link show eth0 | grep -o '"tx":{"bytes":[0-9]*' | grep -o '[0-9]*$'; }

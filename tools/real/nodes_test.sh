@@ -53,6 +53,34 @@ same_bits() {
   said 0 "$engine" && has_bits 20 && nothing_runs
 }
 
+all_at_once() {
+  export LOCKSTEP_NODE_FIRST=off
+  same_bits "8 over gloo"
+}
+
+# What a node puts on its cable in 100 steps is what `explain` says, and what TCP adds to it.
+bytes_as_planned() {
+  local planned=0 rank measured=() steps before node share
+  local more=(model.hidden=96 "$@")
+  for rank in 2 3; do
+    share=$("$program" explain program "$recipe" "${small[@]}" "${more[@]}" --nnodes 4 --nproc 2 --rank "$rank" --json |
+      grep -o '"to_other_nodes":[0-9]*' | grep -o '[0-9]*$')
+    planned=$((planned + share))
+  done
+  for steps in 20 120; do
+    training "$steps"
+    words+=("${more[@]}" "run.name=of-$steps")
+    before=$(sent 2)
+    for node in 0 1 2 3; do rm -f "code-$node"; launch "$node" --nproc-per-node 2; done
+    all_ended 90 0 1 2 3 || return 1
+    for node in 0 1 2 3; do code "$node" 0 || return 1; done
+    measured+=($(($(sent 2) - before)))
+  done
+  local each=$(((measured[1] - measured[0]) / 100))
+  echo "node 2 sent $each bytes a step; the plan says $planned"
+  ((each >= planned && each <= planned * 120 / 100 + 4096))
+}
+
 # A cable is pulled in the middle of a run: the others name the node, and all ends, also on the node that is cut off.
 cut_off() {
   local lost=$1 node began took others=()
@@ -121,10 +149,15 @@ END
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   ends 0 on 1 mpirun --oversubscribe --mca plm_rsh_agent "$PWD/agent" --mca oob_tcp_if_include 10.77.0.0/24 --mca btl self,vader,tcp \
     --mca btl_tcp_if_include 10.77.0.0/24 -x LOCKSTEP_SECRET -H "$(address 1):2,$(address 2):2" -np 4 "$program" "${words[@]}" &&
-    says "4 over gloo" && has_bits 20 && nothing_runs
+    says "4 over shm inside a node and gloo between nodes" && has_bits 20 && nothing_runs
 }
 
-row "four nodes of two ranks: Gloo between them, same bits as one rank" same_bits "8 over gloo"
+by_nodes="8 over shm inside a node and gloo between nodes"
+row "four nodes of two ranks: sums inside each, then between them, same bits as one rank" same_bits "$by_nodes"
+row "the same with all ranks at once" all_at_once
+row "ZeRO-3 over all nodes: weights and sums by way of each node" same_bits "$by_nodes, parallel.zero=3" parallel.zero=3
+row "bytes on a node's cable are those of the plan" bytes_as_planned
+row "and with ZeRO-3" bytes_as_planned parallel.zero=3
 row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outside" same_bits "8 over shm inside a copy and gloo between them, parallel.zero=3, 4 copies shared by 2 ranks each" \
   parallel.zero=3 parallel.shard=2
 row "a node whose cable is pulled is named" cut_off 2 "node 2 on node3"

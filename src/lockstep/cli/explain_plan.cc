@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/program/check.h"
 
 namespace lockstep::cli {
@@ -18,26 +19,46 @@ void add_plan_words(Arguments& arguments, PlanWords& words) {
   arguments.recipe(words.source);
   arguments.option("--nproc,--nproc-per-node", words.ranks,
                    "as it would be on so many ranks; they need not exist");
+  arguments.option("--nnodes", words.nodes, "on so many nodes, with --nproc ranks on each");
   arguments.option("--rank", words.rank, "which of them");
 }
 
 run::Plan plan_for(const PlanWords& words) {
-  if (words.ranks < 1 || words.ranks > kMostRanks) {
+  for (const auto& [flag, count] : {std::pair("--nproc", words.ranks), {"--nnodes", words.nodes}}) {
+    if (count >= 1 && count <= kMostRanks) continue;
     throw base::ConfigError(
-        109, fmt::format("--nproc {}: expected a whole number from 1 to {}", words.ranks, kMostRanks));
+        109, fmt::format("{} {}: expected a whole number from 1 to {}", flag, count, kMostRanks));
   }
-  if (words.rank < 0 || words.rank >= words.ranks) {
-    throw base::ConfigError(109, fmt::format("--rank {}: --nproc {} has the ranks 0 to {}", words.rank,
-                                             words.ranks, words.ranks - 1));
+  const int64_t world = words.ranks * words.nodes;
+  if (world > kMostRanks) {
+    throw base::ConfigError(109, fmt::format("--nnodes {} x --nproc {} is more than {} ranks", words.nodes,
+                                             words.ranks, kMostRanks));
+  }
+  if (words.rank < 0 || words.rank >= world) {
+    throw base::ConfigError(
+        109, fmt::format("--rank {}: {} has the ranks 0 to {}", words.rank,
+                         words.nodes == 1 ? fmt::format("--nproc {}", words.ranks)
+                                          : fmt::format("--nnodes {} x --nproc {}", words.nodes, words.ranks),
+                         world - 1));
   }
   base::Resolved resolved = base::read_recipe(words.source);
   run::PlanOptions options{.must_fit = false};
   // Any rank's program can be made on this machine's first device.
-  options.seat.rank = static_cast<int>(words.rank), options.seat.world = static_cast<int>(words.ranks);
-  options.shares_memory = resolved.recipe.parallel.engine != "gloo";
+  options.seat.rank = static_cast<int>(words.rank), options.seat.world = static_cast<int>(world);
+  options.node_shares_memory = resolved.recipe.parallel.engine != "gloo";
+  options.shares_memory = options.node_shares_memory && words.nodes == 1;
+  options.per_node = words.nodes == 1 ? 0 : static_cast<int>(words.ranks);
   run::Plan plan = run::make_plan(std::move(resolved), {}, options);
   program::order(plan.program);
   return plan;
+}
+
+std::string traffic_text(const run::Plan& plan) {
+  const plan::Traffic sent = run::traffic_of(plan);
+  const auto text = [](int64_t bytes) { return base::human_bytes(static_cast<double>(bytes)); };
+  if (plan.per_node == 0) return fmt::format("sends {} a step", text(sent.all()));
+  return fmt::format("sends {} a step inside its node and {} to other nodes", text(sent.inside),
+                     text(sent.across));
 }
 
 std::string rank_line(const run::Plan& plan) {

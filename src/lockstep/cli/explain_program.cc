@@ -91,6 +91,8 @@ void print_json(const run::Plan& plan) {
                      {"ranks", plan.seat.world},
                      {"own_slices", plan.program.own_slices},
                      {"peak_bytes", plan.memory.peak_bytes()}};
+  const plan::Traffic sent = run::traffic_of(plan);
+  out["sent_bytes"] = {{"inside_node", sent.inside}, {"to_other_nodes", sent.across}};
   for (const program::Instruction& i : plan.program.instructions)
     out["instructions"].push_back(instruction_json(plan, i));
   for (const program::Buffer& b : plan.program.buffers) {
@@ -151,6 +153,8 @@ int explain_program(const std::vector<std::string>& words) {
   arguments.example("lockstep explain program first.toml", "one step on one rank");
   arguments.example("lockstep explain program first.toml --nproc 4 --rank 1 parallel.zero=3",
                     "what rank 1 of 4 would do: gathers, reductions, releases");
+  arguments.example("lockstep explain program first.toml --nnodes 2 --nproc 4",
+                    "two nodes: sums inside each first, and how many bytes cross");
   if (!arguments.parse()) return 0;
   const run::Plan plan = plan_for(wanted);
   if (wanted.json) {
@@ -163,6 +167,7 @@ int explain_program(const std::vector<std::string>& words) {
   for (const program::Instruction& i : plan.program.instructions) flops += i.flops;
   print("\n{} instructions, {} FLOPs a step, peak memory {}\n", plan.program.instructions.size(),
         human_count(flops), human_bytes(static_cast<double>(plan.memory.peak_bytes())));
+  if (plan.seat.world > 1) print("rank {} {}\n", plan.seat.rank, traffic_text(plan));
   return 0;
 }
 

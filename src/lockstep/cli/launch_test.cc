@@ -11,6 +11,8 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/testing.h"
+#include "lockstep/device/affinity.h"
+#include "lockstep/device/topology_read.h"
 #include "lockstep/launch/network.h"
 
 namespace lockstep::cli {
@@ -67,12 +69,62 @@ TEST(Launch, RanksGetTorchrunsEnvironment) {
       "$LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $ROLE_NAME $ROLE_RANK "
       "$ROLE_WORLD_SIZE "
       "$MASTER_ADDR $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID "
-      "$TORCHELASTIC_USE_AGENT_STORE $OMP_NUM_THREADS ${LOCKSTEP_STORE-none}; test $MASTER_PORT -gt 0; "
+      "$TORCHELASTIC_USE_AGENT_STORE $TORCHELASTIC_SIGNALS_TO_HANDLE $OMP_NUM_THREADS "
+      "${LOCKSTEP_STORE-none}; test $MASTER_PORT -gt 0; "
       "test -d $(dirname $TORCHELASTIC_ERROR_FILE)'");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(sorted_lines(outcome.output),
-            (std::vector<std::string>{"0 0 2 2 0 1 trainer 0 2 127.0.0.1 0 3 job False 1 none",
-                                      "1 1 2 2 0 1 trainer 1 2 127.0.0.1 0 3 job False 1 none"}));
+            (std::vector<std::string>{"0 0 2 2 0 1 trainer 0 2 127.0.0.1 0 3 job False "
+                                      "SIGTERM,SIGINT,SIGHUP,SIGQUIT 1 none",
+                                      "1 1 2 2 0 1 trainer 1 2 127.0.0.1 0 3 job False "
+                                      "SIGTERM,SIGINT,SIGHUP,SIGQUIT 1 none"}));
+}
+
+// Where a rank may run, by rank: what the kernel says of the started process itself.
+std::vector<std::string> bound_to(const std::string& folder, const std::string& before, int ranks,
+                                  const std::string& binding) {
+  const Outcome outcome = run_shell(
+      folder, fmt::format("{} $L launch --nproc-per-node {} --numa-binding {} sh -c 'echo $RANK $(sed -n "
+                          "s/Cpus_allowed_list:.//p /proc/self/status)'",
+                          before, ranks, binding));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  return sorted_lines(outcome.output);
+}
+
+TEST(Launch, RanksAreBoundToTheProcessorsOfTheirNode) {
+  base::TemporaryFolder folder;
+  const auto machine = device::read_topology().cpu;
+  const std::vector<device::Cpus> first = {machine.nodes[0].cpus, machine.sockets[0],
+                                           machine.core_complexes[0]};
+  for (const size_t k : {0, 1, 2}) {
+    const char* binding = std::array{"node", "socket", "core-complex"}[k];
+    EXPECT_EQ(bound_to(folder.path(), "", 1, binding),
+              std::vector<std::string>{"0 " + device::cpu_list(device::allowed_of(first[k]))})
+        << binding;
+  }
+}
+
+// hwloc is told of another machine, whose two processors this one has as well: what was chosen is also done.
+TEST(Launch, RanksAreSpreadOverTheMachine) {
+  if (device::allowed_of({0, 1}).size() < 2) GTEST_SKIP() << "one processor: nothing to choose between";
+  base::TemporaryFolder folder;
+  struct Row {
+    const char *machine, *binding;
+    std::vector<std::string> bound;
+  };
+  const Row rows[] = {
+      {"pack:2 numa:1 l3:1 core:1 pu:1", "socket", {"0 0", "1 1"}},
+      {"pack:2 numa:1 l3:1 core:1 pu:1", "node", {"0 0", "1 1"}},
+      {"pack:1 numa:1 l3:2 core:1 pu:1", "core-complex", {"0 0", "1 1"}},
+      {"pack:1 numa:1 l3:2 core:1 pu:1", "node", {"0 0-1", "1 0-1"}},
+      {"pack:1 numa:1 l3:1 core:1 pu:2", "core-complex", {"0 0-1", "1 0-1"}},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(bound_to(folder.path(), fmt::format("HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='{}'", row.machine), 2,
+                       row.binding),
+              row.bound)
+        << row.machine << ", " << row.binding;
+  }
 }
 
 TEST(Launch, LogsAsTorchrunKeepsThem) {

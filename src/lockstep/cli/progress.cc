@@ -7,8 +7,10 @@
 
 #include "lockstep/base/curve.h"
 #include "lockstep/base/text.h"
+#include "lockstep/cli/explain_plan.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/device/thread_pool.h"
+#include "lockstep/program/nodes.h"
 
 namespace lockstep::cli {
 
@@ -69,22 +71,35 @@ void Progress::finish(const run::Summary& s, const std::string& folder) {
     remark("next: lockstep generate --run {}\n", folder);
 }
 
+// "8 over shm inside a node and gloo between nodes": what carries the bytes.
+std::string engines_text(const run::Session& session) {
+  using program::Among;
+  using program::Lane;
+  const program::DataRanks& r = session.plan.layout.ranks;
+  const auto engine = [&](Among among, Lane lane) {
+    return std::string(session.ranks->group(among, lane).engine());
+  };
+  std::string inside = engine(Among::all, Lane::reduce), between = inside;
+  const char *where = "", *other = "";
+  if (r.node_first || r.split() == Among::shard) {
+    const Lane lane = r.node_first ? Lane::reduce : Lane::gather;
+    inside = engine(Among::near, lane), between = engine(Among::far, lane);
+    where = "a node", other = "nodes";
+  } else if (r.sharded() && r.replicas > 1) {
+    inside = engine(Among::shard, Lane::reduce), between = engine(Among::replica, Lane::reduce);
+    where = "a copy", other = "them";
+  }
+  const int ranks = session.ranks->size();
+  if (inside == between) return fmt::format("{} over {}", ranks, inside);
+  return fmt::format("{} over {} inside {} and {} between {}", ranks, inside, where, between, other);
+}
+
 // "4 over shm, zero 3 in 2 copies of 2": how the ranks share the work, and what that costs.
 std::string rank_line(const run::Session& session) {
   const program::DataRanks& r = session.plan.layout.ranks;
   const model::Parts& parts = session.plan.model->parts;
   const program::Deal deal = r.deal(session.plan.layout.strands);
-  const auto engine = [&](program::Among among) {
-    return std::string(session.ranks->group(among, program::Lane::reduce).engine());
-  };
-  std::string text = fmt::format("{} over {}", session.ranks->size(), engine(program::Among::all));
-  if (r.sharded() && r.replicas > 1) {
-    const std::string inside = engine(program::Among::shard), between = engine(program::Among::replica);
-    if (between != inside) {
-      text =
-          fmt::format("{} over {} inside a copy and {} between them", session.ranks->size(), inside, between);
-    }
-  }
+  std::string text = engines_text(session);
   const auto add = [&](const char* what, int size) {
     if (size > 1) text += fmt::format(", {} {}", what, size);
   };
@@ -108,6 +123,10 @@ std::string rank_line(const run::Session& session) {
   if (!even)
     text +=
         fmt::format("; {} strands do not divide evenly, so ranks send several partial sums", deal.strands);
+  program::DataRanks tried = r;
+  const std::string why = program::settle_nodes(tried, deal.strands);
+  if (r.node_first) text += "; sums inside each node, then between nodes";
+  if (!why.empty()) text += fmt::format("; all ranks meet at once, because {}", why);
   return text;
 }
 
@@ -131,7 +150,10 @@ std::string start_lines(const run::Session& session, const std::string& folder) 
       "batch   {} samples = {} slice{} in {} strand{}: {}\n", r.batch.global, slices, slices == 1 ? "" : "s",
       strands, strands == 1 ? "" : "s",
       strands == 1 ? "for one data rank" : fmt::format("same bits on 1 to {} data ranks", strands));
-  if (!session.ranks->alone()) text += "ranks   " + rank_line(session) + "\n";
+  if (!session.ranks->alone()) {
+    text += "ranks   " + rank_line(session) + "\n";
+    text += fmt::format("links   rank {} {}\n", plan.seat.rank, traffic_text(plan));
+  }
   text += fmt::format("memory  {} ({} kept, {} in a step) of {}\n",
                       human_bytes(static_cast<double>(plan.memory.peak_bytes())),
                       human_bytes(static_cast<double>(plan.memory.persistent_bytes)),

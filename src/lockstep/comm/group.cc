@@ -39,6 +39,10 @@ void Group::record_in(base::RingWriter* ring, int32_t group_number) {
   number_ = group_number;
 }
 
+void Group::count(int to, int64_t bytes) {
+  if (to != rank_) sent_[static_cast<size_t>(to)] += bytes;
+}
+
 template <class Call>
 auto Group::marked(Collective kind, int64_t bytes, Call call) {
   const int64_t sequence = sequence_++;
@@ -81,6 +85,7 @@ auto Group::marked(Collective kind, int64_t bytes, Call call) {
 
 void Group::all_reduce(const Tensor& values, Stream stream) {
   LS_ASSERT(can_sum(values.dtype), name_of(values.dtype));
+  for (int q = 0; q < size_; ++q) count(q, 2 * values.bytes() / size_);
   marked(Collective::all_reduce, values.bytes(), [&] { do_all_reduce(values, stream); });
 }
 
@@ -88,11 +93,13 @@ void Group::reduce_scatter(const std::vector<Tensor>& parts, const Tensor& mine,
   LS_ASSERT(static_cast<int>(parts.size()) == size_);
   const Tensor& own = parts[static_cast<size_t>(rank_)];
   LS_ASSERT(own.dtype == mine.dtype && own.numel() == mine.numel() && can_sum(mine.dtype));
+  for (int q = 0; q < size_; ++q) count(q, parts[static_cast<size_t>(q)].bytes());
   marked(Collective::reduce_scatter, bytes_of(parts), [&] { do_reduce_scatter(parts, mine, stream); });
 }
 
 void Group::all_gather(const std::vector<Tensor>& parts, Stream stream) {
   LS_ASSERT(static_cast<int>(parts.size()) == size_);
+  for (int q = 0; q < size_; ++q) count(q, parts[static_cast<size_t>(rank_)].bytes());
   marked(Collective::all_gather, bytes_of(parts), [&] { do_all_gather(parts, stream); });
 }
 
@@ -100,16 +107,19 @@ void Group::all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor
   LS_ASSERT(static_cast<int>(send.size()) == size_ && static_cast<int>(recv.size()) == size_);
   const auto self = static_cast<size_t>(rank_);
   LS_ASSERT(send[self].bytes() == recv[self].bytes());
+  for (int q = 0; q < size_; ++q) count(q, send[static_cast<size_t>(q)].bytes());
   marked(Collective::all_to_all, bytes_of(send), [&] { do_all_to_all(send, recv, stream); });
 }
 
 void Group::broadcast(const Tensor& values, int root, Stream stream) {
   LS_ASSERT(root >= 0 && root < size_);
+  for (int q = 0; q < size_ && rank_ == root; ++q) count(q, values.bytes());
   marked(Collective::broadcast, values.bytes(), [&] { do_broadcast(values, root, stream); });
 }
 
 void Group::send(const Tensor& values, int to, Stream stream) {
   LS_ASSERT(to >= 0 && to < size_ && to != rank_);
+  count(to, values.bytes());
   marked(Collective::send, values.bytes(), [&] { do_send(values, to, stream); });
 }
 
@@ -131,6 +141,7 @@ std::vector<std::vector<Tensor>> Group::borrow(const std::vector<std::vector<Ten
     LS_ASSERT(offer.size() == offers[0].size());
     bytes += bytes_of(offer);
   }
+  for (int q = 0; q < size_; ++q) count(q, bytes_of(offers[static_cast<size_t>(q)]));
   LS_ASSERT(expected[static_cast<size_t>(rank_)].size() == offers[0].size());
   LS_ASSERT((staging ? staging.bytes() : 0) >= staging_bytes(expected));
   return marked(Collective::borrow, bytes, [&] { return do_borrow(offers, expected, staging, stream); });

@@ -88,13 +88,17 @@ class Group {
   void record_in(base::RingWriter* ring, int32_t group_number);
   void at(int64_t step, int32_t instruction) { step_ = step, instruction_ = instruction; }
   int64_t sequence() const { return sequence_; }  // calls so far
+  // Bytes that this rank has handed to each member so far. An all-reduce counts as an even part to each for
+  // the sum and again for its result, whatever way the engine goes.
+  const std::vector<int64_t>& sent() const { return sent_; }
 
   // Pretends that the link carries only so many bytes a second: each call takes that long at least. For
   // trying how a layout behaves on a slower network, and for tests of overlap. 0: as fast as it is.
   void pretend_link(double bytes_per_second) { link_ = bytes_per_second; }
 
  protected:
-  Group(std::string name, int rank, int size) : name_(std::move(name)), rank_(rank), size_(size) {}
+  Group(std::string name, int rank, int size)
+      : name_(std::move(name)), rank_(rank), size_(size), sent_(static_cast<size_t>(size), 0) {}
   // What an engine implements. `bytes` of a call are those that this rank moves.
   virtual void do_all_reduce(const Tensor& values, Stream stream) = 0;
   virtual void do_reduce_scatter(const std::vector<Tensor>& parts, const Tensor& mine, Stream stream) = 0;
@@ -118,8 +122,11 @@ class Group {
   template <class Call>
   auto marked(Collective kind, int64_t bytes, Call call);
 
+  void count(int to, int64_t bytes);  // to oneself: nothing
+
   std::string name_;
   int rank_, size_;
+  std::vector<int64_t> sent_;
   base::RingWriter* ring_ = nullptr;
   int32_t number_ = -1, instruction_ = -1;
   int64_t step_ = 0, sequence_ = 0;

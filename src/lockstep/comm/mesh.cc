@@ -65,4 +65,28 @@ std::vector<int> members(const Mesh& mesh, int rank, const std::vector<Axis>& ax
   return ranks;
 }
 
+namespace {
+
+std::vector<int> members_by_node(const Mesh& mesh, int rank, bool same_node) {
+  std::vector<Axis> axes;
+  for (int axis = 0; axis < kAxes; ++axis) {
+    if (mesh.near[axis] > 1) axes.push_back(static_cast<Axis>(axis));
+  }
+  const Coordinate self = coordinate_of(mesh, rank);
+  std::vector<int> ranks = members(mesh, rank, axes);
+  std::erase_if(ranks, [&](int other) {
+    const Coordinate there = coordinate_of(mesh, other);
+    return std::any_of(axes.begin(), axes.end(), [&](Axis axis) {
+      const int near = mesh.near[static_cast<int>(axis)];
+      return same_node ? there[axis] / near != self[axis] / near : there[axis] % near != self[axis] % near;
+    });
+  });
+  return ranks;
+}
+
+}  // namespace
+
+std::vector<int> members_near(const Mesh& mesh, int rank) { return members_by_node(mesh, rank, true); }
+std::vector<int> members_far(const Mesh& mesh, int rank) { return members_by_node(mesh, rank, false); }
+
 }  // namespace lockstep::comm

@@ -16,6 +16,8 @@ const char* name_of(Axis axis);
 
 struct Mesh {
   int sizes[kAxes] = {1, 1, 1, 1, 1};  // by Axis
+  // Of the ranks along one axis, how many neighbours stand on each node; 1: the axis is not cut by nodes.
+  int near[kAxes] = {1, 1, 1, 1, 1};
   int size(Axis axis) const { return sizes[static_cast<int>(axis)]; }
   int world() const;
   int data() const { return size(Axis::shard) * size(Axis::replica); }
@@ -34,5 +36,8 @@ Coordinate coordinate_of(const Mesh& mesh, int rank);
 int rank_of(const Mesh& mesh, const Coordinate& coordinate);
 // World ranks that differ from `rank` at most on these axes, in mesh order: the members of its group.
 std::vector<int> members(const Mesh& mesh, int rank, const std::vector<Axis>& axes);
+// Of those along the axes that nodes cut: the ones on this rank's node, and the ones with its seat on each.
+std::vector<int> members_near(const Mesh& mesh, int rank);
+std::vector<int> members_far(const Mesh& mesh, int rank);
 
 }  // namespace lockstep::comm

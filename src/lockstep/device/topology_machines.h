@@ -98,6 +98,59 @@ inline Recording t4_cloud() {
   return machine;
 }
 
+// Eight A100 on a rented two-socket machine, a pair behind each PCIe switch with two cards beside it.
+// (nvidia/nccl issue 707; its virtual functions are left out.)
+inline Recording hgx_a100() {
+  Recording machine{.vendor = "GenuineIntel", .model = "Intel(R) Xeon(R) Platinum 8336C CPU @ 2.30GHz"};
+  machine.nodes = {"0-47,96-143", "48-95,144-191"};
+  machine.sockets = machine.complexes = machine.nodes;
+  machine.threads_per_core = 2;
+  machine.gpu_name = "NVIDIA A100-SXM4-80GB";
+  machine.major = 8;
+  machine.generation = 4;
+  machine.width = 16;
+  int card = 0;
+  for (const auto& [bus, node] : {std::pair<std::string, int>{"10", 0}, {"20", 0}, {"80", 1}, {"90", 1}}) {
+    const std::string top = "pci0000:" + bus + "/0000:" + bus + ":02.0/0000:" + bus.substr(0, 1) + "1:00.0/";
+    for (const int slot : {0, 1}) {
+      const std::string below = top + "0000:" + bus.substr(0, 1) + "2:0" + std::to_string(slot) +
+                                ".0/0000:" + bus.substr(0, 1) + std::to_string(3 + slot) + ":00.0/";
+      machine.gpus.push_back({below + "0000:" + bus.substr(0, 1) + "5:00.0/0000:" + bus.substr(0, 1) +
+                                  std::to_string(6 + slot) + ":00.0",
+                              node, 12});
+    }
+    for (const int port : {0, 1}) {
+      machine.nics.push_back({"mlx5_" + std::to_string(card++),
+                              top + "0000:" + bus.substr(0, 1) + "2:08.0/0000:" + bus.substr(0, 1) + "9:00." +
+                                  std::to_string(port),
+                              node, "100 Gb/sec (4X EDR)", "Ethernet"});
+    }
+  }
+  return machine;
+}
+
+// A home-built machine of two nodes: one card alone on the second, two pairs on host bridges of the first.
+// (noonghunna/club-3090 issue 46.)
+inline Recording five_cards() {
+  Recording machine{.vendor = "AuthenticAMD", .model = "AMD Ryzen Threadripper 2950X 16-Core Processor"};
+  machine.nodes = {"0-7,16-23", "8-15,24-31"};
+  machine.sockets = {"0-31"};
+  machine.complexes = {"0-3,16-19", "4-7,20-23", "8-11,24-27", "12-15,28-31"};
+  machine.threads_per_core = 2;
+  machine.gpu_name = "NVIDIA GeForce RTX 4090";
+  machine.major = 8;
+  machine.minor = 9;
+  machine.generation = 3;
+  machine.width = 16;
+  machine.peer_access = false;
+  machine.gpus = {{"pci0000:40/0000:40:01.1/0000:41:00.0", 1},
+                  {"pci0000:00/0000:00:01.1/0000:01:00.0", 0},
+                  {"pci0000:00/0000:00:03.1/0000:02:00.0", 0},
+                  {"pci0000:20/0000:20:01.1/0000:21:00.0", 0},
+                  {"pci0000:20/0000:20:03.1/0000:22:00.0", 0}};
+  return machine;
+}
+
 // One GPU, a slow card for management and a fast one; a bridge for virtual machines has an address too.
 inline Recording two_nics() {
   Recording machine = t4_cloud();

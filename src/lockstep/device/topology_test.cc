@@ -124,6 +124,31 @@ TEST(Topology, MatrixOfT4Pairs) {
   }
 }
 
+TEST(Topology, MatrixOfFiveCards) {
+  for (const bool told : {true, false}) {
+    Recording recording = five_cards();
+    recording.tells_ancestors = told;
+    EXPECT_EQ(one_blank(aligned(link_matrix(RecordedMachine(recording).topology()))),
+              "GPU0 GPU1 GPU2 GPU3 GPU4 CPU Affinity NUMA Affinity\n"
+              "GPU0 X SYS SYS SYS SYS 8-15,24-31 1\n"
+              "GPU1 SYS X PHB NODE NODE 0-7,16-23 0\n"
+              "GPU2 SYS PHB X NODE NODE 0-7,16-23 0\n"
+              "GPU3 SYS NODE NODE X PHB 0-7,16-23 0\n"
+              "GPU4 SYS NODE NODE PHB X 0-7,16-23 0\n");
+  }
+}
+
+TEST(Topology, MatrixOfHgxA100) {
+  const std::string text = one_blank(aligned(link_matrix(RecordedMachine(hgx_a100()).topology())));
+  const std::vector<std::string> lines = base::split_lines(text);
+  ASSERT_EQ(lines.size(), 17u);
+  EXPECT_EQ(lines[1],
+            "GPU0 X NV12 NV12 NV12 NV12 NV12 NV12 NV12 PXB PXB NODE NODE SYS SYS SYS SYS 0-47,96-143 0");
+  EXPECT_EQ(lines[3],
+            "GPU2 NV12 NV12 X NV12 NV12 NV12 NV12 NV12 NODE NODE PXB PXB SYS SYS SYS SYS 0-47,96-143 0");
+  EXPECT_EQ(lines[9], "NIC0 PXB PXB NODE NODE SYS SYS SYS SYS X PIX NODE NODE SYS SYS SYS SYS");
+}
+
 // V100 boards wire some pairs with two links, some with one, some not at all.
 TEST(Topology, NvLinksWithoutASwitch) {
   Recording recording = t4_pairs();

@@ -1,8 +1,21 @@
 #include "lockstep/launch/rank_environment.h"
 
+#include <cstring>
+
 #include "lockstep/launch/process.h"
 
 namespace lockstep::launch {
+
+namespace {
+
+std::string names_of(const std::vector<int>& signals) {  // "SIGTERM,SIGINT"
+  std::string names;
+  for (const int number : signals)
+    names += (names.empty() ? "SIG" : ",SIG") + std::string(::sigabbrev_np(number));
+  return names;
+}
+
+}  // namespace
 
 std::vector<std::string> rank_environment(std::vector<std::string> base, const RankFacts& facts) {
   const Options& options = *facts.options;
@@ -28,6 +41,7 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
       {"TORCHELASTIC_ERROR_FILE", facts.error_file},
   };
   for (const auto& [name, value] : variables) set_variable(base, name, value);
+  if (!facts.own_program) set_variable(base, "TORCHELASTIC_SIGNALS_TO_HANDLE", names_of(options.signals));
   if (!has_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     set_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   if (!has_variable(base, "OMP_NUM_THREADS")) {

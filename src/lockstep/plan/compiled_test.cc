@@ -9,6 +9,7 @@
 #include "lockstep/plan/list_key.h"
 #include "lockstep/plan/simulate.h"
 #include "lockstep/program/check.h"
+#include "lockstep/program/nodes.h"
 #include "lockstep/program/testing.h"
 
 namespace lockstep::plan {
@@ -45,6 +46,9 @@ struct Built {
     size(Axis::shard) = data.shard;
     size(Axis::replica) = data.replicas;
     size(Axis::pipeline) = stages.count;
+    program::settle_nodes(data, strands);
+    const Axis cut = data.split() == program::Among::shard ? Axis::shard : Axis::replica;
+    mesh.near[static_cast<int>(cut)] = data.near();
     world = world_of(mesh);
     Lists lists = lists_of(mesh, data, strands);
     if (each) {
@@ -109,8 +113,10 @@ Built drawn(uint32_t seed, std::string& words) {
   built.parts.sequence = built.parts.tensor > 1 && draw.below(2) == 0;
   built.parts.context = built.parts.tensor == 4 ? 1 : pick({1, 1, 2});
   built.parts.heads = draw.below(2) == 0;
-  built.data.shard = pick({1, 2});
-  built.data.replicas = pick({1, 2});
+  built.data.shard = pick({1, 2, 4});
+  built.data.replicas = pick({1, 2, 4});
+  built.data.per_node = pick({0, 2, 4});
+  if (built.data.per_node > 0 && built.data.width() % built.data.per_node != 0) built.data.per_node = 0;
   built.data.zero = built.data.shard == 1 ? 0 : pick({1, 2, 3});
   built.stages.count = pick({1, 2, 3});
   if (built.stages.count > 1) {
@@ -128,12 +134,13 @@ Built drawn(uint32_t seed, std::string& words) {
                  "model.kv_heads=4",
                  "data.seq_len=16"};
   words = fmt::format(
-      "seed {}: {} tensor {} sequence {} context {} heads {}, data {}x{} zero {}, {} of {} stages, {} slices "
+      "seed {}: {} tensor {} sequence {} context {} heads {}, data {}x{} zero {} a node {}, {} of {} stages, "
+      "{} slices "
       "in {} "
       "strands",
       seed, built.words[0], built.parts.tensor, built.parts.sequence, built.parts.context, built.parts.heads,
-      built.data.replicas, built.data.shard, built.data.zero, program::name_of(built.stages.schedule),
-      built.stages.count, built.slices, built.strands);
+      built.data.replicas, built.data.shard, built.data.zero, built.data.per_node,
+      program::name_of(built.stages.schedule), built.stages.count, built.slices, built.strands);
   return built;
 }
 

@@ -40,7 +40,10 @@ bool writes_shares(const Program& program, const Instruction& i) {
 }
 
 double meeting_seconds(const Link& link, int width, const Program& program, const Instruction& i) {
-  const double in = bytes_of(program, i.reads), out = bytes_of(program, i.writes), ranks = width;
+  // Across nodes go pieces: of everything, what each of a node's ranks deals with.
+  const double piece = i.among == Among::far ? program.ranks.near() : 1;
+  const double in = bytes_of(program, i.reads) / piece, out = bytes_of(program, i.writes) / piece,
+               ranks = width;
   const double others = (ranks - 1) / ranks;  // the share of everything that comes from elsewhere
   const auto ring = [&](double bytes) {
     return bytes * others / link.bytes_per_second + (ranks - 1) * link.latency_seconds;
@@ -54,7 +57,7 @@ double meeting_seconds(const Link& link, int width, const Program& program, cons
     case Op::exchange:  // a ring's hop, or all to all
       return i.part >= 0 ? in / link.bytes_per_second + link.latency_seconds : ring(std::max(in, out));
     default: {  // parts of a sum to their owners; where all want all of it, on to everyone
-      const bool scatters = writes_shares(program, i) || out * (ranks - 0.5) < in;
+      const bool scatters = i.among == Among::near || writes_shares(program, i) || out * (ranks - 0.5) < in;
       return ring(in) + (scatters ? 0 : ring(out));
     }
   }

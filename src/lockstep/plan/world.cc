@@ -17,6 +17,26 @@ constexpr size_t kAmong = static_cast<size_t>(Among::previous) + 1;
 
 bool is_peer(Among among) { return among == Among::next || among == Among::previous; }
 
+// Along which axes ranks meet.
+std::vector<Axis> axes_of(Among among) {
+  switch (among) {
+    case Among::shard:
+      return {Axis::shard};
+    case Among::replica:
+      return {Axis::replica};
+    case Among::tensor:
+      return {Axis::tensor};
+    case Among::context:
+      return {Axis::context};
+    case Among::copy:
+      return {Axis::tensor, Axis::shard, Axis::pipeline};
+    case Among::all:
+      return {Axis::tensor, Axis::context, Axis::shard, Axis::replica, Axis::pipeline};
+    default:
+      return {Axis::shard, Axis::replica};
+  }
+}
+
 // The words that some list of the world names.
 std::vector<Among> named(const World& world) {
   std::set<Among> seen;
@@ -108,23 +128,10 @@ RankClass describe(const World& world, const std::vector<Meets>& all, const std:
 
 }  // namespace
 
-std::vector<Axis> axes_of(Among among) {
-  switch (among) {
-    case Among::shard:
-      return {Axis::shard};
-    case Among::replica:
-      return {Axis::replica};
-    case Among::tensor:
-      return {Axis::tensor};
-    case Among::context:
-      return {Axis::context};
-    case Among::copy:
-      return {Axis::tensor, Axis::shard, Axis::pipeline};
-    case Among::all:
-      return {Axis::tensor, Axis::context, Axis::shard, Axis::replica, Axis::pipeline};
-    default:
-      return {Axis::shard, Axis::replica};
-  }
+std::vector<int> members_of(const comm::Mesh& mesh, int rank, Among among) {
+  if (among == Among::near) return comm::members_near(mesh, rank);
+  if (among == Among::far) return comm::members_far(mesh, rank);
+  return comm::members(mesh, rank, axes_of(among));
 }
 
 bool is_message(const program::Instruction& i) {
@@ -134,7 +141,7 @@ bool is_message(const program::Instruction& i) {
 World world_of(const comm::Mesh& mesh) {
   World world;
   world.program_of.assign(static_cast<size_t>(mesh.world()), 0);
-  world.members = [mesh](int rank, Among among) { return comm::members(mesh, rank, axes_of(among)); };
+  world.members = [mesh](int rank, Among among) { return members_of(mesh, rank, among); };
   world.peer = [mesh](int rank, Among among) {
     comm::Coordinate at = comm::coordinate_of(mesh, rank);
     int& stage = at.at[static_cast<int>(Axis::pipeline)];

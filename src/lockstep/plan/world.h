@@ -29,8 +29,8 @@ struct World {
 
 // Members and peers as a mesh has them; programs are still to be filled in.
 World world_of(const comm::Mesh& mesh);
-// Along which axes ranks meet.
-std::vector<comm::Axis> axes_of(program::Among among);
+// The ranks that meet on a word, in the order of the group.
+std::vector<int> members_of(const comm::Mesh& mesh, int rank, program::Among among);
 bool is_message(const program::Instruction& instruction);  // a send or a recv
 
 struct RankClass {

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/program/compile.h"
+#include "lockstep/program/nodes.h"
 
 namespace lockstep::program {
 
@@ -38,6 +39,10 @@ class Checker {
           break;
         case Op::reduce:
           reduce(i);
+          break;
+        case Op::gather:
+          if (i.lane != Lane::reduce) break;
+          for (const Use& use : i.writes) pieces_.erase(use.buffer);
           break;
         case Op::norm:
           norm(i);
@@ -132,6 +137,9 @@ class Checker {
     std::vector<Run> in, out;
     Stack kept(program_.strands);
     std::vector<Run> before;  // what earlier rounds left
+    const Among group = i.among == Among::near || i.among == Among::far ? r.split() : i.among;
+    const bool near = i.among == Among::near, far = i.among == Among::far;
+    if ((near || far) && !r.node_first) fail(i, "goes by nodes, but the tree over strands does not");
     if (i.round >= 0) {
       for (int64_t round = 0; r.exact && round <= i.round; ++round) {
         before = kept.runs();
@@ -142,7 +150,7 @@ class Checker {
       const int64_t s = deal.in_round(r.replica, r.shard_rank, i.round);
       if (s >= 0) in = {{s, s + 1}};
       out = kept.runs();
-    } else if (i.among == Among::shard) {
+    } else if (group == Among::shard) {
       in = own_nodes(deal, r.replica, r.shard_rank);
       out = nodes_of(program_.strands, deal.of_replica(r.replica));
     } else {
@@ -150,6 +158,11 @@ class Checker {
                        : own_nodes(deal, r.replica, r.shard_rank);
       out = {{0, program_.strands}};
     }
+    // In two stages, the node's sum stands between.
+    const std::vector<Run> of_node = {
+        near || far ? node_strands(r, program_.strands, reduce_self(r, Among::far), i.round) : Run{}};
+    if (near) out = of_node, before.clear();
+    if (far) in = of_node;
     std::map<int, int> blocks;  // of a block: partial sums given
     for (const Use& use : i.writes) {
       if (use.role.starts_with("sum.")) blocks[program_.buffers[static_cast<size_t>(use.buffer)].block] = 0;
@@ -183,7 +196,8 @@ class Checker {
     for (const Use& use : i.writes) {
       if (!use.role.starts_with("sum.")) continue;
       const size_t k = written[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
-      const bool whole = i.among == Among::replica ||
+      if (far && group == Among::replica) pieces_.insert(use.buffer);
+      const bool whole = group == Among::replica ||
                          (r.replicas == 1 && (i.round < 0 || i.round + 1 == deal.rounds(r.replica)));
       for (const Among with : {Among::context, Among::tensor}) added_.insert({use.buffer, with});
       folds_[use.buffer].clear();
@@ -199,6 +213,7 @@ class Checker {
     for (const Use& use : i.reads) {
       if (!use.role.starts_with("gradient.")) continue;
       if (program_.ranks.width() == 1) needs_added(i, use);
+      if (pieces_.contains(use.buffer)) fail(i, "reads " + name(use) + ", of which this rank has one piece");
       for (const auto& [key, run] : folds_[use.buffer]) {
         if (run.begin != 0 || run.end != program_.slices) {
           fail(i, fmt::format("finds {} of {} slices in {} {}", run.end - run.begin, program_.slices,
@@ -220,6 +235,7 @@ class Checker {
   std::vector<bool> written_;
   std::map<int, std::map<std::string, Run>> folds_;  // of a gradient buffer: parameter to the slices in it
   std::set<std::pair<int, Among>> added_;            // gradients
+  std::set<int> pieces_;                             // gradients of which the node's ranks hold a piece each
   std::set<int> summed_;                             // scalars of all ranks
   bool normed_ = false;
 };

@@ -43,15 +43,4 @@ void rewrite_gather(Program& program);                             // ZeRO: shar
 void rewrite_reduce(Program& program, const model::Model& model);  // data parallelism
 void rewrite_reuse(Program& program);
 
-// How much a reduction of one block moves, in elements of fp32.
-struct ReduceShape {
-  int64_t elements = 0;      // of all ranks' parts together
-  int64_t own_elements = 0;  // of the part that this rank sums
-  int64_t others_nodes = 0;  // partial sums that the other ranks send it
-};
-ReduceShape reduce_shape(const Program& program, int block, Among among, int round);
-
-// The partial sums with which a rank of contiguous strands comes to the reduction.
-std::vector<Run> own_nodes(const Deal& deal, int replica, int shard_rank);
-
 }  // namespace lockstep::program

@@ -52,7 +52,7 @@ class Rewriter {
       const bool update = i.op == Op::update;
       const int block = i.block;
       list.push_back(std::move(i));
-      if (update) list.push_back(gather(block, program_.blocks[static_cast<size_t>(block)].compute, -1));
+      if (update) gather(list, block, program_.blocks[static_cast<size_t>(block)].compute, -1);
     }
     program_.instructions = std::move(list);
   }
@@ -70,7 +70,7 @@ class Rewriter {
         next[owner] = there != whole.end() ? there->second : fresh(owner);
         if (there == whole.end()) {
           const int share = program_.blocks[static_cast<size_t>(owner)].compute;
-          before[stays[k > 0 ? k - 1 : 0].first].push_back(gather(owner, share, stays[k].slice, next[owner]));
+          gather(before[stays[k > 0 ? k - 1 : 0].first], owner, share, stays[k].slice, next[owner]);
         }
       }
       for (size_t n = stays[k].first; n <= stays[k].last; ++n) redirect(program_.instructions[n], next);
@@ -129,13 +129,23 @@ class Rewriter {
                                 .block = owner});
   }
 
-  Instruction gather(int owner, int from, int slice, int to = -1) const {
-    Instruction i{
-        .op = Op::gather, .lane = Lane::gather, .block = owner, .slice = slice, .among = Among::shard};
+  // Where the shard group spans nodes, every share crosses to each node once, to the rank with the same seat
+  // there, which hands it on to its neighbours.
+  void gather(std::vector<Instruction>& list, int owner, int from, int slice, int to = -1) const {
+    const bool by_nodes = program_.ranks.split() == Among::shard;
+    const int whole = to < 0 ? from : to;
+    Instruction i{.op = Op::gather, .lane = Lane::gather, .block = owner, .slice = slice};
+    i.among = by_nodes ? Among::far : Among::shard;
     i.reads = {{from, to < 0 ? "whole" : "share"}};
-    i.writes = {{to < 0 ? from : to, "whole"}};
-    i.moved_bytes = program_.buffers[static_cast<size_t>(i.writes[0].buffer)].bytes();
-    return i;
+    i.writes = {{whole, "whole"}};
+    i.moved_bytes = program_.buffers[static_cast<size_t>(whole)].bytes();
+    Instruction near = i;
+    if (by_nodes) i.moved_bytes /= program_.ranks.near();
+    list.push_back(std::move(i));
+    if (!by_nodes) return;
+    near.among = Among::near;
+    near.reads = near.writes;
+    list.push_back(std::move(near));
   }
 
   static Instruction release(int owner, int buffer, int slice) {

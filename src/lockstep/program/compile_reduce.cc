@@ -5,6 +5,7 @@
 // Without sharing out, a rank sums an even part of every gradient and gives it to all. With it, the ranks of
 // a shard group sum their own shares; where there are several replicas, those that hold the same share do the
 // rest. Where strands take turns, every round is reduced, and the stack of partial sums is kept in shares.
+// Where a group spans nodes, each of these is two instructions: among the node's ranks, then among nodes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,10 +13,16 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/program/compile.h"
+#include "lockstep/program/nodes.h"
 
 namespace lockstep::program {
 
 namespace {
+
+constexpr int64_t kStagingAlignment = 256;  // of each tensor that a group copies (comm::Group::borrow)
+int64_t aligned(int64_t bytes) {
+  return (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
+}
 
 // Gradients of blocks that are ready together.
 struct Bucket {
@@ -52,10 +59,16 @@ class Rewriter {
       std::vector<Instruction>& list = after[bucket.after];
       add_up(list, bucket, Among::context);
       add_up(list, bucket, Among::tensor);
-      if (ranks_.sharded()) list.push_back(ranks_.turns() ? reduce_round(bucket) : reduce_shares(bucket));
-      if (ranks_.width() == 1) continue;
       const bool last = !ranks_.turns() || bucket.round + 1 == deal_.rounds(ranks_.replica);
-      if (ranks_.replicas > 1 && last) list.push_back(reduce_replicas(bucket));
+      if (ranks_.sharded()) {
+        if (node_first(Among::shard)) list.push_back(reduce_near(bucket));
+        list.push_back(ranks_.turns() ? reduce_round(bucket) : reduce_shares(bucket));
+      }
+      if (ranks_.replicas > 1 && last) {
+        if (node_first(Among::replica)) list.push_back(reduce_near(bucket));
+        list.push_back(reduce_replicas(bucket));
+        if (node_first(Among::replica)) list.push_back(gather_near(bucket));
+      }
     }
     std::vector<Instruction> list;
     for (size_t n = 0; n < program_.instructions.size(); ++n) {
@@ -154,9 +167,46 @@ class Rewriter {
     list.push_back(std::move(i));
   }
 
+  bool node_first(Among group) const { return ranks_.node_first && ranks_.split() == group; }
+  Among across(Among group) const { return node_first(group) ? Among::far : group; }
+
+  // What the node's ranks hold becomes one partial sum, in place of each one's own: of shares, or of even
+  // pieces.
+  Instruction reduce_near(const Bucket& bucket) {
+    Instruction i = start(bucket, Among::near);
+    const bool shares = ranks_.split() == Among::shard;
+    if (!shares) i.round = i.slice = -1;
+    const int first = shares ? 0 : base_;
+    const int nodes = shares || !ranks_.sharded() ? own_.depth() : sums_;
+    for (size_t k = 0; k < bucket.blocks.size(); ++k) {
+      const int block = bucket.blocks[k];
+      const bool strand = shares && ranks_.turns();
+      for (int n = 0; n < (strand ? 1 : nodes); ++n) {
+        i.reads.push_back(
+            {strand ? bucket.gradients[k] : level(block, first + n), fmt::format("node.{}.{}", block, n)});
+      }
+      i.writes.push_back(
+          {strand ? bucket.gradients[k] : level(block, first), fmt::format("sum.{}.0", block)});
+    }
+    return with_scratch(std::move(i), bucket);
+  }
+
+  // The pieces of a sum that the node's ranks hold become whole on each.
+  Instruction gather_near(const Bucket& bucket) const {
+    Instruction i = start(bucket, Among::near);
+    i.op = Op::gather;
+    i.round = i.slice = -1;
+    for (const int block : bucket.blocks) {
+      i.reads.push_back({level(block, base_), fmt::format("sum.{}.0", block)});
+      i.moved_bytes += reduce_parts(program_, block, Among::near, -1).all_elements() * 4;
+    }
+    i.writes = i.reads;
+    return i;
+  }
+
   // One strand of each rank onto the stack of partial sums, in shares.
   Instruction reduce_round(const Bucket& bucket) {
-    Instruction i = start(bucket, Among::shard);
+    Instruction i = start(bucket, across(Among::shard));
     i.accumulate = bucket.round > 0;
     const int have = ranks_.exact ? before_ : i.accumulate ? 1 : 0, leave = ranks_.exact ? after_ : 1;
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
@@ -167,50 +217,51 @@ class Rewriter {
       for (int n = 0; n < leave; ++n)
         i.writes.push_back({level(block, n), fmt::format("sum.{}.{}", block, n)});
     }
-    return with_scratch(std::move(i), bucket, Among::shard);
+    return with_scratch(std::move(i), bucket);
   }
 
   Instruction reduce_shares(const Bucket& bucket) {
-    Instruction i = start(bucket, Among::shard);
-    const int nodes = ranks_.exact ? own_.depth() : 1;
+    Instruction i = start(bucket, across(Among::shard));
+    const int nodes = ranks_.exact && i.among == Among::shard ? own_.depth() : 1;
     for (const int block : bucket.blocks) {
       for (int n = 0; n < nodes; ++n)
         i.reads.push_back({level(block, n), fmt::format("node.{}.{}", block, n)});
       for (int n = 0; n < sums_; ++n)
         i.writes.push_back({level(block, base_ + n), fmt::format("sum.{}.{}", block, n)});
     }
-    return with_scratch(std::move(i), bucket, Among::shard);
+    return with_scratch(std::move(i), bucket);
   }
 
   Instruction reduce_replicas(const Bucket& bucket) {
-    Instruction i = start(bucket, Among::replica);
-    i.round = -1;
-    i.slice = -1;
-    const int nodes = !ranks_.exact ? 1 : ranks_.sharded() ? sums_ : own_.depth();
+    Instruction i = start(bucket, across(Among::replica));
+    i.round = i.slice = -1;
+    const bool one = !ranks_.exact || i.among == Among::far;
+    const int nodes = one ? 1 : ranks_.sharded() ? sums_ : own_.depth();
     for (const int block : bucket.blocks) {
       for (int n = 0; n < nodes; ++n)
         i.reads.push_back({level(block, base_ + n), fmt::format("node.{}.{}", block, n)});
       i.writes.push_back({level(block, base_), fmt::format("sum.{}.0", block)});
     }
-    return with_scratch(std::move(i), bucket, Among::replica);
+    return with_scratch(std::move(i), bucket);
   }
 
   // Where the engine cannot read peers' memory, what they send needs a place; so do gradients in another wire
   // type.
-  Instruction with_scratch(Instruction i, const Bucket& bucket, Among among) {
-    int64_t elements = 0, staged = 0;
-    for (size_t k = 0; k < bucket.blocks.size(); ++k) {
-      const ReduceShape shape = reduce_shape(program_, bucket.blocks[k], among, bucket.round);
-      elements += shape.elements;
-      staged += shape.others_nodes * shape.own_elements;
-      i.moved_bytes += (shape.elements + shape.own_elements * (shape.others_nodes + 2)) * 4;
-    }
+  Instruction with_scratch(Instruction i, const Bucket& bucket) {
+    const bool staged = ranks_.staged_among(i.among);
+    const auto self = static_cast<size_t>(reduce_self(ranks_, i.among));
+    const std::vector<std::vector<Run>> runs = reduce_runs(program_, i.among, i.round);
+    int64_t others = 0;  // partial sums that other ranks give
+    for (size_t q = 0; q < runs.size(); ++q) others += q == self ? 0 : static_cast<int64_t>(runs[q].size());
     int64_t bytes = 0;
-    if (ranks_.exact) {
-      bytes =
-          ranks_.staged ? staged * 4 + 256 * static_cast<int64_t>(bucket.blocks.size()) * ranks_.width() : 0;
-    } else if (ranks_.wire != device::DType::f32) {
-      bytes = elements * device::size_of(ranks_.wire) + 256 * static_cast<int64_t>(bucket.blocks.size());
+    for (const int block : bucket.blocks) {
+      const ReduceParts parts = reduce_parts(program_, block, i.among, i.round);
+      const int64_t all = parts.all_elements(), own = parts.own_elements(static_cast<int>(self));
+      i.moved_bytes += (all + own * (others + 2)) * 4;
+      if (!ranks_.exact && ranks_.wire != device::DType::f32)
+        bytes += all * device::size_of(ranks_.wire) + kStagingAlignment;
+      if (!ranks_.exact || !staged) continue;
+      for (const Span& span : parts.spans[self]) bytes += others * aligned(span.count * 4);
     }
     if (bytes > 0) {
       i.writes.push_back({program_.add_buffer({.name = fmt::format("staging {}", count_++),
@@ -330,41 +381,6 @@ void share_statistics(Program& program, const model::Model& model) {
 }
 
 }  // namespace
-
-ReduceShape reduce_shape(const Program& program, int block, Among among, int round) {
-  const DataRanks& r = program.ranks;
-  const Deal deal = r.deal(program.strands);
-  const Buffer& gradient =
-      program.buffers[static_cast<size_t>(program.blocks[static_cast<size_t>(block)].gradients[0])];
-  ReduceShape shape;
-  if (r.sharded()) {
-    for (const Share& share : program.shares[static_cast<size_t>(block)])
-      shape.elements += share.gradient_count;
-    shape.own_elements = program.own_share(block).gradient_count;
-  } else {
-    shape.elements = shape.own_elements = gradient.shape.numel();
-  }
-  if (among == Among::replica) {
-    shape.elements = shape.own_elements;
-    shape.own_elements = (shape.elements + r.replicas - 1) / r.replicas + 64 * 4;
-    for (int q = 0; q < r.replicas; ++q) {
-      if (q != r.replica)
-        shape.others_nodes += static_cast<int64_t>(nodes_of(program.strands, deal.of_replica(q)).size());
-    }
-  } else {
-    for (int q = 0; q < r.shard; ++q) {
-      if (q == r.shard_rank) continue;
-      shape.others_nodes += round >= 0 ? (deal.in_round(r.replica, q, round) >= 0 ? 1 : 0)
-                                       : static_cast<int64_t>(own_nodes(deal, r.replica, q).size());
-    }
-  }
-  return shape;
-}
-
-std::vector<Run> own_nodes(const Deal& deal, int replica, int shard_rank) {
-  const std::vector<int64_t> strands = deal.of_rank(replica, shard_rank);
-  return strands.empty() ? std::vector<Run>{} : nodes_of(deal.strands, {strands.front(), strands.back() + 1});
-}
 
 void rewrite_reduce(Program& program, const model::Model& model) {
   Rewriter(program).run();

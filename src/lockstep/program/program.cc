@@ -19,9 +19,9 @@ const char* name_of(Lane lane) {
 }
 
 const char* name_of(Among among) {
-  static constexpr const char* kNames[] = {"none",           "data ranks",        "shard ranks", "replicas",
-                                           "tensor ranks",   "context ranks",     "one copy",    "all ranks",
-                                           "the next stage", "the previous stage"};
+  static constexpr const char* kNames[] = {
+      "none",         "data ranks",    "shard ranks", "replicas",  "the node's ranks", "nodes",
+      "tensor ranks", "context ranks", "one copy",    "all ranks", "the next stage",   "the previous stage"};
   return kNames[static_cast<int>(among)];
 }
 

@@ -53,6 +53,8 @@ enum class Among : uint8_t {
   data,      // all that share the batch and hold the same blocks
   shard,     // those of them that share one copy
   replica,   // those that hold the same share of different copies
+  near,      // of a group that spans nodes: those of this node
+  far,       // and those with the same seat on every node
   tensor,    // that hold parts of the same products
   context,   // that hold parts of the same sequences
   copy,      // that hold one copy of the model together: tensor x shard x pipeline
@@ -122,7 +124,10 @@ struct DataRanks {
   int replica = 0, shard_rank = 0;  // this rank
   int zero = 0;                     // what a copy's ranks share out: 1 optimizer, 2 gradients, 3 weights too
   bool exact = true;                // sums over the fixed tree; false: in the engine's own order
-  bool staged = false;  // the engine copies what others offer; false: peers' memory is read in place
+  bool staged = false;       // the engine copies what others offer; false: peers' memory is read in place
+  bool near_staged = false;  // the same, between ranks of one node
+  int per_node = 0;          // of them on each node, neighbours; 0: all of them, or not the same everywhere
+  bool node_first = false;   // exact sums are made inside each node, then across (settle_nodes)
   device::DType wire = device::DType::f32;  // of gradients on the wire; bf16 only where exact is false
   int64_t bucket_bytes = 16 << 20;  // gradients that one reduce takes at least, as long as there are more
   int width() const { return replicas * shard; }
@@ -130,6 +135,13 @@ struct DataRanks {
   bool sharded() const { return zero > 0 && shard > 1; }
   bool turns() const { return zero >= 2 && shard > 1; }
   Deal deal(int64_t strands) const { return {strands, replicas, shard, turns()}; }
+  // The group that has several ranks on each of several nodes: shard, replica, or none. Never both: where a
+  // copy spans nodes, every rank of a node holds another share.
+  Among split() const;
+  int near() const;  // ranks of that group on each node
+  int seat_of_split() const { return split() == Among::shard ? shard_rank : replica; }
+  bool inside_node(Among among) const;  // no member of this group stands on another node
+  bool staged_among(Among among) const { return inside_node(among) ? near_staged : staged; }
 };
 
 // The stages of a pipeline, as one of them sees them.

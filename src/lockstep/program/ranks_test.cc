@@ -10,6 +10,7 @@
 #include "lockstep/model/family.h"
 #include "lockstep/program/check.h"
 #include "lockstep/program/compile.h"
+#include "lockstep/program/nodes.h"
 #include "lockstep/program/testing.h"
 
 namespace lockstep::program {
@@ -32,12 +33,18 @@ Case random_case(uint32_t seed) {
   } while (layout.ranks.width() > layout.strands);
   layout.ranks.exact = layout.strands % layout.ranks.width() != 0 || draw.below(4) != 0;
   layout.ranks.staged = draw.below(2) == 0;
+  layout.ranks.near_staged = layout.ranks.staged && draw.below(2) == 0;
+  layout.ranks.per_node = static_cast<int>(draw.below(6));
+  if (layout.ranks.per_node > 0 && layout.ranks.width() % layout.ranks.per_node != 0)
+    layout.ranks.per_node = 0;
+  settle_nodes(layout.ranks, layout.strands);
   layout.ranks.bucket_bytes = draw.below(2) == 0 ? 0 : 1 << 20;
   const std::string recompute = draw.pick({"none", "full", "every-2"});
   layout.recompute = parse_recompute(recompute, *c.model);
-  c.words += fmt::format("slices {} strands {} zero {} replicas {} shard {} exact {} staged {} recompute {}",
-                         layout.slices, layout.strands, layout.ranks.zero, layout.ranks.replicas,
-                         layout.ranks.shard, layout.ranks.exact, layout.ranks.staged, recompute);
+  c.words += fmt::format(
+      "slices {} strands {} zero {} replicas {} shard {} exact {} staged {} a node {} {} recompute {}",
+      layout.slices, layout.strands, layout.ranks.zero, layout.ranks.replicas, layout.ranks.shard,
+      layout.ranks.exact, layout.ranks.staged, layout.ranks.per_node, layout.ranks.node_first, recompute);
   return c;
 }
 
@@ -69,7 +76,8 @@ std::vector<std::string> calls(const Program& program, Among among) {
 }
 
 TEST(RankPrograms, AgreeWithEachOther) {
-  for (uint32_t seed = 1; seed <= 80; ++seed) {
+  int by_node = 0;
+  for (uint32_t seed = 1; seed <= 160; ++seed) {
     const Case c = random_case(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, c.words));
     const std::vector<Program> all = compile_all(c);
@@ -81,10 +89,14 @@ TEST(RankPrograms, AgreeWithEachOther) {
       EXPECT_EQ(calls(all[k], Among::all), calls(all[0], Among::all));
       EXPECT_EQ(calls(all[k], Among::shard), calls(all[k / shard * shard], Among::shard)) << "rank " << k;
       EXPECT_EQ(calls(all[k], Among::replica).size(), calls(all[0], Among::replica).size()) << "rank " << k;
+      by_node += calls(all[k], Among::near).empty() ? 0 : 1;
+      for (const Among among : {Among::near, Among::far})
+        EXPECT_EQ(calls(all[k], among), calls(all[k / shard * shard], among)) << "rank " << k;
     }
     EXPECT_EQ(static_cast<int64_t>(slices.size()), c.layout.slices);
     for (int64_t s = 0; s < c.layout.slices; ++s) EXPECT_EQ(slices.count(s), 1u) << "slice " << s;
   }
+  EXPECT_GT(by_node, 20) << "too few of the drawn layouts go by nodes";
 }
 
 // Of every instruction: the last one of each lane that has surely ended before it begins.
@@ -188,15 +200,25 @@ TEST(RankPrograms, FaultsAreNoticed) {
        [](Instruction& i) { i.reads.erase(i.reads.begin()); }},
       {"a gather is missing", [](const Instruction& i) { return i.op == Op::gather && i.slice >= 0; },
        nullptr},
+      {"a node's ranks do not sum first",
+       [](const Instruction& i) { return i.op == Op::reduce && i.among == Among::near; }, nullptr},
+      {"nodes do not meet", [](const Instruction& i) { return i.op == Op::reduce && i.among == Among::far; },
+       nullptr},
+      {"a node's ranks keep a piece each",
+       [](const Instruction& i) { return i.op == Op::gather && i.lane == Lane::reduce; }, nullptr},
       {"a strand is summed elsewhere", [](const Instruction& i) { return i.op == Op::backward_weight; },
        [](Instruction& i) { i.slice += 1; }},
   };
-  for (const int zero : {0, 1, 3}) {
+  for (const auto& [zero, per_node] : {std::pair(0, 0), {1, 0}, {3, 0}, {0, 2}, {1, 2}, {3, 2}}) {
     Layout layout{
         .slice = {2, 16}, .slices = 8, .strands = 8, .kernels = &kernels::kernels_for(device::Kind::cpu)};
+    const int width = per_node > 0 ? 4 : 3;
     layout.ranks.zero = zero;
-    layout.ranks.shard = zero == 0 ? 1 : 3;
-    layout.ranks.replicas = zero == 0 ? 3 : 1;
+    layout.ranks.shard = zero == 0 ? 1 : width;
+    layout.ranks.replicas = zero == 0 ? width : 1;
+    layout.ranks.per_node = per_node;
+    settle_nodes(layout.ranks, layout.strands);
+    ASSERT_EQ(layout.ranks.node_first, per_node > 0);
     layout.ranks.bucket_bytes = 0;
     ASSERT_NO_THROW(check(compile(model, layout), model));
     for (const Fault& fault : faults) {
@@ -211,7 +233,9 @@ TEST(RankPrograms, FaultsAreNoticed) {
           fault.make(program.instructions[n]);
         }
       }
-      if (made) EXPECT_THROW(check(program, model), base::Bug) << fault.name << ", zero " << zero;
+      if (!made) continue;
+      EXPECT_THROW(check(program, model), base::Bug)
+          << fault.name << ", zero " << zero << ", a node " << per_node;
     }
   }
 }

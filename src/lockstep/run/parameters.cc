@@ -10,6 +10,7 @@
 #include "lockstep/base/philox.h"
 #include "lockstep/checkpoint/params_hash.h"
 #include "lockstep/kernels/step_state.h"
+#include "lockstep/run/reduce.h"
 
 namespace lockstep::run {
 
@@ -126,13 +127,13 @@ void Parameters::refresh_compute() {
         {});
     device_.synchronize(nullptr);
     if (!whole) continue;
-    std::vector<Tensor> parts;
-    for (const program::Share& share : program_.shares[b]) {
-      parts.push_back(
-          {to.as<char>() + share.values.begin * device::size_of(to.dtype), to.dtype, {share.values.count}});
+    const bool by_nodes = program_.ranks.split() == program::Among::shard;
+    for (const program::Among among : by_nodes ? std::vector{program::Among::far, program::Among::near}
+                                               : std::vector{program::Among::shard}) {
+      for (const std::vector<Tensor>& parts : gather_parts(program_, static_cast<int>(b), among, to))
+        ranks_.group(among, program::Lane::gather).all_gather(parts);
+      device_.synchronize(nullptr);
     }
-    ranks_.group(program::Among::shard, program::Lane::gather).all_gather(parts);
-    device_.synchronize(nullptr);
   }
   share_copies();
 }

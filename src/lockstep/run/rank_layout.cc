@@ -88,11 +88,28 @@ program::DataRanks data_ranks(const base::Recipe& recipe, int width) {
 
 }  // namespace
 
-RankLayout rank_layout(const base::Recipe& recipe, const comm::Seat& seat, bool shares_memory) {
+namespace {
+
+// How many of the data ranks of one stage stand on each node, where that is the same on all of them: whole
+// sets of tensor and context ranks, or parts of one. Otherwise 0.
+int data_per_node(const base::Recipe::Parallel& p, int width, int per_node) {
+  const auto together = static_cast<int>(p.tensor * p.context);
+  if (per_node == 0) return 0;
+  if (per_node % together != 0) return together % per_node == 0 ? 1 : 0;
+  const int here = per_node / together;
+  if (here >= width) return here % width == 0 ? width : 0;
+  return width % here == 0 ? here : 0;
+}
+
+}  // namespace
+
+RankLayout rank_layout(const base::Recipe& recipe, const comm::Seat& seat, const Standing& standing) {
   const auto& p = recipe.parallel;
   RankLayout layout;
   layout.data = data_ranks(recipe, data_width(p, seat.world));
-  layout.data.staged = !shares_memory;
+  layout.data.per_node = data_per_node(p, layout.data.width(), standing.per_node);
+  layout.data.staged = !standing.shares_memory;
+  layout.data.near_staged = layout.data.per_node == 0 ? layout.data.staged : !standing.node_shares_memory;
   comm::Mesh mesh;
   mesh.sizes[static_cast<int>(Axis::tensor)] = layout.parts.tensor = static_cast<int>(p.tensor);
   mesh.sizes[static_cast<int>(Axis::context)] = layout.parts.context = static_cast<int>(p.context);

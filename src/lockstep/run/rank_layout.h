@@ -15,8 +15,14 @@ struct RankLayout {
   program::Stages stages;  // without the cut of blocks
 };
 
-// ConfigErrors 152, 153, 155, 157 with the arithmetic. `shares_memory`: ranks read each other's memory.
-RankLayout rank_layout(const base::Recipe& recipe, const comm::Seat& seat, bool shares_memory);
+// Where the ranks stand: who reads whose memory, and how many are on each node.
+struct Standing {
+  bool shares_memory = true, node_shares_memory = true;
+  int per_node = 0;  // neighbours; 0: all on one node, or not the same number on each
+};
+
+// ConfigErrors 152, 153, 155, 157 with the arithmetic.
+RankLayout rank_layout(const base::Recipe& recipe, const comm::Seat& seat, const Standing& standing = {});
 
 // A whole slice as this rank sees it: context ranks hold parts of every sample.
 model::SliceShape slice_of(const model::SliceShape& whole, const model::Parts& parts);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "lockstep/base/error.h"
@@ -19,6 +20,29 @@ Ranks::Ranks(comm::World& world) : world_(&world), cpu_(device::open({})) {
   for (int r = 0; r < world.size(); ++r) all[static_cast<size_t>(r)] = r;
   host_ = world.group("host", all, *cpu_);
   members_[host_.get()] = std::move(all);
+  find_nodes();
+}
+
+// Every rank says whether it stands where it would if all nodes had as many ranks as its own.
+void Ranks::find_nodes() {
+  const comm::Seat& seat = world_->seat();
+  if (seat.world == 1 || seat.nodes == 1) return;
+  // For trying what it gains: as if nobody knew of nodes.
+  const char* wish = std::getenv("LOCKSTEP_NODE_FIRST");
+  const bool wanted = wish == nullptr || std::string(wish) != "off";
+  const bool even = wanted && seat.nodes * seat.local_world == seat.world &&
+                    seat.node * seat.local_world + seat.local_rank == seat.rank;
+  std::vector<int> here;
+  for (int r = 0; even && r < seat.local_world; ++r) here.push_back(seat.rank - seat.local_rank + r);
+  if (sum(std::vector<double>{even ? 0.0 : 1.0, static_cast<double>(seat.local_world)}) !=
+      std::vector<double>{0, static_cast<double>(seat.local_world) * seat.world}) {
+    return;
+  }
+  per_node_ = seat.local_world;
+  if (per_node_ == 1) return;
+  const auto group = world_->group(fmt::format("node.{}", seat.node), here, *cpu_);
+  const double apart = std::string(group->engine()) == "shm" ? 0 : 1;
+  node_shares_memory_ = sum(std::vector<double>{apart})[0] == 0;
 }
 
 bool Ranks::shares_memory() const { return !alone() && std::string(host_->engine()) == "shm"; }
@@ -32,7 +56,7 @@ void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, dev
       made;  // one for the same members of a lane
   for (const auto& [lane, among] : wanted) {
     if (among == Among::next || among == Among::previous) continue;
-    const std::vector<int> members = comm::members(mesh, world_->rank(), plan::axes_of(among));
+    const std::vector<int> members = plan::members_of(mesh, world_->rank(), among);
     std::shared_ptr<comm::Group>& group = made[{lane, members}];
     if (!group) {
       group =
@@ -120,6 +144,16 @@ comm::Group& Ranks::group(Among among, Lane lane) const {
   return *it->second;
 }
 
+plan::Traffic Ranks::sent() const {
+  plan::Traffic all;
+  std::set<const comm::Group*> seen;
+  for (const auto& [key, group] : groups_) {
+    if (!seen.insert(group.get()).second) continue;
+    all.add(members_.at(group.get()), group->sent(), rank(), per_node_);
+  }
+  return all;
+}
+
 std::vector<double> Ranks::sum(std::vector<double> values) const {
   if (!alone()) host_->all_reduce({values.data(), device::DType::f64, {static_cast<int64_t>(values.size())}});
   return values;
@@ -138,6 +172,8 @@ comm::Mesh mesh_of(const program::DataRanks& ranks, const model::Parts& parts,
   mesh.sizes[static_cast<int>(Axis::pipeline)] = stages.count;
   mesh.sizes[static_cast<int>(Axis::shard)] = ranks.shard;
   mesh.sizes[static_cast<int>(Axis::replica)] = ranks.replicas;
+  if (ranks.split() == Among::shard) mesh.near[static_cast<int>(Axis::shard)] = ranks.near();
+  if (ranks.split() == Among::replica) mesh.near[static_cast<int>(Axis::replica)] = ranks.near();
   return mesh;
 }
 

@@ -11,6 +11,7 @@
 
 #include "lockstep/comm/mesh.h"
 #include "lockstep/comm/world.h"
+#include "lockstep/plan/traffic.h"
 #include "lockstep/program/program.h"
 
 namespace lockstep::run {
@@ -28,6 +29,9 @@ class Ranks {
   bool first() const { return rank() == 0; }
   comm::World* world() const { return world_; }
   bool shares_memory() const;  // ranks on the CPU read each other's memory
+  // Ranks of each node, neighbours; 0: all of them on one, or not the same on each.
+  int per_node() const { return per_node_; }
+  bool node_shares_memory() const { return shares_memory() || node_shares_memory_; }  // those of one node do
 
   // How long a step's collectives may take, and what to do when they take longer: nothing on a device's
   // stream ends by itself when a peer is gone.
@@ -44,6 +48,8 @@ class Ranks {
   const std::vector<Recorded>& recorded() const { return recorded_; }  // by number
 
   comm::Group& group(program::Among among, program::Lane lane) const;
+  // What the program's groups have sent so far, counted call by call (comm::Group::sent).
+  plan::Traffic sent() const;
   comm::Group& host() const {
     return *host_;
   }  // all ranks; tensors in host memory, used by the training thread only
@@ -53,12 +59,15 @@ class Ranks {
   std::vector<uint64_t> sum(std::vector<uint64_t> values) const;
 
  private:
+  void find_nodes();
   void connect_stages(const comm::Mesh& mesh,
                       const std::set<std::pair<program::Lane, program::Among>>& wanted,
                       device::Device& device);
   comm::World* world_ = nullptr;
   std::unique_ptr<device::Device> cpu_;
   std::unique_ptr<comm::Group> host_;
+  int per_node_ = 0;
+  bool node_shares_memory_ = false;
   std::map<std::pair<program::Lane, program::Among>, std::shared_ptr<comm::Group>> groups_;
   std::map<const comm::Group*, std::vector<int>> members_;
   std::vector<Recorded> recorded_;

@@ -2,6 +2,7 @@
 #include "lockstep/run/ranks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -27,11 +28,19 @@ struct Result {
   std::vector<double> losses;
   double eval_loss = 0;
   int64_t persistent_bytes = 0, peak_bytes = 0, planned_bytes = 0;
+  plan::Traffic planned, sent;  // in one step
 };
 
 struct Watcher : Observer {
   Result* result;
-  void stepped(const StepReport& report) override { result->losses.push_back(report.loss); }
+  const Ranks* ranks;
+  void stepped(const StepReport& report) override {
+    result->losses.push_back(report.loss);
+    const plan::Traffic now = ranks->sent();
+    result->sent = {now.inside - before.inside, now.across - before.across};
+    before = now;
+  }
+  plan::Traffic before;
 };
 
 // Trains as `rank` of `world`; every rank's result must agree.
@@ -42,10 +51,12 @@ Result train_rank(const Words& words, comm::World& world, int64_t steps) {
   Plan plan = make_plan(tiny_recipe(all), {}, for_this(ranks));
   Result result;
   result.planned_bytes = plan.memory.peak_bytes();
+  result.planned = traffic_of(plan);
   Session session(std::move(plan), &ranks);
   result.persistent_bytes = session.memory->plan().persistent_bytes;
   Watcher watcher;
   watcher.result = &result;
+  watcher.ranks = &ranks;
   const Summary summary = train(session, {}, watcher);
   result.hash = summary.params_hash;
   result.eval_loss = summary.eval_loss.value_or(0);
@@ -53,12 +64,13 @@ Result train_rank(const Words& words, comm::World& world, int64_t steps) {
   return result;
 }
 
-std::vector<Result> train_on(int world, const Words& words, int64_t steps,
-                             const std::string& engine = "shm") {
+std::vector<Result> train_on(int world, const Words& words, int64_t steps, const std::string& engine = "shm",
+                             int per_node = 0) {
   std::vector<Result> results(static_cast<size_t>(world));
-  on_ranks(world, engine, [&](comm::World& one) {
-    results[static_cast<size_t>(one.rank())] = train_rank(words, one, steps);
-  });
+  on_ranks(
+      world, engine,
+      [&](comm::World& one) { results[static_cast<size_t>(one.rank())] = train_rank(words, one, steps); },
+      per_node);
   return results;
 }
 
@@ -156,6 +168,87 @@ TEST(SameBitsOnRanksMore, ThroughEveryEngineAndInSmallBuckets) {
         EXPECT_EQ(train_on(world, all, 3, engine)[0].hash, one.hash)
             << engine << " " << words[0] << " " << world;
       }
+    }
+  }
+}
+
+// As if ranks stood on several nodes: sums inside each first, where the tree allows, and all at once where
+// not.
+TEST(SameBitsOnNodes, InEveryLayout) {
+  LS_NEEDS_HOST_MEMORY();
+  struct Layout {
+    int world, per_node;
+    Words words;
+  };
+  std::vector<Layout> layouts;
+  for (const auto& [world, per_node] : {std::pair(4, 2), {8, 4}, {8, 2}, {6, 2}, {6, 3}}) {
+    for (const char* zero : {"0", "1", "2", "3"})
+      layouts.push_back({world, per_node, {std::string("parallel.zero=") + zero}});
+  }
+  for (const char* zero : {"1", "2", "3"}) {
+    layouts.push_back({8, 4, {std::string("parallel.zero=") + zero, "parallel.shard=2"}});
+    layouts.push_back({8, 2, {std::string("parallel.zero=") + zero, "parallel.shard=4"}});
+    layouts.push_back({8, 4, {std::string("parallel.zero=") + zero, "parallel.shard=4"}});
+  }
+  layouts.push_back({8, 4, {"parallel.tensor=2"}});
+  layouts.push_back({8, 2, {"parallel.pipeline=2", "parallel.zero=1"}});
+  for (const Words& recipe : {Words{"batch.global=8", "batch.slices=8", "batch.strands=8"},
+                              {"model.tied=false", "precision.compute=bf16", "model.vocab=3000",
+                               "model.hidden=64", "batch.global=16", "batch.slices=16", "batch.strands=8"}}) {
+    const Result one = train_alone(recipe, 3);
+    for (const Layout& layout : layouts) {
+      const bool exact = layout.words[0] != "parallel.tensor=2";
+      for (const char* engine : {"shm", "gloo"}) {
+        if (engine == std::string("gloo") && recipe.size() > 3) continue;
+        SCOPED_TRACE(fmt::format("{} ranks, {} a node, {}, {}", layout.world, layout.per_node,
+                                 fmt::join(layout.words, " "), engine));
+        const std::vector<Result> many =
+            train_on(layout.world, with(recipe, layout.words), 3, engine, layout.per_node);
+        for (const Result& rank : many) {
+          ASSERT_EQ(rank.hash, exact ? one.hash : many[0].hash);
+          ASSERT_EQ(rank.losses, exact ? one.losses : many[0].losses);
+          ASSERT_NEAR(static_cast<double>(rank.peak_bytes), static_cast<double>(rank.planned_bytes),
+                      0.02 * static_cast<double>(rank.planned_bytes) + 16384);
+        }
+      }
+    }
+  }
+}
+
+// The bytes that the plan says travel in a step are those that the groups count.
+TEST(TrafficOnRanks, IsAsPlanned) {
+  LS_NEEDS_HOST_MEMORY();
+  struct Row {
+    int world, per_node;
+    Words words;
+  };
+  const Row rows[] = {
+      {2, 0, {}},
+      {4, 2, {}},
+      {3, 1, {}},
+      {4, 2, {"parallel.zero=1"}},
+      {4, 2, {"parallel.zero=2"}},
+      {4, 2, {"parallel.zero=3"}},
+      {8, 4, {"parallel.zero=3", "parallel.shard=2"}},
+      {4, 2, {"parallel.zero=3", "parallel.shard=2", "precision.compute=bf16"}},
+      {4, 2, {"run.exact=false"}},
+      {4, 2, {"run.exact=false", "parallel.zero=2", "parallel.wire=bf16"}},
+      {4, 2, {"run.exact=false", "parallel.zero=1", "parallel.shard=2", "parallel.wire=bf16"}},
+      {4, 2, {"parallel.tensor=2"}},
+      {4, 2, {"parallel.tensor=2", "parallel.sequence=true"}},
+      {4, 2, {"parallel.context=2"}},
+      {4, 2, {"parallel.context=2", "parallel.context_form=heads"}},
+      {4, 2, {"parallel.pipeline=2"}},
+      {4, 2, {"parallel.pipeline=2", "parallel.schedule=zero-bubble", "parallel.zero=1"}},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(fmt::format("{} ranks, {} a node, {}", row.world, row.per_node, fmt::join(row.words, " ")));
+    const Words recipe = {"batch.global=8", "batch.slices=8", "batch.strands=8", "log.eval_every=0"};
+    for (const Result& rank : train_on(row.world, with(recipe, row.words), 4, "shm", row.per_node)) {
+      EXPECT_EQ(rank.sent.inside, rank.planned.inside);
+      EXPECT_EQ(rank.sent.across, rank.planned.across);
+      EXPECT_GT(rank.planned.all(), 0);
+      if (row.per_node == 0) EXPECT_EQ(rank.planned.across, 0);
     }
   }
 }

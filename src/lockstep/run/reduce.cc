@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/tree_sum.h"
-#include "lockstep/program/compile.h"
+#include "lockstep/program/nodes.h"
 #include "lockstep/run/tree_fold.h"
 
 namespace lockstep::run {
@@ -23,35 +23,35 @@ using program::Use;
 namespace {
 
 // One block's part of the bucket.
-struct BlockReduce {
-  std::vector<std::vector<Span>> spans;  // [rank of the group]: what that rank sums, in elements of the nodes
-  std::vector<int64_t> out;              // where each of this rank's spans starts in the sums
-  std::vector<float*> nodes;             // this rank's partial sums, whole
-  std::vector<float*> kept, sums;        // levels before and after, where spans start at `out`
+struct BlockReduce : program::ReduceParts {
+  std::vector<float*> nodes;       // this rank's partial sums, whole
+  std::vector<float*> kept, sums;  // levels before and after, where spans start at `out`
 };
+
+Tensor view(float* data, const Span& span) { return {data + span.begin, DType::f32, {span.count}}; }
+
+// Every rank gets the parts that the others summed.
+void spread(comm::Group& group, const program::ReduceParts& parts, float* sums, device::Stream stream) {
+  for (size_t s = 0; s < parts.spans[0].size(); ++s) {
+    std::vector<Tensor> all;
+    for (const auto& spans : parts.spans) all.push_back(view(sums, spans[s]));
+    group.all_gather(all, stream);
+  }
+}
 
 class Reduce {
  public:
-  Reduce(const BindContext& context, const std::vector<model::BlockLayout>& layouts, const Instruction& i,
-         const kernels::Launch& launch)
+  Reduce(const BindContext& context, const Instruction& i, const kernels::Launch& launch)
       : c_(context),
-        layouts_(layouts),
         ranks_(context.program.ranks),
         instruction_(i),
         launch_(launch),
         group_(context.options.ranks->group(i.among, i.lane)),
         kernels_(kernels::kernels_for(context.device.id().kind)) {
     const program::Deal deal = ranks_.deal(c_.program.strands);
-    for (int q = 0; q < group_.size(); ++q) {
-      if (i.round >= 0) {
-        const int64_t s = deal.in_round(ranks_.replica, q, i.round);
-        runs_.push_back(s >= 0 ? std::vector<program::Run>{{s, s + 1}} : std::vector<program::Run>{});
-      } else if (i.among == Among::shard) {
-        runs_.push_back(program::own_nodes(deal, ranks_.replica, q));
-      } else {
-        runs_.push_back(nodes_of(c_.program.strands, deal.of_replica(q)));
-      }
-    }
+    runs_ = program::reduce_runs(c_.program, i.among, i.round);
+    LS_ASSERT(static_cast<int>(runs_.size()) == group_.size() &&
+              program::reduce_self(ranks_, i.among) == group_.rank());
     for (int64_t round = 0; round < i.round; ++round) {
       for (int q = 0; q < ranks_.shard; ++q) {
         if (const int64_t s = deal.in_round(ranks_.replica, q, round); s >= 0) kept_.push({s, s + 1});
@@ -72,13 +72,17 @@ class Reduce {
     std::vector<size_t> at(views.size(), 0);  // [rank]: tensors of the blocks before
     for (const BlockReduce& block : blocks_) sum_block(block, views, at);
     group_.give_back(launch_.stream);
-    if (instruction_.among == Among::replica) {
-      for (const BlockReduce& block : blocks_) spread(block);
-    }
+    if (!everyone_wants_all()) return;
+    for (const BlockReduce& block : blocks_) spread(group_, block, block.sums[0], launch_.stream);
   }
 
  private:
   size_t me() const { return static_cast<size_t>(group_.rank()); }
+  // Copies need whole sums; shares, and what a node sums for others, stay where they are.
+  bool everyone_wants_all() const {
+    const bool far = instruction_.among == Among::far;
+    return (far ? ranks_.split() : instruction_.among) == Among::replica;
+  }
   int64_t step() const { return static_cast<int64_t>(c_.staging.inputs()->step); }
   int32_t instruction_index() const {
     return static_cast<int32_t>(&instruction_ - c_.program.instructions.data());
@@ -95,42 +99,13 @@ class Reduce {
     const auto known = std::find(numbers_.begin(), numbers_.end(), number);
     if (known == numbers_.end()) {
       numbers_.push_back(number);
-      blocks_.push_back(shape_of(number));
+      blocks_.push_back({program::reduce_parts(c_.program, number, instruction_.among, instruction_.round)});
     }
     BlockReduce& block =
         blocks_[static_cast<size_t>(std::find(numbers_.begin(), numbers_.end(), number) - numbers_.begin())];
     float* data = c_.memory.tensor(use.buffer).as<float>();
     (kind == "node" ? block.nodes : kind == "kept" ? block.kept : block.sums).push_back(data);
   }
-
-  BlockReduce shape_of(int number) const {
-    BlockReduce block;
-    const auto b = static_cast<size_t>(number);
-    if (instruction_.among == Among::shard) {
-      for (const program::Share& share : c_.program.shares[b]) block.spans.push_back(share.gradients);
-      const program::Share& own = c_.program.own_share(number);
-      for (size_t k = 0; k < own.gradients.size(); ++k) {
-        block.out.push_back(instruction_.round >= 0 ? own.offsets[k] : own.gradients[k].begin);
-      }
-      return block;
-    }
-    // Among replicas: whole gradients, or one share of them, in even parts.
-    std::vector<Span> whole = {{0, layouts_[b].grad_count}};
-    if (ranks_.sharded()) {
-      const program::Share& own = c_.program.own_share(number);
-      whole = ranks_.turns() ? std::vector<Span>{{0, own.gradient_count}} : own.gradients;
-    }
-    block.spans.resize(static_cast<size_t>(group_.size()));
-    for (const Span& span : whole) {
-      const std::vector<Span> parts = program::cut_evenly(span.count, group_.size());
-      for (size_t q = 0; q < parts.size(); ++q)
-        block.spans[q].push_back({span.begin + parts[q].begin, parts[q].count});
-    }
-    for (const Span& span : block.spans[me()]) block.out.push_back(span.begin);
-    return block;
-  }
-
-  static Tensor view(float* data, const Span& span) { return {data + span.begin, DType::f32, {span.count}}; }
 
   std::vector<std::vector<Tensor>> offers() const {
     std::vector<std::vector<Tensor>> all(runs_.size());
@@ -168,7 +143,7 @@ class Reduce {
       for (size_t q = 0; q < runs_.size(); ++q) {
         for (size_t n = 0; n < runs_[q].size(); ++n) {
           float* data = views[q][at[q] + n * spans + s].as<float>();
-          fresh.push_back({runs_[q][n], data, ranks_.staged && q != me() ? data : nullptr});
+          fresh.push_back({runs_[q][n], data, staged_ && q != me() ? data : nullptr});
         }
       }
       std::sort(fresh.begin(), fresh.end(),
@@ -181,15 +156,6 @@ class Reduce {
       }
     }
     for (size_t q = 0; q < runs_.size(); ++q) at[q] += runs_[q].size() * spans;
-  }
-
-  // Every replica gets the parts that the others summed.
-  void spread(const BlockReduce& block) {
-    for (size_t s = 0; s < block.spans[me()].size(); ++s) {
-      std::vector<Tensor> parts;
-      for (const auto& spans : block.spans) parts.push_back(view(block.sums[0], spans[s]));
-      group_.all_gather(parts, launch_.stream);
-    }
   }
 
   // exact = false: the engine adds as it likes, and in the wire's type.
@@ -243,11 +209,11 @@ class Reduce {
   }
 
   BindContext c_;
-  const std::vector<model::BlockLayout>& layouts_;
   const DataRanks ranks_;
   const Instruction& instruction_;
   const kernels::Launch launch_;
   comm::Group& group_;
+  const bool staged_ = std::string(group_.engine()) != "shm";  // what others give is copied: free to be used
   const kernels::Kernels& kernels_;
   program::Stack kept_{c_.program.strands};      // what the levels hold before this round
   std::vector<std::vector<program::Run>> runs_;  // [rank of the group]: the partial sums it gives
@@ -294,6 +260,21 @@ std::function<void()> add_up(const BindContext& context, const std::vector<model
   };
 }
 
+// The node's ranks hold pieces of sums; each gets them all.
+std::function<void()> bind_spread(const BindContext& context, const Instruction& i,
+                                  const kernels::Launch& launch) {
+  comm::Group* group = &context.options.ranks->group(i.among, i.lane);
+  std::vector<std::pair<program::ReduceParts, float*>> all;
+  for (const Use& use : i.writes) {
+    const int block = context.program.buffers[static_cast<size_t>(use.buffer)].block;
+    all.emplace_back(program::reduce_parts(context.program, block, i.among, -1),
+                     context.memory.tensor(use.buffer).as<float>());
+  }
+  return [group, all, launch] {
+    for (const auto& [parts, sums] : all) spread(*group, parts, sums, launch.stream);
+  };
+}
+
 }  // namespace
 
 std::function<void()> bind_reduce(const BindContext& context, const std::vector<model::BlockLayout>& layouts,
@@ -310,7 +291,7 @@ std::function<void()> bind_reduce(const BindContext& context, const std::vector<
     return [group, values, launch] { group->all_reduce(values, launch.stream); };
   }
   if (i.among == Among::context || i.among == Among::tensor) return add_up(context, layouts, i, launch);
-  return [reduce = std::make_shared<Reduce>(context, layouts, i, launch)] { reduce->run(); };
+  return [reduce = std::make_shared<Reduce>(context, i, launch)] { reduce->run(); };
 }
 
 std::function<void()> bind_gather(const BindContext& context, const Instruction& i,
@@ -330,22 +311,41 @@ std::function<void()> bind_gather(const BindContext& context, const Instruction&
       for (const auto& [values, root] : all) group->broadcast(values, root, launch.stream);
     };
   }
+  if (i.lane == program::Lane::reduce) return bind_spread(context, i, launch);
   const Tensor whole = context.memory.tensor(i.writes[0].buffer),
                from = context.memory.tensor(i.reads[0].buffer);
-  std::vector<Tensor> parts;
-  for (const program::Share& share : context.program.shares[static_cast<size_t>(i.block)]) {
-    parts.push_back({whole.as<char>() + share.values.begin * device::size_of(whole.dtype),
-                     whole.dtype,
-                     {share.values.count}});
-  }
-  const Tensor own = parts[static_cast<size_t>(group->rank())];
+  const GatherParts calls = gather_parts(context.program, i.block, i.among, whole);
+  const Span own = context.program.own_share(i.block).values;
+  const Tensor to{whole.as<char>() + own.begin * device::size_of(whole.dtype), whole.dtype, {own.count}};
   device::Device* device = &context.device;
-  return [group, parts, own, from, whole, device, launch] {
+  return [group, calls, to, from, whole, device, launch] {
     if (from.data != whole.data) {
-      device->copy(own.data, from.data, own.bytes(), device::CopyKind::device_to_device, launch.stream);
+      device->copy(to.data, from.data, to.bytes(), device::CopyKind::device_to_device, launch.stream);
     }
-    group->all_gather(parts, launch.stream);
+    for (const std::vector<Tensor>& parts : calls) group->all_gather(parts, launch.stream);
   };
+}
+
+GatherParts gather_parts(const program::Program& program, int block, Among among, const Tensor& whole) {
+  const std::vector<program::Share>& shares = program.shares[static_cast<size_t>(block)];
+  const auto part = [&](size_t rank) -> Tensor {
+    const Span& values = shares[rank].values;
+    return {whole.as<char>() + values.begin * device::size_of(whole.dtype), whole.dtype, {values.count}};
+  };
+  const auto near = static_cast<size_t>(program.ranks.near());
+  GatherParts calls;
+  if (among == Among::near) {  // of every node, the shares that its ranks of all seats hold
+    for (size_t first = 0; first < shares.size(); first += near) {
+      calls.emplace_back();
+      for (size_t q = 0; q < near; ++q) calls.back().push_back(part(first + q));
+    }
+    return calls;
+  }
+  const bool far = among == Among::far;
+  calls.emplace_back();
+  const size_t seat = far ? static_cast<size_t>(program.ranks.shard_rank) % near : 0;
+  for (size_t q = seat; q < shares.size(); q += far ? near : 1) calls.back().push_back(part(q));
+  return calls;
 }
 
 }  // namespace lockstep::run

@@ -12,8 +12,14 @@ namespace lockstep::run {
 std::function<void()> bind_reduce(const BindContext& context, const std::vector<model::BlockLayout>& layouts,
                                   const program::Instruction& instruction, const kernels::Launch& launch);
 
-// Weights from shares, or statistics from the ranks that computed them. `launch` is the gather lane's.
+// Weights from shares, sums from the node's pieces, or statistics from the ranks that computed them. `launch`
+// is that of the instruction's lane.
 std::function<void()> bind_gather(const BindContext& context, const program::Instruction& instruction,
                                   const kernels::Launch& launch);
+
+// The calls that make a block's weights whole in one group: each is a list of parts, by rank of the group.
+using GatherParts = std::vector<std::vector<device::Tensor>>;
+GatherParts gather_parts(const program::Program& program, int block, program::Among among,
+                         const device::Tensor& whole);
 
 }  // namespace lockstep::run

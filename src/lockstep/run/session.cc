@@ -9,6 +9,7 @@
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/model/family.h"
 #include "lockstep/model/huggingface.h"
+#include "lockstep/program/nodes.h"
 #include "lockstep/run/memory_report.h"
 #include "lockstep/run/rank_layout.h"
 #include "lockstep/run/snapshot.h"
@@ -153,6 +154,7 @@ program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& 
   layout.strands = recipe.batch.strands.is_auto ? default_strands(slices, plan.layout.ranks.width())
                                                 : recipe.batch.strands.value;
   layout.ranks = plan.layout.ranks;
+  program::settle_nodes(layout.ranks, layout.strands);
   layout.stages = plan.layout.stages;
   layout.stages.pieces = cut_stages(recipe, *plan.model, layout);
   layout.recompute = program::parse_recompute(recompute, *plan.model);
@@ -167,13 +169,15 @@ PlanOptions for_this(const Ranks& ranks) {
   PlanOptions options;
   if (ranks.world() != nullptr) options.seat = ranks.world()->seat();
   options.shares_memory = ranks.shares_memory();
+  options.node_shares_memory = ranks.node_shares_memory();
+  options.per_node = ranks.per_node();
   return options;
 }
 
 void check_layout(const base::Recipe& recipe, int ranks) {
   check_batch(recipe);
   check_engine(recipe, ranks > 1 && recipe.run.device == "cpu");
-  const program::DataRanks layout = rank_layout(recipe, {.world = ranks}, true).data;
+  const program::DataRanks layout = rank_layout(recipe, {.world = ranks}).data;
   if (!recipe.batch.slices.is_auto && !recipe.batch.strands.is_auto) check_strands(recipe, layout);
   if (layout.width() > recipe.batch.global) {
     throw ConfigError(
@@ -191,8 +195,16 @@ program::Program compile_for(const Plan& plan, int64_t slices, const std::string
   return program;
 }
 
+plan::Traffic traffic_of(const Plan& plan) {
+  return plan::traffic_of({.program = plan.program,
+                           .model = *plan.model,
+                           .mesh = mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages),
+                           .rank = plan.seat.rank,
+                           .per_node = plan.per_node});
+}
+
 program::Program compile_for_rank(const Plan& plan, int rank, program::MemoryPlan& memory) {
-  const RankLayout there = rank_layout(plan.recipe(), {.rank = rank, .world = plan.seat.world}, true);
+  const RankLayout there = rank_layout(plan.recipe(), {.rank = rank, .world = plan.seat.world});
   program::Layout layout = plan.layout;
   layout.ranks.replica = there.data.replica, layout.ranks.shard_rank = there.data.shard_rank;
   layout.stages.self = there.stages.self;
@@ -206,11 +218,15 @@ program::Program compile_for_rank(const Plan& plan, int rank, program::MemoryPla
 Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   Plan plan;
   plan.seat = options.seat;
+  plan.per_node = options.per_node;
   check_batch(resolved.recipe);
   const device::Id id = device::resolve(resolved.recipe.run.device, options.seat.local_rank);
   set_threads(resolved.recipe, options.seat);
-  const RankLayout here =
-      rank_layout(resolved.recipe, options.seat, id.kind == device::Kind::cpu && options.shares_memory);
+  const bool cpu = id.kind == device::Kind::cpu;
+  const RankLayout here = rank_layout(resolved.recipe, options.seat,
+                                      {.shares_memory = cpu && options.shares_memory,
+                                       .node_shares_memory = cpu && options.node_shares_memory,
+                                       .per_node = options.per_node});
   plan.layout.ranks = here.data;
   plan.layout.stages = here.stages;
   if (!own.build_model) adopt_model(resolved);
@@ -258,7 +274,7 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
       alone_(given == nullptr ? std::make_unique<Ranks>() : nullptr) {
   if (ranks == nullptr) ranks = alone_.get();
   check_engine(plan.recipe(), !ranks->alone() && plan.device->id().kind == device::Kind::cpu);
-  const bool shared = ranks->shares_memory() && plan.device->id().kind == device::Kind::cpu;
+  const bool shared = ranks->node_shares_memory() && plan.device->id().kind == device::Kind::cpu;
   if (shared) plan.device->allocate_from(&ranks->world()->arena());
   try {
     memory = std::make_unique<Memory>(*plan.device, plan.program);

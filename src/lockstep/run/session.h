@@ -42,6 +42,7 @@ struct Plan {
   program::MemoryPlan memory;
   int64_t available_bytes = 0;  // on the device, or memory.limit_gib
   comm::Seat seat;              // this process among the ranks
+  int per_node = 0;             // ranks of each node, where there are several (PlanOptions)
   const base::Recipe& recipe() const { return resolved.recipe; }
   // Of ranks that work on the same slices, one says what is in them.
   bool counts_batch() const {
@@ -55,9 +56,11 @@ struct Plan {
 };
 
 struct PlanOptions {
-  bool must_fit = true;       // memory that does not suffice is RunError 420 with the report
-  comm::Seat seat;            // the rank to plan for; need not exist
-  bool shares_memory = true;  // CPU ranks read each other's memory, so that reductions stage nothing
+  bool must_fit = true;  // memory that does not suffice is RunError 420 with the report
+  comm::Seat seat;       // the rank to plan for; need not exist
+  // Of CPU ranks: they read each other's memory, so that reductions stage nothing; those of one node do.
+  bool shares_memory = true, node_shares_memory = true;
+  int per_node = 0;  // ranks of each node, where there are several; 0: all on one, or not the same on each
 };
 
 // To plan for this process.
@@ -66,6 +69,9 @@ PlanOptions for_this(const Ranks& ranks);
 // Opens data and device, resolves every "auto", compiles and checks. ConfigError or DataError when the recipe
 // cannot be run here.
 Plan make_plan(base::Resolved resolved, Own own, PlanOptions options = {});
+
+// What this rank sends in one step.
+plan::Traffic traffic_of(const Plan& plan);
 
 // What can be said of so many ranks before anything is opened: ConfigError with the arithmetic.
 void check_layout(const base::Recipe& recipe, int ranks);

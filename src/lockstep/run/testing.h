@@ -71,8 +71,9 @@ inline std::string hash_after(Session& session, int64_t steps, float learning_ra
   return session.parameters->hash();
 }
 
-// Every rank is a thread; what one throws is thrown here.
-inline void on_ranks(int world, const std::string& engine, const std::function<void(comm::World&)>& body) {
+// Every rank is a thread; what one throws is thrown here. `per_node`: as if so many stood on each node.
+inline void on_ranks(int world, const std::string& engine, const std::function<void(comm::World&)>& body,
+                     int per_node = 0) {
   const std::unique_ptr<comm::Store> store = comm::make_local_store();
   std::vector<std::exception_ptr> errors(static_cast<size_t>(world));
   std::vector<std::thread> threads;
@@ -80,7 +81,13 @@ inline void on_ranks(int world, const std::string& engine, const std::function<v
     threads.emplace_back([&, r, clone = std::shared_ptr<comm::Store>(store->clone())] {
       try {
         comm::WorldOptions options;
-        options.seat = {.rank = r, .world = world, .local_rank = r, .local_world = world};
+        const int here = per_node > 0 ? per_node : world;
+        options.seat = {.rank = r,
+                        .world = world,
+                        .local_rank = r % here,
+                        .local_world = here,
+                        .node = r / here,
+                        .nodes = world / here};
         options.engine = engine;
         options.timeout = options.join_timeout = std::chrono::seconds(60);
         comm::World one = world == 1 ? comm::World() : comm::World(options, clone->clone());
