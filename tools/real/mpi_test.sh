@@ -15,26 +15,30 @@ same_bits() {
   ends 0 "${mpi[@]}" -np "$ranks" "$program" "${words[@]}" "$@" && has_bits "$steps" && nothing_runs
 }
 
-# A long run in the background: $mpirun, once step 20 is reached.
+# begin STEPS TRAIN-WORD...: a long run in the background: $mpirun, once step 20 is reached.
 begin() {
   training "$1"
-  "${mpi[@]}" -np 4 "$program" "${words[@]}" >says 2>&1 &
+  "${mpi[@]}" -np 4 "$program" "${words[@]}" "${@:2}" >says 2>&1 &
   mpirun=$!
   until_true 60 step_reached 20 || { cat says; return 1; }
 }
 
-# killed PATTERN: task 2 is killed, all of it or its rank alone.
-killed() {
+# Task 2, the process that mpirun started, is killed: mpirun ends all.
+killed_task() {
   begin 100000 || return 1
-  local pids
-  pids=$(with_variable OMPI_COMM_WORLD_RANK=2)
-  case $1 in
-    task) kill -KILL "$(head -n 1 <<<"$pids")" ;;
-    rank) kill -KILL "$(tail -n 1 <<<"$pids")" ;;
-  esac
+  kill -KILL "$(with_variable OMPI_COMM_WORLD_RANK=2 | head -n 1)"
   until_true 30 gone "$mpirun" || return 1
   wait "$mpirun" && { echo "mpirun ended with 0" && return 1; }
-  says "$2" && says "rank 2" && nothing_runs
+  says "its task was killed" && says "rank 2" && nothing_runs
+}
+
+# again SIGNAL TEXT: rank 2 below its task gets SIGNAL; all start again from their launchers' memory, and TEXT is said.
+again() {
+  begin 600 run.hang_timeout=2 checkpoint.snapshot_every=5 || return 1
+  kill "-$1" "$(with_variable RANK=2 | tail -n 1)"
+  until_true 60 gone "$mpirun" || return 1
+  wait "$mpirun" || { echo "mpirun ended with $?" && cat says && return 1; }
+  says "$2" && says "all ranks start again; 2 restarts left" && says "going on from step" && has_bits 600 && nothing_runs
 }
 
 interrupted() {
@@ -55,8 +59,10 @@ row "mpirun -np 2" same_bits 20 2
 row "mpirun -np 4: the lowest task runs the launcher" same_bits 20 4
 row "mpirun -np 4 with ZeRO-3" same_bits 20 4 parallel.zero=3
 row "mpirun -np 1 is a run alone" same_bits 20 1
-row "a killed task is named, and nothing is left" killed task "its task was killed"
-row "a killed rank is named, and nothing is left" killed rank "killed by SIGKILL (9)"
+row "mpirun -np 2 with TLS" same_bits 20 2 --rdzv-conf tls=true
+row "a killed task is named, and nothing is left" killed_task
+row "a killed rank is named, and all start again" again KILL "killed by SIGKILL (9)"
+row "a frozen rank is named, and all start again" again STOP "its process is stopped (SIGSTOP)"
 row "SIGTERM to mpirun; the same command ends with the same bits" interrupted
 row "--nproc beside mpirun is refused" refused
 finish

@@ -60,6 +60,18 @@ killed_task() {
   ended 1 137 && says "rank 3 on " && says "its task was killed" && nothing_runs
 }
 
+# again SIGNAL TEXT SRUN-FLAG...: the rank of task 3 gets SIGNAL; all start again from their launchers' memory, which TEXT
+# is said of, and come to the same bits.
+again() {
+  local signal=$1 text=$2 steps=600
+  shift 2
+  training "$steps"
+  begin "$@" "$program" "${words[@]}" run.hang_timeout=2 checkpoint.snapshot_every=5 || return 1
+  kill "-$signal" "$(with_variable RANK=3 | tail -n 1)"
+  ended 0 && says "$text" && says "all ranks start again; 2 restarts left" && says "going on from step" || return 1
+  has_bits "$steps" && nothing_runs
+}
+
 # A whole node is lost: its launcher is killed.
 killed_launcher() {
   training 100000
@@ -102,6 +114,11 @@ row "srun -N4 -n8 with ZeRO-3 in groups of two" same_bits 20 -N4 -n8 -- parallel
 row "a killed rank is named, and srun ends" killed_rank
 row "a killed task is named, and srun ends" killed_task
 row "a killed launcher is named by its node" killed_launcher
+row "a task a rank: a killed rank is named, and all start again" again KILL "rank 3 on " -N2 -n4
+row "a task a rank: a frozen rank is named, and all start again" again STOP "its process is stopped (SIGSTOP)" -N2 -n4
+row "a task a rank on one node: a killed rank is named, and all start again" again KILL "rank 3 on " -N1 -n4
+row "a task a rank with TLS" same_bits 20 -N2 -n4 -- --rdzv-conf tls=true
+row "a task a rank with TLS on one node" same_bits 20 -N1 -n4 -- --rdzv-conf tls=true
 for signal in TERM INT; do
   row "scancel --signal=$signal saves and ends with 75; the same command goes on (a task a node)" preempted $signal -N4 --ntasks-per-node=1
   row "scancel --signal=$signal saves and ends with 75; the same command goes on (a task a rank)" preempted $signal -N2 -n4

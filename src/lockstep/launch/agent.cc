@@ -15,12 +15,12 @@
 #include "lockstep/launch/invitation.h"
 #include "lockstep/launch/local_ranks.h"
 #include "lockstep/launch/metadata_watch.h"
+#include "lockstep/launch/neighbours.h"
 #include "lockstep/launch/network.h"
 #include "lockstep/launch/rendezvous.h"
 #include "lockstep/launch/replicas.h"
 #include "lockstep/launch/run_events.h"
 #include "lockstep/launch/signal_watch.h"
-#include "lockstep/launch/tasks.h"
 #include "lockstep/run/preemption.h"
 
 namespace lockstep::launch {
@@ -44,12 +44,21 @@ std::vector<int> signals_for(const AgentJob& job) {
   return numbers;
 }
 
+Meeting meet(const AgentJob& job, const Say& say) {
+  const bool invited = job.task && !job.task->invitation.empty() && job.task->task != 0;
+  return invited ? accept_invitation(job.options, job.task->invitation, say)
+                 : open_meeting(job.options, job.own_program, say);
+}
+
 class Agent {
  public:
   explicit Agent(const AgentJob& job);
   int run();
 
  private:
+  bool on_one_machine() const {
+    return job_.options.one_node() || (job_.task && !job_.task->invitation.empty());
+  }
   NodeCard card() const;
   int master_port() const;
   void tick(Duration most);
@@ -77,7 +86,7 @@ class Agent {
   LocalRanks ranks_;
   Rendezvous rendezvous_;
   std::unique_ptr<InvitationFile> invitation_;
-  std::unique_ptr<JoinedTasks> tasks_;  // one task a rank: the others of this node
+  std::unique_ptr<Neighbours> neighbours_;  // a machine's lowest of one task a rank
   // Our own ranks only.
   std::unique_ptr<RankMemories> memories_;
   std::unique_ptr<Watcher> watcher_;
@@ -100,21 +109,17 @@ Agent::Agent(const AgentJob& job)
       guard_(job.own_program ? Duration(0)
                              : job.options.grace),  // ours would take SIGTERM for a wish to save
       signals_(signals_for(job)),
-      meeting_(open_meeting(job.options, job.own_program, [this](const std::string& text) { say(text); })),
+      meeting_(meet(job, [this](const std::string& text) { say(text); })),
       logs_(job.options, job.own_program ? job.log_folder : ""),
       ranks_(job, meeting_, logs_, guard_),
-      rendezvous_(job.options, LeaderRules{job.own_program}, meeting_, card(),
-                  [this](const std::string& text) { say(text); }),
-      beat_(job.options.one_node() ? 20 : 200) {
-  if (!job.invitation.empty()) {
-    invitation_ =
-        std::make_unique<InvitationFile>(job.invitation, Invitation{meeting_.endpoint, meeting_.secret});
+      rendezvous_(job.options, LeaderRules{.own_program = job.own_program, .sees_all = on_one_machine()},
+                  meeting_, card(), [this](const std::string& text) { say(text); }),
+      beat_(on_one_machine() ? 20 : 200) {
+  if (job.task && !job.task->invitation.empty() && meeting_.leads) {
+    invitation_ = std::make_unique<InvitationFile>(job.task->invitation,
+                                                   Invitation{meeting_.endpoint, meeting_.secret});
   }
-  if (job.seat) {
-    tasks_ = std::make_unique<JoinedTasks>(
-        job.seat->local_world - 1, job.node_name, job.seat->node,
-        comm::with_prefix(meeting_.store->clone(), run_prefix(job.options.run_id)));
-  }
+  if (job.task && job.task->local_task == 0) neighbours_ = std::make_unique<Neighbours>(rendezvous_.token());
   if (!job.own_program || job.run_folder.empty()) return;
   memories_ = std::make_unique<RankMemories>(job.ranks);
   ranks_.use(memories_.get());
@@ -136,8 +141,11 @@ NodeCard Agent::card() const {
   const Options& options = job_.options;
   NodeCard card;
   card.token = random_token(), card.host = base::host_name(), card.role = options.role, card.pid = ::getpid();
-  card.wanted = options.node_rank, card.order = job_.seat ? job_.seat->rank : 0,
-  card.one_task_a_rank = job_.seat.has_value(), card.ranks = job_.ranks;
+  card.wanted = options.node_rank, card.ranks = job_.ranks;
+  if (job_.task) {
+    card.one_task_a_rank = true, card.wanted = job_.task->task;
+    card.machine = job_.task->machine, card.process_space = process_space();
+  }
   card.min_nodes = options.min_nodes, card.max_nodes = options.max_nodes;
   card.address = !options.local_addr.empty()     ? options.local_addr
                  : options.endpoint_host.empty() ? "127.0.0.1"
@@ -156,6 +164,7 @@ int Agent::run() {
     logs_.set_first_attempt(state_.first_attempt);
     done_said_ = failed_said_ = false;
     if (watcher_) watcher_->forget();
+    if (neighbours_) neighbours_->begin_round(state_);
     if (replicas_) replicas_->begin_round(state_, *rendezvous_.place());
     ranks_.start(state_, *rendezvous_.place());
     watch(round);
@@ -179,7 +188,7 @@ const State& Agent::look() {
 void Agent::tick(Duration most) {
   std::vector<pollfd> sources = {{guard_.descriptor(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
   ranks_.add_sources(sources);
-  if (tasks_) tasks_->add_sources(sources);
+  if (neighbours_) neighbours_->add_sources(sources);
   ::poll(sources.data(), sources.size(), static_cast<int>(most.count()));
   ranks_.pump();
   const GuardNews news = guard_.take();
@@ -214,7 +223,6 @@ void Agent::handle_signals() {
   if (state_.save_only) return;  // these ranks end by themselves
   // A scheduler may have signalled the rank itself, and a second SIGINT would end it without saving.
   ranks_.signal(job_.scheduled && signalled_ == SIGINT ? SIGTERM : signalled_);
-  if (tasks_) tasks_->signal(SIGTERM);
   // Our own ranks finish their step and save, however long that takes.
   if (!job_.own_program) insist_at_ = Clock::now() + job_.options.grace;
 }
@@ -278,17 +286,12 @@ void Agent::watch(int round) {
 }
 
 void Agent::tell_endings() {
-  if (tasks_) tasks_->look();
   // A scheduler may signal the ranks beside us, so that they end before the leader has spread the word.
   if (!asked_ && caught_.empty()) {
-    std::vector<Failure> failures = ranks_.new_failures();
-    if (tasks_) {
-      for (Failure& failure : tasks_->new_failures()) {
-        failure.log = logs_.plans({state_.round, failure.rank, 0, state_.world}).err.file;
-        failure.last_lines = last_lines_of_file(failure.log, 5);
-        failures.push_back(std::move(failure));
-      }
+    if (neighbours_) {
+      for (const std::string& token : neighbours_->take_gone()) rendezvous_.say_lost(token);
     }
+    std::vector<Failure> failures = ranks_.new_failures();
     if (!failures.empty()) {
       if (watcher_) watcher_->read(ranks_.all());
       for (Failure& failure : failures) {
@@ -300,14 +303,14 @@ void Agent::tell_endings() {
       failed_said_ = true;
     }
   }
-  if (ranks_.all_ended() && (!tasks_ || tasks_->all_ended()) && !done_said_ && !failed_said_) {
-    rendezvous_.say_done(worse_code(ranks_.worst_code(), tasks_ ? tasks_->worst_code() : 0));
+  if (ranks_.all_ended() && !done_said_ && !failed_said_) {
+    rendezvous_.say_done(ranks_.worst_code());
     done_said_ = true;
   }
 }
 
 void Agent::watch_for_hangs() {
-  if (!watcher_ || tasks_ || failed_said_ || done_said_) return;
+  if (!watcher_ || failed_said_ || done_said_) return;
   const std::optional<watch::Verdict> verdict = watcher_->look(state_, ranks_.running());
   if (!verdict) return;
   if (!verdict->hangs()) {
@@ -322,7 +325,9 @@ void Agent::watch_for_hangs() {
                             .count() -
                         static_cast<int64_t>(verdict->waited * 1e6);
   for (const NodePlace& place : state_.nodes) {
-    if (place.first_rank <= failure.rank) failure.node = place.node, failure.host = place.card.host;
+    if (place.first_rank > failure.rank) continue;
+    failure.node = place.card.one_task_a_rank ? seat_of_task(state_, place).node : place.node;
+    failure.host = place.card.host;
   }
   rendezvous_.say_failed({failure}, watcher_->step());
   failed_said_ = true;
@@ -335,13 +340,9 @@ void Agent::end_ranks() {
   guard_.end_all(at_once                                    ? Duration(0)
                  : state_.failures.empty() && state_.signal ? Duration(1000)
                                                             : job_.options.grace);
-  const Clock::time_point insist_at = Clock::now() + job_.options.grace;
-  if (tasks_) tasks_->signal(SIGTERM);
-  while (!all_gone_ || (tasks_ && !tasks_->none_runs())) {
+  while (!all_gone_) {
     tick(Duration(50));
     if (std::find(caught_.begin(), caught_.end(), SIGINT) != caught_.end()) guard_.end_all(Duration(0));
-    if (tasks_) tasks_->look();
-    if (tasks_ && Clock::now() > insist_at) tasks_->signal(SIGKILL);
     if (Clock::now() - looked_at_ >= Duration(200)) rendezvous_.look();  // if we lead, the others wait for us
   }
   ranks_.finish_output();

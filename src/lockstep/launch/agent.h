@@ -31,11 +31,14 @@ struct AgentJob {
 
   bool scheduled = false;  // a scheduler started this task and may signal every process of it, ranks too
 
-  // One task a rank: this node's lowest task starts its own rank only, with this seat, and watches the others
-  // that join.
-  std::optional<comm::Seat> seat;
-  std::string node_name;   // its number, or its host where it has none
-  std::string invitation;  // one machine: the job's name, under which the others find the store
+  // One task a rank: every task runs a launcher of its one rank, and counts as a node of one rank at the
+  // rendezvous. Task 0's leads; the lowest of a machine speaks and watches for killed tasks.
+  struct Task {
+    int task = 0, local_task = 0;
+    std::string machine;     // its node's number, or its host where it has none
+    std::string invitation;  // all on one machine: the job's name, under which the others find the store
+  };
+  std::optional<Task> task;
 };
 
 int run_agent(const AgentJob& job);

@@ -59,6 +59,10 @@ void Leader::hear(const nlohmann::json& message) {
   if (found == members_.end()) return;
   Member& member = found->second;
   if (kind == "bye") member.gone = true;
+  if (kind == "lost") {
+    const auto lost = members_.find(message.at("lost").get<std::string>());
+    if (lost != members_.end() && !lost->second.gone) lose(lost->second, "its task was killed");
+  }
   if (kind == "signal" && state_.signal == 0) {
     state_.signal = message.at("signal");
     state_.why = fmt::format("{} was told to stop", member.card.host);
@@ -123,24 +127,32 @@ void Leader::watch_beats() {
   }
 }
 
-void Leader::lose(Member& member) {
+void Leader::lose(Member& member, const std::string& how) {
   member.gone = true;
   const NodePlace* place = state_.place_of(member.card.token);
   const double silent = std::chrono::duration<double>(Clock::now() - member.beat_at).count();
   if (!place || state_.phase == Phase::roll_call) {
-    return say_(fmt::format("{} vanished while waiting", member.card.host));
+    say_(fmt::format("{} vanished while waiting", member.card.host));
+    if (!member.card.one_task_a_rank) return;
+    state_.why = fmt::format("task {} on {} ended before all had come", member.card.wanted, member.card.host);
+    return finish(1);
   }
   if (state_.phase != Phase::running || member.done) return;
   Failure failure;
   failure.node = place->node, failure.host = member.card.host;
   failure.unix_micros = unix_micros() - static_cast<int64_t>(silent * 1e6);
   const int last = place->first_rank + place->card.ranks - 1;
-  const std::string ranks = member.card.one_task_a_rank ? fmt::format("rank {}", member.card.order)
-                            : last > place->first_rank
-                                ? fmt::format("ranks {} to {}", place->first_rank, last)
-                                : fmt::format("rank {}", last);
+  const std::string ranks = last > place->first_rank ? fmt::format("ranks {} to {}", place->first_rank, last)
+                                                     : fmt::format("rank {}", last);
   failure.ending = fmt::format("its launcher (process {}, {}) vanished: no sign of life for {}",
                                member.card.pid, ranks, base::human_duration(silent));
+  if (member.card.one_task_a_rank) {
+    const comm::Seat seat = seat_of_task(state_, *place);
+    failure.rank = seat.rank, failure.local_rank = seat.local_rank, failure.node = seat.node;
+    failure.pid = member.card.pid;
+    failure.seconds = std::chrono::duration<double>(Clock::now() - phase_at_).count();
+  }
+  if (!how.empty()) failure.ending = how, failure.unix_micros = unix_micros();
   if (state_.failures.empty()) failed_at_ = Clock::now();
   state_.failures.push_back(failure);
 }
@@ -186,13 +198,20 @@ void Leader::start_round(const std::vector<NodeCard>& cards) {
 // A node that was killed is often noticed first by the failure of others. So before one is named, every node
 // must have shown that it lives, or have been silent for long enough.
 bool Leader::know_who_lives() {
-  if (options_.one_node()) return true;
+  if (options_.one_node() || rules_.sees_all) return true;
   for (auto& [token, member] : members_) {
     if (!takes_part(member) || member.gone || member.done || member.beat_at > failed_at_) continue;
     if (since(failed_at_) < kProofOfLife) return false;
     lose(member);
   }
   return true;
+}
+
+// What a scheduler has started once, nobody starts again.
+bool Leader::lost_task() const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& one) {
+    return one.second.gone && one.second.card.one_task_a_rank && takes_part(one.second);
+  });
 }
 
 void Leader::judge() {
@@ -204,7 +223,8 @@ void Leader::judge() {
     const int code = state_.failures.front().code;
     const bool preempted = code == kPreempted && since(phase_at_) >= rules_.shortest_attempt;
     if (failed_step_ > furthest_step_) state_.restarts = 0, furthest_step_ = failed_step_;
-    const bool hopeless = rules_.own_program && (code == 2 || code == 3 || state_.failures.front().final);
+    const bool hopeless =
+        lost_task() || (rules_.own_program && (code == 2 || code == 3 || state_.failures.front().final));
     const bool left = state_.restarts < options_.max_restarts;
     const bool again = !signalled && !hopeless && (preempted ? options_.max_restarts > 0 : left);
     if (again && !preempted) ++state_.restarts;

@@ -26,7 +26,8 @@ std::string refusal_key(const std::string& token);  // why it may not take part
 struct LeaderRules {
   bool own_program = false;  // codes 2 and 3 mean "refused": a restart would be refused again
   Duration shortest_attempt{
-      5000};  // a preemption sooner than that counts as a failure, or it might go on for ever
+      5000};              // a preemption sooner than that counts as a failure, or it might go on for ever
+  bool sees_all = false;  // tasks of one machine: a dead launcher is seen, not inferred from its silence
 };
 
 class Leader {
@@ -51,7 +52,8 @@ class Leader {
   void hear_join(const NodeCard& card);
   std::string objection(const NodeCard& card) const;
   void watch_beats();
-  void lose(Member& member);
+  void lose(Member& member, const std::string& how = "");
+  bool lost_task() const;
   void call_the_roll();
   void start_round(const std::vector<NodeCard>& cards);
   bool know_who_lives();

@@ -2,6 +2,7 @@
 // each.
 #include "lockstep/launch/leader.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -296,6 +297,54 @@ TEST(Leader, ASilentNodeIsNamed) {
   }
   ASSERT_FALSE(story.state.failures.empty());
   EXPECT_NE(story.state.failures[0].ending.find("vanished"), std::string::npos);
+}
+
+NodeCard task_card(int number, const char* machine) {
+  NodeCard task = card(std::string(1, static_cast<char>('a' + number)), number);
+  task.ranks = 1, task.one_task_a_rank = true, task.machine = machine;
+  return task;
+}
+
+// Nodes of a scheduler's job are its machines, in the order of their lowest tasks, however tasks are dealt.
+TEST(SeatOfTask, IsByMachine) {
+  const std::vector<NodeCard> cards = {task_card(0, "b"), task_card(1, "a"), task_card(2, "b"),
+                                       task_card(3, "c")};
+  State state;
+  state.nodes = place_nodes(cards), state.world = 4;
+  std::string seats;
+  for (const NodePlace& place : state.nodes) {
+    const comm::Seat s = seat_of_task(state, place);
+    seats += fmt::format("{}/{} local {}/{} node {}/{}; ", s.rank, s.world, s.local_rank, s.local_world,
+                         s.node, s.nodes);
+  }
+  EXPECT_EQ(
+      seats,
+      "0/4 local 0/2 node 0/3; 1/4 local 0/1 node 1/3; 2/4 local 1/2 node 0/3; 3/4 local 0/1 node 2/3; ");
+}
+
+TEST(Leader, ALostTaskEndsTheRun) {
+  Options options = nodes(2, 2);
+  options.max_restarts = 3;
+  Story story(options, true);
+  story.join(task_card(0, "a"));
+  EXPECT_EQ(story.state.waiting, "waiting for 1 of 2 tasks: task 1");
+  story.join(task_card(1, "a"));
+  ASSERT_EQ(story.state.phase, Phase::running);
+  story.send({{"say", "lost"}, {"token", "a"}, {"lost", "b"}});
+  story.beat();
+  ASSERT_EQ(story.state.phase, Phase::stopping);
+  EXPECT_FALSE(story.state.again);
+  ASSERT_EQ(story.state.failures.size(), 1u);
+  EXPECT_EQ(story.state.failures[0].rank, 1);
+  EXPECT_EQ(story.state.failures[0].ending, "its task was killed");
+}
+
+TEST(Leader, ATaskThatIsLostBeforeTheStartEndsTheRun) {
+  Story story(nodes(2, 2), true);
+  story.join(task_card(1, "a"));
+  story.send({{"say", "lost"}, {"token", "b"}, {"lost", "b"}});
+  EXPECT_EQ(story.state.phase, Phase::over);
+  EXPECT_NE(story.state.why.find("task 1 on"), std::string::npos) << story.state.why;
 }
 
 TEST(Leader, NobodyComes) {

@@ -34,17 +34,13 @@ LocalRanks::LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLo
 
 void LocalRanks::start(const State& state, const NodePlace& place) {
   ranks_.clear();
-  node_ = place.node, host_ = place.card.host;
+  node_ = seat_of(state, place, 0).node, host_ = place.card.host;
   for (int local_rank = 0; local_rank < job_.ranks; ++local_rank) start_one(state, place, local_rank);
 }
 
 comm::Seat LocalRanks::seat_of(const State& state, const NodePlace& place, int local_rank) const {
+  if (job_.task) return seat_of_task(state, place);
   comm::Seat seat;
-  if (job_.seat) {
-    seat = *job_.seat;
-    if (seat.node < 0) seat.node = place.node;
-    return seat;
-  }
   seat.rank = place.first_rank + local_rank, seat.world = state.world;
   seat.local_rank = local_rank, seat.local_world = place.card.ranks;
   seat.node = place.node, seat.nodes = static_cast<int>(state.nodes.size());
@@ -65,7 +61,7 @@ void LocalRanks::start_one(const State& state, const NodePlace& place, int local
   facts.error_file = rank.error_file, facts.own_program = job_.own_program,
   facts.store_endpoint = meeting_.endpoint;
   facts.has_memory = memories_ != nullptr, facts.launched_millis = launched_millis_;
-  facts.processors = processors_per_rank(seat.local_world, job_.seat.has_value());
+  facts.processors = processors_per_rank(seat.local_world, job_.task.has_value());
   Process process;
   process.words = job_.command;
   process.environment = rank_environment(environment_, facts);

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/invitation.h"
 #include "lockstep/launch/network.h"
 
 namespace lockstep::launch {
@@ -17,6 +19,7 @@ namespace lockstep::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr Duration kAskEvery{20};
 
 std::string who(const Options& options) {
   const std::string number = options.node_rank >= 0 ? fmt::format("node {} on ", options.node_rank) : "";
@@ -100,11 +103,26 @@ std::string endpoint_text(const std::string& host, int port) {
                                              : fmt::format("[{}]:{}", host, port);
 }
 
+Meeting accept_invitation(const Options& options, const std::string& job, const Say& say) {
+  const Clock::time_point deadline = Clock::now() + options.join_timeout - kAskEvery;
+  while (!find_invitation(job) && Clock::now() < deadline) {
+    end_if_asked();
+    std::this_thread::sleep_for(kAskEvery);
+  }
+  const Invitation found = await_invitation(job, kAskEvery);
+  Meeting meeting;
+  meeting.leads = false, meeting.endpoint = found.endpoint, meeting.secret = found.secret;
+  comm::StoreClientOptions client;
+  client.endpoint = meeting.endpoint, client.secret = meeting.secret, client.who = who(options);
+  client.tls = options.tls, client.patience = options.node_timeout;
+  meeting.store = connect_patiently(client, options.join_timeout, say);
+  return meeting;
+}
+
 Meeting open_meeting(const Options& given, bool ranks_need_store, Say say) {
   Options options = given;
   options.endpoint_host = reachable(given.endpoint_host);
-  if (options.one_node() && options.endpoint_host.empty())
-    return meet_alone(ranks_need_store, options.tls, say);
+  if (options.endpoint_host.empty()) return meet_alone(ranks_need_store, options.tls, say);
   Meeting meeting;
   meeting.leads = should_hold(options);
   meeting.secret = meeting_secret(options, meeting.leads, say);

@@ -1,7 +1,8 @@
 // Where the nodes of a run meet: the store, and whether it sits here.
 //
 // One node needs no network: its launchers' store is memory, and a server on the loopback interface is opened
-// only for ranks that are Lockstep's own. Several nodes meet at --rdzv-endpoint: node 0 (or, without numbers,
+// only for ranks that are Lockstep's own; so do tasks that are all on one machine, which follow an invitation
+// (launch/invitation.h). Several nodes meet at --rdzv-endpoint: node 0 (or, without numbers,
 // the first on the machine of that name) binds it and holds the store, the others connect.
 #pragma once
 
@@ -29,6 +30,10 @@ struct Meeting {
 // `ranks_need_store`: they are Lockstep's own. ConfigError 513, 515 and CommError 514 as comm/store_server.h
 // says.
 Meeting open_meeting(const Options& options, bool ranks_need_store, Say say);
+
+// All on one machine, and nobody has told where: the store that task 0 of `job` writes an invitation to.
+// CommError 551: it wrote none in time.
+Meeting accept_invitation(const Options& options, const std::string& job, const Say& say);
 
 // Tries until the timeout, in short attempts, so that Ctrl-C is heard and the user is told who is waited for.
 // CommError 536.

@@ -87,6 +87,7 @@ void Rendezvous::say_failed(const std::vector<Failure>& failures, int64_t step) 
   send({{"say", "failed"}, {"failures", all}, {"step", step}});
 }
 
+void Rendezvous::say_lost(const std::string& token) { send({{"say", "lost"}, {"lost", token}}); }
 void Rendezvous::say_done(int code) { send({{"say", "done"}, {"code", code}}); }
 void Rendezvous::say_stopped() { send({{"say", "stopped"}}); }
 void Rendezvous::say_signal(int number, bool drop) {

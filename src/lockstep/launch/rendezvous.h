@@ -36,6 +36,7 @@ class Rendezvous {
 
   // `step`: how far the ranks here had come; -1: not known.
   void say_failed(const std::vector<Failure>& failures, int64_t step = -1);
+  void say_lost(const std::string& token);  // of another launcher, that this one saw ending
   void say_done(int code);
   void say_stopped();
   // `drop`: the step in progress is not worth waiting for.

@@ -94,8 +94,12 @@ void Replicas::begin_round(const State& state, const NodePlace& place) {
   fetch(place);
   auto task = std::make_shared<Task>();
   task->first_rank = place.first_rank, task->committed.resize(static_cast<size_t>(place.card.ranks), 0);
-  const size_t nodes = state.nodes.size();
-  if (nodes > 1) task->peer = state.nodes[(static_cast<size_t>(place.node) + 1) % nodes].card.token;
+  // The next one that does not go with this machine.
+  const size_t nodes = state.nodes.size(), self = static_cast<size_t>(place.node);
+  for (size_t k = 1; k < nodes && task->peer.empty(); ++k) {
+    const NodeCard& card = state.nodes[(self + k) % nodes].card;
+    if (!card.one_task_a_rank || card.machine != place.card.machine) task->peer = card.token;
+  }
   const std::lock_guard lock(mutex_);
   task_ = std::move(task);
 }

@@ -22,7 +22,6 @@ std::vector<NodePlace> place_nodes(const std::vector<NodeCard>& cards) {
   std::vector<const NodeCard*> numbered;
   for (const NodeCard& card : cards) (card.wanted >= 0 ? numbered : others).push_back(&card);
   std::sort(numbered.begin(), numbered.end(), [](auto* a, auto* b) { return a->wanted < b->wanted; });
-  std::stable_sort(others.begin(), others.end(), [](auto* a, auto* b) { return a->order < b->order; });
   // A number beyond the nodes that are left (an elastic run after a loss) takes the next free one.
   for (const NodeCard* card : numbered) {
     if (card->wanted < count && !by_number[static_cast<size_t>(card->wanted)]) {
@@ -49,9 +48,25 @@ std::vector<NodePlace> place_nodes(const std::vector<NodeCard>& cards) {
   return places;
 }
 
+comm::Seat seat_of_task(const State& state, const NodePlace& task) {
+  comm::Seat seat;
+  seat.rank = task.first_rank, seat.world = state.world;
+  seat.local_rank = seat.local_world = 0;
+  std::map<std::string, int> machines;
+  for (const NodePlace& place : state.nodes) {
+    machines.try_emplace(place.card.machine, static_cast<int>(machines.size()));
+    if (place.card.machine != task.card.machine) continue;
+    ++seat.local_world;
+    if (place.first_rank < task.first_rank) ++seat.local_rank;
+  }
+  seat.node = machines.at(task.card.machine), seat.nodes = static_cast<int>(machines.size());
+  return seat;
+}
+
 std::string describe_waiting(const std::vector<NodeCard>& present, int wanted_nodes) {
   const int missing = wanted_nodes - static_cast<int>(present.size());
-  std::string text = fmt::format("waiting for {} of {} nodes", missing, wanted_nodes);
+  const char* kind = !present.empty() && present[0].one_task_a_rank ? "task" : "node";
+  std::string text = fmt::format("waiting for {} of {} {}s", missing, wanted_nodes, kind);
   std::vector<std::string> names;
   const bool numbered =
       std::any_of(present.begin(), present.end(), [](const NodeCard& card) { return card.wanted >= 0; });
@@ -59,7 +74,7 @@ std::string describe_waiting(const std::vector<NodeCard>& present, int wanted_no
     for (int node = 0; node < wanted_nodes && names.size() < 8; ++node) {
       const bool here = std::any_of(present.begin(), present.end(),
                                     [&](const NodeCard& card) { return card.wanted == node; });
-      if (!here) names.push_back(fmt::format("node {}", node));
+      if (!here) names.push_back(fmt::format("{} {}", kind, node));
     }
     if (missing > 8) names.push_back("...");
     return text + ": " + base::join(names, ", ");
@@ -85,8 +100,9 @@ nlohmann::json to_json(const NodeCard& c) {
           {"max_nodes", c.max_nodes},
           {"port", c.master_port},
           {"first_attempt", c.first_attempt},
-          {"order", c.order},
-          {"task", c.one_task_a_rank}};
+          {"task", c.one_task_a_rank},
+          {"machine", c.machine},
+          {"process_space", c.process_space}};
 }
 
 NodeCard card_from_json(const nlohmann::json& json) {
@@ -95,7 +111,8 @@ NodeCard card_from_json(const nlohmann::json& json) {
   c.role = json.at("role");
   c.pid = json.at("pid"), c.wanted = json.at("wanted"), c.ranks = json.at("ranks");
   c.min_nodes = json.at("min_nodes"), c.max_nodes = json.at("max_nodes"), c.master_port = json.at("port");
-  c.first_attempt = json.at("first_attempt"), c.order = json.at("order"), c.one_task_a_rank = json.at("task");
+  c.first_attempt = json.at("first_attempt"), c.one_task_a_rank = json.at("task");
+  c.machine = json.at("machine"), c.process_space = json.at("process_space");
   return c;
 }
 

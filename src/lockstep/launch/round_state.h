@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/world.h"
 #include "lockstep/launch/failure.h"
 
 namespace lockstep::launch {
@@ -18,8 +19,9 @@ struct NodeCard {
   std::string host, address, role = "default";
   int pid = 0;
   int wanted = -1;               // its node number, when the user gave one
-  int order = 0;                 // among those without a number: its lowest task, under a scheduler
-  bool one_task_a_rank = false;  // the launcher of one rank, `order`, which a scheduler started
+  bool one_task_a_rank = false;  // a scheduler's task: the launcher of rank `wanted`, started only once
+  std::string machine;           // tasks: the same for those of one machine
+  std::string process_space;     // tasks: as neighbours.h says
   int ranks = 1;
   int min_nodes = 1, max_nodes = 1;
   int master_port = 0;    // that its rank 0 would use
@@ -53,10 +55,14 @@ struct State {
   const NodePlace* place_of(const std::string& token) const;
 };
 
+// Where a scheduler starts one task a rank, each task is a node here; its seat is by the machines they are
+// on, which are counted in the order of their lowest tasks.
+comm::Seat seat_of_task(const State& state, const NodePlace& task);
+
 // Numbers the nodes: those with a given number in its order, the others in the order in which they came.
 std::vector<NodePlace> place_nodes(const std::vector<NodeCard>& cards);
 
-// "waiting for 1 of 4 nodes: node 2", or by hosts where nodes have no numbers.
+// "waiting for 1 of 4 nodes: node 2", or by hosts where nodes have no numbers. Tasks are called tasks.
 std::string describe_waiting(const std::vector<NodeCard>& present, int wanted_nodes);
 
 std::string write_json(const nlohmann::json& json);  // bytes that are not UTF-8 are replaced

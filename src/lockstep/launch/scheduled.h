@@ -1,12 +1,9 @@
-// What a scheduler's task does: with one task a node it is the node's launcher, with one task a rank it is a
-// rank, and on each node the lowest of them runs the launcher beside it.
+// What a scheduler's task does: with one task a node it is the node's launcher, with one task a rank it is
+// the launcher of that rank, which lets all of them start again together without asking the scheduler.
 #pragma once
 
-#include <string>
-#include <vector>
-
+#include "lockstep/launch/agent.h"
 #include "lockstep/launch/environment.h"
-#include "lockstep/launch/start.h"
 
 namespace lockstep::launch {
 
@@ -14,8 +11,8 @@ namespace lockstep::launch {
 // run's name.
 void take_scheduled(Words& words, const Scheduled& scheduled);
 
-// One task a rank. ConfigError 553: --nproc beside it.
-Start start_task(const Scheduled& scheduled, const Words& words, const std::vector<std::string>& argv,
-                 const std::string& log_folder, const Say& say);
+// One task a rank: what its launcher is to do, as far as the scheduler knows. ConfigError 553: --nproc or a
+// range of nodes beside it.
+AgentJob job_of_task(const Scheduled& scheduled, const Words& words);
 
 }  // namespace lockstep::launch

@@ -141,26 +141,19 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
     if (seat) return join_stranger(*seat, words, say);
   }
   if (wishes.one_by_default && words.nproc_per_node.empty()) words.nproc_per_node = "1";
-  if (scheduled) {
-    if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > 1) {
-      if (wishes.fits) wishes.fits(scheduled->tasks);
-      take_scheduled(words, *scheduled);
-      if (read_options(words).tls) {
-        throw base::ConfigError(
-            530,
-            "--rdzv-conf tls=true: tasks that are ranks themselves join without TLS; start one task a node");
-      }
-      return start_task(*scheduled, words, argv, log_folder, say);
-    }
-    take_scheduled(words, *scheduled);
-  }
+  if (scheduled) take_scheduled(words, *scheduled);
   // Ranks go on from memory or disk when they are started again, and progress refills the budget.
   if (words.max_restarts.empty()) words.max_restarts = "3";
   AgentJob job;
-  job.options = read_options(words);
-  job.ranks = words.nproc_per_node.empty()
-                  ? std::max(1, visible_gpu_count())
-                  : local_ranks(job.options, visible_gpu_count(), usable_processors());
+  if (scheduled && scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > 1) {
+    job = job_of_task(*scheduled, words);
+    if (scheduled->local_task != 0) say = [](const std::string&) {};  // its machine's lowest speaks for it
+  } else {
+    job.options = read_options(words);
+    job.ranks = words.nproc_per_node.empty()
+                    ? std::max(1, visible_gpu_count())
+                    : local_ranks(job.options, visible_gpu_count(), usable_processors());
+  }
   if (job.ranks == 1 && job.options.one_node()) return {};
   if (wishes.fits && job.options.min_nodes == job.options.max_nodes) {
     wishes.fits(job.ranks * job.options.max_nodes);

@@ -163,7 +163,7 @@ TEST(Start, StrangersOfSeveralMachinesNeedASecret) {
   EXPECT_TRUE(shell.says("rank 1 of 2 local 0 of 1 sum 3")) << shell.output;
 }
 
-// One task a rank, as mpirun starts them: task 0 runs the launcher, the others join it.
+// One task a rank, as mpirun starts them: each runs the launcher of its rank, and task 0's leads.
 std::string mpi_tasks(int tasks) {
   return fmt::format(
       "for r in $(seq 0 {0}); do OMPI_COMM_WORLD_SIZE={1} OMPI_COMM_WORLD_RANK=$r "
@@ -173,7 +173,7 @@ std::string mpi_tasks(int tasks) {
       tasks - 1, tasks);
 }
 
-TEST(Start, TasksOfASchedulerJoinTheirNodesLauncher) {
+TEST(Start, TasksOfASchedulerMeet) {
   Shell shell;
   EXPECT_EQ(shell.run(mpi_tasks(3) +
                       "wait $pid0; a=$?; wait $pid1; b=$?; wait $pid2; echo codes $a $b $?; cat logs/*/*"),
@@ -186,12 +186,22 @@ TEST(Start, TasksOfASchedulerJoinTheirNodesLauncher) {
 TEST(Start, AKilledTaskIsNamed) {
   Shell shell;
   shell.run("export TEST_VICTIM=9; " + mpi_tasks(3) +
-            "sleep 1.5; kill -9 $pid1; wait $pid0; echo code $?; wait $pid2; cat task0.txt");
+            "until grep -qs 'rank 1 of 3' logs/attempt-0/rank-1.log; do sleep 0.1; done; kill -9 $pid1; wait "
+            "$pid0; echo code $?; wait $pid2; cat task0.txt");
   EXPECT_TRUE(shell.says("failed: its task was killed")) << shell.output;
   EXPECT_TRUE(shell.says("rank 1 on ")) << shell.output;
   EXPECT_TRUE(shell.says("code 1")) << shell.output;
-  shell.run("export TEST_VICTIM=2; " + mpi_tasks(3) + "wait $pid0; echo code $?; wait $pid2; cat task0.txt");
+  EXPECT_FALSE(shell.says("start again")) << "nobody can start a scheduler's task again\n" << shell.output;
+}
+
+TEST(Start, AFailingRankBelowATaskIsStartedAgain) {
+  Shell shell;
+  shell.run("export TEST_VICTIM=2 PET_MAX_RESTARTS=1; " + mpi_tasks(3) +
+            "wait $pid0; echo code $?; wait $pid2; cat task0.txt");
+  EXPECT_TRUE(shell.says("code 1")) << shell.output;
+  EXPECT_TRUE(shell.says("all ranks start again; 0 restarts left")) << shell.output;
   EXPECT_TRUE(shell.says("killed by SIGSEGV (11)")) << shell.output;
+  EXPECT_TRUE(shell.says("attempt-1/rank-2.log")) << shell.output;
   EXPECT_TRUE(shell.says("\n  | rank 2 of 3")) << shell.output;
 }
 
