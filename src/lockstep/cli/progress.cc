@@ -132,11 +132,13 @@ std::string start_lines(const run::Session& session, const std::string& folder) 
       strands, strands == 1 ? "" : "s",
       strands == 1 ? "for one data rank" : fmt::format("same bits on 1 to {} data ranks", strands));
   if (!session.ranks->alone()) text += "ranks   " + rank_line(session) + "\n";
-  text += fmt::format("memory  {} ({} kept, {} in a step) of {}\n",
+  const double host = static_cast<double>(plan.memory.host_bytes);
+  text += fmt::format("memory  {} ({} kept, {} in a step) of {}{}\n",
                       human_bytes(static_cast<double>(plan.memory.peak_bytes())),
                       human_bytes(static_cast<double>(plan.memory.persistent_bytes)),
                       human_bytes(static_cast<double>(plan.memory.transient_bytes)),
-                      human_bytes(static_cast<double>(plan.available_bytes)));
+                      human_bytes(static_cast<double>(plan.available_bytes)),
+                      host > 0 ? ", moments in " + human_bytes(host) + " of the host's" : "");
   return text + fmt::format("folder  {}", folder);
 }
 
