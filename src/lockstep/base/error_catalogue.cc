@@ -263,6 +263,17 @@ const std::vector<ErrorExplanation>& error_catalogue() {
         "Sizes that the recipe settles (parallel.tensor and others) leave no way to deal the ranks out."},
        {"Start more ranks, or make slices smaller with a larger batch.slices.",
         "Leave the keys of [parallel] at their defaults, so that more layouts are tried."}},
+      {187,
+       "Nothing to offload from",
+       {"optim.offload = true moves the optimizer's moments from a GPU to the host's memory, and the run "
+        "computes "
+        "on the CPU."},
+       {"Set optim.offload=false, or run on a GPU with run.device=cuda."}},
+      {188,
+       "Moments of another number format",
+       {"optim.moments is not what it was when the checkpoint was saved."},
+       {"Set optim.moments as the message says that they are stored.",
+        "To train on with the other format, start a new run from the checkpoint's weights: model.from."}},
       {200,
        "A kind of data that does not exist",
        {"data.kind is misspelt."},

@@ -263,6 +263,15 @@ void add_optim(std::vector<Key>& keys) {
               {.at_least = 0,
                .at_most = 1e9,
                .also = {"grad_clip", "max_grad_norm", "gradient_clip", "clip_grad", "gradient_clipping"}}),
+          make_key(MEMBER(optim.moments),
+                   "Number format of what the optimizer keeps of past gradients. bf16 halves it, with the "
+                   "second moment rounded at random.",
+                   "\"bf16\"", {.choices = {"fp32", "bf16"}, .also = {"state_dtype", "optim_dtype"}}),
+          make_key(
+              MEMBER(optim.offload),
+              "Keep what the optimizer keeps in the host's memory: less memory of the GPU, slower steps, "
+              "the same bits.",
+              "true", {.also = {"cpu_offload", "offload_optimizer"}}),
           make_key(
               MEMBER(optim.lr_scale),
               "Scales optim.lr with batch.global / optim.base_batch: not at all, in proportion, or with its "
@@ -381,11 +390,13 @@ void add_parallel_and_memory(std::vector<Key>& keys) {
                    {.at_least = 1, .at_most = 1e7, .also = {"ddp_timeout", "dist_timeout"}}),
           make_key(
               MEMBER(memory.recompute),
-              "What backward computes again instead of keeping: nothing, every block, each K-th block "
-              "(every-K), or segments by name (attention,up).",
+              "What backward computes again instead of keeping: nothing, cheap things (norms, SwiGLU), every "
+              "block, each K-th block (every-K), or segments by name (attention,up). auto: cheap on a GPU "
+              "where "
+              "that should cost less than 1 % of a step, else nothing.",
               "\"full\"",
-              {.pattern = "none|full|every-[1-9][0-9]{0,4}|[a-z][a-z_]*(,[a-z][a-z_]*)*",
-               .form = "none, full, every-K or names of segments with commas",
+              {.pattern = "auto|none|cheap|full|every-[1-9][0-9]{0,4}|[a-z][a-z_]*(,[a-z][a-z_]*)*",
+               .form = "auto, none, cheap, full, every-K or names of segments with commas",
                .also = {"checkpointing", "activation_checkpointing", "gradient_checkpointing", "remat"}}),
           make_key(MEMBER(memory.logits_chunk),
                    "Rows of logits held at a time. auto: about 64 MiB on CPU, 1 GiB on a GPU.", "4096",

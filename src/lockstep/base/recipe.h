@@ -82,6 +82,8 @@ struct Recipe {
     double weight_decay = 0.1;      // matrices and embeddings; norms and biases get none
     bool decay_all = false;         // true: norms and biases too
     double clip = 1.0;              // global gradient norm; 0 is none
+    std::string moments = "fp32";   // fp32, bf16: what the optimizer keeps of past gradients
+    bool offload = false;           // moments in the host's memory instead of the GPU's
     std::string lr_scale = "none";  // none, linear, sqrt: with batch.global / base_batch
     int64_t base_batch = 64;
   } optim;
@@ -113,7 +115,7 @@ struct Recipe {
   } parallel;
 
   struct Memory {
-    std::string recompute = "none";  // none, full, every-K, or segments: "attention,up"
+    std::string recompute = "auto";  // auto, none, cheap, full, every-K, or segments: "attention,up"
     AutoInt logits_chunk;            // rows of logits at a time; auto: about 64 MiB on CPU, 1 GiB on CUDA
     double limit_gib = 0;            // pretend the device has only this much; 0: all it has
   } memory;

@@ -52,6 +52,8 @@ void print_json(const run::Plan& plan) {
   nlohmann::json out{{"peak_bytes", plan.memory.peak_bytes()},
                      {"persistent_bytes", plan.memory.persistent_bytes},
                      {"transient_bytes", plan.memory.transient_bytes},
+                     {"live_bytes", plan.memory.live_bytes},
+                     {"host_bytes", plan.memory.host_bytes},
                      {"available_bytes", plan.available_bytes},
                      {"alive", alive_bytes(plan.program)},
                      {"rank", plan.seat.rank},
@@ -79,11 +81,20 @@ void print_peak(const run::Plan& plan, size_t width) {
   print("{}", table.to_text(width));
   const int at = plan.memory.peak_instruction;
   const program::Instruction& instruction = plan.program.instructions[static_cast<size_t>(at)];
+  const auto placed = static_cast<double>(plan.memory.transient_bytes);
+  const double gaps = placed > 0 ? 1 - static_cast<double>(plan.memory.live_bytes) / placed : 0;
   print(
-      "\npeak {} at \"{}\" (instruction {}): {} kept across steps, {} inside the step; {} can be had on {}\n",
+      "\npeak {} at \"{}\" (instruction {}): {} kept across steps, {} inside the step ({:.1f} % of it gaps); "
+      "{} can be had on "
+      "{}\n",
       bytes_text(peak), program::title(plan.program, *plan.model, instruction), at,
-      bytes_text(plan.memory.persistent_bytes), bytes_text(plan.memory.transient_bytes),
+      bytes_text(plan.memory.persistent_bytes), bytes_text(plan.memory.transient_bytes), 100 * gaps,
       bytes_text(plan.available_bytes), plan.device->id().to_string());
+}
+
+void print_host(const run::Plan& plan) {
+  if (plan.memory.host_bytes == 0) return;
+  print("and {} of moments in the host's memory (optim.offload)\n", bytes_text(plan.memory.host_bytes));
 }
 
 // Neighbours that need the same are one row: most layouts have two or three kinds of ranks.
@@ -135,6 +146,7 @@ int explain_memory(const std::vector<std::string>& words) {
   const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
   print("{}", rank_line(plan));
   print_peak(plan, terminal.width);
+  print_host(plan);
   print_ranks(plan, terminal.width);
   print_curve(plan, terminal);
   for (const run::Remedy& way : run::remedies(plan)) {

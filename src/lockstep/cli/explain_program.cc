@@ -29,7 +29,9 @@ int64_t bytes_of(const program::Program& program, const program::Instruction& i,
   std::map<int, int64_t> once;
   for (const program::Use& use : uses) {
     const program::Buffer& buffer = program.buffers[static_cast<size_t>(use.buffer)];
-    if (whole || !buffer.persistent) once[use.buffer] = buffer.bytes();
+    const bool flows = !buffer.persistent && buffer.kind != program::BufferKind::gradient &&
+                       buffer.kind != program::BufferKind::workspace;
+    if (whole || flows) once[use.buffer] = buffer.bytes();
   }
   int64_t total = 0;
   for (const auto& [buffer, bytes] : once) total += bytes;

@@ -154,11 +154,13 @@ std::string start_lines(const run::Session& session, const std::string& folder) 
     text += "ranks   " + rank_line(session) + "\n";
     text += fmt::format("links   rank {} {}\n", plan.seat.rank, traffic_text(plan));
   }
-  text += fmt::format("memory  {} ({} kept, {} in a step) of {}\n",
+  const double host = static_cast<double>(plan.memory.host_bytes);
+  text += fmt::format("memory  {} ({} kept, {} in a step) of {}{}\n",
                       human_bytes(static_cast<double>(plan.memory.peak_bytes())),
                       human_bytes(static_cast<double>(plan.memory.persistent_bytes)),
                       human_bytes(static_cast<double>(plan.memory.transient_bytes)),
-                      human_bytes(static_cast<double>(plan.available_bytes)));
+                      human_bytes(static_cast<double>(plan.available_bytes)),
+                      host > 0 ? ", moments in " + human_bytes(host) + " of the host's" : "");
   return text + fmt::format("folder  {}", folder);
 }
 

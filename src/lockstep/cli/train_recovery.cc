@@ -20,8 +20,11 @@ int64_t checkpoint_step(const std::string& folder) {
 run::NoticeCheck notice_check(const run::Session& session, const std::string& folder) {
   run::Notice notice = run::find_notice(session.plan.recipe().checkpoint.notice, run::this_place());
   int64_t bytes = 0;  // masters and moments
-  for (const run::Parameters::Named& one : session.parameters->named())
-    bytes += one.shape.numel() * 4 * static_cast<int64_t>(1 + one.moments.size());
+  for (const run::Parameters::Named& one : session.parameters->named()) {
+    bytes += one.shape.numel() * 4;
+    for (const run::Parameters::Held& moment : one.moments)
+      bytes += one.shape.numel() * device::size_of(moment.values.dtype);
+  }
   const double estimate = notice.seconds > 0 ? run::estimate_save(folder, bytes) : 0;
   return {std::move(notice), estimate, session.ranks->alone() ? run::kStepsToStopAlone : run::kStepsToStop};
 }

@@ -55,20 +55,22 @@ __global__ void swiglu_kernel(int64_t count, int64_t width, const T* gate_up, T*
 
 template <class T, int N>
 __global__ void swiglu_backward_kernel(int64_t count, int64_t width, const T* gate_up, const T* dy,
-                                       T* dgate_up) {
+                                       T* dgate_up, T* y) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x) * N;
   if (i >= count) return;
   const int64_t at = i + i / width * width;
   const Vec<T, N> gate = load<N>(gate_up + at), up = load<N>(gate_up + at + width), d = load<N>(dy + i);
-  Vec<T, N> dgate, dup;
+  Vec<T, N> dgate, dup, again;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const float g = to_float(gate[j]), s = sigmoid<kHalf<T>>(g), dout = to_float(d[j]);
     dgate[j] = from_float<T>(dout * to_float(up[j]) * s * (1.0f + g * (1.0f - s)));
     dup[j] = from_float<T>(dout * g * s);
+    again[j] = from_float<T>(g * s * to_float(up[j]));
   }
   store<N>(dgate_up + at, dgate);
   store<N>(dgate_up + at + width, dup);
+  if (y) store<N>(y + i, again);
 }
 
 }  // namespace
@@ -108,11 +110,11 @@ void swiglu_backward(const SwigluBackward& op, const Launch& launch) {
   const int64_t count = op.rows * op.width;
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
-    by_width<kWide<T>>(fits_vectors<T>(op.width, op.gate_up, op.dy, op.dgate_up), [&](auto width) {
+    by_width<kWide<T>>(fits_vectors<T>(op.width, op.gate_up, op.dy, op.dgate_up, op.y), [&](auto width) {
       constexpr int N = width.value;
       run({.blocks = divide_up(count, kMapThreads * N), .threads = kMapThreads}, swiglu_backward_kernel<T, N>,
           count, op.width, static_cast<const T*>(op.gate_up), static_cast<const T*>(op.dy),
-          static_cast<T*>(op.dgate_up));
+          static_cast<T*>(op.dgate_up), static_cast<T*>(op.y));
     });
   });
 }

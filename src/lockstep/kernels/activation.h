@@ -33,7 +33,8 @@ struct SwigluBackward {
   int64_t rows = 0, width = 0;
   const void* gate_up = nullptr;
   const void* dy = nullptr;  // [rows, width]
-  void* dgate_up = nullptr;  // [rows, 2 * width]
+  void* dgate_up = nullptr;  // [rows, 2 * width]; may be the same memory as gate_up
+  void* y = nullptr;         // [rows, width] or null: what forward gave, made again on the way
 };
 
 }  // namespace lockstep::kernels

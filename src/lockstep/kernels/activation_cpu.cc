@@ -37,18 +37,25 @@ void gelu_backward(const GeluBackward& op, const Launch&) {
   });
 }
 
+namespace {
+
+template <class T>
+void swiglu_row(const T* gate, const T* up, int64_t width, T* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < width; ++i) {
+    const float g = widen(gate[i]);
+    y[i] = narrow<T>(g * sigmoid(g) * widen(up[i]));
+  }
+}
+
+}  // namespace
+
 void swiglu(const Swiglu& op, const Launch&) {
   with_type(op.type, [&](auto tag) {
     using T = decltype(tag);
     for_items(op.rows, op.width, [&](int64_t row) {
       const T* gate = static_cast<const T*>(op.gate_up) + row * 2 * op.width;
-      const T* up = gate + op.width;
-      T* y = static_cast<T*>(op.y) + row * op.width;
-#pragma omp simd
-      for (int64_t i = 0; i < op.width; ++i) {
-        const float g = widen(gate[i]);
-        y[i] = narrow<T>(g * sigmoid(g) * widen(up[i]));
-      }
+      swiglu_row(gate, gate + op.width, op.width, static_cast<T*>(op.y) + row * op.width);
     });
   });
 }
@@ -62,10 +69,11 @@ void swiglu_backward(const SwigluBackward& op, const Launch&) {
       const T* dy = static_cast<const T*>(op.dy) + row * op.width;
       T* dgate = static_cast<T*>(op.dgate_up) + row * 2 * op.width;
       T* dup = dgate + op.width;
+      if (op.y != nullptr) swiglu_row(gate, up, op.width, static_cast<T*>(op.y) + row * op.width);
 #pragma omp simd
       for (int64_t i = 0; i < op.width; ++i) {
-        const float g = widen(gate[i]), s = sigmoid(g), gradient = widen(dy[i]);
-        dgate[i] = narrow<T>(gradient * widen(up[i]) * s * (1.0f + g * (1.0f - s)));
+        const float g = widen(gate[i]), u = widen(up[i]), s = sigmoid(g), gradient = widen(dy[i]);
+        dgate[i] = narrow<T>(gradient * u * s * (1.0f + g * (1.0f - s)));
         dup[i] = narrow<T>(gradient * g * s);
       }
     });

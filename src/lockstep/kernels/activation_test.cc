@@ -71,6 +71,13 @@ TEST_P(ActivationTest, SwigluMatchesReference) {
         });
         expect_close(download(y_m), y, tolerance(type), "y");
         expect_close(download(d_m), dgate_up, tolerance(type, 4), "dgate_up");
+        // The forward value again on the way, bit for bit, and the gradient in the values' own memory.
+        const Memory own_m = upload(gate_up, type), again_m = garbage(rows * width, type);
+        const SwigluBackward again{type,        rows,         width,         own_m.data(),
+                                   dy_m.data(), own_m.data(), again_m.data()};
+        kernels().swiglu_backward(again, launch());
+        EXPECT_EQ(again_m.bytes(), y_m.bytes());
+        EXPECT_EQ(own_m.bytes(), d_m.bytes());
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/launcher.cuh"
+#include "lockstep/kernels/random_rounding.h"
 #include "lockstep/kernels/table.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -51,16 +52,53 @@ __device__ float updated(const Rates& r, float p, float gradient, float& m, floa
   }
 }
 
-template <UpdateRule kRule, class T, int N>
-__device__ void update_at(const Update& op, const Rates& rates, int64_t i) {
-  Vec<float, N> p = load<N>(op.master + i), m = load<N>(op.m + i), v{};
+template <class M, int N>
+__device__ Vec<float, N> load_moments(const void* from, int64_t i) {
+  const Vec<M, N> stored = load<N>(static_cast<const M*>(from) + i);
+  Vec<float, N> values;
+#pragma unroll
+  for (int j = 0; j < N; ++j) values[j] = to_float(stored[j]);
+  return values;
+}
+
+template <class M, int N>
+__device__ void store_nearest(void* to, int64_t i, const Vec<float, N>& values) {
+  Vec<M, N> rounded;
+#pragma unroll
+  for (int j = 0; j < N; ++j) rounded[j] = from_float<M>(values[j]);
+  store<N>(static_cast<M*>(to) + i, rounded);
+}
+
+// `element` counts from the chunk's first; N is 1, or 4 and `element` a multiple of 4.
+template <int N>
+__device__ void store_randomly(const Update& op, int64_t i, int64_t chunk, int64_t element,
+                               const Vec<float, N>& values) {
+  const base::Random4 draws = rounding_draws(rounding_key(*op.inputs), op.first_chunk + chunk, element / 4);
+  const uint32_t words[4] = {draws.x, draws.y, draws.z, draws.w};
+  Vec<Bf16, N> rounded;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const uint32_t draw = N == 4 ? words[j] : words[element % 4];
+    rounded[j] = __ushort_as_bfloat16(round_randomly(__float_as_uint(values[j]), draw));
+  }
+  store<N>(static_cast<Bf16*>(op.v) + i, rounded);
+}
+
+// Elements [i, i + N) of the flat buffers, in chunk number `chunk` of the call's.
+template <UpdateRule kRule, class T, class M, int N>
+__device__ void update_at(const Update& op, const Rates& rates, int64_t i, int64_t chunk, int64_t element) {
+  Vec<float, N> p = load<N>(op.master + i), m = load_moments<M, N>(op.m, i), v{};
   const Vec<float, N> g = load<N>(op.gradient + i);
-  if constexpr (kRule == UpdateRule::adamw) v = load<N>(op.v + i);
+  if constexpr (kRule == UpdateRule::adamw) v = load_moments<M, N>(op.v, i);
 #pragma unroll
   for (int j = 0; j < N; ++j) p[j] = updated<kRule>(rates, p[j], g[j], m[j], v[j]);
   store<N>(op.master + i, p);
-  store<N>(op.m + i, m);
-  if constexpr (kRule == UpdateRule::adamw) store<N>(op.v + i, v);
+  store_nearest<M, N>(op.m, i, m);
+  if constexpr (kRule == UpdateRule::adamw && sizeof(M) == 2) {
+    store_randomly<N>(op, i, chunk, element, v);
+  } else if constexpr (kRule == UpdateRule::adamw) {
+    store_nearest<M, N>(op.v, i, v);
+  }
   if (op.compute) {
     Vec<T, N> rounded;
 #pragma unroll
@@ -69,20 +107,21 @@ __device__ void update_at(const Update& op, const Rates& rates, int64_t i) {
   }
 }
 
-template <UpdateRule kRule, class T>
+template <UpdateRule kRule, class T, class M>
 __global__ void update_kernel(Update op, bool aligned) {
   if (op.state->apply == 0) return;
-  const Chunk chunk = op.chunks[blockIdx.x / kPartsOfChunk];
+  const int64_t number = blockIdx.x / kPartsOfChunk;
+  const Chunk chunk = op.chunks[number];
   const int64_t first = blockIdx.x % kPartsOfChunk * kPart;
   const int64_t last = first + kPart < chunk.count ? first + kPart : chunk.count;
   if (first >= last) return;
   const Rates rates = rates_of(op, chunk);
-  const int64_t begin = chunk.begin + first, end = chunk.begin + last;
   if (aligned && chunk.begin % 4 == 0 && chunk.count % 4 == 0) {
-    for (int64_t i = begin + threadIdx.x * 4; i < end; i += kThreads * 4)
-      update_at<kRule, T, 4>(op, rates, i);
+    for (int64_t e = first + threadIdx.x * 4; e < last; e += kThreads * 4)
+      update_at<kRule, T, M, 4>(op, rates, chunk.begin + e, number, e);
   } else {
-    for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) update_at<kRule, T, 1>(op, rates, i);
+    for (int64_t e = first + threadIdx.x; e < last; e += kThreads)
+      update_at<kRule, T, M, 1>(op, rates, chunk.begin + e, number, e);
   }
 }
 
@@ -107,8 +146,13 @@ void update(const Update& op, const Launch& launch) {
                        is_aligned(16, op.v) && is_aligned(16, op.compute);
   by_rule(op.rule, [&](auto rule) {
     by_type(op.compute_type, [&](auto element) {
-      run({.blocks = op.chunk_count * kPartsOfChunk, .threads = kThreads},
-          update_kernel<rule.value, decltype(element)>, op, aligned);
+      using T = decltype(element);
+      const Grid grid{.blocks = op.chunk_count * kPartsOfChunk, .threads = kThreads};
+      if (op.moment_type == device::DType::bf16) {
+        run(grid, update_kernel<rule.value, T, Bf16>, op, aligned);
+      } else {
+        run(grid, update_kernel<rule.value, T, float>, op, aligned);
+      }
     });
   });
 }

@@ -48,8 +48,12 @@ struct Update {
   float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;
   float* master = nullptr;
   const float* gradient = nullptr;
-  float* m = nullptr;
-  float* v = nullptr;       // adamw only
+  void* m = nullptr;
+  void* v = nullptr;  // adamw only
+  // fp32 or bf16. In bf16 both are computed in fp32 and used so; then m is rounded to the nearest and v,
+  // which moves by less than a last place, at random (kernels/random_rounding.h).
+  device::DType moment_type = device::DType::f32;
+  int64_t first_chunk = 0;  // number of chunks[0] in the model: keys the draws
   void* compute = nullptr;  // rounded copy of the new master; null when compute is fp32
   device::DType compute_type = device::DType::bf16;
   const Chunk* chunks = nullptr;

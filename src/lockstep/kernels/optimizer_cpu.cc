@@ -3,6 +3,8 @@
 #include <math.h>
 
 #include "lockstep/kernels/ops_cpu.h"
+#include "lockstep/kernels/philox_cpu.h"
+#include "lockstep/kernels/random_rounding.h"
 
 namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 namespace {
@@ -72,19 +74,54 @@ LS_INLINE void lion(float* p, const float* gradient, float* m, int64_t count, fl
   }
 }
 
-void update_chunk(const Update& op, const Chunk& chunk, const Rates& rates) {
-  const int64_t at = chunk.begin, count = chunk.count;
+// Elements [at, at + count) with their moments in fp32.
+void update_run(const Update& op, int64_t at, int64_t count, float* m, float* v, float decay,
+                const Rates& rates) {
   float* p = op.master + at;
   switch (op.rule) {
     case UpdateRule::adamw:
-      adamw(p, op.gradient + at, op.m + at, op.v + at, count, chunk.weight_decay, rates);
-      break;
+      return adamw(p, op.gradient + at, m, v, count, decay, rates);
     case UpdateRule::sgd:
-      sgd(p, op.gradient + at, op.m + at, count, chunk.weight_decay, rates);
-      break;
+      return sgd(p, op.gradient + at, m, count, decay, rates);
     case UpdateRule::lion:
-      lion(p, op.gradient + at, op.m + at, count, chunk.weight_decay, rates);
-      break;
+      return lion(p, op.gradient + at, m, count, decay, rates);
+  }
+}
+
+// Second moments, in runs whose draws are made at once.
+void narrow_randomly(const float* from, int64_t count, const Draws& draws, Bf16* to) {
+  const uint32_t* words[] = {draws.x, draws.y, draws.z, draws.w};
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = static_cast<Bf16>(round_randomly(bits_of(from[i]), words[i % 4][i / 4]));
+}
+
+void update_chunk_in_bf16(const Update& op, const Chunk& chunk, int64_t number, const Rates& rates) {
+  constexpr int64_t kRun = 4 * kDraws;
+  float m[kRun], v[kRun];
+  for (int64_t first = 0; first < chunk.count; first += kRun) {
+    const int64_t at = chunk.begin + first, left = chunk.count - first, count = left < kRun ? left : kRun;
+    Bf16* kept_m = static_cast<Bf16*>(op.m) + at;
+    Bf16* kept_v = op.v == nullptr ? nullptr : static_cast<Bf16*>(op.v) + at;
+    widen_run(kept_m, count, m);
+    if (kept_v != nullptr) widen_run(kept_v, count, v);
+    update_run(op, at, count, m, v, chunk.weight_decay, rates);
+    narrow_run(m, count, kept_m);
+    if (kept_v == nullptr) continue;
+    Draws draws;
+    draw(rounding_key(*op.inputs), static_cast<uint64_t>(first / 4),
+         static_cast<uint64_t>(op.first_chunk + number), draws);
+    narrow_randomly(v, count, draws, kept_v);
+  }
+}
+
+void update_chunk(const Update& op, const Chunk& chunk, int64_t number, const Rates& rates) {
+  const int64_t at = chunk.begin, count = chunk.count;
+  float* p = op.master + at;
+  if (op.moment_type == device::DType::bf16) {
+    update_chunk_in_bf16(op, chunk, number, rates);
+  } else {
+    float* v = op.v == nullptr ? nullptr : static_cast<float*>(op.v) + at;
+    update_run(op, at, count, static_cast<float*>(op.m) + at, v, chunk.weight_decay, rates);
   }
   if (op.compute == nullptr) return;
   with_type(op.compute_type, [&](auto tag) {
@@ -144,7 +181,7 @@ void norm_finish(const NormFinish& op, const Launch&) {
 void update(const Update& op, const Launch&) {
   if (op.state->apply == 0) return;
   const Rates rates = rates_of(op);
-  for_items(op.chunk_count, kSerialBelow, [&](int64_t i) { update_chunk(op, op.chunks[i], rates); });
+  for_items(op.chunk_count, kSerialBelow, [&](int64_t i) { update_chunk(op, op.chunks[i], i, rates); });
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

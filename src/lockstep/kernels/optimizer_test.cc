@@ -151,8 +151,8 @@ TEST_P(OptimizerTest, UpdateFollowsTheRule) {
         const Memory compute = upload(Values(static_cast<size_t>(kCount), 9), type);
         const Memory inputs_m = upload_plain<StepInputs>({inputs}),
                      state_m = upload_plain<StepState>({state});
-        Update op{.rule = rule, .master = p_m.as<float>(), .gradient = g_m.as<float>(), .m = m_m.as<float>()};
-        op.v = rule == UpdateRule::adamw ? v_m.as<float>() : nullptr;
+        Update op{.rule = rule, .master = p_m.as<float>(), .gradient = g_m.as<float>(), .m = m_m.data()};
+        op.v = rule == UpdateRule::adamw ? v_m.data() : nullptr;
         op.compute = type == DType::f32 ? nullptr : compute.data();
         op.compute_type = type;
         op.chunks = chunks.as<Chunk>();
@@ -175,6 +175,100 @@ TEST_P(OptimizerTest, UpdateFollowsTheRule) {
     }
   }
 }
+
+// An update with moments in bf16: which draws an element gets depends on its chunk's number in the model
+// alone.
+struct HalfCase {
+  UpdateRule rule;
+  std::vector<Chunk> chunks;
+  int64_t first_chunk;
+  uint64_t step;
+};
+
+class HalfMoments : public OptimizerTest {
+ protected:
+  // Bytes of the masters, of m and of v afterwards.
+  std::vector<std::vector<char>> updated(const HalfCase& c, const Values& g, const Values& m,
+                                         const Values& v) {
+    StepState state;
+    state.beta1_power = 0.5, state.beta2_power = 0.5;
+    const StepInputs inputs{.seed = 7, .step = c.step, .learning_rate = 0.01f};
+    const Memory p_m = upload(Values(g.size(), 1), DType::f32), g_m = upload(g, DType::f32);
+    const Memory m_m = upload(m, DType::bf16), v_m = upload(v, DType::bf16), chunks = upload_plain(c.chunks);
+    const Memory inputs_m = upload_plain<StepInputs>({inputs}), state_m = upload_plain<StepState>({state});
+    Update op{.rule = c.rule, .master = p_m.as<float>(), .gradient = g_m.as<float>(), .m = m_m.data()};
+    op.v = c.rule == UpdateRule::adamw ? v_m.data() : nullptr;
+    op.moment_type = DType::bf16;
+    op.first_chunk = c.first_chunk;
+    op.compute_type = DType::f32;
+    op.chunks = chunks.as<Chunk>();
+    op.chunk_count = static_cast<int64_t>(c.chunks.size());
+    op.inputs = inputs_m.as<StepInputs>();
+    op.state = state_m.as<StepState>();
+    run({&p_m, &m_m, &v_m}, [&] { kernels().update(op, launch()); });
+    return {p_m.bytes(), m_m.bytes(), v_m.bytes()};
+  }
+  static double value_at(const std::vector<char>& bytes, int64_t i) {
+    uint16_t half;
+    std::memcpy(&half, bytes.data() + 2 * i, 2);
+    const uint32_t bits = static_cast<uint32_t>(half) << 16;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+  }
+};
+
+TEST_P(HalfMoments, FirstIsNearestSecondKeepsItsMean) {
+  // v moves by less than half a last place: nearest rounding would leave it where it is.
+  const int64_t count = kChunk;
+  const auto size = static_cast<size_t>(count);
+  const Values g = rounded(random_values(count, 2), DType::f32),
+               m = rounded(random_values(count, 3), DType::bf16);
+  const double before = 1.5;
+  const auto bytes =
+      updated({UpdateRule::adamw, {{0, static_cast<int32_t>(count), 0}}, 3, 5}, g, m, Values(size, before));
+  double sum = 0, expected = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const double exact_m = static_cast<double>(0.9f) * m[at] + (1 - static_cast<double>(0.9f)) * g[at];
+    const double exact_v =
+        static_cast<double>(0.95f) * before + (1 - static_cast<double>(0.95f)) * g[at] * g[at];
+    ASSERT_NEAR(value_at(bytes[1], i), exact_m, std::abs(exact_m) * 0x1p-8) << i;
+    ASSERT_NEAR(value_at(bytes[2], i), exact_v, exact_v * 0x1p-7 + 1e-6) << i;
+    sum += value_at(bytes[2], i);
+    expected += exact_v;
+  }
+  // The error of one rounding is at most a last place, 2^-7; that of their mean is a 256th of it.
+  EXPECT_NEAR(sum / static_cast<double>(count), expected / static_cast<double>(count),
+              1.5 * 0x1p-7 * 4 / 256);
+}
+
+TEST_P(HalfMoments, DependOnNoLayout) {
+  const int64_t count = 2 * kChunk;
+  const Values g = rounded(random_values(count, 2), DType::f32),
+               m = rounded(random_values(count, 3), DType::bf16);
+  Values v = rounded(random_values(count, 4), DType::bf16);
+  for (double& value : v) value = std::abs(value);
+  const auto full = static_cast<int32_t>(kChunk);
+  for (const UpdateRule rule : {UpdateRule::adamw, UpdateRule::sgd, UpdateRule::lion}) {
+    SCOPED_TRACE(static_cast<int>(rule));
+    const auto whole = updated({rule, {{0, full, 0}, {kChunk, full, 0}}, 4, 9}, g, m, v);
+    // The second chunk alone, as a rank that holds only this share has it.
+    const auto cut = [](const Values& all) { return Values(all.begin() + kChunk, all.end()); };
+    const auto part = updated({rule, {{0, full, 0}}, 5, 9}, cut(g), cut(m), cut(v));
+    for (size_t k = 0; k < 3; ++k) {
+      if (k == 2 && rule != UpdateRule::adamw) continue;
+      const std::vector<char> second(whole[k].begin() + static_cast<int64_t>(whole[k].size() / 2),
+                                     whole[k].end());
+      EXPECT_EQ(second, part[k]) << k;
+    }
+    if (rule != UpdateRule::adamw) continue;
+    EXPECT_NE(updated({rule, {{0, full, 0}}, 6, 9}, cut(g), cut(m), cut(v))[2], part[2]) << "another chunk";
+    EXPECT_NE(updated({rule, {{0, full, 0}}, 5, 8}, cut(g), cut(m), cut(v))[2], part[2]) << "another step";
+  }
+}
+
+LOCKSTEP_ON_EVERY_DEVICE(HalfMoments);
 
 TEST_P(OptimizerTest, HashIsTheDocumentedSumAndSeesEveryBit) {
   Values values = rounded(random_values(kCount, 5), DType::f32);

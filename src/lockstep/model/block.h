@@ -77,6 +77,12 @@ struct ValueSpec {
   int64_t bytes() const { return shape.numel() * device::size_of(dtype); }
 };
 
+// A value of forward ("save.x", "out.x") that backward_input can make again on its way, bit for bit.
+struct Remake {
+  std::string value;
+  int64_t moved_bytes = 0;  // what that costs
+};
+
 enum class Part : uint8_t { forward, backward_input, backward_weight };
 
 // What happens to an edge behind the segment that gives it, where ranks share its products or its tokens. The
@@ -117,12 +123,19 @@ struct SegmentPlan {
   // {"din.residual", "dout.residual"}: the first may take over the memory of the second, if nobody else
   // reads that any more.
   std::vector<std::pair<std::string, std::string>> may_reuse;
+  // Where only weights' gradients need these any more, they may be dropped and made again (Frame::again):
+  // cheap things that take much memory, never products.
+  std::vector<Remake> remakes;
   std::vector<std::pair<Part, ValueSpec>> scratch;  // values that live only while that part runs
   int64_t workspace = 0;  // the largest scratch that a kernel of any part asks for, in bytes
   bool loss = false;      // forward computes the slice's loss and, in training, din of what it
                           // takes and the gradients of its weights: it has no backward of its own
   std::vector<std::pair<std::string, Seam>> seams;  // of edges that it gives
   std::optional<Ring> ring;
+  // loss: it runs in rounds of two parts. The first part of round k gives rounds[k], every tensor rank's is
+  // put one behind the other, and the second part takes that under the same name. Scratch lives through all
+  // rounds.
+  std::vector<ValueSpec> rounds;
 };
 
 // What a part costs: matrix products, attention, and the bytes that everything else must move.

@@ -4,6 +4,14 @@
 
 namespace lockstep::model {
 
+namespace {
+
+bool is(std::string_view key, std::string_view role, std::string_view name) {
+  return key.size() == role.size() + name.size() && key.starts_with(role) && key.ends_with(name);
+}
+
+}  // namespace
+
 std::vector<PositionedRows> SliceContext::rows() const {
   if (!ring) return {{0, samples, first_position + context_rank * seq_len}};
   const int64_t half = samples / 2;
@@ -19,12 +27,16 @@ device::Tensor Frame::statistic(std::string_view key, int64_t of_slice) const {
   return get("stat.", std::string(key) + "." + std::to_string(of_slice));
 }
 
+device::Tensor Frame::find(std::string_view role, std::string_view name) const {
+  for (const auto& [key, tensor] : values_) {
+    if (is(key, role, name)) return tensor;
+  }
+  return {};
+}
+
 device::Tensor Frame::get(std::string_view role, std::string_view name) const {
   for (const auto& [key, tensor] : values_) {
-    if (key.size() == role.size() + name.size() && std::string_view(key).starts_with(role) &&
-        std::string_view(key).ends_with(name)) {
-      return tensor;
-    }
+    if (is(key, role, name)) return tensor;
   }
   LS_ASSERT(false, "a segment asked for " + std::string(role) + std::string(name) +
                        ", which its plan does not name");

@@ -60,6 +60,8 @@ class Frame {
   device::Tensor saved(std::string_view name) const { return get("save.", name); }
   device::Tensor scratch(std::string_view name) const { return get("scratch.", name); }
   device::Tensor left(std::string_view name) const { return get("left.", name); }
+  // backward_input: where to put this value of forward again; empty when it was kept.
+  device::Tensor again(std::string_view name) const { return find("again.", name); }
   device::Tensor din(std::string_view name) const { return get("din.", name); }
   device::Tensor dout(std::string_view name) const { return get("dout.", name); }
   device::Tensor ring(std::string_view name) const { return get("ring.", name); }
@@ -77,6 +79,7 @@ class Frame {
 
  private:
   device::Tensor get(std::string_view role, std::string_view name) const;
+  device::Tensor find(std::string_view role, std::string_view name) const;  // empty when there is none
   std::vector<std::pair<std::string, device::Tensor>> values_;
 };
 

@@ -66,6 +66,7 @@ class NormLinear : public Segment {
     if (norm_) {
       norm_->add_to(plan, rows, true);
       plan.saves.push_back({"normed", map_.type, {rows, map_.in}});
+      plan.remakes.push_back({"save.normed", 2 * plan.saves.back().bytes()});
       plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
     } else {
       plan.takes = {"normed"};
@@ -81,7 +82,10 @@ class NormLinear : public Segment {
       plan.input_needs.push_back("save.linear");
       plan.leaves.push_back({"dlinear", map_.type, {rows, map_.out}});
       plan.weight_needs.push_back("left.dlinear");
-      if (options_.activation == Activation::gelu) plan.may_reuse.push_back({"left.dlinear", dgiven});
+      // GELU is part of the product, which sees more digits than the linear values that are kept.
+      const bool gelu = options_.activation == Activation::gelu;
+      plan.may_reuse.push_back({"left.dlinear", gelu ? dgiven : "save.linear"});
+      if (!gelu) plan.remakes.push_back({"out." + options_.gives, plan.gives.back().bytes()});
     }
     const bool exchanges = options_.gives == "qkv" && options_.parts.context > 1 && options_.parts.heads;
     if (exchanges) plan.seams = {{options_.gives, Seam::to_heads}};
@@ -115,13 +119,14 @@ class NormLinear : public Segment {
           {map_.type, rows * map_.out, f.saved("linear").data, dgiven.data, f.left("dlinear").data},
           f.launch);
     } else if (options_.activation == Activation::swiglu) {
-      f.kernels->swiglu_backward(
-          {map_.type, rows, map_.out / 2, f.saved("linear").data, dgiven.data, f.left("dlinear").data},
-          f.launch);
+      f.kernels->swiglu_backward({map_.type, rows, map_.out / 2, f.saved("linear").data, dgiven.data,
+                                  f.left("dlinear").data, f.again(options_.gives).data},
+                                 f.launch);
     }
     const Tensor dnormed = norm_ ? f.scratch("dnormed") : f.din("normed");
     map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows);
     if (norm_) norm_->backward_input(f, dnormed.data, true);
+    if (const Tensor normed = f.again("normed")) norm_->again(f, normed.data, true);
   }
 
   void backward_weight(const Frame& f) const override {

@@ -78,6 +78,23 @@ void NormPart::forward(const Frame& f, void* y, bool keeps_sum) const {
   f.kernels->norm_forward(n, f.launch);
 }
 
+void NormPart::again(const Frame& f, void* y, bool keeps_sum) const {
+  kernels::NormForward n{.kind = options_.kind,
+                         .type = type_,
+                         .rows = f.slice.tokens() / options_.token_parts,
+                         .width = options_.width,
+                         .epsilon = options_.epsilon};
+  n.x = sum(f, keeps_sum).data;
+  n.weight = f.weight("norm.weight").data;
+  n.y = y;
+  n.rstd = f.saved("rstd").as<float>();
+  if (has_mean()) {
+    n.bias = f.weight("norm.bias").data;
+    n.mean = f.saved("mean").as<float>();
+  }
+  f.kernels->norm_forward(n, f.launch);
+}
+
 void NormPart::backward_input(const Frame& f, const void* dy, bool keeps_sum) const {
   kernels::NormBackward n{.kind = options_.kind,
                           .type = type_,

@@ -15,6 +15,8 @@ class NormPart {
   void add_to(SegmentPlan& plan, int64_t rows, bool keeps_sum) const;
 
   void forward(const Frame& f, void* y, bool keeps_sum) const;
+  // y as forward made it, from the sum that it left; writes the same statistics again.
+  void again(const Frame& f, void* y, bool keeps_sum) const;
   // dy is the gradient of the normed value; writes din.* and left.dweight, left.dbias.
   void backward_input(const Frame& f, const void* dy, bool keeps_sum) const;
   void backward_weight(const Frame& f) const;

@@ -53,9 +53,8 @@ struct EmbeddingOptions {
 std::unique_ptr<Segment> make_embedding(EmbeddingOptions options);
 
 // "logits": takes "normed", computes the loss against labels. Products and softmax run over `chunk` rows
-// at a time, so that only that many rows of logits exist. Where tensor ranks hold parts of the vocabulary
-// there are two segments, "logits" and "loss": what each part says of a row passes between the ranks, and
-// every rank keeps its part of all logits until then.
+// at a time, so that only that many rows of logits exist. Where tensor ranks hold parts of the vocabulary,
+// what each part says of these rows passes between the ranks in every round.
 struct HeadOptions {
   DType type = DType::f32;
   int64_t vocab = 0, width = 0, chunk = 0;

@@ -1,14 +1,18 @@
-// The head where tensor ranks hold parts of the vocabulary: no rank ever has a whole row of logits.
+// The head where tensor ranks hold parts of the vocabulary: no rank ever has a whole row of logits, and none
+// more than memory.logits_chunk rows of its part.
+#include <algorithm>
+
 #include "lockstep/model/parts.h"
 
 namespace lockstep::model {
 
 namespace {
 
-// Takes "normed", gives this part's "logits" and what they say of each row.
-class VocabLogits : public Segment {
+// In each round, the first part makes logits of some rows and what they say of each row; when the ranks have
+// exchanged that, the second part makes losses and gradients of it.
+class VocabHead : public Segment {
  public:
-  VocabLogits(HeadOptions options, const Parts& parts)
+  VocabHead(HeadOptions options, const Parts& parts)
       : o_(std::move(options)),
         parts_(parts),
         map_{o_.width, o_.vocab / parts.tensor, true, false, o_.type} {}
@@ -24,107 +28,97 @@ class VocabLogits : public Segment {
   }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
-    const int64_t rows = shape.tokens();
+    const int64_t tokens = shape.tokens(), chunk = chunk_rows(tokens);
     SegmentPlan plan;
     plan.takes = {"normed"};
     plan.batch = {"labels"};
-    plan.gives = {{"logits", o_.type, {rows, map_.out}},
-                  {.name = "stats", .dtype = DType::f32, .shape = {rows, 3}, .gradient = false}};
-    plan.seams = {{"stats", Seam::gather_tokens}};  // every part's, one behind the other
-    plan.input_needs = {"dout.logits"};
-    plan.weight_needs = {"in.normed", "dout.logits"};
-    plan.workspace = map_.workspace(rows, kernels);
-    return plan;
-  }
-
-  void forward(const Frame& f) const override {
-    const Tensor logits = f.out("logits");
-    map_.forward(f, f.in("normed").data, f.weight("weight").data, nullptr, logits.data, f.slice.tokens());
-    f.kernels->vocab_stats({.type = o_.type,
-                            .rows = f.slice.tokens(),
-                            .vocab = map_.out,
-                            .first = map_.out * parts_.tensor_rank,
-                            .logits = logits.data,
-                            .labels = f.batch("labels").as<int32_t>(),
-                            .stats = f.out("stats").as<float>()},
-                           f.launch);
-  }
-  void backward_input(const Frame& f) const override {
-    map_.backward_input(f, f.dout("logits").data, f.weight("weight").data, f.din("normed").data,
-                        f.slice.tokens());
-  }
-  void backward_weight(const Frame& f) const override {
-    map_.backward_weight(f, f.in("normed").data, f.dout("logits").data, f.grad("weight").data,
-                         f.slice.tokens(), f.accumulate);
-  }
-  Cost cost(const SliceShape& shape, Part part) const override { return map_.cost(shape.tokens(), part); }
-
- private:
-  HeadOptions o_;
-  Parts parts_;
-  LinearMap map_;
-};
-
-class VocabLoss : public Segment {
- public:
-  VocabLoss(HeadOptions options, const Parts& parts)
-      : o_(std::move(options)), parts_(parts), vocab_(o_.vocab / parts.tensor) {}
-  std::string name() const override { return "loss"; }
-
-  SegmentPlan plan(const SliceShape& shape, const kernels::Kernels&) const override {
-    SegmentPlan plan;
-    plan.takes = {"logits", "stats"};
-    plan.batch = {"labels"};
     plan.loss = true;
-    plan.may_reuse = {{"din.logits", "in.logits"}};
-    plan.scratch = {{Part::forward, {"losses", DType::f32, {shape.tokens()}}}};
+    plan.scratch = {{Part::forward, {"logits", o_.type, {chunk, map_.out}}},
+                    {Part::forward, {"losses", DType::f32, {tokens}}}};
+    for (int64_t begin = 0; begin < tokens; begin += chunk)
+      plan.rounds.push_back({"stats", DType::f32, {std::min(chunk, tokens - begin), 3}});
+    plan.workspace = map_.workspace(chunk, kernels);
     return plan;
   }
 
-  // Logits become their own gradient, in place unless somebody else still reads them.
   void forward(const Frame& f) const override {
-    const Tensor losses = f.scratch("losses"), logits = f.in("logits");
-    void* values = logits.data;
-    if (f.slice.training && f.din("logits").data != logits.data) {
-      values = f.din("logits").data;
-      f.device->copy(values, logits.data, logits.bytes(), device::CopyKind::device_to_device,
-                     f.launch.stream);
+    const int64_t tokens = f.slice.tokens(), chunk = chunk_rows(tokens);
+    const int64_t begin = f.part / 2 * chunk;
+    const Rows rows{begin, std::min(chunk, tokens - begin)};
+    if (f.part % 2 == 0) {
+      make_logits(f, rows);
+    } else {
+      make_gradients(f, rows);
     }
-    f.kernels->vocab_cross_entropy({.type = o_.type,
-                                    .rows = f.slice.tokens(),
-                                    .vocab = vocab_,
-                                    .first = vocab_ * parts_.tensor_rank,
-                                    .parts = parts_.tensor,
-                                    .logits = values,
-                                    .labels = f.batch("labels").as<int32_t>(),
-                                    .stats = f.in("stats").as<float>(),
-                                    .losses = losses.as<float>(),
-                                    .gradient = f.slice.training,
-                                    .inputs = f.inputs,
-                                    .state = f.state},
-                                   f.launch);
-    f.kernels->loss_sum({f.slice.tokens(), losses.as<float>(), f.loss}, f.launch);
   }
+
   void backward_input(const Frame&) const override {}
 
   Cost cost(const SliceShape& shape, Part part) const override {
-    Cost cost;
-    if (part == Part::forward) cost.bytes = 3 * shape.tokens() * vocab_ * device::size_of(o_.type);
+    Cost cost = map_.cost(shape.tokens(), part);
+    if (part == Part::forward) cost.bytes = 4 * shape.tokens() * map_.out * device::size_of(o_.type);
     return cost;
   }
 
  private:
+  struct Rows {
+    int64_t begin = 0, count = 0;
+  };
+  int64_t chunk_rows(int64_t tokens) const { return o_.chunk > 0 ? std::min(o_.chunk, tokens) : tokens; }
+  int64_t first_token() const { return map_.out * parts_.tensor_rank; }
+  char* row_of(const Tensor& wide, const Rows& rows) const {
+    return wide.as<char>() + rows.begin * o_.width * device::size_of(o_.type);
+  }
+
+  void make_logits(const Frame& f, const Rows& rows) const {
+    const Tensor logits = f.scratch("logits");
+    map_.forward(f, row_of(f.in("normed"), rows), f.weight("weight").data, nullptr, logits.data, rows.count);
+    f.kernels->vocab_stats({.type = o_.type,
+                            .rows = rows.count,
+                            .vocab = map_.out,
+                            .first = first_token(),
+                            .logits = logits.data,
+                            .labels = f.batch("labels").as<int32_t>() + rows.begin,
+                            .stats = f.out("stats").as<float>()},
+                           f.launch);
+  }
+
+  // Logits become their own gradient in place.
+  void make_gradients(const Frame& f, const Rows& rows) const {
+    const Tensor logits = f.scratch("logits"), losses = f.scratch("losses");
+    f.kernels->vocab_cross_entropy({.type = o_.type,
+                                    .rows = rows.count,
+                                    .vocab = map_.out,
+                                    .first = first_token(),
+                                    .parts = parts_.tensor,
+                                    .logits = logits.data,
+                                    .labels = f.batch("labels").as<int32_t>() + rows.begin,
+                                    .stats = f.in("stats").as<float>(),
+                                    .losses = losses.as<float>() + rows.begin,
+                                    .gradient = f.slice.training,
+                                    .inputs = f.inputs,
+                                    .state = f.state},
+                                   f.launch);
+    if (f.slice.training) {
+      map_.backward_input(f, logits.data, f.weight("weight").data, row_of(f.din("normed"), rows), rows.count);
+      map_.backward_weight(f, row_of(f.in("normed"), rows), logits.data, f.grad("weight").data, rows.count,
+                           f.accumulate);
+    }
+    const int64_t tokens = f.slice.tokens();
+    const bool last = rows.begin + rows.count == tokens;
+    if (last) f.kernels->loss_sum({tokens, losses.as<float>(), f.loss}, f.launch);
+  }
+
   HeadOptions o_;
   Parts parts_;
-  int64_t vocab_;
+  LinearMap map_;
 };
 
 }  // namespace
 
 void add_vocab_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options,
                     const Parts& parts) {
-  segments.push_back(std::make_unique<VocabLogits>(options, parts));
-  segments.push_back(std::make_unique<VocabLoss>(std::move(options), parts));
+  segments.push_back(std::make_unique<VocabHead>(std::move(options), parts));
 }
 
 }  // namespace lockstep::model

@@ -22,6 +22,8 @@ Optimizer make_optimizer(const base::Recipe& recipe, bool fp16) {
   for (const Row& row : kOptimizers) {
     if (o.name != row.name) continue;
     Optimizer optimizer{.rule = row.rule, .moments = row.moments};
+    optimizer.moment_type = o.moments == "bf16" ? device::DType::bf16 : device::DType::f32;
+    optimizer.offload = o.offload;
     const bool sgd = row.rule == kernels::UpdateRule::sgd;
     optimizer.beta1 = static_cast<float>(sgd ? o.momentum : o.beta1);
     optimizer.beta2 = static_cast<float>(o.beta2);

@@ -9,6 +9,8 @@ namespace lockstep::optim {
 struct Optimizer {
   kernels::UpdateRule rule = kernels::UpdateRule::adamw;
   int moments = 2;
+  device::DType moment_type = device::DType::f32;
+  bool offload = false;  // moments live in the host's pinned memory
   float beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
   bool decay_all = false;
   kernels::NormPolicy policy;  // clipping and the loss scaler

@@ -15,12 +15,17 @@ namespace {
 constexpr double kAboutAsFast = 1.02;
 constexpr size_t kShown = 5, kReasons = 4;
 
+// Cheap recomputation is not worth a word.
+bool recomputes_blocks(const std::string& recompute) {
+  return recompute != "none" && recompute != "auto" && recompute != "cheap";
+}
+
 // How hard a layout is to understand, and what it costs in exactness.
 int burden(const Candidate& c) {
   const Layout& l = c.layout;
   int axes = 0;
   for (const int size : {l.data, l.tensor, l.context, l.pipeline}) axes += size > 1 ? 1 : 0;
-  return axes + (l.exact() ? 0 : 2) + (l.zero > 0 ? 1 : 0) + (c.recompute != "none" ? 1 : 0) +
+  return axes + (l.exact() ? 0 : 2) + (l.zero > 0 ? 1 : 0) + (recomputes_blocks(c.recompute) ? 1 : 0) +
          (l.schedule == "1f1b" ? 0 : 1);
 }
 
@@ -79,7 +84,7 @@ class Chooser {
   // computes more.
   void try_memory(Layout layout) {
     std::vector<std::string> recomputes{question_.recompute};
-    if (question_.recompute == "none") recomputes.push_back("full");
+    if (!recomputes_blocks(question_.recompute)) recomputes.push_back("full");
     for (const std::string& recompute : recomputes) {
       for (int zero = 0; zero <= (layout.data > 1 ? 3 : 0); ++zero) {
         if (question_.zero.value_or(zero) != zero) continue;
@@ -163,7 +168,7 @@ class Chooser {
 }  // namespace
 
 std::string Candidate::words() const {
-  return layout.words() + (recompute == "none" ? "" : ", recompute " + recompute);
+  return layout.words() + (!recomputes_blocks(recompute) ? "" : ", recompute " + recompute);
 }
 
 std::vector<std::string> Candidate::overrides() const {

@@ -43,7 +43,7 @@ struct Question {
   int ranks = 1;
   int64_t available_bytes = 0;     // to each rank
   Machine machine;                 // what the step is priced on
-  std::string recompute = "none";  // the recipe's; "none": full is tried too where nothing else fits
+  std::string recompute = "none";  // the recipe's; full is tried too where it does not recompute products
   // Sizes that the user has settled; the others are free.
   std::optional<int> tensor, context, pipeline, zero;
 };

@@ -17,7 +17,8 @@ class Checker {
  public:
   Checker(const Program& program, const model::Model& model)
       : program_(program), model_(model), written_(program.buffers.size(), false) {
-    for (size_t b = 0; b < program.buffers.size(); ++b) written_[b] = program.buffers[b].persistent;
+    for (size_t b = 0; b < program.buffers.size(); ++b)
+      written_[b] = program.buffers[b].persistent || program.buffers[b].bytes() == 0;
   }
 
   void run() {
@@ -87,8 +88,9 @@ class Checker {
 
   // Gradients of a strand are folded in slice order: the first writes, the others add.
   void fold(const Instruction& i) {
+    const bool later_round = i.op == Op::loss && i.part > 1;  // of a slice whose first round was counted
     for (const Use& use : i.writes) {
-      if (!use.role.starts_with("grad.")) continue;
+      if (!use.role.starts_with("grad.") || later_round) continue;
       if (normed_) fail(i, "changes a gradient after the norm");
       added_.erase({use.buffer, Among::context});
       added_.erase({use.buffer, Among::tensor});

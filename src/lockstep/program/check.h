@@ -25,6 +25,7 @@ struct MemoryPlan {
   int64_t persistent_bytes = 0;  // arena of what lives across steps
   int64_t transient_bytes = 0;   // arena of what lives inside a step: the placement's height
   int64_t live_bytes = 0;        // the most that is alive at once: no placement can be lower
+  int64_t host_bytes = 0;        // of what lives across steps in the host's memory
   int64_t external_bytes = 0;    // the most that AutogradBlock holds at once
   int64_t peak_bytes() const { return persistent_bytes + transient_bytes + external_bytes; }
   int peak_instruction = 0;  // where live_bytes is reached

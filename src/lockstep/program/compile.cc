@@ -27,7 +27,6 @@ Compiler::Compiler(const model::Model& model, const Layout& layout) : model_(mod
     plans_.emplace_back();
     for (const auto& segment : block.segments()) {
       plans_.back().push_back(segment->plan(layout.slice, *layout.kernels));
-      program_.workspace_bytes = std::max(program_.workspace_bytes, plans_.back().back().workspace);
     }
   }
   find_flows();
@@ -178,13 +177,18 @@ void Compiler::add_block(size_t b, int levels, int64_t chunks) {
                      ? keep.master
                      : persistent(fmt::format("b{} weights {}", b, device::name_of(model_.compute)),
                                   BufferKind::compute, model_.compute, values, block);
+  // Gradients live from the first product that writes them to the update, so that they take the memory of
+  // activations that the backward pass has done with.
   for (int level = 0; level < levels; ++level) {
-    keep.gradients.push_back(
-        persistent(fmt::format("b{} gradient {}", b, level), BufferKind::gradient, DType::f32, grads, block));
+    keep.gradients.push_back(program_.add_buffer({.name = fmt::format("b{} gradient {}", b, level),
+                                                  .kind = BufferKind::gradient,
+                                                  .shape = grads,
+                                                  .block = block}));
   }
   for (int k = 0; layout_.training && k < layout_.moments; ++k) {
-    keep.moments.push_back(
-        persistent(fmt::format("b{} moment {}", b, k + 1), BufferKind::optimizer, DType::f32, values, block));
+    keep.moments.push_back(persistent(fmt::format("b{} moment {}", b, k + 1), BufferKind::optimizer,
+                                      layout_.moment_type, values, block));
+    program_.buffers.back().host = layout_.offload;
   }
   const int64_t table = chunks * static_cast<int64_t>(sizeof(kernels::Chunk));
   keep.chunks = keep.norm_chunks =
@@ -222,11 +226,6 @@ void Compiler::add_persistent() {
   // And a place for the losses of those that do not count: tensor ranks all compute the same.
   keep_.slice_losses = persistent("slice losses", BufferKind::state, DType::f64, {layout_.slices + 1}, -1);
   keep_.square_sums = persistent("square sums", BufferKind::state, DType::f64, {chunk_count}, -1);
-  program_.add_buffer({.name = "workspace",
-                       .kind = BufferKind::workspace,
-                       .dtype = DType::u8,
-                       .shape = {program_.workspace_bytes},
-                       .persistent = true});
 }
 
 // How many sums of strands stand beside each other at most, and hold what a reduction among the shard leaves.

@@ -19,18 +19,21 @@ namespace lockstep::program {
 struct Recompute {
   int every = 0;                      // groups of this many blocks keep only their input; 1 is "full"
   std::vector<std::string> segments;  // or: only segments of these names
-  bool none() const { return every == 0 && segments.empty(); }
+  bool cheap = false;                 // or: values that backward_input makes again on its way
+  bool none() const { return every == 0 && segments.empty() && !cheap; }
 };
-// "none", "full", "every-3", "attention,up". ConfigError for names that no block of the model has.
+// "none", "cheap", "full", "every-3", "attention,up". ConfigError for names that no block of the model has.
 Recompute parse_recompute(const std::string& text, const model::Model& model);
 
 struct Layout {
   model::SliceShape slice;
   int64_t slices = 1, strands = 1;
   Recompute recompute;
-  DataRanks ranks;                            // this rank among those that share the batch
-  Stages stages;                              // and among those that share the blocks
-  int moments = 2;                            // optimizer buffers of a parameter: adamw 2, sgd and lion 1
+  DataRanks ranks;  // this rank among those that share the batch
+  Stages stages;    // and among those that share the blocks
+  int moments = 2;  // optimizer buffers of a parameter: adamw 2, sgd and lion 1
+  device::DType moment_type = device::DType::f32;
+  bool offload = false;                       // moments in the host's memory
   const kernels::Kernels* kernels = nullptr;  // of the device it will run on: how much scratch they want
   bool training = true;                       // false: load, forward, loss only
 };

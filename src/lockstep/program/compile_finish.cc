@@ -39,8 +39,10 @@ void Compiler::finish_step() {
     if (keep.compute != keep.master) update.writes.push_back({keep.compute, "compute"});
     for (size_t k = 0; k < keep.moments.size(); ++k)
       update.writes.push_back({keep.moments[k], fmt::format("moment.{}", k)});
-    update.moved_bytes = layouts_[b].value_count * (4 + 8 + 8 * static_cast<int64_t>(keep.moments.size()) +
-                                                    (model_.compute == device::DType::f32 ? 0 : 2));
+    const int64_t moments =
+        2 * device::size_of(layout_.moment_type) * static_cast<int64_t>(keep.moments.size());
+    update.moved_bytes =
+        layouts_[b].value_count * (4 + 8 + moments + (model_.compute == device::DType::f32 ? 0 : 2));
     program_.instructions.push_back(std::move(update));
   }
   share_tied();

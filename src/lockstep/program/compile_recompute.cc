@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/program/compile.h"
@@ -111,16 +112,63 @@ class Rewriter {
   std::set<size_t> done_;                         // instructions that run again
 };
 
+// Values that go from forward to nothing but weights' gradients, and that a backward_input makes again: they
+// end with the forward pass, and what reads them moves behind what makes them again.
+void drop_cheap(Program& program) {
+  std::vector<Instruction>& list = program.instructions;
+  std::map<int, std::vector<size_t>> readers;
+  for (size_t n = 0; n < list.size(); ++n) {
+    for (const Use& use : list[n].reads) readers[use.buffer].push_back(n);
+  }
+  std::map<size_t, std::vector<size_t>> behind;  // of an instruction: what moves there
+  std::set<size_t> moved;
+  for (size_t n = 0; n < list.size(); ++n) {
+    for (const Use& again : std::exchange(list[n].may_remake, {})) {
+      const std::vector<size_t>& all = readers[again.buffer];
+      const bool droppable = std::all_of(all.begin(), all.end(), [&](size_t r) {
+        return list[r].op == Op::forward || list[r].op == Op::backward_weight;
+      });
+      if (!droppable) continue;
+      Buffer copy = program.buffers[static_cast<size_t>(again.buffer)];
+      copy.name += " again";
+      copy.kind = BufferKind::saved;
+      list[n].moved_bytes += copy.bytes();
+      const int fresh = program.add_buffer(std::move(copy));
+      list[n].writes.push_back({fresh, again.role});
+      for (const size_t r : all) {
+        if (list[r].op != Op::backward_weight) continue;
+        for (Use& use : list[r].reads) {
+          if (use.buffer == again.buffer) use.buffer = fresh;
+        }
+        if (r < n && moved.insert(r).second) behind[n].push_back(r);
+      }
+    }
+  }
+  std::vector<Instruction> sorted;
+  sorted.reserve(list.size());
+  for (size_t n = 0; n < list.size(); ++n) {
+    if (moved.contains(n)) continue;
+    sorted.push_back(list[n]);
+    for (const size_t r : behind[n]) sorted.push_back(list[r]);
+  }
+  list = std::move(sorted);
+}
+
 }  // namespace
 
 void rewrite_recompute(Program& program, const model::Model& model, const Recompute& recompute) {
   if (recompute.none()) return;
+  if (recompute.cheap) return drop_cheap(program);
   Rewriter(program, model, recompute).run();
 }
 
 Recompute parse_recompute(const std::string& text, const model::Model& model) {
   Recompute recompute;
   if (text == "none" || text.empty()) return recompute;
+  if (text == "cheap") {
+    recompute.cheap = true;
+    return recompute;
+  }
   if (text == "full") {
     recompute.every = 1;
     return recompute;
@@ -148,7 +196,7 @@ Recompute parse_recompute(const std::string& text, const model::Model& model) {
       for (const std::string& k : known) names += (names.empty() ? "" : ", ") + k;
       throw base::ConfigError(
           131, fmt::format("memory.recompute = \"{}\": this model has no segment \"{}\"; it has: {}. "
-                           "Or use none, full, every-K",
+                           "Or use auto, none, cheap, full, every-K",
                            text, name, names));
     }
     recompute.segments.push_back(name);

@@ -160,7 +160,7 @@ void Compiler::ring_forward(Slice& s, size_t b, size_t g, Instruction whole) {
     i.flops = part == 0 ? 0 : whole.flops / (ring.parts - 1);
     i.moved_bytes = whole.moved_bytes / ring.parts;
     i.writes = chosen(whole.writes, [&](const std::string& role) {
-      return part == ring.parts - 1 || (part > 0 && role.starts_with("save."));
+      return part == ring.parts - 1 || (part > 0 && role.starts_with("save.")) || role == "workspace";
     });
     std::vector<int> next;
     for (size_t k = 0; k < travels.size(); ++k) {
@@ -224,6 +224,35 @@ void Compiler::ring_backward(Slice& s, size_t b, size_t g, Instruction whole) {
       for (int& buffer : gradients) buffer = shift(i, buffer, false);
       travels = std::move(before);
     }
+  }
+}
+
+// Part 2 k of the list is the first of round k, part 2 k + 1 the second.
+void Compiler::loss_in_rounds(size_t b, size_t g, const Instruction& whole) {
+  const std::vector<ValueSpec>& rounds = plans_[b][g].rounds;
+  const auto is_scratch = [](const std::string& role) {
+    return role.starts_with("scratch.") || role == "workspace";
+  };
+  for (size_t k = 0; k < rounds.size(); ++k) {
+    const int given = value(rounds[k], BufferKind::edge, whole.block, whole.slice);
+    Instruction first = whole;
+    first.part = static_cast<int>(2 * k);
+    first.flops = whole.flops / static_cast<double>(3 * rounds.size());  // one product of three
+    first.moved_bytes = whole.moved_bytes / static_cast<int64_t>(2 * rounds.size());
+    first.writes = chosen(whole.writes, is_scratch);
+    first.writes.push_back({given, "out." + rounds[k].name});
+    Instruction second = whole;
+    second.part = first.part + 1;
+    second.flops = whole.flops / static_cast<double>(rounds.size()) - first.flops;
+    second.moved_bytes = first.moved_bytes;
+    second.accumulate = whole.accumulate || k > 0;
+    program_.instructions.push_back(std::move(first));
+    const int taken = cross(Seam::gather_tokens, given, whole.block, whole.segment, whole.slice);
+    second.reads.push_back({taken, "in." + rounds[k].name});
+    for (const Use& use : chosen(whole.writes, is_scratch)) {
+      if (use.role != "workspace") second.reads.push_back(use);
+    }
+    program_.instructions.push_back(std::move(second));
   }
 }
 

@@ -155,9 +155,12 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
   }
   if (plan.ring) {
     ring_forward(s, b, g, std::move(i));
+  } else if (!plan.rounds.empty()) {
+    loss_in_rounds(b, g, i);
   } else {
     program_.instructions.push_back(std::move(i));
   }
+  if (plan.loss && layout_.training) seams_backward(s, b, g);
   for (const auto& [name, seam] : plan.seams) seam_forward(s, b, g, name, seam);
 }
 
@@ -205,6 +208,10 @@ void Compiler::backward_input(size_t b, size_t g, Slice& s) {
     if (seen.contains(written) && seen.contains(reused))
       i.may_reuse.push_back({seen.at(written), seen.at(reused)});
   }
+  for (const model::Remake& remake : plan.remakes) {
+    i.may_remake.push_back(
+        {seen.at(remake.value), "again." + remake.value.substr(remake.value.find('.') + 1)});
+  }
   add_scratch(i, plan, Part::backward_input, block, s.number);
   add_weights(i, b, g);
   add_cost(i, b, g, Part::backward_input);
@@ -213,11 +220,15 @@ void Compiler::backward_input(size_t b, size_t g, Slice& s) {
   } else {
     program_.instructions.push_back(std::move(i));
   }
-  // At once, so that the collective runs beside the weights' gradients.
-  if (const auto first = s.first_readers.find({b, g}); first != s.first_readers.end()) {
-    for (const auto& [name, edge] : first->second)
-      s.flow().dedges.at(name) = seam_backward(s, edge, s.flow().dedges.at(name));
-  }
+  seams_backward(s, b, g);  // at once, so that the collective runs beside the weights' gradients
+}
+
+// Of the edges that came first to this segment.
+void Compiler::seams_backward(Slice& s, size_t b, size_t g) {
+  const auto first = s.first_readers.find({b, g});
+  if (first == s.first_readers.end()) return;
+  for (const auto& [name, edge] : first->second)
+    s.flow().dedges.at(name) = seam_backward(s, edge, s.flow().dedges.at(name));
 }
 
 void Compiler::backward_weight(size_t b, size_t g, Slice& s) {
@@ -274,6 +285,9 @@ void Compiler::add_scratch(Instruction& i, const SegmentPlan& plan, Part part, i
     if (where == part)
       i.writes.push_back({value(spec, BufferKind::scratch, block, slice), "scratch." + spec.name});
   }
+  if (plan.workspace == 0) return;
+  const ValueSpec workspace{"workspace", device::DType::u8, {plan.workspace}};
+  i.writes.push_back({value(workspace, BufferKind::workspace, block, slice), "workspace"});
 }
 
 void Compiler::add_cost(Instruction& i, size_t b, size_t g, Part part) {

@@ -25,9 +25,11 @@ Case random_case(uint32_t seed) {
   c.layout.slice.samples = 1 + draw.below(3);
   c.layout.slices = slices;
   c.layout.strands = strands;
-  const std::string recompute = draw.pick({"none", "full", "every-2", "every-3", "up", "up,down"});
+  const std::string recompute = draw.pick({"none", "cheap", "full", "every-2", "every-3", "up", "up,down"});
   c.layout.recompute = parse_recompute(recompute, *c.model);
   c.layout.moments = 1 + static_cast<int>(draw.below(2));
+  c.layout.moment_type = draw.below(2) == 0 ? device::DType::f32 : device::DType::bf16;
+  c.layout.offload = draw.below(3) == 0;
   c.words += fmt::format("slices {} strands {} recompute {}", slices, strands, recompute);
   return c;
 }
@@ -37,7 +39,8 @@ void expect_no_overlap(const Program& program) {
   for (size_t a = 0; a < program.buffers.size(); ++a) {
     for (size_t b = a + 1; b < program.buffers.size(); ++b) {
       const Buffer &x = program.buffers[a], &y = program.buffers[b];
-      if (x.persistent != y.persistent || lives[a].first < 0 || lives[b].first < 0) continue;
+      if (x.persistent != y.persistent || x.host != y.host || lives[a].first < 0 || lives[b].first < 0)
+        continue;
       const bool in_time = lives[a].first <= lives[b].last && lives[b].first <= lives[a].last;
       const bool in_space = x.offset < y.offset + y.bytes() && y.offset < x.offset + x.bytes();
       ASSERT_FALSE(in_time && in_space) << x.name << " and " << y.name;
@@ -64,7 +67,7 @@ TEST(Compile, RecomputationNeedsLessMemory) {
   model::resolve_model(resolved, 50);
   const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
   int64_t before = std::numeric_limits<int64_t>::max();
-  for (const char* recompute : {"none", "up", "every-2", "full"}) {
+  for (const char* recompute : {"none", "cheap", "up", "every-2", "full"}) {
     Layout layout{.slice = {8, 64},
                   .recompute = parse_recompute(recompute, model),
                   .kernels = &kernels::kernels_for(device::Kind::cpu)};
@@ -72,6 +75,50 @@ TEST(Compile, RecomputationNeedsLessMemory) {
     const int64_t bytes = place(program).transient_bytes;
     EXPECT_LT(bytes, before) << recompute;
     before = bytes;
+  }
+}
+
+// Values that cost little to make again are not alive between forward and backward, and nothing else changes
+// but where the weights' gradients that read them stand.
+TEST(Compile, CheapValuesEndWithTheForwardPass) {
+  base::Resolved resolved = base::read_recipe(
+      {.file = "", .overrides = {"model.family=llama", "model.layers=3", "memory.logits_chunk=64"}});
+  model::resolve_model(resolved, 50);
+  const model::Model model = model::build_model(resolved.recipe, device::DType::bf16);
+  Layout layout{.slice = {2, 16}, .kernels = &kernels::kernels_for(device::Kind::cpu)};
+  const Program kept = compile(model, layout);
+  layout.recompute.cheap = true;
+  const Program program = compile(model, layout);
+  check(program, model);
+  EXPECT_EQ(program.instructions.size(), kept.instructions.size());
+  const std::vector<Lifetime> lives = lifetimes(program);
+  int dropped = 0;
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    const std::string& name = program.buffers[b].name;
+    const bool cheap = name.ends_with(" normed") || name.ends_with(" act");
+    if (!cheap || program.buffers[b].block == 4) continue;  // the last norm feeds the loss
+    ++dropped;
+    EXPECT_EQ(program.instructions[static_cast<size_t>(lives[b].last)].op, Op::forward) << name;
+  }
+  EXPECT_EQ(dropped, 3 * 3);
+}
+
+// Gradients take the memory of activations that the backward pass has done with, and hardly any is lost.
+TEST(Place, IsTightForDeepModels) {
+  base::Resolved resolved =
+      base::read_recipe({.file = "",
+                         .overrides = {"model.family=llama", "model.preset=1b", "data.seq_len=2048",
+                                       "memory.logits_chunk=4160"}});
+  model::resolve_model(resolved, 50);
+  const model::Model model = model::build_model(resolved.recipe, device::DType::bf16);
+  for (const char* recompute : {"none", "cheap", "up"}) {
+    Layout layout{.slice = {8, 2048},
+                  .recompute = parse_recompute(recompute, model),
+                  .kernels = &kernels::kernels_for(device::Kind::cpu)};
+    Program program = compile(model, layout);
+    const MemoryPlan plan = place(program);
+    EXPECT_LE(static_cast<double>(plan.transient_bytes), 1.01 * static_cast<double>(plan.live_bytes))
+        << recompute;
   }
 }
 

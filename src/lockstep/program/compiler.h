@@ -73,6 +73,7 @@ class Compiler {
   void forward(size_t b, size_t g, Slice& s);
   void backward_input(size_t b, size_t g, Slice& s);
   void backward_weight(size_t b, size_t g, Slice& s);
+  void seams_backward(Slice& s, size_t b, size_t g);
   void take_gradients(size_t b, size_t g, Slice& s);
   int value(const model::ValueSpec& spec, BufferKind kind, int block, int slice);
   void add_weights(Instruction& i, size_t b, size_t g);
@@ -89,6 +90,7 @@ class Compiler {
   int cross(model::Seam seam, int buffer, int block, int segment, int slice);
   void ring_forward(Slice& s, size_t b, size_t g, Instruction whole);
   void ring_backward(Slice& s, size_t b, size_t g, Instruction whole);
+  void loss_in_rounds(size_t b, size_t g, const Instruction& whole);
   int shift(const Instruction& near, int buffer, bool forward);
   Instruction seam_instruction(Op op, Among among, int block, int segment, int slice) const;
   void find_flows();

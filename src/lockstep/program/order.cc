@@ -93,12 +93,14 @@ class Orderer {
   void each_run(const Use& use, Visit visit) {
     const Buffer& buffer = program_.buffers[static_cast<size_t>(use.buffer)];
     if (buffer.external || buffer.offset < 0) return;
-    (buffer.persistent ? persistent_ : transient_)
+    (buffer.host         ? host_
+     : buffer.persistent ? persistent_
+                         : transient_)
         .visit(buffer.offset, buffer.offset + buffer.bytes(), visit);
   }
 
   Program& program_;
-  Bytes persistent_, transient_;
+  Bytes persistent_, transient_, host_;
   std::array<std::array<int, kLanes>, kLanes> seen_;
 };
 

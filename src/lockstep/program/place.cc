@@ -1,7 +1,8 @@
 // Placement: offsets in one arena such that buffers that live at the same time never overlap.
 //
-// Two ways are tried and the lower one is taken: in the order of time, best fit into the gaps, as a good
-// allocator would; and, for lists that are not too long, largest first into the lowest free place.
+// Several ways are tried and the lowest is taken: in the order of time, best fit into the gaps, as a good
+// allocator would; and, for lists that are not too long, largest first into the lowest free place. Where that
+// leaves gaps, what stuck out is placed first next time.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -14,6 +15,9 @@ namespace {
 
 constexpr int64_t kAlign = 256;
 constexpr size_t kLargestFirstLimit = 6000;  // buffers; it is quadratic
+constexpr size_t kRepairLimit = 2000;
+constexpr int kRepairs = 12;
+constexpr double kTight = 1.002;  // of what is alive at once: good enough
 
 int64_t align(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -61,11 +65,17 @@ Offsets in_time_order(const std::vector<Item>& items) {
   return offsets;
 }
 
-Offsets largest_first(const std::vector<Item>& items) {
+std::vector<size_t> by_size(const std::vector<Item>& items) {
   std::vector<size_t> order(items.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return items[a].bytes > items[b].bytes; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(-items[a].bytes, items[a].first) < std::pair(-items[b].bytes, items[b].first);
+  });
+  return order;
+}
+
+// Each into the lowest place that is free while it lives.
+Offsets in_order(const std::vector<Item>& items, const std::vector<size_t>& order) {
   Offsets offsets(items.size(), 0);
   std::vector<size_t> placed;
   for (size_t k : order) {
@@ -101,6 +111,21 @@ std::pair<int64_t, int> most_alive(const std::vector<Item>& items, size_t instru
   return {most, where};
 }
 
+Offsets lowest(const std::vector<Item>& items, int64_t alive) {
+  Offsets best = in_time_order(items);
+  if (items.size() > kLargestFirstLimit) return best;
+  std::vector<size_t> order = by_size(items);
+  const auto limit = static_cast<int64_t>(kTight * static_cast<double>(alive));
+  const int tries = items.size() <= kRepairLimit ? 1 + kRepairs : 1;
+  for (int n = 0; n < tries && height(items, best) > limit; ++n) {
+    const Offsets offsets = in_order(items, order);
+    if (height(items, offsets) < height(items, best)) best = offsets;
+    std::stable_partition(order.begin(), order.end(),
+                          [&](size_t k) { return offsets[k] + items[k].bytes > alive; });
+  }
+  return best;
+}
+
 }  // namespace
 
 MemoryPlan place(Program& program) {
@@ -110,7 +135,10 @@ MemoryPlan place(Program& program) {
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     Buffer& buffer = program.buffers[b];
     const int64_t bytes = align(buffer.bytes());
-    if (buffer.persistent) {
+    if (buffer.host) {
+      buffer.offset = plan.host_bytes;
+      plan.host_bytes += bytes;
+    } else if (buffer.persistent) {
       buffer.offset = plan.persistent_bytes;
       plan.persistent_bytes += bytes;
       plan.persistent_by_kind[buffer.kind] += bytes;
@@ -119,15 +147,11 @@ MemoryPlan place(Program& program) {
           .push_back({static_cast<int>(b), lives[b].first, lives[b].last, bytes});
     }
   }
-  Offsets offsets = in_time_order(items);
-  if (items.size() <= kLargestFirstLimit) {
-    Offsets other = largest_first(items);
-    if (height(items, other) < height(items, offsets)) offsets = std::move(other);
-  }
+  std::tie(plan.live_bytes, plan.peak_instruction) = most_alive(items, program.instructions.size());
+  const Offsets offsets = lowest(items, plan.live_bytes);
   for (size_t k = 0; k < items.size(); ++k)
     program.buffers[static_cast<size_t>(items[k].buffer)].offset = offsets[k];
   plan.transient_bytes = height(items, offsets);
-  std::tie(plan.live_bytes, plan.peak_instruction) = most_alive(items, program.instructions.size());
   plan.external_bytes = most_alive(external, program.instructions.size()).first;
   return plan;
 }

@@ -86,6 +86,7 @@ struct Buffer {
   device::Shape shape;
   int block = -1, slice = -1;
   bool persistent = false;  // lives across steps
+  bool host = false;        // persistent, in the host's pinned memory, which the device reads over its bus
   bool share = false;       // holds only this rank's share of its block (program/shards.h)
   bool external = false;    // counted, but LibTorch holds it (AutogradBlock)
   int64_t offset = -1;      // in its arena, once placed; buffers that share memory share the offset
@@ -114,6 +115,7 @@ struct Instruction {
   std::vector<int> waits;  // indices of instructions on other lanes
   // {written, read}: may share memory when the read is the last (plans' may_reuse).
   std::vector<std::pair<int, int>> may_reuse;
+  std::vector<Use> may_remake;  // "again.x": values of forward that it can write again (plans' remakes)
   double flops = 0;
   int64_t moved_bytes = 0;  // by everything that is not a matrix product
 };
@@ -181,7 +183,6 @@ struct Program {
   std::vector<std::vector<Share>> shares;  // [block][shard rank]; empty when nothing is shared out
   int64_t samples_per_slice = 1, seq_len = 1;
   int64_t input_words = 0, label_words = 0;  // of a slice's batch, in 32-bit words
-  int64_t workspace_bytes = 0;
   bool alone() const { return ranks.width() == 1 && stages.count == 1 && parts.tensor * parts.context == 1; }
   int add_buffer(Buffer buffer);
   const Share& own_share(int block) const {

@@ -151,7 +151,7 @@ TEST(Autograd, GradientsAreLibTorchsOwn) {
     for (size_t b = 0; b < 2; ++b) {
       const model::BlockLayout layout = model::layout_of(session.plan.model->blocks[b]);
       const std::vector<float> ours =
-          read_floats(session, session.memory->find("b" + std::to_string(b) + " gradient 0"));
+          read_floats(session, session.memory->tensor(session.plan.program.blocks[b].gradients[0]));
       for (const auto& parameter : (b == 0 ? reference.first : reference.second)->named_parameters()) {
         const int64_t offset = layout.find("module." + parameter.key()).offset;
         const at::Tensor theirs = parameter.value().grad().contiguous();

@@ -93,8 +93,7 @@ Binder::Binder(BindContext context)
     : c_(std::move(context)),
       kernels_(kernels::kernels_for(c_.device.id().kind)),
       stream_(c_.streams.at(Lane::compute)) {
-  const Tensor workspace = c_.memory.find("workspace");
-  launch_ = {stream_, workspace.data, workspace.bytes(), c_.options.tf32};
+  launch_ = {.stream = stream_, .tf32 = c_.options.tf32};
   for (const model::Block& block : c_.model.blocks) layouts_.push_back(model::layout_of(block));
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const optim::Optimizer& o = c_.options.optimizer;
@@ -245,6 +244,12 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   if (i.keeps_tape) frame->graph = &graphs_[{i.block, i.segment, i.slice}];
   for (const auto* uses : {&i.reads, &i.writes}) {
     for (const Use& use : *uses) {
+      if (use.role == "workspace") {
+        const Tensor workspace = c_.memory.tensor(use.buffer);
+        frame->launch.workspace = workspace.data;
+        frame->launch.workspace_bytes = workspace.bytes();
+        continue;
+      }
       const bool weight = use.role.starts_with("weight."), gradient = use.role.starts_with("grad.");
       frame->bind(use.role, weight || gradient ? parameter(i, use, use.role.substr(use.role.find('.') + 1))
                                                : c_.memory.tensor(use.buffer));
@@ -344,12 +349,14 @@ Binder::Call Binder::update(const Instruction& i) {
                          .epsilon = o.epsilon,
                          .master = share(keep.master),
                          .gradient = share(i.reads[0].buffer),
-                         .m = share(keep.moments[0]),
+                         .m = own(keep.moments[0], i.block),
+                         .moment_type = o.moment_type,
+                         .first_chunk = first_chunk_[static_cast<size_t>(i.block)],
                          .chunks = used(i.reads, "chunks").as<kernels::Chunk>(),
                          .chunk_count = own_chunks(i.block),
                          .inputs = used(i.reads, "inputs").as<StepInputs>(),
                          .state = used(i.reads, "state").as<StepState>()};
-  if (o.moments > 1) update.v = share(keep.moments[1]);
+  if (o.moments > 1) update.v = own(keep.moments[1], i.block);
   if (c_.model.compute != device::DType::f32) {
     update.compute = own(keep.compute, i.block);
     update.compute_type = c_.model.compute;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/run/snapshot.h"
@@ -44,7 +45,7 @@ class SameBits : public testing::TestWithParam<Row> {};
 
 TEST_P(SameBits, WithEveryRecomputation) {
   const std::string expected = hash_of(GetParam().recipe);
-  for (const char* recompute : {"full", "every-2", "every-3", "up", "down", "up,down"}) {
+  for (const char* recompute : {"none", "cheap", "full", "every-2", "every-3", "up", "down", "up,down"}) {
     EXPECT_EQ(hash_of(with(GetParam().recipe, {std::string("memory.recompute=") + recompute})), expected)
         << recompute;
   }
@@ -103,19 +104,65 @@ TEST_P(SameBits, AfterSavingAndLoading) {
 
 INSTANTIATE_TEST_SUITE_P(
     Recipes, SameBits,
-    testing::Values(Row{"gpt2", {}},
-                    Row{"gpt2_dropout_bf16", {"model.dropout=0.1", "precision.compute=bf16"}},
-                    Row{"gpt2_fp16", {"precision.compute=fp16"}},
-                    Row{"llama_six_strands",
-                        {"model.family=llama", "batch.global=12", "batch.slices=12", "batch.strands=6"}},
-                    Row{"mlp_lion", {"model.family=mlp", "optim.name=lion"}},
-                    Row{"gpt2_sgd", {"optim.name=sgd"}}),
+    testing::Values(
+        Row{"gpt2", {}}, Row{"gpt2_dropout_bf16", {"model.dropout=0.1", "precision.compute=bf16"}},
+        Row{"gpt2_fp16", {"precision.compute=fp16"}},
+        Row{"llama_bf16_moments", {"model.family=llama", "precision.compute=bf16", "optim.moments=bf16"}},
+        Row{"llama_six_strands",
+            {"model.family=llama", "batch.global=12", "batch.slices=12", "batch.strands=6"}},
+        Row{"mlp_lion", {"model.family=mlp", "optim.name=lion"}}, Row{"gpt2_sgd", {"optim.name=sgd"}}),
     [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Moments, OfAnotherFormatAreRefused) {
+  const base::TemporaryFolder folder;
+  for (const char* other : {"fp32", "bf16"}) {
+    const std::string own = other == std::string("fp32") ? "bf16" : "fp32";
+    Session saves = tiny_session({std::string("optim.moments=") + other});
+    one_step(saves, 0, 0.01f);
+    const std::string saved = save_checkpoint(saves, folder.path() + "/" + other, 1);
+    Session loads = tiny_session({"optim.moments=" + own});
+    try {
+      load_checkpoint(loads, saved);
+      FAIL() << "was not refused";
+    } catch (const base::ConfigError& error) {
+      EXPECT_EQ(error.number(), 188);
+    }
+  }
+}
+
+TEST(Moments, InBf16TakeHalfTheMemory) {
+  const auto kept = [](const char* moments) {
+    const Plan plan = make_plan(tiny_recipe({std::string("optim.moments=") + moments}), {});
+    return plan.memory.persistent_by_kind.at(program::BufferKind::optimizer);
+  };
+  EXPECT_NEAR(static_cast<double>(kept("fp32")) / static_cast<double>(kept("bf16")), 2, 0.02);
+}
+
+// In the host's memory: the same bits, saved and loaded by a run that keeps them on the device.
+TEST(Moments, OfAGpuMayLiveOnTheHost) {
+  if (test_device() == "cpu") {
+    EXPECT_THROW(make_plan(tiny_recipe({"optim.offload=true"}), {}), base::ConfigError);
+    return;
+  }
+  const base::TemporaryFolder folder;
+  for (const char* moments : {"optim.moments=fp32", "optim.moments=bf16"}) {
+    const std::string expected = hash_of({moments}, 6);
+    EXPECT_EQ(hash_of({moments, "optim.offload=true"}, 6), expected);
+    Session saves = tiny_session({moments, "optim.offload=true"});
+    hash_after(saves, 3);
+    Session loads = tiny_session({moments});
+    load_checkpoint(loads, save_checkpoint(saves, folder.path() + "/" + moments, 3));
+    Session back = tiny_session({moments, "optim.offload=true"});
+    load_checkpoint(back, save_checkpoint(loads, folder.path() + "/back " + moments, 3));
+    for (int64_t step = 3; step < 6; ++step) one_step(back, step, 0.01f);
+    EXPECT_EQ(back.parameters->hash(), expected);
+  }
+}
 
 TEST(OtherBits, WhenTheContractChanges) {
   const std::string base = hash_of({});
-  const Words changes = {"run.seed=2",           "batch.slices=8",  "batch.strands=1",
-                         "model.init_std=0.021", "optim.beta1=0.8", "model.dropout=0.1"};
+  const Words changes = {"run.seed=2",      "batch.slices=8",    "batch.strands=1",   "model.init_std=0.021",
+                         "optim.beta1=0.8", "model.dropout=0.1", "optim.moments=bf16"};
   for (const std::string& change : changes) EXPECT_NE(hash_of({change}), base) << change;
 }
 
@@ -125,7 +172,7 @@ TEST(StrandTree, IsSplitAtPowersOfTwo) {
   const Words recipe = {"batch.global=6", "batch.slices=6", "batch.strands=6", "model.tied=false"};
   Session session = tiny_session(recipe);
   one_step(session, 0, 0);
-  const device::Tensor whole = session.memory->find("b1 gradient 0");
+  const device::Tensor whole = gradient_of_block(session, 1);
   std::vector<std::vector<float>> slices;
   const data::Batch batch = batch_of(session, 0);
   for (int64_t s = 0; s < 6; ++s) {
@@ -135,12 +182,14 @@ TEST(StrandTree, IsSplitAtPowersOfTwo) {
         {.seed = 1, .step = 0, .learning_rate = 0, .valid_tokens = static_cast<double>(batch.valid_labels)},
         {std::span(batch.inputs).subspan(at, words), std::span(batch.labels).subspan(at, words)});
     one.executor->read_oldest();
-    const device::Tensor g = one.memory->find("b1 gradient 0");
+    const device::Tensor g = gradient_of_block(one, 1);
     slices.emplace_back(g.as<float>(), g.as<float>() + g.numel());
   }
-  for (int64_t i = 0; i < whole.numel(); ++i) {
-    const auto g = [&](size_t s) { return slices[s][static_cast<size_t>(i)]; };
-    ASSERT_EQ(whole.as<float>()[i], ((g(0) + g(1)) + (g(2) + g(3))) + (g(4) + g(5))) << i;
+  for (const model::PlacedParam& p : model::layout_of(session.plan.model->blocks[1]).params) {
+    for (int64_t i = p.offset; i < p.offset + p.spec.shape.numel(); ++i) {
+      const auto g = [&](size_t s) { return slices[s][static_cast<size_t>(i)]; };
+      ASSERT_EQ(whole.as<float>()[i], ((g(0) + g(1)) + (g(2) + g(3))) + (g(4) + g(5))) << i;
+    }
   }
 }
 

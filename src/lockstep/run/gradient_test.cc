@@ -25,7 +25,7 @@ std::vector<float> gradient_of(const Session& session, const std::string& name) 
     const model::BlockLayout layout = model::layout_of(session.plan.model->blocks[b]);
     for (const model::PlacedParam& p : layout.params) {
       if (p.spec.name != name || !p.spec.tied_to.empty()) continue;
-      const float* flat = session.memory->find(fmt::format("b{} gradient 0", b)).as<float>();
+      const float* flat = gradient_of_block(session, b).as<float>();
       return {flat + p.offset, flat + p.offset + p.spec.shape.numel()};
     }
   }

@@ -100,7 +100,11 @@ constexpr Layout kLayouts[] = {
     {6, "parallel.pipeline=2 parallel.zero=2 parallel.schedule=zero-bubble", true},
     {6, "parallel.pipeline=3 parallel.zero=1", true},
     {4, "parallel.pipeline=2 parallel.schedule=interleaved", true},
+    {4, "parallel.pipeline=2 parallel.zero=3 memory.recompute=cheap", true},
+    {4, "parallel.pipeline=4 parallel.schedule=zero-bubble memory.recompute=cheap", true},
     {2, "parallel.tensor=2", false},
+    {2, "parallel.tensor=2 parallel.sequence=true memory.logits_chunk=13 memory.recompute=cheap", false},
+    {4, "parallel.tensor=2 parallel.pipeline=2 memory.logits_chunk=13", false},
     {2, "parallel.tensor=2 parallel.sequence=true", false},
     {4, "parallel.tensor=4", false},
     {4, "parallel.tensor=4 parallel.sequence=true memory.recompute=full", false},
@@ -153,6 +157,37 @@ TEST_P(Layouts, MatchOneRank) {
       }
     }
   }
+}
+
+// Where a layout rounds otherwise than one rank, it still does so alike with every recomputation.
+TEST_P(Layouts, RecomputeTheSameBits) {
+  LS_NEEDS_HOST_MEMORY();
+  for (const char* words :
+       {"parallel.tensor=2", "parallel.tensor=2 parallel.sequence=true", "parallel.context=2"}) {
+    const Words recipe = with(GetParam().recipe, words);
+    const std::string expected = train_on(2, with(recipe, "memory.recompute=none"))[0].hash;
+    for (const char* recompute : {"memory.recompute=cheap", "memory.recompute=full"})
+      EXPECT_EQ(train_on(2, with(recipe, recompute))[0].hash, expected) << words << " " << recompute;
+  }
+}
+
+// A tensor rank holds no more rows of its part of the logits than memory.logits_chunk says.
+TEST(LogitsOfTensorRanks, ComeInChunks) {
+  const auto plan_with = [](const char* chunk) {
+    return make_plan(tiny_recipe({"parallel.tensor=2", "model.vocab=512", "batch.slices=1", chunk}), {},
+                     {.must_fit = false, .seat = {.rank = 1, .world = 2}});
+  };
+  const Plan whole = plan_with("memory.logits_chunk=64"), chunked = plan_with("memory.logits_chunk=24");
+  const auto rows_of_logits = [](const Plan& plan) {
+    int64_t most = 0;
+    for (const program::Buffer& buffer : plan.program.buffers) {
+      if (buffer.shape.rank() == 2 && buffer.shape[1] == 256) most = std::max(most, buffer.shape[0]);
+    }
+    return most;
+  };
+  EXPECT_EQ(rows_of_logits(whole), 64);
+  EXPECT_EQ(rows_of_logits(chunked), 24);
+  EXPECT_LT(chunked.memory.live_bytes, whole.memory.live_bytes);
 }
 
 // Before anything runs: sends meet receives, collectives come in one order, nothing waits for ever.

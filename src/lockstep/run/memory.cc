@@ -13,6 +13,7 @@ Memory::Memory(device::Device& device, program::Program& program, const Memory* 
     return static_cast<char*>(owned_.back());
   };
   try {
+    if (plan_.host_bytes > 0 && lender == nullptr) host_ = device.allocate_host(plan_.host_bytes);
     char* block = lender == nullptr ? allocate(plan_.persistent_bytes) : nullptr;
     const bool borrow = lender != nullptr && lender->arena_bytes_ >= plan_.transient_bytes;
     arena_ = borrow ? lender->arena_ : allocate(plan_.transient_bytes);
@@ -23,6 +24,8 @@ Memory::Memory(device::Device& device, program::Program& program, const Memory* 
       Tensor tensor{nullptr, buffer.dtype, buffer.shape};
       if (!buffer.persistent) {
         tensor.data = static_cast<char*>(arena_) + buffer.offset;
+      } else if (buffer.host && host_ != nullptr) {
+        tensor.data = static_cast<char*>(host_) + buffer.offset;
       } else if (block != nullptr) {
         tensor.data = block + buffer.offset;
       } else {
@@ -34,12 +37,14 @@ Memory::Memory(device::Device& device, program::Program& program, const Memory* 
     }
   } catch (...) {
     for (void* memory : owned_) device.free(memory);
+    device.free_host(host_);
     throw;
   }
 }
 
 Memory::~Memory() {
   for (void* memory : owned_) device_.free(memory);
+  device_.free_host(host_);
 }
 
 Tensor Memory::find(const std::string& name) const {

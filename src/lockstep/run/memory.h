@@ -1,4 +1,5 @@
-// The memory of a program: one allocation for what lives across steps, one for what lives inside a step.
+// The memory of a program: one allocation for what lives across steps, one for what lives inside a step, and
+// one in the host's pinned memory for moments that are kept there.
 //
 // A second program over the same model (evaluation) borrows the first one's persistent buffers by name, and
 // its arena where that is large enough, because the two never run at once.
@@ -32,6 +33,7 @@ class Memory {
   std::vector<device::Tensor> tensors_;
   std::map<std::string, device::Tensor> persistent_;
   std::vector<void*> owned_;
+  void* host_ = nullptr;  // pinned
   void* arena_ = nullptr;
   int64_t arena_bytes_ = 0;
 };

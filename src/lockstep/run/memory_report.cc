@@ -19,6 +19,13 @@ static bool has_segment(const model::Model& model, const std::string& name) {
   });
 }
 
+// Gradients of a block that the update reads, or that are added to them.
+static bool is_sum(const Plan& plan, const program::Buffer& buffer) {
+  const std::vector<int>& sums = plan.program.blocks[static_cast<size_t>(buffer.block)].gradients;
+  const auto index = static_cast<int>(&buffer - plan.program.buffers.data());
+  return std::find(sums.begin(), sums.end(), index) != sums.end();
+}
+
 // What a buffer that lives inside a step is to a user.
 static std::string name_of(const Plan& plan, const program::Buffer& buffer) {
   const bool staging = buffer.kind == program::BufferKind::scratch && buffer.block < 0;
@@ -29,7 +36,9 @@ static std::string name_of(const Plan& plan, const program::Buffer& buffer) {
     case program::BufferKind::compute:
       return "gathered weights: " + block;
     case program::BufferKind::gradient:
-      return "gradients to reduce: " + block;
+      return is_sum(plan, buffer) ? "gradients" : "gradients to reduce: " + block;
+    case program::BufferKind::workspace:
+      return "workspace";
     default:
       return "activations: " + block;
   }
@@ -71,7 +80,9 @@ std::vector<Remedy> remedies(const Plan& plan) {
                "smaller products; other bits");
     }
   }
-  if (recipe.memory.recompute == "none") {
+  const bool cheap = recipe.memory.recompute == "cheap";
+  if (recipe.memory.recompute == "none" || cheap) {
+    consider("memory.recompute=cheap", slices, "cheap", "norms and SwiGLU again, same bits");
     if (has_segment(*plan.model, "up"))
       consider("memory.recompute=up", slices, "up", "a little more computation, same bits");
     consider("memory.recompute=every-2", slices, "every-2", "about a third more computation, same bits");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <span>
 
@@ -47,12 +48,16 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const program::BlockBuffers& keep = program_.blocks[b];
     if (!keep.held()) continue;
-    std::vector<int> zeroed = keep.gradients;
-    zeroed.insert(zeroed.end(), keep.moments.begin(), keep.moments.end());
+    std::vector<int> zeroed = keep.moments;
     zeroed.push_back(keep.master);
     for (const int buffer : zeroed) {
       const Tensor t = memory_.tensor(buffer);
-      if (t.bytes() > 0) device_.fill_zero(t.data, t.bytes(), nullptr);
+      if (t.bytes() == 0) continue;
+      if (program_.buffers[static_cast<size_t>(buffer)].host) {
+        std::memset(t.data, 0, static_cast<size_t>(t.bytes()));
+      } else {
+        device_.fill_zero(t.data, t.bytes(), nullptr);
+      }
     }
     for (const model::PlacedParam& param : layouts_[b].params) {
       if (param.spec.tied_to.empty()) fill(held(keep.master, param, static_cast<int>(b)), param.spec, seed);
@@ -88,12 +93,13 @@ void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t s
 Parameters::Held Parameters::held(int buffer, const model::PlacedParam& param, int block) const {
   const Tensor flat = memory_.tensor(buffer);
   const int64_t size = param.spec.shape.numel();
+  const auto at = [&](int64_t element) { return flat.as<char>() + element * device::size_of(flat.dtype); };
   if (!program_.buffers[static_cast<size_t>(buffer)].share)
-    return {false, 0, {flat.as<float>() + param.offset, DType::f32, {size}}};
+    return {false, 0, {at(param.offset), flat.dtype, {size}}};
   const program::Span mine = program_.own_share(block).values;
   const int64_t begin = std::max(mine.begin, param.offset), end = std::min(mine.end(), param.offset + size);
-  if (begin >= end) return {true, 0, {nullptr, DType::f32, {0}}};
-  return {true, begin - param.offset, {flat.as<float>() + begin - mine.begin, DType::f32, {end - begin}}};
+  if (begin >= end) return {true, 0, {nullptr, flat.dtype, {0}}};
+  return {true, begin - param.offset, {at(begin - mine.begin), flat.dtype, {end - begin}}};
 }
 
 void Parameters::fill_tables() {
@@ -196,7 +202,7 @@ Parameters::Saved Parameters::saved_as(const std::string& name, const Named& par
   const program::DataRanks& ranks = program_.ranks;
   Saved saved;
   saved.piece = piece_of(name, param.shape, param.cut, held);
-  saved.piece.tensor = {name, param.dtype, param.shape, kind, param.order};
+  saved.piece.tensor = {name, held.values.dtype, param.shape, kind, param.order};
   saved.values = held.values;
   saved.copy = held.share ? ranks.replica : ranks.self();
   saved.copies = held.share ? ranks.replicas : ranks.width();

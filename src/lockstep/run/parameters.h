@@ -21,7 +21,7 @@ class Parameters {
              device::Device& device, const Ranks& ranks);
 
   // Every value is a function of (seed, name, element), so that any rank can make any share.
-  // Also zeroes gradients and moments, fills constant tables and resets the step state.
+  // Also zeroes moments, fills constant tables and resets the step state.
   void initialize(uint64_t seed, float loss_scale);
   // Rounded copies from the masters, after masters were written from outside; collective where copies are
   // whole and masters are not.
@@ -39,7 +39,7 @@ class Parameters {
   struct Held {
     bool share = false;  // ranks hold different elements
     int64_t first = 0;
-    device::Tensor values;  // device memory, flat fp32; empty when it holds none
+    device::Tensor values;  // device memory, flat; empty when it holds none
   };
   struct Named {
     std::string name;

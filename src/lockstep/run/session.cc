@@ -9,6 +9,7 @@
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/model/family.h"
 #include "lockstep/model/huggingface.h"
+#include "lockstep/plan/cheap.h"
 #include "lockstep/program/nodes.h"
 #include "lockstep/run/memory_report.h"
 #include "lockstep/run/rank_layout.h"
@@ -146,6 +147,16 @@ void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq
   settle(model.label_words, dataset.labels_per_sample(seq_len), "labels");
 }
 
+// "auto" in memory.recompute: on a GPU, what costs less than it is worth.
+std::string settled(const Plan& plan, const std::string& recompute, const program::Layout& layout) {
+  if (recompute != "auto") return recompute;
+  if (plan.device->id().kind == device::Kind::cpu) return "none";
+  const plan::Machine machine =
+      plan::this_machine(plan.device->id().kind, plan.device->properties(), plan.seat.local_world);
+  const double share = plan::cheap_share(*plan.model, layout.slice, *layout.kernels, machine);
+  return share > 0 && share < plan::kCheapShare ? "cheap" : "none";
+}
+
 program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& recompute) {
   const base::Recipe& recipe = plan.recipe();
   program::Layout layout;
@@ -157,9 +168,11 @@ program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& 
   program::settle_nodes(layout.ranks, layout.strands);
   layout.stages = plan.layout.stages;
   layout.stages.pieces = cut_stages(recipe, *plan.model, layout);
-  layout.recompute = program::parse_recompute(recompute, *plan.model);
   layout.moments = plan.optimizer.moments;
+  layout.moment_type = plan.optimizer.moment_type;
+  layout.offload = plan.optimizer.offload;
   layout.kernels = &kernels::kernels_for(plan.device->id().kind);
+  layout.recompute = program::parse_recompute(settled(plan, recompute, layout), *plan.model);
   return layout;
 }
 
@@ -248,6 +261,13 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   };
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
+  if (plan.optimizer.offload && id.kind == device::Kind::cpu) {
+    throw ConfigError(
+        187,
+        "optim.offload = true keeps moments in the host's memory instead of the GPU's, but this "
+        "run computes on the CPU, where they are already: set optim.offload=false, or run.device "
+        "to a GPU");
+  }
   plan.resolved = std::move(resolved);
   plan.available_bytes = available_bytes(plan);
   settle_slices(plan);
@@ -257,7 +277,12 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
     plan.resolved.origin["batch.strands"] = "auto";
   }
   check_strands(plan.recipe(), plan.layout.ranks);
-  plan.layout = layout_for(plan, batch.slices.value, plan.recipe().memory.recompute);
+  std::string& recompute = plan.resolved.recipe.memory.recompute;
+  plan.layout = layout_for(plan, batch.slices.value, recompute);
+  if (recompute == "auto") {
+    recompute = plan.layout.recompute.cheap ? "cheap" : "none";
+    plan.resolved.origin["memory.recompute"] = "auto";
+  }
   check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.program = program::compile(*plan.model, plan.layout);
   program::check(plan.program, *plan.model);

@@ -92,7 +92,18 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
     throw base::DataError(
         321, folder + "/manifest.json: the step state has another size; another version wrote it");
   }
-  read_held(device, from, parameters.saved());
+  const Held held = parameters.saved();
+  for (const Parameters::Saved& one : held) {
+    const checkpoint::Whole& tensor = one.piece.tensor;
+    if (tensor.kind != Kind::moment || !from.has(tensor.name)) continue;
+    const device::DType stored = from.find(tensor.name).dtype;
+    if (stored == tensor.dtype) continue;
+    throw base::ConfigError(
+        188, fmt::format("{} keeps moments as {}, this run as {}; going on would change the result: set "
+                         "optim.moments as it was, or start anew from its weights with model.from",
+                         folder, device::name_of(stored), device::name_of(tensor.dtype)));
+  }
+  read_held(device, from, held);
   parameters.write(parameters.state(), manifest.state.data());
   return manifest;
 }

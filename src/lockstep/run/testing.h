@@ -55,6 +55,11 @@ inline data::Batch batch_of(const Session& session, int64_t step) {
                           step);
 }
 
+// The sums of a block's gradients, as the last step left them.
+inline device::Tensor gradient_of_block(const Session& session, size_t block) {
+  return session.memory->tensor(session.plan.program.blocks[block].gradients[0]);
+}
+
 // One step with the given learning rate; returns the state after it.
 inline kernels::StepState one_step(Session& session, int64_t step, float learning_rate) {
   const data::Batch batch = batch_of(session, step);

@@ -127,7 +127,7 @@ TEST(AutoSlices, TakesTheLargestSliceThatFits) {
 
 TEST(OutOfMemory, SaysWhatHoldsTheMemoryAndWhatWouldHelp) {
   try {
-    make_plan(tiny_recipe({"memory.limit_gib=0.0001"}), {});
+    make_plan(tiny_recipe({"memory.limit_gib=0.0001", "batch.strands=2"}), {});
     FAIL();
   } catch (const base::RunError& error) {
     const std::string text = error.what();

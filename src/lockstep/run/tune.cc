@@ -62,7 +62,7 @@ std::vector<Trial> tune(const base::Resolved& resolved, const TuneOptions& optio
                         const std::function<void(const std::string&)>& say) {
   if (options.steps < 1) throw base::ConfigError(109, "--steps: at least 1 is expected");
   std::vector<Trial> trials;
-  for (const char* recompute : {"none", "full"}) {
+  for (const char* recompute : {"none", "cheap", "full"}) {
     for (int64_t slices = 1; slices <= resolved.recipe.batch.global; ++slices) {
       if (resolved.recipe.batch.global % slices != 0) continue;
       say(fmt::format("trying batch.slices={} memory.recompute={}", slices, recompute));

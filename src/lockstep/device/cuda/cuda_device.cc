@@ -19,15 +19,9 @@ cudaEvent_t native_event(Event event) { return reinterpret_cast<cudaEvent_t>(eve
 cudaGraphExec_t native_graph(Graph graph) { return reinterpret_cast<cudaGraphExec_t>(graph); }
 
 cudaMemcpyKind native_kind(CopyKind kind) {
-  switch (kind) {
-    case CopyKind::host_to_device:
-      return cudaMemcpyHostToDevice;
-    case CopyKind::device_to_host:
-      return cudaMemcpyDeviceToHost;
-    case CopyKind::device_to_device:
-      return cudaMemcpyDeviceToDevice;
-  }
-  return cudaMemcpyDefault;
+  // What the device owns may lie in pinned host memory (optim.offload), so the pointers say where a copy
+  // goes.
+  return kind == CopyKind::device_to_device ? cudaMemcpyDeviceToDevice : cudaMemcpyDefault;
 }
 
 int attribute(cudaDeviceAttr which, int index) {

@@ -1,0 +1,33 @@
+#include "lockstep/plan/cheap.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/schema.h"
+#include "lockstep/model/family.h"
+
+namespace lockstep::plan {
+namespace {
+
+double share_of(const std::vector<std::string>& overrides, const std::string& machine) {
+  base::Resolved resolved = base::read_recipe({.file = "", .overrides = overrides});
+  model::resolve_model(resolved, 256);
+  const model::Model model = model::build_model(resolved.recipe, device::DType::bf16, {});
+  return cheap_share(model, {8, resolved.recipe.data.seq_len}, kernels::kernels_for(device::Kind::cpu),
+                     machine_named(machine));
+}
+
+const std::vector<std::string> kLlama = {"model.family=llama", "model.preset=1b", "data.seq_len=2048"};
+
+TEST(CheapShare, IsSmallWhereProductsAreLarge) {
+  EXPECT_GT(share_of(kLlama, "H200"), 0.004);
+  EXPECT_LT(share_of(kLlama, "H200"), kCheapShare);
+  // Narrow layers have little to multiply for what they move.
+  EXPECT_GT(share_of({"model.family=llama", "data.seq_len=2048"}, "H200"), kCheapShare);
+  // As does a machine with slower memory.
+  EXPECT_GT(share_of(kLlama, "L4"), share_of(kLlama, "H200"));
+}
+
+TEST(CheapShare, IsNothingWithoutValuesToMakeAgain) { EXPECT_EQ(share_of({"model.family=mlp"}, "H200"), 0); }
+
+}  // namespace
+}  // namespace lockstep::plan
