@@ -37,7 +37,7 @@ void gelu_backward(const GeluBackward& op, const Launch&) {
   });
 }
 
-void swiglu(const Swiglu& op, const Launch&) {
+void swiglu(const Swiglu& op, const Launch& launch) {
   with_type(op.type, [&](auto tag) {
     using T = decltype(tag);
     for_items(op.rows, op.width, [&](int64_t row) {
@@ -51,9 +51,11 @@ void swiglu(const Swiglu& op, const Launch&) {
       }
     });
   });
+  if (op.amax != nullptr)
+    fp8_amax({.rows = op.rows, .columns = op.width, .x = op.y, .amax = op.amax}, launch);
 }
 
-void swiglu_backward(const SwigluBackward& op, const Launch&) {
+void swiglu_backward(const SwigluBackward& op, const Launch& launch) {
   with_type(op.type, [&](auto tag) {
     using T = decltype(tag);
     for_items(op.rows, op.width, [&](int64_t row) {
@@ -70,6 +72,8 @@ void swiglu_backward(const SwigluBackward& op, const Launch&) {
       }
     });
   });
+  if (op.amax != nullptr)
+    fp8_amax({.rows = op.rows, .columns = 2 * op.width, .x = op.dgate_up, .amax = op.amax}, launch);
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

@@ -113,6 +113,7 @@ struct Instruction {
   // {written, read}: may share memory when the read is the last (plans' may_reuse).
   std::vector<std::pair<int, int>> may_reuse;
   double flops = 0;
+  double fp8_flops = 0;     // those of them that are products of fp8
   int64_t moved_bytes = 0;  // by everything that is not a matrix product
 };
 
