@@ -263,6 +263,23 @@ const std::vector<ErrorExplanation>& error_catalogue() {
         "Sizes that the recipe settles (parallel.tensor and others) leave no way to deal the ranks out."},
        {"Start more ranks, or make slices smaller with a larger batch.slices.",
         "Leave the keys of [parallel] at their defaults, so that more layouts are tried."}},
+      {184,
+       "A GPU that does not multiply fp8",
+       {"precision.compute = \"fp8\" on a GPU below compute capability 8.9.",
+        "precision.fp8_scaling = \"row\" or \"block\" on another than 9.0, where cuBLASLt has no such "
+        "scales."},
+       {"Set precision.compute=bf16, or precision.fp8_scaling=tensor."}},
+      {185,
+       "fp8 where matrices are cut, or not ours",
+       {"parallel.tensor or parallel.context cuts matrices among ranks; each would scale its part by itself, "
+        "and the result would depend on the layout.",
+        "The model is one's own: its modules multiply as they like."},
+       {"Use data, zero and pipeline ranks with fp8, or precision.compute=bf16."}},
+      {186,
+       "Sizes that fp8 cannot multiply",
+       {"A width, the vocabulary, the rows of logits at a time or the tokens of a slice are no multiple of "
+        "16."},
+       {"Set the size that the message names to a multiple of 16."}},
       {187,
        "Nothing to offload from",
        {"optim.offload = true moves the optimizer's moments from a GPU to the host's memory, and the run "

@@ -287,13 +287,15 @@ void add_precision(std::vector<Key>& keys) {
   keys.insert(
       keys.end(),
       {
-          make_key(MEMBER(precision.compute),
-                   "Number format of forward and backward; the masters are always fp32. auto: bf16 where the "
-                   "device "
-                   "is fast at it, else fp16 with a loss scale, fp32 on CPU.",
-                   "\"bf16\"",
-                   {.choices = {"auto", "fp32", "bf16", "fp16"},
-                    .also = {"dtype", "precision", "mixed_precision", "amp"}}),
+          make_key(
+              MEMBER(precision.compute),
+              "Number format of forward and backward; the masters are always fp32. auto: bf16 where the "
+              "device "
+              "is fast at it, else fp16 with a loss scale, fp32 on CPU. fp8: bf16 with the products of the "
+              "layers and the head in fp8.",
+              "\"bf16\"",
+              {.choices = {"auto", "fp32", "bf16", "fp16", "fp8"},
+               .also = {"dtype", "precision", "mixed_precision", "amp"}}),
           make_key(MEMBER(precision.tf32), "Lets fp32 matrix products on GPUs round their inputs to TF32.",
                    "false", {.also = {"allow_tf32"}}),
           make_key(MEMBER(precision.loss_scale), "fp16: the factor on the loss at the start.", "65536.0",
@@ -301,6 +303,23 @@ void add_precision(std::vector<Key>& keys) {
           make_key(MEMBER(precision.growth_interval),
                    "fp16: steps without overflow after which the loss scale doubles.", "2000",
                    {.at_least = 1, .at_most = kMostSteps}),
+          make_key(MEMBER(precision.fp8_scaling),
+                   "fp8: which values share a scale, found anew from the values themselves: those of a whole "
+                   "matrix, of a row, or 128 neighbours (of weights 128 x 128).",
+                   "\"row\"", {.choices = {"tensor", "row", "block"}, .also = {"fp8_recipe"}}),
+          make_key(MEMBER(precision.fp8_gradients),
+                   "fp8: format of the gradients that products read; e5m2 reaches further, e4m3 is finer. "
+                   "Activations and weights are e4m3.",
+                   "\"e4m3\"", {.choices = {"e5m2", "e4m3"}, .also = {"fp8_format"}}),
+          make_key(MEMBER(precision.fp8_fast_sums),
+                   "fp8: products whose sums GPUs may keep in the matrix units, with fewer bits and faster: "
+                   "all, those of the forward pass, or none.",
+                   "\"forward\"", {.choices = {"all", "forward", "none"}, .also = {"use_fast_accum"}}),
+          make_key(MEMBER(precision.fp8_skip_first), "fp8: layers at the front whose products stay bf16.",
+                   "1", {.at_least = 0, .at_most = 1e6}),
+          make_key(MEMBER(precision.fp8_skip_last), "fp8: layers at the back whose products stay bf16.", "1",
+                   {.at_least = 0, .at_most = 1e6}),
+          make_key(MEMBER(precision.fp8_head), "fp8: the head's products are fp8 too; false: bf16.", "false"),
       });
 }
 

@@ -89,10 +89,17 @@ struct Recipe {
   } optim;
 
   struct Precision {
-    std::string compute = "auto";  // auto, fp32, bf16, fp16
+    std::string compute = "auto";  // auto, fp32, bf16, fp16, fp8
     bool tf32 = true;
     double loss_scale = 65536;  // fp16: where the scaler starts
     int64_t growth_interval = 2000;
+    // fp8: products of the layers and the head; all else is bf16
+    std::string fp8_scaling = "tensor";  // tensor, row, block
+    std::string fp8_gradients = "e5m2";  // e5m2, e4m3
+    std::string fp8_fast_sums = "all";   // all, forward, none: which products
+    int64_t fp8_skip_first = 0;          // layers at the front that stay bf16
+    int64_t fp8_skip_last = 0;           // and at the back
+    bool fp8_head = true;                // the head too
   } precision;
 
   struct Parallel {

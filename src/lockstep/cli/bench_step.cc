@@ -70,6 +70,7 @@ nlohmann::ordered_json to_json(const BenchStep& r, const std::string& name) {
                               {"product_tflops", r.product_tflops},
                               {"copy_gb_s", r.copy_gb_s},
                               {"limit_ms", r.limit_ms}};
+  if (r.fp8_tflops > 0) json["fp8_tflops"] = r.fp8_tflops;
   if (r.mfu) json["mfu"] = *r.mfu;
   if (r.limit_ms > 0) json["share_of_limit"] = r.limit_ms / r.median_ms;
   if (!name.empty()) json["variation"] = name;
@@ -88,10 +89,12 @@ void print_one(const BenchStep& r) {
   print("  memory       {:.1f} GiB\n", r.memory_gib);
   print("  first step   {:.2f} s after the process started\n", r.first_step_s);
   if (r.limit_ms <= 0) return;
+  const std::string fp8 =
+      r.fp8_tflops > 0 ? fmt::format(", of fp8 at {}FLOP/s", base::human_count(r.fp8_tflops * 1e12)) : "";
   print(
-      "  limit        {:.2f} ms: products at {}FLOP/s, the rest at a copy's {:.0f} GB/s, both measured "
+      "  limit        {:.2f} ms: products at {}FLOP/s{}, the rest at a copy's {:.0f} GB/s, all measured "
       "now\n",
-      r.limit_ms, base::human_count(r.product_tflops * 1e12), r.copy_gb_s);
+      r.limit_ms, base::human_count(r.product_tflops * 1e12), fp8, r.copy_gb_s);
   print("  of the limit {:.1f} %\n", 100 * r.limit_ms / r.median_ms);
 }
 

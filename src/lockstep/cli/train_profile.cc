@@ -71,7 +71,8 @@ std::string profile_lines(const run::Session& session, const run::Profile& profi
   const run::Plan& plan = session.plan;
   run::Ceilings ceilings;
   try {
-    ceilings = run::measure_ceilings(*plan.device, plan.model->compute, plan.recipe().precision.tf32);
+    ceilings = run::measure_ceilings(*plan.device, plan.model->compute, plan.recipe().precision.tf32,
+                                     plan.recipe().precision.compute == "fp8");
   } catch (const device::OutOfMemory&) {  // no room beside the model: the table goes without
   }
   return run::profile_table(profile, plan.program, *plan.model, ceilings, 100) + "the trace is in " +

@@ -32,6 +32,7 @@ struct Properties {
   double peak_flops_fp32 = 0;
   bool fast_bf16 = false;  // bf16 matrix units: `precision.compute = auto` picks bf16
   bool fast_fp16 = false;
+  bool fp8 = true;  // multiplies fp8: NVIDIA from compute capability 8.9; the CPU imitates it
 };
 
 // Where a device's memory may come from instead of the system: memory that other ranks can read.

@@ -12,7 +12,7 @@ namespace lockstep::device {
 
 class Device;
 
-constexpr int kPluginAbi = 7;
+constexpr int kPluginAbi = 8;
 constexpr const char* kPluginFile = "liblockstep_cuda.so";
 
 using PluginAbi = int (*)();

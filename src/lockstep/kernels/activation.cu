@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "lockstep/kernels/fp8.cuh"
 #include "lockstep/kernels/map.cuh"
 #include "lockstep/kernels/table.cuh"
 
@@ -39,38 +40,56 @@ template <class T>
 constexpr bool kHalf = sizeof(T) == 2;
 
 template <class T, int N>
-__global__ void swiglu_kernel(int64_t count, int64_t width, const T* gate_up, T* y) {
-  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x) * N;
-  if (i >= count) return;
-  const int64_t at = i + i / width * width;  // row * 2 * width + column
-  const Vec<T, N> gate = load<N>(gate_up + at), up = load<N>(gate_up + at + width);
+__device__ Vec<T, N> swiglu_of(const Vec<T, N>& gate, const Vec<T, N>& up) {
   Vec<T, N> out;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const float g = to_float(gate[j]);
     out[j] = from_float<T>(g * sigmoid<kHalf<T>>(g) * to_float(up[j]));
   }
-  store<N>(y + i, out);
+  return out;
+}
+
+template <class T, int N>
+__global__ void swiglu_kernel(int64_t count, int64_t width, const T* gate_up, T* y, float* amax) {
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x) * N;
+  uint32_t top = 0;
+  if (i < count) {
+    const int64_t at = i + i / width * width;  // row * 2 * width + column
+    const Vec<T, N> out = swiglu_of(load<N>(gate_up + at), load<N>(gate_up + at + width));
+    store<N>(y + i, out);
+    top = largest_bits(out);
+  }
+  if (amax != nullptr) raise_amax<kMapThreads>(top, amax);
+}
+
+template <class T, int N>
+__device__ void swiglu_gradient(const Vec<T, N>& gate, const Vec<T, N>& up, const Vec<T, N>& dy,
+                                Vec<T, N>& dgate, Vec<T, N>& dup) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const float g = to_float(gate[j]), s = sigmoid<kHalf<T>>(g), dout = to_float(dy[j]);
+    dgate[j] = from_float<T>(dout * to_float(up[j]) * s * (1.0f + g * (1.0f - s)));
+    dup[j] = from_float<T>(dout * g * s);
+  }
 }
 
 template <class T, int N>
 __global__ void swiglu_backward_kernel(int64_t count, int64_t width, const T* gate_up, const T* dy,
-                                       T* dgate_up, T* y) {
+                                       T* dgate_up, T* y, float* amax) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x) * N;
-  if (i >= count) return;
-  const int64_t at = i + i / width * width;
-  const Vec<T, N> gate = load<N>(gate_up + at), up = load<N>(gate_up + at + width), d = load<N>(dy + i);
-  Vec<T, N> dgate, dup, again;
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    const float g = to_float(gate[j]), s = sigmoid<kHalf<T>>(g), dout = to_float(d[j]);
-    dgate[j] = from_float<T>(dout * to_float(up[j]) * s * (1.0f + g * (1.0f - s)));
-    dup[j] = from_float<T>(dout * g * s);
-    again[j] = from_float<T>(g * s * to_float(up[j]));
+  uint32_t top = 0;
+  if (i < count) {
+    const int64_t at = i + i / width * width;
+    const Vec<T, N> gate = load<N>(gate_up + at), up = load<N>(gate_up + at + width), d = load<N>(dy + i);
+    Vec<T, N> dgate, dup;
+    swiglu_gradient(gate, up, d, dgate, dup);
+    store<N>(dgate_up + at, dgate);
+    store<N>(dgate_up + at + width, dup);
+    if (y != nullptr) store<N>(y + i, swiglu_of(gate, up));
+    top = largest_bits(dup, largest_bits(dgate));
   }
-  store<N>(dgate_up + at, dgate);
-  store<N>(dgate_up + at + width, dup);
-  if (y) store<N>(y + i, again);
+  if (amax != nullptr) raise_amax<kMapThreads>(top, amax);
 }
 
 }  // namespace
@@ -94,19 +113,21 @@ void gelu_backward(const GeluBackward& op, const Launch& launch) {
 
 void swiglu(const Swiglu& op, const Launch& launch) {
   const Launcher run("swiglu", launch);
+  if (op.amax != nullptr) run.fill_zero(op.amax, sizeof(float));
   const int64_t count = op.rows * op.width;
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
     by_width<kWide<T>>(fits_vectors<T>(op.width, op.gate_up, op.y), [&](auto width) {
       constexpr int N = width.value;
       run({.blocks = divide_up(count, kMapThreads * N), .threads = kMapThreads}, swiglu_kernel<T, N>, count,
-          op.width, static_cast<const T*>(op.gate_up), static_cast<T*>(op.y));
+          op.width, static_cast<const T*>(op.gate_up), static_cast<T*>(op.y), op.amax);
     });
   });
 }
 
 void swiglu_backward(const SwigluBackward& op, const Launch& launch) {
   const Launcher run("swiglu_backward", launch);
+  if (op.amax != nullptr) run.fill_zero(op.amax, sizeof(float));
   const int64_t count = op.rows * op.width;
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
@@ -114,7 +135,7 @@ void swiglu_backward(const SwigluBackward& op, const Launch& launch) {
       constexpr int N = width.value;
       run({.blocks = divide_up(count, kMapThreads * N), .threads = kMapThreads}, swiglu_backward_kernel<T, N>,
           count, op.width, static_cast<const T*>(op.gate_up), static_cast<const T*>(op.dy),
-          static_cast<T*>(op.dgate_up), static_cast<T*>(op.y));
+          static_cast<T*>(op.dgate_up), static_cast<T*>(op.y), op.amax);
     });
   });
 }

@@ -26,6 +26,7 @@ struct Swiglu {  // y = silu(gate) * up
   int64_t rows = 0, width = 0;
   const void* gate_up = nullptr;  // [rows, 2 * width]: gate, then up
   void* y = nullptr;              // [rows, width]
+  float* amax = nullptr;          // given: gets the largest magnitude of y, for a cast to fp8
 };
 
 struct SwigluBackward {
@@ -35,6 +36,7 @@ struct SwigluBackward {
   const void* dy = nullptr;  // [rows, width]
   void* dgate_up = nullptr;  // [rows, 2 * width]; may be the same memory as gate_up
   void* y = nullptr;         // [rows, width] or null: what forward gave, made again on the way
+  float* amax = nullptr;     // given: gets the largest magnitude of dgate_up
 };
 
 }  // namespace lockstep::kernels

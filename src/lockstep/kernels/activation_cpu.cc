@@ -50,7 +50,7 @@ void swiglu_row(const T* gate, const T* up, int64_t width, T* y) {
 
 }  // namespace
 
-void swiglu(const Swiglu& op, const Launch&) {
+void swiglu(const Swiglu& op, const Launch& launch) {
   with_type(op.type, [&](auto tag) {
     using T = decltype(tag);
     for_items(op.rows, op.width, [&](int64_t row) {
@@ -58,9 +58,11 @@ void swiglu(const Swiglu& op, const Launch&) {
       swiglu_row(gate, gate + op.width, op.width, static_cast<T*>(op.y) + row * op.width);
     });
   });
+  if (op.amax != nullptr)
+    fp8_amax({.rows = op.rows, .columns = op.width, .x = op.y, .amax = op.amax}, launch);
 }
 
-void swiglu_backward(const SwigluBackward& op, const Launch&) {
+void swiglu_backward(const SwigluBackward& op, const Launch& launch) {
   with_type(op.type, [&](auto tag) {
     using T = decltype(tag);
     for_items(op.rows, op.width, [&](int64_t row) {
@@ -78,6 +80,8 @@ void swiglu_backward(const SwigluBackward& op, const Launch&) {
       }
     });
   });
+  if (op.amax != nullptr)
+    fp8_amax({.rows = op.rows, .columns = 2 * op.width, .x = op.dgate_up, .amax = op.amax}, launch);
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lockstep/kernels/dispatch.cuh"
+#include "lockstep/kernels/fp8.cuh"
 #include "lockstep/kernels/launcher.cuh"
 #include "lockstep/kernels/reduce.cuh"
 #include "lockstep/kernels/table.cuh"
@@ -103,11 +104,16 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads)
   if (!op.gradient) return;
   const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
   const float factor = scale / softmax.sum;
+  uint32_t top = 0;
 #pragma unroll 4
   for (int64_t i = threadIdx.x * N; i < op.vocab; i += kThreads * N) {
     const Vec<T, N> values = load<N>(i < kept ? keep + i : logits + i);
-    store<N>(logits + i, gradient_of<T, N>(values, softmax.max, factor, scale, label - static_cast<int>(i)));
+    const Vec<T, N> gradient =
+        gradient_of<T, N>(values, softmax.max, factor, scale, label - static_cast<int>(i));
+    store<N>(logits + i, gradient);
+    top = largest_bits(gradient, top);
   }
+  if (op.amax != nullptr) raise_amax<kThreads>(top, op.amax);
 }
 
 // Bytes of a row that a block keeps; how much changes no bit.
@@ -125,6 +131,7 @@ int64_t most_kept(int64_t row_bytes) {
 
 void cross_entropy(const CrossEntropy& op, const Launch& launch) {
   const Launcher run("cross_entropy", launch);
+  if (op.amax != nullptr) run.fill_zero(op.amax, sizeof(float));
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
     const int64_t row_bytes = op.vocab * static_cast<int64_t>(sizeof(T));

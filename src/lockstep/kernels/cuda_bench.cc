@@ -242,6 +242,51 @@ Work product_work(Gpu& g, int64_t m, int64_t n, int64_t k, bool weight_gradient)
           .call = [&g, op, launch] { g.kernels().gemm(op, launch); }};
 }
 
+// Both copies of what the widest map reads; with `amax`, only how large it is.
+Work fp8_cast_work(Gpu& g, const Shape& s, Fp8Scaling scaling, bool amax) {
+  const int64_t rows = s.rows, columns = s.ffn, count = rows * columns;
+  const void* x = g.halves(count);
+  float* largest = g.floats(fp8_amax_count(scaling, rows, columns) + 64);
+  const Fp8Amax find{scaling, rows, columns, x, largest};
+  if (amax)
+    return {.bytes = 2.0 * static_cast<double>(count),
+            .call = [&g, find] { g.kernels().fp8_amax(find, g.launch(0)); }};
+  Fp8Cast op{.scaling = scaling, .rows = rows, .columns = columns, .x = x, .amax = largest};
+  op.straight = {g.bytes(count), g.floats(fp8_scale_count(scaling, rows, columns))};
+  op.transposed = {g.bytes(count), g.floats(fp8_scale_count(scaling, columns, rows))};
+  g.kernels().fp8_amax(find, g.launch(0));
+  return {.bytes = 4.0 * static_cast<double>(count),
+          .call = [&g, op] { g.kernels().fp8_cast(op, g.launch(0)); }};
+}
+
+Fp8Operand fp8_operand(Gpu& g, Fp8 format, Fp8Scaling scaling, int64_t rows, int64_t columns) {
+  const void* x = g.halves(rows * columns);
+  float* amax = g.floats(fp8_amax_count(scaling, rows, columns) + 64);
+  const Fp8Copy copy{g.bytes(rows * columns), g.floats(fp8_scale_count(scaling, rows, columns))};
+  g.kernels().fp8_amax({scaling, rows, columns, x, amax}, g.launch(0));
+  g.kernels().fp8_cast({.format = format,
+                        .scaling = scaling,
+                        .rows = rows,
+                        .columns = columns,
+                        .x = x,
+                        .amax = amax,
+                        .straight = copy},
+                       g.launch(0));
+  return {format, scaling, copy.data, copy.scales};
+}
+
+// `weights`: B holds some, so that blocks are squares there; else the product is a weight's gradient.
+Work fp8_product_work(Gpu& g, int64_t m, int64_t n, int64_t k, Fp8Scaling scaling, bool fast, bool weights) {
+  const Fp8Scaling of_b = weights && scaling == Fp8Scaling::block ? Fp8Scaling::square : scaling;
+  Fp8Gemm op{.m = m, .n = n, .k = k, .out_type = weights ? kType : DType::f32, .fast_sum = fast};
+  op.a = fp8_operand(g, weights ? Fp8::e4m3 : Fp8::e5m2, scaling, m, k);
+  op.b = fp8_operand(g, Fp8::e4m3, of_b, n, k);
+  op.c = g.bytes(m * n * device::size_of(op.out_type));
+  const Launch launch = g.launch(g.kernels().fp8_gemm_workspace(op));
+  return {.flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k),
+          .call = [&g, op, launch] { g.kernels().fp8_gemm(op, launch); }};
+}
+
 std::vector<Row> rows() {
   std::vector<Row> all;
   for (const Shape& s : kShapes) {
@@ -263,6 +308,23 @@ std::vector<Row> rows() {
     add("product_up", [s](Gpu& g) { return product_work(g, s.rows, s.ffn, s.width, false); });
     add("product_down", [s](Gpu& g) { return product_work(g, s.rows, s.width, s.ffn, false); });
     add("product_out_gradient", [s](Gpu& g) { return product_work(g, s.width, s.width, s.rows, true); });
+    for (const auto& [scaling, name] :
+         {std::pair(Fp8Scaling::tensor, "tensor"), std::pair(Fp8Scaling::row, "row"),
+          std::pair(Fp8Scaling::block, "block")}) {
+      const std::string by = std::string("_by_") + name;
+      if (fp8_amax_count(scaling, 1, 1) > 0)
+        add("fp8_amax" + by, [s, scaling](Gpu& g) { return fp8_cast_work(g, s, scaling, true); });
+      add("fp8_cast" + by, [s, scaling](Gpu& g) { return fp8_cast_work(g, s, scaling, false); });
+      for (const bool fast : {true, false}) {
+        const std::string sums = by + (fast ? "_fast_sum" : "");
+        add("fp8_product_up" + sums, [s, scaling, fast](Gpu& g) {
+          return fp8_product_work(g, s.rows, s.ffn, s.width, scaling, fast, true);
+        });
+        add("fp8_product_up_gradient" + sums, [s, scaling, fast](Gpu& g) {
+          return fp8_product_work(g, s.ffn, s.width, s.rows, scaling, fast, false);
+        });
+      }
+    }
   }
   return all;
 }

@@ -16,6 +16,7 @@ struct CrossEntropy {
   const int32_t* labels = nullptr;  // [rows]; kIgnoredLabel counts for nothing
   float* losses = nullptr;          // [rows]: -log p(label), 0 where ignored
   bool gradient = false;
+  float* amax = nullptr;               // given, with `gradient`: gets the largest magnitude of the gradient
   const StepInputs* inputs = nullptr;  // the gradient is scaled by loss_scale / valid_tokens
   const StepState* state = nullptr;
 };

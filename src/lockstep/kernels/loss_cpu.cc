@@ -130,11 +130,13 @@ float gradient_scale(const Op& op) {
 
 }  // namespace
 
-void cross_entropy(const CrossEntropy& op, const Launch&) {
+void cross_entropy(const CrossEntropy& op, const Launch& launch) {
   const float scale = gradient_scale(op);
   with_type(op.type, [&](auto tag) {
     for_items(op.rows, op.vocab, [&](int64_t row) { loss_row<decltype(tag)>(op, row, scale); });
   });
+  if (op.amax != nullptr)
+    fp8_amax({.rows = op.rows, .columns = op.vocab, .x = op.logits, .amax = op.amax}, launch);
 }
 
 void vocab_stats(const VocabStats& op, const Launch&) {

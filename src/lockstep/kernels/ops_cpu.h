@@ -12,6 +12,7 @@ LOCKSTEP_KERNELS(ROW)
 #undef ROW
 
 int64_t gemm_workspace(const Gemm& op);
+int64_t fp8_gemm_workspace(const Fp8Gemm& op);
 int64_t attention_workspace(const AttentionShape& shape);
 int64_t attention_part_workspace(const AttentionPartShape& shape);
 

@@ -11,6 +11,7 @@ constexpr lockstep::kernels::Kernels kTable = {
     LOCKSTEP_KERNELS(ROW)
 #undef ROW
         .gemm_workspace = lockstep::kernels::cuda::gemm_workspace,
+    .fp8_gemm_workspace = lockstep::kernels::cuda::fp8_gemm_workspace,
     .attention_workspace = lockstep::kernels::cuda::attention_workspace,
     .attention_part_workspace = lockstep::kernels::cuda::attention_part_workspace,
     .embedding_workspace = lockstep::kernels::cuda::embedding_workspace,

@@ -13,6 +13,7 @@
 #include "lockstep/kernels/dropout.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/embedding.h"
+#include "lockstep/kernels/fp8.h"
 #include "lockstep/kernels/gemm.h"
 #include "lockstep/kernels/loss.h"
 #include "lockstep/kernels/norm.h"
@@ -22,6 +23,9 @@
 // name of the row, its arguments
 #define LOCKSTEP_KERNELS(ROW)                         \
   ROW(gemm, Gemm)                                     \
+  ROW(fp8_gemm, Fp8Gemm)                              \
+  ROW(fp8_amax, Fp8Amax)                              \
+  ROW(fp8_cast, Fp8Cast)                              \
   ROW(norm_forward, NormForward)                      \
   ROW(norm_backward, NormBackward)                    \
   ROW(norm_weight_backward, NormWeightBackward)       \
@@ -64,6 +68,7 @@ struct Kernels {
 #undef ROW
   // Scratch that gemm needs for these sizes, in bytes (bf16 on the CPU widens its operands there).
   int64_t (*gemm_workspace)(const Gemm&) = nullptr;
+  int64_t (*fp8_gemm_workspace)(const Fp8Gemm&) = nullptr;
   int64_t (*attention_workspace)(const AttentionShape&) = nullptr;  // of forward and backward, the larger
   int64_t (*attention_part_workspace)(const AttentionPartShape&) = nullptr;  // the same
   int64_t (*embedding_workspace)(int64_t tokens, int64_t width) = nullptr;

@@ -12,7 +12,11 @@ constexpr Kernels kTable = {
     LOCKSTEP_KERNELS(ROW)
 #undef ROW
         gemm_workspace,
-    attention_workspace, attention_part_workspace, embedding_workspace, attention_engine};
+    fp8_gemm_workspace,
+    attention_workspace,
+    attention_part_workspace,
+    embedding_workspace,
+    attention_engine};
 
 }  // namespace
 

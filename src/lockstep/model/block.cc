@@ -12,6 +12,12 @@ double Cost::flops() const {
   return total;
 }
 
+double Cost::fp8_flops() const {
+  double total = 0;
+  for (const Product& p : products) total += p.fp8 ? 2.0 * static_cast<double>(p.m) * p.n * p.k : 0;
+  return total;
+}
+
 Block::Block(std::string name, std::vector<std::unique_ptr<Segment>> segments)
     : name_(std::move(name)), segments_(std::move(segments)) {}
 

@@ -127,6 +127,8 @@ struct SegmentPlan {
   // cheap things that take much memory, never products.
   std::vector<Remake> remakes;
   std::vector<std::pair<Part, ValueSpec>> scratch;  // values that live only while that part runs
+  // What prepare() makes of the weights, once a step, and which part reads it: forward or backward_input.
+  std::vector<std::pair<Part, ValueSpec>> prepares;
   int64_t workspace = 0;  // the largest scratch that a kernel of any part asks for, in bytes
   bool loss = false;      // forward computes the slice's loss and, in training, din of what it
                           // takes and the gradients of its weights: it has no backward of its own
@@ -142,11 +144,13 @@ struct SegmentPlan {
 struct Cost {
   struct Product {
     int64_t m, n, k;
+    bool fp8 = false;
   };
   std::vector<Product> products;
   double attention_flops = 0;
   int64_t bytes = 0;
   double flops() const;
+  double fp8_flops() const;  // those of them that are fp8
 };
 
 class Segment {
@@ -157,6 +161,7 @@ class Segment {
   virtual std::vector<BufferSpec> buffers() const { return {}; }
   // `kernels` only tells how much scratch its operations want.
   virtual SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const = 0;
+  virtual void prepare(const Frame&) const {}  // writes what the plan's `prepares` names
   virtual void forward(const Frame& frame) const = 0;
   virtual void backward_input(const Frame& frame) const = 0;
   virtual void backward_weight(const Frame&) const {}

@@ -58,6 +58,7 @@ class Frame {
   device::Tensor in(std::string_view name) const { return get("in.", name); }
   device::Tensor out(std::string_view name) const { return get("out.", name); }
   device::Tensor saved(std::string_view name) const { return get("save.", name); }
+  device::Tensor prepared(std::string_view name) const { return get("prep.", name); }
   device::Tensor scratch(std::string_view name) const { return get("scratch.", name); }
   device::Tensor left(std::string_view name) const { return get("left.", name); }
   // backward_input: where to put this value of forward again; empty when it was kept.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/model/family.h"
+#include "lockstep/model/fp8_recipe.h"
 #include "lockstep/model/norm_linear.h"
 #include "lockstep/model/parts.h"
 
@@ -22,7 +23,7 @@ NormOptions norm(const Sizes& s, std::string name, bool adds = true) {
   return {kernels::NormKind::layer, s.hidden, s.epsilon, std::move(name), adds};
 }
 
-Block layer(const Sizes& s, int64_t i) {
+Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
   const std::string name = fmt::format("transformer.h.{}.", i);
   const float residual_std = s.std / std::sqrt(2.0f * static_cast<float>(s.layers));
   const auto site = static_cast<uint32_t>(1 + 2 * i);
@@ -30,7 +31,7 @@ Block layer(const Sizes& s, int64_t i) {
   add_norm_linear(segments, {.segment = "qkv",
                              .gives = "qkv",
                              .norm = norm(s, name + "ln_1", i > 0),
-                             .map = {s.hidden, 3 * s.hidden, false, true, s.type},
+                             .map = {s.hidden, 3 * s.hidden, false, true, s.type, fp8},
                              .weights = {{name + "attn.c_attn", 3 * s.hidden, 3}},
                              .init_std = s.std,
                              .parts = s.parts,
@@ -39,14 +40,14 @@ Block layer(const Sizes& s, int64_t i) {
   segments.push_back(make_projection({.segment = "out",
                                       .takes = "context",
                                       .name = name + "attn.c_proj",
-                                      .map = {s.hidden, s.hidden, false, true, s.type},
+                                      .map = {s.hidden, s.hidden, false, true, s.type, fp8},
                                       .dropout = {s.dropout, site},
                                       .init_std = residual_std,
                                       .parts = s.parts}));
   add_norm_linear(segments, {.segment = "up",
                              .gives = "act",
                              .norm = norm(s, name + "ln_2"),
-                             .map = {s.hidden, s.ffn, false, true, s.type},
+                             .map = {s.hidden, s.ffn, false, true, s.type, fp8},
                              .weights = {{name + "mlp.c_fc", s.ffn}},
                              .activation = Activation::gelu,
                              .init_std = s.std,
@@ -54,7 +55,7 @@ Block layer(const Sizes& s, int64_t i) {
   segments.push_back(make_projection({.segment = "down",
                                       .takes = "act",
                                       .name = name + "mlp.c_proj",
-                                      .map = {s.ffn, s.hidden, false, true, s.type},
+                                      .map = {s.ffn, s.hidden, false, true, s.type, fp8},
                                       .dropout = {s.dropout, site + 1},
                                       .init_std = residual_std,
                                       .parts = s.parts}));
@@ -91,7 +92,7 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
                                   s.std,
                                   parts}));
   model.blocks.emplace_back("embedding", std::move(first));
-  for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(s, i));
+  for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(s, i, fp8_of_layer(recipe, i)));
   last.push_back(make_final_norm(norm(s, "transformer.ln_f", m.layers > 0), compute, parts));
   add_head(last,
            {.type = compute,
@@ -100,7 +101,8 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
             .chunk = recipe.memory.logits_chunk.value,
             .name = "lm_head",
             .tied_to = m.tied ? "transformer.wte.weight" : "",
-            .init_std = s.std},
+            .init_std = s.std,
+            .fp8 = fp8_of_head(recipe)},
            parts);
   model.blocks.emplace_back("head", std::move(last));
   return model;

@@ -9,7 +9,7 @@ namespace {
 class Head : public Segment {
  public:
   explicit Head(HeadOptions options)
-      : o_(std::move(options)), map_{o_.width, o_.vocab, true, false, o_.type} {}
+      : o_(std::move(options)), map_{o_.width, o_.vocab, true, false, o_.type, o_.fp8, true} {}
   std::string name() const override { return "logits"; }
 
   std::vector<ParamSpec> params() const override {
@@ -28,9 +28,12 @@ class Head : public Segment {
     plan.loss = true;
     plan.scratch = {{Part::forward, {"logits", o_.type, {rows, o_.vocab}}},
                     {Part::forward, {"losses", DType::f32, {shape.tokens()}}}};
-    plan.workspace = map_.workspace(rows, kernels);
+    map_.add_to(plan, rows, "in.normed", "");
+    plan.workspace = workspace(shape.tokens(), kernels);
     return plan;
   }
+
+  void prepare(const Frame& f) const override { map_.prepare(f); }
 
   // Logits of a chunk become their own gradient in place, and are gone before the next chunk.
   void forward(const Frame& f) const override {
@@ -41,6 +44,7 @@ class Head : public Segment {
       const int64_t rows = std::min(chunk, tokens - begin);
       const char* x = normed + begin * o_.width * element;
       map_.forward(f, x, weight.data, nullptr, logits.data, rows);
+      float* amax = map_.wants_amax(rows) && f.slice.training ? f.scratch("dy8_amax").as<float>() : nullptr;
       f.kernels->cross_entropy({.type = o_.type,
                                 .rows = rows,
                                 .vocab = o_.vocab,
@@ -48,12 +52,13 @@ class Head : public Segment {
                                 .labels = f.batch("labels").as<int32_t>() + begin,
                                 .losses = losses.as<float>() + begin,
                                 .gradient = f.slice.training,
+                                .amax = amax,
                                 .inputs = f.inputs,
                                 .state = f.state},
                                f.launch);
       if (!f.slice.training) continue;
       map_.backward_input(f, logits.data, weight.data,
-                          f.din("normed").as<char>() + begin * o_.width * element, rows);
+                          f.din("normed").as<char>() + begin * o_.width * element, rows, amax);
       map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
     }
     f.kernels->loss_sum({tokens, losses.as<float>(), f.loss}, f.launch);
@@ -69,11 +74,16 @@ class Head : public Segment {
 
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost = map_.cost(shape.tokens(), part);
-    if (part == Part::forward) cost.bytes = 4 * shape.tokens() * o_.vocab * device::size_of(o_.type);
+    if (part == Part::forward) cost.bytes += 4 * shape.tokens() * o_.vocab * device::size_of(o_.type);
     return cost;
   }
 
  private:
+  // The last chunk may be shorter, and then of another kind.
+  int64_t workspace(int64_t tokens, const kernels::Kernels& kernels) const {
+    const int64_t rows = chunk_rows(tokens), rest = tokens % rows;
+    return std::max(map_.workspace(rows, kernels), rest > 0 ? map_.workspace(rest, kernels) : 0);
+  }
   int64_t chunk_rows(int64_t tokens) const { return o_.chunk > 0 ? std::min(o_.chunk, tokens) : tokens; }
   HeadOptions o_;
   LinearMap map_;

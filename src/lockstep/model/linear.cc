@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/model/fp8_linear.h"
+
 namespace lockstep::model {
 
 namespace {
@@ -33,8 +35,22 @@ kernels::Gemm weight_product(const LinearMap& map, int64_t rows) {
 
 }  // namespace
 
+void LinearMap::add_to(SegmentPlan& plan, int64_t rows, const std::string& x, const std::string& dy) const {
+  if (in_fp8(rows)) return add_fp8_values(*this, plan, rows);
+  if (at_once) return;
+  plan.weight_needs.push_back(x);
+  plan.weight_needs.push_back(dy);
+}
+
+void LinearMap::prepare(const Frame& f) const { fp8_prepare(*this, f); }
+
 void LinearMap::forward(const Frame& f, const void* x, const void* weight, const void* bias_values, void* y,
-                        int64_t rows, void* before_gelu) const {
+                        int64_t rows, void* before_gelu, const float* amax) const {
+  if (in_fp8(rows)) {
+    fp8_forward(*this, f, x, bias_values, before_gelu ? before_gelu : y, rows, amax);
+    if (before_gelu) f.kernels->gelu({type, rows * out, before_gelu, y}, f.launch);
+    return;
+  }
   kernels::Gemm g = forward_product(*this, rows);
   g.a = x;
   g.b = weight;
@@ -44,8 +60,9 @@ void LinearMap::forward(const Frame& f, const void* x, const void* weight, const
   f.kernels->gemm(g, f.launch);
 }
 
-void LinearMap::backward_input(const Frame& f, const void* dy, const void* weight, void* dx,
-                               int64_t rows) const {
+void LinearMap::backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows,
+                               const float* amax) const {
+  if (in_fp8(rows)) return fp8_backward_input(*this, f, dy, dx, rows, amax);
   kernels::Gemm g = input_product(*this, rows);
   g.a = dy;
   g.b = weight;
@@ -55,6 +72,7 @@ void LinearMap::backward_input(const Frame& f, const void* dy, const void* weigh
 
 void LinearMap::backward_weight(const Frame& f, const void* x, const void* dy, void* dweight, int64_t rows,
                                 bool accumulate) const {
+  if (in_fp8(rows)) return fp8_backward_weight(*this, f, dweight, rows, accumulate);
   kernels::Gemm g = weight_product(*this, rows);
   g.a = out_major ? dy : x;
   g.b = out_major ? x : dy;
@@ -64,6 +82,7 @@ void LinearMap::backward_weight(const Frame& f, const void* x, const void* dy, v
 }
 
 int64_t LinearMap::workspace(int64_t rows, const kernels::Kernels& kernels) const {
+  if (in_fp8(rows)) return fp8_workspace(*this, rows, kernels);
   int64_t bytes = 0;
   for (const kernels::Gemm& g :
        {forward_product(*this, rows), input_product(*this, rows), weight_product(*this, rows)}) {
@@ -74,15 +93,17 @@ int64_t LinearMap::workspace(int64_t rows, const kernels::Kernels& kernels) cons
 
 Cost LinearMap::cost(int64_t rows, Part part) const {
   Cost cost;
+  const bool copies = in_fp8(rows);
+  if (copies) cost.bytes = fp8_cast_bytes(*this, rows, part);
   switch (part) {
     case Part::forward:
-      cost.products.push_back({rows, out, in});
+      cost.products.push_back({rows, out, in, copies});
       break;
     case Part::backward_input:
-      cost.products.push_back({rows, in, out});
+      cost.products.push_back({rows, in, out, copies});
       break;
     case Part::backward_weight:
-      cost.products.push_back({in, out, rows});
+      cost.products.push_back({in, out, rows, copies});
       break;
   }
   return cost;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/model/family.h"
+#include "lockstep/model/fp8_recipe.h"
 #include "lockstep/model/norm_linear.h"
 #include "lockstep/model/parts.h"
 
@@ -28,7 +29,7 @@ RopeOptions rope(const Sizes& s) {
           s.m.rope_scaling, s.m.rope_low_freq,  s.m.rope_high_freq, s.m.rope_original_context};
 }
 
-Block layer(const Sizes& s, int64_t i) {
+Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
   const std::string name = fmt::format("model.layers.{}.", i);
   const int64_t hidden = s.m.hidden, q = s.m.heads * s.head_dim, kv = s.m.kv_heads.value * s.head_dim,
                 ffn = s.m.ffn.value;
@@ -38,7 +39,7 @@ Block layer(const Sizes& s, int64_t i) {
   add_norm_linear(segments, {.segment = "qkv",
                              .gives = "qkv",
                              .norm = norm(s, name + "input_layernorm", i > 0),
-                             .map = {hidden, q + 2 * kv, true, false, s.type},
+                             .map = {hidden, q + 2 * kv, true, false, s.type, fp8},
                              .weights = {{name + "self_attn.q_proj", q},
                                          {name + "self_attn.k_proj", kv},
                                          {name + "self_attn.v_proj", kv}},
@@ -50,14 +51,14 @@ Block layer(const Sizes& s, int64_t i) {
   segments.push_back(make_projection({.segment = "out",
                                       .takes = "context",
                                       .name = name + "self_attn.o_proj",
-                                      .map = {q, hidden, true, false, s.type},
+                                      .map = {q, hidden, true, false, s.type, fp8},
                                       .dropout = {s.dropout, site},
                                       .init_std = residual_std,
                                       .parts = s.parts}));
   add_norm_linear(segments, {.segment = "up",
                              .gives = "act",
                              .norm = norm(s, name + "post_attention_layernorm"),
-                             .map = {hidden, 2 * ffn, true, false, s.type},
+                             .map = {hidden, 2 * ffn, true, false, s.type, fp8},
                              .weights = {{name + "mlp.gate_proj", ffn}, {name + "mlp.up_proj", ffn}},
                              .activation = Activation::swiglu,
                              .init_std = s.std,
@@ -65,7 +66,8 @@ Block layer(const Sizes& s, int64_t i) {
   segments.push_back(make_projection({.segment = "down",
                                       .takes = "act",
                                       .name = name + "mlp.down_proj",
-                                      .map = {ffn, hidden, true, false, s.type},
+                                      .map = {ffn, hidden, true, false, s.type, fp8},
+                                      .takes_amax = true,
                                       .dropout = {s.dropout, site + 1},
                                       .init_std = residual_std,
                                       .parts = s.parts}));
@@ -88,7 +90,7 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
   first.push_back(make_embedding(
       {compute, m.vocab.value, m.hidden, 0, "model.embed_tokens", "", {s.dropout, 0}, s.std, parts}));
   model.blocks.emplace_back("embedding", std::move(first));
-  for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(s, i));
+  for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(s, i, fp8_of_layer(recipe, i)));
   last.push_back(make_final_norm(norm(s, "model.norm", m.layers > 0), compute, parts));
   add_head(last,
            {.type = compute,
@@ -97,7 +99,8 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
             .chunk = recipe.memory.logits_chunk.value,
             .name = "lm_head",
             .tied_to = m.tied ? "model.embed_tokens.weight" : "",
-            .init_std = s.std},
+            .init_std = s.std,
+            .fp8 = fp8_of_head(recipe)},
            parts);
   model.blocks.emplace_back("head", std::move(last));
   return model;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/model/family.h"
+#include "lockstep/model/fp8_recipe.h"
 #include "lockstep/model/norm_linear.h"
 #include "lockstep/model/parts.h"
 
@@ -10,7 +11,9 @@ namespace lockstep::model {
 
 namespace {
 
-Block layer(const base::Recipe::Model& m, DType type, int64_t i, const Parts& parts) {
+Block layer(const base::Recipe& recipe, DType type, int64_t i, const Parts& parts) {
+  const base::Recipe::Model& m = recipe.model;
+  const std::optional<Fp8Products> fp8 = fp8_of_layer(recipe, i);
   const std::string name = fmt::format("layers.{}.", i);
   const auto std = static_cast<float>(m.init_std);
   std::vector<std::unique_ptr<Segment>> segments;
@@ -18,7 +21,7 @@ Block layer(const base::Recipe::Model& m, DType type, int64_t i, const Parts& pa
                              .gives = "act",
                              .norm = NormOptions{kernels::NormKind::layer, m.hidden,
                                                  static_cast<float>(m.norm_epsilon), name + "norm", i > 0},
-                             .map = {m.hidden, m.ffn.value, true, true, type},
+                             .map = {m.hidden, m.ffn.value, true, true, type, fp8},
                              .weights = {{name + "up", m.ffn.value}},
                              .activation = Activation::gelu,
                              .init_std = std,
@@ -27,7 +30,7 @@ Block layer(const base::Recipe::Model& m, DType type, int64_t i, const Parts& pa
       make_projection({.segment = "down",
                        .takes = "act",
                        .name = name + "down",
-                       .map = {m.ffn.value, m.hidden, true, true, type},
+                       .map = {m.ffn.value, m.hidden, true, true, type, fp8},
                        .dropout = {static_cast<float>(m.dropout), static_cast<uint32_t>(1 + i)},
                        .init_std = std,
                        .parts = parts}));
@@ -56,7 +59,7 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
                                   std,
                                   parts}));
   model.blocks.emplace_back("embedding", std::move(first));
-  for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(m, compute, i, parts));
+  for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(recipe, compute, i, parts));
   last.push_back(make_final_norm(
       {kernels::NormKind::layer, m.hidden, static_cast<float>(m.norm_epsilon), "norm", m.layers > 0}, compute,
       parts));
@@ -67,7 +70,8 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
             .chunk = recipe.memory.logits_chunk.value,
             .name = "head",
             .tied_to = m.tied ? "embedding.weight" : "",
-            .init_std = std},
+            .init_std = std,
+            .fp8 = fp8_of_head(recipe)},
            parts);
   model.blocks.emplace_back("head", std::move(last));
   return model;

@@ -65,28 +65,42 @@ class NormLinear : public Segment {
     SegmentPlan plan;
     if (norm_) {
       norm_->add_to(plan, rows, true);
-      plan.saves.push_back({"normed", map_.type, {rows, map_.in}});
-      plan.remakes.push_back({"save.normed", 2 * plan.saves.back().bytes()});
+      const ValueSpec normed{"normed", map_.type, {rows, map_.in}};
+      if (map_.in_fp8(rows)) {
+        plan.scratch.push_back({Part::forward, normed});  // the backward pass reads its copy
+      } else {
+        plan.saves.push_back(normed);
+        plan.remakes.push_back({"save.normed", 2 * normed.bytes()});
+      }
       plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
     } else {
       plan.takes = {"normed"};
     }
     plan.gives.push_back({options_.gives, map_.type, {rows, given_width()}});
-    plan.weight_needs.push_back(norm_ ? "save.normed" : "in.normed");
-    const std::string dgiven = "dout." + options_.gives;
-    plan.input_needs.push_back(dgiven);
-    if (options_.activation == Activation::none) {
-      plan.weight_needs.push_back(dgiven);
-    } else {
+    const int64_t given_bytes = plan.gives.back().bytes();
+    if (gives_amax(rows))
+      plan.gives.push_back(
+          {.name = options_.gives + "_amax", .dtype = DType::f32, .shape = {1}, .gradient = false});
+    std::string dlinear = "dout." + options_.gives;
+    plan.input_needs.push_back(dlinear);
+    if (options_.activation != Activation::none) {
+      const ValueSpec spec{"dlinear", map_.type, {rows, map_.out}};
       plan.saves.push_back({"linear", map_.type, {rows, map_.out}});
       plan.input_needs.push_back("save.linear");
-      plan.leaves.push_back({"dlinear", map_.type, {rows, map_.out}});
-      plan.weight_needs.push_back("left.dlinear");
-      // GELU is part of the product, which sees more digits than the linear values that are kept.
       const bool gelu = options_.activation == Activation::gelu;
-      plan.may_reuse.push_back({"left.dlinear", gelu ? dgiven : "save.linear"});
-      if (!gelu) plan.remakes.push_back({"out." + options_.gives, plan.gives.back().bytes()});
+      if (leaves_dlinear(rows)) {
+        plan.leaves.push_back(spec);
+        plan.may_reuse.push_back({"left.dlinear", gelu ? dlinear : "save.linear"});
+      } else {
+        plan.scratch.push_back({Part::backward_input, spec});
+      }
+      // GELU is part of the product, which sees more digits than the linear values that are kept; and in
+      // fp8 the next map keeps a copy of its own.
+      if (!gelu && !map_.in_fp8(rows)) plan.remakes.push_back({"out." + options_.gives, given_bytes});
+      dlinear = "left.dlinear";
     }
+    map_.add_to(plan, rows, norm_ ? "save.normed" : "in.normed", dlinear);
+    if (map_.in_fp8(rows) && map_.bias) plan.weight_needs.push_back(dlinear);
     const bool exchanges = options_.gives == "qkv" && options_.parts.context > 1 && options_.parts.heads;
     if (exchanges) plan.seams = {{options_.gives, Seam::to_heads}};
     plan.workspace =
@@ -94,9 +108,13 @@ class NormLinear : public Segment {
     return plan;
   }
 
+  void prepare(const Frame& f) const override { map_.prepare(f); }
+
   void forward(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
-    const Tensor normed = norm_ ? f.saved("normed") : f.in("normed");
+    const Tensor normed = !norm_              ? f.in("normed")
+                          : map_.in_fp8(rows) ? f.scratch("normed")
+                                              : f.saved("normed");
     if (norm_) norm_->forward(f, normed.data, true);
     const Tensor given = f.out(options_.gives);
     const bool gelu = options_.activation == Activation::gelu, none = options_.activation == Activation::none;
@@ -104,7 +122,8 @@ class NormLinear : public Segment {
     map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
                  gelu ? given.data : linear.data, rows, gelu ? linear.data : nullptr);
     if (options_.activation == Activation::swiglu) {
-      f.kernels->swiglu({map_.type, rows, map_.out / 2, linear.data, given.data}, f.launch);
+      float* amax = gives_amax(rows) ? f.out(options_.gives + "_amax").as<float>() : nullptr;
+      f.kernels->swiglu({map_.type, rows, map_.out / 2, linear.data, given.data, amax}, f.launch);
     }
     if (options_.rope) {
       rotate(f, *options_.rope, given, false);
@@ -114,25 +133,30 @@ class NormLinear : public Segment {
   void backward_input(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
     const Tensor dgiven = f.dout(options_.gives);
+    float* amax = nullptr;
     if (options_.activation == Activation::gelu) {
       f.kernels->gelu_backward(
-          {map_.type, rows * map_.out, f.saved("linear").data, dgiven.data, f.left("dlinear").data},
-          f.launch);
+          {map_.type, rows * map_.out, f.saved("linear").data, dgiven.data, dlinear(f).data}, f.launch);
     } else if (options_.activation == Activation::swiglu) {
+      if (map_.wants_amax(rows)) amax = f.scratch("dy8_amax").as<float>();
       f.kernels->swiglu_backward({map_.type, rows, map_.out / 2, f.saved("linear").data, dgiven.data,
-                                  f.left("dlinear").data, f.again(options_.gives).data},
+                                  dlinear(f).data, f.again(options_.gives).data, amax},
                                  f.launch);
     }
     const Tensor dnormed = norm_ ? f.scratch("dnormed") : f.din("normed");
-    map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows);
+    map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows, amax);
     if (norm_) norm_->backward_input(f, dnormed.data, true);
     if (const Tensor normed = f.again("normed")) norm_->again(f, normed.data, true);
   }
 
   void backward_weight(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
-    const Tensor normed = norm_ ? f.saved("normed") : f.in("normed");
-    map_.backward_weight(f, normed.data, dlinear(f).data, f.grad("weight").data, rows, f.accumulate);
+    if (map_.in_fp8(rows)) {
+      map_.backward_weight(f, nullptr, nullptr, f.grad("weight").data, rows, f.accumulate);
+    } else {
+      const Tensor normed = norm_ ? f.saved("normed") : f.in("normed");
+      map_.backward_weight(f, normed.data, dlinear(f).data, f.grad("weight").data, rows, f.accumulate);
+    }
     if (map_.bias) {
       f.kernels->bias_backward(
           {map_.type, rows, map_.out, dlinear(f).data, f.grad("bias").as<float>(), f.accumulate}, f.launch);
@@ -144,7 +168,7 @@ class NormLinear : public Segment {
     Cost cost = map_.cost(shape.tokens(), part);
     const int64_t element = device::size_of(map_.type);
     if (part != Part::backward_weight) {
-      if (norm_) cost.bytes = norm_->forward_bytes(shape.tokens());
+      if (norm_) cost.bytes += norm_->forward_bytes(shape.tokens());
       if (options_.activation != Activation::none)
         cost.bytes += shape.tokens() * (map_.out + given_width()) * element;
     }
@@ -153,8 +177,14 @@ class NormLinear : public Segment {
 
  private:
   int64_t given_width() const { return options_.activation == Activation::swiglu ? map_.out / 2 : map_.out; }
+  // The gradient of the map's output outlives backward_input only where something still reads it itself.
+  bool leaves_dlinear(int64_t rows) const { return !map_.in_fp8(rows) || map_.bias; }
+  bool gives_amax(int64_t rows) const {
+    return options_.activation == Activation::swiglu && map_.wants_amax(rows);
+  }
   Tensor dlinear(const Frame& f) const {
-    return options_.activation == Activation::none ? f.dout(options_.gives) : f.left("dlinear");
+    if (options_.activation == Activation::none) return f.dout(options_.gives);
+    return leaves_dlinear(f.slice.tokens()) ? f.left("dlinear") : f.scratch("dlinear");
   }
   NormLinearOptions options_;
   std::optional<NormPart> norm_;

@@ -34,6 +34,7 @@ struct ProjectionOptions {
   std::string segment, takes;
   std::string name;  // canonical, without ".weight"
   LinearMap map;
+  bool takes_amax = false;  // and TAKES_amax, where the map wants it: what gives `takes` knows it
   DropoutOptions dropout;
   float init_std = 0.02f;
   Parts parts{};  // tensor ranks hold parts of its inputs
@@ -61,6 +62,7 @@ struct HeadOptions {
   std::string name;     // canonical
   std::string tied_to;  // or empty
   float init_std = 0.02f;
+  std::optional<Fp8Products> fp8{};
 };
 void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
 void add_vocab_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);

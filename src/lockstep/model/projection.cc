@@ -27,28 +27,29 @@ class Projection : public Segment {
     const int64_t rows = shape.tokens();
     SegmentPlan plan;
     plan.takes = {o_.takes};
+    if (knows_amax(rows)) plan.takes.push_back(o_.takes + "_amax");
     plan.gives = {{"hidden", map_.type, {rows, map_.out}}};
     plan.input_needs = {"dout.hidden"};
-    plan.weight_needs = {"in." + o_.takes};
-    if (drops()) {
-      plan.leaves = {{"dmapped", map_.type, {rows, map_.out}}};
-      plan.weight_needs.push_back("left.dmapped");
-    } else {
-      plan.weight_needs.push_back("dout.hidden");
-    }
+    if (drops()) plan.leaves = {{"dmapped", map_.type, {rows, map_.out}}};
+    const std::string dmapped = drops() ? "left.dmapped" : "dout.hidden";
+    map_.add_to(plan, rows, "in." + o_.takes, dmapped);
+    if (map_.in_fp8(rows) && map_.bias) plan.weight_needs.push_back(dmapped);
     plan.workspace =
         std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
     if (o_.parts.tensor > 1) plan.seams = {{"hidden", o_.parts.sequence ? Seam::scatter_tokens : Seam::sum}};
     return plan;
   }
 
+  void prepare(const Frame& f) const override { map_.prepare(f); }
+
   void forward(const Frame& f) const override {
     const Tensor hidden = f.out("hidden");
+    const float* amax = knows_amax(f.slice.tokens()) ? f.in(o_.takes + "_amax").as<float>() : nullptr;
     // Of the tensor ranks, whose outputs are added up, one adds the bias. Dropping before or after is the
     // same.
     const bool biased = map_.bias && o_.parts.tensor_rank == 0;
     map_.forward(f, f.in(o_.takes).data, f.weight("weight").data, biased ? f.weight("bias").data : nullptr,
-                 hidden.data, f.slice.tokens());
+                 hidden.data, f.slice.tokens(), nullptr, amax);
     if (drops() && f.slice.training) drop(f, hidden.data, hidden.data);
   }
 
@@ -59,7 +60,9 @@ class Projection : public Segment {
 
   void backward_weight(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
-    map_.backward_weight(f, f.in(o_.takes).data, dmapped(f), f.grad("weight").data, rows, f.accumulate);
+    const bool copies = map_.in_fp8(rows);
+    map_.backward_weight(f, copies ? nullptr : f.in(o_.takes).data, copies ? nullptr : dmapped(f),
+                         f.grad("weight").data, rows, f.accumulate);
     if (!map_.bias) return;
     f.kernels->bias_backward(
         {map_.type, rows, map_.out, dmapped(f), f.grad("bias").as<float>(), f.accumulate}, f.launch);
@@ -68,6 +71,8 @@ class Projection : public Segment {
   Cost cost(const SliceShape& shape, Part part) const override { return map_.cost(shape.tokens(), part); }
 
  private:
+  // Whoever gives the input says how large it is.
+  bool knows_amax(int64_t rows) const { return o_.takes_amax && map_.wants_amax(rows); }
   bool drops() const { return o_.dropout.rate > 0; }
   const void* dmapped(const Frame& f) const {
     return drops() ? f.left("dmapped").data : f.dout("hidden").data;

@@ -125,9 +125,10 @@ void drop_cheap(Program& program) {
   for (size_t n = 0; n < list.size(); ++n) {
     for (const Use& again : std::exchange(list[n].may_remake, {})) {
       const std::vector<size_t>& all = readers[again.buffer];
-      const bool droppable = std::all_of(all.begin(), all.end(), [&](size_t r) {
-        return list[r].op == Op::forward || list[r].op == Op::backward_weight;
-      });
+      const auto later = [&](size_t r) { return list[r].op == Op::backward_weight; };
+      const bool droppable = std::any_of(all.begin(), all.end(), later) &&
+                             std::all_of(all.begin(), all.end(),
+                                         [&](size_t r) { return list[r].op == Op::forward || later(r); });
       if (!droppable) continue;
       Buffer copy = program.buffers[static_cast<size_t>(again.buffer)];
       copy.name += " again";

@@ -92,6 +92,7 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   const int block = static_cast<int>(b);
   Roles& seen = s.seen[b][g];
+  prepare(b, g, s, Part::forward);
   Instruction i{.op = plan.loss ? Op::loss : Op::forward,
                 .block = block,
                 .segment = static_cast<int>(g),
@@ -104,7 +105,6 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
     i.reads.push_back({s.batch.at(field), "batch." + field});
     seen["batch." + field] = s.batch.at(field);
   }
-  std::vector<std::string> without_gradient;
   for (const auto* names : {&plan.takes, &plan.passes}) {
     for (const std::string& name : *names) {
       LS_ASSERT(s.flow().edges.contains(name),
@@ -112,7 +112,7 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
       Edge& edge = s.flow().edges.at(name);
       i.reads.push_back({edge.buffer, "in." + name});
       seen["in." + name] = edge.buffer;
-      if (!edge.gradient) without_gradient.push_back(name);
+      if (!edge.gradient) without_gradient_.insert({b, g, name});
       if (!edge.read && edge.seam != model::Seam::none) s.first_readers[{b, g}][name] = edge;
       edge.read = true;
     }
@@ -130,6 +130,7 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
     write("save." + spec.name, value(spec, BufferKind::saved, block, s.number));
   add_scratch(i, plan, Part::forward, block, s.number);
   add_weights(i, b, g);
+  add_prepared(i, b, g, Part::forward);
   if (layout_.training) add_statistics(i, b, g, s.number);
   add_cost(i, b, g, Part::forward);
   if (plan.loss) {
@@ -139,7 +140,7 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
   }
   if (plan.loss && layout_.training) {
     for (const std::string& name : plan.takes) {
-      if (std::count(without_gradient.begin(), without_gradient.end(), name) > 0) continue;
+      if (without_gradient_.contains({b, g, name})) continue;
       const Buffer& like = program_.buffers[static_cast<size_t>(seen.at("in." + name))];
       const int gradient = value({"d" + name, like.dtype, like.shape}, BufferKind::dedge, block, s.number);
       s.flow().dedges[name] = seen["din." + name] = gradient;
@@ -184,11 +185,13 @@ void Compiler::backward_input(size_t b, size_t g, Slice& s) {
   Roles& seen = s.seen[b][g];
   take_gradients(b, g, s);
   if (plan.takes.empty() && plan.passes.empty() && plan.leaves.empty()) return;
+  prepare(b, g, s, Part::backward_input);
   Instruction i{.op = Op::backward_input, .block = block, .segment = static_cast<int>(g), .slice = s.number};
   for (const std::string& need : plan.input_needs) i.reads.push_back({seen.at(need), need});
   const std::map<std::string, std::string> same(plan.same.begin(), plan.same.end());
   std::vector<std::string> names = plan.takes;
   names.insert(names.end(), plan.passes.begin(), plan.passes.end());
+  std::erase_if(names, [&](const std::string& name) { return without_gradient_.contains({b, g, name}); });
   for (const std::string& name : names) {
     if (same.contains("din." + name)) continue;
     const Buffer like = program_.buffers[static_cast<size_t>(seen.at("in." + name))];
@@ -214,6 +217,7 @@ void Compiler::backward_input(size_t b, size_t g, Slice& s) {
   }
   add_scratch(i, plan, Part::backward_input, block, s.number);
   add_weights(i, b, g);
+  add_prepared(i, b, g, Part::backward_input);
   add_cost(i, b, g, Part::backward_input);
   if (plan.ring) {
     ring_backward(s, b, g, std::move(i));
@@ -245,6 +249,34 @@ void Compiler::backward_weight(size_t b, size_t g, Slice& s) {
 }
 
 // --- what an instruction needs beside its edges ------------------------------------------------------
+
+// Once a step, before the segment's first slice. Where weights are gathered for a while only, so is what is
+// made of them: for each slice, and again for its way back.
+void Compiler::prepare(size_t b, size_t g, const Slice& s, Part part) {
+  const SegmentPlan& plan = plans_[b][g];
+  const bool shared_out = layout_.ranks.sharded() && layout_.ranks.zero == 3;
+  const bool there = prepared_.contains({b, g}) && !shared_out;
+  if (plan.prepares.empty() || there || (part != Part::forward && !shared_out)) return;
+  Instruction i{
+      .op = Op::cast, .block = static_cast<int>(b), .segment = static_cast<int>(g), .slice = s.number};
+  Roles made;
+  for (const auto& [read_by, spec] : plan.prepares) {
+    const int buffer = value(spec, BufferKind::compute, static_cast<int>(b), s.number);
+    made[spec.name] = buffer;
+    i.writes.push_back({buffer, "prep." + spec.name});
+    i.moved_bytes +=
+        3 * program_.buffers[static_cast<size_t>(buffer)].bytes();  // written, and read from bf16
+  }
+  add_weights(i, b, g);
+  program_.instructions.push_back(std::move(i));
+  prepared_[{b, g}] = std::move(made);
+}
+
+void Compiler::add_prepared(Instruction& i, size_t b, size_t g, Part part) {
+  for (const auto& [read_by, spec] : plans_[b][g].prepares) {
+    if (read_by == part) i.reads.push_back({prepared_.at({b, g}).at(spec.name), "prep." + spec.name});
+  }
+}
 
 void Compiler::add_weights(Instruction& i, size_t b, size_t g) {
   for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
@@ -293,6 +325,7 @@ void Compiler::add_scratch(Instruction& i, const SegmentPlan& plan, Part part, i
 void Compiler::add_cost(Instruction& i, size_t b, size_t g, Part part) {
   const model::Cost cost = model_.blocks[b].segments()[g]->cost(layout_.slice, part);
   i.flops += cost.flops();
+  i.fp8_flops += cost.fp8_flops();
   i.moved_bytes += cost.bytes;
 }
 

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "lockstep/model/layout.h"
@@ -76,6 +78,8 @@ class Compiler {
   void seams_backward(Slice& s, size_t b, size_t g);
   void take_gradients(size_t b, size_t g, Slice& s);
   int value(const model::ValueSpec& spec, BufferKind kind, int block, int slice);
+  void prepare(size_t b, size_t g, const Slice& s, model::Part part);
+  void add_prepared(Instruction& i, size_t b, size_t g, model::Part part);
   void add_weights(Instruction& i, size_t b, size_t g);
   void add_statistics(Instruction& i, size_t b, size_t g, int slice);
   void add_gradients(Instruction& i, size_t b, size_t g, const Slice& s);
@@ -123,6 +127,9 @@ class Compiler {
   std::vector<Strand> strands_;
   std::vector<Slice> slices_;
   std::map<std::pair<size_t, size_t>, std::vector<Use>> statistics_;  // {block, segment}: of every slice
+  std::map<std::pair<size_t, size_t>, Roles> prepared_;  // {block, segment}: what is made of its weights
+  std::set<std::tuple<size_t, size_t, std::string>>
+      without_gradient_;                            // {block, segment, edge that it takes}
   std::map<std::pair<size_t, size_t>, int> round_;  // {block, strand}: its gradient, where strands take turns
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block
 };

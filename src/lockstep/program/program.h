@@ -117,6 +117,7 @@ struct Instruction {
   std::vector<std::pair<int, int>> may_reuse;
   std::vector<Use> may_remake;  // "again.x": values of forward that it can write again (plans' remakes)
   double flops = 0;
+  double fp8_flops = 0;     // those of them that are products of fp8
   int64_t moved_bytes = 0;  // by everything that is not a matrix product
 };
 

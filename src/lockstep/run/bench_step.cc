@@ -71,7 +71,7 @@ BenchStep bench_step(const base::Resolved& resolved, const BenchStepOptions& opt
   Plan& plan = session.plan;
   BenchStep result{.device = plan.device->properties().name,
                    .model = plan.recipe().model.family,
-                   .compute = device::name_of(plan.model->compute),
+                   .compute = plan.recipe().precision.compute,
                    .parameters = plan.model->param_count(),
                    .samples = plan.recipe().batch.global,
                    .seq_len = plan.recipe().data.seq_len,
@@ -91,8 +91,10 @@ BenchStep bench_step(const base::Resolved& resolved, const BenchStepOptions& opt
   if (peak > 0) result.mfu = plan.model->flops_per_token(result.seq_len) * result.tokens_per_s / peak;
   try {
     const Ceilings ceilings =
-        measure_ceilings(*plan.device, plan.model->compute, plan.recipe().precision.tf32);
+        measure_ceilings(*plan.device, plan.model->compute, plan.recipe().precision.tf32,
+                         plan.recipe().precision.compute == "fp8");
     result.product_tflops = ceilings.product_tflops;
+    result.fp8_tflops = ceilings.fp8_tflops;
     result.copy_gb_s = ceilings.copy_gb_s;
     for (const program::Instruction& i : plan.program.instructions)
       result.limit_ms += ceilings.milliseconds(i);

@@ -29,6 +29,7 @@ struct BenchStep {
   std::optional<double> mfu;  // model FLOPs (Model::flops_per_token) a second over the device's peak
   double memory_gib = 0;      // the most that was allocated
   double product_tflops = 0, copy_gb_s = 0;  // the ceilings
+  double fp8_tflops = 0;                     // of a product of fp8, where the step has any
   double limit_ms = 0;
 };
 

@@ -145,6 +145,7 @@ Binder::Call Binder::bind(const Instruction& i) {
     case Op::recompute:
     case Op::backward_input:
     case Op::backward_weight:
+    case Op::cast:
       return segment(i);
     case Op::sum:
       return i.segment >= 0 ? fold_statistics(i) : sum(i);
@@ -266,6 +267,8 @@ Binder::Call Binder::segment(const Instruction& i) {
       return [segment, frame] { segment->backward_input(*frame); };
     case Op::backward_weight:
       return [segment, frame] { segment->backward_weight(*frame); };
+    case Op::cast:
+      return [segment, frame] { segment->prepare(*frame); };
     default:
       return [segment, frame] { segment->forward(*frame); };
   }

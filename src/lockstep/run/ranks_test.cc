@@ -133,6 +133,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Row{"llama_fp16",
                         {"model.family=llama", "precision.compute=fp16", "batch.global=24", "batch.slices=24",
                          "batch.strands=8"}},
+                    Row{"llama_fp8",
+                        {"model.family=llama", "precision.compute=fp8", "batch.global=16", "batch.slices=8",
+                         "batch.strands=8"}},
                     Row{"gpt2_parameters_of_several_chunks",
                         {"optim.moments=bf16", "memory.recompute=cheap", "model.hidden=64",
                          "model.vocab=3000", "batch.global=8", "batch.slices=8", "batch.strands=8"}},
@@ -140,6 +143,23 @@ INSTANTIATE_TEST_SUITE_P(
                         {"model.family=mlp", "optim.name=lion", "batch.global=8", "batch.slices=8",
                          "batch.strands=8"}}),
     [](const auto& row) { return std::string(row.param.name); });
+
+// A stage holds whole layers, so that it scales what one rank would.
+TEST(SameBitsOnRanksMore, InPipelinesOfFp8) {
+  LS_NEEDS_HOST_MEMORY();
+  const Words recipe = {"model.family=llama", "precision.compute=fp8", "batch.global=16",
+                        "batch.slices=8",     "batch.strands=4",       "model.layers=4"};
+  const Result one = train_alone(recipe, 3);
+  for (const char* schedule : {"1f1b", "zero-bubble"}) {
+    const Words words = with(recipe, {"parallel.pipeline=2", std::string("parallel.schedule=") + schedule});
+    for (const Result& many : train_on(2, words, 3)) {
+      EXPECT_EQ(many.hash, one.hash) << schedule;
+      EXPECT_EQ(many.losses, one.losses) << schedule;
+      EXPECT_NEAR(static_cast<double>(many.peak_bytes), static_cast<double>(many.planned_bytes),
+                  0.02 * static_cast<double>(many.planned_bytes));
+    }
+  }
+}
 
 // Seven strands are no power of two, and two ranks take three and four of them.
 TEST(SameBitsOnRanksMore, WithStrandsThatAreNoPowerOfTwo) {

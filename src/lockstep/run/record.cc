@@ -10,6 +10,7 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/base/version.h"
 #include "lockstep/device/facts.h"
+#include "lockstep/model/fp8_recipe.h"
 
 namespace lockstep::run {
 
@@ -52,7 +53,8 @@ nlohmann::json make_record(const Plan& plan) {
   record["libtorch"] = device::read_facts({}).torch_version;
   record["device"] = device.name;
   record["instruction_set"] = device.instruction_set;
-  record["compute"] = device::name_of(plan.model->compute);
+  record["compute"] = plan.recipe().precision.compute == "fp8" ? model::fp8_words(plan.recipe())
+                                                               : device::name_of(plan.model->compute);
   record["kernels"] = kernel_choices(plan);
   record["logits_chunk"] = plan.recipe().memory.logits_chunk.value;
   record["exact"] = plan.recipe().run.exact;

@@ -8,6 +8,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/model/family.h"
+#include "lockstep/model/fp8_recipe.h"
 #include "lockstep/model/huggingface.h"
 #include "lockstep/plan/cheap.h"
 #include "lockstep/program/nodes.h"
@@ -22,6 +23,22 @@ namespace {
 using base::ConfigError;
 using device::DType;
 
+void check_fp8_device(const base::Recipe& recipe, const device::Properties& device) {
+  if (!device.fp8) {
+    throw ConfigError(
+        184,
+        fmt::format("precision.compute = \"fp8\" needs a GPU of compute capability 8.9 or newer, and {} is "
+                    "{}: set precision.compute=bf16",
+                    device.name, device.instruction_set));
+  }
+  const bool gpu = device.instruction_set.starts_with("sm_");
+  if (gpu && device.instruction_set != "sm_90" && recipe.precision.fp8_scaling != "tensor") {
+    throw ConfigError(184, fmt::format("precision.fp8_scaling = \"{}\" is multiplied on GPUs of compute "
+                                       "capability 9.0 alone, and {} is {}: set precision.fp8_scaling=tensor",
+                                       recipe.precision.fp8_scaling, device.name, device.instruction_set));
+  }
+}
+
 // What the device can do best, when the recipe leaves it open.
 DType settle_precision(base::Resolved& resolved, const device::Properties& device) {
   std::string& wish = resolved.recipe.precision.compute;
@@ -29,7 +46,8 @@ DType settle_precision(base::Resolved& resolved, const device::Properties& devic
     wish = device.fast_bf16 ? "bf16" : device.fast_fp16 ? "fp16" : "fp32";
     resolved.origin["precision.compute"] = "auto";
   }
-  return wish == "bf16" ? DType::bf16 : wish == "fp16" ? DType::f16 : DType::f32;
+  if (wish == "fp8") check_fp8_device(resolved.recipe, device);
+  return wish == "bf16" || wish == "fp8" ? DType::bf16 : wish == "fp16" ? DType::f16 : DType::f32;
 }
 
 void settle_logits_chunk(base::Resolved& resolved, DType compute, bool cuda) {
@@ -248,12 +266,18 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   const DType compute = settle_precision(resolved, plan.device->properties());
   if (own.build_model) {
     check_own_model(here.parts);
+    if (resolved.recipe.precision.compute == "fp8") {
+      throw ConfigError(185,
+                        "precision.compute = \"fp8\" is for the built-in families: the modules of a model of "
+                        "one's own multiply as they like; set precision.compute=bf16");
+    }
     plan.model = std::make_unique<model::Model>(own.build_model(resolved.recipe, compute));
   } else {
     model::resolve_model(resolved, plan.dataset->vocab());
     model::check_vocabulary(resolved, plan.dataset->vocab(), plan.dataset->describe());
     settle_logits_chunk(resolved, compute, id.kind == device::Kind::cuda);
     check_parts(resolved.recipe, here.parts);
+    model::check_fp8(resolved.recipe, here.parts);
     plan.model = std::make_unique<model::Model>(model::build_model(resolved.recipe, compute, here.parts));
   }
   plan.build_part = [recipe = resolved.recipe, compute, build = own.build_model](const model::Parts& parts) {
@@ -277,6 +301,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
     plan.resolved.origin["batch.strands"] = "auto";
   }
   check_strands(plan.recipe(), plan.layout.ranks);
+  model::check_fp8_slice(plan.recipe());
   std::string& recompute = plan.resolved.recipe.memory.recompute;
   plan.layout = layout_for(plan, batch.slices.value, recompute);
   if (recompute == "auto") {

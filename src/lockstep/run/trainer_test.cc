@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/run/testing.h"
@@ -27,6 +28,9 @@ TEST(Trainer, LearnsInEveryPrecisionAndWithEveryOptimizer) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{},
                                                 {"precision.compute=bf16"},
                                                 {"precision.compute=fp16"},
+                                                {"precision.compute=fp8"},
+                                                {"precision.compute=fp8", "precision.fp8_scaling=block",
+                                                 "precision.fp8_gradients=e4m3", "model.family=llama"},
                                                 {"optim.name=lion", "optim.lr=0.006"},
                                                 {"optim.name=sgd", "optim.lr=1"},
                                                 {"model.family=llama"},
@@ -45,9 +49,11 @@ TEST(Trainer, LearnsInEveryPrecisionAndWithEveryOptimizer) {
 }
 
 TEST(Trainer, MeasuredMemoryIsWhatThePlanSaid) {
-  for (const char* recompute : {"none", "full"}) {
-    Session session =
-        tiny_session({"model.hidden=64", "data.seq_len=64", std::string("memory.recompute=") + recompute});
+  for (const char* recompute : {"none", "full", "none precision.compute=fp8", "full precision.compute=fp8"}) {
+    std::vector<std::string> words = {"model.hidden=64", "data.seq_len=64"};
+    std::istringstream more("memory.recompute=" + std::string(recompute));
+    for (std::string word; more >> word;) words.push_back(word);
+    Session session = tiny_session(words);
     one_step(session, 0, 0);
     const auto planned = static_cast<double>(session.plan.memory.peak_bytes());
     EXPECT_NEAR(static_cast<double>(session.plan.device->peak_allocated_bytes()), planned, 0.02 * planned);

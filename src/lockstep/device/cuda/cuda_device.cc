@@ -69,6 +69,7 @@ Properties CudaDevice::properties() const {
   properties.free_bytes = static_cast<int64_t>(free_bytes);
   properties.fast_bf16 = capability >= 80;
   properties.fast_fp16 = capability >= 70;
+  properties.fp8 = capability >= 89;
   properties.peak_flops_bf16 = peak.half;
   properties.peak_flops_fp32 = peak.fp32;
   return properties;

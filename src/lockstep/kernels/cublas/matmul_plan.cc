@@ -14,9 +14,10 @@ namespace {
 void check(cublasStatus_t status, const char* call, const MatmulKey& key = {}) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   const auto size = [](int64_t n) { return std::to_string(n); };
-  throw base::IoError(413, std::string(call) + " failed for a " + device::name_of(key.in_type) +
-                               " product of " + size(key.m) + " x " + size(key.k) + " and " + size(key.k) +
-                               " x " + size(key.n) + ": " + cublasLtGetStatusName(status) +
+  throw base::IoError(413, std::string(call) + " failed for a " +
+                               (key.fp8 ? "fp8" : device::name_of(key.in_type)) + " product of " +
+                               size(key.m) + " x " + size(key.k) + " and " + size(key.k) + " x " +
+                               size(key.n) + ": " + cublasLtGetStatusName(status) +
                                "; update the NVIDIA driver, or check the GPU with `nvidia-smi`");
 }
 
@@ -47,11 +48,33 @@ void set(cublasLtMatmulPreference_t wish, cublasLtMatmulPreferenceAttributes_t a
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
+cudaDataType_t native_type(Fp8 format) { return format == Fp8::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2; }
+
+int32_t native_mode(Fp8Scaling scaling) {
+  switch (scaling) {
+    case Fp8Scaling::row:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    case Fp8Scaling::block:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case Fp8Scaling::square:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    default:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  }
+}
+
 // A row-major [rows, columns] matrix.
-void describe(cublasLtMatrixLayout_t matrix, device::DType type, int64_t rows, int64_t columns) {
-  check(cublasLtMatrixLayoutInit(matrix, native_type(type), static_cast<uint64_t>(columns),
-                                 static_cast<uint64_t>(rows), columns),
+void describe(cublasLtMatrixLayout_t matrix, cudaDataType_t type, int64_t rows, int64_t columns) {
+  check(cublasLtMatrixLayoutInit(matrix, type, static_cast<uint64_t>(columns), static_cast<uint64_t>(rows),
+                                 columns),
         "cublasLtMatrixLayoutInit");
+}
+
+// To cuBLASLt B is the first operand.
+void describe_fp8(MatmulPlan& plan, const MatmulKey& key) {
+  set(&plan.product, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(key.fast_sum));
+  set(&plan.product, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, native_mode(key.b_scaling));
+  set(&plan.product, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, native_mode(key.a_scaling));
 }
 
 void describe(MatmulPlan& plan, const MatmulKey& key, const Gemm& op) {
@@ -64,16 +87,19 @@ void describe(MatmulPlan& plan, const MatmulKey& key, const Gemm& op) {
   if (key.bias) {
     set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE,
         key.gelu ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS);
-    set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, native_type(key.in_type));
+    set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, native_type(key.out_type));
     set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias);
   }
   if (key.gelu) {
     set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, op.before_gelu);
     set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n);
   }
-  describe(&plan.b, key.in_type, key.trans_b ? key.n : key.k, key.trans_b ? key.k : key.n);
-  describe(&plan.a, key.in_type, key.trans_a ? key.k : key.m, key.trans_a ? key.m : key.k);
-  describe(&plan.c, key.out_type, key.m, key.n);
+  if (key.fp8) describe_fp8(plan, key);
+  describe(&plan.b, key.fp8 ? native_type(key.b_format) : native_type(key.in_type),
+           key.trans_b ? key.n : key.k, key.trans_b ? key.k : key.n);
+  describe(&plan.a, key.fp8 ? native_type(key.a_format) : native_type(key.in_type),
+           key.trans_a ? key.k : key.m, key.trans_a ? key.m : key.k);
+  describe(&plan.c, native_type(key.out_type), key.m, key.n);
 }
 
 // Whether the sum over k may be cut: the result has too few tiles to keep a GPU busy, and k is long.
@@ -142,17 +168,24 @@ std::string MatmulKey::text() const {
         int64_t{alignment_a}, int64_t{alignment_b}, int64_t{alignment_c}}) {
     text += (text.empty() ? "" : ",") + std::to_string(part);
   }
+  if (!fp8) return text;
+  for (const int part : {static_cast<int>(a_format), static_cast<int>(b_format), static_cast<int>(a_scaling),
+                         static_cast<int>(b_scaling), int{fast_sum}}) {
+    text += "," + std::to_string(part);
+  }
   return text;
 }
 
 MatmulPlans::MatmulPlans() : memory_(gpu_name()) { check(cublasLtCreate(&handle_), "cublasLtCreate"); }
 
-MatmulPlan MatmulPlans::find(const MatmulKey& key, const Gemm& op, const Launch& launch) {
+MatmulPlan MatmulPlans::find(const MatmulKey& key, const Gemm& op, const Launch& launch,
+                             const MatmulScales& scales) {
   const std::lock_guard lock(mutex_);
   const auto known = plans_.find(key);
   if (known != plans_.end()) return known->second;
   MatmulPlan plan;
   describe(plan, key, op);
+  if (key.fp8) set_scales(plan, scales);
   const std::vector<cublasLtMatmulAlgo_t> candidates = candidates_for(plan, handle_, key);
   plan.algorithm = candidates[choose(handle_, plan, candidates, key, op, launch, memory_)];
   return plans_.emplace(key, plan).first->second;
@@ -170,6 +203,11 @@ MatmulPlans& MatmulPlans::of_current_device() {
   std::unique_ptr<MatmulPlans>& plans = all.plans[index];
   if (!plans) plans = std::make_unique<MatmulPlans>();
   return *plans;
+}
+
+void set_scales(MatmulPlan& plan, const MatmulScales& scales) {
+  set(&plan.product, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.b);
+  set(&plan.product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales.a);
 }
 
 cublasStatus_t try_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& op, const Launch& launch) {

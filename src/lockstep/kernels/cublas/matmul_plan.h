@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 
+#include "lockstep/kernels/fp8.h"
 #include "lockstep/kernels/gemm.h"
 #include "lockstep/kernels/matmul_memory.h"
 
@@ -31,8 +32,18 @@ struct MatmulKey {
   bool gelu = false;                                         // and gelu behind the bias, kept apart before
   bool workspace = false;                                    // kMatmulWorkspace bytes, or none
   int alignment_a = 16, alignment_b = 16, alignment_c = 16;  // bytes, at most 16
+  // fp8 operands, which in_type says nothing of.
+  bool fp8 = false, fast_sum = false;
+  Fp8 a_format{}, b_format{};
+  Fp8Scaling a_scaling{}, b_scaling{};
   auto operator<=>(const MatmulKey&) const = default;
   std::string text() const;  // for the cache on disk
+};
+
+// Of fp8 operands, in device memory.
+struct MatmulScales {
+  const float* a = nullptr;
+  const float* b = nullptr;
 };
 
 // cuBLASLt's descriptions, which are plain data. Column-major, as cuBLASLt sees memory, a row-major matrix
@@ -48,7 +59,8 @@ class MatmulPlans {
  public:
   MatmulPlans();
   // The plan for `op`, which is run a few times to find it when it is the first of its kind.
-  MatmulPlan find(const MatmulKey& key, const Gemm& op, const Launch& launch);
+  MatmulPlan find(const MatmulKey& key, const Gemm& op, const Launch& launch,
+                  const MatmulScales& scales = {});
   cublasLtHandle_t handle() const { return handle_; }
 
   // Of the current GPU. Kept until the process ends: the driver may be gone before destructors run.
@@ -60,6 +72,9 @@ class MatmulPlans {
   std::map<MatmulKey, MatmulPlan> plans_;
   MatmulMemory memory_;
 };
+
+// Where this product's scales are: the plan that find() gives knows only those that it was found with.
+void set_scales(MatmulPlan& plan, const MatmulScales& scales);
 
 // `plan` is the caller's own copy, so that several threads may run the same product at once.
 cublasStatus_t try_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& op, const Launch& launch);
