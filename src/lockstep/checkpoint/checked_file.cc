@@ -41,6 +41,15 @@ void deliver(const Wish& wish, int64_t at, int64_t bytes, const std::byte* from)
   widen(from, *wish.widen, bytes / size, reinterpret_cast<float*>(wish.to) + skipped / size);
 }
 
+// Those bytes of a wish, once they are where they belong: what was read last is still in the cache.
+void hash(const Wish& wish, int64_t at, int64_t bytes, HashSums& hashes) {
+  if (!wish.hashed_as) return;
+  const int64_t size = wish.widen ? device::size_of(*wish.widen) : int64_t{sizeof(float)};
+  const int64_t skipped = (at - wish.at) / size;
+  const auto* values = reinterpret_cast<const float*>(wish.to) + skipped;
+  hashes.add(*wish.hashed_as, wish.first_element + skipped, {values, static_cast<size_t>(bytes / size)});
+}
+
 }  // namespace
 
 // Bytes that are read in one go, and the wishes that begin, lie or end in them.
@@ -97,7 +106,7 @@ std::vector<CheckedFile::Task> CheckedFile::tasks_of(std::vector<Wish> wishes) c
   return tasks;
 }
 
-void CheckedFile::run(const Task& task, std::vector<std::byte>& scratch) const {
+void CheckedFile::run(const Task& task, std::vector<std::byte>& scratch, HashSums& hashes) const {
   const Wish& first = task.wishes.front();
   const bool in_place = task.wishes.size() == 1 && !first.widen && first.to != nullptr &&
                         first.at <= task.at && first.at + first.bytes >= task.at + task.bytes;
@@ -107,35 +116,44 @@ void CheckedFile::run(const Task& task, std::vector<std::byte>& scratch) const {
   load(task.at, bytes, first.tensor);
   if (sums_ && crc32c(bytes) != (*sums_)[static_cast<size_t>(task.at / kChunkBytes)])
     refuse(fmt::format("the checksum of the bytes from {} on is not the manifest's", task.at), first.tensor);
-  if (in_place) return;
   for (const Wish& wish : task.wishes) {
     const int64_t begin = std::max(wish.at, task.at);
     const int64_t end = std::min(wish.at + wish.bytes, task.at + task.bytes);
-    if (wish.to != nullptr) deliver(wish, begin, end - begin, to + (begin - task.at));
+    if (!in_place && wish.to != nullptr) deliver(wish, begin, end - begin, to + (begin - task.at));
+    hash(wish, begin, end - begin, hashes);
   }
 }
 
-void CheckedFile::run_all(const std::vector<Task>& tasks) const {
+// The disk works on what comes next while this is checked.
+void CheckedFile::read_ahead(const std::vector<Task>& tasks, size_t from, size_t to) const {
+  if (from >= tasks.size()) return;
+  const Task& last = tasks[std::min(to, tasks.size()) - 1];
+  ::posix_fadvise(file_, tasks[from].at, last.at + last.bytes - tasks[from].at, POSIX_FADV_WILLNEED);
+}
+
+void CheckedFile::run_all(const std::vector<Task>& tasks, HashSums* hashes) const {
   std::atomic<size_t> next{0};
   std::exception_ptr error;
   std::mutex guard;
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const size_t threads = std::max<size_t>(1, std::min({tasks.size() / kTurn, kMostThreads, cores}));
   const auto work = [&] {
     std::vector<std::byte> scratch;
+    HashSums own;
     try {
       for (size_t from = next.fetch_add(kTurn); from < tasks.size(); from = next.fetch_add(kTurn)) {
-        const size_t to = std::min(from + kTurn, tasks.size());
-        const int64_t begin = tasks[from].at, end = tasks[to - 1].at + tasks[to - 1].bytes;
-        ::posix_fadvise(file_, begin, end - begin, POSIX_FADV_WILLNEED);
-        for (size_t k = from; k < to; ++k) run(tasks[k], scratch);
+        const size_t ahead = from + threads * kTurn;
+        read_ahead(tasks, from == 0 ? 0 : ahead, ahead + kTurn);
+        for (size_t k = from; k < std::min(from + kTurn, tasks.size()); ++k) run(tasks[k], scratch, own);
       }
+      const std::lock_guard lock(guard);
+      if (hashes != nullptr) hashes->merge(own);
     } catch (...) {
       next = tasks.size();
       const std::lock_guard lock(guard);
       if (!error) error = std::current_exception();
     }
   };
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const size_t threads = std::min({tasks.size() / kTurn, kMostThreads, cores});
   std::vector<std::jthread> helpers;
   for (size_t k = 1; k < threads; ++k) helpers.emplace_back(work);
   work();
@@ -143,12 +161,12 @@ void CheckedFile::run_all(const std::vector<Task>& tasks) const {
   if (error) std::rethrow_exception(error);
 }
 
-void CheckedFile::read(std::vector<Wish> wishes) const {
+void CheckedFile::read(std::vector<Wish> wishes, HashSums* hashes) const {
   for (const Wish& wish : wishes) {
     if (wish.at < 0 || wish.bytes < 0 || wish.at > size_ - wish.bytes)
       refuse(fmt::format("it ends before byte {}", wish.at + wish.bytes), wish.tensor);
   }
-  run_all(tasks_of(std::move(wishes)));
+  run_all(tasks_of(std::move(wishes)), hashes);
 }
 
 std::string CheckedFile::text(int64_t at, int64_t bytes) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/checkpoint/chunk_sums.h"
+#include "lockstep/checkpoint/params_hash.h"
 #include "lockstep/device/tensor.h"
 
 namespace lockstep::checkpoint {
@@ -22,6 +23,10 @@ struct Wish {
   std::byte* to = nullptr;
   std::optional<device::DType> widen;   // the stored type; elements do not straddle
   const std::string* tensor = nullptr;  // for messages
+  // Weights that are hashed on the way: the tensor's number in HashSums, and the element of it that comes
+  // first here. Elements do not straddle.
+  std::optional<int64_t> hashed_as = {};
+  int64_t first_element = 0;
 };
 
 class CheckedFile {
@@ -36,14 +41,16 @@ class CheckedFile {
   int64_t size() const { return size_; }
   bool checked() const { return sums_.has_value(); }
   std::string text(int64_t at, int64_t bytes) const;
-  void read(std::vector<Wish> wishes) const;  // in any order; on several threads when there is much
-  void check_all() const;                     // reads every byte
+  // In any order; on several threads when there is much. `hashes`: of the wishes that are to be hashed.
+  void read(std::vector<Wish> wishes, HashSums* hashes = nullptr) const;
+  void check_all() const;  // reads every byte
 
  private:
   struct Task;
   std::vector<Task> tasks_of(std::vector<Wish> wishes) const;
-  void run(const Task& task, std::vector<std::byte>& scratch) const;
-  void run_all(const std::vector<Task>& tasks) const;
+  void run(const Task& task, std::vector<std::byte>& scratch, HashSums& hashes) const;
+  void run_all(const std::vector<Task>& tasks, HashSums* hashes) const;
+  void read_ahead(const std::vector<Task>& tasks, size_t from, size_t to) const;
   void load(int64_t at, std::span<std::byte> to, const std::string* tensor) const;
   [[noreturn]] void refuse(const std::string& why, const std::string* tensor) const;
 

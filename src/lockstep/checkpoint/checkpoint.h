@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/checkpoint/disk.h"
+#include "lockstep/checkpoint/params_hash.h"
 #include "lockstep/checkpoint/piece.h"
 #include "lockstep/checkpoint/safetensors.h"
 
@@ -65,8 +66,9 @@ class Opened {
   struct Wanted {
     Piece piece;
     void* to = nullptr;
+    bool hashed = false;  // its fp32 values, under the number piece.tensor.order
   };
-  void read(const std::vector<Wanted>& wanted) const;
+  void read(const std::vector<Wanted>& wanted, HashSums* hashes = nullptr) const;
   void read(const std::string& name, const device::Tensor& to) const;  // all of a tensor
   void check_all() const;                                              // every byte of every file
 

@@ -209,7 +209,12 @@ std::vector<const SafetensorsFile*> Opened::files() const {
   return files;
 }
 
-void Opened::read(const std::vector<Wanted>& wanted) const {
+void Opened::read(const std::vector<Wanted>& wanted, HashSums* hashes) const {
+  const auto hash = [&](const Wanted& one, const Run& run) {
+    const auto* values = static_cast<const float*>(one.to) + run.from;
+    hashes->add(one.piece.tensor.order, run.at, {values, static_cast<size_t>(run.count)});
+  };
+  std::vector<std::pair<const Wanted*, Run>> later;  // whose elements lie across the ends of chunks
   std::map<const SafetensorsFile*, std::vector<Wish>> wishes;
   for (const Wanted& one : wanted) {
     const auto& [file, entry] = state_->find_as(one.piece.tensor);
@@ -221,10 +226,18 @@ void Opened::read(const std::vector<Wanted>& wanted) const {
                 .widen = {},
                 .tensor = &one.piece.tensor.name};
       if (entry->dtype != one.piece.tensor.dtype) wish.widen = entry->dtype;
+      if (one.hashed && hashes != nullptr) {
+        if (entry->begin % stored == 0) {
+          wish.hashed_as = one.piece.tensor.order, wish.first_element = run.at;
+        } else {
+          later.emplace_back(&one, run);
+        }
+      }
       wishes[file].push_back(wish);
     }
   }
-  for (auto& [file, list] : wishes) file->file().read(std::move(list));
+  for (auto& [file, list] : wishes) file->file().read(std::move(list), hashes);
+  for (const auto& [one, run] : later) hash(*one, run);
 }
 
 void Opened::read(const std::string& name, const device::Tensor& to) const {

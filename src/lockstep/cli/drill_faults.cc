@@ -46,8 +46,8 @@ class Follow {
     if (!told) return false;
     struck.noticed = since(at_);
     before_ = std::max(before_, run_.step());  // steps that were done meanwhile
-    // A launcher starts its ranks again by itself; a rank alone, and a run that has saved, are their user's.
-    if (run_.code() && (*run_.code() == 75 || run_.ranks() == 1)) run_.start_again();
+    // A launcher starts its ranks again by itself; a run that has saved is its user's.
+    if (run_.code() && *run_.code() == 75) run_.start_again();
     const bool again = run_.until([&] { return run_.step() > before_; });
     struck.recovered = since(at_);
     struck.lost = std::max<int64_t>(0, before_ - run_.newest_start());
@@ -136,13 +136,12 @@ DrillResult kill_while_recovering(Drill& drill, const Fault& fault) {
     follow.begin();
     if (::kill(rank, SIGKILL) != 0) return false;
     std::vector<pid_t> fresh;
-    const bool came = drill.ranks == 1 || run.until([&] {
+    const bool came = run.until([&] {
       fresh = run.rank_processes();
       std::erase_if(fresh, [&](pid_t one) { return std::find(old.begin(), old.end(), one) != old.end(); });
       return static_cast<int>(fresh.size()) == drill.ranks;
     });
     if (!came) return false;
-    if (drill.ranks == 1) return true;  // its user starts it again: there is nobody else to kill
     std::this_thread::sleep_for(std::chrono::milliseconds(drill.pick(0, 400)));
     ::kill(fresh[static_cast<size_t>(drill.pick(0, drill.ranks - 1))], SIGKILL);
     return true;

@@ -147,7 +147,6 @@ bool DrillRun::saving() const {
 }
 
 std::vector<pid_t> DrillRun::rank_processes() const {
-  if (options_.ranks == 1) return ::kill(pid_, 0) == 0 ? std::vector<pid_t>{pid_} : std::vector<pid_t>{};
   // Below the launcher stands its guard, and below that the ranks.
   std::vector<pid_t> found;
   for (const pid_t one : launch::descendants_of(pid_)) {

@@ -28,7 +28,6 @@ class DrillRun {
   DrillRun& operator=(const DrillRun&) = delete;
 
   const std::string& folder() const { return options_.folder; }
-  int ranks() const { return options_.ranks; }
   pid_t pid() const { return pid_; }  // of the launcher, or of the only rank
   void start_again();                 // the same command once more, as its user or scheduler would
 

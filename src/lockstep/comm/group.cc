@@ -7,11 +7,13 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/device_marks.h"
 
 namespace lockstep::comm {
 namespace {
 
 constexpr int64_t kStagingAlignment = 256;
+constexpr size_t kRememberedCalls = 4096;  // far more than two steps enqueue
 
 int64_t bytes_of(const std::vector<Tensor>& tensors) {
   int64_t bytes = 0;
@@ -34,9 +36,29 @@ const char* name_of(Collective kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-void Group::record_in(base::RingWriter* ring, int32_t group_number) {
+void Group::record_in(base::RingWriter* ring, int32_t group_number, DeviceMarks* marks) {
   ring_ = ring;
   number_ = group_number;
+  marks_ = enqueues() ? marks : nullptr;
+  if (marks_ == nullptr) return;
+  begun_ = std::make_shared<std::atomic<int64_t>>(-1), ended_ = std::make_shared<std::atomic<int64_t>>(-1);
+  calls_.resize(kRememberedCalls);
+}
+
+void Group::mark_on_device(uint64_t ticket, bool end, int64_t sequence, Stream stream) {
+  if (marks_ == nullptr || ring_ == nullptr) return;
+  using Stamp = DeviceMarks::Stamp;
+  marks_->expect({ring_, ticket, end ? Stamp::finish : Stamp::start, end ? ended_ : begun_, sequence},
+                 stream);
+}
+
+std::optional<Stuck> Group::open_call() const {
+  if (!begun_ || begun_->load() <= ended_->load()) return std::nullopt;
+  Stuck stuck;
+  stuck.sequence = begun_->load();
+  const Remembered& call = calls_[static_cast<size_t>(stuck.sequence) % kRememberedCalls];
+  stuck.kind = call.kind, stuck.instruction = call.instruction;
+  return stuck;
 }
 
 void Group::count(int to, int64_t bytes) {
@@ -44,8 +66,11 @@ void Group::count(int to, int64_t bytes) {
 }
 
 template <class Call>
-auto Group::marked(Collective kind, int64_t bytes, Call call) {
+auto Group::marked(Collective kind, int64_t bytes, Stream stream, Call call) {
   const int64_t sequence = sequence_++;
+  const bool on_device = enqueues() && kind != Collective::barrier;
+  if (on_device && !calls_.empty())
+    calls_[static_cast<size_t>(sequence) % kRememberedCalls] = {kind, instruction_};
   uint64_t ticket = 0;
   if (ring_ != nullptr) {
     ticket = ring_->enqueue({.step = step_,
@@ -54,7 +79,7 @@ auto Group::marked(Collective kind, int64_t bytes, Call call) {
                              .group = number_,
                              .sequence = sequence,
                              .bytes = bytes});
-    ring_->start(ticket);
+    if (!on_device) ring_->start(ticket);
   }
   const auto fail = [&](const std::string& why) {
     broken_ = true;
@@ -73,9 +98,23 @@ auto Group::marked(Collective kind, int64_t bytes, Call call) {
       if (ring != nullptr && std::uncaught_exceptions() == thrown) ring->finish(ticket);
     }
   };
+  struct FinishOnDevice {
+    Group& group;
+    uint64_t ticket;
+    int64_t sequence;
+    Stream stream;
+    bool on_device;
+    int thrown = std::uncaught_exceptions();
+    ~FinishOnDevice() {
+      if (on_device && std::uncaught_exceptions() == thrown)
+        group.mark_on_device(ticket, true, sequence, stream);
+    }
+  };
   try {
-    const Finish finish{enqueues() ? nullptr : ring_, ticket,
+    const Finish finish{on_device ? nullptr : ring_, ticket,
                         link_ > 0 ? static_cast<double>(bytes) / link_ : 0};
+    if (on_device) mark_on_device(ticket, false, sequence, stream);
+    const FinishOnDevice behind{*this, ticket, sequence, stream, on_device};
     return call();
   } catch (const CallFailed& failure) {
     fail(failure.why);
@@ -86,7 +125,7 @@ auto Group::marked(Collective kind, int64_t bytes, Call call) {
 void Group::all_reduce(const Tensor& values, Stream stream) {
   LS_ASSERT(can_sum(values.dtype), name_of(values.dtype));
   for (int q = 0; q < size_; ++q) count(q, 2 * values.bytes() / size_);
-  marked(Collective::all_reduce, values.bytes(), [&] { do_all_reduce(values, stream); });
+  marked(Collective::all_reduce, values.bytes(), stream, [&] { do_all_reduce(values, stream); });
 }
 
 void Group::reduce_scatter(const std::vector<Tensor>& parts, const Tensor& mine, Stream stream) {
@@ -94,13 +133,14 @@ void Group::reduce_scatter(const std::vector<Tensor>& parts, const Tensor& mine,
   const Tensor& own = parts[static_cast<size_t>(rank_)];
   LS_ASSERT(own.dtype == mine.dtype && own.numel() == mine.numel() && can_sum(mine.dtype));
   for (int q = 0; q < size_; ++q) count(q, parts[static_cast<size_t>(q)].bytes());
-  marked(Collective::reduce_scatter, bytes_of(parts), [&] { do_reduce_scatter(parts, mine, stream); });
+  marked(Collective::reduce_scatter, bytes_of(parts), stream,
+         [&] { do_reduce_scatter(parts, mine, stream); });
 }
 
 void Group::all_gather(const std::vector<Tensor>& parts, Stream stream) {
   LS_ASSERT(static_cast<int>(parts.size()) == size_);
   for (int q = 0; q < size_; ++q) count(q, parts[static_cast<size_t>(rank_)].bytes());
-  marked(Collective::all_gather, bytes_of(parts), [&] { do_all_gather(parts, stream); });
+  marked(Collective::all_gather, bytes_of(parts), stream, [&] { do_all_gather(parts, stream); });
 }
 
 void Group::all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor>& recv, Stream stream) {
@@ -108,28 +148,28 @@ void Group::all_to_all(const std::vector<Tensor>& send, const std::vector<Tensor
   const auto self = static_cast<size_t>(rank_);
   LS_ASSERT(send[self].bytes() == recv[self].bytes());
   for (int q = 0; q < size_; ++q) count(q, send[static_cast<size_t>(q)].bytes());
-  marked(Collective::all_to_all, bytes_of(send), [&] { do_all_to_all(send, recv, stream); });
+  marked(Collective::all_to_all, bytes_of(send), stream, [&] { do_all_to_all(send, recv, stream); });
 }
 
 void Group::broadcast(const Tensor& values, int root, Stream stream) {
   LS_ASSERT(root >= 0 && root < size_);
   for (int q = 0; q < size_ && rank_ == root; ++q) count(q, values.bytes());
-  marked(Collective::broadcast, values.bytes(), [&] { do_broadcast(values, root, stream); });
+  marked(Collective::broadcast, values.bytes(), stream, [&] { do_broadcast(values, root, stream); });
 }
 
 void Group::send(const Tensor& values, int to, Stream stream) {
   LS_ASSERT(to >= 0 && to < size_ && to != rank_);
   count(to, values.bytes());
-  marked(Collective::send, values.bytes(), [&] { do_send(values, to, stream); });
+  marked(Collective::send, values.bytes(), stream, [&] { do_send(values, to, stream); });
 }
 
 void Group::recv(const Tensor& values, int from, Stream stream) {
   LS_ASSERT(from >= 0 && from < size_ && from != rank_);
-  marked(Collective::recv, values.bytes(), [&] { do_recv(values, from, stream); });
+  marked(Collective::recv, values.bytes(), stream, [&] { do_recv(values, from, stream); });
 }
 
 void Group::barrier() {
-  marked(Collective::barrier, 0, [&] { do_barrier(); });
+  marked(Collective::barrier, 0, nullptr, [&] { do_barrier(); });
 }
 
 std::vector<std::vector<Tensor>> Group::borrow(const std::vector<std::vector<Tensor>>& offers,
@@ -144,11 +184,12 @@ std::vector<std::vector<Tensor>> Group::borrow(const std::vector<std::vector<Ten
   for (int q = 0; q < size_; ++q) count(q, bytes_of(offers[static_cast<size_t>(q)]));
   LS_ASSERT(expected[static_cast<size_t>(rank_)].size() == offers[0].size());
   LS_ASSERT((staging ? staging.bytes() : 0) >= staging_bytes(expected));
-  return marked(Collective::borrow, bytes, [&] { return do_borrow(offers, expected, staging, stream); });
+  return marked(Collective::borrow, bytes, stream,
+                [&] { return do_borrow(offers, expected, staging, stream); });
 }
 
 void Group::give_back(Stream stream) {
-  marked(Collective::give_back, 0, [&] { do_give_back(stream); });
+  marked(Collective::give_back, 0, stream, [&] { do_give_back(stream); });
 }
 
 int64_t Group::staging_bytes(const std::vector<std::vector<Tensor>>& expected) const {

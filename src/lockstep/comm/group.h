@@ -9,8 +9,10 @@
 // Parts are given by rank: parts[q] belongs to rank q; sizes may differ, and be zero.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,16 @@ constexpr uint16_t kFirstCollectiveOp = 100;  // in the ring, `op` is this plus 
 // name.
 struct CallFailed {
   std::string why;  // "rank 3 (process 4711) has died"
+};
+
+class DeviceMarks;
+
+// Where a group stands still: this rank is in a call that has not ended.
+struct Stuck {
+  Collective kind = Collective::barrier;
+  int64_t sequence = 0;
+  int32_t instruction = -1;
+  std::vector<int> missing;  // world ranks that have not come to it, as far as they say
 };
 
 class Group {
@@ -84,8 +96,14 @@ class Group {
   // afterwards.
   virtual void abort() {}
 
-  // Where marks go, and which instruction the next call belongs to.
-  void record_in(base::RingWriter* ring, int32_t group_number);
+  // On a device, when a step does not end. Every member that asks first says where it is itself; then they
+  // look. Nothing where this rank is inside no call, or the engine's calls end by themselves.
+  virtual void say_where() {}
+  virtual std::optional<Stuck> find_stuck() { return std::nullopt; }
+
+  // Where marks go, and which instruction the next call belongs to. Of calls that run on a device, `marks`
+  // says when they begin and end there; without it they stay "enqueued".
+  void record_in(base::RingWriter* ring, int32_t group_number, DeviceMarks* marks = nullptr);
   void at(int64_t step, int32_t instruction) { step_ = step, instruction_ = instruction; }
   int64_t sequence() const { return sequence_; }  // calls so far
   // Bytes that this rank has handed to each member so far. An all-reduce counts as an even part to each for
@@ -114,13 +132,15 @@ class Group {
                                                      const Tensor& staging,
                                                      Stream stream);  // all_to_all into staging
   virtual void do_give_back(Stream) {}
-  virtual bool enqueues() const {
-    return false;
-  }  // calls return before they are done: not marked as finished
+  virtual bool enqueues() const { return false; }  // calls return before they are done
+  // The newest call that the device has begun and has not ended; nothing: none.
+  std::optional<Stuck> open_call() const;
+  int64_t begun() const { return begun_ ? begun_->load() : -1; }  // the newest that the device has begun
 
  private:
   template <class Call>
-  auto marked(Collective kind, int64_t bytes, Call call);
+  auto marked(Collective kind, int64_t bytes, Stream stream, Call call);
+  void mark_on_device(uint64_t ticket, bool end, int64_t sequence, Stream stream);
 
   void count(int to, int64_t bytes);  // to oneself: nothing
 
@@ -131,7 +151,15 @@ class Group {
   int32_t number_ = -1, instruction_ = -1;
   int64_t step_ = 0, sequence_ = 0;
   double link_ = 0;
-  bool broken_ = false;  // a call failed: members no longer agree on what comes next
+  // Calls on a device.
+  struct Remembered {
+    Collective kind;
+    int32_t instruction;
+  };
+  DeviceMarks* marks_ = nullptr;
+  std::shared_ptr<std::atomic<int64_t>> begun_, ended_;
+  std::vector<Remembered> calls_;  // the newest, by sequence
+  bool broken_ = false;            // a call failed: members no longer agree on what comes next
 };
 
 }  // namespace lockstep::comm

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -53,6 +54,8 @@ bool is_one_tensor(const std::vector<Tensor>& parts) {
   return true;
 }
 
+constexpr std::chrono::seconds kTimeToSay{3};  // ranks whose steps do not end find out at about the same time
+
 class NcclGroup final : public Group {
  public:
   NcclGroup(const GroupOptions& options, int rank, NcclComm comm, std::unique_ptr<Store> store)
@@ -72,6 +75,22 @@ class NcclGroup final : public Group {
     }
   }
   const char* engine() const override { return "nccl"; }
+  void say_where() override { store_->set(fmt::format("at/{}", rank()), std::to_string(begun())); }
+  std::optional<Stuck> find_stuck() override {
+    std::optional<Stuck> stuck = open_call();
+    const auto deadline = std::chrono::steady_clock::now() + kTimeToSay;
+    for (int q = 0; stuck && q < size(); ++q) {
+      while (q != rank() && come_to(q) < stuck->sequence) {
+        if (std::chrono::steady_clock::now() < deadline) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(50));
+          continue;
+        }
+        stuck->missing.push_back(roll_.names[static_cast<size_t>(q)]);
+        break;
+      }
+    }
+    return stuck;
+  }
   void abort() override {
     if (comm_ != nullptr) nccl_.CommAbort(comm_);
     comm_ = nullptr;
@@ -186,6 +205,10 @@ class NcclGroup final : public Group {
     check(nccl_.GroupStart());
     calls();
     check(nccl_.GroupEnd());
+  }
+  int64_t come_to(int member) {
+    const std::optional<std::string> text = store_->try_get(fmt::format("at/{}", member));
+    return text ? std::atoll(text->c_str()) : -1;
   }
   void check_earlier() {
     NcclResult error = kNcclSuccess;

@@ -11,7 +11,7 @@
 
 namespace lockstep::device {
 
-class CpuDevice final : public Device {
+class CpuDevice : public Device {
  public:
   // At most `limit_bytes` may be allocated at a time; 0: what the machine (or its control group) has.
   explicit CpuDevice(int64_t limit_bytes = 0);

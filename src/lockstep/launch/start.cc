@@ -140,6 +140,9 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
     const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
     if (seat) return join_stranger(*seat, words, say);
   }
+  // Who asks for one rank in words gets it with a launcher, which keeps snapshots and starts it again.
+  const bool guarded =
+      !wishes.run_folder.empty() && (!words.nproc_per_node.empty() || !words.max_restarts.empty());
   if (wishes.one_by_default && words.nproc_per_node.empty()) words.nproc_per_node = "1";
   if (scheduled) take_scheduled(words, *scheduled);
   // Ranks go on from memory or disk when they are started again, and progress refills the budget.
@@ -154,7 +157,7 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
                     ? std::max(1, visible_gpu_count())
                     : local_ranks(job.options, visible_gpu_count(), usable_processors());
   }
-  if (job.ranks == 1 && job.options.one_node()) return {};
+  if (job.ranks == 1 && job.options.one_node() && !guarded) return {};
   if (wishes.fits && job.options.min_nodes == job.options.max_nodes) {
     wishes.fits(job.ranks * job.options.max_nodes);
   }

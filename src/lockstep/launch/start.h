@@ -1,9 +1,8 @@
 // What a process that was asked to train is: alone, a launcher, or a rank.
 //
-//   alone       one rank and nothing that says otherwise
-//   launcher    --nproc, --nnodes or a scheduler asks for more: it runs the node's launcher with this same
-//   program as every
-//               rank, and its exit code is the run's
+//   alone       one rank and nothing that says otherwise: it starts at once
+//   launcher    --nproc (also 1), --nnodes or a scheduler asks for it: it runs the node's launcher with this
+//               same program as every rank, and its exit code is the run's
 //   rank        the environment of a launcher says who it is: it connects to the store
 #pragma once
 

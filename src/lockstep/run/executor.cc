@@ -1,6 +1,7 @@
 #include "lockstep/run/executor.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstring>
@@ -95,13 +96,28 @@ struct Executor::State {
     for (int looks = 0; !device.done(event); ++looks) {
       if (looks > 1000) std::this_thread::sleep_for(std::chrono::microseconds(looks > 20000 ? 1000 : 20));
       if (std::chrono::steady_clock::now() < deadline) continue;
+      const std::string why = why_stuck();
       ranks->abort();
-      throw base::CommError(
-          520, fmt::format(
-                   "step {} has not ended within {:g} s: a rank does not come to a collective; the others' "
-                   "logs, or the recorder's marks in trace/, show which. parallel.timeout allows more time",
-                   read, static_cast<double>(ranks->timeout().count()) / 1000));
+      throw base::CommError(520,
+                            fmt::format("step {} has not ended within {:g} s: {}. parallel.timeout "
+                                        "allows more time",
+                                        read, static_cast<double>(ranks->timeout().count()) / 1000, why));
     }
+  }
+
+  std::string why_stuck() const {
+    const auto found = ranks->find_stuck();
+    if (!found) return "a kernel of this rank does not end; the recorder's marks in trace/ show the last";
+    const auto& [stuck, group] = *found;
+    const auto n = static_cast<size_t>(stuck.instruction);
+    const std::string instruction = stuck.instruction >= 0 && n < program.instructions.size()
+                                        ? program::title(program, model, program.instructions[n])
+                                        : "no instruction";
+    const std::string call = fmt::format("{} of {} (call {} of group {})", name_of(stuck.kind), instruction,
+                                         stuck.sequence, group);
+    if (stuck.missing.empty()) return fmt::format("all ranks are in {} and none gets through", call);
+    return fmt::format("rank{} {} {} not come to {}", stuck.missing.size() > 1 ? "s" : "",
+                       fmt::join(stuck.missing, " "), stuck.missing.size() > 1 ? "have" : "has", call);
   }
 
   void run() {
@@ -139,13 +155,16 @@ struct Executor::State {
                                 .bytes = i.moved_bytes};
     stamps.push_back(stamp);
     const bool done = on_cpu();
-    return [this, call = std::move(call), stamp, done] {
+    // What another lane waits for is what other ranks wait for in the end: worth an event of its own.
+    comm::DeviceMarks* marks = !done && events[n] != nullptr && ranks != nullptr ? ranks->marks() : nullptr;
+    return [this, call = std::move(call), stamp, done, marks, stream = stream_of(i)] {
       base::RingStamp mine = stamp;
       mine.step = static_cast<int64_t>(staging.inputs()->step);
       const uint64_t ticket = ring->enqueue(mine);
       if (done) ring->start(ticket);
       call();
       if (done) ring->finish(ticket);
+      if (marks != nullptr) marks->expect({ring, ticket, comm::DeviceMarks::Stamp::finish}, stream);
     };
   }
 };
@@ -186,6 +205,7 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
   if (several && s.on_cpu()) s.lanes = std::make_unique<Lanes>(program, [&s](size_t n) { s.call(n); });
   if (!several && s.graph_wanted && program.training && device.can_capture()) {
     s.graph = std::make_unique<StepGraph>(device, s.stream());
+    if (s.ranks != nullptr && s.ranks->marks() != nullptr) s.ranks->marks()->turn_off();
   }
 }
 

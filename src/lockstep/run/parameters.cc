@@ -259,8 +259,21 @@ std::vector<kernels::Chunk> Parameters::own_chunks(size_t block, int64_t& first)
 }
 
 // Where tensor ranks hold parts of parameters: of each rank's runs, in the whole's own chunks.
-std::vector<uint64_t> Parameters::hash_runs() const {
+checkpoint::HashSums Parameters::hash_runs() const {
   checkpoint::HashSums sums;
+  for (const Saved& one : saved()) {
+    if (one.piece.tensor.kind != checkpoint::Kind::weight || one.copy > 0) continue;
+    std::vector<float> host(static_cast<size_t>(one.piece.count));
+    read(one.values, host.data());
+    for (const checkpoint::Run& run : checkpoint::runs_of(one.piece)) {
+      sums.add(one.piece.tensor.order, run.at,
+               std::span(host).subspan(static_cast<size_t>(run.from), static_cast<size_t>(run.count)));
+    }
+  }
+  return sums;
+}
+
+std::string Parameters::hash_of(const checkpoint::HashSums& sums) const {
   std::map<int64_t, int64_t> index;        // of a parameter, by its order
   std::vector<int64_t> first_chunk = {0};  // of each parameter
   for (size_t b = 0; b < layouts_.size(); ++b) {
@@ -272,26 +285,18 @@ std::vector<uint64_t> Parameters::hash_runs() const {
       first_chunk.push_back(first_chunk.back() + (elements + kernels::kChunk - 1) / kernels::kChunk);
     }
   }
-  for (const Saved& one : saved()) {
-    if (one.piece.tensor.kind != checkpoint::Kind::weight || one.copy > 0) continue;
-    std::vector<float> host(static_cast<size_t>(one.piece.count));
-    read(one.values, host.data());
-    for (const checkpoint::Run& run : checkpoint::runs_of(one.piece)) {
-      sums.add(index.at(one.piece.tensor.order), run.at,
-               std::span(host).subspan(static_cast<size_t>(run.from), static_cast<size_t>(run.count)));
-    }
-  }
   std::vector<uint64_t> all(static_cast<size_t>(first_chunk.back()) * 2, 0);
   for (const auto& [chunk, sum] : sums.sums()) {
-    const auto at = static_cast<size_t>(first_chunk[static_cast<size_t>(chunk.first)] + chunk.second) * 2;
+    const auto at =
+        static_cast<size_t>(first_chunk[static_cast<size_t>(index.at(chunk.first))] + chunk.second) * 2;
     all[at] = sum.of[0];
     all[at + 1] = sum.of[1];
   }
-  return all;
+  return checkpoint::fold_hashes(ranks_.sum(std::move(all)));
 }
 
 std::string Parameters::hash() const {
-  if (program_.parts.tensor > 1) return checkpoint::fold_hashes(ranks_.sum(hash_runs()));
+  if (program_.parts.tensor > 1) return hash_of(hash_runs());
   std::vector<uint64_t> all;
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const size_t before = all.size();

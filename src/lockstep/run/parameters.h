@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/params_hash.h"
 #include "lockstep/checkpoint/piece.h"
 #include "lockstep/model/layout.h"
 #include "lockstep/run/memory.h"
@@ -29,6 +30,9 @@ class Parameters {
   // Hash tree over the canonical chunks of the masters: 32 hex digits, the same in every layout. The caller
   // has waited for the step that wrote them. Collective.
   std::string hash() const;
+  // The same from sums that each rank made of the weights that it holds as the first copy, by their order.
+  // Collective.
+  std::string hash_of(const checkpoint::HashSums& sums) const;
 
   // One number for all masters that this rank holds, its copies and its shares; ranks that hold the same
   // elements have the same number. Not collective.
@@ -74,7 +78,7 @@ class Parameters {
   Saved saved_as(const std::string& name, const Named& param, const Held& held, checkpoint::Kind kind) const;
   void fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const;
   void share_copies() const;
-  std::vector<uint64_t> hash_runs() const;
+  checkpoint::HashSums hash_runs() const;
   // Chunks of a block whose masters this rank hashes, begins counted from the master buffer's first element.
   std::vector<kernels::Chunk> own_chunks(size_t block, int64_t& first) const;
   std::vector<uint64_t> hash_chunks(const device::Tensor& values,

@@ -122,12 +122,13 @@ void Ranks::connect_stages(const comm::Mesh& mesh, const std::set<std::pair<Lane
   }
 }
 
-void Ranks::record_in(base::RingWriter* ring) {
+void Ranks::record_in(base::RingWriter* ring, comm::DeviceMarks* marks) {
   recorded_.clear();
+  marks_ = marks;
   std::set<comm::Group*> seen;
   const auto record = [&](comm::Group& group) {
     if (!seen.insert(&group).second) return;
-    group.record_in(ring, static_cast<int32_t>(recorded_.size()));
+    group.record_in(ring, static_cast<int32_t>(recorded_.size()), marks);
     recorded_.push_back({group.name(), group.engine(), members_[&group]});
   };
   if (host_) record(*host_);
@@ -136,6 +137,18 @@ void Ranks::record_in(base::RingWriter* ring) {
 
 void Ranks::abort() const {
   for (const auto& [key, group] : groups_) group->abort();
+}
+
+std::optional<std::pair<comm::Stuck, std::string>> Ranks::find_stuck() const {
+  for (const auto& [key, group] : groups_) group->say_where();
+  std::optional<std::pair<comm::Stuck, std::string>> found;
+  for (const auto& [key, group] : groups_) {
+    std::optional<comm::Stuck> stuck = group->find_stuck();
+    // Who misses somebody knows more than who is in company.
+    if (stuck && (!found || (found->first.missing.empty() && !stuck->missing.empty())))
+      found.emplace(std::move(*stuck), group->name());
+  }
+  return found;
 }
 
 comm::Group& Ranks::group(Among among, Lane lane) const {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 
+#include "lockstep/comm/device_marks.h"
 #include "lockstep/comm/mesh.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/plan/traffic.h"
@@ -37,9 +38,12 @@ class Ranks {
   // stream ends by itself when a peer is gone.
   comm::Duration timeout() const { return world_->timeout(); }
   void abort() const;
+  // The call that this rank is in and does not get out of, with its group's name.
+  std::optional<std::pair<comm::Stuck, std::string>> find_stuck() const;
 
   // Every group's calls are marked there from now on.
-  void record_in(base::RingWriter* ring);
+  void record_in(base::RingWriter* ring, comm::DeviceMarks* marks = nullptr);
+  comm::DeviceMarks* marks() const { return marks_; }  // null: nothing is marked on a device
   // What stands behind a group's number in the marks.
   struct Recorded {
     std::string name, engine;
@@ -71,6 +75,7 @@ class Ranks {
   std::map<std::pair<program::Lane, program::Among>, std::shared_ptr<comm::Group>> groups_;
   std::map<const comm::Group*, std::vector<int>> members_;
   std::vector<Recorded> recorded_;
+  comm::DeviceMarks* marks_ = nullptr;
 };
 
 // Where every rank of a layout stands.

@@ -57,6 +57,16 @@ std::byte* touched_pages(int64_t bytes) {
 }  // namespace
 
 // Of what several ranks hold alike, each writes a share. Sources follow the pieces.
+// What stays the same from save to save: rank 0 writes it.
+checkpoint::Facts Saver::about(const Session& session) {
+  checkpoint::Facts facts;
+  if (!session.ranks->first()) return facts;
+  facts.config_json = model::huggingface_config(session.plan.recipe());
+  facts.recipe_toml = base::write_toml(session.plan.recipe());
+  facts.layout = layout_words(session);
+  return facts;
+}
+
 std::vector<checkpoint::Piece> Saver::pieces_of(const std::vector<Parameters::Saved>& held,
                                                 std::vector<Source>& sources) {
   std::map<std::pair<int, int>, std::vector<const Parameters::Saved*>> alike;  // by copies, copy
@@ -83,6 +93,7 @@ Saver::Saver(Session& session, const std::string& run_folder)
             options_of(session.plan.recipe(), run_folder)),
       stream_(device_.create_stream()),
       preparing_(session.plan.recipe().checkpoint.every > 0),
+      about_(about(session)),
       thread_([this] { work(); }) {}
 
 Saver::~Saver() {
@@ -158,14 +169,10 @@ void Saver::copy_into(const Buffer& buffer) {
 }
 
 checkpoint::Facts Saver::facts_of(int64_t step) const {
-  checkpoint::Facts facts;
+  checkpoint::Facts facts = about_;
   facts.step = step;
   facts.state.resize(sizeof(kernels::StepState));
   session_.parameters->read(session_.parameters->state(), facts.state.data());
-  if (!session_.ranks->first()) return facts;
-  facts.config_json = model::huggingface_config(session_.plan.recipe());
-  facts.recipe_toml = base::write_toml(session_.plan.recipe());
-  facts.layout = layout_words(session_);
   return facts;
 }
 

@@ -70,6 +70,7 @@ class Saver {
   void release(Buffer& buffer);
   Buffer& free_buffer();
   void copy_into(const Buffer& buffer);
+  static checkpoint::Facts about(const Session& session);
   checkpoint::Facts facts_of(int64_t step) const;
   void prepare();
   void work();
@@ -91,6 +92,7 @@ class Saver {
   std::exception_ptr bug_;
   bool working_ = false, ending_ = false;
   bool preparing_;  // until the first copy's memory is there
+  const checkpoint::Facts about_;
   std::thread thread_;
 };
 

@@ -335,7 +335,11 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   if (!ranks->alone())
     ranks->connect(mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages), plan.program,
                    *plan.device);
-  if (ring != nullptr) ranks->record_in(ring);
+  if (ring != nullptr) {
+    if (!ranks->alone() && plan.device->id().kind == device::Kind::cuda)
+      marks_ = std::make_unique<comm::DeviceMarks>(*plan.device);
+    ranks->record_in(ring, marks_.get());
+  }
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
   if (!plan.recipe().model.from.empty()) load_weights(*parameters, *plan.device, plan.recipe().model.from);
@@ -352,6 +356,8 @@ Executor::Options executor_options(const Session& session) {
                    std::getenv("LOCKSTEP_GRAPH") != std::string("off")};
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  if (marks_) ranks->record_in(nullptr);  // they go before the device does
+}
 
 }  // namespace lockstep::run

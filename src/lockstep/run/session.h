@@ -98,6 +98,7 @@ class Session {
 
  private:
   std::unique_ptr<Ranks> alone_;
+  std::unique_ptr<comm::DeviceMarks> marks_;  // several ranks on GPUs
 };
 
 // How every executor of a session is made.

@@ -99,13 +99,13 @@ void take_phase(const std::vector<RingEntry>& phases, int64_t now_ns, RankFacts&
 void take_groups(const std::vector<RingEntry>& marks, const Names& names, int64_t now_ns, RankFacts& facts) {
   facts.groups = names.groups;
   for (const RingEntry& e : marks) {
-    if (!is_collective(e) || e.stamp.group < 0) continue;
+    if (!is_collective(e) || e.stamp.group < 0 || e.started_ns == 0) continue;
     const auto n = static_cast<size_t>(e.stamp.group);
     if (n >= facts.groups.size() || e.stamp.sequence < facts.groups[n].entered) continue;
     GroupFacts& group = facts.groups[n];
     group.entered = e.stamp.sequence;
-    group.inside = !group.enqueues && e.finished_ns == 0;
-    group.since = seconds(now_ns - e.enqueued_ns);
+    group.inside = e.finished_ns == 0;
+    group.since = seconds(now_ns - e.started_ns);
     group.call = title(e, names, facts.phase == run::Phase::train);
     group.op = e.stamp.op, group.bytes = e.stamp.bytes;
   }
@@ -140,16 +140,24 @@ RankFacts digest(const std::vector<RingEntry>& marks, const std::vector<RingEntr
   take_groups(marks, names, now_ns, facts);
   facts.last_seconds = facts.phase_seconds;
   int64_t newest = 0;
-  const RingEntry* last = nullptr;
+  const RingEntry *last = nullptr, *reached = nullptr;
+  const bool on_device = std::any_of(names.groups.begin(), names.groups.end(),
+                                     [](const GroupFacts& group) { return group.enqueues; });
+  // What a device has ended says nothing of the host, which runs ahead of it.
+  const auto when = [&](const RingEntry& e) { return on_device ? e.enqueued_ns : newest_stamp(e); };
   for (const RingEntry& e : marks) {
     newest = std::max(newest, newest_stamp(e));
     if (is_collective(e)) continue;  // these are told by group
-    if (last == nullptr || newest_stamp(e) >= newest_stamp(*last)) last = &e;
+    if (last == nullptr || when(e) >= when(*last)) last = &e;
+    if (e.finished_ns != 0 && (reached == nullptr || e.ticket > reached->ticket)) reached = &e;
   }
   if (newest != 0) facts.last_seconds = std::min(facts.last_seconds, seconds(now_ns - newest));
   if (last == nullptr) return facts;
   facts.step = std::max(facts.step, last->stamp.step);
   facts.last = title(*last, names, facts.phase == run::Phase::train);
+  if (on_device && reached != nullptr)
+    facts.reached = fmt::format("{} of step {}", title(*reached, names, facts.phase == run::Phase::train),
+                                reached->stamp.step + 1);
   facts.last_open = last->started_ns != 0 && last->finished_ns == 0;
   facts.usual_seconds = usual(marks, *last, facts.last_open);
   facts.usual_step = usual_step(marks);
@@ -204,6 +212,7 @@ json to_json(const RankFacts& f) {
           {"step", f.step},
           {"groups", groups},
           {"last", f.last},
+          {"reached", f.reached},
           {"last_open", f.last_open},
           {"last_seconds", f.last_seconds},
           {"usual_seconds", f.usual_seconds},
@@ -229,6 +238,7 @@ RankFacts facts_from_json(const json& j) {
     if (f.groups.size() < kMostGroups && g.members.size() <= kMostMembers) f.groups.push_back(std::move(g));
   }
   f.last = j.at("last").get<std::string>().substr(0, kMostText);
+  f.reached = j.at("reached").get<std::string>().substr(0, kMostText);
   f.last_open = j.at("last_open"), f.last_seconds = j.at("last_seconds");
   f.usual_seconds = j.at("usual_seconds"), f.usual_step = j.at("usual_step");
   f.usual_save = j.at("usual_save");

@@ -18,7 +18,7 @@ namespace lockstep::watch {
 struct GroupFacts {
   std::string name;          // the same on every member
   std::vector<int> members;  // world ranks
-  bool enqueues = false;     // calls return before they are done, as NCCL's do: `inside` is not known
+  bool enqueues = false;     // calls run on a device, as NCCL's do, and are entered when it comes to them
   int64_t entered = -1;      // the newest call that this rank has entered, counted from 0
   bool inside = false;       // and has not left
   double since = 0;          // seconds ago it entered
@@ -38,6 +38,7 @@ struct RankFacts {
   int64_t step = 0;
   std::vector<GroupFacts> groups;
   std::string last;          // the newest instruction
+  std::string reached;       // the newest that its device has ended, where that is known
   bool last_open = false;    // it has begun and has not ended
   double last_seconds = 0;   // since the newest mark of any kind
   double usual_seconds = 0;  // what `last`, or what comes behind it, usually takes; 0: not known

@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "lockstep/comm/group.h"
+
 namespace lockstep::watch {
 
 using run::Phase;
@@ -46,6 +48,16 @@ std::string list(std::vector<int> ranks) {
   return text;
 }
 
+// A send and a receive are two ends of one call.
+bool meet(uint16_t one, uint16_t other) {
+  const auto is = [](uint16_t op, comm::Collective kind) {
+    return op == comm::kFirstCollectiveOp + static_cast<int>(kind);
+  };
+  using comm::Collective;
+  return (is(one, Collective::send) && is(other, Collective::recv)) ||
+         (is(one, Collective::recv) && is(other, Collective::send));
+}
+
 class Judge {
  public:
   Judge(const std::vector<RankFacts>& facts, const Budgets& budgets) : facts_(facts), budgets_(budgets) {
@@ -78,6 +90,7 @@ class Judge {
 
   std::string doing(const RankFacts& f) const {
     if (f.stopped) return "its process is stopped (SIGSTOP)" + (f.last.empty() ? "" : ", in " + f.last);
+    if (f.phase == Phase::train && !f.reached.empty()) return "its device has come as far as " + f.reached;
     if (f.phase != Phase::train)
       return fmt::format("it is at {} since {:.0f} s", run::name_of(f.phase), f.phase_seconds);
     return f.last.empty() ? "it has begun no instruction" : "its last instruction: " + f.last;
@@ -110,12 +123,10 @@ class Judge {
   void find_waits() {
     for (const RankFacts& f : facts_) {
       for (const GroupFacts& group : f.groups) {
-        if (group.entered < 0 || !(group.inside || group.enqueues)) continue;
+        if (group.entered < 0 || !group.inside) continue;
         std::vector<int> missing = missing_from(f, group);
         if (missing.empty()) continue;
-        // What was only enqueued is waited for once the rank has nothing else left to do.
-        const double since = group.enqueues ? std::min(group.since, f.last_seconds) : group.since;
-        waits_.push_back({&f, &group, since, std::move(missing)});
+        waits_.push_back({&f, &group, group.since, std::move(missing)});
         waiting_.insert(f.rank);
       }
     }
@@ -160,15 +171,10 @@ class Judge {
       what.push_back(roots.size() > 1 ? fmt::format("{}: {}", rank, doing(f)) : doing(f));
     }
     if (moves) verdict.kind = Verdict::Kind::slow;
-    // The call it should have come to next, as one who is there knows it.
-    int64_t sequence = wait.group->entered;
-    if (wait.group->enqueues) {
-      const GroupFacts* theirs = view(roots[0], wait.group->name);
-      sequence = theirs == nullptr ? 0 : theirs->entered + 1;
-    }
-    verdict.sentence = fmt::format("{} {} {}; {} since {:.0f} s; {}", fmt::join(who, " and "),
-                                   moves ? "is slow to enter" : "never entered", where(*wait.group, sequence),
-                                   those_who_wait(wait), wait.since, fmt::join(what, "; "));
+    verdict.sentence =
+        fmt::format("{} {} {}; {} since {:.0f} s; {}", fmt::join(who, " and "),
+                    moves ? "is slow to enter" : "never entered", where(*wait.group, wait.group->entered),
+                    those_who_wait(wait), wait.since, fmt::join(what, "; "));
     return verdict;
   }
 
@@ -222,7 +228,7 @@ class Judge {
       since = std::min(since, theirs->since);
       if (f.stopped) stopped.push_back(member);
       if (theirs == &group) first = member;
-      if (theirs->op != group.op) differs = member, other = theirs;
+      if (theirs->op != group.op && !meet(theirs->op, group.op)) differs = member, other = theirs;
     }
     const std::string there = where(group, group.entered);
     if (other != nullptr) {
@@ -252,12 +258,10 @@ class Judge {
     std::vector<int> ranks;
     for (const RankFacts& f : facts_) {
       const bool enqueues = std::any_of(f.groups.begin(), f.groups.end(), [](const GroupFacts& g) {
-        return g.enqueues && g.entered >= 0 && g.members.size() > 1;
+        return g.enqueues && g.members.size() > 1;
       });
       if (!enqueues || f.phase != Phase::train) return std::nullopt;
-      const double limit =
-          std::max(budget_of(f, budgets_), budgets_.hang > 0 ? 0 : kTimesUsual * f.usual_step);
-      if (f.last_seconds < limit) return std::nullopt;
+      if (f.last_seconds < budget_of(f, budgets_)) return std::nullopt;
       since = ranks.empty() ? f.last_seconds : std::min(since, f.last_seconds);
       ranks.push_back(f.rank);
     }
@@ -286,8 +290,13 @@ const char* name_of(Verdict::Kind kind) {
 }
 
 double budget_of(const RankFacts& f, const Budgets& b) {
-  if (f.phase == Phase::train || f.stopped)
-    return b.hang > 0 ? b.hang : std::max(kShortestHang, kTimesUsual * f.usual_seconds);
+  if (f.phase == Phase::train || f.stopped) {
+    // A host runs ahead of its device, whose marks are far between: a step is the measure.
+    const bool on_device =
+        std::any_of(f.groups.begin(), f.groups.end(), [](const GroupFacts& group) { return group.enqueues; });
+    const double usual = on_device ? std::max(f.usual_seconds, f.usual_step) : f.usual_seconds;
+    return b.hang > 0 ? b.hang : std::max(kShortestHang, kTimesUsual * usual);
+  }
   if (f.phase == Phase::start) return std::max(b.start, b.hang);
   const double own = f.phase == Phase::evaluate ? b.evaluate : b.save;
   return std::max({own, b.hang, kTimesUsual * f.usual_phase_seconds});

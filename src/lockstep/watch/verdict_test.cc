@@ -10,7 +10,7 @@ namespace {
 
 using run::Phase;
 
-constexpr uint16_t kAllReduce = 100, kAllGather = 102;
+constexpr uint16_t kAllReduce = 100, kAllGather = 102, kSend = 106, kRecv = 107;
 
 GroupFacts data_group(int64_t entered, bool inside, double since, std::vector<int> members = {0, 1, 2, 3}) {
   return {.name = "reduce.data.0",
@@ -55,7 +55,7 @@ std::vector<RankFacts> changed(std::vector<RankFacts> facts,
 }
 
 GroupFacts nccl(int64_t entered, double since) {
-  GroupFacts group = data_group(entered, false, since);
+  GroupFacts group = data_group(entered, since > 0, since);
   group.enqueues = true;
   return group;
 }
@@ -219,30 +219,41 @@ std::vector<Case> cases() {
        "mismatch",
        {0, 1},
        "rank 0 (a) came to reduce b7, seq 5, group data and rank 1 (a) to gather b2"},
-      {"enqueued only: one has not enqueued",
-       {rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
-        rank(3, {nccl(16, 40)}, 40)},
+      {"on a device: one has not come",
+       changed({rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
+                rank(3, {nccl(19, 0)}, 40)},
+               [](auto& f) { f[3].reached = "backward b7 s1 of step 12"; }),
        {},
        "frozen",
        {3},
-       "rank 3 (b) never entered reduce b7, seq 17"},
-      {"enqueued only: the others still enqueue",
-       {rank(0, {nccl(20, 35)}, 1), rank(1, {nccl(20, 36)}, 1), rank(2, {nccl(20, 35)}, 1),
-        rank(3, {nccl(16, 40)}, 40)},
+       "rank 3 (b) never entered reduce b7, seq 20, group data; ranks 0 1 2 wait there since 36 s; its "
+       "device has "
+       "come as far as backward b7 s1 of step 12"},
+      {"on a device: the host that was to enqueue it is stopped",
+       changed({rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
+                rank(3, {nccl(19, 40)}, 40)},
+               [](auto& f) { f[3].stopped = true; }),
        {},
-       "",
+       "frozen",
+       {3},
+       "its process is stopped (SIGSTOP)"},
+      {"on a device: it is slow",
+       {rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
+        rank(3, {nccl(19, 0)}, 1)},
        {},
-       ""},
-      {"enqueued only: a device is stuck",
+       "slow",
+       {3},
+       "is slow to enter"},
+      {"on a device: all are in it",
        {rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
         rank(3, {nccl(20, 40)}, 40)},
        {},
        "stuck",
        {},
-       "nothing has ended since 35 s"},
-      {"enqueued only: steps are that long",
+       "all inside reduce b7, seq 20, group data since 35 s"},
+      {"on a device: steps are that long",
        changed({rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
-                rank(3, {nccl(20, 40)}, 40)},
+                rank(3, {nccl(19, 0)}, 40)},
                [](auto& f) {
                  for (auto& one : f) one.usual_step = 20;
                }),
@@ -250,6 +261,28 @@ std::vector<Case> cases() {
        "",
        {},
        ""},
+      {"on a device that marks nothing: it is stuck",
+       {rank(0, {nccl(-1, 0)}, 35), rank(1, {nccl(-1, 0)}, 36), rank(2, {nccl(-1, 0)}, 35),
+        rank(3, {nccl(-1, 0)}, 40)},
+       {},
+       "stuck",
+       {},
+       "nothing has ended since 35 s"},
+      {"two ends of a link",
+       changed({rank(0, {pair("pipe.forward.0", {0, 1}, 5, 35)}, 35),
+                rank(1, {pair("pipe.forward.0", {0, 1}, 5, 34)}, 34)},
+               [](auto& f) { f[0].groups[0].op = kSend, f[1].groups[0].op = kRecv; }),
+       {},
+       "stuck",
+       {},
+       "none gets through"},
+      {"a stage that sends nothing",
+       {rank(0, {pair("pipe.forward.0", {0, 1}, 4, 0)}, 35),
+        rank(1, {pair("pipe.forward.0", {0, 1}, 5, 34)}, 34)},
+       {},
+       "frozen",
+       {0},
+       "never entered reduce b7, seq 5, group forward"},
   };
 }
 
@@ -314,8 +347,13 @@ TEST(Facts, ADigestOfMarks) {
   EXPECT_EQ(facts.groups[0].entered, 2);
   EXPECT_DOUBLE_EQ(facts.groups[0].since, 14);
   EXPECT_EQ(facts.groups[0].call, "all_reduce");
-  EXPECT_FALSE(facts.groups[1].inside);
+  EXPECT_TRUE(facts.groups[1].inside);
   EXPECT_EQ(facts.groups[1].call, "reduce b1");
+  EXPECT_EQ(facts.reached, "load s0 of step 3");
+  // What the device has not come to is enqueued, and nothing more.
+  marks[7].started_ns = 0;
+  const RankFacts behind = digest(marks, phases, names, 40 * second);
+  EXPECT_EQ(behind.groups[1].entered, 1);
 }
 
 TEST(Facts, NamesThatAreDamagedAreLeftOut) {
