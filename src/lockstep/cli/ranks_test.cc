@@ -106,7 +106,7 @@ TEST(TrainOnRanks, FindEachOtherWithoutALauncher) {
 TEST(TrainOnRanks, ASecondOfOneNumberIsRefused) {
   const base::TemporaryFolder folder;
   const Outcome outcome =
-      run_shell(folder.path(), by_hand(kTiny + "run.device=cpu run.steps=300", {0, 1, 1}));
+      run_shell(folder.path(), by_hand(kTiny + "run.device=cpu run.steps=2000", {0, 1, 1}));
   EXPECT_NE(outcome.output.find("[LS0528]"), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.output.find("code 2"), std::string::npos) << outcome.output;
   EXPECT_EQ(outcome.output.find("code 124"), std::string::npos) << outcome.output;

@@ -1,6 +1,9 @@
 #include "lockstep/comm/world.h"
 
+#include <fmt/format.h>
+
 #include <random>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/roll_call.h"
