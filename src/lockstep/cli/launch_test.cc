@@ -201,28 +201,35 @@ TEST(Launch, RestartsWhileTheBudgetLasts) {
   EXPECT_EQ(run_shell(folder.path(), "$L launch --nproc-per-node 2 --max-restarts 1 " + program).code, 1);
 }
 
+// A shell line that starts `ranks` in the background and goes on when each of two has said "up": a busy
+// machine takes its time, and what a signal finds half started is another matter.
+std::string when_up(const std::string& ranks, const std::string& then) {
+  return fmt::format(
+      "$L launch {} >out 2>&1 & until [ $(grep -c up out) = 2 ]; do sleep 0.05; done; {}; wait $!; code=$?; "
+      "cat out; exit $code",
+      ranks, then);
+}
+
 TEST(Launch, CtrlCIsPassedOnAndASecondOneInsists) {
   base::TemporaryFolder folder;
+  const std::string forever = "echo up; while :; do sleep 0.05; done'";
   expect_rows(
       folder.path(),
       {
           // Handled: the ranks' own exit code.
-          {"$L launch --nproc-per-node 2 sh -c 'trap \"echo saved $RANK; exit 75\" INT TERM; echo up; while "
-           ":; do sleep 0.05; done' & "
-           "sleep 1; kill -INT $!; wait $!",
+          {when_up("--nproc-per-node 2 sh -c 'trap \"echo saved $RANK; exit 75\" INT TERM; " + forever,
+                   "kill -INT $!"),
            75, "saved 1"},
-          {"$L launch --nproc-per-node 2 sh -c 'trap \"exit 0\" TERM; while :; do sleep 0.05; done' & sleep "
-           "1; kill $!; wait $!",
-           0, ""},
+          {when_up("--nproc-per-node 2 sh -c 'trap \"exit 0\" TERM; " + forever, "kill $!"), 0, ""},
           // Not handled: killed by it.
-          {"$L launch --nproc-per-node 2 sleep 100 & sleep 1; kill -TERM $!; wait $!", 143, ""},
+          {when_up("--nproc-per-node 2 sh -c 'echo up; exec sleep 100'", "kill -TERM $!"), 143, ""},
           // Ignored: the second ends them at once.
-          {"$L launch --nproc-per-node 2 sh -c 'trap \"\" INT; sleep 100; sleep 100' & sleep 1; kill -INT "
-           "$!; sleep 0.3; "
-           "kill -INT $!; wait $!",
+          {when_up("--nproc-per-node 2 sh -c 'trap \"\" INT; echo up; sleep 100; sleep 100'",
+                   "kill -INT $!; sleep 0.3; kill -INT $!"),
            137, "SIGINT again: ending the ranks now"},
           // Ignored, and nobody insists: the grace does.
-          {"$L launch --grace 0.5 sh -c 'trap \"\" TERM; sleep 100; sleep 100' & sleep 1; kill $!; wait $!",
+          {when_up("--nproc-per-node 2 --grace 0.5 sh -c 'trap \"\" TERM; echo up; sleep 100; sleep 100'",
+                   "kill $!"),
            137, ""},
       });
 }

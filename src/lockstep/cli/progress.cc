@@ -127,6 +127,8 @@ std::string rank_line(const run::Session& session) {
   const std::string why = program::settle_nodes(tried, deal.strands);
   if (r.node_first) text += "; sums inside each node, then between nodes";
   if (!why.empty()) text += fmt::format("; all ranks meet at once, because {}", why);
+  const bool uneven = session.plan.seat.nodes > 1 && r.width() > 1 && r.per_node == 0;
+  if (uneven) text += "; all ranks meet at once, because nodes do not hold the same number of data ranks";
   return text;
 }
 

@@ -2,6 +2,7 @@
 // on a GPU.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
@@ -78,6 +79,37 @@ TEST(TrainOnRanks, GivesTheBitsOfOneRankOnAGpu) {
          {"--nproc 4 parallel.zero=1 parallel.shard=2"},
          {"--nproc 4 parallel.zero=3"}});
   }
+}
+
+// Started by hand, each from a shell of its own: RANK and MASTER_PORT are all that they share.
+std::string by_hand(const std::string& words, const std::vector<int>& ranks) {
+  std::string line =
+      fmt::format("export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={}; ",
+                  20000 + ::getpid() % 9000);
+  for (size_t k = 0; k < ranks.size(); ++k) {
+    line += fmt::format("(RANK={0} LOCAL_RANK={0} timeout 60 {1} >says.{2} 2>&1; echo code $? >>says.{2}) & ",
+                        ranks[k], words, k);
+  }
+  return line + "wait; cat says.*";
+}
+
+TEST(TrainOnRanks, FindEachOtherWithoutALauncher) {
+  const base::TemporaryFolder folder;
+  const Outcome outcome =
+      run_shell(folder.path(), by_hand(kTiny + "run.device=cpu run.steps=3 --json", {1, 0}));
+  EXPECT_NE(outcome.output.find("2 over shm"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("code 1"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("code 0"), std::string::npos) << outcome.output;
+}
+
+// Whether it comes before or after the others have begun.
+TEST(TrainOnRanks, ASecondOfOneNumberIsRefused) {
+  const base::TemporaryFolder folder;
+  const Outcome outcome =
+      run_shell(folder.path(), by_hand(kTiny + "run.device=cpu run.steps=2000", {0, 1, 1}));
+  EXPECT_NE(outcome.output.find("[LS0528]"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("code 2"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("code 124"), std::string::npos) << outcome.output;
 }
 
 TEST(TrainOnRanks, SaysMoreRanksThanGpus) {

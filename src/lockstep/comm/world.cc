@@ -1,5 +1,7 @@
 #include "lockstep/comm/world.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
@@ -7,6 +9,13 @@
 #include "lockstep/comm/roll_call.h"
 
 namespace lockstep::comm {
+
+namespace {
+
+// How long one whose number is taken waits for the others to hear of it.
+constexpr Duration kSecondComer{1000};
+
+}  // namespace
 
 World::World() : store_(make_local_store()) {}
 
@@ -22,7 +31,19 @@ World::~World() = default;
 
 void World::roll_call(const std::vector<std::pair<std::string, std::string>>& facts) {
   if (size() == 1) return;
-  hold_roll_call({rank(), size(), calls_++, options_.join_timeout, {}, options_.say}, facts, *store_);
+  RollCall call{rank(), size(), calls_++, options_.join_timeout, {}, options_.say};
+  const bool taken = call.number == 0 && store_->add(fmt::format("seat/{}", rank()), 1) > 1;
+  if (taken) call.timeout = kSecondComer;
+  try {
+    hold_roll_call(call, facts, *store_);
+  } catch (const base::CommError&) {
+    if (!taken) throw;  // else the others are at work already, and nobody judges any more
+  }
+  if (!taken) return;
+  throw base::ConfigError(528,
+                          fmt::format("another process is rank {} of this run already, and the run has begun "
+                                      "without this one; give each process its own RANK",
+                                      rank()));
 }
 
 std::unique_ptr<Group> World::group(const std::string& name, const std::vector<int>& ranks,

@@ -1,6 +1,9 @@
 #include "lockstep/comm/world.h"
 
+#include <fmt/format.h>
+
 #include <random>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/roll_call.h"
@@ -110,6 +113,29 @@ TEST(World, TheRollCallNamesANumberThatIsTakenTwice) {
             world.roll_call({{"build", "a"}});
           });
     });
+  }
+}
+
+// One that comes when the others are at work must not wait for them.
+TEST(World, ASecondComerIsToldSo) {
+  const std::unique_ptr<Store> store = make_local_store();
+  const auto seat = [&](int rank) {
+    WorldOptions options;
+    options.seat = {.rank = rank, .world = 2};
+    options.join_timeout = Duration(20000);
+    return options;
+  };
+  World first(seat(0), store->clone()), second(seat(1), store->clone());
+  std::thread other([&] { second.roll_call({{"build", "a"}}), second.roll_call({{"record", "b"}}); });
+  first.roll_call({{"build", "a"}});
+  first.roll_call({{"record", "b"}});
+  other.join();
+  for (const int late : {0, 1}) {
+    World third(seat(late), store->clone());
+    expect_error<base::ConfigError>(528, fmt::format("another process is rank {} of this run already", late),
+                                    [&] {
+                                      third.roll_call({{"build", "a"}});
+                                    });
   }
 }
 

@@ -9,7 +9,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <random>
 
 #include "lockstep/base/error.h"
 
@@ -34,7 +36,19 @@ std::string to_text(const sockaddr* address, socklen_t size) {
 
 }  // namespace
 
-int free_port() {
+namespace {
+
+constexpr int kFirstPort = 20000, kLastPort = 65535, kTries = 200;
+
+// Ports that the kernel hands out by itself, first and last.
+std::pair<int, int> automatic_ports() {
+  std::pair<int, int> range{32768, 60999};
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> range.first >> range.second;
+  return range;
+}
+
+// From the kernel's own, where others are not to be had.
+int automatic_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -45,6 +59,18 @@ int free_port() {
   if (socket >= 0) ::close(socket);
   if (!bound) throw base::IoError(532, fmt::format("no free TCP port can be had: {}", std::strerror(error)));
   return ntohs(address.sin_port);
+}
+
+}  // namespace
+
+int free_port() {
+  const auto [first, last] = automatic_ports();
+  std::random_device random;
+  for (int k = 0; k < kTries; ++k) {
+    const int port = kFirstPort + static_cast<int>(random() % (kLastPort - kFirstPort + 1));
+    if ((port < first || port > last) && port_is_free(port)) return port;
+  }
+  return automatic_port();
 }
 
 bool port_is_free(int port) {

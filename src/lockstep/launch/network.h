@@ -6,7 +6,9 @@
 
 namespace lockstep::launch {
 
-// A TCP port that nothing listens on at this address right now. IoError 532.
+// A TCP port that nothing listens on right now, for somebody who will listen on it later: a script that first
+// loads PyTorch takes seconds. So it is none of those that the kernel hands out by itself, to outgoing
+// connections and to listeners that name no port. IoError 532.
 int free_port();
 
 bool port_is_free(int port);  // nothing listens on it here

@@ -22,14 +22,16 @@ using Clock = std::chrono::steady_clock;
 constexpr int kCandidates = 4;    // ports that are tried before giving up
 constexpr int kMostRefusals = 2;  // by whoever listens there
 
-// What all ranks of this attempt know and no other job does. Ranks of one machine share their parent.
+// What all ranks of this attempt know and no other job does. Where no port tells jobs of one machine apart, their
+// ranks share a parent.
 std::string job_name(bool one_machine) {
   std::string name;
   for (const char* variable :
        {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
     name += process_variable(variable).value_or("") + "|";
   }
-  return one_machine ? name + std::to_string(::getppid()) : name;
+  const bool has_port = !process_variable("MASTER_PORT").value_or("").empty();
+  return one_machine && !has_port ? name + std::to_string(::getppid()) : name;
 }
 
 comm::StoreClientOptions client_options(const std::string& endpoint, const comm::Secret& secret, int rank) {

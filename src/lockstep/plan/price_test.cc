@@ -67,6 +67,20 @@ TEST(Price, CollectivesAreRings) {
   }
 }
 
+// Two nodes of four ranks: inside, parts of everything go to their owners; across goes a fourth, there and
+// back.
+TEST(Price, ASumByNodesMovesPieces) {
+  Bytes bytes;
+  bytes.program.ranks.replicas = 8;
+  bytes.program.ranks.per_node = 4;
+  const int sum = bytes.add(1e9);
+  Instruction i{
+      .op = Op::reduce, .among = Among::near, .reads = {{sum, "node.0.0"}}, .writes = {{sum, "sum.0.0"}}};
+  EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 4, bytes.program, i), 0.75, 1e-9);
+  i.among = Among::far;
+  EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 2, bytes.program, i), 0.25, 1e-9);
+}
+
 TEST(Price, GroupsThatCrossNodesUseTheSlowerLink) {
   Bytes bytes;
   const int whole = bytes.add(1e6);
