@@ -62,10 +62,10 @@ try:
             run([a.python, str(root / "bench" / "random_gpt2.py"), str(model), seed or "1",
                  *[str(getattr(a, size)) for size in ("layers", "hidden", "heads", "vocab", "seq")]])
         results[name] = torch_run(model) if what == "torch" else lockstep_run(model, what, place / name.replace(":", "-"))
+        if a.json:  # what there is, should a later run fail
+            pathlib.Path(a.json).write_text(json.dumps(results))
 finally:
     shutil.rmtree(place)
-if a.json:
-    pathlib.Path(a.json).write_text(json.dumps(results))
 first = next(iter(results))
 fifth = max(1, a.steps // 5)
 print(f"{a.steps} steps of {a.batch} x {a.seq} tokens, {a.layers} layers of width {a.hidden}, {a.device}")

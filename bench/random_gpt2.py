@@ -2,7 +2,7 @@
 
 Usage: random_gpt2.py FOLDER SEED LAYERS HIDDEN HEADS VOCAB POSITIONS
 Normal numbers of deviation 0.02, those that write to the residual stream narrower by the depth; norms one, biases zero."""
-import json, math, pathlib, struct, sys
+import ctypes, json, math, pathlib, struct, sys
 import torch
 
 folder = pathlib.Path(sys.argv[1])
@@ -21,7 +21,7 @@ for name, shape in shapes.items():
         values = torch.randn(shape) * (0.02 / math.sqrt(2 * layers) if "c_proj" in name else 0.02)
     header["transformer." + name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + 4 * values.numel()]}
     offset += 4 * values.numel()
-    parts.append(bytes(values.contiguous().view(torch.uint8).untyped_storage()))
+    parts.append(ctypes.string_at(values.data_ptr(), 4 * values.numel()))
 text = json.dumps(header).encode()
 text += b" " * (-len(text) % 8)
 folder.mkdir(parents=True)

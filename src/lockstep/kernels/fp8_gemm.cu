@@ -17,6 +17,12 @@ __global__ void add_bias_kernel(int64_t count, int64_t width, const Bf16* bias, 
   if (i < count) c[i] = from_float<Bf16>(to_float(c[i]) + to_float(bias[i % width]));
 }
 
+// With scales inside the sum, cuBLASLt must take it out of the matrix units anyway, and refuses to be told
+// else.
+bool knows_fast_sums(Fp8Scaling scaling) {
+  return scaling == Fp8Scaling::tensor || scaling == Fp8Scaling::row;
+}
+
 MatmulKey key_of(const Fp8Gemm& op, const Launch& launch) {
   MatmulKey key{.m = op.m, .n = op.n, .k = op.k, .out_type = op.out_type};
   key.trans_b = true;
@@ -26,7 +32,7 @@ MatmulKey key_of(const Fp8Gemm& op, const Launch& launch) {
   key.fp8 = true;
   key.a_format = op.a.format, key.b_format = op.b.format;
   key.a_scaling = op.a.scaling, key.b_scaling = op.b.scaling;
-  key.fast_sum = op.fast_sum;
+  key.fast_sum = op.fast_sum && knows_fast_sums(op.a.scaling);
   return key;
 }
 

@@ -47,6 +47,7 @@ TEST_P(LossTest, CrossEntropyMatchesReference) {
                                 labels_m.as<int32_t>(),
                                 losses_m.as<float>(),
                                 gradient,
+                                nullptr,
                                 inputs_m.as<StepInputs>(),
                                 state_m.as<StepState>()};
           run({&logits_m, &losses_m}, [&] { kernels().cross_entropy(op, launch()); });
