@@ -53,6 +53,7 @@ Block layer(const Sizes& s, int64_t i) {
                              .parts = s.parts});
   segments.push_back(make_projection({.segment = "down",
                                       .takes = "act",
+                                      .gelu_of = "linear",
                                       .name = name + "mlp.c_proj",
                                       .map = {s.ffn, s.hidden, false, true, s.type},
                                       .dropout = {s.dropout, site + 1},

@@ -44,9 +44,10 @@ void LinearMap::forward(const Frame& f, const void* x, const void* weight, const
   f.kernels->gemm(g, f.launch);
 }
 
-void LinearMap::backward_input(const Frame& f, const void* dy, const void* weight, void* dx,
-                               int64_t rows) const {
+void LinearMap::backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows,
+                               const void* gelu_at) const {
   kernels::Gemm g = input_product(*this, rows);
+  g.gelu_at = gelu_at;
   g.a = dy;
   g.b = weight;
   g.c = dx;

@@ -26,6 +26,7 @@ Block layer(const base::Recipe::Model& m, DType type, int64_t i, const Parts& pa
   segments.push_back(
       make_projection({.segment = "down",
                        .takes = "act",
+                       .gelu_of = "linear",
                        .name = name + "down",
                        .map = {m.ffn.value, m.hidden, true, true, type},
                        .dropout = {static_cast<float>(m.dropout), static_cast<uint32_t>(1 + i)},

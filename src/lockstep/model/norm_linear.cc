@@ -70,18 +70,20 @@ class NormLinear : public Segment {
     } else {
       plan.takes = {"normed"};
     }
-    plan.gives.push_back({options_.gives, map_.type, {rows, given_width()}});
+    const bool gelu = options_.activation == Activation::gelu;
+    plan.gives.push_back(
+        {.name = options_.gives, .dtype = map_.type, .shape = {rows, given_width()}, .gradient = !gelu});
+    if (gelu) plan.gives.push_back({"linear", map_.type, {rows, map_.out}});
     plan.weight_needs.push_back(norm_ ? "save.normed" : "in.normed");
-    const std::string dgiven = "dout." + options_.gives;
+    const std::string dgiven = gelu ? "dout.linear" : "dout." + options_.gives;
     plan.input_needs.push_back(dgiven);
-    if (options_.activation == Activation::none) {
+    if (options_.activation != Activation::swiglu) {
       plan.weight_needs.push_back(dgiven);
     } else {
       plan.saves.push_back({"linear", map_.type, {rows, map_.out}});
       plan.input_needs.push_back("save.linear");
       plan.leaves.push_back({"dlinear", map_.type, {rows, map_.out}});
       plan.weight_needs.push_back("left.dlinear");
-      if (options_.activation == Activation::gelu) plan.may_reuse.push_back({"left.dlinear", dgiven});
     }
     const bool exchanges = options_.gives == "qkv" && options_.parts.context > 1 && options_.parts.heads;
     if (exchanges) plan.seams = {{options_.gives, Seam::to_heads}};
@@ -96,7 +98,7 @@ class NormLinear : public Segment {
     if (norm_) norm_->forward(f, normed.data, true);
     const Tensor given = f.out(options_.gives);
     const bool gelu = options_.activation == Activation::gelu, none = options_.activation == Activation::none;
-    const Tensor linear = none ? given : f.saved("linear");
+    const Tensor linear = none ? given : gelu ? f.out("linear") : f.saved("linear");
     map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
                  gelu ? given.data : linear.data, rows, gelu ? linear.data : nullptr);
     if (options_.activation == Activation::swiglu) {
@@ -109,15 +111,10 @@ class NormLinear : public Segment {
 
   void backward_input(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
-    const Tensor dgiven = f.dout(options_.gives);
-    if (options_.activation == Activation::gelu) {
-      f.kernels->gelu_backward(
-          {map_.type, rows * map_.out, f.saved("linear").data, dgiven.data, f.left("dlinear").data},
-          f.launch);
-    } else if (options_.activation == Activation::swiglu) {
-      f.kernels->swiglu_backward(
-          {map_.type, rows, map_.out / 2, f.saved("linear").data, dgiven.data, f.left("dlinear").data},
-          f.launch);
+    if (options_.activation == Activation::swiglu) {
+      f.kernels->swiglu_backward({map_.type, rows, map_.out / 2, f.saved("linear").data,
+                                  f.dout(options_.gives).data, f.left("dlinear").data},
+                                 f.launch);
     }
     const Tensor dnormed = norm_ ? f.scratch("dnormed") : f.din("normed");
     map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows);
@@ -149,7 +146,15 @@ class NormLinear : public Segment {
  private:
   int64_t given_width() const { return options_.activation == Activation::swiglu ? map_.out / 2 : map_.out; }
   Tensor dlinear(const Frame& f) const {
-    return options_.activation == Activation::none ? f.dout(options_.gives) : f.left("dlinear");
+    switch (options_.activation) {
+      case Activation::none:
+        return f.dout(options_.gives);
+      case Activation::gelu:
+        return f.dout("linear");
+      case Activation::swiglu:
+        break;
+    }
+    return f.left("dlinear");
   }
   NormLinearOptions options_;
   std::optional<NormPart> norm_;

@@ -27,8 +27,12 @@ class Projection : public Segment {
     const int64_t rows = shape.tokens();
     SegmentPlan plan;
     plan.takes = {o_.takes};
+    if (behind_gelu()) {
+      plan.takes.push_back(o_.gelu_of);
+      plan.input_needs = {"in." + o_.gelu_of};
+    }
     plan.gives = {{"hidden", map_.type, {rows, map_.out}}};
-    plan.input_needs = {"dout.hidden"};
+    plan.input_needs.push_back("dout.hidden");
     plan.weight_needs = {"in." + o_.takes};
     if (drops()) {
       plan.leaves = {{"dmapped", map_.type, {rows, map_.out}}};
@@ -54,7 +58,9 @@ class Projection : public Segment {
 
   void backward_input(const Frame& f) const override {
     if (drops()) drop(f, f.dout("hidden").data, f.left("dmapped").data);
-    map_.backward_input(f, dmapped(f), f.weight("weight").data, f.din(o_.takes).data, f.slice.tokens());
+    map_.backward_input(f, dmapped(f), f.weight("weight").data,
+                        f.din(behind_gelu() ? o_.gelu_of : o_.takes).data, f.slice.tokens(),
+                        behind_gelu() ? f.in(o_.gelu_of).data : nullptr);
   }
 
   void backward_weight(const Frame& f) const override {
@@ -65,9 +71,15 @@ class Projection : public Segment {
         {map_.type, rows, map_.out, dmapped(f), f.grad("bias").as<float>(), f.accumulate}, f.launch);
   }
 
-  Cost cost(const SliceShape& shape, Part part) const override { return map_.cost(shape.tokens(), part); }
+  Cost cost(const SliceShape& shape, Part part) const override {
+    Cost cost = map_.cost(shape.tokens(), part);
+    if (behind_gelu() && part == Part::backward_input)
+      cost.bytes = shape.tokens() * map_.in * device::size_of(map_.type);
+    return cost;
+  }
 
  private:
+  bool behind_gelu() const { return !o_.gelu_of.empty(); }
   bool drops() const { return o_.dropout.rate > 0; }
   const void* dmapped(const Frame& f) const {
     return drops() ? f.left("dmapped").data : f.dout("hidden").data;

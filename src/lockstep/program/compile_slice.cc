@@ -104,7 +104,6 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
     i.reads.push_back({s.batch.at(field), "batch." + field});
     seen["batch." + field] = s.batch.at(field);
   }
-  std::vector<std::string> without_gradient;
   for (const auto* names : {&plan.takes, &plan.passes}) {
     for (const std::string& name : *names) {
       LS_ASSERT(s.flow().edges.contains(name),
@@ -112,7 +111,7 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
       Edge& edge = s.flow().edges.at(name);
       i.reads.push_back({edge.buffer, "in." + name});
       seen["in." + name] = edge.buffer;
-      if (!edge.gradient) without_gradient.push_back(name);
+      if (!edge.gradient) without_gradient_.insert({b, g, name});
       if (!edge.read && edge.seam != model::Seam::none) s.first_readers[{b, g}][name] = edge;
       edge.read = true;
     }
@@ -139,7 +138,7 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
   }
   if (plan.loss && layout_.training) {
     for (const std::string& name : plan.takes) {
-      if (std::count(without_gradient.begin(), without_gradient.end(), name) > 0) continue;
+      if (without_gradient_.contains({b, g, name})) continue;
       const Buffer& like = program_.buffers[static_cast<size_t>(seen.at("in." + name))];
       const int gradient = value({"d" + name, like.dtype, like.shape}, BufferKind::dedge, block, s.number);
       s.flow().dedges[name] = seen["din." + name] = gradient;
@@ -186,6 +185,7 @@ void Compiler::backward_input(size_t b, size_t g, Slice& s) {
   const std::map<std::string, std::string> same(plan.same.begin(), plan.same.end());
   std::vector<std::string> names = plan.takes;
   names.insert(names.end(), plan.passes.begin(), plan.passes.end());
+  std::erase_if(names, [&](const std::string& name) { return without_gradient_.contains({b, g, name}); });
   for (const std::string& name : names) {
     if (same.contains("din." + name)) continue;
     const Buffer like = program_.buffers[static_cast<size_t>(seen.at("in." + name))];

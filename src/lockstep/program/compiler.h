@@ -5,7 +5,9 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "lockstep/model/layout.h"
@@ -123,6 +125,8 @@ class Compiler {
   std::map<std::pair<size_t, size_t>, std::vector<Use>> statistics_;  // {block, segment}: of every slice
   std::map<std::pair<size_t, size_t>, int> round_;  // {block, strand}: its gradient, where strands take turns
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block
+  std::set<std::tuple<size_t, size_t, std::string>>
+      without_gradient_;  // {block, segment, edge that it takes}
 };
 
 }  // namespace lockstep::program

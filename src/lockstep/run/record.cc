@@ -10,6 +10,7 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/base/version.h"
 #include "lockstep/device/facts.h"
+#include "lockstep/device/libraries.h"
 
 namespace lockstep::run {
 
@@ -25,6 +26,7 @@ constexpr Field kNumeric[] = {{"build", "the build"},
                               {"instruction_set", "its instruction set"},
                               {"compute", "the compute precision"},
                               {"kernels", "the choice of kernels"},
+                              {"products", "the library of matrix products"},
                               {"logits_chunk", "the rows of logits at a time"},
                               {"libtorch", "LibTorch"},
                               {"dataset_hash", "the data"}};
@@ -54,6 +56,7 @@ nlohmann::json make_record(const Plan& plan) {
   record["instruction_set"] = device.instruction_set;
   record["compute"] = device::name_of(plan.model->compute);
   record["kernels"] = kernel_choices(plan);
+  if (plan.device->id().kind == device::Kind::cuda) record["products"] = device::product_library();
   record["logits_chunk"] = plan.recipe().memory.logits_chunk.value;
   record["exact"] = plan.recipe().run.exact;
   record["parameters"] = plan.model->param_count();

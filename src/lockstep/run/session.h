@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/base/laps.h"
 #include "lockstep/base/schema.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/device/device.h"
@@ -42,6 +43,7 @@ struct Plan {
   program::MemoryPlan memory;
   int64_t available_bytes = 0;  // on the device, or memory.limit_gib
   comm::Seat seat;              // this process among the ranks
+  base::Laps* laps = nullptr;   // of the way to the first step, where that is timed
   const base::Recipe& recipe() const { return resolved.recipe; }
   // Of ranks that work on the same slices, one says what is in them.
   bool counts_batch() const {
@@ -55,9 +57,10 @@ struct Plan {
 };
 
 struct PlanOptions {
-  bool must_fit = true;       // memory that does not suffice is RunError 420 with the report
-  comm::Seat seat;            // the rank to plan for; need not exist
-  bool shares_memory = true;  // CPU ranks read each other's memory, so that reductions stage nothing
+  bool must_fit = true;        // memory that does not suffice is RunError 420 with the report
+  comm::Seat seat;             // the rank to plan for; need not exist
+  bool shares_memory = true;   // CPU ranks read each other's memory, so that reductions stage nothing
+  base::Laps* laps = nullptr;  // must outlive what is made from the plan
 };
 
 // To plan for this process.
