@@ -37,12 +37,17 @@ std::vector<Variation> variations(const base::Recipe& recipe) {
                                 shape("odd length", batch, seq - 8),
                                 shape("one sample", 1, seq)};
   all[2].keys.push_back(fmt::format("model.context={}", seq * 4));
-  for (const int64_t width : {512, 1024, 1536, 2560}) {
+  const auto sized = [&](const std::string& name, int64_t width, int64_t head) {
     all.push_back(
-        {fmt::format("hidden {}", width),
-         {"model.preset=", fmt::format("model.hidden={}", width), fmt::format("model.heads={}", width / 64),
+        {name,
+         {"model.preset=", fmt::format("model.hidden={}", width), fmt::format("model.heads={}", width / head),
           "model.kv_heads=auto", "model.ffn=auto", fmt::format("model.context={}", seq)}});
+  };
+  for (const int64_t width : {512, 1024, 1536, 2560}) sized(fmt::format("hidden {}", width), width, 64);
+  for (const int64_t head : {32, 96, 128, 256}) {
+    sized(fmt::format("heads of {}", head), 1024 / head * head, head);
   }
+  all.push_back({"odd vocabulary: 50257", {"model.vocab=50257"}});
   for (const int64_t heads : {1, 2, 4, 16}) {
     if (recipe.model.family != "llama") break;
     all.push_back({fmt::format("{} key heads", heads), {fmt::format("model.kv_heads={}", heads)}});
@@ -129,21 +134,27 @@ int bench_step(const std::vector<std::string>& words) {
                       "Time a recipe's training step, and say how far from the device's limit it is.", words);
   base::RecipeSource source;
   run::BenchStepOptions options;
-  bool json = false, varied = false;
+  base::Laps laps("load the program and its libraries");
+  bool json = false, varied = false, timing = false;
   arguments.recipe(source);
   arguments.option("--steps", options.steps, "timed steps, after five that warm up");
   arguments.flag("--sweep", varied, "other lengths, batches, widths and key heads around the recipe's too");
+  arguments.flag("--timing", timing, "print where the time up to the end of the first step went");
   arguments.flag("--json", json, "print one JSON object a measurement");
   arguments.example("lockstep bench step model.preset=124m data.seq_len=1024 batch.global=32 batch.slices=1",
                     "GPT-2 124M");
   arguments.example("lockstep bench step first.toml --sweep --json", "many shapes, for a script");
   if (!arguments.parse()) return 0;
   if (varied) return sweep(std::move(source), options, json);
+  options.laps = &laps;
   const BenchStep result = run::bench_step(base::read_recipe(source), options);
   if (json) {
-    print("{}\n", to_json(result, "").dump());
+    nlohmann::ordered_json object = to_json(result, "");
+    for (const base::Laps::Lap& lap : laps.all()) object["timing_s"][lap.what] = lap.seconds;
+    print("{}\n", object.dump());
   } else {
     print_one(result);
+    if (timing) print("{}", laps.to_text());
   }
   return 0;
 }

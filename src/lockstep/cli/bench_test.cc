@@ -38,6 +38,9 @@ TEST(Bench, AStepIsTimedAgainstItsLimit) {
   EXPECT_GT(row.at("tokens_per_s").get<double>(), 0);
   EXPECT_GT(row.at("share_of_limit").get<double>(), 0);
   EXPECT_GT(row.at("first_step_s").get<double>(), 0);
+  double laps = 0;
+  for (const auto& [what, seconds] : row.at("timing_s").items()) laps += seconds.get<double>();
+  EXPECT_NEAR(laps, row.at("first_step_s").get<double>(), 0.05);  // they add up
 }
 
 TEST(Bench, RowsHaveBothEnginesAndTheIdeal) {

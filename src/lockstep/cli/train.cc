@@ -3,10 +3,13 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/laps.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/commands.h"
@@ -47,7 +50,7 @@ struct Everyone : run::Observer {
 struct TrainArguments {
   base::RecipeSource source;
   std::string folder, resume = "auto";
-  bool json = false;
+  bool json = false, timing = false;
   std::string profile;
 };
 
@@ -86,21 +89,24 @@ void print_summary(const run::Summary& s, const std::string& folder) {
   print("{}\n", out.dump());
 }
 
-// The first rank looks at the folder and resolves what the recipe leaves open.
+// The first rank looks at the folder and resolves what the recipe leaves open; the plan that it needs for
+// that is its own.
 run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, const std::string& folder,
-                     const run::PlanOptions& options) {
+                     const run::PlanOptions& options, std::optional<run::Plan>& made) {
   const bool fresh = arguments.resume == "never" && !launch::started_again();
   const run::Earlier earlier = fresh ? run::Earlier{} : run::look_at(folder);
   if (!fresh) run::adopt_earlier(resolved, folder);
   run::Decision decision;
   if (const std::string why = run::choose_layout(resolved, options); !why.empty()) remark("{}\n", why);
-  const run::Plan plan = run::make_plan(std::move(resolved), {}, options);
+  base::end_lap(options.laps, "look at the run folder");
+  run::Plan plan = run::make_plan(std::move(resolved), {}, options);
   if (options.seat.world > 1) run::check_ranks(plan);
   decision.resolved = plan.resolved;
   if (arguments.resume == "auto") run::refuse_changes(decision.resolved.recipe, folder);
   decision.done = earlier.finished && arguments.resume == "auto";
   decision.step = earlier.step;
   if (!decision.done) decision.checkpoints = starting_points(arguments, folder);
+  made = std::move(plan);
   return decision;
 }
 
@@ -113,6 +119,16 @@ int already_done(const TrainArguments& arguments, const run::Decision& decision,
   return 0;
 }
 
+// Says where the time went when the first step has ended.
+struct TimingNews : run::Observer {
+  const base::Laps& laps;
+  Progress& progress;
+  TimingNews(const base::Laps& from, Progress& to) : laps(from), progress(to) {}
+  void event(const std::string& name, const std::string&, int64_t) override {
+    if (name == "first_step") progress.say(laps.to_text());
+  }
+};
+
 // What stays with a rank from its start to its end, besides the session.
 struct Around {
   const StopSignal& signal;
@@ -124,6 +140,7 @@ run::TrainOptions train_options(run::Session& session, const run::Decision& deci
   run::TrainOptions options;
   const std::optional<int64_t> in_memory = restore_newer(around.snapshots.get(), decision);
   options.first_step = in_memory ? *in_memory : load_first(session, decision.checkpoints);
+  base::end_lap(session.plan.laps, "load the checkpoint");
   options.unsaved = in_memory.has_value();
   options.save_only = std::getenv("LOCKSTEP_SAVE_ONLY") != nullptr;
   options.stop_signal = &around.signal.value();
@@ -207,9 +224,12 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
 
   run::Saver saver(session, folder);
   Everyone everyone;
+  std::optional<TimingNews> timing;
+  if (arguments.timing && session.plan.laps != nullptr) timing.emplace(*session.plan.laps, progress);
   NoticeWatch notice(session, folder, everyone);
   SaveNews news(saver, everyone, notice);
   everyone.all = {&files, &progress, &news, &notice};
+  if (timing) everyone.all.push_back(&*timing);
   options.save = [&](int64_t step) { save_now(saver, step, signal), news.tell(); };
   options.profile.made = [&](const run::Profile& profile) {
     keep_profile(session, profile, folder);
@@ -219,6 +239,7 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
                  options.first_step > 0 ? fmt::format("going on from step {}", options.first_step)
                                         : "from the beginning",
                  options.first_step);
+  base::end_lap(session.plan.laps, "open the run folder");
   const run::Summary summary = run::train(session, options, everyone);
   end_saving(saver, news);
   everyone.event(
@@ -233,7 +254,7 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
 }
 
 int run_training(const TrainArguments& arguments, const base::Resolved& resolved, const std::string& folder,
-                 comm::World& world) {
+                 comm::World& world, base::Laps& laps) {
   const auto& parallel = resolved.recipe.parallel;
   // The launcher's verdict on a hang names the culprit: it must come before the collective's own timeout.
   const base::AutoInt& hang = resolved.recipe.run.hang_timeout;
@@ -242,17 +263,21 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
   run::compare_recipes(world, resolved.recipe);
   std::unique_ptr<run::Ranks> ranks;
   if (world.size() > 1) ranks = std::make_unique<run::Ranks>(world);
-  const run::PlanOptions options = ranks ? run::for_this(*ranks) : run::PlanOptions{};
+  run::PlanOptions options = ranks ? run::for_this(*ranks) : run::PlanOptions{};
+  options.laps = &laps;
+  base::end_lap(&laps, "meet the ranks");
+  std::optional<run::Plan> made;
   const run::Decision decision =
-      run::decide_together(world, [&] { return decide(arguments, resolved, folder, options); });
+      run::decide_together(world, [&] { return decide(arguments, resolved, folder, options, made); });
   if (decision.done) return world.first() ? already_done(arguments, decision, folder) : 0;
-  run::Plan plan = run::make_plan(decision.resolved, {}, options);
+  run::Plan plan = made ? *std::exchange(made, std::nullopt) : run::make_plan(decision.resolved, {}, options);
   if (plan.recipe().run.exact) run::compare_records(world, plan);
 
   std::unique_ptr<run::RunFolder> files;
   if (world.first()) files = std::make_unique<run::RunFolder>(folder);
   run::Recorder recorder(folder, world.rank());
   if (!recorder.problem().empty()) remark("warning: nothing will be recorded: {}\n", recorder.problem());
+  laps.end("open the run folder");
   run::Session session(std::move(plan), ranks.get(), recorder.ring());
   recorder.describe(session);
   StopSignal signal;  // from here on there is something to save; a rank that still waits for others just ends
@@ -268,6 +293,7 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
 }  // namespace
 
 int train_command(Arguments& arguments) {
+  base::Laps laps("load the program and its libraries");
   TrainArguments wanted;
   arguments.recipe(wanted.source);
   arguments.option("--run", wanted.folder, "the run folder; default: log.folder/run.name");
@@ -275,6 +301,7 @@ int train_command(Arguments& arguments) {
                    "auto: go on where the folder's run stopped; never: start over; or a checkpoint");
   arguments.option("--profile", wanted.profile,
                    "FIRST:LAST: note what runs in these steps, as trace/profile.json and a table");
+  arguments.flag("--timing", wanted.timing, "print where the time up to the end of the first step went");
   arguments.flag("--json", wanted.json, "print the summary as JSON on standard output");
   LaunchFlags launch;
   add_launch_flags(arguments, launch);
@@ -290,6 +317,7 @@ int train_command(Arguments& arguments) {
   run::TrainOptions checked;
   read_profile(wanted.profile, checked);  // wrong words are refused before anything starts
   const base::Resolved resolved = base::read_recipe(wanted.source);
+  laps.end("read the recipe");
   const std::string folder =
       !wanted.folder.empty() ? wanted.folder : resolved.recipe.log.folder + "/" + resolved.recipe.run.name;
   launch.wishes.fits = [&](int ranks) { run::check_layout(resolved.recipe, ranks); };
@@ -306,7 +334,7 @@ int train_command(Arguments& arguments) {
   std::unique_ptr<comm::World> world;
   if (const std::optional<int> code = launch_or_join(launch, argv, folder + "/logs", world)) return *code;
   try {
-    return run_training(wanted, resolved, folder, *world);
+    return run_training(wanted, resolved, folder, *world, laps);
   } catch (const base::RunError& error) {
     // The same recipe gives the same bits, and the same end; but a flipped bit does not come twice.
     if (error.number() != 602) launch::say_final(error.what());

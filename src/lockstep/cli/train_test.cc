@@ -7,9 +7,11 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <vector>
 
 #include "lockstep/base/file.h"
@@ -223,6 +225,27 @@ TEST(Train, RanksOfAnotherLauncherMeetOrAreToldWhyNot) {
     EXPECT_EQ(count(outcome.output, c.says), c.times) << c.second << "\n" << outcome.output;
     std::filesystem::remove_all(folder.path() + "/runs");
   }
+}
+
+TEST(Train, TimingAddsUpToTheEndOfTheFirstStep) {
+  base::TemporaryFolder folder;
+  const Outcome outcome = run_shell(folder.path(), kTiny + "run.steps=2 --run r --timing");
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  double sum = 0, total = 0;
+  int laps = 0;
+  std::istringstream lines(outcome.output);
+  for (std::string line; std::getline(lines, line) && total == 0;) {
+    std::istringstream cells(line);
+    std::vector<std::string> words{std::istream_iterator<std::string>(cells), {}};
+    if (words.size() < 4 || words.back() != "%") continue;  // "open the device  12.3  4.5 %"
+    const double ms = std::stod(words[words.size() - 3]);
+    const bool last = line.find("to the end of the first step") != std::string::npos;
+    (last ? total : sum) += ms;
+    laps += last ? 0 : 1;
+  }
+  EXPECT_GE(laps, 10) << outcome.output;
+  EXPECT_GT(total, 0);
+  EXPECT_NEAR(sum, total, 0.1 * laps);  // each is rounded
 }
 
 TEST(Train, ProfilesTheStepsAskedFor) {

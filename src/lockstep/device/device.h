@@ -54,6 +54,7 @@ struct Traced {
   std::string name;
   int64_t begin_ns = 0, end_ns = 0;  // of a clock of the device's own
   int64_t tag = -1;                  // set when it was enqueued; -1: none
+  bool in_graph = false;             // it ran as a part of a launched graph
 };
 
 class Device {

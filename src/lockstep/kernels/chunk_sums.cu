@@ -16,14 +16,23 @@ constexpr int kThreads = 512;
 constexpr int kFinishThreads = 256;
 constexpr int64_t kGroup = 64;  // chunks that one thread of norm_finish folds
 
+// Four neighbours are a thread's, whether they can be loaded at once or not: the order is the same.
+__device__ Vec<float, 4> load_four(const float* from, int left) {
+  if (left >= 4 && reinterpret_cast<uintptr_t>(from) % 16 == 0) return load<4>(from);
+  Vec<float, 4> values{};
+  for (int j = 0; j < 4 && j < left; ++j) values[j] = from[j];
+  return values;
+}
+
 __global__ void square_sums_kernel(SquareSums op) {
   const Chunk chunk = op.chunks[blockIdx.x];
   const float* gradient = op.gradient + chunk.begin;
   double sum = 0;
 #pragma unroll 4
-  for (int i = threadIdx.x; i < chunk.count; i += kThreads) {
-    const double g = gradient[i];
-    sum += g * g;
+  for (int i = threadIdx.x * 4; i < chunk.count; i += kThreads * 4) {
+    const Vec<float, 4> values = load_four(gradient + i, chunk.count - i);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) sum += static_cast<double>(values[j]) * static_cast<double>(values[j]);
   }
   sum = block_fold<kThreads>(sum, Sum{});
   if (threadIdx.x == 0) op.sums[blockIdx.x] = sum;

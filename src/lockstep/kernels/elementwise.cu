@@ -50,6 +50,11 @@ __global__ void count_nonfinite_kernel(int64_t size, const T* values, unsigned l
     atomicAdd(count, static_cast<unsigned long long>(found));  // integers: any order
 }
 
+__global__ void mark_kernel(Mark op) {
+  *static_cast<volatile uint32_t*>(op.word) = op.value;
+  __threadfence_system();  // seen by the host before the next kernel begins
+}
+
 }  // namespace
 
 void cast(const Cast& op, const Launch& launch) {
@@ -96,6 +101,11 @@ void count_nonfinite(const CountNonfinite& op, const Launch& launch) {
         count_nonfinite_kernel<T>, op.size, static_cast<const T*>(op.values),
         reinterpret_cast<unsigned long long*>(op.count));
   });
+}
+
+void mark(const Mark& op, const Launch& launch) {
+  const Launcher run("mark", launch);
+  run({.blocks = 1, .threads = 1}, mark_kernel, op);
 }
 
 }  // namespace lockstep::kernels::cuda

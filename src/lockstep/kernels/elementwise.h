@@ -48,4 +48,10 @@ struct CountNonfinite {  // *count = how many values are infinite or not a numbe
   int64_t* count = nullptr;
 };
 
+// *word = value when the stream gets there: how far a device is, for a host that does not wait for it.
+struct Mark {
+  uint32_t* word = nullptr;  // host memory (Device::allocate_host)
+  uint32_t value = 0;
+};
+
 }  // namespace lockstep::kernels

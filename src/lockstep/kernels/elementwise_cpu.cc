@@ -98,4 +98,6 @@ void count_nonfinite(const CountNonfinite& op, const Launch&) {
   *op.count = total;
 }
 
+void mark(const Mark& op, const Launch&) { *op.word = op.value; }
+
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

@@ -49,16 +49,17 @@ MatmulKey key_of(const Gemm& op, const Launch& launch) {
           // The epilogue wants the bias in the type of C; then it is rounded once, together with the product.
           .bias = op.bias && op.in_type == op.out_type,
           .gelu = op.before_gelu != nullptr,
+          .gelu_slope = op.gelu_at != nullptr,
           .workspace = launch.workspace_bytes >= kMatmulWorkspace,
           .alignment_a = alignment_of(op.a),
           .alignment_b = alignment_of(op.b),
           .alignment_c = alignment_of(op.c)};
 }
 
-// Whether the product's own epilogue applies gelu: 16-bit, and aligned as cuBLASLt wants it.
-bool fuses_gelu(const Gemm& op) {
-  return op.in_type == op.out_type && op.in_type != device::DType::f32 && op.bias && op.n % 8 == 0 &&
-         is_aligned(16, op.before_gelu) && is_aligned(16, op.c) && op.k > 0;
+// Whether the product's own epilogue applies gelu or its slope: 16-bit, and aligned as cuBLASLt wants it.
+bool fuses_gelu(const Gemm& op, const void* kept_apart) {
+  return op.in_type == op.out_type && op.in_type != device::DType::f32 && op.n % 8 == 0 &&
+         is_aligned(16, kept_apart) && is_aligned(16, op.c) && op.k > 0;
 }
 
 // The product, then gelu in a pass of its own.
@@ -70,12 +71,21 @@ void gemm_then_gelu(const Gemm& op, const Launch& launch) {
   gelu({op.out_type, op.m * op.n, op.before_gelu, op.c}, launch);
 }
 
+void gemm_then_slope(const Gemm& op, const Launch& launch) {
+  Gemm product = op;
+  product.gelu_at = nullptr;
+  gemm(product, launch);
+  gelu_backward({op.out_type, op.m * op.n, op.gelu_at, op.c, op.c}, launch);
+}
+
 }  // namespace
 
 void gemm(const Gemm& op, const Launch& launch) {
-  if (op.before_gelu && !fuses_gelu(op)) return gemm_then_gelu(op, launch);
+  if (op.before_gelu && !(op.bias && fuses_gelu(op, op.before_gelu))) return gemm_then_gelu(op, launch);
+  if (op.gelu_at && !fuses_gelu(op, op.gelu_at)) return gemm_then_slope(op, launch);
   const Launcher run("gemm", launch);
   LS_ASSERT(!op.bias || op.beta == 0, "a bias together with beta");
+  LS_ASSERT(!op.gelu_at || (op.beta == 0 && !op.bias), "gelu's slope together with beta or a bias");
   if (op.m == 0 || op.n == 0) return;
   if (op.k == 0) {  // cuBLASLt refuses an empty sum
     if (op.beta == 0) run.fill_zero(op.c, op.m * op.n * device::size_of(op.out_type));

@@ -19,8 +19,12 @@ struct Gemm {
   bool trans_a = false, trans_b = false;
   float beta = 0;              // 0 or 1
   const void* bias = nullptr;  // [n], added to every row; only with beta = 0
-  // [m, n] in C's type, or null. Given: it gets the result, and C gets gelu of the result; only with beta = 0.
+  // [m, n] in C's type, or null. Given: it gets the result, and C gets gelu of the result; only with beta =
+  // 0.
   void* before_gelu = nullptr;
+  // [m, n] in C's type, or null. Given: C gets the result times gelu's slope at these values, which is gelu's
+  // backward pass; only with beta = 0 and without a bias. Not C itself.
+  const void* gelu_at = nullptr;
 };
 
 }  // namespace lockstep::kernels

@@ -98,6 +98,32 @@ TEST_P(GemmTest, GeluBehindItKeepsWhatStoodBefore) {
   }
 }
 
+TEST_P(GemmTest, GelusSlopeScalesTheResult) {
+  for (const DType type : kEdgeTypes) {
+    for (const int64_t n : {24, 31, 256}) {
+      SCOPED_TRACE(fmt::format("{} n {}", name_of(type), n));
+      Gemm op{.m = 40, .n = n, .k = 64, .in_type = type, .out_type = type, .trans_b = true};
+      const Values a = rounded(random_values(op.m * op.k, 1), type),
+                   b = rounded(random_values(op.k * n, 2, 0.2), type);
+      const Values at = rounded(random_values(op.m * n, 3), type);
+      const Memory a_there = upload(a, type), b_there = upload(b, type), at_there = upload(at, type);
+      const Memory c = garbage(op.m * n, type);
+      op.a = a_there.data();
+      op.b = b_there.data();
+      op.c = c.data();
+      op.gelu_at = at_there.data();
+      run({&c}, [&] { kernels().gemm(op, launch(kernels().gemm_workspace(op))); });
+      Values expected = reference(op, a, b, {}, {});
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const double x = at[i], root = 0.7978845608028654;
+        const double t = std::tanh(root * (x + 0.044715 * x * x * x));
+        expected[i] *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
+      }
+      expect_close(download(c), expected, tolerance(type, 10));
+    }
+  }
+}
+
 TEST_P(GemmTest, RefusesTooLittleWorkspace) {
   if (!on_cpu()) GTEST_SKIP() << "CUDA multiplies bf16 without a workspace";
   const Memory some = garbage(64, DType::bf16);

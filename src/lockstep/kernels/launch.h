@@ -13,9 +13,10 @@ struct Launch {
 };
 
 // Partitions of work, so that sums are folded in an order that depends on the shape alone, never on
-// threads, SMs or free memory: rows are cut into this many contiguous runs of nearly equal length.
+// threads, SMs or free memory: rows are cut into this many contiguous runs of nearly equal length. A part is
+// a block's on a GPU, so that few rows still keep many processors busy.
 inline int64_t row_parts(int64_t rows) {
-  const int64_t parts = (rows + 63) / 64;
+  const int64_t parts = (rows + 15) / 16;
   return parts < 1 ? 1 : parts > 256 ? 256 : parts;
 }
 inline int64_t part_begin(int64_t rows, int64_t parts, int64_t part) { return rows * part / parts; }

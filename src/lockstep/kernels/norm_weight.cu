@@ -52,7 +52,7 @@ void row_sums(const Partials& op, const Launcher& run) {
   run({.blocks = op.parts * divide_up(op.width, kThreads), .threads = kThreads}, row_sums_kernel<T>, op);
 }
 
-constexpr int kFoldColumns = 32, kFoldGroups = 8;
+constexpr int kFoldColumns = 32, kFoldGroups = 32;
 
 // Groups of neighbouring parts side by side, then the groups in order.
 __global__ void fold_parts_kernel(NormWeightBackward op) {
@@ -61,7 +61,7 @@ __global__ void fold_parts_kernel(NormWeightBackward op) {
   const int64_t group = threadIdx.y, end = op.parts * (group + 1) / kFoldGroups;
   float sum = 0;
   if (column < op.width) {
-#pragma unroll 16
+#pragma unroll 8
     for (int64_t part = op.parts * group / kFoldGroups; part < end; ++part) {
       sum += op.partial[part * op.width + column];
     }

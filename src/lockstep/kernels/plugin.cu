@@ -1,4 +1,6 @@
 // The plugin's exports: a device, a table of kernels, and the number that says they fit the program.
+#include <cublasLt.h>
+
 #include "lockstep/device/plugin.h"
 
 #include "lockstep/device/cuda/cuda_device.h"
@@ -25,6 +27,8 @@ extern "C" {
 lockstep::device::Device* lockstep_cuda_open(int index) { return new lockstep::device::CudaDevice(index); }
 
 const lockstep::kernels::Kernels* lockstep_cuda_kernels() { return &kTable; }
+
+int lockstep_cuda_products() { return static_cast<int>(cublasLtGetVersion()); }
 
 int lockstep_cuda_abi() { return lockstep::device::kPluginAbi; }
 

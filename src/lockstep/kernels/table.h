@@ -58,7 +58,8 @@
   ROW(tree_sum, TreeSum)                              \
   ROW(fill_normal, FillNormal)                        \
   ROW(fill_value, FillValue)                          \
-  ROW(count_nonfinite, CountNonfinite)
+  ROW(count_nonfinite, CountNonfinite)                \
+  ROW(mark, Mark)
 
 namespace lockstep::kernels {
 

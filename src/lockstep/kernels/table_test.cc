@@ -28,6 +28,15 @@ TEST_P(TableTest, DeviceCopiesRowsOfAnyPitch) {
   EXPECT_EQ(to.bytes(), upload_ints({0, 2, 3, 0, 6, 7, 0, 1}).bytes());
 }
 
+TEST_P(TableTest, MarksReachTheHost) {
+  auto* word = static_cast<uint32_t*>(device().allocate_host(sizeof(uint32_t)));
+  *word = 0;
+  kernels().mark({word, 7}, launch());
+  device().synchronize(nullptr);
+  EXPECT_EQ(*word, 7u);
+  device().free_host(word);
+}
+
 LOCKSTEP_ON_EVERY_DEVICE(TableTest);
 
 #if defined(__x86_64__)

@@ -54,6 +54,7 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
                              .parts = s.parts});
   segments.push_back(make_projection({.segment = "down",
                                       .takes = "act",
+                                      .gelu_of = "linear",
                                       .name = name + "mlp.c_proj",
                                       .map = {s.ffn, s.hidden, false, true, s.type, fp8},
                                       .dropout = {s.dropout, site + 1},

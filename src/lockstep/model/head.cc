@@ -84,7 +84,12 @@ class Head : public Segment {
     const int64_t rows = chunk_rows(tokens), rest = tokens % rows;
     return std::max(map_.workspace(rows, kernels), rest > 0 ? map_.workspace(rest, kernels) : 0);
   }
-  int64_t chunk_rows(int64_t tokens) const { return o_.chunk > 0 ? std::min(o_.chunk, tokens) : tokens; }
+  // Chunks of nearly equal length, none above o_.chunk: a short last one would make poor products.
+  int64_t chunk_rows(int64_t tokens) const {
+    if (o_.chunk <= 0 || tokens <= o_.chunk) return tokens;
+    const int64_t chunks = (tokens + o_.chunk - 1) / o_.chunk, even = (tokens + chunks - 1) / chunks;
+    return std::min(o_.chunk, (even + 63) / 64 * 64);
+  }
   HeadOptions o_;
   LinearMap map_;
 };

@@ -61,9 +61,14 @@ void LinearMap::forward(const Frame& f, const void* x, const void* weight, const
 }
 
 void LinearMap::backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows,
-                               const float* amax) const {
-  if (in_fp8(rows)) return fp8_backward_input(*this, f, dy, dx, rows, amax);
+                               const void* gelu_at, const float* amax) const {
+  if (in_fp8(rows)) {
+    fp8_backward_input(*this, f, dy, dx, rows, amax);
+    if (gelu_at != nullptr) f.kernels->gelu_backward({type, rows * in, gelu_at, dx, dx}, f.launch);
+    return;
+  }
   kernels::Gemm g = input_product(*this, rows);
+  g.gelu_at = gelu_at;
   g.a = dy;
   g.b = weight;
   g.c = dx;

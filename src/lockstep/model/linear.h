@@ -42,9 +42,10 @@ struct LinearMap {
   // With `before_gelu`, that gets it, and y gets gelu of it. `amax`: of x, where it is known already.
   void forward(const Frame& f, const void* x, const void* weight, const void* bias_values, void* y,
                int64_t rows, void* before_gelu = nullptr, const float* amax = nullptr) const;
-  // dx = dy W^T. `amax`: of dy, where it is known already.
+  // dx = dy W^T. With `gelu_at`, x was gelu of that, and dx gets the gradient of what stood before gelu.
+  // `amax`: of dy, where it is known already.
   void backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows,
-                      const float* amax = nullptr) const;
+                      const void* gelu_at = nullptr, const float* amax = nullptr) const;
   // dW (+)= x^T dy; fp32
   void backward_weight(const Frame& f, const void* x, const void* dy, void* dweight, int64_t rows,
                        bool accumulate) const;

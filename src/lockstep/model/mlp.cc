@@ -29,6 +29,7 @@ Block layer(const base::Recipe& recipe, DType type, int64_t i, const Parts& part
   segments.push_back(
       make_projection({.segment = "down",
                        .takes = "act",
+                       .gelu_of = "linear",
                        .name = name + "down",
                        .map = {m.ffn.value, m.hidden, true, true, type, fp8},
                        .dropout = {static_cast<float>(m.dropout), static_cast<uint32_t>(1 + i)},

@@ -76,27 +76,28 @@ class NormLinear : public Segment {
     } else {
       plan.takes = {"normed"};
     }
-    plan.gives.push_back({options_.gives, map_.type, {rows, given_width()}});
+    const bool gelu = options_.activation == Activation::gelu;
+    plan.gives.push_back(
+        {.name = options_.gives, .dtype = map_.type, .shape = {rows, given_width()}, .gradient = !gelu});
     const int64_t given_bytes = plan.gives.back().bytes();
+    if (gelu) plan.gives.push_back({"linear", map_.type, {rows, map_.out}});
     if (gives_amax(rows))
       plan.gives.push_back(
           {.name = options_.gives + "_amax", .dtype = DType::f32, .shape = {1}, .gradient = false});
-    std::string dlinear = "dout." + options_.gives;
+    std::string dlinear = "dout." + (gelu ? "linear" : options_.gives);
     plan.input_needs.push_back(dlinear);
-    if (options_.activation != Activation::none) {
+    if (options_.activation == Activation::swiglu) {
       const ValueSpec spec{"dlinear", map_.type, {rows, map_.out}};
       plan.saves.push_back({"linear", map_.type, {rows, map_.out}});
       plan.input_needs.push_back("save.linear");
-      const bool gelu = options_.activation == Activation::gelu;
       if (leaves_dlinear(rows)) {
         plan.leaves.push_back(spec);
-        plan.may_reuse.push_back({"left.dlinear", gelu ? dlinear : "save.linear"});
+        plan.may_reuse.push_back({"left.dlinear", "save.linear"});
       } else {
         plan.scratch.push_back({Part::backward_input, spec});
       }
-      // GELU is part of the product, which sees more digits than the linear values that are kept; and in
-      // fp8 the next map keeps a copy of its own.
-      if (!gelu && !map_.in_fp8(rows)) plan.remakes.push_back({"out." + options_.gives, given_bytes});
+      // In fp8 the next map keeps a copy of its own.
+      if (!map_.in_fp8(rows)) plan.remakes.push_back({"out." + options_.gives, given_bytes});
       dlinear = "left.dlinear";
     }
     map_.add_to(plan, rows, norm_ ? "save.normed" : "in.normed", dlinear);
@@ -118,7 +119,7 @@ class NormLinear : public Segment {
     if (norm_) norm_->forward(f, normed.data, true);
     const Tensor given = f.out(options_.gives);
     const bool gelu = options_.activation == Activation::gelu, none = options_.activation == Activation::none;
-    const Tensor linear = none ? given : f.saved("linear");
+    const Tensor linear = none ? given : gelu ? f.out("linear") : f.saved("linear");
     map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
                  gelu ? given.data : linear.data, rows, gelu ? linear.data : nullptr);
     if (options_.activation == Activation::swiglu) {
@@ -132,19 +133,16 @@ class NormLinear : public Segment {
 
   void backward_input(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
-    const Tensor dgiven = f.dout(options_.gives);
     float* amax = nullptr;
-    if (options_.activation == Activation::gelu) {
-      f.kernels->gelu_backward(
-          {map_.type, rows * map_.out, f.saved("linear").data, dgiven.data, dlinear(f).data}, f.launch);
-    } else if (options_.activation == Activation::swiglu) {
+    if (options_.activation == Activation::swiglu) {
       if (map_.wants_amax(rows)) amax = f.scratch("dy8_amax").as<float>();
-      f.kernels->swiglu_backward({map_.type, rows, map_.out / 2, f.saved("linear").data, dgiven.data,
-                                  dlinear(f).data, f.again(options_.gives).data, amax},
-                                 f.launch);
+      f.kernels->swiglu_backward(
+          {map_.type, rows, map_.out / 2, f.saved("linear").data, f.dout(options_.gives).data,
+           dlinear(f).data, f.again(options_.gives).data, amax},
+          f.launch);
     }
     const Tensor dnormed = norm_ ? f.scratch("dnormed") : f.din("normed");
-    map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows, amax);
+    map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows, nullptr, amax);
     if (norm_) norm_->backward_input(f, dnormed.data, true);
     if (const Tensor normed = f.again("normed")) norm_->again(f, normed.data, true);
   }
@@ -183,7 +181,14 @@ class NormLinear : public Segment {
     return options_.activation == Activation::swiglu && map_.wants_amax(rows);
   }
   Tensor dlinear(const Frame& f) const {
-    if (options_.activation == Activation::none) return f.dout(options_.gives);
+    switch (options_.activation) {
+      case Activation::none:
+        return f.dout(options_.gives);
+      case Activation::gelu:
+        return f.dout("linear");
+      case Activation::swiglu:
+        break;
+    }
     return leaves_dlinear(f.slice.tokens()) ? f.left("dlinear") : f.scratch("dlinear");
   }
   NormLinearOptions options_;

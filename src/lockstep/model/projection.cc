@@ -27,9 +27,13 @@ class Projection : public Segment {
     const int64_t rows = shape.tokens();
     SegmentPlan plan;
     plan.takes = {o_.takes};
+    if (behind_gelu()) {
+      plan.takes.push_back(o_.gelu_of);
+      plan.input_needs = {"in." + o_.gelu_of};
+    }
     if (knows_amax(rows)) plan.takes.push_back(o_.takes + "_amax");
     plan.gives = {{"hidden", map_.type, {rows, map_.out}}};
-    plan.input_needs = {"dout.hidden"};
+    plan.input_needs.push_back("dout.hidden");
     if (drops()) plan.leaves = {{"dmapped", map_.type, {rows, map_.out}}};
     const std::string dmapped = drops() ? "left.dmapped" : "dout.hidden";
     map_.add_to(plan, rows, "in." + o_.takes, dmapped);
@@ -55,7 +59,9 @@ class Projection : public Segment {
 
   void backward_input(const Frame& f) const override {
     if (drops()) drop(f, f.dout("hidden").data, f.left("dmapped").data);
-    map_.backward_input(f, dmapped(f), f.weight("weight").data, f.din(o_.takes).data, f.slice.tokens());
+    map_.backward_input(f, dmapped(f), f.weight("weight").data,
+                        f.din(behind_gelu() ? o_.gelu_of : o_.takes).data, f.slice.tokens(),
+                        behind_gelu() ? f.in(o_.gelu_of).data : nullptr);
   }
 
   void backward_weight(const Frame& f) const override {
@@ -68,9 +74,15 @@ class Projection : public Segment {
         {map_.type, rows, map_.out, dmapped(f), f.grad("bias").as<float>(), f.accumulate}, f.launch);
   }
 
-  Cost cost(const SliceShape& shape, Part part) const override { return map_.cost(shape.tokens(), part); }
+  Cost cost(const SliceShape& shape, Part part) const override {
+    Cost cost = map_.cost(shape.tokens(), part);
+    if (behind_gelu() && part == Part::backward_input)
+      cost.bytes = shape.tokens() * map_.in * device::size_of(map_.type);
+    return cost;
+  }
 
  private:
+  bool behind_gelu() const { return !o_.gelu_of.empty(); }
   // Whoever gives the input says how large it is.
   bool knows_amax(int64_t rows) const { return o_.takes_amax && map_.wants_amax(rows); }
   bool drops() const { return o_.dropout.rate > 0; }

@@ -34,12 +34,16 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
   };
   const std::vector<int32_t> inputs = random_words(words(plan.model->input_words), plan.model->vocab, 1);
   const std::vector<int32_t> labels = random_words(words(plan.model->label_words), plan.model->vocab, 2);
+  base::end_lap(plan.laps, "wait for the first batch");
   std::vector<double> times;
   int64_t last = base::monotonic_ns();
   const auto read = [&](int64_t step) {
     static_cast<void>(session.executor->read_oldest());
     const int64_t now = base::monotonic_ns();
-    if (step == 0) result.first_step_s = base::seconds_since_process_start();
+    if (step == 0) {
+      base::end_lap(plan.laps, "the first step");
+      result.first_step_s = base::seconds_since_process_start();
+    }
     if (step >= options.warm_up) times.push_back(static_cast<double>(now - last) / 1e6);
     last = now;
   };
@@ -65,7 +69,7 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
 BenchStep bench_step(const base::Resolved& resolved, const BenchStepOptions& options) {
   if (options.steps < 3 || options.warm_up < 1)
     throw base::ConfigError(109, "--steps: at least 3 are expected");
-  Plan made = make_plan(resolved, {});
+  Plan made = make_plan(resolved, {}, {.laps = options.laps});
   if (!made.model->predicts_tokens) throw base::ConfigError(109, "bench step measures language models");
   Session session(std::move(made));
   Plan& plan = session.plan;

@@ -10,13 +10,15 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/laps.h"
 #include "lockstep/base/schema.h"
 
 namespace lockstep::run {
 
 struct BenchStepOptions {
-  int64_t steps = 20;   // timed
-  int64_t warm_up = 5;  // before them: choices are made, a graph is captured
+  int64_t steps = 20;          // timed
+  int64_t warm_up = 5;         // before them: choices are made, a graph is captured
+  base::Laps* laps = nullptr;  // of the way to the first step
 };
 
 struct BenchStep {

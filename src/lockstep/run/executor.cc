@@ -12,6 +12,7 @@
 #include "lockstep/run/bind.h"
 #include "lockstep/run/graph.h"
 #include "lockstep/run/lanes.h"
+#include "lockstep/run/step_marks.h"
 
 namespace lockstep::run {
 
@@ -31,15 +32,15 @@ struct Executor::State {
   std::vector<std::function<void()>> calls;  // one for each instruction
   std::unique_ptr<Binder> binder;
   std::unique_ptr<Lanes> lanes;      // CPU with more than one lane
-  std::unique_ptr<StepGraph> graph;  // CUDA with one lane
-  std::vector<base::RingStamp> stamps;
+  std::unique_ptr<StepGraph> graph;  // CUDA
+  std::unique_ptr<StepMarks> marks;  // CUDA, where something is recorded
   std::vector<device::Event>
       events;  // CUDA: of instructions that another lane waits for; null for the others
   std::map<Lane, device::Event> ends;  // CUDA: where a lane's step ends
   Staging staging;
   base::RingWriter* ring = nullptr;
   const Ranks* ranks = nullptr;
-  bool graph_wanted = true;
+  bool graph_wanted = true, graph_of_lanes = false;
   std::unique_ptr<Profile> profile;  // while one is being made
   Tensor state, losses;
   struct Readback {
@@ -53,7 +54,10 @@ struct Executor::State {
 
   bool on_cpu() const { return device.id().kind == device::Kind::cpu; }
 
-  void begin(const StepInputs& from, const HostBatch& batch) { staging.fill(device, batch, from); }
+  void begin(const StepInputs& from, const HostBatch& batch) {
+    staging.fill(device, batch, from);
+    if (marks) marks->begin(staging.slot(), static_cast<int64_t>(from.step));
+  }
 
   void call(size_t n) {
     if (!profile) return calls[n]();
@@ -76,6 +80,7 @@ struct Executor::State {
       const Instruction& i = program.instructions[n];
       for (const int other : i.waits) device.wait(stream_of(i), events[static_cast<size_t>(other)]);
       call(n);
+      if (marks) marks->mark(n, stream_of(i));
       if (events[n] != nullptr) device.record(events[n], stream_of(i));
     }
     if (profile) device.tag(-1);
@@ -86,15 +91,20 @@ struct Executor::State {
     }
   }
 
-  // Ranks that work on a GPU wait for each other there, where nothing watches the time: the host does.
+  // Ranks that work on a GPU wait for each other there, where nothing watches the time: the host does. And
+  // the marks that the device leaves come into the ring here.
   void wait(device::Event event) {
-    if (ranks == nullptr || ranks->alone()) {
+    const bool alone = ranks == nullptr || ranks->alone();
+    if (alone && !marks) {
       device.wait_for(event);
       return;
     }
-    const auto deadline = std::chrono::steady_clock::now() + ranks->timeout();
+    const auto deadline =
+        std::chrono::steady_clock::now() + (alone ? std::chrono::hours(1000) : ranks->timeout());
     for (int looks = 0; !device.done(event); ++looks) {
-      if (looks > 1000) std::this_thread::sleep_for(std::chrono::microseconds(looks > 20000 ? 1000 : 20));
+      if (marks && looks % 16 == 0) marks->look();
+      if (alone || looks > 1000)
+        std::this_thread::sleep_for(std::chrono::microseconds(looks > 20000 ? 1000 : alone ? 100 : 20));
       if (std::chrono::steady_clock::now() < deadline) continue;
       const std::string why = why_stuck();
       ranks->abort();
@@ -103,6 +113,7 @@ struct Executor::State {
                                         "allows more time",
                                         read, static_cast<double>(ranks->timeout().count()) / 1000, why));
     }
+    if (marks) marks->look();
   }
 
   std::string why_stuck() const {
@@ -125,9 +136,9 @@ struct Executor::State {
     if (profile && on_cpu()) profile->ran.resize(profile->ran.size() + calls.size());
     if (lanes) {
       lanes->run();
-    } else if (graph && !profile) {
+    } else if (graph && !(profile && profile->steps == 0)) {
       const size_t slot = staging.slot();
-      if (graph->captured(slot)) mark_all();
+      if (marks && graph->captured(slot)) marks->all_enqueued();
       graph->run(slot, [this] { enqueue(); });
     } else {
       enqueue();
@@ -135,15 +146,7 @@ struct Executor::State {
     if (profile) ++profile->steps;
   }
 
-  // A graph enqueues the whole step at once: so say the marks.
-  void mark_all() {
-    for (base::RingStamp stamp : stamps) {
-      stamp.step = static_cast<int64_t>(staging.inputs()->step);
-      ring->enqueue(stamp);
-    }
-  }
-
-  // Marks around a call. On CUDA only the enqueueing is the host's to see.
+  // Marks around a call. On CUDA only the enqueueing is the host's to see; the rest is the device's to say.
   std::function<void()> recorded(std::function<void()> call, size_t n) {
     const Instruction& i = program.instructions[n];
     if (ring == nullptr || i.among != program::Among::none) return call;  // groups leave their own marks
@@ -153,18 +156,20 @@ struct Executor::State {
                                 .block = i.block,
                                 .slice = i.slice,
                                 .bytes = i.moved_bytes};
-    stamps.push_back(stamp);
-    const bool done = on_cpu();
-    // What another lane waits for is what other ranks wait for in the end: worth an event of its own.
-    comm::DeviceMarks* marks = !done && events[n] != nullptr && ranks != nullptr ? ranks->marks() : nullptr;
-    return [this, call = std::move(call), stamp, done, marks, stream = stream_of(i)] {
+    if (marks) {
+      marks->add(n, i.lane, stamp);
+      return [this, call = std::move(call), n] {
+        marks->enqueued(n);
+        call();
+      };
+    }
+    return [this, call = std::move(call), stamp] {
       base::RingStamp mine = stamp;
       mine.step = static_cast<int64_t>(staging.inputs()->step);
       const uint64_t ticket = ring->enqueue(mine);
-      if (done) ring->start(ticket);
+      ring->start(ticket);
       call();
-      if (done) ring->finish(ticket);
-      if (marks != nullptr) marks->expect({ring, ticket, comm::DeviceMarks::Stamp::finish}, stream);
+      ring->finish(ticket);
     };
   }
 };
@@ -176,6 +181,8 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
   s.ring = options.ring;
   s.ranks = options.ranks;
   s.graph_wanted = options.graph;
+  s.graph_of_lanes = options.graph_of_lanes;
+  if (s.ring != nullptr && !s.on_cpu()) s.marks = std::make_unique<StepMarks>(device, *s.ring);
   s.state = memory.find("step state");
   s.losses = memory.find("slice losses");
   s.staging.allocate(device, program);
@@ -203,7 +210,7 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
     s.calls.push_back(s.recorded(s.binder->bind(program.instructions[n]), n));
   }
   if (several && s.on_cpu()) s.lanes = std::make_unique<Lanes>(program, [&s](size_t n) { s.call(n); });
-  if (!several && s.graph_wanted && program.training && device.can_capture()) {
+  if ((!several || s.graph_of_lanes) && s.graph_wanted && program.training && device.can_capture()) {
     s.graph = std::make_unique<StepGraph>(device, s.stream());
     if (s.ranks != nullptr && s.ranks->marks() != nullptr) s.ranks->marks()->turn_off();
   }
@@ -260,6 +267,7 @@ Profile Executor::stop_profile() {
   Profile made = std::move(*s.profile);
   s.profile.reset();
   if (!s.on_cpu()) made.ran = s.device.end_trace();
+  name_graphs(made, static_cast<int64_t>(s.calls.size()));
   return made;
 }
 

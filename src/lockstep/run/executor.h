@@ -36,6 +36,7 @@ class Executor {
     const Ranks* ranks = nullptr;      // the groups of collective instructions; null when there are none
     base::RingWriter* ring = nullptr;  // the recorder's; null: nothing is recorded
     bool graph = true;                 // CUDA: a step becomes one graph where it can
+    bool graph_of_lanes = false;       // also one of several lanes, the collectives in it
   };
   // `program` was placed by `memory`. The model, memory and device must outlive the executor.
   Executor(const model::Model& model, const program::Program& program, const Memory& memory,
@@ -53,8 +54,8 @@ class Executor {
   void step_slowly(const kernels::StepInputs& inputs, const HostBatch& batch,
                    const std::function<bool(int instruction)>& before,
                    const std::function<void(int instruction)>& after);
-  // Between the two, steps run call by call and what runs is noted; call both when no step is unread. Empty,
-  // or why it cannot be.
+  // Between the two, what runs is noted; call both when no step is unread. The first step runs call by call,
+  // which tells whose a kernel is; later ones as always. Empty, or why it cannot be.
   std::string start_profile();
   Profile stop_profile();
   std::vector<double> read_slice_losses();  // waits for the step

@@ -90,6 +90,25 @@ std::string kind_of(const program::Instruction& i, const model::Model& model) {
 
 }  // namespace
 
+void name_graphs(Profile& profile, int64_t instructions) {
+  std::stable_sort(profile.ran.begin(), profile.ran.end(),
+                   [](const device::Traced& a, const device::Traced& b) { return a.begin_ns < b.begin_ns; });
+  std::map<std::string, std::vector<int64_t>> first_step;  // the tags of each name
+  std::map<std::string, size_t> met;
+  profile.by_call = 0;
+  for (const device::Traced& one : profile.ran) {
+    if (one.in_graph || one.tag < 0) continue;
+    profile.by_call = std::max(profile.by_call, one.tag / instructions + 1);
+    if (one.tag < instructions) first_step[one.name].push_back(one.tag);
+  }
+  for (device::Traced& one : profile.ran) {
+    const auto tags = one.in_graph ? first_step.find(one.name) : first_step.end();
+    if (tags == first_step.end()) continue;
+    const size_t n = met[one.name]++, each = tags->second.size();
+    one.tag = (profile.by_call + static_cast<int64_t>(n / each)) * instructions + tags->second[n % each];
+  }
+}
+
 int64_t began_ns(const Profile& profile) {
   int64_t first = INT64_MAX;
   for (const device::Traced& one : profile.ran) first = std::min(first, one.begin_ns);
@@ -138,7 +157,11 @@ std::string profile_table(const Profile& profile, const program::Program& progra
   const std::map<int64_t, Span> spans = spans_of(profile);
   int64_t first = INT64_MAX, last = 0;
   double busy = 0;
+  // Where steps ran as graphs, those are what training is made of; the first only gave the names.
+  const bool graphs = profile.steps > profile.by_call && profile.by_call > 0;
+  const int64_t first_tag = graphs ? profile.by_call * static_cast<int64_t>(program.instructions.size()) : 0;
   for (const auto& [tag, span] : spans) {
+    if (tag < first_tag) continue;
     const program::Instruction& i = instruction_of(program, tag);
     Row& row = rows[kind_of(i, model)];
     ++row.times;
@@ -150,7 +173,8 @@ std::string profile_table(const Profile& profile, const program::Program& progra
     // What runs beside the compute lane keeps nothing busy that anyone waits for.
     if (i.lane == program::Lane::compute) busy += static_cast<double>(span.busy) / 1e6;
   }
-  const double steps = static_cast<double>(std::max<int64_t>(1, profile.steps));
+  const int64_t counted = graphs ? profile.steps - profile.by_call : profile.steps;
+  const auto steps = static_cast<double>(std::max<int64_t>(1, counted));
   const double whole = spans.empty() ? 0 : static_cast<double>(last - first) / 1e6 / steps;
   std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
   std::sort(sorted.begin(), sorted.end(),
@@ -166,7 +190,8 @@ std::string profile_table(const Profile& profile, const program::Program& progra
   }
   table.add({"(nothing computes)", "", fmt::format("{:.3f}", std::max(0.0, whole - busy / steps)),
              fmt::format("{:.1f} %", 100 * std::max(0.0, 1 - busy / steps / std::max(whole, 1e-9))), "", ""});
-  return fmt::format("{} step(s), {:.3f} ms each\n{}", profile.steps, whole, table.to_text(width));
+  return fmt::format("{} step(s){}, {:.3f} ms each\n{}", counted, graphs ? " as a graph" : "", whole,
+                     table.to_text(width));
 }
 
 }  // namespace lockstep::run

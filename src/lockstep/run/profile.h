@@ -19,7 +19,12 @@ struct Profile {
   int64_t steps = 0;
   // A tag is step * instructions + instruction. On the CPU there are only instructions, named by their tag.
   std::vector<device::Traced> ran;
+  int64_t by_call = 0;  // the first so many steps ran call by call, the others as graphs
 };
+
+// Gives what ran as a part of a graph the tags of the first step, which ran call by call: the kernels of a
+// graph have none of their own. The n-th of a name there is the n-th of that name in every step.
+void name_graphs(Profile& profile, int64_t instructions);
 
 // Nanoseconds of this rank's clock at which its first call began.
 int64_t began_ns(const Profile& profile);

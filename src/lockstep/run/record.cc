@@ -10,6 +10,7 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/base/version.h"
 #include "lockstep/device/facts.h"
+#include "lockstep/device/libraries.h"
 #include "lockstep/model/fp8_recipe.h"
 
 namespace lockstep::run {
@@ -26,6 +27,7 @@ constexpr Field kNumeric[] = {{"build", "the build"},
                               {"instruction_set", "its instruction set"},
                               {"compute", "the compute precision"},
                               {"kernels", "the choice of kernels"},
+                              {"products", "the library of matrix products"},
                               {"logits_chunk", "the rows of logits at a time"},
                               {"libtorch", "LibTorch"},
                               {"dataset_hash", "the data"}};
@@ -56,6 +58,7 @@ nlohmann::json make_record(const Plan& plan) {
   record["compute"] = plan.recipe().precision.compute == "fp8" ? model::fp8_words(plan.recipe())
                                                                : device::name_of(plan.model->compute);
   record["kernels"] = kernel_choices(plan);
+  if (plan.device->id().kind == device::Kind::cuda) record["products"] = device::product_library();
   record["logits_chunk"] = plan.recipe().memory.logits_chunk.value;
   record["exact"] = plan.recipe().run.exact;
   record["parameters"] = plan.model->param_count();

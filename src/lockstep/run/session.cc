@@ -250,6 +250,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   Plan plan;
   plan.seat = options.seat;
   plan.per_node = options.per_node;
+  plan.laps = options.laps;
   check_batch(resolved.recipe);
   const device::Id id = device::resolve(resolved.recipe.run.device, options.seat.local_rank);
   set_threads(resolved.recipe, options.seat);
@@ -262,7 +263,9 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   plan.layout.stages = here.stages;
   if (!own.build_model) adopt_model(resolved);
   plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe);
+  base::end_lap(plan.laps, "open the data");
   plan.device = device::open(id);
+  base::end_lap(plan.laps, "open the device");
   const DType compute = settle_precision(resolved, plan.device->properties());
   if (own.build_model) {
     check_own_model(here.parts);
@@ -284,6 +287,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
     return build ? build(recipe, compute) : model::build_model(recipe, compute, parts);
   };
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
+  base::end_lap(plan.laps, "build the model");
   plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
   if (plan.optimizer.offload && id.kind == device::Kind::cpu) {
     throw ConfigError(
@@ -314,6 +318,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   plan.memory = program::place(plan.program);
   if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes)
     throw_out_of_memory(plan, plan.available_bytes);
+  base::end_lap(plan.laps, "compile the step and place its memory");
   return plan;
 }
 
@@ -332,6 +337,7 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
     throw_out_of_memory(plan, refused.free_bytes);
   }
   if (shared) plan.device->allocate_from(nullptr);
+  base::end_lap(plan.laps, "take the memory");
   if (!ranks->alone())
     ranks->connect(mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages), plan.program,
                    *plan.device);
@@ -340,20 +346,25 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
       marks_ = std::make_unique<comm::DeviceMarks>(*plan.device);
     ranks->record_in(ring, marks_.get());
   }
+  base::end_lap(plan.laps, "connect the ranks");
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
   if (!plan.recipe().model.from.empty()) load_weights(*parameters, *plan.device, plan.recipe().model.from);
+  base::end_lap(plan.laps, "set the first weights");
   executor =
       std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device, executor_options(*this));
+  base::end_lap(plan.laps, "bind the step's calls");
 }
 
 Executor::Options executor_options(const Session& session) {
+  const char* graph = std::getenv("LOCKSTEP_GRAPH");
+  const std::string wish = graph != nullptr ? graph : "";
   return {.optimizer = session.plan.optimizer,
           .tf32 = session.plan.recipe().precision.tf32,
           .ranks = session.ranks,
           .ring = session.ring,
-          .graph = std::getenv("LOCKSTEP_GRAPH") == nullptr ||
-                   std::getenv("LOCKSTEP_GRAPH") != std::string("off")};
+          .graph = wish != "off",
+          .graph_of_lanes = wish == "all"};
 }
 
 Session::~Session() {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/base/laps.h"
 #include "lockstep/base/schema.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/device/device.h"
@@ -43,6 +44,7 @@ struct Plan {
   int64_t available_bytes = 0;  // on the device, or memory.limit_gib
   comm::Seat seat;              // this process among the ranks
   int per_node = 0;             // ranks of each node, where there are several (PlanOptions)
+  base::Laps* laps = nullptr;   // of the way to the first step, where that is timed
   const base::Recipe& recipe() const { return resolved.recipe; }
   // Of ranks that work on the same slices, one says what is in them.
   bool counts_batch() const {
@@ -60,7 +62,8 @@ struct PlanOptions {
   comm::Seat seat;       // the rank to plan for; need not exist
   // Of CPU ranks: they read each other's memory, so that reductions stage nothing; those of one node do.
   bool shares_memory = true, node_shares_memory = true;
-  int per_node = 0;  // ranks of each node, where there are several; 0: all on one, or not the same on each
+  int per_node = 0;            // ranks of each node, where there are several; 0: one, or not the same on each
+  base::Laps* laps = nullptr;  // must outlive what is made from the plan
 };
 
 // To plan for this process.

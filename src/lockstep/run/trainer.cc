@@ -78,6 +78,7 @@ class Trainer {
   // One step, top to bottom: data, the program, and what the step before it gave.
   void one_step(int64_t step) {
     const std::shared_ptr<const data::Batch> batch = loader_.next();
+    if (step == options_.first_step) base::end_lap(plan_.laps, "wait for the first batch");
     const StepInputs inputs{
         .seed = static_cast<uint64_t>(recipe_.run.seed),
         .step = static_cast<uint64_t>(step),
@@ -122,6 +123,7 @@ class Trainer {
     step_seconds_ = report.step_ms / 1000;
     stopping_ = stopping_ || state.stop > 0;  // every rank reads the same number of the same step
     if (report.step == options_.first_step + 1) {
+      base::end_lap(plan_.laps, "the first step");
       observer_.event("first_step",
                       fmt::format("{:.3f} s after the process started", base::seconds_since_process_start()),
                       report.step);

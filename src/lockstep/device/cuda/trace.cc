@@ -78,8 +78,11 @@ void CUPTIAPI give_buffer(uint8_t** buffer, size_t* bytes, size_t* most_records)
 
 template <class Record>
 void add(Received& all, const Record& record, const char* name) {
-  all.ran.push_back(
-      {record.correlationId, {name, static_cast<int64_t>(record.start), static_cast<int64_t>(record.end)}});
+  all.ran.push_back({record.correlationId,
+                     {.name = name,
+                      .begin_ns = static_cast<int64_t>(record.start),
+                      .end_ns = static_cast<int64_t>(record.end),
+                      .in_graph = record.graphId != 0}});
 }
 
 void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {

@@ -77,6 +77,9 @@ void describe_fp8(MatmulPlan& plan, const MatmulKey& key) {
   set(&plan.product, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, native_mode(key.a_scaling));
 }
 
+// The matrix beside C that an epilogue writes or reads; null when there is none.
+const void* beside(const Gemm& op) { return op.before_gelu ? op.before_gelu : op.gelu_at; }
+
 void describe(MatmulPlan& plan, const MatmulKey& key, const Gemm& op) {
   const bool tf32 = key.tf32 && key.in_type == device::DType::f32;
   check(cublasLtMatmulDescInit(&plan.product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
@@ -90,8 +93,9 @@ void describe(MatmulPlan& plan, const MatmulKey& key, const Gemm& op) {
     set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, native_type(key.out_type));
     set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias);
   }
-  if (key.gelu) {
-    set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, op.before_gelu);
+  if (key.gelu_slope) set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DGELU);
+  if (key.gelu || key.gelu_slope) {
+    set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, beside(op));
     set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n);
   }
   if (key.fp8) describe_fp8(plan, key);
@@ -164,8 +168,8 @@ std::string MatmulKey::text() const {
   std::string text;
   for (const int64_t part :
        {m, n, k, static_cast<int64_t>(in_type), static_cast<int64_t>(out_type), int64_t{trans_a},
-        int64_t{trans_b}, int64_t{tf32}, int64_t{add_to_c}, int64_t{bias}, int64_t{gelu}, int64_t{workspace},
-        int64_t{alignment_a}, int64_t{alignment_b}, int64_t{alignment_c}}) {
+        int64_t{trans_b}, int64_t{tf32}, int64_t{add_to_c}, int64_t{bias}, int64_t{gelu}, int64_t{gelu_slope},
+        int64_t{workspace}, int64_t{alignment_a}, int64_t{alignment_b}, int64_t{alignment_c}}) {
     text += (text.empty() ? "" : ",") + std::to_string(part);
   }
   if (!fp8) return text;
@@ -212,7 +216,7 @@ void set_scales(MatmulPlan& plan, const MatmulScales& scales) {
 
 cublasStatus_t try_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& op, const Launch& launch) {
   if (op.bias) set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias);
-  if (op.before_gelu) set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, op.before_gelu);
+  if (beside(op)) set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, beside(op));
   const float alpha = 1, beta = op.beta;
   const bool workspace = launch.workspace_bytes >= kMatmulWorkspace;
   return cublasLtMatmul(handle, &plan.product, &alpha, op.b, &plan.b, op.a, &plan.a, &beta, op.c, &plan.c,

@@ -30,6 +30,7 @@ struct MatmulKey {
   bool add_to_c = false;                                     // beta = 1
   bool bias = false;                                         // added by the product's own epilogue
   bool gelu = false;                                         // and gelu behind the bias, kept apart before
+  bool gelu_slope = false;                                   // the result times gelu's slope elsewhere
   bool workspace = false;                                    // kMatmulWorkspace bytes, or none
   int alignment_a = 16, alignment_b = 16, alignment_c = 16;  // bytes, at most 16
   // fp8 operands, which in_type says nothing of.

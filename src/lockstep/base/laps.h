@@ -1,0 +1,40 @@
+// Where the time since the process's start went, in laps that follow each other: they always add up.
+//
+//     Laps laps("load the program");        // the first: from the process's start to here
+//     ...; laps.end("open the device");
+//     fputs(laps.to_text().c_str(), stdout);
+//
+// A lap whose name was there before is added to it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::base {
+
+class Laps {
+ public:
+  explicit Laps(std::string_view first);
+  void end(std::string_view what);  // what happened since the lap before it
+
+  struct Lap {
+    std::string what;
+    double seconds = 0;
+  };
+  const std::vector<Lap>& all() const { return laps_; }
+  double total() const;         // seconds
+  std::string to_text() const;  // a table, and the total
+
+ private:
+  std::vector<Lap> laps_;
+  int64_t last_ns_;
+};
+
+// For code that is timed only sometimes.
+inline void end_lap(Laps* laps, std::string_view what) {
+  if (laps != nullptr) laps->end(what);
+}
+
+}  // namespace lockstep::base

@@ -1,0 +1,44 @@
+#include "lockstep/base/laps.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "lockstep/base/clock.h"
+
+namespace lockstep::base {
+namespace {
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+TEST(Laps, AddUpToTheTimeSinceTheProcessStarted) {
+  Laps laps("load");
+  sleep_ms(20);
+  laps.end("first");
+  sleep_ms(5);
+  laps.end("second");
+  sleep_ms(20);
+  laps.end("first");
+  const double whole = seconds_since_process_start();
+  ASSERT_EQ(laps.all().size(), 3u);  // a name that comes again is the same lap
+  EXPECT_EQ(laps.all()[0].what, "load");
+  EXPECT_GE(laps.all()[1].seconds, 0.040);
+  EXPECT_GE(laps.all()[2].seconds, 0.005);
+  EXPECT_LT(laps.all()[2].seconds, laps.all()[1].seconds);
+  EXPECT_NEAR(laps.total(), whole, 0.025);  // the kernel's tick, twice
+}
+
+TEST(Laps, TheTableShowsEveryLapAndTheTotal) {
+  Laps laps("load");
+  laps.end("open the device");
+  const std::string text = laps.to_text();
+  for (const char* word : {"load", "open the device", "to the end of the first step", "100.0 %"}) {
+    EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
+  }
+}
+
+TEST(Laps, NobodyAsksNothingIsTimed) { end_lap(nullptr, "nothing"); }
+
+}  // namespace
+}  // namespace lockstep::base
