@@ -1,9 +1,6 @@
-// Softmax cross-entropy in place: one pass for maximum and sum, one for the gradient. The row waits on the
-// chip between the two, as much of it as fits. A row is a block's; a long one is a cluster's where the GPU
-// has clusters (compute capability 9.0), so that all of it fits and others work while one waits.
+// Softmax cross-entropy in place, a block a row: one pass for maximum and sum, one for the gradient. The row
+// waits on the chip between the two, as much of it as fits.
 #include "lockstep/kernels/loss.h"
-
-#include <cooperative_groups.h>
 
 #include <algorithm>
 #include <cmath>
@@ -21,7 +18,6 @@ namespace {
 // memory, as long as what they keep of their rows fits too; a longer row gets a processor for itself.
 constexpr int kFewThreads = 256, kManyThreads = 512, kAllThreads = 1024;
 constexpr int64_t kMiddleRow = 32 << 10, kLongRow = 110 << 10;  // bytes
-constexpr int64_t kPartOfCluster = 54 << 10;                    // bytes: four such blocks share a processor
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
 
@@ -60,40 +56,6 @@ __device__ Softmax block_softmax(const Softmax& mine) {
   return all;
 }
 
-// The same over a cluster, whose blocks hold parts of a row; in their order. Each block's shared memory is
-// read by the others, so that none may end before end_cluster().
-template <int kThreads, int kBlocks>
-__device__ Softmax row_softmax(const Softmax& mine) {
-  Softmax all = block_softmax<kThreads>(mine);
-#if __CUDA_ARCH__ >= 900
-  if constexpr (kBlocks > 1) {
-    __shared__ float2 of_block;
-    const auto cluster = cooperative_groups::this_cluster();
-    if (threadIdx.x == 0) of_block = {all.max, all.sum};
-    cluster.sync();
-    float2 parts[kBlocks];
-#pragma unroll
-    for (int b = 0; b < kBlocks; ++b) parts[b] = *cluster.map_shared_rank(&of_block, b);
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-    all = {};
-#pragma unroll
-    for (int b = 0; b < kBlocks; ++b) all.max = fmaxf(all.max, parts[b].x);
-#pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-      if (parts[b].y != 0) all.sum += parts[b].y * fast_exp2(parts[b].x - all.max);
-    }
-  }
-#endif
-  return all;
-}
-
-template <int kBlocks>
-__device__ void end_cluster() {
-#if __CUDA_ARCH__ >= 900
-  if constexpr (kBlocks > 1) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
-
 template <class T, int N, int kThreads>
 __device__ void write_zeros(T* logits, int64_t vocab) {
   Vec<T, N> zeros;
@@ -114,48 +76,44 @@ __device__ Vec<T, N> gradient_of(const Vec<T, N>& logits, float max, float facto
   return out;
 }
 
-// A block's part of a row: `width` columns, of which `kept` wait in shared memory, where each thread finds
-// what it put there itself.
-template <class T, int N, int kThreads, int kBlocks>
+// `kept` columns of the row wait in shared memory, where each thread finds what it put there itself.
+template <class T, int N, int kThreads>
 __global__ void __launch_bounds__(kThreads, 1024 / kThreads)
-    cross_entropy_kernel(CrossEntropy op, int64_t part, int64_t kept) {
+    cross_entropy_kernel(CrossEntropy op, int64_t kept) {
   extern __shared__ __align__(16) unsigned char shared[];
   T* keep = reinterpret_cast<T*>(shared);
-  const int64_t row = blockIdx.x / kBlocks, first = blockIdx.x % kBlocks * part;
-  const int64_t width = op.vocab - first < part ? op.vocab - first : part;
-  const bool speaks = threadIdx.x == 0 && first == 0;  // for the row
-  T* logits = static_cast<T*>(op.logits) + row * op.vocab + first;
+  const int64_t row = blockIdx.x;
+  T* logits = static_cast<T*>(op.logits) + row * op.vocab;
   const int label = op.labels[row];
   if (label < 0 || label >= op.vocab) {  // ignored, or (the loader refuses those) not a number
-    if (speaks) op.losses[row] = label == kIgnoredLabel ? 0.0f : NAN;
-    if (op.gradient) write_zeros<T, N, kThreads>(logits, width);
+    if (threadIdx.x == 0) op.losses[row] = label == kIgnoredLabel ? 0.0f : NAN;
+    if (op.gradient) write_zeros<T, N, kThreads>(logits, op.vocab);
     return;
   }
   // Read before the barriers below: the gradient is written over it afterwards.
-  const float logit_of_label = to_float(logits[label - first]);
+  const float logit_of_label = to_float(logits[label]);
   Softmax mine;
 #pragma unroll 4
-  for (int64_t i = threadIdx.x * N; i < width; i += kThreads * N) {
+  for (int64_t i = threadIdx.x * N; i < op.vocab; i += kThreads * N) {
     const Vec<T, N> values = load<N>(logits + i);
     if (i < kept) store<N>(keep + i, values);
     mine.add(values);
   }
-  const Softmax softmax = row_softmax<kThreads, kBlocks>(mine);
-  if (speaks) op.losses[row] = (log2f(softmax.sum) + softmax.max) * kLn2 - logit_of_label;
-  if (!op.gradient) return end_cluster<kBlocks>();
+  const Softmax softmax = block_softmax<kThreads>(mine);
+  if (threadIdx.x == 0) op.losses[row] = (log2f(softmax.sum) + softmax.max) * kLn2 - logit_of_label;
+  if (!op.gradient) return;
   const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
   const float factor = scale / softmax.sum;
   uint32_t top = 0;
 #pragma unroll 4
-  for (int64_t i = threadIdx.x * N; i < width; i += kThreads * N) {
+  for (int64_t i = threadIdx.x * N; i < op.vocab; i += kThreads * N) {
     const Vec<T, N> values = load<N>(i < kept ? keep + i : logits + i);
     const Vec<T, N> gradient =
-        gradient_of<T, N>(values, softmax.max, factor, scale, label - static_cast<int>(first + i));
+        gradient_of<T, N>(values, softmax.max, factor, scale, label - static_cast<int>(i));
     store<N>(logits + i, gradient);
     top = largest_bits(gradient, top);
   }
   if (op.amax != nullptr) raise_amax<kThreads>(top, op.amax);
-  end_cluster<kBlocks>();
 }
 
 // Bytes of a row that a block keeps; how much changes no bit.
@@ -169,49 +127,6 @@ int64_t most_kept(int64_t row_bytes) {
   return std::min<int64_t>(row_bytes, std::min(of_block, share) - kReserved);
 }
 
-bool has_clusters() {
-  int device = 0, major = 0;
-  CUDA_CHECK(cudaGetDevice(&device));
-  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  return major >= 9;
-}
-
-// Rows of a length that a block does not keep well: kBlocks blocks a row.
-template <class T, int N, int kBlocks>
-void by_cluster(const CrossEntropy& op, const Launcher& run) {
-  const int64_t part = divide_up(op.vocab, int64_t{kBlocks} * N) * N;
-  const int64_t kept = op.gradient ? part : 0, bytes = kept * static_cast<int64_t>(sizeof(T));
-  const auto kernel = cross_entropy_kernel<T, N, kFewThreads, kBlocks>;
-  CUDA_CHECK(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {kBlocks, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(op.rows * kBlocks));
-  config.blockDim = dim3(kFewThreads);
-  config.dynamicSmemBytes = static_cast<size_t>(bytes);
-  config.stream = run.stream();
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, op, part, kept));
-}
-
-// False: the row is short, too long, or the GPU has no clusters.
-template <class T, int N>
-bool by_clusters(const CrossEntropy& op, int64_t row_bytes, const Launcher& run) {
-  if (N == 1 || row_bytes <= kPartOfCluster || row_bytes > 8 * kPartOfCluster || op.rows == 0) return false;
-  if (!has_clusters()) return false;
-  if (row_bytes <= 2 * kPartOfCluster) {
-    by_cluster<T, N, 2>(op, run);
-  } else if (row_bytes <= 4 * kPartOfCluster) {
-    by_cluster<T, N, 4>(op, run);
-  } else {
-    by_cluster<T, N, 8>(op, run);
-  }
-  return true;
-}
-
 }  // namespace
 
 void cross_entropy(const CrossEntropy& op, const Launch& launch) {
@@ -222,13 +137,12 @@ void cross_entropy(const CrossEntropy& op, const Launch& launch) {
     const int64_t row_bytes = op.vocab * static_cast<int64_t>(sizeof(T));
     by_width<kWide<T>>(fits_vectors<T>(op.vocab, op.logits), [&](auto width) {
       constexpr int N = width.value;
-      if (by_clusters<T, N>(op, row_bytes, run)) return;
       const auto go = [&](auto threads) {
         const int64_t kept = op.gradient ? most_kept(row_bytes) / static_cast<int64_t>(N * sizeof(T)) * N : 0;
         run({.blocks = op.rows,
              .threads = threads.value,
              .shared_bytes = kept * static_cast<int64_t>(sizeof(T))},
-            cross_entropy_kernel<T, N, threads.value, 1>, op, op.vocab, kept);
+            cross_entropy_kernel<T, N, threads.value>, op, kept);
       };
       if (row_bytes > kLongRow) return go(std::integral_constant<int, kAllThreads>{});
       if (row_bytes > kMiddleRow) return go(std::integral_constant<int, kManyThreads>{});

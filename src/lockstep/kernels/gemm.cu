@@ -62,6 +62,14 @@ bool fuses_gelu(const Gemm& op, const void* kept_apart) {
          is_aligned(16, kept_apart) && is_aligned(16, op.c) && op.k > 0;
 }
 
+// Older GPUs have no product with gelu's slope behind it.
+bool fuses_slope(const Gemm& op) {
+  int device = 0, major = 0;
+  CUDA_CHECK(cudaGetDevice(&device));
+  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major >= 8 && fuses_gelu(op, op.gelu_at);
+}
+
 // The product, then gelu in a pass of its own.
 void gemm_then_gelu(const Gemm& op, const Launch& launch) {
   Gemm product = op;
@@ -82,8 +90,8 @@ void gemm_then_slope(const Gemm& op, const Launch& launch) {
 
 void gemm(const Gemm& op, const Launch& launch) {
   if (op.before_gelu && !(op.bias && fuses_gelu(op, op.before_gelu))) return gemm_then_gelu(op, launch);
-  if (op.gelu_at && !fuses_gelu(op, op.gelu_at)) return gemm_then_slope(op, launch);
   const Launcher run("gemm", launch);
+  if (op.gelu_at && !fuses_slope(op)) return gemm_then_slope(op, launch);
   LS_ASSERT(!op.bias || op.beta == 0, "a bias together with beta");
   LS_ASSERT(!op.gelu_at || (op.beta == 0 && !op.bias), "gelu's slope together with beta or a bias");
   if (op.m == 0 || op.n == 0) return;

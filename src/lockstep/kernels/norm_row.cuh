@@ -59,9 +59,13 @@ bool by_row(int64_t width, Function function) {
   const int64_t vectors = divide_up(width, kWide<T>);
   const auto team_of = [&](auto team, auto fewest) {
     if (vectors > team.value * kMostVectors) return false;
-    if (fewest.value <= 1 && vectors <= team.value) {
-      function(team, std::integral_constant<int, 1>{});
-    } else if (vectors <= team.value * 2) {
+    if constexpr (fewest.value <= 1) {
+      if (vectors <= team.value) {
+        function(team, std::integral_constant<int, 1>{});
+        return true;
+      }
+    }
+    if (vectors <= team.value * 2) {
       function(team, std::integral_constant<int, 2>{});
     } else {
       function(team, std::integral_constant<int, 3>{});

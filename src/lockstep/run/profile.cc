@@ -158,8 +158,9 @@ std::string profile_table(const Profile& profile, const program::Program& progra
   int64_t first = INT64_MAX, last = 0;
   double busy = 0;
   // Where steps ran as graphs, those are what training is made of; the first only gave the names.
-  const bool graphs = profile.steps > profile.by_call && profile.by_call > 0;
-  const int64_t first_tag = graphs ? profile.by_call * static_cast<int64_t>(program.instructions.size()) : 0;
+  const int64_t of_graphs = profile.by_call * static_cast<int64_t>(program.instructions.size());
+  const bool graphs = spans.lower_bound(of_graphs) != spans.end() && profile.by_call > 0;
+  const int64_t first_tag = graphs ? of_graphs : 0;
   for (const auto& [tag, span] : spans) {
     if (tag < first_tag) continue;
     const program::Instruction& i = instruction_of(program, tag);
@@ -173,7 +174,7 @@ std::string profile_table(const Profile& profile, const program::Program& progra
     // What runs beside the compute lane keeps nothing busy that anyone waits for.
     if (i.lane == program::Lane::compute) busy += static_cast<double>(span.busy) / 1e6;
   }
-  const int64_t counted = graphs ? profile.steps - profile.by_call : profile.steps;
+  const int64_t counted = profile.steps - (graphs ? profile.by_call : 0);
   const auto steps = static_cast<double>(std::max<int64_t>(1, counted));
   const double whole = spans.empty() ? 0 : static_cast<double>(last - first) / 1e6 / steps;
   std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
