@@ -298,12 +298,24 @@ TEST_P(Fp8Test, ProducersKnowTheirLargestMagnitude) {
     EXPECT_EQ(download(amax)[0], largest);
   };
   run({&amax}, [&] {
-    kernels().swiglu({DType::bf16, rows, width, in.data(), y.data(), amax.as<float>()}, launch());
+    kernels().swiglu({.type = DType::bf16,
+                      .rows = rows,
+                      .width = width,
+                      .gate_up = in.data(),
+                      .y = y.data(),
+                      .amax = amax.as<float>()},
+                     launch());
   });
   expect(y);
   run({&amax}, [&] {
-    kernels().swiglu_backward(
-        {DType::bf16, rows, width, in.data(), dy_m.data(), dx.data(), nullptr, amax.as<float>()}, launch());
+    kernels().swiglu_backward({.type = DType::bf16,
+                               .rows = rows,
+                               .width = width,
+                               .gate_up = in.data(),
+                               .dy = dy_m.data(),
+                               .dgate_up = dx.data(),
+                               .amax = amax.as<float>()},
+                              launch());
   });
   expect(dx);
 

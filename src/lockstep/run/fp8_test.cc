@@ -38,7 +38,7 @@ TEST(Fp8Run, FollowsBf16WithEveryScaling) {
             with(recipe, {"precision.compute=fp8", std::string("precision.fp8_scaling=") + scaling,
                           std::string("precision.fp8_gradients=") + gradients}));
         EXPECT_NEAR(one_step(fp8, 0, 0.001f).loss, start, 0.01);
-        EXPECT_NEAR(one_step(fp8, 1, 0.001f).grad_norm, norm, 0.05 * norm);
+        EXPECT_NEAR(one_step(fp8, 1, 0.001f).grad_norm, norm, 0.08 * norm);
         hash_after(fp8, 6, 0.001f);
         EXPECT_NEAR(one_step(fp8, 6, 0.001f).loss, end, 0.05);
       }
