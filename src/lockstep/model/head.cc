@@ -58,7 +58,7 @@ class Head : public Segment {
                                f.launch);
       if (!f.slice.training) continue;
       map_.backward_input(f, logits.data, weight.data,
-                          f.din("normed").as<char>() + begin * o_.width * element, rows, amax);
+                          f.din("normed").as<char>() + begin * o_.width * element, rows, nullptr, amax);
       map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
     }
     f.kernels->loss_sum({tokens, losses.as<float>(), f.loss}, f.launch);

@@ -132,8 +132,6 @@ class Compiler {
       without_gradient_;                            // {block, segment, edge that it takes}
   std::map<std::pair<size_t, size_t>, int> round_;  // {block, strand}: its gradient, where strands take turns
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block
-  std::set<std::tuple<size_t, size_t, std::string>>
-      without_gradient_;  // {block, segment, edge that it takes}
 };
 
 }  // namespace lockstep::program
