@@ -12,7 +12,7 @@ mkdir -p "$out"
 sources=()
 for folder in base checkpoint; do
   for file in "$root/src/lockstep/$folder"/*.cc; do
-    case $file in *_test.cc | *_bench.cc | *_torch.cc | */params_hash.cc | */save_*.cc | */default_recipe.cc | */recipe.cc | */schema*.cc) continue ;; esac
+    case $file in *_test.cc | *_bench.cc | *_torch.cc | */save_*.cc | */default_recipe.cc | */recipe.cc | */schema*.cc) continue ;; esac
     sources+=("$file")
   done
 done

@@ -820,6 +820,11 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"The disk is full or failed on one of the ranks, which the message names."},
        {"Make room or mend the disk, then run the same command again: it goes on from the checkpoint before.",
         "`lockstep inspect RUN` shows which checkpoints are whole."}},
+      {816,
+       "The run's folder has gone",
+       {"The disk or network mount that holds it was unmounted, or somebody moved or removed the folder.",
+        "Writing on would put the checkpoint on another disk, where nobody looks for it."},
+       {"Mount it again, or move the folder back: training has gone on, and the next save tries again."}},
   };
   return rows;
 }

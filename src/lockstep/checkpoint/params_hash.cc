@@ -7,7 +7,6 @@
 
 #include "lockstep/kernels/hash_word.h"
 #include "lockstep/kernels/optimizer.h"
-#include "lockstep/kernels/table.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -44,11 +43,6 @@ bool has_v4() { return false; }
 
 HashSums::Sums sums_of(int64_t first, std::span<const float> values) {
   HashSums::Sums sums;
-  if (first == 0) {
-    const kernels::Chunk chunk{.begin = 0, .count = static_cast<int32_t>(values.size())};
-    kernels::kernels_for(device::Kind::cpu).hash_chunks({values.data(), &chunk, 1, sums.of}, {});
-    return sums;
-  }
   static const bool fast = has_v4();
   (fast ? add_words_v4 : add_words)(values, static_cast<uint64_t>(first), sums.of);
   return sums;

@@ -50,7 +50,8 @@ SaveTeam::SaveTeam(Member member, std::vector<Piece> own, SaveOptions options)
     : member_(std::move(member)),
       own_(std::move(own)),
       options_(std::move(options)),
-      disk_(options_.disk != nullptr ? *options_.disk : system_disk()) {
+      disk_(options_.disk != nullptr ? *options_.disk : system_disk()),
+      home_(options_.run_folder) {
   offsets_ = piece_offsets(own_, memory_bytes_);
   agree_on_tensors();
   plan_ = plan_files(tensors_, options_.most_file_bytes);
@@ -183,6 +184,7 @@ bool SaveTeam::stands_already(const std::string& folder, const Facts& facts,
 
 // An empty folder with files of the right sizes and beginnings, and the small files.
 std::vector<FileSummary> SaveTeam::prepare(const std::string& folder, const Facts& facts) {
+  home_.check();
   remove_broken(options_.run_folder, disk_);  // first, for their room
   check_disk(remove_checkpoint(folder, disk_), folder);
   check_disk(disk_.make_folder(folder), folder);

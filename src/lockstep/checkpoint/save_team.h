@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/home_folder.h"
 #include "lockstep/checkpoint/save_part.h"
 #include "lockstep/comm/store.h"
 
@@ -79,6 +80,7 @@ class SaveTeam {
   std::vector<Piece> own_;
   SaveOptions options_;
   const Disk& disk_;
+  const HomeFolder home_;
   std::string name_;  // of this team, in the store
   std::vector<Whole> tensors_;
   std::vector<PlannedFile> plan_;

@@ -91,6 +91,39 @@ Saves save_on(const std::string& run, const std::vector<const Disk*>& disks,
   return result;
 }
 
+// A mount that has gone leaves a bare folder where the run's was.
+TEST(SaveTeam, ARunFolderThatIsGoneIsNotMadeAnew) {
+  base::TemporaryFolder parent;
+  const std::string run = parent.path() + "/run", away = parent.path() + "/away";
+  fs::create_directory(run);
+  Tensors memory;
+  const Contents contents = contents_of(memory, 1);
+  const std::vector<Piece> pieces = pieces_of(contents, 0, 1);
+  SaveTeam team(Member{}, pieces, SaveOptions{.run_folder = run});
+  const auto save = [&](int64_t step) {
+    Facts facts = contents.facts;
+    facts.step = step;
+    return team.save(facts, memory_of(contents, pieces, team)).error;
+  };
+  EXPECT_EQ(save(1), 0);
+  fs::rename(run, away);
+  EXPECT_EQ(save(2), 816);
+  EXPECT_FALSE(fs::exists(run));
+  fs::create_directory(run);
+  EXPECT_EQ(save(3), 816);
+  EXPECT_TRUE(fs::is_empty(run));
+  fs::remove(run);
+  fs::rename(away, run);
+  EXPECT_EQ(save(4), 0);
+  // Mounted again under another number.
+  fs::copy(run, away, fs::copy_options::recursive);
+  fs::remove_all(run);
+  fs::rename(away, run);
+  EXPECT_EQ(save(5), 816);
+  parent.write("run/config.toml", "");
+  EXPECT_EQ(save(6), 0);
+}
+
 TEST(SaveTeam, AnyNumberOfRanksWritesTheSameFiles) {
   Tensors memory;
   const Contents contents = contents_of(memory, 7, 24);

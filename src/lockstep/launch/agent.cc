@@ -67,6 +67,8 @@ class Agent {
   bool step_does_not_fit();
   void watch_for_hangs();
   void record_failures(const State& state) const;
+  bool folder_stands() const;
+  void check_folder() const;
   bool wait_for_round(int round);
   void watch(int round);
   void tell_endings();
@@ -102,6 +104,7 @@ class Agent {
   int insisted_ = 0;    // Ctrl-C after it
   bool all_gone_ = false, done_said_ = false, failed_said_ = false;
   std::optional<Clock::time_point> insist_at_;
+  bool had_folder_ = false;  // the run's, seen while its ranks worked
 };
 
 Agent::Agent(const AgentJob& job)
@@ -166,6 +169,7 @@ int Agent::run() {
     if (watcher_) watcher_->forget();
     if (neighbours_) neighbours_->begin_round(state_);
     if (replicas_) replicas_->begin_round(state_, *rendezvous_.place());
+    check_folder();
     ranks_.start(state_, *rendezvous_.place());
     watch(round);
     report(state_);
@@ -176,6 +180,19 @@ int Agent::run() {
     if (state_.phase == Phase::over) break;
   }
   return finish(state_);
+}
+
+bool Agent::folder_stands() const {
+  return !job_.run_folder.empty() && ::access((job_.run_folder + "/config.toml").c_str(), F_OK) == 0;
+}
+
+// Fresh ranks would make it anew, on the disk below a mount that has gone.
+void Agent::check_folder() const {
+  if (!had_folder_ || folder_stands()) return;
+  throw base::IoError(
+      816, fmt::format("{} has gone: its mount, or the folder itself; bring it back and run the same "
+                       "command again, which goes on from its newest checkpoint",
+                       job_.run_folder));
 }
 
 const State& Agent::look() {
@@ -273,6 +290,7 @@ bool Agent::wait_for_round(int round) {
 void Agent::watch(int round) {
   for (;;) {
     tick(beat_);
+    had_folder_ = had_folder_ || folder_stands();
     tell_endings();
     watch_for_hangs();
     if (Clock::now() - looked_at_ >= beat_ || done_said_ || failed_said_ || !caught_.empty()) look();
