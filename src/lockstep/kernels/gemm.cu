@@ -62,8 +62,12 @@ bool fuses_gelu(const Gemm& op, const void* kept_apart) {
          is_aligned(16, kept_apart) && is_aligned(16, op.c) && op.k > 0;
 }
 
-// Older GPUs have no product with gelu's slope behind it.
+// Off until it has been timed inside whole steps: alone, the product with gelu's slope behind it saves 60 us
+// of a pass. GPUs below 8.0 have no such product.
+constexpr bool kSlopeInProduct = false;
+
 bool fuses_slope(const Gemm& op) {
+  if (!kSlopeInProduct) return false;
   int device = 0, major = 0;
   CUDA_CHECK(cudaGetDevice(&device));
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
