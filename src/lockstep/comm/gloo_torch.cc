@@ -9,7 +9,9 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -214,9 +216,17 @@ std::shared_ptr<gloo::transport::Device> open_device(const std::string& interfac
   }
 }
 
+// PyTorch's flight recorder is one for the process, and two groups that enqueue at the same time break it
+// (2.11: a map without a lock; a crash or an endless loop). We have a recorder of our own.
+void leave_out_flight_recorder() {
+  static std::once_flag once;
+  std::call_once(once, [] { ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1); });
+}
+
 }  // namespace
 
 std::unique_ptr<Group> make_gloo_group(const GroupOptions& options, Store& store, SharedArena*) {
+  leave_out_flight_recorder();
   const auto device = open_device(options.interface);
   meet_in_store(options, store);
   const int size = static_cast<int>(options.ranks.size());

@@ -129,9 +129,7 @@ void drop_cheap(Program& program) {
       const bool droppable = std::any_of(all.begin(), all.end(), later) &&
                              std::all_of(all.begin(), all.end(),
                                          [&](size_t r) { return list[r].op == Op::forward || later(r); });
-      const bool wanted =
-          std::any_of(all.begin(), all.end(), [&](size_t r) { return list[r].op == Op::backward_weight; });
-      if (!droppable || !wanted) continue;
+      if (!droppable) continue;
       Buffer copy = program.buffers[static_cast<size_t>(again.buffer)];
       copy.name += " again";
       copy.kind = BufferKind::saved;
