@@ -55,11 +55,18 @@ class ForkedRanks {
           options.secret = secret_;
           return options;
         }()) {
+    // Nobody connects before all have been forked: a lock that the server's thread holds at that moment
+    // would never be given back in the child.
+    int gate[2] = {-1, -1};
+    EXPECT_EQ(::pipe(gate), 0);
     std::fflush(nullptr);
     for (int rank = 0; rank < size; ++rank) {
       const pid_t child = ::fork();
       if (child == 0) {
         ::alarm(120);
+        ::close(gate[1]);
+        char open = 0;
+        [[maybe_unused]] const ssize_t none = ::read(gate[0], &open, 1);  // its end: the gate is open
         int status = 1;
         try {
           const std::unique_ptr<Store> store = connect();
@@ -73,6 +80,8 @@ class ForkedRanks {
       }
       children_.push_back(child);
     }
+    ::close(gate[0]);
+    ::close(gate[1]);
   }
   ~ForkedRanks() {
     for (const pid_t child : children_) {
