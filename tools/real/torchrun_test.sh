@@ -42,7 +42,7 @@ two_machines() {
     agents+=($!)
   done
   for agent in "${agents[@]}"; do wait "$agent" || { cat machine-*; return 1; }; done
-  cp machine-1 says && says "4 over gloo" && has_bits 20 && nothing_runs
+  cp machine-1 says && says "gloo between nodes" && has_bits 20 && nothing_runs
 }
 
 restarted() {
