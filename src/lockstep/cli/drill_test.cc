@@ -38,7 +38,7 @@ nlohmann::json expect_good(const std::string& words) {
     if (row.contains("skipped")) continue;
     EXPECT_TRUE(row["equal"]) << row.dump(2);
     EXPECT_GE(row["strikes"], 1) << row.dump(2);
-    EXPECT_LT(row["recovered_s"], row["fault"] == "stop" || row["fault"] == "connection" ? 15 : 5)
+    EXPECT_LT(row["recovered_s"], row["fault"] == "stop" || row["fault"] == "connection" ? 30 : 15)
         << row.dump(2);
   }
   EXPECT_EQ(processes(temporary), 0) << "something is still running";

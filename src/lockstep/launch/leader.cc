@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
@@ -101,10 +102,43 @@ std::string Leader::objection(const NodeCard& card) const {
   return "";
 }
 
+const Leader::Member* Leader::holder_of(const NodeCard& card) const {
+  for (const auto& [token, member] : members_) {
+    if (token != card.token && !member.gone && card.wanted >= 0 && card.wanted == member.card.wanted)
+      return &member;
+  }
+  return nullptr;
+}
+
+// A node that takes the place of a lost one may come before the loss is known. It is refused only once the
+// other has shown that it lives: by a beat that cannot be from before.
+void Leader::settle_claims() {
+  constexpr Duration kSurelyLater(1000);  // two looks
+  for (auto& [card, at] : std::exchange(claims_, {})) {
+    const Member* holder = holder_of(card);
+    if (holder != nullptr && holder->beat_at <= at + kSurelyLater) {
+      claims_.emplace_back(card, at);
+    } else if (holder != nullptr) {
+      refuse(card, objection(card));
+    } else {
+      hear_join(card);
+    }
+  }
+}
+
+void Leader::refuse(const NodeCard& card, const std::string& reason) {
+  store_->set(refusal_key(card.token), reason);
+  say_("refused a node: " + reason);
+}
+
 void Leader::hear_join(const NodeCard& card) {
+  const bool has_worked = state_.round > 0 || state_.phase != Phase::roll_call;
+  if (has_worked && holder_of(card) != nullptr) {
+    claims_.emplace_back(card, Clock::now());
+    return;
+  }
   if (const std::string reason = objection(card); !reason.empty()) {
-    store_->set(refusal_key(card.token), reason);
-    say_("refused a node: " + reason);
+    refuse(card, reason);
     return;
   }
   Member& member = members_[card.token];
@@ -125,6 +159,7 @@ void Leader::watch_beats() {
     if (beat != member.beat) member.beat = beat, member.beat_at = Clock::now();
     if (since(member.beat_at) > options_.node_timeout) lose(member);
   }
+  settle_claims();
 }
 
 void Leader::lose(Member& member, const std::string& how) {

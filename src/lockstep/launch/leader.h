@@ -51,6 +51,9 @@ class Leader {
   void hear(const nlohmann::json& message);
   void hear_join(const NodeCard& card);
   std::string objection(const NodeCard& card) const;
+  const Member* holder_of(const NodeCard& card) const;  // of its number: another that lives, as far as known
+  void settle_claims();
+  void refuse(const NodeCard& card, const std::string& reason);
   void watch_beats();
   void lose(Member& member, const std::string& how = "");
   bool lost_task() const;
@@ -71,6 +74,8 @@ class Leader {
   Say say_;
   std::map<std::string, Member> members_;  // by token
   std::vector<std::string> arrival_;       // tokens
+  // Nodes that want the number of one that has worked, and when they came.
+  std::vector<std::pair<NodeCard, Clock::time_point>> claims_;
   State state_;
   std::string published_;
   Clock::time_point phase_at_ = Clock::now(), enough_at_, failed_at_, looked_at_;

@@ -126,6 +126,23 @@ TEST(Leader, RefusesTheSameNumberTwice) {
   EXPECT_EQ(story.state.phase, Phase::roll_call);
 }
 
+// A node dies and another takes its number before anybody knows; one that lives keeps its own.
+TEST(Leader, ANumberIsFreeOnceItsNodeIsLost) {
+  for (const bool lives : {false, true}) {
+    Story story(nodes(2, 2, 3));
+    story.join(card("a", 0));
+    story.join(card("b", 1));
+    ASSERT_EQ(story.state.phase, Phase::running);
+    story.join(card("c", 1));
+    EXPECT_EQ(story.refusal("c"), "") << "not yet";
+    for (int k = 0; k < 4 && lives; ++k) story.beat();
+    if (!lives) story.tell("b", "bye");
+    std::this_thread::sleep_for(std::chrono::milliseconds(520));
+    story.turn();
+    EXPECT_EQ(story.refusal("c").find("node 1 is already b") != std::string::npos, lives);
+  }
+}
+
 TEST(Leader, RefusesAnotherIdeaOfTheWorld) {
   Story story(nodes(2, 2));
   story.join(card("a"));
