@@ -58,35 +58,23 @@ Tensor NormPart::sum(const Frame& f, bool keeps_sum) const {
 }
 
 void NormPart::forward(const Frame& f, void* y, bool keeps_sum) const {
-  kernels::NormForward n{.kind = options_.kind,
-                         .type = type_,
-                         .rows = f.slice.tokens() / options_.token_parts,
-                         .width = options_.width,
-                         .epsilon = options_.epsilon};
-  n.x = options_.adds ? f.in("hidden").data : f.in("residual").data;
-  if (options_.adds) {
-    n.residual = f.in("residual").data;
-    n.sum = sum(f, keeps_sum).data;
-  }
-  n.weight = f.weight("norm.weight").data;
-  n.y = y;
-  n.rstd = f.saved("rstd").as<float>();
-  if (has_mean()) {
-    n.bias = f.weight("norm.bias").data;
-    n.mean = f.saved("mean").as<float>();
-  }
-  f.kernels->norm_forward(n, f.launch);
+  if (!options_.adds) return norm(f, {.x = f.in("residual").data, .y = y});
+  norm(f,
+       {.x = f.in("hidden").data, .residual = f.in("residual").data, .sum = sum(f, keeps_sum).data, .y = y});
 }
 
 void NormPart::again(const Frame& f, void* y, bool keeps_sum) const {
-  kernels::NormForward n{.kind = options_.kind,
-                         .type = type_,
-                         .rows = f.slice.tokens() / options_.token_parts,
-                         .width = options_.width,
-                         .epsilon = options_.epsilon};
-  n.x = sum(f, keeps_sum).data;
+  norm(f, {.x = sum(f, keeps_sum).data, .y = y});
+}
+
+// With what is the same for both.
+void NormPart::norm(const Frame& f, kernels::NormForward n) const {
+  n.kind = options_.kind;
+  n.type = type_;
+  n.rows = f.slice.tokens() / options_.token_parts;
+  n.width = options_.width;
+  n.epsilon = options_.epsilon;
   n.weight = f.weight("norm.weight").data;
-  n.y = y;
   n.rstd = f.saved("rstd").as<float>();
   if (has_mean()) {
     n.bias = f.weight("norm.bias").data;

@@ -24,6 +24,7 @@ class NormPart {
 
  private:
   Tensor sum(const Frame& f, bool keeps_sum) const;
+  void norm(const Frame& f, kernels::NormForward n) const;  // n: what goes in and comes out
   bool has_mean() const { return options_.kind == kernels::NormKind::layer; }
   NormOptions options_;
   DType type_;

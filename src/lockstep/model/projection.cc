@@ -77,7 +77,7 @@ class Projection : public Segment {
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost = map_.cost(shape.tokens(), part);
     if (behind_gelu() && part == Part::backward_input)
-      cost.bytes = shape.tokens() * map_.in * device::size_of(map_.type);
+      cost.bytes += shape.tokens() * map_.in * device::size_of(map_.type);
     return cost;
   }
 
