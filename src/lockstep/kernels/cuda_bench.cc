@@ -193,15 +193,15 @@ Work attention_work(Gpu& g, const Shape& s, bool backward) {
 
 Work loss_work(Gpu& g, const Shape& s) {
   constexpr int64_t kRows = 4096;
-  const CrossEntropy op{kType,
-                        kRows,
-                        s.vocab,
-                        g.halves(kRows * s.vocab),
-                        g.numbers(kRows, static_cast<int32_t>(s.vocab)),
-                        g.floats(kRows),
-                        true,
-                        g.upload<StepInputs>({StepInputs{}}),
-                        g.upload<StepState>({StepState{}})};
+  const CrossEntropy op{.type = kType,
+                        .rows = kRows,
+                        .vocab = s.vocab,
+                        .logits = g.halves(kRows * s.vocab),
+                        .labels = g.numbers(kRows, static_cast<int32_t>(s.vocab)),
+                        .losses = g.floats(kRows),
+                        .gradient = true,
+                        .inputs = g.upload<StepInputs>({StepInputs{}}),
+                        .state = g.upload<StepState>({StepState{}})};
   return {.bytes = 2.0 * kElement * static_cast<double>(kRows * s.vocab),
           .call = [&g, op] { g.kernels().cross_entropy(op, g.launch(0)); }};
 }

@@ -218,6 +218,8 @@ struct Shape3 {
 };
 
 TEST_P(Fp8Test, ProductsMatchTheWidenedOperands) {
+  // Hopper's tensor cores cut the products of fp8 values to 13 bits below the largest before they add them.
+  const double lost = on_cpu() ? 1e-5 : 0x1p-10;
   for (const Fp8 format : kFormats) {
     for (const Fp8Scaling scaling : {Fp8Scaling::tensor, Fp8Scaling::row, Fp8Scaling::block}) {
       if (!knows(scaling)) continue;
@@ -248,7 +250,7 @@ TEST_P(Fp8Test, ProductsMatchTheWidenedOperands) {
             for (size_t i = 0; i < result.size(); ++i) {
               const double expected =
                   sums[i] + beta * old[i] + (biased ? bias[i % static_cast<size_t>(s.n)] : 0);
-              ASSERT_NEAR(result[i], expected, 2e-4 * sizes[i] + relative * std::abs(expected) + 1e-5) << i;
+              ASSERT_NEAR(result[i], expected, lost * sizes[i] + relative * std::abs(expected) + 1e-5) << i;
             }
           };
           const Memory added = upload(old, DType::f32), plain = garbage(s.m * s.n, DType::bf16);

@@ -228,9 +228,14 @@ void cross_entropy(State& state) {
   const StepInputs inputs;
   const StepState step;
   const std::vector<int32_t> labels(static_cast<size_t>(rows), 1);
-  const CrossEntropy op{
-      DType::f32, rows,    vocab, bench.floats(rows * vocab), labels.data(), bench.floats(rows),
-      true,       &inputs, &step};
+  const CrossEntropy op{.rows = rows,
+                        .vocab = vocab,
+                        .logits = bench.floats(rows * vocab),
+                        .labels = labels.data(),
+                        .losses = bench.floats(rows),
+                        .gradient = true,
+                        .inputs = &inputs,
+                        .state = &step};
   for (auto _ : state) bench.kernels.cross_entropy(op, {});
   count_bytes(state, 8 * rows * vocab);
 }
@@ -293,7 +298,7 @@ void adamw(State& state) {
             .gradient = bench.floats(count),
             .m = bench.floats(count),
             .v = bench.floats(count)};
-  bench.kernels.fill_value({count, op.v, 1}, {});
+  bench.kernels.fill_value({.count = count, .values = static_cast<float*>(op.v), .value = 1}, {});
   op.chunks = chunks.data();
   op.chunk_count = static_cast<int64_t>(chunks.size());
   op.inputs = &inputs;

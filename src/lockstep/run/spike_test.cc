@@ -38,6 +38,7 @@ TEST(SpikeWatch, Table) {
 
 // One slice of the batch is nonsense to the model: it is named, on any number of ranks.
 TEST(WorstSlice, IsTheOneWithTheStrangeLabels) {
+  if (test_device() != "cpu") GTEST_SKIP() << "ranks in threads: only on the CPU";
   for (const int world : {1, 2}) {
     on_ranks(world, "shm", [&](comm::World& one) {
       Ranks ranks(one);
