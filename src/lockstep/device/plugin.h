@@ -12,7 +12,7 @@ namespace lockstep::device {
 
 class Device;
 
-constexpr int kPluginAbi = 9;
+constexpr int kPluginAbi = 10;
 constexpr const char* kPluginFile = "liblockstep_cuda.so";
 
 using PluginAbi = int (*)();

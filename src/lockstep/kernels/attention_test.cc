@@ -13,7 +13,7 @@ namespace {
 // samples, seq_len, heads, kv_heads, head_dim
 constexpr int64_t kShapes[][5] = {{1, 1, 1, 1, 16},   {2, 7, 2, 2, 8},    {3, 33, 4, 2, 16},
                                   {2, 64, 4, 4, 32},  {1, 100, 6, 2, 64}, {1, 257, 3, 1, 32},
-                                  {2, 130, 2, 1, 128}};
+                                  {2, 130, 2, 1, 128}, {1, 96, 2, 2, 192}, {1, 140, 2, 1, 256}};
 
 std::vector<AttentionShape> shapes() {
   std::vector<AttentionShape> all;

@@ -13,6 +13,7 @@ namespace lockstep::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 512;
+constexpr int kSquareThreads = 1024;  // a bucket of a small model has fewer chunks than a GPU has processors
 constexpr int kFinishThreads = 256;
 constexpr int64_t kGroup = 64;  // chunks that one thread of norm_finish folds
 
@@ -24,17 +25,17 @@ __device__ Vec<float, 4> load_four(const float* from, int left) {
   return values;
 }
 
-__global__ void square_sums_kernel(SquareSums op) {
+__global__ void __launch_bounds__(kSquareThreads) square_sums_kernel(SquareSums op) {
   const Chunk chunk = op.chunks[blockIdx.x];
   const float* gradient = op.gradient + chunk.begin;
   double sum = 0;
-#pragma unroll 4
-  for (int i = threadIdx.x * 4; i < chunk.count; i += kThreads * 4) {
+#pragma unroll 8
+  for (int i = threadIdx.x * 4; i < chunk.count; i += kSquareThreads * 4) {
     const Vec<float, 4> values = load_four(gradient + i, chunk.count - i);
 #pragma unroll
     for (int j = 0; j < 4; ++j) sum += static_cast<double>(values[j]) * static_cast<double>(values[j]);
   }
-  sum = block_fold<kThreads>(sum, Sum{});
+  sum = block_fold<kSquareThreads>(sum, Sum{});
   if (threadIdx.x == 0) op.sums[blockIdx.x] = sum;
 }
 
@@ -122,7 +123,7 @@ __global__ void norm_finish_kernel(NormFinish op) {
 
 void square_sums(const SquareSums& op, const Launch& launch) {
   const Launcher run("square_sums", launch);
-  run({.blocks = op.chunk_count, .threads = kThreads}, square_sums_kernel, op);
+  run({.blocks = op.chunk_count, .threads = kSquareThreads}, square_sums_kernel, op);
 }
 
 void norm_finish(const NormFinish& op, const Launch& launch) {

@@ -17,6 +17,9 @@ struct Gemm {
   const void* b = nullptr;                      // [k, n], or [n, k] with trans_b
   void* c = nullptr;                            // [m, n]
   bool trans_a = false, trans_b = false;
+  // Values from the beginning of a stored row to that of the next; 0: rows lie side by side. Not together
+  // with gelu.
+  int64_t a_row = 0, b_row = 0, c_row = 0;
   float beta = 0;              // 0 or 1
   const void* bias = nullptr;  // [n], added to every row; only with beta = 0
   // [m, n] in C's type, or null. Given: it gets the result, and C gets gelu of the result; only with beta =
@@ -25,6 +28,10 @@ struct Gemm {
   // [m, n] in C's type, or null. Given: C gets the result times gelu's slope at these values, which is gelu's
   // backward pass; only with beta = 0 and without a bias. Not C itself.
   const void* gelu_at = nullptr;
+
+  int64_t row_of_a() const { return a_row > 0 ? a_row : trans_a ? m : k; }
+  int64_t row_of_b() const { return b_row > 0 ? b_row : trans_b ? k : n; }
+  int64_t row_of_c() const { return c_row > 0 ? c_row : n; }
 };
 
 }  // namespace lockstep::kernels

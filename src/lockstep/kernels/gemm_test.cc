@@ -74,6 +74,37 @@ TEST_P(GemmTest, MatchesReferenceForEveryShapeAndType) {
   }
 }
 
+// Rows apart: what lies between them is neither read nor, in C, written.
+TEST_P(GemmTest, RowsMayLieApart) {
+  struct Size {
+    int64_t m, n, k;
+  };
+  uint32_t seed = 1;
+  for (const Size size : {Size{7, 33, 100}, Size{64, 137, 48}, Size{257, 131, 65}}) {
+    for (const DType type : kEdgeTypes) {
+      for (int trans = 0; trans < 4; ++trans, seed += 3) {
+        Gemm op{.m = size.m, .n = size.n, .k = size.k, .in_type = type, .out_type = type};
+        op.trans_a = (trans & 1) != 0;
+        op.trans_b = (trans & 2) != 0;
+        SCOPED_TRACE(
+            fmt::format("m {} n {} k {} {} trans {} seed {}", op.m, op.n, op.k, name_of(type), trans, seed));
+        const Values a = rounded(random_values(op.m * op.k, seed), type);
+        const Values b = rounded(random_values(op.k * op.n, seed + 1), type);
+        const int64_t a_columns = op.row_of_a(), b_columns = op.row_of_b();
+        const Values expected = reference(op, a, b, {}, {});
+        op.a_row = (a_columns + 7) / 8 * 8, op.b_row = b_columns + 8, op.c_row = (op.n + 7) / 8 * 8;
+        const Memory a_there = upload(rows_apart(a, a_columns, op.a_row), type),
+                     b_there = upload(rows_apart(b, b_columns, op.b_row), type);
+        const Memory c = upload(rows_apart(Values(expected.size()), op.n, op.c_row), type);
+        op.a = a_there.data(), op.b = b_there.data(), op.c = c.data();
+        run({&c}, [&] { kernels().gemm(op, launch(kernels().gemm_workspace(op))); });
+        const Tolerance allowed = tolerance(type, std::sqrt(static_cast<double>(op.k) + 1));
+        expect_close(download(c), rounded(rows_apart(expected, op.n, op.c_row), type), allowed);
+      }
+    }
+  }
+}
+
 TEST_P(GemmTest, GeluBehindItKeepsWhatStoodBefore) {
   for (const DType type : kEdgeTypes) {
     for (const int64_t n : {24, 31, 256}) {

@@ -24,6 +24,14 @@ struct Grid {
   int64_t shared_bytes = 0;
 };
 
+// Bytes of shared memory that one block may have on the current GPU, what it holds statically included.
+inline int64_t most_shared_bytes() {
+  int device = 0, bytes = 0;
+  CUDA_CHECK(cudaGetDevice(&device));
+  CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return bytes;
+}
+
 class Launcher {
  public:
   Launcher(const char* name, const Launch& launch) : stream_(static_cast<cudaStream_t>(launch.stream)) {

@@ -5,6 +5,7 @@
 
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/launcher.cuh"
+#include "lockstep/kernels/logits.cuh"
 #include "lockstep/kernels/reduce.cuh"
 #include "lockstep/kernels/table.cuh"
 
@@ -39,10 +40,11 @@ __device__ Softmax block_softmax(const Softmax& mine) {
 }
 
 template <class T, int N>
-__device__ void write_gradient(T* logits, int64_t vocab, const Softmax& softmax, int64_t label, float scale) {
+__device__ void write_gradient(T* logits, int64_t vocab, int64_t row, const Softmax& softmax, int64_t label,
+                               float scale) {
   const float inverse = 1.0f / softmax.sum;
-  for (int64_t i = threadIdx.x * N; i < vocab; i += kThreads * N) {
-    Vec<T, N> values = load<N>(logits + i);
+  for (int64_t i = threadIdx.x * N; i < row; i += kThreads * N) {
+    Vec<T, N> values = load_logits<T, N>(logits, i, vocab);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const float probability = expf(to_float(values[j]) - softmax.max) * inverse;
@@ -53,25 +55,26 @@ __device__ void write_gradient(T* logits, int64_t vocab, const Softmax& softmax,
 }
 
 template <class T, int N>
-__device__ void write_zeros(T* logits, int64_t vocab) {
+__device__ void write_zeros(T* logits, int64_t row) {
   Vec<T, N> zeros;
 #pragma unroll
   for (int j = 0; j < N; ++j) zeros[j] = from_float<T>(0.0f);
-  for (int64_t i = threadIdx.x * N; i < vocab; i += kThreads * N) store<N>(logits + i, zeros);
+  for (int64_t i = threadIdx.x * N; i < row; i += kThreads * N) store<N>(logits + i, zeros);
 }
 
 // This thread's share of a row.
 template <class T, int N>
 __device__ Softmax softmax_of(const T* logits, int64_t vocab) {
   Softmax mine;
-  for (int64_t i = threadIdx.x * N; i < vocab; i += kThreads * N) mine.add(load<N>(logits + i));
+  for (int64_t i = threadIdx.x * N; i < vocab; i += kThreads * N)
+    mine.add(load_logits<T, N>(logits, i, vocab));
   return mine;
 }
 
 template <class T, int N>
 __global__ void vocab_stats_kernel(VocabStats op) {
   const int64_t row = blockIdx.x;
-  const T* logits = static_cast<const T*>(op.logits) + row * op.vocab;
+  const T* logits = static_cast<const T*>(op.logits) + row * op.row;
   const Softmax softmax = block_softmax(softmax_of<T, N>(logits, op.vocab));
   if (threadIdx.x != 0) return;
   const int64_t label = op.labels[row] - op.first;
@@ -85,11 +88,11 @@ __global__ void vocab_stats_kernel(VocabStats op) {
 template <class T, int N>
 __global__ void vocab_cross_entropy_kernel(VocabCrossEntropy op) {
   const int64_t row = blockIdx.x;
-  T* logits = static_cast<T*>(op.logits) + row * op.vocab;
+  T* logits = static_cast<T*>(op.logits) + row * op.row;
   const int label = op.labels[row];
   if (label < 0) {  // ignored, or (the loader refuses those) not a number
     if (threadIdx.x == 0) op.losses[row] = label == kIgnoredLabel ? 0.0f : NAN;
-    if (op.gradient) write_zeros<T, N>(logits, op.vocab);
+    if (op.gradient) write_zeros<T, N>(logits, op.row);
     return;
   }
   const float* stats = op.stats + row * 3;
@@ -104,7 +107,7 @@ __global__ void vocab_cross_entropy_kernel(VocabCrossEntropy op) {
   if (threadIdx.x == 0) op.losses[row] = logf(whole.sum) + (whole.max - logit_of_label);
   if (!op.gradient) return;
   const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
-  write_gradient<T, N>(logits, op.vocab, whole, label - op.first, scale);
+  write_gradient<T, N>(logits, op.vocab, op.row, whole, label - op.first, scale);
 }
 
 __global__ void loss_sum_kernel(LossSum op, int64_t parts) {
@@ -127,21 +130,25 @@ __global__ void loss_sum_kernel(LossSum op, int64_t parts) {
 
 }  // namespace
 
-void vocab_stats(const VocabStats& op, const Launch& launch) {
+void vocab_stats(const VocabStats& given, const Launch& launch) {
   const Launcher run("vocab_stats", launch);
+  VocabStats op = given;
+  op.row = row_of_logits(given);
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
-    by_width<kWide<T>>(fits_vectors<T>(op.vocab, op.logits), [&](auto width) {
+    by_width<kWide<T>>(fits_vectors<T>(op.row, op.logits), [&](auto width) {
       run({.blocks = op.rows, .threads = kThreads}, vocab_stats_kernel<T, width.value>, op);
     });
   });
 }
 
-void vocab_cross_entropy(const VocabCrossEntropy& op, const Launch& launch) {
+void vocab_cross_entropy(const VocabCrossEntropy& given, const Launch& launch) {
   const Launcher run("vocab_cross_entropy", launch);
+  VocabCrossEntropy op = given;
+  op.row = row_of_logits(given);
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
-    by_width<kWide<T>>(fits_vectors<T>(op.vocab, op.logits), [&](auto width) {
+    by_width<kWide<T>>(fits_vectors<T>(op.row, op.logits), [&](auto width) {
       run({.blocks = op.rows, .threads = kThreads}, vocab_cross_entropy_kernel<T, width.value>, op);
     });
   });

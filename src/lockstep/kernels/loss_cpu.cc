@@ -37,17 +37,23 @@ LS_INLINE float become_powers(float* values, int64_t count, float highest) {
   return sum;
 }
 
+// What lies behind the last column of a row.
+template <class Op, class T>
+LS_INLINE void clear_rest(const Op& op, T* logits) {
+  for (int64_t i = op.vocab; i < row_of_logits(op); ++i) logits[i] = narrow<T>(0.0f);
+}
+
 // A label outside the vocabulary (the loader refuses those) gives a loss that is not a number.
 template <class Op, class T>
 void skip_row(const Op& op, int64_t row, T* logits) {
   op.losses[row] = op.labels[row] == kIgnoredLabel ? 0.0f : __builtin_nanf("");
   if (!op.gradient) return;
-  for (int64_t i = 0; i < op.vocab; ++i) logits[i] = narrow<T>(0.0f);
+  for (int64_t i = 0; i < row_of_logits(op); ++i) logits[i] = narrow<T>(0.0f);
 }
 
 template <class T>
 void loss_row(const CrossEntropy& op, int64_t row, float gradient_scale) {
-  T* logits = static_cast<T*>(op.logits) + row * op.vocab;
+  T* logits = static_cast<T*>(op.logits) + row * row_of_logits(op);
   const int32_t label = op.labels[row];
   if (label < 0 || label >= op.vocab) return skip_row(op, row, logits);
 
@@ -70,11 +76,12 @@ void loss_row(const CrossEntropy& op, int64_t row, float gradient_scale) {
     logits[i] = narrow<T>((kInPlace ? value : exponential(value - highest)) * scale);
   }
   logits[label] = narrow<T>(at_label);
+  clear_rest(op, logits);
 }
 
 template <class T>
 void stats_row(const VocabStats& op, int64_t row) {
-  const T* logits = static_cast<const T*>(op.logits) + row * op.vocab;
+  const T* logits = static_cast<const T*>(op.logits) + row * row_of_logits(op);
   const float highest = highest_of(logits, op.vocab);
   const int64_t label = op.labels[row] - op.first;
   float* stats = op.stats + row * 3;
@@ -107,7 +114,7 @@ LS_INLINE WholeRow whole_row(const VocabCrossEntropy& op, int64_t row) {
 
 template <class T>
 void vocab_loss_row(const VocabCrossEntropy& op, int64_t row, float gradient_scale) {
-  T* logits = static_cast<T*>(op.logits) + row * op.vocab;
+  T* logits = static_cast<T*>(op.logits) + row * row_of_logits(op);
   if (op.labels[row] < 0) return skip_row(op, row, logits);
   const WholeRow whole = whole_row(op, row);
   op.losses[row] = logf(whole.sum) + (whole.highest - whole.right);
@@ -120,6 +127,7 @@ void vocab_loss_row(const VocabCrossEntropy& op, int64_t row, float gradient_sca
     logits[i] = narrow<T>(exponential(widen(logits[i]) - whole.highest) * scale);
   const int64_t label = op.labels[row] - op.first;
   if (label >= 0 && label < op.vocab) logits[label] = narrow<T>(at_label);
+  clear_rest(op, logits);
 }
 
 template <class Op>

@@ -47,9 +47,11 @@ struct NormBackward {
 
 struct NormWeightBackward {
   int64_t parts = 0, width = 0;
-  const float* partial = nullptr;  // [parts, width]
-  float* gradient = nullptr;       // [width]
-  bool accumulate = false;         // add to the gradient instead of writing it
+  const float* partial = nullptr;       // [parts, width]
+  float* gradient = nullptr;            // [width]
+  const float* partial_bias = nullptr;  // the same for the bias; null: there is none
+  float* bias_gradient = nullptr;
+  bool accumulate = false;  // add to the gradients instead of writing them
 };
 
 // Sum of dy over rows: the gradient of a linear layer's bias. Folded in row_parts(rows) parts.

@@ -2,7 +2,10 @@
 //
 // With g = dy * weight and n the normalised row: dsum = rstd (g - mean(g) - n mean(g n)) + dresidual. A block
 // takes a part of the rows; its teams hold a row each in registers, and beside it what they have summed so
-// far for weight and bias. Rows too wide or too odd for that are walked twice.
+// far for weight and bias. The next row of a team is fetched meanwhile. Rows too wide or too odd for that are
+// walked twice.
+#include <cuda_pipeline_primitives.h>
+
 #include "lockstep/kernels/norm_row.cuh"
 #include "lockstep/kernels/norm_weight.cuh"
 #include "lockstep/kernels/table.cuh"
@@ -40,23 +43,53 @@ __device__ void write_partial(const float (&sums)[kVectors][kWide<T>], int64_t w
   }
 }
 
+// Vectors of dy, sum and dresidual that are on their way into shared memory, for two rows of each team. A
+// thread fetches what it will read itself, so nobody waits for anybody.
+template <class T, int kTeam, int kVectors>
+struct Fetched {
+  using Vector = Vec<T, kWide<T>>;
+  enum Source { kDy, kSum, kResidual, kSources };
+  Vector at[2][kSources][kVectors][kTeam * kTeams<kTeam>];
+
+  __device__ Vector& place(int turn, Source source, int v) {
+    return at[turn][source][v][threadIdx.y * kTeam + threadIdx.x];
+  }
+  __device__ void ask_for(int turn, const NormBackward& op, int64_t row) {
+    const auto from = [&](const void* rows, int64_t i) {
+      return static_cast<const T*>(rows) + row * op.width + i;
+    };
+    for_vectors<T, kTeam, kVectors>(op.width, [&](int v, int64_t i) {
+      __pipeline_memcpy_async(&place(turn, kDy, v), from(op.dy, i), 16);
+      __pipeline_memcpy_async(&place(turn, kSum, v), from(op.sum, i), 16);
+      if (op.dresidual) __pipeline_memcpy_async(&place(turn, kResidual, v), from(op.dresidual, i), 16);
+    });
+  }
+};
+
 template <class T, int kTeam, int kVectors, bool kLayer>
 __global__ void __launch_bounds__(kTeam* kTeams<kTeam>, kTeam > kRowThreads ? 1 : 2)
     norm_backward_row_kernel(NormBackward op) {
   constexpr int N = kWide<T>;
+  using Rows = Fetched<T, kTeam, kVectors>;
+  extern __shared__ __align__(16) unsigned char shared[];
+  Rows& rows = *reinterpret_cast<Rows*>(shared);
   const float inverse_width = 1.0f / static_cast<float>(op.width);
   const T* weight = static_cast<const T*>(op.weight);
   const int64_t part = blockIdx.x, parts = gridDim.x, end = op.rows * (part + 1) / parts;  // part_begin()
   float dweight[kVectors][N] = {}, dbias[kVectors][N] = {};
   int turn = 0;
-  for (int64_t row = op.rows * part / parts + threadIdx.y; row < end; row += kTeams<kTeam>, turn ^= 1) {
+  const int64_t first = op.rows * part / parts + threadIdx.y;
+  if (first < end) rows.ask_for(turn, op, first);
+  __pipeline_commit();
+  for (int64_t row = first; row < end; row += kTeams<kTeam>, turn ^= 1) {
     const int64_t begin = row * op.width;
-    const T* dresidual = op.dresidual ? static_cast<const T*>(op.dresidual) + begin : nullptr;
-    Vec<T, N> d[kVectors], x[kVectors], r[kVectors];
-    for_vectors<T, kTeam, kVectors>(op.width, [&](int v, int64_t i) {
-      d[v] = load<N>(static_cast<const T*>(op.dy) + begin + i);
-      x[v] = load<N>(static_cast<const T*>(op.sum) + begin + i);
-      if (dresidual) r[v] = load<N>(dresidual + i);
+    if (row + kTeams<kTeam> < end) rows.ask_for(turn ^ 1, op, row + kTeams<kTeam>);
+    __pipeline_commit();
+    __pipeline_wait_prior(1);
+    Vec<T, N> d[kVectors], x[kVectors];
+    for_vectors<T, kTeam, kVectors>(op.width, [&](int v, int64_t) {
+      d[v] = rows.place(turn, Rows::kDy, v);
+      x[v] = rows.place(turn, Rows::kSum, v);
     });
     const float mean = kLayer ? op.mean[row] : 0.0f, rstd = op.rstd[row];
     float2 sums{0.0f, 0.0f};  // of g n, and of g
@@ -77,12 +110,13 @@ __global__ void __launch_bounds__(kTeam* kTeams<kTeam>, kTeam > kRowThreads ? 1 
     const float along = sums.x * inverse_width, total = sums.y * inverse_width;
     for_vectors<T, kTeam, kVectors>(op.width, [&](int v, int64_t i) {
       const Vec<T, N> w = load<N>(weight + i);
-      Vec<T, N> out;
+      Vec<T, N> r{}, out;
+      if (op.dresidual) r = rows.place(turn, Rows::kResidual, v);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         const float n = (to_float(x[v][j]) - mean) * rstd, g = to_float(d[v][j]) * to_float(w[j]);
         const float gradient = rstd * (g - total - n * along);
-        out[j] = from_float<T>(dresidual ? gradient + to_float(r[v][j]) : gradient);
+        out[j] = from_float<T>(op.dresidual ? gradient + to_float(r[j]) : gradient);
       }
       store<N>(static_cast<T*>(op.dsum) + begin + i, out);
     });
@@ -130,15 +164,23 @@ __global__ void norm_backward_walk_kernel(NormBackward op) {
   });
 }
 
+// False where the row is too wide, or the GPU has too little shared memory (before compute capability 8.0).
 template <class T>
 bool in_registers(const NormBackward& op, const Launcher& run) {
-  return by_row<T>(op.width, [&](auto team, auto held) {
-    constexpr int kTeam = team.value;
-    const Grid grid{.blocks = row_parts(op.rows), .threads = kTeam, .teams = kTeams<kTeam>};
-    if (op.kind == NormKind::layer)
-      return run(grid, norm_backward_row_kernel<T, kTeam, held.value, true>, op);
-    run(grid, norm_backward_row_kernel<T, kTeam, held.value, false>, op);
+  bool done = false;
+  by_row<T>(op.width, [&](auto team, auto held) {
+    constexpr int kTeam = team.value, kVectors = held.value;
+    constexpr int64_t kFetched = sizeof(Fetched<T, kTeam, kVectors>), kOfTeams = 32 << 10;
+    if (kFetched + kOfTeams > most_shared_bytes()) return;
+    const Grid grid{
+        .blocks = row_parts(op.rows), .threads = kTeam, .teams = kTeams<kTeam>, .shared_bytes = kFetched};
+    run(grid,
+        op.kind == NormKind::layer ? norm_backward_row_kernel<T, kTeam, kVectors, true>
+                                   : norm_backward_row_kernel<T, kTeam, kVectors, false>,
+        op);
+    done = true;
   });
+  return done;
 }
 
 }  // namespace

@@ -94,7 +94,13 @@ void norm_backward(const NormBackward& op, const Launch&) {
   });
 }
 
-void norm_weight_backward(const NormWeightBackward& op, const Launch&) { fold_parts(op); }
+void norm_weight_backward(const NormWeightBackward& op, const Launch&) {
+  fold_parts(op);
+  if (op.partial_bias == nullptr) return;
+  NormWeightBackward bias = op;
+  bias.partial = op.partial_bias, bias.gradient = op.bias_gradient;
+  fold_parts(bias);
+}
 
 void bias_backward(const BiasBackward& op, const Launch& launch) {
   require_workspace(launch, bias_backward_workspace(op.rows, op.width), "bias_backward");

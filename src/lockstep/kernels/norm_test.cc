@@ -148,15 +148,20 @@ TEST_P(NormTest, BackwardMatchesReference) {
     expect_close(download(dsum_m), dsum, tolerance(c.type, size), "dsum");
 
     const Memory gradient = upload(Values(static_cast<size_t>(c.width), 1.0), DType::f32);
-    NormWeightBackward fold{parts, c.width, partial_w.as<float>(), gradient.as<float>(), true};
-    run({&gradient}, [&] { kernels().norm_weight_backward(fold, launch()); });
+    const Memory of_bias = upload(Values(static_cast<size_t>(c.width), 2.0), DType::f32);
+    NormWeightBackward fold{.parts = parts, .width = c.width};
+    fold.partial = partial_w.as<float>(), fold.gradient = gradient.as<float>();
+    if (layer) fold.partial_bias = partial_b.as<float>(), fold.bias_gradient = of_bias.as<float>();
+    fold.accumulate = true;
+    run({&gradient, &of_bias}, [&] { kernels().norm_weight_backward(fold, launch()); });
     for (double& value : dweight) value += 1;
+    for (double& value : dbias) value += 2;
     expect_close(download(gradient), dweight, tolerance(DType::f32, 50 * size), "dweight");
-    if (!layer) continue;
-    fold.partial = partial_b.as<float>();
+    if (layer) expect_close(download(of_bias), dbias, tolerance(DType::f32, 50), "dbias");
     fold.accumulate = false;
     run({&gradient}, [&] { kernels().norm_weight_backward(fold, launch()); });
-    expect_close(download(gradient), dbias, tolerance(DType::f32, 50), "dbias");
+    for (double& value : dweight) value -= 1;
+    expect_close(download(gradient), dweight, tolerance(DType::f32, 50 * size), "dweight, written");
   }
 }
 

@@ -55,15 +55,18 @@ void row_sums(const Partials& op, const Launcher& run) {
 constexpr int kFoldColumns = 32, kFoldGroups = 32;
 
 // Groups of neighbouring parts side by side, then the groups in order.
-__global__ void fold_parts_kernel(NormWeightBackward op) {
+__global__ void fold_parts_kernel(NormWeightBackward op, int64_t blocks) {  // of them for the weight
   __shared__ float of_groups[kFoldGroups][kFoldColumns];
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kFoldColumns + threadIdx.x;
+  const bool bias = blockIdx.x >= blocks;
+  const float* partial = bias ? op.partial_bias : op.partial;
+  float* gradient = bias ? op.bias_gradient : op.gradient;
+  const int64_t column = (blockIdx.x - (bias ? blocks : 0)) * kFoldColumns + threadIdx.x;
   const int64_t group = threadIdx.y, end = op.parts * (group + 1) / kFoldGroups;
   float sum = 0;
   if (column < op.width) {
 #pragma unroll 8
     for (int64_t part = op.parts * group / kFoldGroups; part < end; ++part) {
-      sum += op.partial[part * op.width + column];
+      sum += partial[part * op.width + column];
     }
   }
   of_groups[group][threadIdx.x] = sum;
@@ -71,12 +74,13 @@ __global__ void fold_parts_kernel(NormWeightBackward op) {
   if (group > 0 || column >= op.width) return;
 #pragma unroll
   for (int other = 1; other < kFoldGroups; ++other) sum += of_groups[other][threadIdx.x];
-  op.gradient[column] = op.accumulate ? op.gradient[column] + sum : sum;
+  gradient[column] = op.accumulate ? gradient[column] + sum : sum;
 }
 
 void fold_parts(const NormWeightBackward& op, const Launcher& run) {
-  run({.blocks = divide_up(op.width, kFoldColumns), .threads = kFoldColumns, .teams = kFoldGroups},
-      fold_parts_kernel, op);
+  const int64_t blocks = divide_up(op.width, kFoldColumns);
+  run({.blocks = op.partial_bias ? 2 * blocks : blocks, .threads = kFoldColumns, .teams = kFoldGroups},
+      fold_parts_kernel, op, blocks);
 }
 
 // The same sums where vectors fit: 16 bytes a load, several rows of a part side by side.

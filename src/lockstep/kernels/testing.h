@@ -97,6 +97,23 @@ inline void expect_close(const Values& actual, const Values& expected, Tolerance
   }
 }
 
+// A matrix of so many columns with its rows `row` values apart, and large numbers between them.
+inline Values rows_apart(const Values& matrix, int64_t columns, int64_t row) {
+  Values wide(matrix.size() / static_cast<size_t>(columns) * static_cast<size_t>(row), 30000);
+  for (size_t i = 0; i < matrix.size(); ++i)
+    wide[i / static_cast<size_t>(columns) * static_cast<size_t>(row) + i % static_cast<size_t>(columns)] =
+        matrix[i];
+  return wide;
+}
+
+// Columns begin to end of a matrix of so many columns.
+inline Values columns_of(const Values& matrix, int64_t columns, int64_t begin, int64_t end) {
+  Values part;
+  for (int64_t row = 0; row < static_cast<int64_t>(matrix.size()) / columns; ++row)
+    part.insert(part.end(), matrix.begin() + row * columns + begin, matrix.begin() + row * columns + end);
+  return part;
+}
+
 // The nearest number of the type, ties to even: an independent statement of what kernels do with bits.
 inline double round_to(DType type, double value) {
   if (!std::isfinite(value) || value == 0) return value;

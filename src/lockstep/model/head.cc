@@ -8,8 +8,9 @@ namespace {
 
 class Head : public Segment {
  public:
-  explicit Head(HeadOptions options)
-      : o_(std::move(options)), map_{o_.width, o_.vocab, true, false, o_.type, o_.fp8, true} {}
+  explicit Head(HeadOptions options) : o_(std::move(options)), map_(logits_map(o_, o_.vocab)) {
+    map_.fp8 = o_.fp8;
+  }
   std::string name() const override { return "logits"; }
 
   std::vector<ParamSpec> params() const override {
@@ -26,7 +27,7 @@ class Head : public Segment {
     plan.takes = {"normed"};
     plan.batch = {"labels"};
     plan.loss = true;
-    plan.scratch = {{Part::forward, {"logits", o_.type, {rows, o_.vocab}}},
+    plan.scratch = {{Part::forward, {"logits", o_.type, {rows, map_.row_of_y()}}},
                     {Part::forward, {"losses", DType::f32, {shape.tokens()}}}};
     map_.add_to(plan, rows, "in.normed", "");
     plan.workspace = workspace(shape.tokens(), kernels);
@@ -48,6 +49,7 @@ class Head : public Segment {
       f.kernels->cross_entropy({.type = o_.type,
                                 .rows = rows,
                                 .vocab = o_.vocab,
+                                .row = map_.row_of_y(),
                                 .logits = logits.data,
                                 .labels = f.batch("labels").as<int32_t>() + begin,
                                 .losses = losses.as<float>() + begin,
@@ -68,8 +70,10 @@ class Head : public Segment {
 
   // `generate`: logits of the newest token, nothing more.
   void decode(const Frame& f) const override {
-    map_.forward(f, f.in("normed").data, f.weight("weight").data, nullptr, f.scratch("logits").data,
-                 f.slice.tokens());
+    LinearMap plain = map_;
+    plain.padded_out = 0;
+    plain.forward(f, f.in("normed").data, f.weight("weight").data, nullptr, f.scratch("logits").data,
+                  f.slice.tokens());
   }
 
   Cost cost(const SliceShape& shape, Part part) const override {
@@ -95,6 +99,14 @@ class Head : public Segment {
 };
 
 }  // namespace
+
+LinearMap logits_map(const HeadOptions& options, int64_t vocab) {
+  constexpr int64_t kFew = 1024, kMultiple = 8;
+  LinearMap map{.in = options.width, .out = vocab, .type = options.type, .at_once = true};
+  if (vocab > kFew && vocab % kMultiple != 0 && options.width % kMultiple == 0)
+    map.padded_out = (vocab + kMultiple - 1) / kMultiple * kMultiple;
+  return map;
+}
 
 void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts) {
   if (parts.tensor > 1) return add_vocab_head(segments, std::move(options), parts);

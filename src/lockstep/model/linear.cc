@@ -10,7 +10,7 @@ namespace {
 
 kernels::Gemm forward_product(const LinearMap& map, int64_t rows) {
   return {.m = rows,
-          .n = map.out,
+          .n = map.row_of_y(),
           .k = map.in,
           .in_type = map.type,
           .out_type = map.type,
@@ -20,7 +20,7 @@ kernels::Gemm forward_product(const LinearMap& map, int64_t rows) {
 kernels::Gemm input_product(const LinearMap& map, int64_t rows) {
   return {.m = rows,
           .n = map.in,
-          .k = map.out,
+          .k = map.row_of_y(),
           .in_type = map.type,
           .out_type = map.type,
           .trans_b = !map.out_major};
@@ -30,19 +30,39 @@ kernels::Gemm weight_product(const LinearMap& map, int64_t rows) {
   kernels::Gemm g{
       .m = map.in, .n = map.out, .k = rows, .in_type = map.type, .out_type = DType::f32, .trans_a = true};
   if (map.out_major) std::swap(g.m, g.n);
+  if (map.pads()) g.a_row = map.padded_out;
   return g;
+}
+
+constexpr const char* kPadded = "padded_weight";
+
+// The weight, and rows of zeros: in fp32, since all that is known of them is that they are whole words.
+void pad_weight(const LinearMap& map, const Frame& f) {
+  const Tensor from = f.weight("weight"), to = f.prepared(kPadded);
+  const int64_t count = map.out * map.in,
+                words = (map.padded_out - map.out) * map.in * device::size_of(map.type) / 4;
+  f.kernels->cast({map.type, map.type, count, from.data, to.data}, f.launch);
+  f.kernels->fill_value(
+      {.count = words,
+       .values = reinterpret_cast<float*>(to.as<char>() + count * device::size_of(map.type)),
+       .value = 0},
+      f.launch);
 }
 
 }  // namespace
 
 void LinearMap::add_to(SegmentPlan& plan, int64_t rows, const std::string& x, const std::string& dy) const {
   if (in_fp8(rows)) return add_fp8_values(*this, plan, rows);
+  if (pads()) plan.prepares.push_back({Part::forward, {kPadded, type, {padded_out, in}}});
   if (at_once) return;
   plan.weight_needs.push_back(x);
   plan.weight_needs.push_back(dy);
 }
 
-void LinearMap::prepare(const Frame& f) const { fp8_prepare(*this, f); }
+void LinearMap::prepare(const Frame& f) const {
+  if (fp8) return fp8_prepare(*this, f);
+  if (pads()) pad_weight(*this, f);
+}
 
 void LinearMap::forward(const Frame& f, const void* x, const void* weight, const void* bias_values, void* y,
                         int64_t rows, void* before_gelu, const float* amax) const {
@@ -53,7 +73,7 @@ void LinearMap::forward(const Frame& f, const void* x, const void* weight, const
   }
   kernels::Gemm g = forward_product(*this, rows);
   g.a = x;
-  g.b = weight;
+  g.b = pads() ? f.prepared(kPadded).data : weight;
   g.c = y;
   g.bias = bias_values;
   g.before_gelu = before_gelu;
@@ -70,7 +90,7 @@ void LinearMap::backward_input(const Frame& f, const void* dy, const void* weigh
   kernels::Gemm g = input_product(*this, rows);
   g.gelu_at = gelu_at;
   g.a = dy;
-  g.b = weight;
+  g.b = pads() ? f.prepared(kPadded).data : weight;
   g.c = dx;
   f.kernels->gemm(g, f.launch);
 }

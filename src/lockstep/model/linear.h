@@ -29,6 +29,10 @@ struct LinearMap {
   bool bias = false;
   DType type = DType::f32;
   std::optional<Fp8Products> fp8{};
+  // Above `out` where that many columns are odd enough to make products slow, as GPT-2's 50257 are: then y
+  // and dy have rows of so many values, and a copy of the weight with rows of zeros behind it is made once a
+  // step. The columns beyond `out` mean nothing in y, and must be zeros in dy. Only with out_major.
+  int64_t padded_out = 0;
   bool at_once = false;  // the segment does all three products in its forward (a loss), and keeps nothing
 
   // Whether a slice of so many rows is multiplied in fp8; the single tokens of `generate` are not.
@@ -52,6 +56,8 @@ struct LinearMap {
 
   // Whether it is worth telling forward or backward_input the largest magnitude: all values share a scale.
   bool wants_amax(int64_t rows) const { return in_fp8(rows) && fp8->scaling == kernels::Fp8Scaling::tensor; }
+  bool pads() const { return padded_out > out; }
+  int64_t row_of_y() const { return pads() ? padded_out : out; }
   int64_t workspace(int64_t rows, const kernels::Kernels& kernels) const;  // the largest of the three
   Shape weight_shape() const { return out_major ? Shape{out, in} : Shape{in, out}; }
   Cost cost(int64_t rows, Part part) const;

@@ -103,17 +103,17 @@ void NormPart::backward_input(const Frame& f, const void* dy, bool keeps_sum) co
 }
 
 void NormPart::backward_weight(const Frame& f) const {
-  const auto fold = [&](std::string_view partial, std::string_view key) {
-    const Tensor sums = f.left(partial);
-    f.kernels->norm_weight_backward({.parts = sums.shape[0],
-                                     .width = options_.width,
-                                     .partial = sums.as<float>(),
-                                     .gradient = f.grad(key).as<float>(),
-                                     .accumulate = f.accumulate},
-                                    f.launch);
-  };
-  fold("dnorm_weight", "norm.weight");
-  if (has_mean()) fold("dnorm_bias", "norm.bias");
+  const Tensor sums = f.left("dnorm_weight");
+  kernels::NormWeightBackward op{.parts = sums.shape[0],
+                                 .width = options_.width,
+                                 .partial = sums.as<float>(),
+                                 .gradient = f.grad("norm.weight").as<float>()};
+  if (has_mean()) {
+    op.partial_bias = f.left("dnorm_bias").as<float>();
+    op.bias_gradient = f.grad("norm.bias").as<float>();
+  }
+  op.accumulate = f.accumulate;
+  f.kernels->norm_weight_backward(op, f.launch);
 }
 
 int64_t NormPart::forward_bytes(int64_t rows) const {

@@ -67,6 +67,8 @@ struct HeadOptions {
 };
 void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
 void add_vocab_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
+// The product of both heads, for `vocab` columns of logits.
+LinearMap logits_map(const HeadOptions& options, int64_t vocab);
 
 // "classify": takes "hidden" as logits [samples, classes] and computes the loss against one label a sample.
 struct ClassifyOptions {

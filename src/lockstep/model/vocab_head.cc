@@ -13,9 +13,7 @@ namespace {
 class VocabHead : public Segment {
  public:
   VocabHead(HeadOptions options, const Parts& parts)
-      : o_(std::move(options)),
-        parts_(parts),
-        map_{o_.width, o_.vocab / parts.tensor, true, false, o_.type} {}
+      : o_(std::move(options)), parts_(parts), map_(logits_map(o_, o_.vocab / parts.tensor)) {}
   std::string name() const override { return "logits"; }
 
   std::vector<ParamSpec> params() const override {
@@ -33,13 +31,16 @@ class VocabHead : public Segment {
     plan.takes = {"normed"};
     plan.batch = {"labels"};
     plan.loss = true;
-    plan.scratch = {{Part::forward, {"logits", o_.type, {chunk, map_.out}}},
+    plan.scratch = {{Part::forward, {"logits", o_.type, {chunk, map_.row_of_y()}}},
                     {Part::forward, {"losses", DType::f32, {tokens}}}};
     for (int64_t begin = 0; begin < tokens; begin += chunk)
       plan.rounds.push_back({"stats", DType::f32, {std::min(chunk, tokens - begin), 3}});
+    map_.add_to(plan, chunk, "in.normed", "");
     plan.workspace = map_.workspace(chunk, kernels);
     return plan;
   }
+
+  void prepare(const Frame& f) const override { map_.prepare(f); }
 
   void forward(const Frame& f) const override {
     const int64_t tokens = f.slice.tokens(), chunk = chunk_rows(tokens);
@@ -77,6 +78,7 @@ class VocabHead : public Segment {
                             .rows = rows.count,
                             .vocab = map_.out,
                             .first = first_token(),
+                            .row = map_.row_of_y(),
                             .logits = logits.data,
                             .labels = f.batch("labels").as<int32_t>() + rows.begin,
                             .stats = f.out("stats").as<float>()},
@@ -91,6 +93,7 @@ class VocabHead : public Segment {
                                     .vocab = map_.out,
                                     .first = first_token(),
                                     .parts = parts_.tensor,
+                                    .row = map_.row_of_y(),
                                     .logits = logits.data,
                                     .labels = f.batch("labels").as<int32_t>() + rows.begin,
                                     .stats = f.in("stats").as<float>(),

@@ -73,6 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"gpt2", {}}, Row{"gpt2_untied", {"model.tied=false"}}, Row{"gpt2_dropout", {"model.dropout=0.2"}},
         Row{"gpt2_chunked_logits", {"memory.logits_chunk=5"}}, Row{"gpt2_one_slice", {"batch.slices=1"}},
         Row{"gpt2_odd_width", {"model.hidden=15", "model.heads=3"}},
+        Row{"gpt2_padded_vocabulary", {"model.vocab=1030", "model.hidden=16"}},
         Row{"gpt2_no_layer_but_one", {"model.layers=1"}},
         Row{"llama", {"model.family=llama", "model.kv_heads=1"}},
         Row{"llama_untied_scaled", {"model.family=llama", "model.tied=false", "model.rope_scaling=8"}},

@@ -223,12 +223,14 @@ Words recipe(const Words& more) {
 INSTANTIATE_TEST_SUITE_P(
     Families, Layouts,
     testing::Values(Family{"gpt2", recipe({"model.dropout=0.1"})},
+                    // 4108, 2054 and 1027 columns are padded on 1, 2 and 4 tensor ranks
+                    Family{"gpt2_padded_vocabulary", recipe({"model.vocab=4108", "precision.compute=bf16"})},
                     Family{"gpt2_untied_bf16", recipe({"model.tied=false", "precision.compute=bf16"})},
                     Family{"llama", recipe({"model.family=llama", "model.kv_heads=4", "model.ffn=128"})},
                     Family{"llama_untied_bf16",
                            recipe({"model.family=llama", "model.kv_heads=4", "model.ffn=128",
                                    "precision.compute=bf16", "model.tied=false"})}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& row) { return row.param.name; });
 
 TEST(ChooseLayout, TakesTheFastestThatFits) {
   LS_NEEDS_HOST_MEMORY();

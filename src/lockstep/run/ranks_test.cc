@@ -239,11 +239,11 @@ TEST(SameBitsOnNodes, InEveryLayout) {
 // The bytes that the plan says travel in a step are those that the groups count.
 TEST(TrafficOnRanks, IsAsPlanned) {
   LS_NEEDS_HOST_MEMORY();
-  struct Row {
+  struct Traffic {
     int world, per_node;
     Words words;
   };
-  const Row rows[] = {
+  const Traffic rows[] = {
       {2, 0, {}},
       {4, 2, {}},
       {3, 1, {}},
@@ -262,14 +262,16 @@ TEST(TrafficOnRanks, IsAsPlanned) {
       {4, 2, {"parallel.pipeline=2"}},
       {4, 2, {"parallel.pipeline=2", "parallel.schedule=zero-bubble", "parallel.zero=1"}},
   };
-  for (const Row& row : rows) {
+  for (const Traffic& row : rows) {
     SCOPED_TRACE(fmt::format("{} ranks, {} a node, {}", row.world, row.per_node, fmt::join(row.words, " ")));
     const Words recipe = {"batch.global=8", "batch.slices=8", "batch.strands=8", "log.eval_every=0"};
     for (const Result& rank : train_on(row.world, with(recipe, row.words), 4, "shm", row.per_node)) {
       EXPECT_EQ(rank.sent.inside, rank.planned.inside);
       EXPECT_EQ(rank.sent.across, rank.planned.across);
       EXPECT_GT(rank.planned.all(), 0);
-      if (row.per_node == 0) EXPECT_EQ(rank.planned.across, 0);
+      if (row.per_node == 0) {
+        EXPECT_EQ(rank.planned.across, 0);
+      }
     }
   }
 }

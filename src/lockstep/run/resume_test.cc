@@ -122,15 +122,21 @@ TEST_P(Resume, InAnyOtherLayout) {
     const base::TemporaryFolder run;
     const Outcome whole = run_on(saves, recipe, "", run.path());
     if (saves.world == 1) alone = whole;
-    if (saves.exact) EXPECT_EQ(whole, alone) << saves.name;
+    if (saves.exact) {
+      EXPECT_EQ(whole, alone) << saves.name;
+    }
     const std::string folder = fmt::format("{}/checkpoints/step-{:08d}", run.path(), kStop);
     Outcome one;  // one rank, from the same checkpoint
     for (const Layout& loads : layouts()) {
       SCOPED_TRACE(fmt::format("stopped on {}, resumed on {}", saves.name, loads.name));
       const Outcome rest = run_on(loads, recipe, folder, "");
       if (loads.world == 1) one = rest;
-      if (&loads == &saves) EXPECT_EQ(rest, tail_of(whole));
-      if (loads.exact) EXPECT_EQ(rest, one);
+      if (&loads == &saves) {
+        EXPECT_EQ(rest, tail_of(whole));
+      }
+      if (loads.exact) {
+        EXPECT_EQ(rest, one);
+      }
       EXPECT_LT(largest_difference(rest, one), 1e-3);
     }
   }
@@ -141,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Recipe{"gpt2_dropout", {"model.dropout=0.1", "optim.schedule=cosine"}},
                     Recipe{"llama_fp16_loss_scale",
                            {"model.family=llama", "precision.compute=fp16", "precision.growth_interval=2"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace
 }  // namespace lockstep::run

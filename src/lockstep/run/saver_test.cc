@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, ExactResume,
                                          Row{"mlp_lion",
                                              {"model.family=mlp", "optim.name=lion", "batch.global=8",
                                               "batch.slices=8", "batch.strands=8"}}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace
 }  // namespace lockstep::run

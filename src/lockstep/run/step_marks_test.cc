@@ -13,8 +13,7 @@ constexpr size_t kCount = 20;
 
 class StepMarksTest : public ::testing::Test {
  protected:
-  StepMarksTest()
-      : device_(device::open({})), ring_(folder_.path() + "/ring", {}), marks_(*device_, ring_) {
+  StepMarksTest() : device_(device::open({})), ring_(folder_.path() + "/ring", {}), marks_(*device_, ring_) {
     for (size_t n = 0; n < kCount; ++n) {
       marks_.add(n, program::Lane::compute, {.instruction = static_cast<int32_t>(n)});
     }

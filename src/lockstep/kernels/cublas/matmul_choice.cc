@@ -37,7 +37,7 @@ class Trial {
   }
 
   uint64_t hash_of_result() {
-    const int64_t words = op_.m * op_.n * device::size_of(op_.out_type) / 4;
+    const int64_t words = op_.m * op_.row_of_c() * device::size_of(op_.out_type) / 4;
     unsigned long long hash = 0;
     CUDA_CHECK(cudaMemsetAsync(hash_, 0, sizeof(*hash_), stream_));
     add_result_hash(static_cast<const uint32_t*>(op_.c), words, hash_, stream_);
@@ -69,7 +69,7 @@ class Trial {
 bool is_worth_measuring(const MatmulKey& key, const Launch& launch) {
   const double flops =
       2.0 * static_cast<double>(key.m) * static_cast<double>(key.n) * static_cast<double>(key.k);
-  if (flops < kWorthMeasuring || key.add_to_c || key.m * key.n * device::size_of(key.out_type) % 4 != 0)
+  if (flops < kWorthMeasuring || key.add_to_c || key.m * key.c_row * device::size_of(key.out_type) % 4 != 0)
     return false;
   cudaStreamCaptureStatus capturing{};
   CUDA_CHECK(cudaStreamIsCapturing(static_cast<cudaStream_t>(launch.stream), &capturing));
@@ -84,11 +84,11 @@ struct Candidate {
 
 // Those that give the first one's bits.
 std::vector<Candidate> equal_candidates(Trial& trial, MatmulPlan plan,
-                                        const std::vector<cublasLtMatmulAlgo_t>& algorithms) {
+                                        const std::vector<MatmulCandidate>& ways) {
   std::vector<Candidate> equal;
   uint64_t expected = 0;
-  for (size_t i = 0; i < algorithms.size(); ++i) {
-    plan.algorithm = algorithms[i];
+  for (size_t i = 0; i < ways.size(); ++i) {
+    plan.how = ways[i];
     if (!trial.run(plan)) {
       if (i == 0) return {};  // whoever runs it for good says why
       continue;
@@ -102,10 +102,10 @@ std::vector<Candidate> equal_candidates(Trial& trial, MatmulPlan plan,
 
 // In turns, and long enough that the GPU runs at the clock that it can hold under load: what is fastest for a
 // moment on a cool chip is often not what is fastest in a step.
-size_t measure(cublasLtHandle_t handle, const MatmulPlan& plan,
-               const std::vector<cublasLtMatmulAlgo_t>& algorithms, const Gemm& op, const Launch& launch) {
+size_t measure(cublasLtHandle_t handle, const MatmulPlan& plan, const std::vector<MatmulCandidate>& ways,
+               const Gemm& op, const Launch& launch) {
   Trial trial(handle, op, launch);
-  std::vector<Candidate> candidates = equal_candidates(trial, plan, algorithms);
+  std::vector<Candidate> candidates = equal_candidates(trial, plan, ways);
   if (candidates.size() < 2) return 0;
   const float once = trial.milliseconds(candidates[0].plan, 1);
   const int times = std::clamp(static_cast<int>(kBurst / std::max(once, 1e-3f)), 1, 100);
@@ -120,21 +120,19 @@ size_t measure(cublasLtHandle_t handle, const MatmulPlan& plan,
 
 // Whether a remembered choice is there and gives the first one's bits: a file proposes, and never decides
 // them.
-bool still_equal(cublasLtHandle_t handle, const MatmulPlan& plan,
-                 const std::vector<cublasLtMatmulAlgo_t>& algorithms, int remembered, const Gemm& op,
-                 const Launch& launch) {
+bool still_equal(cublasLtHandle_t handle, const MatmulPlan& plan, const std::vector<MatmulCandidate>& ways,
+                 int remembered, const Gemm& op, const Launch& launch) {
   const auto index = static_cast<size_t>(remembered);
   if (index == 0) return true;
-  if (index >= algorithms.size()) return false;
+  if (index >= ways.size()) return false;
   Trial trial(handle, op, launch);
-  return equal_candidates(trial, plan, {algorithms[0], algorithms[index]}).size() == 2;
+  return equal_candidates(trial, plan, {ways[0], ways[index]}).size() == 2;
 }
 
 }  // namespace
 
-size_t choose(cublasLtHandle_t handle, const MatmulPlan& plan,
-              const std::vector<cublasLtMatmulAlgo_t>& candidates, const MatmulKey& key, const Gemm& op,
-              const Launch& launch, MatmulMemory& memory) {
+size_t choose(cublasLtHandle_t handle, const MatmulPlan& plan, const std::vector<MatmulCandidate>& candidates,
+              const MatmulKey& key, const Gemm& op, const Launch& launch, MatmulMemory& memory) {
   if (candidates.size() == 1 || !is_worth_measuring(key, launch)) return 0;
   const std::optional<int> remembered = memory.find(key.text());
   if (remembered && still_equal(handle, plan, candidates, *remembered, op, launch))

@@ -9,8 +9,7 @@ namespace lockstep::kernels::cuda {
 
 // An index into `candidates`. Remembered choices are taken without measuring; the first is taken where
 // measuring is not worth it or not possible: small products, sums onto C, a stream that is being captured.
-size_t choose(cublasLtHandle_t handle, const MatmulPlan& plan,
-              const std::vector<cublasLtMatmulAlgo_t>& candidates, const MatmulKey& key, const Gemm& op,
-              const Launch& launch, MatmulMemory& memory);
+size_t choose(cublasLtHandle_t handle, const MatmulPlan& plan, const std::vector<MatmulCandidate>& candidates,
+              const MatmulKey& key, const Gemm& op, const Launch& launch, MatmulMemory& memory);
 
 }  // namespace lockstep::kernels::cuda

@@ -63,10 +63,11 @@ int32_t native_mode(Fp8Scaling scaling) {
   }
 }
 
-// A row-major [rows, columns] matrix.
-void describe(cublasLtMatrixLayout_t matrix, cudaDataType_t type, int64_t rows, int64_t columns) {
+// A row-major [rows, columns] matrix, its rows `row` values apart.
+void describe(cublasLtMatrixLayout_t matrix, cudaDataType_t type, int64_t rows, int64_t columns,
+              int64_t row) {
   check(cublasLtMatrixLayoutInit(matrix, type, static_cast<uint64_t>(columns), static_cast<uint64_t>(rows),
-                                 columns),
+                                 row),
         "cublasLtMatrixLayoutInit");
 }
 
@@ -100,10 +101,10 @@ void describe(MatmulPlan& plan, const MatmulKey& key, const Gemm& op) {
   }
   if (key.fp8) describe_fp8(plan, key);
   describe(&plan.b, key.fp8 ? native_type(key.b_format) : native_type(key.in_type),
-           key.trans_b ? key.n : key.k, key.trans_b ? key.k : key.n);
+           key.trans_b ? key.n : key.k, key.trans_b ? key.k : key.n, key.b_row);
   describe(&plan.a, key.fp8 ? native_type(key.a_format) : native_type(key.in_type),
-           key.trans_a ? key.k : key.m, key.trans_a ? key.m : key.k);
-  describe(&plan.c, native_type(key.out_type), key.m, key.n);
+           key.trans_a ? key.k : key.m, key.trans_a ? key.m : key.k, key.a_row);
+  describe(&plan.c, native_type(key.out_type), key.m, key.n, key.c_row);
 }
 
 // Whether the sum over k may be cut: the result has too few tiles to keep a GPU busy, and k is long.
@@ -122,13 +123,12 @@ bool is_allowed(const cublasLtMatmulAlgo_t& algorithm, bool split) {
   return splits <= 1 || split;
 }
 
-// What cuBLASLt proposes, the best guess first.
-std::vector<cublasLtMatmulAlgo_t> candidates_for(MatmulPlan& plan, cublasLtHandle_t handle,
-                                                 const MatmulKey& key) {
+// What cuBLASLt proposes for at most so many bytes of workspace, the best guess first.
+std::vector<MatmulCandidate> proposals(MatmulPlan& plan, cublasLtHandle_t handle, const MatmulKey& key,
+                                       int64_t workspace) {
   cublasLtMatmulPreferenceOpaque_t wish{};
   check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
-  set(&wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-      static_cast<uint64_t>(key.workspace ? kMatmulWorkspace : 0));
+  set(&wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace));
   // Parts of a split sum go to the workspace in fp32 and are added in order.
   set(&wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<uint32_t>(may_split(key) ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
@@ -141,17 +141,25 @@ std::vector<cublasLtMatmulAlgo_t> candidates_for(MatmulPlan& plan, cublasLtHandl
   constexpr int kMost = 16;
   cublasLtMatmulHeuristicResult_t found[kMost];
   int count = 0;
-  check(cublasLtMatmulAlgoGetHeuristic(handle, &plan.product, &plan.b, &plan.a, &plan.c, &plan.c, &wish,
-                                       kMost, found, &count),
-        "cublasLtMatmulAlgoGetHeuristic", key);
-  std::vector<cublasLtMatmulAlgo_t> allowed;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, &plan.product, &plan.b, &plan.a,
+                                                               &plan.c, &plan.c, &wish, kMost, found, &count);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic", key);
+  std::vector<MatmulCandidate> allowed;
   for (int i = 0; i < count; ++i) {
-    if (found[i].state == CUBLAS_STATUS_SUCCESS && is_allowed(found[i].algo, may_split(key))) {
-      allowed.push_back(found[i].algo);
-    }
+    if (found[i].state == CUBLAS_STATUS_SUCCESS && is_allowed(found[i].algo, may_split(key)))
+      allowed.push_back({found[i].algo, found[i].workspaceSize});
   }
-  if (allowed.empty()) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", key);
   return allowed;
+}
+
+// A way that uses a workspace clears some of it first, which costs a small product a few percent: ways that
+// do without are worth a look.
+std::vector<MatmulCandidate> candidates_for(MatmulPlan& plan, cublasLtHandle_t handle, const MatmulKey& key) {
+  std::vector<MatmulCandidate> all = proposals(plan, handle, key, key.workspace ? kMatmulWorkspace : 0);
+  if (all.empty()) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", key);
+  if (!key.workspace) return all;
+  for (const MatmulCandidate& candidate : proposals(plan, handle, key, 0)) all.push_back(candidate);
+  return all;
 }
 
 std::string gpu_name() {
@@ -167,9 +175,10 @@ std::string gpu_name() {
 std::string MatmulKey::text() const {
   std::string text;
   for (const int64_t part :
-       {m, n, k, static_cast<int64_t>(in_type), static_cast<int64_t>(out_type), int64_t{trans_a},
-        int64_t{trans_b}, int64_t{tf32}, int64_t{add_to_c}, int64_t{bias}, int64_t{gelu}, int64_t{gelu_slope},
-        int64_t{workspace}, int64_t{alignment_a}, int64_t{alignment_b}, int64_t{alignment_c}}) {
+       {m, n, k, a_row, b_row, c_row, static_cast<int64_t>(in_type), static_cast<int64_t>(out_type),
+        int64_t{trans_a}, int64_t{trans_b}, int64_t{tf32}, int64_t{add_to_c}, int64_t{bias}, int64_t{gelu},
+        int64_t{gelu_slope}, int64_t{workspace}, int64_t{alignment_a}, int64_t{alignment_b},
+        int64_t{alignment_c}}) {
     text += (text.empty() ? "" : ",") + std::to_string(part);
   }
   if (!fp8) return text;
@@ -190,8 +199,8 @@ MatmulPlan MatmulPlans::find(const MatmulKey& key, const Gemm& op, const Launch&
   MatmulPlan plan;
   describe(plan, key, op);
   if (key.fp8) set_scales(plan, scales);
-  const std::vector<cublasLtMatmulAlgo_t> candidates = candidates_for(plan, handle_, key);
-  plan.algorithm = candidates[choose(handle_, plan, candidates, key, op, launch, memory_)];
+  const std::vector<MatmulCandidate> candidates = candidates_for(plan, handle_, key);
+  plan.how = candidates[choose(handle_, plan, candidates, key, op, launch, memory_)];
   return plans_.emplace(key, plan).first->second;
 }
 
@@ -218,10 +227,9 @@ cublasStatus_t try_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& 
   if (op.bias) set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias);
   if (beside(op)) set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, beside(op));
   const float alpha = 1, beta = op.beta;
-  const bool workspace = launch.workspace_bytes >= kMatmulWorkspace;
   return cublasLtMatmul(handle, &plan.product, &alpha, op.b, &plan.b, op.a, &plan.a, &beta, op.c, &plan.c,
-                        op.c, &plan.c, &plan.algorithm, workspace ? launch.workspace : nullptr,
-                        workspace ? static_cast<size_t>(kMatmulWorkspace) : 0,
+                        op.c, &plan.c, &plan.how.algorithm,
+                        plan.how.workspace > 0 ? launch.workspace : nullptr, plan.how.workspace,
                         static_cast<cudaStream_t>(launch.stream));
 }
 

@@ -25,6 +25,7 @@ constexpr int64_t kMatmulWorkspace = 32 << 20;  // what NVIDIA recommends from H
 // Everything that the choice depends on. Row-major, as Gemm names it.
 struct MatmulKey {
   int64_t m = 0, n = 0, k = 0;
+  int64_t a_row = 0, b_row = 0, c_row = 0;
   device::DType in_type{}, out_type{};
   bool trans_a = false, trans_b = false, tf32 = false;
   bool add_to_c = false;                                     // beta = 1
@@ -47,12 +48,18 @@ struct MatmulScales {
   const float* b = nullptr;
 };
 
+// One of cuBLASLt's ways, and the workspace that it wants.
+struct MatmulCandidate {
+  cublasLtMatmulAlgo_t algorithm{};
+  size_t workspace = 0;
+};
+
 // cuBLASLt's descriptions, which are plain data. Column-major, as cuBLASLt sees memory, a row-major matrix
 // is its own transpose; so C^T = B^T A^T is what is computed, with B first.
 struct MatmulPlan {
   cublasLtMatmulDescOpaque_t product{};
   cublasLtMatrixLayoutOpaque_t b{}, a{}, c{};
-  cublasLtMatmulAlgo_t algorithm{};
+  MatmulCandidate how{};
 };
 
 // The handle and the plans of one GPU; may be used from any thread.

@@ -23,7 +23,7 @@ namespace {
 namespace fe = cudnn_frontend;
 
 constexpr int64_t kMostScoreBytes = int64_t{1} << 30;  // of the backward pass's scratch at once
-constexpr int64_t kMostHeadDim = 128;
+constexpr int64_t kMostHeadDim = 256;
 constexpr int kOldestVersion = 90500;
 
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
