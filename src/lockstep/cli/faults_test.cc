@@ -108,6 +108,21 @@ TEST(Faults, AFrozenRankIsNamedAndTheRunGoesOn) {
   EXPECT_GT(training.starts()[1], 0) << "it began again from nothing";
 }
 
+// Where the wish for a short timeout is the user's, the collective's own sentence comes first.
+TEST(Faults, ATimeoutThatWasAskedForCounts) {
+  const base::TemporaryFolder folder;
+  Training training(folder.path(), "timeout",
+                    "run.steps=100000 --nproc 2 parallel.timeout=2 run.hang_timeout=600 --max-restarts 0");
+  ASSERT_TRUE(training.reaches(20));
+  ::kill(training.rank(1), SIGSTOP);
+  const Outcome outcome = training.end();
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  for (const char* part : {"(call ", " of group ", "rank 1 ", "[LS0520]"}) {
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
+  }
+  EXPECT_EQ(training.event("hang"), "");
+}
+
 TEST(Faults, WhatWouldFailAgainIsNotTried) {
   const base::TemporaryFolder folder;
   const Outcome outcome = run_shell(
