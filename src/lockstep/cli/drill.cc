@@ -26,7 +26,7 @@ using nlohmann::ordered_json;
 
 struct DrillArguments {
   base::RecipeSource source;
-  int64_t ranks = 4, seed = 0, steps = 0;
+  int64_t ranks = 4, seed = 0, steps = 0, patience = 120;
   std::string faults, folder;
   bool json = false;
 };
@@ -110,10 +110,10 @@ class Undisturbed {
  private:
   std::string folder(int64_t steps) const { return fmt::format("{}/undisturbed-{}", drill_.folder, steps); }
   std::string train(int64_t steps) {
-    DrillRun::Options options{folder(steps), drill_.words, drill_.ranks};
+    DrillRun::Options options{folder(steps), drill_.words, drill_.ranks, drill_.patience};
     options.words.push_back(fmt::format("run.steps={}", steps));
     DrillRun run(std::move(options));
-    const int code = run.finish(3600);
+    const int code = run.finish();
     if (code == 0) return run.params_hash();
     throw base::RunError(603, fmt::format("the run that nothing disturbs ended with code {}; get it to work "
                                           "before the drill:\n{}",
@@ -214,6 +214,8 @@ int drill_command(Arguments& arguments) {
   arguments.option("--seed", wanted.seed, "decides where the faults strike; default: a new one, printed");
   arguments.option("--faults", wanted.faults, "some of them, with commas; NAME:N strikes N times in one run");
   arguments.option("--steps", wanted.steps, "of each run; default: as many as take a few seconds");
+  arguments.option("--patience", wanted.patience,
+                   "seconds after which a run that shows nothing new has failed; default: 120");
   arguments.option("--folder", wanted.folder, "keep the runs there; default: a temporary folder");
   arguments.flag("--json", wanted.json, "print the rows as JSON");
   arguments.example("lockstep drill", "the default recipe on four ranks, every fault once");
@@ -224,12 +226,14 @@ int drill_command(Arguments& arguments) {
   base::read_recipe(wanted.source);  // refused before anything starts
   if (wanted.ranks < 1 || wanted.ranks > 4096)
     throw base::ConfigError(561, fmt::format("--nproc {}: a number of ranks from 1 to 4096", wanted.ranks));
+  if (wanted.patience < 1 || wanted.patience > 1000000)
+    throw base::ConfigError(561, fmt::format("--patience {}: seconds from 1 to 1000000", wanted.patience));
   if (wanted.seed == 0) wanted.seed = static_cast<int64_t>(std::random_device()() & 0xFFFFFF) + 1;
 
   Scratch scratch(wanted.folder);
   Drill drill;
   drill.words = train_words(wanted), drill.folder = scratch.path,
-  drill.ranks = static_cast<int>(wanted.ranks);
+  drill.ranks = static_cast<int>(wanted.ranks), drill.patience = static_cast<double>(wanted.patience);
   drill.random.seed(static_cast<uint64_t>(wanted.seed));
   Undisturbed undisturbed(drill);
   const int64_t usual = wanted.steps > 0 ? wanted.steps : undisturbed.enough_steps();

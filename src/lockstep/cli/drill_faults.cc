@@ -27,7 +27,7 @@ DrillRun::Options options_of(const Drill& drill, const Fault& fault) {
   options.words.push_back(fmt::format("run.steps={}", drill.steps));
   options.words.push_back(
       fmt::format("checkpoint.every={}", std::max<int64_t>(1, drill.steps / (12 + 3 * drill.times))));
-  options.ranks = drill.ranks;
+  options.ranks = drill.ranks, options.patience = drill.patience;
   return options;
 }
 
@@ -89,7 +89,12 @@ pid_t random_rank(Drill& drill, const DrillRun& run) {
   return run.process_of(static_cast<int>(drill.pick(0, drill.ranks - 1)));
 }
 
-// `strike` disturbs the run; false: there was no chance to.
+// Empty: done; else why not.
+std::string send_signal(pid_t process, int number) {
+  return process > 0 && ::kill(process, number) == 0 ? "" : "the rank that was to be struck was gone";
+}
+
+// `strike` disturbs the run and says why it could not, or nothing.
 template <class Strike>
 DrillResult strike_again_and_again(Drill& drill, const Fault& fault, std::vector<std::string> tells,
                                    Strike strike) {
@@ -101,10 +106,8 @@ DrillResult strike_again_and_again(Drill& drill, const Fault& fault, std::vector
       break;
     }
     Follow follow(run, tells);
-    if (!strike(run, follow)) {
-      result.problem = "there was no moment to strike";
-      break;
-    }
+    result.problem = strike(run, follow);
+    if (!result.problem.empty()) break;
     if (!follow.recovered(result.struck.emplace_back())) result.problem = "it did not come back";
   }
   return conclude(run, result);
@@ -114,17 +117,17 @@ DrillResult kill_rank(Drill& drill, const Fault& fault) {
   return strike_again_and_again(drill, fault, {"rank_failed"}, [&](DrillRun& run, Follow& follow) {
     const pid_t rank = random_rank(drill, run);
     follow.begin();
-    return ::kill(rank, SIGKILL) == 0;
+    return send_signal(rank, SIGKILL);
   });
 }
 
 DrillResult kill_while_saving(Drill& drill, const Fault& fault) {
   return strike_again_and_again(drill, fault, {"rank_failed"}, [&](DrillRun& run, Follow& follow) {
-    if (!run.until([&] { return run.saving(); })) return false;
+    if (!run.until([&] { return run.saving(); })) return std::string("it did not save");
     std::this_thread::sleep_for(std::chrono::microseconds(drill.pick(0, 3000)));
     const pid_t rank = random_rank(drill, run);
     follow.begin();
-    return ::kill(rank, SIGKILL) == 0;
+    return send_signal(rank, SIGKILL);
   });
 }
 
@@ -134,17 +137,17 @@ DrillResult kill_while_recovering(Drill& drill, const Fault& fault) {
     const std::vector<pid_t> old = run.rank_processes();
     const pid_t rank = random_rank(drill, run);
     follow.begin();
-    if (::kill(rank, SIGKILL) != 0) return false;
+    if (std::string why = send_signal(rank, SIGKILL); !why.empty()) return why;
     std::vector<pid_t> fresh;
     const bool came = run.until([&] {
       fresh = run.rank_processes();
       std::erase_if(fresh, [&](pid_t one) { return std::find(old.begin(), old.end(), one) != old.end(); });
       return static_cast<int>(fresh.size()) == drill.ranks;
     });
-    if (!came) return false;
+    if (!came) return std::string("no new ranks came up");
     std::this_thread::sleep_for(std::chrono::milliseconds(drill.pick(0, 400)));
     ::kill(fresh[static_cast<size_t>(drill.pick(0, drill.ranks - 1))], SIGKILL);
-    return true;
+    return std::string();
   });
 }
 
@@ -153,8 +156,8 @@ DrillResult terminate(Drill& drill, const Fault& fault) {
   return strike_again_and_again(drill, fault, {"preempted"}, [&](DrillRun& run, Follow& follow) {
     follow.begin();
     ::kill(run.pid(), SIGTERM);
-    if (!run.until([&] { return run.code().has_value(); }, 60)) return false;
-    return *run.code() == 75;
+    if (!run.until([&] { return run.code().has_value(); })) return std::string("it did not end");
+    return *run.code() == 75 ? "" : fmt::format("it ended with code {} instead of 75", *run.code());
   });
 }
 
@@ -163,7 +166,7 @@ DrillResult freeze(Drill& drill, const Fault& fault) {
   return strike_again_and_again(drill, fault, {"hang"}, [&](DrillRun& run, Follow& follow) {
     const pid_t rank = random_rank(drill, run);
     follow.begin();
-    return ::kill(rank, SIGSTOP) == 0;
+    return send_signal(rank, SIGSTOP);
   });
 }
 
@@ -176,7 +179,7 @@ DrillResult corrupt(Drill& drill, const Fault& fault) {
     return conclude(run, result);
   }
   ::kill(run.pid(), SIGTERM);
-  run.until([&] { return run.code().has_value(); }, 60);
+  run.until([&] { return run.code().has_value(); });
   const int64_t before = run.step();
   const std::vector<std::string> checkpoints = checkpoint::list(run.folder());
   if (!damage_checkpoint(checkpoints.at(0), drill.random())) result.problem = "nothing could be damaged";
@@ -225,8 +228,7 @@ DrillResult drop_connection(Drill& drill, const Fault& fault) {
       strike_again_and_again(drill, fault, {"rank_failed", "hang"}, [&](DrillRun& run, Follow& follow) {
         const pid_t rank = random_rank(drill, run);
         follow.begin();
-        problem = drop_connections_of(rank);
-        return problem.empty();
+        return problem = drop_connections_of(rank);
       });
   if (!problem.empty()) return {.skipped = problem};
   return result;

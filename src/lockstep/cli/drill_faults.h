@@ -18,7 +18,8 @@ struct Drill {
   int ranks = 4;
   int64_t steps = 0;
   int64_t checkpoint_bytes = 0;
-  int64_t times = 1;  // how often the fault strikes in its run
+  double patience = 120;  // seconds in which a run may show nothing new
+  int64_t times = 1;      // how often the fault strikes in its run
   std::mt19937_64 random;
   int64_t pick(int64_t least, int64_t most) {
     return std::uniform_int_distribution<int64_t>(least, most)(random);

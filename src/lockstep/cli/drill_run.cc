@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/patience.h"
 #include "lockstep/base/ring.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/descendants.h"
@@ -90,7 +92,7 @@ void DrillRun::start() {
 }
 
 void DrillRun::start_again() {
-  finish(30);
+  finish();
   start();
 }
 
@@ -172,19 +174,30 @@ std::optional<int> DrillRun::code() {
   return code_;
 }
 
-bool DrillRun::until(const std::function<bool()>& what, double seconds) {
-  const Clock::time_point deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  while (Clock::now() < deadline) {
+int64_t DrillRun::written() const {
+  int64_t bytes = 0;
+  for (const std::string& path : {options_.folder + "/metrics.jsonl", options_.folder + "/events.jsonl",
+                                  options_.folder + ".console"}) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (!error) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
+bool DrillRun::until(const std::function<bool()>& what) {
+  base::Patience patience(
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.patience)));
+  do {
     if (what()) return true;
     if (code()) return what();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  } while (patience.lasts(written()));
   return false;
 }
 
-int DrillRun::finish(double seconds) {
-  until([] { return false; }, code() ? 0 : seconds);
+int DrillRun::finish() {
+  until([] { return false; });
   if (code()) return *code_;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);

@@ -21,6 +21,7 @@ class DrillRun {
     std::string folder;              // the run's
     std::vector<std::string> words;  // after `lockstep train`
     int ranks = 1;
+    double patience = 120;  // seconds; see until()
   };
   explicit DrillRun(Options options);  // starts it
   ~DrillRun();
@@ -44,13 +45,15 @@ class DrillRun {
   pid_t process_of(int rank) const;
 
   std::optional<int> code();  // its exit code, once it has ended; 128 + signal
-  // Looks every millisecond until `what` holds. False: it did not within the time, or the run ended first.
-  bool until(const std::function<bool()>& what, double seconds = 120);
-  int finish(double seconds = 300);  // waits for the end; -1: it did not end, and was killed
-  std::string last_lines() const;    // of its console
+  // Looks every millisecond until `what` holds. False: the run ended first, or has written nothing new for as
+  // long as patience lasts (base::Patience).
+  bool until(const std::function<bool()>& what);
+  int finish();                    // waits for the end; -1: it did not end, and was killed
+  std::string last_lines() const;  // of its console
 
  private:
   void start();
+  int64_t written() const;  // bytes of what it writes as it goes on
   Options options_;
   pid_t pid_ = 0;
   std::optional<int> code_;

@@ -59,6 +59,13 @@ TEST(Drill, EveryOtherFault) {
 
 TEST(Drill, ARankAlone) { expect_good("--nproc 1 --faults kill,term,corrupt,stop,connection --steps 600"); }
 
+// Seven seconds, and patience for four: what goes on is waited for.
+TEST(Drill, ASlowRunIsWaitedFor) {
+  ::setenv("LOCKSTEP_LINK_MBPS", "2", 1);
+  expect_good("--nproc 2 --faults term --patience 4 --steps 45");
+  ::unsetenv("LOCKSTEP_LINK_MBPS");
+}
+
 TEST(Drill, Words) {
   const base::TemporaryFolder folder;
   expect_rows(folder.path(),
@@ -66,6 +73,7 @@ TEST(Drill, Words) {
                {"$L drill --faults kill:0", 2, "[LS0561]"},
                {"$L drill --faults kill:x", 2, "[LS0561]"},
                {"$L drill --nproc 0", 2, "[LS0561]"},
+               {"$L drill --patience 0", 2, "[LS0561]"},
                {"$L drill optim.lr=much", 2, "optim.lr"},
                {"$L drill batch.global=2 batch.slices=2 --nproc 4 --faults kill", 1, "[LS0603]"}});
 }

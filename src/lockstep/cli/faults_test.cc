@@ -11,6 +11,7 @@
 #include "lockstep/base/ring.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/cli/testing.h"
+#include "lockstep/device/device.h"
 #include "lockstep/launch/network.h"
 
 namespace lockstep::cli {
@@ -106,6 +107,51 @@ TEST(Faults, AFrozenRankIsNamedAndTheRunGoesOn) {
   EXPECT_NE(outcome.output.find("lockstep: the run hangs: rank 1 ("), std::string::npos) << outcome.output;
   ASSERT_EQ(training.starts().size(), 2u);
   EXPECT_GT(training.starts()[1], 0) << "it began again from nothing";
+}
+
+// Where the wish for a short timeout is the user's, the collective's own sentence comes first.
+TEST(Faults, ATimeoutThatWasAskedForCounts) {
+  const base::TemporaryFolder folder;
+  Training training(folder.path(), "timeout",
+                    "run.steps=100000 --nproc 2 parallel.timeout=2 run.hang_timeout=600 --max-restarts 0");
+  ASSERT_TRUE(training.reaches(20));
+  ::kill(training.rank(1), SIGSTOP);
+  const Outcome outcome = training.end();
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  for (const char* part : {"(call ", " of group ", "rank 1 ", "[LS0520]"}) {
+    EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
+  }
+  EXPECT_EQ(training.event("hang"), "");
+}
+
+// The same where nothing on the host can end the wait. NCCL's ranks share the GPU.
+TEST(Faults, ATimeoutOnAGpuEndsTheRank) {
+  if (device::cuda_availability().devices == 0) GTEST_SKIP() << device::cuda_availability().why_not;
+  const base::TemporaryFolder folder;
+  Training training(folder.path(), "timeout",
+                    "run.device=cuda:0 run.steps=100000 --nproc 2 parallel.timeout=6 run.hang_timeout=600 "
+                    "--max-restarts 0");
+  ASSERT_TRUE(training.reaches(20));
+  ::kill(training.rank(1), SIGSTOP);
+  const Outcome outcome = training.end();
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_NE(outcome.output.find("has not ended within 6 s: rank 1 has not come to it"), std::string::npos)
+      << outcome.output;
+}
+
+TEST(Faults, ARankThatFailsWhenToldToStopIsNamed) {
+  const base::TemporaryFolder folder;
+  Training training(folder.path(), "stopping", "run.steps=100000 --nproc 2");
+  ASSERT_TRUE(training.reaches(20));
+  const pid_t rank = training.rank(1);
+  ::kill(rank, SIGSTOP);
+  ASSERT_EQ(run_shell(folder.path(), "kill -TERM $(pgrep -P $(cat stopping.pid))").code, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ::kill(rank, SIGSEGV);
+  ::kill(rank, SIGCONT);
+  const Outcome outcome = training.end();
+  EXPECT_EQ(outcome.code, 128 + SIGSEGV) << outcome.output;
+  EXPECT_NE(outcome.output.find("failed first: killed by SIGSEGV (11)"), std::string::npos) << outcome.output;
 }
 
 TEST(Faults, WhatWouldFailAgainIsNotTried) {

@@ -253,13 +253,18 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   return summary.finished ? 0 : 75;
 }
 
+// The launcher's verdict on a hang says more: it comes before the collectives' own timeout, unless another one
+// was asked for. (A recipe from `lockstep init` names every key: one with its default value is no wish.)
+std::chrono::seconds collective_timeout(const base::Recipe& recipe) {
+  const int64_t timeout = recipe.parallel.timeout;
+  const base::AutoInt& hang = recipe.run.hang_timeout;
+  const bool wished = timeout != base::Recipe().parallel.timeout;
+  return std::chrono::seconds(wished || hang.is_auto ? timeout : std::max(timeout, 2 * hang.value));
+}
+
 int run_training(const TrainArguments& arguments, const base::Resolved& resolved, const std::string& folder,
                  comm::World& world, base::Laps& laps) {
-  const auto& parallel = resolved.recipe.parallel;
-  // The launcher's verdict on a hang names the culprit: it must come before the collective's own timeout.
-  const base::AutoInt& hang = resolved.recipe.run.hang_timeout;
-  world.use(parallel.engine,
-            std::chrono::seconds(std::max(parallel.timeout, hang.is_auto ? 0 : 2 * hang.value)));
+  world.use(resolved.recipe.parallel.engine, collective_timeout(resolved.recipe));
   run::compare_recipes(world, resolved.recipe);
   std::unique_ptr<run::Ranks> ranks;
   if (world.size() > 1) ranks = std::make_unique<run::Ranks>(world);

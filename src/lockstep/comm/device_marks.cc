@@ -12,11 +12,8 @@ constexpr std::chrono::milliseconds kBetweenLooks{2};
 constexpr size_t kMostPending = 8192;  // a step has hundreds
 
 void stamp(const DeviceMarks::Mark& mark) {
-  if (mark.stamp == DeviceMarks::Stamp::start) {
-    mark.ring->start(mark.ticket);
-  } else {
-    mark.ring->finish(mark.ticket);
-  }
+  if (mark.ring != nullptr && mark.stamp == DeviceMarks::Stamp::start) mark.ring->start(mark.ticket);
+  if (mark.ring != nullptr && mark.stamp == DeviceMarks::Stamp::finish) mark.ring->finish(mark.ticket);
   if (mark.reached) mark.reached->store(mark.value);
 }
 
@@ -34,25 +31,31 @@ DeviceMarks::~DeviceMarks() {
   for (const device::Event event : free_) device_.destroy_event(event);
 }
 
+// Calls of the device are made without the lock: they may take as long as the device does, and the thread
+// that looks must see meanwhile what was there before.
 void DeviceMarks::expect(Mark mark, device::Stream stream) {
   if (off_) return;
+  device::Event event = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (count_ >= kMostPending) return;
-    try {
-      device::Event event = nullptr;
-      if (free_.empty()) {
-        event = device_.create_event();
-      } else {
-        event = free_.back();
-        free_.pop_back();
-      }
-      device_.record(event, stream);
-      pending_[stream].push_back({event, std::move(mark)});
-      ++count_;
-    } catch (const base::Error&) {
-      off_ = true;  // the device has failed: whoever needs it says so
+    // What has begun must be seen to end.
+    if (count_ >= kMostPending && mark.stamp == Stamp::start) return;
+    if (!free_.empty()) {
+      event = free_.back();
+      free_.pop_back();
     }
+  }
+  try {
+    if (event == nullptr) event = device_.create_event();
+    device_.record(event, stream);
+  } catch (const base::Error&) {
+    off_ = true;  // the device has failed: whoever needs it says so
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    pending_[stream].push_back({event, std::move(mark)});
+    ++count_;
   }
   changed_.notify_one();
 }
@@ -90,7 +93,13 @@ void DeviceMarks::serve(const std::stop_token& stop) {
         std::unique_lock lock(mutex_);
         if (!changed_.wait(lock, stop, [this] { return count_ > 0; })) return;
       }
-      while (look() && !stop.stop_requested()) std::this_thread::sleep_for(kBetweenLooks);
+      looking_ = true;
+      while (look() && !stop.stop_requested()) {
+        ++looks_;
+        std::this_thread::sleep_for(kBetweenLooks);
+      }
+      ++looks_;
+      looking_ = false;
     }
   } catch (const base::Error&) {
     off_ = true;

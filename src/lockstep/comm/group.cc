@@ -46,19 +46,24 @@ void Group::record_in(base::RingWriter* ring, int32_t group_number, DeviceMarks*
 }
 
 void Group::mark_on_device(uint64_t ticket, bool end, int64_t sequence, Stream stream) {
-  if (marks_ == nullptr || ring_ == nullptr) return;
+  if (marks_ == nullptr) return;
   using Stamp = DeviceMarks::Stamp;
   marks_->expect({ring_, ticket, end ? Stamp::finish : Stamp::start, end ? ended_ : begun_, sequence},
                  stream);
 }
 
-std::optional<Stuck> Group::open_call() const {
+std::optional<OpenCall> Group::open_call() const {
   if (!begun_ || begun_->load() <= ended_->load()) return std::nullopt;
-  Stuck stuck;
-  stuck.sequence = begun_->load();
-  const Remembered& call = calls_[static_cast<size_t>(stuck.sequence) % kRememberedCalls];
-  stuck.kind = call.kind, stuck.instruction = call.instruction;
-  return stuck;
+  return calls_[static_cast<size_t>(begun_->load()) % kRememberedCalls];
+}
+
+std::optional<OpenCall> Group::next_call() const {
+  if (!ended_) return std::nullopt;
+  for (int64_t sequence = ended_->load() + 1; sequence <= enqueued_.load(); ++sequence) {
+    const OpenCall& call = calls_[static_cast<size_t>(sequence) % kRememberedCalls];
+    if (call.sequence == sequence) return call;  // else it was a barrier, which is the hosts'
+  }
+  return std::nullopt;
 }
 
 void Group::count(int to, int64_t bytes) {
@@ -69,8 +74,10 @@ template <class Call>
 auto Group::marked(Collective kind, int64_t bytes, Stream stream, Call call) {
   const int64_t sequence = sequence_++;
   const bool on_device = enqueues() && kind != Collective::barrier;
-  if (on_device && !calls_.empty())
-    calls_[static_cast<size_t>(sequence) % kRememberedCalls] = {kind, instruction_};
+  if (on_device && !calls_.empty()) {
+    calls_[static_cast<size_t>(sequence) % kRememberedCalls] = {kind, sequence, step_, instruction_};
+    enqueued_ = sequence;
+  }
   uint64_t ticket = 0;
   if (ring_ != nullptr) {
     ticket = ring_->enqueue({.step = step_,

@@ -49,12 +49,11 @@ struct CallFailed {
 
 class DeviceMarks;
 
-// Where a group stands still: this rank is in a call that has not ended.
-struct Stuck {
+// A call that was handed to a device and has not ended there.
+struct OpenCall {
   Collective kind = Collective::barrier;
-  int64_t sequence = 0;
+  int64_t sequence = 0, step = 0;
   int32_t instruction = -1;
-  std::vector<int> missing;  // world ranks that have not come to it, as far as they say
 };
 
 class Group {
@@ -92,14 +91,15 @@ class Group {
   // Bytes of staging that borrow() needs for `expected`: 0 where memory is shared.
   virtual int64_t staging_bytes(const std::vector<std::vector<Tensor>>& expected) const;
 
-  // Gives up what is enqueued and has not ended, so that its stream comes to rest. The group is of no use
-  // afterwards.
-  virtual void abort() {}
-
-  // On a device, when a step does not end. Every member that asks first says where it is itself; then they
-  // look. Nothing where this rank is inside no call, or the engine's calls end by themselves.
+  // Of calls that run on a device and are marked there; any thread may ask. The newest that it has begun and
+  // not ended, and the oldest that it has not ended, begun or not.
+  std::optional<OpenCall> open_call() const;
+  std::optional<OpenCall> next_call() const;
+  // Tells the other members how far this rank's device has come, and asks which of them (world ranks) have
+  // not come to a call, as far as they tell; waits some seconds for their word. By one thread at a time,
+  // which need not be the one that uses the group.
   virtual void say_where() {}
-  virtual std::optional<Stuck> find_stuck() { return std::nullopt; }
+  virtual std::vector<int> missing(int64_t sequence) { return (void)sequence, std::vector<int>(); }
 
   // Where marks go, and which instruction the next call belongs to. Of calls that run on a device, `marks`
   // says when they begin and end there; without it they stay "enqueued".
@@ -132,9 +132,7 @@ class Group {
                                                      const Tensor& staging,
                                                      Stream stream);  // all_to_all into staging
   virtual void do_give_back(Stream) {}
-  virtual bool enqueues() const { return false; }  // calls return before they are done
-  // The newest call that the device has begun and has not ended; nothing: none.
-  std::optional<Stuck> open_call() const;
+  virtual bool enqueues() const { return false; }                 // calls return before they are done
   int64_t begun() const { return begun_ ? begun_->load() : -1; }  // the newest that the device has begun
 
  private:
@@ -152,14 +150,11 @@ class Group {
   int64_t step_ = 0, sequence_ = 0;
   double link_ = 0;
   // Calls on a device.
-  struct Remembered {
-    Collective kind;
-    int32_t instruction;
-  };
   DeviceMarks* marks_ = nullptr;
   std::shared_ptr<std::atomic<int64_t>> begun_, ended_;
-  std::vector<Remembered> calls_;  // the newest, by sequence
-  bool broken_ = false;            // a call failed: members no longer agree on what comes next
+  std::atomic<int64_t> enqueued_{-1};
+  std::vector<OpenCall> calls_;  // the newest, by sequence
+  bool broken_ = false;          // a call failed: members no longer agree on what comes next
 };
 
 }  // namespace lockstep::comm

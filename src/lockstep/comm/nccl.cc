@@ -54,7 +54,7 @@ bool is_one_tensor(const std::vector<Tensor>& parts) {
   return true;
 }
 
-constexpr std::chrono::seconds kTimeToSay{3};  // ranks whose steps do not end find out at about the same time
+constexpr std::chrono::seconds kTimeToSay{3};  // a rank that waits says so after one
 
 class NcclGroup final : public Group {
  public:
@@ -67,7 +67,6 @@ class NcclGroup final : public Group {
         roll_{rank, size(), 0, options.timeout, options.ranks} {}
   ~NcclGroup() override {
     // After a failure the others may never come to the orderly end.
-    if (comm_ == nullptr) return;
     if (failed_) {
       nccl_.CommAbort(comm_);
     } else {
@@ -75,25 +74,21 @@ class NcclGroup final : public Group {
     }
   }
   const char* engine() const override { return "nccl"; }
-  void say_where() override { store_->set(fmt::format("at/{}", rank()), std::to_string(begun())); }
-  std::optional<Stuck> find_stuck() override {
-    std::optional<Stuck> stuck = open_call();
+  void say_where() override { desk().set(fmt::format("at/{}", rank()), std::to_string(begun())); }
+  std::vector<int> missing(int64_t sequence) override {
+    std::vector<int> found;
     const auto deadline = std::chrono::steady_clock::now() + kTimeToSay;
-    for (int q = 0; stuck && q < size(); ++q) {
-      while (q != rank() && come_to(q) < stuck->sequence) {
+    for (int q = 0; q < size(); ++q) {
+      while (q != rank() && come_to(q) < sequence) {
         if (std::chrono::steady_clock::now() < deadline) {
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
           continue;
         }
-        stuck->missing.push_back(roll_.names[static_cast<size_t>(q)]);
+        found.push_back(roll_.names[static_cast<size_t>(q)]);
         break;
       }
     }
-    return stuck;
-  }
-  void abort() override {
-    if (comm_ != nullptr) nccl_.CommAbort(comm_);
-    comm_ = nullptr;
+    return found;
   }
 
  protected:
@@ -206,8 +201,13 @@ class NcclGroup final : public Group {
     calls();
     check(nccl_.GroupEnd());
   }
+  // Who asks need not be who uses the group, and a connection is one thread's.
+  Store& desk() {
+    if (!desk_) desk_ = store_->clone();
+    return *desk_;
+  }
   int64_t come_to(int member) {
-    const std::optional<std::string> text = store_->try_get(fmt::format("at/{}", member));
+    const std::optional<std::string> text = desk().try_get(fmt::format("at/{}", member));
     return text ? std::atoll(text->c_str()) : -1;
   }
   void check_earlier() {
@@ -225,7 +225,7 @@ class NcclGroup final : public Group {
   const NcclApi& nccl_;
   NcclComm comm_;
   device::Device& device_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<Store> store_, desk_;
   RollCall roll_;
   bool failed_ = false;
 };

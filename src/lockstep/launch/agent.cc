@@ -72,6 +72,7 @@ class Agent {
   bool wait_for_round(int round);
   void watch(int round);
   void tell_endings();
+  void tell_bad_endings();
   void end_ranks();
   void report(const State& state) const;
   int finish(const State& state);
@@ -322,9 +323,22 @@ void Agent::tell_endings() {
     }
   }
   if (ranks_.all_ended() && !done_said_ && !failed_said_) {
+    if (asked_ && job_.own_program) tell_bad_endings();
     rendezvous_.say_done(ranks_.worst_code());
     done_said_ = true;
   }
+}
+
+// Ranks of ours that were told to stop have saved and end with 75, or were ended by a signal: anything else
+// is worth a word.
+void Agent::tell_bad_endings() {
+  std::vector<Failure> failures = ranks_.new_failures();
+  std::erase_if(failures, [](const Failure& one) {
+    const auto ended_by = [&](int number) { return one.code == 128 + number; };
+    return one.code == kPreempted || ended_by(SIGINT) || ended_by(SIGTERM) || ended_by(SIGKILL);
+  });
+  sort_by_time(failures);
+  if (!failures.empty()) job_.say(failure_report(failures, -1));
 }
 
 void Agent::watch_for_hangs() {

@@ -15,7 +15,6 @@ namespace lockstep::launch {
 namespace {
 
 constexpr size_t kReportLines = 10;
-constexpr int kPreempted = 75;
 
 std::string one_line(const std::string& text) {
   const std::vector<std::string> lines = base::split_lines(text);

@@ -14,6 +14,8 @@
 
 namespace lockstep::launch {
 
+constexpr int kPreempted = 75;  // the exit code of a rank that was told to stop and has saved
+
 struct Failure {
   int rank = -1, local_rank = -1, node = 0;  // rank -1: the node as a whole
   std::string host;

@@ -12,7 +12,6 @@ namespace lockstep::launch {
 
 namespace {
 
-constexpr int kPreempted = 75;
 constexpr Duration kGoodbye{5000};  // how long the leader waits for the others to hear that the run is over
 
 constexpr Duration kProofOfLife{3000};  // three beats

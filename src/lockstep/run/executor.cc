@@ -1,8 +1,5 @@
 #include "lockstep/run/executor.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -40,6 +37,7 @@ struct Executor::State {
   Staging staging;
   base::RingWriter* ring = nullptr;
   const Ranks* ranks = nullptr;
+  comm::CallWatch* watch = nullptr;
   bool graph_wanted = true, graph_of_lanes = false;
   std::unique_ptr<Profile> profile;  // while one is being made
   Tensor state, losses;
@@ -91,44 +89,20 @@ struct Executor::State {
     }
   }
 
-  // Ranks that work on a GPU wait for each other there, where nothing watches the time: the host does. And
-  // the marks that the device leaves come into the ring here.
+  // The marks that the device leaves come into the ring here.
   void wait(device::Event event) {
-    const bool alone = ranks == nullptr || ranks->alone();
-    if (alone && !marks) {
+    if (!marks) {
       device.wait_for(event);
       return;
     }
-    const auto deadline =
-        std::chrono::steady_clock::now() + (alone ? std::chrono::hours(1000) : ranks->timeout());
+    const comm::CallWatch::Step watched(graph ? watch : nullptr);  // a graph's calls are not marked
+    const bool alone = ranks == nullptr || ranks->alone();
     for (int looks = 0; !device.done(event); ++looks) {
-      if (marks && looks % 16 == 0) marks->look();
+      if (looks % 16 == 0) marks->look();
       if (alone || looks > 1000)
         std::this_thread::sleep_for(std::chrono::microseconds(looks > 20000 ? 1000 : alone ? 100 : 20));
-      if (std::chrono::steady_clock::now() < deadline) continue;
-      const std::string why = why_stuck();
-      ranks->abort();
-      throw base::CommError(520,
-                            fmt::format("step {} has not ended within {:g} s: {}. parallel.timeout "
-                                        "allows more time",
-                                        read, static_cast<double>(ranks->timeout().count()) / 1000, why));
     }
-    if (marks) marks->look();
-  }
-
-  std::string why_stuck() const {
-    const auto found = ranks->find_stuck();
-    if (!found) return "a kernel of this rank does not end; the recorder's marks in trace/ show the last";
-    const auto& [stuck, group] = *found;
-    const auto n = static_cast<size_t>(stuck.instruction);
-    const std::string instruction = stuck.instruction >= 0 && n < program.instructions.size()
-                                        ? program::title(program, model, program.instructions[n])
-                                        : "no instruction";
-    const std::string call = fmt::format("{} of {} (call {} of group {})", name_of(stuck.kind), instruction,
-                                         stuck.sequence, group);
-    if (stuck.missing.empty()) return fmt::format("all ranks are in {} and none gets through", call);
-    return fmt::format("rank{} {} {} not come to {}", stuck.missing.size() > 1 ? "s" : "",
-                       fmt::join(stuck.missing, " "), stuck.missing.size() > 1 ? "have" : "has", call);
+    marks->look();
   }
 
   void run() {
@@ -149,7 +123,15 @@ struct Executor::State {
   // Marks around a call. On CUDA only the enqueueing is the host's to see; the rest is the device's to say.
   std::function<void()> recorded(std::function<void()> call, size_t n) {
     const Instruction& i = program.instructions[n];
-    if (ring == nullptr || i.among != program::Among::none) return call;  // groups leave their own marks
+    if (i.among != program::Among::none) {  // groups leave their own marks
+      comm::Group* group = &ranks->group(i.among, i.lane);
+      const int32_t number = program.training ? static_cast<int32_t>(n) : -1;
+      return [this, call = std::move(call), group, number] {
+        group->at(static_cast<int64_t>(staging.inputs()->step), number);
+        call();
+      };
+    }
+    if (ring == nullptr) return call;
     const base::RingStamp stamp{.step = 0,
                                 .instruction = static_cast<int32_t>(n),
                                 .op = static_cast<uint16_t>(i.op),
@@ -180,6 +162,7 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
   State& s = *state_;
   s.ring = options.ring;
   s.ranks = options.ranks;
+  s.watch = options.watch;
   s.graph_wanted = options.graph;
   s.graph_of_lanes = options.graph_of_lanes;
   if (s.ring != nullptr && !s.on_cpu()) s.marks = std::make_unique<StepMarks>(device, *s.ring);

@@ -35,6 +35,7 @@ class Executor {
     bool tf32 = false;                 // precision.tf32
     const Ranks* ranks = nullptr;      // the groups of collective instructions; null when there are none
     base::RingWriter* ring = nullptr;  // the recorder's; null: nothing is recorded
+    comm::CallWatch* watch = nullptr;  // several ranks on GPUs: of what must end in time
     bool graph = true;                 // CUDA: a step becomes one graph where it can
     bool graph_of_lanes = false;       // also one of several lanes, the collectives in it
   };

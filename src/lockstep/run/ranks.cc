@@ -125,30 +125,12 @@ void Ranks::connect_stages(const comm::Mesh& mesh, const std::set<std::pair<Lane
 void Ranks::record_in(base::RingWriter* ring, comm::DeviceMarks* marks) {
   recorded_.clear();
   marks_ = marks;
-  std::set<comm::Group*> seen;
   const auto record = [&](comm::Group& group) {
-    if (!seen.insert(&group).second) return;
     group.record_in(ring, static_cast<int32_t>(recorded_.size()), marks);
     recorded_.push_back({group.name(), group.engine(), members_[&group]});
   };
   if (host_) record(*host_);
-  for (const auto& [key, group] : groups_) record(*group);
-}
-
-void Ranks::abort() const {
-  for (const auto& [key, group] : groups_) group->abort();
-}
-
-std::optional<std::pair<comm::Stuck, std::string>> Ranks::find_stuck() const {
-  for (const auto& [key, group] : groups_) group->say_where();
-  std::optional<std::pair<comm::Stuck, std::string>> found;
-  for (const auto& [key, group] : groups_) {
-    std::optional<comm::Stuck> stuck = group->find_stuck();
-    // Who misses somebody knows more than who is in company.
-    if (stuck && (!found || (found->first.missing.empty() && !stuck->missing.empty())))
-      found.emplace(std::move(*stuck), group->name());
-  }
-  return found;
+  for (comm::Group* group : groups()) record(*group);
 }
 
 comm::Group& Ranks::group(Among among, Lane lane) const {
@@ -157,13 +139,17 @@ comm::Group& Ranks::group(Among among, Lane lane) const {
   return *it->second;
 }
 
+std::vector<comm::Group*> Ranks::groups() const {
+  std::vector<comm::Group*> all;
+  for (const auto& [key, group] : groups_) {
+    if (std::find(all.begin(), all.end(), group.get()) == all.end()) all.push_back(group.get());
+  }
+  return all;
+}
+
 plan::Traffic Ranks::sent() const {
   plan::Traffic all;
-  std::set<const comm::Group*> seen;
-  for (const auto& [key, group] : groups_) {
-    if (!seen.insert(group.get()).second) continue;
-    all.add(members_.at(group.get()), group->sent(), rank(), per_node_);
-  }
+  for (const comm::Group* group : groups()) all.add(members_.at(group), group->sent(), rank(), per_node_);
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 
+#include "lockstep/comm/call_watch.h"
 #include "lockstep/comm/device_marks.h"
 #include "lockstep/comm/mesh.h"
 #include "lockstep/comm/world.h"
@@ -34,13 +35,6 @@ class Ranks {
   int per_node() const { return per_node_; }
   bool node_shares_memory() const { return shares_memory() || node_shares_memory_; }  // those of one node do
 
-  // How long a step's collectives may take, and what to do when they take longer: nothing on a device's
-  // stream ends by itself when a peer is gone.
-  comm::Duration timeout() const { return world_->timeout(); }
-  void abort() const;
-  // The call that this rank is in and does not get out of, with its group's name.
-  std::optional<std::pair<comm::Stuck, std::string>> find_stuck() const;
-
   // Every group's calls are marked there from now on.
   void record_in(base::RingWriter* ring, comm::DeviceMarks* marks = nullptr);
   comm::DeviceMarks* marks() const { return marks_; }  // null: nothing is marked on a device
@@ -52,6 +46,7 @@ class Ranks {
   const std::vector<Recorded>& recorded() const { return recorded_; }  // by number
 
   comm::Group& group(program::Among among, program::Lane lane) const;
+  std::vector<comm::Group*> groups() const;  // the program's, each once
   // What the program's groups have sent so far, counted call by call (comm::Group::sent).
   plan::Traffic sent() const;
   comm::Group& host() const {

@@ -63,7 +63,6 @@ class Reduce {
   }
 
   void run() {
-    group_.at(step(), instruction_index());
     if (!ranks_.exact) {
       for (const BlockReduce& block : blocks_) in_engine_order(block);
       return;
@@ -82,10 +81,6 @@ class Reduce {
   bool everyone_wants_all() const {
     const bool far = instruction_.among == Among::far;
     return (far ? ranks_.split() : instruction_.among) == Among::replica;
-  }
-  int64_t step() const { return static_cast<int64_t>(c_.staging.inputs()->step); }
-  int32_t instruction_index() const {
-    return static_cast<int32_t>(&instruction_ - c_.program.instructions.data());
   }
 
   void add(const Use& use) {

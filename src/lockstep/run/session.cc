@@ -194,6 +194,12 @@ program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& 
   return layout;
 }
 
+std::string instruction_title(const Plan& plan, int32_t n) {
+  const std::vector<program::Instruction>& all = plan.program.instructions;
+  if (n < 0 || static_cast<size_t>(n) >= all.size()) return "";
+  return program::title(plan.program, *plan.model, all[static_cast<size_t>(n)]);
+}
+
 }  // namespace
 
 PlanOptions for_this(const Ranks& ranks) {
@@ -341,11 +347,15 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   if (!ranks->alone())
     ranks->connect(mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages), plan.program,
                    *plan.device);
-  if (ring != nullptr) {
-    if (!ranks->alone() && plan.device->id().kind == device::Kind::cuda)
-      marks_ = std::make_unique<comm::DeviceMarks>(*plan.device);
-    ranks->record_in(ring, marks_.get());
+  if (!ranks->alone() && plan.device->id().kind == device::Kind::cuda) {
+    marks_ = std::make_unique<comm::DeviceMarks>(*plan.device);
+    watch_ = std::make_unique<comm::CallWatch>(
+        comm::CallWatch::Options{.groups = ranks->groups(),
+                                 .marks = marks_.get(),
+                                 .timeout = ranks->world()->timeout(),
+                                 .title = [this](int32_t n) { return instruction_title(plan, n); }});
   }
+  if (ring != nullptr || marks_) ranks->record_in(ring, marks_.get());
   base::end_lap(plan.laps, "connect the ranks");
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
@@ -363,11 +373,13 @@ Executor::Options executor_options(const Session& session) {
           .tf32 = session.plan.recipe().precision.tf32,
           .ranks = session.ranks,
           .ring = session.ring,
+          .watch = session.watch(),
           .graph = wish != "off",
           .graph_of_lanes = wish == "all"};
 }
 
 Session::~Session() {
+  executor.reset();
   if (marks_) ranks->record_in(nullptr);  // they go before the device does
 }
 

@@ -94,14 +94,19 @@ class Session {
   ~Session();
   Plan plan;
   Ranks* ranks;
-  std::unique_ptr<Memory> memory;
-  std::unique_ptr<Parameters> parameters;
-  std::unique_ptr<Executor> executor;
   base::RingWriter* ring;
 
  private:
   std::unique_ptr<Ranks> alone_;
-  std::unique_ptr<comm::DeviceMarks> marks_;  // several ranks on GPUs
+  // Several ranks on GPUs. They outlive the executor, whose end waits for the device.
+  std::unique_ptr<comm::DeviceMarks> marks_;
+  std::unique_ptr<comm::CallWatch> watch_;
+
+ public:
+  comm::CallWatch* watch() const { return watch_.get(); }
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<Parameters> parameters;
+  std::unique_ptr<Executor> executor;
 };
 
 // How every executor of a session is made.
