@@ -10,6 +10,7 @@
 #include <memory>
 #include <string_view>
 
+#include "lockstep/device/libraries.h"
 #include "lockstep/device/plugin.h"
 
 namespace lockstep::device {
@@ -144,11 +145,6 @@ CudaFacts read_cuda_facts() {
   return facts;
 }
 
-std::string plugin_path() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&plugin_path), &info) == 0 || info.dli_fname == nullptr)
-    return kPluginFile;
-  return (std::filesystem::path(info.dli_fname).parent_path() / kPluginFile).string();
-}
+std::string plugin_path() { return path_beside(kPluginFile); }
 
 }  // namespace lockstep::device
