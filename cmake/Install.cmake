@@ -4,8 +4,8 @@ include(CMakePackageConfigHelpers)
 
 # The installed files find each other; the LibTorch they were linked with is in their RPATH already.
 set(lockstep_rpath "\$ORIGIN;\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-set_target_properties(lockstep lockstep_program PROPERTIES INSTALL_RPATH "${lockstep_rpath}")
-install(TARGETS lockstep EXPORT lockstep-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+set_target_properties(lockstep lockstep_with_torch lockstep_program PROPERTIES INSTALL_RPATH "${lockstep_rpath}")
+install(TARGETS lockstep lockstep_with_torch EXPORT lockstep-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS lockstep_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET lockstep_cuda)
   set_target_properties(lockstep_cuda PROPERTIES INSTALL_RPATH "${lockstep_rpath}")

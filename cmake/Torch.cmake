@@ -12,9 +12,11 @@ get_filename_component(LOCKSTEP_SITE "${LOCKSTEP_TORCH}/.." ABSOLUTE)
 add_library(lockstep_torch_headers INTERFACE)
 target_include_directories(lockstep_torch_headers SYSTEM INTERFACE
   "${LOCKSTEP_TORCH}/include" "${LOCKSTEP_TORCH}/include/torch/csrc/api/include")
-add_library(lockstep_torch INTERFACE)
-target_link_libraries(lockstep_torch INTERFACE
-  "${LOCKSTEP_TORCH}/lib/libtorch_cpu.so" "${LOCKSTEP_TORCH}/lib/libc10.so" "${LOCKSTEP_TORCH}/lib/libgomp.so.1")
-# DT_RPATH, not RUNPATH: libtorch_cpu.so must find libcudart and libgomp through us as well.
-target_link_options(lockstep_torch INTERFACE
+# Where LibTorch lies, for what opens it at run time. DT_RPATH, not RUNPATH: libtorch_cpu.so must find libcudart
+# and libgomp through us as well.
+add_library(lockstep_torch_path INTERFACE)
+target_link_options(lockstep_torch_path INTERFACE
   "LINKER:--disable-new-dtags,--allow-shlib-undefined,-rpath,${LOCKSTEP_TORCH}/lib,-rpath,${LOCKSTEP_SITE}/nvidia/cu13/lib")
+add_library(lockstep_torch INTERFACE)
+target_link_libraries(lockstep_torch INTERFACE lockstep_torch_path
+  "${LOCKSTEP_TORCH}/lib/libtorch_cpu.so" "${LOCKSTEP_TORCH}/lib/libc10.so" "${LOCKSTEP_TORCH}/lib/libgomp.so.1")

@@ -12,6 +12,14 @@ namespace lockstep::base {
 Laps::Laps(std::string_view first)
     : laps_{{std::string(first), seconds_since_process_start()}}, last_ns_(monotonic_ns()) {}
 
+Laps::Laps() : last_ns_(monotonic_ns()) {}
+
+Laps Laps::from_now() { return {}; }
+
+void Laps::add_meanwhile(const Laps& other) {
+  meanwhile_.insert(meanwhile_.end(), other.laps_.begin(), other.laps_.end());
+}
+
 void Laps::end(std::string_view what) {
   const int64_t now = monotonic_ns();
   auto lap = std::find_if(laps_.begin(), laps_.end(), [&](const Lap& one) { return one.what == what; });
@@ -35,6 +43,7 @@ std::string Laps::to_text() const {
   };
   for (const Lap& lap : laps_) add(lap.what, lap.seconds);
   add("to the end of the first step", whole);
+  for (const Lap& lap : meanwhile_) add("meanwhile: " + lap.what, lap.seconds);
   return table.to_text(80);
 }
 

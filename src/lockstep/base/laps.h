@@ -4,7 +4,8 @@
 //     ...; laps.end("open the device");
 //     fputs(laps.to_text().c_str(), stdout);
 //
-// A lap whose name was there before is added to it.
+// A lap whose name was there before is added to it. What other threads did meanwhile is listed below the
+// total and is no part of it: in the laps stands only what this thread waited for.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +18,22 @@ namespace lockstep::base {
 class Laps {
  public:
   explicit Laps(std::string_view first);
-  void end(std::string_view what);  // what happened since the lap before it
+  static Laps from_now();                 // for another thread: no first lap
+  void end(std::string_view what);        // what happened since the lap before it
+  void add_meanwhile(const Laps& other);  // of a thread that has ended
 
   struct Lap {
     std::string what;
     double seconds = 0;
   };
   const std::vector<Lap>& all() const { return laps_; }
+  const std::vector<Lap>& meanwhile() const { return meanwhile_; }
   double total() const;         // seconds
   std::string to_text() const;  // a table, and the total
 
  private:
-  std::vector<Lap> laps_;
+  Laps();
+  std::vector<Lap> laps_, meanwhile_;
   int64_t last_ns_;
 };
 

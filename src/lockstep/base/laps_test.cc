@@ -38,6 +38,22 @@ TEST(Laps, TheTableShowsEveryLapAndTheTotal) {
   }
 }
 
+TEST(Laps, WhatAnotherThreadDidIsShownButNotCounted) {
+  Laps laps("load"), other = Laps::from_now();
+  EXPECT_TRUE(other.all().empty());
+  sleep_ms(20);
+  other.end("make the context");
+  laps.end("wait for the device");
+  const double total = laps.total();
+  laps.add_meanwhile(other);
+  EXPECT_EQ(laps.total(), total);
+  ASSERT_EQ(laps.meanwhile().size(), 1u);
+  EXPECT_GE(laps.meanwhile()[0].seconds, 0.020);
+  const std::string text = laps.to_text();
+  EXPECT_GT(text.find("meanwhile: make the context"), text.find("to the end of the first step")) << text;
+  EXPECT_NE(text.find("meanwhile: make the context"), std::string::npos) << text;
+}
+
 TEST(Laps, NobodyAsksNothingIsTimed) { end_lap(nullptr, "nothing"); }
 
 }  // namespace

@@ -151,6 +151,7 @@ int bench_step(const std::vector<std::string>& words) {
   if (json) {
     nlohmann::ordered_json object = to_json(result, "");
     for (const base::Laps::Lap& lap : laps.all()) object["timing_s"][lap.what] = lap.seconds;
+    for (const base::Laps::Lap& lap : laps.meanwhile()) object["meanwhile_s"][lap.what] = lap.seconds;
     print("{}\n", object.dump());
   } else {
     print_one(result);

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/engines.h"
+#include "lockstep/comm/gloo.h"
 #include "lockstep/comm/rank_sum.h"
 #include "lockstep/comm/roll_call.h"
 #include "lockstep/comm/store_torch.h"
@@ -225,7 +225,7 @@ void leave_out_flight_recorder() {
 
 }  // namespace
 
-std::unique_ptr<Group> make_gloo_group(const GroupOptions& options, Store& store, SharedArena*) {
+extern "C" Group* lockstep_gloo_group(const GroupOptions& options, Store& store) {
   leave_out_flight_recorder();
   const auto device = open_device(options.interface);
   meet_in_store(options, store);
@@ -239,7 +239,7 @@ std::unique_ptr<Group> make_gloo_group(const GroupOptions& options, Store& store
   try {
     auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(as_c10d(with_prefix(store.clone(), prefix)), rank,
                                                             size, settings);
-    return std::make_unique<GlooGroup>(options, rank, with_prefix(store.clone(), prefix), std::move(gloo));
+    return new GlooGroup(options, rank, with_prefix(store.clone(), prefix), std::move(gloo));
   } catch (const c10::Error& error) {
     throw base::CommError(526,
                           "group " + options.name + " cannot be made over Gloo: " + first_line(error.what()));

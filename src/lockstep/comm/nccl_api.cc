@@ -3,31 +3,22 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <link.h>
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/device/libraries.h"
 
 namespace lockstep::comm {
 namespace {
 
-// LibTorch's wheel keeps NCCL beside itself: site/torch/lib/libtorch_cpu.so,
-// site/nvidia/nccl/lib/libnccl.so.2.
+// LibTorch's wheel keeps NCCL beside itself: site/torch, site/nvidia/nccl/lib/libnccl.so.2.
 std::string beside_torch() {
-  std::string torch;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* found) {
-        const std::string_view name = info->dlpi_name != nullptr ? info->dlpi_name : "";
-        if (name.ends_with("/libtorch_cpu.so")) *static_cast<std::string*>(found) = name;
-        return 0;
-      },
-      &torch);
+  const std::string torch = device::torch_folder();
   if (torch.empty()) return "";
-  const auto site = std::filesystem::path(torch).parent_path().parent_path().parent_path();
-  return (site / "nvidia/nccl/lib/libnccl.so.2").string();
+  return (std::filesystem::path(torch).parent_path() / "nvidia/nccl/lib/libnccl.so.2").string();
 }
 
 // Like the CUDA plugin, it is opened once and stays: it keeps threads of its own.

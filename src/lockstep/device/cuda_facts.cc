@@ -10,6 +10,7 @@
 #include <memory>
 #include <string_view>
 
+#include "lockstep/device/libraries.h"
 #include "lockstep/device/plugin.h"
 
 namespace lockstep::device {
@@ -78,12 +79,11 @@ const GpuFacts* find_gpu(const std::vector<GpuFacts>& gpus, std::string_view ent
   return nullptr;
 }
 
-bool is_new_enough(const GpuFacts& gpu) {
-  return gpu.major > kOldestCapability[0] ||
-         (gpu.major == kOldestCapability[0] && gpu.minor >= kOldestCapability[1]);
-}
-
 }  // namespace
+
+bool is_new_enough(int major, int minor) {
+  return major > kOldestCapability[0] || (major == kOldestCapability[0] && minor >= kOldestCapability[1]);
+}
 
 std::vector<GpuFacts> visible_gpus(const std::vector<GpuFacts>& gpus,
                                    const std::optional<std::string>& visible) {
@@ -117,7 +117,10 @@ CudaAvailability judge_cuda(const CudaFacts& facts) {
     return {0, fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides every GPU", *facts.visible_devices)};
   // Only GPUs before the first one that is too old are counted, so that cuda:0 to cuda:N-1 are all usable.
   int usable = 0;
-  while (usable < static_cast<int>(gpus.size()) && is_new_enough(gpus[static_cast<size_t>(usable)])) ++usable;
+  for (const GpuFacts& gpu : gpus) {
+    if (!is_new_enough(gpu.major, gpu.minor)) break;
+    ++usable;
+  }
   if (usable == 0) {
     const GpuFacts& gpu = gpus.front();
     return {0, fmt::format("{} has compute capability {}.{}, {}.{} is needed", gpu.name, gpu.major, gpu.minor,
@@ -142,11 +145,6 @@ CudaFacts read_cuda_facts() {
   return facts;
 }
 
-std::string plugin_path() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&plugin_path), &info) == 0 || info.dli_fname == nullptr)
-    return kPluginFile;
-  return (std::filesystem::path(info.dli_fname).parent_path() / kPluginFile).string();
-}
+std::string plugin_path() { return path_beside(kPluginFile); }
 
 }  // namespace lockstep::device

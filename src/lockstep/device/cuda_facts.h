@@ -15,6 +15,8 @@ namespace lockstep::device {
 constexpr int kOldestDriver = 580;           // the first that runs CUDA 13
 constexpr int kOldestCapability[] = {7, 5};  // Turing: the oldest that CUDA 13 compiles for
 
+bool is_new_enough(int major, int minor);  // compute capability
+
 struct GpuFacts {
   std::string name, uuid;
   int major = 0, minor = 0;  // compute capability

@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/cpu_device.h"
 #include "lockstep/device/cuda_facts.h"
+#include "lockstep/device/driver.h"
+#include "lockstep/device/opening.h"
 #include "lockstep/device/plugin.h"
 
 namespace lockstep::device {
@@ -74,6 +78,32 @@ void require_cuda(const CudaAvailability& cuda, int index) {
   }
 }
 
+std::unique_ptr<Device> open_plugin(int index) {
+  return std::unique_ptr<Device>(find_symbol<PluginOpen>(load_plugin(), "lockstep_cuda_open")(index));
+}
+
+// The GPU that is wished for, by number; -1 when no GPU or no device at all is.
+int wished_gpu(const std::string& wish, int local_rank) {
+  if (wish == "auto" || wish == "cuda") return local_rank;
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!wish.starts_with(kPrefix)) return -1;
+  int index = -1;
+  const char* last = wish.data() + wish.size();
+  const auto [end, error] = std::from_chars(wish.data() + kPrefix.size(), last, index);
+  return error == std::errc() && end == last ? index : -1;
+}
+
+// Maps the plugin and what it links, and lets it load more. It is not ours yet: a machine whose driver then
+// shows no GPU goes on without.
+void load_ahead(base::Laps& laps) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(plugin_path(), ignored) || dlopen("libcuda.so.1", RTLD_NOW) == nullptr) return;
+  void* handle = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
+  laps.end("load the CUDA plugin");
+  if (handle == nullptr) return;
+  if (const auto load = reinterpret_cast<PluginLoad>(dlsym(handle, "lockstep_cuda_load"))) load(&laps);
+}
+
 }  // namespace
 
 std::string Id::to_string() const { return kind == Kind::cpu ? "cpu" : fmt::format("cuda:{}", index); }
@@ -81,7 +111,33 @@ std::string Id::to_string() const { return kind == Kind::cpu ? "cpu" : fmt::form
 std::unique_ptr<Device> open(Id id) {
   if (id.kind == Kind::cpu) return std::make_unique<CpuDevice>();
   require_cuda(cuda_availability(), id.index);
-  return std::unique_ptr<Device>(find_symbol<PluginOpen>(load_plugin(), "lockstep_cuda_open")(id.index));
+  return open_plugin(id.index);
+}
+
+OpeningSteps opening_steps(const std::string& wish, int local_rank) {
+  // Lanes and NCCL's own streams together are more than the default 8 hardware queues; streams that share one
+  // wait for each other, which a pipeline's messages must not. Read when a context is made, and set here,
+  // where no other thread reads the environment yet.
+  if (wish != "cpu") setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  const auto driver = std::make_shared<Driver>();
+  OpeningSteps steps;
+  // A driver that starts tells all that is needed; why one does not, NVML knows best, which takes its time.
+  steps.find = [=] {
+    const int index = wished_gpu(wish, local_rank);
+    std::error_code ignored;
+    const bool works = index >= 0 && std::filesystem::exists(plugin_path(), ignored) && driver->start() &&
+                       driver->accepts(index);
+    return works ? Id{Kind::cuda, index} : resolve(wish, local_rank);
+  };
+  steps.make_context = [=](Id id) { driver->make_context(id.index); };
+  steps.load = load_ahead;
+  steps.warm_up = [](Id id, base::Laps& laps) {
+    find_symbol<PluginWarmUp>(load_plugin(), "lockstep_cuda_warm_up")(id.index, &laps);
+  };
+  steps.open = [](Id id) {
+    return id.kind == Kind::cpu ? std::make_unique<CpuDevice>() : open_plugin(id.index);
+  };
+  return steps;
 }
 
 Id resolve(const std::string& wish, int local_rank) {
@@ -92,13 +148,7 @@ Id resolve(const std::string& wish, int local_rank) {
     require_cuda(cuda, local_rank);
     return {Kind::cuda, local_rank};
   }
-  constexpr std::string_view kPrefix = "cuda:";
-  int index = -1;
-  if (wish.starts_with(kPrefix)) {
-    const char* last = wish.data() + wish.size();
-    const auto [end, error] = std::from_chars(wish.data() + kPrefix.size(), last, index);
-    if (error != std::errc() || end != last) index = -1;
-  }
+  const int index = wished_gpu(wish, local_rank);
   if (index < 0) {
     throw base::ConfigError(
         401, fmt::format("run.device = \"{}\" is not a device; use auto, cpu, cuda or cuda:N", wish));

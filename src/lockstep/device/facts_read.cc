@@ -13,6 +13,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/facts.h"
+#include "lockstep/device/libraries.h"
 
 namespace lockstep::device {
 namespace {
@@ -84,8 +85,10 @@ void add_disk(MachineFacts& facts) {
 
 void add_torch(const std::string& root, MachineFacts& facts) {
   const std::string library = parse_mapped_library(text_of(root + "/proc/self/maps"), "libtorch_cpu.so");
-  if (library.empty()) return;
-  facts.torch_folder = std::filesystem::path(library).parent_path().parent_path().string();
+  facts.torch_folder = library.empty()
+                           ? (root.empty() ? torch_folder() : "")  // not loaded: nothing has called it yet
+                           : std::filesystem::path(library).parent_path().parent_path().string();
+  if (facts.torch_folder.empty()) return;
   const std::string version = text_of(root + facts.torch_folder + "/version.py");
   facts.torch_version = parse_python_string(version, "__version__");
   facts.torch_cuda = parse_python_string(version, "cuda");

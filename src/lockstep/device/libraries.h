@@ -1,11 +1,25 @@
-// Libraries behind a device that its numbers rest on, for the numerics record.
+// Libraries that the program uses without being linked to them.
+//
+// LibTorch's CPU half takes a quarter of a second to load, and most commands never call it: CPU products,
+// Gloo and blocks made of torch::nn::Module do. They load it when they are first asked for.
 #pragma once
 
 #include <string>
 
 namespace lockstep::device {
 
-// What multiplies matrices on CUDA: "cublasLt 13.1.0". Empty before the plugin is loaded.
+// What multiplies matrices on CUDA: "cublasLt 13.1.0", for the numerics record. Empty before the plugin is
+// loaded.
 std::string product_library();
+
+// The folder "torch" whose lib/ holds libtorch_cpu.so: of the one that is loaded, or else of the one that
+// would be. Empty when there is none.
+std::string torch_folder();
+
+// A file beside the library that holds this function, loaded once and kept; likewise a library by its name
+// alone, which is looked for where LibTorch lies. ConfigError 406 when it cannot be loaded.
+std::string path_beside(const std::string& file);
+void* load_library(const std::string& path_or_name);
+void* find_in_library(void* library, const std::string& name, const char* symbol);  // ConfigError 406
 
 }  // namespace lockstep::device

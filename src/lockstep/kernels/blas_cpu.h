@@ -7,15 +7,8 @@
 
 #include <cstdint>
 
+#include "lockstep/kernels/blas.h"
 #include "lockstep/kernels/vector_math.h"
-
-extern "C" {
-void sgemm_(const char* trans_a, const char* trans_b, const int* m, const int* n, const int* k,
-            const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
-            const float* beta, float* c, const int* ldc);
-// Absent where LibTorch is built on another BLAS (ARM), which then is at one thread inside a parallel region.
-int MKL_Set_Num_Threads_Local(int threads) __attribute__((weak));
-}
 
 namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 
@@ -39,16 +32,16 @@ LS_INLINE void multiply(const Product& product) {
   const int m = static_cast<int>(product.m), n = static_cast<int>(product.n), k = static_cast<int>(product.k);
   const int a_stride = static_cast<int>(product.a.stride), b_stride = static_cast<int>(product.b.stride);
   const int c_stride = static_cast<int>(product.c_stride);
-  sgemm_(product.b.transposed ? "T" : "N", product.a.transposed ? "T" : "N", &n, &m, &k, &product.alpha,
-         product.b.data, &b_stride, product.a.data, &a_stride, &product.beta, product.c, &c_stride);
+  blas().sgemm(product.b.transposed ? "T" : "N", product.a.transposed ? "T" : "N", &n, &m, &k, &product.alpha,
+               product.b.data, &b_stride, product.a.data, &a_stride, &product.beta, product.c, &c_stride);
 }
 
 // Keeps MKL at one thread on the calling thread for as long as it lives.
 class OneThread {
  public:
-  LS_INLINE OneThread() : before_(MKL_Set_Num_Threads_Local ? MKL_Set_Num_Threads_Local(1) : 0) {}
+  LS_INLINE OneThread() : before_(blas().set_threads ? blas().set_threads(1) : 0) {}
   LS_INLINE ~OneThread() {
-    if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(before_);
+    if (blas().set_threads) blas().set_threads(before_);
   }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;

@@ -3,7 +3,11 @@
 
 #include "lockstep/device/plugin.h"
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/laps.h"
 #include "lockstep/device/cuda/cuda_device.h"
+#include "lockstep/kernels/cublas/matmul_plan.h"
+#include "lockstep/kernels/cudnn/attention_plan.h"
 #include "lockstep/kernels/table.cuh"
 
 namespace {
@@ -25,6 +29,23 @@ constexpr lockstep::kernels::Kernels kTable = {
 extern "C" {
 
 lockstep::device::Device* lockstep_cuda_open(int index) { return new lockstep::device::CudaDevice(index); }
+
+void lockstep_cuda_load(lockstep::base::Laps* laps) {
+  lockstep::kernels::cuda::CudnnAttention::load();
+  laps->end("load cuDNN");
+}
+
+// What fails here fails again, and is said, where it is needed.
+void lockstep_cuda_warm_up(int index, lockstep::base::Laps* laps) {
+  if (cudaSetDevice(index) != cudaSuccess) return;
+  try {
+    lockstep::kernels::cuda::CudnnAttention::start();
+    laps->end("start cuDNN");
+    lockstep::kernels::cuda::MatmulPlans::of_current_device();
+    laps->end("start cuBLASLt");
+  } catch (const lockstep::base::Error&) {
+  }
+}
 
 const lockstep::kernels::Kernels* lockstep_cuda_kernels() { return &kTable; }
 

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/cpu_features.h"
 #include "lockstep/device/plugin.h"
+#include "lockstep/kernels/blas.h"
 #include "lockstep/kernels/levels.h"
 
 namespace lockstep::kernels {
@@ -13,6 +14,7 @@ namespace lockstep::kernels {
 namespace {
 
 const Kernels& cpu_kernels() {
+  static_cast<void>(blas());  // what is wrong with it is said here, not in the middle of a step
 #if defined(__x86_64__)
   const device::CpuLevel level = device::cpu_level();
   if (level == device::CpuLevel::v4) return cpu_v4::table();

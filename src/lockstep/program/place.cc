@@ -33,14 +33,14 @@ int64_t height(const std::vector<Item>& items, const Offsets& offsets) {
   return top;
 }
 
-// The lowest offset (or tightest gap) where `bytes` fit between the taken ranges, which are sorted.
-int64_t find_gap(const std::vector<std::pair<int64_t, int64_t>>& taken, int64_t bytes, bool tightest) {
+// The tightest gap where `bytes` fit between the taken ranges, which are sorted; behind them where there is
+// none.
+int64_t tightest_gap(const std::vector<std::pair<int64_t, int64_t>>& taken, int64_t bytes) {
   int64_t best = -1, best_size = std::numeric_limits<int64_t>::max(), end = 0;
   for (const auto& [begin, stop] : taken) {
     if (begin - end >= bytes && begin - end < best_size) {
       best = end;
       best_size = begin - end;
-      if (!tightest) return best;
     }
     end = std::max(end, stop);
   }
@@ -59,7 +59,7 @@ Offsets in_time_order(const std::vector<Item>& items) {
     std::vector<std::pair<int64_t, int64_t>> taken;
     for (size_t other : live) taken.emplace_back(offsets[other], offsets[other] + items[other].bytes);
     std::sort(taken.begin(), taken.end());
-    offsets[k] = find_gap(taken, items[k].bytes, true);
+    offsets[k] = tightest_gap(taken, items[k].bytes);
     live.push_back(k);
   }
   return offsets;
@@ -76,18 +76,26 @@ std::vector<size_t> by_size(const std::vector<Item>& items) {
 
 // Each into the lowest place that is free while it lives.
 Offsets in_order(const std::vector<Item>& items, const std::vector<size_t>& order) {
+  struct Placed {
+    int64_t begin, end;
+    int first, last;
+  };
   Offsets offsets(items.size(), 0);
-  std::vector<size_t> placed;
+  std::vector<Placed> placed;  // by where it begins: one look at each finds the first gap
+  placed.reserve(items.size());
   for (size_t k : order) {
-    std::vector<std::pair<int64_t, int64_t>> taken;
-    for (size_t other : placed) {
-      if (items[other].first <= items[k].last && items[k].first <= items[other].last) {
-        taken.emplace_back(offsets[other], offsets[other] + items[other].bytes);
-      }
+    const Item& item = items[k];
+    int64_t at = 0;
+    for (const Placed& other : placed) {
+      if (other.first > item.last || item.first > other.last) continue;
+      if (other.begin - at >= item.bytes) break;
+      at = std::max(at, other.end);
     }
-    std::sort(taken.begin(), taken.end());
-    offsets[k] = find_gap(taken, items[k].bytes, false);
-    placed.push_back(k);
+    offsets[k] = at;
+    const auto behind =
+        std::upper_bound(placed.begin(), placed.end(), at,
+                         [](int64_t begin, const Placed& other) { return begin < other.begin; });
+    placed.insert(behind, {at, at + item.bytes, item.first, item.last});
   }
   return offsets;
 }

@@ -41,7 +41,7 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
     static_cast<void>(session.executor->read_oldest());
     const int64_t now = base::monotonic_ns();
     if (step == 0) {
-      base::end_lap(plan.laps, "the first step");
+      base::end_lap(plan.laps, "wait for its end");
       result.first_step_s = base::seconds_since_process_start();
     }
     if (step >= options.warm_up) times.push_back(static_cast<double>(now - last) / 1e6);
@@ -54,6 +54,7 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
                             .learning_rate = 0,
                             .valid_tokens = static_cast<double>(labels.size())},
                            {inputs, labels});
+    if (step == 0) base::end_lap(plan.laps, "enqueue the first step");
     // The first is timed, timing begins at the end of a step, and on the CPU a step is over when it returns.
     const bool alone =
         step == 0 || step + 1 == options.warm_up || plan.device->id().kind == device::Kind::cpu;

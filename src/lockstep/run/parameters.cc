@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <span>
+#include <string>
 
 #include "lockstep/base/hash.h"
 #include "lockstep/base/philox.h"
@@ -103,18 +105,22 @@ Parameters::Held Parameters::held(int buffer, const model::PlacedParam& param, i
 }
 
 void Parameters::fill_tables() {
+  std::set<std::string> filled;  // blocks share tables by name, and one may take milliseconds to compute
   for (const model::Block& block : model_.blocks) {
     for (const auto& segment : block.segments()) {
       std::vector<Tensor> tables;
       std::vector<std::vector<char>> host;
-      for (const model::BufferSpec& spec : segment->buffers()) {
+      const std::vector<model::BufferSpec> specs = segment->buffers();
+      bool all_there = true;
+      for (const model::BufferSpec& spec : specs) {
+        all_there = !filled.insert(spec.name).second && all_there;
         host.emplace_back(static_cast<size_t>(spec.shape.numel() * device::size_of(spec.dtype)));
         tables.push_back({host.back().data(), spec.dtype, spec.shape});
       }
-      if (tables.empty()) continue;
+      if (all_there) continue;
       segment->fill_buffers(tables);
       for (size_t k = 0; k < tables.size(); ++k) {
-        if (const Tensor to = memory_.find(segment->buffers()[k].name)) write(to, tables[k].data);
+        if (const Tensor to = memory_.find(specs[k].name)) write(to, tables[k].data);
       }
     }
   }
@@ -131,8 +137,8 @@ void Parameters::refresh_compute() {
     kernels_.cast(
         {DType::f32, model_.compute, from.numel(), from.data, to.as<char>() + at * device::size_of(to.dtype)},
         {});
-    device_.synchronize(nullptr);
     if (!whole) continue;
+    device_.synchronize(nullptr);
     const bool by_nodes = program_.ranks.split() == program::Among::shard;
     for (const program::Among among : by_nodes ? std::vector{program::Among::far, program::Among::near}
                                                : std::vector{program::Among::shard}) {
@@ -141,6 +147,7 @@ void Parameters::refresh_compute() {
       device_.synchronize(nullptr);
     }
   }
+  device_.synchronize(nullptr);
   share_copies();
 }
 

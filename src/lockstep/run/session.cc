@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/device/opening.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/model/family.h"
 #include "lockstep/model/fp8_recipe.h"
@@ -258,7 +259,9 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   plan.per_node = options.per_node;
   plan.laps = options.laps;
   check_batch(resolved.recipe);
-  const device::Id id = device::resolve(resolved.recipe.run.device, options.seat.local_rank);
+  device::Opening opening(resolved.recipe.run.device, options.seat.local_rank);
+  const device::Id id = opening.id();
+  base::end_lap(plan.laps, "find the device");
   set_threads(resolved.recipe, options.seat);
   const bool cpu = id.kind == device::Kind::cpu;
   const RankLayout here = rank_layout(resolved.recipe, options.seat,
@@ -270,7 +273,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   if (!own.build_model) adopt_model(resolved);
   plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe);
   base::end_lap(plan.laps, "open the data");
-  plan.device = device::open(id);
+  plan.device = opening.take();
   base::end_lap(plan.laps, "open the device");
   const DType compute = settle_precision(resolved, plan.device->properties());
   if (own.build_model) {
@@ -318,6 +321,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
     recompute = plan.layout.recompute.cheap ? "cheap" : "none";
     plan.resolved.origin["memory.recompute"] = "auto";
   }
+  base::end_lap(plan.laps, "plan attention and what is computed again");
   check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.program = program::compile(*plan.model, plan.layout);
   program::check(plan.program, *plan.model);
@@ -325,6 +329,8 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes)
     throw_out_of_memory(plan, plan.available_bytes);
   base::end_lap(plan.laps, "compile the step and place its memory");
+  opening.finish(plan.laps);
+  base::end_lap(plan.laps, "wait for the libraries");
   return plan;
 }
 

@@ -86,6 +86,7 @@ class Trainer {
         .valid_tokens = plan_.counts_batch() ? static_cast<double>(batch->valid_labels) : 0.0,
         .stop = asked_to_stop() ? 1.0 : 0.0};
     session_.executor->step(inputs, {batch->inputs, batch->labels});
+    if (step == options_.first_step) base::end_lap(plan_.laps, "enqueue the first step");
     waiting_.push_back({inputs, loader_.waited_ms(), batch});
     const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu ||
                      recipe_.log.fingerprint;
@@ -123,7 +124,7 @@ class Trainer {
     step_seconds_ = report.step_ms / 1000;
     stopping_ = stopping_ || state.stop > 0;  // every rank reads the same number of the same step
     if (report.step == options_.first_step + 1) {
-      base::end_lap(plan_.laps, "the first step");
+      base::end_lap(plan_.laps, "wait for its end");
       observer_.event("first_step",
                       fmt::format("{:.3f} s after the process started", base::seconds_since_process_start()),
                       report.step);

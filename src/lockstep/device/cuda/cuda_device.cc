@@ -2,9 +2,9 @@
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
-#include <cstdlib>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "lockstep/base/error.h"
@@ -33,9 +33,7 @@ int attribute(cudaDeviceAttr which, int index) {
 }  // namespace
 
 CudaDevice::CudaDevice(int index) : index_(index) {
-  // Lanes and NCCL's own streams together are more than the default 8 hardware queues; streams that share one
-  // wait for each other, which a pipeline's messages must not. Read when the first context is made.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // as opening_steps() says
   int count = 0;
   CUDA_CHECK(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {

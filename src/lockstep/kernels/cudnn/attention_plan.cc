@@ -145,6 +145,7 @@ class Graph {
 struct OfDevice {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
+  bool start() { return handle != nullptr || cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS; }
 };
 
 class Plan final : public CudnnAttention {
@@ -272,7 +273,7 @@ Cache& cache() {
 Known make(const AttentionShape& shape, OfDevice& device) {
   Known known{nullptr, refusal(shape)};
   if (!known.why_not.empty()) return known;
-  if (device.handle == nullptr && cudnnCreate(&device.handle) != CUDNN_STATUS_SUCCESS) {
+  if (!device.start()) {
     known.why_not = "cuDNN could not be started";
     return known;
   }
@@ -283,6 +284,17 @@ Known make(const AttentionShape& shape, OfDevice& device) {
 }
 
 }  // namespace
+
+void CudnnAttention::load() { static_cast<void>(cudnn_state()); }
+
+void CudnnAttention::start() {
+  if (!cudnn_state().here) return;
+  int index = 0;
+  CUDA_CHECK(cudaGetDevice(&index));
+  Cache& all = cache();
+  const std::lock_guard lock(all.mutex);
+  static_cast<void>(all.devices[index].start());
+}
 
 const CudnnAttention* CudnnAttention::find(const AttentionShape& s, std::string* why_not) {
   int index = 0;

@@ -19,6 +19,11 @@ class CudnnAttention {
   // current GPU and is kept until the process ends.
   static const CudnnAttention* find(const AttentionShape& shape, std::string* why_not = nullptr);
 
+  // The two slow parts of the first find(), ahead of it and on any thread: the library, which needs no GPU,
+  // and its handle for the current GPU.
+  static void load();
+  static void start();
+
   virtual ~CudnnAttention() = default;
   virtual std::string name() const = 0;  // "cudnn 9.19.0"
   virtual int64_t workspace_bytes() const = 0;

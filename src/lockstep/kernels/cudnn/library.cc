@@ -2,9 +2,10 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 
 #include <filesystem>
+
+#include "lockstep/device/libraries.h"
 
 // What this file defines must not be seen by a cuDNN that another library of the process links.
 #pragma GCC visibility push(hidden)
@@ -51,15 +52,8 @@ struct Library {
 
 // The wheels lie beside each other: site/torch/lib, site/nvidia/cudnn/lib.
 std::filesystem::path site_folder() {
-  std::string torch;
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* found) {
-        const std::string_view name = info->dlpi_name != nullptr ? info->dlpi_name : "";
-        if (name.ends_with("/libtorch_cpu.so")) *static_cast<std::string*>(found) = name;
-        return 0;
-      },
-      &torch);
-  return torch.empty() ? "" : std::filesystem::path(torch).parent_path().parent_path().parent_path();
+  const std::string torch = device::torch_folder();
+  return torch.empty() ? "" : std::filesystem::path(torch).parent_path();
 }
 
 void* open_cudnn(std::string& why_not) {

@@ -1,0 +1,69 @@
+#include "lockstep/device/opening.h"
+
+#include <cstdlib>
+#include <utility>
+
+namespace lockstep::device {
+
+Opening::Opening(const std::string& wish, int local_rank)
+    : Opening(opening_steps(wish, local_rank), wish != "cpu") {}
+
+Opening::Opening(OpeningSteps steps, bool beside) : steps_(std::move(steps)) {
+  if (beside) {
+    driver_ = std::thread([this] { start_driver(); });
+    libraries_ = std::thread([this] { start_libraries(); });
+    return;
+  }
+  load_.set_value();
+  start_driver();
+}
+
+Opening::~Opening() { finish(nullptr); }
+
+void Opening::start_driver() {
+  try {
+    find_.set_value(steps_.find());
+  } catch (...) {
+    find_.set_exception(std::current_exception());
+  }
+  driver_laps_.end("start the CUDA driver");
+  try {
+    if (const Id id = found_.get(); id.kind == Kind::cuda) {
+      steps_.make_context(id);
+      driver_laps_.end("make the context");
+    }
+  } catch (...) {  // whoever asks for the device hears it
+  }
+  make_context_.set_value();
+}
+
+void Opening::start_libraries() {
+  steps_.load(library_laps_);
+  load_.set_value();
+  context_.wait();
+  library_laps_.end("(the libraries wait for the context)");
+  try {
+    if (const Id id = found_.get(); id.kind == Kind::cuda) steps_.warm_up(id, library_laps_);
+  } catch (...) {
+  }
+}
+
+Id Opening::id() const { return found_.get(); }
+
+std::unique_ptr<Device> Opening::take() {
+  const Id id = found_.get();
+  if (id.kind == Kind::cuda) context_.wait(), loaded_.wait();
+  return steps_.open(id);
+}
+
+void Opening::finish(base::Laps* laps) {
+  if (!driver_.joinable()) return;
+  driver_.join();
+  libraries_.join();
+  if (laps == nullptr) return;
+  if (found_.get().kind != Kind::cuda) return;
+  laps->add_meanwhile(driver_laps_);
+  laps->add_meanwhile(library_laps_);
+}
+
+}  // namespace lockstep::device

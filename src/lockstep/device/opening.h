@@ -1,0 +1,59 @@
+// A device that is being opened while the recipe's data, model and program are made ready.
+//
+//     Opening opening("auto", local_rank);               // returns at once
+//     const Id id = opening.id();                         // waits until that is known; throws as resolve()
+//     does std::unique_ptr<Device> device = opening.take();    // waits until it works; throws as open() does
+//     opening.finish(laps);                               // waits for the libraries behind it
+//
+// A GPU takes the better part of a second: on one thread the driver starts and makes a context, on another
+// the plugin and the libraries that it will call are loaded. The CPU is there at once, without a thread.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "lockstep/base/laps.h"
+#include "lockstep/device/device.h"
+
+namespace lockstep::device {
+
+// What the two threads do; tests bring their own. Only `find` and `open` may throw.
+struct OpeningSteps {
+  std::function<Id()> find;  // what will be opened; the CUDA driver runs then
+  std::function<void(Id)> make_context;
+  std::function<void(base::Laps&)> load;         // the plugin and its libraries; may be in vain
+  std::function<void(Id, base::Laps&)> warm_up;  // what the libraries do once, in that context
+  std::function<std::unique_ptr<Device>(Id)> open;
+};
+OpeningSteps opening_steps(const std::string& wish, int local_rank);
+
+class Opening {
+ public:
+  Opening(const std::string& wish, int local_rank);
+  Opening(OpeningSteps steps, bool beside);  // `beside`: on threads; otherwise when asked
+  ~Opening();                                // waits for the threads
+  Opening(const Opening&) = delete;
+  Opening& operator=(const Opening&) = delete;
+
+  Id id() const;
+  std::unique_ptr<Device> take();  // once
+  void finish(base::Laps* laps);   // adds what the threads did; null: only waits
+
+ private:
+  void start_driver();
+  void start_libraries();
+
+  OpeningSteps steps_;
+  std::promise<Id> find_;
+  std::shared_future<Id> found_ = find_.get_future().share();
+  std::promise<void> make_context_, load_;
+  std::shared_future<void> context_ = make_context_.get_future().share();
+  std::shared_future<void> loaded_ = load_.get_future().share();
+  base::Laps driver_laps_ = base::Laps::from_now(), library_laps_ = base::Laps::from_now();
+  std::thread driver_, libraries_;
+};
+
+}  // namespace lockstep::device
