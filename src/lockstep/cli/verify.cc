@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -16,6 +17,7 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/stop_signal.h"
+#include "lockstep/device/thread_pool.h"
 #include "lockstep/verify/child.h"
 
 namespace lockstep::cli {
@@ -28,7 +30,7 @@ using verify::Row;
 struct VerifyArguments {
   base::RecipeSource source;
   std::string layouts, against, keep;
-  int64_t ranks = 4, steps = 4;
+  int64_t ranks = 4, steps = 4, jobs = 0;
   bool json = false;
 };
 
@@ -157,6 +159,8 @@ int verify_command(Arguments& arguments) {
   arguments.option("--nproc,--nproc-per-node", wanted.ranks,
                    "without --layouts: all usual ones of up to so many ranks");
   arguments.option("--steps", wanted.steps, "steps of each run");
+  arguments.option("--jobs", wanted.jobs,
+                   "layouts that are tried at once; default: as many as cores, at most 4");
   arguments.flag("--json", wanted.json, "print the report as JSON");
   arguments.option("--against", wanted.against, "compare with the golden run in this folder");
   arguments.option("--keep", wanted.keep, "store the run of one rank in this folder as a golden run");
@@ -166,6 +170,8 @@ int verify_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
   check_range("--nproc", wanted.ranks, 1, 64);
   check_range("--steps", wanted.steps, 1, 1000);
+  if (wanted.jobs == 0) wanted.jobs = std::min(device::thread_count(), 4);
+  check_range("--jobs", wanted.jobs, 1, 64);
   if (!wanted.keep.empty()) verify::check_keeps(wanted.keep);
   const bool named = !wanted.layouts.empty();
   const base::TemporaryFolder folder;
@@ -174,14 +180,19 @@ int verify_command(Arguments& arguments) {
       .layouts = named ? plan::parse_layouts(wanted.layouts) : plan::usual_layouts(wanted.ranks),
       .named = named,
       .steps = wanted.steps,
+      .jobs = wanted.jobs,
       .folder = folder.path(),
       .against = wanted.against};
   const StopSignal signal;
   base::LiveLine line(stderr, base::terminal_of(STDERR_FILENO));
   const verify::Train train = verify::train_by(
       {.program = std::filesystem::read_symlink("/proc/self/exe").string(), .stop = &signal.value()});
+  std::mutex mutex;  // of the line
   const Report report = verify::verify(wishes, [&](const verify::Job& job) {
-    line.update("training " + job.title);
+    {
+      const std::lock_guard lock(mutex);
+      line.update("training " + job.title);
+    }
     return train(job);
   });
   line.update(report.stopped ? "stopped" : "done");
@@ -193,8 +204,8 @@ int verify_command(Arguments& arguments) {
     print_text(wanted, report);
   }
   if (report.stopped) {
-    throw base::RunError(624, fmt::format("stopped after {} of {} layouts", report.rows.size() - 1,
-                                          wishes.layouts.size()));
+    throw base::RunError(
+        624, fmt::format("stopped after {} of {} layouts", report.rows.size() - 1, wishes.layouts.size()));
   }
   return report.holds ? 0 : 1;
 }

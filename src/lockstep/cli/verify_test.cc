@@ -16,7 +16,7 @@ TEST(VerifyCommand, RowsHoldOrAreNamed) {
   expect_rows(
       folder.path(),
       {
-          {"$L verify --layouts 'data=2 data=2,zero=3' " + tiny, 0, "3 of 3 hold"},
+          {"$L verify --layouts 'data=2 data=2,zero=3' --jobs 2 " + tiny, 0, "3 of 3 hold"},
           {"$L verify model.family=llama model.kv_heads=2 precision.compute=bf16 --json --layouts data=2 " +
                tiny + " 2> /dev/null",
            0, "\"holds\":true"},
@@ -24,6 +24,7 @@ TEST(VerifyCommand, RowsHoldOrAreNamed) {
           {"$L verify --layouts data=2,zero=9 " + tiny, 2, "[LS0182]"},
           {"$L verify --layouts '' --steps 0", 2, "[LS0109]"},
           {"$L verify --nproc 1000000", 2, "[LS0109]"},
+          {"$L verify --jobs 65", 2, "[LS0109]"},
           {"$L verify model.heads=3 --layouts data=2", 2, "model.heads"},
           {"$L verify --against nowhere --layouts data=1 " + tiny, 2, "nowhere/recipe.toml"},
       });

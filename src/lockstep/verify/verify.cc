@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <future>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -33,22 +35,61 @@ class Verifier {
     recipe_file_ = wishes_.folder + "/recipe.toml";
     base::write_file_durable(recipe_file_, base::write_toml(report_.small.recipe));
     if (!wishes_.against.empty()) check_golden();
-    report_.rows.push_back(reference_row());
+    report_.rows.push_back(finished([&] { return reference_row(); }).value_or(Row()));
     report_.holds = report_.rows[0].holds;
+    report_.stopped = stopped_;
     if (!report_.rows[0].difference) return std::move(report_);  // nothing to compare with
     if (!wishes_.against.empty()) compare_with_golden();
-    for (const Layout& layout : wishes_.layouts) {
-      if (layout == Layout()) continue;
-      Row row = layout_row(layout);
-      if (report_.stopped) break;
-      report_.holds = report_.holds && (row.holds || (row.refused && !wishes_.named));
-      report_.rows.push_back(std::move(row));
+    for (std::optional<Row>& row : layout_rows()) {
+      if (!row) continue;
+      report_.holds = report_.holds && (row->holds || (row->refused && !wishes_.named));
+      report_.rows.push_back(std::move(*row));
     }
+    report_.stopped = stopped_;
     report_.holds = report_.holds && !report_.stopped;
     return std::move(report_);
   }
 
  private:
+  struct Stopped {};
+
+  // Nothing once the user has stopped it.
+  template <class MakeRow>
+  std::optional<Row> finished(MakeRow make) {
+    try {
+      return make();
+    } catch (const Stopped&) {
+      stopped_ = true;
+      return std::nullopt;
+    }
+  }
+
+  // Some at once: they have nothing to do with each other. One that broke has another try with the machine to
+  // itself, since memory or time may not have sufficed for all; that it broke is told.
+  std::vector<std::optional<Row>> layout_rows() {
+    std::vector<std::optional<Row>> rows(wishes_.layouts.size());
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+      for (size_t k = next++; k < rows.size() && !stopped_; k = next++) {
+        if (wishes_.layouts[k] != Layout())
+          rows[k] = finished([&] { return layout_row(wishes_.layouts[k]); });
+      }
+    };
+    std::vector<std::future<void>> others;
+    for (int64_t k = 1; k < wishes_.jobs; ++k) others.push_back(std::async(std::launch::async, work));
+    work();
+    for (std::future<void>& other : others) other.get();
+    for (size_t k = 0; k < rows.size() && wishes_.jobs > 1; ++k) {
+      if (!rows[k] || !rows[k]->broke || stopped_) continue;
+      const std::string before = rows[k]->note;
+      rows[k] = finished([&] { return layout_row(wishes_.layouts[k]); });
+      if (!rows[k]) break;
+      std::string& note = rows[k]->note;
+      note += (note.empty() ? "beside other runs: " : "; beside other runs: ") + before;
+    }
+    return rows;
+  }
+
   // Trains into a folder of its own; its run, or nothing with the reason in the row.
   std::optional<Run> trained(Row& row, const std::string& name, const std::string& title,
                              const std::string& resume) {
@@ -60,8 +101,9 @@ class Verifier {
             .title = title};
     const Ended ended = train_(job);
     if (ended.how == Ended::How::done) return read_run(job.folder);
-    report_.stopped = ended.how == Ended::How::stopped;
+    if (ended.how == Ended::How::stopped) throw Stopped();
     row.refused = ended.how == Ended::How::refused;
+    row.broke = !row.refused;
     row.note = row.refused ? "refused: " + ended.why : title + " failed: " + ended.why;
     return std::nullopt;
   }
@@ -78,7 +120,7 @@ class Verifier {
     settle_precision(reference_.folder);
     row.difference = Difference{.same_bits = true};
     row.memory_gib = run->memory_gib;
-    row.holds = check_again(row, "one-rank", reference_, reference_);
+    row.holds = check_again(row, kReference, reference_, reference_);
     return row;
   }
 
@@ -177,6 +219,7 @@ class Verifier {
   std::vector<BlockNames> blocks_;
   std::string recipe_file_;
   Run reference_;
+  std::atomic<bool> stopped_{false};
 };
 
 }  // namespace

@@ -35,13 +35,14 @@ struct Ended {
   enum class How { done, refused, failed, stopped } how = How::done;
   std::string why;
 };
-using Train = std::function<Ended(const Job& job)>;
+using Train = std::function<Ended(const Job& job)>;  // by as many threads at once as Wishes says
 
 struct Wishes {
   base::Resolved resolved;
   std::vector<Layout> layouts;
   bool named = false;  // by the user: a layout that is refused is a failure
   int64_t steps = 4;
+  int64_t jobs = 1;     // layouts that are tried at once: most of a short run is its start
   std::string folder;   // where runs are made
   std::string against;  // a golden run to compare with; empty: none
 };
@@ -54,6 +55,7 @@ struct Row {
   std::optional<bool> resumes;           // so has one that was stopped in the middle
   std::string note;                      // what is wrong, in words; or why it was refused
   bool refused = false, holds = false;
+  bool broke = false;  // a run of it did not end well
 };
 
 struct Report {

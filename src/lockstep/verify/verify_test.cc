@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <filesystem>
+#include <mutex>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/temporary_folder.h"
@@ -30,14 +32,17 @@ struct Forger {
 };
 
 Report report_of(const std::string& layouts, Forger& forger, const std::string& folder,
-                 const std::string& against = "", bool named = true) {
-  return verify({.resolved = base::read_recipe({.overrides = {"run.device=cpu", "precision.compute=fp32"}}),
-                 .layouts = plan::parse_layouts(layouts),
-                 .named = named,
-                 .steps = 2,
-                 .folder = folder,
-                 .against = against},
-                [&](const Job& job) { return forger(job); });
+                 const std::string& against = "", bool named = true, int64_t jobs = 1,
+                 const Train& train = {}) {
+  return verify(
+      {.resolved = base::read_recipe({.overrides = {"run.device=cpu", "precision.compute=fp32"}}),
+       .layouts = plan::parse_layouts(layouts),
+       .named = named,
+       .steps = 2,
+       .jobs = jobs,
+       .folder = folder,
+       .against = against},
+      train ? train : [&](const Job& job) { return forger(job); });
 }
 
 TEST(Verify, HoldsWhereNothingDiffers) {
@@ -55,6 +60,56 @@ TEST(Verify, HoldsWhereNothingDiffers) {
   EXPECT_NE(forger.jobs[5].resume.find("one-rank/checkpoints/step-00000001"), std::string::npos);
   EXPECT_NE(forger.jobs[8].resume.find("tensor=2/checkpoints/step-00000001"), std::string::npos);
   EXPECT_EQ(forger.jobs[3].overrides, std::vector<std::string>{"parallel.zero=3"});
+}
+
+// Two layouts wait for each other, so that they must be tried at once; rows stand in the order of the wish.
+TEST(Verify, TriesSomeLayoutsAtOnce) {
+  const base::TemporaryFolder folder;
+  Forger forger;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int met = 0;
+  const Report report =
+      report_of("data=2 tensor=2 pipeline=2", forger, folder.path(), "", true, 2, [&](const Job& job) {
+        std::unique_lock lock(mutex);
+        if (job.title == "data=2" || job.title == "tensor=2") {
+          ++met, changed.notify_all();
+          EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return met >= 2; }));
+        }
+        return forger(job);
+      });
+  EXPECT_TRUE(report.holds);
+  std::vector<std::string> words;
+  for (const Row& row : report.rows) words.push_back(row.layout.words());
+  EXPECT_EQ(words, (std::vector<std::string>{Layout().words(), "data=2", "tensor=2",
+                                             plan::parse_layouts("pipeline=2")[0].words()}));
+}
+
+// A run that breaks beside others is tried alone: it may have been the crowd. What differs is not.
+TEST(Verify, WhatBreaksInACrowdIsTriedAlone) {
+  for (const bool crowd : {true, false}) {
+    const base::TemporaryFolder folder;
+    Forger forger;
+    forger.change = [](const Job& job, Forged& forged) {
+      if (job.title == "data=2") forged.loss *= 2;
+    };
+    std::mutex mutex;
+    int tries = 0;
+    const auto train = [&](const Job& job) {
+      const std::lock_guard lock(mutex);
+      if (job.title == "tensor=2" && (tries++ == 0 || !crowd)) return Ended{Ended::How::failed, "no memory"};
+      return forger(job);
+    };
+    const Report report = report_of("data=2 tensor=2", forger, folder.path(), "", true, 2, train);
+    EXPECT_EQ(tries, 2);
+    EXPECT_FALSE(report.rows[1].holds);
+    EXPECT_EQ(report.rows[2].holds, crowd);
+    EXPECT_NE(report.rows[2].note.find("beside other runs: tensor=2 failed: no memory"), std::string::npos)
+        << report.rows[2].note;
+    EXPECT_EQ(std::count_if(forger.jobs.begin(), forger.jobs.end(),
+                            [](const Job& job) { return job.title == "data=2"; }),
+              1);
+  }
 }
 
 TEST(Verify, KeepsTheRowsBeforeItWasStopped) {
