@@ -82,6 +82,11 @@ std::unique_ptr<Device> open_plugin(int index) {
   return std::unique_ptr<Device>(find_symbol<PluginOpen>(load_plugin(), "lockstep_cuda_open")(index));
 }
 
+// Lanes and NCCL's own streams together are more than the default 8 hardware queues; streams that share one
+// wait for each other, which a pipeline's messages must not. More queues make a context slower to make. Read
+// then, and set before any thread may read the environment.
+void ask_for_queues() { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
+
 // The GPU that is wished for, by number; -1 when no GPU or no device at all is.
 int wished_gpu(const std::string& wish, int local_rank) {
   if (wish == "auto" || wish == "cuda") return local_rank;
@@ -111,14 +116,12 @@ std::string Id::to_string() const { return kind == Kind::cpu ? "cpu" : fmt::form
 std::unique_ptr<Device> open(Id id) {
   if (id.kind == Kind::cpu) return std::make_unique<CpuDevice>();
   require_cuda(cuda_availability(), id.index);
+  ask_for_queues();
   return open_plugin(id.index);
 }
 
-OpeningSteps opening_steps(const std::string& wish, int local_rank) {
-  // Lanes and NCCL's own streams together are more than the default 8 hardware queues; streams that share one
-  // wait for each other, which a pipeline's messages must not. Read when a context is made, and set here,
-  // where no other thread reads the environment yet.
-  if (wish != "cpu") setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+OpeningSteps opening_steps(const std::string& wish, int local_rank, bool several_ranks) {
+  if (wish != "cpu" && several_ranks) ask_for_queues();
   const auto driver = std::make_shared<Driver>();
   OpeningSteps steps;
   // A driver that starts tells all that is needed; why one does not, NVML knows best, which takes its time.

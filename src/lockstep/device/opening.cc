@@ -1,12 +1,11 @@
 #include "lockstep/device/opening.h"
 
-#include <cstdlib>
 #include <utility>
 
 namespace lockstep::device {
 
-Opening::Opening(const std::string& wish, int local_rank)
-    : Opening(opening_steps(wish, local_rank), wish != "cpu") {}
+Opening::Opening(const std::string& wish, int local_rank, bool several_ranks)
+    : Opening(opening_steps(wish, local_rank, several_ranks), wish != "cpu") {}
 
 Opening::Opening(OpeningSteps steps, bool beside) : steps_(std::move(steps)) {
   if (beside) {

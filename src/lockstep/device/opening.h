@@ -28,11 +28,12 @@ struct OpeningSteps {
   std::function<void(Id, base::Laps&)> warm_up;  // what the libraries do once, in that context
   std::function<std::unique_ptr<Device>(Id)> open;
 };
-OpeningSteps opening_steps(const std::string& wish, int local_rank);
+// Several ranks speak over more streams than a GPU has queues by default.
+OpeningSteps opening_steps(const std::string& wish, int local_rank, bool several_ranks);
 
 class Opening {
  public:
-  Opening(const std::string& wish, int local_rank);
+  Opening(const std::string& wish, int local_rank, bool several_ranks = false);
   Opening(OpeningSteps steps, bool beside);  // `beside`: on threads; otherwise when asked
   ~Opening();                                // waits for the threads
   Opening(const Opening&) = delete;

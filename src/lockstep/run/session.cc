@@ -259,7 +259,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   plan.per_node = options.per_node;
   plan.laps = options.laps;
   check_batch(resolved.recipe);
-  device::Opening opening(resolved.recipe.run.device, options.seat.local_rank);
+  device::Opening opening(resolved.recipe.run.device, options.seat.local_rank, options.seat.world > 1);
   const device::Id id = opening.id();
   base::end_lap(plan.laps, "find the device");
   set_threads(resolved.recipe, options.seat);

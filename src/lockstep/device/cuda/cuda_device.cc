@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 
 #include "lockstep/base/error.h"
@@ -33,7 +32,6 @@ int attribute(cudaDeviceAttr which, int index) {
 }  // namespace
 
 CudaDevice::CudaDevice(int index) : index_(index) {
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // as opening_steps() says
   int count = 0;
   CUDA_CHECK(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {
