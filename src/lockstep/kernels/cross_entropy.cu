@@ -1,9 +1,6 @@
-// Softmax cross-entropy in place, a block a row: one pass for maximum and sum, one for the gradient. As much
-// of the row as fits is fetched onto the chip at once, ahead of the first pass, and waits there for the
-// second.
+// Softmax cross-entropy in place, a block a row: one pass for maximum and sum, one for the gradient. The row
+// waits on the chip between the two, as much of it as fits.
 #include "lockstep/kernels/loss.h"
-
-#include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
 #include <cmath>
@@ -60,123 +57,62 @@ __device__ Softmax block_softmax(const Softmax& mine) {
   return all;
 }
 
-// A thread's share of the kept columns comes in batches, so that the first are summed while others are on
-// their way. A thread reads only what it has fetched itself.
-constexpr int kBatches = 4;
-
-// Columns of one batch, a multiple of what the block takes in one stride.
-template <int N, int kThreads>
-__device__ int64_t batch_columns(int64_t kept) {
-  constexpr int64_t kStride = kThreads * N;
-  const int64_t strides = (kept + kStride - 1) / kStride;
-  return (strides + kBatches - 1) / kBatches * kStride;
-}
-
-template <class T, int N>
-__device__ void fetch(T* to, const T* from) {
-  if constexpr (N * sizeof(T) == 16) {
-    __pipeline_memcpy_async(to, from, 16);
-  } else {
-    store<N>(to, load<N>(from));
-  }
-}
-
-// Calls function(i) for this thread's columns below `kept`, and commits what it fetched after each batch.
-template <int N, int kThreads, class Function>
-__device__ void by_batches(int64_t kept, Function function) {
-  const int64_t batch = batch_columns<N, kThreads>(kept);
-  int64_t i = threadIdx.x * N;
-#pragma unroll 1
-  for (int b = 0; b < kBatches; ++b) {
-    const int64_t end = min((b + 1) * batch, kept);
-#pragma unroll 4
-    for (; i < end; i += kThreads * N) function(i);
-    __pipeline_commit();
-  }
-}
-
-// This thread's first column that is not kept.
-template <int N, int kThreads>
-__device__ int64_t after_kept(int64_t kept) {
-  constexpr int64_t kStride = kThreads * N;
-  const int64_t first = threadIdx.x * N;
-  return first + (kept > first ? (kept - first + kStride - 1) / kStride * kStride : 0);
-}
-
-// Each thread takes its columns in rising order, so that how many of them are kept changes no bit.
 template <class T, int N, int kThreads>
-__device__ Softmax sum_row(const T* logits, int64_t vocab, const T* keep, int64_t kept) {
-  const int64_t batch = batch_columns<N, kThreads>(kept);
-  int64_t i = threadIdx.x * N;
-  Softmax mine;
+__device__ void write_zeros(T* logits, int64_t row) {
+  Vec<T, N> zeros;
 #pragma unroll
-  for (int b = 0; b < kBatches; ++b) {
-    __pipeline_wait_prior(kBatches - 1 - b);  // those that may still be on their way
-    const int64_t end = min((b + 1) * batch, min(kept, vocab));
-#pragma unroll 2
-    for (; i < end; i += kThreads * N) mine.add(load_logits<T, N>(keep, i, vocab));
-  }
-#pragma unroll 4
-  for (i = after_kept<N, kThreads>(kept); i < vocab; i += kThreads * N)
-    mine.add(load_logits<T, N>(logits, i, vocab));
-  return mine;
+  for (int j = 0; j < N; ++j) zeros[j] = from_float<T>(0.0f);
+  for (int64_t i = threadIdx.x * N; i < row; i += kThreads * N) store<N>(logits + i, zeros);
 }
 
-// d loss / d logit = (p - 1 at the label) * scale, or nothing where the row does not count.
-struct Gradient {
-  float max, factor, scale;
-  int label;
-  bool counts;
-
-  template <class T, int N>
-  __device__ Vec<T, N> of(const Vec<T, N>& logits, int64_t column) const {
-    const int at = label - static_cast<int>(column);
-    Vec<T, N> out;
+// d loss / d logit = (p - 1 at the label) * scale.
+template <class T, int N>
+__device__ Vec<T, N> gradient_of(const Vec<T, N>& logits, float max, float factor, float scale, int label) {
+  Vec<T, N> out;
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const float scaled = fast_exp2(fmaf(to_float(logits[j]), kLog2E, -max)) * factor;
-      out[j] = from_float<T>(!counts ? 0.0f : j == at ? scaled - scale : scaled);
-    }
-    return out;
+  for (int j = 0; j < N; ++j) {
+    const float scaled = fast_exp2(fmaf(to_float(logits[j]), kLog2E, -max)) * factor;
+    out[j] = from_float<T>(j == label ? scaled - scale : scaled);
   }
-};
+  return out;
+}
 
-// A block takes every gridDim-th row. `kept` columns of a row wait in shared memory; as the second pass frees
-// them, the next row's come in.
+// `kept` columns of the row wait in shared memory, where each thread finds what it put there itself.
 template <class T, int N, int kThreads>
 __global__ void __launch_bounds__(kThreads, 1024 / kThreads)
     cross_entropy_kernel(CrossEntropy op, int64_t kept) {
   extern __shared__ __align__(16) unsigned char shared[];
   T* keep = reinterpret_cast<T*>(shared);
-  const auto row_at = [&](int64_t row) { return static_cast<T*>(op.logits) + row * op.row; };
-  by_batches<N, kThreads>(kept, [&](int64_t i) { fetch<T, N>(keep + i, row_at(blockIdx.x) + i); });
-  uint32_t top = 0;
-  for (int64_t row = blockIdx.x; row < op.rows; row += gridDim.x) {
-    T* logits = row_at(row);
-    const int label = op.labels[row];
-    const bool counts = label >= 0 && label < op.vocab;  // else ignored, or (the loader refuses those) wrong
-    // Read before the barriers below: the gradient is written over it afterwards.
-    const float logit_of_label = counts ? to_float(logits[label]) : 0.0f;
-    const Softmax softmax = block_softmax<kThreads>(sum_row<T, N, kThreads>(logits, op.vocab, keep, kept));
-    if (threadIdx.x == 0) {
-      const float loss = (log2f(softmax.sum) + softmax.max) * kLn2 - logit_of_label;
-      op.losses[row] = counts ? loss : label == kIgnoredLabel ? 0.0f : NAN;
-    }
-    if (!op.gradient) continue;
-    const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
-    const Gradient gradient{softmax.max, scale / softmax.sum, scale, label, counts};
-    const auto finish = [&](int64_t i, const T* from) {
-      const Vec<T, N> out = gradient.of(load_logits<T, N>(from, i, op.vocab), i);
-      store<N>(logits + i, out);
-      if (op.amax != nullptr) top = largest_bits(out, top);
-    };
-    const T* next = row + gridDim.x < op.rows ? row_at(row + gridDim.x) : nullptr;
-    by_batches<N, kThreads>(kept, [&](int64_t i) {
-      finish(i, keep);
-      if (next != nullptr) fetch<T, N>(keep + i, next + i);
-    });
+  const int64_t row = blockIdx.x;
+  T* logits = static_cast<T*>(op.logits) + row * op.row;
+  const int label = op.labels[row];
+  if (label < 0 || label >= op.vocab) {  // ignored, or (the loader refuses those) not a number
+    if (threadIdx.x == 0) op.losses[row] = label == kIgnoredLabel ? 0.0f : NAN;
+    if (op.gradient) write_zeros<T, N, kThreads>(logits, op.row);
+    return;
+  }
+  // Read before the barriers below: the gradient is written over it afterwards.
+  const float logit_of_label = to_float(logits[label]);
+  Softmax mine;
 #pragma unroll 4
-    for (int64_t i = after_kept<N, kThreads>(kept); i < op.row; i += kThreads * N) finish(i, logits);
+  for (int64_t i = threadIdx.x * N; i < op.vocab; i += kThreads * N) {
+    const Vec<T, N> values = load_logits<T, N>(logits, i, op.vocab);
+    if (i < kept) store<N>(keep + i, values);
+    mine.add(values);
+  }
+  const Softmax softmax = block_softmax<kThreads>(mine);
+  if (threadIdx.x == 0) op.losses[row] = (log2f(softmax.sum) + softmax.max) * kLn2 - logit_of_label;
+  if (!op.gradient) return;
+  const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
+  const float factor = scale / softmax.sum;
+  uint32_t top = 0;
+#pragma unroll 4
+  for (int64_t i = threadIdx.x * N; i < op.row; i += kThreads * N) {
+    const Vec<T, N> values = load_logits<T, N>(i < kept ? keep : logits, i, op.vocab);
+    const Vec<T, N> gradient =
+        gradient_of<T, N>(values, softmax.max, factor, scale, label - static_cast<int>(i));
+    store<N>(logits + i, gradient);
+    if (op.amax != nullptr) top = largest_bits(gradient, top);
   }
   if (op.amax != nullptr) raise_amax<kThreads>(top, op.amax);
 }
@@ -189,13 +125,6 @@ int64_t most_kept(int64_t row_bytes) {
   CUDA_CHECK(cudaDeviceGetAttribute(&of_processor, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device));
   const int share = row_bytes > kLongRow ? of_processor : of_processor / 2;
   return std::min(row_bytes, std::min<int64_t>(most_shared_bytes(), share) - kReserved);
-}
-
-int64_t processors() {
-  int device = 0, count = 0;
-  CUDA_CHECK(cudaGetDevice(&device));
-  CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return count;
 }
 
 }  // namespace
@@ -212,7 +141,7 @@ void cross_entropy(const CrossEntropy& given, const Launch& launch) {
       constexpr int N = width.value;
       const auto go = [&](auto threads) {
         const int64_t kept = op.gradient ? most_kept(row_bytes) / static_cast<int64_t>(N * sizeof(T)) * N : 0;
-        run({.blocks = std::min(op.rows, processors() * (1024 / threads.value)),
+        run({.blocks = op.rows,
              .threads = threads.value,
              .shared_bytes = kept * static_cast<int64_t>(sizeof(T))},
             cross_entropy_kernel<T, N, threads.value>, op, kept);

@@ -107,7 +107,8 @@ __global__ void vocab_cross_entropy_kernel(VocabCrossEntropy op) {
   if (threadIdx.x == 0) op.losses[row] = logf(whole.sum) + (whole.max - logit_of_label);
   if (!op.gradient) return;
   const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
-  write_gradient<T, N>(logits, op.vocab, op.row, whole, label - op.first, scale);
+  const int64_t here = label - op.first;  // behind the last column it is another part's
+  write_gradient<T, N>(logits, op.vocab, op.row, whole, here < op.vocab ? here : -1, scale);
 }
 
 __global__ void loss_sum_kernel(LossSum op, int64_t parts) {

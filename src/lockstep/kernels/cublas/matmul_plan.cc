@@ -123,16 +123,16 @@ bool is_allowed(const cublasLtMatmulAlgo_t& algorithm, bool split) {
   return splits <= 1 || split;
 }
 
-// What cuBLASLt proposes for at most so many bytes of workspace, the best guess first.
+// What cuBLASLt proposes for at most so many bytes of workspace, the best guess first. With `split`, the sum
+// over k may be cut.
 std::vector<MatmulCandidate> proposals(MatmulPlan& plan, cublasLtHandle_t handle, const MatmulKey& key,
-                                       int64_t workspace) {
+                                       int64_t workspace, bool split) {
   cublasLtMatmulPreferenceOpaque_t wish{};
   check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
   set(&wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace));
   // Parts of a split sum go to the workspace in fp32 and are added in order.
   set(&wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<uint32_t>(may_split(key) ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
-                                           : CUBLASLT_REDUCTION_SCHEME_NONE));
+      static_cast<uint32_t>(split ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE));
   set(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(key.alignment_b));
   set(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(key.alignment_a));
   set(&wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(key.alignment_c));
@@ -146,19 +146,22 @@ std::vector<MatmulCandidate> proposals(MatmulPlan& plan, cublasLtHandle_t handle
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic", key);
   std::vector<MatmulCandidate> allowed;
   for (int i = 0; i < count; ++i) {
-    if (found[i].state == CUBLAS_STATUS_SUCCESS && is_allowed(found[i].algo, may_split(key)))
+    if (found[i].state == CUBLAS_STATUS_SUCCESS && is_allowed(found[i].algo, split))
       allowed.push_back({found[i].algo, found[i].workspaceSize});
   }
   return allowed;
 }
 
-// A way that uses a workspace clears some of it first, which costs a small product a few percent: ways that
-// do without are worth a look.
+// For some products with scales inside the sum (fp8 by block) there are only ways that split it. And a way
+// that uses a workspace clears some of it first, which costs a small product a few percent: ways that do
+// without are worth a look.
 std::vector<MatmulCandidate> candidates_for(MatmulPlan& plan, cublasLtHandle_t handle, const MatmulKey& key) {
-  std::vector<MatmulCandidate> all = proposals(plan, handle, key, key.workspace ? kMatmulWorkspace : 0);
+  const int64_t workspace = key.workspace ? kMatmulWorkspace : 0;
+  std::vector<MatmulCandidate> all = proposals(plan, handle, key, workspace, may_split(key));
+  if (all.empty() && key.workspace) all = proposals(plan, handle, key, workspace, true);
   if (all.empty()) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", key);
   if (!key.workspace) return all;
-  for (const MatmulCandidate& candidate : proposals(plan, handle, key, 0)) all.push_back(candidate);
+  for (const MatmulCandidate& one : proposals(plan, handle, key, 0, may_split(key))) all.push_back(one);
   return all;
 }
 
