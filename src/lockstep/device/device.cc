@@ -98,17 +98,6 @@ int wished_gpu(const std::string& wish, int local_rank) {
   return error == std::errc() && end == last ? index : -1;
 }
 
-// Maps the plugin and what it links, and lets it load more. It is not ours yet: a machine whose driver then
-// shows no GPU goes on without.
-void load_ahead(base::Laps& laps) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(plugin_path(), ignored) || dlopen("libcuda.so.1", RTLD_NOW) == nullptr) return;
-  void* handle = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
-  laps.end("load the CUDA plugin");
-  if (handle == nullptr) return;
-  if (const auto load = reinterpret_cast<PluginLoad>(dlsym(handle, "lockstep_cuda_load"))) load(&laps);
-}
-
 }  // namespace
 
 std::string Id::to_string() const { return kind == Kind::cpu ? "cpu" : fmt::format("cuda:{}", index); }
@@ -133,7 +122,11 @@ OpeningSteps opening_steps(const std::string& wish, int local_rank, bool several
     return works ? Id{Kind::cuda, index} : resolve(wish, local_rank);
   };
   steps.make_context = [=](Id id) { driver->make_context(id.index); };
-  steps.load = load_ahead;
+  steps.load = [](base::Laps& laps) {
+    void* plugin = load_plugin();
+    laps.end("load the CUDA plugin");
+    find_symbol<PluginLoad>(plugin, "lockstep_cuda_load")(&laps);
+  };
   steps.warm_up = [](Id id, base::Laps& laps) {
     find_symbol<PluginWarmUp>(load_plugin(), "lockstep_cuda_warm_up")(id.index, &laps);
   };

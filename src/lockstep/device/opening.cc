@@ -13,7 +13,6 @@ Opening::Opening(OpeningSteps steps, bool beside) : steps_(std::move(steps)) {
     libraries_ = std::thread([this] { start_libraries(); });
     return;
   }
-  load_.set_value();
   start_driver();
 }
 
@@ -36,14 +35,18 @@ void Opening::start_driver() {
   make_context_.set_value();
 }
 
+// Not beside the start of the driver: the loader's lock would only hold that up.
 void Opening::start_libraries() {
-  steps_.load(library_laps_);
-  load_.set_value();
-  context_.wait();
-  library_laps_.end("(the libraries wait for the context)");
   try {
-    if (const Id id = found_.get(); id.kind == Kind::cuda) steps_.warm_up(id, library_laps_);
-  } catch (...) {
+    const Id id = found_.get();
+    library_laps_.end("(libraries wait for the driver)");
+    if (id.kind == Kind::cuda) {
+      steps_.load(library_laps_);
+      context_.wait();
+      library_laps_.end("(libraries wait for the context)");
+      steps_.warm_up(id, library_laps_);
+    }
+  } catch (...) {  // as above
   }
 }
 
@@ -51,7 +54,7 @@ Id Opening::id() const { return found_.get(); }
 
 std::unique_ptr<Device> Opening::take() {
   const Id id = found_.get();
-  if (id.kind == Kind::cuda) context_.wait(), loaded_.wait();
+  if (id.kind == Kind::cuda) context_.wait();
   return steps_.open(id);
 }
 
@@ -59,8 +62,7 @@ void Opening::finish(base::Laps* laps) {
   if (!driver_.joinable()) return;
   driver_.join();
   libraries_.join();
-  if (laps == nullptr) return;
-  if (found_.get().kind != Kind::cuda) return;
+  if (laps == nullptr || found_.get().kind != Kind::cuda) return;
   laps->add_meanwhile(driver_laps_);
   laps->add_meanwhile(library_laps_);
 }

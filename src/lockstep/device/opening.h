@@ -1,12 +1,12 @@
 // A device that is being opened while the recipe's data, model and program are made ready.
 //
-//     Opening opening("auto", local_rank);               // returns at once
-//     const Id id = opening.id();                         // waits until that is known; throws as resolve()
-//     does std::unique_ptr<Device> device = opening.take();    // waits until it works; throws as open() does
-//     opening.finish(laps);                               // waits for the libraries behind it
+//     Opening opening("auto", local_rank);              // returns at once
+//     const Id id = opening.id();                       // waits until it is known; throws as resolve()
+//     std::unique_ptr<Device> it = opening.take();      // waits until it works; throws as open()
+//     opening.finish(laps);                             // waits for the libraries behind it
 //
-// A GPU takes the better part of a second: on one thread the driver starts and makes a context, on another
-// the plugin and the libraries that it will call are loaded. The CPU is there at once, without a thread.
+// A GPU takes a good part of a second: one thread starts the driver and makes a context, and beside that
+// another loads the plugin and the libraries that it calls. The CPU is there at once, without a thread.
 #pragma once
 
 #include <functional>
@@ -20,13 +20,14 @@
 
 namespace lockstep::device {
 
-// What the two threads do; tests bring their own. Only `find` and `open` may throw.
+// What is done, on which thread is Opening's business; tests bring their own. What `load` and `warm_up` throw
+// is left to `open`, which needs the same.
 struct OpeningSteps {
-  std::function<Id()> find;  // what will be opened; the CUDA driver runs then
-  std::function<void(Id)> make_context;
-  std::function<void(base::Laps&)> load;         // the plugin and its libraries; may be in vain
-  std::function<void(Id, base::Laps&)> warm_up;  // what the libraries do once, in that context
-  std::function<std::unique_ptr<Device>(Id)> open;
+  std::function<Id()> find;                         // what will be opened; a CUDA driver runs then
+  std::function<void(Id)> make_context;             // this and the next two: of GPUs only
+  std::function<void(base::Laps&)> load;            // the plugin and its libraries
+  std::function<void(Id, base::Laps&)> warm_up;     // what the libraries do once, in the context
+  std::function<std::unique_ptr<Device>(Id)> open;  // of any device
 };
 // Several ranks speak over more streams than a GPU has queues by default.
 OpeningSteps opening_steps(const std::string& wish, int local_rank, bool several_ranks);
@@ -34,7 +35,7 @@ OpeningSteps opening_steps(const std::string& wish, int local_rank, bool several
 class Opening {
  public:
   Opening(const std::string& wish, int local_rank, bool several_ranks = false);
-  Opening(OpeningSteps steps, bool beside);  // `beside`: on threads; otherwise when asked
+  Opening(OpeningSteps steps, bool beside);  // `beside`: on threads; otherwise at once
   ~Opening();                                // waits for the threads
   Opening(const Opening&) = delete;
   Opening& operator=(const Opening&) = delete;
@@ -50,9 +51,8 @@ class Opening {
   OpeningSteps steps_;
   std::promise<Id> find_;
   std::shared_future<Id> found_ = find_.get_future().share();
-  std::promise<void> make_context_, load_;
+  std::promise<void> make_context_;
   std::shared_future<void> context_ = make_context_.get_future().share();
-  std::shared_future<void> loaded_ = load_.get_future().share();
   base::Laps driver_laps_ = base::Laps::from_now(), library_laps_ = base::Laps::from_now();
   std::thread driver_, libraries_;
 };
