@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -19,6 +17,7 @@
 #include <unordered_map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/signals_blocked.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/store_channel.h"
 #include "lockstep/comm/store_desk.h"
@@ -287,12 +286,8 @@ StoreServer::StoreServer(StoreServerOptions options) {
   LS_ASSERT(options.most_message_bytes >= kMostHandshakeBytes && options.most_message_bytes <= INT32_MAX);
   raise_descriptor_limit(options.most_connections);
   state_ = std::make_unique<State>(std::move(options));
-  // Signals are for the launcher's own threads.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const base::SignalsBlocked blocked;
   state_->thread = std::thread([state = state_.get()] { state->run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 StoreServer::~StoreServer() {

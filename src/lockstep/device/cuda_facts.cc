@@ -10,6 +10,7 @@
 #include <memory>
 #include <string_view>
 
+#include "lockstep/base/signals_blocked.h"
 #include "lockstep/device/libraries.h"
 #include "lockstep/device/plugin.h"
 
@@ -131,6 +132,7 @@ CudaAvailability judge_cuda(const CudaFacts& facts) {
 }
 
 CudaFacts read_cuda_facts() {
+  const base::SignalsBlocked blocked;  // the driver's libraries start threads
   CudaFacts facts;
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) facts.visible_devices = visible;
   std::error_code ignored;

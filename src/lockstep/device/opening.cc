@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "lockstep/base/signals_blocked.h"
+
 namespace lockstep::device {
 
 Opening::Opening(const std::string& wish, int local_rank, bool several_ranks)
@@ -9,6 +11,7 @@ Opening::Opening(const std::string& wish, int local_rank, bool several_ranks)
 
 Opening::Opening(OpeningSteps steps, bool beside) : steps_(std::move(steps)) {
   if (beside) {
+    const base::SignalsBlocked blocked;
     driver_ = std::thread([this] { start_driver(); });
     libraries_ = std::thread([this] { start_libraries(); });
     return;

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <iterator>
 
+#include "lockstep/base/signals_blocked.h"
 #include "lockstep/device/topology_read.h"
 
 namespace lockstep::device {
@@ -89,6 +90,7 @@ class Nvml : public GpuSource {
   }
 
   bool open() {
+    const base::SignalsBlocked blocked;  // it may start threads
     library_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     ready_ = library_ != nullptr && call_.find(library_) && call_.init() == 0;
     return ready_;
