@@ -275,6 +275,8 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   base::end_lap(plan.laps, "open the data");
   plan.device = opening.take();
   base::end_lap(plan.laps, "open the device");
+  static_cast<void>(kernels::kernels_for(id.kind));
+  base::end_lap(plan.laps, "load its kernels");  // of the CPU: LibTorch
   const DType compute = settle_precision(resolved, plan.device->properties());
   if (own.build_model) {
     check_own_model(here.parts);
