@@ -145,7 +145,7 @@ TEST(CallWatch, EndsAProcessWhoseDeviceDoesNot) {
        [](Rank& rank) {
          rank.device.passed = 2;
          rank.call();
-         while (rank.marks.looking() || rank.marks.looks() == 0) std::this_thread::yield();
+         while (rank.group.next_call()) std::this_thread::yield();  // until it is known to have ended
          rank.device.driver_blocks = true;
          rank.call();
          StuckDevice::hold();
