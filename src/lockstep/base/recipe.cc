@@ -319,7 +319,8 @@ void add_precision(std::vector<Key>& keys) {
                    "1", {.at_least = 0, .at_most = 1e6}),
           make_key(MEMBER(precision.fp8_skip_last), "fp8: layers at the back whose products stay bf16.", "1",
                    {.at_least = 0, .at_most = 1e6}),
-          make_key(MEMBER(precision.fp8_head), "fp8: the head's products are fp8 too; false: bf16.", "false"),
+          make_key(MEMBER(precision.fp8_head),
+                   "fp8: the head's products are fp8 too: faster, and losses suffer.", "true"),
       });
 }
 
@@ -405,10 +406,10 @@ void add_parallel_and_memory(std::vector<Key>& keys) {
                    "pass goes on.",
                    "25.0", {.at_least = 0, .at_most = 1e6, .also = {"bucket_cap_mb", "bucket_size"}}),
           make_key(MEMBER(parallel.timeout),
-                   "Seconds after which a collective that does not end is an error. At its default, it is at least "
+                   "Seconds after which a collective that does not end is an error. At its default, it is at "
+                   "least "
                    "twice run.hang_timeout, whose verdict says more.",
-                   "1800",
-                   {.at_least = 1, .at_most = 1e7, .also = {"ddp_timeout", "dist_timeout"}}),
+                   "1800", {.at_least = 1, .at_most = 1e7, .also = {"ddp_timeout", "dist_timeout"}}),
           make_key(
               MEMBER(memory.recompute),
               "What backward computes again instead of keeping: nothing, cheap things (norms, SwiGLU), every "

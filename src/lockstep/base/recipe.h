@@ -99,7 +99,7 @@ struct Recipe {
     std::string fp8_fast_sums = "all";   // all, forward, none: which products
     int64_t fp8_skip_first = 0;          // layers at the front that stay bf16
     int64_t fp8_skip_last = 0;           // and at the back
-    bool fp8_head = true;                // the head too
+    bool fp8_head = false;               // the head too
   } precision;
 
   struct Parallel {

@@ -53,6 +53,14 @@ void Staging::fill(device::Device& device, const HostBatch& batch, const StepInp
   pick(batch.labels, slot.labels, label_words_);
 }
 
+void Staging::clear() {
+  for (const Slot& slot : slots_) {
+    *slot.header = {.valid_tokens = 1};
+    std::fill_n(slot.inputs, input_words_, 0);
+    std::fill_n(slot.labels, label_words_, 0);
+  }
+}
+
 // Context ranks keep their part of every sample, in the order that model::SliceContext describes.
 void Staging::pick(std::span<const int32_t> from, int32_t* to, int64_t words) const {
   LS_ASSERT(static_cast<int64_t>(from.size()) == words * parts_.context);

@@ -18,6 +18,7 @@ class Staging {
   void allocate(device::Device& device, const program::Program& program);
   void free(device::Device& device);
   void fill(device::Device& device, const HostBatch& batch, const kernels::StepInputs& inputs);
+  void clear();                                                // zeros, which are tokens of every vocabulary
   void in_use(device::Device& device, device::Stream stream);  // until what is enqueued so far has run
   size_t slot() const { return current_; }                     // which of the two the current step uses
   const kernels::StepInputs* inputs() const { return &slots_[current_].header[0]; }

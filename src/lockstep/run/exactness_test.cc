@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Row{"gpt2", {}}, Row{"gpt2_dropout_bf16", {"model.dropout=0.1", "precision.compute=bf16"}},
         Row{"gpt2_fp16", {"precision.compute=fp16"}},
-        Row{"gpt2_fp8_dropout", {"precision.compute=fp8", "model.dropout=0.1"}},
+        Row{"gpt2_fp8_dropout", {"precision.compute=fp8", "precision.fp8_head=true", "model.dropout=0.1"}},
         Row{"llama_fp8_rows",
             {"model.family=llama", "precision.compute=fp8", "precision.fp8_scaling=row",
              "precision.fp8_skip_first=1"}},

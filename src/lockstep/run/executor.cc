@@ -1,5 +1,6 @@
 #include "lockstep/run/executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -222,6 +223,42 @@ Executor::~Executor() {
 }
 
 device::Stream Executor::stream() const { return state_->stream(); }
+
+namespace {
+
+// What belongs to the first two slices: the second may add to what the first wrote. Not what outlives a step.
+bool is_rehearsed(const program::Program& program, const Instruction& i) {
+  using program::Op;
+  const std::vector<int64_t>& own = program.own_slices;
+  const auto last = own.begin() + static_cast<int64_t>(std::min<size_t>(2, own.size()));
+  if (i.among != program::Among::none) return false;
+  if (i.slice >= 0 && std::find(own.begin(), last, i.slice) == last) return false;
+  switch (i.op) {
+    case Op::load:
+    case Op::forward:
+    case Op::loss:
+    case Op::recompute:
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::cast:
+      return true;
+    case Op::sum:
+      return i.segment < 0;  // else statistics of a block, which are kept
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void Executor::rehearse() {
+  State& s = *state_;
+  s.staging.clear();
+  for (const Instruction& i : s.program.instructions) {
+    if (is_rehearsed(s.program, i)) s.binder->bind(i)();
+  }
+  s.device.synchronize(s.stream());
+}
 
 void Executor::step(const StepInputs& inputs, const HostBatch& batch) {
   State& s = *state_;

@@ -44,6 +44,11 @@ class Executor {
            device::Device& device, Options options);
   ~Executor();
 
+  // Computes this rank's first slices once, on zeros and whatever lies in memory, without a word to other
+  // ranks. So a GPU has loaded every kernel before ranks wait for each other: to load one it waits for all
+  // that runs, also for a message that another rank can only send when it has loaded its own. Leaves nothing
+  // behind that a step does not write before it reads it.
+  void rehearse();
   // Enqueues one step. `batch` may be reused when the call returns. At most two steps may be unread.
   void step(const kernels::StepInputs& inputs, const HostBatch& batch);
   // The state after the oldest step whose state was not read yet. Waits for that step only, so that the

@@ -34,9 +34,9 @@ TEST(Fp8Run, FollowsBf16WithEveryScaling) {
     for (const char* scaling : {"tensor", "row", "block"}) {
       for (const char* gradients : {"e5m2", "e4m3"}) {
         SCOPED_TRACE((family.empty() ? "gpt2 " : family[0] + " ") + scaling + " " + gradients);
-        Session fp8 = tiny_session(
-            with(recipe, {"precision.compute=fp8", std::string("precision.fp8_scaling=") + scaling,
-                          std::string("precision.fp8_gradients=") + gradients}));
+        Session fp8 = tiny_session(with(recipe, {"precision.compute=fp8", "precision.fp8_head=true",
+                                                 std::string("precision.fp8_scaling=") + scaling,
+                                                 std::string("precision.fp8_gradients=") + gradients}));
         EXPECT_NEAR(one_step(fp8, 0, 0.001f).loss, start, 0.01);
         EXPECT_NEAR(one_step(fp8, 1, 0.001f).grad_norm, norm, 0.08 * norm);
         hash_after(fp8, 6, 0.001f);
@@ -59,7 +59,7 @@ TEST(Fp8Run, SkippedLayersAndHeadAreBf16ToTheBit) {
               expected);
     for (const Words& less : {Words{"precision.fp8_skip_first=1", "precision.fp8_head=false"},
                               Words{"precision.fp8_skip_last=1", "precision.fp8_head=false"},
-                              Words{"precision.fp8_skip_first=2"}}) {
+                              Words{"precision.fp8_skip_first=2", "precision.fp8_head=true"}}) {
       EXPECT_NE(hash(less), expected) << less[0];
     }
   }
@@ -67,8 +67,8 @@ TEST(Fp8Run, SkippedLayersAndHeadAreBf16ToTheBit) {
 
 TEST(Fp8Run, LogitsInChunksAreScaledChunkByChunk) {
   for (const char* chunk : {"16", "48", "1024"}) {  // of 160 tokens: even, with a rest, all at once
-    Session session =
-        tiny_session(with(kWider, {"precision.compute=fp8", std::string("memory.logits_chunk=") + chunk}));
+    Session session = tiny_session(with(kWider, {"precision.compute=fp8", "precision.fp8_head=true",
+                                                 std::string("memory.logits_chunk=") + chunk}));
     EXPECT_TRUE(std::isfinite(one_step(session, 0, 0.01f).grad_norm)) << chunk;
     EXPECT_NEAR(one_step(session, 1, 0.01f).loss, std::log(192.0), 0.6) << chunk;
   }
@@ -80,11 +80,11 @@ TEST(Fp8Run, RefusesWhatItCannotDo) {
     int number;
     const char* said;
   };
-  for (const Row& row :
-       {Row{{"model.hidden=24", "model.heads=3"}, 186, "model.hidden"},
-        Row{{"model.ffn=40"}, 186, "model.ffn"}, Row{{"model.vocab=1000"}, 186, "model.vocab"},
-        Row{{"memory.logits_chunk=20"}, 186, "logits_chunk"},
-        Row{{"data.seq_len=7"}, 186, "tokens in a slice"}}) {
+  for (const Row& row : {Row{{"model.hidden=24", "model.heads=3"}, 186, "model.hidden"},
+                         Row{{"model.ffn=40"}, 186, "model.ffn"},
+                         Row{{"model.vocab=1000", "precision.fp8_head=true"}, 186, "model.vocab"},
+                         Row{{"memory.logits_chunk=20", "precision.fp8_head=true"}, 186, "logits_chunk"},
+                         Row{{"data.seq_len=7"}, 186, "tokens in a slice"}}) {
     try {
       make_plan(tiny_recipe(with({"precision.compute=fp8"}, row.words)), {});
       FAIL() << row.said << " was accepted";
@@ -108,10 +108,9 @@ TEST(Fp8Run, RecordNamesEverySettingThatChangesBits) {
     return make_record(make_plan(tiny_recipe(with({"precision.compute=fp8"}, keys)), {}));
   };
   const nlohmann::json base = record({});
-  for (const char* key :
-       {"precision.fp8_scaling=row", "precision.fp8_gradients=e4m3", "precision.fp8_fast_sums=none",
-        "precision.fp8_skip_first=1", "precision.fp8_skip_last=1", "precision.fp8_head=false",
-        "precision.compute=bf16"}) {
+  for (const char* key : {"precision.fp8_scaling=row", "precision.fp8_gradients=e4m3",
+                          "precision.fp8_fast_sums=none", "precision.fp8_skip_first=1",
+                          "precision.fp8_skip_last=1", "precision.fp8_head=true", "precision.compute=bf16"}) {
     const std::vector<std::string> changes = record_changes(base, record({key}));
     ASSERT_EQ(changes.size(), 1u) << key;
     EXPECT_NE(changes[0].find("compute precision"), std::string::npos) << changes[0];

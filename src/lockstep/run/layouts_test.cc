@@ -40,6 +40,7 @@ Result train_rank(const Words& words, comm::World& world) {
   Result result;
   result.planned_bytes = plan.memory.peak_bytes();
   Session session(std::move(plan), &ranks);
+  if (!ranks.alone()) session.executor->rehearse();  // as pipelines do on GPUs: it leaves nothing behind
   Watcher watcher;
   watcher.result = &result;
   const Summary summary = train(session, {}, watcher);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
@@ -336,6 +337,15 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   return plan;
 }
 
+namespace {
+
+bool has_links(const program::Program& program) {
+  return std::any_of(program.instructions.begin(), program.instructions.end(),
+                     [](const program::Instruction& i) { return i.op == program::Op::send; });
+}
+
+}  // namespace
+
 Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
     : plan(std::move(from)),
       ranks(given),
@@ -372,6 +382,10 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   executor =
       std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device, executor_options(*this));
   base::end_lap(plan.laps, "bind the step's calls");
+  if (plan.device->id().kind == device::Kind::cuda && has_links(plan.program)) {
+    executor->rehearse();
+    base::end_lap(plan.laps, "load the kernels");
+  }
 }
 
 Executor::Options executor_options(const Session& session) {
