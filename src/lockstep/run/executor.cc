@@ -1,6 +1,7 @@
 #include "lockstep/run/executor.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -249,10 +250,38 @@ bool is_rehearsed(const program::Program& program, const Instruction& i) {
   }
 }
 
+// What reductions and marks launch, on a few values of its own.
+void rehearse_helpers(device::Device& device, device::Stream stream) {
+  constexpr int64_t kCount = 64, kInputs = 8;
+  const kernels::Kernels& table = kernels::kernels_for(device.id().kind);
+  const kernels::Launch launch{.stream = stream};
+  auto* values = static_cast<float*>(device.allocate((kInputs + 1) * kCount * 4));
+  auto* word = static_cast<uint32_t*>(device.allocate_host(sizeof(uint32_t)));
+  device.fill_zero(values, (kInputs + 1) * kCount * 4, stream);
+  table.mark({word, 0}, launch);
+  table.add({kCount, values, values + kCount}, launch);
+  for (const device::DType type : {device::DType::bf16, device::DType::f16}) {
+    table.cast({device::DType::f32, type, kCount, values, values + kCount}, launch);
+    table.cast({type, device::DType::f32, kCount, values + kCount, values}, launch);
+  }
+  for (int inputs = 1; inputs <= kInputs; inputs *= 2) {
+    kernels::TreeSum sum{.count = kCount, .inputs = inputs, .out = values};
+    for (int k = 0; k < inputs; ++k) {
+      sum.from[k] = values + (k + 1) * kCount;
+      sum.merges[k] = static_cast<uint8_t>(std::countr_one(static_cast<unsigned>(k)));
+    }
+    table.tree_sum(sum, launch);
+  }
+  device.synchronize(stream);
+  device.free(values);
+  device.free_host(word);
+}
+
 }  // namespace
 
 void Executor::rehearse() {
   State& s = *state_;
+  rehearse_helpers(s.device, s.stream());
   s.staging.clear();
   for (const Instruction& i : s.program.instructions) {
     if (is_rehearsed(s.program, i)) s.binder->bind(i)();
