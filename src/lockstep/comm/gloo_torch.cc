@@ -56,8 +56,7 @@ std::vector<at::Tensor> as_bytes(const Tensor& tensor) {
 
 // What Gloo says, without the place in its source that it says first: "[/path/pair.cc:538] Read error ...".
 std::string first_line(const char* what) {
-  std::string text = what;
-  text = text.substr(0, text.find('\n'));
+  const std::string all = what, text = all.substr(0, all.find('\n'));
   const size_t place = text.starts_with("[") ? text.find("] ") : std::string::npos;
   return place == std::string::npos ? text : text.substr(place + 2);
 }

@@ -29,8 +29,10 @@ void beat(std::stop_token stop, std::unique_ptr<comm::Store> store, const std::s
 
 Rendezvous::Rendezvous(const Options& options, LeaderRules rules, const Meeting& meeting, NodeCard card,
                        Leader::Say say)
-    : where_(meeting.endpoint), several_(!options.one_node()), card_(std::move(card)) {
-  store_ = comm::with_prefix(meeting.store->clone(), run_prefix(options.run_id));
+    : where_(meeting.endpoint),
+      several_(!options.one_node()),
+      card_(std::move(card)),
+      store_(comm::with_prefix(meeting.store->clone(), run_prefix(options.run_id))) {
   if (meeting.leads) {
     leader_ = std::make_unique<Leader>(options, rules,
                                        comm::with_prefix(meeting.store->clone(), run_prefix(options.run_id)),

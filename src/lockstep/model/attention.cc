@@ -7,7 +7,7 @@ namespace {
 class Attention : public Segment {
  public:
   // Context ranks that exchanged tokens for heads hold whole sequences here.
-  explicit Attention(AttentionOptions options) : o_(options) {
+  explicit Attention(const AttentionOptions& options) : o_(options) {
     const int ranks = o_.parts.tensor * o_.parts.context;
     o_.heads /= ranks;
     o_.kv_heads /= ranks;
