@@ -456,9 +456,8 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"Use a newer machine, or a GPU."}},
       {406,
        "LibTorch, or the library that calls it, cannot be loaded",
-       {"liblockstep_torch.so does not lie beside liblockstep.so, or libtorch_cpu.so is not where it was "
-        "when "
-        "Lockstep was built."},
+       {"liblockstep_torch.so does not lie beside liblockstep.so.",
+        "libtorch_cpu.so is not where it was when Lockstep was built."},
        {"Run `lockstep setup`.", "Put the folder of libtorch_cpu.so into LD_LIBRARY_PATH."}},
       {410,
        "A CUDA call that failed",

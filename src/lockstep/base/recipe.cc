@@ -406,8 +406,7 @@ void add_parallel_and_memory(std::vector<Key>& keys) {
                    "pass goes on.",
                    "25.0", {.at_least = 0, .at_most = 1e6, .also = {"bucket_cap_mb", "bucket_size"}}),
           make_key(MEMBER(parallel.timeout),
-                   "Seconds after which a collective that does not end is an error. At its default, it is at "
-                   "least "
+                   "Seconds after which a collective that does not end is an error. At its default, at least "
                    "twice run.hang_timeout, whose verdict says more.",
                    "1800", {.at_least = 1, .at_most = 1e7, .also = {"ddp_timeout", "dist_timeout"}}),
           make_key(

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <netdb.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <memory>
 #include <mutex>
 
+#include "lockstep/base/signals_blocked.h"
 #include "lockstep/launch/options.h"
 
 namespace lockstep::launch {
@@ -89,10 +89,7 @@ std::string preemption_notice(const std::string& server) {
 
 MetadataWatch::MetadataWatch(std::string server, std::function<void(const std::string&)> tell)
     : thread_([server = std::move(server), tell = std::move(tell)](const std::stop_token& stop) {
-        // Signals belong to the other threads.
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, nullptr);
+        const base::SignalsBlocked blocked;
         std::mutex mutex;
         std::condition_variable_any alarm;
         std::unique_lock lock(mutex);

@@ -144,17 +144,16 @@ int64_t Binder::own_chunks(int block) const {
          static_cast<int64_t>(sizeof(kernels::Chunk));
 }
 
+bool is_of_segment(Op op) {
+  return op == Op::forward || op == Op::loss || op == Op::recompute || op == Op::backward_input ||
+         op == Op::backward_weight || op == Op::cast;
+}
+
 Binder::Call Binder::bind(const Instruction& i) {
+  if (is_of_segment(i.op)) return segment(i);
   switch (i.op) {
     case Op::load:
       return i.slice == -1 ? begin_step(i) : load(i);
-    case Op::forward:
-    case Op::loss:
-    case Op::recompute:
-    case Op::backward_input:
-    case Op::backward_weight:
-    case Op::cast:
-      return segment(i);
     case Op::sum:
       return i.segment >= 0 ? fold_statistics(i) : sum(i);
     case Op::norm:

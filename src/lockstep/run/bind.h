@@ -42,6 +42,9 @@ class Staging {
   model::Parts parts_;
 };
 
+// Whether it is a segment's own work, which needs no other rank.
+bool is_of_segment(program::Op op);
+
 struct BindContext {
   const model::Model& model;
   const program::Program& program;

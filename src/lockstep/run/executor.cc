@@ -234,20 +234,8 @@ bool is_rehearsed(const program::Program& program, const Instruction& i) {
   const auto last = own.begin() + static_cast<int64_t>(std::min<size_t>(2, own.size()));
   if (i.among != program::Among::none) return false;
   if (i.slice >= 0 && std::find(own.begin(), last, i.slice) == last) return false;
-  switch (i.op) {
-    case Op::load:
-    case Op::forward:
-    case Op::loss:
-    case Op::recompute:
-    case Op::backward_input:
-    case Op::backward_weight:
-    case Op::cast:
-      return true;
-    case Op::sum:
-      return i.segment < 0;  // else statistics of a block, which are kept
-    default:
-      return false;
-  }
+  if (i.op == Op::sum) return i.segment < 0;  // else statistics of a block, which are kept
+  return i.op == Op::load || is_of_segment(i.op);
 }
 
 // What reductions and marks launch, on a few values of its own.
