@@ -21,16 +21,17 @@ export HOME=$work XDG_CONFIG_HOME=$work/config XDG_RUNTIME_DIR=$work/runtime
 mkdir -m 700 "$XDG_CONFIG_HOME" "$XDG_RUNTIME_DIR"
 unset "${!SLURM@}" "${!OMPI@}" "${!PMIX@}" "${!PET_@}" "${!LOCKSTEP_SECRET@}" RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
 
-# Processes that carry this test's folder in their environment: ours, whoever their parent is by now.
+# ours NAME [VARIABLE=VALUE]: the processes with that name ('' is any) which carry this test's folder in their environment:
+# ours, whoever their parent is by now. One grep reads them all: a run that shall be killed does not wait for us.
 ours() {
   local file pid
-  for file in /proc/[0-9]*/environ; do
+  grep -lzxF "XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
     pid=${file#/proc/} pid=${pid%/environ}
     [[ $pid == "$$" || $pid == "$BASHPID" ]] && continue
-    if tr '\0' '\n' <"$file" 2>/dev/null | grep -qxF "XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR"; then
-      [[ -z $1 || $(cat "/proc/$pid/comm") == "$1" ]] && echo "$pid"
-    fi
-  done 2>/dev/null
+    [[ -z $1 || $(cat "/proc/$pid/comm" 2>/dev/null) == "$1" ]] || continue
+    [[ -z ${2:-} ]] || grep -qzxF "$2" "$file" 2>/dev/null || continue
+    echo "$pid"
+  done
 }
 
 clean_up() {
@@ -85,6 +86,7 @@ finish() {
 
 # ---- what rows are made of ----------------------------------------------------------------------------
 
+faulty_steps=1500  # of a run that a fault comes to and that ends all the same: some seconds, so that the fault comes first
 recipe=$here/../../recipes/first.toml
 small=(model.layers=2 model.hidden=32 data.seq_len=32 batch.global=16 log.eval_every=0 log.fingerprint=true)
 
@@ -159,10 +161,5 @@ no_lockstep() { [[ -z $(ours lockstep) ]]; }
 
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# The lockstep processes that have this in their environment, lowest first.
-with_variable() {
-  local pid
-  for pid in $(ours lockstep); do
-    if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qxF "$1"; then echo "$pid"; fi
-  done | sort -n
-}
+# with_variable VARIABLE=VALUE: the lockstep processes that have it in their environment, lowest first.
+with_variable() { ours lockstep "$1" | sort -n; }

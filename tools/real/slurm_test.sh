@@ -63,7 +63,7 @@ killed_task() {
 # again SIGNAL TEXT SRUN-FLAG...: the rank of task 3 gets SIGNAL; all start again from their launchers' memory, which TEXT
 # is said of, and come to the same bits.
 again() {
-  local signal=$1 text=$2 steps=600
+  local signal=$1 text=$2 steps=$faulty_steps
   shift 2
   training "$steps"
   begin "$@" "$program" "${words[@]}" run.hang_timeout=2 checkpoint.snapshot_every=5 || return 1
@@ -82,7 +82,7 @@ killed_launcher() {
 
 # preempted SIGNAL SRUN-FLAG...: a signal to all processes of the step saves; the same command again goes on.
 preempted() {
-  local signal=$1 steps=600
+  local signal=$1 steps=$faulty_steps
   shift
   training "$steps"
   begin "$@" "$program" "${words[@]}" || return 1
