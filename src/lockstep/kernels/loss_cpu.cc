@@ -18,23 +18,36 @@ LS_INLINE float highest_of(const T* values, int64_t count) {
   return highest;
 }
 
+// Summed in pieces: in one go, the terms of a long row would be rounded to the size of the sum so far.
+constexpr int64_t kPiece = 1024;
+
 template <class T>
 LS_INLINE float sum_of_powers(const T* values, int64_t count, float highest) {
-  float sum = 0;
+  double total = 0;
+  for (int64_t first = 0; first < count; first += kPiece) {
+    const int64_t end = first + kPiece < count ? first + kPiece : count;
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < count; ++i) sum += exponential(widen(values[i]) - highest);
-  return sum;
+    for (int64_t i = first; i < end; ++i) sum += exponential(widen(values[i]) - highest);
+    total += static_cast<double>(sum);
+  }
+  return static_cast<float>(total);
 }
 
 // The same, leaving the exponentials behind, so that the gradient need not compute them again.
 LS_INLINE float become_powers(float* values, int64_t count, float highest) {
-  float sum = 0;
+  double total = 0;
+  for (int64_t first = 0; first < count; first += kPiece) {
+    const int64_t end = first + kPiece < count ? first + kPiece : count;
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < count; ++i) {
-    values[i] = exponential(values[i] - highest);
-    sum += values[i];
+    for (int64_t i = first; i < end; ++i) {
+      values[i] = exponential(values[i] - highest);
+      sum += values[i];
+    }
+    total += static_cast<double>(sum);
   }
-  return sum;
+  return static_cast<float>(total);
 }
 
 // What lies behind the last column of a row.
