@@ -39,7 +39,7 @@ struct Flipper : Observer {
     if (report.step != at) return;
     for (const Parameters::Named& one : session->parameters->named()) {
       if (one.master.values.numel() == 0) continue;
-      *one.master.values.as<uint32_t>() ^= 1;  // the lowest bit
+      *one.master.values.as<uint32_t>() ^= 64;  // not the lowest, which the next update may round away
       return;
     }
   }
