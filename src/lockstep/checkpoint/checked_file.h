@@ -47,11 +47,11 @@ class CheckedFile {
 
  private:
   struct Task;
+  struct Worker;
   std::vector<Task> tasks_of(std::vector<Wish> wishes) const;
-  void run(const Task& task, std::vector<std::byte>& scratch, HashSums& hashes) const;
+  void run(const Task& task, Worker& worker) const;
   void run_all(const std::vector<Task>& tasks, HashSums* hashes) const;
-  void read_ahead(const std::vector<Task>& tasks, size_t from, size_t to) const;
-  void load(int64_t at, std::span<std::byte> to, const std::string* tensor) const;
+  void load(int file, int64_t at, std::span<std::byte> to, const std::string* tensor) const;
   [[noreturn]] void refuse(const std::string& why, const std::string* tensor) const;
 
   std::string path_;
