@@ -5,6 +5,7 @@
 
 #include "lockstep/model/family.h"
 #include "lockstep/model/fp8_recipe.h"
+#include "lockstep/model/language.h"
 #include "lockstep/model/norm_linear.h"
 #include "lockstep/model/parts.h"
 
@@ -74,39 +75,13 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
                 static_cast<float>(m.dropout),
                 compute,
                 parts};
-  Model model{.family = "gpt2",
-              .compute = compute,
-              .parts = parts,
-              .blocks = {},
-              .vocab = m.vocab.value,
-              .context = m.context.value,
-              .hidden = m.hidden,
-              .layers = m.layers};
-  std::vector<std::unique_ptr<Segment>> first, last;
-  first.push_back(make_embedding({compute,
-                                  m.vocab.value,
-                                  m.hidden,
-                                  m.context.value,
-                                  "transformer.wte",
-                                  "transformer.wpe",
-                                  {s.dropout, 0},
-                                  s.std,
-                                  parts}));
-  model.blocks.emplace_back("embedding", std::move(first));
-  for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(s, i, fp8_of_layer(recipe, i)));
-  last.push_back(make_final_norm(norm(s, "transformer.ln_f", m.layers > 0), compute, parts));
-  add_head(last,
-           {.type = compute,
-            .vocab = m.vocab.value,
-            .width = m.hidden,
-            .chunk = recipe.memory.logits_chunk.value,
-            .name = "lm_head",
-            .tied_to = m.tied ? "transformer.wte.weight" : "",
-            .init_std = s.std,
-            .fp8 = fp8_of_head(recipe)},
-           parts);
-  model.blocks.emplace_back("head", std::move(last));
-  return model;
+  return build_language_model(recipe, compute, parts,
+                              {.family = "gpt2",
+                               .tokens = "transformer.wte",
+                               .positions = "transformer.wpe",
+                               .norm = norm(s, "transformer.ln_f", m.layers > 0),
+                               .head = "lm_head",
+                               .layer = [&](int64_t i) { return layer(s, i, fp8_of_layer(recipe, i)); }});
 }
 
 Preset preset(const char* name, int layers, int hidden, int heads) {

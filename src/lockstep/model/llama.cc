@@ -5,6 +5,7 @@
 
 #include "lockstep/model/family.h"
 #include "lockstep/model/fp8_recipe.h"
+#include "lockstep/model/language.h"
 #include "lockstep/model/norm_linear.h"
 #include "lockstep/model/parts.h"
 
@@ -78,32 +79,13 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
   const auto& m = recipe.model;
   const Sizes s{
       m, compute, m.hidden / m.heads, static_cast<float>(m.init_std), static_cast<float>(m.dropout), parts};
-  Model model{.family = "llama",
-              .compute = compute,
-              .parts = parts,
-              .blocks = {},
-              .vocab = m.vocab.value,
-              .context = m.context.value,
-              .hidden = m.hidden,
-              .layers = m.layers};
-  std::vector<std::unique_ptr<Segment>> first, last;
-  first.push_back(make_embedding(
-      {compute, m.vocab.value, m.hidden, 0, "model.embed_tokens", "", {s.dropout, 0}, s.std, parts}));
-  model.blocks.emplace_back("embedding", std::move(first));
-  for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(s, i, fp8_of_layer(recipe, i)));
-  last.push_back(make_final_norm(norm(s, "model.norm", m.layers > 0), compute, parts));
-  add_head(last,
-           {.type = compute,
-            .vocab = m.vocab.value,
-            .width = m.hidden,
-            .chunk = recipe.memory.logits_chunk.value,
-            .name = "lm_head",
-            .tied_to = m.tied ? "model.embed_tokens.weight" : "",
-            .init_std = s.std,
-            .fp8 = fp8_of_head(recipe)},
-           parts);
-  model.blocks.emplace_back("head", std::move(last));
-  return model;
+  return build_language_model(recipe, compute, parts,
+                              {.family = "llama",
+                               .tokens = "model.embed_tokens",
+                               .positions = "",
+                               .norm = norm(s, "model.norm", m.layers > 0),
+                               .head = "lm_head",
+                               .layer = [&](int64_t i) { return layer(s, i, fp8_of_layer(recipe, i)); }});
 }
 
 Preset preset(const char* name, int layers, int hidden, int heads, int ffn, bool tied, int scaling) {

@@ -4,12 +4,17 @@
 
 #include "lockstep/model/family.h"
 #include "lockstep/model/fp8_recipe.h"
+#include "lockstep/model/language.h"
 #include "lockstep/model/norm_linear.h"
 #include "lockstep/model/parts.h"
 
 namespace lockstep::model {
 
 namespace {
+
+NormOptions norm(const base::Recipe::Model& m, std::string name, bool adds) {
+  return {kernels::NormKind::layer, m.hidden, static_cast<float>(m.norm_epsilon), std::move(name), adds};
+}
 
 Block layer(const base::Recipe& recipe, DType type, int64_t i, const Parts& parts) {
   const base::Recipe::Model& m = recipe.model;
@@ -19,8 +24,7 @@ Block layer(const base::Recipe& recipe, DType type, int64_t i, const Parts& part
   std::vector<std::unique_ptr<Segment>> segments;
   add_norm_linear(segments, {.segment = "up",
                              .gives = "act",
-                             .norm = NormOptions{kernels::NormKind::layer, m.hidden,
-                                                 static_cast<float>(m.norm_epsilon), name + "norm", i > 0},
+                             .norm = norm(m, name + "norm", i > 0),
                              .map = {m.hidden, m.ffn.value, true, true, type, fp8},
                              .weights = {{name + "up", m.ffn.value}},
                              .activation = Activation::gelu,
@@ -39,43 +43,13 @@ Block layer(const base::Recipe& recipe, DType type, int64_t i, const Parts& part
 }
 
 Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
-  const auto& m = recipe.model;
-  Model model{.family = "mlp",
-              .compute = compute,
-              .parts = parts,
-              .blocks = {},
-              .vocab = m.vocab.value,
-              .context = m.context.value,
-              .hidden = m.hidden,
-              .layers = m.layers};
-  const auto std = static_cast<float>(m.init_std);
-  std::vector<std::unique_ptr<Segment>> first, last;
-  first.push_back(make_embedding({compute,
-                                  m.vocab.value,
-                                  m.hidden,
-                                  0,
-                                  "embedding",
-                                  "",
-                                  {static_cast<float>(m.dropout), 0},
-                                  std,
-                                  parts}));
-  model.blocks.emplace_back("embedding", std::move(first));
-  for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(layer(recipe, compute, i, parts));
-  last.push_back(make_final_norm(
-      {kernels::NormKind::layer, m.hidden, static_cast<float>(m.norm_epsilon), "norm", m.layers > 0}, compute,
-      parts));
-  add_head(last,
-           {.type = compute,
-            .vocab = m.vocab.value,
-            .width = m.hidden,
-            .chunk = recipe.memory.logits_chunk.value,
-            .name = "head",
-            .tied_to = m.tied ? "embedding.weight" : "",
-            .init_std = std,
-            .fp8 = fp8_of_head(recipe)},
-           parts);
-  model.blocks.emplace_back("head", std::move(last));
-  return model;
+  return build_language_model(recipe, compute, parts,
+                              {.family = "mlp",
+                               .tokens = "embedding",
+                               .positions = "",
+                               .norm = norm(recipe.model, "norm", recipe.model.layers > 0),
+                               .head = "head",
+                               .layer = [&](int64_t i) { return layer(recipe, compute, i, parts); }});
 }
 
 }  // namespace
