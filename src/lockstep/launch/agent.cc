@@ -119,6 +119,7 @@ Agent::Agent(const AgentJob& job)
       rendezvous_(job.options, LeaderRules{.own_program = job.own_program, .sees_all = on_one_machine()},
                   meeting_, card(), [this](const std::string& text) { say(text); }),
       beat_(on_one_machine() ? 20 : 200) {
+  if (!logs_.kept()) guard_.remove_at_end(logs_.root());
   if (job.task && !job.task->invitation.empty() && meeting_.leads) {
     invitation_ = std::make_unique<InvitationFile>(job.task->invitation,
                                                    Invitation{meeting_.endpoint, meeting_.secret});
