@@ -226,11 +226,11 @@ TEST(Launch, CtrlCIsPassedOnAndASecondOneInsists) {
           // Ignored: the second ends them at once.
           {when_up("--nproc-per-node 2 sh -c 'trap \"\" INT; echo up; sleep 100; sleep 100'",
                    "kill -INT $!; sleep 0.3; kill -INT $!"),
-           137, "SIGINT again: ending the ranks now"},
+           130, "SIGINT again: ending the ranks now"},
           // Ignored, and nobody insists: the grace does.
           {when_up("--nproc-per-node 2 --grace 0.5 sh -c 'trap \"\" TERM; echo up; sleep 100; sleep 100'",
                    "kill $!"),
-           137, ""},
+           143, ""},
       });
 }
 

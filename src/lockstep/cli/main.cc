@@ -1,5 +1,6 @@
 // The program's door: finds the command, runs it, and turns what it throws into one sentence and an exit
 // code.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -160,7 +161,16 @@ int run_and_explain_failure(const std::vector<std::string>& words) {
 #endif
 }
 
+// Who is started with standard streams closed would write its words into the first file or socket it opens.
+static void open_standard_streams() {
+  int opened = 0;
+  do opened = ::open("/dev/null", O_RDWR);
+  while (opened >= 0 && opened <= STDERR_FILENO);
+  if (opened > STDERR_FILENO) ::close(opened);
+}
+
 int main(int count, char** words) {
+  open_standard_streams();
   ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a training run
   ::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, with a sentence
   leave(lockstep::cli::run_and_explain_failure({words + (count > 0), words + count}));

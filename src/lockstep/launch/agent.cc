@@ -28,6 +28,7 @@ namespace lockstep::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr Duration kShortDrain{1000};
 
 std::string random_token() {
   uint64_t value = 0;
@@ -74,6 +75,7 @@ class Agent {
   void tell_endings();
   void tell_bad_endings();
   void end_ranks();
+  void drain_console(Duration most);
   void report(const State& state) const;
   int finish(const State& state);
   void say(const std::string& sentence) const { job_.say("lockstep: " + sentence + "\n"); }
@@ -119,6 +121,7 @@ Agent::Agent(const AgentJob& job)
       rendezvous_(job.options, LeaderRules{.own_program = job.own_program, .sees_all = on_one_machine()},
                   meeting_, card(), [this](const std::string& text) { say(text); }),
       beat_(on_one_machine() ? 20 : 200) {
+  if (!logs_.kept()) guard_.remove_at_end(logs_.root());
   if (job.task && !job.task->invitation.empty() && meeting_.leads) {
     invitation_ = std::make_unique<InvitationFile>(job.task->invitation,
                                                    Invitation{meeting_.endpoint, meeting_.secret});
@@ -173,6 +176,7 @@ int Agent::run() {
     check_folder();
     ranks_.start(state_, *rendezvous_.place());
     watch(round);
+    drain_console(kShortDrain);  // what a rank said stands before what is said of it
     report(state_);
     end_ranks();
     if (state_.phase == Phase::over) break;
@@ -417,8 +421,15 @@ void Agent::report(const State& state) const {
   }
 }
 
+// Until the console's reader has taken all, or somebody wants the launcher to end.
+void Agent::drain_console(Duration most) {
+  const Clock::time_point begin = Clock::now();
+  while (ranks_.console_waits() && caught_.empty() && Clock::now() - begin < most) tick(Duration(50));
+}
+
 int Agent::finish(const State& state) {
   rendezvous_.say_goodbye();
+  drain_console(signalled_ ? kShortDrain : Duration::max());
   if (state.code != 0 && state.nodes.empty() && state.signal == 0) throw base::CommError(536, state.why);
   return state.code;
 }

@@ -54,6 +54,17 @@ void send_with_descriptors(int socket, const Request& request, const std::vector
   }
 }
 
+// What is too long for a record.
+int letter(const std::string& bytes) {
+  const int file = ::memfd_create("lockstep-letter", MFD_CLOEXEC);
+  if (file >= 0 && ::write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()))
+    return file;
+  const int error = errno;
+  if (file >= 0) ::close(file);
+  errno = error;
+  fail("the guard cannot be told what to start");
+}
+
 }  // namespace
 
 Guard::Guard(Duration grace) {
@@ -84,12 +95,7 @@ Guard::~Guard() {
 }
 
 pid_t Guard::start(const Process& process) {
-  const std::string bytes = pack(process);
-  const Descriptor packed(::memfd_create("lockstep-process", MFD_CLOEXEC));
-  if (packed.number() < 0 ||
-      ::write(packed.number(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
-    fail("a process cannot be described");
-  }
+  const Descriptor packed(letter(pack(process)));
   Request request;
   std::vector<int> descriptors = {packed.number()};
   const int streams[] = {process.in, process.out, process.err, process.keep, process.memory};
@@ -121,6 +127,13 @@ void Guard::end_all(Duration grace) {
   Request request;
   request.kind = Ask::end_all, request.grace_ms = grace.count();
   send_with_descriptors(socket_, request, {});
+}
+
+void Guard::remove_at_end(const std::string& folder) {
+  const Descriptor name(letter(folder));
+  Request request;
+  request.kind = Ask::remove_at_end;
+  send_with_descriptors(socket_, request, {name.number()});
 }
 
 // One report into news_. False: none there (or, when waiting, none will come).

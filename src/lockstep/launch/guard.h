@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "lockstep/launch/options.h"
@@ -45,7 +46,8 @@ class Guard {
   pid_t start(const Process& process);  // IoError 532
   void signal(pid_t pid, int number);   // to this child only
   void end_all(Duration grace);         // returns at once; again with less grace: sooner. 0: SIGKILL now
-  int descriptor() const { return socket_; }  // readable when there is news
+  void remove_at_end(const std::string& folder);  // when the launcher has gone, however that came
+  int descriptor() const { return socket_; }      // readable when there is news
   GuardNews take();
   pid_t pid() const { return pid_; }
 

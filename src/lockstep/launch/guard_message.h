@@ -6,11 +6,12 @@
 
 namespace lockstep::launch {
 
-enum class Ask : int32_t { start, signal, end_all };
+enum class Ask : int32_t { start, signal, end_all, remove_at_end };
 struct Request {
   Ask kind = Ask::start;
   int32_t pid = 0, signal = 0;
-  uint32_t descriptors = 0;  // start: bits of in, out, err, keep, memory; the packed process comes first
+  uint32_t descriptors = 0;  // start: bits of in, out, err, keep, memory; the packed process comes first.
+                             // remove_at_end: none; a file with the folder's name
   int64_t grace_ms = 0;
 };
 

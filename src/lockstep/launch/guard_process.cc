@@ -12,8 +12,10 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/launch/descendants.h"
@@ -34,6 +36,7 @@ class GuardProcess {
  private:
   void serve();
   void start(const Request& request, const int* descriptors, int count);
+  void tell_started(pid_t pid, int error);
   void reap();
   void begin_end(int64_t grace_ms);
   void go_on_ending();
@@ -46,7 +49,16 @@ class GuardProcess {
   int64_t deadline_ns_ = 0;
   std::set<pid_t> asked_;  // have been sent SIGTERM in this ending
   std::deque<Report> out_;
+  std::vector<std::string> folders_;  // removed at the end
 };
+
+std::string read_letter(int file) {
+  struct stat size {};
+  ::fstat(file, &size);
+  std::string bytes(static_cast<size_t>(size.st_size), '\0');
+  [[maybe_unused]] const ssize_t got = ::pread(file, bytes.data(), bytes.size(), 0);
+  return bytes;
+}
 
 // Everything that ties this process to the terminal or to files of the launcher is let go.
 int let_go(int socket) {
@@ -104,18 +116,19 @@ void GuardProcess::serve() {
     count = static_cast<int>((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
     std::memcpy(descriptors, CMSG_DATA(header), static_cast<size_t>(count) * sizeof(int));
   }
-  if (request.kind == Ask::start) start(request, descriptors, count);
+  // Where this process may not open more files, some were left out on the way.
+  const bool complete = !(message.msg_flags & MSG_CTRUNC);
+  if (request.kind == Ask::start) {
+    complete ? start(request, descriptors, count) : tell_started(-1, EMFILE);
+  }
+  if (request.kind == Ask::remove_at_end && complete) folders_.push_back(read_letter(descriptors[0]));
   if (request.kind == Ask::signal) ::kill(request.pid, request.signal);
   if (request.kind == Ask::end_all) begin_end(request.grace_ms);
   for (int k = 0; k < count; ++k) ::close(descriptors[k]);
 }
 
 void GuardProcess::start(const Request& request, const int* descriptors, int count) {
-  struct stat size {};
-  ::fstat(descriptors[0], &size);
-  std::string bytes(static_cast<size_t>(size.st_size), '\0');
-  [[maybe_unused]] const ssize_t got = ::pread(descriptors[0], bytes.data(), bytes.size(), 0);
-  Process process = unpack(bytes);
+  Process process = unpack(read_letter(descriptors[0]));
   int* const streams[] = {&process.in, &process.out, &process.err, &process.keep, &process.memory};
   for (int k = 0, next = 1; k < 5; ++k) {
     if ((request.descriptors & (1u << k)) && next < count) *streams[k] = descriptors[next++];
@@ -126,8 +139,12 @@ void GuardProcess::start(const Request& request, const int* descriptors, int cou
     if (::getppid() != guard) ::_exit(126);  // it died before this line
     exec_process(process);
   }
+  tell_started(pid, pid < 0 ? errno : 0);
+}
+
+void GuardProcess::tell_started(pid_t pid, int error) {
   Report report;
-  report.kind = Tell::started, report.pid = pid, report.error = pid < 0 ? errno : 0;
+  report.kind = Tell::started, report.pid = pid, report.error = error;
   tell(report);
 }
 
@@ -167,7 +184,11 @@ void GuardProcess::go_on_ending() {
   // Where /proc hides processes, the absence of children is what we know.
   if (!left.empty() || !no_children) return;
   ending_ = false;
-  if (launcher_gone_) ::_exit(0);
+  if (launcher_gone_) {
+    std::error_code ignored;
+    for (const std::string& folder : folders_) std::filesystem::remove_all(folder, ignored);
+    ::_exit(0);
+  }
   Report report;
   report.kind = Tell::all_gone;
   tell(report);

@@ -5,13 +5,17 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/temporary_folder.h"
 #include "lockstep/launch/descendants.h"
 
 namespace lockstep::launch {
@@ -93,6 +97,44 @@ TEST(Guard, NothingOutlivesALauncherThatIsKilled) {
     bool ended = false;
     pipe.read_until("", &ended);
     EXPECT_TRUE(ended) << script;
+  }
+}
+
+TEST(Guard, RemovesFoldersOfALauncherThatIsKilled) {
+  base::TemporaryFolder folder;
+  folder.write("scratch/deep/file", "x");
+  Pipe pipe;
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    Guard guard(Duration(300));
+    guard.remove_at_end(folder.path() + "/scratch");
+    guard.start(shell("echo ready; sleep 1000", pipe.ends[1]));
+    pipe.close_write_end();
+    for (;;) ::pause();
+  }
+  pipe.close_write_end();
+  pipe.read_until("ready");
+  EXPECT_TRUE(std::filesystem::exists(folder.path() + "/scratch"));
+  ::kill(launcher, SIGKILL);
+  ::waitpid(launcher, nullptr, 0);
+  const int64_t deadline = base::monotonic_ns() + 10'000'000'000;
+  while (std::filesystem::exists(folder.path() + "/scratch") && base::monotonic_ns() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/scratch"));
+}
+
+TEST(Guard, SaysWhenItMayNotOpenMoreFiles) {
+  Guard guard(Duration(300));
+  guard.start(shell("exit 0", -1));  // it has opened what it needs
+  const rlimit few{6, 6};
+  ASSERT_EQ(::prlimit(guard.pid(), RLIMIT_NOFILE, &few, nullptr), 0);
+  Process process = shell("exit 0", STDOUT_FILENO);
+  process.in = STDIN_FILENO, process.err = STDERR_FILENO;
+  try {
+    guard.start(process);
+    ADD_FAILURE() << "started with half of its files";
+  } catch (const base::IoError& error) {
+    EXPECT_NE(std::string(error.what()).find("Too many open files"), std::string::npos) << error.what();
   }
 }
 

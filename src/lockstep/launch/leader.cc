@@ -1,6 +1,7 @@
 #include "lockstep/launch/leader.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <utility>
@@ -275,6 +276,8 @@ void Leader::judge() {
     all_done &= member.done;
     if (member.code != 0) code = code == kPreempted ? code : member.code;
   }
+  // Ranks that would not end and were ended: what counts is the signal that asked for it.
+  if (signalled && code == 128 + SIGKILL) code = 128 + state_.signal;
   if (all_done) return finish(code);
   if (newcomer && !signalled && static_cast<int>(state_.nodes.size()) < options_.max_nodes) {
     stop(true, 0, "a node has come; all ranks start again with it");

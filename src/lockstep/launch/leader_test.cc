@@ -392,6 +392,14 @@ TEST(Leader, ASignalReachesEveryNodeAndEndsRestarts) {
   EXPECT_EQ(story.state.code, 75);
 }
 
+TEST(Leader, RanksThatWouldNotEndCountAsEndedByTheSignal) {
+  Story story(nodes(1, 1));
+  story.join(card("a", 0));
+  story.send({{"say", "signal"}, {"token", "a"}, {"signal", 15}});
+  story.send({{"say", "done"}, {"token", "a"}, {"code", 137}});
+  EXPECT_EQ(story.state.code, 143);
+}
+
 TEST(Leader, NonsenseIsIgnored) {
   Story story(nodes(1, 1));
   for (const char* text :

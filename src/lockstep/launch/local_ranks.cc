@@ -54,8 +54,8 @@ void LocalRanks::start_one(const State& state, const NodePlace& place, int local
   const LogSeat log_seat{state.round, seat.rank, seat.local_rank, seat.world};
   const StreamPlans plans = logs_.plans(log_seat);
   rank.error_file = logs_.error_file(log_seat);
-  rank.out = std::make_unique<RankStream>(plans.out, STDOUT_FILENO);
-  rank.err = std::make_unique<RankStream>(plans.err, STDERR_FILENO);
+  rank.out = std::make_unique<RankStream>(plans.out, out_);
+  rank.err = std::make_unique<RankStream>(plans.err, err_);
   RankFacts facts;
   facts.options = &job_.options, facts.state = &state, facts.place = &place, facts.seat = seat;
   facts.error_file = rank.error_file, facts.own_program = job_.own_program,
@@ -122,9 +122,13 @@ void LocalRanks::add_sources(std::vector<pollfd>& sources) const {
       if (stream->descriptor() >= 0) sources.push_back({stream->descriptor(), POLLIN, 0});
     }
   }
+  for (const Console* console : {&out_, &err_}) {
+    if (console->waits()) sources.push_back({console->descriptor(), POLLOUT, 0});
+  }
 }
 
 void LocalRanks::pump() {
+  out_.flush(), err_.flush();
   for (Rank& rank : ranks_) rank.out->pump(), rank.err->pump();
 }
 
@@ -139,12 +143,9 @@ Failure LocalRanks::failure_of(const Rank& rank) const {
   failure.ending = describe_ending(rank.ended->status);
   failure.unix_micros = rank.ended->unix_micros;
   failure.seconds = static_cast<double>(rank.ended->unix_micros - rank.started_micros) / 1e6;
-  failure.log = rank.err->file();
-  failure.last_lines = rank.err->last_lines(5);
-  if (failure.last_lines.empty()) {
-    failure.last_lines = rank.out->last_lines(5);
-    if (failure.log.empty()) failure.log = rank.out->file();
-  }
+  const RankStream* said = rank.err.get();
+  if (said->last_lines(1).empty() && !rank.out->last_lines(1).empty()) said = rank.out.get();
+  failure.log = said->file(), failure.last_lines = said->last_lines(5);
   // A lone rank's words stand right above the report.
   failure.shown = job_.own_program ? rank.rank == 0 && node_ == 0 : false;
   take_error_file(rank.error_file, failure);
@@ -156,7 +157,7 @@ std::vector<Failure> LocalRanks::new_failures() {
   for (Rank& rank : ranks_) {
     if (!rank.ended || rank.told || rank.ended->status == 0) continue;
     rank.told = true;
-    rank.out->pump(), rank.err->pump();
+    rank.out->drain(), rank.err->drain();
     failures.push_back(failure_of(rank));
   }
   return failures;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <memory>
 #include <optional>
@@ -35,6 +36,7 @@ class LocalRanks {
   void add_sources(std::vector<pollfd>& sources) const;
   void pump();
   void finish_output();
+  bool console_waits() const { return out_.waits() || err_.waits(); }  // for its reader
 
   // Ranks that ended in any other way than exit code 0, since the last call.
   std::vector<Failure> new_failures();
@@ -63,6 +65,7 @@ class LocalRanks {
   std::string host_;
   const RankMemories* memories_ = nullptr;
   const int64_t launched_millis_;
+  Console out_{STDOUT_FILENO}, err_{STDERR_FILENO};
   std::vector<Rank> ranks_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -22,17 +21,12 @@ namespace lockstep::launch {
 
 namespace {
 
-// A console that cannot be written (its reader has gone) must not end the ranks: the rest is dropped.
-void write_all(int descriptor, const char* bytes, size_t count) {
+// A log that cannot be written (the disk is full) must not end the ranks: the rest is dropped.
+void write_all(int file, const char* bytes, size_t count) {
   while (count > 0) {
-    const ssize_t written = ::write(descriptor, bytes, count);
+    const ssize_t written = ::write(file, bytes, count);
     if (written > 0) bytes += written, count -= static_cast<size_t>(written);
-    if (written < 0 && errno == EAGAIN) {
-      pollfd ready{descriptor, POLLOUT, 0};
-      ::poll(&ready, 1, 1000);
-    } else if (written < 0 && errno != EINTR) {
-      return;
-    }
+    if (written < 0 && errno != EINTR) return;
   }
 }
 
@@ -68,14 +62,14 @@ bool make_terminal(int console, int& read_end, int& write_end) {
 
 }  // namespace
 
-RankStream::RankStream(StreamPlan plan, int console) : plan_(std::move(plan)), console_(console) {
+RankStream::RankStream(StreamPlan plan, Console& console) : plan_(std::move(plan)), console_(console) {
   if (!plan_.file.empty()) file_ = open_log(plan_.file);
   if (!plan_.console && file_ >= 0) {
     child_ = std::exchange(file_, -1);
     return;
   }
-  terminal_ =
-      plan_.console && plan_.prefix.empty() && ::isatty(console_) && make_terminal(console_, read_, child_);
+  terminal_ = plan_.console && plan_.prefix.empty() && ::isatty(console_.terminal()) &&
+              make_terminal(console_.terminal(), read_, child_);
   if (!terminal_) {
     int pipe[2];
     if (::pipe2(pipe, O_CLOEXEC) != 0) {
@@ -97,10 +91,15 @@ void RankStream::close_child_end() {
   if (child_ >= 0) ::close(std::exchange(child_, -1));
 }
 
-void RankStream::pump() {
+int RankStream::descriptor() const { return plan_.console && console_.full() ? -1 : read_; }
+
+void RankStream::pump() { read_some(true); }
+void RankStream::drain() { read_some(false); }
+
+void RankStream::read_some(bool patient) {
   char bytes[16384];
-  for (int turns = 0; read_ >= 0 && turns < 64;
-       ++turns) {  // a rank that never pauses must not hold up the others
+  for (int turns = 0; turns < 64; ++turns) {  // a rank that never pauses must not hold up the others
+    if ((patient ? descriptor() : read_) < 0) return;
     const ssize_t got = ::read(read_, bytes, sizeof bytes);
     if (got > 0) {
       pass_on(bytes, static_cast<size_t>(got));
@@ -115,7 +114,7 @@ void RankStream::pump() {
 }
 
 void RankStream::finish() {
-  pump();
+  drain();
   if (read_ >= 0) ::close(std::exchange(read_, -1));
   if (!line_.empty()) show_line();
   if (!seen_.empty()) log_line();
@@ -150,7 +149,7 @@ void RankStream::log_line() {
 }
 
 void RankStream::show(const char* bytes, size_t count) {
-  if (plan_.prefix.empty()) return write_all(console_, bytes, count);
+  if (plan_.prefix.empty()) return console_.add(bytes, count);
   for (size_t k = 0; k < count; ++k) {
     if (bytes[k] != '\n') line_ += bytes[k];
     if (bytes[k] == '\n' || line_.size() >= kMostLine) show_line();
@@ -160,7 +159,7 @@ void RankStream::show(const char* bytes, size_t count) {
 void RankStream::show_line() {
   const std::string whole = plan_.prefix + line_ + "\n";
   line_.clear();
-  write_all(console_, whole.data(), whole.size());  // one write: lines of several ranks do not mix
+  console_.add(whole.data(), whole.size());  // at once: lines of several ranks do not mix
 }
 
 std::vector<std::string> RankStream::last_lines(size_t count) const {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/launch/console.h"
+
 namespace lockstep::launch {
 
 struct StreamPlan {
@@ -28,20 +30,22 @@ constexpr size_t kMostTail = 16 << 10;  // bytes kept for the report
 
 class RankStream {
  public:
-  RankStream(StreamPlan plan, int console);  // a descriptor of the launcher. IoError 532, 802
+  RankStream(StreamPlan plan, Console& console);  // borrowed. IoError 532, 802
   ~RankStream();
   RankStream(const RankStream&) = delete;
   RankStream& operator=(const RankStream&) = delete;
 
   int child_end() const { return child_; }  // given to the rank, then
   void close_child_end();
-  int descriptor() const { return read_; }  // -1: nothing to pump, or ended
-  void pump();                              // passes on what is there; does not wait
-  void finish();                            // what is left, and a last line without an end
+  int descriptor() const;  // -1: nothing to pump now, or ended
+  void pump();             // passes on what is there, as far as the console keeps up; does not wait
+  void drain();            // whether it keeps up or not: the rank has ended
+  void finish();           // drain(), and a last line without an end
   const std::string& file() const { return plan_.file; }
   std::vector<std::string> last_lines(size_t count) const;
 
  private:
+  void read_some(bool patient);
   void pass_on(const char* bytes, size_t count);
   void log_as_seen(const char* bytes, size_t count);
   void log_line();
@@ -49,7 +53,8 @@ class RankStream {
   void show_line();
 
   StreamPlan plan_;
-  int console_, child_ = -1, read_ = -1, file_ = -1;
+  Console& console_;
+  int child_ = -1, read_ = -1, file_ = -1;
   std::string tail_, line_;
   bool terminal_ = false, rewinds_ = false;  // the next letter overwrites the line
   std::string seen_;                         // terminal: the line that is being written, as it stands

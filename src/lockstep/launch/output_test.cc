@@ -18,7 +18,8 @@ std::string through(const StreamPlan& plan, const std::string& text,
   EXPECT_EQ(::pipe2(console, O_CLOEXEC), 0);
   ::fcntl(console[1], F_SETPIPE_SZ, 1 << 20);
   {
-    RankStream stream(plan, console[1]);
+    Console shown(console[1]);
+    RankStream stream(plan, shown);
     for (size_t at = 0; at < text.size(); at += 1000) {
       const std::string piece = text.substr(at, 1000);
       EXPECT_EQ(::write(stream.child_end(), piece.data(), piece.size()), static_cast<ssize_t>(piece.size()));
@@ -58,6 +59,22 @@ TEST(RankStream, LongLinesAreCut) {
             ">" + std::string(kMostLine, 'x') + "\n>" + std::string(10, 'x') + "\n");
 }
 
+TEST(RankStream, WaitsForTheConsoleUntilTheRankHasEnded) {
+  int console[2];
+  ASSERT_EQ(::pipe2(console, O_CLOEXEC), 0);
+  Console shown(console[1]);
+  RankStream stream({"", true, ""}, shown);
+  const std::string flood(16 << 10, 'x');
+  while (!shown.full()) shown.add(flood.data(), flood.size());
+  ASSERT_EQ(::write(stream.child_end(), "last\n", 5), 5);
+  stream.pump();
+  EXPECT_EQ(stream.descriptor(), -1) << "polling it would tell of the same bytes for ever";
+  EXPECT_EQ(stream.last_lines(1), std::vector<std::string>{});
+  stream.drain();
+  EXPECT_EQ(stream.last_lines(1), std::vector<std::string>{"last"});
+  ::close(console[0]), ::close(console[1]);
+}
+
 // A log of what was seen: not every frame of a progress line, no colours.
 TEST(RankStream, OnATerminalTheLogHasLinesAsTheyStoodInTheEnd) {
   base::TemporaryFolder folder;
@@ -66,7 +83,8 @@ TEST(RankStream, OnATerminalTheLogHasLinesAsTheyStoodInTheEnd) {
   ASSERT_GE(console, 0);
   ASSERT_EQ(::grantpt(console), 0);
   ASSERT_EQ(::unlockpt(console), 0);
-  RankStream stream({file, true, ""}, console);
+  Console shown(console);
+  RankStream stream({file, true, ""}, shown);
   ASSERT_TRUE(::isatty(stream.child_end()));
   const std::string text = "\033[1mbold\033[0m\r\n\r\033[Kstep 1\r\033[Kstep 2\r\033[Kstep 3\nlast \033[";
   ASSERT_EQ(::write(stream.child_end(), text.data(), text.size()), static_cast<ssize_t>(text.size()));

@@ -128,17 +128,17 @@ int signal_number(const std::string& name) {
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   if (error == std::errc{} && end == name.data() + name.size())
     return number > 0 && number < NSIG ? number : 0;
-  const std::string bare = name.starts_with("SIG") ? name.substr(3) : name;
+  const std::string whole = name.starts_with("SIG") ? name : "SIG" + name;
   for (number = 1; number < NSIG; ++number) {
-    const char* abbreviation = ::sigabbrev_np(number);
-    if (abbreviation && bare == abbreviation) return number;
+    if (whole == signal_name(number)) return number;
   }
   return 0;
 }
 
 std::string signal_name(int number) {
-  const char* abbreviation = ::sigabbrev_np(number);
-  return abbreviation ? std::string("SIG") + abbreviation : fmt::format("signal {}", number);
+  if (const char* abbreviation = ::sigabbrev_np(number)) return std::string("SIG") + abbreviation;
+  if (number < SIGRTMIN || number > SIGRTMAX) return fmt::format("signal {}", number);
+  return number == SIGRTMIN ? "SIGRTMIN" : fmt::format("SIGRTMIN+{}", number - SIGRTMIN);
 }
 
 std::string describe_ending(int status) {

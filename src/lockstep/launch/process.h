@@ -31,7 +31,7 @@ Process unpack(const std::string& bytes);
 
 // The number of "SIGTERM", "TERM" or "15"; 0 if there is none.
 int signal_number(const std::string& name);
-std::string signal_name(int number);           // "SIGTERM"
+std::string signal_name(int number);           // "SIGTERM", "SIGRTMIN+1"
 std::string describe_ending(int wait_status);  // of waitpid
 int exit_code_of(int wait_status);             // as a shell says it: 128 + signal
 int worse_code(int a, int b);  // of two ranks: 75 (preempted and saved) before failures, and these before 0

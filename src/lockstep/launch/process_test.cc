@@ -21,6 +21,11 @@ TEST(Process, SignalsByName) {
   for (const char* name : {"SIGTERM", "TERM", "15"}) EXPECT_EQ(signal_number(name), SIGTERM) << name;
   for (const char* name : {"", "SIG", "sigterm", "0", "-1", "65", "15x"})
     EXPECT_EQ(signal_number(name), 0) << name;
+  EXPECT_EQ(signal_number("RTMIN+1"), SIGRTMIN + 1);
+  for (int number = 1; number < NSIG; ++number) {
+    const std::string name = signal_name(number);
+    EXPECT_EQ(signal_number(name), name.starts_with("SIG") ? number : 0) << name;
+  }
 }
 
 TEST(Process, IsTheSameAfterTravelling) {

@@ -1,7 +1,6 @@
 #include "lockstep/launch/rank_environment.h"
 
-#include <cstring>
-
+#include "lockstep/base/text.h"
 #include "lockstep/launch/process.h"
 
 namespace lockstep::launch {
@@ -9,10 +8,9 @@ namespace lockstep::launch {
 namespace {
 
 std::string names_of(const std::vector<int>& signals) {  // "SIGTERM,SIGINT"
-  std::string names;
-  for (const int number : signals)
-    names += (names.empty() ? "SIG" : ",SIG") + std::string(::sigabbrev_np(number));
-  return names;
+  std::vector<std::string> names;
+  for (const int number : signals) names.push_back(signal_name(number));
+  return base::join(names, ",");
 }
 
 }  // namespace

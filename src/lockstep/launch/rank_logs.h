@@ -28,6 +28,8 @@ class RankLogs {
 
   StreamPlans plans(const LogSeat& seat) const;
   std::string error_file(const LogSeat& seat) const;  // in a folder that is there
+  const std::string& root() const { return root_; }   // the folder of the above
+  bool kept() const { return keep_; }                 // it stays when the launcher ends
   void set_first_attempt(int number) { first_attempt_ = number; }
   static int next_attempt(const std::string& run_logs);  // 1 + the highest N of attempt-N in it
 
