@@ -115,7 +115,7 @@ Drawn draw_case(uint32_t seed) {
   int unit = axes.context == 1 ? 1 : heads_form ? axes.context : 2 * axes.context;
   const bool sequence = axes.tensor > 1 && draw.below(2) == 0;
   if (sequence) unit *= axes.tensor;
-  set("data.seq_len", unit * from(draw, 1, std::max(1, 23 / unit)));
+  set("data.seq_len", unit * from(draw, unit == 1 ? 2 : 1, std::max(1, 23 / unit)));
   if (draw.below(3) == 0) set("memory.logits_chunk", from(draw, 1, 40));
   // The batch: enough strands for the data ranks, enough slices for the stages.
   const int schedule = static_cast<int>(draw.below(4));
@@ -251,7 +251,7 @@ double largest_of(const std::vector<float>& values) {
 }
 
 // The largest difference relative to the largest value of its tensor; what is wrong otherwise goes to `why`.
-// Gradients that would be zero without rounding (of q and k, in sequences of one token) are nobody's.
+// Gradients that are as good as zero are all rounding.
 double gradients_apart(const Gathered& one, const Gathered& many, std::string& why) {
   double most = 0, nothing = 0;
   for (const auto& [name, expected] : one.tensors)
@@ -343,16 +343,99 @@ double seconds_wished(double usual) {
   return wish != nullptr ? std::atof(wish) : usual;
 }
 
+uint32_t first_seed() {
+  const char* wish = std::getenv("LOCKSTEP_FIRST_SEED");
+  return static_cast<uint32_t>(wish != nullptr ? std::atoi(wish) : 1);
+}
+
 TEST(RandomLayouts, MatchOneRank) {
   LS_NEEDS_HOST_MEMORY();
   if (const char* seed = std::getenv("LOCKSTEP_SEED"))
     return try_case(static_cast<uint32_t>(std::atoi(seed)));
-  const char* start = std::getenv("LOCKSTEP_FIRST_SEED");
-  const auto first = static_cast<uint32_t>(start != nullptr ? std::atoi(start) : 1);
   const auto ends = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_wished(15));
+  const uint32_t first = first_seed();
   uint32_t seed = first;
   for (; std::chrono::steady_clock::now() < ends; ++seed) try_case(seed);
   std::printf("seeds %u to %u\n", first, seed - 1);
+}
+
+// --- what is not made to fit -------------------------------------------------------------------------
+
+// Any sizes and any layout, most of them impossible.
+Drawn draw_wild(uint32_t seed) {
+  Draw draw(seed);
+  Drawn drawn;
+  const auto set = [&](const char* key, int least, int most) {
+    drawn.recipe.push_back(fmt::format("{}={}", key, from(draw, least, most)));
+  };
+  const auto maybe = [&](uint32_t one_in, const char* key, int least, int most) {
+    if (draw.below(one_in) == 0) set(key, least, most);
+  };
+  const auto pick = [&](const char* key, const std::vector<std::string>& options) {
+    drawn.recipe.push_back(std::string(key) + "=" + draw.pick(options));
+  };
+  pick("model.family", {"gpt2", "gpt2", "llama", "llama", "mlp"});
+  set("model.layers", 1, 5);
+  pick("model.heads", {"1", "2", "3", "4", "6", "12"});
+  pick("model.hidden", {"24", "48", "96"});
+  maybe(6, "model.kv_heads", 1, 4);
+  maybe(6, "model.ffn", 1, 40);
+  maybe(6, "model.vocab", 140, 200);
+  pick("data.seq_len", {"1", "8", "12", "16", "24", "27"});
+  pick("batch.global", {"6", "8", "12", "24", "48"});
+  pick("batch.slices", {"4", "6", "8", "12", "24", "auto", "auto"});
+  pick("batch.strands", {"auto", "auto", "auto", "1", "2", "3", "4"});
+  pick("parallel.zero", {"0", "0", "1", "2", "3"});
+  maybe(6, "parallel.shard", 1, 4);
+  maybe(8, "parallel.data", 1, 4);
+  int together = 1;
+  for (const char* axis : {"tensor", "context", "pipeline"}) {
+    const int size = draw.below(2) == 0 ? 1 : from(draw, 1, 4);
+    drawn.recipe.push_back(fmt::format("parallel.{}={}", axis, size));
+    together *= size;
+  }
+  pick("parallel.sequence", {"true", "false"});
+  pick("parallel.context_form", {"ring", "heads"});
+  pick("parallel.schedule", {"gpipe", "1f1b", "interleaved", "zero-bubble"});
+  maybe(4, "parallel.chunks", 1, 4);
+  if (draw.below(8) == 0) pick("parallel.stages", {"1,2", "2,2", "0,3,0", "0,0,4", "1,1,1,1", "7"});
+  pick("memory.recompute", {"none", "cheap", "full", "every-2", "every-9", "attention", "up,down"});
+  pick("run.exact", {"true", "true", "true", "false"});
+  pick("precision.compute", {"fp32", "bf16", "fp16", "fp8"});
+  drawn.world = draw.below(8) == 0 ? from(draw, 1, 12) : together * from(draw, 1, 3);
+  return drawn;
+}
+
+// Why the recipe's check refuses a rank's plan; empty when it does not.
+std::string refusal(const Drawn& drawn, int rank) {
+  try {
+    const Plan plan = make_plan(recipe_of(drawn.recipe, {}), {},
+                                {.must_fit = false, .seat = {.rank = rank, .world = drawn.world}});
+    if (rank == 0) check_ranks(plan);
+    return "";
+  } catch (const base::ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(RandomRecipes, AreRefusedOnAllRanksOrSoundOnAll) {
+  LS_NEEDS_HOST_MEMORY();
+  const auto ends = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_wished(5));
+  int refused = 0, sound = 0;
+  for (uint32_t seed = first_seed(); std::chrono::steady_clock::now() < ends; ++seed) {
+    const Drawn drawn = draw_wild(seed);
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, drawn.words()));
+    try {
+      const std::string why = refusal(drawn, 0);
+      ++(why.empty() ? sound : refused);
+      for (int rank = 1; rank < drawn.world; ++rank) ASSERT_EQ(refusal(drawn, rank), why) << "rank " << rank;
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(sound, 0);
+  std::printf("%d refused, %d sound\n", refused, sound);
 }
 
 }  // namespace
