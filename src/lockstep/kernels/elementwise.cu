@@ -21,7 +21,8 @@ struct Constant {
 
 __global__ void fill_normal_kernel(FillNormal op) {
   const int64_t q = static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x;
-  if (q * 4 >= op.count) return;
+  const int64_t at = q * 4 - op.first % 4;  // of the four; those before op.first are left out
+  if (at >= op.count) return;
   const base::Random4 words =
       base::philox(normal_key(op.seed, op.stream), static_cast<uint64_t>(op.first / 4 + q), kNormalCounter);
   float four[4];
@@ -29,7 +30,7 @@ __global__ void fill_normal_kernel(FillNormal op) {
   normal_pair(words.z, words.w, &four[2], &four[3]);
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    if (q * 4 + j < op.count) op.values[q * 4 + j] = fmaf(op.deviation, four[j], op.mean);
+    if (at + j >= 0 && at + j < op.count) op.values[at + j] = fmaf(op.deviation, four[j], op.mean);
   }
 }
 
@@ -83,7 +84,8 @@ void add_edges(const AddEdges& op, const Launch& launch) {
 
 void fill_normal(const FillNormal& op, const Launch& launch) {
   const Launcher run("fill_normal", launch);
-  run({.blocks = divide_up(op.count, 4 * kMapThreads), .threads = kMapThreads}, fill_normal_kernel, op);
+  run({.blocks = divide_up(op.first % 4 + op.count, 4 * kMapThreads), .threads = kMapThreads},
+      fill_normal_kernel, op);
 }
 
 void fill_value(const FillValue& op, const Launch& launch) {

@@ -32,7 +32,7 @@ struct FillNormal {  // values[i] is a function of (seed, stream, first + i) alo
   float* values = nullptr;
   float mean = 0, deviation = 1;
   uint64_t seed = 0, stream = 0;
-  int64_t first = 0;  // a multiple of 4
+  int64_t first = 0;
 };
 
 struct FillValue {

@@ -17,7 +17,8 @@ static_assert(kBlock % kRun == 0);
 // of it compiled for this level can be picked by the linker for the rest of the program.
 __attribute__((flatten)) void draw_run(const FillNormal& op, int64_t first, float* values) {
   Draws draws;
-  draw(normal_key(op.seed, op.stream), static_cast<uint64_t>(op.first + first) / 4, kNormalCounter, draws);
+  draw(normal_key(op.seed, op.stream), static_cast<uint64_t>(op.first / 4 + first / 4), kNormalCounter,
+       draws);
 #pragma omp simd
   for (int64_t q = 0; q < kDraws; ++q) {
     float a, b, c, d;
@@ -66,13 +67,15 @@ void add_edges(const AddEdges& op, const Launch&) {
   });
 }
 
+// One draw gives four values; those before op.first are left out.
 void fill_normal(const FillNormal& op, const Launch&) {
-  for_blocks(op.count, [&](int64_t begin, int64_t end) {
+  const int64_t before = op.first % 4;
+  for_blocks(before + op.count, [&](int64_t begin, int64_t end) {
     alignas(64) float values[kRun];
     for (int64_t first = begin; first < end; first += kRun) {
       draw_run(op, first, values);
       const int64_t count = smaller(kRun, end - first);
-      for (int64_t i = 0; i < count; ++i) op.values[first + i] = values[i];
+      for (int64_t i = first == 0 ? before : 0; i < count; ++i) op.values[first + i - before] = values[i];
     }
   });
 }

@@ -120,6 +120,14 @@ TEST_P(ElementwiseTest, NormalNumbersAreNormalAndKeyed) {
   EXPECT_NEAR(static_cast<double>(beyond) / kSize, 0.05, 0.003);
   const Values shorter = fill(77, 1, 2);
   EXPECT_TRUE(std::equal(shorter.begin(), shorter.end(), values.begin())) << "a value depends on the count";
+  for (const int64_t first : {1, 2, 3, 4, 7, 1022, 65537}) {
+    for (const int64_t count : {1, 2, 5, 4099}) {
+      const Memory there = garbage(count, DType::f32);
+      run({&there}, [&] { kernels().fill_normal({count, there.as<float>(), 3, 2, 1, 2, first}, launch()); });
+      const Values part = download(there);
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), values.begin() + first)) << first << " " << count;
+    }
+  }
   EXPECT_NE(shorter, fill(77, 1, 3));
   EXPECT_NE(shorter, fill(77, 2, 2));
 }

@@ -196,7 +196,7 @@ std::string Choice::why() const {
   }
   std::string text =
       fmt::format("parallel.auto: {} of {} layouts fit in {}; by forecast the best are\n{}", fitting,
-                  trials.size(), base::human_bytes(static_cast<double>(available_bytes)), table.to_text(100));
+                  trials.size(), base::human_bytes(static_cast<double>(available_bytes)), table.to_text(120));
   if (too_large > 0) text += fmt::format("{} need more memory\n", too_large);
   size_t told = 0;
   for (const auto& [reason, whom] : reasons) {

@@ -89,7 +89,7 @@ int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
       i.reads = {{buffer, seam == Seam::to_heads ? "tokens" : "heads"}};
       i.writes = {{result, seam == Seam::to_heads ? "heads" : "tokens"}};
       for (const char* role : {"packed", "arrived"}) {
-        Buffer staging = from;
+        Buffer staging = seam == Seam::to_heads ? to : from;  // with rows for every rank
         staging.name = fmt::format("{} {}", from.name, role);
         staging.kind = BufferKind::scratch;
         i.writes.push_back({program_.add_buffer(std::move(staging)), role});

@@ -4,8 +4,10 @@
 // allocator would; and, for lists that are not too long, largest first into the lowest free place. Where that
 // leaves gaps, what stuck out is placed first next time.
 #include <algorithm>
-#include <limits>
+#include <map>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "lockstep/program/check.h"
 
@@ -33,34 +35,71 @@ int64_t height(const std::vector<Item>& items, const Offsets& offsets) {
   return top;
 }
 
-// The tightest gap where `bytes` fit between the taken ranges, which are sorted; behind them where there is
-// none.
-int64_t tightest_gap(const std::vector<std::pair<int64_t, int64_t>>& taken, int64_t bytes) {
-  int64_t best = -1, best_size = std::numeric_limits<int64_t>::max(), end = 0;
-  for (const auto& [begin, stop] : taken) {
-    if (begin - end >= bytes && begin - end < best_size) {
-      best = end;
-      best_size = begin - end;
-    }
-    end = std::max(end, stop);
+// What is free below the highest byte that is taken.
+class Gaps {
+ public:
+  // The tightest gap where it fits, and the lowest of those; on top where there is none.
+  int64_t take(int64_t bytes) {
+    const auto gap = by_size_.lower_bound({bytes, 0});
+    if (gap == by_size_.end()) return std::exchange(top_, top_ + bytes);
+    const auto [size, begin] = *gap;
+    by_size_.erase(gap);
+    by_begin_.erase(begin);
+    if (size > bytes) add(begin + bytes, size - bytes);
+    return begin;
   }
-  return best >= 0 ? best : end;
-}
+
+  void give_back(int64_t begin, int64_t bytes) {
+    auto next = by_begin_.lower_bound(begin);
+    if (next != by_begin_.end() && next->first == begin + bytes) {
+      bytes += next->second;
+      next = remove(next);
+    }
+    if (next != by_begin_.begin() && std::prev(next)->first + std::prev(next)->second == begin) {
+      const auto before = std::prev(next);
+      begin = before->first;
+      bytes += before->second;
+      remove(before);
+    }
+    if (begin + bytes == top_) {
+      top_ = begin;
+    } else {
+      add(begin, bytes);
+    }
+  }
+
+ private:
+  using Begins = std::map<int64_t, int64_t>;  // begin to size
+  void add(int64_t begin, int64_t size) {
+    by_begin_[begin] = size;
+    by_size_.emplace(size, begin);
+  }
+  Begins::iterator remove(Begins::iterator gap) {
+    by_size_.erase({gap->second, gap->first});
+    return by_begin_.erase(gap);
+  }
+
+  Begins by_begin_;
+  std::set<std::pair<int64_t, int64_t>> by_size_;  // size and begin
+  int64_t top_ = 0;
+};
 
 Offsets in_time_order(const std::vector<Item>& items) {
-  std::vector<size_t> order(items.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
+  std::vector<size_t> begins(items.size());
+  std::iota(begins.begin(), begins.end(), 0);
+  std::vector<size_t> ends = begins;
+  std::stable_sort(begins.begin(), begins.end(),
                    [&](size_t a, size_t b) { return items[a].first < items[b].first; });
+  std::stable_sort(ends.begin(), ends.end(),
+                   [&](size_t a, size_t b) { return items[a].last < items[b].last; });
   Offsets offsets(items.size(), 0);
-  std::vector<size_t> live;
-  for (size_t k : order) {
-    std::erase_if(live, [&](size_t other) { return items[other].last < items[k].first; });
-    std::vector<std::pair<int64_t, int64_t>> taken;
-    for (size_t other : live) taken.emplace_back(offsets[other], offsets[other] + items[other].bytes);
-    std::sort(taken.begin(), taken.end());
-    offsets[k] = tightest_gap(taken, items[k].bytes);
-    live.push_back(k);
+  Gaps gaps;
+  auto ended = ends.begin();
+  for (const size_t k : begins) {
+    for (; items[*ended].last < items[k].first; ++ended) {
+      if (items[*ended].bytes > 0) gaps.give_back(offsets[*ended], items[*ended].bytes);
+    }
+    if (items[k].bytes > 0) offsets[k] = gaps.take(items[k].bytes);
   }
   return offsets;
 }

@@ -12,6 +12,9 @@ namespace lockstep::run {
 // stays. Returns why, for people; empty without parallel.auto. ConfigError 183 when nothing fits.
 std::string choose_layout(base::Resolved& resolved, const PlanOptions& options);
 
+// What the fullest of all ranks needs; ranks may hold shares of different sizes.
+int64_t fullest_rank_bytes(const Plan& plan);
+
 // Walks the programs of all ranks, those with the same list once: sends meet receives, collectives come in
 // one order, nothing waits for ever. Throws base::Bug with the first problem. Cheap: a fraction of a second
 // at thousands of ranks.

@@ -274,6 +274,8 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
        "heads"},
       {8, {"parallel.pipeline=8", "model.layers=2"}, 158, "use at most 4 stages"},
       {2, {"parallel.pipeline=2", "parallel.stages=1,2"}, 159, "places 3 layers"},
+      {2, {"parallel.pipeline=2", "parallel.stages=99999999999,5"}, 159, "places 100000000004 layers"},
+      {2, {"parallel.stages=2,2"}, 159, "set parallel.pipeline=2"},
       {4, {"parallel.data=4", "parallel.tensor=2"}, 152, "data 4 x tensor 2 needs 8 ranks"},
   };
   for (const Row& row : rows) {

@@ -139,7 +139,15 @@ std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::
                                        const program::Layout& layout) {
   const int pieces = layout.stages.count * layout.stages.chunks;
   const auto blocks = static_cast<int>(model.blocks.size());
-  if (layout.stages.count == 1) return {};
+  const std::string& by_hand = recipe.parallel.stages;
+  if (layout.stages.count == 1) {
+    const auto named = std::count(by_hand.begin(), by_hand.end(), ',') + 1;
+    if (named == 1) return {};
+    throw ConfigError(159, fmt::format("parallel.stages = \"{}\" places layers on {} stages, but "
+                                       "parallel.pipeline = 1: set parallel.pipeline={}, or leave "
+                                       "parallel.stages empty",
+                                       by_hand, named, named));
+  }
   if (pieces > blocks) {
     throw ConfigError(
         158, fmt::format("parallel.pipeline = {} in {} piece{} each needs {} blocks, but the model has {} "
@@ -147,7 +155,6 @@ std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::
                          layout.stages.count, layout.stages.chunks, layout.stages.chunks == 1 ? "" : "s",
                          pieces, blocks, model.layers, blocks / layout.stages.chunks));
   }
-  const std::string& by_hand = recipe.parallel.stages;
   if (by_hand.empty()) {
     std::vector<double> costs;
     for (const model::Block& block : model.blocks) {
@@ -162,23 +169,23 @@ std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::
     }
     return program::cut_blocks(costs, pieces);
   }
-  std::vector<int> layers;
+  std::vector<int64_t> layers;
   for (size_t begin = 0; begin <= by_hand.size();) {
     const size_t end = std::min(by_hand.find(',', begin), by_hand.size());
-    layers.push_back(std::atoi(by_hand.substr(begin, end - begin).c_str()));
+    layers.push_back(std::min(std::atoll(by_hand.substr(begin, end - begin).c_str()), 1LL << 40));
     begin = end + 1;
   }
-  const int sum = std::accumulate(layers.begin(), layers.end(), 0);
+  const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
   if (static_cast<int>(layers.size()) != pieces || sum != model.layers) {
     throw ConfigError(
-        159, fmt::format("parallel.stages = \"{}\" places {} layers in {} pieces; the model has {} layers "
+        159, fmt::format("parallel.stages = \"{}\" places {} layers in {} piece{}; the model has {} layers "
                          "and the pipeline {} pieces",
-                         by_hand, sum, layers.size(), model.layers, pieces));
+                         by_hand, sum, layers.size(), layers.size() == 1 ? "" : "s", model.layers, pieces));
   }
   std::vector<program::Piece> cut;
   int at = 0;
   for (size_t k = 0; k < layers.size(); ++k) {  // the embedding goes with the first, the head with the last
-    const int end = k + 1 == layers.size() ? blocks : at + layers[k] + (k == 0 ? 1 : 0);
+    const int end = k + 1 == layers.size() ? blocks : at + static_cast<int>(layers[k]) + (k == 0 ? 1 : 0);
     if (end == at) {
       throw ConfigError(159,
                         fmt::format("parallel.stages = \"{}\": piece {} would be empty", by_hand, k + 1));

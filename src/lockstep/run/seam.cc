@@ -16,6 +16,7 @@ namespace {
 using Call = std::function<void()>;
 
 Tensor part_of(const Tensor& whole, int64_t part, int64_t parts) {
+  LS_ASSERT(whole.shape[0] % parts == 0, "rows that the ranks do not divide");
   const int64_t rows = whole.shape[0] / parts, width = whole.shape.numel() / whole.shape[0];
   return {whole.as<char>() + part * rows * width * device::size_of(whole.dtype), whole.dtype, {rows, width}};
 }

@@ -137,14 +137,17 @@ void settle_slices(Plan& plan) {
   for (int64_t slices = 1; slices <= batch.global; ++slices) {
     if (batch.global % slices != 0 || (!batch.strands.is_auto && slices % batch.strands.value != 0)) continue;
     const int64_t width = plan.layout.ranks.width(), stages = plan.layout.stages.count;
-    // A strand for every data rank, and a slice for every stage.
-    const bool enough =
-        (default_strands(slices, width) >= width || !batch.strands.is_auto) && slices >= width * stages;
+    const int64_t strands = batch.strands.is_auto ? default_strands(slices, width) : batch.strands.value;
+    // A strand for every data rank, and a slice for every stage. Where even the smallest slices are too few,
+    // check_strands() says so.
+    const bool enough = strands >= width && slices >= width * stages;
     if (!enough && slices != batch.global) continue;
-    program::MemoryPlan memory;
-    compile_for(plan, slices, plan.recipe().memory.recompute, memory);
-    const bool fits = memory.peak_bytes() <= plan.available_bytes * 95 / 100 && trial(*plan.device, memory);
-    if (!fits && slices != batch.global) continue;
+    if (slices != batch.global) {
+      program::MemoryPlan memory;
+      compile_for(plan, slices, plan.recipe().memory.recompute, memory);
+      const bool fits = memory.peak_bytes() <= plan.available_bytes * 95 / 100 && trial(*plan.device, memory);
+      if (!fits) continue;
+    }
     batch.slices = slices;
     plan.resolved.origin["batch.slices"] = "auto";
     return;
