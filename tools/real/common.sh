@@ -54,6 +54,26 @@ skip() {
 # need COMMAND PACKAGE
 need() { command -v "$1" >/dev/null || skip "$1 is not here; ./dev test --real installs $2"; }
 
+# need_python MODULE...: $python has them. LOCKSTEP_TEST_PYTHON names one; without it, LOCKSTEP_REAL_VENV names a folder where
+# one is set up from PyPI (./dev test --real does that, once).
+need_python() {
+  local module
+  python=${LOCKSTEP_TEST_PYTHON:-}
+  if [[ -z $python && -n ${LOCKSTEP_REAL_VENV:-} ]]; then
+    python=$LOCKSTEP_REAL_VENV/bin/python
+    if [[ ! -e $LOCKSTEP_REAL_VENV/complete ]]; then
+      echo "setting up $LOCKSTEP_REAL_VENV with torch and transformers from PyPI"
+      { python3 -m venv --clear "$LOCKSTEP_REAL_VENV" && "$python" -m pip install --quiet torch transformers &&
+        touch "$LOCKSTEP_REAL_VENV/complete"; } >"$work/why" 2>&1 ||
+        skip "torch and transformers cannot be installed: $(tail -n 1 "$work/why")"
+    fi
+  fi
+  [[ -n $python ]] || skip "LOCKSTEP_TEST_PYTHON names no interpreter"
+  for module in "$@"; do
+    "$python" -c "import $module" 2>"$work/why" || skip "$python has no $module: $(tail -n 1 "$work/why")"
+  done
+}
+
 # row TITLE COMMAND...: COMMAND in a folder of its own, where it leaves `says`.
 row() {
   local title=$1 began=$SECONDS
@@ -86,7 +106,9 @@ finish() {
 
 # ---- what rows are made of ----------------------------------------------------------------------------
 
-faulty_steps=1500  # of a run that a fault comes to and that ends all the same: some seconds, so that the fault comes first
+# Steps of a run that a fault comes to and that ends all the same: some seconds, so that the fault comes first.
+# shellcheck disable=SC2034  # the tests use it
+faulty_steps=1500
 recipe=$here/../../recipes/first.toml
 small=(model.layers=2 model.hidden=32 data.seq_len=32 batch.global=16 log.eval_every=0 log.fingerprint=true)
 

@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # torchrun_test.sh BUILD: torchrun starts the ranks, ours only join. Exit 77: skipped.
-#
-# LOCKSTEP_TEST_PYTHON names a Python that has torch.
 # shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=tools/real/nodes.sh
 source "$here/nodes.sh"
-python=${LOCKSTEP_TEST_PYTHON:-}
-[[ -n $python ]] || skip "LOCKSTEP_TEST_PYTHON names no interpreter"
-"$python" -c 'import torch.distributed' 2>"$work/why" || skip "$python has no torch: $(tail -n 1 "$work/why")"
+need_python torch.distributed
 torchrun=("$python" -m torch.distributed.run --no-python)
 
 # same_bits RANKS TRAIN-WORD...

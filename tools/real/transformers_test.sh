@@ -1,23 +1,10 @@
 #!/usr/bin/env bash
 # transformers_test.sh BUILD: Hugging Face's own library opens our checkpoints, and we open its. Exit 77: skipped.
-#
-# LOCKSTEP_TEST_PYTHON names a Python that has torch and transformers; without it, LOCKSTEP_REAL_VENV names a folder
-# where one is set up from PyPI (./dev test --real does that, once).
 # shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 row_limit=300
 
-python=${LOCKSTEP_TEST_PYTHON:-}
-if [[ -z $python && -n ${LOCKSTEP_REAL_VENV:-} ]]; then
-  python=$LOCKSTEP_REAL_VENV/bin/python
-  if [[ ! -x $python ]]; then
-    echo "setting up $LOCKSTEP_REAL_VENV with torch and transformers from PyPI"
-    { python3 -m venv "$LOCKSTEP_REAL_VENV" && "$python" -m pip install --quiet torch transformers; } >"$work/why" 2>&1 ||
-      skip "transformers cannot be installed: $(tail -n 1 "$work/why")"
-  fi
-fi
-[[ -n $python ]] || skip "LOCKSTEP_TEST_PYTHON names no interpreter"
-"$python" -c 'import torch, transformers' 2>"$work/why" || skip "$python has no transformers: $(tail -n 1 "$work/why")"
+need_python torch transformers
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false CUDA_VISIBLE_DEVICES=
 
 peer() { "$python" "$here/transformers_peer.py" "$@"; }
