@@ -34,19 +34,19 @@ killed_task() {
 
 # again SIGNAL TEXT: rank 2 below its task gets SIGNAL; all start again from their launchers' memory, and TEXT is said.
 again() {
-  begin $faulty_steps run.hang_timeout=2 checkpoint.snapshot_every=5 || return 1
+  begin "$faulty_steps" run.hang_timeout=2 checkpoint.snapshot_every=5 || return 1
   kill "-$1" "$(with_variable RANK=2 | tail -n 1)"
   until_true 60 gone "$mpirun" || return 1
   wait "$mpirun" || { echo "mpirun ended with $?" && cat says && return 1; }
-  says "$2" && says "all ranks start again; 2 restarts left" && says "going on from step" && has_bits $faulty_steps && nothing_runs
+  says "$2" && says "all ranks start again; 2 restarts left" && says "going on from step" && has_bits "$faulty_steps" && nothing_runs
 }
 
 interrupted() {
-  begin $faulty_steps || return 1
+  begin "$faulty_steps" || return 1
   kill -TERM "$mpirun"
   until_true 30 gone "$mpirun" && nothing_runs || return 1
-  training $faulty_steps
-  ends 0 "${mpi[@]}" -np 4 "$program" "${words[@]}" && has_bits $faulty_steps
+  training "$faulty_steps"
+  ends 0 "${mpi[@]}" -np 4 "$program" "${words[@]}" && has_bits "$faulty_steps"
 }
 
 refused() {

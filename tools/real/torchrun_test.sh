@@ -42,13 +42,13 @@ two_machines() {
 }
 
 restarted() {
-  training $faulty_steps
+  training "$faulty_steps"
   "${torchrun[@]}" --standalone --nproc-per-node 2 --max-restarts 1 "$program" "${words[@]}" checkpoint.every=20 >says 2>&1 &
   local agent=$!
   until_true 120 step_reached 60 || { cat says; return 1; }
   kill -KILL "$(with_variable RANK=1 | head -n 1)"
   wait "$agent" || { cat says; return 1; }
-  says "going on from step" && has_bits $faulty_steps && nothing_runs
+  says "going on from step" && has_bits "$faulty_steps" && nothing_runs
 }
 
 row "torchrun --nproc-per-node 4" same_bits 4
