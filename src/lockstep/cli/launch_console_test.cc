@@ -45,5 +45,12 @@ TEST(LaunchConsole, TheLogThatIsNamedHoldsTheLinesThatAreShown) {
                 "0/stderr.log"}});
 }
 
+TEST(LaunchConsole, ManyRanksFitInAShellsUsualLimitOfFiles) {
+  base::TemporaryFolder folder;
+  const std::string launch = "$L launch --nproc-per-node 40 sh -c 'ulimit -Sn'";
+  expect_rows(folder.path(), {{"ulimit -Sn 64; " + launch + " | sort | uniq -c", 0, "40 64\n"},
+                              {"ulimit -n 64; " + launch, 1, "Too many open files"}});
+}
+
 }  // namespace
 }  // namespace lockstep::cli

@@ -10,6 +10,7 @@
 #include <deque>
 #include <optional>
 
+#include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/launch/invitation.h"
@@ -122,6 +123,7 @@ Agent::Agent(const AgentJob& job)
                   meeting_, card(), [this](const std::string& text) { say(text); }),
       beat_(on_one_machine() ? 20 : 200) {
   if (!logs_.kept()) guard_.remove_at_end(logs_.root());
+  base::raise_descriptor_limit(4 * job.ranks);  // the guard was there before, so the ranks have the user's
   if (job.task && !job.task->invitation.empty() && meeting_.leads) {
     invitation_ = std::make_unique<InvitationFile>(job.task->invitation,
                                                    Invitation{meeting_.endpoint, meeting_.secret});
