@@ -426,7 +426,8 @@ void Agent::report(const State& state) const {
 // Until the console's reader has taken all, or somebody wants the launcher to end.
 void Agent::drain_console(Duration most) {
   const Clock::time_point begin = Clock::now();
-  while (ranks_.console_waits() && caught_.empty() && Clock::now() - begin < most) tick(Duration(50));
+  const auto waited = [&] { return std::chrono::duration_cast<Duration>(Clock::now() - begin); };
+  while (ranks_.console_waits() && caught_.empty() && waited() < most) tick(Duration(50));
 }
 
 int Agent::finish(const State& state) {
