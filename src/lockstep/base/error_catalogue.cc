@@ -571,9 +571,10 @@ const std::vector<ErrorExplanation>& error_catalogue() {
         "Nodes have different processors or GPUs, and exact runs need the same arithmetic everywhere."},
        {"Start every rank from the same program and recipe; the message names what differs and where."}},
       {524,
-       "Sizes that cannot be read",
-       {"--sizes takes MIN:MAX or MIN:MAX:FACTOR in bytes, with K, M or G for powers of 1024."},
-       {"Write, for example, --sizes 8:32M or --sizes 1K:1G:2."}},
+       "Sizes that cannot be measured",
+       {"--sizes takes MIN:MAX or MIN:MAX:FACTOR in bytes, with K, M or G for powers of 1024.",
+        "Every rank needs two buffers of the largest size for each engine, more than there is memory."},
+       {"Write, for example, --sizes 8:32M or --sizes 1K:1G:2.", "Choose a smaller MAX, or fewer ranks."}},
       {525,
        "Memory that cannot be shared",
        {"The kernel has no memfd, or /proc/PID/fd of another rank may not be opened: another user, another "

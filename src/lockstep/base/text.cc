@@ -33,6 +33,26 @@ std::string scaled(double value, double base, const std::array<const char*, N>& 
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
+bool is_c1_control(std::string_view text) {  // U+0080 to U+009F: terminals obey some of them
+  return text.size() > 1 && text[0] == '\xC2' && is_continuation(text[1]) && text[1] < '\xA0';
+}
+
+// Bytes of the character that `text` begins with; 0: none that a terminal should get, be it a control
+// character or no UTF-8.
+size_t printable_bytes(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x80) return first >= 0x20 && first != 0x7F ? 1 : 0;
+  const size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+  if (length == 0 || text.size() < length || is_c1_control(text)) return 0;
+  if (!std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(length), is_continuation))
+    return 0;
+  // Too long a form, half of a pair, or beyond the last character.
+  const auto second = static_cast<unsigned char>(text[1]);
+  const bool wrong = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+                     (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+  return wrong ? 0 : length;
+}
+
 }  // namespace
 
 std::string human_bytes(double bytes) {
@@ -86,32 +106,23 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
 
 std::string quoted(std::string_view text, size_t most) {
   std::string out = "\"";
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (i >= most && !is_continuation(c)) return out + "...\"";
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-          out += fmt::format("\\u{:04X}", static_cast<unsigned char>(c));
-        } else {
-          out += c;
-        }
+  for (size_t i = 0; i < text.size();) {
+    if (i >= most) return out + "...\"";
+    const std::string_view rest = text.substr(i);
+    const size_t printable = printable_bytes(rest);
+    if (rest[0] == '"' || rest[0] == '\\') out += '\\';
+    if (printable > 0) {
+      out += rest.substr(0, printable);
+    } else if (rest[0] == '\n' || rest[0] == '\r' || rest[0] == '\t') {
+      out += rest[0] == '\n' ? "\\n" : rest[0] == '\r' ? "\\r" : "\\t";
+    } else if (is_c1_control(rest)) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned char>(rest[1]));
+      ++i;
+    } else {
+      const auto byte = static_cast<unsigned char>(rest[0]);
+      out += byte < 0x80 ? fmt::format("\\u{:04X}", byte) : fmt::format("\\x{:02X}", byte);
     }
+    i += std::max<size_t>(printable, 1);
   }
   return out + '"';
 }

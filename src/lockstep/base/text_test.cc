@@ -1,5 +1,6 @@
 #include "lockstep/base/text.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -79,6 +80,18 @@ TEST(Text, DivisorsNear) {
 TEST(Text, QuotedIsSafeToPrint) {
   EXPECT_EQ(quoted("plain"), "\"plain\"");
   EXPECT_EQ(quoted("a\"b\\c\n\x1B[31m"), "\"a\\\"b\\\\c\\n\\u001B[31m\"");
+  EXPECT_EQ(quoted("\xC2\x9B"
+                   "2J\xC2\xA0"),
+            "\"\\u009B2J\xC2\xA0\"")
+      << "a terminal would obey it";
+  EXPECT_EQ(quoted("\xE2\x82\xAC \xF0\x9F\x98\x80"), "\"\xE2\x82\xAC \xF0\x9F\x98\x80\"");
+  for (const char* broken :
+       {"\xFF", "\x9B", "\xC3", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82"}) {
+    std::string bytes;
+    for (const char* one = broken; *one; ++one)
+      bytes += fmt::format("\\x{:02X}", static_cast<unsigned char>(*one));
+    EXPECT_EQ(quoted(broken), "\"" + bytes + "\"");
+  }
   EXPECT_EQ(quoted("abcdef", 3), "\"abc...\"");
   EXPECT_EQ(quoted("a\xC3\xA9x", 2), "\"a\xC3\xA9...\"");  // never half a character
 }

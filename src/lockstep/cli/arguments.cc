@@ -61,13 +61,17 @@ void Arguments::option(const std::string& names, int64_t& value, const std::stri
   declare(names, help);
 }
 
+// Help leaves out spellings with underscores: each has a twin with dashes.
 void Arguments::declare(const std::string& names, const std::string& help) {
-  options_.push_back({names, help});
+  std::string shown;
   for (size_t begin = 0; begin < names.size();) {
     const size_t end = std::min(names.find(',', begin), names.size());
     option_names_.push_back(names.substr(begin, end - begin));
+    if (option_names_.back().find('_') == std::string::npos)
+      shown += (shown.empty() ? "" : ", ") + option_names_.back();
     begin = end + 1;
   }
+  options_.push_back({shown, help});
 }
 
 void Arguments::recipe(base::RecipeSource& source) {
@@ -149,22 +153,33 @@ void Arguments::check_leftovers() const {
   }
 }
 
-std::string Arguments::help() const {
-  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
-  std::string usage = "lockstep " + command_;
-  for (const Row& row : positionals_) usage += fmt::format(" [{}]", row.shown);
-  if (!options_.empty()) usage += " [options]";
-  std::string out = fmt::format("{}\n\n{}\n", usage, summary_);
-  for (const std::vector<Row>* rows : {&positionals_, &options_}) {
-    if (rows->empty()) continue;
-    base::Table table({});
-    for (const Row& row : *rows) table.add({"  " + row.shown, row.help});
-    out += "\n" + table.to_text(terminal.width);
+// Two columns, or, where the first is too wide for that, one below the other: a command is never cut.
+std::string Arguments::rows_to_text(const std::vector<Row>& rows, size_t width) {
+  constexpr size_t kLeastForHelp = 30;
+  size_t widest = 0;
+  base::Table side_by_side({});
+  std::string stacked;
+  for (const Row& row : rows) {
+    widest = std::max(widest, base::display_width(row.shown) + 2);
+    side_by_side.add({"  " + row.shown, row.help});
+    base::Table below({});
+    below.add({"    ", row.help});
+    stacked += "  " + row.shown + "\n" + below.to_text(width);
   }
-  if (examples_.empty()) return out;
-  base::Table table({});
-  for (const Row& row : examples_) table.add({"  " + row.shown, row.help});
-  return out + "\nexamples\n" + table.to_text(terminal.width);
+  return widest <= width / 2 && widest + kLeastForHelp <= width ? side_by_side.to_text(width) : stacked;
+}
+
+std::string Arguments::help() const {
+  const size_t width = base::terminal_of(STDOUT_FILENO).width;
+  const std::string options = options_.empty() ? "" : " [options]";
+  std::string words;
+  for (const Row& row : positionals_) words += program_ ? " " + row.shown : fmt::format(" [{}]", row.shown);
+  std::string out = "lockstep " + command_ + (program_ ? options + words : words + options) +
+                    fmt::format("\n\n{}\n", summary_);
+  for (const std::vector<Row>* rows : {&positionals_, &options_}) {
+    if (!rows->empty()) out += "\n" + rows_to_text(*rows, width);
+  }
+  return examples_.empty() ? out : out + "\nexamples\n" + rows_to_text(examples_, width);
 }
 
 }  // namespace lockstep::cli

@@ -53,13 +53,14 @@ class Arguments {
   bool asks_help() const;
   void take_program();
   void check_leftovers() const;
-  std::string help() const;
-
-  std::string command_, summary_;
-  std::vector<std::string> words_;
   struct Row {
     std::string shown, help;
   };
+  std::string help() const;
+  static std::string rows_to_text(const std::vector<Row>& rows, size_t width);
+
+  std::string command_, summary_;
+  std::vector<std::string> words_;
   std::vector<Row> positionals_, options_, examples_;
   std::vector<std::string> option_names_;
   std::vector<std::string>* program_ = nullptr;

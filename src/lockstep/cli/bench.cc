@@ -15,6 +15,8 @@
 #include "lockstep/cli/print.h"
 #include "lockstep/comm/bench_collectives.h"
 #include "lockstep/comm/store_server.h"
+#include "lockstep/device/cpu_features.h"
+#include "lockstep/device/device.h"
 #include "lockstep/device/topology_bandwidth.h"
 #include "lockstep/device/topology_read.h"
 
@@ -132,20 +134,45 @@ class Ranks {
   std::vector<pid_t> children_;
 };
 
+base::ConfigError too_large(const BenchOptions& options, double needed, double free) {
+  const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
+  return base::ConfigError(
+      524, fmt::format("--sizes up to {} take {}, and {} are free; choose a smaller one, or fewer ranks",
+                       base::human_bytes(static_cast<double>(most)), base::human_bytes(needed),
+                       base::human_bytes(free)));
+}
+
+// Before the kernel ends other people's processes for us.
+void check_memory(const BenchOptions& options, int64_t ranks) {
+  // Two buffers of the largest size for each engine on the CPU, and one to compare with.
+  const auto on_gpu = std::count(options.engines.begin(), options.engines.end(), "nccl");
+  const auto buffers = 2 * (static_cast<int64_t>(options.engines.size()) - on_gpu) + 1;
+  const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
+  const double needed = static_cast<double>(most) * static_cast<double>(buffers * ranks);
+  const auto free = static_cast<double>(device::host_memory().available_bytes);
+  if (needed > free) throw too_large(options, needed, free);
+}
+
 // One rank: rows go to the parent through the store, and so does the sentence when it fails.
 int run_rank(int rank, int ranks, const comm::StoreClientOptions& client, const BenchOptions& options) {
   try {
     const auto store = comm::connect_store(client);
+    const auto tell = [&](const base::Error& error) {
+      store->push(
+          "rows",
+          ordered_json{{"number", error.number()}, {"exit", error.exit_code()}, {"error", error.what()}}
+              .dump());
+    };
     try {
       comm::bench_collectives(rank, ranks, *store, options, [&](const BenchRow& row) {
         if (rank == 0) store->push("rows", to_json(row).dump());
       });
       return 0;
     } catch (const base::Error& error) {
-      store->push(
-          "rows",
-          ordered_json{{"number", error.number()}, {"exit", error.exit_code()}, {"error", error.what()}}
-              .dump());
+      tell(error);
+    } catch (const device::OutOfMemory& refused) {
+      tell(too_large(options, static_cast<double>(refused.asked_bytes),
+                     static_cast<double>(refused.free_bytes)));
     }
   } catch (const std::exception& error) {
     remark("lockstep: rank {}: {}\n", rank, error.what());
@@ -197,6 +224,7 @@ int bench_command(Arguments& arguments) {
     throw base::ConfigError(
         109, fmt::format("--op {} is not one of {}", base::quoted(name), base::join(known, ", ")));
   }
+  check_memory(options, ranks);
 
   comm::StoreServerOptions server_options;
   server_options.secret = comm::Secret::random();

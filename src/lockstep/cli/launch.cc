@@ -20,6 +20,8 @@ int launch_command(Arguments& arguments) {
       "one rank for each GPU of two nodes; the other node says --node-rank 1");
   arguments.example("lockstep launch --max-restarts 3 --tee 3 --log-dir logs train.py",
                     "restarts, and logs of each rank");
+  arguments.example("PET_NPROC_PER_NODE=4 lockstep launch --max_restarts 3 train.py",
+                    "flags as variables and with underscores, as torchrun takes them");
   if (!arguments.parse()) return 0;
   return launch::launch_program(flags.words, program, say_on_console);
 }

@@ -20,7 +20,9 @@ TEST(LaunchConsole, AReaderThatPausesDoesNotMakeTheLauncherDeaf) {
 
 TEST(LaunchConsole, AReaderThatPausesGetsEverythingInTheEnd) {
   base::TemporaryFolder folder;
-  expect_rows(folder.path(), {{"$L launch sh -c 'seq 200000' | (sleep 1; tail -1)", 0, "200000"},
+  // The ranks' last words fit in no pipe, but the launcher keeps them when all ranks have ended.
+  expect_rows(folder.path(), {{"$L launch sh -c 'seq 30000' | (sleep 2; tail -1)", 0, "30000"},
+                              {"$L launch sh -c 'seq 200000' | (sleep 1; tail -1)", 0, "200000"},
                               {"$L launch --tee 1 sh -c 'seq 200000' | (sleep 1; tail -1)", 0, "]:200000"}});
 }
 
@@ -43,6 +45,13 @@ TEST(LaunchConsole, TheLogThatIsNamedHoldsTheLinesThatAreShown) {
               {{"$L launch --redirects 3 --log-dir logs sh -c 'echo by out; exit 1'", 1, "0/stdout.log"},
                {"$L launch --redirects 3 --log-dir logs sh -c 'echo by out; echo by err >&2; exit 1'", 1,
                 "0/stderr.log"}});
+}
+
+TEST(LaunchConsole, ManyRanksFitInAShellsUsualLimitOfFiles) {
+  base::TemporaryFolder folder;
+  const std::string launch = "$L launch --nproc-per-node 40 sh -c 'ulimit -Sn'";
+  expect_rows(folder.path(), {{"ulimit -Sn 64; " + launch + " | sort | uniq -c", 0, "40 64\n"},
+                              {"ulimit -n 64; " + launch, 1, "Too many open files"}});
 }
 
 }  // namespace

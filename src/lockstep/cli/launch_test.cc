@@ -28,7 +28,8 @@ TEST(Launch, WordsAreChecked) {
   base::TemporaryFolder folder;
   folder.write("notes.txt", "");
   expect_rows(folder.path(), {
-                                 {"$L launch --help", 0, "--nproc-per-node,--nproc_per_node"},
+                                 {"$L launch --help", 0, "lockstep launch [options] PROGRAM ..."},
+                                 {"COLUMNS=40 $L launch --help", 0, " --nproc-per-node gpu train.py\n"},
                                  {"$L launch", 2, "launch needs a program"},
                                  {"$L launch --nproc 2", 2, "launch needs a program"},
                                  {"$L launch --nproc-per-nod 2 true", 2, "did you mean --nproc-per-node?"},
@@ -45,6 +46,16 @@ TEST(Launch, WordsAreChecked) {
                                  {"$L launch -- sh -c 'echo plain'", 0, "plain"},
                                  {"$L launch --nproc_per_node=2 true", 0, ""},
                              });
+}
+
+TEST(Launch, AVirtualLocalRankSeesItsOwnGpuAlone) {
+  base::TemporaryFolder folder;
+  const std::string launch =
+      "$L launch --nproc-per-node 2 --virtual-local-rank sh -c 'echo $RANK: $LOCAL_RANK "
+      "$CUDA_VISIBLE_DEVICES.'";
+  expect_rows(folder.path(), {{"unset CUDA_VISIBLE_DEVICES; " + launch, 0, "1: 0 1."},
+                              {"CUDA_VISIBLE_DEVICES=3,GPU-5 " + launch, 0, "1: 0 GPU-5."},
+                              {"CUDA_VISIBLE_DEVICES=3 " + launch, 2, "names no GPU for local rank 1"}});
 }
 
 TEST(Launch, APortInUseIsNamed) {
@@ -282,7 +293,8 @@ TEST(Launch, FourNodesMeet) {
         flags, node, node);
   }
   line += fmt::format(
-      "sleep 2; $L launch {} --node-rank 2 sh -c 'echo rank $RANK node $GROUP_RANK of $WORLD_SIZE' >2.txt "
+      "for k in $(seq 150); do grep -q 'node 2$' 0.txt && break; sleep 0.1; done; "
+      "$L launch {} --node-rank 2 sh -c 'echo rank $RANK node $GROUP_RANK of $WORLD_SIZE' >2.txt "
       "2>&1; "
       "wait; cat 0.txt 1.txt 2.txt 3.txt",
       flags);

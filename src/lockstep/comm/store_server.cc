@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/signals_blocked.h"
 #include "lockstep/base/text.h"
@@ -36,16 +36,6 @@ struct Peer {
   TimePoint handshake_deadline;
   uint32_t interest = EPOLLIN;
 };
-
-// The kernel's usual 1024 descriptors are too few for a thousand ranks; the hard limit is there to be used.
-void raise_descriptor_limit(int wanted) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t goal = std::min<rlim_t>(limit.rlim_max, static_cast<rlim_t>(wanted) + 256);
-  if (limit.rlim_cur >= goal) return;
-  limit.rlim_cur = goal;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 }  // namespace
 
@@ -284,7 +274,7 @@ void StoreServer::State::push_out(uint64_t id) {
 StoreServer::StoreServer(StoreServerOptions options) {
   LS_ASSERT(!options.secret.empty(), "a store without a secret");
   LS_ASSERT(options.most_message_bytes >= kMostHandshakeBytes && options.most_message_bytes <= INT32_MAX);
-  raise_descriptor_limit(options.most_connections);
+  base::raise_descriptor_limit(options.most_connections);
   state_ = std::make_unique<State>(std::move(options));
   const base::SignalsBlocked blocked;
   state_->thread = std::thread([state = state_.get()] { state->run(); });

@@ -10,6 +10,7 @@
 #include <deque>
 #include <optional>
 
+#include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/launch/invitation.h"
@@ -122,6 +123,7 @@ Agent::Agent(const AgentJob& job)
                   meeting_, card(), [this](const std::string& text) { say(text); }),
       beat_(on_one_machine() ? 20 : 200) {
   if (!logs_.kept()) guard_.remove_at_end(logs_.root());
+  base::raise_descriptor_limit(4 * job.ranks);  // the guard was there before, so the ranks have the user's
   if (job.task && !job.task->invitation.empty() && meeting_.leads) {
     invitation_ = std::make_unique<InvitationFile>(job.task->invitation,
                                                    Invitation{meeting_.endpoint, meeting_.secret});
@@ -424,7 +426,8 @@ void Agent::report(const State& state) const {
 // Until the console's reader has taken all, or somebody wants the launcher to end.
 void Agent::drain_console(Duration most) {
   const Clock::time_point begin = Clock::now();
-  while (ranks_.console_waits() && caught_.empty() && Clock::now() - begin < most) tick(Duration(50));
+  const auto waited = [&] { return std::chrono::duration_cast<Duration>(Clock::now() - begin); };
+  while (ranks_.console_waits() && caught_.empty() && waited() < most) tick(Duration(50));
 }
 
 int Agent::finish(const State& state) {

@@ -69,7 +69,7 @@ int let_go(int socket) {
   sigprocmask(SIG_SETMASK, &all, nullptr);
   const int nothing = ::open("/dev/null", O_RDWR);
   for (int k = 0; k < 3; ++k) ::dup2(nothing, k);
-  const int kept = ::fcntl(socket, F_DUPFD_CLOEXEC, 100);  // may be below 3
+  const int kept = ::fcntl(socket, F_DUPFD_CLOEXEC, 4);  // it may be below 3
   ::dup3(kept, 3, O_CLOEXEC);
   ::close_range(4, ~0u, 0);
   return 3;

@@ -43,6 +43,12 @@ const std::vector<Flag>& flags() {
        "signals passed on to the ranks: SIGTERM,SIGINT"},
       {"no-python", "", nullptr, &Words::no_python, "PROGRAM is run as it is, never with python", true},
       {"module", "-m", nullptr, &Words::module, "PROGRAM is a Python module", true},
+      {"run-path", "", nullptr, &Words::run_path, "PROGRAM is a Python script, whatever its name", true},
+      {"virtual-local-rank", "", nullptr, &Words::virtual_local_rank,
+       "every rank has LOCAL_RANK 0 and sees its own GPU alone", true},
+      {"start-method", "", &Words::start_method, nullptr, "torchrun's; without effect: ranks are programs",
+       true},
+      {"event-log-handler", "", &Words::event_log_handler, nullptr, "torchrun's; without effect", true},
   };
   return rows;
 }

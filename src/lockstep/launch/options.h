@@ -23,7 +23,8 @@ struct Words {
   std::string rdzv_backend, rdzv_endpoint, rdzv_id, rdzv_conf, rdzv_secret_file;
   std::string max_restarts, monitor_interval, grace, role;
   std::string log_dir, redirects, tee, local_ranks_filter, numa_binding, signals_to_handle;
-  bool standalone = false, no_python = false, module = false;
+  std::string start_method, event_log_handler;
+  bool standalone = false, no_python = false, module = false, run_path = false, virtual_local_rank = false;
 };
 
 struct Flag {
@@ -81,7 +82,8 @@ struct Options {
   std::set<int> local_ranks_filter;  // empty: all
   std::string numa_binding;          // "", "node", "socket", "core-complex"
   std::vector<int> signals = {};     // forwarded to the ranks
-  bool no_python = false, module = false;
+  bool no_python = false, module = false, run_path = false;
+  bool virtual_local_rank = false;  // every rank has LOCAL_RANK 0 and sees its own GPU alone
   bool one_node() const { return max_nodes == 1; }
 };
 constexpr int kDefaultPort = 29400;

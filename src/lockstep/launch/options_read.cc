@@ -227,7 +227,13 @@ Options read_options(const Words& words) {
   }
   options.signals = read_signals(given(words.signals_to_handle) ? words.signals_to_handle
                                                                 : "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
-  options.no_python = words.no_python, options.module = words.module;
+  const std::string& method = words.start_method;
+  if (given(method) && method != "spawn" && method != "fork" && method != "forkserver") {
+    refuse("start-method", method, "spawn, fork or forkserver");
+  }
+  options.module = words.module, options.run_path = words.run_path;
+  options.no_python = words.no_python && !words.run_path;  // as torchrun has it
+  options.virtual_local_rank = words.virtual_local_rank;
   if (options.no_python && options.module)
     refuse("no-python", "--module", "one of the two: a module needs python");
   return options;
@@ -285,7 +291,7 @@ std::vector<std::string> rank_command(const Options& options, const std::vector<
   if (program.empty())
     throw base::ConfigError(531, "launch needs a program: lockstep launch [options] PROGRAM [...]");
   const std::string& name = program[0];
-  const bool script = name.ends_with(".py");
+  const bool script = name.ends_with(".py") || options.run_path;
   std::error_code ignored;
   const bool is_file = std::filesystem::is_regular_file(name, ignored);
   std::vector<std::string> command;

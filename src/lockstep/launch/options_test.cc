@@ -59,7 +59,10 @@ TEST(LaunchOptions, EveryFlagIsRead) {
                           {"tee", "0:1,2:3"},
                           {"local-ranks-filter", "0,2"},
                           {"numa-binding", "core-complex"},
-                          {"signals-to-handle", "SIGUSR1,TERM"}});
+                          {"signals-to-handle", "SIGUSR1,TERM"},
+                          {"start-method", "fork"},
+                          {"event-log-handler", "null"},
+                          {"virtual-local-rank", ""}});
   EXPECT_EQ(o.min_nodes, 2);
   EXPECT_EQ(o.max_nodes, 4);
   EXPECT_EQ(o.nproc, 8);
@@ -84,6 +87,7 @@ TEST(LaunchOptions, EveryFlagIsRead) {
   EXPECT_EQ(o.local_ranks_filter, (std::set<int>{0, 2}));
   EXPECT_EQ(o.numa_binding, "core-complex");
   EXPECT_EQ(o.signals, (std::vector<int>{SIGUSR1, SIGTERM}));
+  EXPECT_TRUE(o.virtual_local_rank);
 }
 
 TEST(LaunchOptions, WrongWordsAreRefusedByName) {
@@ -120,6 +124,7 @@ TEST(LaunchOptions, WrongWordsAreRefusedByName) {
       {{{"signals-to-handle", "SIGKILL"}}, "--signals-to-handle"},
       {{{"signals-to-handle", "SIGNOPE"}}, "--signals-to-handle"},
       {{{"no-python", ""}, {"module", ""}}, "a module needs python"},
+      {{{"start-method", "thread"}}, "spawn, fork or forkserver"},
   };
   for (const auto& [given, says] : rows) {
     try {
@@ -185,6 +190,8 @@ TEST(LaunchOptions, PythonIsForScripts) {
   EXPECT_EQ(rank_command(read({{"module", ""}}), {"my.train"}, variable),
             (Command{python, "-u", "-m", "my.train"}));
   EXPECT_EQ(rank_command(read({}), {program, "x"}, variable), (Command{program, "x"}));
+  EXPECT_EQ(rank_command(read({{"run-path", ""}, {"no-python", ""}}), {program}, variable),
+            (Command{python, "-u", program}));
   EXPECT_EQ(rank_command(read({}), {"sh", "-c"}, variable), (Command{"/bin/sh", "-c"}));
   const std::vector<std::pair<Options, Command>> wrong = {{read({}), {}},
                                                           {read({}), {folder.path() + "/no.py"}},

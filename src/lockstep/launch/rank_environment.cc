@@ -1,5 +1,10 @@
 #include "lockstep/launch/rank_environment.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/process.h"
 
@@ -11,6 +16,25 @@ std::string names_of(const std::vector<int>& signals) {  // "SIGTERM,SIGINT"
   std::vector<std::string> names;
   for (const int number : signals) names.push_back(signal_name(number));
   return base::join(names, ",");
+}
+
+// The rank's GPU among those that the launcher may use, as CUDA_VISIBLE_DEVICES names it.
+std::string gpu_of(int local_rank, const std::vector<std::string>& environment) {
+  const std::string name = "CUDA_VISIBLE_DEVICES=";
+  const auto visible = std::find_if(environment.begin(), environment.end(),
+                                    [&](const std::string& one) { return one.starts_with(name); });
+  if (visible == environment.end()) return std::to_string(local_rank);
+  size_t begin = name.size();
+  for (int before = 0; before < local_rank; ++before) {
+    const size_t comma = visible->find(',', begin);
+    if (comma == std::string::npos) {
+      throw base::ConfigError(530, fmt::format("--virtual-local-rank: {} names no GPU for local rank {}; "
+                                               "start fewer ranks, or unset it",
+                                               *visible, local_rank));
+    }
+    begin = comma + 1;
+  }
+  return std::string(base::trimmed(visible->substr(begin, visible->find(',', begin) - begin)));
 }
 
 }  // namespace
@@ -39,6 +63,10 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
       {"TORCHELASTIC_ERROR_FILE", facts.error_file},
   };
   for (const auto& [name, value] : variables) set_variable(base, name, value);
+  if (options.virtual_local_rank) {
+    set_variable(base, "LOCAL_RANK", "0");
+    set_variable(base, "CUDA_VISIBLE_DEVICES", gpu_of(facts.seat.local_rank, base));
+  }
   if (!facts.own_program) set_variable(base, "TORCHELASTIC_SIGNALS_TO_HANDLE", names_of(options.signals));
   if (!has_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     set_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");

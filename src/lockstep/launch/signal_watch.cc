@@ -19,6 +19,8 @@ SignalWatch::SignalWatch(const std::vector<int>& numbers) {
 }
 
 SignalWatch::~SignalWatch() {
+  while (take() != 0) {
+  }
   ::close(descriptor_);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }

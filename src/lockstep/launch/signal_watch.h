@@ -7,7 +7,8 @@
 
 namespace lockstep::launch {
 
-// As they were before when it goes out of scope. A SIGHUP that nohup ignores stays ignored.
+// As they were before when it goes out of scope; what came meanwhile and was not taken is forgotten. A SIGHUP
+// that nohup ignores stays ignored.
 class SignalWatch {
  public:
   explicit SignalWatch(const std::vector<int>& numbers);
