@@ -182,6 +182,9 @@ struct Refusal {
 };
 
 TEST(ReadRecipe, RefusesWithTheKeyTheExpectationAndTheRemedy) {
+  std::string many_parts = "[run]\n[a";
+  for (int part = 0; part < 100; ++part) many_parts += ".b";
+  many_parts += "]\n";
   for (const Refusal& row : std::initializer_list<Refusal>{
            {"[optim]\nlearning_rate = 1\n", 101,
             "toml:2: optim.learning_rate is not a recipe key; did you mean optim.lr?"},
@@ -223,6 +226,7 @@ TEST(ReadRecipe, RefusesWithTheKeyTheExpectationAndTheRemedy) {
            {"data.path = \"a\\u0000b\"\n", 104, "control characters"},
            {"[run\nname = 1\n", 105, "toml:1:5: not valid TOML"},
            {"[run]\nseed = 1\nseed = 2\n", 105, "toml:3:"},
+           {many_parts.c_str(), 105, "toml:2:131: "},
            {"run.name = \"\xFF\"\n", 105, "not valid TOML"},
            {"optim.lr", 107, "\"optim.lr\" is not an override; write key=value"},
            {"=3", 107, "write key=value"},

@@ -36,7 +36,19 @@ TomlValue value_of(const toml::node& node) {
   }
 }
 
-// The parser limits how deep tables nest (TOML_MAX_NESTED_VALUES), and with it this recursion.
+// The parser limits how deep values nest (TOML_MAX_NESTED_VALUES), but not how many parts a key has: a.b.c is
+// three levels, and who walks or frees them goes as deep.
+void check_keys(std::string_view text) {
+  constexpr int kMostDots = 64;  // of a line; ours have one
+  int line = 1, column = 0, dots = 0;
+  for (const char c : text) {
+    ++column;
+    if (c == '.' && ++dots > kMostDots)
+      throw TomlSyntaxError{fmt::format("more than {} dots in a line", kMostDots), line, column};
+    if (c == '\n') ++line, column = 0, dots = 0;
+  }
+}
+
 void flatten(const toml::table& table, const std::string& prefix, int depth, std::vector<TomlNode>& nodes) {
   for (const auto& [key, node] : table) {
     const std::string part = is_bare(key.str()) ? std::string(key.str()) : quoted(key.str());
@@ -51,6 +63,7 @@ void flatten(const toml::table& table, const std::string& prefix, int depth, std
 }  // namespace
 
 std::vector<TomlNode> parse_toml(std::string_view text) {
+  check_keys(text);
   std::vector<TomlNode> nodes;
   try {
     flatten(toml::parse(text), "", 1, nodes);

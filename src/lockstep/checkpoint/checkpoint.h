@@ -70,6 +70,7 @@ class Opened {
   };
   void read(const std::vector<Wanted>& wanted, HashSums* hashes = nullptr) const;
   void read(const std::string& name, const device::Tensor& to) const;  // all of a tensor
+  bool same(const std::string& one, const std::string& other) const;   // shape and values, read as fp32
   void check_all() const;                                              // every byte of every file
 
  private:
@@ -79,6 +80,13 @@ class Opened {
 
 // Complete checkpoints of a run, newest first.
 std::vector<std::string> list(const std::string& run_folder);
+
+// Folders newer than every complete one that have a manifest and cannot be used all the same, newest first.
+struct Damaged {
+  std::string why;          // a sentence with its number, naming the file
+  bool unfinished = false;  // the manifest has no end: the save was killed at the last moment
+};
+std::vector<Damaged> damaged(const std::string& run_folder);
 
 // Where to look for a model when someone names `folder`: its newest checkpoint if it is a run's, else itself.
 std::string model_folder(const std::string& folder);

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/safe_path.h"
 #include "lockstep/checkpoint/shards.h"
+#include "lockstep/checkpoint/strict_json.h"
 #include "lockstep/checkpoint/widen.h"
 
 namespace lockstep::checkpoint {
@@ -21,7 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSingleName = "model.safetensors";
 constexpr const char* kConfigName = "config.json";
-constexpr int64_t kMostConfigBytes = int64_t{64} << 20;
+constexpr int64_t kMostConfigBytes = int64_t{4} << 20;  // lists of labels are the longest
+constexpr int kDeepestConfig = 64;
 
 // Whether the name is there at all, be it a link to nowhere.
 bool stands(const std::string& folder, const char* name) {
@@ -44,6 +48,18 @@ bool stands(const std::string& folder, const char* name) {
                   pickled
                       ? "its pytorch_model.bin is not read: save the model again with safe_serialization=True"
                       : "name the folder of a checkpoint or of a Hugging Face model"));
+}
+
+// As it is: whoever needs a part of it says what is wrong with that.
+std::string read_config(const std::string& folder) {
+  const std::string path = file_inside(folder, kConfigName, folder);
+  std::string text = base::read_file(path, kMostConfigBytes);
+  if (nested_deeper(text, kDeepestConfig)) {
+    throw base::DataError(310, fmt::format("{} is nested deeper than {} levels; no model's is: do not use "
+                                           "files from a source you do not trust",
+                                           path, kDeepestConfig));
+  }
+  return text;
 }
 
 // The part of a name that transformers puts before a model that stands in a larger one, and leaves out when
@@ -172,9 +188,7 @@ Opened::Opened(const std::string& folder) : state_(std::make_unique<State>()) {
   } else {
     refuse_folder(folder);
   }
-  if (stands(folder, kConfigName)) {
-    state_->config_json = base::read_file(file_inside(folder, kConfigName, folder), kMostConfigBytes);
-  }
+  if (stands(folder, kConfigName)) state_->config_json = read_config(folder);
 }
 
 Opened::~Opened() = default;
@@ -242,6 +256,22 @@ void Opened::read(const std::vector<Wanted>& wanted, HashSums* hashes) const {
 
 void Opened::read(const std::string& name, const device::Tensor& to) const {
   read({{whole_piece({.name = name, .dtype = to.dtype, .shape = to.shape}), to.data}});
+}
+
+bool Opened::same(const std::string& one, const std::string& other) const {
+  constexpr int64_t kElements = int64_t{1} << 20;  // at a time
+  Whole a = find(one), b = find(other);
+  if (!(a.shape == b.shape)) return false;
+  a.dtype = b.dtype = device::DType::f32;
+  const Piece first = whole_piece(a), second = whole_piece(b);
+  std::vector<float> values(static_cast<size_t>(std::min(first.count, kElements))), others(values.size());
+  for (int64_t at = 0; at < first.count; at += kElements) {
+    const int64_t count = std::min(kElements, first.count - at);
+    read({{part_of(first, at, count), values.data()}, {part_of(second, at, count), others.data()}});
+    if (std::memcmp(values.data(), others.data(), static_cast<size_t>(count) * sizeof(float)) != 0)
+      return false;
+  }
+  return true;
 }
 
 void Opened::check_all() const {

@@ -64,6 +64,42 @@ TEST(Opened, ReadsASingleFileOfEveryFloat) {
   EXPECT_TRUE(has(refusal(307, [&] { opened.read("f64", {values, DType::f32, {2}}); }), "no tensor \"f64\""));
 }
 
+// Those who read it copy parts of it, and a copy goes as deep as the text.
+TEST(Opened, RefusesAConfigThatIsNestedWithoutEnd) {
+  base::TemporaryFolder folder;
+  Tensors memory;
+  write_safetensors(folder.path() + "/model.safetensors", {{"a", memory.make(DType::f32, {1}, 1)}}, {});
+  const auto nested = [&](int levels, const std::string& inside) {
+    folder.write("config.json", R"({"a]": "\"[", "rope_scaling": )" + std::string(levels, '[') + inside +
+                                    std::string(levels, ']') + "}");
+  };
+  for (const int levels : {64, 1'000'000}) {
+    nested(levels, "");
+    EXPECT_TRUE(has(refusal(310, [&] { Opened(folder.path()); }), "config.json is nested deeper"));
+  }
+  nested(63, '"' + std::string(1000, '[') + '"');
+  EXPECT_FALSE(Opened(folder.path()).config_json().empty());
+  folder.write("config.json", std::string(5 << 20, ' '));
+  EXPECT_TRUE(has(refusal(801, [&] { Opened(folder.path()); }), "config.json"));
+}
+
+TEST(Opened, TellsWhetherTwoTensorsAreTheSame) {
+  base::TemporaryFolder folder;
+  Tensors memory;
+  float values[6] = {1, 2, 3, 4, 5, 6}, others[6] = {1, 2, 3, 4, 5, 7};
+  uint16_t halves[6] = {0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0};  // as bf16
+  write_safetensors(folder.path() + "/model.safetensors",
+                    {{"a", {values, DType::f32, {2, 3}}},
+                     {"half", {halves, DType::bf16, {2, 3}}},
+                     {"other", {others, DType::f32, {2, 3}}},
+                     {"turned", {values, DType::f32, {3, 2}}}},
+                    {});
+  const Opened opened(folder.path());
+  EXPECT_TRUE(opened.same("a", "half"));
+  EXPECT_FALSE(opened.same("a", "other"));
+  EXPECT_FALSE(opened.same("a", "turned"));
+}
+
 TEST(Opened, RefusesFoldersWithoutAModel) {
   base::TemporaryFolder folder;
   EXPECT_TRUE(has(refusal(306, [&] { Opened(folder.path() + "/none"); }), "is not a folder"));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/safe_path.h"
@@ -52,17 +53,28 @@ std::vector<StepFolder> step_folders(const std::string& run_folder) {
   return found;
 }
 
+// Throws what is wrong with a folder that has a manifest: nothing, as far as names and sizes tell.
+void check_whole(const StepFolder& folder) {
+  const Manifest manifest = read_manifest(folder.path);
+  if (manifest.step != folder.step) {
+    throw base::DataError(304, fmt::format("{}/{} is of step {}; the folder was copied or renamed",
+                                           folder.path, kManifestName, manifest.step));
+  }
+  for (const FileSummary& file : manifest.files) {
+    const std::string path = file_inside(folder.path, file.name, kManifestName);
+    std::error_code error;
+    const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
+    if (bytes == file.bytes) continue;
+    throw base::DataError(305, fmt::format("{} is damaged: it has {} bytes, the manifest says {}", path,
+                                           error ? 0 : bytes, file.bytes));
+  }
+}
+
 bool is_complete(const StepFolder& folder) {
   try {
-    const Manifest manifest = read_manifest(folder.path);
-    if (manifest.step != folder.step) return false;
-    return std::all_of(manifest.files.begin(), manifest.files.end(), [&](const FileSummary& file) {
-      return static_cast<int64_t>(fs::file_size(file_inside(folder.path, file.name, kManifestName))) ==
-             file.bytes;
-    });
+    check_whole(folder);
+    return true;
   } catch (const base::Error&) {
-    return false;
-  } catch (const fs::filesystem_error&) {
     return false;
   }
 }
@@ -80,6 +92,12 @@ bool is_broken_save(const StepFolder& folder) {
   std::error_code error;
   const auto bytes = fs::file_size(manifest, error);
   return error ? error == std::errc::no_such_file_or_directory : bytes == 0;
+}
+
+// A manifest whose end was never written: its save was killed at the last moment.
+bool is_cut_short(const StepFolder& folder) {
+  const base::ReadResult manifest = base::try_read_file(folder.path + "/" + kManifestName);
+  return manifest.problem.empty() && !manifest.text.ends_with("}\n");
 }
 
 }  // namespace
@@ -120,6 +138,20 @@ std::vector<std::string> list(const std::string& run_folder) {
   std::vector<std::string> paths;
   for (const StepFolder& folder : complete_folders(run_folder)) paths.push_back(folder.path);
   return paths;
+}
+
+std::vector<Damaged> damaged(const std::string& run_folder) {
+  std::vector<Damaged> found;
+  for (const StepFolder& folder : step_folders(run_folder)) {
+    if (is_broken_save(folder)) continue;
+    try {
+      check_whole(folder);
+      break;
+    } catch (const base::Error& error) {
+      found.push_back({error.what(), is_cut_short(folder)});
+    }
+  }
+  return found;
 }
 
 std::string model_folder(const std::string& folder) {

@@ -65,4 +65,17 @@ Json parse_strict(std::string_view text, int number, const std::string& what) {
   }
 }
 
+bool nested_deeper(std::string_view text, int levels) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size() && depth <= levels; ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    if (quoted && c == '\\') ++i;
+    if (!quoted && (c == '[' || c == '{')) ++depth;
+    if (!quoted && (c == ']' || c == '}')) --depth;
+  }
+  return depth > levels;
+}
+
 }  // namespace lockstep::checkpoint

@@ -51,6 +51,30 @@ TEST(CheckpointCommands, EvalExportAndInspectAgree) {
                {"$L train model.from=plain model.layers=2 run.name=x", 2, "plain/config.json says 1"}});
 }
 
+// transformers would find another loss in these: nobody is told ours.
+TEST(CheckpointCommands, AFolderThatContradictsItselfIsRefused) {
+  base::TemporaryFolder folder;
+  json_of(folder.path(), std::string(kTrain) + " model.tied=false");
+  json_of(folder.path(), "$L export runs/first plain --json");
+  expect_rows(folder.path(), {{"sed -i s/'.*tie_word_embeddings.*'/'\"tie_word_embeddings\": true,'/ "
+                               "plain/config.json; $L eval plain",
+                               3, "an lm_head.weight that differs from transformer.wte.weight"},
+                              {"rm plain/config.json; $L eval plain", 3, "has weights but no config.json"},
+                              {"$L train model.heads=4 model.kv_heads=2 run.name=x", 2,
+                               "a gpt2 has keys and values for each"}});
+}
+
+TEST(CheckpointCommands, NothingInAFileReachesTheTerminalAsACommand) {
+  base::TemporaryFolder folder;
+  const std::string header = R"({"a\u001b[31m": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  folder.write("model.safetensors", file + header + "0000");
+  const Outcome outcome = run_shell(folder.path(), "$L inspect .");
+  EXPECT_EQ(outcome.output.find('\x1b'), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("\\u001B[31m"), std::string::npos) << outcome.output;
+}
+
 TEST(CheckpointCommands, InspectFindsTheFlippedBit) {
   base::TemporaryFolder folder;
   json_of(folder.path(), kTrain);

@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/run/evaluate.h"
 
@@ -39,22 +40,7 @@ base::Resolved recipe_for(const std::string& folder, const std::vector<std::stri
   return resolved;
 }
 
-}  // namespace
-
-int eval_command(Arguments& arguments) {
-  std::string model;
-  std::vector<std::string> words;
-  bool json = false;
-  arguments.positional("DIR", model, "a run, a checkpoint or a Hugging Face folder");
-  arguments.rest("key=value", words, "what differs from the recipe that it was trained with");
-  arguments.flag("--json", json, "print the numbers as JSON, loss_hex with every bit");
-  arguments.example("lockstep eval runs/first", "the newest checkpoint on its own held-out data");
-  arguments.example("lockstep eval llama-1b data.kind=tokens data.path=test.bin data.seq_len=2048",
-                    "a Hugging Face model on a file of its tokens");
-  arguments.example("lockstep eval runs/first log.eval_batches=1000", "on more of it");
-  if (!arguments.parse()) return 0;
-  if (model.empty()) throw base::ConfigError(109, "eval takes a folder: lockstep eval DIR [key=value ...]");
-  const std::string folder = checkpoint::model_folder(model);
+int evaluate(const std::string& folder, const std::vector<std::string>& words, bool json) {
   base::Resolved resolved = recipe_for(folder, words);
   const bool all =
       !resolved.recipe.data.eval_path.empty() && resolved.origin.at("log.eval_batches") != "command line";
@@ -88,6 +74,30 @@ int eval_command(Arguments& arguments) {
         plan.recipe().data.seq_len, plan.dataset->describe());
   if (const auto floor = plan.dataset->entropy_floor()) print("the data's entropy is {:.6f}\n", *floor);
   return 0;
+}
+
+}  // namespace
+
+int eval_command(Arguments& arguments) {
+  std::string model;
+  std::vector<std::string> words;
+  bool json = false;
+  arguments.positional("DIR", model, "a run, a checkpoint or a Hugging Face folder");
+  arguments.rest("key=value", words, "what differs from the recipe that it was trained with");
+  arguments.flag("--json", json, "print the numbers as JSON, loss_hex with every bit");
+  arguments.example("lockstep eval runs/first", "the newest checkpoint on its own held-out data");
+  arguments.example("lockstep eval llama-1b data.kind=tokens data.path=test.bin data.seq_len=2048",
+                    "a Hugging Face model on a file of its tokens");
+  arguments.example("lockstep eval runs/first log.eval_batches=1000", "on more of it");
+  if (!arguments.parse()) return 0;
+  if (model.empty()) throw base::ConfigError(109, "eval takes a folder: lockstep eval DIR [key=value ...]");
+  const std::string folder = folder_to_read(model);
+  try {
+    return evaluate(folder, words, json);
+  } catch (const base::DataError&) {
+    offer_older(folder);
+    throw;
+  }
 }
 
 }  // namespace lockstep::cli

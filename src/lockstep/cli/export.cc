@@ -7,6 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/export.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 
 namespace lockstep::cli {
@@ -37,7 +38,7 @@ int export_command(Arguments& arguments) {
   if (source.empty() || target.empty())
     throw base::ConfigError(109, "export takes two folders: lockstep export SRC DST");
   const std::optional<device::DType> type = type_of(dtype);
-  const std::string folder = checkpoint::model_folder(source);
+  const std::string folder = folder_to_read(source);
   const checkpoint::Exported done = checkpoint::export_model(checkpoint::Opened(folder), target, type);
   if (done.overflowed > 0) {
     remark("warning: {} weights are too large for {} and became infinite; use bf16 or fp32\n",

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,7 @@
 #include "lockstep/checkpoint/crc32c.h"
 #include "lockstep/checkpoint/step_folders.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 
 namespace lockstep::cli {
@@ -101,6 +103,13 @@ std::string shape_text(const json& shape) {
   return fmt::format("[{}]", fmt::join(shape.get<std::vector<int64_t>>(), ", "));
 }
 
+// A name is printed as it is, unless it holds what a terminal would obey.
+std::string name_text(const std::string& name) {
+  const bool plain =
+      std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  return plain ? name : base::quoted(name, name.size());
+}
+
 void print_report(const json& r, bool everything) {
   print("{}: {}{}, {} parameters, {} on disk\n", r["folder"].get<std::string>(),
         r.contains("step") ? fmt::format("checkpoint of step {}", r["step"].get<int64_t>())
@@ -108,22 +117,27 @@ void print_report(const json& r, bool everything) {
         r.contains("model_type") ? fmt::format(" ({})", r["model_type"].dump()) : "",
         base::human_count(r["parameters"].get<double>()), bytes_text(r["bytes"].get<int64_t>()));
   if (r.contains("step")) {
-    print("saved by {}; params_hash {}\n", r["layout"].get<std::string>(),
-          r["params_hash"].get<std::string>());
+    print("saved by {}; params_hash {}\n", name_text(r["layout"]), name_text(r["params_hash"]));
   }
-  base::Table files({"file", "bytes"}), tensors({"tensor", "type", "shape", "bytes", "crc32c"});
-  for (const json& file : r["files"]) files.add({file["name"], bytes_text(file["bytes"].get<int64_t>())});
+  // Names come last: they are the longest, and narrow terminals break the last column's lines.
+  const bool checked = r.contains("checked");
+  base::Table files({"bytes", "file"}),
+      tensors({"type", "shape", checked ? "bytes, crc32c" : "bytes", "tensor"});
+  for (const json& file : r["files"])
+    files.add({bytes_text(file["bytes"].get<int64_t>()), name_text(file["name"])});
   size_t shown = 0;
   for (const json& one : r["tensors"]) {
     if (!everything && ++shown > kShortTable) break;
-    tensors.add({one["name"], one["dtype"], shape_text(one["shape"]), bytes_text(one["bytes"].get<int64_t>()),
-                 one.value("crc32c", "")});
+    const std::string bytes = bytes_text(one["bytes"].get<int64_t>());
+    tensors.add({one["dtype"], shape_text(one["shape"]),
+                 checked ? fmt::format("{}, {}", bytes, one["crc32c"].get<std::string>()) : bytes,
+                 name_text(one["name"])});
   }
   const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
   print("\n{}\n{}", files.to_text(terminal.width), tensors.to_text(terminal.width));
   if (!everything && r["tensors"].size() > kShortTable)
     print("... and {} more: --all shows them\n", r["tensors"].size() - kShortTable);
-  if (r.contains("checked")) print("\n{}\n", r["checked"].get<std::string>());
+  if (checked) print("\n{}\n", r["checked"].get<std::string>());
 }
 
 // The folders of a run's checkpoints, newest first, those that are not whole as well.
@@ -158,7 +172,14 @@ int inspect_command(Arguments& arguments) {
   json run = nullptr;
   std::error_code error;
   if (fs::is_directory(checkpoint::checkpoints_folder(path), error)) run = checkpoints_of(path);
-  json report = report_of(checkpoint::model_folder(path), check);
+  const std::string folder = folder_to_read(path);
+  json report;
+  try {
+    report = report_of(folder, check);
+  } catch (const base::DataError&) {
+    offer_older(folder);
+    throw;
+  }
   if (!run.is_null()) report["checkpoints"] = run;
   if (as_json) {
     print("{}\n", report.dump(-1, ' ', false, json::error_handler_t::replace));

@@ -14,6 +14,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/launch_flags.h"
+#include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/progress.h"
 #include "lockstep/cli/stop_signal.h"
@@ -66,13 +67,24 @@ std::vector<std::string> starting_points(const TrainArguments& arguments, const 
   return points;
 }
 
+// A run whose checkpoints are all damaged does not start over as if it had none.
+void name_damaged_or_refuse(const std::string& folder, const std::vector<std::string>& usable) {
+  if (name_damaged(folder, usable) == 0 || !usable.empty() || launch::started_again()) return;
+  throw base::DataError(328, folder +
+                                 " has no checkpoint left that can be used: bring one back, name another "
+                                 "with --resume PATH, or start over with --resume never");
+}
+
 // The newest complete checkpoint that loads; a damaged one is named and the next older one is tried.
 int64_t load_first(run::Session& session, const std::vector<std::string>& candidates) {
   for (size_t k = 0; k < candidates.size(); ++k) {
     try {
       return run::load_checkpoint(session, candidates[k]);
     } catch (const base::DataError& error) {
-      if (k + 1 == candidates.size()) throw;
+      if (k + 1 == candidates.size()) {
+        offer_older(candidates[k]);
+        throw;
+      }
       remark("{}\ntrying the one before it: {}\n", error.what(), candidates[k + 1]);
     }
   }
@@ -96,6 +108,8 @@ run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, c
   const bool fresh = arguments.resume == "never" && !launch::started_again();
   const run::Earlier earlier = fresh ? run::Earlier{} : run::look_at(folder);
   if (!fresh) run::adopt_earlier(resolved, folder);
+  if (earlier.checkpoint.empty() && !resolved.recipe.model.from.empty())
+    static_cast<void>(folder_to_read(resolved.recipe.model.from));
   run::Decision decision;
   if (const std::string why = run::choose_layout(resolved, options); !why.empty()) remark("{}\n", why);
   base::end_lap(options.laps, "look at the run folder");
@@ -106,6 +120,7 @@ run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, c
   decision.done = earlier.finished && arguments.resume == "auto";
   decision.step = earlier.step;
   if (!decision.done) decision.checkpoints = starting_points(arguments, folder);
+  if (!decision.done && arguments.resume == "auto") name_damaged_or_refuse(folder, decision.checkpoints);
   made = std::move(plan);
   return decision;
 }
@@ -253,8 +268,8 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   return summary.finished ? 0 : 75;
 }
 
-// The launcher's verdict on a hang says more: it comes before the collectives' own timeout, unless another one
-// was asked for. (A recipe from `lockstep init` names every key: one with its default value is no wish.)
+// The launcher's verdict on a hang says more: it comes before the collectives' own timeout, unless another
+// one was asked for. (A recipe from `lockstep init` names every key: one with its default value is no wish.)
 std::chrono::seconds collective_timeout(const base::Recipe& recipe) {
   const int64_t timeout = recipe.parallel.timeout;
   const base::AutoInt& hang = recipe.run.hang_timeout;

@@ -168,6 +168,32 @@ TEST(Train, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
   EXPECT_EQ(whole.code, 0);
 }
 
+// Also one whose damage shows before it is read: nobody loses steps without a word.
+TEST(Train, ACheckpointThatIsCutOffIsNamedAndTheOneBeforeItTaken) {
+  base::TemporaryFolder folder;
+  const std::string train = kTiny + "run.steps=12 checkpoint.every=4 run.name=d ";
+  const std::string newest = "runs/d/checkpoints/step-00000012/",
+                    before = "runs/d/checkpoints/step-00000008/";
+  const std::string keep = "rm -rf kept; cp -r runs/d kept; ";
+  const std::string bring_back = "rm -rf runs/d; cp -r kept runs/d; ";
+  expect_rows(
+      folder.path(),
+      {{train, 0, ""},
+       {keep + "truncate -s 100 " + newest + "optimizer-*; " + train, 0,
+        "it has 100 bytes, the manifest says"},
+       {bring_back + "rm " + newest + "model-*; " + train, 0,
+        "taking the one before it: " + before.substr(0, 32)},
+       {bring_back + "truncate -s 100 " + newest + "manifest.json; " + train, 0, "manifest.json is not JSON"},
+       {bring_back + "truncate -s 100 " + newest + "manifest.json; $L eval runs/d; ", 0, "taking the one"},
+       {bring_back + "truncate -s 100 " + newest + "model-*; $L eval " + newest, 3,
+        "the one before it is complete: " + before.substr(0, 32)},
+       {bring_back + "truncate -s 100 " + newest + "model-* " + before + "model-*; " + train, 3, "LS0328"},
+       {train + "--resume never", 0, "done: 12 of 12"},
+       // The first save of a run was killed while it wrote its manifest: nothing is lost by starting over.
+       {bring_back + "rm -r " + before + "; truncate -s 100 " + newest + "manifest.json; " + train, 0,
+        "done: 12 of 12"}});
+}
+
 // A save that fails in the middle of a run is told and tried again; the last one must succeed.
 TEST(Train, AFullDiskEndsOnlyTheLastSave) {
   base::TemporaryFolder folder;

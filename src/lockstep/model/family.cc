@@ -59,6 +59,11 @@ void check_sizes(const base::Recipe& recipe) {
         123, fmt::format("model.kv_heads = {} does not divide model.heads = {}; try {}", m.kv_heads.value,
                          m.heads, base::divisors_near(m.heads, m.kv_heads.value)));
   }
+  if (m.family == "gpt2" && m.kv_heads.value != m.heads) {
+    throw ConfigError(123, fmt::format("model.kv_heads = {}: a gpt2 has keys and values for each of its {} "
+                                       "heads; leave it out, or set model.family=llama",
+                                       m.kv_heads.value, m.heads));
+  }
   if (m.family == "llama" && (m.hidden / m.heads) % 2 != 0) {
     throw ConfigError(
         124, fmt::format("rotary embedding needs an even head width, but model.hidden / model.heads = {}",

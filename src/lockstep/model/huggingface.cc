@@ -54,4 +54,9 @@ std::string huggingface_config(const base::Recipe& recipe) {
   return c.dump(2) + "\n";
 }
 
+std::string embedding_name(const std::string& family) {
+  if (family == "gpt2") return "transformer.wte.weight";
+  return family == "llama" ? "model.embed_tokens.weight" : "";
+}
+
 }  // namespace lockstep::model

@@ -25,6 +25,7 @@ class Config {
   Config(const Json& json, const std::string& path) : path_(path), json_(json) {}
 
   bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
+  bool holds_something(const char* key) const { return has(key) && !json_[key].empty(); }
   int64_t size(const char* key) const {
     if (!has(key)) refuse(fmt::format("\"{}\" is missing", key));
     if (!json_[key].is_number_integer() || json_[key].get<double>() < 1 || json_[key].get<double>() > 1e12)
@@ -32,11 +33,20 @@ class Config {
     return json_[key].get<int64_t>();
   }
   int64_t size(const char* key, int64_t otherwise) const { return has(key) ? size(key) : otherwise; }
-  double number(const char* key, double otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_[key].is_number()) refuse(fmt::format("\"{}\" is not a number", key));
+  // gpt2's own name of a size, or the one that other models have, which transformers reads as well.
+  int64_t size(const char* key, const char* other_key, int64_t otherwise) const {
+    const int64_t size_here = size(key, size(other_key, otherwise));
+    if (const int64_t there = size(other_key, size_here); there != size_here)
+      refuse(fmt::format("\"{}\" is {}, but \"{}\" is {}", key, size_here, other_key, there));
+    return size_here;
+  }
+  double number(const char* key) const {
+    if (!has(key)) refuse(fmt::format("\"{}\" is missing", key));
+    if (!json_[key].is_number() || !(json_[key].get<double>() > 0))
+      refuse(fmt::format("\"{}\" is not a number above 0", key));
     return json_[key].get<double>();
   }
+  double number(const char* key, double otherwise) const { return has(key) ? number(key) : otherwise; }
   bool truth(const char* key, bool otherwise) const {
     if (!has(key)) return otherwise;
     if (!json_[key].is_boolean()) refuse(fmt::format("\"{}\" is neither true nor false", key));
@@ -76,21 +86,26 @@ Settings read_gpt2(const Config& c) {
   if (!c.truth("scale_attn_weights", true)) c.refuse("scale_attn_weights is false");
   if (c.truth("scale_attn_by_inverse_layer_idx", false)) c.refuse("scale_attn_by_inverse_layer_idx is true");
   if (c.truth("add_cross_attention", false)) c.refuse("add_cross_attention is true");
-  const int64_t hidden = c.size("n_embd", 768);
-  return {{"model.layers", toml(c.size("n_layer", 12))},
+  const int64_t hidden = c.size("n_embd", "hidden_size", 768);
+  const int64_t heads = c.size("n_head", "num_attention_heads", 12);
+  return {{"model.layers", toml(c.size("n_layer", "num_hidden_layers", 12))},
           {"model.hidden", toml(hidden)},
-          {"model.heads", toml(c.size("n_head", 12))},
-          {"model.kv_heads", toml(c.size("n_head", 12))},
+          {"model.heads", toml(heads)},
+          {"model.kv_heads", toml(heads)},
           {"model.ffn", toml(c.size("n_inner", 4 * hidden))},
-          {"model.context", toml(c.size("n_positions", 1024))},
+          {"model.context", toml(c.size("n_positions", "max_position_embeddings", 1024))},
           {"model.norm_epsilon", toml(c.number("layer_norm_epsilon", 1e-5))},
-          {"model.tied", c.truth("tie_word_embeddings", true) ? "true" : "false"}};
+          {"model.tied", c.truth("tie_word_embeddings", true) ? "true" : "false"},
+          {"model.vocab", toml(c.size("vocab_size", 50257))}};
 }
 
-// Older files have rope_theta and rope_scaling, newer ones rope_parameters with both.
-void read_rope(const Config& c, Settings& settings) {
-  const Config rope = c.has("rope_parameters") ? c.part("rope_parameters") : c.part("rope_scaling");
+// Older files have rope_theta and rope_scaling, newer ones rope_parameters with both. Where both stand,
+// transformers goes by rope_scaling.
+void read_rope(const Config& c, int64_t context, Settings& settings) {
+  const Config rope = c.part(c.holds_something("rope_scaling") ? "rope_scaling" : "rope_parameters");
   settings.push_back({"model.rope_theta", toml(rope.number("rope_theta", c.number("rope_theta", 10000)))});
+  if (rope.number("partial_rotary_factor", c.number("partial_rotary_factor", 1)) != 1)
+    c.refuse("partial_rotary_factor is not 1");
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (type == "default") {
     settings.push_back({"model.rope_scaling", "0.0"});
@@ -98,15 +113,15 @@ void read_rope(const Config& c, Settings& settings) {
   }
   if (type != "llama3")
     c.refuse(fmt::format("RoPE scaling of type {} is not known, only llama3", base::quoted(type)));
-  settings.push_back({"model.rope_scaling", toml(rope.number("factor", 8))});
-  settings.push_back({"model.rope_low_freq", toml(rope.number("low_freq_factor", 1))});
-  settings.push_back({"model.rope_high_freq", toml(rope.number("high_freq_factor", 4))});
-  settings.push_back(
-      {"model.rope_original_context", toml(rope.size("original_max_position_embeddings", 8192))});
+  const char* const original = "original_max_position_embeddings";
+  settings.push_back({"model.rope_scaling", toml(rope.number("factor"))});
+  settings.push_back({"model.rope_low_freq", toml(rope.number("low_freq_factor"))});
+  settings.push_back({"model.rope_high_freq", toml(rope.number("high_freq_factor"))});
+  settings.push_back({"model.rope_original_context", toml(c.size(original, rope.size(original, context)))});
 }
 
 Settings read_llama(const Config& c) {
-  if (const std::string act = c.text("hidden_act", "silu"); act != "silu")
+  if (const std::string act = c.text("hidden_act", "silu"); act != "silu" && act != "swish")
     c.refuse(fmt::format("hidden_act {} is not silu", base::quoted(act)));
   if (c.truth("attention_bias", false)) c.refuse("attention_bias is true");
   if (c.truth("mlp_bias", false)) c.refuse("mlp_bias is true");
@@ -114,15 +129,17 @@ Settings read_llama(const Config& c) {
   if (const int64_t width = c.size("head_dim", hidden / heads); width * heads != hidden)
     c.refuse(
         fmt::format("head_dim {} is not hidden_size / num_attention_heads = {} / {}", width, hidden, heads));
+  const int64_t context = c.size("max_position_embeddings", 2048);
   Settings settings = {{"model.layers", toml(c.size("num_hidden_layers", 32))},
                        {"model.hidden", toml(hidden)},
                        {"model.heads", toml(heads)},
                        {"model.kv_heads", toml(c.size("num_key_value_heads", heads))},
                        {"model.ffn", toml(c.size("intermediate_size", 11008))},
-                       {"model.context", toml(c.size("max_position_embeddings", 2048)), true},
+                       {"model.context", toml(context), true},
                        {"model.norm_epsilon", toml(c.number("rms_norm_eps", 1e-6))},
-                       {"model.tied", c.truth("tie_word_embeddings", false) ? "true" : "false"}};
-  read_rope(c, settings);
+                       {"model.tied", c.truth("tie_word_embeddings", false) ? "true" : "false"},
+                       {"model.vocab", toml(c.size("vocab_size", 32000))}};
+  read_rope(c, context, settings);
   return settings;
 }
 
@@ -132,9 +149,9 @@ Settings read_settings(const Config& c) {
     c.refuse(fmt::format("model_type {} is not known; gpt2 and llama are",
                          type.empty() ? "(missing)" : base::quoted(type)));
   }
+  if (c.has("quantization_config")) c.refuse("it has a quantization_config: save the model unquantized");
   Settings settings = type == "gpt2" ? read_gpt2(c) : read_llama(c);
   settings.push_back({"model.family", type});
-  settings.push_back({"model.vocab", toml(c.size("vocab_size"))});
   return settings;
 }
 

@@ -13,8 +13,8 @@ double scaled_frequency(const RopeOptions& o, double frequency) {
   if (o.scaling == 0) return frequency;
   const double context = static_cast<double>(o.original_context);
   const double wavelength = 2 * kPi / frequency;
-  if (wavelength < context / o.high_freq) return frequency;
   if (wavelength > context / o.low_freq) return frequency / o.scaling;
+  if (wavelength < context / o.high_freq) return frequency;
   const double blend = (context / wavelength - o.low_freq) / (o.high_freq - o.low_freq);
   return (1 - blend) * frequency / o.scaling + blend * frequency;
 }

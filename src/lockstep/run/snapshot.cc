@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <exception>
 
 #include "lockstep/base/error.h"
@@ -98,6 +100,13 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
     throw base::DataError(
         321, folder + "/manifest.json: the step state has another size; another version wrote it");
   }
+  kernels::StepState state;
+  std::memcpy(&state, manifest.state.data(), sizeof state);
+  const auto usable = [](double factor) { return std::isfinite(factor) && factor > 0; };
+  if (!usable(state.loss_scale) || !(state.beta1_power >= 0 && state.beta1_power <= 1) ||
+      !(state.beta2_power >= 0 && state.beta2_power <= 1)) {
+    throw base::DataError(321, folder + "/manifest.json: the step state is none that a run can be in");
+  }
   const Held held = parameters.saved();
   for (const Parameters::Saved& one : held) {
     const checkpoint::Whole& tensor = one.piece.tensor;
@@ -112,6 +121,17 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
   read_held(device, from, held, &hashes);
   parameters.write(parameters.state(), manifest.state.data());
   return manifest;
+}
+
+// A folder that says that the head is the embedding, and holds another head: transformers takes the head or
+// the embedding, depending on its version, and each gives another loss.
+void check_tied(const Opened& from, const std::string& family) {
+  const std::string embedding = model::embedding_name(family), head = model::kHeadName;
+  if (!from.has(head) || !from.has(embedding) || from.same(head, embedding)) return;
+  throw base::DataError(
+      311, fmt::format("{} holds an {} that differs from {}, but its config.json says that they are one "
+                       "(tie_word_embeddings, true where it is left out for gpt2); set it to what is meant",
+                       from.folder(), head, embedding));
 }
 
 }  // namespace
@@ -149,9 +169,17 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
 
 void adopt_model(base::Resolved& resolved) {
   if (resolved.recipe.model.from.empty()) return;
-  const Opened from(checkpoint::model_folder(resolved.recipe.model.from));
-  if (!from.config_json().empty())
+  const auto& model = resolved.recipe.model;
+  const Opened from(checkpoint::model_folder(model.from));
+  if (!from.config_json().empty()) {
     model::adopt_config(resolved, from.config_json(), from.folder() + "/config.json");
+    if (model.tied) check_tied(from, model.family);
+  } else if (!from.manifest() && !model::embedding_name(model.family).empty()) {
+    throw base::DataError(306,
+                          from.folder() +
+                              " has weights but no config.json, which alone says how many heads they are "
+                              "for, among others: fetch it from where the weights came from");
+  }
 }
 
 void load_weights(Parameters& parameters, device::Device& device, const std::string& folder) {
