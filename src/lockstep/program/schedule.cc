@@ -213,8 +213,8 @@ std::string cannot(Schedule schedule, int stages, int chunks, int64_t slices) {
   if (schedule != Schedule::gpipe && slices < stages) {
     return fmt::format(
         "parallel.schedule = {} keeps {} stages busy with at least as many slices on each rank, and there "
-        "{} {}; raise batch.slices, or set parallel.pipeline={} or parallel.schedule=gpipe",
-        name_of(schedule), stages, slices == 1 ? "is" : "are", slices, slices);
+        "{} {}; raise batch.slices, or set parallel.schedule=gpipe",
+        name_of(schedule), stages, slices == 1 ? "is" : "are", slices);
   }
   return "";
 }

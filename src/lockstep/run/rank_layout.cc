@@ -33,12 +33,16 @@ std::string product_text(const base::Recipe::Parallel& p) {
   return text;
 }
 
-// One way out: the largest of the three brought down to one.
-std::string smaller(const base::Recipe::Parallel& p) {
-  const int64_t most = std::max({p.tensor, p.context, p.pipeline});
-  return fmt::format("set parallel.{}=1", most == p.tensor    ? "tensor"
-                                          : most == p.context ? "context"
-                                                              : "pipeline");
+// One way out: as much of each as the ranks allow, tensor first.
+std::string smaller(const base::Recipe::Parallel& p, int64_t world) {
+  std::vector<std::string> changes;
+  for (const auto& [name, size] :
+       {std::pair("tensor", p.tensor), {"context", p.context}, {"pipeline", p.pipeline}}) {
+    const int64_t fits = std::gcd(size, world);
+    world /= fits;
+    if (fits != size) changes.push_back(fmt::format("parallel.{}={}", name, fits));
+  }
+  return "set " + base::join(changes, " and ");
 }
 
 int data_width(const base::Recipe::Parallel& p, int world) {
@@ -47,7 +51,7 @@ int data_width(const base::Recipe::Parallel& p, int world) {
     const int64_t enough = (world + together - 1) / together * together;
     throw ConfigError(157,
                       fmt::format("{} needs {} ranks or a multiple of that, {} started: add --nproc {} or {}",
-                                  product_text(p), together, world, enough, smaller(p)));
+                                  product_text(p), together, world, enough, smaller(p, world)));
   }
   const auto width = static_cast<int>(world / together);
   if (!p.data.is_auto && p.data.value != width) {
@@ -149,11 +153,14 @@ std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::
                                        by_hand, named, named));
   }
   if (pieces > blocks) {
+    int fit = blocks / layout.stages.chunks;  // stages, of which these ranks are a multiple
+    while (layout.stages.count * layout.ranks.width() % fit != 0) --fit;
     throw ConfigError(
         158, fmt::format("parallel.pipeline = {} in {} piece{} each needs {} blocks, but the model has {} "
-                         "({} layers, embedding and head): use at most {} stages, or more layers",
+                         "({} layers, embedding and head): use at most {} stages (parallel.pipeline={} on as "
+                         "many ranks), or more layers",
                          layout.stages.count, layout.stages.chunks, layout.stages.chunks == 1 ? "" : "s",
-                         pieces, blocks, model.layers, blocks / layout.stages.chunks));
+                         pieces, blocks, model.layers, blocks / layout.stages.chunks, fit));
   }
   if (by_hand.empty()) {
     std::vector<double> costs;
@@ -200,44 +207,69 @@ std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::
 
 namespace {
 
-void check_divides(const char* key, int64_t parts, const char* size_key, int64_t size, int number) {
+// `common`: what the size must divide in all.
+void check_divides(const char* key, int64_t parts, const char* size_key, int64_t size, int64_t common,
+                   int number) {
   if (size % parts == 0) return;
   throw ConfigError(number, fmt::format("parallel.{} = {} does not divide {} = {}; sizes that do: {}", key,
-                                        parts, size_key, size, base::divisors_near(size, parts)));
+                                        parts, size_key, size, base::divisors_near(common, parts)));
+}
+
+void check_tensor(const base::Recipe::Model& m, int tensor) {
+  const bool attends = m.family != "mlp";
+  int64_t common = std::gcd(m.ffn.value, m.vocab.value);
+  if (attends) common = std::gcd(common, std::gcd(m.heads, m.kv_heads.value));
+  const auto check = [&](const char* key, int64_t size) {
+    check_divides("tensor", tensor, key, size, common, 164);
+  };
+  if (attends) check("model.heads", m.heads);
+  if (attends) check("model.kv_heads", m.kv_heads.value);
+  check("model.ffn", m.ffn.value);
+  check("model.vocab", m.vocab.value);
+}
+
+void check_ring(int64_t seq_len, int context) {
+  const int64_t runs = int64_t{2} * context;
+  if (seq_len % runs == 0) return;
+  throw ConfigError(
+      165,
+      fmt::format("parallel.context = {} cuts sequences into {} runs, which do not divide data.seq_len = "
+                  "{}; context ranks that do: {}, or data.seq_len={}",
+                  context, runs, seq_len, seq_len % 2 == 0 ? base::divisors_near(seq_len / 2, context) : "1",
+                  (seq_len + runs - 1) / runs * runs));
+}
+
+void check_heads(const base::Recipe& recipe, const model::Parts& parts) {
+  const auto& m = recipe.model;
+  const int64_t seq_len = recipe.data.seq_len;
+  int64_t heads = 0, kv_heads = 0;  // that each tensor rank deals out; none: a family without attention
+  if (m.family != "mlp") heads = m.heads / parts.tensor, kv_heads = m.kv_heads.value / parts.tensor;
+  const int64_t common = std::gcd(seq_len, std::gcd(heads, kv_heads));
+  const std::string ways =
+      base::divisors_near(common, parts.context) +
+      (seq_len % (int64_t{2} * parts.context) == 0 ? ", or parallel.context_form=ring" : "");
+  if (seq_len % parts.context != 0) {
+    throw ConfigError(
+        165, fmt::format("parallel.context = {} does not divide data.seq_len = {}; sizes that do: {}",
+                         parts.context, seq_len, ways));
+  }
+  if (heads % parts.context == 0 && kv_heads % parts.context == 0) return;
+  throw ConfigError(
+      165, fmt::format(
+               "parallel.context = {} with context_form \"heads\" deals out {} heads and {} kv_heads of each "
+               "tensor rank, which it does not divide; context ranks that do: {}",
+               parts.context, heads, kv_heads, ways));
 }
 
 }  // namespace
 
 void check_parts(const base::Recipe& recipe, const model::Parts& parts) {
-  const auto& m = recipe.model;
-  const bool attends = m.family != "mlp";
-  if (attends) {
-    check_divides("tensor", parts.tensor, "model.heads", m.heads, 164);
-    check_divides("tensor", parts.tensor, "model.kv_heads", m.kv_heads.value, 164);
-  }
-  check_divides("tensor", parts.tensor, "model.ffn", m.ffn.value, 164);
-  check_divides("tensor", parts.tensor, "model.vocab", m.vocab.value, 164);
+  check_tensor(recipe.model, parts.tensor);
   if (parts.context == 1) return;
-  if (!parts.heads) {
-    if (recipe.data.seq_len % (2 * parts.context) == 0) return;
-    throw ConfigError(
-        165,
-        fmt::format("parallel.context = {} cuts sequences into {} runs, which do not divide "
-                    "data.seq_len = {}; context ranks that do: {}",
-                    parts.context, 2 * parts.context, recipe.data.seq_len,
-                    recipe.data.seq_len % 2 == 0 ? base::divisors_near(recipe.data.seq_len / 2, parts.context)
-                                                 : "1, or an even data.seq_len"));
-  }
-  check_divides("context", parts.context, "data.seq_len", recipe.data.seq_len, 165);
-  if (!attends) return;
-  const int64_t heads = m.heads / parts.tensor, kv_heads = m.kv_heads.value / parts.tensor;
-  if (heads % parts.context != 0 || kv_heads % parts.context != 0) {
-    throw ConfigError(
-        165,
-        fmt::format(
-            "parallel.context = {} with context_form \"heads\" deals out {} heads and {} kv_heads of each "
-            "tensor rank, which it does not divide; context ranks that do: {}, or parallel.context_form=ring",
-            parts.context, heads, kv_heads, base::divisors_near(std::gcd(heads, kv_heads), parts.context)));
+  if (parts.heads) {
+    check_heads(recipe, parts);
+  } else {
+    check_ring(recipe.data.seq_len, parts.context);
   }
 }
 
@@ -284,7 +316,8 @@ void check_slices(const base::Recipe& recipe, const program::DataRanks& ranks, c
   if (parts.sequence && tokens / parts.context % parts.tensor != 0) {
     throw ConfigError(
         167, fmt::format("parallel.sequence splits the {} tokens of a slice among {} tensor ranks, which do "
-                         "not divide them: choose another batch.slices or data.seq_len",
+                         "not divide them: choose another batch.slices or data.seq_len, or set "
+                         "parallel.sequence=false",
                          tokens / parts.context, parts.tensor));
   }
   if (stages.count == 1) return;
