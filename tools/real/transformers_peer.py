@@ -1,7 +1,7 @@
 """The other side of transformers_test.sh: Hugging Face's library makes models, opens ours and says what loss it finds.
 
     transformers_peer.py tokens FILE VOCAB          random tokens, 16 bits each
-    transformers_peer.py make FOLDER gpt2|llama [tied] [scaled] [bf16|fp16]
+    transformers_peer.py make FOLDER gpt2|llama [tied] [llama3|linear|yarn] [wide] [bf16|fp16]
     transformers_peer.py loss FILE SEQ_LEN FOLDER...   mean over consecutive windows, as `lockstep eval` takes them"""
 import array, json, pathlib, random, sys
 
@@ -21,11 +21,14 @@ def make(folder, family, *words):
         model = GPT2LMHeadModel(GPT2Config(vocab_size=192, n_embd=64, n_layer=2, n_head=4, n_positions=48, n_inner=96,
                                            tie_word_embeddings=tied, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
     else:
-        scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                   "original_max_position_embeddings": 32} if "scaled" in words else None
+        scalings = {"llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                               "original_max_position_embeddings": 32},
+                    "linear": {"rope_type": "linear", "factor": 2.0},
+                    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}}
+        scaling = next((scalings[word] for word in words if word in scalings), None)
         model = LlamaForCausalLM(LlamaConfig(vocab_size=192, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
                                              num_key_value_heads=2, intermediate_size=96, max_position_embeddings=64,
-                                             rope_scaling=scaling, rms_norm_eps=1e-6, tie_word_embeddings=tied))
+                                             rope_scaling=scaling, head_dim=24 if "wide" in words else None, rms_norm_eps=1e-6, tie_word_embeddings=tied))
     with torch.no_grad():  # away from the initial values, so that every weight matters
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))

@@ -60,8 +60,12 @@ row "transformers opens our gpt2, tied" ours_to_theirs "${gpt2[@]}"
 row "transformers opens our gpt2, untied" ours_to_theirs "${gpt2[@]}" model.tied=false
 row "transformers opens our llama with grouped heads, tied" ours_to_theirs "${llama[@]}"
 row "transformers opens our llama with grouped heads, untied, scaled RoPE" ours_to_theirs "${llama[@]}" model.tied=false "${scaled[@]}"
+row "transformers opens our llama with wide heads, RoPE by YaRN" ours_to_theirs "${llama[@]}" model.head_dim=24 "${scaled[@]}" \
+  model.rope_type=yarn
 row "we start from a gpt2 of transformers, tied" theirs_to_ours gpt2 tied
 row "we start from a gpt2 of transformers, untied, fp16" theirs_to_ours gpt2 fp16
 row "we start from a llama of transformers, tied" theirs_to_ours llama tied
-row "we start from a llama of transformers, untied, scaled RoPE, bf16" theirs_to_ours llama scaled bf16
+row "we start from a llama of transformers, untied, scaled RoPE, bf16" theirs_to_ours llama llama3 bf16
+row "we start from a llama of transformers, RoPE by YaRN" theirs_to_ours llama yarn
+row "we start from a llama of transformers, wide heads, linear RoPE" theirs_to_ours llama linear wide
 finish

@@ -37,6 +37,7 @@ struct Recipe {
     int64_t hidden = 128;
     int64_t heads = 4;
     AutoInt kv_heads;  // auto: as many as heads
+    AutoInt head_dim;  // width of a head; auto: hidden / heads
     AutoInt ffn;       // auto: 4 x hidden (gpt2, mlp), 8/3 x hidden rounded up to 64 (llama)
     AutoInt vocab;     // auto: the data's, rounded up to a multiple of 64
     AutoInt context;   // positions; auto: data.seq_len
@@ -44,9 +45,11 @@ struct Recipe {
     bool tied = true;
     double init_std = 0.02;
     double norm_epsilon = 1e-5;
-    double rope_theta = 10000;  // llama
-    double rope_scaling = 0;    // llama: factor of Llama-3's scaling; 0 is none
+    double rope_theta = 10000;         // llama
+    double rope_scaling = 0;           // llama: factor by which positions are stretched; 0 is none
+    std::string rope_type = "llama3";  // llama3, linear, yarn: how
     double rope_low_freq = 1, rope_high_freq = 4;
+    double rope_attention = 0;  // what yarn multiplies cosines and sines with; 0: as its authors say
     int64_t rope_original_context = 8192;
     std::string from = "";  // a Hugging Face folder to start from
   } model;

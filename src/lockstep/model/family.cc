@@ -47,13 +47,21 @@ void apply_preset(base::Resolved& resolved, const Family& family) {
   }
 }
 
-void check_sizes(const base::Recipe& recipe) {
-  const auto& m = recipe.model;
-  if (m.hidden % m.heads != 0) {
+void check_heads(const base::Recipe::Model& m) {
+  if (m.head_dim.is_auto && m.hidden % m.heads != 0) {
     throw ConfigError(
         122, fmt::format("model.heads = {} does not divide model.hidden = {}; heads that do: {}", m.heads,
                          m.hidden, base::divisors_near(m.hidden, m.heads)));
   }
+  if (!m.head_dim.is_auto && m.family != "llama" && m.head_dim.value * m.heads != m.hidden) {
+    throw ConfigError(124, fmt::format("model.head_dim = {}: the heads of a {} share model.hidden = {}; "
+                                       "leave it \"auto\", or set model.family=llama",
+                                       m.head_dim.value, m.family, m.hidden));
+  }
+}
+
+void check_sizes(const base::Recipe& recipe) {
+  const auto& m = recipe.model;
   if (m.heads % m.kv_heads.value != 0) {
     throw ConfigError(
         123, fmt::format("model.kv_heads = {} does not divide model.heads = {}; try {}", m.kv_heads.value,
@@ -64,16 +72,15 @@ void check_sizes(const base::Recipe& recipe) {
                                        "heads; leave it out, or set model.family=llama",
                                        m.kv_heads.value, m.heads));
   }
-  if (m.family == "llama" && (m.hidden / m.heads) % 2 != 0) {
-    throw ConfigError(
-        124, fmt::format("rotary embedding needs an even head width, but model.hidden / model.heads = {}",
-                         m.hidden / m.heads));
+  if (m.family == "llama" && m.head_dim.value % 2 != 0) {
+    throw ConfigError(124, fmt::format("rotary embedding needs an even head width, but model.head_dim = {}{}",
+                                       m.head_dim.value,
+                                       m.head_dim.value * m.heads == m.hidden ? " (hidden / heads)" : ""));
   }
-  if (m.hidden / m.heads > 256) {
-    throw ConfigError(
-        125,
-        fmt::format("model.hidden / model.heads = {}: heads wider than 256 are not supported; use more heads",
-                    m.hidden / m.heads));
+  if (m.head_dim.value > 256) {
+    throw ConfigError(125, fmt::format("model.head_dim = {}: heads wider than 256 are not supported; use "
+                                       "more heads",
+                                       m.head_dim.value));
   }
   if (m.context.value < recipe.data.seq_len) {
     throw ConfigError(
@@ -108,7 +115,9 @@ void resolve_model(base::Resolved& resolved, int64_t data_vocab) {
     value = n;
     resolved.origin[key] = "auto";
   };
+  check_heads(m);
   settle(m.kv_heads, "model.kv_heads", m.heads);
+  settle(m.head_dim, "model.head_dim", m.hidden / m.heads);
   settle(m.ffn, "model.ffn", family.name == "llama" ? round_up(m.hidden * 8 / 3, 64) : 4 * m.hidden);
   settle(m.vocab, "model.vocab", round_up(data_vocab, 64));
   settle(m.context, "model.context", recipe.data.seq_len);

@@ -62,8 +62,7 @@ void check_fp8(const base::Recipe& recipe, const Parts& parts) {
   check_multiple("model.hidden", m.hidden, "choose another width");
   check_multiple("model.ffn", m.ffn.value, "set it to a multiple");
   if (m.family != "mlp") {
-    const int64_t head = m.hidden / m.heads;
-    check_multiple("the width of q, k and v", (m.heads + 2 * m.kv_heads.value) * head,
+    check_multiple("the width of q, k and v", (m.heads + 2 * m.kv_heads.value) * m.head_dim.value,
                    "choose other model.heads or model.kv_heads");
   }
   if (!recipe.precision.fp8_head) return;

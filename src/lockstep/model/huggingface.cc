@@ -4,6 +4,21 @@
 
 namespace lockstep::model {
 
+namespace {
+
+nlohmann::json rope_scaling(const base::Recipe::Model& m) {
+  nlohmann::json r = {{"rope_type", m.rope_type}, {"factor", m.rope_scaling}};
+  if (m.rope_type == "linear") return r;
+  r["original_max_position_embeddings"] = m.rope_original_context;
+  const bool yarn = m.rope_type == "yarn";
+  r[yarn ? "beta_slow" : "low_freq_factor"] = m.rope_low_freq;
+  r[yarn ? "beta_fast" : "high_freq_factor"] = m.rope_high_freq;
+  if (yarn && m.rope_attention > 0) r["attention_factor"] = m.rope_attention;
+  return r;
+}
+
+}  // namespace
+
 std::string huggingface_config(const base::Recipe& recipe) {
   const auto& m = recipe.model;
   nlohmann::json c;
@@ -29,19 +44,14 @@ std::string huggingface_config(const base::Recipe& recipe) {
          {"num_hidden_layers", m.layers},
          {"num_attention_heads", m.heads},
          {"num_key_value_heads", m.kv_heads.value},
+         {"head_dim", m.head_dim.value},
          {"intermediate_size", m.ffn.value},
          {"max_position_embeddings", m.context.value},
          {"rms_norm_eps", m.norm_epsilon},
          {"rope_theta", m.rope_theta},
          {"attention_bias", false},
          {"mlp_bias", false}};
-    if (m.rope_scaling > 0) {
-      c["rope_scaling"] = {{"rope_type", "llama3"},
-                           {"factor", m.rope_scaling},
-                           {"low_freq_factor", m.rope_low_freq},
-                           {"high_freq_factor", m.rope_high_freq},
-                           {"original_max_position_embeddings", m.rope_original_context}};
-    }
+    if (m.rope_scaling > 0) c["rope_scaling"] = rope_scaling(m);
   } else {
     return "";
   }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -99,6 +100,25 @@ Settings read_gpt2(const Config& c) {
           {"model.vocab", toml(c.size("vocab_size", 50257))}};
 }
 
+// What YaRN multiplies cosines and sines with, where it is not the usual.
+double yarn_attention(const Config& rope, double factor) {
+  if (rope.has("attention_factor")) return rope.number("attention_factor");
+  if (!rope.has("mscale") || !rope.has("mscale_all_dim")) return 0;
+  const auto part = [&](const char* key) {
+    return factor > 1 ? 1 + 0.1 * rope.number(key) * std::log(factor) : 1;
+  };
+  return part("mscale") / part("mscale_all_dim");
+}
+
+void read_yarn(const Config& rope, double stretch, Settings& settings) {
+  if (!rope.truth("truncate", true)) rope.refuse("truncate is false");
+  const double factor = rope.number("factor", stretch);
+  settings.push_back({"model.rope_scaling", toml(factor)});
+  settings.push_back({"model.rope_low_freq", toml(rope.number("beta_slow", 1))});
+  settings.push_back({"model.rope_high_freq", toml(rope.number("beta_fast", 32))});
+  settings.push_back({"model.rope_attention", toml(yarn_attention(rope, factor))});
+}
+
 // Older files have rope_theta and rope_scaling, newer ones rope_parameters with both. Where both stand,
 // transformers goes by rope_scaling.
 void read_rope(const Config& c, int64_t context, Settings& settings) {
@@ -111,13 +131,23 @@ void read_rope(const Config& c, int64_t context, Settings& settings) {
     settings.push_back({"model.rope_scaling", "0.0"});
     return;
   }
-  if (type != "llama3")
-    c.refuse(fmt::format("RoPE scaling of type {} is not known, only llama3", base::quoted(type)));
-  const char* const original = "original_max_position_embeddings";
+  if (type != "llama3" && type != "linear" && type != "yarn") {
+    c.refuse(
+        fmt::format("RoPE scaling of type {} is not known; llama3, linear and yarn are", base::quoted(type)));
+  }
+  settings.push_back({"model.rope_type", type});
+  if (type == "linear") {
+    settings.push_back({"model.rope_scaling", toml(rope.number("factor"))});
+    return;
+  }
+  const char* const key = "original_max_position_embeddings";
+  const int64_t original = c.size(key, rope.size(key, context));
+  settings.push_back({"model.rope_original_context", toml(original)});
+  if (type == "yarn")
+    return read_yarn(rope, static_cast<double>(context) / static_cast<double>(original), settings);
   settings.push_back({"model.rope_scaling", toml(rope.number("factor"))});
   settings.push_back({"model.rope_low_freq", toml(rope.number("low_freq_factor"))});
   settings.push_back({"model.rope_high_freq", toml(rope.number("high_freq_factor"))});
-  settings.push_back({"model.rope_original_context", toml(c.size(original, rope.size(original, context)))});
 }
 
 Settings read_llama(const Config& c) {
@@ -126,14 +156,12 @@ Settings read_llama(const Config& c) {
   if (c.truth("attention_bias", false)) c.refuse("attention_bias is true");
   if (c.truth("mlp_bias", false)) c.refuse("mlp_bias is true");
   const int64_t hidden = c.size("hidden_size", 4096), heads = c.size("num_attention_heads", 32);
-  if (const int64_t width = c.size("head_dim", hidden / heads); width * heads != hidden)
-    c.refuse(
-        fmt::format("head_dim {} is not hidden_size / num_attention_heads = {} / {}", width, hidden, heads));
   const int64_t context = c.size("max_position_embeddings", 2048);
   Settings settings = {{"model.layers", toml(c.size("num_hidden_layers", 32))},
                        {"model.hidden", toml(hidden)},
                        {"model.heads", toml(heads)},
                        {"model.kv_heads", toml(c.size("num_key_value_heads", heads))},
+                       {"model.head_dim", toml(c.size("head_dim", hidden / heads))},
                        {"model.ffn", toml(c.size("intermediate_size", 11008))},
                        {"model.context", toml(context), true},
                        {"model.norm_epsilon", toml(c.number("rms_norm_eps", 1e-6))},

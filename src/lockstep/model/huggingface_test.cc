@@ -22,7 +22,10 @@ TEST(HuggingFace, ARecipeAndItsConfigAgree) {
       {"model.family=gpt2", "model.tied=false", "model.ffn=100", "model.norm_epsilon=1e-6"},
       {"model.family=llama", "model.heads=4", "model.kv_heads=2", "model.tied=false",
        "model.rope_theta=500000"},
-      {"model.family=llama", "model.rope_scaling=8", "model.rope_original_context=64", "model.context=512"}};
+      {"model.family=llama", "model.rope_scaling=8", "model.rope_original_context=64", "model.context=512"},
+      {"model.family=llama", "model.rope_scaling=4", "model.rope_type=linear", "model.head_dim=48"},
+      {"model.family=llama", "model.rope_scaling=4", "model.rope_type=yarn", "model.rope_high_freq=32"},
+      {"model.family=llama", "model.rope_scaling=4", "model.rope_type=yarn", "model.rope_attention=1.5"}};
   for (const Words& words : recipes) {
     base::Resolved first = recipe_of(words);
     resolve_model(first, 137);
@@ -73,6 +76,19 @@ TEST(HuggingFace, ReadsWhatTransformersWrites) {
        R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "rope_scaling": {},
           "rope_parameters": {"rope_type": "default", "rope_theta": 7.0}})",
        {"model.rope_theta=7", "model.rope_scaling=0"}},
+      {"positions that are all stretched alike, and heads as wide as they like",
+       R"({"model_type": "llama", "hidden_size": 60, "num_attention_heads": 8, "head_dim": 16,
+          "rope_scaling": {"type": "linear", "factor": 2}})",
+       {"model.rope_type=linear", "model.rope_scaling=2", "model.head_dim=16", "model.hidden=60"}},
+      {"YaRN with its authors' limits",
+       R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "max_position_embeddings": 128,
+          "rope_scaling": {"rope_type": "yarn", "original_max_position_embeddings": 32}})",
+       {"model.rope_type=yarn", "model.rope_scaling=4", "model.rope_low_freq=1", "model.rope_high_freq=32",
+        "model.rope_attention=0", "model.rope_original_context=32"}},
+      {"YaRN with an amplitude of its own",
+       R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "max_position_embeddings": 128,
+          "rope_parameters": {"rope_type": "yarn", "factor": 4, "attention_factor": 1.25, "beta_fast": 8}})",
+       {"model.rope_high_freq=8", "model.rope_attention=1.25", "model.rope_original_context=128"}},
       {"the first context beside the scaling and in it",
        R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8,
           "original_max_position_embeddings": 16, "rope_parameters": {"rope_type": "llama3", "factor": 4,
@@ -121,8 +137,10 @@ TEST(HuggingFace, OtherModelsAreRefused) {
        "inverse_layer_idx"},
       {"{" + llama + R"(, "attention_bias": true})", "attention_bias"},
       {"{" + llama + R"(, "hidden_act": "gelu"})", "\"gelu\" is not silu"},
-      {"{" + llama + R"(, "head_dim": 16})", "head_dim 16"},
-      {"{" + llama + R"(, "rope_scaling": {"type": "linear", "factor": 2}})", "\"linear\" is not known"},
+      {"{" + llama + R"(, "head_dim": -16})", "\"head_dim\" is not a size"},
+      {"{" + llama + R"(, "rope_scaling": {"type": "dynamic", "factor": 2}})", "\"dynamic\" is not known"},
+      {"{" + llama + R"(, "rope_scaling": {"type": "yarn", "factor": 2, "truncate": false}})", "truncate"},
+      {"{" + llama + R"(, "rope_scaling": {"type": "linear"}})", "\"factor\" is missing"},
       {"{" + llama + R"(, "rope_scaling": {"type": "llama3", "low_freq_factor": 1, "high_freq_factor": 4}})",
        "\"factor\" is missing"},
       {"{" + llama +

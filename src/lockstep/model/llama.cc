@@ -26,8 +26,17 @@ NormOptions norm(const Sizes& s, std::string name, bool adds = true) {
 }
 
 RopeOptions rope(const Sizes& s) {
-  return {s.m.heads,        s.m.kv_heads.value, s.head_dim,         s.m.context.value,        s.m.rope_theta,
-          s.m.rope_scaling, s.m.rope_low_freq,  s.m.rope_high_freq, s.m.rope_original_context};
+  return {.heads = s.m.heads,
+          .kv_heads = s.m.kv_heads.value,
+          .head_dim = s.head_dim,
+          .positions = s.m.context.value,
+          .theta = s.m.rope_theta,
+          .scaling = s.m.rope_scaling,
+          .type = s.m.rope_type,
+          .low_freq = s.m.rope_low_freq,
+          .high_freq = s.m.rope_high_freq,
+          .original_context = s.m.rope_original_context,
+          .attention = s.m.rope_attention};
 }
 
 Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
@@ -78,7 +87,7 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
 Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
   const auto& m = recipe.model;
   const Sizes s{
-      m, compute, m.hidden / m.heads, static_cast<float>(m.init_std), static_cast<float>(m.dropout), parts};
+      m, compute, m.head_dim.value, static_cast<float>(m.init_std), static_cast<float>(m.dropout), parts};
   return build_language_model(recipe, compute, parts,
                               {.family = "llama",
                                .tokens = "model.embed_tokens",

@@ -1,7 +1,8 @@
-// Rotary positions: the table of cosines and sines, with Llama-3's frequency scaling when asked.
+// Rotary positions: the table of cosines and sines, stretched to longer contexts when asked.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "lockstep/model/block.h"
 
@@ -9,8 +10,12 @@ namespace lockstep::model {
 
 struct RopeOptions {
   int64_t heads = 0, kv_heads = 0, head_dim = 0, positions = 0;
-  double theta = 10000, scaling = 0, low_freq = 1, high_freq = 4;
+  double theta = 10000;
+  double scaling = 0;           // factor; 0: not stretched
+  std::string type = "llama3";  // llama3, linear, yarn
+  double low_freq = 1, high_freq = 4;
   int64_t original_context = 8192;
+  double attention = 0;  // yarn; 0: its authors' choice
 };
 
 // [positions, head_dim]: head_dim / 2 cosines, then as many sines.

@@ -32,5 +32,42 @@ TEST(Rope, SlowRotationsAreStretchedFastOnesAreNot) {
   EXPECT_NEAR(slow_angle(4, 1), 0.1 / 8, 1e-6);  // limits that contradict each other: stretched
 }
 
+TEST(Rope, LinearAndYarnAreThoseOfTransformers) {
+  struct Row {
+    const char* type;
+    double attention;
+    std::vector<double> frequencies;
+    double amplitude;
+  };
+  const double usual = 1 + 0.1 * std::log(4.0);
+  // Rotations 0 to 3 of theta 10000: 1, 0.1, 0.01, 0.001. In 100 positions they turn 15.9, 1.6, 0.16 and
+  // 0.016 times, so that YaRN's blend runs from rotation 0 (8 turns: 0.3) to 2 (1 turn: 1.2).
+  const Row rows[] = {
+      {"linear", 0, {0.25, 0.025, 0.0025, 0.00025}, 1},
+      {"yarn", 0, {1, 0.1 * (0.5 + 0.125), 0.0025, 0.00025}, usual},
+      {"yarn", 1.5, {1, 0.1 * (0.5 + 0.125), 0.0025, 0.00025}, 1.5},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.type);
+    const RopeOptions options{.heads = 1,
+                              .kv_heads = 1,
+                              .head_dim = 8,
+                              .positions = 2,
+                              .theta = 10000,
+                              .scaling = 4,
+                              .type = row.type,
+                              .low_freq = 1,
+                              .high_freq = 8,
+                              .original_context = 100,
+                              .attention = row.attention};
+    std::vector<float> table(16);
+    fill_rope_table(options, table.data());
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(table[i], row.amplitude, 1e-6);
+      EXPECT_NEAR(table[8 + 4 + i], row.amplitude * std::sin(row.frequencies[i]), 1e-6) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::model

@@ -63,7 +63,8 @@ void set_word(const std::string& layout, const std::string& name, const std::str
   for (const Word& word : kNumbers) {
     if (name == word.name) return set_number(layout, word, value, made);
   }
-  if (name == "form") return set_choice(layout, name, value, made.form, {"ring", "heads"});
+  if (name == "form" || name == "context_form")
+    return set_choice(layout, name, value, made.form, {"ring", "heads"});
   if (name == "schedule")
     return set_choice(layout, name, value, made.schedule, {"gpipe", "1f1b", "interleaved", "zero-bubble"});
   if (name == "sequence") {

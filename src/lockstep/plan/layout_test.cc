@@ -22,6 +22,7 @@ TEST(LayoutWords, SayWhatTheRecipeSays) {
            {"tensor=2", 2, false, {"parallel.tensor=2"}},
            {"tensor=2,sequence", 2, false, {"parallel.tensor=2", "parallel.sequence=true"}},
            {"context=2", 2, false, {"parallel.context=2", "parallel.context_form=ring"}},
+           {"context=2,context_form=heads", 2, false, {"parallel.context=2", "parallel.context_form=heads"}},
            {"context=2,form=heads", 2, false, {"parallel.context=2", "parallel.context_form=heads"}},
            {"pipeline=2,schedule=gpipe", 2, true, {"parallel.pipeline=2", "parallel.schedule=gpipe"}},
            {"pipeline=2,schedule=interleaved",

@@ -72,7 +72,7 @@ Generator::Generator(Session& session)
                                                  staging_,
                                                  executor_options(session)});
   const base::Recipe::Model& sizes = session.plan.recipe().model;
-  const int64_t width = sizes.kv_heads.value * (sizes.hidden / sizes.heads);
+  const int64_t width = sizes.kv_heads.value * sizes.head_dim.value;
   for (const program::Instruction& i : program_.instructions) {
     if (i.op == Op::load) input_ = memory_->tensor(i.writes[0].buffer);
     if (i.op != Op::forward && i.op != Op::loss) continue;

@@ -17,7 +17,7 @@ constexpr int64_t kLayers = 6, kMostHeads = 16, kHeadWidth = 16, kSequence = 64,
 // Sizes that shrink together: heads stay (they decide how a layer can be cut), each becomes narrow.
 void shrink_model(base::Recipe& recipe) {
   auto& m = recipe.model;
-  const int64_t hidden = m.hidden, ffn = m.ffn.value;
+  const int64_t hidden = m.hidden, ffn = m.ffn.value, across = m.heads * m.head_dim.value;
   const int64_t groups = m.heads / std::max<int64_t>(1, m.kv_heads.value);
   m.preset = "";
   m.from = "";
@@ -29,6 +29,7 @@ void shrink_model(base::Recipe& recipe) {
   const int64_t narrow = m.heads * (m.heads > kMostHeads ? kHeadWidth / 2 : kHeadWidth);
   if (narrow < hidden) {
     m.hidden = narrow;
+    m.head_dim = std::max<int64_t>(2, narrow * across / hidden / m.heads / 2 * 2);
     m.ffn = std::max<int64_t>(64, (ffn * narrow / hidden + 63) / 64 * 64);
   }
   m.vocab = base::AutoInt();
