@@ -272,6 +272,15 @@ TEST(Launch, NothingIsLeftAfterKillMinusNine) {
   EXPECT_EQ(outcome.output, "6\n0\n");
 }
 
+// There /proc numbers the processes of another namespace.
+TEST(Launch, RanksEndWhereProcIsOfAnotherNamespace) {
+  base::TemporaryFolder folder;
+  if (run_shell(folder.path(), "unshare -pf true").code != 0) GTEST_SKIP() << "no namespaces here";
+  expect_rows(folder.path(), {{"timeout 20 unshare -pf $L launch --nproc-per-node 2 sh -c "
+                               "'if [ $RANK = 1 ]; then exit 3; fi; exec sleep 1000'",
+                               1, "failed: exit code 3"}});
+}
+
 // Several launchers on this machine as nodes of one run.
 struct Nodes {
   base::TemporaryFolder folder;
@@ -369,7 +378,12 @@ TEST(Launch, NobodyAnswers) {
             fmt::format("$L launch --nnodes 2 --node-rank 1 --rdzv-conf join_timeout=1 --rdzv-endpoint "
                         "127.0.0.1:{} true",
                         nodes.port),
-        1, fmt::format("nobody answered at 127.0.0.1:{}", nodes.port)},
+        1,
+        fmt::format("nobody answered at 127.0.0.1:{0} within 1 s (127.0.0.1:{0}: Connection refused)",
+                    nodes.port)},
+       {nodes.secret +
+            "timeout 3 $L launch --nnodes 2 --node-rank 1 --rdzv-endpoint no-such-host.invalid true",
+        124, "waiting for node 0 at no-such-host.invalid:29400 (no-such-host.invalid: "},
        {nodes.secret +
             fmt::format("$L launch --nnodes 2 --node-rank 0 --rdzv-conf join_timeout=1 --rdzv-endpoint "
                         "127.0.0.1:{} true",

@@ -62,5 +62,7 @@ struct StoreClientOptions {
 // A connection. CommError 514: nobody answered within the timeout, and who was tried; ConfigError 515: the
 // server refused us, or could not prove itself.
 std::unique_ptr<Store> connect_store(const StoreClientOptions& options);
+// Null instead of CommError 514, with what was wrong: "node0: Name or service not known".
+std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, std::string& problem);
 
 }  // namespace lockstep::comm

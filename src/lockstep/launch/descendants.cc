@@ -27,6 +27,13 @@ std::string read_stat(const char* pid) {
   return got > 0 ? std::string(text, static_cast<size_t>(got)) : "";
 }
 
+// A /proc that was mounted for another PID namespace gives processes other numbers: signals would go astray.
+bool proc_is_ours() {
+  char name[32];
+  const ssize_t got = ::readlink("/proc/self", name, sizeof name);
+  return got > 0 && std::string(name, static_cast<size_t>(got)) == std::to_string(::getpid());
+}
+
 }  // namespace
 
 void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
@@ -43,6 +50,7 @@ ProcessLine parse_process_line(std::string_view stat) {
 }
 
 std::vector<pid_t> descendants_of(pid_t root) {
+  if (!proc_is_ours()) return {};
   std::multimap<pid_t, ProcessLine> by_parent;
   DIR* folder = ::opendir("/proc");
   if (!folder) return {};

@@ -13,8 +13,8 @@ namespace lockstep::launch {
 // Makes orphans below this process its own children.
 void become_subreaper();
 
-// Every living descendant of `root`, zombies left out. A process with /proc hidden from it sees its children
-// only.
+// Every living descendant of `root`, zombies left out; none where /proc is missing or of another PID
+// namespace.
 std::vector<pid_t> descendants_of(pid_t root);
 
 // From the text of /proc/PID/stat. The name in it may hold blanks and brackets. pid 0: not such a line.

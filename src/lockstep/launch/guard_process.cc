@@ -47,6 +47,7 @@ class GuardProcess {
   int64_t grace_ms_;
   bool launcher_gone_ = false, ending_ = false;
   int64_t deadline_ns_ = 0;
+  std::set<pid_t> ranks_;  // that were started here and have not been reaped
   std::set<pid_t> asked_;  // have been sent SIGTERM in this ending
   std::deque<Report> out_;
   std::vector<std::string> folders_;  // removed at the end
@@ -139,6 +140,7 @@ void GuardProcess::start(const Request& request, const int* descriptors, int cou
     if (::getppid() != guard) ::_exit(126);  // it died before this line
     exec_process(process);
   }
+  if (pid > 0) ranks_.insert(pid);
   tell_started(pid, pid < 0 ? errno : 0);
 }
 
@@ -151,6 +153,7 @@ void GuardProcess::tell_started(pid_t pid, int error) {
 void GuardProcess::reap() {
   int status = 0;
   for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    ranks_.erase(pid);
     timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);
     Report report;
@@ -168,7 +171,8 @@ void GuardProcess::begin_end(int64_t grace_ms) {
 }
 
 void GuardProcess::go_on_ending() {
-  const std::vector<pid_t> left = descendants_of(::getpid());
+  std::vector<pid_t> left = descendants_of(::getpid());
+  if (left.empty()) left.assign(ranks_.begin(), ranks_.end());  // where /proc does not show them
   const bool insist = base::monotonic_ns() >= deadline_ns_;
   for (const pid_t one : left) {
     if (insist) {

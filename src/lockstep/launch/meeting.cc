@@ -44,25 +44,23 @@ void end_if_asked() {
 std::unique_ptr<comm::Store> connect_patiently(const comm::StoreClientOptions& wanted, Duration timeout,
                                                const Say& say) {
   const Clock::time_point begin = Clock::now();
-  bool told = false;
+  std::string told;
   for (;;) {
     const Duration left = timeout - std::chrono::duration_cast<Duration>(Clock::now() - begin);
     comm::StoreClientOptions options = wanted;
     options.connect_timeout = std::clamp(left, Duration(1), Duration(1500));
-    try {
-      return comm::connect_store(options);
-    } catch (const base::CommError& error) {
-      end_if_asked();
-      if (left > options.connect_timeout) {
-        if (!told) say(fmt::format("waiting for node 0 at {}", wanted.endpoint));
-        told = true;
-        continue;
-      }
+    std::string problem;
+    if (auto store = comm::try_connect_store(options, problem)) return store;
+    end_if_asked();
+    if (left <= options.connect_timeout) {
       throw base::CommError(
-          536, fmt::format("nobody answered at {} within {}: is node 0 started, and the port open? ({})",
+          536, fmt::format("nobody answered at {} within {} ({}): is node 0 started, and the port open?",
                            wanted.endpoint, base::human_duration(static_cast<double>(timeout.count()) / 1000),
-                           error.what()));
+                           problem));
     }
+    // A name that nobody knows will hardly become known, but that is for the user to see.
+    if (problem != told) say(fmt::format("waiting for node 0 at {} ({})", wanted.endpoint, problem));
+    told = problem;
   }
 }
 
