@@ -84,6 +84,14 @@ off_t end_of_last_line(int file, off_t size) {
   return 0;
 }
 
+// A last line without its end goes. Returns 0 or the error's number.
+int cut_torn_line(int file) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
+  const off_t end = end_of_last_line(file, status.st_size);
+  return end < status.st_size && ::ftruncate(file, end) != 0 ? errno : 0;
+}
+
 }  // namespace
 
 ReadResult try_read_file(const std::string& path, int64_t most_bytes) {
@@ -150,11 +158,7 @@ void make_folders(const std::string& path) {
 LineWriter::LineWriter(std::string path) : path_(std::move(path)) {
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0) refuse_write(path_, errno);
-  struct stat status {};
-  if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) return;
-  const off_t end = end_of_last_line(file_, status.st_size);
-  if (end < status.st_size && ::ftruncate(file_, end) != 0) {
-    const int error = errno;
+  if (const int error = cut_torn_line(file_)) {
     ::close(file_);
     refuse_write(path_, error);
   }
@@ -176,7 +180,10 @@ LineWriter& LineWriter::operator=(LineWriter&& other) noexcept {
 void LineWriter::write(std::string_view line) {
   std::string whole(line);
   whole += '\n';
-  if (const int error = write_all(file_, whole)) refuse_write(path_, error);
+  const int error = write_all(file_, whole);
+  if (error == 0) return;
+  cut_torn_line(file_);  // so that who tries again does not go on in the middle of it
+  refuse_write(path_, error);
 }
 
 void LineWriter::sync() {

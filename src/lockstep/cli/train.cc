@@ -233,6 +233,9 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   const std::vector<std::string> changes =
       files.begin(session.plan, options.first_step, launch::started_again());
   Progress progress(session.plan, options.first_step);
+  files.on_trouble = [&](const std::string& why) {
+    progress.say("warning: " + why + "; what would go there waits for room");
+  };
   progress.say(start_lines(session, folder));
   for (const std::string& change : changes) progress.say("warning: bits may differ from here on: " + change);
   if (options.first_step > 0) progress.say(fmt::format("going on from step {}", options.first_step));

@@ -205,6 +205,18 @@ TEST(Train, AFullDiskEndsOnlyTheLastSave) {
   EXPECT_NE(outcome.output.find("step 9/9"), std::string::npos) << outcome.output;
 }
 
+// Not even the lines of metrics end a run when nothing at all can be written any more.
+TEST(Train, AFullDiskCostsNoStep) {
+  base::TemporaryFolder folder;
+  const Outcome outcome =
+      run_shell(folder.path(), "ulimit -f 20; " + kTiny + "run.steps=200 log.every=1 run.name=full");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.output.find("warning: runs/full/metrics.jsonl cannot be written"), std::string::npos)
+      << outcome.output;
+  EXPECT_NE(outcome.output.find("the checkpoint of step 200 was not saved"), std::string::npos)
+      << outcome.output;
+}
+
 TEST(Train, ARunFolderBelongsToOneProcess) {
   base::TemporaryFolder folder;
   const Outcome outcome =

@@ -110,9 +110,14 @@ std::vector<std::string> RunFolder::begin(const Plan& plan, int64_t first_step, 
   }
   base::write_file_durable(folder_ + "/metrics.jsonl", kept);
   if (first_step == 0 && !keep_events) base::write_file_durable(folder_ + "/events.jsonl", "");
-  metrics_ = std::make_unique<base::LineWriter>(folder_ + "/metrics.jsonl");
-  events_ = std::make_unique<base::LineWriter>(folder_ + "/events.jsonl");
+  metrics_ = std::make_unique<PatientLines>(folder_ + "/metrics.jsonl");
+  events_ = std::make_unique<PatientLines>(folder_ + "/events.jsonl");
   return changes;
+}
+
+void RunFolder::write(PatientLines& lines, std::string line) {
+  const std::string why = lines.write(std::move(line));
+  if (!why.empty() && on_trouble) on_trouble(why);
 }
 
 void RunFolder::stepped(const StepReport& r) {
@@ -132,21 +137,21 @@ void RunFolder::stepped(const StepReport& r) {
   if (!r.applied) line["skipped"] = true;
   if (!r.params_hash.empty()) line["params_hash"] = r.params_hash;
   line["time"] = base::utc_timestamp();
-  metrics_->write(line.dump());
+  write(*metrics_, line.dump());
 }
 
 void RunFolder::evaluated(int64_t step, double loss) {
-  metrics_->write(json{{"step", step},
-                       {"eval_loss", finite_or_text(loss)},
-                       {"eval_loss_hex", hex_of(loss)},
-                       {"time", base::utc_timestamp()}}
-                      .dump());
+  write(*metrics_, json{{"step", step},
+                        {"eval_loss", finite_or_text(loss)},
+                        {"eval_loss_hex", hex_of(loss)},
+                        {"time", base::utc_timestamp()}}
+                       .dump());
 }
 
 void RunFolder::event(const std::string& name, const std::string& why, int64_t step) {
   json line{{"event", name}, {"step", step}, {"why", why}, {"time", base::utc_timestamp()}};
   if (name == "first_step") line["seconds"] = base::seconds_since_process_start();
-  events_->write(line.dump());
+  write(*events_, line.dump());
 }
 
 }  // namespace lockstep::run

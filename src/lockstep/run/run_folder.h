@@ -5,11 +5,13 @@
 // "auto" meant the first time is kept.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "lockstep/base/file.h"
+#include "lockstep/run/patient_lines.h"
 #include "lockstep/run/session.h"
 #include "lockstep/run/trainer.h"
 
@@ -42,14 +44,19 @@ class RunFolder : public Observer {
   // `keep_events`: a launcher has started the ranks again, and what was told before still counts.
   std::vector<std::string> begin(const Plan& plan, int64_t first_step, bool keep_events = false);
 
+  // Told why when lines begin to wait for a disk; they are written when a later one can be.
+  std::function<void(const std::string& why)> on_trouble;
+
   void stepped(const StepReport& report) override;
   void evaluated(int64_t step, double loss) override;
   void event(const std::string& name, const std::string& why, int64_t step) override;
 
  private:
+  void write(PatientLines& lines, std::string line);
+
   std::string folder_;
   base::FolderLock lock_;
-  std::unique_ptr<base::LineWriter> metrics_, events_;
+  std::unique_ptr<PatientLines> metrics_, events_;
   int64_t every_ = 1;
 };
 
