@@ -739,7 +739,7 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"Run `lockstep train` with the same recipe and --nproc first; its message says what is wrong."}},
       {621,
        "A golden run that does not suit",
-       {"--against names a run that was made from another recipe.",
+       {"--against names a run that was made from another recipe, or a folder without one.",
         "--keep names a folder that is already there."},
        {"Verify the recipe that the golden run was made from, with the same --steps and the same ranks.",
         "Store a new golden run with --keep in a new folder."}},

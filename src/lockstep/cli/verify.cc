@@ -78,8 +78,9 @@ void print_notes(const Report& report) {
 
 void print_text(const VerifyArguments& wanted, const Report& report) {
   const base::Recipe& small = report.small.recipe;
-  print("{}, {} layers, {}; {} steps of {} slices{}{}\n", small.model.family, small.model.layers,
-        small.precision.compute, small.run.steps, small.batch.slices.value,
+  print("{}, {} layer{}, {}; {} step{} of {} slices{}{}\n", small.model.family, small.model.layers,
+        small.model.layers == 1 ? "" : "s", small.precision.compute, small.run.steps,
+        small.run.steps == 1 ? "" : "s", small.batch.slices.value,
         report.small.changes.empty() ? "" : "; made small: ", base::join(report.small.changes, ", "));
   print_table(report);
   print_notes(report);
@@ -173,6 +174,10 @@ int verify_command(Arguments& arguments) {
   if (wanted.jobs == 0) wanted.jobs = std::min(device::thread_count(), 4);
   check_range("--jobs", wanted.jobs, 1, 64);
   if (!wanted.keep.empty()) verify::check_keeps(wanted.keep);
+  if (!wanted.against.empty() && !std::filesystem::exists(wanted.against + "/recipe.toml")) {
+    throw base::ConfigError(621, fmt::format("{} holds no golden run; --keep {} stores one there",
+                                             wanted.against, wanted.against));
+  }
   const bool named = !wanted.layouts.empty();
   const base::TemporaryFolder folder;
   const verify::Wishes wishes{

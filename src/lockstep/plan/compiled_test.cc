@@ -131,8 +131,8 @@ Built drawn(uint32_t seed, std::string& words) {
                  "model.layers=6",
                  "model.hidden=64",
                  "model.heads=8",
-                 "model.kv_heads=4",
                  "data.seq_len=16"};
+  if (built.words[0] == "model.family=llama") built.words.push_back("model.kv_heads=4");
   words = fmt::format(
       "seed {}: {} tensor {} sequence {} context {} heads {}, data {}x{} zero {} a node {}, {} of {} stages, "
       "{} slices "

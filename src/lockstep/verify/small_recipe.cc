@@ -12,10 +12,23 @@ namespace lockstep::verify {
 namespace {
 
 constexpr int64_t kLayers = 6, kMostHeads = 16, kHeadWidth = 16, kSequence = 64, kSamplesPerSlice = 2,
-                  kSlices = 8;
+                  kSlices = 8, kMostRanks = 16;
+
+// The smallest size from `least` on that the same numbers of ranks divide as `whole`: what the recipe refuses
+// is refused here, and nothing else.
+int64_t divided_like(int64_t whole, int64_t least) {
+  const auto alike = [&](int64_t size) {
+    for (int64_t ranks = 2; ranks <= kMostRanks; ++ranks) {
+      if ((size % ranks == 0) != (whole % ranks == 0)) return false;
+    }
+    return true;
+  };
+  while (least < whole && !alike(least)) ++least;
+  return std::min(least, whole);
+}
 
 // Sizes that shrink together: heads stay (they decide how a layer can be cut), each becomes narrow.
-void shrink_model(base::Recipe& recipe) {
+void shrink_model(base::Recipe& recipe, int64_t data_vocab) {
   auto& m = recipe.model;
   const int64_t hidden = m.hidden, ffn = m.ffn.value, across = m.heads * m.head_dim.value;
   const int64_t groups = m.heads / std::max<int64_t>(1, m.kv_heads.value);
@@ -30,9 +43,9 @@ void shrink_model(base::Recipe& recipe) {
   if (narrow < hidden) {
     m.hidden = narrow;
     m.head_dim = std::max<int64_t>(2, narrow * across / hidden / m.heads / 2 * 2);
-    m.ffn = std::max<int64_t>(64, (ffn * narrow / hidden + 63) / 64 * 64);
+    m.ffn = divided_like(ffn, std::max<int64_t>(48, ffn * narrow / hidden));
   }
-  m.vocab = base::AutoInt();
+  m.vocab = divided_like(m.vocab.value, data_vocab);
   m.context = base::AutoInt();
 }
 
@@ -40,7 +53,8 @@ void shrink_run(base::Recipe& recipe, int64_t steps, int64_t ranks) {
   recipe.run.steps = steps;
   recipe.precision.tf32 = false;  // fp32 is compared as fp32
   recipe.run.threads = 1;         // ranks share the cores
-  recipe.data.seq_len = std::min(recipe.data.seq_len, kSequence);
+  const int64_t alike = divided_like(recipe.data.seq_len, kSequence / 2 + 1);
+  recipe.data.seq_len = alike <= 2 * kSequence ? alike : kSequence;
   recipe.data.workers = 1;
   int64_t slices = kSlices;
   while (slices < ranks) slices *= 2;
@@ -64,10 +78,10 @@ Small small_recipe(const base::Resolved& resolved, int64_t steps, int64_t ranks)
   model::resolve_model(whole, dataset->vocab());
   Small small{.recipe = whole.recipe, .changes = {}};
   plan::take_layout_off(small.recipe);
-  shrink_model(small.recipe);
+  shrink_model(small.recipe, dataset->vocab());
   shrink_run(small.recipe, steps, ranks);
-  for (const char* name :
-       {"model.layers", "model.hidden", "model.heads", "model.ffn", "data.seq_len", "batch.global"}) {
+  for (const char* name : {"model.layers", "model.hidden", "model.heads", "model.ffn", "model.vocab",
+                           "data.seq_len", "batch.global"}) {
     const base::Key& key = *base::find_key(name);
     const std::string before = base::value_text(key, whole.recipe),
                       after = base::value_text(key, small.recipe);

@@ -231,6 +231,18 @@ TEST(SmallRecipe, KeepsWhatDecidesALayout) {
   EXPECT_EQ(r.run.steps, 3);
   EXPECT_FALSE(small.changes.empty());
   EXPECT_EQ(blocks_of(r).size(), 8u);  // embedding, six layers, head
+  // What the recipe's sizes do not allow is refused in the small version too.
+  const Small odd = small_recipe(
+      base::read_recipe({.overrides = {"model.layers=2", "model.hidden=1200", "model.heads=6",
+                                       "model.ffn=3201", "model.vocab=50260", "data.seq_len=1000"}}),
+      2, 2);
+  for (int64_t ranks = 2; ranks <= 16; ++ranks) {
+    EXPECT_EQ(odd.recipe.model.ffn.value % ranks == 0, 3201 % ranks == 0) << ranks;
+    EXPECT_EQ(odd.recipe.model.vocab.value % ranks == 0, 50260 % ranks == 0) << ranks;
+    EXPECT_EQ(odd.recipe.data.seq_len % ranks == 0, 1000 % ranks == 0) << ranks;
+  }
+  EXPECT_LT(odd.recipe.model.ffn.value, 1000);
+  EXPECT_LT(odd.recipe.model.vocab.value, 1000);
   // What is small already stays.
   const Small tiny =
       small_recipe(base::read_recipe({.overrides = {"model.layers=2", "model.hidden=32"}}), 2, 2);
