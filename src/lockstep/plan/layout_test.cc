@@ -22,7 +22,6 @@ TEST(LayoutWords, SayWhatTheRecipeSays) {
            {"tensor=2", 2, false, {"parallel.tensor=2"}},
            {"tensor=2,sequence", 2, false, {"parallel.tensor=2", "parallel.sequence=true"}},
            {"context=2", 2, false, {"parallel.context=2", "parallel.context_form=ring"}},
-           {"context=2,context_form=heads", 2, false, {"parallel.context=2", "parallel.context_form=heads"}},
            {"context=2,form=heads", 2, false, {"parallel.context=2", "parallel.context_form=heads"}},
            {"pipeline=2,schedule=gpipe", 2, true, {"parallel.pipeline=2", "parallel.schedule=gpipe"}},
            {"pipeline=2,schedule=interleaved",
@@ -45,6 +44,7 @@ TEST(LayoutWords, SayWhatTheRecipeSays) {
     EXPECT_EQ(layout.overrides(), c.overrides) << c.words;
   }
   EXPECT_EQ(parse_layout("pipeline=2").words(), "pipeline=2,schedule=1f1b");
+  EXPECT_EQ(parse_layout("context=2,context_form=heads").words(), "context=2,form=heads");  // the recipe's word
 }
 
 TEST(LayoutWords, WrongOnesAreNamed) {
