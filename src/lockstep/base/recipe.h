@@ -1,7 +1,7 @@
 // A recipe: everything that decides what a run computes, as plain data with the defaults in place.
 //
-// The keys' names, meanings, ranges and examples stand beside these members in base/recipe.cc, the one
-// place that parsing, validation, `explain`, `init` and the JSON Schema are made from.
+// The keys' names, meanings, ranges and examples stand beside these members in base/recipe*.cc, the one
+// table that parsing, validation, `explain`, `init` and the JSON Schema are made from.
 #pragma once
 
 #include <cstdint>
