@@ -168,10 +168,11 @@ std::unique_ptr<Store> shake_hands(const StoreClientOptions& options, Socket soc
 
 }  // namespace
 
-std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, std::string& problem) {
+std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, Duration within,
+                                         std::string& problem) {
   constexpr Duration kFirstPause{20}, kLongestPause{1000};
   const Endpoint endpoint = parse_endpoint(options.endpoint);
-  const TimePoint deadline = Clock::now() + sane_timeout(options.connect_timeout);
+  const TimePoint deadline = Clock::now() + sane_timeout(within);
   for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     if (Socket socket = connect_once(endpoint, deadline, problem)) {
       if (std::unique_ptr<Store> store = shake_hands(options, std::move(socket), deadline, problem))
@@ -184,7 +185,8 @@ std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, std:
 
 std::unique_ptr<Store> connect_store(const StoreClientOptions& options) {
   std::string problem;
-  if (std::unique_ptr<Store> store = try_connect_store(options, problem)) return store;
+  if (std::unique_ptr<Store> store = try_connect_store(options, options.connect_timeout, problem))
+    return store;
   const double seconds = std::chrono::duration<double>(options.connect_timeout).count();
   throw base::CommError(
       514, fmt::format("no store answered at {} within {} ({}): is node 0 running, and can it be "

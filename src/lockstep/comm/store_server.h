@@ -62,7 +62,9 @@ struct StoreClientOptions {
 // A connection. CommError 514: nobody answered within the timeout, and who was tried; ConfigError 515: the
 // server refused us, or could not prove itself.
 std::unique_ptr<Store> connect_store(const StoreClientOptions& options);
-// Null instead of CommError 514, with what was wrong: "node0: Name or service not known".
-std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, std::string& problem);
+// Tries for so long only; null instead of CommError 514, with what was wrong: "node0: Name or service not
+// known". Clones of the store take options.connect_timeout.
+std::unique_ptr<Store> try_connect_store(const StoreClientOptions& options, Duration within,
+                                         std::string& problem);
 
 }  // namespace lockstep::comm

@@ -47,12 +47,11 @@ std::unique_ptr<comm::Store> connect_patiently(const comm::StoreClientOptions& w
   std::string told;
   for (;;) {
     const Duration left = timeout - std::chrono::duration_cast<Duration>(Clock::now() - begin);
-    comm::StoreClientOptions options = wanted;
-    options.connect_timeout = std::clamp(left, Duration(1), Duration(1500));
+    const Duration turn = std::clamp(left, Duration(1), Duration(1500));
     std::string problem;
-    if (auto store = comm::try_connect_store(options, problem)) return store;
+    if (auto store = comm::try_connect_store(wanted, turn, problem)) return store;
     end_if_asked();
-    if (left <= options.connect_timeout) {
+    if (left <= turn) {
       throw base::CommError(
           536, fmt::format("nobody answered at {} within {} ({}): is node 0 started, and the port open?",
                            wanted.endpoint, base::human_duration(static_cast<double>(timeout.count()) / 1000),
