@@ -116,7 +116,7 @@ run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, c
   run::Plan plan = run::make_plan(std::move(resolved), {}, options);
   if (options.seat.world > 1) run::check_ranks(plan);
   decision.resolved = plan.resolved;
-  if (arguments.resume == "auto") run::refuse_changes(decision.resolved.recipe, folder);
+  if (arguments.resume == "auto") run::refuse_changes(decision.resolved, folder);
   decision.done = earlier.finished && arguments.resume == "auto";
   decision.step = earlier.step;
   if (!decision.done) decision.checkpoints = starting_points(arguments, folder);

@@ -70,15 +70,17 @@ void adopt_earlier(base::Resolved& resolved, const std::string& folder) {
   }
 }
 
-void refuse_changes(const base::Recipe& recipe, const std::string& folder) {
+void refuse_changes(const base::Resolved& resolved, const std::string& folder) {
   const std::optional<base::Recipe> earlier = earlier_recipe(folder);
   if (!earlier) return;
   std::string changes;
-  for (const std::string& name : base::differing_keys(recipe, *earlier)) {
+  for (const std::string& name : base::differing_keys(resolved.recipe, *earlier)) {
     if (is_free(name)) continue;
     const base::Key* key = base::find_key(name);
-    changes += fmt::format("\n    {}: was {}, is {}", name, base::value_text(*key, *earlier),
-                           base::value_text(*key, recipe));
+    const std::string was = base::value_text(*key, *earlier);
+    // The version that wrote the folder did not have the key; what "auto" comes to is what it did.
+    if (was == "\"auto\"" && resolved.origin.at(name) == "auto") continue;
+    changes += fmt::format("\n    {}: was {}, is {}", name, was, base::value_text(*key, resolved.recipe));
   }
   if (changes.empty()) return;
   throw base::ConfigError(

@@ -31,7 +31,7 @@ Earlier look_at(const std::string& folder);
 // Keys that the user left at "auto" take the value that an earlier run in this folder found. ConfigError 160
 // lists keys that differ from that run's, and what to do.
 void adopt_earlier(base::Resolved& resolved, const std::string& folder);
-void refuse_changes(const base::Recipe& recipe, const std::string& folder);
+void refuse_changes(const base::Resolved& resolved, const std::string& folder);
 
 // Writes the folder's files; an Observer that keeps metrics.jsonl and events.jsonl.
 class RunFolder : public Observer {
