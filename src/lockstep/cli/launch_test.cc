@@ -62,13 +62,12 @@ TEST(Launch, APortInUseIsNamed) {
   base::TemporaryFolder folder;
   const std::string listener =
       "import socket,time; s=socket.socket(); s.bind((\"127.0.0.1\",0)); s.listen(); "
-      "print(s.getsockname()[1],flush=True); time.sleep(5)";
-  expect_rows(
-      folder.path(),
-      {{fmt::format("python3 -c '{}' > port & sleep 1; $L launch --master-port $(cat port) true; code=$?; "
-                    "kill $!; exit $code",
-                    listener),
-        2, "another program listens on it"}});
+      "print(s.getsockname()[1],flush=True); time.sleep(60)";
+  expect_rows(folder.path(), {{fmt::format("python3 -c '{}' > port & until [ -s port ]; do sleep 0.05; done; "
+                                           "$L launch --master-port $(cat port) true; code=$?; "
+                                           "kill $!; exit $code",
+                                           listener),
+                               2, "another program listens on it"}});
 }
 
 TEST(Launch, RanksGetTorchrunsEnvironment) {
