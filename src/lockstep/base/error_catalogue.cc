@@ -363,6 +363,12 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        "A raw token file of odd size",
        {"Raw token files hold two bytes a token."},
        {"Fetch the file again, or check its format."}},
+      {234,
+       "A raw token file of wider tokens",
+       {"A tokenizer's numbers were written as 32 or 64 bits each; raw token files hold 16, and each second "
+        "token would be "
+        "0 or 1."},
+       {"Write 16 bits (numpy's uint16), or llm.c's header before 32 bits."}},
       {299,
        "Data that a reader could not finish",
        {"A reading thread met a fault that has no message of its own."},

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/stop_signal.h"
 #include "lockstep/plan/layout.h"
@@ -54,6 +55,7 @@ int generate_command(Arguments& arguments) {
   arguments.example("lockstep generate --run runs/first", "text from the default recipe's model");
   if (!arguments.parse()) return 0;
   if (options.tokens < 1) throw base::ConfigError(109, "--tokens: at least 1 is expected");
+  if (options.top_k < 0) throw base::ConfigError(109, "--top-k: at least 0 is expected; 0 is all");
   options.temperature = number("--temperature", temperature);
   options.seed = static_cast<uint64_t>(seed);
   const run::Earlier earlier = run::look_at(folder);
@@ -63,6 +65,7 @@ int generate_command(Arguments& arguments) {
     throw base::DataError(
         324, folder + " has no complete checkpoint yet: let `lockstep train` finish, or stop it with Ctrl-C");
   }
+  name_damaged(folder, {earlier.checkpoint});
   run::Session session(plan_of(folder));
   if (!session.plan.model->predicts_tokens)
     throw base::ConfigError(163, "this model does not predict tokens");

@@ -55,15 +55,14 @@ struct TrainArguments {
   std::string profile;
 };
 
-// Checkpoints to go on from, the first that can be used; empty: from the beginning.
+// Where --resume never or PATH goes on from, the first that can be used; empty: from the beginning.
 std::vector<std::string> starting_points(const TrainArguments& arguments, const std::string& folder) {
-  if (arguments.resume == "auto") return checkpoint::list(folder);
   std::vector<std::string> points = saved_since_launch(folder);
   if (arguments.resume == "never") return points;
   if (!std::filesystem::exists(arguments.resume)) {
     throw base::DataError(323, "--resume " + arguments.resume + ": there is no such checkpoint folder");
   }
-  points.push_back(arguments.resume);
+  points.push_back(folder_to_read(arguments.resume));
   return points;
 }
 
@@ -73,6 +72,23 @@ void name_damaged_or_refuse(const std::string& folder, const std::vector<std::st
   throw base::DataError(328, folder +
                                  " has no checkpoint left that can be used: bring one back, name another "
                                  "with --resume PATH, or start over with --resume never");
+}
+
+// What --resume auto goes on from, unless the run is done.
+void take_own_newest(const std::string& folder, run::Decision& decision) {
+  run::refuse_changes(decision.resolved, folder);
+  const run::OwnCheckpoints own = run::checkpoints_of(folder, decision.resolved);
+  decision.step = own.step;
+  decision.done = own.step > 0 && own.step >= decision.resolved.recipe.run.steps;
+  if (decision.done) return;
+  remark("{}", own.passed_over);
+  name_damaged_or_refuse(folder, own.folders);
+  if (own.folders.empty() && !own.passed_over.empty()) {
+    throw base::ConfigError(160, folder +
+                                     " holds only checkpoints of other recipes: go on from one with "
+                                     "--resume PATH, or start over with --resume never");
+  }
+  decision.checkpoints = own.folders;
 }
 
 // The newest complete checkpoint that loads; a damaged one is named and the next older one is tried.
@@ -101,6 +117,17 @@ void print_summary(const run::Summary& s, const std::string& folder) {
   print("{}\n", out.dump());
 }
 
+// A changed key may contradict what "auto" meant before: then the change is what the user must hear of.
+run::Plan plan_to_go_on(const TrainArguments& arguments, const base::Resolved& resolved,
+                        const std::string& folder, const run::PlanOptions& options) {
+  try {
+    return run::make_plan(resolved, {}, options);
+  } catch (const base::ConfigError&) {
+    if (arguments.resume == "auto") run::refuse_said_changes(resolved, folder);
+    throw;
+  }
+}
+
 // The first rank looks at the folder and resolves what the recipe leaves open; the plan that it needs for
 // that is its own.
 run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, const std::string& folder,
@@ -113,14 +140,14 @@ run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, c
   run::Decision decision;
   if (const std::string why = run::choose_layout(resolved, options); !why.empty()) remark("{}\n", why);
   base::end_lap(options.laps, "look at the run folder");
-  run::Plan plan = run::make_plan(std::move(resolved), {}, options);
+  run::Plan plan = plan_to_go_on(arguments, resolved, folder, options);
   if (options.seat.world > 1) run::check_ranks(plan);
   decision.resolved = plan.resolved;
-  if (arguments.resume == "auto") run::refuse_changes(decision.resolved, folder);
-  decision.done = earlier.finished && arguments.resume == "auto";
-  decision.step = earlier.step;
-  if (!decision.done) decision.checkpoints = starting_points(arguments, folder);
-  if (!decision.done && arguments.resume == "auto") name_damaged_or_refuse(folder, decision.checkpoints);
+  if (arguments.resume == "auto") {
+    take_own_newest(folder, decision);
+  } else {
+    decision.checkpoints = starting_points(arguments, folder);
+  }
   made = std::move(plan);
   return decision;
 }

@@ -195,6 +195,38 @@ TEST(Train, ACheckpointThatIsCutOffIsNamedAndTheOneBeforeItTaken) {
         "done: 12 of 12"}});
 }
 
+// Two histories in one folder: what was saved with other keys is neither gone on from nor taken for the end.
+TEST(Train, StartedOverItGoesOnFromItsOwnCheckpoints) {
+  base::TemporaryFolder folder;
+  const std::string train = kTiny + "run.steps=6 checkpoint.every=2 checkpoint.keep=9 run.name=r ";
+  const std::string again = train + "optim.lr=0.5 ", drop = "rm -r runs/r/checkpoints/step-0000000";
+  const std::string keep = "cp -r runs/r/checkpoints/step-00000006 kept; ";
+  const std::string put_back = "cp -r kept/. runs/r/checkpoints/step-00000006; ";
+  expect_rows(folder.path(),
+              {{train, 0, "done: 6 of 6"},
+               {keep + again, 2, "optim.lr: was"},
+               {again + "--resume never", 0, "done: 6 of 6"},
+               // As if stopped after 4 steps, with the end of the run before it still there.
+               {drop + "6; " + put_back + again, 0, "step-00000006 is of another recipe and is passed over"},
+               {again, 0, "already done"},
+               {drop + "6 " + drop.substr(6) + "4 " + drop.substr(6) +
+                    "2; mkdir runs/r/checkpoints/step-00000006; " + put_back + again,
+                2, "holds only checkpoints of other recipes"},
+               {again + "--resume runs/r", 0, "done: 6 of 6"}});
+}
+
+// Its config.toml lacks keys that were added since.
+TEST(Train, ARunOfAnOlderVersionGoesOn) {
+  base::TemporaryFolder folder;
+  const std::string train = kTiny + "run.steps=4 checkpoint.every=2 run.name=old ";
+  expect_rows(folder.path(), {{train, 0, "done: 4 of 4"},
+                              {"rm -r runs/old/checkpoints/step-00000004; sed -i '/head_dim/d; /rope_type/d' "
+                               "runs/old/config.toml; " +
+                                   train,
+                               0, "going on from step 2"},
+                              {train + "model.hidden=32", 2, "model.hidden: was 16, is 32"}});
+}
+
 // A save that fails in the middle of a run is told and tried again; the last one must succeed.
 TEST(Train, AFullDiskEndsOnlyTheLastSave) {
   base::TemporaryFolder folder;

@@ -117,6 +117,14 @@ const Fault kFaults[] = {
     {"a_number", 213, {"line 1", "\"text\"", "not a string"}, file("jsonl", "a.jsonl", R"({"text": 5})")},
     {"an_object_as_text", 213, {"line 1"}, file("jsonl", "a.jsonl", R"({"text": {"text": "inner"}})")},
 
+    {"wider_tokens_without_a_header",
+     234,
+     {"a.bin", "32 or 64 bits", "llm.c"},
+     [](auto& f, auto& r) {
+       std::vector<uint32_t> tokens;
+       for (uint32_t i = 0; i < 500; ++i) tokens.push_back(i * 251);
+       file("tokens", "a.bin", bytes_of<uint32_t>(tokens))(f, r);
+     }},
     {"truncated_tokens",
      230,
      {"a.bin", "byte 1043", "10 tokens", "1044 bytes"},

@@ -36,12 +36,35 @@ int32_t int_at(const base::MappedFile& file, int64_t offset) {
   return value;
 }
 
+// Tokens of 32 or 64 bits without a header: each second word of 16 bits is the upper half of one, 0 or 1, and
+// a model would learn to predict those.
+bool looks_wider(const base::MappedFile& file) {
+  constexpr int64_t kLeast = 256, kMost = 1 << 16;  // words that are looked at
+  constexpr uint16_t kLargestHalf = 1;              // of vocabularies to 131,072
+  const int64_t words = std::min<int64_t>(file.size() / kRawWidth, kMost) / 2 * 2;
+  uint16_t lower = 0, upper = 0;
+  for (int64_t i = 0; i < words; i += 2) {
+    uint16_t pair[2];
+    std::memcpy(pair, file.bytes().data() + i * kRawWidth, sizeof pair);
+    lower = std::max(lower, pair[0]), upper = std::max(upper, pair[1]);
+  }
+  return words >= kLeast && upper <= kLargestHalf && lower >= 256;
+}
+
 TokenSegment open_raw(base::MappedFile file) {
   if (file.size() % kRawWidth != 0) {
     throw base::DataError(233,
                           fmt::format("{} ends in the middle of a token at byte {}: 16-bit tokens without a "
                                       "header (nanoGPT) are expected; it is cut off or of another format",
                                       file.path(), file.size() - 1));
+  }
+  if (looks_wider(file)) {
+    throw base::DataError(
+        234,
+        fmt::format("{} holds tokens of 32 or 64 bits, but files without a header (nanoGPT) are read as 16 "
+                    "bits: write it with llm.c's Llama-3 header for 32 bits, or its GPT-2 header if each "
+                    "second token is 0 or 1 after all",
+                    file.path()));
   }
   return file_segment(std::move(file), 0, kRawWidth);
 }

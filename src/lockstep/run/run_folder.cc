@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/manifest.h"
 #include "lockstep/run/record.h"
 
 namespace lockstep::run {
@@ -37,6 +38,37 @@ std::optional<base::Recipe> earlier_recipe(const std::string& folder) {
   return base::read_recipe({.file = path, .overrides = {}}).recipe;
 }
 
+// What a checkpoint was saved with; nothing when it does not say, or another version said it.
+std::optional<base::Recipe> recipe_of(const std::string& checkpoint) {
+  try {
+    base::RecipeSource source;
+    source.text = checkpoint::read_manifest(checkpoint).recipe_toml;
+    if (source.text.empty()) return std::nullopt;
+    return base::read_recipe(source).recipe;
+  } catch (const base::Error&) {
+    return std::nullopt;
+  }
+}
+
+// Keys that are not free and differ, one a line.
+std::string changes_since(const base::Recipe& earlier, const base::Resolved& now) {
+  std::string changes;
+  for (const std::string& name : base::differing_keys(now.recipe, earlier)) {
+    const base::Key* key = base::find_key(name);
+    const std::string was = base::value_text(*key, earlier);
+    // The version that wrote this did not have the key; what "auto" comes to is what it did.
+    if (is_free(name) || (was == "\"auto\"" && now.origin.at(name) == "auto")) continue;
+    changes += fmt::format("\n    {}: was {}, is {}", name, was, base::value_text(*key, now.recipe));
+  }
+  return changes;
+}
+
+// "checkpoints/step-00000100": 100.
+int64_t step_of(const std::string& checkpoint) {
+  const std::string name = fs::path(checkpoint).filename();
+  return std::atoll(name.c_str() + name.find('-') + 1);
+}
+
 json finite_or_text(double value) {
   return std::isfinite(value) ? json(value) : json(fmt::format("{}", value));
 }
@@ -52,11 +84,8 @@ Earlier look_at(const std::string& folder) {
   const std::vector<std::string> checkpoints = checkpoint::list(folder);
   if (!checkpoints.empty()) {
     earlier.checkpoint = checkpoints.front();
-    const std::string name = fs::path(earlier.checkpoint).filename();
-    earlier.step = std::atoll(name.c_str() + name.find('-') + 1);
+    earlier.step = step_of(earlier.checkpoint);
   }
-  if (const auto recipe = earlier_recipe(folder))
-    earlier.finished = earlier.step >= recipe->run.steps && earlier.step > 0;
   return earlier;
 }
 
@@ -73,20 +102,41 @@ void adopt_earlier(base::Resolved& resolved, const std::string& folder) {
 void refuse_changes(const base::Resolved& resolved, const std::string& folder) {
   const std::optional<base::Recipe> earlier = earlier_recipe(folder);
   if (!earlier) return;
-  std::string changes;
-  for (const std::string& name : base::differing_keys(resolved.recipe, *earlier)) {
-    if (is_free(name)) continue;
-    const base::Key* key = base::find_key(name);
-    const std::string was = base::value_text(*key, *earlier);
-    // The version that wrote the folder did not have the key; what "auto" comes to is what it did.
-    if (was == "\"auto\"" && resolved.origin.at(name) == "auto") continue;
-    changes += fmt::format("\n    {}: was {}, is {}", name, was, base::value_text(*key, resolved.recipe));
-  }
+  const std::string changes = changes_since(*earlier, resolved);
   if (changes.empty()) return;
   throw base::ConfigError(
       160, fmt::format("{} holds a run of another recipe:{}\n  Give this run its own name with "
                        "run.name=NAME, or start over in that folder with --resume never",
                        folder, changes));
+}
+
+void refuse_said_changes(const base::Resolved& resolved, const std::string& folder) {
+  const std::optional<base::Recipe> earlier = earlier_recipe(folder);
+  if (!earlier) return;
+  base::Resolved said{*earlier, resolved.origin};
+  for (const base::Key& key : base::recipe_keys()) {
+    const std::string value = base::value_text(key, resolved.recipe);
+    const std::string& origin = resolved.origin.at(key.name);
+    // A file from `lockstep init` names every key: one with its default value is no wish.
+    if (origin == "command line" || value != base::default_text(key))
+      base::set_value(said.recipe, key.name, value);
+  }
+  refuse_changes(said, folder);
+}
+
+OwnCheckpoints checkpoints_of(const std::string& folder, const base::Resolved& resolved) {
+  OwnCheckpoints own;
+  for (const std::string& path : checkpoint::list(folder)) {
+    const std::optional<base::Recipe> saved_with = recipe_of(path);
+    const std::string changes = saved_with ? changes_since(*saved_with, resolved) : "";
+    if (changes.empty()) {
+      own.folders.push_back(path);
+    } else {
+      own.passed_over += fmt::format("{} is of another recipe and is passed over:{}\n", path, changes);
+    }
+  }
+  if (!own.folders.empty()) own.step = step_of(own.folders.front());
+  return own;
 }
 
 RunFolder::RunFolder(std::string folder)

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/file.h"
 #include "lockstep/run/patient_lines.h"
@@ -22,7 +23,6 @@ enum class Resume : uint8_t { automatic, never, path };
 // What stands in the folder before a run.
 struct Earlier {
   bool exists = false;
-  bool finished = false;
   std::string checkpoint;  // folder of the newest complete checkpoint; empty when there is none
   int64_t step = 0;        // of that checkpoint
 };
@@ -32,6 +32,17 @@ Earlier look_at(const std::string& folder);
 // lists keys that differ from that run's, and what to do.
 void adopt_earlier(base::Resolved& resolved, const std::string& folder);
 void refuse_changes(const base::Resolved& resolved, const std::string& folder);
+// The same before everything is resolved, for keys that the user has set.
+void refuse_said_changes(const base::Resolved& resolved, const std::string& folder);
+
+// The folder's complete checkpoints that a run of this recipe saved, newest first. Others lie there too when
+// a run was started over, or from one of them, with other keys: going on from those would mix two runs.
+struct OwnCheckpoints {
+  std::vector<std::string> folders;
+  int64_t step = 0;         // of the first
+  std::string passed_over;  // the others, with the keys that differ; lines for a person
+};
+OwnCheckpoints checkpoints_of(const std::string& folder, const base::Resolved& resolved);
 
 // Writes the folder's files; an Observer that keeps metrics.jsonl and events.jsonl.
 class RunFolder : public Observer {
