@@ -5,7 +5,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/cli/print.h"
 #include "lockstep/program/check.h"
+#include "lockstep/run/choose_layout.h"
 
 namespace lockstep::cli {
 
@@ -48,6 +50,11 @@ run::Plan plan_for(const PlanWords& words) {
   options.node_shares_memory = resolved.recipe.parallel.engine != "gloo";
   options.shares_memory = options.node_shares_memory && words.nodes == 1;
   options.per_node = words.nodes == 1 ? 0 : static_cast<int>(words.ranks);
+  if (resolved.recipe.parallel.automatic) {
+    run::PlanOptions look = options;
+    look.seat.local_world = static_cast<int>(words.ranks);
+    remark("{}\n", run::choose_layout(resolved, look));
+  }
   run::Plan plan = run::make_plan(std::move(resolved), {}, options);
   program::order(plan.program);
   return plan;

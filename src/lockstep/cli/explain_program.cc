@@ -12,6 +12,7 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/explain_plan.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/run/choose_layout.h"
 
 namespace lockstep::cli {
 
@@ -169,7 +170,11 @@ int explain_program(const std::vector<std::string>& words) {
   for (const program::Instruction& i : plan.program.instructions) flops += i.flops;
   print("\n{} instructions, {} FLOPs a step, peak memory {}\n", plan.program.instructions.size(),
         human_count(flops), human_bytes(static_cast<double>(plan.memory.peak_bytes())));
-  if (plan.seat.world > 1) print("rank {} {}\n", plan.seat.rank, traffic_text(plan));
+  if (plan.seat.world == 1) return 0;
+  print("rank {} {}\n", plan.seat.rank, traffic_text(plan));
+  const size_t lists = run::check_ranks(plan);
+  print("checked: the {} ranks have {}; every message is taken, collectives come in one order\n",
+        plan.seat.world, lists == 1 ? "one list" : fmt::format("{} different lists", lists));
   return 0;
 }
 

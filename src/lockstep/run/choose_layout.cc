@@ -115,9 +115,10 @@ std::string choose_layout(base::Resolved& resolved, const PlanOptions& options) 
 
 int64_t fullest_rank_bytes(const Plan& plan) { return compile_ranks(plan, true).peak_bytes; }
 
-void check_ranks(const Plan& plan) {
+size_t check_ranks(const Plan& plan) {
   const plan::Compiled compiled = compile_ranks(plan, false);
   plan::check_world(compiled.world, {.links_by_direction = true});
+  return compiled.programs.size();
 }
 
 }  // namespace lockstep::run

@@ -17,7 +17,7 @@ int64_t fullest_rank_bytes(const Plan& plan);
 
 // Walks the programs of all ranks, those with the same list once: sends meet receives, collectives come in
 // one order, nothing waits for ever. Throws base::Bug with the first problem. Cheap: a fraction of a second
-// at thousands of ranks.
-void check_ranks(const Plan& plan);
+// at thousands of ranks. Returns how many different lists they have.
+size_t check_ranks(const Plan& plan);
 
 }  // namespace lockstep::run
