@@ -50,6 +50,11 @@ std::optional<base::Recipe> recipe_of(const std::string& checkpoint) {
   }
 }
 
+// Whether a value with this origin was said by the user, in a file ("first.toml:12") or in words.
+bool is_users(const std::string& origin) {
+  return origin == "command line" || origin.find(':') != std::string::npos;
+}
+
 // Keys that are not free and differ, one a line.
 std::string changes_since(const base::Recipe& earlier, const base::Resolved& now) {
   std::string changes;
@@ -57,7 +62,7 @@ std::string changes_since(const base::Recipe& earlier, const base::Resolved& now
     const base::Key* key = base::find_key(name);
     const std::string was = base::value_text(*key, earlier);
     // The version that wrote this did not have the key; what "auto" comes to is what it did.
-    if (is_free(name) || (was == "\"auto\"" && now.origin.at(name) == "auto")) continue;
+    if (is_free(name) || (was == "\"auto\"" && !is_users(now.origin.at(name)))) continue;
     changes += fmt::format("\n    {}: was {}, is {}", name, was, base::value_text(*key, now.recipe));
   }
   return changes;
