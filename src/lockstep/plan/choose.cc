@@ -14,6 +14,9 @@ namespace {
 
 constexpr double kAboutAsFast = 1.02;
 constexpr size_t kShown = 5, kReasons = 4;
+// Instructions that are compiled for the choice before what is left goes unseen: some ten seconds. Thousands
+// of ranks can be dealt out in thousands of ways, and those that cut the model most have the longest lists.
+constexpr int64_t kMostWork = 400'000, kWorkOfARefusal = 1000;
 
 // Cheap recomputation is not worth a word.
 bool recomputes_blocks(const std::string& recompute) {
@@ -33,7 +36,25 @@ class Chooser {
  public:
   Chooser(const Question& question, const Compile& compile) : question_(question), compile_(compile) {}
 
+  // Those that cut the model least come first.
   Choice run() {
+    std::vector<Layout> splits = all_splits();
+    const auto cuts = [](const Layout& l) { return l.tensor * l.context * l.pipeline; };
+    std::stable_sort(splits.begin(), splits.end(),
+                     [&](const Layout& a, const Layout& b) { return cuts(a) < cuts(b); });
+    for (const Layout& split : splits) {
+      if (work_ < (one_fits_ ? kMostWork : 4 * kMostWork)) {
+        try_forms(split);
+      } else {
+        ++unseen_;
+      }
+    }
+    return decide();
+  }
+
+ private:
+  std::vector<Layout> all_splits() const {
+    std::vector<Layout> splits;
     for (int tensor = 1; tensor <= question_.ranks; ++tensor) {
       for (int context = 1; tensor * context <= question_.ranks; ++context) {
         for (int pipeline = 1; tensor * context * pipeline <= question_.ranks; ++pipeline) {
@@ -42,18 +63,16 @@ class Chooser {
               question_.pipeline.value_or(pipeline) != pipeline) {
             continue;
           }
-          Layout layout{.data = question_.ranks / (tensor * context * pipeline),
-                        .tensor = tensor,
-                        .context = context,
-                        .pipeline = pipeline};
-          try_forms(layout);
+          splits.push_back({.data = question_.ranks / (tensor * context * pipeline),
+                            .tensor = tensor,
+                            .context = context,
+                            .pipeline = pipeline});
         }
       }
     }
-    return decide();
+    return splits;
   }
 
- private:
   // The ways to do the same split.
   void try_forms(Layout layout) {
     if (layout.tensor > question_.machine.ranks_per_node) {
@@ -107,8 +126,11 @@ class Chooser {
     Trial trial{.candidate = candidate};
     try {
       const Compiled compiled = compile_(candidate);
+      for (const auto& program : compiled.programs)
+        work_ += static_cast<int64_t>(program->instructions.size());
       trial.peak_bytes = compiled.peak_bytes;
       trial.fits = compiled.peak_bytes <= question_.available_bytes;
+      one_fits_ |= trial.fits;
       if (!trial.fits) return trial;
       const Walk walk = simulate(compiled.world, price_on(question_.machine, compiled.world),
                                  {.apart = apart_on(question_.machine, compiled.world)});
@@ -117,6 +139,7 @@ class Chooser {
       trial.bubble = walk.bubble;
     } catch (const base::ConfigError& error) {
       trial.refused = error.what();
+      work_ += kWorkOfARefusal;
     }
     return trial;
   }
@@ -138,6 +161,7 @@ class Chooser {
     std::rotate(trials_.begin(), trials_.begin() + static_cast<ptrdiff_t>(best),
                 trials_.begin() + static_cast<ptrdiff_t>(best) + 1);
     choice.trials = std::move(trials_);
+    choice.unseen = unseen_;
     return choice;
   }
 
@@ -153,9 +177,9 @@ class Chooser {
     throw base::ConfigError(
         183,
         fmt::format(
-            "parallel.auto finds no layout of {} ranks that fits: the most sparing, {}, needs {} of the {} "
+            "parallel.auto finds no layout of {} ranks that fits: the most sparing{}, {}, needs {} of the {} "
             "that a rank has; use more ranks, more batch.slices or shorter sequences",
-            question_.ranks, nearest.candidate.words(),
+            question_.ranks, unseen_ > 0 ? " that was looked at" : "", nearest.candidate.words(),
             base::human_bytes(static_cast<double>(nearest.peak_bytes)),
             base::human_bytes(static_cast<double>(question_.available_bytes))));
   }
@@ -163,6 +187,9 @@ class Chooser {
   const Question& question_;
   const Compile& compile_;
   std::vector<Trial> trials_;
+  int64_t work_ = 0;
+  bool one_fits_ = false;
+  size_t unseen_ = 0;
 };
 
 }  // namespace
@@ -198,6 +225,8 @@ std::string Choice::why() const {
       fmt::format("parallel.auto: {} of {} layouts fit in {}; by forecast the best are\n{}", fitting,
                   trials.size(), base::human_bytes(static_cast<double>(available_bytes)), table.to_text(120));
   if (too_large > 0) text += fmt::format("{} need more memory\n", too_large);
+  if (unseen > 0)
+    text += fmt::format("{} that cut the model into more parts than these were not looked at\n", unseen);
   size_t told = 0;
   for (const auto& [reason, whom] : reasons) {
     if (told++ == kReasons) break;

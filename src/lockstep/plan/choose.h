@@ -1,10 +1,11 @@
 // choose(): a layout for so many ranks, by asking what each would need and how long its step would take.
 //
-// Every way to deal the ranks to data, tensor, context and pipeline parallelism is tried, with the schedules
-// that are worth trying. The recipe's own check says which are possible; compile and place say what the
-// fullest rank needs, and the simulator, over a simple pricing, how long a step takes. Of those that fit, the
-// fastest is taken; where several are about as fast, the simplest, because it keeps more exactness and is
-// easier to understand. Sharing out and recomputation are tried only where their absence does not fit.
+// Every way to deal the ranks to data, tensor, context and pipeline parallelism is tried (of very many, those
+// that cut the model least), with the schedules that are worth trying. The recipe's own check says which are
+// possible; compile and place say what the fullest rank needs, and the simulator, over a simple pricing, how
+// long a step takes. Of those that fit, the fastest is taken; where several are about as fast, the simplest,
+// because it keeps more exactness and is easier to understand. Sharing out and recomputation are tried only
+// where their absence does not fit.
 //
 //     const plan::Choice choice = plan::choose({.ranks = 8, .available_bytes = free, .machine = machine},
 //                                              [&](const plan::Candidate& c) { return compile_all(c); });
@@ -60,6 +61,8 @@ struct Choice {
   Candidate best;
   std::vector<Trial> trials;  // those that fit, fastest first; then those that do not; then the impossible
   int64_t available_bytes = 0;
+  size_t unseen =
+      0;  // splits that were left out, since all would take too long: those that cut the model most
   // Why, for people: the best few, and what stood against the others.
   std::string why() const;
 };

@@ -19,6 +19,7 @@ struct Fake {
   std::function<double(const Candidate&)> seconds = [](const Candidate&) { return 1.0; };
   std::function<int64_t(const Candidate&)> bytes = [](const Candidate&) { return 10; };
   std::function<std::string(const Candidate&)> refuses = [](const Candidate&) { return ""; };
+  std::function<int64_t(const Candidate&)> instructions = [](const Candidate&) { return 1; };
   std::vector<std::string> tried;
 
   Choice choose(Question question) {
@@ -32,6 +33,7 @@ struct Fake {
       compiled.programs.push_back(std::make_unique<Program>());
       const double flops = seconds(c) * question.machine.flops_fp32 * question.machine.reached;
       compiled.programs[0]->instructions = {{.op = Op::forward, .flops = flops}};
+      compiled.programs[0]->instructions.resize(static_cast<size_t>(instructions(c)));
       compiled.world = world_of({});
       compiled.world.programs = {compiled.programs[0].get()};
       compiled.peak_bytes = bytes(c);
@@ -100,6 +102,23 @@ TEST(Choose, ReasonsAgainstOthersAreTold) {
 }
 
 // With real programs of data ranks: where all copies fit nothing is shared out; where they do not, it is.
+// Thousands of ranks can be dealt out in thousands of ways: those that cut the model most are left out, and
+// that is said.
+TEST(Choose, LongListsAreLeftOutWhereShortOnesFit) {
+  Fake fake;
+  fake.instructions = [](const Candidate& c) { return 2'000 * c.layout.tensor * c.layout.pipeline; };
+  Choice choice = fake.choose({.ranks = 64});
+  EXPECT_EQ(choice.best.words(), "data=64");
+  EXPECT_GT(choice.unseen, 0u);
+  EXPECT_NE(choice.why().find("not looked at"), std::string::npos) << choice.why();
+  for (const std::string& words : fake.tried)
+    EXPECT_EQ(words.find("pipeline=64"), std::string::npos) << words;
+  // Where none of the short ones fits, it goes on for a while.
+  fake.bytes = [](const Candidate& c) { return c.layout.tensor * c.layout.pipeline >= 8 ? 100 : 101; };
+  choice = fake.choose({.ranks = 64});
+  EXPECT_GE(choice.best.layout.tensor * choice.best.layout.pipeline, 8);
+}
+
 TEST(Choose, RealProgramsOfDataRanks) {
   program::Case drawn = program::case_of(
       {"model.layers=3", "model.hidden=64", "model.heads=2", "data.seq_len=16"}, device::DType::f32);

@@ -81,9 +81,11 @@ std::string choose_layout(base::Resolved& resolved, const PlanOptions& options) 
   PlanOptions look = options;
   look.must_fit = false;
   look.seat.rank = 0;
-  // The machine and its memory, from one rank's plan.
+  // The machine and its memory, from one rank's plan: of one sample, for all of them would be a long list.
   base::Resolved one = resolved;
   plan::take_layout_off(one.recipe);
+  one.recipe.batch.global = 1;
+  one.recipe.batch.slices = one.recipe.batch.strands = 1;
   PlanOptions alone = look;
   alone.seat.world = 1;
   const Plan here = make_plan(one, {}, alone);
