@@ -68,6 +68,22 @@ std::string traffic_text(const run::Plan& plan) {
                      text(sent.across));
 }
 
+namespace {
+
+// "0 to 511", "0, 1, 4 to 7": ascending numbers without the tedium.
+std::string in_runs(const std::vector<int64_t>& numbers) {
+  std::vector<std::string> runs;
+  for (size_t first = 0, end = 0; first < numbers.size(); first = end) {
+    for (end = first + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
+    const bool few = end - first < 3;
+    for (size_t k = first; few && k < end; ++k) runs.push_back(std::to_string(numbers[k]));
+    if (!few) runs.push_back(fmt::format("{} to {}", numbers[first], numbers[end - 1]));
+  }
+  return base::join(runs, ", ");
+}
+
+}  // namespace
+
 std::string rank_line(const run::Plan& plan) {
   const program::DataRanks& ranks = plan.program.ranks;
   if (plan.seat.world == 1) return "";
@@ -83,7 +99,7 @@ std::string rank_line(const run::Plan& plan) {
                         ranks.replicas);
   }
   const auto& own = plan.program.own_slices;
-  return text + fmt::format("; {} {} of {}\n", own.size() == 1 ? "slice" : "slices", fmt::join(own, ", "),
+  return text + fmt::format("; {} {} of {}\n", own.size() == 1 ? "slice" : "slices", in_runs(own),
                             plan.program.slices);
 }
 
