@@ -107,6 +107,12 @@ Drawn draw_case(uint32_t seed) {
   set("model.kv_heads", kv_heads);
   const int width = llama ? 2 * from(draw, 1, 4) : from(draw, 1, 8);  // of a head
   set("model.hidden", heads * (heads * width < 8 ? 8 : width));       // norms of fewer are all rounding
+  if (llama && draw.below(3) == 0) set("model.head_dim", 2 * from(draw, 1, 6));
+  if (llama && draw.below(3) == 0) {
+    set("model.rope_scaling", from(draw, 2, 4));
+    set("model.rope_type", draw.pick({"llama3", "linear", "yarn"}));
+    set("model.rope_original_context", from(draw, 4, 16));
+  }
   set("model.ffn", axes.tensor * from(draw, 1, 24));
   set("model.vocab", axes.tensor * from(draw, 160 / axes.tensor + 1, 250 / axes.tensor));
   set("model.tied", draw.below(2) == 0);
