@@ -48,7 +48,9 @@ constexpr Key::Type type_of() {
   if constexpr (std::is_same_v<T, int64_t>) return Key::Type::integer;
   if constexpr (std::is_same_v<T, double>) return Key::Type::number;
   if constexpr (std::is_same_v<T, std::string>) return Key::Type::text;
-  if constexpr (std::is_same_v<T, AutoInt>) return Key::Type::auto_integer;
+  static_assert(std::is_same_v<T, bool> || std::is_same_v<T, int64_t> || std::is_same_v<T, double> ||
+                std::is_same_v<T, std::string> || std::is_same_v<T, AutoInt>);
+  return Key::Type::auto_integer;
 }
 
 // The key's name, type and place from the member itself, so that they cannot disagree.
