@@ -14,8 +14,9 @@ namespace {
 
 constexpr double kAboutAsFast = 1.02;
 constexpr size_t kShown = 5, kReasons = 4;
-// Instructions that are compiled for the choice before what is left goes unseen: some ten seconds. Thousands
-// of ranks can be dealt out in thousands of ways, and those that cut the model most have the longest lists.
+// Instructions that are compiled for the choice before what is left goes unseen: seconds, up to a minute
+// where each list is very long. Thousands of ranks can be dealt out in thousands of ways, and those that cut
+// the model most have the longest lists.
 constexpr int64_t kMostWork = 400'000, kWorkOfARefusal = 1000;
 
 // Cheap recomputation is not worth a word.
