@@ -77,6 +77,11 @@ void check_sizes(const base::Recipe& recipe) {
                                        m.head_dim.value,
                                        m.head_dim.value * m.heads == m.hidden ? " (hidden / heads)" : ""));
   }
+  if (m.family == "llama" && m.rope_scaling > 0 && m.rope_type == "yarn" && m.rope_theta <= 1) {
+    throw ConfigError(124, fmt::format("model.rope_theta = {}: yarn tells slow rotations from fast ones, and "
+                                       "there are none; set it above 1, such as 10000",
+                                       m.rope_theta));
+  }
   if (m.head_dim.value > 256) {
     throw ConfigError(125, fmt::format("model.head_dim = {}: heads wider than 256 are not supported; use "
                                        "more heads",
