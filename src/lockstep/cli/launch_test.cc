@@ -408,6 +408,23 @@ TEST(Launch, AFailureEndsEveryNode) {
   EXPECT_EQ(codes, 2u) << outcome.output;
 }
 
+// As torchrun counts: a new round for a node that comes takes nothing from the budget.
+TEST(Launch, ANodeThatComesIsNoRestart) {
+  Nodes nodes;
+  const std::string flags =
+      nodes.flags("--nnodes 1:2 --rdzv-conf last_call_timeout=1 --max-restarts 3 --grace 1");
+  const std::string program =
+      "sh -c 'echo $WORLD_SIZE ranks, $TORCHELASTIC_RESTART_COUNT restarts; test $WORLD_SIZE = 2 || sleep "
+      "100'";
+  expect_rows(nodes.folder.path(),
+              {{fmt::format("{0}$L launch {1} --node-rank 0 {2} >0.txt 2>&1 & for k in $(seq 200); do grep "
+                            "-q '1 ranks, 0 restarts' 0.txt && break; sleep 0.1; done; $L launch {1} "
+                            "--node-rank 1 {2}; wait $!; code=$?; cat 0.txt; exit $code",
+                            nodes.secret, flags, program),
+                0, "1 ranks, 0 restarts"},
+               {"grep -c '2 ranks, 0 restarts' 0.txt", 0, "1"}});
+}
+
 TEST(Launch, AVanishedNodeIsNamed) {
   Nodes nodes;
   const std::string flags = nodes.flags("--nnodes 2 --grace 1");

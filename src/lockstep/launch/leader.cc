@@ -15,7 +15,9 @@ namespace {
 
 constexpr Duration kGoodbye{5000};  // how long the leader waits for the others to hear that the run is over
 
-constexpr Duration kProofOfLife{3000};  // three beats
+constexpr Duration kProofOfLife{4000};  // four beats
+// Between looks at the beats; closer where a failure waits for a verdict.
+constexpr Duration kLook{500}, kCloseLook{100};
 
 int64_t unix_micros() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -113,10 +115,9 @@ const Leader::Member* Leader::holder_of(const NodeCard& card) const {
 // A node that takes the place of a lost one may come before the loss is known. It is refused only once the
 // other has shown that it lives: by a beat that cannot be from before.
 void Leader::settle_claims() {
-  constexpr Duration kSurelyLater(1000);  // two looks
   for (auto& [card, at] : std::exchange(claims_, {})) {
     const Member* holder = holder_of(card);
-    if (holder != nullptr && holder->beat_at <= at + kSurelyLater) {
+    if (holder != nullptr && holder->lived_after <= at) {
       claims_.emplace_back(card, at);
     } else if (holder != nullptr) {
       refuse(card, objection(card));
@@ -144,19 +145,22 @@ void Leader::hear_join(const NodeCard& card) {
   Member& member = members_[card.token];
   if (member.card.token.empty()) {
     arrival_.push_back(card.token);
-    member.beat_at = Clock::now();
+    member.beat_at = member.lived_after = Clock::now();
   }
   member.card = card, member.joined = true, member.done = member.stopped = false;
 }
 
 // A node whose count stands still has vanished: its launcher was killed, or the network is gone.
 void Leader::watch_beats() {
-  if (options_.one_node() || since(looked_at_) < Duration(500)) return;
-  looked_at_ = Clock::now();
+  if (options_.one_node() || since(looked_at_) < (state_.failures.empty() ? kLook : kCloseLook)) return;
+  const Clock::time_point look_before = std::exchange(looked_at_, Clock::now());
   for (auto& [token, member] : members_) {
     if (member.gone) continue;
     const std::string beat = store_->try_get(beat_key(token)).value_or("");
-    if (beat != member.beat) member.beat = beat, member.beat_at = Clock::now();
+    if (beat != member.beat) {
+      member.beat = beat, member.beat_at = Clock::now();
+      member.lived_after = std::max(member.lived_after, look_before);
+    }
     if (since(member.beat_at) > options_.node_timeout) lose(member);
   }
   settle_claims();
@@ -166,6 +170,7 @@ void Leader::lose(Member& member, const std::string& how) {
   member.gone = true;
   const NodePlace* place = state_.place_of(member.card.token);
   const double silent = std::chrono::duration<double>(Clock::now() - member.beat_at).count();
+  const double at_most = std::chrono::duration<double>(Clock::now() - member.lived_after).count();
   if (!place || state_.phase == Phase::roll_call) {
     say_(fmt::format("{} vanished while waiting", member.card.host));
     if (!member.card.one_task_a_rank) return;
@@ -175,7 +180,8 @@ void Leader::lose(Member& member, const std::string& how) {
   if (state_.phase != Phase::running || member.done) return;
   Failure failure;
   failure.node = place->node, failure.host = member.card.host;
-  failure.unix_micros = unix_micros() - static_cast<int64_t>(silent * 1e6);
+  // The earliest that it can have been: ranks of other nodes fail within milliseconds after it.
+  failure.unix_micros = unix_micros() - static_cast<int64_t>(at_most * 1e6);
   const int last = place->first_rank + place->card.ranks - 1;
   const std::string ranks = last > place->first_rank ? fmt::format("ranks {} to {}", place->first_rank, last)
                                                      : fmt::format("rank {}", last);
@@ -206,7 +212,8 @@ void Leader::call_the_roll() {
   if (count < options_.min_nodes) enough_ = false;
   if (count >= options_.min_nodes && !enough_) enough_ = true, enough_at_ = Clock::now();
   // Nodes that were there before need not be waited for twice.
-  const bool last_call_over = enough_ && since(enough_at_) >= options_.last_call;
+  const bool last_call_over =
+      enough_ && (since(enough_at_) >= options_.last_call || since(phase_at_) >= options_.join_timeout);
   const bool known = enough_ && state_.round > 0 && everyone_is_back;
   if (count == options_.max_nodes || last_call_over || known) return start_round(present);
   state_.waiting = describe_waiting(present, enough_ ? options_.max_nodes : options_.min_nodes);
@@ -231,11 +238,11 @@ void Leader::start_round(const std::vector<NodeCard>& cards) {
 }
 
 // A node that was killed is often noticed first by the failure of others. So before one is named, every node
-// must have shown that it lives, or have been silent for long enough.
+// must have shown that it lived after it, or have been silent for long enough.
 bool Leader::know_who_lives() {
   if (options_.one_node() || rules_.sees_all) return true;
   for (auto& [token, member] : members_) {
-    if (!takes_part(member) || member.gone || member.done || member.beat_at > failed_at_) continue;
+    if (!takes_part(member) || member.gone || member.done || member.lived_after > failed_at_) continue;
     if (since(failed_at_) < kProofOfLife) return false;
     lose(member);
   }

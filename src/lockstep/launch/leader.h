@@ -45,7 +45,8 @@ class Leader {
     bool done = false;
     int code = 0;
     std::string beat;
-    Clock::time_point beat_at;
+    // When its count was seen to change, and the look before that one: it lived at some time after it.
+    Clock::time_point beat_at, lived_after;
   };
 
   void hear(const nlohmann::json& message);

@@ -56,7 +56,7 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
       {"ROLE_WORLD_SIZE", text(place.role_world)},
       {"MASTER_ADDR", state.master_addr},
       {"MASTER_PORT", text(state.master_port)},
-      {"TORCHELASTIC_RESTART_COUNT", text(state.round)},
+      {"TORCHELASTIC_RESTART_COUNT", text(state.restarts)},
       {"TORCHELASTIC_MAX_RESTARTS", text(options.max_restarts)},
       {"TORCHELASTIC_RUN_ID", options.run_id},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
@@ -78,16 +78,15 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
       set_variable(base, "OMP_NUM_THREADS", "1");
     }
   }
-  remove_variable(base, "LOCKSTEP_SECRET");  // the descriptor is enough
-  remove_variable(base, "LOCKSTEP_STORE");
-  remove_variable(base, "LOCKSTEP_SECRET_FD");
-  remove_variable(base, "LOCKSTEP_STORE_TLS");
-  remove_variable(base, "LOCKSTEP_MEMORY_FD");
-  remove_variable(base, "LOCKSTEP_LAUNCHED");
-  remove_variable(base, "LOCKSTEP_SAVE_ONLY");
+  for (const char* name : {"LOCKSTEP_SECRET",  // the descriptor is enough
+                           "LOCKSTEP_STORE", "LOCKSTEP_SECRET_FD", "LOCKSTEP_STORE_TLS", "LOCKSTEP_MEMORY_FD",
+                           "LOCKSTEP_LAUNCHED", "LOCKSTEP_SAVE_ONLY", "LOCKSTEP_ROUND"}) {
+    remove_variable(base, name);
+  }
   if (facts.own_program) {
     set_variable(base, "LOCKSTEP_STORE", facts.store_endpoint);
     set_variable(base, "LOCKSTEP_SECRET_FD", text(kKeptDescriptor));
+    set_variable(base, "LOCKSTEP_ROUND", text(state.round));  // restarts count failures alone
     if (facts.options->tls) set_variable(base, "LOCKSTEP_STORE_TLS", "1");
     if (facts.has_memory) set_variable(base, "LOCKSTEP_MEMORY_FD", text(kMemoryDescriptor));
     if (state.save_only) set_variable(base, "LOCKSTEP_SAVE_ONLY", "1");

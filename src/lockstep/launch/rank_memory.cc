@@ -65,7 +65,7 @@ int rank_memory() {
 }
 
 bool started_again() {
-  return process_variable("LOCKSTEP_STORE") && number("TORCHELASTIC_RESTART_COUNT").value_or(0) > 0;
+  return process_variable("LOCKSTEP_STORE") && number("LOCKSTEP_ROUND").value_or(0) > 0;
 }
 
 std::filesystem::file_time_type launched_at() {

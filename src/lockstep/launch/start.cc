@@ -56,10 +56,10 @@ Start join_launcher(const std::string& endpoint, const comm::Seat& seat) {
   client.secret = comm::Secret::from_descriptor(*descriptor);
   client.who = fmt::format("rank {} on {}", seat.rank, base::host_name());
   client.tls = process_variable("LOCKSTEP_STORE_TLS").has_value();
-  const int attempt = number_in(process_variable, "TORCHELASTIC_RESTART_COUNT").value_or(0);
+  const int round = number_in(process_variable, "LOCKSTEP_ROUND").value_or(0);
   Start start;
   start.options.seat = seat;
-  start.store = comm::with_prefix(comm::connect_store(client), rank_prefix(attempt));
+  start.store = comm::with_prefix(comm::connect_store(client), rank_prefix(round));
   return start;
 }
 
@@ -115,7 +115,7 @@ std::vector<std::string> own_command(const std::vector<std::string>& argv) {
   return command;
 }
 
-std::string rank_prefix(int attempt) { return fmt::format("attempt-{}/", attempt); }
+std::string rank_prefix(int round) { return fmt::format("round-{}/", round); }
 
 // The innermost launcher wins: ours, torchrun, the scheduler, and last what the flags say.
 Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,

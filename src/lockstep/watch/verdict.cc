@@ -17,12 +17,13 @@ namespace {
 
 constexpr double kShortestHang = 30, kTimesUsual = 10;
 
-// A rank inside a call that `missing` have not entered.
+// A rank inside a call that `missing` have not entered, or in which they are stopped.
 struct Wait {
   const RankFacts* who;
   const GroupFacts* group;
   double since;
   std::vector<int> missing;
+  bool entered = false;  // by all
 };
 
 // "reduce.data.0" is the data group of the reduce lane, of the copy that rank 0 is the first of.
@@ -120,13 +121,27 @@ class Judge {
     return missing;
   }
 
+  // Of the same call, those that entered it and were stopped there.
+  std::vector<int> stopped_in(const RankFacts& who, const GroupFacts& group) const {
+    std::vector<int> stopped;
+    for (const int member : group.members) {
+      const GroupFacts* other = member == who.rank ? nullptr : view(member, group.name);
+      if (other != nullptr && other->inside && other->entered == group.entered &&
+          by_rank_.at(member)->stopped)
+        stopped.push_back(member);
+    }
+    return stopped;
+  }
+
   void find_waits() {
     for (const RankFacts& f : facts_) {
       for (const GroupFacts& group : f.groups) {
         if (group.entered < 0 || !group.inside) continue;
         std::vector<int> missing = missing_from(f, group);
+        const bool entered = missing.empty();
+        if (entered) missing = stopped_in(f, group);
         if (missing.empty()) continue;
-        waits_.push_back({&f, &group, group.since, std::move(missing)});
+        waits_.push_back({&f, &group, group.since, std::move(missing), entered});
         waiting_.insert(f.rank);
       }
     }
@@ -169,6 +184,12 @@ class Judge {
       verdict.culprits.push_back(rank);
       who.push_back(name(rank));
       what.push_back(roots.size() > 1 ? fmt::format("{}: {}", rank, doing(f)) : doing(f));
+    }
+    if (wait.entered) {
+      verdict.sentence =
+          fmt::format("{} stopped (SIGSTOP) inside {}; {} since {:.0f} s", fmt::join(who, " and "),
+                      where(*wait.group, wait.group->entered), those_who_wait(wait), wait.since);
+      return verdict;
     }
     if (moves) verdict.kind = Verdict::Kind::slow;
     verdict.sentence =
@@ -217,7 +238,6 @@ class Judge {
 
   std::optional<Verdict> inside(const GroupFacts& group) const {
     double since = group.since;
-    std::vector<int> stopped;
     const GroupFacts* other = nullptr;
     int differs = -1, first = -1;
     for (const int member : group.members) {
@@ -226,7 +246,6 @@ class Judge {
       const RankFacts& f = *by_rank_.at(member);
       if (theirs->since < budget_of(f, budgets_)) return std::nullopt;
       since = std::min(since, theirs->since);
-      if (f.stopped) stopped.push_back(member);
       if (theirs == &group) first = member;
       if (theirs->op != group.op && !meet(theirs->op, group.op)) differs = member, other = theirs;
     }
@@ -236,12 +255,6 @@ class Judge {
                      {first, differs},
                      fmt::format("{} came to {} and {} to {}: they will never meet; both wait since {:.0f} s",
                                  name(first), there, name(differs), where(*other, other->entered), since),
-                     since};
-    }
-    if (!stopped.empty()) {
-      return Verdict{Verdict::Kind::frozen, stopped,
-                     fmt::format("{} stopped (SIGSTOP) inside {}; {} wait there since {:.0f} s",
-                                 name(stopped[0]), there, list(group.members), since),
                      since};
     }
     return Verdict{Verdict::Kind::stuck,

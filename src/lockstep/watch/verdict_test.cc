@@ -104,6 +104,27 @@ std::vector<Case> cases() {
        "frozen",
        {3},
        "stopped (SIGSTOP)"},
+      {"stopped inside a call that another shares with it",
+       changed(one_missing(31),
+               [](auto& f) {
+                 f[2].groups = {data_group(811, false, 31), pair("reduce.node.2", {2, 3}, 7, 32)};
+                 f[3].groups.push_back(pair("reduce.node.2", {2, 3}, 7, 32));
+                 f[3].stopped = true;
+               }),
+       {},
+       "frozen",
+       {3},
+       "rank 3 (b) stopped (SIGSTOP) inside reduce b7, seq 7, group node; rank 2 waits there since 32 s"},
+      {"a rank that is held up by it is waited for",
+       {rank(0, {pair("reduce.node.0", {0, 1}, 8, 31)}, 31),
+        rank(1, {pair("reduce.node.0", {0, 1}, 7, 0), pair("reduce.between.1", {1, 3}, 4, 32)}, 32),
+        rank(2, {pair("reduce.node.2", {2, 3}, 8, 31)}, 31),
+        changed({rank(3, {pair("reduce.node.2", {2, 3}, 7, 0), pair("reduce.between.1", {1, 3}, 4, 32)}, 32)},
+                [](auto& f) { f[0].stopped = true; })[0]},
+       {},
+       "frozen",
+       {3},
+       "rank 3 (b) stopped (SIGSTOP) inside reduce b7, seq 4, group between; rank 1 waits there since 32 s"},
       {"dead comes first",
        changed(one_missing(1), [](auto& f) { f[3].alive = false; }),
        {},
