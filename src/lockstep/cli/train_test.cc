@@ -64,6 +64,7 @@ TEST(Train, RefusesBadInput) {
       {"$L train absent.toml", 2, "absent.toml"},
       {kTiny + "--profile 3:2", 2, "FIRST:LAST"},
       {kTiny + "--profile 1:2x", 2, "FIRST:LAST"},
+      {kTiny + "run.steps=3 --profile 4:5", 2, "run.steps = 3"},
       {kTiny + "data.kind=text data.path=absent.txt", 3, "absent.txt"},
       {kTiny + "data.kind=text data.path=short.txt", 3, "short.txt"},
       {kTiny + "data.kind=tokens data.path=odd.bin", 3, "odd.bin"},

@@ -52,7 +52,8 @@ class Trainer {
     int64_t step = options_.first_step;
     enter(Phase::train, step);
     while (step < recipe_.run.steps && !stopping()) {
-      if (step + 1 == options_.profile.first) start_profile();
+      if (!profile_tried_ && step + 1 >= options_.profile.first && step + 1 <= options_.profile.last)
+        start_profile();
       one_step(step++);
       if (profiling_ && step == options_.profile.last) stop_profile();
       if (due(recipe_.log.fingerprint_every, step)) compare(step);
@@ -191,6 +192,7 @@ class Trainer {
   void start_profile() {
     drain();
     const std::string why_not = session_.executor->start_profile();
+    profile_tried_ = true;
     profiling_ = why_not.empty();
     if (!profiling_) observer_.event("no_profile", why_not, options_.profile.first);
   }
@@ -248,6 +250,13 @@ class Trainer {
   Summary finish(int64_t step) {
     drain();
     if (profiling_) stop_profile();  // the run ended inside
+    if (options_.profile.last > 0 && !profile_tried_) {
+      observer_.event(
+          "no_profile",
+          fmt::format("nothing was profiled: steps {} to {} were asked for, and {} to {} were run",
+                      options_.profile.first, options_.profile.last, options_.first_step + 1, step),
+          step);
+    }
     Summary summary;
     summary.steps = step;
     summary.finished = step >= recipe_.run.steps;
@@ -277,7 +286,7 @@ class Trainer {
   double step_seconds_ = 0;
   double others_gib_ = 0;
   int64_t began_ = 0, last_read_ = 0, saved_ = -1, skipped_ = 0, compared_ = -1;
-  bool stopping_ = false, profiling_ = false;
+  bool stopping_ = false, profiling_ = false, profile_tried_ = false;
 };
 
 }  // namespace
