@@ -361,7 +361,8 @@ const std::vector<ErrorExplanation>& error_catalogue() {
       {232,
        "A token outside the vocabulary",
        {"The file was made with another tokenizer, or is no token file."},
-       {"Raise model.vocab, or prepare the file anew."}},
+       {"Raise model.vocab, or prepare the file anew.",
+        "If it was right when the run started, somebody wrote into it meanwhile: put it back."}},
       {233,
        "A raw token file of odd size",
        {"Raw token files hold two bytes a token."},
@@ -857,6 +858,11 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"The disk or network mount that holds it was unmounted, or somebody moved or removed the folder.",
         "Writing on would put the checkpoint on another disk, where nobody looks for it."},
        {"Mount it again, or move the folder back: training has gone on, and the next save tries again."}},
+      {817,
+       "Data that can no longer be read",
+       {"Somebody wrote the file anew, shorter, while the run read it.", "Its disk or network mount failed."},
+       {"Put the file back as it was and run the same command again: it goes on from the newest checkpoint.",
+        "To change data under a run, write another file and rename it: an open run keeps the old one."}},
   };
   return rows;
 }

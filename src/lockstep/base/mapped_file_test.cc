@@ -54,6 +54,23 @@ TEST_F(MappedFileTest, MovesWithoutUnmapping) {
   EXPECT_EQ(third.text(), "still here");
 }
 
+TEST_F(MappedFileTest, ReadsWhatIsThereAndMissesWhatIsNot) {
+  const std::string path = write("shrinks", std::string(10'000, 'x') + "end");
+  MappedFile opened = MappedFile::open(path);
+  const MappedFile file(std::move(opened));
+  std::string out(3, ' ');
+  file.read(10'000, std::as_writable_bytes(std::span(out)));
+  EXPECT_EQ(out, "end");
+  fs::resize_file(path, 10'001);
+  try {
+    file.read(10'000, std::as_writable_bytes(std::span(out)));
+    ADD_FAILURE() << "was read";
+  } catch (const DataError& error) {
+    EXPECT_EQ(error.number(), 817);
+    EXPECT_NE(std::string(error.what()).find("ends at byte 10001"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(MappedFileTest, SaysWhatIsWrong) {
   const std::string pipe = (folder_ / "pipe").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);

@@ -72,7 +72,7 @@ void add_data(std::vector<Key>& keys) {
           make_key(MEMBER(data.workers), "Reading threads. They change the speed, never the order.", "2",
                    {.at_least = 1, .at_most = 256, .also = {"num_workers", "n_workers"}}),
           make_key(MEMBER(data.tokenizer),
-                   "How text becomes tokens: bytes (256 tokens, nothing to install) or a tokenizer file.",
+                   "How text becomes tokens: as bytes (256 tokens, nothing to install) is the only way yet.",
                    "\"bytes\"", {.also = {"tokenizer_path", "tokenizer_file"}}),
       });
 }

@@ -111,7 +111,8 @@ void add_optim(std::vector<Key>& keys) {
                    {.at_least = 0, .at_most = 1, .also = {"cooldown", "cooldown_fraction"}}),
           make_key(MEMBER(optim.beta1), "adamw, lion: how long the first moment remembers.", "0.9",
                    {.at_least = 0, .at_most = 0.99999, .also = {"adam_beta1"}}),
-          make_key(MEMBER(optim.beta2), "adamw, lion: how long the second moment remembers.", "0.95",
+          make_key(MEMBER(optim.beta2),
+                   "adamw: how long the second moment remembers; lion: how long its only one does.", "0.95",
                    {.at_least = 0, .at_most = 0.9999999, .also = {"adam_beta2"}}),
           make_key(MEMBER(optim.epsilon), "adamw: added to the square root of the second moment.", "1e-8",
                    {.at_most = 1, .above = 0, .also = {"eps", "adam_epsilon"}}),
@@ -156,7 +157,7 @@ void add_precision(std::vector<Key>& keys) {
               "Number format of forward and backward; the masters are always fp32. auto: bf16 where the "
               "device "
               "is fast at it, else fp16 with a loss scale, fp32 on CPU. fp8: bf16 with the products of the "
-              "layers and the head in fp8.",
+              "layers in fp8, and the head's with fp8_head.",
               "\"bf16\"",
               {.choices = {"auto", "fp32", "bf16", "fp16", "fp8"},
                .also = {"dtype", "precision", "mixed_precision", "amp"}}),

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <regex>
 
 #include "lockstep/base/error.h"
@@ -30,15 +32,31 @@ std::string kind_of(const TomlValue& value) {
   return std::visit(Namer{}, value);
 }
 
-[[noreturn]] void refuse_type(const Setting& setting) {
-  throw ConfigError(102, fmt::format("{} is {}; {} is expected, as in {}", sentence_start(setting),
-                                     kind_of(setting.value), type_text(setting.key), setting.key.example));
-}
-
 [[noreturn]] void refuse_range(const Setting& setting) {
   const std::string allowed = allowed_text(setting.key);
   throw ConfigError(103, fmt::format("{} is out of range; it must be {}, as in {}", sentence_start(setting),
                                      allowed.empty() ? "finite" : allowed, setting.key.example));
+}
+
+// Digits that no number here can hold, such as 1e400 or twenty nines: a number to a person, text to TOML.
+bool is_beyond_numbers(const TomlValue& value) {
+  constexpr double kBeyondWhole = 9223372036854775808.0;  // 2^63
+  const auto* text = std::get_if<std::string>(&value);
+  if (!text || text->empty()) return false;
+  char* end = nullptr;
+  const double number = std::strtod(text->c_str(), &end);
+  const bool digits = std::isdigit(static_cast<unsigned char>(text->back())) != 0;  // not "inf", not "nan"
+  return digits && *end == '\0' && std::abs(number) >= kBeyondWhole;
+}
+
+[[noreturn]] void refuse_type(const Setting& setting) {
+  const bool number = setting.key.type != Key::Type::text && setting.key.type != Key::Type::boolean;
+  if (number && is_beyond_numbers(setting.value)) {
+    throw ConfigError(103, fmt::format("{} is larger than any number that fits; {} is expected, as in {}",
+                                       sentence_start(setting), type_text(setting.key), setting.key.example));
+  }
+  throw ConfigError(102, fmt::format("{} is {}; {} is expected, as in {}", sentence_start(setting),
+                                     kind_of(setting.value), type_text(setting.key), setting.key.example));
 }
 
 [[noreturn]] void refuse_text(const Setting& setting, const std::string& allowed) {

@@ -16,6 +16,15 @@
 
 namespace lockstep::cli {
 
+namespace {
+
+// What holds where the option is left out, unless the help says so itself.
+std::string with_default(const std::string& help, const std::string& value) {
+  return value.empty() || help.find("default") != std::string::npos ? help : help + "; default: " + value;
+}
+
+}  // namespace
+
 struct Arguments::Parser {
   CLI::App app;
 };
@@ -43,12 +52,12 @@ void Arguments::rest(const std::string& name, std::vector<std::string>& values, 
 
 void Arguments::flag(const std::string& names, bool& value, const std::string& help) {
   parser_->app.add_flag(names, value);
-  declare(names, help);
+  declare(names, "", help);
 }
 
 void Arguments::option(const std::string& names, std::string& value, const std::string& help) {
   parser_->app.add_option(names, value)->take_last();  // as torchrun's do: scripts append what they change
-  declare(names, help);
+  declare(names, " VALUE", with_default(help, value));
 }
 
 void Arguments::option(const std::string& names, int64_t& value, const std::string& help) {
@@ -58,11 +67,11 @@ void Arguments::option(const std::string& names, int64_t& value, const std::stri
     const bool whole = error == std::errc{} && end == word.data() + word.size();
     return whole ? "" : base::quoted(word) + " is not a whole number";
   });
-  declare(names, help);
+  declare(names, " N", with_default(help, value > 0 ? std::to_string(value) : ""));
 }
 
 // Help leaves out spellings with underscores: each has a twin with dashes.
-void Arguments::declare(const std::string& names, const std::string& help) {
+void Arguments::declare(const std::string& names, const char* value, const std::string& help) {
   std::string shown;
   for (size_t begin = 0; begin < names.size();) {
     const size_t end = std::min(names.find(',', begin), names.size());
@@ -71,13 +80,14 @@ void Arguments::declare(const std::string& names, const std::string& help) {
       shown += (shown.empty() ? "" : ", ") + option_names_.back();
     begin = end + 1;
   }
-  options_.push_back({shown, help});
+  options_.push_back({shown + value, help});
 }
 
 void Arguments::recipe(base::RecipeSource& source) {
   recipe_ = &source;
   parser_->app.add_option("RECIPE", recipe_words_);
-  positionals_.push_back({"RECIPE", "a TOML file; without one, the defaults"});
+  positionals_.push_back(
+      {"RECIPE", "a TOML file; without one, the small first one (`lockstep explain recipe`)"});
   positionals_.push_back(
       {"KEY=VALUE ...", "changes to it, such as optim.lr=1e-3; `lockstep explain` lists the keys"});
 }

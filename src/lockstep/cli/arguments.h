@@ -49,7 +49,7 @@ class Arguments {
 
  private:
   struct Parser;
-  void declare(const std::string& shown, const std::string& help);
+  void declare(const std::string& names, const char* value, const std::string& help);
   bool asks_help() const;
   void take_program();
   void check_leftovers() const;

@@ -34,14 +34,14 @@ std::vector<Variation> variations(const base::Recipe& recipe) {
                                 shape("shorter", batch * 4, std::max<int64_t>(16, seq / 4)),
                                 shape("longer", std::max<int64_t>(1, batch / 4), seq * 4),
                                 shape("odd batch", std::max<int64_t>(1, batch - 1), seq),
-                                shape("odd length", batch, seq - 8),
+                                shape("odd length", batch, std::max<int64_t>(1, seq - 8)),
                                 shape("one sample", 1, seq)};
   all[2].keys.push_back(fmt::format("model.context={}", seq * 4));
   const auto sized = [&](const std::string& name, int64_t width, int64_t head) {
-    all.push_back(
-        {name,
-         {"model.preset=", fmt::format("model.hidden={}", width), fmt::format("model.heads={}", width / head),
-          "model.kv_heads=auto", "model.ffn=auto", fmt::format("model.context={}", seq)}});
+    all.push_back({name,
+                   {"model.preset=", fmt::format("model.hidden={}", width),
+                    fmt::format("model.heads={}", width / head), "model.kv_heads=auto", "model.head_dim=auto",
+                    "model.ffn=auto", fmt::format("model.context={}", seq)}});
   };
   for (const int64_t width : {512, 1024, 1536, 2560}) sized(fmt::format("hidden {}", width), width, 64);
   for (const int64_t head : {32, 96, 128, 256}) {
@@ -82,16 +82,19 @@ nlohmann::ordered_json to_json(const BenchStep& r, const std::string& name) {
   return json;
 }
 
+std::string memory_text(const BenchStep& r) { return base::human_bytes(r.memory_gib * (1 << 30)); }
+
 void print_one(const BenchStep& r) {
-  print("{}, {} of {} parameters, {} x {} tokens in {} slice(s), {}\n", r.device, r.model,
-        base::human_count(static_cast<double>(r.parameters)), r.samples, r.seq_len, r.slices, r.compute);
+  print("{}, {} of {} parameters, {} x {} tokens in {}, {}\n", r.device, r.model,
+        base::human_count(static_cast<double>(r.parameters)), r.samples, r.seq_len,
+        r.slices == 1 ? "one slice" : fmt::format("{} slices", r.slices), r.compute);
   print("  step         {:.2f} ms (median; {:.2f} to {:.2f} without the lowest and highest tenth)\n",
         r.median_ms, r.low_ms, r.high_ms);
   print("  tokens/s     {}\n", base::human_count(r.tokens_per_s));
   if (r.mfu)
     print("  MFU          {:.1f} % (6 x parameters + 12 x layers x width x length FLOPs a token)\n",
           100 * *r.mfu);
-  print("  memory       {:.1f} GiB\n", r.memory_gib);
+  print("  memory       {}\n", memory_text(r));
   print("  first step   {:.2f} s after the process started\n", r.first_step_s);
   if (r.limit_ms <= 0) return;
   const std::string fp8 =
@@ -107,6 +110,7 @@ int sweep(base::RecipeSource source, const run::BenchStepOptions& options, bool 
   base::Table table({"shape", "step", "tokens/s", "MFU", "memory", "of its limit"});
   for (const size_t column : {1, 2, 3, 4, 5}) table.align_right(column);
   const std::vector<std::string> given = source.overrides;
+  std::string refused;  // why, below the table
   for (const Variation& variation : variations(base::read_recipe(source).recipe)) {
     source.overrides = given;
     source.overrides.insert(source.overrides.end(), variation.keys.begin(), variation.keys.end());
@@ -114,16 +118,19 @@ int sweep(base::RecipeSource source, const run::BenchStepOptions& options, bool 
       const BenchStep r = run::bench_step(base::read_recipe(source), options);
       if (json) print("{}\n", to_json(r, variation.name).dump());
       table.add({variation.name, fmt::format("{:.2f} ms", r.median_ms), base::human_count(r.tokens_per_s),
-                 r.mfu ? fmt::format("{:.1f} %", 100 * *r.mfu) : "-", fmt::format("{:.1f} GiB", r.memory_gib),
-                 fmt::format("{:.0f} %", 100 * r.limit_ms / r.median_ms)});
+                 r.mfu ? fmt::format("{:.1f} %", 100 * *r.mfu) : "-", memory_text(r),
+                 r.limit_ms > 0 ? fmt::format("{:.0f} %", 100 * r.limit_ms / r.median_ms) : "-"});
     } catch (const base::Error& error) {
       if (json)
         print("{}\n", nlohmann::ordered_json{{"variation", variation.name}, {"error", error.what()}}.dump());
       table.add({variation.name, "-", "-", "-", "-", base::code_name(error.number())});
+      refused += fmt::format("{}: {}\n", variation.name, error.what());
     }
     std::fflush(stdout);
   }
-  if (!json) print("{}", table.to_text(base::terminal_of(STDOUT_FILENO).width));
+  if (!json)
+    print("{}{}{}", table.to_text(base::terminal_of(STDOUT_FILENO).width), refused.empty() ? "" : "\n",
+          refused);
   return 0;
 }
 
@@ -145,6 +152,7 @@ int bench_step(const std::vector<std::string>& words) {
                     "GPT-2 124M");
   arguments.example("lockstep bench step first.toml --sweep --json", "many shapes, for a script");
   if (!arguments.parse()) return 0;
+  run::check(options);
   if (varied) return sweep(std::move(source), options, json);
   options.laps = &laps;
   const BenchStep result = run::bench_step(base::read_recipe(source), options);

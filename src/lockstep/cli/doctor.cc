@@ -60,7 +60,7 @@ int doctor_command(Arguments& arguments) {
   bool json = false;
   std::string folder = "runs";
   arguments.flag("--json", json, "print the findings as JSON");
-  arguments.option("--run", folder, "the folder that runs will be written to (runs)");
+  arguments.option("--run", folder, "the folder that runs will be written to");
   arguments.example("lockstep doctor", "exit code 1 if something must be solved before training");
   if (!arguments.parse()) return 0;
 

@@ -136,7 +136,9 @@ int explain_command(Arguments& arguments) {
   }
   std::string word;
   bool json = false;
-  arguments.positional("WHAT", word, "a key, a section or an error code; nothing lists every key");
+  arguments.positional("WHAT", word,
+                       "a key, a section, an error code, or recipe, program or memory, which have a --help "
+                       "of their own; nothing lists every key");
   arguments.flag("--json", json, "print it as JSON");
   arguments.example("lockstep explain optim.lr", "a key");
   arguments.example("lockstep explain optim", "a section");

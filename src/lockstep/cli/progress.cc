@@ -41,7 +41,7 @@ void Progress::stepped(const run::StepReport& r) {
 void Progress::evaluated(int64_t, double loss) { eval_ = loss; }
 
 void Progress::event(const std::string& name, const std::string& why, int64_t step) {
-  if (name == "nonfinite" || name == "checkpoint_failed")
+  if (name == "nonfinite" || name == "checkpoint_failed" || name == "no_profile")
     line_.print(terminal_.paint("warning: ", base::Colour::yellow) + why);
   if (name == "checkpoint_saved") line_.print(fmt::format("step {}: {}", step, why));
 }

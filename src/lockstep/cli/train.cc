@@ -367,6 +367,7 @@ int train_command(Arguments& arguments) {
   run::TrainOptions checked;
   read_profile(wanted.profile, checked);  // wrong words are refused before anything starts
   const base::Resolved resolved = base::read_recipe(wanted.source);
+  check_profile(checked, resolved.recipe.run.steps);
   laps.end("read the recipe");
   const std::string folder =
       !wanted.folder.empty() ? wanted.folder : resolved.recipe.log.folder + "/" + resolved.recipe.run.name;

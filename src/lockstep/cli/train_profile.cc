@@ -43,10 +43,18 @@ void read_profile(const std::string& text, run::TrainOptions& options) {
   }
   if (error != std::errc() || at != end || first < 1 || last < first) {
     throw base::ConfigError(
-        109, fmt::format("--profile {}: FIRST:LAST steps, such as 10:12, were expected", text));
+        109,
+        fmt::format("--profile {}: FIRST:LAST steps, counted from 1, such as 10:12, were expected", text));
   }
   options.profile.first = first;
   options.profile.last = last;
+}
+
+void check_profile(const run::TrainOptions& options, int64_t steps) {
+  if (options.profile.first <= steps) return;
+  throw base::ConfigError(109,
+                          fmt::format("--profile {}:{} begins behind the run's last step, run.steps = {}",
+                                      options.profile.first, options.profile.last, steps));
 }
 
 void keep_profile(const run::Session& session, const run::Profile& profile, const std::string& folder) {

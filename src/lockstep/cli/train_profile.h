@@ -10,6 +10,8 @@ namespace lockstep::cli {
 
 // "10:12", or "10" for one step. ConfigError 109 for anything else.
 void read_profile(const std::string& text, run::TrainOptions& options);
+// ConfigError 109 for steps that a run of so many does not have.
+void check_profile(const run::TrainOptions& options, int64_t steps);
 
 // The trace into the run folder; every rank calls it. Ranks write one each, and the first joins those that
 // it finds in its folder into trace/profile.json.

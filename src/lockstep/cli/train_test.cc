@@ -64,6 +64,7 @@ TEST(Train, RefusesBadInput) {
       {"$L train absent.toml", 2, "absent.toml"},
       {kTiny + "--profile 3:2", 2, "FIRST:LAST"},
       {kTiny + "--profile 1:2x", 2, "FIRST:LAST"},
+      {kTiny + "run.steps=3 --profile 4:5", 2, "run.steps = 3"},
       {kTiny + "data.kind=text data.path=absent.txt", 3, "absent.txt"},
       {kTiny + "data.kind=text data.path=short.txt", 3, "short.txt"},
       {kTiny + "data.kind=tokens data.path=odd.bin", 3, "odd.bin"},
@@ -325,22 +326,30 @@ TEST(Train, TimingAddsUpToTheEndOfTheFirstStep) {
 
 TEST(Train, ProfilesTheStepsAskedFor) {
   base::TemporaryFolder folder;
-  expect_rows(folder.path(), {{kTiny + "run.steps=5 --run r --profile 2:3", 0, "2 step(s)"},
-                              {kTiny + "run.steps=5 --run s --profile 5:9", 0, "1 step(s)"}});
+  expect_rows(folder.path(), {{kTiny + "run.steps=5 --run r --profile 2:3", 0, "2 steps, "},
+                              {kTiny + "run.steps=5 --run s --profile 5:9", 0, "1 step, "}});
+  // A run that goes on inside the steps asked for profiles those that are left, and says when none are.
+  expect_rows(folder.path(), {{kTiny + "run.steps=9 --run t --resume s --profile 4:7", 0, "2 steps, "},
+                              {kTiny + "run.steps=9 --run u --resume s --profile 2:3", 0,
+                               "nothing was profiled: steps 2 to 3"}});
   const auto trace = nlohmann::json::parse(base::read_file(folder.path() + "/r/trace/profile.json"));
   int updates = 0;
+  std::set<int> steps;
   for (const auto& event : trace.at("traceEvents")) {
-    updates += event.at("name").get<std::string>().starts_with("update") ? 1 : 0;
     EXPECT_GE(event.value("dur", 0.0), 0);
+    if (!event.at("name").get<std::string>().starts_with("update")) continue;
+    ++updates;
+    steps.insert(event.at("args").at("step").get<int>());
   }
   EXPECT_EQ(updates, 2 * 3);  // two steps, three blocks
+  EXPECT_EQ(steps, (std::set<int>{2, 3}));
 }
 
 TEST(Train, ProfilesEveryRankIntoOneTrace) {
   base::TemporaryFolder folder;
   expect_rows(folder.path(),
               {{kTiny + "run.steps=3 --run r --profile 2 parallel.pipeline=2 batch.slices=2 --nproc 2", 0,
-                "1 step(s)"}});
+                "1 step, "}});
   const auto trace = nlohmann::json::parse(base::read_file(folder.path() + "/r/trace/profile.json"));
   std::map<int, std::set<std::string>> names;
   for (const auto& event : trace.at("traceEvents")) {

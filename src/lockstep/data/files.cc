@@ -38,7 +38,12 @@ void add_folder(const fs::path& folder, const FileQuery& query, std::vector<std:
     const fs::path& file = it->path();
     std::error_code vanished;
     const bool wanted = file.filename().native().front() != '.' && file.native().ends_with(query.extension);
-    if (wanted && it->is_regular_file(vanished) && !is_excluded(file, query)) found.push_back(file);
+    if (!wanted) continue;
+    if (it->is_symlink(vanished) && !it->exists(vanished)) {  // training on the rest would go unnoticed
+      throw base::DataError(
+          202, fmt::format("{} ({}) is a link to nothing: mend or remove it", file.native(), query.key));
+    }
+    if (it->is_regular_file(vanished) && !is_excluded(file, query)) found.push_back(file);
   }
   if (error) {
     throw base::IoError(202, fmt::format("the folder {} ({}) cannot be read: {}; check its permissions",

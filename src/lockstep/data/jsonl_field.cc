@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -49,7 +50,9 @@ class FieldReader final : public nlohmann::json_sax<Json> {
     error_at_ = position > 0 ? position - 1 : 0;
     const std::string text = error.what();  // "[json...] parse error at line 1, column 5: syntax error ..."
     const size_t colon = text.find(": ");
-    error_ = text.substr(colon == std::string::npos ? 0 : colon + 2, kLongestText);
+    error_ = text.substr(colon == std::string::npos ? 0 : colon + 2);
+    error_ = error_.substr(
+        0, std::min(error_.find("; last read"), kLongestText));  // what follows repeats the line
     return false;
   }
 

@@ -23,14 +23,15 @@ void widen(const std::byte* from, std::span<int32_t> out) {
 }
 
 void copy_tokens(const TokenSegment& segment, int64_t first, std::span<int32_t> out) {
-  const std::byte* from = segment.bytes.data() + first * segment.width;
+  std::vector<std::byte> from(out.size() * static_cast<size_t>(segment.width));
+  segment.read(first * segment.width, from);
   switch (segment.width) {
     case 1:
-      return widen<uint8_t>(from, out);
+      return widen<uint8_t>(from.data(), out);
     case 2:
-      return widen<uint16_t>(from, out);
+      return widen<uint16_t>(from.data(), out);
     default:
-      return widen<uint32_t>(from, out);
+      return widen<uint32_t>(from.data(), out);
   }
 }
 
@@ -39,8 +40,8 @@ uint64_t hash_of(const TokenSegment& segment) {
   std::vector<uint64_t> pieces(static_cast<size_t>((size + kHashedPiece - 1) / kHashedPiece));
   parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
     const int64_t first = i * kHashedPiece;
-    const auto piece = segment.bytes.subspan(static_cast<size_t>(first),
-                                             static_cast<size_t>(std::min(kHashedPiece, size - first)));
+    std::vector<std::byte> piece(static_cast<size_t>(std::min(kHashedPiece, size - first)));
+    segment.read(first, piece);
     pieces[static_cast<size_t>(i)] = base::hash_bytes(piece);
   });
   uint64_t hash = static_cast<uint64_t>(segment.width);
@@ -49,6 +50,14 @@ uint64_t hash_of(const TokenSegment& segment) {
 }
 
 }  // namespace
+
+void TokenSegment::read(int64_t first_byte, std::span<std::byte> out) const {
+  if (const auto* file = std::get_if<base::MappedFile>(&storage)) {
+    file->read(bytes.data() - file->bytes().data() + first_byte, out);
+  } else {
+    std::memcpy(out.data(), bytes.data() + first_byte, out.size());
+  }
+}
 
 TokenSegment file_segment(base::MappedFile file, int64_t skipped_bytes, int width) {
   LS_ASSERT(skipped_bytes <= file.size());

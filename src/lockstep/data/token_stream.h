@@ -1,4 +1,4 @@
-// A long sequence of tokens, read where it lies: mapped files and buffers, one after the other.
+// A long sequence of tokens, read where it lies: files and buffers, one after the other.
 //
 // Tokens are little-endian words of 1, 2 or 4 bytes. A stream is immutable once it is built, and
 // copying out of it is safe from several threads.
@@ -21,6 +21,8 @@ struct TokenSegment {
   int width = 1;                                                   // bytes a token
 
   int64_t tokens() const { return static_cast<int64_t>(bytes.size()) / width; }
+  // Copies bytes out. Of a file that has become shorter meanwhile: DataError 817.
+  void read(int64_t first_byte, std::span<std::byte> out) const;
 };
 TokenSegment file_segment(base::MappedFile file, int64_t skipped_bytes, int width);
 TokenSegment buffer_segment(std::vector<std::byte> buffer);

@@ -97,21 +97,23 @@ TokenSegment open_file(const std::string& path) {
 }
 
 template <class Word>
-int64_t largest_of(const TokenSegment& segment, int64_t first, int64_t last) {
-  const auto* words = reinterpret_cast<const Word*>(segment.bytes.data());
+int64_t largest_of(std::span<const std::byte> bytes) {
   Word largest = 0;
-  for (int64_t i = first; i < last; ++i) largest = std::max(largest, words[i]);
+  for (size_t at = 0; at + sizeof(Word) <= bytes.size(); at += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    largest = std::max(largest, word);
+  }
   return largest;
 }
 
-int64_t largest(const TokenSegment& segment, int64_t first, int64_t last) {
-  return segment.width == 2 ? largest_of<uint16_t>(segment, first, last)
-                            : largest_of<uint32_t>(segment, first, last);
+int64_t largest(std::span<const std::byte> bytes, int width) {
+  return width == 2 ? largest_of<uint16_t>(bytes) : largest_of<uint32_t>(bytes);
 }
 
-[[noreturn]] void refuse_token(const TokenSegment& segment, int64_t index, const base::AutoInt& vocab) {
+[[noreturn]] void refuse_token(const TokenSegment& segment, int64_t index, int64_t token,
+                               const base::AutoInt& vocab) {
   const auto& file = std::get<base::MappedFile>(segment.storage);
-  const int64_t token = largest(segment, index, index + 1);
   const int64_t offset = segment.bytes.data() - file.bytes().data() + index * segment.width;
   const std::string limit =
       vocab.is_auto
@@ -133,10 +135,15 @@ int64_t scan(const TokenStream& stream, const base::AutoInt& vocab) {
     std::vector<int64_t> maxima(static_cast<size_t>((segment.tokens() + kPieceTokens - 1) / kPieceTokens));
     parallel_for(static_cast<int64_t>(maxima.size()), [&](int64_t piece) {
       const int64_t first = piece * kPieceTokens, last = std::min(first + kPieceTokens, segment.tokens());
-      const int64_t found = largest(segment, first, last);
+      std::vector<std::byte> bytes(static_cast<size_t>((last - first) * segment.width));
+      segment.read(first * segment.width, bytes);
+      const int64_t found = largest(bytes, segment.width);
       maxima[static_cast<size_t>(piece)] = found;
       for (int64_t i = first; found >= limit && i < last; ++i) {
-        if (largest(segment, i, i + 1) >= limit) refuse_token(segment, i, vocab);
+        const auto one = std::span(bytes).subspan(static_cast<size_t>((i - first) * segment.width),
+                                                  static_cast<size_t>(segment.width));
+        const int64_t token = largest(one, segment.width);
+        if (token >= limit) refuse_token(segment, i, token, vocab);
       }
     });
     for (const int64_t found : maxima) needed = std::max(needed, found + 1);
@@ -148,6 +155,23 @@ class Tokens final : public WindowedDataset {
  public:
   Tokens(const base::Recipe::Data& recipe, int64_t vocab, Streams streams)
       : WindowedDataset(recipe, vocab, std::move(streams)) {}
+
+  // Tokens were checked when the files were opened; who writes into one later must not reach the embedding
+  // with a token that has no row there.
+  void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
+    WindowedDataset::read(split, index, inputs, labels);
+    for (const std::span<int32_t> tokens : {inputs, labels}) {
+      const auto wrong = std::find_if(tokens.begin(), tokens.end(),
+                                      [&](int32_t token) { return token < 0 || token >= vocab(); });
+      if (wrong != tokens.end()) {
+        throw base::DataError(232,
+                              fmt::format("sample {} now holds token {}, beyond the {} that there were when "
+                                          "the data was opened: somebody wrote into its files meanwhile; "
+                                          "put them back and run the same command again",
+                                          index, static_cast<uint32_t>(*wrong), vocab()));
+      }
+    }
+  }
 
   // No tokenizer comes with these files: text is numbers with spaces between them.
   std::string decode(std::span<const int32_t> tokens) const override {

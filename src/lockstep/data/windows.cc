@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/data/files.h"
@@ -42,9 +43,11 @@ Streams open_streams(const base::Recipe::Data& data, const std::string& extensio
   FileQuery query{.key = "data.path", .path = data.path, .extension = extension};
   if (!data.eval_path.empty()) {
     query.excluded = find_files({.key = "data.eval_path", .path = data.eval_path, .extension = extension});
-    streams.eval = open(query.excluded);
   }
-  streams.train = open(find_files(query));
+  const std::vector<std::string> files = find_files(query);
+  base::raise_descriptor_limit(static_cast<int>(files.size() + query.excluded.size()));  // all stay open
+  if (!data.eval_path.empty()) streams.eval = open(query.excluded);
+  streams.train = open(files);
   return streams;
 }
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
+#include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/jsonl.h"
 #include "lockstep/data/test_folder.h"
@@ -228,6 +230,47 @@ TEST(TokenFiles, TheScanFindsAFaultFarInside) {
   } catch (const std::exception& error) {
     EXPECT_NE(std::string(error.what()).find("byte 10000000"), std::string::npos) << error.what();
   }
+}
+
+// Files may be written anew while a run reads them: an error that names the file, never a signal.
+TEST(Files, MadeShorterMeanwhile) {
+  const TestFolder folder;
+  const std::pair<const char*, std::string> rows[] = {
+      {"text", folder.write("a.txt", std::string(1 << 20, 'x'))},
+      {"tokens", folder.write("a.bin", bytes_of(std::vector<uint16_t>(1 << 20, 300)))}};
+  for (const auto& [kind, path] : rows) {
+    const auto dataset = open_dataset(recipe_for(kind, path, 4));
+    std::filesystem::resize_file(path, 100);
+    Tokens inputs(4), labels(4);
+    dataset->read(Split::train, 0, inputs, labels);  // what is left of it can be read
+    try {
+      dataset->read(Split::train, 100'000, inputs, labels);
+      ADD_FAILURE() << path << " was read";
+    } catch (const base::DataError& error) {
+      EXPECT_EQ(error.number(), 817);
+      EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+    }
+    EXPECT_THROW((void)dataset->content_hash(), base::DataError);
+  }
+}
+
+TEST(TokenFiles, ATokenWrittenLaterIsChecked) {
+  const TestFolder folder;
+  const std::string path = folder.write("a.bin", bytes_of<uint16_t>({1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  const auto dataset = open_dataset(recipe_for("tokens", path, 4));
+  folder.write("a.bin", bytes_of<uint16_t>({1, 2, 3, 4, 50000, 6, 7, 8, 9}));
+  Tokens inputs(4), labels(4);
+  EXPECT_THROW(dataset->read(Split::train, 0, inputs, labels), base::DataError);  // a label
+}
+
+TEST(Files, ALinkToNothingIsNoMissingFile) {
+  const TestFolder folder;
+  folder.write("data/a.txt", std::string(100, 'x'));
+  std::filesystem::create_symlink(folder / "absent", folder / "data/b.txt");
+  EXPECT_THROW(open_dataset(recipe_for("text", folder / "data", 4)), base::DataError);
+  std::filesystem::create_symlink(folder / "absent", folder / "data/.hidden");
+  std::filesystem::remove(folder / "data/b.txt");
+  EXPECT_NO_THROW(open_dataset(recipe_for("text", folder / "data", 4)));
 }
 
 }  // namespace

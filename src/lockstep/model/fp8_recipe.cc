@@ -64,6 +64,8 @@ void check_fp8(const base::Recipe& recipe, const Parts& parts) {
   if (m.family != "mlp") {
     check_multiple("the width of q, k and v", (m.heads + 2 * m.kv_heads.value) * m.head_dim.value,
                    "choose other model.heads or model.kv_heads");
+    check_multiple("the width of attention's output", m.heads * m.head_dim.value,
+                   "choose other model.heads or model.head_dim");
   }
   if (!recipe.precision.fp8_head) return;
   check_multiple("model.vocab", m.vocab.value, "set it to a multiple, or precision.fp8_head=false");

@@ -67,9 +67,13 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
 
 }  // namespace
 
-BenchStep bench_step(const base::Resolved& resolved, const BenchStepOptions& options) {
+void check(const BenchStepOptions& options) {
   if (options.steps < 3 || options.warm_up < 1)
     throw base::ConfigError(109, "--steps: at least 3 are expected");
+}
+
+BenchStep bench_step(const base::Resolved& resolved, const BenchStepOptions& options) {
+  check(options);
   Plan made = make_plan(resolved, {}, {.laps = options.laps});
   if (!made.model->predicts_tokens) throw base::ConfigError(109, "bench step measures language models");
   Session session(std::move(made));
@@ -84,12 +88,10 @@ BenchStep bench_step(const base::Resolved& resolved, const BenchStepOptions& opt
   std::vector<double> times = time_steps(session, options, result);
   result.memory_gib = static_cast<double>(plan.device->peak_allocated_bytes()) / (1 << 30);
   std::sort(times.begin(), times.end());
-  const auto at = [&](double share) {
-    return times[static_cast<size_t>(share * static_cast<double>(times.size() - 1))];
-  };
-  result.median_ms = at(0.5);
-  result.low_ms = at(0.1);
-  result.high_ms = at(0.9);
+  const size_t tenth = times.size() / 10, half = times.size() / 2;  // as many are left out at either end
+  result.median_ms = times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
+  result.low_ms = times[tenth];
+  result.high_ms = times[times.size() - 1 - tenth];
   result.tokens_per_s = static_cast<double>(plan.units_per_step()) / (result.median_ms / 1e3);
   const device::Properties device = plan.device->properties();
   const double peak = plan.model->compute == DType::f32 ? device.peak_flops_fp32 : device.peak_flops_bf16;

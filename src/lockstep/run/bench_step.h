@@ -35,6 +35,7 @@ struct BenchStep {
   double limit_ms = 0;
 };
 
+void check(const BenchStepOptions& options);  // ConfigError 109
 BenchStep bench_step(const base::Resolved& resolved, const BenchStepOptions& options);
 
 }  // namespace lockstep::run

@@ -84,7 +84,11 @@ TEST(Fp8Run, RefusesWhatItCannotDo) {
                          Row{{"model.ffn=40"}, 186, "model.ffn"},
                          Row{{"model.vocab=1000", "precision.fp8_head=true"}, 186, "model.vocab"},
                          Row{{"memory.logits_chunk=20", "precision.fp8_head=true"}, 186, "logits_chunk"},
-                         Row{{"data.seq_len=7"}, 186, "tokens in a slice"}}) {
+                         Row{{"data.seq_len=7"}, 186, "tokens in a slice"},
+                         Row{{"model.family=llama", "model.hidden=32", "model.heads=2", "model.kv_heads=1",
+                              "model.head_dim=4", "model.ffn=32"},
+                             186,
+                             "attention's output"}}) {
     try {
       make_plan(tiny_recipe(with({"precision.compute=fp8"}, row.words)), {});
       FAIL() << row.said << " was accepted";

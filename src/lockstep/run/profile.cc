@@ -59,13 +59,14 @@ struct Writer {
   int64_t zero_ns;
   nlohmann::ordered_json events = nlohmann::ordered_json::array();
 
-  void add(const std::string& name, int64_t begin, int64_t end, int row) {
+  nlohmann::ordered_json& add(const std::string& name, int64_t begin, int64_t end, int row) {
     events.push_back({{"name", name},
                       {"ph", "X"},
                       {"ts", static_cast<double>(begin - zero_ns) / 1e3},
                       {"dur", static_cast<double>(end - begin) / 1e3},
                       {"pid", rank},
                       {"tid", row}});
+    return events.back();
   }
   void name(const char* what, const std::string& name, int row) {
     events.push_back({{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", row}, {"args", {{"name", name}}}});
@@ -76,7 +77,9 @@ std::string trace_text(nlohmann::ordered_json events) {
   return nlohmann::ordered_json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump();
 }
 
-constexpr int kKernelRow = 100;
+// Viewers order rows by number: the kernels of a lane stand right below it.
+int row_of(program::Lane lane) { return 2 * static_cast<int>(lane) + 1; }
+int kernel_row_of(program::Lane lane) { return row_of(lane) + 1; }
 
 // "backward_input up": the same instruction of every layer and slice.
 std::string kind_of(const program::Instruction& i, const model::Model& model) {
@@ -121,16 +124,15 @@ std::string trace_json(const Profile& profile, const program::Program& program, 
   std::map<int, std::string> rows;
   for (const auto& [tag, span] : spans_of(profile)) {
     const program::Instruction& i = instruction_of(program, tag);
-    const int row = static_cast<int>(i.lane);
-    rows[row] = fmt::format("lane {}", program::name_of(i.lane));
-    writer.add(program::title(program, model, i), span.begin, span.end, row);
+    rows[row_of(i.lane)] = fmt::format("lane {}", program::name_of(i.lane));
+    auto& event = writer.add(program::title(program, model, i), span.begin, span.end, row_of(i.lane));
+    event["args"]["step"] = profile.first_step + tag / static_cast<int64_t>(program.instructions.size());
   }
   for (const device::Traced& one : profile.ran) {
     if (one.name.empty()) continue;
-    const int lane = one.tag < 0 ? 0 : static_cast<int>(instruction_of(program, one.tag).lane);
-    rows[kKernelRow + lane] =
-        fmt::format("kernels of lane {}", program::name_of(static_cast<program::Lane>(lane)));
-    writer.add(kernel_name(one.name), one.begin_ns, one.end_ns, kKernelRow + lane);
+    const program::Lane lane = one.tag < 0 ? program::Lane::compute : instruction_of(program, one.tag).lane;
+    rows[kernel_row_of(lane)] = fmt::format("kernels of lane {}", program::name_of(lane));
+    writer.add(kernel_name(one.name), one.begin_ns, one.end_ns, kernel_row_of(lane));
   }
   for (const auto& [row, name] : rows) writer.name("thread_name", name, row);
   writer.name("process_name", fmt::format("rank {}", rank), 0);
@@ -191,8 +193,8 @@ std::string profile_table(const Profile& profile, const program::Program& progra
   }
   table.add({"(nothing computes)", "", fmt::format("{:.3f}", std::max(0.0, whole - busy / steps)),
              fmt::format("{:.1f} %", 100 * std::max(0.0, 1 - busy / steps / std::max(whole, 1e-9))), "", ""});
-  return fmt::format("{} step(s){}, {:.3f} ms each\n{}", counted, graphs ? " as a graph" : "", whole,
-                     table.to_text(width));
+  return fmt::format("{} step{}{}, {:.3f} ms each\n{}", counted, counted == 1 ? "" : "s",
+                     graphs ? " as a graph" : "", whole, table.to_text(width));
 }
 
 }  // namespace lockstep::run

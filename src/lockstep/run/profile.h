@@ -17,6 +17,7 @@ namespace lockstep::run {
 
 struct Profile {
   int64_t steps = 0;
+  int64_t first_step = 1;  // of the run
   // A tag is step * instructions + instruction. On the CPU there are only instructions, named by their tag.
   std::vector<device::Traced> ran;
   int64_t by_call = 0;  // the first so many steps ran call by call, the others as graphs

@@ -110,9 +110,11 @@ void refuse_changes(const base::Resolved& resolved, const std::string& folder) {
   const std::string changes = changes_since(*earlier, resolved);
   if (changes.empty()) return;
   throw base::ConfigError(
-      160, fmt::format("{} holds a run of another recipe:{}\n  Give this run its own name with "
-                       "run.name=NAME, or start over in that folder with --resume never",
-                       folder, changes));
+      160,
+      fmt::format("{} holds a run of another recipe:{}\n  Give this run its own name with "
+                  "run.name=NAME (and --resume {} to go on from what was learned), or start over in that "
+                  "folder with --resume never",
+                  folder, changes, folder));
 }
 
 void refuse_said_changes(const base::Resolved& resolved, const std::string& folder) {

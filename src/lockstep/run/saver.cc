@@ -208,8 +208,8 @@ void Saver::finish() {
   wait_until_idle(lock);
   if (newest_ && newest_->error != 0) {
     throw base::IoError(
-        815, fmt::format("the checkpoint of step {} was not saved: {}. The one before it stands: run "
-                         "the same command again",
+        815, fmt::format("the checkpoint of step {} was not saved: {}. Run the same command again: "
+                         "it goes on from the one before, if there is one",
                          newest_->step, newest_->why));
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <limits>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -23,6 +24,11 @@ namespace {
 
 using kernels::StepInputs;
 using kernels::StepState;
+
+// Which sign an invalid operation gives its NaN is the processor's whim, and "-nan" reads like a value.
+double without_sign_of_nan(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
 
 data::LoaderOptions loader_options(const Plan& plan, int64_t first_step) {
   const base::Recipe& r = plan.recipe();
@@ -52,7 +58,8 @@ class Trainer {
     int64_t step = options_.first_step;
     enter(Phase::train, step);
     while (step < recipe_.run.steps && !stopping()) {
-      if (step + 1 == options_.profile.first) start_profile();
+      if (!profile_tried_ && step + 1 >= options_.profile.first && step + 1 <= options_.profile.last)
+        start_profile(step + 1);
       one_step(step++);
       if (profiling_ && step == options_.profile.last) stop_profile();
       if (due(recipe_.log.fingerprint_every, step)) compare(step);
@@ -107,9 +114,9 @@ class Trainer {
     StepReport report;
     report.step = static_cast<int64_t>(done.inputs.step) + 1;
     report.unit = plan_.unit();
-    report.loss = state.loss;
+    report.loss = without_sign_of_nan(state.loss);
     report.learning_rate = done.inputs.learning_rate;
-    report.grad_norm = state.grad_norm;
+    report.grad_norm = without_sign_of_nan(state.grad_norm);
     report.tokens = report.step * plan_.units_per_step();
     report.step_ms = static_cast<double>(now - last_read_) / 1e6;
     report.tokens_per_s = static_cast<double>(plan_.units_per_step()) / (report.step_ms / 1e3);
@@ -188,9 +195,11 @@ class Trainer {
     while (session_.executor->unread() > 0) read_one();
   }
 
-  void start_profile() {
+  void start_profile(int64_t step) {
     drain();
+    profile_first_ = step;
     const std::string why_not = session_.executor->start_profile();
+    profile_tried_ = true;
     profiling_ = why_not.empty();
     if (!profiling_) observer_.event("no_profile", why_not, options_.profile.first);
   }
@@ -198,14 +207,16 @@ class Trainer {
   void stop_profile() {
     drain();
     profiling_ = false;
-    options_.profile.made(session_.executor->stop_profile());
+    Profile profile = session_.executor->stop_profile();
+    profile.first_step = profile_first_;
+    options_.profile.made(profile);
     last_read_ = base::monotonic_ns();
   }
 
   double evaluate(int64_t step) {
     drain();
     enter(Phase::evaluate, step);
-    const double loss = evaluator_.run(recipe_.log.eval_batches);
+    const double loss = without_sign_of_nan(evaluator_.run(recipe_.log.eval_batches));
     observer_.evaluated(step, loss);
     go_on(step);
     return loss;
@@ -248,6 +259,13 @@ class Trainer {
   Summary finish(int64_t step) {
     drain();
     if (profiling_) stop_profile();  // the run ended inside
+    if (options_.profile.last > 0 && !profile_tried_) {
+      observer_.event(
+          "no_profile",
+          fmt::format("nothing was profiled: steps {} to {} were asked for, and {} to {} were run",
+                      options_.profile.first, options_.profile.last, options_.first_step + 1, step),
+          step);
+    }
     Summary summary;
     summary.steps = step;
     summary.finished = step >= recipe_.run.steps;
@@ -277,7 +295,8 @@ class Trainer {
   double step_seconds_ = 0;
   double others_gib_ = 0;
   int64_t began_ = 0, last_read_ = 0, saved_ = -1, skipped_ = 0, compared_ = -1;
-  bool stopping_ = false, profiling_ = false;
+  bool stopping_ = false, profiling_ = false, profile_tried_ = false;
+  int64_t profile_first_ = 0;  // the first step that was profiled
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "lockstep/run/trainer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -107,6 +108,7 @@ TEST(Trainer, SkipsStepsThatAreNotFiniteWhenAsked) {
   Watcher watcher;
   const Summary summary = train(session, {}, watcher);
   EXPECT_EQ(summary.skipped, 3);
+  EXPECT_EQ(fmt::format("{} {}", watcher.steps[0].loss, watcher.steps[0].grad_norm), "nan nan");
   EXPECT_EQ(session.parameters->hash(), before);
 }
 
