@@ -2,10 +2,11 @@
 //
 //     namespace ls = lockstep;
 //     ls::base::Resolved recipe = ls::base::read_recipe({.overrides = {"run.steps=200", "batch.slices=4"}});
-//     const auto world = ls::launch::join();   // one of several when `lockstep launch ./program` or torchrun
-//     started it ls::run::Ranks ranks(*world); ls::run::Session session(ls::run::make_plan(std::move(recipe),
-//     {.dataset = ..., .build_model = ...},
-//                                                 ls::run::for_this(ranks)), &ranks);
+//     const auto world = ls::launch::join();  // one of several under `lockstep launch` or torchrun
+//     ls::run::Ranks ranks(*world);
+//     ls::run::Plan plan = ls::run::make_plan(std::move(recipe), {.dataset = ..., .build_model = ...},
+//                                             ls::run::for_this(ranks));
+//     ls::run::Session session(std::move(plan), &ranks);
 //     ls::run::Summary summary = ls::run::train(session, {}, observer);
 //
 // Needs nothing of LibTorch. A model made of torch::nn::Module comes from lockstep/model/autograd_torch.h,

@@ -126,20 +126,4 @@ std::string draw_curve(const std::vector<double>& values, const CurveStyle& styl
   return out + fmt::format("{:>{}}  {}{:>{}}\n", "", label, first, room > last.size() ? last : "", room);
 }
 
-std::string sparkline(const std::vector<double>& values, size_t width, bool unicode) {
-  constexpr std::string_view kAscii = ".:-=+*#%";
-  const std::vector<double> columns = averaged(values, std::max<size_t>(width, 1));
-  const Range range = range_of(columns);
-  std::string out;
-  for (double value : columns) {
-    if (!std::isfinite(value)) {
-      out += ' ';
-      continue;
-    }
-    const auto level = static_cast<unsigned>(std::lround(range.height(value) * 7));
-    out += unicode ? utf8(0x2581 + level) : std::string(1, kAscii[level]);
-  }
-  return out;
-}
-
 }  // namespace lockstep::base

@@ -27,7 +27,4 @@ struct CurveStyle {
 // Values that are not finite leave a gap. Empty when there is nothing to draw.
 std::string draw_curve(const std::vector<double>& values, const CurveStyle& style);
 
-// One line of eight block heights (or ".:-=+*#%" in ASCII), at most `width` columns.
-std::string sparkline(const std::vector<double>& values, size_t width, bool unicode);
-
 }  // namespace lockstep::base

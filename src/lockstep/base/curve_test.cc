@@ -50,12 +50,5 @@ TEST(Curve, OddInput) {
   EXPECT_NE(draw_curve({-1e308, 1e308}, {}), "");
 }
 
-TEST(Sparkline, LevelsFollowTheValues) {
-  EXPECT_EQ(sparkline({0, 1, 2, 3, 4, 5, 6, 7}, 8, false), ".:-=+*#%");
-  EXPECT_EQ(sparkline({0, NAN, 7}, 8, false), ". %");
-  EXPECT_EQ(sparkline({0, 7}, 8, true), "\xE2\x96\x81\xE2\x96\x88");
-  EXPECT_EQ(display_width(sparkline(std::vector<double>(1000, 1.0), 20, true)), 20u);
-}
-
 }  // namespace
 }  // namespace lockstep::base

@@ -168,15 +168,6 @@ LineWriter::~LineWriter() {
   if (file_ >= 0) ::close(file_);
 }
 
-LineWriter::LineWriter(LineWriter&& other) noexcept
-    : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
-
-LineWriter& LineWriter::operator=(LineWriter&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(file_, other.file_);
-  return *this;
-}
-
 void LineWriter::write(std::string_view line) {
   std::string whole(line);
   whole += '\n';
@@ -184,10 +175,6 @@ void LineWriter::write(std::string_view line) {
   if (error == 0) return;
   cut_torn_line(file_);  // so that who tries again does not go on in the middle of it
   refuse_write(path_, error);
-}
-
-void LineWriter::sync() {
-  if (::fdatasync(file_) != 0 && errno != EINVAL) refuse_write(path_, errno);  // EINVAL: a pipe
 }
 
 FolderLock::FolderLock(const std::string& folder) {
@@ -211,13 +198,6 @@ FolderLock::FolderLock(const std::string& folder) {
 
 FolderLock::~FolderLock() {
   if (file_ >= 0) ::close(file_);
-}
-
-FolderLock::FolderLock(FolderLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-
-FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
-  std::swap(file_, other.file_);
-  return *this;
 }
 
 std::string host_name() {

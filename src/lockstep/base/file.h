@@ -35,11 +35,10 @@ class LineWriter {
  public:
   explicit LineWriter(std::string path);  // IoError 802
   ~LineWriter();
-  LineWriter(LineWriter&& other) noexcept;
-  LineWriter& operator=(LineWriter&& other) noexcept;
+  LineWriter(const LineWriter&) = delete;
+  LineWriter& operator=(const LineWriter&) = delete;
 
   void write(std::string_view line);  // without its newline; IoError 802
-  void sync();                        // to disk
 
  private:
   std::string path_;
@@ -52,8 +51,8 @@ class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);  // ConfigError 804 if held: by which process, on which host
   ~FolderLock();
-  FolderLock(FolderLock&& other) noexcept;
-  FolderLock& operator=(FolderLock&& other) noexcept;
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
 
  private:
   int file_ = -1;

@@ -1,7 +1,6 @@
 // What the rows of the table of recipe keys are made of, for the files that hold them:
 //
-//     make_key(MEMBER(optim.lr), "The largest learning rate.", "3e-4", {.above = 0, .also =
-//     {"learning_rate"}})
+//     make_key(MEMBER(optim.lr), "The largest learning rate.", "3e-4", {.above = 0})
 #pragma once
 
 #include <string>

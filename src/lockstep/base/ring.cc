@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "lockstep/base/clock.h"
@@ -25,11 +24,6 @@ uint64_t pack(int32_t low, int32_t high) {
 }
 int32_t low_half(uint64_t word) { return static_cast<int32_t>(static_cast<uint32_t>(word)); }
 int32_t high_half(uint64_t word) { return static_cast<int32_t>(static_cast<uint32_t>(word >> 32)); }
-
-int64_t unix_millis() {
-  using namespace std::chrono;
-  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
-}
 
 // A fresh file with its blocks allocated: a hole in it would be a SIGBUS on a full disk, at the worst moment.
 int make_file(const std::string& path, size_t bytes) {
@@ -71,7 +65,7 @@ RingWriter::RingWriter(const std::string& path, const RingOptions& options) {
     throw IoError(802, fmt::format("{} cannot be mapped: {}", path, std::strerror(error)));
   header_ = static_cast<Header*>(memory);
   slots_ = reinterpret_cast<Slot*>(header_ + 1);
-  *header_ = {0, sizeof(Slot), capacity, ::getpid(), options.rank, unix_millis(), monotonic_ns()};
+  *header_ = {0, sizeof(Slot), capacity, ::getpid(), options.rank};
   // The magic last: a reader that sees it sees the rest.
   std::atomic_thread_fence(std::memory_order_release);
   std::atomic_ref(header_->magic).store(kRingMagic, kRelaxed);
@@ -134,8 +128,6 @@ RingReader::RingReader(const std::string& path) : path_(path) {
   pid_ = header.pid;
   rank_ = header.rank;
   capacity_ = header.capacity;
-  created_unix_ms_ = header.created_unix_ms;
-  created_monotonic_ns_ = header.created_monotonic_ns;
 }
 
 RingReader::~RingReader() { ::close(file_); }

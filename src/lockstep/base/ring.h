@@ -88,8 +88,6 @@ class RingReader {
   int32_t pid() const { return pid_; }
   int32_t rank() const { return rank_; }
   uint64_t capacity() const { return capacity_; }
-  int64_t created_unix_ms() const { return created_unix_ms_; }  // with the next one: turns stamps into
-  int64_t created_monotonic_ns() const { return created_monotonic_ns_; }  // dates
 
   // The entries that stand in the ring, oldest first. Entries that were being written are left out.
   std::vector<RingEntry> entries() const;
@@ -99,7 +97,6 @@ class RingReader {
   int file_ = -1;
   int32_t pid_ = 0, rank_ = 0;
   uint64_t capacity_ = 0;
-  int64_t created_unix_ms_ = 0, created_monotonic_ns_ = 0;
 };
 
 }  // namespace lockstep::base

@@ -19,7 +19,6 @@ struct alignas(128) RingWriter::Header {
   uint64_t slot_bytes;
   uint64_t capacity;
   int32_t pid, rank;
-  int64_t created_unix_ms, created_monotonic_ns;
 };
 
 struct alignas(128) RingWriter::Slot {

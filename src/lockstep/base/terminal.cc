@@ -42,7 +42,7 @@ size_t width_of(int file_descriptor, bool is_tty) {
 }  // namespace
 
 std::string Terminal::paint(std::string_view text, Colour colour) const {
-  constexpr int kCodes[] = {31, 33, 32, 34, 2, 1};
+  constexpr int kCodes[] = {31, 33, 32, 2, 1};
   if (!colours) return std::string(text);
   return fmt::format("\033[{}m{}\033[0m", kCodes[static_cast<int>(colour)], text);
 }

@@ -10,7 +10,7 @@
 
 namespace lockstep::base {
 
-enum class Colour { red, yellow, green, blue, dim, bold };
+enum class Colour { red, yellow, green, dim, bold };
 
 struct Terminal {
   bool is_tty = false;

@@ -6,22 +6,6 @@
 
 namespace lockstep::comm {
 
-const char* name_of(Axis axis) {
-  switch (axis) {
-    case Axis::tensor:
-      return "tensor";
-    case Axis::context:
-      return "context";
-    case Axis::shard:
-      return "shard";
-    case Axis::replica:
-      return "replica";
-    case Axis::pipeline:
-      return "pipeline";
-  }
-  return "?";
-}
-
 int Mesh::world() const {
   int ranks = 1;
   for (const int size : sizes) ranks *= size;

@@ -12,7 +12,6 @@ namespace lockstep::comm {
 
 enum class Axis : uint8_t { tensor, context, shard, replica, pipeline };
 constexpr int kAxes = 5;
-const char* name_of(Axis axis);
 
 struct Mesh {
   int sizes[kAxes] = {1, 1, 1, 1, 1};  // by Axis

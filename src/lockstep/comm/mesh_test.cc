@@ -31,7 +31,6 @@ TEST(Mesh, TheDocumentedOrder) {
   EXPECT_EQ(members(mesh, 5, {Axis::replica, Axis::shard}), (std::vector<int>{1, 3, 5, 7}));
   EXPECT_EQ(members(mesh, 5, {Axis::pipeline}), (std::vector<int>{5, 13}));
   EXPECT_EQ(members(mesh, 5, {}), (std::vector<int>{5}));
-  EXPECT_STREQ(name_of(Axis::pipeline), "pipeline");
 }
 
 TEST(Mesh, RanksAndCoordinatesAreOneToOne) {

@@ -47,7 +47,6 @@ void find(void* handle, const char* name, Function* function) {
 NcclApi load() {
   void* handle = open_nccl();
   NcclApi api{};
-  find(handle, "ncclGetVersion", &api.GetVersion);
   find(handle, "ncclGetUniqueId", &api.GetUniqueId);
   find(handle, "ncclCommInitRankConfig", &api.CommInitRankConfig);
   find(handle, "ncclCommDestroy", &api.CommDestroy);

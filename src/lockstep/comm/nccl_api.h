@@ -40,7 +40,6 @@ struct NcclConfig {
 };
 
 struct NcclApi {
-  NcclResult (*GetVersion)(int* version);
   NcclResult (*GetUniqueId)(NcclUniqueId* id);
   NcclResult (*CommInitRankConfig)(NcclComm* comm, int size, NcclUniqueId id, int rank, NcclConfig* config);
   NcclResult (*CommDestroy)(NcclComm comm);

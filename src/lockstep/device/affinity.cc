@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 
 #include "lockstep/base/error.h"
@@ -32,7 +29,7 @@ class CpuSet {
     return static_cast<size_t>(cpu) < cpus_ && CPU_ISSET_S(static_cast<size_t>(cpu), bytes_, set_.get());
   }
   bool read() { return ::sched_getaffinity(0, bytes_, set_.get()) == 0; }
-  int bind(pid_t thread) const { return ::sched_setaffinity(thread, bytes_, set_.get()) == 0 ? 0 : errno; }
+  int bind_this_thread() const { return ::sched_setaffinity(0, bytes_, set_.get()) == 0 ? 0 : errno; }
 
  private:
   struct Free {
@@ -82,19 +79,6 @@ int turn_of(int rank, const Cpus& home, const Topology& machine) {
   int before = 0;
   for (int other = 0; other < rank; ++other) before += home_of(other, machine) == home ? 1 : 0;
   return before;
-}
-
-int bind_thread(pid_t thread, const Cpus& cpus) {
-  CpuSet set(cpus.back() + 1);
-  for (const int cpu : cpus) set.add(cpu);
-  return set.bind(thread);
-}
-
-[[noreturn]] void complain(const Cpus& cpus, int error) {
-  throw base::IoError(432,
-                      fmt::format("cannot bind to processors {}: {}; leave --numa-binding out, or let this "
-                                  "job use them",
-                                  cpu_list(cpus), std::strerror(error)));
 }
 
 }  // namespace
@@ -151,20 +135,13 @@ Cpus allowed_of(const Cpus& cpus) {
 
 void bind_this_thread(const Cpus& cpus) {
   if (cpus.empty()) return;
-  if (const int error = bind_thread(0, cpus)) complain(cpus, error);
-}
-
-void bind_this_process(const Cpus& cpus) {
-  if (cpus.empty()) return;
-  bind_this_thread(cpus);  // first: threads that start meanwhile inherit it
-  std::error_code ignored;
-  for (auto at = std::filesystem::directory_iterator("/proc/self/task", ignored);
-       at != std::filesystem::directory_iterator(); at.increment(ignored)) {
-    const std::string name = at->path().filename().string();
-    pid_t thread = 0;
-    std::from_chars(name.data(), name.data() + name.size(), thread);
-    const int error = thread > 0 ? bind_thread(thread, cpus) : 0;
-    if (error != 0 && error != ESRCH) complain(cpus, error);  // ESRCH: it has ended
+  CpuSet set(cpus.back() + 1);
+  for (const int cpu : cpus) set.add(cpu);
+  if (const int error = set.bind_this_thread()) {
+    throw base::IoError(432,
+                        fmt::format("cannot bind to processors {}: {}; leave --numa-binding out, or let this "
+                                    "job use them",
+                                    cpu_list(cpus), std::strerror(error)));
   }
 }
 

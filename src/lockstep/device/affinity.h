@@ -1,7 +1,7 @@
 // Which processors a rank should run on, and putting it there: near its GPU where it has one, else spread
 // over the machine.
 //
-//     bind_this_process(cpus_for(Binding::node, local_rank, local_world, read_topology()));
+//     bind_this_thread(cpus_for(Binding::node, local_rank, local_world, read_topology()));
 #pragma once
 
 #include <string_view>
@@ -21,8 +21,7 @@ Cpus cpus_for(Binding binding, int local_rank, int local_world, const Topology& 
 
 Cpus allowed_of(const Cpus& cpus);  // those of them on which this thread may run
 
-// An empty list changes nothing. IoError 432. Threads that are started later inherit it.
+// An empty list changes nothing. IoError 432. Threads and programs that it starts later inherit it.
 void bind_this_thread(const Cpus& cpus);
-void bind_this_process(const Cpus& cpus);  // every thread it has now
 
 }  // namespace lockstep::device

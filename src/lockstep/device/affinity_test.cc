@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <future>
 #include <set>
 #include <thread>
 
@@ -104,21 +103,6 @@ TEST(Affinity, BindsAThreadAlone) {
     bind_this_thread({});
     EXPECT_EQ(own_cpus(), Cpus{before.back()});
   }).join();
-  EXPECT_EQ(own_cpus(), before);
-}
-
-TEST(Affinity, BindsEveryThreadOfTheProcess) {
-  const Cpus before = own_cpus();
-  std::promise<void> bound;
-  std::future<Cpus> other = std::async(std::launch::async, [ready = bound.get_future().share()] {
-    ready.wait();
-    return own_cpus();
-  });
-  bind_this_process({before.front()});
-  bound.set_value();
-  EXPECT_EQ(other.get(), Cpus{before.front()});
-  EXPECT_EQ(own_cpus(), Cpus{before.front()});
-  bind_this_process(before);
   EXPECT_EQ(own_cpus(), before);
 }
 

@@ -10,7 +10,7 @@ namespace {
 MachineFacts healthy() {
   MachineFacts facts;
   facts.cpu = {.model = "EPYC", .threads = 16, .cores = 8, .sockets = 1, .architecture = "x86-64-v4"};
-  facts.memory = {.total = 64LL << 30, .available = 60LL << 30, .huge_pages = 0, .huge_page_bytes = 0};
+  facts.memory = {.total = 64LL << 30, .available = 60LL << 30};
   facts.open_files = {65536, 65536};
   facts.usable_threads = 16;
   facts.clock_source = "tsc";

@@ -81,8 +81,6 @@ MemoryFacts parse_meminfo(std::string_view text) {
     const int64_t number = leading_number(value);
     if (name == "MemTotal") facts.total = number * 1024;
     if (name == "MemAvailable") facts.available = number * 1024;
-    if (name == "HugePages_Total") facts.huge_pages = number;
-    if (name == "Hugepagesize") facts.huge_page_bytes = number * 1024;
   }
   return facts;
 }

@@ -26,7 +26,6 @@ CpuFacts parse_cpuinfo(std::string_view text);  // /proc/cpuinfo
 
 struct MemoryFacts {
   int64_t total = 0, available = 0;  // bytes
-  int64_t huge_pages = 0, huge_page_bytes = 0;
 };
 MemoryFacts parse_meminfo(std::string_view text);  // /proc/meminfo
 

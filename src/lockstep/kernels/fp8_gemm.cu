@@ -24,7 +24,7 @@ bool knows_fast_sums(Fp8Scaling scaling) {
 }
 
 MatmulKey key_of(const Fp8Gemm& op, const Launch& launch) {
-  MatmulKey key{.m = op.m, .n = op.n, .k = op.k, .a_row = op.k, .b_row = op.k, .c_row = op.n};
+  MatmulKey key{.m = op.m, .n = op.n, .k = op.k, .a_row = op.k};
   key.out_type = op.out_type;
   key.trans_b = true;
   key.add_to_c = op.beta != 0;

@@ -17,10 +17,8 @@ struct Gemm {
   const void* b = nullptr;                      // [k, n], or [n, k] with trans_b
   void* c = nullptr;                            // [m, n]
   bool trans_a = false, trans_b = false;
-  // Values from the beginning of a stored row to that of the next; 0: rows lie side by side. Not together
-  // with gelu.
-  int64_t a_row = 0, b_row = 0, c_row = 0;
-  float beta = 0;              // 0 or 1
+  int64_t a_row = 0;  // values from the beginning of a stored row of A to that of the next; 0: side by side
+  float beta = 0;     // 0 or 1
   const void* bias = nullptr;  // [n], added to every row; only with beta = 0
   // [m, n] in C's type, or null. Given: it gets the result, and C gets gelu of the result; only with beta =
   // 0.
@@ -30,8 +28,6 @@ struct Gemm {
   const void* gelu_at = nullptr;
 
   int64_t row_of_a() const { return a_row > 0 ? a_row : trans_a ? m : k; }
-  int64_t row_of_b() const { return b_row > 0 ? b_row : trans_b ? k : n; }
-  int64_t row_of_c() const { return c_row > 0 ? c_row : n; }
 };
 
 }  // namespace lockstep::kernels

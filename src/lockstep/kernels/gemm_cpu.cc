@@ -45,12 +45,10 @@ Tiling cut(int64_t m, int64_t n, int64_t k) {
 struct Operands {
   Matrix a, b;
   float* c = nullptr;  // [m, n]
-  int64_t c_row = 0;
 };
 
-// Stored values, those between rows included.
+// Stored values of A, those between rows included.
 int64_t values_of_a(const Gemm& op) { return (op.trans_a ? op.k : op.m) * op.row_of_a(); }
-int64_t values_of_b(const Gemm& op) { return (op.trans_b ? op.n : op.k) * op.row_of_b(); }
 
 int64_t staged_bytes(DType type, int64_t count) { return type == DType::f32 ? 0 : round_up(count * 4, 256); }
 
@@ -73,14 +71,8 @@ Operands stage(const Gemm& op, char* workspace) {
   };
   Operands staged;
   staged.a = {in_fp32(op.a, values_of_a(op)), op.row_of_a(), op.trans_a};
-  staged.b = {in_fp32(op.b, values_of_b(op)), op.row_of_b(), op.trans_b};
-  if (op.out_type == DType::f32) {
-    staged.c = static_cast<float*>(op.c);
-    staged.c_row = op.row_of_c();
-  } else {
-    staged.c = reinterpret_cast<float*>(workspace);
-    staged.c_row = op.n;
-  }
+  staged.b = {in_fp32(op.b, op.k * op.n), op.trans_b ? op.k : op.n, op.trans_b};
+  staged.c = op.out_type == DType::f32 ? static_cast<float*>(op.c) : reinterpret_cast<float*>(workspace);
   return staged;
 }
 
@@ -90,7 +82,7 @@ void prepare_row(const Gemm& op, int64_t row, int64_t column, int64_t columns, f
   if (op.bias != nullptr) {
     widen_run(static_cast<const In*>(op.bias) + column, columns, c);
   } else if (op.beta != 0 && op.out_type != DType::f32) {
-    widen_run(static_cast<const Out*>(op.c) + row * op.row_of_c() + column, columns, c);
+    widen_run(static_cast<const Out*>(op.c) + row * op.n + column, columns, c);
   }
 }
 
@@ -99,10 +91,10 @@ void run_tile(const Gemm& op, const Operands& in, const Tiling& tiling, int64_t 
   const int64_t row = tile / tiling.column_tiles * tiling.rows;
   const int64_t column = tile % tiling.column_tiles * tiling.columns;
   const int64_t rows = smaller(tiling.rows, op.m - row), columns = smaller(tiling.columns, op.n - column);
-  float* c = in.c + row * in.c_row + column;
-  for (int64_t r = 0; r < rows; ++r) prepare_row<In, Out>(op, row + r, column, columns, c + r * in.c_row);
+  float* c = in.c + row * op.n + column;
+  for (int64_t r = 0; r < rows; ++r) prepare_row<In, Out>(op, row + r, column, columns, c + r * op.n);
 
-  Product product{.m = rows, .n = columns, .k = op.k, .a = in.a, .b = in.b, .c = c, .c_stride = in.c_row};
+  Product product{.m = rows, .n = columns, .k = op.k, .a = in.a, .b = in.b, .c = c, .c_stride = op.n};
   product.beta = op.bias != nullptr ? 1.0f : op.beta;
   product.a.data += op.trans_a ? row : row * in.a.stride;
   product.b.data += op.trans_b ? column * in.b.stride : column;
@@ -110,14 +102,14 @@ void run_tile(const Gemm& op, const Operands& in, const Tiling& tiling, int64_t 
 
   if (op.out_type == DType::f32) return;
   for (int64_t r = 0; r < rows; ++r) {
-    narrow_run(c + r * in.c_row, columns, static_cast<Out*>(op.c) + (row + r) * op.row_of_c() + column);
+    narrow_run(c + r * op.n, columns, static_cast<Out*>(op.c) + (row + r) * op.n + column);
   }
 }
 
 }  // namespace
 
 int64_t gemm_workspace(const Gemm& op) {
-  return staged_bytes(op.in_type, values_of_a(op)) + staged_bytes(op.in_type, values_of_b(op)) +
+  return staged_bytes(op.in_type, values_of_a(op)) + staged_bytes(op.in_type, op.k * op.n) +
          staged_bytes(op.out_type, op.m * op.n);
 }
 

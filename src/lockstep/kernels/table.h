@@ -1,6 +1,6 @@
 // Every operation, once for each device: the one list to extend when an operation is added.
 //
-// A group of files `op.h, op_cpu.cc, op.cu, op_test.cc, op_bench.cc` fills one or more rows. The CPU
+// A group of files `op.h, op_cpu.cc, op.cu, op_test.cc` fills one or more rows. The CPU
 // version is the reference that the CUDA version is tested against. The CUDA table comes out of the plugin.
 #pragma once
 

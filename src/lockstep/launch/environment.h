@@ -44,7 +44,6 @@ struct Scheduled {
 
   std::string ranks_per_node;  // what the scheduler wishes: "4", "gpu", "auto"; empty: nothing
   std::string gpus;            // those of this task, as in CUDA_VISIBLE_DEVICES; empty: nothing said
-  bool gpus_by_task = false;   // each task sees its own GPUs only, so that one agent cannot hand them out
 };
 
 // Text of a file, or nothing; only PBS needs it.

@@ -51,8 +51,6 @@ std::optional<Names> expand_name(std::string_view pattern) {
   return names;
 }
 
-int count_of(const std::string& list) { return list.empty() ? 0 : static_cast<int>(split(list, ',').size()); }
-
 // A step that srun started, and not the shell of a batch script, of salloc or of an external step.
 bool is_step(const Variables& slurm) {
   const std::string name = slurm.first_of({"SLURM_STEP_ID", "SLURM_STEPID"});
@@ -87,12 +85,6 @@ void read_tasks(const Variables& slurm, const std::string& nodes_name, const std
 void read_gpus(const Variables& slurm, Scheduled& to) {
   const std::string name = slurm.first_of({"CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS"});
   to.gpus = slurm.text(name);
-  const std::string bind =
-      slurm.text("SLURMD_TRES_BIND") + slurm.text("SLURM_TRES_BIND") + slurm.text("SLURM_GPU_BIND");
-  const bool bound = bind.find("per_task") != std::string::npos || bind.find("single") != std::string::npos ||
-                     slurm.has("SLURM_GPUS_PER_TASK");
-  const std::optional<int> here = parse_count(slurm.text("SLURM_GPUS_ON_NODE"));
-  to.gpus_by_task = to.node_tasks > 1 && (bound || (here && !to.gpus.empty() && count_of(to.gpus) < *here));
 }
 
 }  // namespace

@@ -397,9 +397,7 @@ TEST(Environment, SaysWhichGpusAreBound) {
   const auto agents = read_environment(from_text(kSlurmAgents)),
              tasks = read_environment(from_text(kSlurmGpuTasks));
   EXPECT_EQ(agents->gpus, "0,1");
-  EXPECT_FALSE(agents->gpus_by_task);
   EXPECT_EQ(tasks->gpus, "1");
-  EXPECT_TRUE(tasks->gpus_by_task);
   EXPECT_EQ(read_environment(from_text(kKubeflow))->ranks_per_node, "gpu");
   EXPECT_EQ(read_environment(from_text(kKubeflowElastic))->fewest_nodes, 1);
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,6 +79,28 @@ void wait_until_all_gone(Guard& guard) {
     if (guard.take().all_gone) return;
   }
   ADD_FAILURE() << "something still runs below the guard";
+}
+
+TEST(Guard, ARankRunsOnItsProcessorsOrSaysWhyNot) {
+  Guard guard(Duration(300));
+  Pipe bound, refused;
+  Process process = shell("grep Cpus_allowed_list /proc/self/status", bound.ends[1]);
+  cpu_set_t allowed;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  int last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(last, &allowed)) --last;
+  process.cpus = {last};
+  guard.start(process);
+  bound.close_write_end();
+  EXPECT_EQ(bound.read_until(""), "Cpus_allowed_list:\t" + std::to_string(last) + "\n");
+  process = shell("echo unbound", -1);
+  process.err = refused.ends[1];
+  process.cpus = {4000, 4001};  // beyond what a cpu_set_t holds, and beyond this machine
+  guard.start(process);
+  refused.close_write_end();
+  const std::string said = refused.read_until("");
+  EXPECT_NE(said.find("cannot bind to processors 4000-4001"), std::string::npos) << said;
+  EXPECT_NE(said.find("LS0432"), std::string::npos) << said;
 }
 
 TEST(Guard, NothingOutlivesALauncherThatIsKilled) {

@@ -29,7 +29,6 @@ class LocalRanks {
   void note(const Ended& ended);
   void signal(int number);  // to those that still run
   bool all_ended() const;
-  bool any_started() const { return !ranks_.empty(); }
   std::vector<RunningRank> running() const;
   std::vector<RunningRank> all() const;  // those that have ended too
 

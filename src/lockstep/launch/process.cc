@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/device/affinity.h"
 
 namespace lockstep::launch {
 
@@ -66,16 +65,6 @@ void become_default() {
   for (const int number : {SIGPIPE, SIGXFSZ, SIGCHLD, SIGINT, SIGQUIT, SIGTERM}) ::signal(number, SIG_DFL);
 }
 
-void bind_to(const std::vector<int>& cpus) {
-  if (cpus.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) {
-    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
-  }
-  ::sched_setaffinity(0, sizeof set, &set);  // best effort: a cgroup may forbid it
-}
-
 // Moves the five descriptors to 0..4. First out of the way of each other, then into place.
 void place_descriptors(const Process& process) {
   const int wanted[] = {process.in, process.out, process.err, process.keep, process.memory};
@@ -86,6 +75,12 @@ void place_descriptors(const Process& process) {
     if (safe[k] < 0 && k >= kKeptDescriptor) ::close(k);
   }
   ::close_range(kMemoryDescriptor + 1, ~0u, 0);
+}
+
+[[noreturn]] void give_up(const std::string& sentence, int code) {
+  const std::string line = fmt::format("lockstep: {}\n", sentence);
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(code);
 }
 
 }  // namespace
@@ -113,14 +108,16 @@ void exec_process(const Process& process) {
   const std::vector<char*> words = pointers(process.words), environment = pointers(process.environment);
   ::setsid();  // a terminal's Ctrl-C reaches the launcher only, which passes it on
   become_default();
-  bind_to(process.cpus);
   place_descriptors(process);
+  try {
+    device::bind_this_thread(process.cpus);
+  } catch (const base::Error& error) {
+    give_up(error.what(), error.exit_code());
+  }
   ::execve(words[0], words.data(), environment.data());
   const int error = errno;
-  const std::string sentence =
-      fmt::format("lockstep: {} cannot be run: {}\n", process.words[0], std::strerror(error));
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, sentence.data(), sentence.size());
-  ::_exit(error == ENOENT ? 127 : 126);
+  give_up(fmt::format("{} cannot be run: {}", process.words[0], std::strerror(error)),
+          error == ENOENT ? 127 : 126);
 }
 
 int signal_number(const std::string& name) {

@@ -25,8 +25,9 @@ constexpr int kKeptDescriptor = 3, kMemoryDescriptor = 4;
 std::string pack(const Process& process);
 Process unpack(const std::string& bytes);
 
-// In the child: its own session, default signals, the streams, then exec. Dies with its parent. On failure
-// exits 127 (no such program) or 126 after a sentence on its standard error.
+// In the child: its own session, default signals, the streams, the processors, then exec. On failure exits
+// 127 (no such program), 126, or 1 (it may not run on these processors) after a sentence on its standard
+// error.
 [[noreturn]] void exec_process(const Process& process);
 
 // The number of "SIGTERM", "TERM" or "15"; 0 if there is none.

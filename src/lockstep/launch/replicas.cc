@@ -118,8 +118,8 @@ void Replicas::fetch(const NodePlace& place) {
         if (copy.commit > 0) copies.push_back(std::move(copy));
       }
       brought += run::write_copies(descriptor, copies);
-    } catch (const base::Error&) {
-      // Its holder is gone too: the disk remains.
+    } catch (const std::exception&) {
+      // Its holder is gone too, or this host has no memory for it: the disk remains.
     }
   }
   if (brought > 0)
@@ -154,8 +154,8 @@ void Replicas::send(const std::stop_token& stop, comm::Store& store) {
         run::mark_replicated(descriptor, copy.commit);
         task->committed[local] = copy.commit;
       }
-    } catch (const base::Error&) {
-      connected.clear();  // the node has gone, or comes up again
+    } catch (const std::exception&) {
+      connected.clear();  // the node has gone or comes up again, or there is no memory for a copy now
     }
   }
 }

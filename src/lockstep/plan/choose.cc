@@ -82,22 +82,20 @@ class Chooser {
                                                 question_.machine.ranks_per_node)});
       return;
     }
-    std::vector<Layout> forms{layout};
-    if (layout.context > 1) {
-      forms.push_back(layout);
-      forms.back().form = "heads";
-    }
-    if (layout.pipeline > 1) {  // gpipe keeps more than 1f1b for the same bubble
-      for (size_t k = 0, count = forms.size(); k < count; ++k) {
-        for (const char* schedule : {"zero-bubble", "interleaved"}) {
-          Layout form = forms[k];
-          form.schedule = schedule;
-          form.chunks = form.schedule == "interleaved" ? 2 : 1;
-          forms.push_back(form);
-        }
+    std::vector<std::string> forms{layout.form}, schedules{layout.schedule};
+    if (layout.context > 1) forms = {"ring", "heads"};
+    if (layout.pipeline > 1)
+      schedules = {"1f1b", "zero-bubble", "interleaved"};  // gpipe keeps more than 1f1b
+    if (layout.context > 1 && question_.form) forms = {*question_.form};
+    if (layout.pipeline > 1 && question_.schedule) schedules = {*question_.schedule};
+    for (const std::string& form : forms) {
+      for (const std::string& schedule : schedules) {
+        layout.form = form;
+        layout.schedule = schedule;
+        layout.chunks = schedule == "interleaved" ? question_.chunks.value_or(2) : 1;
+        try_memory(layout);
       }
     }
-    for (const Layout& form : forms) try_memory(form);
   }
 
   // From the fastest to the most sparing, until one fits: sharing out moves more bytes, recomputation
@@ -107,12 +105,12 @@ class Chooser {
     if (!recomputes_blocks(question_.recompute)) recomputes.push_back("full");
     for (const std::string& recompute : recomputes) {
       for (int zero = 0; zero <= (layout.data > 1 ? 3 : 0); ++zero) {
-        if (question_.zero.value_or(zero) != zero) continue;
+        if (layout.data > 1 && question_.zero.value_or(zero) != zero) continue;
         layout.zero = zero;
         // Splitting norms over tokens saves memory for the same traffic, where the sizes allow it.
-        layout.sequence = layout.tensor > 1;
+        layout.sequence = layout.tensor > 1 && question_.sequence.value_or(true);
         Trial trial = try_one({layout, recompute});
-        if (!trial.refused.empty() && layout.sequence) {
+        if (!trial.refused.empty() && layout.sequence && !question_.sequence) {
           layout.sequence = false;
           trial = try_one({layout, recompute});
         }

@@ -45,8 +45,10 @@ struct Question {
   int64_t available_bytes = 0;     // to each rank
   Machine machine;                 // what the step is priced on
   std::string recompute = "none";  // the recipe's; full is tried too where it does not recompute products
-  // Sizes that the user has settled; the others are free.
-  std::optional<int> tensor, context, pipeline, zero;
+  // What the user has settled; the rest is free.
+  std::optional<int> tensor, context, pipeline, zero, chunks;
+  std::optional<std::string> form, schedule;  // of context and pipeline
+  std::optional<bool> sequence;
 };
 
 struct Trial {

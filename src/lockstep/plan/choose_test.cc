@@ -74,11 +74,24 @@ TEST(Choose, SharesOutAndRecomputesOnlyWhereItMust) {
 
 TEST(Choose, WhatTheUserHasSettledStays) {
   Fake fake;
-  const Choice choice = fake.choose({.ranks = 8, .tensor = 2, .pipeline = 2, .zero = 3});
+  const Choice choice = fake.choose({.ranks = 8,
+                                     .tensor = 2,
+                                     .pipeline = 2,
+                                     .zero = 3,
+                                     .chunks = 3,
+                                     .form = "heads",
+                                     .schedule = "interleaved",
+                                     .sequence = false});
+  EXPECT_EQ(choice.trials.size(), 3u);  // context 1, 2 and 4
   for (const Trial& trial : choice.trials) {
-    EXPECT_EQ(trial.candidate.layout.tensor, 2);
-    EXPECT_EQ(trial.candidate.layout.pipeline, 2);
-    EXPECT_EQ(trial.candidate.layout.zero, trial.candidate.layout.data > 1 ? 3 : 0);
+    const Layout& layout = trial.candidate.layout;
+    EXPECT_EQ(layout.tensor, 2);
+    EXPECT_EQ(layout.pipeline, 2);
+    EXPECT_EQ(layout.zero, layout.data > 1 ? 3 : 0);
+    EXPECT_EQ(layout.schedule, "interleaved");
+    EXPECT_EQ(layout.chunks, 3);
+    EXPECT_EQ(layout.form, layout.context > 1 ? "heads" : "ring");
+    EXPECT_FALSE(layout.sequence);
   }
 }
 

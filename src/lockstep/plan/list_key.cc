@@ -50,12 +50,6 @@ std::string joined(const comm::Coordinate& at, const std::string& own, const std
 
 }  // namespace
 
-std::string list_key(const comm::Mesh& mesh, int rank, const program::DataRanks& data, int64_t strands) {
-  const comm::Coordinate at = comm::coordinate_of(mesh, rank);
-  const program::DataRanks ranks = standing_at(at, data);
-  return joined(at, own_key(ranks, strands), copy_key(ranks, strands));
-}
-
 // A copy's key takes as long as it has strands, so it is made once for all of its ranks.
 Lists lists_of(const comm::Mesh& mesh, const program::DataRanks& data, int64_t strands) {
   Lists lists;

@@ -148,20 +148,6 @@ std::vector<Turn> turns(Schedule schedule, int stages, int stage, int chunks, in
   return {};
 }
 
-int64_t most_alive(Schedule schedule, int stages, int stage, int chunks, int64_t slices) {
-  switch (schedule) {
-    case Schedule::gpipe:
-      return slices;
-    case Schedule::one_f_one_b:
-      return std::min<int64_t>(slices, stages - stage);
-    case Schedule::interleaved:
-      return std::min(slices * chunks, warm_up(stages, stage, chunks) + 1);
-    case Schedule::zero_bubble:
-      return std::min<int64_t>(slices, stages);
-  }
-  return slices;
-}
-
 std::vector<std::vector<int64_t>> turn_ends(Schedule schedule, int stages, int chunks, int64_t slices) {
   std::vector<std::vector<Turn>> lists;
   for (int stage = 0; stage < stages; ++stage)

@@ -45,10 +45,6 @@ struct Turn {
 // slices; cannot() says when there are too few for the schedule to be worth its name.
 std::vector<Turn> turns(Schedule schedule, int stages, int stage, int chunks, int64_t slices);
 
-// The most slices that are alive on the stage at once: begun, and their last backward half not yet done.
-// With several chunks, a slice counts once for each chunk that it is alive in.
-int64_t most_alive(Schedule schedule, int stages, int stage, int chunks, int64_t slices);
-
 // When each turn of each stage ends, where a forward and each half of a backward take one unit and messages
 // take none: [stage][turn].
 std::vector<std::vector<int64_t>> turn_ends(Schedule schedule, int stages, int chunks, int64_t slices);

@@ -7,6 +7,7 @@
 #include "lockstep/comm/mesh.h"
 #include "lockstep/plan/choose.h"
 #include "lockstep/plan/list_key.h"
+#include "lockstep/run/rank_layout.h"
 
 namespace lockstep::run {
 
@@ -65,7 +66,8 @@ plan::Compiled compile_ranks(const Plan& plan, bool sizes) {
 }
 
 // What the user has settled is not up for choice.
-std::optional<int> settled(const base::Resolved& resolved, const std::string& key, int value) {
+template <class T>
+std::optional<T> settled(const base::Resolved& resolved, const std::string& key, T value) {
   const auto origin = resolved.origin.find(key);
   if (origin == resolved.origin.end() || origin->second == "default" || origin->second == "auto")
     return std::nullopt;
@@ -98,7 +100,11 @@ std::string choose_layout(base::Resolved& resolved, const PlanOptions& options) 
       .tensor = settled(resolved, "parallel.tensor", static_cast<int>(parallel.tensor)),
       .context = settled(resolved, "parallel.context", static_cast<int>(parallel.context)),
       .pipeline = settled(resolved, "parallel.pipeline", static_cast<int>(parallel.pipeline)),
-      .zero = std::nullopt};
+      .zero = settled(resolved, "parallel.zero", zero_stage(parallel.zero)),
+      .chunks = settled(resolved, "parallel.chunks", static_cast<int>(parallel.chunks)),
+      .form = settled(resolved, "parallel.context_form", parallel.context_form),
+      .schedule = settled(resolved, "parallel.schedule", parallel.schedule),
+      .sequence = settled(resolved, "parallel.sequence", parallel.sequence)};
   const plan::Choice choice = plan::choose(question, [&](const plan::Candidate& candidate) {
     base::Resolved tried = resolved;
     for (const std::string& word : candidate.overrides()) {

@@ -204,10 +204,13 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
 Executor::~Executor() {
   State& s = *state_;
   s.lanes.reset();
-  s.device.synchronize(s.stream());
-  s.graph.reset();
-  for (const auto& [lane, stream] : s.streams) {
-    if (lane != Lane::host) s.device.synchronize(stream);
+  try {
+    s.device.synchronize(s.stream());
+    s.graph.reset();
+    for (const auto& [lane, stream] : s.streams) {
+      if (lane != Lane::host) s.device.synchronize(stream);
+    }
+  } catch (const base::Error&) {  // the device has failed: whoever used it last has said so
   }
   s.staging.free(s.device);
   for (State::Readback& readback : s.readbacks) {

@@ -1,8 +1,9 @@
 // The CPU's lanes: one thread for each lane beside the compute lane, which is the caller's own.
 //
 // A step is a list of calls, each on a lane, some waiting for calls of other lanes. Lanes run their calls in
-// list order; a call begins when what it waits for is done. An error on any lane ends the step: it is thrown
-// to the caller once every lane has stopped.
+// list order; a call begins when what it waits for is done. An error on any lane ends the step and is thrown
+// to the caller, who need not wait until another lane's collective has run into its time-out; the destructor
+// does.
 #pragma once
 
 #include <functional>

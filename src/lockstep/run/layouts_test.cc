@@ -252,6 +252,11 @@ TEST(ChooseLayout, TakesTheFastestThatFits) {
   base::Resolved settled = tiny_recipe(recipe({"parallel.auto=true", "parallel.tensor=2"}));
   choose_layout(settled, four);
   EXPECT_EQ(settled.recipe.parallel.tensor, 2);
+  base::Resolved wishes = tiny_recipe(recipe(
+      {"parallel.auto=true", "parallel.pipeline=2", "parallel.schedule=gpipe", "parallel.zero=optimizer"}));
+  choose_layout(wishes, four);
+  EXPECT_EQ(wishes.recipe.parallel.schedule, "gpipe");
+  EXPECT_EQ(zero_stage(wishes.recipe.parallel.zero), 1);
   base::Resolved hopeless = tiny_recipe(recipe({"parallel.auto=true", "memory.limit_gib=0.000001"}));
   EXPECT_THROW(choose_layout(hopeless, four), base::ConfigError);
 }

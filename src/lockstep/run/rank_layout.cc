@@ -16,13 +16,6 @@ using device::DType;
 
 namespace {
 
-int zero_stage(const std::string& word) {
-  return word == "1" || word == "optimizer"  ? 1
-         : word == "2" || word == "gradient" ? 2
-         : word == "3" || word == "full"     ? 3
-                                             : 0;
-}
-
 // "tensor 4 x pipeline 2": what multiplies up to ranks that belong together.
 std::string product_text(const base::Recipe::Parallel& p) {
   std::string text;
@@ -91,6 +84,13 @@ program::DataRanks data_ranks(const base::Recipe& recipe, int width) {
 }
 
 }  // namespace
+
+int zero_stage(const std::string& word) {
+  return word == "1" || word == "optimizer"  ? 1
+         : word == "2" || word == "gradient" ? 2
+         : word == "3" || word == "full"     ? 3
+                                             : 0;
+}
 
 namespace {
 

@@ -21,6 +21,8 @@ struct Standing {
   int per_node = 0;  // neighbours; 0: all on one node, or not the same number on each
 };
 
+int zero_stage(const std::string& word);  // of parallel.zero: "gradient" and "2" are 2
+
 // ConfigErrors 152, 153, 155, 157 with the arithmetic.
 RankLayout rank_layout(const base::Recipe& recipe, const comm::Seat& seat, const Standing& standing = {});
 

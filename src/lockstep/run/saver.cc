@@ -56,7 +56,6 @@ std::byte* touched_pages(int64_t bytes) {
 
 }  // namespace
 
-// Of what several ranks hold alike, each writes a share. Sources follow the pieces.
 // What stays the same from save to save: rank 0 writes it.
 checkpoint::Facts Saver::about(const Session& session) {
   checkpoint::Facts facts;
@@ -67,6 +66,7 @@ checkpoint::Facts Saver::about(const Session& session) {
   return facts;
 }
 
+// Of what several ranks hold alike, each writes a share. Sources follow the pieces.
 std::vector<checkpoint::Piece> Saver::pieces_of(const std::vector<Parameters::Saved>& held,
                                                 std::vector<Source>& sources) {
   std::map<std::pair<int, int>, std::vector<const Parameters::Saved*>> alike;  // by copies, copy

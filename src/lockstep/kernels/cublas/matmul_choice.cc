@@ -37,7 +37,7 @@ class Trial {
   }
 
   uint64_t hash_of_result() {
-    const int64_t words = op_.m * op_.row_of_c() * device::size_of(op_.out_type) / 4;
+    const int64_t words = op_.m * op_.n * device::size_of(op_.out_type) / 4;
     unsigned long long hash = 0;
     CUDA_CHECK(cudaMemsetAsync(hash_, 0, sizeof(*hash_), stream_));
     add_result_hash(static_cast<const uint32_t*>(op_.c), words, hash_, stream_);
@@ -69,7 +69,7 @@ class Trial {
 bool is_worth_measuring(const MatmulKey& key, const Launch& launch) {
   const double flops =
       2.0 * static_cast<double>(key.m) * static_cast<double>(key.n) * static_cast<double>(key.k);
-  if (flops < kWorthMeasuring || key.add_to_c || key.m * key.c_row * device::size_of(key.out_type) % 4 != 0)
+  if (flops < kWorthMeasuring || key.add_to_c || key.m * key.n * device::size_of(key.out_type) % 4 != 0)
     return false;
   cudaStreamCaptureStatus capturing{};
   CUDA_CHECK(cudaStreamIsCapturing(static_cast<cudaStream_t>(launch.stream), &capturing));

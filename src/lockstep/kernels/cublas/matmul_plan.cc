@@ -101,10 +101,10 @@ void describe(MatmulPlan& plan, const MatmulKey& key, const Gemm& op) {
   }
   if (key.fp8) describe_fp8(plan, key);
   describe(&plan.b, key.fp8 ? native_type(key.b_format) : native_type(key.in_type),
-           key.trans_b ? key.n : key.k, key.trans_b ? key.k : key.n, key.b_row);
+           key.trans_b ? key.n : key.k, key.trans_b ? key.k : key.n, key.trans_b ? key.k : key.n);
   describe(&plan.a, key.fp8 ? native_type(key.a_format) : native_type(key.in_type),
            key.trans_a ? key.k : key.m, key.trans_a ? key.m : key.k, key.a_row);
-  describe(&plan.c, native_type(key.out_type), key.m, key.n, key.c_row);
+  describe(&plan.c, native_type(key.out_type), key.m, key.n, key.n);
 }
 
 // Whether the sum over k may be cut: the result has too few tiles to keep a GPU busy, and k is long.
@@ -178,10 +178,9 @@ std::string gpu_name() {
 std::string MatmulKey::text() const {
   std::string text;
   for (const int64_t part :
-       {m, n, k, a_row, b_row, c_row, static_cast<int64_t>(in_type), static_cast<int64_t>(out_type),
-        int64_t{trans_a}, int64_t{trans_b}, int64_t{tf32}, int64_t{add_to_c}, int64_t{bias}, int64_t{gelu},
-        int64_t{gelu_slope}, int64_t{workspace}, int64_t{alignment_a}, int64_t{alignment_b},
-        int64_t{alignment_c}}) {
+       {m, n, k, a_row, static_cast<int64_t>(in_type), static_cast<int64_t>(out_type), int64_t{trans_a},
+        int64_t{trans_b}, int64_t{tf32}, int64_t{add_to_c}, int64_t{bias}, int64_t{gelu}, int64_t{gelu_slope},
+        int64_t{workspace}, int64_t{alignment_a}, int64_t{alignment_b}, int64_t{alignment_c}}) {
     text += (text.empty() ? "" : ",") + std::to_string(part);
   }
   if (!fp8) return text;

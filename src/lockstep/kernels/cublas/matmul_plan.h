@@ -25,7 +25,7 @@ constexpr int64_t kMatmulWorkspace = 32 << 20;  // what NVIDIA recommends from H
 // Everything that the choice depends on. Row-major, as Gemm names it.
 struct MatmulKey {
   int64_t m = 0, n = 0, k = 0;
-  int64_t a_row = 0, b_row = 0, c_row = 0;
+  int64_t a_row = 0;  // values between the beginnings of A's stored rows
   device::DType in_type{}, out_type{};
   bool trans_a = false, trans_b = false, tf32 = false;
   bool add_to_c = false;                                     // beta = 1
