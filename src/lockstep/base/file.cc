@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,9 +38,10 @@ std::string reason(int error) {
   }
 }
 
-[[noreturn]] void refuse_write(const std::string& path, int error) {
-  throw IoError(802, fmt::format("{} cannot be written: {}", path, reason(error)));
+[[noreturn]] void refuse_write(const std::string& path, const std::string& why) {
+  throw IoError(802, fmt::format("{} cannot be written: {}", path, why));
 }
+[[noreturn]] void refuse_write(const std::string& path, int error) { refuse_write(path, reason(error)); }
 
 // Closes when it goes out of scope.
 struct Descriptor {
@@ -92,11 +94,18 @@ int cut_torn_line(int file) {
   return end < status.st_size && ::ftruncate(file, end) != 0 ? errno : 0;
 }
 
+constexpr int kLooksForAWriter = 40, kLookMilliseconds = 50;  // two seconds
+
+bool is_pipe(int file) {
+  struct stat status {};
+  return ::fstat(file, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
 }  // namespace
 
 ReadResult try_read_file(const std::string& path, int64_t most_bytes) {
   if (path.find('\0') != std::string::npos) return {"", "the path holds a zero byte"};
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe might never open
   if (file.number < 0) return {"", reason(errno)};
   struct stat status {};
   if (::fstat(file.number, &status) != 0) return {"", reason(errno)};
@@ -104,10 +113,19 @@ ReadResult try_read_file(const std::string& path, int64_t most_bytes) {
   // Files of /proc and pipes have size 0: read until the end, whatever the size says.
   std::string text;
   std::array<char, 1 << 16> piece;
-  for (;;) {
+  struct pollfd ready {
+    file.number, POLLIN, 0
+  };
+  for (int looks = 0;;) {
     const ssize_t got = ::read(file.number, piece.data(), piece.size());
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) ::poll(&ready, 1, -1);  // it has a writer, who takes time
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return {"", reason(errno)};
+    if (got == 0 && text.empty() && S_ISFIFO(status.st_mode)) {
+      if (++looks > kLooksForAWriter) return {"", "it is a pipe, and nobody writes to it"};
+      ::poll(nullptr, 0, kLookMilliseconds);
+      continue;
+    }
     if (got == 0) return {std::move(text), ""};
     text.append(piece.data(), static_cast<size_t>(got));
     if (static_cast<int64_t>(text.size()) > most_bytes) {
@@ -158,6 +176,10 @@ void make_folders(const std::string& path) {
 LineWriter::LineWriter(std::string path) : path_(std::move(path)) {
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0) refuse_write(path_, errno);
+  if (is_pipe(file_)) {  // it would take some lines, and then wait for a reader
+    ::close(file_);
+    refuse_write(path_, "it is a pipe, not a file");
+  }
   if (const int error = cut_torn_line(file_)) {
     ::close(file_);
     refuse_write(path_, error);

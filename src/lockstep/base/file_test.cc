@@ -1,11 +1,15 @@
 #include "lockstep/base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/temporary_folder.h"
@@ -48,6 +52,23 @@ TEST(File, ReadingRefusesWithTheCause) {
   EXPECT_TRUE(has(refusal(801, [&] { read_file(path, 4); }), "larger than 4 B"));
   EXPECT_TRUE(has(refusal(801, [&] { read_file("/dev/zero", 1000); }), "larger than"));
   EXPECT_EQ(read_file(path, 5), "12345");
+}
+
+TEST(File, PipesAreReadIfSomebodyWritesAndNeverWrittenTo) {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_TRUE(has(refusal(801, [&] { read_file(path); }), "nobody writes to it"));
+  EXPECT_TRUE(has(refusal(802, [&] { LineWriter writer(path); }), "it is a pipe"));
+  std::thread slow([&] {
+    std::ofstream out(path);  // opens once it is read
+    for (const char* part : {"two ", "parts"}) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      out << part << std::flush;
+    }
+  });
+  EXPECT_EQ(read_file(path), "two parts");
+  slow.join();
 }
 
 TEST(File, WritingRefusesWithTheCause) {

@@ -17,8 +17,9 @@ TEST(Network, OnlyANameThatMeansLoopbackIsReplaced) {
   }
   // This machine's own name, whatever it resolves to here: still this machine.
   const std::string name = base::host_name();
-  if (name_resolves(name) && is_this_machine(name))
+  if (name_resolves(name) && is_this_machine(name)) {
     EXPECT_TRUE(is_this_machine(reachable(name))) << reachable(name);
+  }
 }
 
 // A port that is promised to a script must still be free seconds later, however many connections are made.
