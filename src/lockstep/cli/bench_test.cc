@@ -32,6 +32,8 @@ TEST(Bench, AStepIsTimedAgainstItsLimit) {
                {"$L bench step --steps 1", 2, "at least 3"},
                {"$L bench step --steps 1 --sweep", 2, "at least 3"},
                {"$L bench step model.layrs=2", 2, "[LS0101]"},
+               {"$L bench step model.layers=1 model.hidden=16 data.kind=jsonl data.path=absent --steps 3", 0,
+                "of the limit"},
                {"$L bench step model.layers=2 model.hidden=64 run.device=cpu --steps 3", 0, "of the limit"}});
   const Outcome json = run_shell(
       folder.path(), "$L bench step model.layers=1 model.hidden=64 run.device=cpu --steps 3 --json");

@@ -13,6 +13,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/model/family.h"
 
 namespace lockstep::cli {
 namespace {
@@ -87,17 +88,18 @@ int explain_recipe(const std::vector<std::string>& words) {
   base::RecipeSource source;
   bool json = false, changed = false;
   arguments.recipe(source);
-  arguments.flag("--changed", changed, "leave out the defaults");
+  arguments.flag("--changed", changed, "only values that are not the default");
   arguments.flag("--json", json, "print it as JSON");
   arguments.example("lockstep explain recipe first.toml optim.lr=1e-3", "what would be trained");
   if (!arguments.parse()) return 0;
 
-  const base::Resolved resolved = base::read_recipe(source);
+  base::Resolved resolved = base::read_recipe(source);
+  model::apply_preset(resolved);
   base::Table table({"key", "value", "from"});
   Json rows = Json::object();
   for (const base::Key& key : base::recipe_keys()) {
     const std::string value = base::value_text(key, resolved.recipe), origin = resolved.origin.at(key.name);
-    if (changed && origin == "default") continue;
+    if (changed && value == base::default_text(key)) continue;
     table.add({key.name, value, origin});
     rows[key.name] = {{"value", Json::parse(value)}, {"from", origin}};
   }

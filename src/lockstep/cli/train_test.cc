@@ -380,6 +380,11 @@ TEST(Explain, ProgramAndMemory) {
       {"$L explain program memory.recompute=full --all", 0, "recompute b1.qkv s3"},
       {"$L explain program --json | head -c 12", 0, "{\"buffers\":"},
       {"$L explain memory model.layers=2", 0, "activations: layer 1"},
+      // What a step takes can be said before the data is there, where the recipe says how many tokens it
+      // knows.
+      {"$L explain memory model.layers=2 data.kind=tokens data.path=absent model.vocab=50257", 0, "layer 1"},
+      {"$L explain program model.layers=2 data.kind=text data.path=absent", 0, "update"},
+      {"$L explain memory data.kind=tokens data.path=absent", 3, "[LS0202]"},
       {"$L explain memory --json | head -c 9", 0, "{\"alive\":"},
       // Ranks that do not exist: the list of one of them, and what each would hold.
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4 --rank 1", 0,

@@ -9,8 +9,6 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int64_t kVocab = 256;
-
 TokenStream open_stream(const std::vector<std::string>& files) {
   TokenStream stream;
   for (const std::string& file : files) {
@@ -22,7 +20,7 @@ TokenStream open_stream(const std::vector<std::string>& files) {
 class Text final : public WindowedDataset {
  public:
   Text(const base::Recipe::Data& recipe, Streams streams)
-      : WindowedDataset(recipe, kVocab, std::move(streams)) {}
+      : WindowedDataset(recipe, kTextVocab, std::move(streams)) {}
   std::vector<int32_t> start() const override { return {'\n'}; }
   std::string decode(std::span<const int32_t> tokens) const override { return tokens_to_bytes(tokens); }
   std::vector<int32_t> encode(const std::string& text) const override { return bytes_to_tokens(text); }
@@ -40,7 +38,7 @@ std::vector<int32_t> bytes_to_tokens(const std::string& text) {
 std::string tokens_to_bytes(std::span<const int32_t> tokens) {
   std::string text;
   for (const int32_t token : tokens) {
-    if (token >= 0 && token < kVocab) {
+    if (token >= 0 && token < kTextVocab) {
       text += static_cast<char>(token);
     } else {
       text += fmt::format("<{}>", token);

@@ -13,6 +13,8 @@
 
 namespace lockstep::data {
 
+constexpr int64_t kTextVocab = 256;
+
 std::unique_ptr<Dataset> open_text(const base::Recipe& recipe);
 
 // Bytes to tokens and back, shared with jsonl; a token that is no byte is written as <300>.

@@ -31,9 +31,12 @@ bool left_alone(const base::Resolved& resolved, const std::string& name) {
          (origin != "command line" && base::value_text(*key, resolved.recipe) == base::default_text(*key));
 }
 
-void apply_preset(base::Resolved& resolved, const Family& family) {
+}  // namespace
+
+void apply_preset(base::Resolved& resolved) {
   const std::string& wish = resolved.recipe.model.preset;
   if (wish.empty()) return;
+  const Family& family = find_family(resolved.recipe.model.family);
   const auto preset = std::find_if(family.presets.begin(), family.presets.end(),
                                    [&](const Preset& p) { return p.name == wish; });
   if (preset == family.presets.end()) {
@@ -46,6 +49,8 @@ void apply_preset(base::Resolved& resolved, const Family& family) {
     resolved.origin[name] = "preset " + wish;
   }
 }
+
+namespace {
 
 void check_heads(const base::Recipe::Model& m) {
   if (m.head_dim.is_auto && m.hidden % m.heads != 0) {
@@ -112,7 +117,7 @@ const Family& find_family(const std::string& name) {
 
 void resolve_model(base::Resolved& resolved, int64_t data_vocab) {
   const Family& family = find_family(resolved.recipe.model.family);
-  apply_preset(resolved, family);
+  apply_preset(resolved);
   base::Recipe& recipe = resolved.recipe;
   auto& m = recipe.model;
   const auto settle = [&](base::AutoInt& value, const char* key, int64_t n) {

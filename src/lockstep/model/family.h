@@ -25,7 +25,9 @@ struct Family {
 const std::vector<Family>& families();
 const Family& find_family(const std::string& name);  // ConfigError 120
 
-// Applies the preset to keys that the user left alone, resolves every "auto" of [model] and checks that the
+// Sets the keys of model.preset that the user left alone. ConfigError 121 for one that the family has not.
+void apply_preset(base::Resolved& resolved);
+// Applies the preset, resolves every "auto" of [model] and checks that the
 // sizes fit each other. `data_vocab` is what the dataset needs.
 void resolve_model(base::Resolved& resolved, int64_t data_vocab);
 

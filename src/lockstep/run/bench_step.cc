@@ -74,7 +74,7 @@ void check(const BenchStepOptions& options) {
 
 BenchStep bench_step(const base::Resolved& resolved, const BenchStepOptions& options) {
   check(options);
-  Plan made = make_plan(resolved, {}, {.laps = options.laps});
+  Plan made = make_plan(resolved, {}, {.reads_data = false, .laps = options.laps});
   if (!made.model->predicts_tokens) throw base::ConfigError(109, "bench step measures language models");
   Session session(std::move(made));
   Plan& plan = session.plan;

@@ -275,6 +275,10 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   plan.layout.ranks = here.data;
   plan.layout.stages = here.stages;
   if (!own.build_model) adopt_model(resolved);
+  if (!own.dataset && !options.reads_data) {
+    model::apply_preset(resolved);  // which may say how many tokens there are
+    own.dataset = data::stand_in_dataset(resolved.recipe);
+  }
   plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe);
   base::end_lap(plan.laps, "open the data");
   plan.device = opening.take();

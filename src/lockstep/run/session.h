@@ -58,8 +58,9 @@ struct Plan {
 };
 
 struct PlanOptions {
-  bool must_fit = true;  // memory that does not suffice is RunError 420 with the report
-  comm::Seat seat;       // the rank to plan for; need not exist
+  bool must_fit = true;    // memory that does not suffice is RunError 420 with the report
+  bool reads_data = true;  // false: nobody will read a sample, and the data need not be there
+  comm::Seat seat;         // the rank to plan for; need not exist
   // Of CPU ranks: they read each other's memory, so that reductions stage nothing; those of one node do.
   bool shares_memory = true, node_shares_memory = true;
   int per_node = 0;            // ranks of each node, where there are several; 0: one, or not the same on each
