@@ -373,10 +373,6 @@ const std::vector<ErrorExplanation>& error_catalogue() {
         "token would be "
         "0 or 1."},
        {"Write 16 bits (numpy's uint16), or llm.c's header before 32 bits."}},
-      {299,
-       "Data that a reader could not finish",
-       {"A reading thread met a fault that has no message of its own."},
-       {"Read the sentence in the message; check disk and memory."}},
       {301,
        "Not a usable safetensors file",
        {"It is cut off, its header is not JSON or absurdly long, or bytes belong to no tensor."},
@@ -490,10 +486,6 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        "A CUDA call that failed",
        {"The driver or the GPU reported an error."},
        {"See `nvidia-smi` and the kernel's log; try again on another GPU."}},
-      {411,
-       "A CUDA device that cannot be opened",
-       {"Another process holds it, or it is in a bad state."},
-       {"See `nvidia-smi`."}},
       {412,
        "Host memory that cannot be pinned",
        {"The limit on locked memory is too low, or memory is short."},
@@ -710,10 +702,6 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"--nproc or --nnodes is given, but a scheduler or another launcher has started one process for each "
         "rank already."},
        {"Leave --nproc and --nnodes out, or start one task a node."}},
-      {554,
-       "The run was over before this rank could join",
-       {"Another task failed first, or not all nodes came."},
-       {"The output of the first task names the failure."}},
       {555,
        "The job's first node cannot be found",
        {"The node's name in Slurm is no host's name that this machine can resolve, and `scontrol show node` "

@@ -5,6 +5,9 @@
 #include <filesystem>
 #include <map>
 #include <regex>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -35,6 +38,28 @@ TEST(ErrorCatalogue, ExplainsEveryNumberInTheSources) {
   for (const auto& [number, file] : numbers) {
     EXPECT_NE(find_error(number), nullptr) << code_name(number) << " in " << file << " has no row";
   }
+}
+
+// Numbers also reach an error by a name or an argument, and scripts write them out.
+TEST(ErrorCatalogue, HasNoRowThatNothingLeadsTo) {
+  const std::regex pattern(R"((?:[(,=?:{]|return)\s*(\d{3})\s*[,);:}]|LS0(\d{3}))");
+  std::vector<std::filesystem::path> files{LOCKSTEP_SOURCE "/dev"};
+  for (const char* folder : {LOCKSTEP_SOURCE "/src/lockstep", LOCKSTEP_SOURCE "/tools"}) {
+    for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
+      const std::string ending = file.path().extension(), name = file.path().stem();
+      const bool speaks =
+          ending == ".cc" || ending == ".h" || ending == ".cu" || ending == ".py" || ending == ".sh";
+      if (speaks && !name.ends_with("_test") && name != "error_catalogue") files.push_back(file.path());
+    }
+  }
+  std::set<int> said;
+  for (const std::filesystem::path& file : files) {
+    const std::string text = read_file(file.string());
+    for (std::sregex_iterator found(text.begin(), text.end(), pattern), end; found != end; ++found)
+      said.insert(std::stoi((*found)[1].str() + (*found)[2].str()));
+  }
+  for (const ErrorExplanation& row : error_catalogue())
+    EXPECT_TRUE(said.contains(row.number)) << code_name(row.number) << ": nothing says it any more";
 }
 
 TEST(ErrorCatalogue, RowsAreInOrderAndComplete) {

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
@@ -42,17 +43,6 @@ std::string reason(int error) {
   throw IoError(802, fmt::format("{} cannot be written: {}", path, why));
 }
 [[noreturn]] void refuse_write(const std::string& path, int error) { refuse_write(path, reason(error)); }
-
-// Closes when it goes out of scope.
-struct Descriptor {
-  int number;
-  explicit Descriptor(int n) : number(n) {}
-  ~Descriptor() {
-    if (number >= 0) ::close(number);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-};
 
 // 0, or the error.
 int write_all(int file, std::string_view text) {

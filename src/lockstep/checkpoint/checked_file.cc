@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/crc32c.h"
@@ -58,18 +59,15 @@ struct CheckedFile::Task {
   std::vector<Wish> wishes;
 };
 
-// One thread's. The kernel reads ahead for each open file, so every thread opens the file for itself: two in one
-// open file are taken for someone who jumps about, and read at half the speed of one.
+// One thread's. The kernel reads ahead for each open file, so every thread opens the file for itself: two in
+// one open file are taken for someone who jumps about, and read at half the speed of one.
 struct CheckedFile::Worker {
   explicit Worker(int shared)
-      : file(::open(fmt::format("/proc/self/fd/{}", shared).c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (file < 0) file = ::dup(shared);
-  }
-  ~Worker() { ::close(file); }
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+      : own(::open(fmt::format("/proc/self/fd/{}", shared).c_str(), O_RDONLY | O_CLOEXEC)),
+        file(own.number >= 0 ? own.number : shared) {}
 
-  int file;
+  const base::Descriptor own;
+  const int file;
   std::vector<std::byte> scratch;
   HashSums hashes;
 };

@@ -180,6 +180,54 @@ int run_rank(int rank, int ranks, const comm::StoreClientOptions& client, const 
   return 1;
 }
 
+// Starts the ranks, prints their rows as they come, and says whether all figures were right.
+int measure(const BenchOptions& options, int count, bool json) {
+  comm::StoreServerOptions server_options;
+  server_options.secret = comm::Secret::random();
+  const comm::StoreServer server(server_options);
+  comm::StoreClientOptions client;
+  client.endpoint = server.endpoint();
+  client.secret = server_options.secret;
+  Ranks processes(count, [&](int rank) { return run_rank(rank, count, client, options); });
+  const auto store = comm::connect_store(client);
+  std::string last;
+  int64_t wrong = 0;
+  double nccl_busbw = 0;
+  for (bool over = false; !over;) {
+    const int running = processes.running();  // asked first: rows of who has ended are all there
+    over = running <= 0;
+    while (const auto text = store->pop("rows", comm::Duration(over ? 0 : 200))) {
+      const ordered_json message = ordered_json::parse(*text);
+      if (message.contains("error")) {
+        const std::string sentence = message.at("error");
+        remark("lockstep: {}\n", sentence);
+        return message.at("exit");
+      }
+      const BenchRow row = from_json(message);
+      for (const BenchFigure& figure : row.figures) {
+        wrong += figure.wrong;
+        const bool large = row.operation == "all_reduce" && row.bytes >= kLargeBytes;
+        if (large && figure.engine == "nccl") nccl_busbw = figure.busbw;  // the largest comes last
+      }
+      if (json) {
+        print("{}\n", message.dump());
+        std::fflush(stdout);
+      } else {
+        if (row.operation != last) print_heading(row, count);
+        print_row(row);
+      }
+      last = row.operation;
+    }
+    if (running < 0)
+      throw base::CommError(520, "a rank of the benchmark has died; what it said stands above");
+  }
+  if (!json) print("\n# wrong elements: {}\n", wrong);
+  const std::string slow =
+      nccl_busbw > 0 ? device::slow_link(device::read_topology(), count, nccl_busbw) : "";
+  if (!slow.empty()) remark("warning: {}\n", slow);
+  return wrong == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int bench_command(Arguments& arguments) {
@@ -225,52 +273,7 @@ int bench_command(Arguments& arguments) {
         109, fmt::format("--op {} is not one of {}", base::quoted(name), base::join(known, ", ")));
   }
   check_memory(options, ranks);
-
-  comm::StoreServerOptions server_options;
-  server_options.secret = comm::Secret::random();
-  const comm::StoreServer server(server_options);
-  comm::StoreClientOptions client;
-  client.endpoint = server.endpoint();
-  client.secret = server_options.secret;
-  const auto count = static_cast<int>(ranks);
-  Ranks processes(count, [&](int rank) { return run_rank(rank, count, client, options); });
-  const auto store = comm::connect_store(client);
-  std::string last;
-  int64_t wrong = 0;
-  double nccl_busbw = 0;
-  for (bool over = false; !over;) {
-    const int running = processes.running();  // asked first: rows of who has ended are all there
-    over = running <= 0;
-    while (const auto text = store->pop("rows", comm::Duration(over ? 0 : 200))) {
-      const ordered_json message = ordered_json::parse(*text);
-      if (message.contains("error")) {
-        const std::string sentence = message.at("error");
-        remark("lockstep: {}\n", sentence);
-        return message.at("exit");
-      }
-      const BenchRow row = from_json(message);
-      for (const BenchFigure& figure : row.figures) {
-        wrong += figure.wrong;
-        const bool large = row.operation == "all_reduce" && row.bytes >= kLargeBytes;
-        if (large && figure.engine == "nccl") nccl_busbw = figure.busbw;  // the largest comes last
-      }
-      if (json) {
-        print("{}\n", message.dump());
-        std::fflush(stdout);
-      } else {
-        if (row.operation != last) print_heading(row, count);
-        print_row(row);
-      }
-      last = row.operation;
-    }
-    if (running < 0)
-      throw base::CommError(520, "a rank of the benchmark has died; what it said stands above");
-  }
-  if (!json) print("\n# wrong elements: {}\n", wrong);
-  const std::string slow =
-      nccl_busbw > 0 ? device::slow_link(device::read_topology(), count, nccl_busbw) : "";
-  if (!slow.empty()) remark("warning: {}\n", slow);
-  return wrong == 0 ? 0 : 1;
+  return measure(options, static_cast<int>(ranks), json);
 }
 
 }  // namespace lockstep::cli

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/store_crypto.h"
@@ -21,13 +22,6 @@ namespace {
 constexpr size_t kBytes = 32;
 constexpr size_t kFewestCharacters = 16;
 constexpr size_t kMostBytes = 4096;  // of a passphrase
-
-struct Descriptor {
-  int number;
-  ~Descriptor() {
-    if (number >= 0) ::close(number);
-  }
-};
 
 int digit_of(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -90,7 +84,7 @@ Secret Secret::from_text(const std::string& text) {
 
 Secret Secret::from_file(const std::string& path) {
   // Not blocking: a pipe of that name must not hang us.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (file.number < 0 || ::fstat(file.number, &status) != 0) refuse_file(path, std::strerror(errno));
   if (!S_ISREG(status.st_mode)) refuse_file(path, "it is not a regular file");
@@ -107,7 +101,7 @@ Secret Secret::from_file(const std::string& path) {
 }
 
 Secret Secret::from_descriptor(int number) {
-  const Descriptor descriptor{number};
+  const base::Descriptor descriptor(number);
   std::string bytes = read_whole(descriptor.number);
   if (bytes.size() < kFewestCharacters) {
     throw base::ConfigError(

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -87,8 +88,8 @@ void ShmArena::free(void* memory) {
   auto [offset, size] = *found;
   used_.erase(found);
   // Back to the kernel, which also makes the next user's pages zero.
-  LS_ASSERT(::fallocate(segment_.descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, size) ==
-            0);
+  constexpr int kGiveBack = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  while (::fallocate(segment_.descriptor(), kGiveBack, offset, size) != 0) LS_ASSERT(errno == EINTR);
   auto next = gaps_.lower_bound(offset);
   if (next != gaps_.end() && next->first == offset + size) {
     size += next->second;

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <utility>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -32,13 +33,6 @@ std::byte* map(int file, int64_t bytes) {
             MADV_HUGEPAGE);  // where the kernel allows it for shared memory
   return static_cast<std::byte*>(memory);
 }
-
-struct Closing {
-  int file;
-  ~Closing() {
-    if (file >= 0) ::close(file);
-  }
-};
 
 }  // namespace
 
@@ -74,18 +68,18 @@ SharedSegment SharedSegment::create(const char* name, int64_t bytes) {
 SharedSegment SharedSegment::open(const SegmentAddress& address, int64_t bytes) {
   if (bytes == 0) bytes = address.bytes;
   const std::string path = fmt::format("/proc/{}/fd/{}", address.pid, address.descriptor);
-  const Closing file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
-  if (file.file < 0) refuse(path);
+  const base::Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (file.number < 0) refuse(path);
   struct stat facts {};
   uint64_t token[2] = {};
-  const bool same = ::fstat(file.file, &facts) == 0 && S_ISREG(facts.st_mode) &&
+  const bool same = ::fstat(file.number, &facts) == 0 && S_ISREG(facts.st_mode) &&
                     facts.st_size == address.bytes && bytes <= facts.st_size &&
-                    ::pread(file.file, token, sizeof(token), 0) == sizeof(token) &&
+                    ::pread(file.number, token, sizeof(token), 0) == sizeof(token) &&
                     std::memcmp(token, address.token, sizeof(token)) == 0;
   errno = ENXIO;
   if (!same) refuse(path + " is another file than was announced");
   SharedSegment segment;
-  segment.data_ = map(file.file, bytes);
+  segment.data_ = map(file.number, bytes);
   if (segment.data_ == nullptr) refuse(fmt::format("mapping {} bytes of {}", bytes, path));
   segment.bytes_ = bytes;
   segment.address_ = address;

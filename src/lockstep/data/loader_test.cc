@@ -26,7 +26,7 @@ class Numbers final : public Dataset {
   int64_t samples(Split split) const override { return split == Split::train ? samples_ : 5; }
   void read(Split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
     ++reads;
-    if (index == broken) throw base::DataError(299, "sample is broken");
+    if (index == broken) throw base::DataError(201, "sample is broken");
     // Later samples come sooner, so that several workers finish out of order.
     std::this_thread::sleep_for(delay * (index % 3));
     for (size_t t = 0; t < inputs.size(); ++t) {

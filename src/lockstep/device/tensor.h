@@ -1,6 +1,6 @@
 // A tensor as the kernels see it: a pointer, a type and a shape. It owns nothing.
 //
-// Memory belongs to the arena that the program's buffers are placed in (program/place.h), so a
+// Memory belongs to the arena that the program's buffers are placed in (program/check.h), so a
 // tensor is valid for exactly as long as the instruction that was handed it. Always dense, row-major.
 #pragma once
 

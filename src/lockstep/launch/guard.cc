@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/launch/descendants.h"
 #include "lockstep/launch/guard_message.h"
@@ -22,20 +23,6 @@ namespace {
   throw base::IoError(
       532, fmt::format("{}: {}; `ulimit -a` shows the limits of this shell", what, std::strerror(errno)));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 void send_with_descriptors(int socket, const Request& request, const std::vector<int>& descriptors) {
   iovec part{const_cast<Request*>(&request), sizeof request};
@@ -95,9 +82,9 @@ Guard::~Guard() {
 }
 
 pid_t Guard::start(const Process& process) {
-  const Descriptor packed(letter(pack(process)));
+  const base::Descriptor packed(letter(pack(process)));
   Request request;
-  std::vector<int> descriptors = {packed.number()};
+  std::vector<int> descriptors = {packed.number};
   const int streams[] = {process.in, process.out, process.err, process.keep, process.memory};
   for (int k = 0; k < 5; ++k) {
     if (streams[k] < 0) continue;
@@ -130,10 +117,10 @@ void Guard::end_all(Duration grace) {
 }
 
 void Guard::remove_at_end(const std::string& folder) {
-  const Descriptor name(letter(folder));
+  const base::Descriptor name(letter(folder));
   Request request;
   request.kind = Ask::remove_at_end;
-  send_with_descriptors(socket_, request, {name.number()});
+  send_with_descriptors(socket_, request, {name.number});
 }
 
 // One report into news_. False: none there (or, when waiting, none will come).

@@ -5,6 +5,7 @@
 
 #include "lockstep/model/family.h"
 #include "lockstep/model/fp8_recipe.h"
+#include "lockstep/model/huggingface.h"
 #include "lockstep/model/language.h"
 #include "lockstep/model/norm_linear.h"
 #include "lockstep/model/parts.h"
@@ -77,10 +78,10 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
                 parts};
   return build_language_model(recipe, compute, parts,
                               {.family = "gpt2",
-                               .tokens = "transformer.wte",
+                               .tokens = kGpt2Tokens,
                                .positions = "transformer.wpe",
                                .norm = norm(s, "transformer.ln_f", m.layers > 0),
-                               .head = "lm_head",
+                               .head = kHead,
                                .layer = [&](int64_t i) { return layer(s, i, fp8_of_layer(recipe, i)); }});
 }
 

@@ -65,8 +65,8 @@ std::string huggingface_config(const base::Recipe& recipe) {
 }
 
 std::string embedding_name(const std::string& family) {
-  if (family == "gpt2") return "transformer.wte.weight";
-  return family == "llama" ? "model.embed_tokens.weight" : "";
+  const std::string table = family == "gpt2" ? kGpt2Tokens : family == "llama" ? kLlamaTokens : "";
+  return table.empty() ? "" : table + ".weight";
 }
 
 }  // namespace lockstep::model

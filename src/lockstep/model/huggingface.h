@@ -14,10 +14,11 @@ namespace lockstep::model {
 // config.json for gpt2 and llama; empty for other families. Everything resolved.
 std::string huggingface_config(const base::Recipe& recipe);
 
-// What transformers calls the table of tokens, which of a tied model is the head as well; empty for other
-// families.
-std::string embedding_name(const std::string& family);
-constexpr const char* kHeadName = "lm_head.weight";
+// What transformers calls the table of tokens, which of a tied model is the head as well, and the head.
+constexpr const char* kGpt2Tokens = "transformer.wte";
+constexpr const char* kLlamaTokens = "model.embed_tokens";
+constexpr const char* kHead = "lm_head";
+std::string embedding_name(const std::string& family);  // "transformer.wte.weight"; empty for other families
 
 // Sets keys of [model] from the text of `path`. ConfigError 177: a model that cannot be read; 178: the recipe
 // contradicts it.

@@ -5,6 +5,7 @@
 
 #include "lockstep/model/family.h"
 #include "lockstep/model/fp8_recipe.h"
+#include "lockstep/model/huggingface.h"
 #include "lockstep/model/language.h"
 #include "lockstep/model/norm_linear.h"
 #include "lockstep/model/parts.h"
@@ -90,10 +91,10 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
       m, compute, m.head_dim.value, static_cast<float>(m.init_std), static_cast<float>(m.dropout), parts};
   return build_language_model(recipe, compute, parts,
                               {.family = "llama",
-                               .tokens = "model.embed_tokens",
+                               .tokens = kLlamaTokens,
                                .positions = "",
                                .norm = norm(s, "model.norm", m.layers > 0),
-                               .head = "lm_head",
+                               .head = kHead,
                                .layer = [&](int64_t i) { return layer(s, i, fp8_of_layer(recipe, i)); }});
 }
 

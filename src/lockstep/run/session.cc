@@ -199,6 +199,53 @@ program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& 
   return layout;
 }
 
+struct BuildFor {
+  DType compute;
+  const model::Parts& parts;
+};
+
+// The model of the recipe or the caller's own, and how another rank's part of it is built.
+void add_model(Plan& plan, base::Resolved& resolved, const Own& own, const BuildFor& wanted) {
+  const auto& [compute, parts] = wanted;
+  if (own.build_model) {
+    check_own_model(parts);
+    if (resolved.recipe.precision.compute == "fp8") {
+      throw ConfigError(185,
+                        "precision.compute = \"fp8\" is for the built-in families: the modules of a model of "
+                        "one's own multiply as they like; set precision.compute=bf16");
+    }
+  } else {
+    model::resolve_model(resolved, plan.dataset->vocab());
+    model::check_vocabulary(resolved, plan.dataset->vocab(), plan.dataset->describe());
+    settle_logits_chunk(resolved, compute, plan.device->id().kind == device::Kind::cuda);
+    check_parts(resolved.recipe, parts);
+    model::check_fp8(resolved.recipe, parts);
+  }
+  plan.build_part = [recipe = resolved.recipe, compute = compute,
+                     build = own.build_model](const model::Parts& of_rank) {
+    return build ? build(recipe, compute) : model::build_model(recipe, compute, of_rank);
+  };
+  plan.model = std::make_unique<model::Model>(plan.build_part(parts));
+}
+
+// Slices, strands and what is computed again, where the recipe says "auto"; then the whole layout.
+void settle_layout(Plan& plan) {
+  settle_slices(plan);
+  auto& batch = plan.resolved.recipe.batch;
+  if (batch.strands.is_auto) {
+    batch.strands = default_strands(batch.slices.value, plan.layout.ranks.width());
+    plan.resolved.origin["batch.strands"] = "auto";
+  }
+  check_strands(plan.recipe(), plan.layout.ranks);
+  model::check_fp8_slice(plan.recipe());
+  std::string& recompute = plan.resolved.recipe.memory.recompute;
+  plan.layout = layout_for(plan, batch.slices.value, recompute);
+  if (recompute == "auto") {
+    recompute = plan.layout.recompute.cheap ? "cheap" : "none";
+    plan.resolved.origin["memory.recompute"] = "auto";
+  }
+}
+
 std::string instruction_title(const Plan& plan, int32_t n) {
   const std::vector<program::Instruction>& all = plan.program.instructions;
   if (n < 0 || static_cast<size_t>(n) >= all.size()) return "";
@@ -286,25 +333,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   static_cast<void>(kernels::kernels_for(id.kind));
   base::end_lap(plan.laps, "load its kernels");  // of the CPU: LibTorch
   const DType compute = settle_precision(resolved, plan.device->properties());
-  if (own.build_model) {
-    check_own_model(here.parts);
-    if (resolved.recipe.precision.compute == "fp8") {
-      throw ConfigError(185,
-                        "precision.compute = \"fp8\" is for the built-in families: the modules of a model of "
-                        "one's own multiply as they like; set precision.compute=bf16");
-    }
-    plan.model = std::make_unique<model::Model>(own.build_model(resolved.recipe, compute));
-  } else {
-    model::resolve_model(resolved, plan.dataset->vocab());
-    model::check_vocabulary(resolved, plan.dataset->vocab(), plan.dataset->describe());
-    settle_logits_chunk(resolved, compute, id.kind == device::Kind::cuda);
-    check_parts(resolved.recipe, here.parts);
-    model::check_fp8(resolved.recipe, here.parts);
-    plan.model = std::make_unique<model::Model>(model::build_model(resolved.recipe, compute, here.parts));
-  }
-  plan.build_part = [recipe = resolved.recipe, compute, build = own.build_model](const model::Parts& parts) {
-    return build ? build(recipe, compute) : model::build_model(recipe, compute, parts);
-  };
+  add_model(plan, resolved, own, {compute, here.parts});
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   base::end_lap(plan.laps, "build the model");
   plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
@@ -317,20 +346,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   }
   plan.resolved = std::move(resolved);
   plan.available_bytes = available_bytes(plan);
-  settle_slices(plan);
-  auto& batch = plan.resolved.recipe.batch;
-  if (batch.strands.is_auto) {
-    batch.strands = default_strands(batch.slices.value, plan.layout.ranks.width());
-    plan.resolved.origin["batch.strands"] = "auto";
-  }
-  check_strands(plan.recipe(), plan.layout.ranks);
-  model::check_fp8_slice(plan.recipe());
-  std::string& recompute = plan.resolved.recipe.memory.recompute;
-  plan.layout = layout_for(plan, batch.slices.value, recompute);
-  if (recompute == "auto") {
-    recompute = plan.layout.recompute.cheap ? "cheap" : "none";
-    plan.resolved.origin["memory.recompute"] = "auto";
-  }
+  settle_layout(plan);
   base::end_lap(plan.laps, "plan attention and what is computed again");
   check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.program = program::compile(*plan.model, plan.layout);

@@ -126,7 +126,7 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
 // A folder that says that the head is the embedding, and holds another head: transformers takes the head or
 // the embedding, depending on its version, and each gives another loss.
 void check_tied(const Opened& from, const std::string& family) {
-  const std::string embedding = model::embedding_name(family), head = model::kHeadName;
+  const std::string embedding = model::embedding_name(family), head = std::string(model::kHead) + ".weight";
   if (!from.has(head) || !from.has(embedding) || from.same(head, embedding)) return;
   throw base::DataError(
       311, fmt::format("{} holds an {} that differs from {}, but its config.json says that they are one "
