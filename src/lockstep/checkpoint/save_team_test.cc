@@ -213,9 +213,9 @@ TEST_P(AFaultAtEveryCall, LeavesTheLastCheckpointAndTrainingGoesOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, AFaultAtEveryCall,
-                         testing::Values(Fault::full, Fault::broken, Fault::vanished), [](const auto& info) {
-                           return std::string(info.param == Fault::full     ? "full"
-                                              : info.param == Fault::broken ? "broken"
+                         testing::Values(Fault::full, Fault::broken, Fault::vanished), [](const auto& fault) {
+                           return std::string(fault.param == Fault::full     ? "full"
+                                              : fault.param == Fault::broken ? "broken"
                                                                             : "vanished");
                          });
 
