@@ -75,7 +75,7 @@ TEST_P(SameBits, AsAGraphCallByCallAndProfiled) {
   const std::string table = profile_table(profile, session.plan.program, *session.plan.model,
                                           {.product_tflops = 1, .copy_gb_s = 1}, 100);
   EXPECT_NE(table.find("backward_weight up"), std::string::npos) << table;
-  EXPECT_NE(table.find("2 step(s)"), std::string::npos) << table;
+  EXPECT_NE(table.find("2 steps"), std::string::npos) << table;
 }
 
 TEST_P(SameBits, AtAnyNumberOfThreads) {
