@@ -48,10 +48,7 @@ void World::roll_call(const std::vector<std::pair<std::string, std::string>>& fa
 
 std::unique_ptr<Group> World::group(const std::string& name, const std::vector<int>& ranks,
                                     device::Device& device) {
-  if (ranks.size() == 1) {
-    if (engine_.empty()) engine_ = "alone";
-    return make_group_alone(name, &device);
-  }
+  if (ranks.size() == 1) return make_group_alone(name, &device);
   GroupOptions options;
   options.name = name;
   options.ranks = ranks;
@@ -62,12 +59,7 @@ std::unique_ptr<Group> World::group(const std::string& name, const std::vector<i
   // "nccl" is a wish for GPUs' groups; what the host exchanges beside them is carried by whatever fits.
   const bool host_beside_gpus = options_.engine == "nccl" && device.id().kind == device::Kind::cpu;
   const std::string wish = host_beside_gpus ? "auto" : options_.engine;
-  std::string why;
-  const std::string engine = settle_engine(wish, options, *store_, &why);
-  if (engine_.empty() || engine_ == "alone") {
-    engine_ = engine;
-    engine_reason_ = why;
-  }
+  const std::string engine = settle_engine(wish, options, *store_);
   options.timeout = options_.timeout;
   std::unique_ptr<Group> group = make_group(engine, options, *store_, engine == "shm" ? &arena() : nullptr);
   if (const char* link = std::getenv("LOCKSTEP_LINK_MBPS")) group->pretend_link(std::atof(link) * 1e6);

@@ -41,12 +41,7 @@ class World {
   int size() const { return options_.seat.world; }
   bool first() const { return rank() == 0; }
   Store& store() { return *store_; }
-  // Settled group by group, as each one's ranks allow; this is the first group's.
   Duration timeout() const { return options_.timeout; }  // of every collective
-  const std::string& engine() const { return engine_; }
-  const std::string& engine_reason() const {
-    return engine_reason_;
-  }  // what kept it from shared memory, if anything
 
   // Before the first group: which engine is wanted, and how long a collective may take.
   void use(const std::string& engine, Duration timeout) {
@@ -68,7 +63,6 @@ class World {
   WorldOptions options_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<SharedArena> arena_;
-  std::string engine_, engine_reason_;
   int calls_ = 0;  // of the roll
 };
 
