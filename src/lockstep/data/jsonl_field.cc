@@ -51,8 +51,8 @@ class FieldReader final : public nlohmann::json_sax<Json> {
     const std::string text = error.what();  // "[json...] parse error at line 1, column 5: syntax error ..."
     const size_t colon = text.find(": ");
     error_ = text.substr(colon == std::string::npos ? 0 : colon + 2);
-    error_ = error_.substr(
-        0, std::min(error_.find("; last read"), kLongestText));  // what follows repeats the line
+    // What follows repeats the line.
+    error_.resize(std::min({error_.size(), error_.find("; last read"), kLongestText}));
     return false;
   }
 
