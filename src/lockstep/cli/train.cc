@@ -12,6 +12,7 @@
 #include "lockstep/base/laps.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/manifest.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/launch_flags.h"
 #include "lockstep/cli/older.h"
@@ -80,6 +81,7 @@ void take_own_newest(const std::string& folder, run::Decision& decision) {
   const run::OwnCheckpoints own = run::checkpoints_of(folder, decision.resolved);
   decision.step = own.step;
   decision.done = own.step > 0 && own.step >= decision.resolved.recipe.run.steps;
+  decision.checkpoints = own.folders;
   if (decision.done) return;
   remark("{}", own.passed_over);
   name_damaged_or_refuse(folder, own.folders);
@@ -88,7 +90,6 @@ void take_own_newest(const std::string& folder, run::Decision& decision) {
                                      " holds only checkpoints of other recipes: go on from one with "
                                      "--resume PATH, or start over with --resume never");
   }
-  decision.checkpoints = own.folders;
 }
 
 // The newest complete checkpoint that loads; a damaged one is named and the next older one is tried.
@@ -156,8 +157,11 @@ int already_done(const TrainArguments& arguments, const run::Decision& decision,
   remark(
       "already done: {} holds {} steps. Use run.name=NAME for another run, or --resume never to start over\n",
       folder, decision.step);
-  if (arguments.json)
-    print("{}\n", nlohmann::json{{"folder", folder}, {"steps", decision.step}, {"finished", true}}.dump());
+  if (!arguments.json) return 0;
+  nlohmann::json out{{"folder", folder}, {"steps", decision.step}, {"finished", true}};
+  if (!decision.checkpoints.empty())
+    out["params_hash"] = checkpoint::read_manifest(decision.checkpoints[0]).params_hash;
+  print("{}\n", out.dump());
   return 0;
 }
 

@@ -99,6 +99,11 @@ TEST(Train, WritesItsFolderAndGoesOn) {
   const std::vector<Row> rows = {
       {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "done: 6 of 6 steps"},
       {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "already done"},
+      {"test $(" + kTiny +
+           "run.steps=6 log.fingerprint=true checkpoint.every=4 --json 2>/dev/null | "
+           "grep -o '\"params_hash\":\"[0-9a-f]*'| cut -c16-) = $(grep -o '\"params_hash\": *\"[0-9a-f]*' "
+           "runs/first/metrics.jsonl | tail -1 | grep -o '[0-9a-f]*$') && echo same bits",
+       0, "same bits"},
       {kTiny + "run.steps=6 optim.lr=0.5", 2, "optim.lr: was 0.008, is 0.5"},
       {"$L generate --tokens 5 --json", 0, "\"tokens\":["},
       {"$L explain recipe runs/first/config.toml", 0, "runs/first/config.toml"},

@@ -53,7 +53,7 @@ void apply_preset(base::Resolved& resolved) {
 namespace {
 
 void check_heads(const base::Recipe::Model& m) {
-  if (m.head_dim.is_auto && m.hidden % m.heads != 0) {
+  if (m.hidden % m.heads != 0) {  // with a head_dim of one's own too: transformers opens no such model
     throw ConfigError(
         122, fmt::format("model.heads = {} does not divide model.hidden = {}; heads that do: {}", m.heads,
                          m.hidden, base::divisors_near(m.hidden, m.heads)));

@@ -167,12 +167,15 @@ class Trainer {
         report.step);
   }
 
-  // fp16 lives with overflowing gradients: its scaler backs off. Anything else is the recipe's choice.
+  // fp16 lives with overflowing gradients: its scaler backs off, until nothing is left to back off from.
+  // Anything else is the recipe's choice.
   void not_finite(const StepReport& report, const Waiting& done) {
-    if (plan_.optimizer.policy.dynamic_scale && std::isfinite(report.loss)) return;
+    const bool overflow = plan_.optimizer.policy.dynamic_scale && std::isfinite(report.loss);
+    if (overflow && report.loss_scale >= 1) return;
     const std::string where = diagnose(session_, done.inputs, {done.batch->inputs, done.batch->labels});
-    const std::string what = fmt::format("step {}: {} is not finite; {}", report.step,
-                                         std::isfinite(report.loss) ? "the gradient" : "the loss", where);
+    const std::string what = fmt::format("step {}: {} is not finite{}; {}", report.step,
+                                         std::isfinite(report.loss) ? "the gradient" : "the loss",
+                                         overflow ? ", even without a loss scale" : "", where);
     observer_.event("nonfinite", what, report.step);
     if (recipe_.run.nonfinite == "skip") return;
     throw base::RunError(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -120,6 +121,30 @@ TEST(Trainer, Fp16ScalerBacksOffAndRecovers) {
   EXPECT_LT(summary.skipped, 25);
   EXPECT_LT(watcher.steps.back().loss_scale, 1e9f);
   EXPECT_LT(watcher.steps.back().loss, watcher.steps.front().loss);
+}
+
+// Nothing comes in, so that the loss is finite whatever the weights; on the way back every norm of nothing
+// and every large weight makes the gradient larger.
+TEST(Trainer, Fp16GradientsThatOverflowAtAnyScaleEndTheRun) {
+  LS_NEEDS_HOST_MEMORY();
+  Session session = tiny_session({"run.steps=100", "precision.compute=fp16", "precision.loss_scale=8",
+                                  "model.family=llama", "model.tied=false", "model.init_std=10"});
+  for (const Parameters::Named& param : session.parameters->named()) {
+    float* values = param.master.values.as<float>();
+    if (param.name.find("embed_tokens") != std::string::npos)
+      std::fill(values, values + param.master.values.numel(), 0.0f);
+  }
+  session.parameters->refresh_compute();
+  Watcher watcher;
+  try {
+    train(session, {}, watcher);
+    FAIL() << "trained on";
+  } catch (const base::RunError& error) {
+    EXPECT_EQ(error.number(), 601) << error.what();
+    EXPECT_NE(std::string(error.what()).find("even without a loss scale"), std::string::npos) << error.what();
+  }
+  ASSERT_EQ(watcher.steps.size(), 4u) << "scales 8, 4, 2 and 1";
+  EXPECT_TRUE(std::isfinite(watcher.steps[0].loss));
 }
 
 TEST(AutoSlices, TakesTheLargestSliceThatFits) {
