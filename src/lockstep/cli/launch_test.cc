@@ -215,8 +215,8 @@ TEST(Launch, RestartsWhileTheBudgetLasts) {
 // machine takes its time, and what a signal finds half started is another matter.
 std::string when_up(const std::string& ranks, const std::string& then) {
   return fmt::format(
-      "$L launch {} >out 2>&1 & until [ $(grep -c up out) = 2 ]; do sleep 0.05; done; {}; wait $!; code=$?; "
-      "cat out; exit $code",
+      "rm -f out; $L launch {} >out 2>&1 & until [ \"$(grep -sc up out)\" = 2 ]; do sleep 0.05; done; {}; "
+      "wait $!; code=$?; cat out; exit $code",
       ranks, then);
 }
 
@@ -264,10 +264,12 @@ TEST(Launch, NothingIsLeftAfterKillMinusNine) {
   const std::string mark = fmt::format("7777{}", ::getpid());
   const Outcome outcome = run_shell(
       folder.path(),
-      fmt::format("$L launch --grace 0.3 --nproc-per-node 2 sh -c 'setsid sleep {0} & sleep {0} & sleep {0}' "
-                  ">/dev/null 2>&1 & sleep 1; pgrep -fx 'sleep {0}' | wc -l; kill -9 $!; sleep 1.5; "
-                  "pgrep -fx 'sleep {0}' | wc -l",
-                  mark));
+      fmt::format(
+          "count() {{ pgrep -fx 'sleep {0}' | wc -l; }}; "
+          "reach() {{ for k in $(seq 100); do test $(count) = $1 && break; sleep 0.1; done; count; }}; "
+          "$L launch --grace 0.3 --nproc-per-node 2 sh -c 'setsid sleep {0} & sleep {0} & sleep {0}' "
+          ">/dev/null 2>&1 & reach 6; kill -9 $!; reach 0",
+          mark));
   EXPECT_EQ(outcome.output, "6\n0\n");
 }
 
@@ -430,10 +432,11 @@ TEST(Launch, AVanishedNodeIsNamed) {
   const std::string flags = nodes.flags("--nnodes 2 --grace 1");
   for (const int victim : {1, 0}) {
     const Outcome outcome =
-        run_shell(nodes.folder.path(), fmt::format("{0}$L launch {1} --node-rank {2} sleep 100 >/dev/null "
-                                                   "2>&1 & sleep 0.2; (sleep 1.5; kill -9 $!) & "
-                                                   "$L launch {1} --node-rank {3} sleep 100; echo code $?",
-                                                   nodes.secret, flags, victim, 1 - victim));
+        run_shell(nodes.folder.path(),
+                  fmt::format("rm -f up; {0}$L launch {1} --node-rank {2} sh -c 'touch up; exec sleep 100' "
+                              ">/dev/null 2>&1 & (until test -e up; do sleep 0.1; done; sleep 0.5; kill -9 "
+                              "$!) & $L launch {1} --node-rank {3} sleep 100; echo code $?",
+                              nodes.secret, flags, victim, 1 - victim));
     EXPECT_NE(outcome.output.find(victim == 1 ? "node 1 on " : "[LS0534]"), std::string::npos)
         << outcome.output;
     EXPECT_NE(outcome.output.find("code 1"), std::string::npos) << outcome.output;
