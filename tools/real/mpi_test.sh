@@ -62,7 +62,7 @@ row "mpirun -np 1 is a run alone" same_bits 20 1
 row "mpirun -np 2 with TLS" same_bits 20 2 --rdzv-conf tls=true
 row "a killed task is named, and nothing is left" killed_task
 row "a killed rank is named, and all start again" again KILL "killed by SIGKILL (9)"
-row "a frozen rank is named, and all start again" again STOP "its process is stopped (SIGSTOP)"
+row "a frozen rank is named, and all start again" again STOP "stopped (SIGSTOP)"
 row "SIGTERM to mpirun; the same command ends with the same bits" interrupted
 row "--nproc beside mpirun is refused" refused
 finish

@@ -115,7 +115,7 @@ row "a killed rank is named, and srun ends" killed_rank
 row "a killed task is named, and srun ends" killed_task
 row "a killed launcher is named by its node" killed_launcher
 row "a task a rank: a killed rank is named, and all start again" again KILL "rank 3 on " -N2 -n4
-row "a task a rank: a frozen rank is named, and all start again" again STOP "its process is stopped (SIGSTOP)" -N2 -n4
+row "a task a rank: a frozen rank is named, and all start again" again STOP "stopped (SIGSTOP)" -N2 -n4
 row "a task a rank on one node: a killed rank is named, and all start again" again KILL "rank 3 on " -N1 -n4
 row "a task a rank with TLS" same_bits 20 -N2 -n4 -- --rdzv-conf tls=true
 row "a task a rank with TLS on one node" same_bits 20 -N1 -n4 -- --rdzv-conf tls=true
