@@ -104,6 +104,7 @@ class Agent {
   State state_;
   std::deque<int> caught_;
   bool asked_ = false;  // to end: what ranks do from now on is no failure
+  bool heard_ = false;  // a signal to stop came to this launcher itself
   int signalled_ = 0;   // passed on to the ranks
   int insisted_ = 0;    // Ctrl-C after it
   bool all_gone_ = false, done_said_ = false, failed_said_ = false;
@@ -232,8 +233,12 @@ void Agent::handle_signals() {
     int number = caught_.front();
     caught_.pop_front();
     if (job_.own_program && number == SIGUSR1) number = SIGTERM;
+    // A scheduler signals every node, each a moment later than the last: its first word here may come after
+    // the leader's, and is no second one.
+    const bool repeats = !job_.scheduled || heard_;
+    if (number == SIGINT || number == SIGTERM) heard_ = true;
     if (signalled_ != 0 && (number == SIGINT || number == SIGTERM)) {
-      again(number);
+      if (repeats) again(number);
     } else if (signalled_ == 0 &&
                (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)) {
       rendezvous_.say_signal(number, number == SIGTERM && step_does_not_fit());
