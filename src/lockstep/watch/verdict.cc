@@ -122,10 +122,10 @@ class Judge {
   }
 
   // Of the same call, those that entered it and were stopped there.
-  std::vector<int> stopped_in(const RankFacts& who, const GroupFacts& group) const {
+  std::vector<int> stopped_in(const GroupFacts& group) const {
     std::vector<int> stopped;
     for (const int member : group.members) {
-      const GroupFacts* other = member == who.rank ? nullptr : view(member, group.name);
+      const GroupFacts* other = view(member, group.name);
       if (other != nullptr && other->inside && other->entered == group.entered &&
           by_rank_.at(member)->stopped)
         stopped.push_back(member);
@@ -139,7 +139,7 @@ class Judge {
         if (group.entered < 0 || !group.inside) continue;
         std::vector<int> missing = missing_from(f, group);
         const bool entered = missing.empty();
-        if (entered) missing = stopped_in(f, group);
+        if (entered && !f.stopped) missing = stopped_in(group);  // who is stopped waits for nobody
         if (missing.empty()) continue;
         waits_.push_back({&f, &group, group.since, std::move(missing), entered});
         waiting_.insert(f.rank);
@@ -256,6 +256,11 @@ class Judge {
                      fmt::format("{} came to {} and {} to {}: they will never meet; both wait since {:.0f} s",
                                  name(first), there, name(differs), where(*other, other->entered), since),
                      since};
+    }
+    if (const std::vector<int> stopped = stopped_in(group); !stopped.empty()) {
+      return Verdict{
+          Verdict::Kind::frozen, stopped,
+          fmt::format("{} stopped (SIGSTOP) inside {} since {:.0f} s", list(stopped), there, since), since};
     }
     return Verdict{Verdict::Kind::stuck,
                    {},
