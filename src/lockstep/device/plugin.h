@@ -15,7 +15,7 @@ namespace lockstep::device {
 
 class Device;
 
-constexpr int kPluginAbi = 11;
+constexpr int kPluginAbi = 12;
 constexpr const char* kPluginFile = "liblockstep_cuda.so";
 
 using PluginAbi = int (*)();

@@ -11,13 +11,15 @@
 
 namespace lockstep::kernels {
 
+inline float attention_scale(int64_t head_dim) { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
+
 struct AttentionShape {
   device::DType type = device::DType::f32;
   int64_t samples = 0, seq_len = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int64_t rows() const { return samples * seq_len; }
   int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
+  float scale() const { return attention_scale(head_dim); }
 };
 
 struct AttentionForward {

@@ -51,6 +51,16 @@ struct RunningSoftmax {
   }
 };
 
+// Two runs of a row's keys as one: its log-sum-exp, and by what the result of each is to be multiplied.
+struct MergedLse {
+  float lse, keep, factor;
+};
+__device__ inline MergedLse merge(float before, float of_part) {
+  const float top = fmaxf(before, of_part);
+  const float lse = top + logf(expf(before - top) + expf(of_part - top));
+  return {lse, expf(before - lse), expf(of_part - lse)};
+}
+
 template <int kDim>
 __device__ inline void rescale_rows(Accumulator<kDim>& values, const float (&factor)[2]) {
 #pragma unroll

@@ -65,19 +65,20 @@ __device__ void write_folded(const Seen& seen, T* out, int head_dim) {
 }
 
 template <class T>
-__global__ void attention_decode_kernel(AttentionDecode op, AttentionSizes sizes) {
-  const int64_t sample = blockIdx.x / sizes.heads;
-  const int head = static_cast<int>(blockIdx.x % sizes.heads), kv_head = head / sizes.group();
-  const int dim = sizes.head_dim;
-  const T* row = static_cast<const T*>(op.qkv) + sample * sizes.qkv_width;
-  const T* new_key = row + (sizes.heads + kv_head) * dim;
-  const T* new_value = row + (sizes.heads + sizes.kv_heads + kv_head) * dim;
-  const int64_t cache_width = static_cast<int64_t>(sizes.kv_heads) * dim;
+__global__ void attention_decode_kernel(AttentionDecode op, int64_t qkv_width, float scale) {
+  const int heads = static_cast<int>(op.shape.heads), kv_heads = static_cast<int>(op.shape.kv_heads);
+  const int dim = static_cast<int>(op.shape.head_dim), group = heads / kv_heads;
+  const int64_t sample = blockIdx.x / heads;
+  const int head = static_cast<int>(blockIdx.x % heads), kv_head = head / group;
+  const T* row = static_cast<const T*>(op.qkv) + sample * qkv_width;
+  const T* new_key = row + (heads + kv_head) * dim;
+  const T* new_value = row + (heads + kv_heads + kv_head) * dim;
+  const int64_t cache_width = static_cast<int64_t>(kv_heads) * dim;
   T* keys = static_cast<T*>(op.keys) + sample * op.capacity * cache_width + kv_head * dim;
   T* values = static_cast<T*>(op.values) + sample * op.capacity * cache_width + kv_head * dim;
 
   // The first head of the group extends the cache; nobody reads the new entry from there in this launch.
-  if (head % sizes.group() == 0) {
+  if (head % group == 0) {
     for (int c = threadIdx.x; c < dim; c += kThreads) {
       keys[op.position * cache_width + c] = new_key[c];
       values[op.position * cache_width + c] = new_value[c];
@@ -86,7 +87,7 @@ __global__ void attention_decode_kernel(AttentionDecode op, AttentionSizes sizes
   float query[kPerLane];
   load_head(query, row + head * dim, dim);
 #pragma unroll
-  for (float& q : query) q *= sizes.scale;
+  for (float& q : query) q *= scale;
   Seen seen;
   for (int64_t i = threadIdx.x / kWarp; i <= op.position; i += kWarps) {
     const bool cached = i < op.position;
@@ -101,10 +102,10 @@ __global__ void attention_decode_kernel(AttentionDecode op, AttentionSizes sizes
 void attention_decode(const AttentionDecode& op, const Launch& launch) {
   const Launcher run("attention_decode", launch);
   LS_ASSERT(op.position >= 0 && op.position < op.capacity, "the cache is full");
-  const AttentionSizes sizes = sizes_of(op.shape, op.qkv);
+  check_head_dim(op.shape.head_dim);
   by_type(op.shape.type, [&](auto element) {
     run({.blocks = op.shape.samples * op.shape.heads, .threads = kThreads},
-        attention_decode_kernel<decltype(element)>, op, sizes);
+        attention_decode_kernel<decltype(element)>, op, op.shape.qkv_width(), op.shape.scale());
   });
 }
 

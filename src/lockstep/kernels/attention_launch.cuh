@@ -2,33 +2,48 @@
 #pragma once
 
 #include "lockstep/kernels/attention_block.cuh"
+#include "lockstep/kernels/attention_part.h"
 #include "lockstep/kernels/dispatch.cuh"
 #include "lockstep/kernels/launcher.cuh"
-#include "lockstep/kernels/table.cuh"
 
 namespace lockstep::kernels::cuda {
 
 constexpr int64_t kMostHeadDim = 256;
 
 // Refuses what no instance computes.
-void check_shape(const AttentionShape& shape);
+void check_head_dim(int64_t head_dim);
 
+// Rows of `heads` heads at each of the pointers.
 template <class... Pointers>
-AttentionSizes sizes_of(const AttentionShape& shape, const Pointers*... pointers) {
-  check_shape(shape);
-  const int64_t row_bytes = shape.head_dim * device::size_of(shape.type);
-  return {.seq_len = static_cast<int>(shape.seq_len),
-          .heads = static_cast<int>(shape.heads),
-          .kv_heads = static_cast<int>(shape.kv_heads),
+HeadRows rows_of(const AttentionPartShape& shape, int64_t tokens, int64_t heads, int64_t stride,
+                 const Pointers*... pointers) {
+  LS_ASSERT(tokens < int64_t{1} << 30);
+  const int64_t element = device::size_of(shape.type);
+  const bool rows_fit = shape.head_dim * element % 16 == 0 && stride * element % 16 == 0;
+  return {.tokens = static_cast<int>(tokens),
+          .heads = static_cast<int>(heads),
           .head_dim = static_cast<int>(shape.head_dim),
-          .qkv_width = shape.qkv_width(),
-          .scale = shape.scale(),
-          .vectors = row_bytes % 16 == 0 && (is_aligned(16, pointers) && ...)};
+          .stride = stride,
+          .vectors = rows_fit && (is_aligned(16, pointers) && ...)};
+}
+
+// What forward and backward have in common.
+inline AttentionWalk walk_of(const AttentionPartShape& shape, const void* q, const void* k, const void* v,
+                             const void* dout = nullptr) {
+  require_valid(shape);
+  check_head_dim(shape.head_dim);
+  AttentionWalk walk{};
+  walk.q = rows_of(shape, shape.q_len, shape.heads, shape.q_stride, q);
+  walk.kv = rows_of(shape, shape.kv_len, shape.kv_heads, shape.kv_stride, k, v);
+  walk.out = rows_of(shape, shape.q_len, shape.heads, shape.heads * shape.head_dim, dout);
+  walk.scale = shape.scale();
+  walk.causal = shape.causal;
+  return walk;
 }
 
 // Calls function(T{}, integral_constant<kDim>) with the narrowest kDim that head_dim fits in.
-template <class Shape, class Function>
-void by_head_dim(const Shape& shape, Function function) {
+template <class Function>
+void by_head_dim(const AttentionPartShape& shape, Function function) {
   by_type(shape.type, [&](auto element) {
     if (shape.head_dim <= 32) return function(element, std::integral_constant<int, 32>{});
     if (shape.head_dim <= 64) return function(element, std::integral_constant<int, 64>{});

@@ -7,10 +7,7 @@
 // chunks again with the final log-sum-exp, so that parts do not depend on each other there.
 #pragma once
 
-#include <cmath>
-
-#include "lockstep/device/tensor.h"
-#include "lockstep/kernels/launch.h"
+#include "lockstep/kernels/attention.h"
 
 namespace lockstep::kernels {
 
@@ -20,8 +17,22 @@ struct AttentionPartShape {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = false;                  // q_len == kv_len, and key j counts for query i where j <= i
   int64_t q_stride = 0, kv_stride = 0;  // elements between rows (tokens) of q, and of k and v
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
+  float scale() const { return attention_scale(head_dim); }
 };
+
+// A whole sequence as the only part, where q, k and v lie side by side.
+inline AttentionPartShape only_part(const AttentionShape& whole) {
+  return {.type = whole.type,
+          .samples = whole.samples,
+          .q_len = whole.seq_len,
+          .kv_len = whole.seq_len,
+          .heads = whole.heads,
+          .kv_heads = whole.kv_heads,
+          .head_dim = whole.head_dim,
+          .causal = true,
+          .q_stride = whole.qkv_width(),
+          .kv_stride = whole.qkv_width()};
+}
 
 // Throws Bug when the sizes contradict each other.
 void require_valid(const AttentionPartShape& shape);
@@ -50,10 +61,11 @@ struct AttentionPartBackward {
   const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
-  const void* dout = nullptr;    // [samples * q_len, heads * head_dim], in `type`
+  const void* out = nullptr;     // the final result: [samples * q_len, heads * head_dim], in `type`
+  const void* dout = nullptr;    // the same
   const float* lse = nullptr;    // final
   const float* delta = nullptr;  // of AttentionDelta
-  float* dq = nullptr;           // [samples * q_len, heads * head_dim], fp32, without gaps
+  float* dq = nullptr;           // as out, fp32
   float* dk = nullptr;           // fp32; row stride dkv_stride
   float* dv = nullptr;
   int64_t dkv_stride = 0;

@@ -130,15 +130,13 @@ class AttentionPartTest : public KernelTest {
   static const void* values_of(const Case& c, const Memory& kv) {
     return kv.as<char>() + c.kv_width() * device::size_of(c.type);
   }
-};
 
-TEST_P(AttentionPartTest, PartsInAnyOrderMergeToTheWhole) {
-  for (const Case& c : cases()) {
+  void merge_parts(const Case& c) {
     const Sequence all = sequence(c);
     for (size_t i = 0; i < c.chunks.size(); ++i) {
       const auto query = static_cast<int64_t>(i);
       for (const std::vector<int64_t>& order : orders(query)) {
-        SCOPED_TRACE(fmt::format("{}: queries {} keys {}", describe(c), query, order));
+        SCOPED_TRACE(fmt::format("queries {} keys {}", query, order));
         const Memory out = garbage(all.out_of[i].count(), DType::f32);
         const Memory lse = garbage(all.lse_of[i].count(), DType::f32);
         for (const int64_t key : order) {
@@ -159,11 +157,8 @@ TEST_P(AttentionPartTest, PartsInAnyOrderMergeToTheWhole) {
       }
     }
   }
-}
 
-TEST_P(AttentionPartTest, GradientsOfPartsAddUpToTheWhole) {
-  for (const Case& c : cases()) {
-    SCOPED_TRACE(describe(c));
+  void add_gradients_of_parts(const Case& c) {
     const Sequence all = sequence(c);
     const auto chunks = static_cast<int64_t>(c.chunks.size());
     std::vector<Memory> dkv;
@@ -186,7 +181,9 @@ TEST_P(AttentionPartTest, GradientsOfPartsAddUpToTheWhole) {
       for (const int64_t key : order) {
         const auto j = static_cast<size_t>(key);
         AttentionPartBackward op{part_shape(c, query, key), all.qkv[i].data(), all.kv[j].data(),
-                                 values_of(c, all.kv[j]), all.dout_of[i].data()};
+                                 values_of(c, all.kv[j])};
+        op.out = all.out_of[i].data();
+        op.dout = all.dout_of[i].data();
         op.lse = all.lse_of[i].as<float>();
         op.delta = delta.as<float>();
         op.dq = dq.as<float>();
@@ -208,6 +205,19 @@ TEST_P(AttentionPartTest, GradientsOfPartsAddUpToTheWhole) {
                    fmt::format("dk and dv of chunk {}", key));
     }
   }
+
+  void on_every_engine(const Case& c, const std::function<void()>& body) {
+    SCOPED_TRACE(describe(c));
+    on_every_attention([&] { return kernels().attention_part_engine(part_shape(c, 0, 0)); }, body);
+  }
+};
+
+TEST_P(AttentionPartTest, PartsInAnyOrderMergeToTheWhole) {
+  for (const Case& c : cases()) on_every_engine(c, [&] { merge_parts(c); });
+}
+
+TEST_P(AttentionPartTest, GradientsOfPartsAddUpToTheWhole) {
+  for (const Case& c : cases()) on_every_engine(c, [&] { add_gradients_of_parts(c); });
 }
 
 TEST_P(AttentionPartTest, ContradictorySizesAreABug) {

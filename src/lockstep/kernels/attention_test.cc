@@ -11,8 +11,8 @@ namespace lockstep::kernels::testing {
 namespace {
 
 // samples, seq_len, heads, kv_heads, head_dim
-constexpr int64_t kShapes[][5] = {{1, 1, 1, 1, 16},   {2, 7, 2, 2, 8},    {3, 33, 4, 2, 16},
-                                  {2, 64, 4, 4, 32},  {1, 100, 6, 2, 64}, {1, 257, 3, 1, 32},
+constexpr int64_t kShapes[][5] = {{1, 1, 1, 1, 16},    {2, 7, 2, 2, 8},    {3, 33, 4, 2, 16},
+                                  {2, 64, 4, 4, 32},   {1, 100, 6, 2, 64}, {1, 257, 3, 1, 32},
                                   {2, 130, 2, 1, 128}, {1, 96, 2, 2, 192}, {1, 140, 2, 1, 256}};
 
 std::vector<AttentionShape> shapes() {
@@ -113,19 +113,8 @@ struct Reference {
 
 class AttentionTest : public KernelTest {
  protected:
-  // On CUDA once with cuDNN, where it is here and takes the shape, and once with our own kernels.
   void on_every_engine(const AttentionShape& shape, const std::function<void()>& body) {
-    const std::string preferred = kernels().attention_engine(shape);
-    {
-      SCOPED_TRACE(preferred);
-      body();
-    }
-    if (preferred == "own") return;
-    SCOPED_TRACE("own");
-    ::setenv("LOCKSTEP_ATTENTION", "own", 1);
-    EXPECT_EQ(kernels().attention_engine(shape), "own");
-    body();
-    ::unsetenv("LOCKSTEP_ATTENTION");
+    on_every_attention([&] { return kernels().attention_engine(shape); }, body);
   }
 };
 

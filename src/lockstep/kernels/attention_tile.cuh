@@ -122,67 +122,79 @@ __device__ inline void put_rows(T* tile, int stride, const Accumulator<kColumns>
   __syncwarp();
 }
 
-// The layout of one call, for the device.
-struct AttentionSizes {
-  int seq_len, heads, kv_heads, head_dim;
-  int64_t qkv_width;
-  float scale;
-  bool vectors;  // every row of a head begins at 16 bytes and is a multiple of them
+// Rows of every head of an operand, for the device: token t of sample s is row s * tokens + t.
+struct HeadRows {
+  int tokens, heads, head_dim;
+  int64_t stride;  // elements between rows
+  bool vectors;    // every row of a head begins at 16 bytes and is a multiple of them
 
-  __device__ int group() const { return heads / kv_heads; }  // query heads that share keys
-  __device__ int64_t out_width() const { return static_cast<int64_t>(heads) * head_dim; }
-  // First token of a sample; columns of a head within a row of qkv.
-  __device__ int64_t query_at(int64_t sample, int head) const {
-    return sample * seq_len * qkv_width + static_cast<int64_t>(head) * head_dim;
+  __device__ int64_t at(int64_t sample, int head) const {
+    return sample * tokens * stride + static_cast<int64_t>(head) * head_dim;
   }
-  __device__ int64_t key_at(int64_t sample, int kv_head) const { return query_at(sample, heads + kv_head); }
-  __device__ int64_t value_at(int64_t sample, int kv_head) const {
-    return query_at(sample, heads + kv_heads + kv_head);
+};
+
+// One call, for the device: queries against the keys of the same sequence, or of another chunk of it.
+struct AttentionWalk {
+  HeadRows q, kv, out;  // of q; of k and of v; of out and of dout
+  HeadRows dq, dkv;
+  float scale;
+  bool causal;
+
+  __device__ int group() const { return q.heads / kv.heads; }  // query heads that share keys
+  __device__ bool sees(int query, int key) const { return key < kv.tokens && (!causal || key <= query); }
+  // The first key after all that queries [.., end) see.
+  __device__ int keys_before(int end) const { return causal ? min(end, kv.tokens) : kv.tokens; }
+  __device__ int64_t lse_at(int64_t sample, int head) const {
+    return (sample * q.heads + head) * static_cast<int64_t>(q.tokens);
   }
-  __device__ int64_t out_at(int64_t sample, int head) const {
-    return sample * seq_len * out_width() + static_cast<int64_t>(head) * head_dim;
-  }
-  __device__ int64_t lse_at(int64_t sample, int head) const { return (sample * heads + head) * seq_len; }
 };
 
 // Copies rows [first, first + kRows) of a head into shared memory; zeros past its last row or column.
 template <int kRows, int kDim, int kThreads, class T>
-__device__ inline void load_tile(T* tile, const T* head, int64_t row_stride, int first,
-                                 const AttentionSizes& sizes) {
+__device__ inline void load_tile(T* tile, const T* head, const HeadRows& rows, int first) {
   constexpr int N = kWide<T>, kVectors = kDim / N;
   for (int i = threadIdx.x; i < kRows * kVectors; i += kThreads) {
     const int row = i / kVectors, column = i % kVectors * N;
-    const bool inside = first + row < sizes.seq_len;
-    const T* from = head + (first + row) * row_stride + column;
+    const bool inside = first + row < rows.tokens;
+    const T* from = head + (first + row) * rows.stride + column;
     Vec<T, N> values{};
-    if (inside && sizes.vectors && column < sizes.head_dim) {
+    if (inside && rows.vectors && column < rows.head_dim) {
       values = load<N>(from);
     } else if (inside) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        if (column + j < sizes.head_dim) values[j] = from[j];
+        if (column + j < rows.head_dim) values[j] = from[j];
       }
     }
     store<N>(tile + row * kPadded<T, kDim> + column, values);
   }
 }
 
-// Writes a warp's 16 rows of a result, times `factor` of each accumulator row, to rows [first, ..) of a head.
-template <int kDim, class T>
-__device__ inline void write_rows(T* head, int64_t row_stride, int first, const Accumulator<kDim>& values,
-                                  const float (&factor)[2], const AttentionSizes& sizes) {
+// Rows [first, ..) of a head become factor * values, and keep * (what is there) unless nothing is there yet.
+template <int kDim, class Out>
+__device__ inline void merge_rows(Out* head, const HeadRows& rows, int first, const Accumulator<kDim>& values,
+                                  const float (&factor)[2], const float (&keep)[2], bool nothing_there) {
   const LanePlace lane;
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
     const int row = first + lane.row(c);
-    if (row >= sizes.seq_len) continue;
+    if (row >= rows.tokens) continue;
 #pragma unroll
     for (int j = 0; j < kDim / 8; ++j) {
       const int column = lane.column(j, c);
-      if (column < sizes.head_dim)
-        head[row * row_stride + column] = from_float<T>(values[j][c] * factor[c / 2]);
+      if (column >= rows.head_dim) continue;
+      Out* at = head + row * rows.stride + column;
+      const float value = values[j][c] * factor[c / 2];
+      *at = from_float<Out>(nothing_there ? value : to_float(*at) * keep[c / 2] + value);
     }
   }
+}
+
+template <int kDim, class Out>
+__device__ inline void add_rows(Out* head, const HeadRows& rows, int first, const Accumulator<kDim>& values,
+                                bool nothing_there) {
+  const float whole[2] = {1.0f, 1.0f};
+  merge_rows<kDim>(head, rows, first, values, whole, whole, nothing_there);
 }
 
 }  // namespace lockstep::kernels::cuda

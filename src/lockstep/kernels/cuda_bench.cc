@@ -191,6 +191,41 @@ Work attention_work(Gpu& g, const Shape& s, bool backward) {
   return {.flops = 5 * product, .call = [&g, op, launch] { g.kernels().attention_backward(op, launch); }};
 }
 
+// Queries against as many keys of another chunk, merged into what is there: one step of a ring.
+Work attention_part_work(Gpu& g, const Shape& s, bool backward) {
+  const AttentionShape whole = attention_of(s);
+  AttentionPartShape shape = only_part(whole);
+  shape.causal = false;
+  const int64_t width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
+  const int64_t out = whole.rows() * width;
+  shape.kv_stride = 2 * kv_width;
+  const void* q = g.halves(whole.rows() * shape.q_stride);
+  const auto* k = static_cast<const char*>(g.halves(whole.rows() * shape.kv_stride));
+  const void* v = k + kv_width * kElement;
+  float* lse = g.floats(whole.rows() * shape.heads);
+  const Launch launch = g.launch(g.kernels().attention_part_workspace(shape));
+  const double product = 2.0 * static_cast<double>(out) * static_cast<double>(shape.kv_len);
+  if (!backward) {
+    const AttentionPart op{shape, q, k, v, g.floats(out), lse};
+    return {.flops = 2 * product, .call = [&g, op, launch] { g.kernels().attention_part(op, launch); }};
+  }
+  float* dk = g.floats(whole.rows() * shape.kv_stride);
+  const AttentionPartBackward op{.shape = shape,
+                                 .q = q,
+                                 .k = k,
+                                 .v = v,
+                                 .out = g.halves(out),
+                                 .dout = g.halves(out),
+                                 .lse = lse,
+                                 .delta = g.floats(whole.rows() * shape.heads),
+                                 .dq = g.floats(out),
+                                 .dk = dk,
+                                 .dv = dk + kv_width,
+                                 .dkv_stride = shape.kv_stride};
+  return {.flops = 5 * product,
+          .call = [&g, op, launch] { g.kernels().attention_part_backward(op, launch); }};
+}
+
 Work loss_work(Gpu& g, const Shape& s) {
   constexpr int64_t kRows = 4096;
   const CrossEntropy op{.type = kType,
@@ -305,6 +340,8 @@ std::vector<Row> rows() {
     add("adamw", [s](Gpu& g) { return update_work(g, s); });
     add("attention_forward", [s](Gpu& g) { return attention_work(g, s, false); });
     add("attention_backward", [s](Gpu& g) { return attention_work(g, s, true); });
+    add("attention_part", [s](Gpu& g) { return attention_part_work(g, s, false); });
+    add("attention_part_backward", [s](Gpu& g) { return attention_part_work(g, s, true); });
     add("product_up", [s](Gpu& g) { return product_work(g, s.rows, s.ffn, s.width, false); });
     add("product_down", [s](Gpu& g) { return product_work(g, s.rows, s.width, s.ffn, false); });
     add("product_out_gradient", [s](Gpu& g) { return product_work(g, s.width, s.width, s.rows, true); });

@@ -22,6 +22,7 @@ constexpr lockstep::kernels::Kernels kTable = {
     .attention_part_workspace = lockstep::kernels::cuda::attention_part_workspace,
     .embedding_workspace = lockstep::kernels::cuda::embedding_workspace,
     .attention_engine = lockstep::kernels::cuda::attention_engine,
+    .attention_part_engine = lockstep::kernels::cuda::attention_part_engine,
 };
 
 }  // namespace

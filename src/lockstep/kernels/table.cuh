@@ -15,5 +15,6 @@ int64_t attention_workspace(const AttentionShape& shape);
 int64_t attention_part_workspace(const AttentionPartShape& shape);
 int64_t embedding_workspace(int64_t tokens, int64_t width);
 std::string attention_engine(const AttentionShape& shape);
+std::string attention_part_engine(const AttentionPartShape& shape);
 
 }  // namespace lockstep::kernels::cuda

@@ -75,6 +75,7 @@ struct Kernels {
   int64_t (*embedding_workspace)(int64_t tokens, int64_t width) = nullptr;
   // Which code computes attention of this shape: "own", "cudnn 9.19.0". Part of the numerics record.
   std::string (*attention_engine)(const AttentionShape&) = nullptr;
+  std::string (*attention_part_engine)(const AttentionPartShape&) = nullptr;
 };
 
 // The table for a device; for CUDA, from the plugin that device::open() loaded. The CPU's is chosen by

@@ -6,6 +6,7 @@ namespace {
 
 int64_t embedding_workspace(int64_t, int64_t) { return 0; }
 std::string attention_engine(const AttentionShape&) { return "own"; }
+std::string attention_part_engine(const AttentionPartShape&) { return "own"; }
 
 constexpr Kernels kTable = {
 #define ROW(name, Arguments) name,
@@ -16,7 +17,8 @@ constexpr Kernels kTable = {
     attention_workspace,
     attention_part_workspace,
     embedding_workspace,
-    attention_engine};
+    attention_engine,
+    attention_part_engine};
 
 }  // namespace
 

@@ -16,6 +16,7 @@ TEST_P(TableTest, EveryRowIsFilled) {
   EXPECT_NE(kernels().attention_part_workspace, nullptr);
   EXPECT_NE(kernels().embedding_workspace, nullptr);
   EXPECT_NE(kernels().attention_engine, nullptr);
+  EXPECT_NE(kernels().attention_part_engine, nullptr);
 }
 
 // Here and not beside the device, since this is where every device is met.

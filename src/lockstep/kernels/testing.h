@@ -190,6 +190,23 @@ class KernelTest : public ::testing::TestWithParam<std::string> {
   const Kernels& kernels() const { return *kernels_; }
   device::Device& device() const { return *device_; }
 
+  // On CUDA once with cuDNN, where it is here and takes what `engine` asks about, and once with our own
+  // kernels.
+  static void on_every_attention(const std::function<std::string()>& engine,
+                                 const std::function<void()>& body) {
+    const std::string preferred = engine();
+    {
+      SCOPED_TRACE(preferred);
+      body();
+    }
+    if (preferred == "own") return;
+    SCOPED_TRACE("own");
+    ::setenv("LOCKSTEP_ATTENTION", "own", 1);
+    EXPECT_EQ(engine(), "own");
+    body();
+    ::unsetenv("LOCKSTEP_ATTENTION");
+  }
+
   // A launch with `bytes` of scratch full of NaNs.
   Launch launch(int64_t bytes = 0) {
     if (!workspace_ || workspace_->count() < bytes) {

@@ -70,7 +70,8 @@ class Attention : public Segment {
   }
 
   std::string numerics(const SliceShape& shape, const kernels::Kernels& kernels) const override {
-    return "attention " + kernels.attention_engine(attention_shape(shape.samples, shape.seq_len));
+    const int64_t length = shape.seq_len * o_.parts.context;
+    return "attention " + kernels.attention_engine(attention_shape(shape.samples, length));
   }
 
   Cost cost(const SliceShape& shape, Part part) const override {

@@ -89,6 +89,7 @@ class RingAttention : public Segment {
                                           .q = row(f.in("qkv").data, pair.q_row, qkv_width()),
                                           .k = row(kv.data, pair.kv_row, 2 * kv_width()),
                                           .v = value_of(row(kv.data, pair.kv_row, 2 * kv_width())),
+                                          .out = row(f.out("context").data, pair.q_row, q_width()),
                                           .dout = row(f.dout("context").data, pair.q_row, q_width()),
                                           .lse = f.saved("lse").as<float>() + pair.q_row * o_.heads,
                                           .delta = f.across("delta").as<float>() + pair.q_row * o_.heads,
@@ -98,6 +99,11 @@ class RingAttention : public Segment {
                                           .dkv_stride = 2 * kv_width()},
                                          f.launch);
     });
+  }
+
+  std::string numerics(const SliceShape& shape, const kernels::Kernels& kernels) const override {
+    return "attention in parts " +
+           kernels.attention_part_engine(shape_of(shape.samples, shape.seq_len, true));
   }
 
   Cost cost(const SliceShape& shape, Part part) const override {

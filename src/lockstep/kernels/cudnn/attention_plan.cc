@@ -39,12 +39,12 @@ int64_t largest_divisor(int64_t n, int64_t most) {
   return d;
 }
 
-int64_t score_bytes(const AttentionShape& s, int64_t samples, int64_t kv_heads) {
-  const int64_t side = (s.seq_len + 63) / 64 * 64;
-  return samples * (kv_heads * (s.heads / s.kv_heads)) * side * side * 2;
+int64_t score_bytes(const AttentionPartShape& s, int64_t samples, int64_t kv_heads) {
+  const auto side = [](int64_t tokens) { return (tokens + 63) / 64 * 64; };
+  return samples * (kv_heads * (s.heads / s.kv_heads)) * side(s.q_len) * side(s.kv_len) * 2;
 }
 
-Tile tile_of(const AttentionShape& s) {
+Tile tile_of(const AttentionPartShape& s) {
   const int64_t of_sample = score_bytes(s, 1, s.kv_heads);
   if (of_sample <= kMostScoreBytes) {
     return {largest_divisor(s.samples, kMostScoreBytes / of_sample), s.kv_heads};
@@ -55,14 +55,35 @@ Tile tile_of(const AttentionShape& s) {
 
 using Dims = std::vector<int64_t>;
 
-// Strides of a [samples, heads, seq_len, head_dim] view of rows that are `width` elements apart.
-Dims row_strides(const AttentionShape& s, int64_t width) { return {s.seq_len * width, s.head_dim, width, 1}; }
+// Tokens, heads, and elements between rows of an operand.
+struct Rows {
+  int64_t tokens, heads, stride;
+};
+
+Rows rows_of(const CudnnShape& shape, int64_t uid) {
+  const AttentionPartShape& s = shape.part;
+  switch (uid) {
+    case kQ:
+      return {s.q_len, s.heads, s.q_stride};
+    case kK:
+    case kV:
+      return {s.kv_len, s.kv_heads, s.kv_stride};
+    case kDq:
+      return {s.q_len, s.heads, shape.dq_stride};
+    case kDk:
+    case kDv:
+      return {s.kv_len, s.kv_heads, shape.dkv_stride};
+    default:
+      return {s.q_len, s.heads, s.heads * s.head_dim};  // out, dout; and lse, without columns
+  }
+}
 
 class Graph {
  public:
-  Graph(const AttentionShape& shape, const Tile& tile) : shape_(shape), tile_(tile) {
+  Graph(const CudnnShape& shape, const Tile& tile) : shape_(shape), tile_(tile) {
     graph_
-        .set_io_data_type(shape.type == device::DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
+        .set_io_data_type(shape.part.type == device::DType::bf16 ? fe::DataType_t::BFLOAT16
+                                                                 : fe::DataType_t::HALF)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
   }
@@ -71,8 +92,8 @@ class Graph {
     auto [out, lse] = graph_.sdpa(input(kQ), input(kK), input(kV),
                                   fe::graph::SDPA_attributes()
                                       .set_name("attention")
-                                      .set_causal_mask(true)
-                                      .set_attn_scale(shape_.scale())
+                                      .set_causal_mask(shape_.part.causal)
+                                      .set_attn_scale(shape_.part.scale())
                                       .set_generate_stats(true));
     output(out, kOut);
     output(lse, kLse);
@@ -83,8 +104,8 @@ class Graph {
         graph_.sdpa_backward(input(kQ), input(kK), input(kV), input(kOut), input(kDout), input(kLse),
                              fe::graph::SDPA_backward_attributes()
                                  .set_name("attention_backward")
-                                 .set_causal_mask(true)
-                                 .set_attn_scale(shape_.scale())
+                                 .set_causal_mask(shape_.part.causal)
+                                 .set_attn_scale(shape_.part.scale())
                                  .set_deterministic_algorithm(true));
     output(dq, kDq);
     output(dk, kDk);
@@ -115,15 +136,16 @@ class Graph {
   }
 
  private:
+  // Of a [samples, heads, tokens, head_dim] view.
   Dims sizes(int64_t uid) const {
-    const bool of_keys = uid == kK || uid == kV || uid == kDk || uid == kDv;
-    const int64_t heads = tile_.kv_heads * (of_keys ? 1 : shape_.heads / shape_.kv_heads);
-    return {tile_.samples, heads, shape_.seq_len, uid == kLse ? 1 : shape_.head_dim};
+    const Rows rows = rows_of(shape_, uid);
+    const int64_t heads = tile_.kv_heads * (rows.heads / shape_.part.kv_heads);
+    return {tile_.samples, heads, rows.tokens, uid == kLse ? 1 : shape_.part.head_dim};
   }
   Dims strides(int64_t uid) const {
-    if (uid == kLse) return {shape_.heads * shape_.seq_len, shape_.seq_len, 1, 1};
-    const bool of_out = uid == kOut || uid == kDout;
-    return row_strides(shape_, of_out ? shape_.heads * shape_.head_dim : shape_.qkv_width());
+    const Rows rows = rows_of(shape_, uid);
+    if (uid == kLse) return {rows.heads * rows.tokens, rows.tokens, 1, 1};
+    return {rows.tokens * rows.stride, shape_.part.head_dim, rows.stride, 1};
   }
   std::shared_ptr<fe::graph::Tensor_attributes> input(int64_t uid) {
     auto tensor = fe::graph::Tensor_attributes().set_uid(uid).set_dim(sizes(uid)).set_stride(strides(uid));
@@ -135,7 +157,7 @@ class Graph {
     if (uid == kLse) tensor->set_data_type(fe::DataType_t::FLOAT);
   }
 
-  AttentionShape shape_;
+  CudnnShape shape_;
   Tile tile_;
   fe::graph::Graph graph_;
   int64_t workspace_ = 0;
@@ -150,10 +172,10 @@ struct OfDevice {
 
 class Plan final : public CudnnAttention {
  public:
-  Plan(const AttentionShape& shape, OfDevice& device)
+  Plan(const CudnnShape& shape, OfDevice& device)
       : shape_(shape),
-        whole_{shape.samples, shape.kv_heads},
-        tile_(tile_of(shape)),
+        whole_{shape.part.samples, shape.part.kv_heads},
+        tile_(tile_of(shape.part)),
         device_(device),
         forward_(shape, whole_),
         backward_(shape, tile_) {}
@@ -168,79 +190,67 @@ class Plan final : public CudnnAttention {
   std::string name() const override { return "cudnn " + cudnn_state().version; }
   int64_t workspace_bytes() const override { return std::max(forward_.workspace(), backward_.workspace()); }
 
-  void forward(const AttentionForward& op, const Launch& launch) const override {
-    const Sources from{op.qkv, op.out, op.lse};
-    over_tiles(whole_, launch, [&](int64_t sample, int64_t kv_head) {
-      auto at = places(from, sample, kv_head);
-      forward_.run(device_.handle, at, launch.workspace);
-    });
+  void forward(const Forward& op, const Launch& launch) const override {
+    over_tiles(whole_, launch, forward_,
+               {{kQ, op.q}, {kK, op.k}, {kV, op.v}, {kOut, op.out}, {kLse, op.lse}});
   }
 
-  void backward(const AttentionBackward& op, const Launch& launch) const override {
-    const Sources from{op.qkv, op.out, op.lse};
-    over_tiles(tile_, launch, [&](int64_t sample, int64_t kv_head) {
-      auto at = places(from, sample, kv_head);
-      at[kDout] = out_at(op.dout, sample, kv_head);
-      at[kDq] = qkv_at(op.dqkv, sample, kv_head * group());
-      at[kDk] = qkv_at(op.dqkv, sample, shape_.heads + kv_head);
-      at[kDv] = qkv_at(op.dqkv, sample, shape_.heads + shape_.kv_heads + kv_head);
-      backward_.run(device_.handle, at, launch.workspace);
-    });
+  void backward(const Backward& op, const Launch& launch) const override {
+    over_tiles(tile_, launch, backward_,
+               {{kQ, op.q},
+                {kK, op.k},
+                {kV, op.v},
+                {kOut, op.out},
+                {kDout, op.dout},
+                {kLse, op.lse},
+                {kDq, op.dq},
+                {kDk, op.dk},
+                {kDv, op.dv}});
   }
 
  private:
-  struct Sources {
-    const void* qkv;
-    const void* out;
-    const float* lse;
-  };
+  using Operands = std::vector<std::pair<int64_t, const void*>>;
 
-  int64_t group() const { return shape_.heads / shape_.kv_heads; }
-  // cuDNN takes what it only reads without const as well.
-  void* at(const void* base, int64_t element) const {
-    return const_cast<char*>(static_cast<const char*>(base)) + element * device::size_of(shape_.type);
-  }
-  void* qkv_at(const void* base, int64_t sample, int64_t head) const {
-    return at(base, sample * shape_.seq_len * shape_.qkv_width() + head * shape_.head_dim);
-  }
-  void* out_at(const void* base, int64_t sample, int64_t kv_head) const {
-    return at(base, (sample * shape_.seq_len * shape_.heads + kv_head * group()) * shape_.head_dim);
+  // Where a tile begins in an operand, in bytes.
+  int64_t offset(int64_t uid, int64_t sample, int64_t kv_head) const {
+    const Rows rows = rows_of(shape_, uid);
+    const int64_t head = kv_head * (rows.heads / shape_.part.kv_heads);
+    if (uid == kLse) return (sample * rows.heads + head) * rows.tokens * static_cast<int64_t>(sizeof(float));
+    return (sample * rows.tokens * rows.stride + head * shape_.part.head_dim) *
+           device::size_of(shape_.part.type);
   }
 
-  std::unordered_map<int64_t, void*> places(const Sources& from, int64_t sample, int64_t kv_head) const {
-    return {
-        {kQ, qkv_at(from.qkv, sample, kv_head * group())},
-        {kK, qkv_at(from.qkv, sample, shape_.heads + kv_head)},
-        {kV, qkv_at(from.qkv, sample, shape_.heads + shape_.kv_heads + kv_head)},
-        {kOut, out_at(from.out, sample, kv_head)},
-        {kLse, const_cast<float*>(from.lse) + (sample * shape_.heads + kv_head * group()) * shape_.seq_len}};
-  }
-
-  template <class Function>
-  void over_tiles(const Tile& tile, const Launch& launch, Function function) const {
+  void over_tiles(const Tile& tile, const Launch& launch, const Graph& graph,
+                  const Operands& operands) const {
     require_workspace(launch, workspace_bytes(), "attention");
     const std::lock_guard lock(device_.mutex);
     cudnnSetStream(device_.handle, static_cast<cudaStream_t>(launch.stream));
-    for (int64_t sample = 0; sample < shape_.samples; sample += tile.samples) {
-      for (int64_t kv_head = 0; kv_head < shape_.kv_heads; kv_head += tile.kv_heads)
-        function(sample, kv_head);
+    std::unordered_map<int64_t, void*> at;
+    for (int64_t sample = 0; sample < shape_.part.samples; sample += tile.samples) {
+      for (int64_t kv_head = 0; kv_head < shape_.part.kv_heads; kv_head += tile.kv_heads) {
+        // cuDNN takes what it only reads without const as well.
+        for (const auto& [uid, first] : operands)
+          at[uid] = const_cast<char*>(static_cast<const char*>(first)) + offset(uid, sample, kv_head);
+        graph.run(device_.handle, at, launch.workspace);
+      }
     }
   }
 
-  AttentionShape shape_;
+  CudnnShape shape_;
   Tile whole_, tile_;  // of the forward pass, which wants no scratch, and of the backward pass
   OfDevice& device_;
   Graph forward_, backward_;
 };
 
 // What we know without asking cuDNN.
-std::string refusal(const AttentionShape& s) {
+std::string refusal(const AttentionPartShape& s) {
   if (!cudnn_state().here) return cudnn_state().why_not;
   if (cudnnGetVersion() < kOldestVersion) return "cuDNN " + cudnn_state().version + " is older than 9.5";
   if (s.type != device::DType::bf16 && s.type != device::DType::f16) return "fp32";
   if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim) return fmt::format("heads of {}", s.head_dim);
-  if (s.samples <= 0 || s.seq_len < 2) return "too short";
-  if (score_bytes(s, 1, 1) > 4 * kMostScoreBytes) return fmt::format("{} tokens", s.seq_len);
+  if (s.samples <= 0 || std::min(s.q_len, s.kv_len) < 2) return "too short";
+  if (score_bytes(s, 1, 1) > 4 * kMostScoreBytes)
+    return fmt::format("{} tokens", std::max(s.q_len, s.kv_len));
   int index = 0, major = 0;
   CUDA_CHECK(cudaGetDevice(&index));
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
@@ -249,7 +259,7 @@ std::string refusal(const AttentionShape& s) {
 
 struct Key {
   int device;
-  std::array<int64_t, 6> shape;
+  std::array<int64_t, 12> shape;
   auto operator<=>(const Key&) const = default;
 };
 
@@ -270,8 +280,8 @@ Cache& cache() {
   return made;
 }
 
-Known make(const AttentionShape& shape, OfDevice& device) {
-  Known known{nullptr, refusal(shape)};
+Known make(const CudnnShape& shape, OfDevice& device) {
+  Known known{nullptr, refusal(shape.part)};
   if (!known.why_not.empty()) return known;
   if (!device.start()) {
     known.why_not = "cuDNN could not be started";
@@ -296,14 +306,17 @@ void CudnnAttention::start() {
   static_cast<void>(all.devices[index].start());
 }
 
-const CudnnAttention* CudnnAttention::find(const AttentionShape& s, std::string* why_not) {
+const CudnnAttention* CudnnAttention::find(const CudnnShape& shape, std::string* why_not) {
+  const AttentionPartShape& s = shape.part;
   int index = 0;
   CUDA_CHECK(cudaGetDevice(&index));
-  const Key key{index, {static_cast<int64_t>(s.type), s.samples, s.seq_len, s.heads, s.kv_heads, s.head_dim}};
+  const Key key{index,
+                {static_cast<int64_t>(s.type), s.samples, s.q_len, s.kv_len, s.heads, s.kv_heads, s.head_dim,
+                 s.causal ? 1 : 0, s.q_stride, s.kv_stride, shape.dq_stride, shape.dkv_stride}};
   Cache& all = cache();
   const std::lock_guard lock(all.mutex);
   auto found = all.known.find(key);
-  if (found == all.known.end()) found = all.known.emplace(key, make(s, all.devices[index])).first;
+  if (found == all.known.end()) found = all.known.emplace(key, make(shape, all.devices[index])).first;
   if (why_not != nullptr) *why_not = found->second.why_not;
   return found->second.plan.get();
 }
