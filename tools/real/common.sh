@@ -74,10 +74,12 @@ need_python() {
   done
 }
 
-# row TITLE COMMAND...: COMMAND in a folder of its own, where it leaves `says`.
+# row TITLE COMMAND...: COMMAND in a folder of its own, where it leaves `says`. LOCKSTEP_ROWS=frozen runs only rows with that
+# word in their titles.
 row() {
   local title=$1 began=$SECONDS
   shift
+  [[ $title == *"${LOCKSTEP_ROWS:-}"* ]] || return 0
   mkdir -p "$work/$((++rows))"
   (cd "$work/$rows" && "$@") >"$work/$rows/row" 2>&1 &
   running=$!

@@ -34,7 +34,7 @@ begin() {
 # ended CODE...: srun ends with one of these codes.
 ended() {
   local code=0
-  until_true 60 gone "$srun" || return 1
+  until_true 60 gone "$srun" || { cat says; return 1; }
   wait "$srun" || code=$?
   [[ " $* " == *" $code "* ]] && return 0
   echo "srun ended with $code, not $*"
