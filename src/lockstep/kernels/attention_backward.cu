@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
   }
   const int own_key = first_key + tile.own_rows;
   const int64_t to = walk.dkv.at(sample, kv_head);
-  add_rows<kDim>(at.dk + to, walk.dkv, own_key, dkeys, at.first_kv);
-  add_rows<kDim>(at.dv + to, walk.dkv, own_key, dvalues, at.first_kv);
+  add_to_rows<kDim>(at.dk + to, walk.dkv, own_key, dkeys, at.first_kv);
+  add_to_rows<kDim>(at.dv + to, walk.dkv, own_key, dvalues, at.first_kv);
 }
 
 // A block owns queries and walks the keys that they see.
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
     put_rows<kWalked>(tile.scores, Tile::kScoreStride, p);
     multiply<kDim, kWalked>(dqueries, tile.scores, Tile::kScoreStride, tile.walked[0], kStride);
   }
-  add_rows<kDim>(at.dq + walk.dq.at(sample, head), walk.dq, own_query, dqueries, at.first_q);
+  add_to_rows<kDim>(at.dq + walk.dq.at(sample, head), walk.dq, own_query, dqueries, at.first_q);
 }
 
 // Rows of dq, and of dk and dv, are this far apart.

@@ -28,26 +28,48 @@ __global__ void merge_part_kernel(AttentionPart op, const T* part, const float* 
   if (threadIdx.x % kWarp == 0) op.lse[lse_at] = merged.lse;
 }
 
-// Rows of `width`, added to rows of as many, or written over them.
-struct RowSums {
-  int64_t rows, width;
-  float* into;
-  int64_t into_stride, from_stride;
-  bool write;
+// A thread takes kOfThread elements of a row.
+struct Place {
+  int64_t row, column;
+  bool inside;
+  __device__ Place(int64_t rows, int64_t width) {
+    const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kOfThread;
+    row = i / width;
+    column = i % width;
+    inside = row < rows;
+  }
 };
 
 template <class T>
-__global__ void add_part_kernel(RowSums op, const T* from) {
-  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kOfThread;
-  if (i >= op.rows * op.width) return;
-  const int64_t row = i / op.width, column = i % op.width;
-  float* into = op.into + row * op.into_stride + column;
-  const Vec<T, kOfThread> here = load<kOfThread>(from + row * op.from_stride + column);
+__global__ void add_rows_kernel(AddRows op) {
+  const Place at(op.rows, op.width);
+  if (!at.inside) return;
+  float* into = op.into + at.row * op.into_stride + at.column;
+  const auto here = load<kOfThread>(static_cast<const T*>(op.from) + at.row * op.from_stride + at.column);
   Vec<float, kOfThread> all{};
   if (!op.write) all = load<kOfThread>(into);
 #pragma unroll
   for (int j = 0; j < kOfThread; ++j) all[j] += to_float(here[j]);
   store<kOfThread>(into, all);
+}
+
+template <class T>
+__global__ void round_rows_kernel(RoundRows op) {
+  const Place at(op.rows, op.width);
+  if (!at.inside) return;
+  const auto here = load<kOfThread>(op.from + at.row * op.from_stride + at.column);
+  Vec<T, kOfThread> rounded;
+#pragma unroll
+  for (int j = 0; j < kOfThread; ++j) rounded[j] = from_float<T>(here[j]);
+  store<kOfThread>(static_cast<T*>(op.to) + at.row * op.to_stride + at.column, rounded);
+}
+
+template <class Op>
+Grid grid_of(const Op& op, int64_t other_stride, const void* values, const float* sums) {
+  LS_ASSERT(op.width % kOfThread == 0 && op.from_stride % kOfThread == 0 && other_stride % kOfThread == 0);
+  LS_ASSERT(is_aligned(16, sums));
+  LS_ASSERT(is_aligned(static_cast<int>(kOfThread * device::size_of(op.type)), values));
+  return {.blocks = divide_up(op.rows * op.width / kOfThread, kThreads), .threads = kThreads};
 }
 
 }  // namespace
@@ -63,24 +85,16 @@ void merge_part(const AttentionPart& op, const void* out, const float* lse, cons
   });
 }
 
-void add_part(const AttentionPartBackward& op, const void* dq, const void* dkv, const Launch& launch) {
-  const Launcher run("add_part", launch);
-  const AttentionPartShape& shape = op.shape;
-  LS_ASSERT(shape.head_dim % kOfThread == 0 && op.dkv_stride % kOfThread == 0);
-  LS_ASSERT(is_aligned(16, op.dq) && is_aligned(16, op.dk) && is_aligned(16, op.dv));
-  const int64_t q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
-  const int64_t q_rows = shape.samples * shape.q_len, kv_rows = shape.samples * shape.kv_len;
-  by_type(shape.type, [&](auto element) {
-    using T = decltype(element);
-    const auto add = [&](const RowSums& sums, const T* from) {
-      const int64_t threads = sums.rows * sums.width / kOfThread;
-      run({.blocks = divide_up(threads, kThreads), .threads = kThreads}, add_part_kernel<T>, sums, from);
-    };
-    const T* dk = static_cast<const T*>(dkv);
-    add({q_rows, q_width, op.dq, q_width, q_width, op.first_q}, static_cast<const T*>(dq));
-    add({kv_rows, kv_width, op.dk, op.dkv_stride, 2 * kv_width, op.first_kv}, dk);
-    add({kv_rows, kv_width, op.dv, op.dkv_stride, 2 * kv_width, op.first_kv}, dk + kv_width);
-  });
+void add_rows(const AddRows& op, const Launch& launch) {
+  const Launcher run("add_rows", launch);
+  const Grid grid = grid_of(op, op.into_stride, op.from, op.into);
+  by_type(op.type, [&](auto element) { run(grid, add_rows_kernel<decltype(element)>, op); });
+}
+
+void round_rows(const RoundRows& op, const Launch& launch) {
+  const Launcher run("round_rows", launch);
+  const Grid grid = grid_of(op, op.to_stride, op.to, op.from);
+  by_type(op.type, [&](auto element) { run(grid, round_rows_kernel<decltype(element)>, op); });
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -191,8 +191,8 @@ __device__ inline void merge_rows(Out* head, const HeadRows& rows, int first, co
 }
 
 template <int kDim, class Out>
-__device__ inline void add_rows(Out* head, const HeadRows& rows, int first, const Accumulator<kDim>& values,
-                                bool nothing_there) {
+__device__ inline void add_to_rows(Out* head, const HeadRows& rows, int first,
+                                   const Accumulator<kDim>& values, bool nothing_there) {
   const float whole[2] = {1.0f, 1.0f};
   merge_rows<kDim>(head, rows, first, values, whole, whole, nothing_there);
 }

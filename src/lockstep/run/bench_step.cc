@@ -36,16 +36,13 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
   const std::vector<int32_t> labels = random_words(words(plan.model->label_words), plan.model->vocab, 2);
   base::end_lap(plan.laps, "wait for the first batch");
   std::vector<double> times;
-  int64_t last = base::monotonic_ns();
   const auto read = [&](int64_t step) {
     static_cast<void>(session.executor->read_oldest());
-    const int64_t now = base::monotonic_ns();
     if (step == 0) {
       base::end_lap(plan.laps, "wait for its end");
       result.first_step_s = base::seconds_since_process_start();
     }
-    if (step >= options.warm_up) times.push_back(static_cast<double>(now - last) / 1e6);
-    last = now;
+    if (step >= options.warm_up) times.push_back(session.executor->last_step_ms());
   };
   const int64_t steps = options.warm_up + options.steps;
   for (int64_t step = 0; step < steps; ++step) {
@@ -55,9 +52,8 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
                             .valid_tokens = static_cast<double>(labels.size())},
                            {inputs, labels});
     if (step == 0) base::end_lap(plan.laps, "enqueue the first step");
-    // The first is timed, timing begins at the end of a step, and on the CPU a step is over when it returns.
-    const bool alone =
-        step == 0 || step + 1 == options.warm_up || plan.device->id().kind == device::Kind::cpu;
+    // When the first ends is told, and on the CPU a step is over when it returns.
+    const bool alone = step == 0 || plan.device->id().kind == device::Kind::cpu;
     if (session.executor->unread() > 1) read(step - 1);
     if (alone && session.executor->unread() > 0) read(step);
   }

@@ -43,11 +43,10 @@ struct Executor::State {
   bool graph_wanted = true, graph_of_lanes = false;
   std::unique_ptr<Profile> profile;  // while one is being made
   Tensor state, losses;
-  struct Readback {
-    StepState* host = nullptr;  // pinned
-    device::Event done = nullptr;
-  } readbacks[2];
-  int64_t started = 0, read = 0;  // steps
+  StepState* readbacks[2] = {};     // pinned
+  device::Event step_ends[4] = {};  // before step n, and behind it: n % 4, (n + 1) % 4
+  int64_t started = 0, read = 0;    // steps
+  double last_ms = 0;               // of the step read last
 
   device::Stream stream() const { return streams.at(Lane::compute); }
   device::Stream stream_of(const Instruction& i) const { return streams.at(i.lane); }
@@ -171,9 +170,9 @@ Executor::Executor(const model::Model& model, const program::Program& program, c
   s.state = memory.find("step state");
   s.losses = memory.find("slice losses");
   s.staging.allocate(device, program);
-  for (State::Readback& readback : s.readbacks) {
-    readback = {static_cast<StepState*>(device.allocate_host(sizeof(StepState))), device.create_event()};
-  }
+  for (StepState*& readback : s.readbacks)
+    readback = static_cast<StepState*>(device.allocate_host(sizeof(StepState)));
+  for (device::Event& end : s.step_ends) end = device.create_event();
   s.streams[Lane::compute] = s.streams[Lane::host] = device.create_stream();
   for (const Instruction& i : program.instructions) {
     if (!s.streams.contains(i.lane)) s.streams[i.lane] = device.create_stream();
@@ -213,10 +212,8 @@ Executor::~Executor() {
   } catch (const base::Error&) {  // the device has failed: whoever used it last has said so
   }
   s.staging.free(s.device);
-  for (State::Readback& readback : s.readbacks) {
-    s.device.free_host(readback.host);
-    s.device.destroy_event(readback.done);
-  }
+  for (StepState* readback : s.readbacks) s.device.free_host(readback);
+  for (const device::Event end : s.step_ends) s.device.destroy_event(end);
   for (const device::Event event : s.events) {
     if (event != nullptr) s.device.destroy_event(event);
   }
@@ -282,14 +279,15 @@ void Executor::rehearse() {
 
 void Executor::step(const StepInputs& inputs, const HostBatch& batch) {
   State& s = *state_;
+  if (s.started == 0) restart_clock();
   s.begin(inputs, batch);
   s.run();
   s.staging.in_use(s.device, s.stream());
   if (!s.program.training) return;
   LS_ASSERT(unread() < 2, "two steps are unread");
-  const State::Readback& readback = s.readbacks[s.started++ % 2];
-  s.device.copy(readback.host, s.state.data, sizeof(StepState), CopyKind::device_to_host, s.stream());
-  s.device.record(readback.done, s.stream());
+  StepState* readback = s.readbacks[s.started++ % 2];
+  s.device.copy(readback, s.state.data, sizeof(StepState), CopyKind::device_to_host, s.stream());
+  s.device.record(s.step_ends[s.started % 4], s.stream());
 }
 
 std::string Executor::start_profile() {
@@ -315,9 +313,20 @@ int Executor::unread() const { return static_cast<int>(state_->started - state_-
 
 StepState Executor::read_oldest() {
   LS_ASSERT(unread() > 0);
-  const State::Readback& readback = state_->readbacks[state_->read++ % 2];
-  state_->wait(readback.done);
-  return *readback.host;
+  State& s = *state_;
+  const StepState* readback = s.readbacks[s.read % 2];
+  const device::Event before = s.step_ends[s.read % 4], end = s.step_ends[(s.read + 1) % 4];
+  ++s.read;
+  s.wait(end);
+  s.last_ms = s.device.milliseconds_between(before, end);
+  return *readback;
+}
+
+double Executor::last_step_ms() const { return state_->last_ms; }
+
+void Executor::restart_clock() {
+  LS_ASSERT(unread() == 0);
+  state_->device.record(state_->step_ends[state_->started % 4], state_->stream());
 }
 
 void Executor::step_slowly(const StepInputs& inputs, const HostBatch& batch,

@@ -55,6 +55,11 @@ class Executor {
   // device works on the next one meanwhile.
   kernels::StepState read_oldest();
   int unread() const;
+  // How long the step took that was read last, from the end of the one before it, by the device's own clock:
+  // a host that is late to look, or that waits while a long step is enqueued, does not change it.
+  double last_step_ms() const;
+  // The next step's time begins now. Call it when no step is unread and other work was done since.
+  void restart_clock();
   // Runs those instructions for which `before` says so, one by one, and calls `after` behind each, when it is
   // done.
   void step_slowly(const kernels::StepInputs& inputs, const HostBatch& batch,

@@ -54,7 +54,7 @@ class Trainer {
         evaluator_(session) {}
 
   Summary run() {
-    began_ = last_read_ = base::monotonic_ns();
+    began_ = base::monotonic_ns();
     int64_t step = options_.first_step;
     enter(Phase::train, step);
     while (step < recipe_.run.steps && !stopping()) {
@@ -110,7 +110,6 @@ class Trainer {
     const StepState state = session_.executor->read_oldest();
     const Waiting done = std::move(waiting_.front());
     waiting_.pop_front();
-    const int64_t now = base::monotonic_ns();
     StepReport report;
     report.step = static_cast<int64_t>(done.inputs.step) + 1;
     report.unit = plan_.unit();
@@ -118,7 +117,7 @@ class Trainer {
     report.learning_rate = done.inputs.learning_rate;
     report.grad_norm = without_sign_of_nan(state.grad_norm);
     report.tokens = report.step * plan_.units_per_step();
-    report.step_ms = static_cast<double>(now - last_read_) / 1e6;
+    report.step_ms = session_.executor->last_step_ms();
     report.tokens_per_s = static_cast<double>(plan_.units_per_step()) / (report.step_ms / 1e3);
     report.data_wait_ms = done.data_wait_ms;
     report.memory_gib = fullest_gib(report.step == options_.first_step + 1);
@@ -126,7 +125,6 @@ class Trainer {
     report.loss_scale = state.loss_scale;
     report.mfu = utilization(report.tokens_per_s);
     if (recipe_.log.fingerprint) report.params_hash = session_.parameters->hash();
-    last_read_ = now;
     skipped_ = state.skipped;
     step_seconds_ = report.step_ms / 1000;
     stopping_ = stopping_ || state.stop > 0;  // every rank reads the same number of the same step
@@ -213,7 +211,7 @@ class Trainer {
     Profile profile = session_.executor->stop_profile();
     profile.first_step = profile_first_;
     options_.profile.made(profile);
-    last_read_ = base::monotonic_ns();
+    session_.executor->restart_clock();
   }
 
   double evaluate(int64_t step) {
@@ -238,12 +236,12 @@ class Trainer {
     if (recipe_.log.fingerprint_every > 0) compare(step);
     drain();
     options_.snapshots->take(step, step_seconds_);
-    last_read_ = base::monotonic_ns();
+    session_.executor->restart_clock();
   }
 
   void go_on(int64_t step) {
     enter(Phase::train, step);
-    last_read_ = base::monotonic_ns();
+    session_.executor->restart_clock();
   }
 
   void compare(int64_t step) {
@@ -251,7 +249,7 @@ class Trainer {
     drain();
     compared_ = step;
     const std::string difference = compare_copies(session_, step);
-    last_read_ = base::monotonic_ns();
+    session_.executor->restart_clock();
     if (difference.empty()) return;
     observer_.event("diverged", difference, step);
     throw base::RunError(602, difference +
@@ -297,7 +295,7 @@ class Trainer {
   SpikeWatch spikes_;
   double step_seconds_ = 0;
   double others_gib_ = 0;
-  int64_t began_ = 0, last_read_ = 0, saved_ = -1, skipped_ = 0, compared_ = -1;
+  int64_t began_ = 0, saved_ = -1, skipped_ = 0, compared_ = -1;
   bool stopping_ = false, profiling_ = false, profile_tried_ = false;
   int64_t profile_first_ = 0;  // the first step that was profiled
 };

@@ -2,12 +2,11 @@
 // function of the shape, the GPU and cuDNN's version, and stands in the numerics record.
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/attention_merge.cuh"
 #include "lockstep/kernels/attention_own.cuh"
-#include "lockstep/kernels/cudnn/attention_plan.h"
+#include "lockstep/kernels/cudnn/attention_pieces.h"
 #include "lockstep/kernels/launcher.cuh"
 #include "lockstep/kernels/table.cuh"
 #include "lockstep/kernels/workspace.h"
@@ -15,125 +14,262 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-// LOCKSTEP_ATTENTION=own does without cuDNN: for tests, and for a cuDNN that misbehaves.
-const CudnnAttention* chosen(const CudnnShape& shape) {
-  const char* wish = std::getenv("LOCKSTEP_ATTENTION");
-  if (wish != nullptr && std::strcmp(wish, "own") == 0) return nullptr;
-  return CudnnAttention::find(shape);
-}
-
-const CudnnAttention* chosen(const AttentionShape& shape) {
-  return chosen({only_part(shape), shape.qkv_width(), shape.qkv_width()});
-}
+constexpr int64_t kFloat = sizeof(float);
 
 int64_t q_width(const AttentionPartShape& s) { return s.heads * s.head_dim; }
 int64_t kv_width(const AttentionPartShape& s) { return s.kv_heads * s.head_dim; }
+int64_t aligned(int64_t bytes) { return divide_up(bytes, 256) * 256; }
 
-const CudnnAttention* chosen(const AttentionPartShape& shape) {
-  return chosen({shape, q_width(shape), 2 * kv_width(shape)});
+template <class Pointer>
+Pointer at(void* memory, int64_t bytes) {
+  return static_cast<Pointer>(static_cast<void*>(static_cast<char*>(memory) + bytes));
 }
 
-// Columns of qkv, or of dqkv, from `column` on.
-template <class Void>
-Void* column_of(const AttentionShape& shape, Void* qkv, int64_t column) {
-  using Byte = std::conditional_t<std::is_const_v<Void>, const char, char>;
-  return static_cast<Byte*>(qkv) + column * device::size_of(shape.type);
+// LOCKSTEP_ATTENTION=own does without cuDNN: for tests, and for a cuDNN that misbehaves. "pieces" cuts short
+// sequences as if they were long: for tests.
+bool wished(const char* what) {
+  const char* wish = std::getenv("LOCKSTEP_ATTENTION");
+  return wish != nullptr && std::string_view(wish) == what;
 }
+constexpr int64_t kTestChunk = 40;
+
+// What computes the backward pass: `whole`, or `pieces`, or neither, which is our own kernels.
+struct Backward {
+  const CudnnAttention* whole = nullptr;
+  std::unique_ptr<AttentionPieces> pieces;
+};
+
+const CudnnAttention* forward_of(const AttentionPartShape& s) {
+  if (wished("own")) return nullptr;
+  return CudnnAttention::find({.part = s, .out_stride = q_width(s), .lse_stride = s.q_len});
+}
+
+Backward backward_of(const AttentionPartShape& s, int64_t dq_stride, int64_t dkv_stride) {
+  if (wished("own")) return {};
+  if (wished("pieces")) return {nullptr, AttentionPieces::find(s, kTestChunk)};
+  const CudnnAttention* whole = CudnnAttention::find({.part = s,
+                                                      .pass = Pass::backward,
+                                                      .out_stride = q_width(s),
+                                                      .lse_stride = s.q_len,
+                                                      .dq_stride = dq_stride,
+                                                      .dkv_stride = dkv_stride});
+  if (whole != nullptr) return {whole, nullptr};
+  return {nullptr, AttentionPieces::find(s)};
+}
+Backward backward_of(const AttentionShape& s) {
+  return backward_of(only_part(s), s.qkv_width(), s.qkv_width());
+}
+Backward backward_of(const AttentionPartShape& s) { return backward_of(s, q_width(s), 2 * kv_width(s)); }
+
+std::string engine_of(const CudnnAttention* forward, const Backward& backward) {
+  const std::string there = forward != nullptr ? forward->name() : "own";
+  const std::string back = backward.whole != nullptr    ? backward.whole->name()
+                           : backward.pieces != nullptr ? backward.pieces->name()
+                                                        : "own";
+  return there == back ? there : there + ", backward " + back;
+}
+
+// ---- whole sequences
+
+// Elements of qkv before the keys, and before the values.
 int64_t first_key(const AttentionShape& s) { return s.heads * s.head_dim; }
 int64_t first_value(const AttentionShape& s) { return (s.heads + s.kv_heads) * s.head_dim; }
 
-// What a part gives on its own lies behind cuDNN's own scratch until it is merged.
-struct PartScratch {
-  explicit PartScratch(const AttentionPartShape& s, const CudnnAttention& plan) {
-    const int64_t element = device::size_of(s.type);
-    first = round_up(plan.workspace_bytes());
-    second = first + round_up(s.samples * s.q_len * q_width(s) * element);
-    const int64_t lse = s.samples * s.q_len * s.heads * static_cast<int64_t>(sizeof(float));
-    const int64_t dkv = s.samples * s.kv_len * 2 * kv_width(s) * element;
-    bytes = second + round_up(std::max(lse, dkv));
-  }
-  static int64_t round_up(int64_t n) { return divide_up(n, 256) * 256; }
+AttentionPartBackward as_part(const AttentionBackward& op) {
+  const int64_t element = device::size_of(op.shape.type);
+  const auto* qkv = static_cast<const char*>(op.qkv);
+  return {.shape = only_part(op.shape),
+          .q = qkv,
+          .k = qkv + first_key(op.shape) * element,
+          .v = qkv + first_value(op.shape) * element,
+          .out = op.out,
+          .dout = op.dout,
+          .lse = op.lse};
+}
 
-  int64_t first = 0;   // out, or dq
-  int64_t second = 0;  // lse, or dk and dv side by side
-  int64_t bytes = 0;
+// Gradients of one key head in fp32, behind the scratch of the pieces: dq, then dk and dv side by side.
+struct HeadSums {
+  HeadSums(const AttentionShape& s, const AttentionPieces& pieces)
+      : group(s.heads / s.kv_heads),
+        dq(aligned(pieces.workspace_bytes())),
+        dkv(dq + aligned(s.seq_len * group * s.head_dim * kFloat)),
+        bytes(dkv + aligned(s.seq_len * 2 * s.head_dim * kFloat)) {}
+  int64_t group, dq, dkv, bytes;
 };
 
+void backward_in_pieces(const AttentionPieces& pieces, const AttentionBackward& op, const Launch& launch) {
+  const AttentionShape& s = op.shape;
+  const HeadSums scratch(s, pieces);
+  require_workspace(launch, scratch.bytes, "attention_backward");
+  const int64_t dim = s.head_dim, element = device::size_of(s.type);
+  auto* dq = at<float*>(launch.workspace, scratch.dq);
+  auto* dk = at<float*>(launch.workspace, scratch.dkv);
+  const AttentionPieces::Sums sums{.dq = dq,
+                                   .dk = dk,
+                                   .dv = dk + dim,
+                                   .dq_stride = scratch.group * dim,
+                                   .dkv_stride = 2 * dim,
+                                   .first_q = true,
+                                   .first_kv = true};
+  const AttentionPartBackward part = as_part(op);
+  for (int64_t sample = 0; sample < s.samples; ++sample) {
+    for (int64_t kv_head = 0; kv_head < s.kv_heads; ++kv_head) {
+      pieces.backward(part, sample, kv_head, sums, launch);
+      const auto round = [&](const float* from, int64_t from_stride, int64_t width, int64_t column) {
+        const int64_t first = sample * s.seq_len * s.qkv_width() + column;
+        round_rows({.type = s.type,
+                    .rows = s.seq_len,
+                    .width = width,
+                    .from = from,
+                    .from_stride = from_stride,
+                    .to = at<void*>(op.dqkv, first * element),
+                    .to_stride = s.qkv_width()},
+                   launch);
+      };
+      round(dq, sums.dq_stride, scratch.group * dim, kv_head * scratch.group * dim);
+      round(sums.dk, sums.dkv_stride, dim, first_key(s) + kv_head * dim);
+      round(sums.dv, sums.dkv_stride, dim, first_value(s) + kv_head * dim);
+    }
+  }
+}
+
+// ---- parts
+
+// What a part gives on its own lies behind cuDNN's own scratch until it is merged.
+struct PartScratch {
+  PartScratch(const AttentionPartShape& s, const CudnnAttention& plan, int64_t second_bytes)
+      : first(aligned(plan.workspace_bytes())),
+        second(first + aligned(s.samples * s.q_len * q_width(s) * device::size_of(s.type))),
+        bytes(second + aligned(second_bytes)) {}
+  int64_t first;   // out, or dq
+  int64_t second;  // lse, or dk and dv side by side
+  int64_t bytes;
+};
+
+PartScratch forward_scratch(const AttentionPartShape& s, const CudnnAttention& plan) {
+  return {s, plan, s.samples * s.q_len * s.heads * kFloat};
+}
+PartScratch backward_scratch(const AttentionPartShape& s, const CudnnAttention& plan) {
+  return {s, plan, s.samples * s.kv_len * 2 * kv_width(s) * device::size_of(s.type)};
+}
+
+void backward_whole(const CudnnAttention& plan, const AttentionPartBackward& op, const Launch& launch) {
+  const AttentionPartShape& s = op.shape;
+  const PartScratch scratch = backward_scratch(s, plan);
+  require_workspace(launch, scratch.bytes, "attention_part_backward");
+  const int64_t dkv_stride = 2 * kv_width(s);
+  void* const dq = at<void*>(launch.workspace, scratch.first);
+  void* const dk = at<void*>(launch.workspace, scratch.second);
+  void* const dv = at<void*>(dk, kv_width(s) * device::size_of(s.type));
+  plan.run({.q = op.q,
+            .k = op.k,
+            .v = op.v,
+            .out = op.out,
+            .lse = op.lse,
+            .dout = op.dout,
+            .dq = dq,
+            .dk = dk,
+            .dv = dv},
+           launch);
+  add_rows({s.type, s.samples * s.q_len, q_width(s), dq, q_width(s), op.dq, q_width(s), op.first_q}, launch);
+  for (const auto& [from, into] : {std::pair(dk, op.dk), std::pair(dv, op.dv)})
+    add_rows({s.type, s.samples * s.kv_len, kv_width(s), from, dkv_stride, into, op.dkv_stride, op.first_kv},
+             launch);
+}
+
+void backward_in_pieces(const AttentionPieces& pieces, const AttentionPartBackward& op,
+                        const Launch& launch) {
+  const AttentionPartShape& s = op.shape;
+  const int64_t group = s.heads / s.kv_heads, dim = s.head_dim;
+  for (int64_t sample = 0; sample < s.samples; ++sample) {
+    for (int64_t kv_head = 0; kv_head < s.kv_heads; ++kv_head) {
+      const int64_t dkv_at = sample * s.kv_len * op.dkv_stride + kv_head * dim;
+      pieces.backward(op, sample, kv_head,
+                      {.dq = op.dq + sample * s.q_len * q_width(s) + kv_head * group * dim,
+                       .dk = op.dk + dkv_at,
+                       .dv = op.dv + dkv_at,
+                       .dq_stride = q_width(s),
+                       .dkv_stride = op.dkv_stride,
+                       .first_q = op.first_q,
+                       .first_kv = op.first_kv},
+                      launch);
+    }
+  }
+}
+
 int64_t part_bytes(const AttentionPartShape& shape) {
-  const CudnnAttention* plan = chosen(shape);
-  return plan != nullptr ? PartScratch(shape, *plan).bytes : 0;
+  const CudnnAttention* forward = forward_of(shape);
+  const Backward backward = backward_of(shape);
+  int64_t bytes = forward != nullptr ? forward_scratch(shape, *forward).bytes : 0;
+  if (backward.whole != nullptr) bytes = std::max(bytes, backward_scratch(shape, *backward.whole).bytes);
+  if (backward.pieces != nullptr) bytes = std::max(bytes, backward.pieces->workspace_bytes());
+  return bytes;
 }
 
 }  // namespace
 
 void attention_forward(const AttentionForward& op, const Launch& launch) {
   const Launcher run("attention_forward", launch);
-  const CudnnAttention* plan = chosen(op.shape);
+  const AttentionShape& s = op.shape;
+  const CudnnAttention* plan = forward_of(only_part(s));
   if (plan == nullptr) return own_attention_forward(op, launch);
-  plan->forward({.q = op.qkv,
-                 .k = column_of(op.shape, op.qkv, first_key(op.shape)),
-                 .v = column_of(op.shape, op.qkv, first_value(op.shape)),
-                 .out = op.out,
-                 .lse = op.lse},
-                launch);
+  const auto* qkv = static_cast<const char*>(op.qkv);
+  plan->run({.q = qkv,
+             .k = qkv + first_key(s) * device::size_of(s.type),
+             .v = qkv + first_value(s) * device::size_of(s.type),
+             .out = op.out,
+             .lse = op.lse},
+            launch);
 }
 
 void attention_backward(const AttentionBackward& op, const Launch& launch) {
   const Launcher run("attention_backward", launch);
-  const CudnnAttention* plan = chosen(op.shape);
-  if (plan == nullptr) return own_attention_backward(op, launch);
-  const int64_t k = first_key(op.shape), v = first_value(op.shape);
-  plan->backward({.q = op.qkv,
-                  .k = column_of(op.shape, op.qkv, k),
-                  .v = column_of(op.shape, op.qkv, v),
-                  .out = op.out,
-                  .dout = op.dout,
-                  .lse = op.lse,
-                  .dq = op.dqkv,
-                  .dk = column_of(op.shape, op.dqkv, k),
-                  .dv = column_of(op.shape, op.dqkv, v)},
-                 launch);
+  const Backward by = backward_of(op.shape);
+  if (by.pieces != nullptr) return backward_in_pieces(*by.pieces, op, launch);
+  if (by.whole == nullptr) return own_attention_backward(op, launch);
+  const AttentionPartBackward part = as_part(op);
+  const int64_t element = device::size_of(op.shape.type);
+  by.whole->run({.q = part.q,
+                 .k = part.k,
+                 .v = part.v,
+                 .out = op.out,
+                 .lse = op.lse,
+                 .dout = op.dout,
+                 .dq = op.dqkv,
+                 .dk = at<void*>(op.dqkv, first_key(op.shape) * element),
+                 .dv = at<void*>(op.dqkv, first_value(op.shape) * element)},
+                launch);
 }
 
 int64_t attention_workspace(const AttentionShape& shape) {
-  const CudnnAttention* plan = chosen(shape);
-  return plan != nullptr ? plan->workspace_bytes() : own_attention_workspace(shape);
+  const CudnnAttention* forward = forward_of(only_part(shape));
+  const Backward backward = backward_of(shape);
+  const int64_t there = forward != nullptr ? forward->workspace_bytes() : 0;
+  if (backward.whole != nullptr) return std::max(there, backward.whole->workspace_bytes());
+  if (backward.pieces != nullptr) return std::max(there, HeadSums(shape, *backward.pieces).bytes);
+  return std::max(there, own_attention_workspace(shape));
 }
 
 void attention_part(const AttentionPart& op, const Launch& launch) {
   const Launcher run("attention_part", launch);
   require_valid(op.shape);
-  const CudnnAttention* plan = chosen(op.shape);
+  const CudnnAttention* plan = forward_of(op.shape);
   if (plan == nullptr) return own_attention_part(op, launch);
-  const PartScratch scratch(op.shape, *plan);
+  const PartScratch scratch = forward_scratch(op.shape, *plan);
   require_workspace(launch, scratch.bytes, "attention_part");
-  char* const at = static_cast<char*>(launch.workspace);
-  void* const out = at + scratch.first;
-  auto* const lse = reinterpret_cast<float*>(at + scratch.second);
-  plan->forward({.q = op.q, .k = op.k, .v = op.v, .out = out, .lse = lse}, launch);
+  void* const out = at<void*>(launch.workspace, scratch.first);
+  auto* const lse = at<float*>(launch.workspace, scratch.second);
+  plan->run({.q = op.q, .k = op.k, .v = op.v, .out = out, .lse = lse}, launch);
   merge_part(op, out, lse, launch);
 }
 
 void attention_part_backward(const AttentionPartBackward& op, const Launch& launch) {
   const Launcher run("attention_part_backward", launch);
   require_valid(op.shape);
-  const CudnnAttention* plan = chosen(op.shape);
-  if (plan == nullptr) return own_attention_part_backward(op, launch);
-  const PartScratch scratch(op.shape, *plan);
-  require_workspace(launch, scratch.bytes, "attention_part_backward");
-  char* const at = static_cast<char*>(launch.workspace);
-  char* const dkv = at + scratch.second;
-  plan->backward({.q = op.q,
-                  .k = op.k,
-                  .v = op.v,
-                  .out = op.out,
-                  .dout = op.dout,
-                  .lse = op.lse,
-                  .dq = at + scratch.first,
-                  .dk = dkv,
-                  .dv = dkv + kv_width(op.shape) * device::size_of(op.shape.type)},
-                 launch);
-  add_part(op, at + scratch.first, dkv, launch);
+  const Backward by = backward_of(op.shape);
+  if (by.whole != nullptr) return backward_whole(*by.whole, op, launch);
+  if (by.pieces != nullptr) return backward_in_pieces(*by.pieces, op, launch);
+  own_attention_part_backward(op, launch);
 }
 
 // A chunk meets its own keys causally and others whole.
@@ -144,13 +280,11 @@ int64_t attention_part_workspace(const AttentionPartShape& shape) {
 }
 
 std::string attention_engine(const AttentionShape& shape) {
-  const CudnnAttention* plan = chosen(shape);
-  return plan != nullptr ? plan->name() : "own";
+  return engine_of(forward_of(only_part(shape)), backward_of(shape));
 }
 
 std::string attention_part_engine(const AttentionPartShape& shape) {
-  const CudnnAttention* plan = chosen(shape);
-  return plan != nullptr ? plan->name() : "own";
+  return engine_of(forward_of(shape), backward_of(shape));
 }
 
 }  // namespace lockstep::kernels::cuda

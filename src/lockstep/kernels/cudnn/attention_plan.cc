@@ -22,7 +22,6 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
-constexpr int64_t kMostScoreBytes = int64_t{1} << 30;  // of the backward pass's scratch at once
 constexpr int64_t kMostHeadDim = 256;
 constexpr int kOldestVersion = 90500;
 
@@ -44,7 +43,9 @@ int64_t score_bytes(const AttentionPartShape& s, int64_t samples, int64_t kv_hea
   return samples * (kv_heads * (s.heads / s.kv_heads)) * side(s.q_len) * side(s.kv_len) * 2;
 }
 
-Tile tile_of(const AttentionPartShape& s) {
+Tile tile_of(const CudnnShape& shape) {
+  const AttentionPartShape& s = shape.part;
+  if (shape.pass == Pass::forward) return {s.samples, s.kv_heads};  // which wants no scratch
   const int64_t of_sample = score_bytes(s, 1, s.kv_heads);
   if (of_sample <= kMostScoreBytes) {
     return {largest_divisor(s.samples, kMostScoreBytes / of_sample), s.kv_heads};
@@ -74,7 +75,7 @@ Rows rows_of(const CudnnShape& shape, int64_t uid) {
     case kDv:
       return {s.kv_len, s.kv_heads, shape.dkv_stride};
     default:
-      return {s.q_len, s.heads, s.heads * s.head_dim};  // out, dout; and lse, without columns
+      return {s.q_len, s.heads, shape.out_stride};  // out, dout; and lse, without columns
   }
 }
 
@@ -86,30 +87,11 @@ class Graph {
                                                                  : fe::DataType_t::HALF)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-  }
-
-  void describe_forward() {
-    auto [out, lse] = graph_.sdpa(input(kQ), input(kK), input(kV),
-                                  fe::graph::SDPA_attributes()
-                                      .set_name("attention")
-                                      .set_causal_mask(shape_.part.causal)
-                                      .set_attn_scale(shape_.part.scale())
-                                      .set_generate_stats(true));
-    output(out, kOut);
-    output(lse, kLse);
-  }
-
-  void describe_backward() {
-    auto [dq, dk, dv] =
-        graph_.sdpa_backward(input(kQ), input(kK), input(kV), input(kOut), input(kDout), input(kLse),
-                             fe::graph::SDPA_backward_attributes()
-                                 .set_name("attention_backward")
-                                 .set_causal_mask(shape_.part.causal)
-                                 .set_attn_scale(shape_.part.scale())
-                                 .set_deterministic_algorithm(true));
-    output(dq, kDq);
-    output(dk, kDk);
-    output(dv, kDv);
+    if (shape.pass == Pass::forward) {
+      describe_forward();
+    } else {
+      describe_backward();
+    }
   }
 
   // Empty, or why cuDNN cannot.
@@ -136,6 +118,30 @@ class Graph {
   }
 
  private:
+  void describe_forward() {
+    auto [out, lse] = graph_.sdpa(input(kQ), input(kK), input(kV),
+                                  fe::graph::SDPA_attributes()
+                                      .set_name("attention")
+                                      .set_causal_mask(shape_.part.causal)
+                                      .set_attn_scale(shape_.part.scale())
+                                      .set_generate_stats(true));
+    output(out, kOut);
+    output(lse, kLse);
+  }
+
+  void describe_backward() {
+    auto [dq, dk, dv] =
+        graph_.sdpa_backward(input(kQ), input(kK), input(kV), input(kOut), input(kDout), input(kLse),
+                             fe::graph::SDPA_backward_attributes()
+                                 .set_name("attention_backward")
+                                 .set_causal_mask(shape_.part.causal)
+                                 .set_attn_scale(shape_.part.scale())
+                                 .set_deterministic_algorithm(true));
+    output(dq, kDq);
+    output(dk, kDk);
+    output(dv, kDv);
+  }
+
   // Of a [samples, heads, tokens, head_dim] view.
   Dims sizes(int64_t uid) const {
     const Rows rows = rows_of(shape_, uid);
@@ -144,7 +150,7 @@ class Graph {
   }
   Dims strides(int64_t uid) const {
     const Rows rows = rows_of(shape_, uid);
-    if (uid == kLse) return {rows.heads * rows.tokens, rows.tokens, 1, 1};
+    if (uid == kLse) return {rows.heads * shape_.lse_stride, shape_.lse_stride, 1, 1};
     return {rows.tokens * rows.stride, shape_.part.head_dim, rows.stride, 1};
   }
   std::shared_ptr<fe::graph::Tensor_attributes> input(int64_t uid) {
@@ -173,83 +179,63 @@ struct OfDevice {
 class Plan final : public CudnnAttention {
  public:
   Plan(const CudnnShape& shape, OfDevice& device)
-      : shape_(shape),
-        whole_{shape.part.samples, shape.part.kv_heads},
-        tile_(tile_of(shape.part)),
-        device_(device),
-        forward_(shape, whole_),
-        backward_(shape, tile_) {}
+      : shape_(shape), tile_(tile_of(shape)), device_(device), graph_(shape, tile_) {}
 
-  std::string build() {
-    forward_.describe_forward();
-    backward_.describe_backward();
-    std::string why_not = forward_.build(device_.handle);
-    return why_not.empty() ? backward_.build(device_.handle) : why_not;
-  }
+  std::string build() { return graph_.build(device_.handle); }
 
   std::string name() const override { return "cudnn " + cudnn_state().version; }
-  int64_t workspace_bytes() const override { return std::max(forward_.workspace(), backward_.workspace()); }
+  int64_t workspace_bytes() const override { return graph_.workspace(); }
 
-  void forward(const Forward& op, const Launch& launch) const override {
-    over_tiles(whole_, launch, forward_,
-               {{kQ, op.q}, {kK, op.k}, {kV, op.v}, {kOut, op.out}, {kLse, op.lse}});
-  }
-
-  void backward(const Backward& op, const Launch& launch) const override {
-    over_tiles(tile_, launch, backward_,
-               {{kQ, op.q},
-                {kK, op.k},
-                {kV, op.v},
-                {kOut, op.out},
-                {kDout, op.dout},
-                {kLse, op.lse},
-                {kDq, op.dq},
-                {kDk, op.dk},
-                {kDv, op.dv}});
+  void run(const Operands& operands, const Launch& launch) const override {
+    require_workspace(launch, workspace_bytes(), "attention");
+    const auto all = by_uid(operands);
+    const std::lock_guard lock(device_.mutex);
+    cudnnSetStream(device_.handle, static_cast<cudaStream_t>(launch.stream));
+    std::unordered_map<int64_t, void*> at;
+    for (int64_t sample = 0; sample < shape_.part.samples; sample += tile_.samples) {
+      for (int64_t kv_head = 0; kv_head < shape_.part.kv_heads; kv_head += tile_.kv_heads) {
+        // cuDNN takes what it only reads without const as well.
+        for (const auto& [uid, first] : all)
+          at[uid] = const_cast<char*>(static_cast<const char*>(first)) + offset(uid, sample, kv_head);
+        graph_.run(device_.handle, at, launch.workspace);
+      }
+    }
   }
 
  private:
-  using Operands = std::vector<std::pair<int64_t, const void*>>;
+  std::vector<std::pair<int64_t, const void*>> by_uid(const Operands& o) const {
+    std::vector<std::pair<int64_t, const void*>> all = {
+        {kQ, o.q}, {kK, o.k}, {kV, o.v}, {kOut, o.out}, {kLse, o.lse}};
+    if (shape_.pass == Pass::backward)
+      all.insert(all.end(), {{kDout, o.dout}, {kDq, o.dq}, {kDk, o.dk}, {kDv, o.dv}});
+    return all;
+  }
 
   // Where a tile begins in an operand, in bytes.
   int64_t offset(int64_t uid, int64_t sample, int64_t kv_head) const {
     const Rows rows = rows_of(shape_, uid);
     const int64_t head = kv_head * (rows.heads / shape_.part.kv_heads);
-    if (uid == kLse) return (sample * rows.heads + head) * rows.tokens * static_cast<int64_t>(sizeof(float));
+    if (uid == kLse)
+      return (sample * rows.heads + head) * shape_.lse_stride * static_cast<int64_t>(sizeof(float));
     return (sample * rows.tokens * rows.stride + head * shape_.part.head_dim) *
            device::size_of(shape_.part.type);
   }
 
-  void over_tiles(const Tile& tile, const Launch& launch, const Graph& graph,
-                  const Operands& operands) const {
-    require_workspace(launch, workspace_bytes(), "attention");
-    const std::lock_guard lock(device_.mutex);
-    cudnnSetStream(device_.handle, static_cast<cudaStream_t>(launch.stream));
-    std::unordered_map<int64_t, void*> at;
-    for (int64_t sample = 0; sample < shape_.part.samples; sample += tile.samples) {
-      for (int64_t kv_head = 0; kv_head < shape_.part.kv_heads; kv_head += tile.kv_heads) {
-        // cuDNN takes what it only reads without const as well.
-        for (const auto& [uid, first] : operands)
-          at[uid] = const_cast<char*>(static_cast<const char*>(first)) + offset(uid, sample, kv_head);
-        graph.run(device_.handle, at, launch.workspace);
-      }
-    }
-  }
-
   CudnnShape shape_;
-  Tile whole_, tile_;  // of the forward pass, which wants no scratch, and of the backward pass
+  Tile tile_;
   OfDevice& device_;
-  Graph forward_, backward_;
+  Graph graph_;
 };
 
 // What we know without asking cuDNN.
-std::string refusal(const AttentionPartShape& s) {
+std::string refusal(const CudnnShape& shape) {
+  const AttentionPartShape& s = shape.part;
   if (!cudnn_state().here) return cudnn_state().why_not;
   if (cudnnGetVersion() < kOldestVersion) return "cuDNN " + cudnn_state().version + " is older than 9.5";
   if (s.type != device::DType::bf16 && s.type != device::DType::f16) return "fp32";
   if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim) return fmt::format("heads of {}", s.head_dim);
   if (s.samples <= 0 || std::min(s.q_len, s.kv_len) < 2) return "too short";
-  if (score_bytes(s, 1, 1) > 4 * kMostScoreBytes)
+  if (shape.pass == Pass::backward && score_bytes(s, 1, 1) > kMostScoreBytes)
     return fmt::format("{} tokens", std::max(s.q_len, s.kv_len));
   int index = 0, major = 0;
   CUDA_CHECK(cudaGetDevice(&index));
@@ -259,7 +245,7 @@ std::string refusal(const AttentionPartShape& s) {
 
 struct Key {
   int device;
-  std::array<int64_t, 12> shape;
+  std::array<int64_t, 15> shape;
   auto operator<=>(const Key&) const = default;
 };
 
@@ -281,7 +267,7 @@ Cache& cache() {
 }
 
 Known make(const CudnnShape& shape, OfDevice& device) {
-  Known known{nullptr, refusal(shape.part)};
+  Known known{nullptr, refusal(shape)};
   if (!known.why_not.empty()) return known;
   if (!device.start()) {
     known.why_not = "cuDNN could not be started";
@@ -312,7 +298,8 @@ const CudnnAttention* CudnnAttention::find(const CudnnShape& shape, std::string*
   CUDA_CHECK(cudaGetDevice(&index));
   const Key key{index,
                 {static_cast<int64_t>(s.type), s.samples, s.q_len, s.kv_len, s.heads, s.kv_heads, s.head_dim,
-                 s.causal ? 1 : 0, s.q_stride, s.kv_stride, shape.dq_stride, shape.dkv_stride}};
+                 s.causal ? 1 : 0, s.q_stride, s.kv_stride, static_cast<int64_t>(shape.pass),
+                 shape.out_stride, shape.lse_stride, shape.dq_stride, shape.dkv_stride}};
   Cache& all = cache();
   const std::lock_guard lock(all.mutex);
   auto found = all.known.find(key);

@@ -1,23 +1,31 @@
-// cuDNN's attention for one shape, built once and kept: forward, and the backward pass that gives the same
-// bits every time.
+// One pass of cuDNN's attention for one shape, built once and kept. The backward pass is the one that gives
+// the same bits every time.
 //
-// cuDNN reads q, k and v where they lie, by strides. Its deterministic backward pass wants scratch for the
-// scores of all heads it is given at once, so a call goes over `tile()` of the samples and heads at a time;
-// how many depends on the shape alone.
+// cuDNN reads every operand where it lies, by strides. Its deterministic backward pass wants scratch for the
+// scores of all heads it is given at once, so a call goes over some samples and heads at a time; how many
+// depends on the shape alone. Where the scores of a single key head are too many, it is refused:
+// attention_pieces.h cuts such sequences.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "lockstep/kernels/attention_part.h"
 
 namespace lockstep::kernels::cuda {
 
-// A part on its own: what it gives is written, not merged.
+enum class Pass { forward, backward };
+
+// A part on its own: what it gives is written, not merged. Strides are elements between rows, and for lse
+// between heads.
 struct CudnnShape {
   AttentionPartShape part;
-  int64_t dq_stride = 0, dkv_stride = 0;  // elements between rows of dq, and of dk and dv
+  Pass pass = Pass::forward;
+  int64_t out_stride = 0, lse_stride = 0;
+  int64_t dq_stride = 0, dkv_stride = 0;  // of the backward pass
 };
+
+// Scratch for the scores of the backward pass, at most.
+constexpr int64_t kMostScoreBytes = int64_t{1} << 30;
 
 class CudnnAttention {
  public:
@@ -30,22 +38,20 @@ class CudnnAttention {
   static void load();
   static void start();
 
-  struct Forward {
+  // Forward writes out and lse. Backward reads them, and dout, and writes dq, dk and dv; `out` and `lse` may
+  // be of more keys than it is given.
+  struct Operands {
     const void *q, *k, *v;
-    void* out;   // [samples * q_len, heads * head_dim]
-    float* lse;  // [samples, heads, q_len]
-  };
-  struct Backward {
-    const void *q, *k, *v, *out, *dout;
-    const float* lse;  // of all keys, as `out` is
-    void *dq, *dk, *dv;
+    const void* out;
+    const float* lse;
+    const void* dout = nullptr;
+    void *dq = nullptr, *dk = nullptr, *dv = nullptr;
   };
 
   virtual ~CudnnAttention() = default;
   virtual std::string name() const = 0;  // "cudnn 9.19.0"
   virtual int64_t workspace_bytes() const = 0;
-  virtual void forward(const Forward& op, const Launch& launch) const = 0;
-  virtual void backward(const Backward& op, const Launch& launch) const = 0;
+  virtual void run(const Operands& operands, const Launch& launch) const = 0;
 };
 
 }  // namespace lockstep::kernels::cuda
