@@ -47,11 +47,11 @@ Tile tile_of(const CudnnShape& shape) {
   const AttentionPartShape& s = shape.part;
   if (shape.pass == Pass::forward) return {s.samples, s.kv_heads};  // which wants no scratch
   const int64_t of_sample = score_bytes(s, 1, s.kv_heads);
-  if (of_sample <= kMostScoreBytes) {
-    return {largest_divisor(s.samples, kMostScoreBytes / of_sample), s.kv_heads};
+  if (of_sample <= kScoreBytes) {
+    return {largest_divisor(s.samples, kScoreBytes / of_sample), s.kv_heads};
   }
   const int64_t of_head = score_bytes(s, 1, 1);
-  return {1, largest_divisor(s.kv_heads, std::max<int64_t>(1, kMostScoreBytes / of_head))};
+  return {1, largest_divisor(s.kv_heads, std::max<int64_t>(1, kScoreBytes / of_head))};
 }
 
 using Dims = std::vector<int64_t>;

@@ -24,8 +24,9 @@ struct CudnnShape {
   int64_t dq_stride = 0, dkv_stride = 0;  // of the backward pass
 };
 
-// Scratch for the scores of the backward pass, at most.
-constexpr int64_t kMostScoreBytes = int64_t{1} << 30;
+// Scratch for the scores of the backward pass: of the heads that are computed at once, and of a single key
+// head, which is faster in few large pieces.
+constexpr int64_t kScoreBytes = int64_t{1} << 30, kMostScoreBytes = 2 * kScoreBytes;
 
 class CudnnAttention {
  public:
