@@ -90,7 +90,7 @@ class Checker {
   void fold(const Instruction& i) {
     const bool later_round = i.op == Op::loss && i.part > 1;  // of a slice whose first round was counted
     for (const Use& use : i.writes) {
-      if (!use.role.starts_with("grad.") || later_round) continue;
+      if (!is(use.role, Role::grad) || later_round) continue;
       if (normed_) fail(i, "changes a gradient after the norm");
       added_.erase({use.buffer, Among::context});
       added_.erase({use.buffer, Among::tensor});
@@ -167,18 +167,18 @@ class Checker {
     if (far) in = of_node;
     std::map<int, int> blocks;  // of a block: partial sums given
     for (const Use& use : i.writes) {
-      if (use.role.starts_with("sum.")) blocks[program_.buffers[static_cast<size_t>(use.buffer)].block] = 0;
+      if (is(use.role, Role::sum)) blocks[program_.buffers[static_cast<size_t>(use.buffer)].block] = 0;
     }
     std::map<int, size_t> found;  // of a block: levels that earlier rounds left
     for (const Use& use : i.reads) {
-      if (r.exact && use.role.starts_with("kept.")) {
+      if (r.exact && is(use.role, Role::kept)) {
         const size_t k = found[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
         const auto& there = folds_[use.buffer];
         if (k >= before.size() || there.empty() || strands_in(there.begin()->second) != before[k]) {
           fail(i, "goes on from " + name(use) + ", which does not hold the rounds before");
         }
       }
-      if (!use.role.starts_with("node.")) continue;
+      if (!is(use.role, Role::node)) continue;
       needs_added(i, use);
       const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;
       const auto k = static_cast<size_t>(blocks[block]++);
@@ -196,7 +196,7 @@ class Checker {
     }
     std::map<int, size_t> written;
     for (const Use& use : i.writes) {
-      if (!use.role.starts_with("sum.")) continue;
+      if (!is(use.role, Role::sum)) continue;
       const size_t k = written[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
       if (far && group == Among::replica) pieces_.insert(use.buffer);
       const bool whole = group == Among::replica ||
@@ -213,7 +213,7 @@ class Checker {
     needs_sum(i, "inputs");
     needs_sum(i, "losses");
     for (const Use& use : i.reads) {
-      if (!use.role.starts_with("gradient.")) continue;
+      if (!is(use.role, Role::gradient)) continue;
       if (program_.ranks.width() == 1) needs_added(i, use);
       if (pieces_.contains(use.buffer)) fail(i, "reads " + name(use) + ", of which this rank has one piece");
       for (const auto& [key, run] : folds_[use.buffer]) {

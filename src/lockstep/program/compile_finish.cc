@@ -18,8 +18,8 @@ void Compiler::finish_step() {
   Instruction norm{.op = Op::norm};
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
     if (!mine(b)) continue;
-    norm.reads.push_back({program_.blocks[b].gradients[0], fmt::format("gradient.{}", b)});
-    norm.reads.push_back({program_.blocks[b].norm_chunks, fmt::format("chunks.{}", b)});
+    norm.reads.push_back({program_.blocks[b].gradients[0], as(Role::gradient, b)});
+    norm.reads.push_back({program_.blocks[b].norm_chunks, as(Role::chunks, b)});
     norm.moved_bytes += layouts_[b].value_count * 4;
   }
   norm.reads.push_back({keep_.slice_losses, "losses"});
@@ -38,7 +38,7 @@ void Compiler::finish_step() {
     update.writes = {{keep.master, "master"}};
     if (keep.compute != keep.master) update.writes.push_back({keep.compute, "compute"});
     for (size_t k = 0; k < keep.moments.size(); ++k)
-      update.writes.push_back({keep.moments[k], fmt::format("moment.{}", k)});
+      update.writes.push_back({keep.moments[k], as(Role::moment, k)});
     const int64_t moments =
         2 * device::size_of(layout_.moment_type) * static_cast<int64_t>(keep.moments.size());
     update.moved_bytes =
@@ -55,7 +55,7 @@ void Compiler::fold_statistics(size_t b, size_t g, const std::vector<Use>& kept)
   i.reads = kept;
   for (const Use& use : kept) i.moved_bytes += program_.buffers[static_cast<size_t>(use.buffer)].bytes();
   for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
-    if (!spec.constant) i.writes.push_back({keep_.tables.at(spec.name), "buffer." + spec.key});
+    if (!spec.constant) i.writes.push_back({keep_.tables.at(spec.name), as(Role::buffer, spec.key)});
   }
   i.reads.push_back({keep_.state, "state"});
   program_.instructions.push_back(std::move(i));

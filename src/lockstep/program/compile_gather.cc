@@ -108,7 +108,7 @@ class Rewriter {
       }
       Stay& stay = stays.back();
       for (const Use& use : i.reads) {
-        if (!use.role.starts_with("weight.")) continue;
+        if (!is(use.role, Role::weight)) continue;
         const int owner = owner_.at(use.buffer);
         stay.last = n;
         if (std::count(stay.owners.begin(), stay.owners.end(), owner) == 0) stay.owners.push_back(owner);
@@ -156,7 +156,7 @@ class Rewriter {
 
   void redirect(Instruction& i, const std::map<int, int>& whole) const {
     for (Use& use : i.reads) {
-      if (use.role.starts_with("weight.")) use.buffer = whole.at(owner_.at(use.buffer));
+      if (is(use.role, Role::weight)) use.buffer = whole.at(owner_.at(use.buffer));
     }
   }
 

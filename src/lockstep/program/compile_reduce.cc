@@ -111,7 +111,7 @@ class Rewriter {
       const Instruction& i = program_.instructions[n];
       const bool joins = i.op == Op::sum && i.segment < 0 && i.reads[0].role == "from";
       for (const Use& use : i.writes) {
-        if (!use.role.starts_with("grad.") && !joins) continue;
+        if (!is(use.role, Role::grad) && !joins) continue;
         const Buffer& buffer = program_.buffers[static_cast<size_t>(use.buffer)];
         const int round = ranks_.turns() ? buffer.slice : -1;
         last[{round, buffer.block}] = {n, buffer.block, use.buffer, round, i.slice < -1};
@@ -182,11 +182,9 @@ class Rewriter {
       const int block = bucket.blocks[k];
       const bool strand = shares && ranks_.turns();
       for (int n = 0; n < (strand ? 1 : nodes); ++n) {
-        i.reads.push_back(
-            {strand ? bucket.gradients[k] : level(block, first + n), fmt::format("node.{}.{}", block, n)});
+        i.reads.push_back({strand ? bucket.gradients[k] : level(block, first + n), as(Role::node, block, n)});
       }
-      i.writes.push_back(
-          {strand ? bucket.gradients[k] : level(block, first), fmt::format("sum.{}.0", block)});
+      i.writes.push_back({strand ? bucket.gradients[k] : level(block, first), as(Role::sum, block, 0)});
     }
     return with_scratch(std::move(i), bucket);
   }
@@ -197,7 +195,7 @@ class Rewriter {
     i.op = Op::gather;
     i.round = i.slice = -1;
     for (const int block : bucket.blocks) {
-      i.reads.push_back({level(block, base_), fmt::format("sum.{}.0", block)});
+      i.reads.push_back({level(block, base_), as(Role::sum, block, 0)});
       i.moved_bytes += reduce_parts(program_, block, Among::near, -1).all_elements() * 4;
     }
     i.writes = i.reads;
@@ -211,11 +209,9 @@ class Rewriter {
     const int have = ranks_.exact ? before_ : i.accumulate ? 1 : 0, leave = ranks_.exact ? after_ : 1;
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
       const int block = bucket.blocks[k];
-      if (!bucket.idle) i.reads.push_back({bucket.gradients[k], fmt::format("node.{}.0", block)});
-      for (int n = 0; n < have; ++n)
-        i.reads.push_back({level(block, n), fmt::format("kept.{}.{}", block, n)});
-      for (int n = 0; n < leave; ++n)
-        i.writes.push_back({level(block, n), fmt::format("sum.{}.{}", block, n)});
+      if (!bucket.idle) i.reads.push_back({bucket.gradients[k], as(Role::node, block, 0)});
+      for (int n = 0; n < have; ++n) i.reads.push_back({level(block, n), as(Role::kept, block, n)});
+      for (int n = 0; n < leave; ++n) i.writes.push_back({level(block, n), as(Role::sum, block, n)});
     }
     return with_scratch(std::move(i), bucket);
   }
@@ -224,10 +220,8 @@ class Rewriter {
     Instruction i = start(bucket, across(Among::shard));
     const int nodes = ranks_.exact && i.among == Among::shard ? own_.depth() : 1;
     for (const int block : bucket.blocks) {
-      for (int n = 0; n < nodes; ++n)
-        i.reads.push_back({level(block, n), fmt::format("node.{}.{}", block, n)});
-      for (int n = 0; n < sums_; ++n)
-        i.writes.push_back({level(block, base_ + n), fmt::format("sum.{}.{}", block, n)});
+      for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, n), as(Role::node, block, n)});
+      for (int n = 0; n < sums_; ++n) i.writes.push_back({level(block, base_ + n), as(Role::sum, block, n)});
     }
     return with_scratch(std::move(i), bucket);
   }
@@ -238,9 +232,8 @@ class Rewriter {
     const bool one = !ranks_.exact || i.among == Among::far;
     const int nodes = one ? 1 : ranks_.sharded() ? sums_ : own_.depth();
     for (const int block : bucket.blocks) {
-      for (int n = 0; n < nodes; ++n)
-        i.reads.push_back({level(block, base_ + n), fmt::format("node.{}.{}", block, n)});
-      i.writes.push_back({level(block, base_), fmt::format("sum.{}.0", block)});
+      for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, base_ + n), as(Role::node, block, n)});
+      i.writes.push_back({level(block, base_), as(Role::sum, block, 0)});
     }
     return with_scratch(std::move(i), bucket);
   }
@@ -307,9 +300,8 @@ class Rewriter {
     list.push_back(std::move(squares));
     reduce(sums, Among::copy);
     finish.level = 2;
-    std::erase_if(finish.reads, [](const Use& use) {
-      return use.role.starts_with("gradient.") || use.role.starts_with("chunks.");
-    });
+    std::erase_if(finish.reads,
+                  [](const Use& use) { return is(use.role, Role::gradient) || is(use.role, Role::chunks); });
     finish.reads.push_back(sums);
     std::erase_if(finish.writes, [](const Use& use) { return use.role == "sums"; });
     finish.moved_bytes = 0;
@@ -353,7 +345,7 @@ void share_statistics(Program& program, const model::Model& model) {
         .op = Op::gather, .lane = Lane::gather, .block = i.block, .segment = i.segment, .among = Among::data};
     std::map<std::string, Use> all;  // by role
     for (const Use& use : i.reads) {
-      if (use.role.starts_with("stat.")) all[use.role] = use;
+      if (is(use.role, Role::stat)) all[use.role] = use;
     }
     gather.reads.reserve(all.size());
     for (const auto& [role, use] : all) gather.reads.push_back(use);
@@ -361,7 +353,7 @@ void share_statistics(Program& program, const model::Model& model) {
         model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)];
     for (const model::BufferSpec& spec : segment->buffers()) {
       for (int64_t s = 0; s < program.slices && !spec.constant; ++s) {
-        const std::string role = fmt::format("stat.{}.{}", spec.key, s);
+        const std::string role = as(Role::stat, spec.key, s);
         if (all.contains(role)) continue;
         const int buffer = program.add_buffer({.name = fmt::format("b{} s{} {}", i.block, s, spec.key),
                                                .kind = BufferKind::saved,

@@ -153,24 +153,24 @@ void Compiler::ring_forward(Slice& s, size_t b, size_t g, Instruction whole) {
   for (const ValueSpec& spec : ring.travels)
     travels.push_back(value(spec, BufferKind::edge, block, s.number));
   for (const ValueSpec& spec : ring.across)
-    across.push_back({value(spec, BufferKind::edge, block, s.number), "across." + spec.name});
+    across.push_back({value(spec, BufferKind::edge, block, s.number), as(Role::across, spec.name)});
   for (int part = 0; part < ring.parts; ++part) {
     Instruction i = whole;
     i.part = part;
     i.flops = part == 0 ? 0 : whole.flops / (ring.parts - 1);
     i.moved_bytes = whole.moved_bytes / ring.parts;
     i.writes = chosen(whole.writes, [&](const std::string& role) {
-      return part == ring.parts - 1 || (part > 0 && role.starts_with("save.")) || role == "workspace";
+      return part == ring.parts - 1 || (part > 0 && is(role, Role::save)) || role == "workspace";
     });
     std::vector<int> next;
     for (size_t k = 0; k < travels.size(); ++k) {
-      const Use use{travels[k], "ring." + ring.travels[k].name};
+      const Use use{travels[k], as(Role::ring, ring.travels[k].name)};
       (part == 0 ? i.writes : i.reads).push_back(use);
     }
     if (part > 0) i.writes.insert(i.writes.end(), across.begin(), across.end());
     if (part > 1) {
       i.reads.insert(i.reads.end(), across.begin(), across.end());
-      for (const Use& use : chosen(whole.writes, [](const std::string& r) { return r.starts_with("save."); }))
+      for (const Use& use : chosen(whole.writes, [](const std::string& r) { return is(r, Role::save); }))
         i.reads.push_back(use);
     }
     if (part > 0 && part + 1 < ring.parts) {  // on its way while this part computes
@@ -179,7 +179,7 @@ void Compiler::ring_forward(Slice& s, size_t b, size_t g, Instruction whole) {
     program_.instructions.push_back(std::move(i));
     if (!next.empty()) travels = std::move(next);
   }
-  for (size_t k = 0; k < travels.size(); ++k) s.seen[b][g]["ring." + ring.travels[k].name] = travels[k];
+  for (size_t k = 0; k < travels.size(); ++k) s.seen[b][g][as(Role::ring, ring.travels[k].name)] = travels[k];
 }
 
 void Compiler::ring_backward(Slice& s, size_t b, size_t g, Instruction whole) {
@@ -187,13 +187,13 @@ void Compiler::ring_backward(Slice& s, size_t b, size_t g, Instruction whole) {
   const int block = static_cast<int>(b);
   std::vector<int> travels, gradients;
   std::vector<Use> across;
-  for (const ValueSpec& spec : ring.travels) travels.push_back(s.seen[b][g].at("ring." + spec.name));
+  for (const ValueSpec& spec : ring.travels) travels.push_back(s.seen[b][g].at(as(Role::ring, spec.name)));
   for (const ValueSpec& spec : ring.gradients)
     gradients.push_back(value(spec, BufferKind::dedge, block, s.number));
   for (const ValueSpec& spec : ring.back)
-    across.push_back({value(spec, BufferKind::dedge, block, s.number), "across." + spec.name});
+    across.push_back({value(spec, BufferKind::dedge, block, s.number), as(Role::across, spec.name)});
   const auto is_gradient = [](const std::string& role) {
-    return role.starts_with("din.") || role.starts_with("left.");
+    return is(role, Role::din) || is(role, Role::left);
   };
   for (int part = ring.parts - 1; part >= 0; --part) {
     Instruction i = whole;
@@ -206,14 +206,14 @@ void Compiler::ring_backward(Slice& s, size_t b, size_t g, Instruction whole) {
     if (part > 0) {
       i.may_reuse.clear();
       for (size_t k = 0; k < travels.size(); ++k)
-        i.reads.push_back({travels[k], "ring." + ring.travels[k].name});
+        i.reads.push_back({travels[k], as(Role::ring, ring.travels[k].name)});
     }
     std::vector<int> before;
     if (part > 1) {
       for (const int buffer : travels) before.push_back(shift(i, buffer, false));
     }
     for (size_t k = 0; k < gradients.size(); ++k) {
-      const Use use{gradients[k], "ringgrad." + ring.gradients[k].name};
+      const Use use{gradients[k], as(Role::ringgrad, ring.gradients[k].name)};
       if (!first) i.reads.push_back(use);
       if (part > 0) i.writes.push_back(use);
     }
@@ -231,7 +231,7 @@ void Compiler::ring_backward(Slice& s, size_t b, size_t g, Instruction whole) {
 void Compiler::loss_in_rounds(size_t b, size_t g, const Instruction& whole) {
   const std::vector<ValueSpec>& rounds = plans_[b][g].rounds;
   const auto is_scratch = [](const std::string& role) {
-    return role.starts_with("scratch.") || role == "workspace";
+    return is(role, Role::scratch) || role == "workspace";
   };
   for (size_t k = 0; k < rounds.size(); ++k) {
     const int given = value(rounds[k], BufferKind::edge, whole.block, whole.slice);
@@ -240,7 +240,7 @@ void Compiler::loss_in_rounds(size_t b, size_t g, const Instruction& whole) {
     first.flops = whole.flops / static_cast<double>(3 * rounds.size());  // one product of three
     first.moved_bytes = whole.moved_bytes / static_cast<int64_t>(2 * rounds.size());
     first.writes = chosen(whole.writes, is_scratch);
-    first.writes.push_back({given, "out." + rounds[k].name});
+    first.writes.push_back({given, as(Role::out, rounds[k].name)});
     Instruction second = whole;
     second.part = first.part + 1;
     second.flops = whole.flops / static_cast<double>(rounds.size()) - first.flops;
@@ -248,7 +248,7 @@ void Compiler::loss_in_rounds(size_t b, size_t g, const Instruction& whole) {
     second.accumulate = whole.accumulate || k > 0;
     program_.instructions.push_back(std::move(first));
     const int taken = cross(Seam::gather_tokens, given, whole.block, whole.segment, whole.slice);
-    second.reads.push_back({taken, "in." + rounds[k].name});
+    second.reads.push_back({taken, as(Role::in, rounds[k].name)});
     for (const Use& use : chosen(whole.writes, is_scratch)) {
       if (use.role != "workspace") second.reads.push_back(use);
     }
@@ -279,9 +279,9 @@ std::string Compiler::shares_gradient(int block, const std::string& name) const 
                          std::count(plan.passes.begin(), plan.passes.end(), name) > 0;
       if (!reads) continue;
       for (const auto& [role, other] : plan.same) {
-        const std::string with = other.substr(other.find('.') + 1);
-        const bool flows = other.starts_with("din.") && flows_[static_cast<size_t>(block)].contains(with);
-        if (role == "din." + name && flows) return with;
+        const std::string with(name_in(other));
+        const bool flows = is(other, Role::din) && flows_[static_cast<size_t>(block)].contains(with);
+        if (role == as(Role::din, name) && flows) return with;
       }
       return "";
     }

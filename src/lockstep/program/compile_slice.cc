@@ -90,70 +90,19 @@ void Compiler::load(Slice& s, int chunk) {
 
 void Compiler::forward(size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
-  const int block = static_cast<int>(b);
-  Roles& seen = s.seen[b][g];
   prepare(b, g, s, Part::forward);
   Instruction i{.op = plan.loss ? Op::loss : Op::forward,
-                .block = block,
+                .block = static_cast<int>(b),
                 .segment = static_cast<int>(g),
                 .slice = s.number};
-  const auto write = [&](const std::string& role, int buffer) {
-    i.writes.push_back({buffer, role});
-    seen[role] = buffer;
-  };
-  for (const std::string& field : plan.batch) {
-    i.reads.push_back({s.batch.at(field), "batch." + field});
-    seen["batch." + field] = s.batch.at(field);
-  }
-  for (const auto* names : {&plan.takes, &plan.passes}) {
-    for (const std::string& name : *names) {
-      LS_ASSERT(s.flow().edges.contains(name),
-                fmt::format("b{} needs edge {}, which nothing before it gives", b, name));
-      Edge& edge = s.flow().edges.at(name);
-      i.reads.push_back({edge.buffer, "in." + name});
-      seen["in." + name] = edge.buffer;
-      if (!edge.gradient) without_gradient_.insert({b, g, name});
-      if (!edge.read && edge.seam != model::Seam::none) s.first_readers[{b, g}][name] = edge;
-      edge.read = true;
-    }
-  }
-  for (const std::string& name : plan.takes) s.flow().edges.erase(name);
-  for (const ValueSpec& spec : plan.gives) {
-    LS_ASSERT(!s.flow().edges.contains(spec.name),
-              fmt::format("b{} gives {}, which is still there", b, spec.name));
-    const int buffer = value(spec, BufferKind::edge, block, s.number);
-    s.flow().edges[spec.name] = {
-        .buffer = buffer, .gradient = spec.gradient, .block = block, .segment = static_cast<int>(g)};
-    write("out." + spec.name, buffer);
-  }
-  for (const ValueSpec& spec : plan.saves)
-    write("save." + spec.name, value(spec, BufferKind::saved, block, s.number));
-  add_scratch(i, plan, Part::forward, block, s.number);
+  take_values(i, b, g, s);
+  give_values(i, b, g, s);
+  add_scratch(i, plan, Part::forward, i.block, s.number);
   add_weights(i, b, g);
   add_prepared(i, b, g, Part::forward);
   if (layout_.training) add_statistics(i, b, g, s.number);
   add_cost(i, b, g, Part::forward);
-  if (plan.loss) {
-    i.writes.push_back({keep_.slice_losses, "loss"});
-    i.reads.push_back({keep_.inputs, "inputs"});
-    i.reads.push_back({keep_.state, "state"});
-  }
-  if (plan.loss && layout_.training) {
-    for (const std::string& name : plan.takes) {
-      if (without_gradient_.contains({b, g, name})) continue;
-      const Buffer& like = program_.buffers[static_cast<size_t>(seen.at("in." + name))];
-      const int gradient = value({"d" + name, like.dtype, like.shape}, BufferKind::dedge, block, s.number);
-      s.flow().dedges[name] = seen["din." + name] = gradient;
-      i.writes.push_back({gradient, "din." + name});
-    }
-    for (const auto& [written, reused] : plan.may_reuse) {
-      if (seen.contains(written) && seen.contains(reused))
-        i.may_reuse.push_back({seen.at(written), seen.at(reused)});
-    }
-    add_gradients(i, b, g, s);
-    add_cost(i, b, g, Part::backward_input);
-    add_cost(i, b, g, Part::backward_weight);
-  }
+  if (plan.loss) add_loss(i, b, g, s);
   if (plan.ring) {
     ring_forward(s, b, g, std::move(i));
   } else if (!plan.rounds.empty()) {
@@ -165,12 +114,81 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
   for (const auto& [name, seam] : plan.seams) seam_forward(s, b, g, name, seam);
 }
 
+// What forward reads of the batch and of the segments before it.
+void Compiler::take_values(Instruction& i, size_t b, size_t g, Slice& s) {
+  const SegmentPlan& plan = plans_[b][g];
+  Roles& seen = s.seen[b][g];
+  const auto read = [&](std::string role, int buffer) {
+    seen[role] = buffer;
+    i.reads.push_back({buffer, std::move(role)});
+  };
+  for (const std::string& field : plan.batch) read(as(Role::batch, field), s.batch.at(field));
+  for (const auto* names : {&plan.takes, &plan.passes}) {
+    for (const std::string& name : *names) {
+      LS_ASSERT(s.flow().edges.contains(name),
+                fmt::format("b{} needs edge {}, which nothing before it gives", b, name));
+      Edge& edge = s.flow().edges.at(name);
+      read(as(Role::in, name), edge.buffer);
+      if (!edge.gradient) without_gradient_.insert({b, g, name});
+      if (!edge.read && edge.seam != model::Seam::none) s.first_readers[{b, g}][name] = edge;
+      edge.read = true;
+    }
+  }
+  for (const std::string& name : plan.takes) s.flow().edges.erase(name);
+}
+
+// What forward leaves for the segments behind it, and for its own way back.
+void Compiler::give_values(Instruction& i, size_t b, size_t g, Slice& s) {
+  const SegmentPlan& plan = plans_[b][g];
+  Roles& seen = s.seen[b][g];
+  const auto write = [&](std::string role, int buffer) {
+    seen[role] = buffer;
+    i.writes.push_back({buffer, std::move(role)});
+  };
+  for (const ValueSpec& spec : plan.gives) {
+    LS_ASSERT(!s.flow().edges.contains(spec.name),
+              fmt::format("b{} gives {}, which is still there", b, spec.name));
+    const int buffer = value(spec, BufferKind::edge, i.block, s.number);
+    s.flow().edges[spec.name] = {
+        .buffer = buffer, .gradient = spec.gradient, .block = i.block, .segment = i.segment};
+    write(as(Role::out, spec.name), buffer);
+  }
+  for (const ValueSpec& spec : plan.saves)
+    write(as(Role::save, spec.name), value(spec, BufferKind::saved, i.block, s.number));
+}
+
+// The loss leaves its number and, in training, all gradients at once: it has no way back of its own.
+void Compiler::add_loss(Instruction& i, size_t b, size_t g, Slice& s) {
+  const SegmentPlan& plan = plans_[b][g];
+  Roles& seen = s.seen[b][g];
+  i.writes.push_back({keep_.slice_losses, "loss"});
+  i.reads.push_back({keep_.inputs, "inputs"});
+  i.reads.push_back({keep_.state, "state"});
+  if (!layout_.training) return;
+  for (const std::string& name : plan.takes) {
+    if (without_gradient_.contains({b, g, name})) continue;
+    const int gradient = gradient_like(seen.at(as(Role::in, name)), name, i);
+    s.flow().dedges[name] = seen[as(Role::din, name)] = gradient;
+    i.writes.push_back({gradient, as(Role::din, name)});
+  }
+  add_may_reuse(i, plan, seen);
+  add_gradients(i, b, g, s);
+  add_cost(i, b, g, Part::backward_input);
+  add_cost(i, b, g, Part::backward_weight);
+}
+
+// For the gradient of `edge`, which `i` took as `name`.
+int Compiler::gradient_like(int edge, const std::string& name, const Instruction& i) {
+  const Buffer& like = program_.buffers[static_cast<size_t>(edge)];
+  return value({"d" + name, like.dtype, like.shape}, BufferKind::dedge, i.block, i.slice);
+}
+
 // The gradients of what the segment gave.
 void Compiler::take_gradients(size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   const auto take = [&](const std::string& name) {
     LS_ASSERT(s.flow().dedges.contains(name), "no gradient reaches edge " + name);
-    s.seen[b][g]["dout." + name] = s.flow().dedges.at(name);
+    s.seen[b][g][as(Role::dout, name)] = s.flow().dedges.at(name);
     s.flow().dedges.erase(name);
   };
   for (const ValueSpec& spec : plan.gives) {
@@ -181,41 +199,25 @@ void Compiler::take_gradients(size_t b, size_t g, Slice& s) {
 
 void Compiler::backward_input(size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
-  const int block = static_cast<int>(b);
   Roles& seen = s.seen[b][g];
   take_gradients(b, g, s);
   if (plan.takes.empty() && plan.passes.empty() && plan.leaves.empty()) return;
   prepare(b, g, s, Part::backward_input);
-  Instruction i{.op = Op::backward_input, .block = block, .segment = static_cast<int>(g), .slice = s.number};
+  Instruction i{.op = Op::backward_input,
+                .block = static_cast<int>(b),
+                .segment = static_cast<int>(g),
+                .slice = s.number};
   for (const std::string& need : plan.input_needs) i.reads.push_back({seen.at(need), need});
-  const std::map<std::string, std::string> same(plan.same.begin(), plan.same.end());
-  std::vector<std::string> names = plan.takes;
-  names.insert(names.end(), plan.passes.begin(), plan.passes.end());
-  std::erase_if(names, [&](const std::string& name) { return without_gradient_.contains({b, g, name}); });
-  for (const std::string& name : names) {
-    if (same.contains("din." + name)) continue;
-    const Buffer like = program_.buffers[static_cast<size_t>(seen.at("in." + name))];
-    seen["din." + name] = value({"d" + name, like.dtype, like.shape}, BufferKind::dedge, block, s.number);
-  }
-  for (const std::string& name : names) {
-    const std::string role = "din." + name;
-    if (same.contains(role)) seen[role] = seen.at(same.at(role));
-    s.flow().dedges[name] = seen.at(role);
-    i.writes.push_back({seen.at(role), role});
-  }
+  give_gradients(i, b, g, s);
   for (const ValueSpec& spec : plan.leaves) {
-    seen["left." + spec.name] = value(spec, BufferKind::dedge, block, s.number);
-    i.writes.push_back({seen["left." + spec.name], "left." + spec.name});
+    const std::string role = as(Role::left, spec.name);
+    seen[role] = value(spec, BufferKind::dedge, i.block, s.number);
+    i.writes.push_back({seen[role], role});
   }
-  for (const auto& [written, reused] : plan.may_reuse) {
-    if (seen.contains(written) && seen.contains(reused))
-      i.may_reuse.push_back({seen.at(written), seen.at(reused)});
-  }
-  for (const model::Remake& remake : plan.remakes) {
-    i.may_remake.push_back(
-        {seen.at(remake.value), "again." + remake.value.substr(remake.value.find('.') + 1)});
-  }
-  add_scratch(i, plan, Part::backward_input, block, s.number);
+  add_may_reuse(i, plan, seen);
+  for (const model::Remake& remake : plan.remakes)
+    i.may_remake.push_back({seen.at(remake.value), as(Role::again, name_in(remake.value))});
+  add_scratch(i, plan, Part::backward_input, i.block, s.number);
   add_weights(i, b, g);
   add_prepared(i, b, g, Part::backward_input);
   add_cost(i, b, g, Part::backward_input);
@@ -225,6 +227,26 @@ void Compiler::backward_input(size_t b, size_t g, Slice& s) {
     program_.instructions.push_back(std::move(i));
   }
   seams_backward(s, b, g);  // at once, so that the collective runs beside the weights' gradients
+}
+
+// The gradients of what the segment took: buffers of their own first, then those that share one.
+void Compiler::give_gradients(Instruction& i, size_t b, size_t g, Slice& s) {
+  const SegmentPlan& plan = plans_[b][g];
+  Roles& seen = s.seen[b][g];
+  const std::map<std::string, std::string> same(plan.same.begin(), plan.same.end());
+  std::vector<std::string> names = plan.takes;
+  names.insert(names.end(), plan.passes.begin(), plan.passes.end());
+  std::erase_if(names, [&](const std::string& name) { return without_gradient_.contains({b, g, name}); });
+  for (const std::string& name : names) {
+    const std::string role = as(Role::din, name);
+    if (!same.contains(role)) seen[role] = gradient_like(seen.at(as(Role::in, name)), name, i);
+  }
+  for (const std::string& name : names) {
+    const std::string role = as(Role::din, name);
+    if (same.contains(role)) seen[role] = seen.at(same.at(role));
+    s.flow().dedges[name] = seen.at(role);
+    i.writes.push_back({seen.at(role), role});
+  }
 }
 
 // Of the edges that came first to this segment.
@@ -240,7 +262,7 @@ void Compiler::backward_weight(size_t b, size_t g, Slice& s) {
   const int block = static_cast<int>(b);
   if (plan.weight_needs.empty()) return;
   Instruction w{.op = Op::backward_weight, .block = block, .segment = static_cast<int>(g), .slice = s.number};
-  for (const std::string& field : plan.batch) w.reads.push_back({s.batch.at(field), "batch." + field});
+  for (const std::string& field : plan.batch) w.reads.push_back({s.batch.at(field), as(Role::batch, field)});
   for (const std::string& need : plan.weight_needs) w.reads.push_back({s.seen[b][g].at(need), need});
   add_scratch(w, plan, Part::backward_weight, block, s.number);
   add_gradients(w, b, g, s);
@@ -263,7 +285,7 @@ void Compiler::prepare(size_t b, size_t g, const Slice& s, Part part) {
   for (const auto& [read_by, spec] : plan.prepares) {
     const int buffer = value(spec, BufferKind::compute, static_cast<int>(b), s.number);
     made[spec.name] = buffer;
-    i.writes.push_back({buffer, "prep." + spec.name});
+    i.writes.push_back({buffer, as(Role::prep, spec.name)});
     i.moved_bytes +=
         3 * program_.buffers[static_cast<size_t>(buffer)].bytes();  // written, and read from bf16
   }
@@ -274,7 +296,7 @@ void Compiler::prepare(size_t b, size_t g, const Slice& s, Part part) {
 
 void Compiler::add_prepared(Instruction& i, size_t b, size_t g, Part part) {
   for (const auto& [read_by, spec] : plans_[b][g].prepares) {
-    if (read_by == part) i.reads.push_back({prepared_.at({b, g}).at(spec.name), "prep." + spec.name});
+    if (read_by == part) i.reads.push_back({prepared_.at({b, g}).at(spec.name), as(Role::prep, spec.name)});
   }
 }
 
@@ -282,13 +304,13 @@ void Compiler::add_weights(Instruction& i, size_t b, size_t g) {
   for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
     const int owner =
         spec.tied_to.empty() ? static_cast<int>(b) : model::find_tied(layouts_, spec.tied_to).block;
-    i.reads.push_back({program_.blocks[static_cast<size_t>(owner)].compute, "weight." + spec.key});
+    i.reads.push_back({program_.blocks[static_cast<size_t>(owner)].compute, as(Role::weight, spec.key)});
   }
   for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
     auto [it, fresh] = keep_.tables.try_emplace(spec.name, -1);
     if (fresh)
       it->second = persistent(spec.name, BufferKind::state, spec.dtype, spec.shape, static_cast<int>(b));
-    i.reads.push_back({it->second, "buffer." + spec.key});
+    i.reads.push_back({it->second, as(Role::buffer, spec.key)});
   }
 }
 
@@ -297,8 +319,8 @@ void Compiler::add_statistics(Instruction& i, size_t b, size_t g, int slice) {
   for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
     if (spec.constant || slice < 0) continue;
     const int kept = value({spec.key, spec.dtype, spec.shape}, BufferKind::saved, static_cast<int>(b), slice);
-    i.writes.push_back({kept, "stat." + spec.key});
-    statistics_[{b, g}].push_back({kept, fmt::format("stat.{}.{}", spec.key, slice)});
+    i.writes.push_back({kept, as(Role::stat, spec.key)});
+    statistics_[{b, g}].push_back({kept, as(Role::stat, spec.key, slice)});
   }
 }
 
@@ -308,14 +330,21 @@ void Compiler::add_gradients(Instruction& i, size_t b, size_t g, const Slice& s)
   i.level = strands_[s.strand].level;
   i.accumulate = !s.first || folds;
   for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
-    i.writes.push_back({gradient_at(b, s), "grad." + spec.key});
+    i.writes.push_back({gradient_at(b, s), as(Role::grad, spec.key)});
+  }
+}
+
+void Compiler::add_may_reuse(Instruction& i, const SegmentPlan& plan, const Roles& seen) {
+  for (const auto& [written, reused] : plan.may_reuse) {
+    if (seen.contains(written) && seen.contains(reused))
+      i.may_reuse.push_back({seen.at(written), seen.at(reused)});
   }
 }
 
 void Compiler::add_scratch(Instruction& i, const SegmentPlan& plan, Part part, int block, int slice) {
   for (const auto& [where, spec] : plan.scratch) {
     if (where == part)
-      i.writes.push_back({value(spec, BufferKind::scratch, block, slice), "scratch." + spec.name});
+      i.writes.push_back({value(spec, BufferKind::scratch, block, slice), as(Role::scratch, spec.name)});
   }
   if (plan.workspace == 0) return;
   const ValueSpec workspace{"workspace", device::DType::u8, {plan.workspace}};

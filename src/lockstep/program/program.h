@@ -11,6 +11,7 @@
 
 #include "lockstep/device/tensor.h"
 #include "lockstep/model/block.h"
+#include "lockstep/program/role.h"
 #include "lockstep/program/schedule.h"
 #include "lockstep/program/shards.h"
 #include "lockstep/program/strands.h"
@@ -93,7 +94,7 @@ struct Buffer {
   int64_t bytes() const { return shape.numel() * device::size_of(dtype); }
 };
 
-// One buffer under the name by which the instruction knows it: "in.hidden", "weight", "gradient".
+// One buffer under the name by which the instruction knows it: "in.hidden", "workspace" (program/role.h).
 struct Use {
   int buffer = -1;
   std::string role;
