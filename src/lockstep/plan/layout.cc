@@ -25,7 +25,7 @@ constexpr Word kNumbers[] = {
     {"data", &Layout::data, 1, kMostRanks},       {"zero", &Layout::zero, 0, 3},
     {"shard", &Layout::shard, 1, kMostRanks},     {"tensor", &Layout::tensor, 1, kMostRanks},
     {"context", &Layout::context, 1, kMostRanks}, {"pipeline", &Layout::pipeline, 1, kMostRanks},
-    {"chunks", &Layout::chunks, 1, 64},
+    {"chunks", &Layout::chunks, 2, 64},
 };
 
 [[noreturn]] void refuse(const std::string& layout, const std::string& why) {
@@ -63,8 +63,7 @@ void set_word(const std::string& layout, const std::string& name, const std::str
   for (const Word& word : kNumbers) {
     if (name == word.name) return set_number(layout, word, value, made);
   }
-  if (name == "form" || name == "context_form")
-    return set_choice(layout, name, value, made.form, {"ring", "heads"});
+  if (name == "form") return set_choice(layout, name, value, made.form, {"ring", "heads"});
   if (name == "schedule")
     return set_choice(layout, name, value, made.schedule, {"gpipe", "1f1b", "interleaved", "zero-bubble"});
   if (name == "sequence") {
@@ -82,14 +81,14 @@ void set_word(const std::string& layout, const std::string& name, const std::str
 // Words that say nothing without another.
 void check_sense(const std::string& words, const Layout& made, const std::set<std::string>& named) {
   const auto needs = [&](const char* word, bool there, const char* other) {
-    if (named.contains(word) && !there) refuse(words, fmt::format("{} needs {} above 1", word, other));
+    if (named.contains(word) && !there) refuse(words, fmt::format("{} needs {}", word, other));
   };
-  needs("zero", made.zero == 0 || made.data > 1, "data");
-  needs("shard", made.zero > 0 && made.data > 1, "zero and data");
-  needs("sequence", !made.sequence || made.tensor > 1, "tensor");
-  needs("form", made.context > 1, "context");
-  needs("schedule", made.pipeline > 1, "pipeline");
-  needs("chunks", made.pipeline > 1, "pipeline");
+  needs("zero", made.zero == 0 || made.data > 1, "data above 1");
+  needs("shard", made.zero > 0 && made.data > 1, "zero and data above 1");
+  needs("sequence", !made.sequence || made.tensor > 1, "tensor above 1");
+  needs("form", made.context > 1, "context above 1");
+  needs("schedule", made.pipeline > 1, "pipeline above 1");
+  needs("chunks", made.schedule == "interleaved", "schedule=interleaved");
   if (made.ranks() > kMostRanks)
     refuse(words, fmt::format("{} ranks are more than {}", made.ranks(), kMostRanks));
 }
@@ -131,7 +130,8 @@ Layout parse_layout(const std::string& words) {
   std::set<std::string> named;
   for (const std::string& piece : pieces(words, ",")) {
     const size_t equals = piece.find('=');
-    const std::string name = piece.substr(0, equals);
+    std::string name = piece.substr(0, equals);
+    if (name == "context_form") name = "form";  // the recipe's word
     const std::string value = equals == std::string::npos ? "" : piece.substr(equals + 1);
     if (!named.insert(name).second) refuse(words, fmt::format("{} stands twice", name));
     set_word(words, name, value, made);

@@ -44,7 +44,8 @@ TEST(LayoutWords, SayWhatTheRecipeSays) {
     EXPECT_EQ(layout.overrides(), c.overrides) << c.words;
   }
   EXPECT_EQ(parse_layout("pipeline=2").words(), "pipeline=2,schedule=1f1b");
-  EXPECT_EQ(parse_layout("context=2,context_form=heads").words(), "context=2,form=heads");  // the recipe's word
+  EXPECT_EQ(parse_layout("context=2,context_form=heads").words(),
+            "context=2,form=heads");  // the recipe's word
 }
 
 TEST(LayoutWords, WrongOnesAreNamed) {
@@ -60,8 +61,12 @@ TEST(LayoutWords, WrongOnesAreNamed) {
            {"sequence", "sequence needs tensor"},
            {"tensor=2,sequence=maybe", "one of true, false"},
            {"tensor=2,form=heads", "form needs context"},
+           {"context_form=heads", "form needs context"},
+           {"context=2,form=ring,context_form=heads", "stands twice"},
            {"pipeline=2,schedule=dualpipe", "schedule is one of gpipe"},
            {"data=2,schedule=gpipe", "schedule needs pipeline"},
+           {"pipeline=2,chunks=3", "chunks needs schedule=interleaved"},
+           {"pipeline=2,schedule=interleaved,chunks=1", "chunks is a whole number from 2"},
            {"data=4096,tensor=2", "8192 ranks"},
            {",", "no word"}}) {
     try {

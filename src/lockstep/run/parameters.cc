@@ -211,6 +211,8 @@ Parameters::Saved Parameters::saved_as(const std::string& name, const Named& par
   saved.piece = piece_of(name, param.shape, param.cut, held);
   saved.piece.tensor = {name, held.values.dtype, param.shape, kind, param.order};
   saved.values = held.values;
+  saved.share = held.share;
+  saved.cut = param.cut.cuts();
   saved.copy = held.share ? ranks.replica : ranks.self();
   saved.copies = held.share ? ranks.replicas : ranks.width();
   const auto also = [&](int rank, int of) {
@@ -218,7 +220,7 @@ Parameters::Saved Parameters::saved_as(const std::string& name, const Named& par
     saved.copies *= of;
   };
   also(program_.parts.context_rank, program_.parts.context);
-  if (!param.cut.cuts()) also(program_.parts.tensor_rank, program_.parts.tensor);
+  if (!saved.cut) also(program_.parts.tensor_rank, program_.parts.tensor);
   return saved;
 }
 

@@ -60,11 +60,13 @@ class Parameters {
   std::vector<Named> statistics() const;
   // What a checkpoint keeps of this rank: masters, moments ("NAME.m", "NAME.v") and statistics, each as the
   // piece of the canonical tensor that lies in `values`. `copies` ranks hold the same, this is number `copy`
-  // of them: together, the ranks' shares of their copies must cover every tensor once.
+  // of them: together, the ranks' shares of their copies must cover every tensor once. What is shared out or
+  // cut has its copies on other ranks than what is not, even where they are as many.
   struct Saved {
     checkpoint::Piece piece;
     device::Tensor values;  // device memory, flat
     int copy = 0, copies = 1;
+    bool share = false, cut = false;
   };
   std::vector<Saved> saved() const;
 

@@ -139,6 +139,21 @@ model::SliceShape slice_of(const model::SliceShape& whole, const model::Parts& p
   return {2 * whole.samples, whole.seq_len / (2 * parts.context)};
 }
 
+namespace {
+
+// One way out for too many pieces: fewer on each stage, or fewer stages, of which these ranks are a multiple.
+std::string fewer_pieces(const program::Layout& layout, int blocks) {
+  const int stages = layout.stages.count, chunks = blocks / stages;
+  if (chunks > 1) return fmt::format("set parallel.chunks={}", chunks);
+  if (chunks == 1) return "set parallel.schedule=1f1b";
+  int fit = blocks;
+  while (stages * layout.ranks.width() % fit != 0) --fit;
+  return fmt::format("use at most {} stages (parallel.pipeline={}{} on as many ranks)", blocks, fit,
+                     layout.stages.chunks == 1 ? "" : " and parallel.schedule=1f1b");
+}
+
+}  // namespace
+
 std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::Model& model,
                                        const program::Layout& layout) {
   const int pieces = layout.stages.count * layout.stages.chunks;
@@ -153,14 +168,11 @@ std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::
                                        by_hand, named, named));
   }
   if (pieces > blocks) {
-    int fit = blocks / layout.stages.chunks;  // stages, of which these ranks are a multiple
-    while (layout.stages.count * layout.ranks.width() % fit != 0) --fit;
     throw ConfigError(
         158, fmt::format("parallel.pipeline = {} in {} piece{} each needs {} blocks, but the model has {} "
-                         "({} layers, embedding and head): use at most {} stages (parallel.pipeline={} on as "
-                         "many ranks), or more layers",
+                         "({} layers, embedding and head): {}, or more layers",
                          layout.stages.count, layout.stages.chunks, layout.stages.chunks == 1 ? "" : "s",
-                         pieces, blocks, model.layers, blocks / layout.stages.chunks, fit));
+                         pieces, blocks, model.layers, fewer_pieces(layout, blocks)));
   }
   if (by_hand.empty()) {
     std::vector<double> costs;

@@ -69,13 +69,13 @@ checkpoint::Facts Saver::about(const Session& session) {
 // Of what several ranks hold alike, each writes a share. Sources follow the pieces.
 std::vector<checkpoint::Piece> Saver::pieces_of(const std::vector<Parameters::Saved>& held,
                                                 std::vector<Source>& sources) {
-  std::map<std::pair<int, int>, std::vector<const Parameters::Saved*>> alike;  // by copies, copy
-  for (const Parameters::Saved& one : held) alike[{one.copies, one.copy}].push_back(&one);
+  std::map<std::pair<bool, bool>, std::vector<const Parameters::Saved*>> alike;  // copies on the same ranks
+  for (const Parameters::Saved& one : held) alike[{one.share, one.cut}].push_back(&one);
   std::vector<checkpoint::Piece> pieces;
-  for (const auto& [key, list] : alike) {
+  for (const auto& [sort, list] : alike) {
     std::vector<checkpoint::Piece> all;
     for (const Parameters::Saved* one : list) all.push_back(one->piece);
-    for (checkpoint::Assigned& mine : checkpoint::share_of(all, key.second, key.first)) {
+    for (checkpoint::Assigned& mine : checkpoint::share_of(all, list[0]->copy, list[0]->copies)) {
       const device::Tensor& values = list[mine.of]->values;
       sources.push_back(
           {values.as<const char>() + mine.begin * device::size_of(values.dtype), mine.piece.bytes()});

@@ -105,6 +105,30 @@ TEST(Saver, AFailureIsToldAndTheNextSaveTriesAgain) {
   EXPECT_EQ(checkpoint::list(run.path()).size(), 2u);
 }
 
+// What is shared out and what is cut have their copies on different ranks, often as many: every element is
+// written once.
+TEST(Saver, TensorAndContextRanksThatShareOut) {
+  LS_NEEDS_HOST_MEMORY();
+  const Words recipe = {"batch.global=8", "batch.slices=8", "batch.strands=8"};
+  const std::string first = tiny_session(recipe).parameters->hash();
+  for (const std::string zero : {"0", "1", "2", "3"}) {
+    for (const Words& cut : {Words{"parallel.tensor=2"}, Words{"parallel.tensor=2", "parallel.context=2"},
+                             Words{"parallel.tensor=2", "precision.compute=bf16"}}) {
+      SCOPED_TRACE(fmt::format("zero {}, {}", zero, fmt::join(cut, " ")));
+      const base::TemporaryFolder run;
+      on_ranks(cut.back() == "parallel.context=2" ? 8 : 4, "shm", [&](comm::World& world) {
+        Ranks ranks(world);
+        const Words words = with(with(recipe, cut), {"parallel.zero=" + zero});
+        Session session(make_plan(tiny_recipe(words), {}, for_this(ranks)), &ranks);
+        save_checkpoint(session, run.path(), 1);
+      });
+      Session loaded = tiny_session(recipe);
+      EXPECT_EQ(load_checkpoint(loaded, run.path() + "/checkpoints/step-00000001"), 1);
+      EXPECT_EQ(loaded.parameters->hash(), first);
+    }
+  }
+}
+
 struct Row {
   const char* name;
   Words recipe;

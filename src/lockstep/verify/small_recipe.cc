@@ -27,22 +27,26 @@ int64_t divided_like(int64_t whole, int64_t least) {
   return std::min(least, whole);
 }
 
-// Sizes that shrink together: heads stay (they decide how a layer can be cut), each becomes narrow.
-void shrink_model(base::Recipe& recipe, int64_t data_vocab) {
+// Sizes that shrink together. The same numbers of ranks divide the heads, and as many stages have a block
+// each: `pieces` is the most that a layout cuts the model into.
+void shrink_model(base::Recipe& recipe, int64_t data_vocab, int64_t pieces) {
   auto& m = recipe.model;
   const int64_t hidden = m.hidden, ffn = m.ffn.value, across = m.heads * m.head_dim.value;
-  const int64_t groups = m.heads / std::max<int64_t>(1, m.kv_heads.value);
+  int64_t heads = m.heads, kv_heads = std::max<int64_t>(1, m.kv_heads.value);
   m.preset = "";
   m.from = "";
-  m.layers = std::min(m.layers, kLayers);
-  if (m.heads > kMostHeads) {
-    m.kv_heads = std::min(m.kv_heads.value, std::max<int64_t>(4, kMostHeads / groups));
-    m.heads = m.kv_heads.value * groups;
+  m.layers = std::min(m.layers, std::max(kLayers, pieces));
+  if (heads > kMostHeads) {
+    const int64_t group = heads / kv_heads;
+    kv_heads = divided_like(kv_heads, group == 1 ? kMostHeads : 1);
+    heads = kv_heads * (group == 1 ? 1 : std::clamp<int64_t>(2 * kMostHeads / kv_heads, 2, group));
   }
-  const int64_t narrow = m.heads * (m.heads > kMostHeads ? kHeadWidth / 2 : kHeadWidth);
+  const int64_t narrow = heads * (heads > kMostHeads ? kHeadWidth / 2 : kHeadWidth);
   if (narrow < hidden) {
+    m.heads = heads;
+    m.kv_heads = kv_heads;
     m.hidden = narrow;
-    m.head_dim = std::max<int64_t>(2, narrow * across / hidden / m.heads / 2 * 2);
+    m.head_dim = std::max<int64_t>(2, narrow * across / hidden / heads / 2 * 2);
     m.ffn = divided_like(ffn, std::max<int64_t>(48, ffn * narrow / hidden));
   }
   m.vocab = divided_like(m.vocab.value, data_vocab);
@@ -72,13 +76,13 @@ void shrink_run(base::Recipe& recipe, int64_t steps, int64_t ranks) {
 
 }  // namespace
 
-Small small_recipe(const base::Resolved& resolved, int64_t steps, int64_t ranks) {
+Small small_recipe(const base::Resolved& resolved, int64_t steps, int64_t ranks, int64_t pieces) {
   base::Resolved whole = resolved;
   const std::unique_ptr<data::Dataset> dataset = data::open_dataset(whole.recipe);
   model::resolve_model(whole, dataset->vocab());
   Small small{.recipe = whole.recipe, .changes = {}};
   plan::take_layout_off(small.recipe);
-  shrink_model(small.recipe, dataset->vocab());
+  shrink_model(small.recipe, dataset->vocab(), pieces);
   shrink_run(small.recipe, steps, ranks);
   for (const char* name : {"model.layers", "model.hidden", "model.heads", "model.ffn", "model.vocab",
                            "data.seq_len", "batch.global"}) {

@@ -28,9 +28,12 @@ class Verifier {
   Verifier(const Wishes& wishes, const Train& train) : wishes_(wishes), train_(train) {}
 
   Report run() {
-    int64_t most = 1;
-    for (const Layout& layout : wishes_.layouts) most = std::max(most, layout.ranks());
-    report_.small = small_recipe(wishes_.resolved, wishes_.steps, most);
+    int64_t most = 1, pieces = 1;
+    for (const Layout& layout : wishes_.layouts) {
+      most = std::max(most, layout.ranks());
+      pieces = std::max(pieces, int64_t{1} * layout.pipeline * layout.chunks);
+    }
+    report_.small = small_recipe(wishes_.resolved, wishes_.steps, most, pieces);
     blocks_ = blocks_of(report_.small.recipe);
     recipe_file_ = wishes_.folder + "/recipe.toml";
     base::write_file_durable(recipe_file_, base::write_toml(report_.small.recipe));

@@ -221,7 +221,7 @@ TEST(SmallRecipe, KeepsWhatDecidesALayout) {
   const base::Recipe& r = small.recipe;
   EXPECT_EQ(r.model.layers, 6);
   EXPECT_EQ(r.model.heads / r.model.kv_heads.value, 4);
-  EXPECT_GE(r.model.kv_heads.value, 4);
+  EXPECT_EQ(r.model.kv_heads.value, 8);  // which eight tensor ranks divide
   EXPECT_LE(r.model.hidden, 512);
   EXPECT_EQ(r.data.seq_len, 64);
   EXPECT_EQ(r.batch.slices.value, 16);
@@ -248,6 +248,26 @@ TEST(SmallRecipe, KeepsWhatDecidesALayout) {
       small_recipe(base::read_recipe({.overrides = {"model.layers=2", "model.hidden=32"}}), 2, 2);
   EXPECT_EQ(tiny.recipe.model.layers, 2);
   EXPECT_EQ(tiny.recipe.model.hidden, 32);
+}
+
+TEST(SmallRecipe, TheSameRanksDivideItsHeadsAndLayers) {
+  for (const auto& [heads, kv_heads] : std::vector<std::pair<int64_t, int64_t>>{
+           {25, 25}, {24, 24}, {40, 40}, {96, 96}, {32, 8}, {128, 8}, {20, 10}, {71, 1}, {64, 64}}) {
+    SCOPED_TRACE(fmt::format("{} heads, {} kv_heads", heads, kv_heads));
+    const base::Recipe small =
+        small_recipe(base::read_recipe({.overrides = {"model.family=llama", "model.layers=40",
+                                                      fmt::format("model.hidden={}", heads * 64),
+                                                      fmt::format("model.heads={}", heads),
+                                                      fmt::format("model.kv_heads={}", kv_heads)}}),
+                     2, 16, 12)
+            .recipe;
+    for (int64_t ranks = 2; ranks <= 16; ++ranks)
+      EXPECT_EQ(small.model.kv_heads.value % ranks == 0, kv_heads % ranks == 0) << ranks;
+    EXPECT_EQ(small.model.heads % small.model.kv_heads.value, 0);
+    EXPECT_EQ(small.model.heads == small.model.kv_heads.value, heads == kv_heads);
+    EXPECT_LE(small.model.hidden, 512);
+    EXPECT_EQ(small.model.layers, 12);
+  }
 }
 
 TEST(Child, TheSentenceIsFoundInWhatARunSays) {
