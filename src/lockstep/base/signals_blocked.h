@@ -1,6 +1,6 @@
 // Signals are for our own threads: while one of these lives, threads that are started (by us, or by a library
-// that we load) inherit a mask that lets no signal in. A signal that reaches a foreign thread where nobody has
-// set a handler, because the launcher reads signals from a descriptor, would end the process.
+// that we load) inherit a mask that lets no signal in. A signal that reaches a foreign thread where nobody
+// has set a handler, because the launcher reads signals from a descriptor, would end the process.
 #pragma once
 
 #include <pthread.h>

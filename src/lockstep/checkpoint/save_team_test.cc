@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Faults, AFaultAtEveryCall,
                          testing::Values(Fault::full, Fault::broken, Fault::vanished), [](const auto& fault) {
                            return std::string(fault.param == Fault::full     ? "full"
                                               : fault.param == Fault::broken ? "broken"
-                                                                            : "vanished");
+                                                                             : "vanished");
                          });
 
 TEST(SaveTeam, ShortWritesAreGoneOnWith) {

@@ -20,7 +20,7 @@ bool find(void* library, const char* name, Function& function) {
 }  // namespace
 
 bool Driver::start() {
-  const base::SignalsBlocked blocked;  // it starts threads
+  const base::SignalsBlocked blocked;                               // it starts threads
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed, as CUDA wants it
   if (library == nullptr) return false;
   int (*init)(unsigned) = nullptr;

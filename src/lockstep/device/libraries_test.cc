@@ -39,8 +39,9 @@ TEST(Libraries, OnesThatCannotBeLoadedAreNamed) {
             std::string::npos);
   void* math = load_library("libm.so.6");
   EXPECT_NE(find_in_library(math, "libm.so.6", "cos"), nullptr);
-  EXPECT_NE(refusal([&] { find_in_library(math, "libm.so.6", "no_such_name"); })
-                .find("libm.so.6 does not export no_such_name"),
+  EXPECT_NE(refusal([&] {
+              find_in_library(math, "libm.so.6", "no_such_name");
+            }).find("libm.so.6 does not export no_such_name"),
             std::string::npos);
 }
 

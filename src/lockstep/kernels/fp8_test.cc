@@ -218,7 +218,8 @@ struct Shape3 {
 };
 
 TEST_P(Fp8Test, ProductsMatchTheWidenedOperands) {
-  // Hopper's tensor cores cut the products of fp8 values 13 bits below the largest of 32 before they add them.
+  // Hopper's tensor cores cut the products of fp8 values 13 bits below the largest of 32 before they add
+  // them.
   const double lost = on_cpu() ? 1e-5 : 32 * 0x1p-13;
   for (const Fp8 format : kFormats) {
     for (const Fp8Scaling scaling : {Fp8Scaling::tensor, Fp8Scaling::row, Fp8Scaling::block}) {

@@ -22,8 +22,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kCandidates = 4;    // ports that are tried before giving up
 constexpr int kMostRefusals = 2;  // by whoever listens there
 
-// What all ranks of this attempt know and no other job does. Where no port tells jobs of one machine apart, their
-// ranks share a parent.
+// What all ranks of this attempt know and no other job does. Where no port tells jobs of one machine apart,
+// their ranks share a parent.
 std::string job_name(bool one_machine) {
   std::string name;
   for (const char* variable :

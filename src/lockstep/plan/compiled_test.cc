@@ -127,11 +127,8 @@ Built drawn(uint32_t seed, std::string& words) {
   built.slices = built.strands * pick({1, 2, 4});
   if (draw.below(3) == 0) built.recompute.every = 1;
   built.type = draw.below(2) == 0 ? device::DType::f32 : device::DType::bf16;
-  built.words = {draw.below(2) == 0 ? "model.family=gpt2" : "model.family=llama",
-                 "model.layers=6",
-                 "model.hidden=64",
-                 "model.heads=8",
-                 "data.seq_len=16"};
+  built.words = {draw.below(2) == 0 ? "model.family=gpt2" : "model.family=llama", "model.layers=6",
+                 "model.hidden=64", "model.heads=8", "data.seq_len=16"};
   if (built.words[0] == "model.family=llama") built.words.push_back("model.kv_heads=4");
   words = fmt::format(
       "seed {}: {} tensor {} sequence {} context {} heads {}, data {}x{} zero {} a node {}, {} of {} stages, "
