@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <random>
 
 #include "lockstep/base/clock.h"
@@ -184,30 +183,6 @@ TEST(ShmFailures, ASegmentThatIsAnotherByNowIsRefused) {
   for (const char* text : {"", "1 2 3", "x", "0 1 2 3 4 8192", "1 -1 2 3 4 8192", "1 1 2 3 4 -5"}) {
     EXPECT_FALSE(SegmentAddress::from_text(text, &address)) << text;
   }
-}
-
-TEST(ShmArena, MemoryIsZeroAgainAndNeverTwiceInUse) {
-  const auto arena = make_shared_arena();
-  std::vector<std::pair<unsigned char*, int64_t>> blocks;
-  for (int round = 0; round < 200; ++round) {
-    const int64_t bytes = 1 + round * 977 % 30'000;
-    auto* block = static_cast<unsigned char*>(arena->allocate(bytes));
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 4096, 0u);
-    for (int64_t i = 0; i < bytes; i += 500) ASSERT_EQ(block[i], 0);
-    std::memset(block, 0xEE, static_cast<size_t>(bytes));
-    for (const auto& [other, size] : blocks) EXPECT_TRUE(block + bytes <= other || other + size <= block);
-    blocks.emplace_back(block, bytes);
-    if (round % 3 == 2) {
-      const size_t gone = static_cast<size_t>(round * 31) % blocks.size();
-      arena->free(blocks[gone].first);
-      blocks.erase(blocks.begin() + static_cast<long>(gone));
-    }
-  }
-  for (const auto& [block, bytes] : blocks) arena->free(block);
-  EXPECT_THROW(arena->allocate(int64_t{1} << 60), device::OutOfMemory);
-  void* all = arena->allocate(int64_t{1} << 29);  // the gaps have become one again
-  arena->free(all);
-  EXPECT_THROW(arena->free(all), base::Bug);
 }
 
 TEST(Groups, TwoAtOnceFromTwoThreads) {
