@@ -1,4 +1,4 @@
-// What the tests of this folder share: tensors with known bits, and what an action is refused with.
+// What the tests of this folder share: tensors with known bits, and checkpoints of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,24 +14,14 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/file_writer.h"
 #include "lockstep/checkpoint/save_team.h"
 
 namespace lockstep::checkpoint {
 
-// What the action throws, as text; fails if it throws nothing or another number.
-template <class Action>
-std::string refusal(int number, Action action) {
-  try {
-    action();
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.number(), number) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
+using base::refusal;
 
 // Owns the memory of test tensors, filled with the bits of a seed.
 class Tensors {
