@@ -12,23 +12,11 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
 
 namespace lockstep::base {
 namespace {
-
-// What the action throws, as text; fails if it throws nothing or another number.
-template <class Action>
-std::string refusal(int number, Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.number(), number) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

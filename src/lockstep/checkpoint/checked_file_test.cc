@@ -1,6 +1,9 @@
 #include "lockstep/checkpoint/checked_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <numeric>
 
@@ -52,6 +55,29 @@ TEST(CheckedFile, OneWrongBitInAnyPartIsFound) {
     const CheckedFile file(large.path, sums);
     EXPECT_THROW(file.check_all(), base::DataError) << chunk;
   }
+}
+
+// In a process of its own, which may open nothing more.
+TEST(CheckedFile, IsReadWithoutAFreeDescriptor) {
+  const Large large;
+  const CheckedFile file(large.path, large.sums);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit none{0, 0};
+    if (::setrlimit(RLIMIT_NOFILE, &none) != 0 || ::dup(0) >= 0) ::_exit(2);
+    try {
+      std::vector<std::byte> got(static_cast<size_t>(kBytes));
+      file.read({{.at = 0, .bytes = kBytes, .to = got.data()}});
+      ::_exit(std::equal(got.begin(), got.end(), large.bytes.begin()) ? 0 : 3);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      ::_exit(4);
+    }
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -69,9 +69,8 @@ class Opened {
     bool hashed = false;  // its fp32 values, under the number piece.tensor.order
   };
   void read(const std::vector<Wanted>& wanted, HashSums* hashes = nullptr) const;
-  void read(const std::string& name, const device::Tensor& to) const;  // all of a tensor
-  bool same(const std::string& one, const std::string& other) const;   // shape and values, read as fp32
-  void check_all() const;                                              // every byte of every file
+  bool same(const std::string& one, const std::string& other) const;  // shape and values, read as fp32
+  void check_all() const;                                             // every byte of every file
 
  private:
   struct State;

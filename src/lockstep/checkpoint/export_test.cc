@@ -32,7 +32,7 @@ TEST(Export, WeightsAloneInTheTypeWanted) {
     for (const HostTensor& one : contents.model) {
       EXPECT_EQ(opened.find(one.name).dtype, type.value_or(DType::f32));
       std::vector<float> read(static_cast<size_t>(one.tensor.numel())), expected(read.size());
-      opened.read(one.name, {read.data(), DType::f32, one.tensor.shape});
+      read_tensor(opened, one.name, {read.data(), DType::f32, one.tensor.shape});
       std::vector<unsigned char> half(read.size() * 4);
       narrow(one.tensor.as<float>(), one.tensor.numel(), type.value_or(DType::f32), half.data());
       widen(half.data(), type.value_or(DType::f32), one.tensor.numel(), expected.data());

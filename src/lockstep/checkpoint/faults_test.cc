@@ -223,7 +223,7 @@ TEST(Faults, MutatedForeignFilesNeverLeadOutOfTheFile) {
       for (const auto& [name, entry] : file.entries()) {
         ASSERT_GE(entry.begin, 8);
         ASSERT_LE(entry.end, static_cast<int64_t>(fs::file_size(path)));
-        ASSERT_EQ(file.bytes(entry).size(), static_cast<size_t>(entry.end - entry.begin));
+        ASSERT_EQ(tensor_bytes(file, entry).size(), static_cast<size_t>(entry.end - entry.begin));
       }
     } catch (const base::DataError&) {
     }

@@ -254,10 +254,6 @@ void Opened::read(const std::vector<Wanted>& wanted, HashSums* hashes) const {
   for (const auto& [one, run] : later) hash(*one, run);
 }
 
-void Opened::read(const std::string& name, const device::Tensor& to) const {
-  read({{whole_piece({.name = name, .dtype = to.dtype, .shape = to.shape}), to.data}});
-}
-
 bool Opened::same(const std::string& one, const std::string& other) const {
   constexpr int64_t kElements = int64_t{1} << 20;  // at a time
   Whole a = find(one), b = find(other);

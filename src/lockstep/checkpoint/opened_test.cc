@@ -45,23 +45,31 @@ TEST(Opened, ReadsASingleFileOfEveryFloat) {
   EXPECT_EQ(opened.config_json(), "{}");
   for (const char* name : {"f32", "bf16", "f16"}) {
     float values[2] = {};
-    opened.read(name, {values, DType::f32, {2}});
+    read_tensor(opened, name, {values, DType::f32, {2}});
     EXPECT_EQ(values[0], 1) << name;
     EXPECT_EQ(values[1], -2) << name;
   }
   float values[4];
   EXPECT_TRUE(has(refusal(307,
                           [&] {
-                            opened.read("i64", {values, DType::f32, {2}});
+                            read_tensor(opened, "i64", {values, DType::f32, {2}});
                           }),
                   "\"i64\" is stored as i64"));
   EXPECT_TRUE(has(refusal(307,
                           [&] {
-                            opened.read("f32", {values, DType::f32, {3}});
+                            read_tensor(opened, "f32", {values, DType::f32, {3}});
                           }),
                   "shape [2], the model needs [3]"));
-  EXPECT_TRUE(has(refusal(307, [&] { opened.read("f32", {values, DType::f32, {2, 1}}); }), "needs [2, 1]"));
-  EXPECT_TRUE(has(refusal(307, [&] { opened.read("f64", {values, DType::f32, {2}}); }), "no tensor \"f64\""));
+  EXPECT_TRUE(has(refusal(307,
+                          [&] {
+                            read_tensor(opened, "f32", {values, DType::f32, {2, 1}});
+                          }),
+                  "needs [2, 1]"));
+  EXPECT_TRUE(has(refusal(307,
+                          [&] {
+                            read_tensor(opened, "f64", {values, DType::f32, {2}});
+                          }),
+                  "no tensor \"f64\""));
 }
 
 // Those who read it copy parts of it, and a copy goes as deep as the text.

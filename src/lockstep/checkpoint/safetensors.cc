@@ -123,14 +123,12 @@ class Parser {
   int64_t data_begin_, file_size_;
 };
 
-std::map<std::string, std::string> metadata_of(const std::string& path, const Json& from) {
-  if (!from.is_object()) refuse_file(path, "its __metadata__ is not an object");
-  std::map<std::string, std::string> metadata;
-  for (const auto& [key, value] : from.items()) {
+// Nothing here reads it, but others who are given the file do.
+void check_metadata(const std::string& path, const Json& metadata) {
+  if (!metadata.is_object()) refuse_file(path, "its __metadata__ is not an object");
+  for (const auto& [key, value] : metadata.items()) {
     if (!value.is_string()) refuse_file(path, fmt::format("its metadata {} is not text", base::quoted(key)));
-    metadata[key] = value.get<std::string>();
   }
-  return metadata;
 }
 
 // The tensors must tile the data: an overlap or a gap can hide bytes from those who look.
@@ -154,19 +152,18 @@ void check_tiling(const std::string& path, const std::map<std::string, Entry>& e
 struct SafetensorsFile::State {
   CheckedFile file;
   std::map<std::string, Entry> entries;
-  std::map<std::string, std::string> metadata;
 };
 
 SafetensorsFile::SafetensorsFile(const std::string& path, std::optional<FileSummary> expected)
-    : state_(expected ? new State{{path, expected->sums, expected->bytes}, {}, {}}
-                      : new State{{path, std::nullopt}, {}, {}}) {
+    : state_(expected ? new State{{path, expected->sums, expected->bytes}, {}}
+                      : new State{{path, std::nullopt}, {}}) {
   const std::string header = header_text(state_->file);
   const Json json = parse_strict(header, 301, path + ": the safetensors header");
   const int64_t data_begin = kLengthBytes + static_cast<int64_t>(header.size());
   const Parser parser(path, data_begin, state_->file.size());
   for (const auto& [name, value] : json.items()) {
     if (name == kMetadata) {
-      state_->metadata = metadata_of(path, value);
+      check_metadata(path, value);
     } else {
       state_->entries.emplace(name, parser.entry(name, value));
     }
@@ -178,10 +175,6 @@ SafetensorsFile::~SafetensorsFile() = default;
 
 const std::string& SafetensorsFile::path() const { return state_->file.path(); }
 const std::map<std::string, Entry>& SafetensorsFile::entries() const { return state_->entries; }
-const std::map<std::string, std::string>& SafetensorsFile::metadata() const { return state_->metadata; }
 const CheckedFile& SafetensorsFile::file() const { return state_->file; }
-std::string SafetensorsFile::bytes(const Entry& entry) const {
-  return state_->file.text(entry.begin, entry.end - entry.begin);
-}
 
 }  // namespace lockstep::checkpoint

@@ -17,11 +17,6 @@
 
 namespace lockstep::checkpoint {
 
-struct HostTensor {
-  std::string name;
-  device::Tensor tensor;  // host memory that the caller owns
-};
-
 // A file of a checkpoint, as the manifest lists it.
 struct FileSummary {
   std::string name;  // without folder
@@ -32,11 +27,6 @@ struct FileSummary {
 // What a file of these tensors begins with, up to the first byte of data: a multiple of 4 KiB.
 std::string safetensors_header(const std::vector<Whole>& tensors,
                                const std::map<std::string, std::string>& metadata);
-
-// Writes, then fsyncs file and folder. IoError (LS08xx) when the disk is full or fails; the file is then
-// removed.
-FileSummary write_safetensors(const std::string& path, const std::vector<HostTensor>& tensors,
-                              const std::map<std::string, std::string>& metadata);
 
 class SafetensorsFile {
  public:
@@ -50,9 +40,7 @@ class SafetensorsFile {
   ~SafetensorsFile();
   const std::string& path() const;
   const std::map<std::string, Entry>& entries() const;
-  const std::map<std::string, std::string>& metadata() const;
   const CheckedFile& file() const;
-  std::string bytes(const Entry& entry) const;  // all of a tensor
 
  private:
   struct State;

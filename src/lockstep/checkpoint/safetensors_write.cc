@@ -6,7 +6,6 @@
 #include <set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/file_writer.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/safetensors_dtype.h"
 
@@ -51,19 +50,6 @@ std::string safetensors_header(const std::vector<Whole>& tensors,
   const uint64_t size = header.size();
   std::memcpy(length.data(), &size, sizeof size);
   return length + header;
-}
-
-FileSummary write_safetensors(const std::string& path, const std::vector<HostTensor>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
-  std::vector<Whole> wholes;
-  for (const HostTensor& one : tensors) wholes.push_back({one.name, one.tensor.dtype, one.tensor.shape});
-  const std::string header = safetensors_header(wholes, metadata);
-  FileWriter file = FileWriter::create(path);
-  file.append(header);
-  for (const HostTensor& one : tensors) {
-    file.append(std::span(one.tensor.as<const std::byte>(), static_cast<size_t>(one.tensor.bytes())));
-  }
-  return file.finish();
 }
 
 }  // namespace lockstep::checkpoint

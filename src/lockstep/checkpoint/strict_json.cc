@@ -13,56 +13,67 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kDeepest = 8;                 // what we read needs four
+constexpr size_t kDeepest = 8;              // what we read needs four
 constexpr int64_t kMostValues = 8'000'000;  // bounds memory: a small file can name very many values
+constexpr int kOutOfRange = 406;            // the library's number for a number that no double holds
 
-// Watches the parser at work, so that a hostile text is refused before its tree is built.
-class Watch {
+// Reads the text once without keeping it, so that a hostile one is refused before its tree is built. (A
+// callback of Json::parse would do it on the way, but then every end of an object searches its whole parent:
+// minutes for a header of 100,000 tensors.)
+class Watch : public nlohmann::json_sax<Json> {
  public:
   Watch(int number, const std::string& what) : number_(number), what_(what) {}
 
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (event == Json::parse_event_t::object_end || event == Json::parse_event_t::array_end) return true;
-    if (++values_ > kMostValues) refuse(fmt::format("holds more than {} values", kMostValues));
-    if (event == Json::parse_event_t::key) return note_key(depth, parsed.get_ref<const std::string&>());
-    if (event == Json::parse_event_t::value) return true;
-    if (depth >= kDeepest) refuse(fmt::format("is nested deeper than {} levels", kDeepest));
-    keys_.resize(static_cast<size_t>(depth) + 2);
-    keys_.back().clear();
-    return true;
+  bool null() override { return count(); }
+  bool boolean(bool) override { return count(); }
+  bool number_integer(number_integer_t) override { return count(); }
+  bool number_unsigned(number_unsigned_t) override { return count(); }
+  bool number_float(number_float_t, const string_t&) override { return count(); }
+  bool string(string_t&) override { return count(); }
+  bool binary(binary_t&) override { return count(); }
+  bool start_object(size_t) override { return open(); }
+  bool start_array(size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& key) override {
+    if (!keys_.back().insert(key).second) refuse(fmt::format("names {} twice", base::quoted(key)));
+    return count();
   }
-
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw base::DataError(number_, fmt::format("{} {}; fetch or export it again", what_, why));
+  bool parse_error(size_t at, const std::string&, const Json::exception& error) override {
+    if (error.id == kOutOfRange) refuse("holds a number out of range");
+    refuse(fmt::format("is not JSON at byte {}", at));
   }
 
  private:
-  bool note_key(int depth, const std::string& key) {
-    if (!keys_.at(static_cast<size_t>(depth)).insert(key).second) {
-      refuse(fmt::format("names {} twice", base::quoted(key)));
-    }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw base::DataError(number_, fmt::format("{} {}; fetch or export it again", what_, why));
+  }
+  bool count() {
+    if (++values_ > kMostValues) refuse(fmt::format("holds more than {} values", kMostValues));
+    return true;
+  }
+  bool open() {
+    if (keys_.size() >= kDeepest) refuse(fmt::format("is nested deeper than {} levels", kDeepest));
+    keys_.emplace_back();
+    return count();
+  }
+  bool close() {
+    keys_.pop_back();
     return true;
   }
 
   int number_;
   const std::string& what_;
   int64_t values_ = 0;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects, by depth
+  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects, by depth; a list has none
 };
 
 }  // namespace
 
 Json parse_strict(std::string_view text, int number, const std::string& what) {
   Watch watch(number, what);
-  try {
-    return Json::parse(text.begin(), text.end(), [&](int depth, Json::parse_event_t event, Json& parsed) {
-      return watch(depth, event, parsed);
-    });
-  } catch (const Json::parse_error& error) {
-    watch.refuse(fmt::format("is not JSON at byte {}", error.byte));
-  } catch (const Json::exception&) {  // a number too large to be one
-    watch.refuse("holds a number out of range");
-  }
+  Json::sax_parse(text.begin(), text.end(), &watch);
+  return Json::parse(text.begin(), text.end());
 }
 
 bool nested_deeper(std::string_view text, int levels) {

@@ -1,4 +1,4 @@
-// What the tests of this folder share: tensors with known bits, and what an action is refused with.
+// What the tests of this folder share: tensors with known bits, and checkpoints of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,28 +7,21 @@
 #include <cstring>
 #include <deque>
 #include <initializer_list>
+#include <map>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/file_writer.h"
 #include "lockstep/checkpoint/save_team.h"
 
 namespace lockstep::checkpoint {
 
-// What the action throws, as text; fails if it throws nothing or another number.
-template <class Action>
-std::string refusal(int number, Action action) {
-  try {
-    action();
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.number(), number) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
+using base::refusal;
 
 // Owns the memory of test tensors, filled with the bits of a seed.
 class Tensors {
@@ -44,6 +37,31 @@ class Tensors {
  private:
   std::deque<std::vector<unsigned char>> memory_;
 };
+
+struct HostTensor {
+  std::string name;
+  device::Tensor tensor;  // host memory that the caller owns
+};
+
+// A file of these tensors, written at one go.
+inline FileSummary write_safetensors(const std::string& path, const std::vector<HostTensor>& tensors,
+                                     const std::map<std::string, std::string>& metadata = {}) {
+  std::vector<Whole> wholes;
+  for (const HostTensor& one : tensors) wholes.push_back({one.name, one.tensor.dtype, one.tensor.shape});
+  FileWriter file = FileWriter::create(path);
+  file.append(safetensors_header(wholes, metadata));
+  for (const HostTensor& one : tensors)
+    file.append(std::span(one.tensor.as<const std::byte>(), static_cast<size_t>(one.tensor.bytes())));
+  return file.finish();
+}
+
+// All of a tensor.
+inline std::string tensor_bytes(const SafetensorsFile& file, const SafetensorsFile::Entry& entry) {
+  return file.file().text(entry.begin, entry.end - entry.begin);
+}
+inline void read_tensor(const Opened& opened, const std::string& name, const device::Tensor& to) {
+  opened.read({{whole_piece({.name = name, .dtype = to.dtype, .shape = to.shape}), to.data}});
+}
 
 // All of a checkpoint in memory.
 struct Contents {
@@ -112,7 +130,7 @@ inline bool holds(const Opened& opened, const Contents& contents) {
   for (const auto* tensors : {&contents.model, &contents.optimizer}) {
     for (const HostTensor& one : *tensors) {
       const device::Tensor read = memory.make(device::DType::f32, one.tensor.shape, 0);
-      opened.read(one.name, read);
+      read_tensor(opened, one.name, read);
       if (!same_bits(read, one.tensor)) return false;
     }
   }

@@ -161,6 +161,9 @@ int already_done(const TrainArguments& arguments, const run::Decision& decision,
   nlohmann::json out{{"folder", folder}, {"steps", decision.step}, {"finished", true}};
   if (!decision.checkpoints.empty())
     out["params_hash"] = checkpoint::read_manifest(decision.checkpoints[0]).params_hash;
+  const run::RecordedEnd end = run::recorded_end(folder, decision.step);
+  if (end.loss) out["loss"] = *end.loss;
+  if (end.eval_loss) out["eval_loss"] = *end.eval_loss;
   print("{}\n", out.dump());
   return 0;
 }

@@ -135,6 +135,23 @@ TEST(Train, WritesItsFolderAndGoesOn) {
   EXPECT_TRUE(nlohmann::json::parse(base::read_file(run + "/record.json")).contains("instruction_set"));
 }
 
+TEST(Train, ARunThatIsDoneSaysAgainHowItEnded) {
+  base::TemporaryFolder folder;
+  const std::string train = kTiny + "run.steps=40 --json 2>/dev/null";
+  const Outcome first = run_shell(folder.path(), train), again = run_shell(folder.path(), train);
+  ASSERT_EQ(first.code, 0) << first.output;
+  ASSERT_EQ(again.code, 0) << again.output;
+  const auto told = nlohmann::json::parse(first.output), repeated = nlohmann::json::parse(again.output);
+  for (const char* key : {"folder", "steps", "finished", "loss", "eval_loss", "params_hash"})
+    EXPECT_EQ(told.at(key), repeated.value(key, nlohmann::json())) << key;
+  // Where nothing was kept, nothing is made up.
+  ASSERT_EQ(run_shell(folder.path(), "echo '{\"step\":40,\"loss\":\"nan\"}' > runs/first/metrics.jsonl").code,
+            0);
+  const Outcome without = run_shell(folder.path(), train);
+  EXPECT_EQ(without.code, 0);
+  EXPECT_FALSE(nlohmann::json::parse(without.output).contains("loss")) << without.output;
+}
+
 TEST(Train, EndsAtAStepBoundaryWhenInterrupted) {
   base::TemporaryFolder folder;
   for (const char* signal : {"INT", "TERM"}) {

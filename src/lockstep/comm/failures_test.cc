@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <random>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/comm/shm_arena.h"
 #include "lockstep/comm/testing.h"
@@ -19,24 +19,12 @@ extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 namespace lockstep::comm {
 namespace {
 
+using base::refusal;
 using device::DType;
 using testing::ForkedRanks;
 using testing::options_of;
 using testing::run_threads;
 using testing::TestRank;
-
-// The words of the CommError that the call ends with.
-template <class Call>
-std::string failure_of(int number, Call call) {
-  try {
-    call();
-  } catch (const base::CommError& error) {
-    EXPECT_EQ(error.number(), number) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "the call should have failed";
-  return "";
-}
 
 void expect_has(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
@@ -52,7 +40,7 @@ TEST_P(Failures, ARankThatDoesNotJoinIsNamed) {
   for (const int absent : {0, 1}) {
     run_threads(3, [&](const TestRank& at) {
       if (at.rank == absent) return;
-      const std::string told = failure_of(
+      const std::string told = refusal(
           521, [&] { make_group(GetParam(), options_of(at, "join", Duration(300)), *at.store, nullptr); });
       expect_has(told, "join");
       expect_has(told, "rank " + std::to_string(absent));
@@ -72,13 +60,13 @@ TEST_P(Failures, ARankThatDoesNotCallIsNamed) {
       return;
     }
     group->at(41, 7);
-    const std::string told = failure_of(520, [&] { group->all_reduce(floats(values)); });
+    const std::string told = refusal(520, [&] { group->all_reduce(floats(values)); });
     ++told_count;
     expect_has(told, "all_reduce (call 1 of group data.reduce, step 41)");
     expect_has(told, "rank 1");
     EXPECT_EQ(told.find("rank 2"), std::string::npos) << told;
     EXPECT_EQ(told.find(".cc:"), std::string::npos) << "a place in some source helps nobody: " << told;
-    expect_has(failure_of(520, [&] { group->barrier(); }), "an earlier call");
+    expect_has(refusal(520, [&] { group->barrier(); }), "an earlier call");
   });
 }
 
@@ -93,7 +81,7 @@ TEST_P(Failures, AKilledRankIsNoticedLongBeforeTheTimeout) {
       for (;;) ::pause();
     }
     group->all_reduce(floats(values));
-    const std::string told = failure_of(520, [&] { group->all_reduce(floats(values)); });
+    const std::string told = refusal(520, [&] { group->all_reduce(floats(values)); });
     at.store->set("told/" + std::to_string(at.rank), told);
   });
   const auto store = ranks.connect();
@@ -123,7 +111,7 @@ TEST(ShmFailures, ARankThatLeftIsNotWaitedFor) {
     group->barrier();
     if (at.rank == 1) return;
     const int64_t begin = base::monotonic_ns();
-    expect_has(failure_of(520, [&] { group->barrier(); }), "rank 1 has left the group");
+    expect_has(refusal(520, [&] { group->barrier(); }), "rank 1 has left the group");
     EXPECT_LT(base::monotonic_ns() - begin, 5'000'000'000);
   });
 }
@@ -157,8 +145,7 @@ TEST(ShmFailures, DifferentCallsAreToldApart) {
     run_threads(2, [&](const TestRank& at) {
       auto group = make_group("shm", options_of(at, "g"), *at.store, nullptr);
       std::vector<float> values(20'000);
-      const std::string told =
-          failure_of(520, [&] { (at.rank == 0 ? row.first : row.second)(*group, values); });
+      const std::string told = refusal(520, [&] { (at.rank == 0 ? row.first : row.second)(*group, values); });
       if (at.rank == 0) expect_has(told, row.told);
     });
   }
@@ -172,42 +159,18 @@ TEST(ShmFailures, ASegmentThatIsAnotherByNowIsRefused) {
   EXPECT_EQ(SharedSegment::open(address).data()[5000], std::byte{42});
   SegmentAddress wrong = address;
   wrong.token[1] ^= 1;
-  expect_has(failure_of(525, [&] { SharedSegment::open(wrong); }), "another file");
+  expect_has(refusal(525, [&] { SharedSegment::open(wrong); }), "another file");
   wrong = address;
   wrong.bytes = 4096;
-  failure_of(525, [&] { SharedSegment::open(wrong); });
+  refusal(525, [&] { SharedSegment::open(wrong); });
   wrong = address;
   wrong.descriptor = 9999;
-  failure_of(525, [&] { SharedSegment::open(wrong); });
+  refusal(525, [&] { SharedSegment::open(wrong); });
   segment.close_descriptor();
-  failure_of(525, [&] { SharedSegment::open(address); });
+  refusal(525, [&] { SharedSegment::open(address); });
   for (const char* text : {"", "1 2 3", "x", "0 1 2 3 4 8192", "1 -1 2 3 4 8192", "1 1 2 3 4 -5"}) {
     EXPECT_FALSE(SegmentAddress::from_text(text, &address)) << text;
   }
-}
-
-TEST(ShmArena, MemoryIsZeroAgainAndNeverTwiceInUse) {
-  const auto arena = make_shared_arena();
-  std::vector<std::pair<unsigned char*, int64_t>> blocks;
-  for (int round = 0; round < 200; ++round) {
-    const int64_t bytes = 1 + round * 977 % 30'000;
-    auto* block = static_cast<unsigned char*>(arena->allocate(bytes));
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 4096, 0u);
-    for (int64_t i = 0; i < bytes; i += 500) ASSERT_EQ(block[i], 0);
-    std::memset(block, 0xEE, static_cast<size_t>(bytes));
-    for (const auto& [other, size] : blocks) EXPECT_TRUE(block + bytes <= other || other + size <= block);
-    blocks.emplace_back(block, bytes);
-    if (round % 3 == 2) {
-      const size_t gone = static_cast<size_t>(round * 31) % blocks.size();
-      arena->free(blocks[gone].first);
-      blocks.erase(blocks.begin() + static_cast<long>(gone));
-    }
-  }
-  for (const auto& [block, bytes] : blocks) arena->free(block);
-  EXPECT_THROW(arena->allocate(int64_t{1} << 60), device::OutOfMemory);
-  void* all = arena->allocate(int64_t{1} << 29);  // the gaps have become one again
-  arena->free(all);
-  EXPECT_THROW(arena->free(all), base::Bug);
 }
 
 TEST(Groups, TwoAtOnceFromTwoThreads) {

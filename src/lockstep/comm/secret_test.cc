@@ -5,21 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/comm/store_crypto.h"
 
 namespace lockstep::comm {
 namespace {
-
-int number_of(auto call) {
-  try {
-    call();
-  } catch (const base::Error& error) {
-    return error.number();
-  }
-  return 0;
-}
 
 TEST(Secret, GoesThroughTextAndBack) {
   const Secret secret = Secret::random();
@@ -40,7 +31,7 @@ TEST(Secret, StretchesAPassphrase) {
 TEST(Secret, RefusesWhatIsTooShortOrTooLong) {
   for (const std::string& text : {std::string(), std::string("   \n"), std::string("hunter2"),
                                   std::string(15, 'x'), std::string(5000, 'x')}) {
-    EXPECT_EQ(number_of([&] { Secret::from_text(text); }), 511) << text.size();
+    EXPECT_EQ(base::number_of_refusal([&] { Secret::from_text(text); }), 511) << text.size();
   }
 }
 
@@ -55,13 +46,13 @@ TEST(Secret, AFileMustBeOursAlone) {
                                                                        {0644, false},
                                                                        {0660, false}}) {
     ASSERT_EQ(::chmod(path.c_str(), mode), 0);
-    EXPECT_EQ(number_of([&] { Secret::from_file(path); }), fine ? 0 : 512) << std::oct << mode;
+    EXPECT_EQ(base::number_of_refusal([&] { Secret::from_file(path); }), fine ? 0 : 512) << std::oct << mode;
   }
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
   EXPECT_EQ(Secret::from_file(path).bytes(), std::string(32, '\xaa'));
   if (::geteuid() == 0) {
     ASSERT_EQ(::chown(path.c_str(), 12345, 12345), 0);
-    EXPECT_EQ(number_of([&] { Secret::from_file(path); }), 512);
+    EXPECT_EQ(base::number_of_refusal([&] { Secret::from_file(path); }), 512);
   }
 }
 
@@ -71,7 +62,7 @@ TEST(Secret, OtherFilesAreRefusedByName) {
   ASSERT_EQ(::chmod(empty.c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& path : {folder.path() + "/absent", empty, pipe, folder.path()}) {
-    EXPECT_EQ(number_of([&] { Secret::from_file(path); }), 512) << path;
+    EXPECT_EQ(base::number_of_refusal([&] { Secret::from_file(path); }), 512) << path;
   }
 }
 
@@ -98,9 +89,10 @@ TEST(Secret, ADescriptorMayBeAPipe) {
 
 TEST(Secret, ADescriptorWithoutASecretIsRefused) {
   const int empty = secret_descriptor(Secret());
-  EXPECT_EQ(number_of([&] { Secret::from_descriptor(empty); }), 519);
-  EXPECT_EQ(number_of([&] { Secret::from_descriptor(-1); }), 519);
-  EXPECT_EQ(number_of([&] { Secret::from_descriptor(::open("/", O_RDONLY | O_CLOEXEC)); }), 519);
+  EXPECT_EQ(base::number_of_refusal([&] { Secret::from_descriptor(empty); }), 519);
+  EXPECT_EQ(base::number_of_refusal([&] { Secret::from_descriptor(-1); }), 519);
+  EXPECT_EQ(base::number_of_refusal([&] { Secret::from_descriptor(::open("/", O_RDONLY | O_CLOEXEC)); }),
+            519);
 }
 
 // RFC 4231, case 2.

@@ -174,7 +174,7 @@ TEST(StoreServer, BothSidesNameARefusedPeer) {
     TestServer server({.tls = tls});
     StoreClientOptions options = server.client("rank 3 on host b");
     options.secret = Secret::random();
-    const std::string sentence = error_of(515, [&] { connect_store(options); });
+    const std::string sentence = base::refusal(515, [&] { connect_store(options); });
     EXPECT_TRUE(contains(sentence, server.endpoint()) && contains(sentence, "rank 3 on host b")) << sentence;
     EXPECT_TRUE(contains(sentence, "secret")) << sentence;
     EXPECT_TRUE(server.reported("(\"rank 3 on host b\")")) << base::join(server.reports(), "\n");
@@ -190,9 +190,9 @@ TEST(StoreServer, OneSideWithoutTlsIsSaidSo) {
   wants_tls.connect_timeout = 1s;
   wants_plain.tls = false;
   wants_plain.connect_timeout = 1s;
-  EXPECT_TRUE(contains(error_of(515, [&] { connect_store(wants_tls); }), "TLS"));
+  EXPECT_TRUE(contains(base::refusal(515, [&] { connect_store(wants_tls); }), "TLS"));
   EXPECT_TRUE(plain.reported("speaks TLS"));
-  EXPECT_TRUE(contains(error_of(515, [&] { connect_store(wants_plain); }), "TLS"));
+  EXPECT_TRUE(contains(base::refusal(515, [&] { connect_store(wants_plain); }), "TLS"));
   EXPECT_TRUE(sealed.reported("does not speak TLS"));
 }
 
@@ -223,8 +223,8 @@ TEST(StoreServer, AServersProofIsNoClientsProof) {
   EXPECT_EQ(client.check_welcome(welcome, ""), 1000);
   Message forged = welcome;
   forged.number = 1'000'000;  // the limit is under the proof as well
-  error_of(515, [&] { client.check_welcome(forged, ""); });
-  error_of(515, [&] { client.check_welcome({Code::welcome, 1000, {proof.words[0]}}, ""); });
+  base::refusal(515, [&] { client.check_welcome(forged, ""); });
+  base::refusal(515, [&] { client.check_welcome({Code::welcome, 1000, {proof.words[0]}}, ""); });
 }
 
 // Something that accepts everybody, to get at what ranks say.
@@ -242,7 +242,7 @@ TEST(StoreServer, AClientRefusesAServerThatCannotProveItself) {
     say({Code::welcome, 1 << 20, {random_bytes(32)}});
     std::this_thread::sleep_for(100ms);
   });
-  const std::string sentence = error_of(515, [&] {
+  const std::string sentence = base::refusal(515, [&] {
     connect_store(
         {.endpoint = to_text(local_end(listener)), .secret = Secret::random(), .connect_timeout = 5s});
   });
@@ -271,11 +271,11 @@ TEST(StoreServer, BindsAnInterfaceByName) {
 TEST(StoreServer, NamesAnAddressThatItCannotBind) {
   TestServer server;
   StoreServerOptions options{.port = server.server().port(), .secret = Secret::random()};
-  EXPECT_TRUE(contains(error_of(513, [&] { StoreServer second(options); }),
+  EXPECT_TRUE(contains(base::refusal(513, [&] { StoreServer second(options); }),
                        server.endpoint() + ": Address already in use"));
   for (const char* address : {"192.0.2.1", "no-such-host.invalid", ""}) {
     options.address = address;
-    EXPECT_TRUE(contains(error_of(513, [&] { StoreServer third(options); }), address));
+    EXPECT_TRUE(contains(base::refusal(513, [&] { StoreServer third(options); }), address));
   }
 }
 
@@ -283,7 +283,7 @@ TEST(StoreServer, ConnectionsAreLimited) {
   TestServer server({.most_connections = 2});
   {
     const std::unique_ptr<Store> one = server.connect(), two = server.connect();
-    const std::string sentence = error_of(515, [&] { server.connect("the third"); });
+    const std::string sentence = base::refusal(515, [&] { server.connect("the third"); });
     EXPECT_TRUE(contains(sentence, "all 2 connections are taken")) << sentence;
     EXPECT_TRUE(server.reported("all 2 connections are taken"));
     one->set("k", "v");
@@ -304,15 +304,16 @@ TEST(StoreServer, StrangersMakeWayForRanks) {
 TEST(StoreServer, ValuesAreLimitedOneByOneAndTogether) {
   TestServer server({.most_message_bytes = 10'000, .most_bytes = 20'000});
   const std::unique_ptr<Store> store = server.connect();
-  EXPECT_TRUE(contains(error_of(516, [&] { store->set("large", std::string(11'000, 'x')); }), "\"large\""));
+  EXPECT_TRUE(
+      contains(base::refusal(516, [&] { store->set("large", std::string(11'000, 'x')); }), "\"large\""));
   store->append("grows", std::string(9'000, 'x'));
-  error_of(516, [&] { store->append("grows", std::string(2'000, 'x')); });
+  base::refusal(516, [&] { store->append("grows", std::string(2'000, 'x')); });
   EXPECT_EQ(store->get("grows", 1s).size(), 9'000u);
   store->set("second", std::string(9'000, 'x'));
-  EXPECT_TRUE(contains(error_of(516, [&] { store->set("third", std::string(9'000, 'x')); }), "full"));
+  EXPECT_TRUE(contains(base::refusal(516, [&] { store->set("third", std::string(9'000, 'x')); }), "full"));
   store->remove("second");
   store->set("third", std::string(9'000, 'x'));
-  error_of(516, [&] {
+  base::refusal(516, [&] {
     for (int i = 0; i < 1000; ++i) store->set("empty" + std::to_string(i), "");  // costs as well
   });
   EXPECT_EQ(store->get("third", 1s).size(), 9'000u);
@@ -351,9 +352,9 @@ TEST(StoreServer, AClientWhoseServerEndsIsTold) {
     std::this_thread::sleep_for(50ms);
     server->stop();
   });
-  EXPECT_TRUE(contains(error_of(517, [&] { store->get("never", 60s); }), endpoint));
+  EXPECT_TRUE(contains(base::refusal(517, [&] { store->get("never", 60s); }), endpoint));
   ending.join();
-  error_of(517, [&] { store->set("k", "v"); });
+  base::refusal(517, [&] { store->set("k", "v"); });
 }
 
 // As when a cable is pulled: the connection stands, and nothing comes.
@@ -402,7 +403,7 @@ TEST(StoreServer, AnUnreachableEndpointIsNamedWithinTheTimeout) {
   }
   for (const std::string& endpoint : {silent, closed, std::string("no-such-host.invalid:1234")}) {
     const auto begin = std::chrono::steady_clock::now();
-    const std::string sentence = error_of(514, [&] {
+    const std::string sentence = base::refusal(514, [&] {
       connect_store({.endpoint = endpoint, .secret = Secret::random(), .connect_timeout = 300ms});
     });
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
@@ -454,7 +455,7 @@ TEST(StoreServer, EndpointsAreReadStrictly) {
   for (const char* text :
        {"", "node1", "node1:", ":29400", "node1:0", "node1:65536", "node1:-1", "node1:29400x", "::1:29400",
         "[]:1", "[::1]", "http://node1:80", "node 1:80", "node1:99999999999"}) {
-    EXPECT_TRUE(contains(error_of(518, [&] { parse_endpoint(text); }), base::quoted(text))) << text;
+    EXPECT_TRUE(contains(base::refusal(518, [&] { parse_endpoint(text); }), base::quoted(text))) << text;
   }
 }
 

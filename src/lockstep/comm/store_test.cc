@@ -64,9 +64,9 @@ TEST_P(StoreTest, AddsFromZeroAndBelow) {
 
 TEST_P(StoreTest, RefusesToAddToWhatIsNoNumber) {
   store_->set("word", "12 apples");
-  EXPECT_NE(error_of(516, [&] { store_->add("word", 1); }).find("\"12 apples\""), std::string::npos);
+  EXPECT_NE(base::refusal(516, [&] { store_->add("word", 1); }).find("\"12 apples\""), std::string::npos);
   store_->set("large", "9223372036854775807");
-  error_of(516, [&] { store_->add("large", 1); });
+  base::refusal(516, [&] { store_->add("large", 1); });
   EXPECT_EQ(store_->get("large", 1s), "9223372036854775807");
 }
 
@@ -116,14 +116,14 @@ TEST_P(StoreTest, QueuesAreFirstInFirstOut) {
 TEST_P(StoreTest, AWaitInVainNamesWhatIsMissing) {
   store_->set("here", "1");
   const auto begin = std::chrono::steady_clock::now();
-  const std::string sentence = error_of(510, [&] { store_->wait({"lost", "here", "also lost"}, 50ms); });
+  const std::string sentence = base::refusal(510, [&] { store_->wait({"lost", "here", "also lost"}, 50ms); });
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 50ms);
   EXPECT_NE(sentence.find("lost\""), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("also lost\""), std::string::npos) << sentence;
   EXPECT_EQ(sentence.find("here\""), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("50 ms"), std::string::npos) << sentence;
-  error_of(510, [&] { store_->get("lost", 0ms); });
-  error_of(510, [&] { store_->get("lost", -5ms); });
+  base::refusal(510, [&] { store_->get("lost", 0ms); });
+  base::refusal(510, [&] { store_->get("lost", -5ms); });
   store_->set("lost", "1");  // the connection is as good as before
   EXPECT_EQ(store_->get("lost", 0ms), "1");
 }
@@ -190,8 +190,8 @@ TEST_P(StoreTest, ManyClientsMeetAtABarrier) {
 }
 
 TEST_P(StoreTest, RefusesKeysThatAreTooLong) {
-  error_of(516, [&] { store_->set(std::string(9000, 'k'), "v"); });
-  error_of(516, [&] { store_->push(std::string(9000, 'k'), "v"); });
+  base::refusal(516, [&] { store_->set(std::string(9000, 'k'), "v"); });
+  base::refusal(516, [&] { store_->push(std::string(9000, 'k'), "v"); });
   store_->set("still", "here");
   EXPECT_EQ(store_->get("still", 1s), "here");
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/store_handshake.h"
 #include "lockstep/comm/store_server.h"
@@ -128,18 +129,5 @@ class RawPeer {
   Socket socket_;
   FrameBuffer in_;
 };
-
-// The call fails with this number; returns its sentence.
-template <class Call>
-std::string error_of(int number, Call call) {
-  try {
-    call();
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.number(), number) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error, but " << base::code_name(number) << " was expected";
-  return "";
-}
 
 }  // namespace lockstep::comm

@@ -160,18 +160,6 @@ SentenceStatistics statistics(const SentenceAutomaton& automaton) {
   return result;
 }
 
-double SentenceStatistics::mean_length() const {
-  double mean = 0;
-  for (size_t k = 0; k < ends.size(); ++k) mean += static_cast<double>(k) * ends[k];
-  return mean;
-}
-
-double SentenceStatistics::sentence_entropy() const {
-  double sum = 0;
-  for (const double nats : entropy) sum += nats;
-  return sum;
-}
-
 double SentenceStatistics::mean_entropy(int64_t count) const {
   const int64_t longest = static_cast<int64_t>(entropy.size());
   std::vector<double> starts(static_cast<size_t>(longest));  // ring: P(a sentence starts at t) at t % longest

@@ -58,9 +58,6 @@ struct SentenceStatistics {
   std::vector<double> ends;     // ends[k]: probability that the sentence has exactly k words
   std::vector<double> entropy;  // entropy[k]: nats of word k given the words before, times P(it exists)
 
-  double mean_length() const;
-  double sentence_entropy() const;                                            // nats
-  double entropy_rate() const { return sentence_entropy() / mean_length(); }  // nats a word, endless text
   // Nats a word over the first `count` words of a text that starts with a sentence: by renewal theory,
   // the mean over t of sum over k of P(a sentence starts at t - k) * entropy[k].
   double mean_entropy(int64_t count) const;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <sstream>
 #include <string>
 
@@ -73,6 +74,19 @@ double log_probability(const SentenceAutomaton& automaton, const std::string& se
   return state == automaton.start() ? sum : -INFINITY;
 }
 
+double mean_length(const SentenceStatistics& of) {
+  double mean = 0;
+  for (size_t k = 0; k < of.ends.size(); ++k) mean += static_cast<double>(k) * of.ends[k];
+  return mean;
+}
+
+double sentence_entropy(const SentenceStatistics& of) {  // nats
+  return std::accumulate(of.entropy.begin(), of.entropy.end(), 0.0);
+}
+
+// Nats a word, of an endless text.
+double entropy_rate(const SentenceStatistics& of) { return sentence_entropy(of) / mean_length(of); }
+
 TEST(SentenceAutomaton, AgreesWithEnumeration) {
   const SentenceAutomaton automaton(kSmall, "sentence");
   const SentenceStatistics measured = statistics(automaton);
@@ -84,9 +98,9 @@ TEST(SentenceAutomaton, AgreesWithEnumeration) {
     length += probability * static_cast<double>(std::count(sentence.begin(), sentence.end(), ' '));
   }
   EXPECT_NEAR(total, 1, 1e-12);
-  EXPECT_NEAR(measured.sentence_entropy(), entropy, 1e-12);
-  EXPECT_NEAR(measured.mean_length(), length, 1e-12);
-  EXPECT_NEAR(measured.entropy_rate(), entropy / length, 1e-12);
+  EXPECT_NEAR(sentence_entropy(measured), entropy, 1e-12);
+  EXPECT_NEAR(mean_length(measured), length, 1e-12);
+  EXPECT_NEAR(entropy_rate(measured), entropy / length, 1e-12);
 }
 
 // The expectation of -log p over the first n words, by following every text there is.
@@ -111,8 +125,8 @@ TEST(SentenceAutomaton, EntropyOfACutTextIsExact) {
 
 TEST(SentenceAutomaton, EntropyOfALongTextTendsToTheRate) {
   const SentenceStatistics measured = statistics(SentenceAutomaton(kSmall, "sentence"));
-  EXPECT_NEAR(measured.mean_entropy(1'000'000), measured.entropy_rate(), 1e-5);
-  EXPECT_GT(std::abs(measured.mean_entropy(3) - measured.entropy_rate()), 1e-3);
+  EXPECT_NEAR(measured.mean_entropy(1'000'000), entropy_rate(measured), 1e-5);
+  EXPECT_GT(std::abs(measured.mean_entropy(3) - entropy_rate(measured)), 1e-3);
 }
 
 TEST(SentenceAutomaton, PicksArcsByTheirProbability) {
@@ -170,8 +184,8 @@ TEST(EnglishRules, EverySeedIsLearnableAndKnowsItsFloor) {
     const SentenceStatistics measured = statistics(automaton);
     EXPECT_EQ(automaton.words().size(), 137u);
     EXPECT_LT(automaton.states(), 1000);
-    EXPECT_GT(measured.entropy_rate(), 1.5) << "seed " << seed;
-    EXPECT_LT(measured.entropy_rate(), 2.5) << "seed " << seed;
+    EXPECT_GT(entropy_rate(measured), 1.5) << "seed " << seed;
+    EXPECT_LT(entropy_rate(measured), 2.5) << "seed " << seed;
   }
 }
 

@@ -4,8 +4,32 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <functional>
+#include <new>
 #include <numeric>
+#include <thread>
+
+namespace {
+
+// The next so many requests for exactly this many bytes find no memory.
+constexpr size_t kRefusedBytes = 1234567;
+std::atomic<int> refusals{0};
+
+}  // namespace
+
+void* operator new(size_t bytes) {
+  if (bytes == kRefusedBytes && refusals.load() > 0) {
+    --refusals;
+    throw std::bad_alloc();
+  }
+  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace lockstep::launch {
 namespace {
@@ -71,6 +95,33 @@ TEST(Copies, ComeBackIntoAFreshMemory) {
   ASSERT_EQ(::ftruncate(memory, 5000), 0);
   EXPECT_EQ(run::read_newest(memory, 0, which).commit, 0) << "cut short";
   ::close(memory);
+}
+
+// Two launchers on one store; the first one's rank has a snapshot, and there is no memory for a copy of it
+// yet. It stays with its launcher, which goes on, and arrives when there is.
+TEST(Replicas, ALauncherWithoutMemoryForACopyGoesOn) {
+  const auto store = comm::make_local_store();
+  const comm::Secret secret = comm::Secret::random();
+  const RankMemories here(1), there(1);
+  ASSERT_TRUE(run::write_copies(here.descriptor(0), {copy_of(kRefusedBytes, 3)}));
+  const auto options = [&](const std::string& token) {
+    return Replicas::Options{"127.0.0.1", token, secret, false, [](const std::string&) {}};
+  };
+  State state;
+  for (const char* token : {"a", "b"}) {
+    NodePlace place;
+    place.card.token = token, place.node = place.first_rank = static_cast<int>(state.nodes.size());
+    state.nodes.push_back(place);
+  }
+  Replicas first(options("a"), store->clone(), here), second(options("b"), store->clone(), there);
+  refusals = 3;
+  first.begin_round(state, state.nodes[0]);
+  const auto begin = std::chrono::steady_clock::now();
+  while (!store->try_get("replica/holder/0") &&
+         std::chrono::steady_clock::now() - begin < std::chrono::seconds(60))
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(refusals, 0) << "no copy of this size is made by now";
+  EXPECT_TRUE(store->try_get("replica/holder/0").has_value());
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 #include <set>
 #include <thread>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
 
 namespace lockstep::launch {
@@ -32,15 +32,6 @@ class SecretSource : public testing::Test {
   base::TemporaryFolder folder_;
 };
 
-int number_of(auto call) {
-  try {
-    call();
-  } catch (const base::Error& error) {
-    return error.number();
-  }
-  return 0;
-}
-
 TEST_F(SecretSource, TheNearestWins) {
   const comm::Secret file = comm::Secret::random(), text = comm::Secret::random(),
                      config = comm::Secret::random();
@@ -60,7 +51,7 @@ TEST_F(SecretSource, TheNearestWins) {
 }
 
 TEST_F(SecretSource, NodeZeroMakesAFileThatTheOthersRead) {
-  EXPECT_EQ(number_of([&] { find_secret(places(), false, 0ms); }), 543);
+  EXPECT_EQ(base::number_of_refusal([&] { find_secret(places(), false, 0ms); }), 543);
   const FoundSecret made = find_secret(places(), true, 0ms);
   EXPECT_NE(made.notice.find(places().config_file()), std::string::npos) << made.notice;
   EXPECT_EQ(made.notice.find(made.secret.to_text()), std::string::npos) << "the secret itself is not shown";
@@ -96,19 +87,19 @@ TEST_F(SecretSource, WithoutAFolderNodeZeroSaysWhatToType) {
   for (const std::string& config : {std::string(), blocked}) {
     const FoundSecret found = find_secret({"", "", config}, true, 0ms);
     EXPECT_EQ(found.notice, "on the other nodes, first: export LOCKSTEP_SECRET=" + found.secret.to_text());
-    EXPECT_EQ(number_of([&] { find_secret({"", "", config}, false, 0ms); }), 543);
+    EXPECT_EQ(base::number_of_refusal([&] { find_secret({"", "", config}, false, 0ms); }), 543);
   }
 }
 
 TEST_F(SecretSource, ABadSecretIsNotPassedOver) {
   const std::string path = write("config/lockstep/secret", comm::Secret::random());
   ::chmod(path.c_str(), 0644);
-  EXPECT_EQ(number_of([&] { find_secret(places(), true, 0ms); }), 512);
-  EXPECT_EQ(number_of([&] { find_secret({"/absent", "", ""}, true, 0ms); }), 512);
-  EXPECT_EQ(number_of([&] { find_secret({"", "short", ""}, true, 0ms); }), 511);
+  EXPECT_EQ(base::number_of_refusal([&] { find_secret(places(), true, 0ms); }), 512);
+  EXPECT_EQ(base::number_of_refusal([&] { find_secret({"/absent", "", ""}, true, 0ms); }), 512);
+  EXPECT_EQ(base::number_of_refusal([&] { find_secret({"", "short", ""}, true, 0ms); }), 511);
   ::unlink(path.c_str());
   ASSERT_EQ(::symlink("/absent", path.c_str()), 0);
-  EXPECT_EQ(number_of([&] { find_secret(places(), true, 0ms); }), 512);
+  EXPECT_EQ(base::number_of_refusal([&] { find_secret(places(), true, 0ms); }), 512);
 }
 
 TEST(SecretPlaces, FollowTheStandard) {

@@ -146,6 +146,29 @@ OwnCheckpoints checkpoints_of(const std::string& folder, const base::Resolved& r
   return own;
 }
 
+RecordedEnd recorded_end(const std::string& folder, int64_t steps) {
+  RecordedEnd end;
+  std::vector<double> losses;
+  const base::ReadResult metrics = base::try_read_file(folder + "/metrics.jsonl");
+  const std::vector<std::string> lines = base::split_lines(metrics.text);
+  // From the end: those before the last tenth are not even parsed.
+  for (auto at = lines.rbegin(); at != lines.rend(); ++at) {
+    const json line = json::parse(*at, nullptr, false);
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) continue;
+    const auto step = line["step"].get<int64_t>();
+    if (step <= steps - std::max<int64_t>(1, steps / 10)) break;
+    if (step > steps) continue;
+    if (line.contains("loss") && line["loss"].is_number()) losses.push_back(line["loss"]);
+    if (step == steps && line.contains("eval_loss") && line["eval_loss"].is_number())
+      end.eval_loss = line["eval_loss"].get<double>();
+  }
+  if (losses.empty()) return end;
+  end.loss = 0;
+  for (auto at = losses.rbegin(); at != losses.rend(); ++at)  // in the trainer's order
+    *end.loss += *at / static_cast<double>(losses.size());
+  return end;
+}
+
 RunFolder::RunFolder(std::string folder)
     : folder_((base::make_folders(folder), std::move(folder))), lock_(folder_) {}
 

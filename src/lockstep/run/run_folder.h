@@ -44,6 +44,13 @@ struct OwnCheckpoints {
 };
 OwnCheckpoints checkpoints_of(const std::string& folder, const base::Resolved& resolved);
 
+// How a run of so many steps ended, by its metrics.jsonl: what Summary says of it, as far as lines were kept.
+struct RecordedEnd {
+  std::optional<double> loss;  // mean of the last tenth
+  std::optional<double> eval_loss;
+};
+RecordedEnd recorded_end(const std::string& folder, int64_t steps);
+
 // Writes the folder's files; an Observer that keeps metrics.jsonl and events.jsonl.
 class RunFolder : public Observer {
  public:

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lockstep/base/file.h"
-#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/step_folders.h"
+#include "lockstep/checkpoint/testing.h"
 #include "lockstep/verify/compare.h"
 
 namespace lockstep::verify {
