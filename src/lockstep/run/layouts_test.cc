@@ -271,6 +271,7 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
   const Row rows[] = {
       {4, {"parallel.tensor=4", "parallel.pipeline=2"}, 157, "tensor 4 x pipeline 2 needs 8 ranks"},
       {8, {"parallel.tensor=8", "model.heads=4"}, 164, "model.heads = 4"},
+      {4, {"parallel.tensor=4", "model.heads=6", "model.hidden=96"}, 164, "sizes that do: 1, 2 ["},
       {2, {"parallel.tensor=2", "model.vocab=139"}, 164, "model.vocab"},
       {4, {"parallel.context=4", "data.seq_len=20"}, 165, "data.seq_len = 20"},
       {8,
@@ -293,6 +294,8 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
       {2, {"parallel.pipeline=2", "parallel.stages=1,2"}, 159, "places 3 layers"},
       {2, {"parallel.pipeline=2", "parallel.stages=99999999999,5"}, 159, "places 100000000004 layers"},
       {2, {"parallel.stages=2,2"}, 159, "set parallel.pipeline=2"},
+      {3, {"parallel.pipeline=3", "parallel.stages=4,0,0"}, 159, "use parallel.stages=1,2,1 or"},
+      {1, {"parallel.stages=3"}, 159, "use parallel.stages=4 or"},
       {4, {"parallel.data=4", "parallel.tensor=2"}, 152, "data 4 x tensor 2 needs 8 ranks"},
   };
   for (const Row& row : rows) {

@@ -145,7 +145,8 @@ void settle_slices(Plan& plan) {
     if (slices != batch.global) {
       program::MemoryPlan memory;
       compile_for(plan, slices, plan.recipe().memory.recompute, memory);
-      const bool fits = memory.peak_bytes() <= plan.available_bytes * 95 / 100 && trial(*plan.device, memory);
+      const bool fits = memory.peak_bytes() <= plan.available_bytes * 95 / 100 &&
+                        trial(*plan.device, memory);
       if (!fits) continue;
     }
     batch.slices = slices;
@@ -218,7 +219,7 @@ void add_model(Plan& plan, base::Resolved& resolved, const Own& own, const Build
     model::resolve_model(resolved, plan.dataset->vocab());
     model::check_vocabulary(resolved, plan.dataset->vocab(), plan.dataset->describe());
     settle_logits_chunk(resolved, compute, plan.device->id().kind == device::Kind::cuda);
-    check_parts(resolved.recipe, parts);
+    check_parts(resolved.recipe, parts, plan.seat.world);
     model::check_fp8(resolved.recipe, parts);
   }
   plan.build_part = [recipe = resolved.recipe, compute = compute,
