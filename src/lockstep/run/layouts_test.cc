@@ -261,6 +261,14 @@ TEST(ChooseLayout, TakesTheFastestThatFits) {
   EXPECT_THROW(choose_layout(hopeless, four), base::ConfigError);
 }
 
+// A cluster is planned on a laptop: ranks elsewhere have what the recipe says, those here at most what is
+// here.
+TEST(MemoryLimit, IsWhatRanksThatNeedNotExistHave) {
+  const base::Resolved recipe = tiny_recipe({"memory.limit_gib=100000"});
+  EXPECT_EQ(make_plan(recipe, {}, {.exists = false}).available_bytes, int64_t{100000} << 30);
+  EXPECT_LT(make_plan(recipe, {}).available_bytes, int64_t{100000} << 30);
+}
+
 TEST(LayoutRules, AreRefusedWithAWayOut) {
   struct Row {
     int world;

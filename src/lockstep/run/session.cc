@@ -110,6 +110,7 @@ void set_threads(const base::Recipe& recipe, const comm::Seat& seat) {
 
 int64_t available_bytes(const Plan& plan) {
   const int64_t limit = static_cast<int64_t>(plan.recipe().memory.limit_gib * (1 << 30));
+  if (limit > 0 && !plan.exists) return limit;
   int64_t free = plan.device->properties().free_bytes;
   if (plan.device->id().kind == device::Kind::cpu)
     free /= plan.seat.local_world;  // the host's, for all of its ranks
@@ -146,7 +147,7 @@ void settle_slices(Plan& plan) {
       program::MemoryPlan memory;
       compile_for(plan, slices, plan.recipe().memory.recompute, memory);
       const bool fits = memory.peak_bytes() <= plan.available_bytes * 95 / 100 &&
-                        trial(*plan.device, memory);
+                        (!plan.exists || trial(*plan.device, memory));
       if (!fits) continue;
     }
     batch.slices = slices;
@@ -309,6 +310,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   Plan plan;
   plan.seat = options.seat;
   plan.per_node = options.per_node;
+  plan.exists = options.exists;
   plan.laps = options.laps;
   check_batch(resolved.recipe);
   device::Opening opening(resolved.recipe.run.device, options.seat.local_rank, options.seat.world > 1);
