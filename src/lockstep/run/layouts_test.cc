@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/plan/simulate.h"
 #include "lockstep/run/choose_layout.h"
+#include "lockstep/run/memory_report.h"
 #include "lockstep/run/rank_layout.h"
 #include "lockstep/run/testing.h"
 #include "lockstep/run/trainer.h"
@@ -259,6 +260,22 @@ TEST(ChooseLayout, TakesTheFastestThatFits) {
   EXPECT_EQ(zero_stage(wishes.recipe.parallel.zero), 1);
   base::Resolved hopeless = tiny_recipe(recipe({"parallel.auto=true", "memory.limit_gib=0.000001"}));
   EXPECT_THROW(choose_layout(hopeless, four), base::ConfigError);
+}
+
+// Whole gradients that wait for a strand's last slice are most of what a rank holds that shares them out.
+TEST(Remedies, MoreStrandsWhereGradientsAreSharedOut) {
+  const auto remedy = [](const char* zero) -> int64_t {
+    const Plan plan = make_plan(
+        tiny_recipe({"batch.global=16", "batch.slices=16", "batch.strands=4", "parallel.bucket_mib=0", zero}),
+        {}, {.must_fit = false, .seat = {.rank = 0, .world = 4}});
+    for (const Remedy& one : remedies(plan)) {
+      if (one.change == "batch.strands=16") return one.peak_bytes - plan.memory.peak_bytes();
+    }
+    return 0;
+  };
+  EXPECT_EQ(remedy("parallel.zero=1"), 0);
+  EXPECT_LT(remedy("parallel.zero=2"), 0);
+  EXPECT_LT(remedy("parallel.zero=3"), 0);
 }
 
 // A cluster is planned on a laptop: ranks elsewhere have what the recipe says, those here at most what is
