@@ -321,6 +321,18 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
       {2, {"parallel.stages=2,2"}, 159, "set parallel.pipeline=2"},
       {3, {"parallel.pipeline=3", "parallel.stages=4,0,0"}, 159, "use parallel.stages=1,2,1 or"},
       {1, {"parallel.stages=3"}, 159, "use parallel.stages=4 or"},
+      {4,
+       {"run.exact=false", "batch.global=24", "batch.slices=24", "batch.strands=6"},
+       156,
+       "set batch.strands=8,"},
+      {4,
+       {"run.exact=false", "batch.global=6", "batch.slices=6", "batch.strands=6"},
+       156,
+       "start another number, or"},
+      {4,
+       {"parallel.tensor=1048576", "parallel.context=1048576", "parallel.pipeline=1048576"},
+       157,
+       "4 started: set parallel.tensor=4"},
       {4, {"parallel.data=4", "parallel.tensor=2"}, 152, "data 4 x tensor 2 needs 8 ranks"},
   };
   for (const Row& row : rows) {

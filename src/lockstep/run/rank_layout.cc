@@ -17,6 +17,8 @@ using device::DType;
 
 namespace {
 
+constexpr int64_t kMostRanks = 1 << 20;
+
 // "tensor 4 x pipeline 2": what multiplies up to ranks that belong together.
 std::string product_text(const base::Recipe::Parallel& p) {
   std::string text;
@@ -43,9 +45,9 @@ int data_width(const base::Recipe::Parallel& p, int world) {
   const int64_t together = p.tensor * p.context * p.pipeline;
   if (world % together != 0) {
     const int64_t enough = (world + together - 1) / together * together;
-    throw ConfigError(157,
-                      fmt::format("{} needs {} ranks or a multiple of that, {} started: add --nproc {} or {}",
-                                  product_text(p), together, world, enough, smaller(p, world)));
+    const std::string more = enough <= kMostRanks ? fmt::format("add --nproc {} or ", enough) : "";
+    throw ConfigError(157, fmt::format("{} needs {} ranks or a multiple of that, {} started: {}{}",
+                                       product_text(p), together, world, more, smaller(p, world)));
   }
   const auto width = static_cast<int>(world / together);
   if (!p.data.is_auto && p.data.value != width) {
@@ -340,16 +342,19 @@ void check_strands(const base::Recipe& recipe, const program::DataRanks& ranks) 
                   "batch.strands={}, which changes the bits of the result",
                   strands, strands, width, enough)
             : fmt::format(
-                  "batch.slices = {} in {} strands cannot be shared by {} data ranks: start fewer, or set "
+                  "batch.slices = {} in {} strand{} cannot be shared by {} data ranks: start fewer, or set "
                   "batch.slices to a multiple of {}, which changes the bits of the result",
-                  recipe.batch.slices.value, strands, width, width));
+                  recipe.batch.slices.value, strands, strands == 1 ? "" : "s", width, width));
   }
   if (!ranks.exact && strands % width != 0) {
-    throw ConfigError(
-        156,
-        fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the {} data ranks: set "
-                    "batch.strands={}, or leave run.exact on",
-                    strands, width, (strands + width - 1) / width * width));
+    int64_t even = (strands + width - 1) / width * width;  // strands that the slices allow
+    while (even <= recipe.batch.slices.value && recipe.batch.slices.value % even != 0) even += width;
+    const std::string way = even <= recipe.batch.slices.value ? fmt::format("set batch.strands={}", even)
+                                                              : "start another number";
+    throw ConfigError(156,
+                      fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the {} "
+                                  "data ranks: {}, or leave run.exact on",
+                                  strands, width, way));
   }
 }
 
