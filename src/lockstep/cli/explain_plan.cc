@@ -44,7 +44,7 @@ run::Plan plan_for(const PlanWords& words) {
                          world - 1));
   }
   base::Resolved resolved = base::read_recipe(words.source);
-  run::PlanOptions options{.must_fit = false, .reads_data = false};
+  run::PlanOptions options{.must_fit = false, .reads_data = false, .exists = false};
   // Any rank's program can be made on this machine's first device.
   options.seat.rank = static_cast<int>(words.rank), options.seat.world = static_cast<int>(world);
   options.node_shares_memory = resolved.recipe.parallel.engine != "gloo";

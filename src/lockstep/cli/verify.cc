@@ -96,11 +96,11 @@ void print_text(const VerifyArguments& wanted, const Report& report) {
     refused += row.refused ? 1 : 0;
   }
   print(
-      "\n{} of {} hold{}; layouts that cut sums are held to {:.0e} in loss and {:.0e} in gradients, all "
-      "others "
-      "to the same bits\n",
+      "\n{} of {} hold{}; layouts that cut sums{} are held to {:.0e} in loss and {:.0e} in gradients, all "
+      "others to the same bits\n",
       held, report.rows.size(), refused > 0 ? fmt::format(", {} refused", refused) : "",
-      report.tolerance.loss, report.tolerance.gradient);
+      small.run.exact ? "" : " or, with run.exact = false, have data ranks", report.tolerance.loss,
+      report.tolerance.gradient);
 }
 
 // JSON knows no infinity: what is not finite is null.

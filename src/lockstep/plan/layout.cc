@@ -163,7 +163,7 @@ std::vector<Layout> usual_layouts(int64_t ranks) {
       "pipeline=2,schedule=gpipe pipeline=2,schedule=1f1b pipeline=2,schedule=interleaved "
       "pipeline=2,schedule=zero-bubble pipeline=4,schedule=gpipe pipeline=4,schedule=1f1b "
       "pipeline=4,schedule=interleaved pipeline=4,schedule=zero-bubble "
-      "data=2,tensor=2 data=2,context=2 data=2,zero=3,pipeline=2 tensor=2,pipeline=2 "
+      "data=2,tensor=2 data=2,zero=1,tensor=2 data=2,context=2 data=2,zero=3,pipeline=2 tensor=2,pipeline=2 "
       "data=2,zero=3,tensor=2,pipeline=2 data=2,context=2,tensor=2 data=8 data=8,zero=3,shard=4";
   std::vector<Layout> layouts = parse_layouts(kUsual);
   std::erase_if(layouts, [&](const Layout& layout) { return layout.ranks() > ranks; });

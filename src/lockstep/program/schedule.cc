@@ -184,6 +184,12 @@ std::vector<std::vector<int64_t>> turn_ends(Schedule schedule, int stages, int c
 }
 
 std::string cannot(Schedule schedule, int stages, int chunks, int64_t slices) {
+  if (schedule != Schedule::gpipe && slices < stages) {
+    return fmt::format(
+        "parallel.schedule = {} keeps {} stages busy with at least as many slices on each rank, and there "
+        "{} {}; raise batch.slices, or set parallel.schedule=gpipe",
+        name_of(schedule), stages, slices == 1 ? "is" : "are", slices);
+  }
   if (schedule == Schedule::interleaved && chunks < 2) {
     return fmt::format(
         "parallel.schedule = interleaved gives each stage several pieces of the model, and parallel.chunks = "
@@ -195,12 +201,6 @@ std::string cannot(Schedule schedule, int stages, int chunks, int64_t slices) {
         "parallel.chunks = {} is for parallel.schedule = interleaved, and the schedule is {}; set "
         "parallel.chunks=1, or parallel.schedule=interleaved",
         chunks, name_of(schedule));
-  }
-  if (schedule != Schedule::gpipe && slices < stages) {
-    return fmt::format(
-        "parallel.schedule = {} keeps {} stages busy with at least as many slices on each rank, and there "
-        "{} {}; raise batch.slices, or set parallel.schedule=gpipe",
-        name_of(schedule), stages, slices == 1 ? "is" : "are", slices);
   }
   return "";
 }

@@ -213,6 +213,7 @@ TEST(Schedule, CannotNamesTheNearestThatCan) {
   EXPECT_EQ(cannot(Schedule::gpipe, 4, 1, 1), "");
   EXPECT_EQ(cannot(Schedule::interleaved, 4, 2, 5), "");
   EXPECT_NE(cannot(Schedule::zero_bubble, 4, 1, 3).find("parallel.schedule=gpipe"), std::string::npos);
+  EXPECT_NE(cannot(Schedule::interleaved, 2, 1, 1).find("parallel.schedule=gpipe"), std::string::npos);
   EXPECT_NE(cannot(Schedule::interleaved, 2, 1, 8).find("parallel.chunks=2"), std::string::npos);
   EXPECT_NE(cannot(Schedule::one_f_one_b, 2, 2, 8).find("parallel.chunks=1"), std::string::npos);
   for (const char* name : {"gpipe", "1f1b", "interleaved", "zero-bubble"}) {

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/plan/simulate.h"
 #include "lockstep/run/choose_layout.h"
+#include "lockstep/run/memory_report.h"
 #include "lockstep/run/rank_layout.h"
 #include "lockstep/run/testing.h"
 #include "lockstep/run/trainer.h"
@@ -261,6 +262,30 @@ TEST(ChooseLayout, TakesTheFastestThatFits) {
   EXPECT_THROW(choose_layout(hopeless, four), base::ConfigError);
 }
 
+// Whole gradients that wait for a strand's last slice are most of what a rank holds that shares them out.
+TEST(Remedies, MoreStrandsWhereGradientsAreSharedOut) {
+  const auto remedy = [](const char* zero) -> int64_t {
+    const Plan plan = make_plan(
+        tiny_recipe({"batch.global=16", "batch.slices=16", "batch.strands=4", "parallel.bucket_mib=0", zero}),
+        {}, {.must_fit = false, .seat = {.rank = 0, .world = 4}});
+    for (const Remedy& one : remedies(plan)) {
+      if (one.change == "batch.strands=16") return one.peak_bytes - plan.memory.peak_bytes();
+    }
+    return 0;
+  };
+  EXPECT_EQ(remedy("parallel.zero=1"), 0);
+  EXPECT_LT(remedy("parallel.zero=2"), 0);
+  EXPECT_LT(remedy("parallel.zero=3"), 0);
+}
+
+// A cluster is planned on a laptop: ranks elsewhere have what the recipe says, those here at most what is
+// here.
+TEST(MemoryLimit, IsWhatRanksThatNeedNotExistHave) {
+  const base::Resolved recipe = tiny_recipe({"memory.limit_gib=100000"});
+  EXPECT_EQ(make_plan(recipe, {}, {.exists = false}).available_bytes, int64_t{100000} << 30);
+  EXPECT_LT(make_plan(recipe, {}).available_bytes, int64_t{100000} << 30);
+}
+
 TEST(LayoutRules, AreRefusedWithAWayOut) {
   struct Row {
     int world;
@@ -271,6 +296,7 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
   const Row rows[] = {
       {4, {"parallel.tensor=4", "parallel.pipeline=2"}, 157, "tensor 4 x pipeline 2 needs 8 ranks"},
       {8, {"parallel.tensor=8", "model.heads=4"}, 164, "model.heads = 4"},
+      {4, {"parallel.tensor=4", "model.heads=6", "model.hidden=96"}, 164, "sizes that do: 1, 2 ["},
       {2, {"parallel.tensor=2", "model.vocab=139"}, 164, "model.vocab"},
       {4, {"parallel.context=4", "data.seq_len=20"}, 165, "data.seq_len = 20"},
       {8,
@@ -293,6 +319,20 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
       {2, {"parallel.pipeline=2", "parallel.stages=1,2"}, 159, "places 3 layers"},
       {2, {"parallel.pipeline=2", "parallel.stages=99999999999,5"}, 159, "places 100000000004 layers"},
       {2, {"parallel.stages=2,2"}, 159, "set parallel.pipeline=2"},
+      {3, {"parallel.pipeline=3", "parallel.stages=4,0,0"}, 159, "use parallel.stages=1,2,1 or"},
+      {1, {"parallel.stages=3"}, 159, "use parallel.stages=4 or"},
+      {4,
+       {"run.exact=false", "batch.global=24", "batch.slices=24", "batch.strands=6"},
+       156,
+       "set batch.strands=8,"},
+      {4,
+       {"run.exact=false", "batch.global=6", "batch.slices=6", "batch.strands=6"},
+       156,
+       "start another number, or"},
+      {4,
+       {"parallel.tensor=1048576", "parallel.context=1048576", "parallel.pipeline=1048576"},
+       157,
+       "4 started: set parallel.tensor=4"},
       {4, {"parallel.data=4", "parallel.tensor=2"}, 152, "data 4 x tensor 2 needs 8 ranks"},
   };
   for (const Row& row : rows) {

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/program/nodes.h"
 
 namespace lockstep::run {
 
@@ -78,6 +79,18 @@ std::vector<Remedy> remedies(const Plan& plan) {
     if (recipe.batch.global % more == 0) {
       consider(fmt::format("batch.slices={}", more), more, recipe.memory.recompute,
                "smaller products; other bits");
+    }
+  }
+  // Several slices of a strand are added up in whole gradients before these are shared out.
+  if (plan.layout.ranks.zero >= 2 && plan.layout.strands < slices) {
+    program::Layout layout = plan.layout;
+    layout.strands = slices;
+    program::settle_nodes(layout.ranks, layout.strands);
+    program::Program program = program::compile(*plan.model, layout);
+    const int64_t peak = program::place(program).peak_bytes();
+    if (peak < plan.memory.peak_bytes()) {
+      found.push_back({fmt::format("batch.strands={}", slices), peak,
+                       "gradients are shared out after every slice: more bytes between ranks; other bits"});
     }
   }
   const bool cheap = recipe.memory.recompute == "cheap";

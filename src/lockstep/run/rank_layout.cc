@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "lockstep/base/error.h"
@@ -15,6 +16,8 @@ using comm::Axis;
 using device::DType;
 
 namespace {
+
+constexpr int64_t kMostRanks = 1 << 20;
 
 // "tensor 4 x pipeline 2": what multiplies up to ranks that belong together.
 std::string product_text(const base::Recipe::Parallel& p) {
@@ -42,9 +45,9 @@ int data_width(const base::Recipe::Parallel& p, int world) {
   const int64_t together = p.tensor * p.context * p.pipeline;
   if (world % together != 0) {
     const int64_t enough = (world + together - 1) / together * together;
-    throw ConfigError(157,
-                      fmt::format("{} needs {} ranks or a multiple of that, {} started: add --nproc {} or {}",
-                                  product_text(p), together, world, enough, smaller(p, world)));
+    const std::string more = enough <= kMostRanks ? fmt::format("add --nproc {} or ", enough) : "";
+    throw ConfigError(157, fmt::format("{} needs {} ranks or a multiple of that, {} started: {}{}",
+                                       product_text(p), together, world, more, smaller(p, world)));
   }
   const auto width = static_cast<int>(world / together);
   if (!p.data.is_auto && p.data.value != width) {
@@ -152,6 +155,71 @@ std::string fewer_pieces(const program::Layout& layout, int blocks) {
                      layout.stages.chunks == 1 ? "" : " and parallel.schedule=1f1b");
 }
 
+// Pieces that cost about as much as each other.
+std::vector<program::Piece> balanced(const model::Model& model, const program::Layout& layout, int pieces) {
+  std::vector<double> costs;
+  for (const model::Block& block : model.blocks) {
+    double cost = 0;
+    for (const model::Part part :
+         {model::Part::forward, model::Part::backward_input, model::Part::backward_weight}) {
+      const model::Cost of = block.cost(layout.slice, part);
+      cost +=
+          of.flops() + 50.0 * static_cast<double>(of.bytes);  // a byte moved costs as much as some products
+    }
+    costs.push_back(cost);
+  }
+  return program::cut_blocks(costs, pieces);
+}
+
+// As parallel.stages says it: without the embedding of the first and the head of the last.
+std::string in_layers(const std::vector<program::Piece>& cut, int64_t layers) {
+  std::vector<std::string> numbers;
+  for (const program::Piece& piece : cut) {
+    const int64_t begin = std::max(piece.begin, 1), end = std::min<int64_t>(piece.end, layers + 1);
+    numbers.push_back(std::to_string(std::max<int64_t>(0, end - begin)));
+  }
+  return base::join(numbers, ",");
+}
+
+std::vector<int64_t> numbers_of(const std::string& by_hand) {
+  std::vector<int64_t> layers;
+  for (size_t begin = 0; begin <= by_hand.size();) {
+    const size_t end = std::min(by_hand.find(',', begin), by_hand.size());
+    layers.push_back(std::min(std::atoll(by_hand.substr(begin, end - begin).c_str()), 1LL << 40));
+    begin = end + 1;
+  }
+  return layers;
+}
+
+// `even`: the balanced cut, for those whose own does not work.
+std::vector<program::Piece> placed(const std::string& by_hand, const model::Model& model,
+                                   const std::vector<program::Piece>& even) {
+  const std::vector<int64_t> layers = numbers_of(by_hand);
+  const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
+  const std::string way =
+      fmt::format("use parallel.stages={} or leave it empty", in_layers(even, model.layers));
+  if (layers.size() != even.size() || sum != model.layers) {
+    throw ConfigError(
+        159, fmt::format("parallel.stages = \"{}\" places {} layers in {} piece{}; the model has {} layers "
+                         "and the pipeline {} piece{}: {}",
+                         by_hand, sum, layers.size(), layers.size() == 1 ? "" : "s", model.layers,
+                         even.size(), even.size() == 1 ? "" : "s", way));
+  }
+  std::vector<program::Piece> cut;
+  int at = 0;
+  for (size_t k = 0; k < layers.size(); ++k) {  // the embedding goes with the first, the head with the last
+    const int end = k + 1 == layers.size() ? static_cast<int>(model.blocks.size())
+                                           : at + static_cast<int>(layers[k]) + (k == 0 ? 1 : 0);
+    if (end == at) {
+      throw ConfigError(
+          159, fmt::format("parallel.stages = \"{}\": piece {} would be empty: {}", by_hand, k + 1, way));
+    }
+    cut.push_back({at, end});
+    at = end;
+  }
+  return cut;
+}
+
 }  // namespace
 
 std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::Model& model,
@@ -159,9 +227,8 @@ std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::
   const int pieces = layout.stages.count * layout.stages.chunks;
   const auto blocks = static_cast<int>(model.blocks.size());
   const std::string& by_hand = recipe.parallel.stages;
-  if (layout.stages.count == 1) {
-    const auto named = std::count(by_hand.begin(), by_hand.end(), ',') + 1;
-    if (named == 1) return {};
+  const auto named = std::count(by_hand.begin(), by_hand.end(), ',') + 1;
+  if (layout.stages.count == 1 && named > 1) {
     throw ConfigError(159, fmt::format("parallel.stages = \"{}\" places layers on {} stages, but "
                                        "parallel.pipeline = 1: set parallel.pipeline={}, or leave "
                                        "parallel.stages empty",
@@ -174,52 +241,17 @@ std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::
                          layout.stages.count, layout.stages.chunks, layout.stages.chunks == 1 ? "" : "s",
                          pieces, blocks, model.layers, fewer_pieces(layout, blocks)));
   }
-  if (by_hand.empty()) {
-    std::vector<double> costs;
-    for (const model::Block& block : model.blocks) {
-      double cost = 0;
-      for (const model::Part part :
-           {model::Part::forward, model::Part::backward_input, model::Part::backward_weight}) {
-        const model::Cost of = block.cost(layout.slice, part);
-        cost +=
-            of.flops() + 50.0 * static_cast<double>(of.bytes);  // a byte moved costs as much as some products
-      }
-      costs.push_back(cost);
-    }
-    return program::cut_blocks(costs, pieces);
-  }
-  std::vector<int64_t> layers;
-  for (size_t begin = 0; begin <= by_hand.size();) {
-    const size_t end = std::min(by_hand.find(',', begin), by_hand.size());
-    layers.push_back(std::min(std::atoll(by_hand.substr(begin, end - begin).c_str()), 1LL << 40));
-    begin = end + 1;
-  }
-  const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
-  if (static_cast<int>(layers.size()) != pieces || sum != model.layers) {
-    throw ConfigError(
-        159, fmt::format("parallel.stages = \"{}\" places {} layers in {} piece{}; the model has {} layers "
-                         "and the pipeline {} pieces",
-                         by_hand, sum, layers.size(), layers.size() == 1 ? "" : "s", model.layers, pieces));
-  }
-  std::vector<program::Piece> cut;
-  int at = 0;
-  for (size_t k = 0; k < layers.size(); ++k) {  // the embedding goes with the first, the head with the last
-    const int end = k + 1 == layers.size() ? blocks : at + static_cast<int>(layers[k]) + (k == 0 ? 1 : 0);
-    if (end == at) {
-      throw ConfigError(159,
-                        fmt::format("parallel.stages = \"{}\": piece {} would be empty", by_hand, k + 1));
-    }
-    cut.push_back({at, end});
-    at = end;
-  }
-  return cut;
+  if (layout.stages.count == 1 && by_hand.empty()) return {};
+  std::vector<program::Piece> cut = balanced(model, layout, pieces);
+  if (!by_hand.empty()) cut = placed(by_hand, model, cut);
+  return layout.stages.count == 1 ? std::vector<program::Piece>{} : cut;
 }
 
 // --- what sizes do not allow -------------------------------------------------------------------------
 
 namespace {
 
-// `common`: what the size must divide in all.
+// `common`: what the size must divide in all, the ranks among it.
 void check_divides(const char* key, int64_t parts, const char* size_key, int64_t size, int64_t common,
                    int number) {
   if (size % parts == 0) return;
@@ -227,9 +259,9 @@ void check_divides(const char* key, int64_t parts, const char* size_key, int64_t
                                         parts, size_key, size, base::divisors_near(common, parts)));
 }
 
-void check_tensor(const base::Recipe::Model& m, int tensor) {
+void check_tensor(const base::Recipe::Model& m, int tensor, int64_t ranks) {
   const bool attends = m.family != "mlp";
-  int64_t common = std::gcd(m.ffn.value, m.vocab.value);
+  int64_t common = std::gcd(ranks, std::gcd(m.ffn.value, m.vocab.value));
   if (attends) common = std::gcd(common, std::gcd(m.heads, m.kv_heads.value));
   const auto check = [&](const char* key, int64_t size) {
     check_divides("tensor", tensor, key, size, common, 164);
@@ -240,23 +272,24 @@ void check_tensor(const base::Recipe::Model& m, int tensor) {
   check("model.vocab", m.vocab.value);
 }
 
-void check_ring(int64_t seq_len, int context) {
+void check_ring(int64_t seq_len, int context, int64_t ranks) {
   const int64_t runs = int64_t{2} * context;
   if (seq_len % runs == 0) return;
   throw ConfigError(
       165,
       fmt::format("parallel.context = {} cuts sequences into {} runs, which do not divide data.seq_len = "
                   "{}; context ranks that do: {}, or data.seq_len={}",
-                  context, runs, seq_len, seq_len % 2 == 0 ? base::divisors_near(seq_len / 2, context) : "1",
+                  context, runs, seq_len,
+                  seq_len % 2 == 0 ? base::divisors_near(std::gcd(seq_len / 2, ranks), context) : "1",
                   (seq_len + runs - 1) / runs * runs));
 }
 
-void check_heads(const base::Recipe& recipe, const model::Parts& parts) {
+void check_heads(const base::Recipe& recipe, const model::Parts& parts, int64_t ranks) {
   const auto& m = recipe.model;
   const int64_t seq_len = recipe.data.seq_len;
   int64_t heads = 0, kv_heads = 0;  // that each tensor rank deals out; none: a family without attention
   if (m.family != "mlp") heads = m.heads / parts.tensor, kv_heads = m.kv_heads.value / parts.tensor;
-  const int64_t common = std::gcd(seq_len, std::gcd(heads, kv_heads));
+  const int64_t common = std::gcd(std::gcd(seq_len, ranks), std::gcd(heads, kv_heads));
   const std::string ways =
       base::divisors_near(common, parts.context) +
       (seq_len % (int64_t{2} * parts.context) == 0 ? ", or parallel.context_form=ring" : "");
@@ -275,13 +308,14 @@ void check_heads(const base::Recipe& recipe, const model::Parts& parts) {
 
 }  // namespace
 
-void check_parts(const base::Recipe& recipe, const model::Parts& parts) {
-  check_tensor(recipe.model, parts.tensor);
+void check_parts(const base::Recipe& recipe, const model::Parts& parts, int world) {
+  const int64_t of_stage = world / recipe.parallel.pipeline;
+  check_tensor(recipe.model, parts.tensor, of_stage / parts.context);
   if (parts.context == 1) return;
   if (parts.heads) {
-    check_heads(recipe, parts);
+    check_heads(recipe, parts, of_stage / parts.tensor);
   } else {
-    check_ring(recipe.data.seq_len, parts.context);
+    check_ring(recipe.data.seq_len, parts.context, of_stage / parts.tensor);
   }
 }
 
@@ -308,16 +342,19 @@ void check_strands(const base::Recipe& recipe, const program::DataRanks& ranks) 
                   "batch.strands={}, which changes the bits of the result",
                   strands, strands, width, enough)
             : fmt::format(
-                  "batch.slices = {} in {} strands cannot be shared by {} data ranks: start fewer, or set "
+                  "batch.slices = {} in {} strand{} cannot be shared by {} data ranks: start fewer, or set "
                   "batch.slices to a multiple of {}, which changes the bits of the result",
-                  recipe.batch.slices.value, strands, width, width));
+                  recipe.batch.slices.value, strands, strands == 1 ? "" : "s", width, width));
   }
   if (!ranks.exact && strands % width != 0) {
-    throw ConfigError(
-        156,
-        fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the {} data ranks: set "
-                    "batch.strands={}, or leave run.exact on",
-                    strands, width, (strands + width - 1) / width * width));
+    int64_t even = (strands + width - 1) / width * width;  // strands that the slices allow
+    while (even <= recipe.batch.slices.value && recipe.batch.slices.value % even != 0) even += width;
+    const std::string way = even <= recipe.batch.slices.value ? fmt::format("set batch.strands={}", even)
+                                                              : "start another number";
+    throw ConfigError(156,
+                      fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the {} "
+                                  "data ranks: {}, or leave run.exact on",
+                                  strands, width, way));
   }
 }
 

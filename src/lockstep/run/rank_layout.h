@@ -33,8 +33,8 @@ model::SliceShape slice_of(const model::SliceShape& whole, const model::Parts& p
 std::vector<program::Piece> cut_stages(const base::Recipe& recipe, const model::Model& model,
                                        const program::Layout& layout);
 
-// What the sizes of the model and of the batch do not allow.
-void check_parts(const base::Recipe& recipe, const model::Parts& parts);
+// What the sizes of the model and of the batch do not allow; the sizes named instead suit the `world` ranks.
+void check_parts(const base::Recipe& recipe, const model::Parts& parts, int world);
 void check_own_model(const model::Parts& parts);
 void check_strands(const base::Recipe& recipe, const program::DataRanks& ranks);
 void check_slices(const base::Recipe& recipe, const program::DataRanks& ranks, const program::Stages& stages,

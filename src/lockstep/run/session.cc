@@ -110,6 +110,7 @@ void set_threads(const base::Recipe& recipe, const comm::Seat& seat) {
 
 int64_t available_bytes(const Plan& plan) {
   const int64_t limit = static_cast<int64_t>(plan.recipe().memory.limit_gib * (1 << 30));
+  if (limit > 0 && !plan.exists) return limit;
   int64_t free = plan.device->properties().free_bytes;
   if (plan.device->id().kind == device::Kind::cpu)
     free /= plan.seat.local_world;  // the host's, for all of its ranks
@@ -145,7 +146,8 @@ void settle_slices(Plan& plan) {
     if (slices != batch.global) {
       program::MemoryPlan memory;
       compile_for(plan, slices, plan.recipe().memory.recompute, memory);
-      const bool fits = memory.peak_bytes() <= plan.available_bytes * 95 / 100 && trial(*plan.device, memory);
+      const bool fits = memory.peak_bytes() <= plan.available_bytes * 95 / 100 &&
+                        (!plan.exists || trial(*plan.device, memory));
       if (!fits) continue;
     }
     batch.slices = slices;
@@ -218,7 +220,7 @@ void add_model(Plan& plan, base::Resolved& resolved, const Own& own, const Build
     model::resolve_model(resolved, plan.dataset->vocab());
     model::check_vocabulary(resolved, plan.dataset->vocab(), plan.dataset->describe());
     settle_logits_chunk(resolved, compute, plan.device->id().kind == device::Kind::cuda);
-    check_parts(resolved.recipe, parts);
+    check_parts(resolved.recipe, parts, plan.seat.world);
     model::check_fp8(resolved.recipe, parts);
   }
   plan.build_part = [recipe = resolved.recipe, compute = compute,
@@ -308,6 +310,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   Plan plan;
   plan.seat = options.seat;
   plan.per_node = options.per_node;
+  plan.exists = options.exists;
   plan.laps = options.laps;
   check_batch(resolved.recipe);
   device::Opening opening(resolved.recipe.run.device, options.seat.local_rank, options.seat.world > 1);

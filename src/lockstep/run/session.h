@@ -42,6 +42,7 @@ struct Plan {
   program::Program program;  // checked and placed
   program::MemoryPlan memory;
   int64_t available_bytes = 0;  // on the device, or memory.limit_gib
+  bool exists = true;           // as in PlanOptions
   comm::Seat seat;              // this process among the ranks
   int per_node = 0;             // ranks of each node, where there are several (PlanOptions)
   base::Laps* laps = nullptr;   // of the way to the first step, where that is timed
@@ -60,6 +61,7 @@ struct Plan {
 struct PlanOptions {
   bool must_fit = true;    // memory that does not suffice is RunError 420 with the report
   bool reads_data = true;  // false: nobody will read a sample, and the data need not be there
+  bool exists = true;      // false: nothing will be run, and memory.limit_gib may be more than there is here
   comm::Seat seat;         // the rank to plan for; need not exist
   // Of CPU ranks: they read each other's memory, so that reductions stage nothing; those of one node do.
   bool shares_memory = true, node_shares_memory = true;

@@ -62,6 +62,37 @@ TEST(Verify, HoldsWhereNothingDiffers) {
   EXPECT_EQ(forger.jobs[3].overrides, std::vector<std::string>{"parallel.zero=3"});
 }
 
+// run.exact = false asks for other bits than one rank's; the row goes on from its own checkpoint.
+TEST(Verify, DataRanksThatNeedNotBeExactAreHeldToATolerance) {
+  struct Case {
+    std::vector<std::string> words;
+    bool holds;
+    double tolerance;
+  };
+  for (const Case& c : {Case{{}, false, 1e-5}, Case{{"run.exact=false"}, true, 1e-5},
+                        Case{{"run.exact=false", "parallel.wire=bf16"}, true, 2e-4}}) {
+    const base::TemporaryFolder folder;
+    Forger forger;
+    forger.change = [](const Job& job, Forged& forged) {
+      if (job.title.starts_with("data=2")) forged.loss *= 1 + 1e-7;
+    };
+    std::vector<std::string> words = {"run.device=cpu", "precision.compute=fp32"};
+    words.insert(words.end(), c.words.begin(), c.words.end());
+    const Report report = verify({.resolved = base::read_recipe({.overrides = words}),
+                                  .layouts = plan::parse_layouts("data=2"),
+                                  .named = true,
+                                  .steps = 2,
+                                  .jobs = 1,
+                                  .folder = folder.path(),
+                                  .against = ""},
+                                 [&](const Job& job) { return forger(job); });
+    EXPECT_EQ(report.rows[1].holds, c.holds) << report.rows[1].note;
+    EXPECT_EQ(report.tolerance.loss, c.tolerance);
+    if (!c.holds) continue;
+    EXPECT_NE(forger.jobs.back().resume.find("data=2/checkpoints"), std::string::npos);
+  }
+}
+
 // Two layouts wait for each other, so that they must be tried at once; rows stand in the order of the wish.
 TEST(Verify, TriesSomeLayoutsAtOnce) {
   const base::TemporaryFolder folder;
