@@ -4,7 +4,8 @@ and loads at 80 % of a plain reader; side by side with torch.save, torch.load an
 Usage: bench/checkpoint.py [--python PYTHON_WITH_TORCH] [--folder DIR] [--rounds 5] [--json] [key=value ...]
 Words are recipe keys: they give the model whose weights and moments are saved. The peers save tensors of the same
 bytes in the same folder, each in a process of its own, in turn. Reads come from the disk, not from its pages in memory."""
-import argparse, json, os, pathlib, statistics, subprocess, sys, tempfile, time
+import argparse, json, os, pathlib, statistics, sys, tempfile, time
+from command import run
 
 root = pathlib.Path(__file__).resolve().parent.parent
 parser = argparse.ArgumentParser()
@@ -71,10 +72,8 @@ def peer(total):
 if a.peer:
     peer(a.peer)
     sys.exit()
-ours = json.loads(subprocess.run([a.program, "bench", "checkpoint", *KEYS, "--folder", a.folder, "--rounds", str(a.rounds), "--json"],
-                                 check=True, capture_output=True, text=True).stdout)
-theirs = json.loads(subprocess.run([a.python, __file__, "--peer", str(ours["bytes"]), "--rounds", str(a.rounds), "--folder", a.folder],
-                                   check=True, stdout=subprocess.PIPE, text=True).stdout)
+ours = json.loads(run([a.program, "bench", "checkpoint", *KEYS, "--folder", a.folder, "--rounds", str(a.rounds), "--json"]))
+theirs = json.loads(run([a.python, __file__, "--peer", str(ours["bytes"]), "--rounds", str(a.rounds), "--folder", a.folder]))
 size = ours["bytes"] / 1e6
 result = {"claim": "checkpoint", "pause_ratio": ours["pause_ms"] / ours["copy_ms"], "write_ratio": ours["plain_write_s"] / ours["write_s"],
           "load_ratio": ours["plain_read_s"] / ours["load_s"], "lockstep": ours, "torch": theirs, "rounds": a.rounds, "keys": KEYS}

@@ -4,6 +4,7 @@ Usage: bench/cpu_step.py [--python PYTHON_WITH_TORCH] [--rounds 5] [--steps 40] 
 Runs both in turn, several rounds, so that a noisy machine disturbs both alike; prints the median ratio and its spread.
 Further words are recipe keys for Lockstep (model.hidden=256 and the like are given to the peer too)."""
 import argparse, json, os, pathlib, platform, statistics, subprocess, sys, tempfile
+from command import run
 
 root = pathlib.Path(__file__).resolve().parent.parent
 parser = argparse.ArgumentParser()
@@ -32,9 +33,7 @@ def ours():
 
 
 def peer():
-    out = subprocess.run([a.python, str(root / "bench" / "torch_peer.py"), str(a.steps), "--threads", str(a.threads), *peer_words],
-                         check=True, capture_output=True, text=True).stdout
-    return json.loads(out)
+    return json.loads(run([a.python, str(root / "bench" / "torch_peer.py"), str(a.steps), "--threads", str(a.threads), *peer_words]))
 
 
 rows = []

@@ -5,7 +5,8 @@ Without --compile the peer is PyTorch eager.
 Runs both in turn, several rounds, so that clocks and neighbours disturb both alike; prints tokens a second, memory and
 the first step of each, and the median ratio with its spread. `--device cpu --models tiny` tries the program itself.
 Further words are recipe keys for Lockstep only."""
-import argparse, json, pathlib, statistics, subprocess, sys
+import argparse, json, pathlib, statistics, sys
+from command import run
 
 root = pathlib.Path(__file__).resolve().parent.parent
 parser = argparse.ArgumentParser()
@@ -29,13 +30,6 @@ MODELS = {
     "tiny": (["model.family=gpt2", "model.layers=2", "model.hidden=64", "model.heads=2", "model.vocab=50304"],
              "--family gpt2 --layers 2 --hidden 64 --heads 2 --vocab 50304", 4, 64),
 }
-
-
-def run(words):
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(words)}\n{done.stderr[-2000:]}")
-    return done.stdout
 
 
 def ours(model):

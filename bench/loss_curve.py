@@ -5,7 +5,8 @@ Writes a GPT-2 with random weights as Hugging Face keeps it (bench/random_gpt2.p
 any other word is a `precision.compute`, perhaps with keys behind it (`fp8:fp8_head=false`), and a number of the seed of the
 weights (`bf16@2`: how far runs differ that begin elsewhere). Prints the mean loss of each fifth of the steps and of the
 evaluation, and against the first run the mean and the largest difference of losses smoothed over 20 steps."""
-import argparse, json, pathlib, shutil, subprocess, sys, tempfile
+import argparse, json, pathlib, shutil, sys, tempfile
+from command import run
 
 root = pathlib.Path(__file__).resolve().parent.parent
 parser = argparse.ArgumentParser()
@@ -21,13 +22,6 @@ for name, value in [("steps", 500), ("layers", 12), ("hidden", 768), ("heads", 1
                     ("lr", 6e-4), ("warmup", 50)]:
     parser.add_argument("--" + name, type=type(value), default=value)
 a = parser.parse_args()
-
-
-def run(words):
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(words)}\n{done.stderr[-3000:]}")
-    return done.stdout
 
 
 def torch_run(model):
