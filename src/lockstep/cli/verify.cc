@@ -27,6 +27,8 @@ namespace {
 using verify::Report;
 using verify::Row;
 
+constexpr size_t kWholeNames = 200;  // columns: a layout that is cut off could not be named again
+
 struct VerifyArguments {
   base::RecipeSource source;
   std::string layouts, against, keep;
@@ -56,7 +58,7 @@ void print_table(const Report& report) {
                d ? base::human_bytes(row.memory_gib * (1 << 30)) : "-", yes_no(row.repeats),
                yes_no(row.resumes), verdict_of(row)});
   }
-  print("{}", table.to_text(std::max<size_t>(base::terminal_of(STDOUT_FILENO).width, 120)));
+  print("{}", table.to_text(kWholeNames));
 }
 
 // Why rows do not hold, layouts with the same reason together.

@@ -13,7 +13,7 @@ namespace lockstep::plan {
 namespace {
 
 constexpr double kAboutAsFast = 1.02;
-constexpr size_t kShown = 5, kReasons = 4;
+constexpr size_t kShown = 5, kReasons = 4, kWholeNames = 200;
 // Instructions that are compiled for the choice before what is left goes unseen: seconds, up to a minute
 // where each list is very long. Thousands of ranks can be dealt out in thousands of ways, and those that cut
 // the model most have the longest lists.
@@ -220,9 +220,9 @@ std::string Choice::why() const {
                base::human_duration(trial.step_seconds), fmt::format("{:.0f} %", trial.bubble * 100),
                shown == 1 ? "chosen" : ""});
   }
-  std::string text =
-      fmt::format("parallel.auto: {} of {} layouts fit in {}; by forecast the best are\n{}", fitting,
-                  trials.size(), base::human_bytes(static_cast<double>(available_bytes)), table.to_text(120));
+  std::string text = fmt::format(
+      "parallel.auto: {} of {} layouts fit in {}; by forecast the best are\n{}", fitting, trials.size(),
+      base::human_bytes(static_cast<double>(available_bytes)), table.to_text(kWholeNames));
   if (too_large > 0) text += fmt::format("{} need more memory\n", too_large);
   if (unseen > 0)
     text += fmt::format("{} that cut the model into more parts than these were not looked at\n", unseen);

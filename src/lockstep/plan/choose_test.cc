@@ -95,6 +95,15 @@ TEST(Choose, WhatTheUserHasSettledStays) {
   }
 }
 
+// A name that is cut off could not be given to anything.
+TEST(Choose, LongNamesAreWhole) {
+  const std::string words =
+      "data=2,zero=3,tensor=2,sequence,context=2,form=heads,pipeline=2,schedule=interleaved,chunks=3";
+  Choice choice;
+  choice.trials.push_back({.candidate = {parse_layout(words), "full"}, .fits = true});
+  EXPECT_NE(choice.why().find(words + ", recompute full "), std::string::npos) << choice.why();
+}
+
 TEST(Choose, ReasonsAgainstOthersAreTold) {
   Fake fake;
   fake.refuses = [](const Candidate& c) { return c.layout.tensor > 1 ? "heads do not divide" : ""; };

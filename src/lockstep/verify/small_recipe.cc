@@ -64,7 +64,7 @@ void shrink_run(base::Recipe& recipe, int64_t steps, int64_t ranks) {
   while (slices < ranks) slices *= 2;
   recipe.batch.global = slices * kSamplesPerSlice;
   recipe.batch.slices = slices;
-  recipe.batch.strands = base::AutoInt();
+  recipe.batch.strands = slices;  // "auto" would be other bits on more than eight ranks
   recipe.checkpoint.every = 1;
   if (base::find_key("checkpoint.async") != nullptr) base::set_value(recipe, "checkpoint.async", "false");
   recipe.checkpoint.keep = steps;

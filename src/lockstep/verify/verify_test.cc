@@ -256,6 +256,8 @@ TEST(SmallRecipe, KeepsWhatDecidesALayout) {
   EXPECT_LE(r.model.hidden, 512);
   EXPECT_EQ(r.data.seq_len, 64);
   EXPECT_EQ(r.batch.slices.value, 16);
+  EXPECT_FALSE(r.batch.strands.is_auto);
+  EXPECT_EQ(r.batch.strands.value, 16);  // as many on one rank as on sixteen
   EXPECT_EQ(r.parallel.zero, "0");
   EXPECT_EQ(r.optim.name, "lion");
   EXPECT_EQ(r.precision.compute, "bf16");
