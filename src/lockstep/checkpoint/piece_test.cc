@@ -97,6 +97,8 @@ TEST(Piece, GapsAndOverlapsAreBugs) {
   EXPECT_THROW(check_cover({{part_of(whole, 0, 4)}, {part_of(whole, 5, 5)}}), base::Bug);
   EXPECT_THROW(check_cover({{part_of(whole, 0, 4)}, {part_of(whole, 3, 7)}}), base::Bug);
   EXPECT_THROW(check_cover({{part_of(whole, 0, 9)}}), base::Bug);
+  EXPECT_THROW(check_cover({{part_of(whole, 0, 0)}, {}}), base::Bug) << "held, and nobody writes it";
+  EXPECT_NO_THROW(check_cover({{part_of(whole, 0, 0)}, {whole}}));
   EXPECT_THROW(check_cover({{part_of(whole, 0, 4)}, {whole_piece(tensor({11}))}}), base::Bug);
   Piece uneven = whole_piece(tensor({10}));
   EXPECT_THROW(cut(uneven, 0, 0, 3), base::Bug);

@@ -46,14 +46,14 @@ bool same_files(const std::vector<FileSummary>& standing, const std::vector<File
 
 }  // namespace
 
-SaveTeam::SaveTeam(Member member, std::vector<Piece> own, SaveOptions options)
+SaveTeam::SaveTeam(Member member, std::vector<Piece> own, SaveOptions options, const std::vector<Whole>& held)
     : member_(std::move(member)),
       own_(std::move(own)),
       options_(std::move(options)),
       disk_(options_.disk != nullptr ? *options_.disk : system_disk()),
       home_(options_.run_folder) {
   offsets_ = piece_offsets(own_, memory_bytes_);
-  agree_on_tensors();
+  agree_on_tensors(held);
   plan_ = plan_files(tensors_, options_.most_file_bytes);
   writer_ = std::make_unique<PartWriter>(plan_, tensors_, own_, disk_);
 }
@@ -81,13 +81,15 @@ std::string SaveTeam::hear(const std::string& what) {
 
 // The first rank learns who writes what, makes sure that nothing is missing, and tells everyone of all
 // tensors.
-void SaveTeam::agree_on_tensors() {
+void SaveTeam::agree_on_tensors(const std::vector<Whole>& held) {
+  std::vector<Piece> known = own_;  // and nothing of what others write
+  for (const Whole& tensor : held) known.push_back(part_of(whole_piece(tensor), 0, 0));
   if (!member_.store) {
-    tensors_ = check_cover({own_});
+    tensors_ = check_cover({known});
     return;
   }
   name_ = std::to_string(member_.store->add(fmt::format("checkpoint/teams/{}", member_.rank), 1));
-  tell(fmt::format("pieces/{}", member_.rank), message_of(own_));
+  tell(fmt::format("pieces/{}", member_.rank), message_of(known));
   if (member_.rank != 0) {
     for (const Piece& piece : pieces_of(hear("tensors"))) tensors_.push_back(piece.tensor);
     return;

@@ -47,9 +47,10 @@ struct Outcome {
 
 class SaveTeam {
  public:
-  // Collective. `own` are the pieces that this rank writes: together they must cover every tensor once, which
-  // is checked here (a Bug otherwise).
-  SaveTeam(Member member, std::vector<Piece> own, SaveOptions options);
+  // Collective. `own` are the pieces that this rank writes, `held` are tensors that it has something of,
+  // whoever writes them: together, the ranks' pieces must cover every tensor once, which is checked here (a
+  // Bug otherwise).
+  SaveTeam(Member member, std::vector<Piece> own, SaveOptions options, const std::vector<Whole>& held = {});
   ~SaveTeam();
   // Bytes of the memory that save() is given, and where each piece begins in it.
   int64_t memory_bytes() const { return memory_bytes_; }
@@ -65,7 +66,7 @@ class SaveTeam {
   std::string key(const std::string& what) const;
   void tell(const std::string& what, const std::string& value);
   std::string hear(const std::string& what);
-  void agree_on_tensors();
+  void agree_on_tensors(const std::vector<Whole>& held);
 
   Outcome lead(const Facts& facts, std::span<const std::byte> memory);
   Outcome follow(std::span<const std::byte> memory);

@@ -103,8 +103,10 @@ class Chooser {
   void try_memory(Layout layout) {
     std::vector<std::string> recomputes{question_.recompute};
     if (!recomputes_blocks(question_.recompute)) recomputes.push_back("full");
+    const int least =
+        layout.data > 1 && question_.shard.value_or(1) > 1 ? 1 : 0;  // groups that share nothing
     for (const std::string& recompute : recomputes) {
-      for (int zero = 0; zero <= (layout.data > 1 ? 3 : 0); ++zero) {
+      for (int zero = least; zero <= (layout.data > 1 ? 3 : 0); ++zero) {
         if (layout.data > 1 && question_.zero.value_or(zero) != zero) continue;
         layout.zero = zero;
         // Splitting norms over tokens saves memory for the same traffic, where the sizes allow it.
@@ -115,7 +117,8 @@ class Chooser {
           trial = try_one({layout, recompute});
         }
         trials_.push_back(trial);
-        if (!trial.refused.empty() || (trial.fits && zero == 0 && recompute == recomputes.front())) return;
+        if (!trial.refused.empty() || (trial.fits && zero == least && recompute == recomputes.front()))
+          return;
         if (trial.fits) break;
       }
     }

@@ -46,7 +46,7 @@ struct Question {
   Machine machine;                 // what the step is priced on
   std::string recompute = "none";  // the recipe's; full is tried too where it does not recompute products
   // What the user has settled; the rest is free.
-  std::optional<int> tensor, context, pipeline, zero, chunks;
+  std::optional<int> tensor, context, pipeline, zero, shard, chunks;
   std::optional<std::string> form, schedule;  // of context and pipeline
   std::optional<bool> sequence;
 };

@@ -101,6 +101,7 @@ std::string choose_layout(base::Resolved& resolved, const PlanOptions& options) 
       .context = settled(resolved, "parallel.context", static_cast<int>(parallel.context)),
       .pipeline = settled(resolved, "parallel.pipeline", static_cast<int>(parallel.pipeline)),
       .zero = settled(resolved, "parallel.zero", zero_stage(parallel.zero)),
+      .shard = settled(resolved, "parallel.shard", static_cast<int>(parallel.shard.value)),
       .chunks = settled(resolved, "parallel.chunks", static_cast<int>(parallel.chunks)),
       .form = settled(resolved, "parallel.context_form", parallel.context_form),
       .schedule = settled(resolved, "parallel.schedule", parallel.schedule),

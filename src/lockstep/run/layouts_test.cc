@@ -258,6 +258,10 @@ TEST(ChooseLayout, TakesTheFastestThatFits) {
   choose_layout(wishes, four);
   EXPECT_EQ(wishes.recipe.parallel.schedule, "gpipe");
   EXPECT_EQ(zero_stage(wishes.recipe.parallel.zero), 1);
+  base::Resolved groups = tiny_recipe(recipe({"parallel.auto=true", "parallel.shard=2"}));
+  choose_layout(groups, four);
+  EXPECT_GT(zero_stage(groups.recipe.parallel.zero), 0);
+  EXPECT_NO_THROW(make_plan(groups, {}, four));
   base::Resolved hopeless = tiny_recipe(recipe({"parallel.auto=true", "memory.limit_gib=0.000001"}));
   EXPECT_THROW(choose_layout(hopeless, four), base::ConfigError);
 }
@@ -329,6 +333,7 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
        {"run.exact=false", "batch.global=6", "batch.slices=6", "batch.strands=6"},
        156,
        "start another number, or"},
+      {4, {"parallel.shard=2"}, 153, "set parallel.zero=3"},
       {4,
        {"parallel.tensor=1048576", "parallel.context=1048576", "parallel.pipeline=1048576"},
        157,

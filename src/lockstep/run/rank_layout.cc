@@ -68,6 +68,17 @@ program::DataRanks data_ranks(const base::Recipe& recipe, int width) {
   const auto& p = recipe.parallel;
   program::DataRanks ranks;
   ranks.zero = zero_stage(p.zero);
+  if (ranks.zero == 0 && !p.shard.is_auto && p.shard.value > 1) {
+    const int64_t fits = std::gcd<int64_t>(p.shard.value, width);
+    const std::string groups =
+        fits == 1 ? ""
+                  : fmt::format("set parallel.zero=3{}, or ",
+                                fits == p.shard.value ? "" : fmt::format(" and parallel.shard={}", fits));
+    throw ConfigError(153,
+                      fmt::format("parallel.shard = {} says among how many ranks state is shared out, and "
+                                  "parallel.zero = 0 shares nothing out: {}leave parallel.shard \"auto\"",
+                                  p.shard.value, groups));
+  }
   ranks.shard = ranks.zero == 0 ? 1 : p.shard.is_auto ? width : static_cast<int>(p.shard.value);
   if (width % ranks.shard != 0) {
     throw ConfigError(

@@ -85,12 +85,18 @@ std::vector<checkpoint::Piece> Saver::pieces_of(const std::vector<Parameters::Sa
   return pieces;
 }
 
+std::vector<checkpoint::Whole> Saver::tensors_of(const std::vector<Parameters::Saved>& held) {
+  std::vector<checkpoint::Whole> tensors;
+  for (const Parameters::Saved& one : held) tensors.push_back(one.piece.tensor);
+  return tensors;
+}
+
 Saver::Saver(Session& session, const std::string& run_folder)
     : session_(session),
       device_(*session.plan.device),
       async_(session.plan.recipe().checkpoint.async),
       team_(member_of(*session.ranks), pieces_of(session.parameters->saved(), sources_),
-            options_of(session.plan.recipe(), run_folder)),
+            options_of(session.plan.recipe(), run_folder), tensors_of(session.parameters->saved())),
       stream_(device_.create_stream()),
       preparing_(session.plan.recipe().checkpoint.every > 0),
       about_(about(session)),
