@@ -91,14 +91,21 @@ void SaveTeam::agree_on_tensors(const std::vector<Whole>& held) {
   name_ = std::to_string(member_.store->add(fmt::format("checkpoint/teams/{}", member_.rank), 1));
   tell(fmt::format("pieces/{}", member_.rank), message_of(known));
   if (member_.rank != 0) {
-    for (const Piece& piece : pieces_of(hear("tensors"))) tensors_.push_back(piece.tensor);
+    const std::string told = hear("tensors");
+    LS_ASSERT(!told.empty(), "the ranks' pieces do not cover every tensor once; the first rank says which");
+    for (const Piece& piece : pieces_of(told)) tensors_.push_back(piece.tensor);
     return;
   }
   std::vector<std::vector<Piece>> all;
   for (int rank = 0; rank < member_.ranks; ++rank)
     all.push_back(pieces_of(hear(fmt::format("pieces/{}", rank))));
   for (int rank = 0; rank < member_.ranks; ++rank) member_.store->remove(key(fmt::format("pieces/{}", rank)));
-  tensors_ = check_cover(all);
+  try {
+    tensors_ = check_cover(all);
+  } catch (const base::Bug&) {
+    tell("tensors", "");  // nobody shall wait for it
+    throw;
+  }
   std::vector<Piece> wholes;
   for (const Whole& tensor : tensors_) wholes.push_back(whole_piece(tensor));
   tell("tensors", message_of(wholes));

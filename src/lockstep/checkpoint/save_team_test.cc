@@ -92,6 +92,19 @@ Saves save_on(const std::string& run, const std::vector<const Disk*>& disks,
 }
 
 // A mount that has gone leaves a bare folder where the run's was.
+// A tensor that some rank has and none writes would be found missing by whoever loads it.
+TEST(SaveTeam, WhatIsHeldAndNobodyWritesIsABug) {
+  const base::TemporaryFolder run;
+  Tensors memory;
+  std::vector<Piece> pieces = pieces_of(contents_of(memory, 1), 0, 1);
+  std::vector<Whole> held;
+  for (const Piece& piece : pieces) held.push_back(piece.tensor);
+  const SaveOptions options{.run_folder = run.path()};
+  EXPECT_NO_THROW(SaveTeam(Member{}, pieces, options, held));
+  pieces.pop_back();
+  EXPECT_THROW(SaveTeam(Member{}, pieces, options, held), base::Bug);
+}
+
 TEST(SaveTeam, ARunFolderThatIsGoneIsNotMadeAnew) {
   base::TemporaryFolder parent;
   const std::string run = parent.path() + "/run", away = parent.path() + "/away";

@@ -168,15 +168,10 @@ BENCHMARK(attention_backward)->ATTENTION_SIZES;
 
 // Queries against as many earlier keys, merged into a running result: one step of a ring, forward and back.
 AttentionPartShape part_shape_of(const State& state) {
-  const AttentionShape whole = shape_of(state);
-  return {.samples = whole.samples,
-          .q_len = whole.seq_len,
-          .kv_len = whole.seq_len,
-          .heads = whole.heads,
-          .kv_heads = whole.kv_heads,
-          .head_dim = whole.head_dim,
-          .q_stride = whole.qkv_width(),
-          .kv_stride = 2 * whole.heads * whole.head_dim};
+  AttentionPartShape shape = only_part(shape_of(state));
+  shape.causal = false;
+  shape.kv_stride = 2 * shape.kv_heads * shape.head_dim;
+  return shape;
 }
 
 double part_flops(const AttentionPartShape& s, int products) {

@@ -103,8 +103,8 @@ class Chooser {
   void try_memory(Layout layout) {
     std::vector<std::string> recomputes{question_.recompute};
     if (!recomputes_blocks(question_.recompute)) recomputes.push_back("full");
-    const int least =
-        layout.data > 1 && question_.shard.value_or(1) > 1 ? 1 : 0;  // groups that share nothing
+    // Who names a shard size wants something shared out.
+    const int least = layout.data > 1 && question_.shard.value_or(1) > 1 ? 1 : 0;
     for (const std::string& recompute : recomputes) {
       for (int zero = least; zero <= (layout.data > 1 ? 3 : 0); ++zero) {
         if (layout.data > 1 && question_.zero.value_or(zero) != zero) continue;

@@ -85,6 +85,7 @@ std::vector<checkpoint::Piece> Saver::pieces_of(const std::vector<Parameters::Sa
   return pieces;
 }
 
+// Of all that is held, whoever writes it.
 std::vector<checkpoint::Whole> Saver::tensors_of(const std::vector<Parameters::Saved>& held) {
   std::vector<checkpoint::Whole> tensors;
   for (const Parameters::Saved& one : held) tensors.push_back(one.piece.tensor);
@@ -92,11 +93,14 @@ std::vector<checkpoint::Whole> Saver::tensors_of(const std::vector<Parameters::S
 }
 
 Saver::Saver(Session& session, const std::string& run_folder)
+    : Saver(session, run_folder, session.parameters->saved()) {}
+
+Saver::Saver(Session& session, const std::string& run_folder, const std::vector<Parameters::Saved>& held)
     : session_(session),
       device_(*session.plan.device),
       async_(session.plan.recipe().checkpoint.async),
-      team_(member_of(*session.ranks), pieces_of(session.parameters->saved(), sources_),
-            options_of(session.plan.recipe(), run_folder), tensors_of(session.parameters->saved())),
+      team_(member_of(*session.ranks), pieces_of(held, sources_),
+            options_of(session.plan.recipe(), run_folder), tensors_of(held)),
       stream_(device_.create_stream()),
       preparing_(session.plan.recipe().checkpoint.every > 0),
       about_(about(session)),

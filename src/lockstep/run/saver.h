@@ -64,6 +64,7 @@ class Saver {
     double pause_ms;
   };
 
+  Saver(Session& session, const std::string& run_folder, const std::vector<Parameters::Saved>& held);
   static std::vector<checkpoint::Whole> tensors_of(const std::vector<Parameters::Saved>& held);
   static std::vector<checkpoint::Piece> pieces_of(const std::vector<Parameters::Saved>& held,
                                                   std::vector<Source>& sources);
