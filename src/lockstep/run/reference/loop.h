@@ -1,0 +1,170 @@
+// Training and evaluation in fp64 by the words of a recipe. For tests.
+//
+//     Loop loop(words, samples_to_train_on, samples_to_evaluate, first_weights);
+//     for (size_t step = 0; step < 5; ++step) loop.step(step);    // loss, norm and rate; loop.weights() move
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/run/reference/models.h"
+
+namespace lockstep::reference {
+
+struct Sample {
+  std::vector<int32_t> inputs, labels;  // a label of -1 counts for nothing
+};
+
+struct Report {
+  double loss = 0, grad_norm = 0, rate = 0;
+};
+
+// The learning rate of a step, counted from 0.
+inline double learning_rate(const Words& words, size_t step) {
+  const double warmup = words.number("optim.warmup", 50), steps = words.number("run.steps", 400);
+  const double least = words.number("optim.min_lr", 0.1), now = static_cast<double>(step);
+  const double ratio = words.number("batch.global", 64) / words.number("optim.base_batch", 64);
+  const std::string schedule = words.text("optim.schedule", "cosine"),
+                    scale = words.text("optim.lr_scale", "none");
+  const double peak = words.number("optim.lr", 8e-3) * (scale == "linear" ? ratio
+                                                        : scale == "sqrt" ? std::sqrt(ratio)
+                                                                          : 1);
+  if (now < warmup) return peak * (now + 1) / warmup;
+  const double done = std::min(1.0, (now - warmup) / std::max(1.0, steps - warmup));
+  if (schedule == "linear") return peak * (1 - (1 - least) * done);
+  if (schedule == "cosine") return peak * (least + (1 - least) * (1 + std::cos(M_PI * done)) / 2);
+  if (schedule == "inverse_sqrt")
+    return peak * std::sqrt(std::max(1.0, warmup) / std::max({1.0, warmup, now}));
+  if (schedule == "wsd") {
+    const double decay = std::max(1.0, words.number("optim.decay_fraction", 0.2) * steps);
+    return peak * std::min(1.0, 1 - (1 - least) * (now - (steps - decay)) / decay);
+  }
+  return peak;
+}
+
+class Loop {
+ public:
+  Loop(Words words, std::vector<Sample> train, std::vector<Sample> eval, Weights weights)
+      : words_(std::move(words)),
+        train_(std::move(train)),
+        eval_(std::move(eval)),
+        weights_(std::move(weights)) {}
+
+  Report step(size_t step) {
+    Report report{.rate = learning_rate(words_, step)};
+    for (auto& [name, weight] : weights_) std::fill(weight->slope.begin(), weight->slope.end(), 0);
+    const std::vector<Sample> batch = batch_of(step);
+    const size_t slices = words_.count("batch.slices", 1), each = batch.size() / slices;
+    const double labels = labels_in(batch);
+    for (size_t s = 0; s < slices; ++s) {
+      const std::vector<Sample> slice(batch.begin() + static_cast<std::ptrdiff_t>(s * each),
+                                      batch.begin() + static_cast<std::ptrdiff_t>((s + 1) * each));
+      Tape tape;
+      const Node loss =
+          loss_of(tape, slice, labels, {.step = step, .slice = static_cast<uint32_t>(s), .training = true});
+      tape.backward(loss);
+      report.loss += loss->value[0];
+    }
+    for (const auto& [name, weight] : weights_)
+      for (const double slope : weight->slope) report.grad_norm += slope * slope;
+    report.grad_norm = std::sqrt(report.grad_norm);
+    const double most = words_.number("optim.clip", 1);
+    const double clip = most > 0 ? std::min(1.0, most / (report.grad_norm + 1e-6)) : 1;
+    for (auto& [name, weight] : weights_)
+      update(name, *weight, clip, report.rate, static_cast<double>(step + 1));
+    return report;
+  }
+
+  // Mean over every label that counts of every sample, each once.
+  double evaluate() {
+    double total = 0;
+    for (const Sample& sample : eval_) {
+      Tape tape;
+      total += loss_of(tape, {sample}, labels_in(eval_), {})->value[0];
+    }
+    return total;
+  }
+
+  const Weights& weights() const { return weights_; }
+  // Elements of a parameter whose step had a sign (lion) that rounding decides.
+  bool undecided(const std::string& name, size_t i) const {
+    const auto found = undecided_.find(name);
+    return found != undecided_.end() && found->second[i];
+  }
+
+ private:
+  static double labels_in(const std::vector<Sample>& samples) {
+    double count = 0;
+    for (const Sample& sample : samples)
+      count += static_cast<double>(std::count_if(sample.labels.begin(), sample.labels.end(),
+                                                 [](int32_t label) { return label >= 0; }));
+    return count;
+  }
+
+  // Epoch after epoch, each in an order of its own; a batch may begin in one and end in the next.
+  std::vector<Sample> batch_of(size_t step) const {
+    const size_t global = words_.count("batch.global", 64), seed = words_.count("run.seed", 1);
+    std::vector<Sample> batch;
+    for (size_t position = step * global; position < (step + 1) * global; ++position) {
+      batch.push_back(
+          train_[permuted(train_.size(), seed, position / train_.size(), position % train_.size())]);
+    }
+    return batch;
+  }
+
+  Node loss_of(Tape& tape, const std::vector<Sample>& samples, double count, const Pass& pass) {
+    std::vector<int32_t> inputs, labels;
+    for (const Sample& sample : samples) {
+      inputs.insert(inputs.end(), sample.inputs.begin(), sample.inputs.end());
+      labels.insert(labels.end(), sample.labels.begin(), sample.labels.end());
+    }
+    LanguageModel model(words_, weights_);
+    return tape.cross_entropy(model.logits(tape, inputs, samples[0].inputs.size(), pass), labels, count);
+  }
+
+  // AdamW (Loshchilov and Hutter), SGD with momentum and decoupled decay, Lion (Chen et al.).
+  void update(const std::string& name, Matrix& weight, double clip, double rate, double count) {
+    const std::string rule = words_.text("optim.name", "adamw");
+    const double beta1 = words_.number("optim.beta1", 0.9), beta2 = words_.number("optim.beta2", 0.95);
+    const double momentum = words_.number("optim.momentum", 0.9),
+                 epsilon = words_.number("optim.epsilon", 1e-8);
+    // Norms and biases are rows; what is a matrix decays.
+    const bool decays = weight.rows > 1 || words_.flag("optim.decay_all", false);
+    const double decay = decays ? words_.number("optim.weight_decay", 0.1) : 0;
+    std::vector<double>&m = first_[name], &v = second_[name];
+    m.resize(weight.value.size()), v.resize(weight.value.size());
+    for (size_t i = 0; i < weight.value.size(); ++i) {
+      double& p = weight.value[i];
+      const double g = weight.slope[i] * clip;
+      double direction = 0;
+      if (rule == "adamw") {
+        m[i] = beta1 * m[i] + (1 - beta1) * g;
+        v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+        const double mean = m[i] / (1 - std::pow(beta1, count)), square = v[i] / (1 - std::pow(beta2, count));
+        direction = mean / (std::sqrt(square) + epsilon);
+      } else if (rule == "sgd") {
+        direction = m[i] = momentum * m[i] + g;
+      } else {
+        const double towards = beta1 * m[i] + (1 - beta1) * g;
+        direction = towards > 0 ? 1 : towards < 0 ? -1 : 0;
+        if (towards != 0 && std::fabs(towards) < 1e-7) {
+          undecided_[name].resize(weight.value.size());
+          undecided_[name][i] = true;
+        }
+        m[i] = beta2 * m[i] + (1 - beta2) * g;
+      }
+      p -= rate * (direction + decay * p);
+    }
+  }
+
+  const Words words_;
+  const std::vector<Sample> train_, eval_;
+  Weights weights_;
+  std::map<std::string, std::vector<double>> first_, second_;  // moments
+  std::map<std::string, std::vector<bool>> undecided_;
+};
+
+}  // namespace lockstep::reference

@@ -1,0 +1,243 @@
+// Whole runs against a training loop in fp64 that shares no line with them: every key on its way to a kernel.
+//
+// Runs that are compared with themselves cannot see what all of them get wrong: decay that never arrives, a
+// rate of the wrong step, a clip that clips nothing. Here losses, norms, rates and every parameter stand
+// beside what the papers say.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/run/reference/loop.h"
+#include "lockstep/run/testing.h"
+#include "lockstep/run/trainer.h"
+
+namespace lockstep::run {
+namespace {
+
+using Strings = std::vector<std::string>;
+constexpr size_t kVocab = 21, kSeqLen = 7, kTrain = 10, kEval = 5;
+
+// A stream of tokens, cut into windows here as the docs say that the trainer cuts it.
+std::vector<uint16_t> stream(size_t samples, uint64_t key) {
+  std::vector<uint16_t> tokens(samples * kSeqLen + 1);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<uint16_t>(reference::split_mix(i * 977 + key) % kVocab);
+  return tokens;
+}
+std::string bytes_of(const std::vector<uint16_t>& tokens) {
+  std::string bytes(tokens.size() * sizeof(uint16_t), '\0');
+  std::memcpy(bytes.data(), tokens.data(), bytes.size());
+  return bytes;
+}
+std::vector<reference::Sample> windows(const std::vector<uint16_t>& tokens) {
+  std::vector<reference::Sample> samples;
+  for (size_t at = 0; at + kSeqLen < tokens.size(); at += kSeqLen) {
+    const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(at);
+    samples.push_back({{begin, begin + kSeqLen}, {begin + 1, begin + kSeqLen + 1}});
+  }
+  return samples;
+}
+
+struct Watcher : Observer {
+  std::vector<StepReport> steps;
+  std::vector<double> evals;
+  void stepped(const StepReport& report) override { steps.push_back(report); }
+  void evaluated(int64_t, double loss) override { evals.push_back(loss); }
+};
+
+reference::Node read_back(const Session& session, const Parameters::Named& param) {
+  const device::Shape& shape = param.shape;
+  const auto rows = static_cast<size_t>(shape.rank() > 1 ? shape[0] : 1);
+  const reference::Node values = reference::matrix(rows, static_cast<size_t>(shape.numel()) / rows);
+  std::vector<float> host(values->value.size());
+  session.parameters->read(param.master.values, host.data());
+  values->value.assign(host.begin(), host.end());
+  return values;
+}
+
+reference::Weights read_back(const Session& session) {
+  reference::Weights weights;
+  for (const Parameters::Named& param : session.parameters->named())
+    weights[param.name] = read_back(session, param);
+  return weights;
+}
+
+reference::Weights copy_of(const reference::Weights& weights) {
+  reference::Weights copy;
+  for (const auto& [name, values] : weights) copy[name] = std::make_shared<reference::Matrix>(*values);
+  return copy;
+}
+
+// Away from the first values, so that norms are not 1, biases are not 0 and every one of them matters.
+void stir(const Session& session) {
+  uint64_t key = 0;
+  for (const Parameters::Named& param : session.parameters->named()) {
+    std::vector<float> host(static_cast<size_t>(param.master.values.numel()));
+    session.parameters->read(param.master.values, host.data());
+    for (float& value : host)
+      value += 0.4f * (static_cast<float>(reference::split_mix(++key) >> 40) / (1 << 24) - 0.5f);
+    session.parameters->write(param.master.values, host.data());
+  }
+  session.parameters->refresh_compute();
+}
+
+// How near a run must come, as shares of what it is compared with.
+struct Near {
+  double loss = 1e-6, norm = 5e-6, moved = 1e-4;
+};
+
+struct Row {
+  const char* name;
+  Strings words;
+  Near near{};
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+class AgainstFp64 : public testing::TestWithParam<Row> {};
+
+Strings all_words(const Strings& more, const base::TemporaryFolder& folder) {
+  Strings words = {"model.layers=2",
+                   "model.hidden=12",
+                   "model.heads=2",
+                   "model.vocab=" + std::to_string(kVocab),
+                   "data.seq_len=" + std::to_string(kSeqLen),
+                   "batch.global=6",
+                   "batch.slices=3",
+                   "model.init_std=0.2",
+                   "precision.compute=fp32",
+                   "run.steps=5",
+                   "optim.warmup=2",
+                   "optim.lr=0.02",
+                   "optim.epsilon=1e-3",  // what has no gradient but rounding stays where it is
+                   "log.eval_every=2"};
+  words.insert(words.end(), more.begin(), more.end());
+  for (const std::string& word :
+       {"run.device=" + test_device(), std::string("precision.tf32=false"), std::string("data.kind=tokens"),
+        "data.path=" + folder.path() + "/train.bin", "data.eval_path=" + folder.path() + "/eval.bin"})
+    words.push_back(word);
+  return words;
+}
+
+void expect_near(const reference::Loop& loop, const reference::Weights& before,
+                 const reference::Weights& after, double share) {
+  ASSERT_EQ(loop.weights().size(), after.size());
+  for (const auto& [name, expected] : loop.weights()) {
+    double apart = 0, moved = 0;
+    size_t left_out = 0;
+    for (size_t i = 0; i < expected->value.size(); ++i) {
+      if (loop.undecided(name, i)) {
+        ++left_out;
+        continue;
+      }
+      apart += std::pow(after.at(name)->value[i] - expected->value[i], 2);
+      moved += std::pow(before.at(name)->value[i] - expected->value[i], 2);
+    }
+    EXPECT_LE(std::sqrt(apart), share * std::sqrt(moved) + 1e-7 * std::sqrt(expected->value.size()))
+        << name << ", which moved by " << std::sqrt(moved);
+    EXPECT_LE(left_out * 2, expected->value.size()) << name;
+  }
+}
+
+TEST_P(AgainstFp64, LossesNormsRatesAndParameters) {
+  const base::TemporaryFolder folder;
+  const std::vector<uint16_t> train_tokens = stream(kTrain, 1), eval_tokens = stream(kEval, 2);
+  folder.write("train.bin", bytes_of(train_tokens));
+  folder.write("eval.bin", bytes_of(eval_tokens));
+  const Strings words = all_words(GetParam().words, folder);
+  const Near& near = GetParam().near;
+
+  Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
+  stir(session);
+  const reference::Weights before = read_back(session);
+  Watcher watcher;
+  train(session, {}, watcher);
+
+  reference::Loop loop(reference::Words(words), windows(train_tokens), windows(eval_tokens), copy_of(before));
+  size_t evals = 0;
+  for (size_t step = 0; step < watcher.steps.size(); ++step) {
+    SCOPED_TRACE(fmt::format("step {}", step + 1));
+    const reference::Report expected = loop.step(step);
+    const StepReport& report = watcher.steps[step];
+    EXPECT_NEAR(report.loss, expected.loss, near.loss * expected.loss);
+    EXPECT_NEAR(report.grad_norm, expected.grad_norm, near.norm * expected.grad_norm);
+    EXPECT_NEAR(report.learning_rate, expected.rate, 1e-7 * expected.rate);
+    if ((step + 1) % 2 == 0 || step + 1 == watcher.steps.size()) {
+      ASSERT_LT(evals, watcher.evals.size());
+      const double eval = loop.evaluate();
+      EXPECT_NEAR(watcher.evals[evals++], eval, near.loss * eval);
+    }
+  }
+  EXPECT_EQ(watcher.steps.size(), 5u);
+  EXPECT_EQ(evals, watcher.evals.size());
+  expect_near(loop, before, read_back(session), near.moved);
+}
+
+// Losses of narrow numbers are off by their rounding, and what they move by a few parts in a hundred.
+constexpr Near kNarrow{.loss = 1e-2, .norm = 8e-2, .moved = 0.1};
+
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, AgainstFp64,
+    testing::Values(
+        // Optimizers.
+        Row{"adamw", {}},
+        Row{"adamw_constants", {"optim.beta1=0.7", "optim.beta2=0.8", "optim.epsilon=0.02"}},
+        Row{"adamw_clipped", {"optim.clip=0.05"}}, Row{"adamw_not_clipped", {"optim.clip=0"}},
+        Row{"sgd", {"optim.name=sgd", "optim.lr=0.3", "optim.clip=0"}},
+        Row{"sgd_momentum_clipped",
+            {"optim.name=sgd", "optim.lr=0.3", "optim.momentum=0.5", "optim.clip=0.1"}},
+        Row{"sgd_no_momentum", {"optim.name=sgd", "optim.lr=0.3", "optim.momentum=0"}},
+        Row{"lion", {"optim.name=lion", "optim.lr=0.004"}},
+        Row{"lion_constants_clipped",
+            {"optim.name=lion", "optim.lr=0.004", "optim.beta1=0.6", "optim.beta2=0.7", "optim.clip=0.1"}},
+        Row{"moments_bf16", {"optim.moments=bf16"}, {.loss = 1e-3, .norm = 1e-2, .moved = 1e-2}},
+        // Decay.
+        Row{"no_decay", {"optim.weight_decay=0"}}, Row{"decay", {"optim.weight_decay=0.9"}},
+        Row{"decay_all", {"optim.weight_decay=0.9", "optim.decay_all=true"}},
+        Row{"sgd_decay", {"optim.name=sgd", "optim.weight_decay=0.9"}},
+        Row{"sgd_decay_all", {"optim.name=sgd", "optim.weight_decay=0.9", "optim.decay_all=true"}},
+        Row{"lion_decay_all", {"optim.name=lion", "optim.weight_decay=0.9", "optim.decay_all=true"}},
+        // Rates.
+        Row{"constant", {"optim.schedule=constant", "optim.warmup=0"}},
+        Row{"linear", {"optim.schedule=linear", "optim.min_lr=0.3"}},
+        Row{"cosine", {"optim.schedule=cosine", "optim.warmup=1", "optim.min_lr=0"}},
+        Row{"wsd", {"optim.schedule=wsd", "optim.decay_fraction=0.6", "optim.min_lr=0.2"}},
+        Row{"inverse_sqrt", {"optim.schedule=inverse_sqrt"}},
+        Row{"rate_by_batch", {"optim.lr_scale=linear", "optim.base_batch=24"}},
+        Row{"rate_by_root_of_batch", {"optim.lr_scale=sqrt", "optim.base_batch=24"}},
+        // How the batch is cut and read.
+        Row{"one_slice", {"batch.slices=1"}},
+        Row{"six_slices_two_strands", {"batch.slices=6", "batch.strands=2"}},
+        Row{"six_slices_six_strands", {"batch.slices=6", "batch.strands=6"}},
+        Row{"another_order", {"run.seed=9", "data.workers=2"}},
+        Row{"more_than_an_epoch", {"batch.global=12"}},
+        // Memory.
+        Row{"chunked_logits", {"memory.logits_chunk=5"}}, Row{"recompute", {"memory.recompute=full"}},
+        Row{"recompute_cheap", {"memory.recompute=cheap"}},
+        // Models.
+        Row{"gpt2_untied", {"model.tied=false", "model.ffn=20", "model.heads=3"}},
+        Row{"gpt2_epsilon_one_layer", {"model.layers=1", "model.norm_epsilon=0.1", "model.context=11"}},
+        Row{"gpt2_dropout", {"model.dropout=0.3", "run.seed=4"}},
+        Row{"gpt2_dropout_recompute", {"model.dropout=0.3", "batch.slices=2", "memory.recompute=full"}},
+        Row{"llama", {"model.family=llama"}},
+        Row{"llama_grouped_wide_heads",
+            {"model.family=llama", "model.heads=4", "model.kv_heads=2", "model.head_dim=6",
+             "model.rope_theta=20", "model.ffn=20", "model.tied=false"}},
+        Row{"llama_dropout_epsilon",
+            {"model.family=llama", "model.dropout=0.2", "model.norm_epsilon=0.1", "model.kv_heads=1"}},
+        Row{"mlp", {"model.family=mlp"}},
+        Row{"mlp_untied_dropout",
+            {"model.family=mlp", "model.tied=false", "model.dropout=0.2", "model.ffn=20"}},
+        // Narrow numbers.
+        Row{"gpt2_bf16", {"precision.compute=bf16"}, kNarrow},
+        Row{"llama_bf16", {"precision.compute=bf16", "model.family=llama"}, kNarrow},
+        Row{"gpt2_fp16", {"precision.compute=fp16"}, {.loss = 1e-3, .norm = 5e-3, .moved = 2e-2}},
+        Row{"llama_fp16",
+            {"precision.compute=fp16", "precision.loss_scale=1024", "model.family=llama", "optim.name=sgd"},
+            {.loss = 1e-3, .norm = 5e-3, .moved = 2e-2}}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace
+}  // namespace lockstep::run
