@@ -1,0 +1,81 @@
+"""Makes the folders of tools/samples/huggingface: small models by transformers, and what PyTorch finds in them, in fp64.
+
+    python3 huggingface.py FOLDER          needs torch and transformers; the tests need neither
+
+Each model is stirred, so that no weight is 0 or 1 and every one matters. `expected.json` holds the loss over each window of
+eval.bin, and the losses and gradient norms of a few steps of AdamW over all of train.bin: a whole epoch a step, so that the
+order of samples does not matter."""
+import array, json, pathlib, random, sys
+import torch
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+VOCAB, SEQ_LEN, TRAIN, EVAL, STEPS = 40, 16, 6, 5, 3
+RATE, DECAY, CLIP, BETAS, EPSILON = 0.01, 0.1, 0.5, (0.9, 0.95), 1e-3
+GPT2 = dict(vocab_size=VOCAB, n_embd=12, n_layer=2, n_head=3, n_positions=20, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+LLAMA = dict(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             intermediate_size=24, max_position_embeddings=64)
+MODELS = {  # name: (family, config, type in the file)
+    "gpt2-tied": ("gpt2", dict(GPT2, layer_norm_epsilon=1e-4), torch.float32),
+    "gpt2-untied-fp16": ("gpt2", dict(GPT2, tie_word_embeddings=False, n_inner=20), torch.float16),
+    "llama-untied": ("llama", dict(LLAMA, tie_word_embeddings=False), torch.float32),
+    "llama-tied-llama3-bf16": ("llama", dict(LLAMA, tie_word_embeddings=True, rms_norm_eps=1e-4, rope_scaling={
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16}), torch.bfloat16),
+    "llama-wide-yarn": ("llama", dict(LLAMA, head_dim=6, rope_theta=100.0, rope_scaling={
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}), torch.float32),
+    "llama-linear": ("llama", dict(LLAMA, num_key_value_heads=4, rope_scaling={"rope_type": "linear", "factor": 2.0}),
+                     torch.float32),
+}
+
+
+def write_tokens(path, windows, seed):
+    source = random.Random(seed)
+    tokens = [source.randrange(VOCAB) for _ in range(windows * SEQ_LEN + 1)]
+    path.write_bytes(array.array("H", tokens).tobytes())
+    rows = [tokens[at : at + SEQ_LEN + 1] for at in range(0, len(tokens) - 1, SEQ_LEN)]
+    return torch.tensor(rows, dtype=torch.long)
+
+
+def loss_of(model, windows):
+    logits = model(windows[:, :-1]).logits
+    return torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), windows[:, 1:].reshape(-1))
+
+
+def trained(model, windows):
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() == 1]
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": others, "weight_decay": 0}],
+                                  lr=RATE, betas=BETAS, eps=EPSILON)
+    steps = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = loss_of(model, windows)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        steps.append({"loss": loss.item(), "grad_norm": norm.item()})
+    return steps
+
+
+def make(folder, family, config, kind, train, evaluation):
+    torch.manual_seed(1)
+    model = GPT2LMHeadModel(GPT2Config(**config)) if family == "gpt2" else LlamaForCausalLM(LlamaConfig(**config))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.25 * torch.randn_like(parameter))
+    model.to(kind).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).train()
+    with torch.no_grad():
+        losses = [loss_of(model, window[None]).item() for window in evaluation]
+    steps = trained(model, train)
+    with torch.no_grad():
+        after = loss_of(model, evaluation).item()
+    return {"eval": losses, "steps": steps, "eval_after": after}
+
+
+root = pathlib.Path(sys.argv[1])
+root.mkdir(parents=True, exist_ok=True)
+train, evaluation = write_tokens(root / "train.bin", TRAIN, 1), write_tokens(root / "eval.bin", EVAL, 2)
+expected = {name: make(root / name, *row, train, evaluation) for name, row in MODELS.items()}
+(root / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
