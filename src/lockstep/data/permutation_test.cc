@@ -38,6 +38,47 @@ TEST(KeyedPermutation, StaysInRangeForHugeSizes) {
   }
 }
 
+// Numbers of another implementation. An order that changes breaks every run that is resumed, and is a
+// permutation still; powers of four and their neighbours lie at the bounds of the network's block.
+TEST(KeyedPermutation, IsTheOneThatRunsWereStartedWith) {
+  struct Row {
+    uint64_t size, seed, epoch;
+    std::vector<uint64_t> images;  // of 0, 1, 2 and the last
+  };
+  const Row rows[] = {
+      {1ull, 1, 0, {0ull}},
+      {2ull, 1, 0, {0ull, 1ull}},
+      {3ull, 7, 2, {0ull, 1ull, 2ull}},
+      {4ull, 1, 0, {2ull, 1ull, 3ull, 0ull}},
+      {5ull, 1, 0, {3ull, 1ull, 4ull, 2ull}},
+      {15ull, 1, 0, {3ull, 8ull, 9ull, 7ull}},
+      {16ull, 1, 0, {3ull, 8ull, 9ull, 6ull}},
+      {17ull, 1, 0, {11ull, 2ull, 13ull, 12ull}},
+      {64ull, 3, 1, {57ull, 43ull, 19ull, 48ull}},
+      {65ull, 3, 1, {0ull, 19ull, 4ull, 47ull}},
+      {256ull, 42, 5, {84ull, 16ull, 225ull, 56ull}},
+      {1000ull, 1, 0, {523ull, 760ull, 188ull, 852ull}},
+      {1024ull, 1, 0, {523ull, 760ull, 188ull, 111ull}},
+      {1025ull, 1, 0, {25ull, 73ull, 916ull, 511ull}},
+      {1048576ull, 1, 0, {301315ull, 533521ull, 466514ull, 714195ull}},
+      {1048577ull, 1, 0, {63473ull, 163654ull, 873963ull, 938209ull}},
+      {4294967296ull, 1, 3, {653694333ull, 4187381369ull, 2852384123ull, 1832819767ull}},
+      {4611686018427387904ull,
+       2,
+       1,
+       {2179727320987576047ull, 3214606826863478652ull, 4100681223964031722ull, 582311587956293081ull}},
+      {18446744073709551615ull,
+       5,
+       0,
+       {5237636188930792025ull, 5640981307308528040ull, 15334152198850506505ull, 16839038122267640733ull}},
+  };
+  for (const Row& row : rows) {
+    const KeyedPermutation permute(row.size, row.seed, row.epoch);
+    for (size_t i = 0; i < row.images.size(); ++i)
+      EXPECT_EQ(permute(i < 3 ? i : row.size - 1), row.images[i]) << row.size << " " << i;
+  }
+}
+
 TEST(KeyedPermutation, SeedsAndEpochsGiveOtherOrders) {
   const uint64_t size = 1000;
   const auto agreements = [&](const KeyedPermutation& a, const KeyedPermutation& b) {
