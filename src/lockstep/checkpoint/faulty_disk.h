@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,9 @@ class FaultyDisk : public Disk {
 
   int create(const std::string& path) const override {
     if (const int error = next()) return error;
+    const bool fresh = !std::filesystem::exists(path);
     const int file = Disk::create(path);
+    if (file >= 0 && fresh) forgettable(path);
     return note(file, path);
   }
   int open_to_write(const std::string& path) const override {
@@ -66,19 +69,33 @@ class FaultyDisk : public Disk {
     unsynced_.erase(names_[file]);
     return 0;  // in earnest it would cost the tests seconds
   }
-  int sync_folder(const std::string&) const override { return next(); }
+  int sync_folder(const std::string& path) const override {
+    if (const int error = next()) return error;
+    const std::lock_guard lock(mutex_);
+    std::erase_if(unsynced_names_,
+                  [&](const std::string& name) { return std::filesystem::path(name).parent_path() == path; });
+    return 0;
+  }
   int make_folder(const std::string& path) const override {
-    const int error = next();
-    return error ? error : Disk::make_folder(path);
+    if (const int error = next()) return error;
+    for (std::filesystem::path at = path; !at.empty() && !std::filesystem::exists(at); at = at.parent_path())
+      forgettable(at.string());
+    return Disk::make_folder(path);
   }
   int remove(const std::string& path) const override {
     const int error = next();
-    return error && fault_ != Fault::full ? error : Disk::remove(path);
+    if (error && fault_ != Fault::full) return error;
+    const std::lock_guard lock(mutex_);
+    std::erase_if(unsynced_names_,
+                  [&](const std::string& name) { return name == path || name.starts_with(path + "/"); });
+    return Disk::remove(path);
   }
 
-  // What a power cut leaves: bytes that were never synced are anything.
+  // What a power cut leaves: bytes that were never synced are anything, and a file or folder whose name was
+  // not synced in the folder that holds it is gone, however well its own bytes were.
   void lose_unsynced() const {
     const std::lock_guard lock(mutex_);
+    for (const std::string& name : unsynced_names_) std::filesystem::remove_all(name);
     for (const auto& [path, ranges] : unsynced_) {
       const int file = ::open(path.c_str(), O_WRONLY);
       if (file < 0) continue;
@@ -91,6 +108,10 @@ class FaultyDisk : public Disk {
   }
 
  private:
+  void forgettable(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    unsynced_names_.insert(name);
+  }
   int note(int file, const std::string& path) const {
     const std::lock_guard lock(mutex_);
     if (file >= 0) names_[file] = path;
@@ -112,6 +133,7 @@ class FaultyDisk : public Disk {
   mutable std::mutex mutex_;
   mutable std::map<int, std::string> names_;
   mutable std::map<std::string, std::vector<std::pair<int64_t, int64_t>>> unsynced_;
+  mutable std::set<std::string> unsynced_names_;  // made, and not yet synced in their folder
 };
 
 }  // namespace lockstep::checkpoint

@@ -191,12 +191,16 @@ bool SaveTeam::stands_already(const std::string& folder, const Facts& facts,
          same_files(manifest->files, summaries(all));
 }
 
-// An empty folder with files of the right sizes and beginnings, and the small files.
+// An empty folder with the small files, and files of the right sizes and beginnings. Their names are on the
+// disk once lead() has synced the folder.
 std::vector<FileSummary> SaveTeam::prepare(const std::string& folder, const Facts& facts) {
   home_.check();
   remove_broken(options_.run_folder, disk_);  // first, for their room
   check_disk(remove_checkpoint(folder, disk_), folder);
   check_disk(disk_.make_folder(folder), folder);
+  std::vector<FileSummary> small = {write_text(folder + "/" + kIndexName, index_text(plan_), disk_)};
+  if (!facts.config_json.empty())
+    small.push_back(write_text(folder + "/config.json", facts.config_json, disk_));
   for (const PlannedFile& planned : plan_) {
     const std::string path = folder + "/" + planned.name;
     const int file = disk_.create(path);
@@ -213,9 +217,6 @@ std::vector<FileSummary> SaveTeam::prepare(const std::string& folder, const Fact
     }
     check_disk(disk_.close(file), path);
   }
-  std::vector<FileSummary> small = {write_text(folder + "/" + kIndexName, index_text(plan_), disk_)};
-  if (!facts.config_json.empty())
-    small.push_back(write_text(folder + "/config.json", facts.config_json, disk_));
   check_disk(disk_.sync_folder(checkpoints_folder(options_.run_folder)), folder);
   check_disk(disk_.sync_folder(options_.run_folder), folder);
   return small;

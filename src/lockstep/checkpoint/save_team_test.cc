@@ -241,8 +241,8 @@ TEST(SaveTeam, ShortWritesAreGoneOnWith) {
   EXPECT_TRUE(holds(Opened(list(run.path()).at(0)), contents));
 }
 
-// The power goes at every call of a save, and with it all bytes that were not synced: what list() names is
-// whole.
+// The power goes at every call of a save, and with it all bytes and names that were not synced: what list()
+// names is whole.
 TEST(SaveTeam, APowerCutAtEveryCallLeavesWholeCheckpoints) {
   Tensors memory;
   const Contents first = contents_of(memory, 1), second = contents_of(memory, 2);
@@ -269,9 +269,52 @@ TEST(SaveTeam, APowerCutAtEveryCallLeavesWholeCheckpoints) {
       }
     }
     ASSERT_TRUE(loads);
-    if (!saved.power_cut) break;
+    if (!saved.power_cut) {
+      EXPECT_EQ(Opened(whole[0]).manifest()->step, 2);
+      break;
+    }
   }
   EXPECT_TRUE(saw_first && saw_second);
+}
+
+// A checkpoint without a manifest is none, and one with a manifest has every file: names are on the disk
+// before the manifest's is, whatever the disk kept of what was not synced.
+TEST(SaveTeam, NoManifestBeforeTheNamesOfItsFiles) {
+  class Watched : public FaultyDisk {
+   public:
+    int create(const std::string& path) const override {
+      if (fs::path(path).filename() == "manifest.json") {
+        lose_unsynced();
+        for (const char* name : {"model.safetensors.index.json", "config.json"})
+          EXPECT_TRUE(fs::exists(fs::path(path).parent_path() / name)) << name;
+      }
+      return FaultyDisk::create(path);
+    }
+  };
+  base::TemporaryFolder run;
+  Tensors memory;
+  const Contents contents = contents_of(memory, 1);
+  const Watched disk;
+  ASSERT_EQ(save_on(run.path(), {&disk}, {contents}).outcomes[0][0].error, 0);
+  const std::vector<std::string> whole = list(run.path());
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_TRUE(holds(Opened(whole[0]), contents));
+  EXPECT_NO_THROW(Opened(whole[0]).check_all());
+}
+
+// The first save of a run makes the folders above it too; once it says that it has saved, they stay.
+TEST(SaveTeam, WhatWasSavedIsThereAfterAPowerCut) {
+  base::TemporaryFolder run;
+  Tensors memory;
+  for (const int64_t step : {1, 2}) {  // the second replaces the first
+    const Contents contents = contents_of(memory, step);
+    const FaultyDisk disk;
+    ASSERT_EQ(save_on(run.path(), {&disk}, {contents}).outcomes[0][0].error, 0);
+    disk.lose_unsynced();
+    const std::vector<std::string> whole = list(run.path());
+    ASSERT_FALSE(whole.empty());
+    EXPECT_TRUE(holds(Opened(whole[0]), contents));
+  }
 }
 
 TEST(SaveTeam, GivenUpSavesEnd) {
