@@ -237,23 +237,31 @@ TEST(Autograd, GivesTheSameBitsOnSeveralRanks) {
     expected = train(session, {}, nobody).params_hash;
     statistics = outcome_of(session);
   }
-  for (const int world : {2, 3, 4}) {
-    for (const char* zero : {"0", "1", "2", "3"}) {
-      SCOPED_TRACE(std::to_string(world) + " ranks, zero " + zero);
-      std::vector<std::unique_ptr<Net>> nets;
-      for (int r = 0; r < world; ++r) nets.push_back(std::make_unique<Net>(false));
-      on_ranks(world, "shm", [&](comm::World& one) {
-        Ranks ranks(one);
-        Session session(plan_for(*nets[static_cast<size_t>(one.rank())],
-                                 {"batch.strands=4", std::string("parallel.zero=") + zero}, -1, kClasses,
-                                 for_this(ranks)),
-                        &ranks);
-        Observer nobody;
-        EXPECT_EQ(train(session, {}, nobody).params_hash, expected);
-        EXPECT_EQ(outcome_of(session).mean, statistics.mean);
-        EXPECT_EQ(outcome_of(session).batches, statistics.batches);
-      });
-    }
+  struct Layout {
+    int world;
+    std::vector<std::string> words;
+  };
+  std::vector<Layout> layouts;
+  for (const std::string zero : {"0", "1", "2", "3"}) {
+    for (const int world : {2, 3, 4}) layouts.push_back({world, {"parallel.zero=" + zero}});
+    if (zero != "0") layouts.push_back({4, {"parallel.zero=" + zero, "parallel.shard=2"}});  // HSDP
+  }
+  for (const Layout& layout : layouts) {
+    std::vector<std::string> words = {"batch.strands=4"};
+    words.insert(words.end(), layout.words.begin(), layout.words.end());
+    SCOPED_TRACE(std::to_string(layout.world) + " ranks, " + layout.words.front() + ", " +
+                 layout.words.back());
+    std::vector<std::unique_ptr<Net>> nets;
+    for (int r = 0; r < layout.world; ++r) nets.push_back(std::make_unique<Net>(false));
+    on_ranks(layout.world, "shm", [&](comm::World& one) {
+      Ranks ranks(one);
+      Session session(plan_for(*nets[static_cast<size_t>(one.rank())], words, -1, kClasses, for_this(ranks)),
+                      &ranks);
+      Observer nobody;
+      EXPECT_EQ(train(session, {}, nobody).params_hash, expected);
+      EXPECT_EQ(outcome_of(session).mean, statistics.mean);
+      EXPECT_EQ(outcome_of(session).batches, statistics.batches);
+    });
   }
 }
 
