@@ -11,6 +11,7 @@
 
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/run/reference/loop.h"
+#include "lockstep/run/reference/session.h"
 #include "lockstep/run/testing.h"
 #include "lockstep/run/trainer.h"
 
@@ -47,42 +48,6 @@ struct Watcher : Observer {
   void stepped(const StepReport& report) override { steps.push_back(report); }
   void evaluated(int64_t, double loss) override { evals.push_back(loss); }
 };
-
-reference::Node read_back(const Session& session, const Parameters::Named& param) {
-  const device::Shape& shape = param.shape;
-  const auto rows = static_cast<size_t>(shape.rank() > 1 ? shape[0] : 1);
-  const reference::Node values = reference::matrix(rows, static_cast<size_t>(shape.numel()) / rows);
-  std::vector<float> host(values->value.size());
-  session.parameters->read(param.master.values, host.data());
-  values->value.assign(host.begin(), host.end());
-  return values;
-}
-
-reference::Weights read_back(const Session& session) {
-  reference::Weights weights;
-  for (const Parameters::Named& param : session.parameters->named())
-    weights[param.name] = read_back(session, param);
-  return weights;
-}
-
-reference::Weights copy_of(const reference::Weights& weights) {
-  reference::Weights copy;
-  for (const auto& [name, values] : weights) copy[name] = std::make_shared<reference::Matrix>(*values);
-  return copy;
-}
-
-// Away from the first values, so that norms are not 1, biases are not 0 and every one of them matters.
-void stir(const Session& session) {
-  uint64_t key = 0;
-  for (const Parameters::Named& param : session.parameters->named()) {
-    std::vector<float> host(static_cast<size_t>(param.master.values.numel()));
-    session.parameters->read(param.master.values, host.data());
-    for (float& value : host)
-      value += 0.4f * (static_cast<float>(reference::split_mix(++key) >> 40) / (1 << 24) - 0.5f);
-    session.parameters->write(param.master.values, host.data());
-  }
-  session.parameters->refresh_compute();
-}
 
 // How near a run must come, as shares of what it is compared with.
 struct Near {
@@ -150,12 +115,13 @@ TEST_P(AgainstFp64, LossesNormsRatesAndParameters) {
   const Near& near = GetParam().near;
 
   Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
-  stir(session);
-  const reference::Weights before = read_back(session);
+  reference::stir(session);
+  const reference::Weights before = reference::read_back(session);
   Watcher watcher;
   train(session, {}, watcher);
 
-  reference::Loop loop(reference::Words(words), windows(train_tokens), windows(eval_tokens), copy_of(before));
+  reference::Loop loop(reference::Words(words), windows(train_tokens), windows(eval_tokens),
+                       reference::copy_of(before));
   size_t evals = 0;
   for (size_t step = 0; step < watcher.steps.size(); ++step) {
     SCOPED_TRACE(fmt::format("step {}", step + 1));
@@ -172,7 +138,7 @@ TEST_P(AgainstFp64, LossesNormsRatesAndParameters) {
   }
   EXPECT_EQ(watcher.steps.size(), 5u);
   EXPECT_EQ(evals, watcher.evals.size());
-  expect_near(loop, before, read_back(session), near.moved);
+  expect_near(loop, before, reference::read_back(session), near.moved);
 }
 
 // Losses of narrow numbers are off by their rounding, and what they move by a few parts in a hundred.

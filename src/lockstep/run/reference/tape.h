@@ -1,8 +1,8 @@
 // Matrices in fp64 and the plainest way back through what was computed with them. For tests.
 //
-// Nothing in this folder includes anything of Lockstep or LibTorch: it is written from the papers and the
-// docs, as slow and as obvious as can be, so that a fault of the trainer cannot be shared by what it is
-// compared with.
+// Nothing in this folder but session.h includes anything of Lockstep or LibTorch: it is written from the
+// papers and the docs, as slow and as obvious as can be, so that a fault of the trainer cannot be shared by
+// what it is compared with.
 //
 //     Tape tape;
 //     const Node y = tape.product(x, w, Tape::Stored::in_out);   // [rows, in] x [in, out]
