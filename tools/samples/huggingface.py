@@ -19,9 +19,12 @@ MODELS = {  # name: (family, config, type in the file)
     "gpt2-untied-fp16": ("gpt2", dict(GPT2, tie_word_embeddings=False, n_inner=20), torch.float16),
     "llama-untied": ("llama", dict(LLAMA, tie_word_embeddings=False), torch.float32),
     "llama-tied-llama3-bf16": ("llama", dict(LLAMA, tie_word_embeddings=True, rms_norm_eps=1e-4, rope_scaling={
-        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.25, "high_freq_factor": 3.5,
         "original_max_position_embeddings": 16}), torch.bfloat16),
     "llama-wide-yarn": ("llama", dict(LLAMA, head_dim=6, rope_theta=100.0, rope_scaling={
+        "rope_type": "yarn", "factor": 4.0, "beta_fast": 4.0, "beta_slow": 0.5, "attention_factor": 1.3,
+        "original_max_position_embeddings": 16}), torch.float32),
+    "llama-yarn": ("llama", dict(LLAMA, num_attention_heads=2, rope_theta=50.0, rope_scaling={
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}), torch.float32),
     "llama-linear": ("llama", dict(LLAMA, num_key_value_heads=4, rope_scaling={"rope_type": "linear", "factor": 2.0}),
                      torch.float32),

@@ -74,7 +74,8 @@ TEST_P(HuggingFaceSamples, EvaluateAndTrainAsPyTorchDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Samples, HuggingFaceSamples,
                          testing::Values("gpt2-tied", "gpt2-untied-fp16", "llama-untied",
-                                         "llama-tied-llama3-bf16", "llama-wide-yarn", "llama-linear"),
+                                         "llama-tied-llama3-bf16", "llama-wide-yarn", "llama-yarn",
+                                         "llama-linear"),
                          [](const auto& sample) {
                            std::string name = sample.param;
                            std::replace(name.begin(), name.end(), '-', '_');

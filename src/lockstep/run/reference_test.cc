@@ -63,7 +63,7 @@ void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
 class AgainstFp64 : public testing::TestWithParam<Row> {};
 
-Strings all_words(const Strings& more, const base::TemporaryFolder& folder) {
+Strings all_words(const Strings& more, const base::TemporaryFolder& folder, bool eval_path = true) {
   Strings words = {"model.layers=2",
                    "model.hidden=12",
                    "model.heads=2",
@@ -81,8 +81,9 @@ Strings all_words(const Strings& more, const base::TemporaryFolder& folder) {
   words.insert(words.end(), more.begin(), more.end());
   for (const std::string& word :
        {"run.device=" + test_device(), std::string("precision.tf32=false"), std::string("data.kind=tokens"),
-        "data.path=" + folder.path() + "/train.bin", "data.eval_path=" + folder.path() + "/eval.bin"})
+        "data.path=" + folder.path() + "/train.bin"})
     words.push_back(word);
+  if (eval_path) words.push_back("data.eval_path=" + folder.path() + "/eval.bin");
   return words;
 }
 
@@ -106,22 +107,17 @@ void expect_near(const reference::Loop& loop, const reference::Weights& before,
   }
 }
 
-TEST_P(AgainstFp64, LossesNormsRatesAndParameters) {
-  const base::TemporaryFolder folder;
-  const std::vector<uint16_t> train_tokens = stream(kTrain, 1), eval_tokens = stream(kEval, 2);
-  folder.write("train.bin", bytes_of(train_tokens));
-  folder.write("eval.bin", bytes_of(eval_tokens));
-  const Strings words = all_words(GetParam().words, folder);
-  const Near& near = GetParam().near;
+using Samples = std::vector<reference::Sample>;
 
-  Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
+// Trains the session and the reference from the same weights on the same samples.
+void expect_as_in_fp64(Session& session, const Strings& words, const Samples& to_train,
+                       const Samples& to_evaluate, const Near& near = {}) {
   reference::stir(session);
   const reference::Weights before = reference::read_back(session);
   Watcher watcher;
   train(session, {}, watcher);
 
-  reference::Loop loop(reference::Words(words), windows(train_tokens), windows(eval_tokens),
-                       reference::copy_of(before));
+  reference::Loop loop(reference::Words(words), to_train, to_evaluate, reference::copy_of(before));
   size_t evals = 0;
   for (size_t step = 0; step < watcher.steps.size(); ++step) {
     SCOPED_TRACE(fmt::format("step {}", step + 1));
@@ -141,8 +137,83 @@ TEST_P(AgainstFp64, LossesNormsRatesAndParameters) {
   expect_near(loop, before, reference::read_back(session), near.moved);
 }
 
+TEST_P(AgainstFp64, LossesNormsRatesAndParameters) {
+  const base::TemporaryFolder folder;
+  const std::vector<uint16_t> train_tokens = stream(kTrain, 1), eval_tokens = stream(kEval, 2);
+  folder.write("train.bin", bytes_of(train_tokens));
+  folder.write("eval.bin", bytes_of(eval_tokens));
+  const Strings words = all_words(GetParam().words, folder);
+  Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
+  expect_as_in_fp64(session, words, windows(train_tokens), windows(eval_tokens), GetParam().near);
+}
+
+// A third of ten windows is three: the last ones are held out, and nobody trains on them.
+TEST(AgainstFp64More, WindowsThatAreHeldOut) {
+  const base::TemporaryFolder folder;
+  const std::vector<uint16_t> tokens = stream(10, 1);
+  folder.write("train.bin", bytes_of(tokens));
+  const Strings words = all_words({"data.eval_fraction=0.34"}, folder, false);
+  const Samples all = windows(tokens);
+  Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
+  expect_as_in_fp64(session, words, {all.begin(), all.begin() + 7}, {all.begin() + 7, all.end()});
+}
+
+// Samples of which some labels count for nothing, in some slices more than in others.
+class Masked final : public data::Dataset {
+ public:
+  Masked(Samples to_train, Samples to_evaluate) : train_(std::move(to_train)), eval_(std::move(to_evaluate)) {
+    uint64_t key = 5;
+    for (Samples* samples : {&train_, &eval_})
+      for (reference::Sample& sample : *samples)
+        for (int32_t& label : sample.labels) label = reference::split_mix(++key) % 3 == 0 ? label : -1;
+  }
+  int64_t vocab() const override { return kVocab; }
+  int64_t samples(data::Split split) const override { return static_cast<int64_t>(of(split).size()); }
+  void read(data::Split split, int64_t index, std::span<int32_t> inputs,
+            std::span<int32_t> labels) const override {
+    const reference::Sample& sample = of(split)[static_cast<size_t>(index)];
+    std::copy(sample.inputs.begin(), sample.inputs.end(), inputs.begin());
+    std::copy(sample.labels.begin(), sample.labels.end(), labels.begin());
+  }
+  std::string describe() const override { return "masked"; }
+  uint64_t content_hash() const override { return 1; }
+  const Samples& of(data::Split split) const { return split == data::Split::train ? train_ : eval_; }
+
+ private:
+  Samples train_, eval_;
+};
+
+TEST(AgainstFp64More, LabelsThatCountForNothing) {
+  for (const char* family : {"gpt2", "llama", "mlp"}) {
+    SCOPED_TRACE(family);
+    const base::TemporaryFolder folder;
+    const Strings words = all_words({std::string("model.family=") + family}, folder);
+    const Masked data(windows(stream(kTrain, 1)), windows(stream(kEval, 2)));
+    Own own;
+    own.dataset = std::make_unique<Masked>(data);
+    Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), std::move(own)));
+    expect_as_in_fp64(session, words, data.of(data::Split::train), data.of(data::Split::eval));
+  }
+}
+
+// The scale of fp16 doubles behind so many good steps in a row.
+TEST(AgainstFp64More, ScalesOfFp16) {
+  const base::TemporaryFolder folder;
+  folder.write("train.bin", bytes_of(stream(kTrain, 1)));
+  folder.write("eval.bin", bytes_of(stream(kEval, 2)));
+  const Strings words = all_words(
+      {"precision.compute=fp16", "precision.loss_scale=256", "precision.growth_interval=2"}, folder);
+  Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
+  Watcher watcher;
+  train(session, {}, watcher);
+  std::vector<float> scales;
+  for (const StepReport& report : watcher.steps) scales.push_back(report.loss_scale);
+  EXPECT_EQ(scales, (std::vector<float>{256, 512, 512, 1024, 1024}));
+}
+
 // Losses of narrow numbers are off by their rounding, and what they move by a few parts in a hundred.
-constexpr Near kNarrow{.loss = 1e-2, .norm = 8e-2, .moved = 0.1};
+constexpr Near kNarrow{.loss = 1e-2, .norm = 8e-2, .moved = 0.1},
+    kFp8{.loss = 6e-2, .norm = 0.25, .moved = 0.5};
 
 INSTANTIATE_TEST_SUITE_P(
     Recipes, AgainstFp64,
@@ -179,6 +250,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"six_slices_six_strands", {"batch.slices=6", "batch.strands=6"}},
         Row{"another_order", {"run.seed=9", "data.workers=2"}},
         Row{"more_than_an_epoch", {"batch.global=12"}},
+        Row{"evaluated_in_part", {"log.eval_batches=2", "batch.slices=6"}},
         // Memory.
         Row{"chunked_logits", {"memory.logits_chunk=5"}}, Row{"recompute", {"memory.recompute=full"}},
         Row{"recompute_cheap", {"memory.recompute=cheap"}},
@@ -199,6 +271,13 @@ INSTANTIATE_TEST_SUITE_P(
         // Narrow numbers.
         Row{"gpt2_bf16", {"precision.compute=bf16"}, kNarrow},
         Row{"llama_bf16", {"precision.compute=bf16", "model.family=llama"}, kNarrow},
+        Row{"gpt2_fp8",
+            {"precision.compute=fp8", "model.hidden=16", "batch.global=16", "batch.slices=1"},
+            kFp8},
+        Row{"llama_fp8_rows",
+            {"precision.compute=fp8", "precision.fp8_scaling=row", "model.family=llama", "model.hidden=16",
+             "model.ffn=48", "batch.global=16", "batch.slices=1", "precision.fp8_gradients=e4m3"},
+            kFp8},
         Row{"gpt2_fp16", {"precision.compute=fp16"}, {.loss = 1e-3, .norm = 5e-3, .moved = 2e-2}},
         Row{"llama_fp16",
             {"precision.compute=fp16", "precision.loss_scale=1024", "model.family=llama", "optim.name=sgd"},

@@ -78,12 +78,15 @@ class Loop {
     return report;
   }
 
-  // Mean over every label that counts of every sample, each once.
+  // Mean over the labels of the first log.eval_batches slices; the last of them may be shorter.
   double evaluate() {
+    const size_t slice = words_.count("batch.global", 64) / words_.count("batch.slices", 1);
+    const size_t count = std::min(eval_.size(), slice * words_.count("log.eval_batches", 32));
+    const std::vector<Sample> samples(eval_.begin(), eval_.begin() + static_cast<std::ptrdiff_t>(count));
     double total = 0;
-    for (const Sample& sample : eval_) {
+    for (const Sample& sample : samples) {
       Tape tape;
-      total += loss_of(tape, {sample}, labels_in(eval_), {})->value[0];
+      total += loss_of(tape, {sample}, labels_in(samples), {})->value[0];
     }
     return total;
   }
