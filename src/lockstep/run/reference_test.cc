@@ -49,9 +49,10 @@ struct Watcher : Observer {
   void evaluated(int64_t, double loss) override { evals.push_back(loss); }
 };
 
-// How near a run must come, as shares of what it is compared with.
+// How near a run must come, as shares of what it is compared with. A GPU's exponentials are approximations.
+const double kDevice = test_device() == "cpu" ? 1 : 10;
 struct Near {
-  double loss = 1e-6, norm = 5e-6, moved = 1e-4;
+  double loss = 1e-6 * kDevice, norm = 5e-6 * kDevice, moved = 1e-4 * kDevice;
 };
 
 struct Row {
@@ -121,10 +122,12 @@ void expect_as_in_fp64(Session& session, const Strings& words, const Samples& to
   size_t evals = 0;
   for (size_t step = 0; step < watcher.steps.size(); ++step) {
     SCOPED_TRACE(fmt::format("step {}", step + 1));
-    const reference::Report expected = loop.step(step);
     const StepReport& report = watcher.steps[step];
+    const reference::Report expected = loop.step(step, report.applied);
     EXPECT_NEAR(report.loss, expected.loss, near.loss * expected.loss);
-    EXPECT_NEAR(report.grad_norm, expected.grad_norm, near.norm * expected.grad_norm);
+    if (report.applied) {
+      EXPECT_NEAR(report.grad_norm, expected.grad_norm, near.norm * expected.grad_norm);
+    }
     EXPECT_NEAR(report.learning_rate, expected.rate, 1e-7 * expected.rate);
     if ((step + 1) % 2 == 0 || step + 1 == watcher.steps.size()) {
       ASSERT_LT(evals, watcher.evals.size());
@@ -196,6 +199,23 @@ TEST(AgainstFp64More, LabelsThatCountForNothing) {
   }
 }
 
+// A scale that overflows at first: steps that are skipped move nothing, and Adam does not count them; data
+// and rates go on all the same.
+TEST(AgainstFp64More, StepsThatAreSkipped) {
+  const base::TemporaryFolder folder;
+  const std::vector<uint16_t> train_tokens = stream(kTrain, 1), eval_tokens = stream(kEval, 2);
+  folder.write("train.bin", bytes_of(train_tokens));
+  folder.write("eval.bin", bytes_of(eval_tokens));
+  const Strings words = all_words({"precision.compute=fp16", "precision.loss_scale=6e5"}, folder);
+  Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
+  expect_as_in_fp64(session, words, windows(train_tokens), windows(eval_tokens),
+                    {.loss = 1e-3, .norm = 5e-3, .moved = 2e-2});
+  kernels::StepState state;
+  session.parameters->read(session.parameters->state(), &state);
+  EXPECT_GE(state.skipped, 1) << state.applied;
+  EXPECT_GE(state.applied, 2) << state.skipped;
+}
+
 // The scale of fp16 doubles behind so many good steps in a row.
 TEST(AgainstFp64More, ScalesOfFp16) {
   const base::TemporaryFolder folder;
@@ -256,6 +276,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"recompute_cheap", {"memory.recompute=cheap"}},
         // Models.
         Row{"gpt2_untied", {"model.tied=false", "model.ffn=20", "model.heads=3"}},
+        Row{"gpt2_odd_width", {"model.hidden=15", "model.heads=3", "model.ffn=13"}},
         Row{"gpt2_epsilon_one_layer", {"model.layers=1", "model.norm_epsilon=0.1", "model.context=11"}},
         Row{"gpt2_dropout", {"model.dropout=0.3", "run.seed=4"}},
         Row{"gpt2_dropout_recompute", {"model.dropout=0.3", "batch.slices=2", "memory.recompute=full"}},

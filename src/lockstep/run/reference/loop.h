@@ -53,7 +53,8 @@ class Loop {
         eval_(std::move(eval)),
         weights_(std::move(weights)) {}
 
-  Report step(size_t step) {
+  // `applied`: false where the trainer had to skip the update, because a narrow gradient overflowed.
+  Report step(size_t step, bool applied = true) {
     Report report{.rate = learning_rate(words_, step)};
     for (auto& [name, weight] : weights_) std::fill(weight->slope.begin(), weight->slope.end(), 0);
     const std::vector<Sample> batch = batch_of(step);
@@ -73,8 +74,9 @@ class Loop {
     report.grad_norm = std::sqrt(report.grad_norm);
     const double most = words_.number("optim.clip", 1);
     const double clip = most > 0 ? std::min(1.0, most / (report.grad_norm + 1e-6)) : 1;
-    for (auto& [name, weight] : weights_)
-      update(name, *weight, clip, report.rate, static_cast<double>(step + 1));
+    if (!applied) return report;
+    ++applied_;
+    for (auto& [name, weight] : weights_) update(name, *weight, clip, report.rate);
     return report;
   }
 
@@ -129,7 +131,7 @@ class Loop {
   }
 
   // AdamW (Loshchilov and Hutter), SGD with momentum and decoupled decay, Lion (Chen et al.).
-  void update(const std::string& name, Matrix& weight, double clip, double rate, double count) {
+  void update(const std::string& name, Matrix& weight, double clip, double rate) {
     const std::string rule = words_.text("optim.name", "adamw");
     const double beta1 = words_.number("optim.beta1", 0.9), beta2 = words_.number("optim.beta2", 0.95);
     const double momentum = words_.number("optim.momentum", 0.9),
@@ -146,7 +148,8 @@ class Loop {
       if (rule == "adamw") {
         m[i] = beta1 * m[i] + (1 - beta1) * g;
         v[i] = beta2 * v[i] + (1 - beta2) * g * g;
-        const double mean = m[i] / (1 - std::pow(beta1, count)), square = v[i] / (1 - std::pow(beta2, count));
+        const double mean = m[i] / (1 - std::pow(beta1, applied_)),
+                     square = v[i] / (1 - std::pow(beta2, applied_));
         direction = mean / (std::sqrt(square) + epsilon);
       } else if (rule == "sgd") {
         direction = m[i] = momentum * m[i] + g;
@@ -166,6 +169,7 @@ class Loop {
   const Words words_;
   const std::vector<Sample> train_, eval_;
   Weights weights_;
+  double applied_ = 0;                                         // updates
   std::map<std::string, std::vector<double>> first_, second_;  // moments
   std::map<std::string, std::vector<bool>> undecided_;
 };
