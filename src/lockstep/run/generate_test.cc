@@ -73,7 +73,9 @@ TEST(Generate, DrawsAsOftenAsTheSoftmaxSays) {
       for (uint64_t seed = 1; seed <= kDraws; ++seed) {
         const SamplingOptions options{
             .tokens = 1, .temperature = row.temperature, .top_k = row.top_k, .seed = seed};
-        ++counts[static_cast<size_t>(model.draw(prompt, options).at(0))];
+        const auto token = static_cast<size_t>(model.draw(prompt, options).at(0));
+        ASSERT_LT(token, counts.size()) << "a token that the data has not";
+        ++counts[token];
       }
       EXPECT_LT(reference::chi_square_excess(counts, chances, kDraws), 5);
       for (size_t i = 0; i < counts.size(); ++i) EXPECT_FALSE(chances[i] == 0 && counts[i] > 0) << i;
