@@ -123,5 +123,28 @@ TEST(Witness, GeneratesAsTheSoftmaxSays) {
   }
 }
 
+// Of nine steps: which are logged, evaluated and saved, and what of that stays.
+TEST(Witness, HeedsTheKeysOfLogsAndCheckpoints) {
+  const base::TemporaryFolder folder;
+  const Outcome trained = run_shell(
+      folder.path(),
+      "$L train run.name=one run.device=cpu model.layers=1 model.hidden=16 model.heads=2 data.seq_len=8 "
+      "batch.global=4 batch.slices=2 batch.strands=2 run.steps=9 log.every=2 log.eval_every=3 "
+      "log.eval_batches=1 checkpoint.every=2 checkpoint.keep=1 checkpoint.keep_every=6");
+  ASSERT_EQ(trained.code, 0) << trained.output;
+  std::vector<int64_t> logged, evaluated;
+  for (const std::string& text :
+       base::split_lines(base::read_file(folder.path() + "/runs/one/metrics.jsonl"))) {
+    const Json line = Json::parse(text);
+    (line.contains("eval_loss") ? evaluated : logged).push_back(line.at("step"));
+  }
+  EXPECT_EQ(logged, (std::vector<int64_t>{2, 4, 6, 8}));
+  EXPECT_EQ(evaluated, (std::vector<int64_t>{3, 6, 9}));
+  std::vector<int64_t> kept;
+  for (const std::string& checkpoint : checkpoint::list(folder.path() + "/runs/one"))
+    kept.push_back(checkpoint::Opened(checkpoint).manifest()->step);
+  EXPECT_EQ(kept, (std::vector<int64_t>{9, 6}));
+}
+
 }  // namespace
 }  // namespace lockstep::cli
