@@ -16,4 +16,10 @@ void raise_descriptor_limit(int wanted) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+int descriptor_limit() {
+  rlimit limit{};
+  constexpr rlim_t kUsual = 1024, kMost = 1 << 30;
+  return static_cast<int>(std::min(kMost, ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : kUsual));
+}
+
 }  // namespace lockstep::base

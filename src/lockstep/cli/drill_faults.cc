@@ -151,13 +151,54 @@ DrillResult kill_while_recovering(Drill& drill, const Fault& fault) {
   });
 }
 
-// Told to stop, it saves and ends with 75; the same command goes on without a step lost.
+// Told to stop, whatever it is at, it ends with 75 and the same command goes on. Empty: so it was.
+std::string tell_to_stop(DrillRun& run, int number) {
+  ::kill(run.pid(), number);
+  if (!run.until([&] { return run.code().has_value(); })) return "it did not end";
+  return *run.code() == 75 ? "" : fmt::format("it ended with code {} instead of 75", *run.code());
+}
+
+void wait_up_to(Drill& drill, int64_t milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(drill.pick(0, milliseconds)));
+}
+
+template <int number>
 DrillResult terminate(Drill& drill, const Fault& fault) {
   return strike_again_and_again(drill, fault, {"preempted"}, [&](DrillRun& run, Follow& follow) {
     follow.begin();
-    ::kill(run.pid(), SIGTERM);
-    if (!run.until([&] { return run.code().has_value(); })) return std::string("it did not end");
-    return *run.code() == 75 ? "" : fmt::format("it ended with code {} instead of 75", *run.code());
+    return tell_to_stop(run, number);
+  });
+}
+
+DrillResult terminate_while_saving(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"preempted"}, [&](DrillRun& run, Follow& follow) {
+    if (!run.until([&] { return run.saving(); })) return std::string("it did not save");
+    std::this_thread::sleep_for(std::chrono::microseconds(drill.pick(0, 3000)));
+    follow.begin();
+    return tell_to_stop(run, SIGTERM);
+  });
+}
+
+// A rank is lost, by the signal, and the run told to stop before, while or after it comes back.
+template <int number>
+DrillResult lose_and_terminate(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"preempted"}, [&](DrillRun& run, Follow& follow) {
+    const pid_t rank = random_rank(drill, run);
+    follow.begin();
+    if (std::string why = send_signal(rank, number); !why.empty()) return why;
+    wait_up_to(drill, 1000);
+    return tell_to_stop(run, SIGTERM);
+  });
+}
+
+// Stopped, started again, and stopped before it has come to a step.
+DrillResult terminate_at_the_start(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"preempted"}, [&](DrillRun& run, Follow& follow) {
+    follow.begin();
+    if (std::string why = tell_to_stop(run, SIGTERM); !why.empty()) return why;
+    run.start_again();
+    wait_up_to(drill, 700);
+    return tell_to_stop(run, SIGTERM);
   });
 }
 
@@ -241,7 +282,12 @@ const std::vector<Fault>& drill_faults() {
       {"kill", "kill -9 of a rank", {}, kill_rank},
       {"kill-save", "kill -9 of a rank during a save", {}, kill_while_saving},
       {"kill-recovery", "kill -9 of two ranks, the second while they come up", {}, kill_while_recovering},
-      {"term", "SIGTERM to the run, then the same command", {}, terminate},
+      {"term", "SIGTERM to the run, then the same command", {}, terminate<SIGTERM>},
+      {"hangup", "SIGHUP to the run, as from a dropped terminal", {}, terminate<SIGHUP>},
+      {"term-start", "SIGTERM to the run while it starts", {}, terminate_at_the_start},
+      {"term-save", "SIGTERM to the run during a save", {}, terminate_while_saving},
+      {"kill-term", "kill -9 of a rank, then SIGTERM to the run", {}, lose_and_terminate<SIGKILL>},
+      {"stop-term", "SIGSTOP of a rank, then SIGTERM to the run", {}, lose_and_terminate<SIGSTOP>},
       {"stop", "SIGSTOP of a rank", {"run.hang_timeout=3"}, freeze},
       {"corrupt", "a flipped byte in the newest checkpoint", {}, corrupt},
       {"disk", "a full disk", {}, full_disk},

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/clock.h"
@@ -185,15 +186,40 @@ int64_t DrillRun::written() const {
   return bytes;
 }
 
+int64_t DrillRun::processor_time() const {
+  std::vector<pid_t> processes = rank_processes();
+  if (processes.empty()) processes.push_back(pid_);
+  int64_t ticks = 0;
+  for (const pid_t one : processes) {
+    std::string stat;
+    std::getline(std::ifstream(fmt::format("/proc/{}/stat", one)), stat);
+    const size_t name_end = stat.rfind(") ");
+    if (name_end == std::string::npos) continue;
+    std::istringstream fields(stat.substr(name_end + 2));
+    std::string skipped;
+    int64_t user = 0, system = 0;
+    for (int k = 0; k < 11; ++k) fields >> skipped;  // utime and stime are the 12th and 13th behind the name
+    if (fields >> user >> system) ticks += user + system;
+  }
+  return ticks;
+}
+
 bool DrillRun::until(const std::function<bool()>& what) {
-  base::Patience patience(
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.patience)));
-  do {
+  constexpr int kTimesBusy = 10;
+  constexpr auto kLook = std::chrono::milliseconds(200);
+  const auto silence =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.patience));
+  base::Patience idle(silence), busy(kTimesBusy * silence);
+  Clock::time_point looked = Clock::now();
+  for (;;) {
     if (what()) return true;
     if (code()) return what();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  } while (patience.lasts(written()));
-  return false;
+    if (Clock::now() - looked < kLook) continue;
+    looked = Clock::now();
+    const int64_t bytes = written();
+    if (!idle.lasts(bytes + processor_time()) || !busy.lasts(bytes)) return false;
+  }
 }
 
 int DrillRun::finish() {

@@ -46,14 +46,16 @@ class DrillRun {
 
   std::optional<int> code();  // its exit code, once it has ended; 128 + signal
   // Looks every millisecond until `what` holds. False: the run ended first, or has written nothing new for as
-  // long as patience lasts (base::Patience).
+  // long as patience lasts (base::Patience); ten times as long while its ranks get processor time, since on a
+  // busy machine they may only be slow.
   bool until(const std::function<bool()>& what);
   int finish();                    // waits for the end; -1: it did not end, and was killed
   std::string last_lines() const;  // of its console
 
  private:
   void start();
-  int64_t written() const;  // bytes of what it writes as it goes on
+  int64_t written() const;         // bytes of what it writes as it goes on
+  int64_t processor_time() const;  // of its ranks, in ticks
   Options options_;
   pid_t pid_ = 0;
   std::optional<int> code_;

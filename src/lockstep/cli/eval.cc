@@ -56,7 +56,7 @@ int evaluate(const std::string& folder, const std::vector<std::string>& words, b
   const int64_t batches =
       all ? (there + samples_a_batch - 1) / samples_a_batch : plan.recipe().log.eval_batches;
   const int64_t samples = std::min(there, batches * samples_a_batch);
-  const double loss = run::Evaluator(session).run(batches);
+  const double loss = run::Evaluator(session).run(batches).value();
   const double perplexity = std::exp(loss);
   if (json) {
     print("{}\n", nlohmann::json{{"model", folder},

@@ -13,9 +13,12 @@
 #include "lockstep/base/patience.h"
 #include "lockstep/base/ring.h"
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/testing.h"
 #include "lockstep/device/device.h"
+#include "lockstep/launch/descendants.h"
 #include "lockstep/launch/network.h"
+#include "lockstep/run/recorder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -86,6 +89,42 @@ class Training {
   }
   pid_t rank(int number) const {
     return base::RingReader(run_ + "/trace/rank-" + std::to_string(number) + ".ring").pid();
+  }
+  // Processes of ranks, also of those that have left no mark yet: they are below the guard.
+  std::vector<pid_t> ranks() const {
+    for (const pid_t guard : launch::descendants_of(pid())) {
+      if (name_of(guard) != "lockstep-guard") continue;
+      std::vector<pid_t> found = launch::descendants_of(guard);
+      std::erase_if(found, [](pid_t one) { return name_of(one) != "lockstep"; });
+      return found;
+    }
+    return {};
+  }
+  static std::string name_of(pid_t process) {
+    std::string name;
+    std::getline(std::ifstream(fmt::format("/proc/{}/comm", process)), name);
+    return name;
+  }
+  pid_t pid() const {  // of the program, below `timeout`
+    pid_t shell = 0;
+    std::ifstream(folder_ + "/" + name_ + ".pid") >> shell;
+    for (const pid_t one : shell > 0 ? launch::descendants_of(shell) : std::vector<pid_t>{}) {
+      if (name_of(one) == "lockstep") return one;
+    }
+    return 0;
+  }
+  void signal(int number) const { ::kill(pid(), number); }
+  run::Phase phase() const {  // of the first rank
+    try {
+      const auto marks = base::RingReader(run::phase_path(run_, 0)).entries();
+      return marks.empty() ? run::Phase::start : static_cast<run::Phase>(marks.back().stamp.op);
+    } catch (const base::Error&) {
+      return run::Phase::start;
+    }
+  }
+  int64_t newest_checkpoint() const {
+    const std::vector<std::string> all = checkpoint::list(run_);
+    return all.empty() ? 0 : std::atoll(all[0].substr(all[0].rfind("step-") + 5).c_str());
   }
   Outcome end() {
     until([&] { return has_ended(); });
@@ -172,19 +211,126 @@ TEST(Faults, ATimeoutOnAGpuEndsTheRank) {
       << outcome.output;
 }
 
+// It is named, and what the launcher's memory holds is saved all the same.
 TEST(Faults, ARankThatFailsWhenToldToStopIsNamed) {
   const base::TemporaryFolder folder;
   Training training(folder.path(), "stopping", "run.steps=100000 --nproc 2");
   ASSERT_TRUE(training.reaches(20));
   const pid_t rank = training.rank(1);
   ::kill(rank, SIGSTOP);
-  ASSERT_EQ(run_shell(folder.path(), "kill -TERM $(cat stopping.pid)").code, 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  training.signal(SIGTERM);
   ::kill(rank, SIGSEGV);
   ::kill(rank, SIGCONT);
   const Outcome outcome = training.end();
-  EXPECT_EQ(outcome.code, 128 + SIGSEGV) << outcome.output;
-  EXPECT_NE(outcome.output.find("failed first: killed by SIGSEGV (11)"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.code, 75) << outcome.output;
+  EXPECT_NE(outcome.output.find("killed by SIGSEGV (11)"), std::string::npos) << outcome.output;
+  EXPECT_FALSE(training.event("checkpoint_saved").empty()) << outcome.output;
+}
+
+// A signal to stop ends with 75 and loses no more than the steps since the last snapshot, whatever the run is
+// at.
+struct StopRow {
+  const char* name;
+  const char* words;
+  int number;
+  std::function<void(Training&)> before;  // right before the signal
+  bool saved;                             // there was something to save
+};
+
+class StopSignals : public testing::TestWithParam<StopRow> {};
+
+std::vector<StopRow> stop_rows() {
+  const auto steps = [](Training& run) { ASSERT_TRUE(run.reaches(20)); };
+  const auto lose = [=](int rank, int number, int milliseconds) {
+    return [=](Training& run) {
+      steps(run);
+      ::kill(run.rank(rank), number);
+      std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    };
+  };
+  const auto after = [](int milliseconds) {
+    return [=](Training& run) {
+      ASSERT_TRUE(run.until([&] { return run.pid() > 0; }));
+      std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    };
+  };
+  return {
+      {"KilledThenTerm", "--nproc 2", SIGTERM, lose(1, SIGKILL, 0), true},
+      {"KilledThenTermInTheRollCall", "--nproc 2", SIGTERM, lose(0, SIGKILL, 150), true},
+      {"KilledThenTermAsRanksStart", "--nproc 2", SIGTERM, lose(1, SIGKILL, 400), true},
+      {"KilledThenTermAsRanksConnect", "--nproc 3", SIGINT, lose(1, SIGKILL, 700), true},
+      {"FrozenThenTerm", "--nproc 3", SIGTERM, lose(1, SIGSTOP, 1000), true},
+      {"TheFirstFrozenThenTerm", "--nproc 2", SIGTERM, lose(0, SIGSTOP, 100), true},
+      {"OneRankFrozenThenTerm", "--nproc 1", SIGTERM, lose(0, SIGSTOP, 100), true},
+      {"Hangup", "--nproc 2", SIGHUP, steps, true},
+      {"HangupAlone", "", SIGHUP, steps, true},
+      {"QuitAlone", "", SIGQUIT, steps, true},
+      {"Quit", "--nproc 2", SIGQUIT, steps, true},
+      {"AtOnce", "--nproc 2", SIGTERM, after(30), false},
+      {"AtTheStart", "--nproc 2", SIGTERM, after(300), false},
+      {"AloneAtOnce", "", SIGTERM, after(30), false},
+      {"AloneAtTheStart", "", SIGINT, after(200), false},
+      {"InAnEvaluation", "log.eval_every=1 log.eval_batches=4000", SIGTERM,
+       [](Training& run) { ASSERT_TRUE(run.until([&] { return run.phase() == run::Phase::evaluate; })); },
+       true},
+      {"RanksInAnEvaluation", "--nproc 2 log.eval_every=1 log.eval_batches=4000", SIGTERM,
+       [](Training& run) { ASSERT_TRUE(run.until([&] { return run.phase() == run::Phase::evaluate; })); },
+       true},
+      {"InASave", "--nproc 2 checkpoint.every=1", SIGTERM,
+       [](Training& run) { ASSERT_TRUE(run.until([&] { return run.phase() == run::Phase::save; })); }, true},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, StopSignals, testing::ValuesIn(stop_rows()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(StopSignals, SavesAndEndsWith75) {
+  const StopRow& row = GetParam();
+  const base::TemporaryFolder folder;
+  Training training(folder.path(), "stop",
+                    std::string("run.steps=100000 checkpoint.snapshot_every=1 ") + row.words);
+  row.before(training);
+  const int64_t done = training.step();
+  training.signal(row.number);
+  const Outcome outcome = training.end();
+  EXPECT_EQ(outcome.code, 75) << outcome.output;
+  if (!row.saved) return;
+  EXPECT_GE(training.newest_checkpoint(), done - 1) << outcome.output;
+}
+
+// A rank that is stopped before its first step is named, although nobody waits for it yet.
+TEST(Faults, ARankThatIsStoppedWhileItStartsIsNamed) {
+  const base::TemporaryFolder folder;
+  Training training(folder.path(), "start", "run.steps=5 run.hang_timeout=2 --nproc 3 --max-restarts 0");
+  ASSERT_TRUE(training.until([&] { return !training.ranks().empty(); }));
+  ::kill(training.ranks().back(), SIGSTOP);
+  const Outcome outcome = training.end();
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_NE(outcome.output.find("is stopped (SIGSTOP) since"), std::string::npos) << outcome.output;
+}
+
+// Ranks cannot save: the launcher writes what its memory holds, and the next one goes on from there, to the
+// same bits.
+TEST(Faults, WhatRanksCannotSaveTheLauncherKeeps) {
+  const base::TemporaryFolder folder;
+  const std::string words = "run.steps=400 checkpoint.snapshot_every=1 --nproc 2 --json";
+  const std::string in_the_way = folder.path() + "/runs/kept/checkpoints";
+  {
+    Training training(folder.path(), "kept", words + " --max-restarts 0");
+    ASSERT_TRUE(training.reaches(20));
+    std::ofstream(in_the_way) << "no folder";
+    ::kill(training.rank(1), SIGKILL);
+    const Outcome outcome = training.end();
+    EXPECT_EQ(outcome.code, 1) << outcome.output;
+    EXPECT_NE(outcome.output.find("was kept in runs/kept/snapshots"), std::string::npos) << outcome.output;
+  }
+  std::filesystem::remove(in_the_way);
+  const Outcome outcome = run_shell(folder.path(), "$L " + kTiny + words + " run.name=kept");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.output.find("going on from step 0"), std::string::npos);
+  EXPECT_NE(outcome.output.find("going on from step"), std::string::npos) << outcome.output;
+  EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 400));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/runs/kept/snapshots")) << "a checkpoint holds more";
 }
 
 TEST(Faults, WhatWouldFailAgainIsNotTried) {
@@ -262,7 +408,7 @@ TEST(Notices, ComputeEngineSaysItInItsMetadata) {
 // A step takes longer than the notice: it is dropped, and what the launcher's memory holds is saved.
 TEST(Notices, AStepThatDoesNotFitIsDropped) {
   const base::TemporaryFolder folder;
-  const std::string words = "run.steps=6 --nproc 2 checkpoint.notice=1 checkpoint.snapshot_every=1 --json";
+  const std::string words = "run.steps=6 --nproc 2 checkpoint.notice=5 checkpoint.snapshot_every=1 --json";
   const std::string slow = "export LOCKSTEP_LINK_MBPS=0.1;";
   Training training(folder.path(), "drop", words, slow);
   ASSERT_TRUE(training.reaches(3));
@@ -271,10 +417,13 @@ TEST(Notices, AStepThatDoesNotFitIsDropped) {
   run_shell(folder.path(), "kill -TERM $(cat drop.pid)");
   const Outcome stopped = training.end();
   EXPECT_EQ(stopped.code, 75) << stopped.output;
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(), 8);
-  EXPECT_NE(training.event("restart").find("does not fit into the notice and is dropped"), std::string::npos)
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(), 12);
+  EXPECT_NE(stopped.output.find("does not fit into the notice and is dropped"), std::string::npos)
       << stopped.output;
-  EXPECT_FALSE(training.event("checkpoint_saved").empty()) << stopped.output;
+  // On a busy machine ranks may not come up in time; then the launcher keeps it.
+  EXPECT_TRUE(training.newest_checkpoint() >= 3 ||
+              std::filesystem::exists(folder.path() + "/runs/drop/snapshots"))
+      << stopped.output;
   EXPECT_NE(training.event("notice").find("of notice: when this machine is taken away"), std::string::npos);
   const Outcome outcome = run_shell(folder.path(), "$L " + kTiny + words + " run.name=drop");
   EXPECT_EQ(outcome.code, 0) << outcome.output;

@@ -1,5 +1,12 @@
-// Ctrl-C, SIGTERM and SIGUSR1 (Slurm's warning) as a number that the training loop looks at between steps. A
-// second Ctrl-C ends the program, unless a save is in progress: nothing breaks that.
+// The wish to stop, as a number that the training loop looks at between steps: Ctrl-C, SIGTERM, SIGUSR1
+// (Slurm's warning), a dropped terminal (SIGHUP, unless nohup ignores it) and SIGQUIT.
+//
+//     StopSignal signal;             // from here on a wish to stop ends with 75: there is nothing to save
+//     yet
+//     ... plan, meet the others ...
+//     signal.arm();                  // from here on it is a number
+//
+// A second Ctrl-C ends the program, unless a save is in progress: nothing breaks that.
 #pragma once
 
 #include <atomic>
@@ -8,8 +15,11 @@ namespace lockstep::cli {
 
 class StopSignal {
  public:
-  StopSignal();   // installs the handlers
-  ~StopSignal();  // puts the old ones back; once it was asked to end, SIGTERM and SIGUSR1 say nothing new
+  // Installs the handlers. `only_saves`: this process is there to save what its predecessors left, and does
+  // not let itself be stopped.
+  explicit StopSignal(bool only_saves = false);
+  ~StopSignal();  // puts the old ones back; once it was asked to end, all but SIGINT say nothing new
+  void arm() const;
   const std::atomic<int>& value() const;
   void saving(bool now) const;
 };

@@ -22,6 +22,7 @@
 #include "lockstep/cli/train_profile.h"
 #include "lockstep/cli/train_recovery.h"
 #include "lockstep/launch/failure.h"
+#include "lockstep/launch/kept_memory.h"
 #include "lockstep/launch/metadata_watch.h"
 #include "lockstep/launch/rank_memory.h"
 #include "lockstep/run/choose_layout.h"
@@ -178,20 +179,26 @@ struct TimingNews : run::Observer {
   }
 };
 
+// Its launcher started it for nothing else than saving what ranks before it left in memory.
+bool only_saves() { return std::getenv("LOCKSTEP_SAVE_ONLY") != nullptr; }
+
 // What stays with a rank from its start to its end, besides the session.
 struct Around {
   const StopSignal& signal;
   run::Recorder& recorder;
   std::unique_ptr<run::MemorySnapshots> snapshots;
+  const std::string& folder;
 };
 
 run::TrainOptions train_options(run::Session& session, const run::Decision& decision, const Around& around) {
   run::TrainOptions options;
-  const std::optional<int64_t> in_memory = restore_newer(around.snapshots.get(), decision);
+  std::optional<int64_t> in_memory = restore_newer(around.snapshots.get(), decision);
+  if (!in_memory && !around.snapshots) in_memory = restore_kept(session, around.folder, decision);
   options.first_step = in_memory ? *in_memory : load_first(session, decision.checkpoints);
+  if (around.snapshots && !in_memory) around.snapshots->saved(options.first_step);
   base::end_lap(session.plan.laps, "load the checkpoint");
   options.unsaved = in_memory.has_value();
-  options.save_only = std::getenv("LOCKSTEP_SAVE_ONLY") != nullptr;
+  options.save_only = only_saves();
   options.stop_signal = &around.signal.value();
   options.save_every = session.plan.recipe().checkpoint.every;
   options.recorder = &around.recorder;
@@ -225,8 +232,9 @@ struct SaveNews : run::Observer {
   run::Saver& saver;
   run::Observer& to;
   NoticeWatch& notice;
-  SaveNews(run::Saver& from, run::Observer& everyone, NoticeWatch& watch)
-      : saver(from), to(everyone), notice(watch) {}
+  run::MemorySnapshots* snapshots;
+  SaveNews(run::Saver& from, run::Observer& everyone, NoticeWatch& watch, run::MemorySnapshots* memory)
+      : saver(from), to(everyone), notice(watch), snapshots(memory) {}
   void stepped(const run::StepReport&) override { tell(); }
   void tell() {
     while (const auto saved = saver.poll()) {
@@ -241,6 +249,7 @@ struct SaveNews : run::Observer {
                              base::human_bytes(static_cast<double>(o.bytes)), base::human_duration(o.seconds),
                              base::human_duration(saved->pause_ms / 1e3)),
                  o.step);
+        if (snapshots != nullptr) snapshots->saved(o.step);
         notice.saved(o.seconds + saved->pause_ms / 1e3, o.step);
       }
     }
@@ -270,7 +279,7 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   files.on_trouble = [&](const std::string& why) {
     progress.say("warning: " + why + "; what would go there waits for room");
   };
-  progress.say(start_lines(session, folder));
+  if (!options.save_only) progress.say(start_lines(session, folder));
   for (const std::string& change : changes) progress.say("warning: bits may differ from here on: " + change);
   if (options.first_step > 0) progress.say(fmt::format("going on from step {}", options.first_step));
 
@@ -279,7 +288,7 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   std::optional<TimingNews> timing;
   if (arguments.timing && session.plan.laps != nullptr) timing.emplace(*session.plan.laps, progress);
   NoticeWatch notice(session, folder, everyone);
-  SaveNews news(saver, everyone, notice);
+  SaveNews news(saver, everyone, notice, around.snapshots.get());
   everyone.all = {&files, &progress, &news, &notice};
   if (timing) everyone.all.push_back(&*timing);
   options.save = [&](int64_t step) { save_now(saver, step, signal), news.tell(); };
@@ -300,7 +309,11 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
           ? fmt::format("{} steps done, params_hash {}", summary.steps, summary.params_hash)
           : fmt::format("stopped by signal {} at a step boundary and saved", signal.value().load()),
       summary.steps);
-  progress.finish(summary, folder);
+  if (options.save_only && !summary.finished) {
+    progress.say(fmt::format("run the same command again to go on from step {}", summary.steps));
+  } else {
+    progress.finish(summary, folder);
+  }
   if (arguments.json) print_summary(summary, folder);
   return summary.finished ? 0 : 75;
 }
@@ -315,7 +328,7 @@ std::chrono::seconds collective_timeout(const base::Recipe& recipe) {
 }
 
 int run_training(const TrainArguments& arguments, const base::Resolved& resolved, const std::string& folder,
-                 comm::World& world, base::Laps& laps) {
+                 comm::World& world, const StopSignal& signal, base::Laps& laps) {
   world.use(resolved.recipe.parallel.engine, collective_timeout(resolved.recipe));
   run::compare_recipes(world, resolved.recipe);
   std::unique_ptr<run::Ranks> ranks;
@@ -337,8 +350,9 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
   laps.end("open the run folder");
   run::Session session(std::move(plan), ranks.get(), recorder.ring());
   recorder.describe(session);
-  StopSignal signal;  // from here on there is something to save; a rank that still waits for others just ends
-  const Around around{signal, recorder, open_snapshots(session)};
+  signal.arm();  // from here on there is something to save; a rank that still waits for others just ends
+  const Around around{signal, recorder, open_snapshots(session), folder};
+  if (arguments.resume != "auto" && world.size() == 1) launch::forget_kept_memory(folder);
   // Ranks of a launcher hear of it from there.
   const auto metadata = world.size() > 1 ? nullptr : launch::MetadataWatch::here([](const std::string& text) {
     say_on_console("lockstep: " + text + "\n");
@@ -351,6 +365,7 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
 
 int train_command(Arguments& arguments) {
   base::Laps laps("load the program and its libraries");
+  const StopSignal signal(only_saves());
   TrainArguments wanted;
   arguments.recipe(wanted.source);
   arguments.option("--run", wanted.folder, "the run folder; default: log.folder/run.name");
@@ -384,6 +399,7 @@ int train_command(Arguments& arguments) {
   launch.wishes.run_folder = folder;
   const base::AutoInt& hang = resolved.recipe.run.hang_timeout;
   if (!hang.is_auto) launch.wishes.hang_seconds = static_cast<double>(hang.value);
+  launch.wishes.from_scratch = wanted.resume != "auto";
   launch.wishes.replicas = static_cast<int>(resolved.recipe.checkpoint.replicas);
   launch.wishes.notice_seconds =
       run::find_notice(resolved.recipe.checkpoint.notice, run::this_place()).seconds;
@@ -392,7 +408,7 @@ int train_command(Arguments& arguments) {
   std::unique_ptr<comm::World> world;
   if (const std::optional<int> code = launch_or_join(launch, argv, folder + "/logs", world)) return *code;
   try {
-    return run_training(wanted, resolved, folder, *world, laps);
+    return run_training(wanted, resolved, folder, *world, signal, laps);
   } catch (const base::RunError& error) {
     // The same recipe gives the same bits, and the same end; but a flipped bit does not come twice.
     if (error.number() != 602) launch::say_final(error.what());

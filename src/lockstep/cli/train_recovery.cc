@@ -1,10 +1,14 @@
 #include "lockstep/cli/train_recovery.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/launch/kept_memory.h"
 #include "lockstep/launch/rank_memory.h"
 
 namespace lockstep::cli {
@@ -27,6 +31,15 @@ run::NoticeCheck notice_check(const run::Session& session, const std::string& fo
   }
   const double estimate = notice.seconds > 0 ? run::estimate_save(folder, bytes) : 0;
   return {std::move(notice), estimate, session.ranks->alone() ? run::kStepsToStopAlone : run::kStepsToStop};
+}
+
+void say_of_other_layout(const run::Session& session, const run::MemorySnapshots& snapshots) {
+  if (!session.ranks->first() || snapshots.of_other_layout() == 0) return;
+  remark(
+      "warning: step {} was kept in the run folder's snapshots/, but of another number of ranks or another "
+      "layout; "
+      "started as before, the run goes on from it\n",
+      snapshots.of_other_layout());
 }
 
 }  // namespace
@@ -54,12 +67,26 @@ std::unique_ptr<run::MemorySnapshots> open_snapshots(run::Session& session) {
   }
   const double without = session.ranks->sum(std::vector<double>{snapshots ? 0.0 : 1.0})[0];
   if (without > 0) snapshots.reset();
+  if (snapshots) say_of_other_layout(session, *snapshots);
   return snapshots;
 }
 
 std::optional<int64_t> restore_newer(run::MemorySnapshots* snapshots, const run::Decision& decision) {
   if (snapshots == nullptr) return std::nullopt;
   return snapshots->restore(decision.checkpoints.empty() ? 0 : checkpoint_step(decision.checkpoints[0]));
+}
+
+std::optional<int64_t> restore_kept(run::Session& session, const std::string& folder,
+                                    const run::Decision& decision) {
+  if (!session.ranks->alone() || launch::rank_memory() >= 0) return std::nullopt;
+  const int memory = ::memfd_create("lockstep-kept", MFD_CLOEXEC);
+  if (memory < 0 || !launch::bring_back_memory(memory, folder, 0)) {
+    if (memory >= 0) ::close(memory);
+    return std::nullopt;
+  }
+  run::MemorySnapshots snapshots(session, memory);
+  say_of_other_layout(session, snapshots);
+  return restore_newer(&snapshots, decision);
 }
 
 NoticeWatch::NoticeWatch(const run::Session& session, const std::string& folder, run::Observer& tell)

@@ -23,6 +23,10 @@ std::unique_ptr<run::MemorySnapshots> open_snapshots(run::Session& session);
 // Puts back the newest state in memory, if it is newer than what is on disk; its steps. Collective.
 std::optional<int64_t> restore_newer(run::MemorySnapshots* snapshots, const run::Decision& decision);
 
+// The same from what a launcher of this run kept on disk, for a process that has none.
+std::optional<int64_t> restore_kept(run::Session& session, const std::string& folder,
+                                    const run::Decision& decision);
+
 // Says early when stopping and a save do not fit into the notice that this place gives.
 class NoticeWatch : public run::Observer {
  public:

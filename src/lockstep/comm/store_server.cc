@@ -28,6 +28,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr uint64_t kListener = 0, kStop = 1, kFirstPeer = 2;
+constexpr int kMostAtOnce = 64;  // connections taken up before the others are heard again
+
+// Of this process's descriptors a quarter: so many ranks may be in the middle of their handshake, and the
+// rest stays for those that are through, and for the launcher.
+size_t share_of_strangers() {
+  return std::max<size_t>(16, static_cast<size_t>(base::descriptor_limit()) / 4);
+}
 
 struct Peer {
   Channel channel;
@@ -43,7 +50,9 @@ struct StoreServer::State {
   explicit State(StoreServerOptions given);
   void run();
   void accept_all();
+  void accept_without_descriptor();
   bool make_room();
+  void make_way();
   void welcome(Socket socket);
   void on_event(uint64_t id);
   void hear(uint64_t id);
@@ -122,32 +131,48 @@ void StoreServer::State::expire(TimePoint now) {
 
 // ---- connections --------------------------------------------------------------------------------------
 
+// A few at a time: a flood of callers must not keep ranks from being heard.
 void StoreServer::State::accept_all() {
-  for (;;) {
+  for (int k = 0; k < kMostAtOnce; ++k) {
     int error = 0;
     Socket socket = accept_from(listener, error);
     if (socket) {
       welcome(std::move(socket));
     } else if (error == EMFILE || error == ENFILE) {
-      // Let the caller go, or epoll would tell us of it for ever.
-      spare = Socket();
-      if (const Socket turned_away = accept_from(listener, error)) {
-        report(fmt::format("the store turned {} away: this process may not open more files",
-                           to_text(far_end(turned_away))));
-      }
-      spare = Socket(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-      if (!spare) return;
+      return accept_without_descriptor();
     } else if (error != EINTR && error != ECONNABORTED) {
       return;
     }
   }
 }
 
-// Whoever has not proved itself makes way, the oldest first, so that idle strangers cannot lock ranks out.
+// A stranger makes way. Where there is none, the caller is let go, or epoll would tell us of it for ever;
+// that there may be no caller at all is known only with a descriptor to take it up with.
+void StoreServer::State::accept_without_descriptor() {
+  if (!strangers.empty()) return make_way();
+  int error = 0;
+  spare = Socket();
+  if (const Socket turned_away = accept_from(listener, error)) {
+    report(fmt::format("the store turned {} away: this process may not open more files",
+                       to_text(far_end(turned_away))));
+  }
+  spare = Socket(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+// Whoever has not proved itself makes way, the oldest first, so that idle strangers cannot lock ranks out. A
+// rank among them finds its connection closed, and tries again.
+void StoreServer::State::make_way() {
+  const uint64_t oldest = strangers.begin()->second;
+  report(fmt::format("the store dropped {}: it had not proved itself when another needed its place",
+                     name(peers.at(oldest))));
+  close(oldest);
+}
+
 bool StoreServer::State::make_room() {
+  while (strangers.size() >= share_of_strangers()) make_way();
   if (static_cast<int>(peers.size()) < options.most_connections) return true;
   if (strangers.empty()) return false;
-  refuse(strangers.begin()->second, "it had not proved itself when another needed its place");
+  make_way();
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -299,6 +300,40 @@ TEST(StoreServer, StrangersMakeWayForRanks) {
   expect_serves(server);
   EXPECT_TRUE(idle.dropped());
   EXPECT_TRUE(server.reported(idle.address() + ": it had not proved itself"));
+}
+
+// Idle connections without the secret, more than this process may open files: who knows the secret is served
+// all the while, and the strangers are gone when their time is over.
+TEST(StoreServer, AFloodOfStrangersDoesNotStopIt) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  TestServer server({.most_connections = 65536, .handshake_timeout = 2s});
+  const std::unique_ptr<Store> rank = server.connect();
+  // The callers, in a process of their own, with descriptors of their own.
+  const pid_t flood = ::fork();
+  if (flood == 0) {
+    std::vector<Socket> open;
+    std::string tried;
+    for (int k = 0; k < 400; ++k)
+      open.push_back(
+          connect_once(parse_endpoint(server.endpoint()), std::chrono::steady_clock::now() + 5s, tried));
+    ::pause();
+  }
+  // So few that the flood would fill them all.
+  int highest = ::dup(0);
+  ::close(highest);
+  const rlimit few{static_cast<rlim_t>(highest) + 100, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto until = std::chrono::steady_clock::now() + 3s;
+  for (int64_t k = 1; std::chrono::steady_clock::now() < until; ++k) {
+    ASSERT_EQ(rank->add("count", 1), k);
+    ASSERT_NO_THROW(server.connect("a rank that comes later")->set("k", "v"));
+  }
+  ::kill(flood, SIGKILL);
+  ::waitpid(flood, nullptr, 0);
+  EXPECT_TRUE(server.reported("had not proved itself"));
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  expect_serves(server);
 }
 
 TEST(StoreServer, ValuesAreLimitedOneByOneAndTogether) {

@@ -1,4 +1,4 @@
-#include "lockstep/launch/agent.h"
+#include "lockstep/launch/agent_loop.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -7,29 +7,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <deque>
 #include <optional>
 
 #include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/launch/invitation.h"
-#include "lockstep/launch/local_ranks.h"
-#include "lockstep/launch/metadata_watch.h"
-#include "lockstep/launch/neighbours.h"
 #include "lockstep/launch/network.h"
-#include "lockstep/launch/rendezvous.h"
-#include "lockstep/launch/replicas.h"
 #include "lockstep/launch/run_events.h"
-#include "lockstep/launch/signal_watch.h"
-#include "lockstep/run/preemption.h"
 
 namespace lockstep::launch {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr Duration kShortDrain{1000};
 
 std::string random_token() {
   uint64_t value = 0;
@@ -38,11 +30,18 @@ std::string random_token() {
   return fmt::format("{:016x}", value);
 }
 
-// Our own ranks save on SIGUSR1 too: Slurm's --signal warns with it.
+// Our own ranks save on SIGUSR1 too: Slurm's --signal warns with it. A dropped terminal that
+// --signals-to-handle leaves out is no reason to end: the run goes on without one.
 std::vector<int> signals_for(const AgentJob& job) {
   std::vector<int> numbers = job.options.signals;
-  if (job.own_program && std::find(numbers.begin(), numbers.end(), SIGUSR1) == numbers.end())
-    numbers.push_back(SIGUSR1);
+  if (!job.own_program) return numbers;
+  const auto handles = [&](int number) {
+    return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+  };
+  for (const int number : {SIGHUP, SIGQUIT}) {
+    if (!handles(number)) ::signal(number, SIG_IGN);
+  }
+  if (!handles(SIGUSR1)) numbers.push_back(SIGUSR1);
   return numbers;
 }
 
@@ -52,65 +51,7 @@ Meeting meet(const AgentJob& job, const Say& say) {
                  : open_meeting(job.options, job.own_program, say);
 }
 
-class Agent {
- public:
-  explicit Agent(const AgentJob& job);
-  int run();
-
- private:
-  bool on_one_machine() const {
-    return job_.options.one_node() || (job_.task && !job_.task->invitation.empty());
-  }
-  NodeCard card() const;
-  int master_port() const;
-  void tick(Duration most);
-  void handle_signals();
-  void again(int number);
-  bool step_does_not_fit();
-  void watch_for_hangs();
-  void record_failures(const State& state) const;
-  bool folder_stands() const;
-  void check_folder() const;
-  bool wait_for_round(int round);
-  void watch(int round);
-  void tell_endings();
-  void tell_bad_endings();
-  void end_ranks();
-  void drain_console(Duration most);
-  void report(const State& state) const;
-  int finish(const State& state);
-  void say(const std::string& sentence) const { job_.say("lockstep: " + sentence + "\n"); }
-  const State& look();
-
-  // In this order: the guard is forked before there are threads, signals are held back before threads inherit
-  // them.
-  const AgentJob& job_;
-  Guard guard_;
-  SignalWatch signals_;
-  Meeting meeting_;
-  RankLogs logs_;
-  LocalRanks ranks_;
-  Rendezvous rendezvous_;
-  std::unique_ptr<InvitationFile> invitation_;
-  std::unique_ptr<Neighbours> neighbours_;  // a machine's lowest of one task a rank
-  // Our own ranks only.
-  std::unique_ptr<RankMemories> memories_;
-  std::unique_ptr<Watcher> watcher_;
-  std::unique_ptr<Replicas> replicas_;
-  std::unique_ptr<MetadataWatch> metadata_;
-  const Duration beat_;  // between looks at the store
-
-  Clock::time_point looked_at_{};
-  State state_;
-  std::deque<int> caught_;
-  bool asked_ = false;  // to end: what ranks do from now on is no failure
-  bool heard_ = false;  // a signal to stop came to this launcher itself
-  int signalled_ = 0;   // passed on to the ranks
-  int insisted_ = 0;    // Ctrl-C after it
-  bool all_gone_ = false, done_said_ = false, failed_said_ = false;
-  std::optional<Clock::time_point> insist_at_;
-  bool had_folder_ = false;  // the run's, seen while its ranks worked
-};
+}  // namespace
 
 Agent::Agent(const AgentJob& job)
     : job_(job),
@@ -119,10 +60,13 @@ Agent::Agent(const AgentJob& job)
       signals_(signals_for(job)),
       meeting_(meet(job, [this](const std::string& text) { say(text); })),
       logs_(job.options, job.own_program ? job.log_folder : ""),
-      ranks_(job, meeting_, logs_, guard_),
+      ranks_(job, meeting_, logs_, guard_, disk_),
       rendezvous_(job.options, LeaderRules{.own_program = job.own_program, .sees_all = on_one_machine()},
                   meeting_, card(), [this](const std::string& text) { say(text); }),
       beat_(on_one_machine() ? 20 : 200) {
+  end_watch_ = std::make_unique<EndWatch>(std::vector<int>(std::begin(kStopSignals), std::end(kStopSignals)),
+                                          kDeaf + (job.own_program ? Duration(0) : job.options.grace),
+                                          [this](int number) { end_now(number); });
   if (!logs_.kept()) guard_.remove_at_end(logs_.root());
   base::raise_descriptor_limit(4 * job.ranks);  // the guard was there before, so the ranks have the user's
   if (job.task && !job.task->invitation.empty() && meeting_.leads) {
@@ -132,6 +76,7 @@ Agent::Agent(const AgentJob& job)
   if (job.task && job.task->local_task == 0) neighbours_ = std::make_unique<Neighbours>(rendezvous_.token());
   if (!job.own_program || job.run_folder.empty()) return;
   memories_ = std::make_unique<RankMemories>(job.ranks);
+  kept_ = std::make_unique<KeptMemory>(*memories_, job.run_folder);
   ranks_.use(memories_.get());
   watch::Budgets budgets;
   budgets.hang = job.hang_seconds;
@@ -166,17 +111,30 @@ NodeCard Agent::card() const {
 
 int Agent::master_port() const { return job_.options.master_port ? job_.options.master_port : free_port(); }
 
+// Whatever ends the launcher, what its ranks left in memory is not lost with it.
 int Agent::run() {
+  try {
+    return follow_rounds();
+  } catch (const base::Error&) {
+    keep_memory();
+    throw;
+  }
+}
+
+int Agent::follow_rounds() {
   for (int round = 0;; ++round) {
     rendezvous_.join(master_port());
     if (!wait_for_round(round)) break;
     round = state_.round;
     logs_.set_first_attempt(state_.first_attempt);
+    first_rank_ = rendezvous_.place()->first_rank;
     done_said_ = failed_said_ = false;
     if (watcher_) watcher_->forget();
     if (neighbours_) neighbours_->begin_round(state_);
     if (replicas_) replicas_->begin_round(state_, *rendezvous_.place());
     check_folder();
+    bring_back_memory();
+    if (state_.save_only) say_rescue();
     ranks_.start(state_, *rendezvous_.place());
     watch(round);
     drain_console(kShortDrain);  // what a rank said stands before what is said of it
@@ -184,7 +142,7 @@ int Agent::run() {
     end_ranks();
     if (state_.phase == Phase::over) break;
     rendezvous_.say_stopped();
-    while (look().phase == Phase::stopping) tick(beat_);
+    while (look().phase == Phase::stopping) tick(beat_), handle_signals();
     if (state_.phase == Phase::over) break;
   }
   return finish(state_);
@@ -205,6 +163,7 @@ void Agent::check_folder() const {
 
 const State& Agent::look() {
   looked_at_ = Clock::now();
+  if (memories_) rendezvous_.set_memory(memories_->steps());
   state_ = rendezvous_.look();
   return state_;
 }
@@ -224,61 +183,6 @@ void Agent::tick(Duration most) {
   for (const Ended& ended : news.ended) ranks_.note(ended);
   all_gone_ |= news.all_gone;
   while (const int number = signals_.take()) caught_.push_back(number);
-}
-
-// The first is passed on, here and through the leader on every node; a second Ctrl-C does not wait any
-// longer.
-void Agent::handle_signals() {
-  while (!caught_.empty()) {
-    int number = caught_.front();
-    caught_.pop_front();
-    if (job_.own_program && number == SIGUSR1) number = SIGTERM;
-    // A scheduler signals every node, each a moment later than the last: its first word here may come after
-    // the leader's, and is no second one.
-    const bool repeats = !job_.scheduled || heard_;
-    if (number == SIGINT || number == SIGTERM) heard_ = true;
-    if (signalled_ != 0 && (number == SIGINT || number == SIGTERM)) {
-      if (repeats) again(number);
-    } else if (signalled_ == 0 &&
-               (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)) {
-      rendezvous_.say_signal(number, number == SIGTERM && step_does_not_fit());
-      asked_ = true;
-    } else {
-      ranks_.signal(number);  // a word between the user and the program
-    }
-  }
-  if (state_.signal == 0 || signalled_ != 0) return;
-  signalled_ = state_.signal, asked_ = true;
-  if (state_.save_only) return;  // these ranks end by themselves
-  // A scheduler may have signalled the rank itself, and a second SIGINT would end it without saving.
-  ranks_.signal(job_.scheduled && signalled_ == SIGINT ? SIGTERM : signalled_);
-  // Our own ranks finish their step and save, however long that takes.
-  if (!job_.own_program) insist_at_ = Clock::now() + job_.options.grace;
-}
-
-// Our own ranks are saving by now, and a second word must not break that; who insists with Ctrl-C is heard by
-// the ranks first, which know whether they save, and then ends them.
-void Agent::again(int number) {
-  const bool ends = !job_.own_program || (number == SIGINT && ++insisted_ >= 2);
-  if (ends) {
-    say(fmt::format("{} again: ending the ranks now", signal_name(number)));
-    guard_.end_all(Duration(0));
-  } else if (number == SIGINT) {
-    ranks_.signal(SIGINT);
-  }
-}
-
-// Whether stopping and a save, as measured in this run, take longer than this machine still lives; and
-// whether there is memory to save from instead.
-bool Agent::step_does_not_fit() {
-  if (!watcher_ || job_.notice_seconds <= 0 || state_.phase != Phase::running) return false;
-  watcher_->read(ranks_.running());
-  for (const RunningRank& one : ranks_.running()) {
-    const watch::RankFacts* facts = watcher_->facts_of(one.rank);
-    if (facts == nullptr || facts->phase != run::Phase::train || !memories_->used()) return false;
-    if (run::kStepsToStop * facts->usual_step + facts->usual_save <= job_.notice_seconds) return false;
-  }
-  return true;
 }
 
 bool Agent::wait_for_round(int round) {
@@ -312,68 +216,8 @@ void Agent::watch(int round) {
       insist_at_.reset();
       guard_.end_all(Duration(0));
     }
+    watch_the_end();
   }
-}
-
-void Agent::tell_endings() {
-  // A scheduler may signal the ranks beside us, so that they end before the leader has spread the word.
-  if (!asked_ && caught_.empty()) {
-    if (neighbours_) {
-      for (const std::string& token : neighbours_->take_gone()) rendezvous_.say_lost(token);
-    }
-    std::vector<Failure> failures = ranks_.new_failures();
-    if (!failures.empty()) {
-      if (watcher_) watcher_->read(ranks_.all());
-      for (Failure& failure : failures) {
-        const watch::RankFacts* facts = watcher_ ? watcher_->facts_of(failure.rank) : nullptr;
-        if (facts == nullptr || facts->last.empty()) continue;
-        failure.ending += fmt::format(", in step {} at {}", facts->step + 1, facts->last);
-      }
-      rendezvous_.say_failed(failures, watcher_ ? watcher_->step() : -1);
-      failed_said_ = true;
-    }
-  }
-  if (ranks_.all_ended() && !done_said_ && !failed_said_) {
-    if (asked_ && job_.own_program) tell_bad_endings();
-    rendezvous_.say_done(ranks_.worst_code());
-    done_said_ = true;
-  }
-}
-
-// Ranks of ours that were told to stop have saved and end with 75, or were ended by a signal: anything else
-// is worth a word.
-void Agent::tell_bad_endings() {
-  std::vector<Failure> failures = ranks_.new_failures();
-  std::erase_if(failures, [](const Failure& one) {
-    const auto ended_by = [&](int number) { return one.code == 128 + number; };
-    return one.code == kPreempted || ended_by(SIGINT) || ended_by(SIGTERM) || ended_by(SIGKILL);
-  });
-  sort_by_time(failures);
-  if (!failures.empty()) job_.say(failure_report(failures, -1));
-}
-
-void Agent::watch_for_hangs() {
-  if (!watcher_ || failed_said_ || done_said_) return;
-  const std::optional<watch::Verdict> verdict = watcher_->look(state_, ranks_.running());
-  if (!verdict) return;
-  if (!verdict->hangs()) {
-    say(verdict->sentence);
-    return add_event(job_.run_folder, "slow", verdict->sentence, watcher_->step());
-  }
-  Failure failure;
-  failure.hang = true, failure.ending = verdict->sentence, failure.host = base::host_name();
-  failure.rank = verdict->culprits.empty() ? -1 : verdict->culprits[0];
-  failure.unix_micros = std::chrono::duration_cast<std::chrono::microseconds>(
-                            std::chrono::system_clock::now().time_since_epoch())
-                            .count() -
-                        static_cast<int64_t>(verdict->waited * 1e6);
-  for (const NodePlace& place : state_.nodes) {
-    if (place.first_rank > failure.rank) continue;
-    failure.node = place.card.one_task_a_rank ? seat_of_task(state_, place).node : place.node;
-    failure.host = place.card.host;
-  }
-  rendezvous_.say_failed({failure}, watcher_->step());
-  failed_said_ = true;
 }
 
 // Our own ranks lose nothing by ending at once, once one of them has failed: they go on from memory.
@@ -383,49 +227,22 @@ void Agent::end_ranks() {
   guard_.end_all(at_once                                    ? Duration(0)
                  : state_.failures.empty() && state_.signal ? Duration(1000)
                                                             : job_.options.grace);
+  const Clock::time_point began = Clock::now();
+  const auto waited = [&] { return std::chrono::duration_cast<Duration>(Clock::now() - began); };
+  bool said = false;
   while (!all_gone_) {
     tick(Duration(50));
-    if (std::find(caught_.begin(), caught_.end(), SIGINT) != caught_.end()) guard_.end_all(Duration(0));
-    if (Clock::now() - looked_at_ >= Duration(200)) rendezvous_.look();  // if we lead, the others wait for us
+    handle_signals();
+    if (Clock::now() - looked_at_ >= Duration(200)) look();  // if we lead, the others wait for us
+    const Duration too_long = job_.options.grace + kDeaf;
+    if (!said && waited() > too_long) said = true, say_who_cannot_end();
+    // Told to end, the launcher does; the guard stays until they are gone.
+    if (asked_ && waited() > too_long && Clock::now() - signalled_at_ > too_long) {
+      guard_.leave_behind();
+      break;
+    }
   }
   ranks_.finish_output();
-}
-
-// In events.jsonl, by the launcher of the node that the run's folder is written on.
-void Agent::record_failures(const State& state) const {
-  const std::string& folder = job_.run_folder;
-  const int64_t step = watcher_ ? watcher_->step() + 1 : -1;
-  if (!state.failures.empty()) {
-    const Failure& first = state.failures.front();
-    const std::string who =
-        first.rank >= 0 ? fmt::format("rank {}", first.rank) : fmt::format("node {}", first.node);
-    add_event(folder, first.hang ? "hang" : "rank_failed",
-              first.hang ? first.ending : fmt::format("{} on {}: {}", who, first.host, first.ending), step);
-  }
-  if (!state.again) return;
-  const int left = job_.options.max_restarts - state.restarts;
-  add_event(folder, "restart",
-            state.failures.empty()
-                ? state.why
-                : fmt::format("all ranks start again; {} restart{} left", left, left == 1 ? "" : "s"),
-            step);
-}
-
-void Agent::report(const State& state) const {
-  std::vector<Failure> failures = state.failures;
-  const bool first_node = rendezvous_.place() && rendezvous_.place()->node == 0;
-  if (first_node && state.phase == Phase::stopping) record_failures(state);
-  bool refused_aloud = false;
-  for (Failure& failure : failures) {
-    failure.shown = failure.shown && first_node;  // rank 0's words are on one console only
-    refused_aloud |= failure.shown && (failure.code == 2 || failure.code == 3);
-  }
-  if (refused_aloud) return;  // its sentence has said all there is to say
-  if (!failures.empty()) {
-    job_.say(failure_report(failures, state.again ? job_.options.max_restarts - state.restarts : -1));
-  } else if (state.phase == Phase::stopping && !state.why.empty()) {
-    say(state.why);
-  }
 }
 
 // Until the console's reader has taken all, or somebody wants the launcher to end.
@@ -434,15 +251,6 @@ void Agent::drain_console(Duration most) {
   const auto waited = [&] { return std::chrono::duration_cast<Duration>(Clock::now() - begin); };
   while (ranks_.console_waits() && caught_.empty() && waited() < most) tick(Duration(50));
 }
-
-int Agent::finish(const State& state) {
-  rendezvous_.say_goodbye();
-  drain_console(signalled_ ? kShortDrain : Duration::max());
-  if (state.code != 0 && state.nodes.empty() && state.signal == 0) throw base::CommError(536, state.why);
-  return state.code;
-}
-
-}  // namespace
 
 int run_agent(const AgentJob& job) { return Agent(job).run(); }
 

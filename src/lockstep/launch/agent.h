@@ -3,6 +3,10 @@
 // run_agent() returns when the run is over, with its exit code, and leaves no process behind. The first
 // failure decides: all ranks end within the grace, a report names the rank, and they are started again while
 // the budget lasts. SIGTERM and SIGINT are passed on to the ranks; a second Ctrl-C ends them at once.
+//
+// For our own program a signal to stop ends with 75 in every state of a run, and with what is known saved: by
+// the ranks if they work, by ranks that are started for nothing else if those were lost or do not move, and
+// by the launcher itself (kept_memory.h) if they cannot, or not in time.
 #pragma once
 
 #include <functional>
@@ -28,6 +32,9 @@ struct AgentJob {
   double hang_seconds = 0;    // run.hang_timeout; 0: auto
   int replicas = 0;           // checkpoint.replicas
   double notice_seconds = 0;  // from the warning to the end of this machine; 0: not known
+  double end_seconds =
+      0;  // within which a launcher that was told to stop has ended; 0: as long as ranks save
+  bool from_scratch = false;  // what an earlier launcher of this run kept is not wanted
 
   bool scheduled = false;  // a scheduler started this task and may signal every process of it, ranks too
 

@@ -74,6 +74,7 @@ Guard::Guard(Duration grace) {
 Guard::~Guard() {
   if (socket_ < 0) return;
   ::close(socket_);
+  if (left_behind_) return;
   ::waitpid(pid_, nullptr, 0);
   // Nothing is left unless the guard was killed this very moment.
   while (signal_descendants(SIGKILL) > 0) ::usleep(10000);
@@ -115,6 +116,8 @@ void Guard::end_all(Duration grace) {
   request.kind = Ask::end_all, request.grace_ms = grace.count();
   send_with_descriptors(socket_, request, {});
 }
+
+void Guard::leave_behind() { left_behind_ = true; }
 
 void Guard::remove_at_end(const std::string& folder) {
   const base::Descriptor name(letter(folder));

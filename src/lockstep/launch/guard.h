@@ -46,6 +46,7 @@ class Guard {
   pid_t start(const Process& process);  // IoError 532
   void signal(pid_t pid, int number);   // to this child only
   void end_all(Duration grace);         // returns at once; again with less grace: sooner. 0: SIGKILL now
+  void leave_behind();  // the destructor does not wait: the guard ends what cannot be ended now when it can
   void remove_at_end(const std::string& folder);  // when the launcher has gone, however that came
   int descriptor() const { return socket_; }      // readable when there is news
   GuardNews take();
@@ -58,7 +59,7 @@ class Guard {
   int socket_ = -1;
   pid_t pid_ = 0, started_ = 0;
   int start_error_ = 0;
-  bool has_started_ = false;
+  bool has_started_ = false, left_behind_ = false;
   GuardNews news_;
 };
 

@@ -16,6 +16,8 @@ namespace {
 constexpr Duration kGoodbye{5000};  // how long the leader waits for the others to hear that the run is over
 
 constexpr Duration kProofOfLife{4000};  // four beats
+constexpr int kMostRescues = 2;         // rounds that only save, until the launchers must do it by themselves
+constexpr Duration kRescueCall{15000};  // for the nodes to come to one
 // Between looks at the beats; closer where a failure waits for a verdict.
 constexpr Duration kLook{500}, kCloseLook{100};
 
@@ -66,26 +68,43 @@ void Leader::hear(const nlohmann::json& message) {
     const auto lost = members_.find(message.at("lost").get<std::string>());
     if (lost != members_.end() && !lost->second.gone) lose(lost->second, "its task was killed");
   }
+  member.newest = message.value("newest", member.newest);
+  state_.saved = std::max(state_.saved, message.value("saved", int64_t{0}));
   if (kind == "signal" && state_.signal == 0) {
     state_.signal = message.at("signal");
     state_.why = fmt::format("{} was told to stop", member.card.host);
-    if (state_.phase == Phase::roll_call) return finish(128 + state_.signal);
-    if (state_.phase == Phase::running && message.value("drop", false)) {
-      state_.save_only = true;
-      stop(true, kPreempted,
-           "the step in progress does not fit into the notice and is dropped; what the ranks' memory holds "
-           "is saved");
-    }
+    hear_signal(message.value("drop", false));
   }
   if (message.value("round", state_.round) != state_.round) return;  // about a round that is over
   if (kind == "stopped") member.stopped = true;
   if (kind == "done") member.done = true, member.code = message.at("code");
+  if (kind == "done" && message.value("hurries", false)) rescues_ = kMostRescues;
   if (kind == "failed" && state_.phase == Phase::running) {
     if (state_.failures.empty()) failed_at_ = Clock::now();
     for (const nlohmann::json& one : message.at("failures"))
       state_.failures.push_back(failure_from_json(one));
     failed_step_ = std::max(failed_step_, message.value("step", int64_t{-1}));
   }
+}
+
+// Ranks that work save by themselves. In every other state what their memory holds is saved by a round of its
+// own; where it holds nothing new, the run is over at once.
+void Leader::hear_signal(bool drop) {
+  const bool ours = rules_.own_program;
+  if (state_.phase == Phase::roll_call) {
+    final_code_ = ours ? kPreempted : 128 + state_.signal;
+    state_.save_only = ours && holds_unsaved();
+    if (!state_.save_only) finish(*final_code_);
+  } else if (state_.phase == Phase::running && drop) {
+    stop(false, kPreempted, "the step in progress does not fit into the notice and is dropped");
+  } else if (state_.phase == Phase::stopping && state_.again && ours) {
+    state_.again = false, state_.code = kPreempted;
+  }
+}
+
+bool Leader::holds_unsaved() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [&](const auto& one) { return one.second.newest > state_.saved; });
 }
 
 std::string Leader::objection(const NodeCard& card) const {
@@ -147,7 +166,7 @@ void Leader::hear_join(const NodeCard& card) {
     arrival_.push_back(card.token);
     member.beat_at = member.lived_after = Clock::now();
   }
-  member.card = card, member.joined = true, member.done = member.stopped = false;
+  member.card = card, member.joined = true, member.done = member.stopped = member.gone = false;
 }
 
 // A node whose count stands still has vanished: its launcher was killed, or the network is gone.
@@ -212,22 +231,22 @@ void Leader::call_the_roll() {
   if (count < options_.min_nodes) enough_ = false;
   if (count >= options_.min_nodes && !enough_) enough_ = true, enough_at_ = Clock::now();
   // Nodes that were there before need not be waited for twice.
+  const Duration patience = state_.save_only ? kRescueCall : options_.join_timeout;
   const bool last_call_over =
-      enough_ && (since(enough_at_) >= options_.last_call || since(phase_at_) >= options_.join_timeout);
+      enough_ && (since(enough_at_) >= options_.last_call || since(phase_at_) >= patience);
   const bool known = enough_ && state_.round > 0 && everyone_is_back;
   if (count == options_.max_nodes || last_call_over || known) return start_round(present);
   state_.waiting = describe_waiting(present, enough_ ? options_.max_nodes : options_.min_nodes);
-  if (since(phase_at_) < options_.join_timeout) return;
-  Failure failure;
-  failure.host = "the rendezvous", failure.unix_micros = unix_micros();
+  if (since(phase_at_) < patience) return;
   state_.why = fmt::format("{}; nobody came within {}", state_.waiting,
-                           base::human_duration(static_cast<double>(options_.join_timeout.count()) / 1000));
-  finish(1);
+                           base::human_duration(static_cast<double>(patience.count()) / 1000));
+  finish(final_code_.value_or(1));
 }
 
 void Leader::start_round(const std::vector<NodeCard>& cards) {
   state_.nodes = place_nodes(cards);
-  state_.world = 0, state_.waiting.clear(), state_.failures.clear(), state_.why.clear(), state_.again = false;
+  state_.world = 0, state_.waiting.clear(), state_.failures.clear(), state_.again = false;
+  if (!state_.save_only) state_.why.clear();
   for (const NodePlace& place : state_.nodes) {
     state_.world += place.card.ranks;
     if (state_.round == 0) state_.first_attempt = std::max(state_.first_attempt, place.card.first_attempt);
@@ -256,23 +275,25 @@ bool Leader::lost_task() const {
   });
 }
 
+void Leader::judge_failures() {
+  // Failures come in a flock: wait for the others before saying which was first.
+  if (since(failed_at_) < options_.monitor_interval || !know_who_lives()) return;
+  sort_by_time(state_.failures);
+  const int code = state_.failures.front().code;
+  const bool ours = rules_.own_program, ends = state_.signal != 0 || state_.save_only;
+  const bool preempted = code == kPreempted && since(phase_at_) >= rules_.shortest_attempt;
+  if (failed_step_ > furthest_step_) state_.restarts = 0, furthest_step_ = failed_step_;
+  const bool hopeless = lost_task() || (ours && (code == 2 || code == 3 || state_.failures.front().final));
+  const bool left = state_.restarts < options_.max_restarts;
+  const bool again = !ends && !hopeless && (preempted ? options_.max_restarts > 0 : left);
+  if (again && !preempted) ++state_.restarts;
+  const bool told = ours && code >= 1 && code <= 3;
+  stop(again, code == kPreempted || (ours && state_.signal != 0) ? kPreempted : told ? code : 1, "");
+}
+
 void Leader::judge() {
+  if (!state_.failures.empty()) return judge_failures();
   const bool signalled = state_.signal != 0;
-  if (!state_.failures.empty()) {
-    // Failures come in a flock: wait for the others before saying which was first.
-    if (since(failed_at_) < options_.monitor_interval || !know_who_lives()) return;
-    sort_by_time(state_.failures);
-    const int code = state_.failures.front().code;
-    const bool preempted = code == kPreempted && since(phase_at_) >= rules_.shortest_attempt;
-    if (failed_step_ > furthest_step_) state_.restarts = 0, furthest_step_ = failed_step_;
-    const bool hopeless =
-        lost_task() || (rules_.own_program && (code == 2 || code == 3 || state_.failures.front().final));
-    const bool left = state_.restarts < options_.max_restarts;
-    const bool again = !signalled && !hopeless && (preempted ? options_.max_restarts > 0 : left);
-    if (again && !preempted) ++state_.restarts;
-    const bool told = rules_.own_program ? code >= 1 && code <= 3 : false;
-    return stop(again, code == kPreempted ? kPreempted : told ? code : 1, "");
-  }
   bool all_done = true, newcomer = false;
   int code = 0;
   for (const auto& [token, member] : members_) {
@@ -284,9 +305,15 @@ void Leader::judge() {
     if (member.code != 0) code = code == kPreempted ? code : member.code;
   }
   // Ranks that would not end and were ended: what counts is the signal that asked for it.
-  if (signalled && code == 128 + SIGKILL) code = 128 + state_.signal;
-  if (all_done) return finish(code);
-  if (newcomer && !signalled && static_cast<int>(state_.nodes.size()) < options_.max_nodes) {
+  if (signalled && code == 128 + SIGKILL) code = rules_.own_program ? kPreempted : 128 + state_.signal;
+  if (all_done) {
+    // Told to stop while they started, they had nothing to save yet, but their memory may have.
+    if (rules_.own_program && code != 0 && holds_unsaved() && rescues_ < kMostRescues)
+      return stop(false, code, "");
+    return finish(code == 0 ? 0 : final_code_.value_or(code));
+  }
+  if (newcomer && !signalled && !state_.save_only &&
+      static_cast<int>(state_.nodes.size()) < options_.max_nodes) {
     stop(true, 0, "a node has come; all ranks start again with it");
   }
 }
@@ -297,15 +324,33 @@ void Leader::stop(bool again, int code, std::string why) {
   for (auto& [token, member] : members_) member.stopped = false;
 }
 
-void Leader::settle() {
+// A node that cannot end its ranks is left out where the others can go on without it. Where they cannot, it
+// is waited for: its ranks may be held up by a disk that comes back.
+bool Leader::wait_for_stops() {
   const bool patient = since(phase_at_) < options_.grace + Duration(15000);
+  int others = 0;
+  for (const auto& [token, member] : members_) others += !member.gone && member.stopped;
   for (auto& [token, member] : members_) {
     if (!takes_part(member) || member.gone || member.stopped) continue;
-    if (patient) return;
+    if (patient || others < options_.min_nodes) return true;
     say_(fmt::format("{} did not stop its ranks in time and is left out", member.card.host));
     member.gone = true;
   }
-  if (!state_.again) return finish(state_.code);
+  return false;
+}
+
+void Leader::settle() {
+  if (wait_for_stops()) return;
+  if (!state_.again) {
+    const bool rescue = rules_.own_program && holds_unsaved() && rescues_ < kMostRescues;
+    if (!final_code_) final_code_ = state_.code;
+    if (!rescue) return finish(*final_code_);
+    ++rescues_, state_.save_only = true;
+  }
+  begin_roll_call();
+}
+
+void Leader::begin_roll_call() {
   for (auto& [token, member] : members_) member.joined = member.joined && !takes_part(member);
   ++state_.round;
   state_.phase = Phase::roll_call, phase_at_ = Clock::now(), enough_ = false;

@@ -2,13 +2,16 @@
 //
 // It runs inside the launcher that holds the store, a turn at a time; with one node it leads itself.
 // Decisions: when a roll call is complete, which failure was first, whether there is another round, and with
-// which code the run ends.
+// which code the run ends. A run of our own that ends otherwise than by itself, be it by a signal or by a
+// failure too many, has one more round if its ranks' memory holds steps that no checkpoint has: it only saves
+// them.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lockstep/comm/store.h"
@@ -44,6 +47,7 @@ class Leader {
     bool joined = false, stopped = false, gone = false;
     bool done = false;
     int code = 0;
+    int64_t newest = 0;  // steps that its ranks' memory holds
     std::string beat;
     // When its count was seen to change, and the look before that one: it lived at some time after it.
     Clock::time_point beat_at, lived_after;
@@ -51,6 +55,7 @@ class Leader {
 
   void hear(const nlohmann::json& message);
   void hear_join(const NodeCard& card);
+  void hear_signal(bool drop);
   std::string objection(const NodeCard& card) const;
   const Member* holder_of(const NodeCard& card) const;  // of its number: another that lives, as far as known
   void settle_claims();
@@ -62,8 +67,12 @@ class Leader {
   void start_round(const std::vector<NodeCard>& cards);
   bool know_who_lives();
   void judge();
+  void judge_failures();
   void stop(bool again, int code, std::string why);
   void settle();
+  bool wait_for_stops();
+  bool holds_unsaved() const;
+  void begin_roll_call();
   void finish(int code);
   void publish();
   bool takes_part(const Member& member) const;
@@ -84,6 +93,8 @@ class Leader {
   // The step at which the newest failure was, and the furthest of those before it: getting further refills
   // the budget of restarts.
   int64_t failed_step_ = -1, furthest_step_ = -1;
+  int rescues_ = 0;                // rounds that only save
+  std::optional<int> final_code_;  // of the run, once only saving is left
 };
 
 }  // namespace lockstep::launch

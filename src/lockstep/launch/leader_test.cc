@@ -244,18 +244,113 @@ TEST(Leader, WhatWouldFailAgainIsNotTried) {
   EXPECT_FALSE(story.state.again);
 }
 
-TEST(Leader, AStepThatDoesNotFitIsDropped) {
-  Story story(nodes(1, 1, 2), true);
+// In every state of a run of ours a signal ends with 75; where memory holds steps that no checkpoint has, a
+// round that only saves comes first. So it is with a failure too many, which keeps its code.
+struct RescueRow {
+  const char* name;
+  bool own_program, before, drop;  // the signal comes before the failure
+  int64_t newest, saved;           // what "stopped" says of the ranks' memory
+  int restarts;
+  bool signal, rescue;
+  int code;
+};
+
+TEST(Leader, WhatMemoryHoldsIsSavedBeforeTheEnd) {
+  const RescueRow rows[] = {
+      {"a signal while ranks recover", true, false, false, 50, 0, 3, true, true, 75},
+      {"the same, and all is saved", true, false, false, 50, 50, 3, true, false, 75},
+      {"the same, and nothing was done", true, false, false, 0, 0, 3, true, false, 75},
+      {"a rank is lost after the signal", true, true, false, 50, 40, 3, true, true, 75},
+      {"a step that does not fit is dropped", true, true, true, 50, 40, 3, true, true, 75},
+      {"a failure too many", true, false, false, 50, 40, 0, false, true, 1},
+      {"a failure too many, all saved", true, false, false, 40, 40, 0, false, false, 1},
+      {"another program has no memory", false, true, false, 0, 0, 3, true, false, 1},
+  };
+  for (const RescueRow& row : rows) {
+    Story story(nodes(1, 1, row.restarts), row.own_program);
+    const nlohmann::json signal{{"say", "signal"}, {"token", "a"}, {"signal", 15}, {"drop", row.drop}};
+    story.join(card("a", 0));
+    if (row.before) story.send(signal);
+    if (!row.drop) story.fail("a", 137);
+    EXPECT_EQ(story.state.phase, Phase::stopping) << row.name;
+    if (row.signal && !row.before) story.send(signal);
+    story.send({{"say", "stopped"}, {"token", "a"}, {"newest", row.newest}, {"saved", row.saved}});
+    if (row.rescue) {
+      EXPECT_EQ(story.state.phase, Phase::roll_call) << row.name;
+      EXPECT_TRUE(story.state.save_only) << row.name;
+      story.join(card("a", 0));
+      EXPECT_EQ(story.state.phase, Phase::running) << row.name;
+      story.send(
+          {{"say", "done"}, {"token", "a"}, {"code", 75}, {"newest", row.newest}, {"saved", row.newest}});
+    }
+    EXPECT_EQ(story.state.phase, Phase::over) << row.name;
+    EXPECT_EQ(story.state.code, row.code) << row.name;
+  }
+}
+
+// Also in the roll call between two rounds, and while ranks that were started again have nothing of their own
+// yet.
+TEST(Leader, ASignalBetweenRoundsSavesWhatMemoryHolds) {
+  for (const bool in_roll_call : {true, false}) {
+    Story story(nodes(1, 1, 3), true);
+    story.join(card("a", 0));
+    story.fail("a", 137);
+    story.send({{"say", "stopped"}, {"token", "a"}, {"newest", 50}});
+    EXPECT_EQ(story.state.phase, Phase::roll_call);
+    if (!in_roll_call) story.join(card("a", 0));
+    story.send({{"say", "signal"}, {"token", "a"}, {"signal", 15}});
+    if (!in_roll_call) {  // its ranks end with nothing saved
+      story.send({{"say", "done"}, {"token", "a"}, {"code", 75}});
+      EXPECT_EQ(story.state.phase, Phase::stopping);
+      story.tell("a", "stopped");
+    }
+    EXPECT_TRUE(story.state.save_only);
+    story.join(card("a", 0));
+    EXPECT_EQ(story.state.phase, Phase::running);
+    story.send({{"say", "done"}, {"token", "a"}, {"code", 75}, {"saved", 50}});
+    EXPECT_EQ(story.state.phase, Phase::over);
+    EXPECT_EQ(story.state.code, 75);
+  }
+}
+
+// Ranks that cannot even save end twice, and then the launchers are left to do it.
+TEST(Leader, SavingIsTriedTwice) {
+  Story story(nodes(1, 1, 0), true);
   story.join(card("a", 0));
-  story.send({{"say", "signal"}, {"token", "a"}, {"signal", 15}, {"drop", true}});
-  EXPECT_EQ(story.state.phase, Phase::stopping);
-  EXPECT_TRUE(story.state.save_only);
-  story.tell("a", "stopped");
-  story.join(card("a", 0));
-  EXPECT_EQ(story.state.phase, Phase::running);
-  story.send({{"say", "done"}, {"token", "a"}, {"code", 75}});
-  EXPECT_EQ(story.state.phase, Phase::over);
-  EXPECT_EQ(story.state.code, 75);
+  int rounds = 0;
+  while (story.state.phase != Phase::over && ++rounds < 10) {
+    story.fail("a", 1);
+    story.send({{"say", "stopped"}, {"token", "a"}, {"newest", 50}});
+    story.join(card("a", 0));
+  }
+  EXPECT_EQ(rounds, 3);
+  EXPECT_EQ(story.state.code, 1);
+}
+
+// Its ranks could not be ended in time, for a disk that stood still; then they were.
+TEST(Leader, TheOnlyNodeIsWaitedForAndOneThatWasLeftOutMayComeBack) {
+  Options options = nodes(1, 1, 3);
+  options.grace = Duration(-15000);  // no patience at all
+  Story alone(options, true);
+  alone.join(card("a", 0));
+  alone.fail("a", 1);
+  alone.turn();
+  EXPECT_EQ(alone.state.phase, Phase::stopping);
+  alone.tell("a", "stopped");
+  alone.join(card("a", 0));
+  EXPECT_EQ(alone.state.phase, Phase::running);
+
+  options.max_nodes = 2;
+  Story two(options, true);
+  two.join(card("a", 0)), two.join(card("b", 1));
+  two.fail("b", 1);
+  two.beat();
+  EXPECT_EQ(two.state.phase, Phase::stopping);
+  two.tell("a", "stopped");
+  EXPECT_NE(two.said.find("b did not stop its ranks in time"), std::string::npos) << two.said;
+  two.join(card("b", 1)), two.join(card("a", 0));
+  EXPECT_EQ(two.state.phase, Phase::running);
+  EXPECT_EQ(two.state.nodes.size(), 2u);
 }
 
 TEST(Leader, TheEarliestFailureIsFirst) {

@@ -24,11 +24,13 @@ int64_t unix_micros() {
 
 }  // namespace
 
-LocalRanks::LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLogs& logs, Guard& guard)
+LocalRanks::LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLogs& logs, Guard& guard,
+                       DiskWriter& disk)
     : job_(job),
       meeting_(meeting),
       logs_(logs),
       guard_(guard),
+      disk_(disk),
       environment_(current_environment()),
       launched_millis_(unix_micros() / 1000) {}
 
@@ -54,8 +56,8 @@ void LocalRanks::start_one(const State& state, const NodePlace& place, int local
   const LogSeat log_seat{state.round, seat.rank, seat.local_rank, seat.world};
   const StreamPlans plans = logs_.plans(log_seat);
   rank.error_file = logs_.error_file(log_seat);
-  rank.out = std::make_unique<RankStream>(plans.out, out_);
-  rank.err = std::make_unique<RankStream>(plans.err, err_);
+  rank.out = std::make_unique<RankStream>(plans.out, out_, &disk_);
+  rank.err = std::make_unique<RankStream>(plans.err, err_, &disk_);
   RankFacts facts;
   facts.options = &job_.options, facts.state = &state, facts.place = &place, facts.seat = seat;
   facts.error_file = rank.error_file, facts.own_program = job_.own_program,

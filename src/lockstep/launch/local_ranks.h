@@ -22,7 +22,8 @@ namespace lockstep::launch {
 
 class LocalRanks {
  public:
-  LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLogs& logs, Guard& guard);
+  LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLogs& logs, Guard& guard,
+             DiskWriter& disk);
   void use(const RankMemories* memories) { memories_ = memories; }  // borrowed
 
   void start(const State& state, const NodePlace& place);
@@ -59,6 +60,7 @@ class LocalRanks {
   const Meeting& meeting_;
   const RankLogs& logs_;
   Guard& guard_;
+  DiskWriter& disk_;
   std::vector<std::string> environment_;
   int node_ = 0;
   std::string host_;

@@ -62,12 +62,14 @@ bool make_terminal(int console, int& read_end, int& write_end) {
 
 }  // namespace
 
-RankStream::RankStream(StreamPlan plan, Console& console) : plan_(std::move(plan)), console_(console) {
-  if (!plan_.file.empty()) file_ = open_log(plan_.file);
-  if (!plan_.console && file_ >= 0) {
-    child_ = std::exchange(file_, -1);
+RankStream::RankStream(StreamPlan plan, Console& console, DiskWriter* disk)
+    : plan_(std::move(plan)), console_(console), disk_(disk) {
+  const int file = plan_.file.empty() ? -1 : open_log(plan_.file);
+  if (!plan_.console && file >= 0) {
+    child_ = file;
     return;
   }
+  if (file >= 0) file_ = std::make_shared<const base::Descriptor>(file);
   terminal_ = plan_.console && plan_.prefix.empty() && ::isatty(console_.terminal()) &&
               make_terminal(console_.terminal(), read_, child_);
   if (!terminal_) {
@@ -82,7 +84,7 @@ RankStream::RankStream(StreamPlan plan, Console& console) : plan_(std::move(plan
 }
 
 RankStream::~RankStream() {
-  for (const int one : {child_, read_, file_}) {
+  for (const int one : {child_, read_}) {
     if (one >= 0) ::close(one);
   }
 }
@@ -91,7 +93,10 @@ void RankStream::close_child_end() {
   if (child_ >= 0) ::close(std::exchange(child_, -1));
 }
 
-int RankStream::descriptor() const { return plan_.console && console_.full() ? -1 : read_; }
+int RankStream::descriptor() const {
+  const bool waits = (plan_.console && console_.full()) || (file_ && disk_ != nullptr && disk_->full());
+  return waits ? -1 : read_;
+}
 
 void RankStream::pump() { read_some(true); }
 void RankStream::drain() { read_some(false); }
@@ -121,11 +126,18 @@ void RankStream::finish() {
 }
 
 void RankStream::pass_on(const char* bytes, size_t count) {
-  if (file_ >= 0 && terminal_) log_as_seen(bytes, count);
-  if (file_ >= 0 && !terminal_) write_all(file_, bytes, count);
+  if (file_ && terminal_) log_as_seen(bytes, count);
+  if (file_ && !terminal_) write_log(bytes, count);
   tail_.append(bytes, count);
   if (tail_.size() > 2 * kMostTail) tail_.erase(0, tail_.size() - kMostTail);
   if (plan_.console) show(bytes, count);
+}
+
+void RankStream::write_log(const char* bytes, size_t count) {
+  if (disk_ == nullptr) return write_all(file_->number, bytes, count);
+  disk_->post(count, [file = file_, text = std::string(bytes, count)] {
+    write_all(file->number, text.data(), text.size());
+  });
 }
 
 // A progress line that is rewritten twenty times a second would fill the disk in a long run.
@@ -145,7 +157,7 @@ void RankStream::log_as_seen(const char* bytes, size_t count) {
 void RankStream::log_line() {
   const std::string whole = without_escapes(seen_) + "\n";
   seen_.clear(), rewinds_ = false;
-  if (file_ >= 0) write_all(file_, whole.data(), whole.size());
+  if (file_) write_log(whole.data(), whole.size());
 }
 
 void RankStream::show(const char* bytes, size_t count) {

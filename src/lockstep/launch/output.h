@@ -7,10 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/descriptor.h"
 #include "lockstep/launch/console.h"
+#include "lockstep/launch/disk_writer.h"
 
 namespace lockstep::launch {
 
@@ -30,7 +33,9 @@ constexpr size_t kMostTail = 16 << 10;  // bytes kept for the report
 
 class RankStream {
  public:
-  RankStream(StreamPlan plan, Console& console);  // borrowed. IoError 532, 802
+  // Both borrowed. `disk` writes the file, so that one that stands still does not hold up the launcher; null:
+  // it is written here. IoError 532, 802.
+  RankStream(StreamPlan plan, Console& console, DiskWriter* disk = nullptr);
   ~RankStream();
   RankStream(const RankStream&) = delete;
   RankStream& operator=(const RankStream&) = delete;
@@ -47,6 +52,7 @@ class RankStream {
  private:
   void read_some(bool patient);
   void pass_on(const char* bytes, size_t count);
+  void write_log(const char* bytes, size_t count);
   void log_as_seen(const char* bytes, size_t count);
   void log_line();
   void show(const char* bytes, size_t count);
@@ -54,7 +60,10 @@ class RankStream {
 
   StreamPlan plan_;
   Console& console_;
-  int child_ = -1, read_ = -1, file_ = -1;
+  DiskWriter* disk_;
+  std::shared_ptr<const base::Descriptor>
+      file_;  // null: none; the writer may still need it when this has gone
+  int child_ = -1, read_ = -1;
   std::string tail_, line_;
   bool terminal_ = false, rewinds_ = false;  // the next letter overwrites the line
   std::string seen_;                         // terminal: the line that is being written, as it stands

@@ -52,6 +52,16 @@ bool RankMemories::used() const {
   return true;
 }
 
+run::SnapshotSteps RankMemories::steps() const {
+  run::SnapshotSteps furthest;
+  for (const int one : descriptors_) {
+    const run::SnapshotSteps steps = one >= 0 ? run::snapshot_steps(one) : run::SnapshotSteps{};
+    furthest.newest = std::max(furthest.newest, steps.newest);
+    furthest.saved = std::max(furthest.saved, steps.saved);
+  }
+  return furthest;
+}
+
 int RankMemories::descriptor(int local_rank) const {
   const auto k = static_cast<size_t>(local_rank);
   return k < descriptors_.size() ? descriptors_[k] : -1;

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "lockstep/run/snapshot_memory.h"
+
 namespace lockstep::launch {
 
 class RankMemories {
@@ -16,6 +18,7 @@ class RankMemories {
   int descriptor(int local_rank) const;  // borrowed; -1: none
   bool used() const;                     // every rank has made its own large enough
   bool used(int local_rank) const;
+  run::SnapshotSteps steps() const;  // the furthest of all ranks here
 
  private:
   std::vector<int> descriptors_;

@@ -59,6 +59,7 @@ auto Rendezvous::reach(Call call) {
 
 void Rendezvous::send(nlohmann::json message) {
   message["token"] = card_.token;
+  message["newest"] = memory_.newest, message["saved"] = memory_.saved;
   if (!message.contains("round")) message["round"] = state_.round;
   reach([&] { store_->push(kInbox, write_json(message)); });
 }
@@ -90,7 +91,9 @@ void Rendezvous::say_failed(const std::vector<Failure>& failures, int64_t step) 
 }
 
 void Rendezvous::say_lost(const std::string& token) { send({{"say", "lost"}, {"lost", token}}); }
-void Rendezvous::say_done(int code) { send({{"say", "done"}, {"code", code}}); }
+void Rendezvous::say_done(int code, bool hurries) {
+  send({{"say", "done"}, {"code", code}, {"hurries", hurries}});
+}
 void Rendezvous::say_stopped() { send({{"say", "stopped"}}); }
 void Rendezvous::say_signal(int number, bool drop) {
   send({{"say", "signal"}, {"signal", number}, {"drop", drop}});

@@ -17,6 +17,7 @@
 #include "lockstep/launch/leader.h"
 #include "lockstep/launch/meeting.h"
 #include "lockstep/launch/round_state.h"
+#include "lockstep/run/snapshot_memory.h"
 
 namespace lockstep::launch {
 
@@ -34,10 +35,13 @@ class Rendezvous {
   const std::string& token() const { return card_.token; }
   const NodePlace* place() const { return state_.place_of(card_.token); }
 
+  // What the memory of this node's ranks holds, told with every word from now on.
+  void set_memory(run::SnapshotSteps steps) { memory_ = steps; }
+
   // `step`: how far the ranks here had come; -1: not known.
   void say_failed(const std::vector<Failure>& failures, int64_t step = -1);
-  void say_lost(const std::string& token);  // of another launcher, that this one saw ending
-  void say_done(int code);
+  void say_lost(const std::string& token);        // of another launcher, that this one saw ending
+  void say_done(int code, bool hurries = false);  // there is no time left for another round
   void say_stopped();
   // `drop`: the step in progress is not worth waiting for.
   void say_signal(int number, bool drop = false);
@@ -52,6 +56,7 @@ class Rendezvous {
   bool several_;
   NodeCard card_;
   State state_;
+  run::SnapshotSteps memory_;
   std::string seen_;
   std::unique_ptr<comm::Store> store_;
   std::unique_ptr<Leader> leader_;

@@ -140,6 +140,7 @@ nlohmann::json to_json(const State& s) {
           {"again", s.again},
           {"why", s.why},
           {"save_only", s.save_only},
+          {"saved", s.saved},
           {"code", s.code}};
 }
 
@@ -150,7 +151,7 @@ State state_from_json(const nlohmann::json& json) {
   s.waiting = json.at("waiting"), s.world = json.at("world"), s.first_attempt = json.at("first_attempt");
   s.master_port = json.at("port"), s.master_addr = json.at("master_addr"), s.signal = json.at("signal");
   s.again = json.at("again"), s.why = json.at("why"), s.code = json.at("code");
-  s.save_only = json.value("save_only", false);
+  s.save_only = json.value("save_only", false), s.saved = json.value("saved", int64_t{0});
   for (const nlohmann::json& one : json.at("nodes")) {
     NodePlace place;
     place.card = card_from_json(one.at("card")), place.node = one.at("node"),

@@ -49,8 +49,9 @@ struct State {
   std::vector<Failure> failures;  // stopping, over: by time
   bool again = false;             // stopping: another round follows
   std::string why;                // stopping without a failure
-  bool save_only = false;         // the next round only saves what the ranks' memory holds, and ends
-  int code = 0;                   // over: the exit code
+  bool save_only = false;  // this round, or the next, only saves what the ranks' memory holds, and ends
+  int64_t saved = 0;       // steps of the newest checkpoint on disk that any node knows of
+  int code = 0;            // over: the exit code
 
   const NodePlace* place_of(const std::string& token) const;
 };

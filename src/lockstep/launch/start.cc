@@ -134,7 +134,11 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
     if (seat) return join_stranger(*seat, words, say);
   }
   take_environment(words, process_variable);
-  if (words.grace.empty()) words.grace = std::string("5");  // our ranks lose nothing when they end at once
+  // Who gives a grace means it: within it the launcher has ended, and what the ranks did not save by then it
+  // keeps itself. Else our ranks lose nothing when they are ended at once, and are waited for while they
+  // save.
+  const bool limited = !words.grace.empty();
+  if (!limited) words.grace = std::string("5");
   const std::optional<Scheduled> scheduled = read_environment(this_environment());
   if (!scheduled) {
     const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
@@ -166,7 +170,11 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
   job.log_folder = log_folder, job.say = std::move(say);
   job.run_folder = wishes.run_folder;
   job.hang_seconds = wishes.hang_seconds, job.notice_seconds = wishes.notice_seconds;
-  job.replicas = wishes.replicas;
+  job.replicas = wishes.replicas, job.from_scratch = wishes.from_scratch;
+  job.end_seconds = wishes.notice_seconds;
+  if (const double grace = static_cast<double>(job.options.grace.count()) / 1000;
+      limited && (job.end_seconds <= 0 || grace < job.end_seconds))
+    job.end_seconds = grace;
   Start start;
   start.exit_code = run_agent(job);
   return start;

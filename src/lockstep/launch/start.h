@@ -31,6 +31,7 @@ struct RankWishes {
   bool one_by_default = false;               // without --nproc: one rank, whatever GPUs there are
   std::string run_folder = {};               // as in AgentJob
   double hang_seconds = 0, notice_seconds = 0;
+  bool from_scratch = false;
   int replicas = 0;
 };
 

@@ -8,7 +8,8 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{1000};
-constexpr double kWorthTelling = 2;  // seconds that someone has waited
+constexpr double kWorthTelling = 2;       // seconds that someone has waited
+constexpr double kStoppedAtTheEnd = 0.5;  // that a stopped process is given once the run shall end
 
 std::string facts_key(const std::string& token) { return "watch/" + token; }
 
@@ -28,7 +29,27 @@ void Watcher::read(const std::vector<RunningRank>& ranks) {
   for (const RunningRank& one : ranks) {
     const double age = static_cast<double>(unix_micros() - one.started_micros) / 1e6;
     facts_.push_back(watch::read_facts(options_.run_folder, one.rank, one.pid, age, names_[one.rank]));
+    note_stop(facts_.back());
   }
+}
+
+// A debugger stops a process too, but somebody is there who will let it go on.
+void Watcher::note_stop(watch::RankFacts& facts) {
+  if (!facts.stopped || facts.traced) {
+    stopped_since_.erase(facts.pid);
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  const auto since = stopped_since_.try_emplace(facts.pid, now).first->second;
+  facts.stopped_seconds = std::chrono::duration<double>(now - since).count();
+}
+
+void Watcher::hurry() { options_.budgets.stopped = kStoppedAtTheEnd; }
+
+double Watcher::since_any_mark() const {
+  double least = facts_.empty() ? 0 : facts_[0].last_seconds;
+  for (const watch::RankFacts& one : facts_) least = std::min({least, one.last_seconds, one.phase_seconds});
+  return least;
 }
 
 int64_t Watcher::step() const {

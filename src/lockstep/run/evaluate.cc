@@ -15,7 +15,14 @@ program::Program compile_eval(const Plan& plan) {
   return program::compile(*plan.model, layout);
 }
 
+constexpr int64_t kBatchesBetweenQuestions = 8;
+
 }  // namespace
+
+// Of any rank. Collective.
+bool Evaluator::asked_to_stop(const std::atomic<int>& stop) const {
+  return session_.ranks->sum(std::vector<double>{stop.load() != 0 ? 1.0 : 0.0})[0] > 0;
+}
 
 Evaluator::Evaluator(Session& session)
     : session_(session),
@@ -24,7 +31,7 @@ Evaluator::Evaluator(Session& session)
       executor_(std::make_unique<Executor>(*session.plan.model, program_, *memory_, *session.plan.device,
                                            executor_options(session))) {}
 
-double Evaluator::run(int64_t batches) {
+std::optional<double> Evaluator::run(int64_t batches, const std::atomic<int>* stop) {
   const Plan& plan = session_.plan;
   const int64_t count = plan.recipe().batch.global / plan.recipe().batch.slices.value;
   const int64_t there = std::min(batches, (plan.dataset->samples(data::Split::eval) + count - 1) / count);
@@ -34,6 +41,8 @@ double Evaluator::run(int64_t batches) {
   const int64_t ranks = plan.layout.ranks.width(), self = plan.layout.ranks.self();
   std::vector<double> losses(static_cast<size_t>((there + ranks - 1) / ranks * ranks), 0), valid = losses;
   for (int64_t k = self; k < static_cast<int64_t>(losses.size()); k += ranks) {
+    if (stop != nullptr && k / ranks % kBatchesBetweenQuestions == 0 && asked_to_stop(*stop))
+      return std::nullopt;
     const data::Batch batch = data::read_eval_batch(*plan.dataset, k, count, plan.recipe().data.seq_len);
     executor_->step({.valid_tokens = 1}, {batch.inputs, batch.labels});
     if (k >= there) continue;

@@ -90,10 +90,18 @@ void MemorySnapshots::map(int descriptor, int sharers) {
   header_ = static_cast<SnapshotHeader*>(memory);
   const bool ours = header_->magic == kSnapshotMagic && header_->shape == shape_ && header_->bytes == bytes_;
   if (ours) return;
+  if (header_->magic == kSnapshotMagic) {
+    for (const SnapshotHeader::Generation& one : header_->generations)
+      of_other_layout_ = std::max(of_other_layout_, one.commit.load() - 1);
+  }
   for (SnapshotHeader::Generation& one : header_->generations) one.commit.store(0);
-  header_->replicated.store(0);
+  header_->replicated.store(0), header_->saved.store(0);
   header_->magic = kSnapshotMagic, header_->shape = shape_, header_->bytes = bytes_;
   header_->shares = whole_ ? 0 : 1;
+}
+
+void MemorySnapshots::saved(int64_t step) {
+  if (header_ != nullptr && header_->saved.load() < step) header_->saved.store(step);
 }
 
 MemorySnapshots::~MemorySnapshots() {

@@ -38,6 +38,11 @@ class MemorySnapshots {
   // copying stays below 1 % of the time. Collective then.
   void take(int64_t step, double seconds_of_a_step);
 
+  // A checkpoint of so many steps is on disk: the launcher need not keep what is older.
+  void saved(int64_t step);
+  // Steps of a state that was left here by a run in another layout, and cannot be used in this one; 0: none.
+  int64_t of_other_layout() const { return of_other_layout_; }
+
   int64_t bytes() const { return bytes_; }  // of one generation
   int64_t every() const { return every_; }  // 0: not settled yet
 
@@ -61,7 +66,7 @@ class MemorySnapshots {
   std::vector<Part> parts_;
   bool whole_ = true;   // every rank holds everything
   uint64_t shape_ = 0;  // a hash of what stands in it
-  int64_t bytes_ = 0, every_ = 0, settled_at_ = 0, seen_ = 0;
+  int64_t bytes_ = 0, every_ = 0, settled_at_ = 0, seen_ = 0, of_other_layout_ = 0;
   SnapshotHeader* header_ = nullptr;  // null: another rank of this host keeps it for all
   size_t mapped_ = 0;
 };

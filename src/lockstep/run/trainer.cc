@@ -214,11 +214,17 @@ class Trainer {
     session_.executor->restart_clock();
   }
 
-  double evaluate(int64_t step) {
+  // Nothing: the run was asked to stop meanwhile.
+  std::optional<double> evaluate(int64_t step) {
     drain();
     enter(Phase::evaluate, step);
-    const double loss = without_sign_of_nan(evaluator_.run(recipe_.log.eval_batches));
-    observer_.evaluated(step, loss);
+    std::optional<double> loss = evaluator_.run(recipe_.log.eval_batches, options_.stop_signal);
+    if (loss) {
+      loss = without_sign_of_nan(*loss);
+      observer_.evaluated(step, *loss);
+    } else {
+      stopping_ = true;
+    }
     go_on(step);
     return loss;
   }
@@ -274,10 +280,11 @@ class Trainer {
     summary.tokens_per_s =
         static_cast<double>((step - options_.first_step) * plan_.units_per_step()) / summary.seconds;
     for (const double loss : recent_) summary.loss += loss / static_cast<double>(recent_.size());
-    if (summary.finished && plan_.dataset->samples(data::Split::eval) > 0) summary.eval_loss = evaluate(step);
     summary.floor = plan_.dataset->entropy_floor();
     summary.skipped = skipped_;
+    // Before the last evaluation, which may take long and must not put the last steps at risk.
     if (options_.save && saved_ != step && (step > options_.first_step || options_.unsaved)) save(step);
+    if (summary.finished && plan_.dataset->samples(data::Split::eval) > 0) summary.eval_loss = evaluate(step);
     enter(Phase::end, step);
     summary.params_hash = session_.parameters->hash();
     return summary;

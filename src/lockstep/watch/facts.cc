@@ -185,6 +185,8 @@ RankFacts read_facts(const std::string& folder, int rank, int pid, double age, N
   const size_t name_end = stat.rfind(") ");
   const char state = name_end != std::string::npos && name_end + 2 < stat.size() ? stat[name_end + 2] : '?';
   facts.stopped = state == 'T' || state == 't';
+  facts.traced = state == 't';
+  facts.in_kernel = state == 'D';
   return facts;
 }
 
@@ -206,6 +208,8 @@ json to_json(const RankFacts& f) {
           {"host", f.host},
           {"alive", f.alive},
           {"stopped", f.stopped},
+          {"stopped_seconds", f.stopped_seconds},
+          {"in_kernel", f.in_kernel},
           {"phase", static_cast<int>(f.phase)},
           {"phase_seconds", f.phase_seconds},
           {"usual_phase_seconds", f.usual_phase_seconds},
@@ -223,6 +227,7 @@ json to_json(const RankFacts& f) {
 RankFacts facts_from_json(const json& j) {
   RankFacts f;
   f.rank = j.at("rank"), f.pid = j.at("pid"), f.alive = j.at("alive"), f.stopped = j.at("stopped");
+  f.stopped_seconds = j.at("stopped_seconds"), f.in_kernel = j.at("in_kernel");
   f.host = j.at("host").get<std::string>().substr(0, kMostText);
   f.phase =
       static_cast<run::Phase>(std::clamp(j.at("phase").get<int>(), 0, static_cast<int>(run::Phase::end)));

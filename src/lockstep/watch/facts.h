@@ -32,6 +32,9 @@ struct RankFacts {
   std::string host;
   bool alive = true;
   bool stopped = false;                  // by SIGSTOP or a debugger
+  bool traced = false;                   // by a debugger
+  double stopped_seconds = 0;            // by SIGSTOP, as far as its launcher has seen
+  bool in_kernel = false;                // it cannot even be killed: a disk or a file server does not answer
   run::Phase phase = run::Phase::start;  // start also stands for "has left no mark yet"
   double phase_seconds = 0;              // in it
   double usual_phase_seconds = 0;        // what that kind of phase took before; 0: not known

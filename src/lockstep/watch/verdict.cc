@@ -70,7 +70,8 @@ class Judge {
     find_waits();
     if (!waits_.empty()) return anyone_idle() ? culprits() : circle();
     if (auto found = everybody_inside()) return found;
-    return everything_enqueued();
+    if (auto found = everything_enqueued()) return found;
+    return stopped();
   }
 
  private:
@@ -91,6 +92,10 @@ class Judge {
 
   std::string doing(const RankFacts& f) const {
     if (f.stopped) return "its process is stopped (SIGSTOP)" + (f.last.empty() ? "" : ", in " + f.last);
+    if (f.in_kernel) {
+      return "its process waits inside the kernel (state D): a disk or a file server does not answer" +
+             (f.last.empty() ? "" : "; its last instruction: " + f.last);
+    }
     if (f.phase == Phase::train && !f.reached.empty()) return "its device has come as far as " + f.reached;
     if (f.phase != Phase::train)
       return fmt::format("it is at {} since {:.0f} s", run::name_of(f.phase), f.phase_seconds);
@@ -106,6 +111,19 @@ class Judge {
           fmt::format("{} is dead; {}", name(f.rank),
                       f.last.empty() ? "it had begun no instruction" : "its last instruction: " + f.last),
           0};
+    }
+    return std::nullopt;
+  }
+
+  // Also where nobody waits for it yet, as while ranks start: it does not go on by itself.
+  std::optional<Verdict> stopped() const {
+    for (const RankFacts& f : facts_) {
+      if (!f.stopped || f.stopped_seconds <= 0 || f.stopped_seconds < budget_of(f, budgets_)) continue;
+      return Verdict{Verdict::Kind::frozen,
+                     {f.rank},
+                     fmt::format("{}: its process {} is stopped (SIGSTOP) since {:.0f} s, at {}",
+                                 name(f.rank), f.pid, f.stopped_seconds, run::name_of(f.phase)),
+                     f.stopped_seconds};
     }
     return std::nullopt;
   }
@@ -308,6 +326,7 @@ const char* name_of(Verdict::Kind kind) {
 }
 
 double budget_of(const RankFacts& f, const Budgets& b) {
+  if (f.stopped && b.stopped > 0) return b.stopped;
   if (f.phase == Phase::train || f.stopped) {
     // A host runs ahead of its device, whose marks are far between: a step is the measure.
     const bool on_device =

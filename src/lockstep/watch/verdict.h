@@ -5,7 +5,8 @@
 //
 // A pure function of facts. Who waits is inside a collective that others have not entered; a rank that is
 // waited for and waits for others itself is no culprit. Nobody is judged before its budget of time is used
-// up, and nobody at all while no one waits.
+// up, and nobody at all while no one waits; but for a process that is stopped, which will not go on by
+// itself.
 #pragma once
 
 #include <optional>
@@ -22,6 +23,7 @@ struct Budgets {
   // Of their own, because they may rightly be long; never shorter than `hang`. A process that is stopped has
   // none: it does not save or start.
   double start = 600, save = 1800, evaluate = 600;  // the last two: or ten times the usual, if that is more
+  double stopped = 0;                               // for a process that is stopped; 0: as `hang`
 };
 
 struct Verdict {
