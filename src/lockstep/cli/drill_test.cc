@@ -39,9 +39,9 @@ nlohmann::json expect_good(const std::string& words) {
     EXPECT_TRUE(row["equal"]) << row.dump(2);
     EXPECT_GE(row["strikes"], 1) << row.dump(2);
     const std::string fault = row["fault"];
-    const bool longer = fault.starts_with("stop") || fault.find("term") != std::string::npos || fault == "connection";
-    EXPECT_LT(row["recovered_s"], longer ? 30 : 15)
-        << row.dump(2);
+    const bool longer =
+        fault.starts_with("stop") || fault.find("term") != std::string::npos || fault == "connection";
+    EXPECT_LT(row["recovered_s"], longer ? 30 : 15) << row.dump(2);
   }
   EXPECT_EQ(processes(temporary), 0) << "something is still running";
   EXPECT_TRUE(std::filesystem::is_empty(temporary)) << run_shell(temporary, "find . | head -50").output;
