@@ -9,7 +9,9 @@
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/base/toml.h"
 
 namespace lockstep::base {
 namespace {
@@ -248,6 +250,36 @@ TEST(ReadRecipe, RefusesWithTheKeyTheExpectationAndTheRemedy) {
       EXPECT_NE(std::string(error.what()).find(row.says), std::string::npos) << error.what();
     }
   }
+}
+
+// Each limit of each row, just inside and just outside.
+TEST(RecipeKeys, EveryLimitHolds) {
+  const auto refusal_of = [](const Key& key, double value) {
+    Recipe recipe;
+    const bool whole = key.type == Key::Type::integer || key.type == Key::Type::auto_integer;
+    return number_of_refusal(
+        [&] { set_value(recipe, key.name, whole ? fmt::format("{:.0f}", value) : toml_number(value)); });
+  };
+  int limits = 0;
+  for (const Key& key : recipe_keys()) {
+    SCOPED_TRACE(key.name);
+    const bool whole = key.type == Key::Type::integer || key.type == Key::Type::auto_integer;
+    const auto past = [&](double limit, double towards) {
+      return whole ? limit + (towards > 0 ? 1 : -1) : std::nextafter(limit, towards * HUGE_VAL);
+    };
+    for (const auto& [limit, towards] : {std::pair(key.at_least, -1.0), std::pair(key.at_most, 1.0)}) {
+      if (!limit || std::abs(*limit) > 1e15) continue;
+      EXPECT_EQ(refusal_of(key, *limit), 0) << *limit;
+      EXPECT_EQ(refusal_of(key, past(*limit, towards)), 103) << "beyond " << *limit;
+      ++limits;
+    }
+    if (key.above) {
+      EXPECT_EQ(refusal_of(key, *key.above), 103) << *key.above;
+      EXPECT_EQ(refusal_of(key, past(*key.above, 1)), 0) << "above " << *key.above;
+      ++limits;
+    }
+  }
+  EXPECT_GT(limits, 50);
 }
 
 TEST(ReadRecipe, AnUnreadableFileIsRefused) {

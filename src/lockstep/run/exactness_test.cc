@@ -5,7 +5,9 @@
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/checkpoint/manifest.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/run/snapshot.h"
 #include "lockstep/run/testing.h"
@@ -116,6 +118,19 @@ INSTANTIATE_TEST_SUITE_P(
             {"model.family=llama", "batch.global=12", "batch.slices=12", "batch.strands=6"}},
         Row{"mlp_lion", {"model.family=mlp", "optim.name=lion"}}, Row{"gpt2_sgd", {"optim.name=sgd"}}),
     [](const auto& row) { return std::string(row.param.name); });
+
+// Every byte is as it was written, and yet these are not the weights that the run had: a manifest of another
+// step, or parameters that changed in memory before they were saved.
+TEST(Loading, ParametersOfAnotherHashAreRefused) {
+  const base::TemporaryFolder folder;
+  Session session = tiny_session();
+  const std::string saved = save_checkpoint(session, folder.path(), 1);
+  EXPECT_EQ(base::number_of_refusal([&] { load_checkpoint(session, saved); }), 0);
+  checkpoint::Manifest manifest = checkpoint::read_manifest(saved);
+  manifest.params_hash.back() = manifest.params_hash.back() == '0' ? '1' : '0';
+  checkpoint::write_manifest(saved, manifest);
+  EXPECT_EQ(base::number_of_refusal([&] { load_checkpoint(session, saved); }), 322);
+}
 
 TEST(Moments, OfAnotherFormatAreRefused) {
   const base::TemporaryFolder folder;
