@@ -309,6 +309,42 @@ TEST(Faults, ARankThatIsStoppedWhileItStartsIsNamed) {
   EXPECT_NE(outcome.output.find("is stopped (SIGSTOP) since"), std::string::npos) << outcome.output;
 }
 
+// A small file system of its own that can be made to stand still; needs root.
+class StandingDisk {
+ public:
+  explicit StandingDisk(const std::string& folder) : folder_(folder) {
+    there_ = run_shell(folder,
+                       "truncate -s 200M disk.img && mkfs.ext4 -q disk.img && mkdir mnt && "
+                       "mount -o loop disk.img mnt && fsfreeze -f mnt && fsfreeze -u mnt")
+                 .code == 0;
+  }
+  ~StandingDisk() { run_shell(folder_, "fsfreeze -u mnt; umount mnt || umount -l mnt"); }
+  bool there() const { return there_; }
+  std::string path() const { return folder_ + "/mnt"; }
+  void freeze(bool now) const { run_shell(folder_, now ? "fsfreeze -f mnt" : "fsfreeze -u mnt"); }
+
+ private:
+  std::string folder_;
+  bool there_ = false;
+};
+
+// The disk stands still for longer than ranks are waited for, and they cannot even be killed: it is named,
+// and when it comes back the run goes on, to the same bits.
+TEST(Faults, ADiskThatStandsStillIsNamedAndTheRunGoesOn) {
+  const base::TemporaryFolder folder;
+  const StandingDisk disk(folder.path());
+  if (!disk.there()) GTEST_SKIP() << "no file system can be mounted and frozen here";
+  Training training(disk.path(), "still", "run.steps=400 run.hang_timeout=2 --nproc 2 --json");
+  ASSERT_TRUE(training.reaches(20));
+  disk.freeze(true);
+  std::this_thread::sleep_for(std::chrono::seconds(25));  // longer than the launcher waits for ranks to end
+  disk.freeze(false);
+  const Outcome outcome = training.end();
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("a disk or a file server"), std::string::npos) << outcome.output;
+  EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 400));
+}
+
 // Ranks cannot save: the launcher writes what its memory holds, and the next one goes on from there, to the
 // same bits.
 TEST(Faults, WhatRanksCannotSaveTheLauncherKeeps) {

@@ -141,7 +141,7 @@ int Agent::follow_rounds() {
     report(state_);
     end_ranks();
     if (state_.phase == Phase::over) break;
-    rendezvous_.say_stopped();
+    rendezvous_.say_stopped(forced_);
     while (look().phase == Phase::stopping) tick(beat_), handle_signals();
     if (state_.phase == Phase::over) break;
   }
@@ -239,6 +239,7 @@ void Agent::end_ranks() {
     // Told to end, the launcher does; the guard stays until they are gone.
     if (asked_ && waited() > too_long && Clock::now() - signalled_at_ > too_long) {
       guard_.leave_behind();
+      forced_ = true;
       break;
     }
   }

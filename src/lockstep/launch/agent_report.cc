@@ -92,7 +92,8 @@ void Agent::say_who_cannot_end() {
     say(fmt::format("rank {} (process {}) was killed but does not end: {}", one.rank, one.pid,
                     facts.in_kernel
                         ? "it waits inside the kernel, for a disk or a file server that does not answer"
-                        : "something outside, such as a frozen cgroup, holds it"));
+                    : facts.frozen ? "its cgroup is frozen"
+                                   : "something outside holds it"));
   }
 }
 

@@ -78,7 +78,7 @@ void Leader::hear(const nlohmann::json& message) {
   if (message.value("round", state_.round) != state_.round) return;  // about a round that is over
   if (kind == "stopped") member.stopped = true;
   if (kind == "done") member.done = true, member.code = message.at("code");
-  if (kind == "done" && message.value("hurries", false)) rescues_ = kMostRescues;
+  if (message.value("hurries", false)) rescues_ = kMostRescues;
   if (kind == "failed" && state_.phase == Phase::running) {
     if (state_.failures.empty()) failed_at_ = Clock::now();
     for (const nlohmann::json& one : message.at("failures"))

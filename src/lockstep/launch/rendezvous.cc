@@ -94,7 +94,7 @@ void Rendezvous::say_lost(const std::string& token) { send({{"say", "lost"}, {"l
 void Rendezvous::say_done(int code, bool hurries) {
   send({{"say", "done"}, {"code", code}, {"hurries", hurries}});
 }
-void Rendezvous::say_stopped() { send({{"say", "stopped"}}); }
+void Rendezvous::say_stopped(bool hurries) { send({{"say", "stopped"}, {"hurries", hurries}}); }
 void Rendezvous::say_signal(int number, bool drop) {
   send({{"say", "signal"}, {"signal", number}, {"drop", drop}});
 }

@@ -184,9 +184,13 @@ RankFacts read_facts(const std::string& folder, int rank, int pid, double age, N
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat);
   const size_t name_end = stat.rfind(") ");
   const char state = name_end != std::string::npos && name_end + 2 < stat.size() ? stat[name_end + 2] : '?';
-  facts.stopped = state == 'T' || state == 't';
+  std::string sleeps_in;
+  std::getline(std::ifstream(fmt::format("/proc/{}/wchan", pid)), sleeps_in);
+  facts.frozen =
+      sleeps_in.find("refrigerator") != std::string::npos || sleeps_in.find("freezer") != std::string::npos;
   facts.traced = state == 't';
-  facts.in_kernel = state == 'D';
+  facts.stopped = state == 'T' || facts.traced || facts.frozen;
+  facts.in_kernel = state == 'D' && !facts.frozen;
   return facts;
 }
 
@@ -209,6 +213,7 @@ json to_json(const RankFacts& f) {
           {"alive", f.alive},
           {"stopped", f.stopped},
           {"stopped_seconds", f.stopped_seconds},
+          {"frozen", f.frozen},
           {"in_kernel", f.in_kernel},
           {"phase", static_cast<int>(f.phase)},
           {"phase_seconds", f.phase_seconds},
@@ -228,6 +233,7 @@ RankFacts facts_from_json(const json& j) {
   RankFacts f;
   f.rank = j.at("rank"), f.pid = j.at("pid"), f.alive = j.at("alive"), f.stopped = j.at("stopped");
   f.stopped_seconds = j.at("stopped_seconds"), f.in_kernel = j.at("in_kernel");
+  f.frozen = j.at("frozen");
   f.host = j.at("host").get<std::string>().substr(0, kMostText);
   f.phase =
       static_cast<run::Phase>(std::clamp(j.at("phase").get<int>(), 0, static_cast<int>(run::Phase::end)));

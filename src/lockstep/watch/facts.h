@@ -31,8 +31,9 @@ struct RankFacts {
   int rank = 0, pid = 0;
   std::string host;
   bool alive = true;
-  bool stopped = false;                  // by SIGSTOP or a debugger
+  bool stopped = false;                  // by SIGSTOP, a debugger or its cgroup
   bool traced = false;                   // by a debugger
+  bool frozen = false;                   // by its cgroup
   double stopped_seconds = 0;            // by SIGSTOP, as far as its launcher has seen
   bool in_kernel = false;                // it cannot even be killed: a disk or a file server does not answer
   run::Phase phase = run::Phase::start;  // start also stands for "has left no mark yet"

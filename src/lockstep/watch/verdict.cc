@@ -90,8 +90,16 @@ class Judge {
                                    : fmt::format("rank {} ({})", rank, found->second->host);
   }
 
+  // What stops a process.
+  static const char* by(const RankFacts& f) { return f.frozen ? "a frozen cgroup" : "SIGSTOP"; }
+  const char* by(int rank) const {
+    const auto found = by_rank_.find(rank);
+    return found == by_rank_.end() ? "SIGSTOP" : by(*found->second);
+  }
+
   std::string doing(const RankFacts& f) const {
-    if (f.stopped) return "its process is stopped (SIGSTOP)" + (f.last.empty() ? "" : ", in " + f.last);
+    if (f.stopped)
+      return fmt::format("its process is stopped ({}){}", by(f), f.last.empty() ? "" : ", in " + f.last);
     if (f.in_kernel) {
       return "its process waits inside the kernel (state D): a disk or a file server does not answer" +
              (f.last.empty() ? "" : "; its last instruction: " + f.last);
@@ -205,7 +213,7 @@ class Judge {
     }
     if (wait.entered) {
       verdict.sentence =
-          fmt::format("{} stopped (SIGSTOP) inside {}; {} since {:.0f} s", fmt::join(who, " and "),
+          fmt::format("{} stopped ({}) inside {}; {} since {:.0f} s", fmt::join(who, " and "), by(roots[0]),
                       where(*wait.group, wait.group->entered), those_who_wait(wait), wait.since);
       return verdict;
     }
@@ -276,9 +284,10 @@ class Judge {
                      since};
     }
     if (const std::vector<int> stopped = stopped_in(group); !stopped.empty()) {
-      return Verdict{
-          Verdict::Kind::frozen, stopped,
-          fmt::format("{} stopped (SIGSTOP) inside {} since {:.0f} s", list(stopped), there, since), since};
+      return Verdict{Verdict::Kind::frozen, stopped,
+                     fmt::format("{} stopped ({}) inside {} since {:.0f} s", list(stopped), by(stopped[0]),
+                                 there, since),
+                     since};
     }
     return Verdict{Verdict::Kind::stuck,
                    {},
