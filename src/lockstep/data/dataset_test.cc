@@ -7,6 +7,7 @@
 #include <random>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/grammar.h"
 #include "lockstep/data/test_folder.h"
 
 namespace lockstep::data {
@@ -205,6 +206,22 @@ TEST(OpenDatasetTest, OpensEveryKind) {
     EXPECT_TRUE(dataset->describe().starts_with(row.kind)) << dataset->describe();
     EXPECT_EQ(dataset->content_hash(), open_dataset(recipe)->content_hash()) << row.kind;
     EXPECT_EQ(dataset->entropy_floor().has_value(), row.kind == "grammar");
+  }
+}
+
+// The grammar of a recipe is the one of its seed, and reads samples as long as the recipe says.
+TEST(OpenDatasetTest, TheGrammarIsTheRecipes) {
+  for (const int64_t seed : {7, 8}) {
+    base::Recipe recipe;
+    recipe.data.grammar_seed = seed;
+    recipe.data.seq_len = 20;
+    const std::unique_ptr<Dataset> opened = open_dataset(recipe);
+    const Grammar grammar(static_cast<uint64_t>(seed), 20);
+    std::vector<int32_t> inputs(20), labels(20), expected_inputs(20), expected(20);
+    opened->read(Split::train, 3, inputs, labels);
+    grammar.read(Split::train, 3, expected_inputs, expected);
+    EXPECT_EQ(labels, expected) << seed;
+    EXPECT_EQ(opened->entropy_floor(), grammar.entropy_floor()) << seed;
   }
 }
 
