@@ -26,6 +26,8 @@ TEST(Secret, StretchesAPassphrase) {
   EXPECT_EQ(one.bytes().size(), 32u);
   EXPECT_EQ(Secret::from_text("correct horse battery staple\n").bytes(), one.bytes());
   EXPECT_NE(Secret::from_text("correct horse battery stapler").bytes(), one.bytes());
+  // PBKDF2 with SHA-256, 200,000 rounds and the salt "lockstep run secret 1", by Python's hashlib.
+  EXPECT_EQ(one.to_text(), "4e40df26d895471a3741cb2c514e722691c27e8b9a921628a26773245b4c54fd");
 }
 
 TEST(Secret, RefusesWhatIsTooShortOrTooLong) {

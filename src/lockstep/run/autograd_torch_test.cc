@@ -10,6 +10,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
@@ -223,6 +224,57 @@ TEST(Autograd, StatisticsAreTheMeanOfWhatEachSliceMakesOfTheStepsBeginning) {
   const Outcome outcome = outcome_of(session);
   EXPECT_EQ(outcome.batches, 1);
   for (size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(outcome.mean[i], mean[i], 1e-6) << i;
+}
+
+// The same sample again and again: only what is dropped tells one slice from another, and one step from the
+// next.
+TEST(Autograd, EverySliceOfEveryStepDropsOtherElements) {
+  class Same final : public data::Dataset {
+   public:
+    int64_t vocab() const override { return kClasses; }
+    int64_t samples(data::Split) const override { return kGlobal; }
+    int64_t inputs_per_sample(int64_t) const override { return kHidden; }
+    int64_t labels_per_sample(int64_t) const override { return 1; }
+    void read(data::Split, int64_t, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
+      for (size_t i = 0; i < inputs.size(); ++i)
+        inputs[i] = std::bit_cast<int32_t>(static_cast<float>(std::sin(static_cast<double>(i))));
+      labels[0] = 1;
+    }
+    std::string describe() const override { return "the same"; }
+    uint64_t content_hash() const override { return 1; }
+  };
+  for (const bool drops : {false, true}) {
+    Net net(drops);
+    Own own;
+    own.dataset = std::make_unique<Same>();
+    own.build_model = [&](const base::Recipe&, device::DType type) {
+      model::Model model{.family = "own", .compute = type, .predicts_tokens = false};
+      model.blocks.push_back(model::autograd_block(
+          {.name = "second",
+           .module = net.second.ptr(),
+           .forward = [module = net.second](const at::Tensor& x) mutable { return module->forward(x); },
+           .in = {kHidden},
+           .out = {kClasses},
+           .type = type,
+           .reads_batch = true}));
+      model.blocks.push_back(model::block_of("loss", model::make_classify({type, kClasses})));
+      return model;
+    };
+    Session session(
+        make_plan(base::read_recipe({.overrides = {"run.device=cpu", "batch.global=32", "batch.slices=4",
+                                                   "batch.strands=2", "run.threads=1"}}),
+                  std::move(own)));
+    std::set<double> losses;
+    for (const auto& [seed, step] : {std::pair<uint64_t, uint64_t>{1, 0}, {1, 1}, {2, 0}}) {
+      const data::Batch batch = first_batch(session.plan);
+      session.executor->step({.seed = seed, .step = step, .learning_rate = 0, .valid_tokens = kGlobal},
+                             {batch.inputs, batch.labels});
+      const std::vector<double> of_slices = session.executor->read_slice_losses();
+      losses.insert(of_slices.begin(), of_slices.end());
+      session.executor->read_oldest();
+    }
+    EXPECT_EQ(losses.size(), drops ? 12u : 1u);
+  }
 }
 
 // Weights, statistics and losses, whoever computes which slice. Ranks are threads, so there is no dropout:
