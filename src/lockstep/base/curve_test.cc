@@ -42,6 +42,15 @@ TEST(Curve, FitsItsWidthForAnyValues) {
   }
 }
 
+// Where several values share a column, one that is no number is left out of their mean.
+TEST(Curve, AGapDoesNotPullTheCurve) {
+  const std::vector<double> whole(300, 5.0);
+  std::vector<double> gaps = whole;
+  for (const size_t i : {3u, 50u, 51u, 120u, 299u}) gaps[i] = NAN;
+  EXPECT_EQ(draw_curve(gaps, {.width = 40, .first = 0, .last = 299}),
+            draw_curve(whole, {.width = 40, .first = 0, .last = 299}));
+}
+
 TEST(Curve, OddInput) {
   EXPECT_EQ(draw_curve({}, {}), "");
   EXPECT_EQ(draw_curve({NAN, INFINITY}, {}), "");

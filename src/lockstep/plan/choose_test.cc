@@ -55,6 +55,15 @@ TEST(Choose, TheFastestThatFits) {
   EXPECT_NE(choice.why().find("need more memory"), std::string::npos) << choice.why();
 }
 
+// Tensor ranks talk in every layer: over the network that would be the slowest of all, whatever a price says.
+TEST(Choose, TensorRanksStayInsideANode) {
+  Fake fake;
+  fake.seconds = [](const Candidate& c) { return 1.0 / c.layout.tensor; };
+  const Choice choice = fake.choose({.ranks = 16});
+  EXPECT_EQ(choice.best.layout.tensor, machine_named("H100").ranks_per_node);
+  EXPECT_NE(choice.why().find("inside a node"), std::string::npos) << choice.why();
+}
+
 TEST(Choose, SharesOutAndRecomputesOnlyWhereItMust) {
   Fake fake;
   EXPECT_EQ(fake.choose({.ranks = 4}).best.layout.zero, 0);

@@ -53,6 +53,12 @@ TEST(Nodes, SumFirstWhereTheTreeAllows) {
     EXPECT_EQ(ranks.near(), row.near);
     EXPECT_EQ(ranks.node_first, row.node_first);
     EXPECT_EQ(why.empty(), row.node_first || row.split == Among::none);
+    // A copy's ranks are neighbours: they share a node unless one of its borders lies among them.
+    bool together = true;
+    for (int rank = 0; rank < row.replicas * row.shard && row.per_node > 0; ++rank)
+      together &= rank / row.per_node == rank / row.shard * row.shard / row.per_node;
+    EXPECT_EQ(ranks.inside_node(Among::shard), together);
+    EXPECT_EQ(ranks.inside_node(Among::data), row.per_node == 0 || row.per_node >= row.replicas * row.shard);
   }
 }
 
