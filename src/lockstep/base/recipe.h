@@ -55,12 +55,12 @@ struct Recipe {
   } model;
 
   struct Data {
-    std::string kind = "grammar";  // grammar, text, jsonl, tokens
-    std::string path = "";
+    std::string kind = "auto";   // grammar, text, jsonl, tokens; auto: what `path` is
+    std::string path = "";       // files, folders and patterns with commas
     std::string field = "text";  // jsonl
     int64_t seq_len = 64;
     double eval_fraction = 0.05;  // of the samples, held out
-    std::string eval_path = "";   // a file of its own for evaluation instead
+    std::string eval_path = "";   // files of their own for evaluation instead
     int64_t grammar_seed = 7;
     int64_t prefetch = 4;  // steps read ahead
     int64_t workers = 1;   // reading threads
@@ -79,7 +79,8 @@ struct Recipe {
     std::string schedule = "cosine";  // constant, linear, cosine, wsd, inverse_sqrt
     int64_t warmup = 50;              // steps
     double min_lr = 0.1;              // where the schedule ends, as a fraction of lr
-    double decay_fraction = 0.2;      // wsd: the last part of the run
+    double decay_fraction = 0.2;      // wsd: the last part of it
+    AutoInt decay_steps;              // how long the schedule is; auto: run.steps
     double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
     double momentum = 0.9;          // sgd
     double weight_decay = 0.1;      // matrices and embeddings; norms and biases get none

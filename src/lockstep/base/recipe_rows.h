@@ -1,6 +1,8 @@
 // What the rows of the table of recipe keys are made of, for the files that hold them:
 //
-//     make_key(MEMBER(optim.lr), "The largest learning rate.", "3e-4", {.above = 0})
+//     make_key(MEMBER(optim.lr), always(), "The largest learning rate.", "3e-4", {.above = 0})
+//
+// The condition says when the key counts (base/key_condition.h).
 #pragma once
 
 #include <string>
@@ -21,9 +23,11 @@ struct Limits {
   std::optional<double> at_least = {}, at_most = {}, above = {};
   std::string pattern = {}, form = {};
   std::vector<std::string> also = {};
+  bool list = false;
+  Key::Names names = Key::Names::nothing;
 };
 
-inline Key make_key(std::string name, Key::Type type, Member member, std::string meaning,
+inline Key make_key(std::string name, Key::Type type, Member member, Condition counts, std::string meaning,
                     const std::string& example, Limits limits = {}) {
   Key key;
   key.example = name + " = " + example;
@@ -35,9 +39,12 @@ inline Key make_key(std::string name, Key::Type type, Member member, std::string
   key.at_most = limits.at_most;
   key.above = limits.above;
   key.member = std::move(member);
+  key.counts = std::move(counts);
   key.pattern = std::move(limits.pattern);
   key.form = std::move(limits.form);
   key.also = std::move(limits.also);
+  key.list = limits.list;
+  key.names = limits.names;
   return key;
 }
 

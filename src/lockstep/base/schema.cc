@@ -101,6 +101,30 @@ std::string default_text(const Key& key) {
   return value_text(key, defaults);
 }
 
+bool is_wished(const Resolved& resolved, const Key& key) {
+  const auto found = resolved.origin.find(key.name);
+  if (found == resolved.origin.end()) return false;
+  const std::string& origin = found->second;
+  if (origin == kCommandLine) return true;
+  const size_t line = origin.rfind(':') + 1;  // "first.toml:12"
+  const bool in_file =
+      line > 0 && line < origin.size() && origin.find_first_not_of("0123456789", line) == std::string::npos;
+  return in_file && !origin.starts_with(kDefaultRecipe) &&
+         value_text(key, resolved.recipe) != default_text(key);
+}
+
+std::vector<std::string> set_in_vain(const Resolved& resolved, const Circumstances& run) {
+  std::vector<std::string> sentences;
+  for (const Key& key : recipe_keys()) {
+    if (!key.counts.broken || !is_wished(resolved, key)) continue;
+    const std::string why = key.counts.broken(run);
+    if (why.empty()) continue;
+    sentences.push_back(fmt::format("{} = {} ({}) has no effect: {}", key.name,
+                                    value_text(key, resolved.recipe), resolved.origin.at(key.name), why));
+  }
+  return sentences;
+}
+
 std::vector<std::string> differing_keys(const Recipe& a, const Recipe& b) {
   std::vector<std::string> names;
   for (const Key& key : recipe_keys()) {

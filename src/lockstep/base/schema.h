@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/key_condition.h"
 #include "lockstep/base/recipe.h"
 
 namespace lockstep::base {
@@ -32,6 +33,10 @@ struct Key {
   std::function<std::variant<bool*, int64_t*, double*, std::string*, AutoInt*>(Recipe&)> member;
   std::string pattern, form;  // for text that is neither free nor a list: a regular expression, and in words
   std::vector<std::string> also;  // what other trainers call it: only for "did you mean"
+  Condition counts;               // when it has an effect
+  bool list = false;              // for text: a TOML list is the same with commas between
+  enum class Names : uint8_t { nothing, input, output };
+  Names names = Names::nothing;  // for text: files that are read, or a folder that is written
 
   std::string section() const { return name.substr(0, name.find('.')); }
   std::string last_part() const { return name.substr(name.find('.') + 1); }
@@ -54,6 +59,7 @@ std::string default_text(const Key& key);
 // Sets one key from its TOML text ("12", "auto", "gpt2"); ConfigError when it does not fit.
 void set_value(Recipe& recipe, std::string_view key, const std::string& text);
 
+constexpr const char* kCommandLine = "command line";  // as an origin
 struct RecipeSource {
   std::string file = {};        // empty: defaults only, or the default recipe
   std::string text = {};        // without a file: the recipe itself
@@ -67,7 +73,16 @@ struct Resolved {
 };
 Resolved read_recipe(const RecipeSource& source);
 
-std::string_view default_recipe();  // the text of recipes/first.toml
+// Whether the user asks for this value: on the command line, or in a file of theirs with another value than
+// the default. (A file from `lockstep init` names every key; one with its default value is no wish.)
+bool is_wished(const Resolved& resolved, const Key& key);
+// Keys that are wished and have no effect in this run, a sentence each with the reason.
+std::vector<std::string> set_in_vain(const Resolved& resolved, const Circumstances& run);
+
+std::string_view default_recipe();                        // the text of recipes/first.toml
+constexpr const char* kDefaultRecipe = "default recipe";  // its name in `origin`, before the line
+// What it says of slices gives way to a batch that the user has set.
+void fit_default_recipe(Resolved& resolved);
 
 std::string write_toml(const Recipe& recipe);  // every key: config.toml
 std::string commented_recipe();                // `lockstep init`

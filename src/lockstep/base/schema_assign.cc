@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/path_list.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::base {
@@ -23,6 +24,7 @@ std::string sentence_start(const Setting& setting) {
 std::string kind_of(const TomlValue& value) {
   struct Namer {
     std::string operator()(const TomlTable&) const { return "a section"; }
+    std::string operator()(const TomlList&) const { return "a list"; }
     std::string operator()(const TomlOther& other) const { return other.what; }
     std::string operator()(bool) const { return "true or false"; }
     std::string operator()(int64_t) const { return "a whole number"; }
@@ -102,6 +104,12 @@ int64_t whole_number(const Setting& setting) {
   return static_cast<int64_t>(*d);
 }
 
+// With commas between, as the key's text has them; those inside the names of files are told apart.
+std::string list_text(const Setting& setting) {
+  const auto& items = std::get<TomlList>(setting.value).items;
+  return setting.key.names == Key::Names::nothing ? join(items, ",") : join_paths(items);
+}
+
 // One overload for each type a key can have.
 struct Assigner {
   const Setting& setting;
@@ -130,6 +138,8 @@ struct Assigner {
       text = *s;
     } else if (std::holds_alternative<int64_t>(setting.value) && !setting.key.choices.empty()) {
       text = setting.written;  // parallel.zero = 2
+    } else if (is_list_for(setting.key, setting.value)) {
+      text = list_text(setting);
     } else {
       refuse_type(setting);
     }
@@ -143,6 +153,11 @@ struct Assigner {
 };
 
 }  // namespace
+
+bool is_list_for(const Key& key, const TomlValue& value) {
+  const auto* list = std::get_if<TomlList>(&value);
+  return key.list && list != nullptr && (list->of_text || key.names == Key::Names::nothing);
+}
 
 std::string written_as(const TomlValue& value) {
   if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";

@@ -21,6 +21,9 @@ struct Setting {
 // A value as TOML writes it, short enough for an error.
 std::string written_as(const TomlValue& value);
 
+// Whether the key takes this value as a list: of names, or of numbers where it does not name files.
+bool is_list_for(const Key& key, const TomlValue& value);
+
 // ConfigError 102 (type), 103 (range) or 104 (text not allowed) unless the value fits the key.
 void assign(const Setting& setting, Resolved& resolved);
 

@@ -20,6 +20,29 @@ void add_range(const Key& key, Json& schema) {
   if (key.at_most) schema["maximum"] = limit(*key.at_most);
 }
 
+bool is_number(const std::string& choice) {
+  return !choice.empty() && choice.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// Choices that are numbers may be written as numbers too: zero = 3.
+void add_choices(const Key& key, Json& schema) {
+  schema["enum"] = key.choices;
+  for (const std::string& choice : key.choices) {
+    if (is_number(choice)) schema["enum"].push_back(std::stoll(choice));
+  }
+  if (schema["enum"].size() > key.choices.size()) schema["type"] = {"string", "integer"};
+}
+
+// Limits of text do not touch lists, and the other way round.
+void add_text(const Key& key, Json& schema) {
+  schema["type"] = "string";
+  if (!key.choices.empty()) add_choices(key, schema);
+  if (!key.pattern.empty()) schema["pattern"] = "^(" + key.pattern + ")$";
+  if (!key.list) return;
+  schema["type"] = {"string", "array"};
+  schema["items"]["type"] = key.names == Key::Names::nothing ? Json{"string", "integer"} : Json("string");
+}
+
 Json key_schema(const Key& key) {
   Json schema;
   schema["description"] = key.meaning;
@@ -36,9 +59,7 @@ Json key_schema(const Key& key) {
       add_range(key, schema);
       break;
     case Key::Type::text:
-      schema["type"] = "string";
-      if (!key.choices.empty()) schema["enum"] = key.choices;
-      if (!key.pattern.empty()) schema["pattern"] = "^(" + key.pattern + ")$";
+      add_text(key, schema);
       break;
     case Key::Type::auto_integer: {
       Json number = {{"type", "integer"}};

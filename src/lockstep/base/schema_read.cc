@@ -5,6 +5,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/mistakes.h"
+#include "lockstep/base/path_list.h"
 #include "lockstep/base/schema.h"
 #include "lockstep/base/schema_assign.h"
 #include "lockstep/base/text.h"
@@ -62,38 +64,50 @@ bool has_children(const std::vector<TomlNode>& nodes, const TomlNode& table) {
   return false;
 }
 
-void read_text_into(const std::string& text, const std::string& file, Resolved& resolved);
-
-void read_file_into(const std::string& file, Resolved& resolved) {
-  const ReadResult read = try_read_file(file, kMostRecipeBytes);
+std::string read_recipe_file(const std::string& file) {
+  ReadResult read = try_read_file(file, kMostRecipeBytes);
   if (!read.problem.empty()) {
     throw ConfigError(
         106, fmt::format("recipe {} cannot be read: {}; `lockstep init FILE` writes one to start from",
                          quoted(file, 200), read.problem));
   }
-  read_text_into(read.text, file, resolved);
+  return std::move(read.text);
 }
 
-void read_text_into(const std::string& text, const std::string& file, Resolved& resolved) {
+// Where a recipe's text came from.
+struct Source {
+  std::string name;    // in messages: "first.toml", "default recipe"
+  std::string folder;  // its paths are looked for there first; empty: the working folder
+};
+
+void take_node(const std::vector<TomlNode>& nodes, const TomlNode& node, const Source& source,
+               Resolved& resolved) {
+  const std::string place = fmt::format("{}:{}", source.name, node.line);
+  if (std::holds_alternative<TomlTable>(node.value)) {
+    const bool misspelt_parent = node.depth == 1 && !is_section(node.name) && has_children(nodes, node);
+    if (!misspelt_parent) check_table(place + ": ", node.name);
+  } else if (const Key* key = find_key(node.name)) {
+    assign({*key, node.value, written_as(node.value), place}, resolved);
+    settle_paths(*key, source.folder, resolved.recipe);
+  } else if (is_section(node.name)) {
+    refuse_section_as_value(place + ": ", node.name);
+  } else {
+    refuse_unknown(place + ": ", node.name);
+  }
+}
+
+void read_text_into(const std::string& text, const Source& source, Resolved& resolved, Mistakes& mistakes) {
   std::vector<TomlNode> nodes;
   try {
     nodes = parse_toml(text);
   } catch (const TomlSyntaxError& error) {
-    throw ConfigError(105, fmt::format("{}:{}:{}: not valid TOML: {}", file, error.line, error.column,
+    throw ConfigError(105, fmt::format("{}:{}:{}: not valid TOML: {}", source.name, error.line, error.column,
                                        cut_to_width(error.description, 200)));
   }
+  std::string wrong = ".";  // the last that was; what lies in it is part of the same mistake
   for (const TomlNode& node : nodes) {
-    const std::string place = fmt::format("{}:{}", file, node.line);
-    if (std::holds_alternative<TomlTable>(node.value)) {
-      const bool misspelt_parent = node.depth == 1 && !is_section(node.name) && has_children(nodes, node);
-      if (!misspelt_parent) check_table(place + ": ", node.name);
-    } else if (const Key* key = find_key(node.name)) {
-      assign({*key, node.value, written_as(node.value), place}, resolved);
-    } else if (is_section(node.name)) {
-      refuse_section_as_value(place + ": ", node.name);
-    } else {
-      refuse_unknown(place + ": ", node.name);
-    }
+    if (node.name.starts_with(wrong + ".")) continue;
+    if (!mistakes.note([&] { take_node(nodes, node, source, resolved); })) wrong = node.name;
   }
 }
 
@@ -122,10 +136,11 @@ void override_with(const std::string& words, Resolved& resolved) {
   }
   std::optional<TomlValue> value = toml_value(text);
   // For text the shell has eaten the quotes: run.name=2024 and run.name=true are names.
-  const bool is_string = value && std::holds_alternative<std::string>(*value);
-  if (!value || (key->type == Key::Type::text && !is_string)) value = text;
+  const bool is_text = value && (std::holds_alternative<std::string>(*value) || is_list_for(*key, *value));
+  if (!value || (key->type == Key::Type::text && !is_text)) value = text;
   const bool plain_text = std::holds_alternative<std::string>(*value);
-  assign({*key, *value, plain_text ? written_as(*value) : text, "command line"}, resolved);
+  assign({*key, *value, plain_text ? written_as(*value) : text, kCommandLine}, resolved);
+  settle_paths(*key, "", resolved.recipe);
 }
 
 }  // namespace
@@ -142,14 +157,20 @@ void set_value(Recipe& recipe, std::string_view name, const std::string& text) {
 Resolved read_recipe(const RecipeSource& source) {
   Resolved resolved;
   for (const Key& key : recipe_keys()) resolved.origin[key.name] = "default";
-  if (!source.file.empty()) {
-    read_file_into(source.file, resolved);
-  } else if (!source.text.empty()) {
-    read_text_into(source.text, "recipe", resolved);
-  } else if (source.default_recipe) {
-    read_text_into(std::string(default_recipe()), "default recipe", resolved);
-  }
-  for (const std::string& words : source.overrides) override_with(words, resolved);
+  Mistakes mistakes;
+  mistakes.note([&] {
+    if (!source.file.empty()) {
+      read_text_into(read_recipe_file(source.file), {source.file, recipe_folder(source.file)}, resolved,
+                     mistakes);
+    } else if (!source.text.empty()) {
+      read_text_into(source.text, {"recipe", ""}, resolved, mistakes);
+    } else if (source.default_recipe) {
+      read_text_into(std::string(default_recipe()), {kDefaultRecipe, ""}, resolved, mistakes);
+    }
+  });
+  for (const std::string& words : source.overrides) mistakes.note([&] { override_with(words, resolved); });
+  mistakes.refuse("the recipe");
+  if (source.default_recipe) fit_default_recipe(resolved);
   return resolved;
 }
 

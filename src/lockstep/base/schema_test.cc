@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <regex>
 #include <set>
 
 #include "lockstep/base/error.h"
@@ -101,7 +103,8 @@ struct RandomValue {
     if (!key.choices.empty()) {
       *value = key.choices[random() % key.choices.size()];
     } else if (key.pattern.empty()) {
-      const std::string letters = "ab\"\\ '#=[]{}~\xC3\xA9/.-";
+      std::string letters = "ab\"\\ '#=[]{}\xC3\xA9/.-";
+      if (key.names == Key::Names::nothing) letters += '~';  // else the home folder, which is not read back
       value->clear();
       for (size_t n = random() % 12; n > 0; --n) {
         const char c = letters[random() % letters.size()];
@@ -115,11 +118,13 @@ TEST(WriteToml, RandomRecipesReadBackEqual) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937_64 random(seed);
+  TemporaryFolder folder;
+  folder.write("record.json", "{}");  // a run's folder: its paths start where the run did
   for (int round = 0; round < 100; ++round) {
     Recipe recipe;
     for (const Key& key : recipe_keys()) std::visit(RandomValue{key, random}, key.member(recipe));
     const std::string text = write_toml(recipe);
-    const Recipe again = read_text(text).recipe;
+    const Recipe again = read_recipe({.file = folder.write("config.toml", text)}).recipe;
     EXPECT_EQ(differing_keys(recipe, again), std::vector<std::string>{}) << text;
     EXPECT_EQ(recipe.optim.lr, again.optim.lr) << "bits, not text";
     EXPECT_EQ(write_toml(again), text);
@@ -282,6 +287,72 @@ TEST(RecipeKeys, EveryLimitHolds) {
   EXPECT_GT(limits, 50);
 }
 
+TEST(ReadRecipe, NamesAllMistakesAtOnce) {
+  TemporaryFolder folder;
+  const std::string file = folder.write("a.toml",
+                                        "[optim]\nlrr = 1\nwarmup = 3\n[model]\nlayers = \"four\"\n"
+                                        "[banana]\nx = 1\n[batch]\nglobal = -1\n");
+  try {
+    read_recipe({.file = file, .overrides = {"run.seed=-1", "run.steps=5", "optim.name=adamm"}});
+    ADD_FAILURE() << "accepted";
+  } catch (const ConfigError& error) {
+    const std::string said = error.what();
+    EXPECT_EQ(error.number(), 112);
+    for (const char* part :
+         {"6 mistakes", "a.toml:2: optim.lrr is not a recipe key; did you mean optim.lr? [LS0101]\n",
+          "a.toml:5) is text", "a.toml:7: banana.x", "batch.global = -1", "run.seed = -1 (command line)",
+          "did you mean adamw? [LS0104]", "[LS0112]"}) {
+      EXPECT_NE(said.find(part), std::string::npos) << part << "\n" << said;
+    }
+  }
+  std::string many = "[optim]\n";
+  for (int k = 0; k < 500; ++k) many += fmt::format("wrong{} = 1\n", k);
+  try {
+    read_text(many);
+    ADD_FAILURE() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("and 480 more"), std::string::npos) << error.what();
+  }
+}
+
+TEST(ReadRecipe, TakesListsWhereTextHasCommas) {
+  const Resolved read = read_text(
+      "[data]\npath = [\"a.txt\", \"b,c.txt\"]\n[parallel]\nstages = [6, 8]\n[memory]\nrecompute = "
+      "[\"attention\", \"up\"]\n");
+  EXPECT_EQ(read.recipe.data.path, "a.txt,b\\,c.txt");
+  EXPECT_EQ(read.recipe.parallel.stages, "6,8");
+  EXPECT_EQ(read.recipe.memory.recompute, "attention,up");
+  EXPECT_EQ(read_recipe({.overrides = {"data.path=[\"a\", \"b\"]"}}).recipe.data.path, "a,b");
+  EXPECT_EQ(read_recipe({.overrides = {"data.path=[1]"}}).recipe.data.path, "[1]") << "a pattern";
+  EXPECT_EQ(read_recipe({.overrides = {"parallel.stages=[6,8]"}}).recipe.parallel.stages, "6,8");
+  for (const char* text : {"run.name = [\"a\"]\n", "data.path = [1]\n", "data.path = [[\"a\"]]\n",
+                           "data.path = [\"a\", 1]\n", "memory.recompute = [\"No\"]\n"})
+    EXPECT_THROW(read_text(text), ConfigError) << text;
+}
+
+// A batch that the user has set is not refused because of what the built-in recipe says of slices.
+TEST(ReadRecipe, TheDefaultRecipeGivesWay) {
+  struct Row {
+    const char* word;
+    int64_t slices;
+  };
+  for (const Row& row : std::initializer_list<Row>{{"batch.global=64", 8},
+                                                   {"batch.global=12", 6},
+                                                   {"batch.global=7", 7},
+                                                   {"batch.global=13", 1},
+                                                   {"batch.slices=2", 2},
+                                                   {"batch.global=1", 1},
+                                                   {"batch.strands=4", 8},
+                                                   {"batch.strands=16", 16},
+                                                   {"batch.strands=5", 8}}) {
+    const Resolved read = read_recipe({.default_recipe = true, .overrides = {row.word}});
+    EXPECT_EQ(read.recipe.batch.slices, AutoInt(row.slices)) << row.word;
+  }
+  const Resolved read =
+      read_recipe({.default_recipe = true, .overrides = {"batch.slices=8", "batch.global=12"}});
+  EXPECT_EQ(read.recipe.batch.slices, AutoInt(8)) << "said by the user, who hears that it does not fit";
+}
+
 TEST(ReadRecipe, AnUnreadableFileIsRefused) {
   TemporaryFolder folder;
   const std::string large = folder.write("large.toml", std::string(2 << 20, '#'));
@@ -312,6 +383,64 @@ TEST(ReadRecipe, SurvivesDamagedFiles) {
     } catch (const ConfigError&) {
     }
   }
+}
+
+bool has_type(const nlohmann::json& value, const std::string& type) {
+  if (type == "integer") return value.is_number() && value.get<double>() == std::trunc(value.get<double>());
+  if (type == "number") return value.is_number();
+  if (type == "array") return value.is_array();
+  return type == "boolean" ? value.is_boolean() : value.is_string();
+}
+
+// As much of JSON Schema as ours uses.
+bool is_valid(const nlohmann::json& value, const nlohmann::json& schema) {
+  if (schema.contains("anyOf")) {
+    const auto& any = schema["anyOf"];
+    return std::any_of(any.begin(), any.end(), [&](const auto& one) { return is_valid(value, one); });
+  }
+  if (schema.contains("const")) return value == schema["const"];
+  const auto types = schema["type"].is_array() ? schema["type"] : nlohmann::json::array({schema["type"]});
+  if (std::none_of(types.begin(), types.end(), [&](const auto& type) { return has_type(value, type); }))
+    return false;
+  const auto& choices = schema.value("enum", nlohmann::json::array());
+  if (!choices.empty() && std::find(choices.begin(), choices.end(), value) == choices.end()) return false;
+  if (value.is_array()) {
+    return std::all_of(value.begin(), value.end(),
+                       [&](const auto& item) { return is_valid(item, schema["items"]); });
+  }
+  if (value.is_string() && schema.contains("pattern"))
+    return std::regex_match(value.get<std::string>(), std::regex(schema["pattern"].get<std::string>()));
+  if (!value.is_number()) return true;
+  const double number = value;
+  return number >= schema.value("minimum", number) && number <= schema.value("maximum", number) &&
+         (!schema.contains("exclusiveMinimum") || number > schema["exclusiveMinimum"].get<double>());
+}
+
+// What the program takes from a file, an editor that has the schema takes too, and what one refuses the other
+// does.
+TEST(JsonSchema, AcceptsWhatTheProgramAccepts) {
+  const auto schema = nlohmann::json::parse(json_schema());
+  const std::vector<std::string> values = {
+      "true",     "0",         "1",          "2",           "3",     "4",           "1e6",
+      "0.5",      "-1",        "2.0",        "\"auto\"",    "\"3\"", "\"4\"",       "\"full\"",
+      "\"none\"", "\"adamw\"", "\"1f1b\"",   "\"a.txt\"",   "\"\"",  "[\"a.txt\"]", "[\"up\", \"a\"]",
+      "[6, 8]",   "\"6,8\"",   "\"cuda:1\"", "\"every-2\"",
+  };
+  size_t accepted = 0;
+  for (const Key& key : recipe_keys()) {
+    const auto& row = schema["properties"][key.section()]["properties"][key.last_part()];
+    for (const std::string& value : values) {
+      const bool takes = number_of_refusal([&] { read_text(key.name + " = " + value + "\n"); }) == 0;
+      const bool valid = is_valid(nlohmann::json::parse(value), row);
+      EXPECT_TRUE(valid || !takes) << key.name << " = " << value << " is taken, against the schema";
+      // Of lists the schema knows the items only, and 2.0 is a whole number to it, also among choices.
+      const bool coarse = value[0] == '[' || (value == "2.0" && !key.choices.empty());
+      EXPECT_TRUE(takes || !valid || coarse)
+          << key.name << " = " << value << " is refused, against the schema";
+      accepted += takes;
+    }
+  }
+  EXPECT_GT(accepted, 200u);
 }
 
 TEST(JsonSchema, HasEveryKeyWithItsLimits) {

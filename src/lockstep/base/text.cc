@@ -127,15 +127,36 @@ std::string quoted(std::string_view text, size_t most) {
   return out + '"';
 }
 
-std::string divisors_near(int64_t whole, int64_t wish) {
-  std::vector<std::string> found;
-  int64_t nearest = 1;
-  for (int64_t n = 1; n <= whole; ++n) {
+namespace {
+
+std::vector<int64_t> divisors_of(int64_t whole) {
+  std::vector<int64_t> low, high;
+  for (int64_t n = 1; n <= whole / n; ++n) {
     if (whole % n != 0) continue;
-    if (std::abs(n - wish) <= std::abs(nearest - wish)) nearest = n;
-    if (n <= 4 * wish && n * 4 >= wish) found.push_back(std::to_string(n));
+    low.push_back(n);
+    if (n != whole / n) high.push_back(whole / n);
   }
-  return found.empty() ? std::to_string(nearest) : join(found, ", ");
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+}  // namespace
+
+std::string divisors_near(int64_t whole, int64_t wish) {
+  constexpr size_t kMost = 10;
+  std::vector<int64_t> chosen = divisors_of(whole);
+  const bool some = chosen.size() > kMost;
+  if (some) {  // the nearest by their ratio, and 1, which always works
+    const auto far = [&](int64_t n) {
+      return std::abs(std::log(static_cast<double>(n) / static_cast<double>(std::max<int64_t>(1, wish))));
+    };
+    std::stable_sort(chosen.begin() + 1, chosen.end(), [&](int64_t a, int64_t b) { return far(a) < far(b); });
+    chosen.resize(kMost);
+    std::sort(chosen.begin(), chosen.end());
+  }
+  std::vector<std::string> words;
+  for (const int64_t n : chosen) words.push_back(std::to_string(n));
+  return join(words, ", ") + (some ? " and others" : "");
 }
 
 std::string join(const std::vector<std::string>& words, std::string_view between) {

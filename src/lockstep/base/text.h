@@ -28,7 +28,7 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
 // The escapes are TOML's and JSON's, so that uncut text reads back.
 std::string quoted(std::string_view text, size_t most = 80);
 
-// What divides `whole`, from a quarter of `wish` to four times it: "2, 4, 8", for errors that name a way out.
+// What divides `whole`: "1, 2, 4, 8", for errors that name a way out. Of many, those nearest to `wish`.
 std::string divisors_near(int64_t whole, int64_t wish);
 
 std::string join(const std::vector<std::string>& words, std::string_view between);

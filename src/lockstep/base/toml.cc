@@ -17,6 +17,15 @@ bool is_bare(std::string_view key) {
   });
 }
 
+TomlValue list_of(const toml::array& array) {
+  const bool text = array.is_homogeneous<std::string>();
+  if (!text && !array.is_homogeneous<int64_t>()) return TomlOther{"a list"};
+  TomlList list{.items = {}, .of_text = text};
+  for (const toml::node& item : array)
+    list.items.push_back(text ? item.as_string()->get() : std::to_string(item.as_integer()->get()));
+  return list;
+}
+
 TomlValue value_of(const toml::node& node) {
   switch (node.type()) {
     case toml::node_type::table:
@@ -30,7 +39,7 @@ TomlValue value_of(const toml::node& node) {
     case toml::node_type::string:
       return node.as_string()->get();
     case toml::node_type::array:
-      return TomlOther{"a list"};
+      return list_of(*node.as_array());
     default:
       return TomlOther{"a date or time"};
   }

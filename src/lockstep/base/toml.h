@@ -13,11 +13,15 @@
 namespace lockstep::base {
 
 struct TomlTable {};
+struct TomlList {
+  std::vector<std::string> items;  // each as text
+  bool of_text = true;             // false: whole numbers
+};
 struct TomlOther {
-  std::string what;  // "a list", "a date"
+  std::string what;  // "a list" of other things or of several kinds, "a date"
 };
 
-using TomlValue = std::variant<TomlTable, TomlOther, bool, int64_t, double, std::string>;
+using TomlValue = std::variant<TomlTable, TomlList, TomlOther, bool, int64_t, double, std::string>;
 
 struct TomlNode {
   std::string name;  // "optim.lr"
