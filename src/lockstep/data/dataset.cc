@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/grammar.h"
 #include "lockstep/data/jsonl.h"
+#include "lockstep/data/kind.h"
 #include "lockstep/data/text.h"
 #include "lockstep/data/tokens.h"
 
@@ -26,6 +27,13 @@ constexpr Kind kKinds[] = {
 };
 
 constexpr int64_t kLongestSample = int64_t{1} << 24;
+
+// With data.kind = "auto" settled by what the files are.
+base::Recipe with_kind(const base::Recipe& recipe, bool must_exist) {
+  base::Recipe settled = recipe;
+  if (recipe.data.kind == "auto") settled.data.kind = infer_kind(recipe.data.path, must_exist);
+  return settled;
+}
 
 const Kind& find_kind(const std::string& name) {
   std::string known;
@@ -54,7 +62,8 @@ class StandIn final : public Dataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> stand_in_dataset(const base::Recipe& recipe) {
+std::unique_ptr<Dataset> stand_in_dataset(const base::Recipe& given) {
+  const base::Recipe recipe = with_kind(given, false);
   const std::string& kind = recipe.data.kind;
   const base::AutoInt& vocab = recipe.model.vocab;
   if (kind == "text") return std::make_unique<StandIn>(kind, kTextVocab);
@@ -63,7 +72,8 @@ std::unique_ptr<Dataset> stand_in_dataset(const base::Recipe& recipe) {
   return nullptr;
 }
 
-std::unique_ptr<Dataset> open_dataset(const base::Recipe& recipe) {
+std::unique_ptr<Dataset> open_dataset(const base::Recipe& given) {
+  const base::Recipe recipe = with_kind(given, true);
   const Kind& kind = find_kind(recipe.data.kind);
   if (recipe.data.seq_len < 1 || recipe.data.seq_len > kLongestSample) {
     throw base::ConfigError(

@@ -4,82 +4,147 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/path_list.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> split_list(const std::string& path) {
+constexpr size_t kMostFiles = 1'000'000;
+
+std::string real_path(const fs::path& path) {
   std::error_code ignored;
-  if (fs::exists(path, ignored)) return {path};  // a name may hold commas
-  std::vector<std::string> parts;
-  for (size_t from = 0; from <= path.size();) {
-    const size_t comma = std::min(path.find(',', from), path.size());
-    if (comma > from) parts.push_back(path.substr(from, comma - from));
-    from = comma + 1;
-  }
-  return parts;
+  const fs::path found = fs::canonical(path, ignored);
+  return found.empty() ? path.string() : found.string();
 }
 
-bool is_excluded(const std::string& file, const FileQuery& query) {
-  std::error_code ignored;
-  return std::any_of(query.excluded.begin(), query.excluded.end(),
-                     [&](const std::string& other) { return fs::equivalent(file, other, ignored); });
-}
+// The files of one query, collected part by part.
+class Search {
+ public:
+  explicit Search(const FileQuery& query) : query_(query) {
+    for (const std::string& file : query.excluded) excluded_.insert(real_path(file));
+  }
 
-void add_folder(const fs::path& folder, const FileQuery& query, std::vector<std::string>& files) {
-  std::error_code error;
-  std::vector<std::string> found;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const fs::path& file = it->path();
-    std::error_code vanished;
-    const bool wanted = file.filename().native().front() != '.' && file.native().ends_with(query.extension);
-    if (!wanted) continue;
-    if (it->is_symlink(vanished) && !it->exists(vanished)) {  // training on the rest would go unnoticed
-      throw base::DataError(
-          202, fmt::format("{} ({}) is a link to nothing: mend or remove it", file.native(), query.key));
-    }
-    if (it->is_regular_file(vanished) && !is_excluded(file, query)) found.push_back(file);
+  void add(const std::string& written) {
+    const std::string part = base::with_home(written);
+    walked_.clear();
+    std::error_code error;
+    const fs::file_status status = fs::status(part, error);
+    if (fs::is_directory(status)) return add_folder(part);
+    if (fs::is_regular_file(status)) return found_.files.push_back(part);
+    if (!fs::exists(status) && base::is_pattern(part)) return add_matches(part);
+    refuse(part, error ? error.message() : "it is neither a regular file nor a folder");
   }
-  if (error) {
-    throw base::IoError(202, fmt::format("the folder {} ({}) cannot be read: {}; check its permissions",
-                                         folder.native(), query.key, error.message()));
-  }
-  if (found.empty()) {
+
+  FoundFiles take() { return std::move(found_); }
+
+ private:
+  [[noreturn]] void refuse(const std::string& part, const std::string& why) const {
+    const bool relative = fs::path(part).is_relative();
+    std::error_code ignored;
     throw base::DataError(
-        203, fmt::format("the folder {} ({}) holds no {}; name a folder of data files", folder.native(),
-                         query.key, query.extension.empty() ? "file" : "*" + query.extension + " file"));
+        202, fmt::format("{} ({}) cannot be read: {}{}", part, query_.key, why,
+                         relative ? fmt::format(" in {}; what a recipe names is looked for beside the recipe "
+                                                "first",
+                                                fs::current_path(ignored).string())
+                                  : ""));
   }
-  std::sort(found.begin(), found.end());
-  files.insert(files.end(), found.begin(), found.end());
-}
+
+  bool is_excluded(const fs::path& file) const {
+    return !excluded_.empty() && excluded_.contains(real_path(file));
+  }
+
+  bool is_wanted(const std::string& name) const {
+    return query_.extensions.empty() ||
+           std::any_of(query_.extensions.begin(), query_.extensions.end(),
+                       [&](const std::string& end) { return name.ends_with(end); });
+  }
+
+  void add_matches(const std::string& pattern) {
+    const std::vector<std::string> matches = base::matches_of(pattern);
+    if (matches.empty()) refuse(pattern, "no file has such a name");
+    std::vector<std::string> files;
+    for (const std::string& path : matches) {
+      std::error_code error;
+      const fs::file_status status = fs::status(path, error);
+      if (fs::is_directory(status)) {
+        walk(path, files);
+      } else if (!fs::is_regular_file(status)) {
+        refuse(path, error ? error.message() : "it is neither a regular file nor a folder");
+      } else if (!is_excluded(path)) {
+        files.push_back(path);
+      }
+    }
+    take_sorted(std::move(files), "the pattern " + pattern);
+  }
+
+  void add_folder(const std::string& folder) {
+    std::vector<std::string> files;
+    walk(folder, files);
+    take_sorted(std::move(files), "the folder " + folder);
+  }
+
+  void take_sorted(std::vector<std::string> files, const std::string& from) {
+    if (files.empty()) {
+      std::vector<std::string> wanted;
+      for (const std::string& end : query_.extensions) wanted.push_back("*" + end);
+      throw base::DataError(
+          203, fmt::format("{} ({}) holds no {}file; name a folder of data files", from, query_.key,
+                           wanted.empty() ? "" : base::join(wanted, " or ") + " "));
+    }
+    std::sort(files.begin(), files.end());
+    found_.files.insert(found_.files.end(), files.begin(), files.end());
+  }
+
+  // A folder that several links lead to is walked once.
+  void walk(const fs::path& folder, std::vector<std::string>& files) {
+    if (!walked_.insert(real_path(folder)).second) return;
+    std::error_code error;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      const fs::path& path = it->path();
+      if (path.filename().native().front() == '.') continue;
+      std::error_code vanished;
+      if (it->is_directory(vanished)) {
+        walk(path, files);
+      } else if (!is_wanted(path.native())) {
+        found_.left_out.push_back(path);
+      } else if (it->is_symlink(vanished) && !it->exists(vanished)) {  // the rest alone would go unnoticed
+        throw base::DataError(
+            202, fmt::format("{} ({}) is a link to nothing: mend or remove it", path.native(), query_.key));
+      } else if (it->is_regular_file(vanished) && !is_excluded(path)) {
+        files.push_back(path);
+      }
+      if (files.size() > kMostFiles) refuse(folder, fmt::format("it holds more than {} files", kMostFiles));
+    }
+    if (error) {
+      throw base::IoError(202, fmt::format("the folder {} ({}) cannot be read: {}; check its permissions",
+                                           folder.native(), query_.key, error.message()));
+    }
+  }
+
+  const FileQuery& query_;
+  std::set<std::string> excluded_, walked_;
+  FoundFiles found_;
+};
 
 }  // namespace
 
-std::vector<std::string> find_files(const FileQuery& query) {
-  const std::vector<std::string> parts = split_list(query.path);
+FoundFiles find_files(const FileQuery& query) {
+  const std::vector<std::string> parts = base::split_paths(query.path);
   if (parts.empty()) {
     throw base::ConfigError(
-        201, fmt::format("{} names no file; set it to a file, a folder or a list with commas", query.key));
+        201, fmt::format("{} names no file; set it to a file, a folder, a pattern or a list with commas",
+                         query.key));
   }
-  std::vector<std::string> files;
-  for (const std::string& part : parts) {
-    std::error_code error;
-    const fs::file_status status = fs::status(part, error);
-    if (fs::is_directory(status)) {
-      add_folder(part, query, files);
-    } else if (fs::is_regular_file(status)) {
-      files.push_back(part);
-    } else {
-      const std::string why = error ? error.message() : "it is neither a regular file nor a folder";
-      throw base::DataError(202, fmt::format("{} ({}) cannot be read: {}", part, query.key, why));
-    }
-  }
-  return files;
+  Search search(query);
+  for (const std::string& part : parts) search.add(part);
+  return search.take();
 }
 
 }  // namespace lockstep::data

@@ -1,4 +1,5 @@
-// Which files a data path means: a file, a folder, or a comma-separated list of either.
+// Which files a data path means: a file, a folder with all that is in it, a pattern such as data/*.txt, or
+// several of these with commas.
 #pragma once
 
 #include <string>
@@ -7,14 +8,20 @@
 namespace lockstep::data {
 
 struct FileQuery {
-  std::string key;                      // the recipe's key, for messages: "data.path"
-  std::string path;                     // "corpus.txt", "corpus/", "a.bin,b.bin"
-  std::string extension;                // in folders, only files that end like this (".bin"); empty: all
-  std::vector<std::string> excluded{};  // files to leave out of folders: those held out for evaluation
+  std::string key;                        // the recipe's key, for messages: "data.path"
+  std::string path;                       // "corpus.txt", "corpus/", "a.bin,b.bin", "data/*.jsonl"
+  std::vector<std::string> extensions{};  // in folders, only files that end like this (".bin"); empty: all
+  std::vector<std::string> excluded{};    // to leave out of folders and patterns: held out for evaluation
 };
 
-// Files in the order of the list, a folder's in the order of their names, not looking into folders within
-// it nor at hidden files. At least one; every one exists and is a regular file.
-std::vector<std::string> find_files(const FileQuery& query);
+struct FoundFiles {
+  // In the order of the list; those of a folder or a pattern in the order of their names. At least one; every
+  // one exists and is a regular file.
+  std::vector<std::string> files;
+  std::vector<std::string> left_out;  // of folders, because of how they end
+};
+
+// Folders are walked, links followed, hidden files and folders left out.
+FoundFiles find_files(const FileQuery& query);
 
 }  // namespace lockstep::data

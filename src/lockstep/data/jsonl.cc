@@ -17,6 +17,7 @@ namespace {
 // JSON strings are valid UTF-8 (the parser refuses others), and no UTF-8 text holds the byte 255: it can
 // stand for the end of a document, and a document costs one byte a byte.
 constexpr int32_t kStoredEnd = 255;
+const std::vector<std::string> kJsonlFiles = {".jsonl", ".ndjson"};
 constexpr size_t kPieceBytes = size_t{16} << 20;  // lines parsed by one thread at a time
 
 // Where each piece starts: about kPieceBytes apart, always at the start of a line.
@@ -106,7 +107,7 @@ std::unique_ptr<Dataset> open_jsonl(const base::Recipe& recipe) {
   const auto open = [&](const std::vector<std::string>& files) {
     return open_stream(files, recipe.data.field);
   };
-  return std::make_unique<Jsonl>(recipe.data, open_streams(recipe.data, ".jsonl", open));
+  return std::make_unique<Jsonl>(recipe.data, open_streams(recipe.data, kJsonlFiles, open));
 }
 
 }  // namespace lockstep::data

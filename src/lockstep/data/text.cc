@@ -48,7 +48,7 @@ std::string tokens_to_bytes(std::span<const int32_t> tokens) {
 }
 
 std::unique_ptr<Dataset> open_text(const base::Recipe& recipe) {
-  return std::make_unique<Text>(recipe.data, open_streams(recipe.data, "", open_stream));
+  return std::make_unique<Text>(recipe.data, open_streams(recipe.data, {}, open_stream));
 }
 
 }  // namespace lockstep::data

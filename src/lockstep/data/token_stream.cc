@@ -30,8 +30,10 @@ void copy_tokens(const TokenSegment& segment, int64_t first, std::span<int32_t> 
       return widen<uint8_t>(from.data(), out);
     case 2:
       return widen<uint16_t>(from.data(), out);
-    default:
+    case 4:
       return widen<uint32_t>(from.data(), out);
+    default:
+      return widen<uint64_t>(from.data(), out);
   }
 }
 

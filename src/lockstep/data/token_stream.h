@@ -1,6 +1,6 @@
 // A long sequence of tokens, read where it lies: files and buffers, one after the other.
 //
-// Tokens are little-endian words of 1, 2 or 4 bytes. A stream is immutable once it is built, and
+// Tokens are little-endian words of 1, 2, 4 or 8 bytes. A stream is immutable once it is built, and
 // copying out of it is safe from several threads.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace lockstep::data {
 
 struct TokenSegment {
   std::variant<base::MappedFile, std::vector<std::byte>> storage;  // keeps `bytes` alive, also when moved
-  std::span<const std::byte> bytes;                                // the tokens, aligned to their width
+  std::span<const std::byte> bytes;                                // the tokens
   int width = 1;                                                   // bytes a token
 
   int64_t tokens() const { return static_cast<int64_t>(bytes.size()) / width; }

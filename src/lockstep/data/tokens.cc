@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/kind.h"
+#include "lockstep/data/npy.h"
 #include "lockstep/data/parallel.h"
 #include "lockstep/data/windows.h"
 
@@ -24,6 +26,7 @@ constexpr Format kFormats[] = {
     {"llm.c GPT-2", 20240520, 1, 2},
     {"llm.c Llama-3", 20240801, 7, 4},
 };
+const std::vector<std::string> kTokenFiles = {".bin", ".npy"};
 constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
 constexpr int kRawWidth = 2;  // nanoGPT
 constexpr int64_t kLargestVocab = int64_t{1}
@@ -52,6 +55,10 @@ bool looks_wider(const base::MappedFile& file) {
 }
 
 TokenSegment open_raw(base::MappedFile file) {
+  if (const std::string_view format = foreign_format(file.text()); !format.empty()) {
+    throw base::DataError(
+        236, fmt::format("{} is {}, no file of tokens: unpack or convert it", file.path(), format));
+  }
   if (file.size() % kRawWidth != 0) {
     throw base::DataError(233,
                           fmt::format("{} ends in the middle of a token at byte {}: 16-bit tokens without a "
@@ -90,6 +97,7 @@ TokenSegment open_with_header(base::MappedFile file, const Format& format) {
 
 TokenSegment open_file(const std::string& path) {
   base::MappedFile file = base::MappedFile::open(path);
+  if (is_npy(file)) return open_npy(std::move(file));
   for (const Format& format : kFormats) {
     if (int_at(file, 0) == format.magic) return open_with_header(std::move(file), format);
   }
@@ -104,11 +112,20 @@ int64_t largest_of(std::span<const std::byte> bytes) {
     std::memcpy(&word, bytes.data() + at, sizeof word);
     largest = std::max(largest, word);
   }
-  return largest;
+  return static_cast<int64_t>(std::min<uint64_t>(largest, INT64_MAX));
 }
 
 int64_t largest(std::span<const std::byte> bytes, int width) {
-  return width == 2 ? largest_of<uint16_t>(bytes) : largest_of<uint32_t>(bytes);
+  switch (width) {
+    case 1:
+      return largest_of<uint8_t>(bytes);
+    case 2:
+      return largest_of<uint16_t>(bytes);
+    case 4:
+      return largest_of<uint32_t>(bytes);
+    default:
+      return largest_of<uint64_t>(bytes);
+  }
 }
 
 [[noreturn]] void refuse_token(const TokenSegment& segment, int64_t index, int64_t token,
@@ -206,7 +223,7 @@ std::unique_ptr<Dataset> open_tokens(const base::Recipe& recipe) {
     needed = std::max(needed, scan(stream, recipe.model.vocab));
     return stream;
   };
-  Streams streams = open_streams(recipe.data, ".bin", open);
+  Streams streams = open_streams(recipe.data, kTokenFiles, open);
   const int64_t vocab = recipe.model.vocab.is_auto ? needed : recipe.model.vocab.value;
   return std::make_unique<Tokens>(recipe.data, vocab, std::move(streams));
 }

@@ -1,11 +1,10 @@
-// Files of tokens that other tools wrote: llm.c's .bin (GPT-2 and Llama-3) and nanoGPT's.
+// Files of tokens that other tools wrote: llm.c's .bin (GPT-2 and Llama-3), nanoGPT's, and NumPy's .npy.
 //
 // llm.c's files start with 256 int32: a magic number, a version and the count of tokens, which must match
 // the file's size. A file without the magic number is nanoGPT's: 16-bit tokens and nothing else. Every
 // token is checked once, when the file is opened.
 //
-// A path is a file, a folder (its *.bin in the order of their names) or a list with commas; shards follow
-// each other as one stream.
+// Shards follow each other as one stream; of a folder, its *.bin and *.npy in the order of their names.
 #pragma once
 
 #include <memory>

@@ -37,17 +37,22 @@ int64_t held_out(int64_t windows, double fraction) {
 
 }  // namespace
 
-Streams open_streams(const base::Recipe::Data& data, const std::string& extension,
+Streams open_streams(const base::Recipe::Data& data, const std::vector<std::string>& extensions,
                      const std::function<TokenStream(const std::vector<std::string>& files)>& open) {
   Streams streams;
-  FileQuery query{.key = "data.path", .path = data.path, .extension = extension};
+  FileQuery query{.key = "data.path", .path = data.path, .extensions = extensions};
   if (!data.eval_path.empty()) {
-    query.excluded = find_files({.key = "data.eval_path", .path = data.eval_path, .extension = extension});
+    FoundFiles held_out =
+        find_files({.key = "data.eval_path", .path = data.eval_path, .extensions = extensions});
+    query.excluded = std::move(held_out.files);
+    streams.left_out = std::move(held_out.left_out);
   }
-  const std::vector<std::string> files = find_files(query);
-  base::raise_descriptor_limit(static_cast<int>(files.size() + query.excluded.size()));  // all stay open
+  FoundFiles found = find_files(query);
+  streams.left_out.insert(streams.left_out.end(), found.left_out.begin(), found.left_out.end());
+  base::raise_descriptor_limit(
+      static_cast<int>(found.files.size() + query.excluded.size()));  // all stay open
   if (!data.eval_path.empty()) streams.eval = open(query.excluded);
-  streams.train = open(files);
+  streams.train = open(found.files);
   return streams;
 }
 
@@ -83,9 +88,17 @@ void WindowedDataset::read(Split split, int64_t index, std::span<int32_t> inputs
 }
 
 std::string WindowedDataset::describe() const {
-  return fmt::format("{} {}: {} tokens of {} kinds, {} samples to train on, {} to evaluate", kind_, path_,
-                     streams_.train.size() + (streams_.eval ? streams_.eval->size() : 0), vocab_,
-                     train_windows_, eval_windows_);
+  std::string text =
+      fmt::format("{} {}: {} tokens of {} kinds, {} samples to train on, {} to evaluate", kind_, path_,
+                  streams_.train.size() + (streams_.eval ? streams_.eval->size() : 0), vocab_, train_windows_,
+                  eval_windows_);
+  const std::vector<std::string>& others = streams_.left_out;
+  if (!others.empty()) {
+    text +=
+        fmt::format("; left out by {}: {}{}", others.size() > 1 ? "their names" : "its name", others.front(),
+                    others.size() > 1 ? fmt::format(" and {} more", others.size() - 1) : "");
+  }
+  return text;
 }
 
 uint64_t WindowedDataset::content_hash() const {

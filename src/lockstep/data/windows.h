@@ -18,11 +18,12 @@ namespace lockstep::data {
 
 struct Streams {
   TokenStream train;
-  std::optional<TokenStream> eval;  // without value when there is no data.eval_path
+  std::optional<TokenStream> eval;    // without value when there is no data.eval_path
+  std::vector<std::string> left_out;  // files of folders that are not data, by their names
 };
 // Finds the files of data.path and data.eval_path and opens them. A file that is held out for evaluation is
-// not trained on when data.path is a folder that holds it too. `extension`: see FileQuery.
-Streams open_streams(const base::Recipe::Data& data, const std::string& extension,
+// not trained on when data.path is a folder or a pattern that holds it too. `extensions`: see FileQuery.
+Streams open_streams(const base::Recipe::Data& data, const std::vector<std::string>& extensions,
                      const std::function<TokenStream(const std::vector<std::string>& files)>& open);
 
 class WindowedDataset : public Dataset {

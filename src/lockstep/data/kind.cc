@@ -1,0 +1,153 @@
+#include "lockstep/data/kind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/path_list.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/files.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr size_t kLookedAt = 4096;  // bytes of a file
+
+struct Format {
+  std::string_view begins, name;
+};
+constexpr Format kForeign[] = {
+    {"\x1f\x8b", "a gzip archive"},
+    {"\x28\xb5\x2f\xfd", "a zstd archive"},
+    {"BZh", "a bzip2 archive"},
+    {"\xfd"
+     "7zXZ",
+     "an xz archive"},
+    {"PK\x03\x04", "a zip archive"},
+    {"PAR1", "a Parquet file"},
+    {"ARROW1", "an Arrow file"},
+    {"\x89HDF", "an HDF5 file"},
+};
+
+std::string first_bytes(const std::string& file) {
+  std::string bytes(kLookedAt, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(std::max<std::streamsize>(0, stream.gcount())));
+  return bytes;
+}
+
+std::string ending_of(const std::string& file) {
+  const size_t slash = file.rfind('/'), point = file.rfind('.');
+  if (point == std::string::npos || (slash != std::string::npos && point < slash)) return "";
+  std::string ending = file.substr(point);
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return ending;
+}
+
+std::string kind_by_name(const std::string& file) {
+  const std::string ending = ending_of(file);
+  if (ending == ".jsonl" || ending == ".ndjson") return "jsonl";
+  if (ending == ".bin" || ending == ".npy") return "tokens";
+  return "";
+}
+
+// One object a line: the first line is a whole object, and not the beginning of a document over many lines.
+bool looks_like_jsonl(std::string_view bytes) {
+  const std::string_view line = base::trimmed(bytes.substr(0, bytes.find('\n')));
+  return line.size() > 1 && line.front() == '{' && line.back() == '}';
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw base::ConfigError(208, fmt::format("data.kind = \"auto\": {}", why));
+}
+
+// Empty: nothing in it that tells.
+std::string kind_of(const std::string& file) {
+  const std::string bytes = first_bytes(file);
+  if (bytes.starts_with("\x93NUMPY")) return "tokens";
+  if (const std::string_view format = foreign_format(bytes); !format.empty())
+    refuse(fmt::format("{} is {}, which is not read: unpack or convert it to text, JSONL or tokens", file,
+                       format));
+  if (const std::string kind = kind_by_name(file); !kind.empty()) return kind;
+  if (bytes.empty()) return "";
+  const std::string ending = ending_of(file);
+  if (ending == ".json") {
+    if (looks_like_jsonl(bytes)) return "jsonl";
+    refuse(
+        fmt::format("{} is one JSON document; write one object a line (jsonl), or set data.kind=text to "
+                    "train on it as it stands",
+                    file));
+  }
+  if (bytes.find('\0') == std::string::npos) return "text";
+  refuse(
+      fmt::format("{} is no text, and its name does not say what it is: set data.kind=tokens for token "
+                  "files, or data.kind=text to train on its bytes",
+                  file));
+}
+
+// "jsonl (a.jsonl and 2 more), text (README.md)".
+std::string counts_text(const std::map<std::string, std::vector<std::string>>& kinds) {
+  std::vector<std::string> parts;
+  for (const auto& [kind, files] : kinds) {
+    parts.push_back(fmt::format("{} ({}{})", kind, files.front(),
+                                files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : ""));
+  }
+  return base::join(parts, ", ");
+}
+
+}  // namespace
+
+std::string_view foreign_format(std::string_view first_bytes) {
+  for (const Format& format : kForeign) {
+    if (first_bytes.starts_with(format.begins)) return format.name;
+  }
+  return "";
+}
+
+std::string infer_kind(const std::string& path, bool must_exist) {
+  if (path.empty()) return "grammar";
+  std::vector<std::string> files;
+  try {
+    files = find_files({.key = "data.path", .path = path}).files;
+  } catch (const base::Error&) {
+    if (must_exist) throw;
+    const std::vector<std::string> names = base::split_paths(path);
+    const std::string kind = names.empty() ? "" : kind_by_name(names.front());
+    return kind.empty() ? "text" : kind;
+  }
+  std::map<std::string, std::vector<std::string>> kinds;
+  for (const std::string& file : files) {
+    if (const std::string kind = kind_of(file); !kind.empty()) kinds[kind].push_back(file);
+  }
+  if (kinds.size() > 1) {
+    refuse(
+        fmt::format("data.path = {} holds files of several kinds, {}: set data.kind to the one that is "
+                    "meant, or name the files with a pattern",
+                    base::quoted(path, 200), counts_text(kinds)));
+  }
+  return kinds.empty() ? "text" : kinds.begin()->first;
+}
+
+void settle_kind(base::Resolved& resolved, bool must_exist) {
+  auto& data = resolved.recipe.data;
+  if (data.kind == "auto") {
+    data.kind = infer_kind(data.path, must_exist);
+    resolved.origin["data.kind"] = "auto";
+    return;
+  }
+  if (data.kind != "grammar" || data.path.empty()) return;
+  throw base::ConfigError(
+      209, fmt::format(
+               "data.kind = \"grammar\" ({}) makes its own sentences and reads no file, but data.path = {} "
+               "({}) names one: set data.kind=auto, which goes by what the file is, or leave data.path "
+               "out",
+               resolved.origin["data.kind"], base::quoted(data.path, 200), resolved.origin["data.path"]));
+}
+
+}  // namespace lockstep::data
