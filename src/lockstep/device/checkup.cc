@@ -7,6 +7,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
+#include "lockstep/device/thread_pool.h"
 
 namespace lockstep::device {
 namespace {
@@ -71,10 +72,10 @@ Finding gpus(const MachineFacts& facts, const CudaAvailability& cuda) {
   const std::string filter =
       visible == facts.variables.end() ? "" : fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible->second);
   if (cuda.devices > 0) return ok("GPUs", fmt::format("{} usable{}", cuda.devices, filter));
-  if (facts.nvidia_driver.empty())
+  if (!cuda.is_there && facts.nvidia_driver.empty())
     return ok("GPUs", fmt::format("none, trains on the CPU: {}", cuda.why_not));
   return {"GPUs", Verdict::warn, fmt::format("none usable{}: {}", filter, cuda.why_not),
-          filter.empty() ? "training will use the CPU until this is solved" : "unset CUDA_VISIBLE_DEVICES"};
+          cuda.remedy.empty() ? "training will use the CPU until this is solved" : cuda.remedy};
 }
 
 Finding torch(const MachineFacts& facts, const CudaAvailability&) {
@@ -168,7 +169,9 @@ Finding thread_variables(const MachineFacts& facts, const CudaAvailability&) {
     set.push_back(name + "=" + base::cut_to_width(value, 40));
     if (name != "OMP_NUM_THREADS" && name != "MKL_NUM_THREADS") {
       remedy = "unset " + name + ": it pins threads and slows several ranks on a host";
-    } else if (std::strtod(value.c_str(), nullptr) > usable) {
+    } else if (!parse_threads(value)) {
+      remedy = fmt::format("unset {}: it is no number of threads and is ignored", name);
+    } else if (*parse_threads(value) > usable) {
       remedy = fmt::format("unset {}: more threads than the {:.3g} that can run", name, usable);
     }
   }

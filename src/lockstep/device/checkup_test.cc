@@ -62,6 +62,8 @@ TEST(CheckUp, EachAilmentIsFoundAlone) {
            {"huge pages", "warn", [](auto& f) { f.transparent_huge_pages = "never"; }, "madvise"},
            {"thread variables", "warn", [](auto& f) { f.variables["OMP_NUM_THREADS"] = "64"; },
             "the 16 that"},
+           {"thread variables", "warn", [](auto& f) { f.variables["OMP_NUM_THREADS"] = "many"; },
+            "no number of threads"},
            {"thread variables", "warn", [](auto& f) { f.variables["OMP_PROC_BIND"] = "true"; },
             "unset OMP_PROC"},
            {"GPUs", "warn", [](auto& f) { f.nvidia_driver = "470.1"; }, "driver 470 is older than 580"},
@@ -80,6 +82,22 @@ TEST(CheckUp, EachAilmentIsFoundAlone) {
           << finding.found << " / " << finding.remedy;
     }
   }
+}
+
+// A GPU that is there and is not used is never fine, whether or not the kernel knows its driver.
+TEST(CheckUp, AnUnfitGpuIsNamedWithTheRemedy) {
+  const auto gpus = [](const CudaAvailability& cuda) {
+    for (const Finding& finding : check_up(healthy(), cuda)) {
+      if (finding.subject == "GPUs") return finding;
+    }
+    return Finding{};
+  };
+  EXPECT_EQ(gpus({.why_not = "no NVIDIA driver", .remedy = "install one"}).verdict, Finding::Verdict::ok);
+  const Finding unfit =
+      gpus({.why_not = "NVIDIA GeForce GTX 1060 is too old", .remedy = "take another", .is_there = true});
+  EXPECT_EQ(unfit.verdict, Finding::Verdict::warn);
+  EXPECT_NE(unfit.found.find("GTX 1060"), std::string::npos) << unfit.found;
+  EXPECT_EQ(unfit.remedy, "take another");
 }
 
 TEST(CheckUp, FewerOpenmpThreadsAreTheUsersChoice) {

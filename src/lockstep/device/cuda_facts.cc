@@ -10,7 +10,9 @@
 #include <memory>
 #include <string_view>
 
+#include "lockstep/base/file.h"
 #include "lockstep/base/signals_blocked.h"
+#include "lockstep/base/text.h"
 #include "lockstep/device/libraries.h"
 #include "lockstep/device/plugin.h"
 
@@ -66,6 +68,20 @@ void ask_nvml(const Nvml& nvml, CudaFacts& facts) {
   }
 }
 
+// Display and 3D controllers of NVIDIA's, as the kernel lists them.
+int gpus_on_bus(const std::string& folder) {
+  const auto number_in = [](const std::filesystem::path& file) {
+    return std::strtol(base::try_read_file(file.string(), 64).text.c_str(), nullptr, 16);
+  };
+  int count = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const long kind = number_in(it->path() / "class") >> 8;
+    if (number_in(it->path() / "vendor") == 0x10de && (kind == 0x0300 || kind == 0x0302)) ++count;
+  }
+  return count;
+}
+
 const GpuFacts* find_gpu(const std::vector<GpuFacts>& gpus, std::string_view entry) {
   size_t index = 0;
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
@@ -104,18 +120,47 @@ std::vector<GpuFacts> visible_gpus(const std::vector<GpuFacts>& gpus,
   return result;
 }
 
+namespace {
+
+CudaAvailability unusable(const CudaFacts& facts, std::string why, std::string remedy) {
+  return {.why_not = std::move(why),
+          .remedy = std::move(remedy),
+          .is_there = !facts.gpus.empty() || facts.on_bus > 0};
+}
+
+// A newer one behind an old one is reached by its own number.
+std::string remedy_for_old_gpu(const CudaFacts& facts) {
+  std::vector<std::string> newer;
+  for (size_t i = 0; i < facts.gpus.size(); ++i) {
+    if (is_new_enough(facts.gpus[i].major, facts.gpus[i].minor)) newer.push_back(std::to_string(i));
+  }
+  if (newer.empty()) return "train on the CPU, or on a GPU of Turing's generation or newer";
+  return fmt::format("CUDA_VISIBLE_DEVICES={} leaves those that are new enough", base::join(newer, ","));
+}
+
+}  // namespace
+
 CudaAvailability judge_cuda(const CudaFacts& facts) {
-  if (!facts.has_nvml || !facts.has_libcuda) return {0, "no NVIDIA driver"};
+  const std::string install = fmt::format("install NVIDIA's driver {} or newer", kOldestDriver);
+  if (!facts.has_nvml || !facts.has_libcuda) {
+    return unusable(facts, "no NVIDIA driver",
+                    install + "; in a container, start it with the GPUs (--gpus all)");
+  }
   int driver = 0;
   std::from_chars(facts.driver.data(), facts.driver.data() + facts.driver.size(), driver);
   if (driver < kOldestDriver) {
-    return {0, fmt::format("driver {} is older than {}",
-                           driver > 0 ? std::to_string(driver) : "of unknown version", kOldestDriver)};
+    return unusable(facts,
+                    fmt::format("driver {} is older than {}",
+                                driver > 0 ? std::to_string(driver) : "of unknown version", kOldestDriver),
+                    install);
   }
-  if (facts.gpus.empty()) return {0, "the NVIDIA driver sees no GPU"};
+  if (facts.gpus.empty())
+    return unusable(facts, "the NVIDIA driver sees no GPU", "nvidia-smi says what it sees");
   const std::vector<GpuFacts> gpus = visible_gpus(facts.gpus, facts.visible_devices);
-  if (gpus.empty())
-    return {0, fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides every GPU", *facts.visible_devices)};
+  if (gpus.empty()) {
+    return unusable(facts, fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides every GPU", *facts.visible_devices),
+                    "unset it, or set run.device=cpu if the CPU is meant");
+  }
   // Only GPUs before the first one that is too old are counted, so that cuda:0 to cuda:N-1 are all usable.
   int usable = 0;
   for (const GpuFacts& gpu : gpus) {
@@ -124,11 +169,16 @@ CudaAvailability judge_cuda(const CudaFacts& facts) {
   }
   if (usable == 0) {
     const GpuFacts& gpu = gpus.front();
-    return {0, fmt::format("{} has compute capability {}.{}, {}.{} is needed", gpu.name, gpu.major, gpu.minor,
-                           kOldestCapability[0], kOldestCapability[1])};
+    return unusable(facts,
+                    fmt::format("{} has compute capability {}.{}, {}.{} is needed", gpu.name, gpu.major,
+                                gpu.minor, kOldestCapability[0], kOldestCapability[1]),
+                    remedy_for_old_gpu(facts));
   }
-  if (!facts.has_plugin) return {0, "the CUDA plugin is not built"};
-  return {usable, {}};
+  if (!facts.has_plugin) {
+    return unusable(facts, "the CUDA plugin is not built",
+                    "./lockstep setup builds it (./dev build --cuda in a checkout)");
+  }
+  return {.devices = usable, .is_there = true};
 }
 
 CudaFacts read_cuda_facts() {
@@ -137,6 +187,7 @@ CudaFacts read_cuda_facts() {
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) facts.visible_devices = visible;
   std::error_code ignored;
   facts.has_plugin = std::filesystem::exists(plugin_path(), ignored);
+  facts.on_bus = gpus_on_bus("/sys/bus/pci/devices");
   facts.has_libcuda = open_library("libcuda.so.1") != nullptr;
   const Library library = open_library("libnvidia-ml.so.1");
   Nvml nvml;

@@ -29,6 +29,7 @@ struct CudaFacts {
   std::string driver;                          // "580.95.05"
   std::vector<GpuFacts> gpus;                  // in NVML's order
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES, when set
+  int on_bus = 0;                              // NVIDIA GPUs on the PCI bus, with a driver or without
 };
 
 CudaFacts read_cuda_facts();

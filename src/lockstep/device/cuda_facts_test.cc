@@ -48,6 +48,30 @@ TEST(CudaFacts, EveryMachineGetsItsVerdict) {
     const CudaAvailability verdict = judge_cuda(row.facts);
     EXPECT_EQ(verdict.devices, row.devices) << row.why_not;
     EXPECT_EQ(verdict.why_not, row.why_not);
+    EXPECT_EQ(verdict.remedy.empty(), row.devices > 0) << row.why_not;
+    EXPECT_EQ(verdict.is_there, !row.facts.gpus.empty()) << row.why_not;
+  }
+}
+
+TEST(CudaFacts, SaysWhatWouldHelp) {
+  CudaFacts no_driver, old_driver = machine({kH200});
+  no_driver.on_bus = 1;
+  old_driver.driver = "470.57.02";
+  EXPECT_TRUE(judge_cuda(no_driver).is_there) << "a GPU without a driver is one that could be used";
+  EXPECT_FALSE(judge_cuda(CudaFacts{}).is_there);
+  struct Row {
+    CudaFacts facts;
+    const char* remedy;
+  };
+  for (const Row& row : std::initializer_list<Row>{
+           {no_driver, "install NVIDIA's driver 580"},
+           {old_driver, "install NVIDIA's driver 580"},
+           {machine({kV100}), "train on the CPU, or on a GPU"},
+           {machine({kV100, kL4, kT4}), "CUDA_VISIBLE_DEVICES=1,2"},
+           {machine({kH200}, "-1"), "unset it"},
+       }) {
+    EXPECT_NE(judge_cuda(row.facts).remedy.find(row.remedy), std::string::npos)
+        << judge_cuda(row.facts).remedy;
   }
 }
 

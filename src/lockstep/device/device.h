@@ -119,7 +119,8 @@ Id resolve(const std::string& wish, int local_rank = 0);
 // older than 580", "Tesla V100 has compute capability 7.0, 7.5 is needed", "the CUDA plugin is not built".
 struct CudaAvailability {
   int devices = 0;
-  std::string why_not;
+  std::string why_not = {}, remedy = {};
+  bool is_there = false;  // a GPU of NVIDIA's, usable or not
 };
 CudaAvailability cuda_availability();
 

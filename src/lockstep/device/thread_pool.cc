@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "lockstep/base/text.h"
 
 namespace lockstep::device {
 
@@ -23,11 +26,10 @@ void pause() {
 }
 
 int default_threads() {
-  if (const char* wish = std::getenv("OMP_NUM_THREADS"); wish != nullptr && std::atoi(wish) > 0)
-    return std::atoi(wish);
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  if (const char* wish = std::getenv("OMP_NUM_THREADS")) {
+    if (const std::optional<int> threads = parse_threads(wish)) return *threads;
+  }
+  return usable_processors();
 }
 
 class Pool {
@@ -155,6 +157,20 @@ Pool& pool() {
 }
 
 }  // namespace
+
+std::optional<int> parse_threads(std::string_view text) {
+  int threads = 0;
+  text = base::trimmed(text.substr(0, text.find(',')));
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && threads >= 1 && threads <= kMostThreads ? std::optional(threads) : std::nullopt;
+}
+
+int usable_processors() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
 
 int thread_count() { return pool().lanes(); }
 void set_thread_count(int n) { pool().resize(n); }

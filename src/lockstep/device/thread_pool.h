@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace lockstep::device {
 
@@ -17,6 +19,12 @@ namespace lockstep::device {
 void work_alone();
 int thread_count();            // lanes: the caller and its helpers
 void set_thread_count(int n);  // 0: OMP_NUM_THREADS when set, else every core this process may run on
+
+// OMP_NUM_THREADS as OpenMP reads it: a number, or several with commas, of which the first counts. Nothing:
+// it is none.
+constexpr int kMostThreads = 4096;
+std::optional<int> parse_threads(std::string_view text);
+int usable_processors();  // that this process may run on
 
 using ItemFunction = void (*)(const void* context, int64_t item, int lane);
 // Calls function(context, item, lane) once for every item in [0, items), at most `lanes` at a time; lane is

@@ -29,6 +29,27 @@ TEST(ThreadPool, RunsEveryItemOnceAtAnyNumberOfThreads) {
   set_thread_count(before);
 }
 
+TEST(ThreadPool, ReadsOpenmpsVariable) {
+  struct Row {
+    const char* text;
+    int threads;  // 0: not a number of threads
+  };
+  for (const Row& row : std::initializer_list<Row>{{"4", 4},
+                                                   {" 4 ", 4},
+                                                   {"4,2", 4},
+                                                   {"4096", 4096},
+                                                   {"4097", 0},
+                                                   {"99999999999", 0},
+                                                   {"0", 0},
+                                                   {"-3", 0},
+                                                   {"3x", 0},
+                                                   {"many", 0},
+                                                   {"", 0},
+                                                   {",2", 0}}) {
+    EXPECT_EQ(parse_threads(row.text).value_or(0), row.threads) << row.text;
+  }
+}
+
 TEST(ThreadPool, ALaneIsHeldByOneThreadAtATime) {
   std::vector<std::atomic<int>> held(static_cast<size_t>(thread_count()));
   for (int round = 0; round < 50; ++round) {

@@ -74,9 +74,9 @@ int rank_memory() {
   return ::fcntl(mine, F_GETFD) >= 0 ? mine : -1;
 }
 
-bool started_again() {
-  return process_variable("LOCKSTEP_STORE") && number("LOCKSTEP_ROUND").value_or(0) > 0;
-}
+bool under_launcher() { return process_variable("LOCKSTEP_STORE").has_value(); }
+
+bool started_again() { return under_launcher() && number("LOCKSTEP_ROUND").value_or(0) > 0; }
 
 std::filesystem::file_time_type launched_at() {
   const std::optional<int64_t> millis = number("LOCKSTEP_LAUNCHED");

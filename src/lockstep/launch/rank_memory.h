@@ -26,6 +26,7 @@ class RankMemories {
 
 // In a rank: its descriptor, which the caller takes over, or -1 where no launcher of ours gave one.
 int rank_memory();
+bool under_launcher();                          // one of ours started this process as a rank
 bool started_again();                           // its launcher has started ranks of this run before
 std::filesystem::file_time_type launched_at();  // when its launcher began; the earliest time if not known
 

@@ -14,6 +14,7 @@
 #include "lockstep/device/cuda_facts.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/binding.h"
+#include "lockstep/launch/idle_allocation.h"
 #include "lockstep/launch/network.h"
 #include "lockstep/launch/scheduled.h"
 #include "lockstep/launch/strangers.h"
@@ -28,6 +29,9 @@ int visible_gpu_count() {
                            : 0;
 }
 
+// Those that our own ranks can compute on.
+int usable_gpu_count() { return device::cuda_availability().devices; }
+
 std::optional<int> number_in(const Variable& variable, const std::string& name) {
   const std::optional<std::string> text = variable(name);
   if (!text) return std::nullopt;
@@ -40,6 +44,12 @@ std::optional<int> number_in(const Variable& variable, const std::string& name) 
                                         name, base::quoted(*text)));
   }
   return value;
+}
+
+// Of a process that no scheduler started as a task, but that runs in the script of a batch job.
+void say_what_idles(const AgentJob& job, const Say& say) {
+  if (!job.options.one_node()) return;
+  if (const std::string idle = idle_allocation(this_environment(), job.ranks); !idle.empty()) say(idle);
 }
 
 // A rank of a launcher of ours: the store and its secret are in the environment.
@@ -158,9 +168,10 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
   } else {
     job.options = read_options(words);
     job.ranks = words.nproc_per_node.empty()
-                    ? std::max(1, visible_gpu_count())
-                    : local_ranks(job.options, visible_gpu_count(), usable_processors());
+                    ? std::max(1, usable_gpu_count())
+                    : local_ranks(job.options, usable_gpu_count(), usable_processors());
   }
+  if (!scheduled) say_what_idles(job, say);
   if (job.ranks == 1 && job.options.one_node() && !guarded) return {};
   if (wishes.fits && job.options.min_nodes == job.options.max_nodes) {
     wishes.fits(job.ranks * job.options.max_nodes);
@@ -208,7 +219,8 @@ void check_master_port(const Options& options) {
 
 int launch_program(Words words, const std::vector<std::string>& program, Say say) {
   take_environment(words, process_variable);
-  if (const std::optional<Scheduled> scheduled = read_environment(this_environment())) {
+  const std::optional<Scheduled> scheduled = read_environment(this_environment());
+  if (scheduled) {
     if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > scheduled->nodes) {
       throw base::ConfigError(
           553,
@@ -224,6 +236,7 @@ int launch_program(Words words, const std::vector<std::string>& program, Say say
   job.command = rank_command(job.options, program, process_variable);
   const bool asks_gpus = job.options.nproc_kind == Nproc::gpu || job.options.nproc_kind == Nproc::automatic;
   job.ranks = local_ranks(job.options, asks_gpus ? visible_gpu_count() : 0, usable_processors());
+  if (!scheduled) say_what_idles(job, say);
   job.say = std::move(say);
   return run_agent(job);
 }
