@@ -13,7 +13,7 @@ using Optim = base::Recipe::Optim;
 
 // Where a schedule stands: all counts in steps.
 struct Position {
-  double step, warmup, steps;
+  double step, warmup, steps;  // of the whole schedule
   double share() const { return std::clamp((step - warmup) / std::max(1.0, steps - warmup), 0.0, 1.0); }
 };
 
@@ -52,10 +52,14 @@ double batch_scale(const base::Recipe& recipe) {
   return 1;
 }
 
+int64_t schedule_steps(const base::Recipe& recipe) {
+  return recipe.optim.decay_steps.is_auto ? recipe.run.steps : recipe.optim.decay_steps.value;
+}
+
 double learning_rate(const base::Recipe& recipe, int64_t step) {
   const Optim& o = recipe.optim;
   const Position p{static_cast<double>(step), static_cast<double>(o.warmup),
-                   static_cast<double>(recipe.run.steps)};
+                   static_cast<double>(schedule_steps(recipe))};
   const double peak = o.lr * batch_scale(recipe);
   if (step < o.warmup) return peak * static_cast<double>(step + 1) / p.warmup;
   for (const Schedule& schedule : kSchedules) {

@@ -48,6 +48,22 @@ TEST(LearningRate, FollowsItsFormula) {
   }
 }
 
+// optim.decay_steps is how long the schedule is, whatever the run's length: the same rate at every step as in
+// a run of that length, and the last one behind it.
+TEST(LearningRate, ScheduleOfItsOwnLength) {
+  for (const char* schedule : {"constant", "linear", "cosine", "wsd", "inverse_sqrt"}) {
+    const base::Recipe whole = recipe(schedule);
+    const base::Recipe longer = recipe(schedule, {"run.steps=400", "optim.decay_steps=110"});
+    for (int64_t step = 0; step <= 110; ++step)
+      EXPECT_EQ(learning_rate(longer, step), learning_rate(whole, step)) << schedule << " " << step;
+  }
+  for (const char* schedule : {"linear", "cosine", "wsd"}) {
+    const base::Recipe longer = recipe(schedule, {"run.steps=400", "optim.decay_steps=110"});
+    for (const int64_t step : {111, 200, 399})
+      EXPECT_NEAR(learning_rate(longer, step), 0.1, 1e-12) << schedule;
+  }
+}
+
 TEST(LearningRate, ScalesWithTheBatch) {
   EXPECT_NEAR(batch_scale(recipe("constant", {"batch.global=256", "optim.base_batch=64"})), 1, 1e-12);
   EXPECT_NEAR(

@@ -31,28 +31,15 @@ bool is_free(const std::string& key) {
   return key.starts_with("log.") || key.starts_with("checkpoint.") || key.starts_with("parallel.");
 }
 
+// Keys that say how long to train. They may differ too: who goes on hears what that does to the learning rate
+// (run/remarks.h).
+bool is_length(const std::string& key) { return key == "run.steps" || key == "optim.decay_steps"; }
+
 std::optional<base::Recipe> earlier_recipe(const std::string& folder) {
   const std::string path = folder + "/config.toml";
   std::error_code error;  // a name that leads nowhere is told by who reads it
   if (!fs::exists(path, error) && !error) return std::nullopt;
   return base::read_recipe({.file = path, .overrides = {}}).recipe;
-}
-
-// What a checkpoint was saved with; nothing when it does not say, or another version said it.
-std::optional<base::Recipe> recipe_of(const std::string& checkpoint) {
-  try {
-    base::RecipeSource source;
-    source.text = checkpoint::read_manifest(checkpoint).recipe_toml;
-    if (source.text.empty()) return std::nullopt;
-    return base::read_recipe(source).recipe;
-  } catch (const base::Error&) {
-    return std::nullopt;
-  }
-}
-
-// Whether a value with this origin was said by the user, in a file ("first.toml:12") or in words.
-bool is_users(const std::string& origin) {
-  return origin == "command line" || origin.find(':') != std::string::npos;
 }
 
 // Keys that are not free and differ, one a line.
@@ -62,7 +49,7 @@ std::string changes_since(const base::Recipe& earlier, const base::Resolved& now
     const base::Key* key = base::find_key(name);
     const std::string was = base::value_text(*key, earlier);
     // The version that wrote this did not have the key; what "auto" comes to is what it did.
-    if (is_free(name) || (was == "\"auto\"" && !is_users(now.origin.at(name)))) continue;
+    if (is_free(name) || is_length(name) || (was == "\"auto\"" && !base::is_wished(now, *key))) continue;
     changes += fmt::format("\n    {}: was {}, is {}", name, was, base::value_text(*key, now.recipe));
   }
   return changes;
@@ -81,6 +68,17 @@ json finite_or_text(double value) {
 std::string hex_of(double value) { return fmt::format("{:a}", value); }
 
 }  // namespace
+
+std::optional<base::Recipe> recipe_of(const std::string& checkpoint) {
+  try {
+    base::RecipeSource source;
+    source.text = checkpoint::read_manifest(checkpoint).recipe_toml;
+    if (source.text.empty()) return std::nullopt;
+    return base::read_recipe(source).recipe;
+  } catch (const base::Error&) {
+    return std::nullopt;
+  }
+}
 
 Earlier look_at(const std::string& folder) {
   Earlier earlier;

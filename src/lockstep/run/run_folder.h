@@ -35,6 +35,9 @@ void refuse_changes(const base::Resolved& resolved, const std::string& folder);
 // The same before everything is resolved, for keys that the user has set.
 void refuse_said_changes(const base::Resolved& resolved, const std::string& folder);
 
+// What a checkpoint was saved with; nothing when it does not say, or another version said it.
+std::optional<base::Recipe> recipe_of(const std::string& checkpoint);
+
 // The folder's complete checkpoints that a run of this recipe saved, newest first. Others lie there too when
 // a run was started over, or from one of them, with other keys: going on from those would mix two runs.
 struct OwnCheckpoints {

@@ -6,7 +6,9 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/mistakes.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/kind.h"
 #include "lockstep/device/opening.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/model/family.h"
@@ -78,7 +80,8 @@ void check_batch(const base::Recipe& recipe) {
   if (!b.strands.is_auto && !b.slices.is_auto && b.slices.value % b.strands.value != 0) {
     throw ConfigError(
         151,
-        fmt::format("batch.strands = {} does not divide batch.slices = {}; strands that do: {}",
+        fmt::format("batch.strands = {} does not divide batch.slices = {}; strands that do: {} "
+                    "(batch.strands=auto takes the most)",
                     b.strands.value, b.slices.value, base::divisors_near(b.slices.value, b.strands.value)));
   }
 }
@@ -88,6 +91,22 @@ int64_t default_strands(int64_t slices, int64_t width) {
   int64_t strands = std::min<int64_t>(slices, std::max<int64_t>(8, width));
   while (slices % strands != 0) --strands;
   return strands;
+}
+
+// What can be said of a recipe before anything is opened but the folder of model.from and the beginning of
+// data files: all of its mistakes at once.
+void settle_what_is_said(base::Resolved& resolved, const Own& own, const PlanOptions& options) {
+  base::Mistakes mistakes;
+  mistakes.note([&] { check_batch(resolved.recipe); });
+  if (!own.dataset) mistakes.note([&] { data::settle_kind(resolved, options.reads_data); });
+  if (!own.build_model) {
+    mistakes.note([&] {
+      adopt_model(resolved);
+      base::Resolved tried = resolved;
+      model::resolve_model(tried, 1);  // its vocabulary is held against the data's when that is open
+    });
+  }
+  mistakes.refuse("the recipe");
 }
 
 // Only when ranks are really started: a plan for GPUs may be looked at where there are none.
@@ -103,7 +122,9 @@ void check_engine(const base::Recipe& recipe, bool cpu) {
 void set_threads(const base::Recipe& recipe, const comm::Seat& seat) {
   int threads = recipe.run.threads.is_auto ? 0 : static_cast<int>(recipe.run.threads.value);
   device::set_thread_count(threads);
-  if (threads == 0 && seat.local_world > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
+  const char* const variable = std::getenv("OMP_NUM_THREADS");
+  const bool wished = threads > 0 || (variable != nullptr && device::parse_threads(variable));
+  if (!wished && seat.local_world > 1) {
     device::set_thread_count(std::max(1, device::thread_count() / seat.local_world));
   }
 }
@@ -312,7 +333,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   plan.per_node = options.per_node;
   plan.exists = options.exists;
   plan.laps = options.laps;
-  check_batch(resolved.recipe);
+  settle_what_is_said(resolved, own, options);
   device::Opening opening(resolved.recipe.run.device, options.seat.local_rank, options.seat.world > 1);
   const device::Id id = opening.id();
   base::end_lap(plan.laps, "find the device");
@@ -324,7 +345,6 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
                                        .per_node = options.per_node});
   plan.layout.ranks = here.data;
   plan.layout.stages = here.stages;
-  if (!own.build_model) adopt_model(resolved);
   if (!own.dataset && !options.reads_data) {
     model::apply_preset(resolved);  // which may say how many tokens there are
     own.dataset = data::stand_in_dataset(resolved.recipe);
