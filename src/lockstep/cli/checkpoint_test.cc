@@ -47,7 +47,7 @@ TEST(CheckpointCommands, EvalExportAndInspectAgree) {
                {"$L export runs/first", 2, "export takes two folders"},
                {"$L export runs/first x --dtype fp8", 2, "fp32, bf16 or fp16"},
                {"$L eval none", 3, "is not a folder"},
-               {"$L eval plain data.kind=text data.path=plain/config.json", 2, "LS0206"},
+               {"$L eval plain data.kind=text data.path=plain/config.json data.seq_len=16", 2, "LS0206"},
                {"$L train model.from=plain model.layers=2 run.name=x", 2, "plain/config.json says 1"}});
 }
 

@@ -31,7 +31,16 @@ Json json_of(const base::Key& key) {
           {"type", base::type_text(key)},
           {"allowed", base::allowed_text(key)},
           {"default", Json::parse(base::default_text(key))},
+          {"counts_with", key.counts.when},
           {"example", key.example}};
+}
+
+// Where the recipe that the program carries says something else than the default.
+std::string built_in_text(const base::Key& key) {
+  const base::Resolved built_in = base::read_recipe({.default_recipe = true});
+  const std::string value = base::value_text(key, built_in.recipe);
+  return value == base::default_text(key) ? ""
+                                          : value + " in the built-in recipe, which is taken without a file";
 }
 
 int explain_key(const base::Key& key, bool json) {
@@ -42,6 +51,8 @@ int explain_key(const base::Key& key, bool json) {
   table.add({"type", base::type_text(key)});
   if (!allowed.empty()) table.add({"allowed", allowed});
   table.add({"default", base::default_text(key)});
+  if (const std::string built_in = built_in_text(key); !built_in.empty()) table.add({"", built_in});
+  if (!key.counts.when.empty()) table.add({"counts with", key.counts.when});
   table.add({"example", key.example});
   print("{}\n{}\n\n{}", terminal.paint(key.name, base::Colour::bold),
         base::join(base::wrapped(key.meaning, terminal.width), "\n"), table.to_text(terminal.width));

@@ -21,6 +21,8 @@
 #include "lockstep/cli/stop_signal.h"
 #include "lockstep/cli/train_profile.h"
 #include "lockstep/cli/train_recovery.h"
+#include "lockstep/cli/train_remarks.h"
+#include "lockstep/data/kind.h"
 #include "lockstep/launch/failure.h"
 #include "lockstep/launch/kept_memory.h"
 #include "lockstep/launch/metadata_watch.h"
@@ -119,13 +121,17 @@ void print_summary(const run::Summary& s, const std::string& folder) {
   print("{}\n", out.dump());
 }
 
-// A changed key may contradict what "auto" meant before: then the change is what the user must hear of.
-run::Plan plan_to_go_on(const TrainArguments& arguments, const base::Resolved& resolved,
-                        const std::string& folder, const run::PlanOptions& options) {
+// A mistake in the recipe itself comes first. One that is sound alone may contradict what "auto" meant in
+// this folder: then the changed key is what the user must hear of.
+run::Plan plan_to_go_on(const base::Resolved& said, const base::Resolved& resolved, const std::string& folder,
+                        const run::PlanOptions& options) {
   try {
     return run::make_plan(resolved, {}, options);
   } catch (const base::ConfigError&) {
-    if (arguments.resume == "auto") run::refuse_said_changes(resolved, folder);
+    base::Resolved alone = said;
+    run::choose_layout(alone, options);
+    run::make_plan(alone, {}, options);
+    run::refuse_said_changes(resolved, folder);
     throw;
   }
 }
@@ -134,6 +140,8 @@ run::Plan plan_to_go_on(const TrainArguments& arguments, const base::Resolved& r
 // that is its own.
 run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, const std::string& folder,
                      const run::PlanOptions& options, std::optional<run::Plan>& made) {
+  data::settle_kind(resolved);
+  const base::Resolved said = resolved;
   const bool fresh = arguments.resume == "never" && !launch::started_again();
   const run::Earlier earlier = fresh ? run::Earlier{} : run::look_at(folder);
   if (!fresh) run::adopt_earlier(resolved, folder);
@@ -142,7 +150,8 @@ run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, c
   run::Decision decision;
   if (const std::string why = run::choose_layout(resolved, options); !why.empty()) remark("{}\n", why);
   base::end_lap(options.laps, "look at the run folder");
-  run::Plan plan = plan_to_go_on(arguments, resolved, folder, options);
+  run::Plan plan = arguments.resume == "auto" ? plan_to_go_on(said, resolved, folder, options)
+                                              : run::make_plan(resolved, {}, options);
   if (options.seat.world > 1) run::check_ranks(plan);
   decision.resolved = plan.resolved;
   if (arguments.resume == "auto") {
@@ -156,7 +165,8 @@ run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, c
 
 int already_done(const TrainArguments& arguments, const run::Decision& decision, const std::string& folder) {
   remark(
-      "already done: {} holds {} steps. Use run.name=NAME for another run, or --resume never to start over\n",
+      "already done: {} holds {} steps. Use a larger run.steps to train longer, run.name=NAME for another "
+      "run, or --resume never to start over\n",
       folder, decision.step);
   if (!arguments.json) return 0;
   nlohmann::json out{{"folder", folder}, {"steps", decision.step}, {"finished", true}};
@@ -279,9 +289,13 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   files.on_trouble = [&](const std::string& why) {
     progress.say("warning: " + why + "; what would go there waits for room");
   };
-  if (!options.save_only) progress.say(start_lines(session, folder));
+  if (!options.save_only)
+    progress.say(with_remarks(start_lines(session, folder), session, !arguments.folder.empty()));
   for (const std::string& change : changes) progress.say("warning: bits may differ from here on: " + change);
   if (options.first_step > 0) progress.say(fmt::format("going on from step {}", options.first_step));
+  const std::string length =
+      change_of_length(session.plan.recipe(), decision.checkpoints, options.first_step);
+  if (!length.empty()) progress.say(length);
 
   run::Saver saver(session, folder);
   Everyone everyone;
