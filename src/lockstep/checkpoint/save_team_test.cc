@@ -162,15 +162,22 @@ TEST(SaveTeam, AnyNumberOfRanksWritesTheSameFiles) {
 }
 
 TEST(SaveTeam, KeepsTheNewestAndEveryMth) {
-  base::TemporaryFolder run;
-  Tensors memory;
-  std::vector<Contents> saves;
-  for (int64_t step = 1; step <= 10; ++step) saves.push_back(contents_of(memory, step));
-  save_on(run.path(), {&system_disk(), &system_disk()}, saves, {.keep = 2, .every = 4});
-  std::vector<std::string> left;
-  for (const std::string& folder : list(run.path())) left.push_back(fs::path(folder).filename().string());
-  EXPECT_EQ(left,
-            (std::vector<std::string>{"step-00000010", "step-00000009", "step-00000008", "step-00000004"}));
+  struct Row {
+    Retention retention;
+    std::vector<int64_t> left;
+  };
+  for (const Row& row : {Row{{.keep = 2, .every = 4}, {10, 9, 8, 4}},
+                         Row{{.keep = 2, .every = 5}, {10, 9, 5}}, Row{{.keep = 3}, {10, 9, 8}}}) {
+    base::TemporaryFolder run;
+    Tensors memory;
+    std::vector<Contents> saves;
+    for (int64_t step = 1; step <= 10; ++step) saves.push_back(contents_of(memory, step));
+    const FaultyDisk disk;
+    save_on(run.path(), {&disk, &disk}, saves, row.retention);
+    std::vector<int64_t> left;
+    for (const std::string& folder : list(run.path())) left.push_back(Opened(folder).manifest()->step);
+    EXPECT_EQ(left, row.left);
+  }
 }
 
 // The n-th call of one rank's disk fails, for every n: all ranks agree, the older checkpoint stands, and the

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/model/family.h"
 
 namespace lockstep::model {
@@ -37,6 +39,35 @@ TEST(HuggingFace, ARecipeAndItsConfigAgree) {
     EXPECT_EQ(second.origin.at("model.vocab"), "there/config.json");
     adopt_config(second, config, "there/config.json");  // a second look changes nothing
   }
+}
+
+// What transformers wrote, read and written again: the same keys say the same.
+TEST(HuggingFace, WritesWhatTransformersWrote) {
+  const std::string samples = LOCKSTEP_SOURCE "/tools/samples/huggingface";
+  int compared = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(samples)) {
+    if (!entry.is_directory()) continue;
+    SCOPED_TRACE(entry.path().filename());
+    const std::string path = entry.path().string() + "/config.json", text = base::read_file(path);
+    base::Resolved resolved = recipe_of({"data.seq_len=16"});
+    adopt_config(resolved, text, path);
+    resolve_model(resolved, 40);
+    Json theirs = Json::parse(text);
+    const Json ours = Json::parse(huggingface_config(resolved.recipe));
+    const Json rope = theirs.value("rope_parameters", Json::object());
+    if (rope.contains("rope_theta")) theirs["rope_theta"] = rope["rope_theta"];
+    for (const auto& [key, value] : ours.items()) {
+      if (!theirs.contains(key) || theirs[key].is_null() || key.ends_with("_token_id")) continue;
+      EXPECT_EQ(value, theirs[key]) << key;
+      ++compared;
+    }
+    if (rope.value("rope_type", "default") == "default") continue;
+    for (const auto& [key, value] : rope.items()) {  // newer versions name both in one object
+      if (key == "rope_theta") continue;
+      EXPECT_EQ(ours["rope_scaling"][key], value) << key;
+    }
+  }
+  EXPECT_GT(compared, 7 * 10);
 }
 
 struct Row {
