@@ -24,7 +24,8 @@ struct Report {
 
 // The learning rate of a step, counted from 0.
 inline double learning_rate(const Words& words, size_t step) {
-  const double warmup = words.number("optim.warmup", 50), steps = words.number("run.steps", 400);
+  const double warmup = words.number("optim.warmup", 50),
+               steps = words.number("optim.decay_steps", words.number("run.steps", 400));
   const double least = words.number("optim.min_lr", 0.1), now = static_cast<double>(step);
   const double ratio = words.number("batch.global", 64) / words.number("optim.base_batch", 64);
   const std::string schedule = words.text("optim.schedule", "cosine"),
@@ -40,7 +41,8 @@ inline double learning_rate(const Words& words, size_t step) {
     return peak * std::sqrt(std::max(1.0, warmup) / std::max({1.0, warmup, now}));
   if (schedule == "wsd") {
     const double decay = std::max(1.0, words.number("optim.decay_fraction", 0.2) * steps);
-    return peak * std::min(1.0, 1 - (1 - least) * (now - (steps - decay)) / decay);
+    const double begin = steps - decay;
+    return peak * (1 - (1 - least) * std::clamp((now - begin) / decay, 0.0, 1.0));
   }
   return peak;
 }
