@@ -46,11 +46,11 @@ class Search {
 
  private:
   [[noreturn]] void refuse(const std::string& part, const std::string& why) const {
-    const bool relative = fs::path(part).is_relative();
     std::error_code ignored;
+    const bool missing = fs::path(part).is_relative() && !fs::exists(part, ignored);
     throw base::DataError(
         202, fmt::format("{} ({}) cannot be read: {}{}", part, query_.key, why,
-                         relative ? fmt::format(" in {}; what a recipe names is looked for beside the recipe "
+                         missing ? fmt::format(" in {}; what a recipe names is looked for beside the recipe "
                                                 "first",
                                                 fs::current_path(ignored).string())
                                   : ""));
