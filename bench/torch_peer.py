@@ -66,17 +66,17 @@ class Lm(nn.Module):
             self.positions = nn.Embedding(a.seq, a.hidden)
         self.layers, self.norm = nn.ModuleList(Layer() for _ in range(a.layers)), Norm(a.hidden)
 
+        # Computed once: inside a compiled model it would be computed again for every layer and element.
+        rates = 1.0 / 500000.0 ** (torch.arange(0, width, 2).float() / width)
+        turns = torch.outer(torch.arange(a.seq).float(), rates)
+        self.angles = None if gpt2 else (turns.cos(), turns.sin())
+
     def forward(self, x, y):
-        place = torch.arange(a.seq, device=x.device)
-        h, angles = self.tokens(x), None
+        h = self.tokens(x)
         if gpt2:
-            h = h + self.positions(place)
-        else:
-            rates = 1.0 / 500000.0 ** (torch.arange(0, width, 2, device=x.device).float() / width)
-            turns = torch.outer(place.float(), rates)
-            angles = turns.cos(), turns.sin()
+            h = h + self.positions(torch.arange(a.seq, device=x.device))
         for layer in self.layers:
-            h = layer(h, angles)
+            h = layer(h, self.angles)
         return F.cross_entropy(F.linear(self.norm(h), self.tokens.weight).view(-1, a.vocab), y.view(-1))
 
 
@@ -95,6 +95,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), we
 run = torch.compile(model) if a.compile else model
 times, first = [], 0
 for step in range(a.steps + 3):
+    x.random_(0, a.vocab), y.random_(0, a.vocab)  # fresh tokens: on a batch that it knows the loss and its gradients vanish
     wait()
     began = time.perf_counter()
     with torch.autocast("cuda", torch.bfloat16) if cuda else contextlib.nullcontext():
