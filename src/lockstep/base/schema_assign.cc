@@ -15,7 +15,7 @@
 namespace lockstep::base {
 namespace {
 
-constexpr size_t kMostTextBytes = 4096;
+constexpr size_t kMostTextBytes = 4096, kMostListBytes = 1 << 18;  // lists of files may be long
 
 std::string sentence_start(const Setting& setting) {
   return fmt::format("{} = {} ({})", setting.key.name, setting.written, setting.place);
@@ -80,8 +80,9 @@ void check_range(const Setting& setting, double value) {
 
 void check_text(const Setting& setting, const std::string& text) {
   const Key& key = setting.key;
-  if (text.size() > kMostTextBytes)
-    refuse_text(setting, fmt::format("at most {} bytes long", kMostTextBytes));
+  const bool files = key.list && key.names != Key::Names::nothing;
+  const size_t most = files ? kMostListBytes : kMostTextBytes;
+  if (text.size() > most) refuse_text(setting, fmt::format("at most {} bytes long", most));
   for (char c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) refuse_text(setting, "free of control characters");
   }

@@ -325,6 +325,13 @@ TEST(ReadRecipe, TakesListsWhereTextHasCommas) {
   EXPECT_EQ(read_recipe({.overrides = {"data.path=[\"a\", \"b\"]"}}).recipe.data.path, "a,b");
   EXPECT_EQ(read_recipe({.overrides = {"data.path=[1]"}}).recipe.data.path, "[1]") << "a pattern";
   EXPECT_EQ(read_recipe({.overrides = {"parallel.stages=[6,8]"}}).recipe.parallel.stages, "6,8");
+  std::string many, same;
+  for (int file = 0; file < 1000; ++file) {
+    many += fmt::format("\"part-{:06}.bin\", ", file);
+    same += fmt::format("{}part-{:06}.bin", file == 0 ? "" : ",", file);
+  }
+  EXPECT_EQ(read_text("data.path = [" + many + "]\n").recipe.data.path, same);
+  EXPECT_THROW(read_text("data.path = \"" + std::string(1 << 19, 'a') + "\"\n"), ConfigError);
   for (const char* text : {"run.name = [\"a\"]\n", "data.path = [1]\n", "data.path = [[\"a\"]]\n",
                            "data.path = [\"a\", 1]\n", "memory.recompute = [\"No\"]\n"})
     EXPECT_THROW(read_text(text), ConfigError) << text;
@@ -365,6 +372,23 @@ TEST(ReadRecipe, AnUnreadableFileIsRefused) {
       EXPECT_EQ(error.number(), 106) << error.what();
     }
   }
+}
+
+// Keys of very many parts are refused before they are walked, however strings stand around them; dots in
+// values are no parts of keys.
+TEST(ReadRecipe, DeepKeysDoNotHideBehindStrings) {
+  std::string deep = "b";
+  for (int part = 0; part < 200; ++part) deep += ".b";
+  for (const char* before :
+       {"", "x = \"a\"\n", "x = '''\n'\n'''\n", "x = \"\"\"\na\"\"\"\"\n", "x = \"\\\"\" # \"\n", "# '\n",
+        "x = { y = \"\"\"\n\"\"\", ", "x = { y = \"\"\"\n\"\"\"\"\", ", "x = { y = '''\n'''', "}) {
+    const std::string said = refusal(105, [&] { read_text(before + deep + " = 1\n"); });
+    EXPECT_NE(said.find("more than 64 dots"), std::string::npos) << before << ": " << said;
+  }
+  const std::string dots(200, '.');
+  for (const std::string& text : {"\"" + dots + "\"", "'" + dots + "'", "\"\\\"" + dots + "\" # " + dots,
+                                  "[\"" + dots + "\",\n'" + dots + "']"})
+    EXPECT_EQ(number_of_refusal([&] { read_text("data.path = " + text + "\n"); }), 0) << text;
 }
 
 // Bytes from outside never crash: they are read or refused.

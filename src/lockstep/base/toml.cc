@@ -45,16 +45,46 @@ TomlValue value_of(const toml::node& node) {
   }
 }
 
+// Behind the string that begins at `at`, with its kind of quotes: one, or three for several lines.
+size_t end_of_string(std::string_view text, size_t at) {
+  const char quote = text[at];
+  const std::string three(3, quote);
+  const bool lines = text.substr(at).starts_with(three);
+  for (at += lines ? 3 : 1; at < text.size(); ++at) {
+    if (quote == '"' && text[at] == '\\') {
+      ++at;
+    } else if (lines && text.substr(at).starts_with(three)) {
+      at += 3;
+      for (int more = 0; more < 2 && at < text.size() && text[at] == quote; ++more) ++at;  // of the string
+      return at;
+    } else if (!lines && (text[at] == quote || text[at] == '\n')) {
+      return text[at] == quote ? at + 1 : at;
+    }
+  }
+  return text.size();
+}
+
 // The parser limits how deep values nest (TOML_MAX_NESTED_VALUES), but not how many parts a key has: a.b.c is
-// three levels, and who walks or frees them goes as deep.
+// three levels, and who walks or frees them goes as deep. Dots in strings and comments are no key's.
 void check_keys(std::string_view text) {
   constexpr int kMostDots = 64;  // of a line; ours have one
-  int line = 1, column = 0, dots = 0;
-  for (const char c : text) {
-    ++column;
-    if (c == '.' && ++dots > kMostDots)
-      throw TomlSyntaxError{fmt::format("more than {} dots in a line", kMostDots), line, column};
-    if (c == '\n') ++line, column = 0, dots = 0;
+  int line = 1, dots = 0;
+  size_t line_begin = 0, counted = 0;  // lines are counted up to here
+  for (size_t at = 0; at < text.size();) {
+    for (; counted < at; ++counted) {
+      if (text[counted] == '\n') ++line, dots = 0, line_begin = counted + 1;
+    }
+    const char c = text[at];
+    if (c == '"' || c == '\'') {
+      at = end_of_string(text, at);
+    } else if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (c == '.' && ++dots > kMostDots) {
+      throw TomlSyntaxError{fmt::format("more than {} dots in a line", kMostDots), line,
+                            static_cast<int>(at - line_begin) + 1};
+    } else {
+      ++at;
+    }
   }
 }
 
