@@ -8,6 +8,7 @@
 #include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/base/path_list.h"
 #include "lockstep/data/files.h"
 
 namespace lockstep::data {
@@ -18,6 +19,14 @@ struct Source {
   const std::string& path;
 };
 
+// A long list by its first name.
+std::string shown(const std::string& path) {
+  constexpr size_t kMostShown = 100;
+  const std::vector<std::string> parts = base::split_paths(path);
+  if (path.size() <= kMostShown || parts.size() < 2) return path;
+  return fmt::format("{} and {} more", parts.front(), parts.size() - 1);
+}
+
 int64_t windows_in(const TokenStream& stream, int64_t seq_len, const Source& source) {
   const int64_t windows = (stream.size() - 1) / seq_len;
   if (stream.size() > 0 && windows > 0) return windows;
@@ -25,7 +34,7 @@ int64_t windows_in(const TokenStream& stream, int64_t seq_len, const Source& sou
       205,
       fmt::format("{} ({}) holds {} tokens, one sample of data.seq_len = {} needs {}; use more data or a "
                   "smaller data.seq_len",
-                  source.path, source.key, stream.size(), seq_len, seq_len + 1));
+                  shown(source.path), source.key, stream.size(), seq_len, seq_len + 1));
 }
 
 // At least one window to evaluate on when a share was asked for, at least one to train on in any case.
@@ -89,7 +98,7 @@ void WindowedDataset::read(Split split, int64_t index, std::span<int32_t> inputs
 
 std::string WindowedDataset::describe() const {
   std::string text =
-      fmt::format("{} {}: {} tokens of {} kinds, {} samples to train on, {} to evaluate", kind_, path_,
+      fmt::format("{} {}: {} tokens of {} kinds, {} samples to train on, {} to evaluate", kind_, shown(path_),
                   streams_.train.size() + (streams_.eval ? streams_.eval->size() : 0), vocab_, train_windows_,
                   eval_windows_);
   const std::vector<std::string>& others = streams_.left_out;

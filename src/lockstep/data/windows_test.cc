@@ -46,6 +46,18 @@ base::Recipe recipe_for(const std::string& kind, const std::string& path, int64_
 
 using Texts = std::vector<std::string>;
 
+TEST(Text, IsDescribedInALine) {
+  const TestFolder folder;
+  std::string list;
+  for (int k = 0; k < 40; ++k)
+    list += (k > 0 ? "," : "") + folder.write("part-" + std::to_string(k) + ".txt", "abcdef");
+  const std::string said = open_dataset(recipe_for("text", list, 3))->describe();
+  EXPECT_NE(said.find("part-0.txt and 39 more: 240 tokens"), std::string::npos) << said;
+  folder.write("mixed/a.jsonl", "{\"text\": \"abcdef\"}\n"), folder.write("mixed/README.md", "x");
+  const std::string other = open_dataset(recipe_for("jsonl", folder / "mixed", 3))->describe();
+  EXPECT_NE(other.find("left out by its name: " + (folder / "mixed/README.md")), std::string::npos) << other;
+}
+
 TEST(Text, IsCutIntoWindowsThatShareOneToken) {
   const TestFolder folder;
   const auto dataset = open_dataset(recipe_for("text", folder.write("a.txt", "abcdefghijk"), 3));
