@@ -158,6 +158,19 @@ TEST(AutoSlices, TakesTheLargestSliceThatFits) {
   EXPECT_LE(plan.memory.peak_bytes(), plan.available_bytes);
 }
 
+// Eight, or as many as there are slices, or the most below that divide them: the number is part of a run's
+// bits.
+TEST(AutoStrands, AreEightOrTheNextFewer) {
+  const std::pair<int64_t, int64_t> rows[] = {{1, 1},  {4, 4},  {8, 8},  {16, 8},
+                                              {48, 8}, {12, 6}, {10, 5}, {11, 1}};
+  for (const auto& [slices, strands] : rows) {
+    const Plan plan = make_plan(tiny_recipe({fmt::format("batch.global={}", slices),
+                                             fmt::format("batch.slices={}", slices), "batch.strands=auto"}),
+                                {});
+    EXPECT_EQ(plan.recipe().batch.strands.value, strands) << slices;
+  }
+}
+
 TEST(OutOfMemory, SaysWhatHoldsTheMemoryAndWhatWouldHelp) {
   try {
     make_plan(tiny_recipe({"memory.limit_gib=0.0001", "batch.strands=2"}), {});
