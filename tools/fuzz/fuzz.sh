@@ -32,7 +32,7 @@ for file in "${sources[@]}"; do
 done
 for job in "${jobs[@]}"; do wait "$job"; done
 
-for target in safetensors manifest; do
+for target in safetensors manifest pytorch; do
   [[ -z $only || $only == "$target" ]] || continue
   mkdir -p "$out/$target"
   clang++ "${flags[@]}" -fsanitize=fuzzer "$root/tools/fuzz/${target}_fuzz.cc" "${objects[@]}" -lpthread -o "$out/$target-fuzz"
