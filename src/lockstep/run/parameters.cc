@@ -29,8 +29,23 @@ int64_t order_of(size_t block, size_t index) { return static_cast<int64_t>(block
 checkpoint::Piece piece_of(const std::string& name, const device::Shape& whole, const model::Cut& cut,
                            const Parameters::Held& held) {
   checkpoint::Piece piece = checkpoint::whole_piece({name, held.values.dtype, whole});
-  if (cut.cuts()) checkpoint::cut(piece, cut.dim, cut.part, cut.parts, cut.groups);
+  if (cut.pads()) {
+    const int64_t begin = cut.part * model::rows_of_part(cut.rows, cut.parts);
+    checkpoint::cut_rows(piece, std::min(begin, cut.rows), model::true_rows(cut.rows, cut.part, cut.parts));
+  } else if (cut.cuts()) {
+    checkpoint::cut(piece, cut.dim, cut.part, cut.parts, cut.groups);
+  }
   return checkpoint::part_of(piece, held.first, held.values.numel());
+}
+
+// Without the padding of a vocabulary, which lies behind its last row.
+Parameters::Held unpadded(Parameters::Held held, const device::Shape& whole, const model::Cut& cut) {
+  if (!cut.pads()) return held;
+  const int64_t row = whole.numel() / cut.rows, end = model::true_rows(cut.rows, cut.part, cut.parts) * row;
+  const int64_t count = std::clamp<int64_t>(end - held.first, 0, held.values.numel());
+  if (count == 0) held.first = 0;
+  held.values.shape = {count};
+  return held;
 }
 
 }  // namespace
@@ -74,15 +89,16 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
 }
 
 void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const {
-  const int64_t count = held.values.numel();
+  const device::Shape whole = whole_shape(spec.cut, spec.shape);
+  const Held real = unpadded(held, whole, spec.cut);
+  const int64_t count = real.values.numel();
   if (count == 0) return;
   if (spec.init.kind == model::Init::Kind::zeros || spec.init.kind == model::Init::Kind::ones) {
     const float value = spec.init.kind == model::Init::Kind::ones ? 1.0f : 0.0f;
-    return kernels_.fill_value({count, held.values.as<float>(), value}, {});
+    return kernels_.fill_value({count, real.values.as<float>(), value}, {});
   }
-  for (const checkpoint::Run& run :
-       checkpoint::runs_of(piece_of(spec.name, whole_shape(spec.cut, spec.shape), spec.cut, held))) {
-    float* to = held.values.as<float>() + run.from;
+  for (const checkpoint::Run& run : checkpoint::runs_of(piece_of(spec.name, whole, spec.cut, real))) {
+    float* to = real.values.as<float>() + run.from;
     if (spec.init.kind == model::Init::Kind::given) {
       write({to, DType::f32, {run.count}}, spec.init.values + run.at);
     } else {
@@ -204,8 +220,9 @@ std::vector<Parameters::Named> Parameters::statistics() const {
   return all;
 }
 
-Parameters::Saved Parameters::saved_as(const std::string& name, const Named& param, const Held& held,
+Parameters::Saved Parameters::saved_as(const std::string& name, const Named& param, const Held& all,
                                        checkpoint::Kind kind) const {
+  const Held held = unpadded(all, param.shape, param.cut);
   const program::DataRanks& ranks = program_.ranks;
   Saved saved;
   saved.piece = piece_of(name, param.shape, param.cut, held);
