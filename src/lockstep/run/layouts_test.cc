@@ -230,6 +230,11 @@ INSTANTIATE_TEST_SUITE_P(
                                                                   // 1, 2 and 4 tensor ranks
                     Family{"gpt2_padded_vocabulary", recipe({"model.vocab=4108", "precision.compute=bf16"})},
                     Family{"gpt2_untied_bf16", recipe({"model.tied=false", "precision.compute=bf16"})},
+                    Family{"llama_biases_odd_vocabulary",
+                           recipe({"model.family=llama", "model.kv_heads=4", "model.ffn=128",
+                                   "model.vocab=4109", "model.attention_bias=true", "model.mlp_bias=true",
+                                   "model.activation=gelu", "model.rope_scaling=4", "model.rope_type=dynamic",
+                                   "model.rope_original_context=16", "model.tied=false"})},
                     Family{"llama", recipe({"model.family=llama", "model.kv_heads=4", "model.ffn=128"})},
                     Family{"llama_untied_bf16",
                            recipe({"model.family=llama", "model.kv_heads=4", "model.ffn=128",

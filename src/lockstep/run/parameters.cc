@@ -80,7 +80,7 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
       if (param.spec.tied_to.empty()) fill(held(keep.master, param, static_cast<int>(b)), param.spec, seed);
     }
   }
-  fill_tables();
+  fill_tables(Tables::all, model_.seq_len);
   kernels::StepState start;
   start.loss_scale = loss_scale;
   write(state(), &start);
@@ -120,7 +120,9 @@ Parameters::Held Parameters::held(int buffer, const model::PlacedParam& param, i
   return {true, begin - param.offset, {at(begin - mine.begin), flat.dtype, {end - begin}}};
 }
 
-void Parameters::fill_tables() {
+void Parameters::fill_tables_for(int64_t length) { fill_tables(Tables::by_length, length); }
+
+void Parameters::fill_tables(Tables which, int64_t length) {
   std::set<std::string> filled;  // blocks share tables by name, and one may take milliseconds to compute
   for (const model::Block& block : model_.blocks) {
     for (const auto& segment : block.segments()) {
@@ -129,12 +131,13 @@ void Parameters::fill_tables() {
       const std::vector<model::BufferSpec> specs = segment->buffers();
       bool all_there = true;
       for (const model::BufferSpec& spec : specs) {
-        all_there = !filled.insert(spec.name).second && all_there;
+        const bool wanted = which == Tables::all || spec.by_length;
+        all_there = (!wanted || !filled.insert(spec.name).second) && all_there;
         host.emplace_back(static_cast<size_t>(spec.shape.numel() * device::size_of(spec.dtype)));
         tables.push_back({host.back().data(), spec.dtype, spec.shape});
       }
       if (all_there) continue;
-      segment->fill_buffers(tables);
+      segment->fill_buffers(tables, length);
       for (size_t k = 0; k < tables.size(); ++k) {
         if (const Tensor to = memory_.find(specs[k].name)) write(to, tables[k].data);
       }
