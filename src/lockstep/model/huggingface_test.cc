@@ -80,6 +80,8 @@ TEST(HuggingFace, WritesWhatTransformersWrote) {
     }
   }
   EXPECT_GT(compared, 7 * 10);
+}
+
 // Factors that do not fit the heads are refused by name, wherever they come from.
 TEST(HuggingFace, FactorsMustFitTheHeads) {
   const auto says = [](const Words& more) {
