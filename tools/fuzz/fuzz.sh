@@ -21,18 +21,18 @@ sources+=("$root/src/lockstep/device/tensor.cc")
 flags=(-std=c++20 -O1 -g "-fsanitize=fuzzer-no-link,address,undefined" -fno-sanitize-recover=undefined
   -Wno-everything "-I$root/src")
 objects=()
-jobs=()
+rm -f "$out/failed"
 for file in "${sources[@]}"; do
   object=$out/$(basename "$(dirname "$file")")-$(basename "$file" .cc).o
   objects+=("$object")
   [[ $object -nt $file ]] && continue
   while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n; done
-  clang++ "${flags[@]}" -c "$file" -o "$object" &
-  jobs+=($!)
+  { clang++ "${flags[@]}" -c "$file" -o "$object" || touch "$out/failed"; } &
 done
-for job in "${jobs[@]}"; do wait "$job"; done
+wait
+[[ ! -e $out/failed ]]
 
-for target in safetensors manifest; do
+for target in safetensors manifest pytorch; do
   [[ -z $only || $only == "$target" ]] || continue
   mkdir -p "$out/$target"
   clang++ "${flags[@]}" -fsanitize=fuzzer "$root/tools/fuzz/${target}_fuzz.cc" "${objects[@]}" -lpthread -o "$out/$target-fuzz"

@@ -1,7 +1,9 @@
 """The other side of transformers_test.sh: Hugging Face's library makes models, opens ours and says what loss it finds.
 
     transformers_peer.py tokens FILE VOCAB          random tokens, 16 bits each
-    transformers_peer.py make FOLDER gpt2|llama [tied] [llama3|linear|yarn] [wide] [bf16|fp16]
+    transformers_peer.py make FOLDER gpt2|llama [WORD...]
+        tied, wide, biased, bf16 or fp16; ACTIVATION; llama3, linear, yarn, dynamic, longrope or longrope-short;
+        bin, bin-old or bin-shards: pytorch_model.bin instead of safetensors
     transformers_peer.py loss FILE SEQ_LEN FOLDER...   mean over consecutive windows, as `lockstep eval` takes them"""
 import array, json, pathlib, random, sys
 
@@ -15,26 +17,54 @@ def tokens(path, vocab):
 def make(folder, family, *words):
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    from transformers.activations import ACT2FN
     torch.manual_seed(1)
     tied = "tied" in words
+    activation = next((word for word in words if word in ACT2FN), "gelu_new" if family == "gpt2" else "silu")
     if family == "gpt2":
-        model = GPT2LMHeadModel(GPT2Config(vocab_size=192, n_embd=64, n_layer=2, n_head=4, n_positions=48, n_inner=96,
+        model = GPT2LMHeadModel(GPT2Config(vocab_size=192, activation_function=activation, n_embd=64, n_layer=2, n_head=4, n_positions=48, n_inner=96,
                                            tie_word_embeddings=tied, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
     else:
         scalings = {"llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                "original_max_position_embeddings": 32},
                     "linear": {"rope_type": "linear", "factor": 2.0},
-                    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}}
+                    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+                    "dynamic": {"rope_type": "dynamic", "factor": 4.0}}
+        for name, first in ("longrope", 16), ("longrope-short", 32):  # windows of 32 are longer than the first only
+            scalings[name] = {"rope_type": "longrope", "original_max_position_embeddings": first,
+                              "short_factor": [1 + 0.1 * k for k in range(8)], "long_factor": [1 + k * k for k in range(8)]}
         scaling = next((scalings[word] for word in words if word in scalings), None)
         model = LlamaForCausalLM(LlamaConfig(vocab_size=192, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
-                                             num_key_value_heads=2, intermediate_size=96, max_position_embeddings=64,
+                                             num_key_value_heads=2, intermediate_size=96, max_position_embeddings=24 if "dynamic" in words else 64,
+                                             hidden_act=activation, attention_bias="biased" in words, mlp_bias="biased" in words,
                                              rope_scaling=scaling, head_dim=24 if "wide" in words else None, rms_norm_eps=1e-6, tie_word_embeddings=tied))
     with torch.no_grad():  # away from the initial values, so that every weight matters
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     kind = torch.bfloat16 if "bf16" in words else torch.float16 if "fp16" in words else torch.float32
     model.to(kind).save_pretrained(folder, max_shard_size="60KB")
+    if any(word.startswith("bin") for word in words):
+        as_pickles(model, pathlib.Path(folder), words)
     print(sorted(path.name for path in pathlib.Path(folder).iterdir()))
+
+
+def as_pickles(model, folder, words):
+    """As torch.save keeps them: tied weights share a storage, and one matrix is a view of its transpose."""
+    import torch
+    for file in folder.glob("*.safetensors*"):
+        file.unlink()
+    weights = model.state_dict()
+    name = next(name for name, weight in weights.items() if weight.dim() == 2)
+    weights[name] = weights[name].t().contiguous().t()
+    if "bin-shards" not in words:
+        torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization="bin-old" not in words)
+        return
+    places, names = {}, list(weights)
+    for part in range(3):
+        file = f"pytorch_model-0000{part + 1}-of-00003.bin"
+        torch.save({name: weights[name] for name in names[part::3]}, folder / file)
+        places.update({name: file for name in names[part::3]})
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
 
 def loss(path, seq_len, *folders):

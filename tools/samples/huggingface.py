@@ -14,7 +14,8 @@ RATE, DECAY, CLIP, BETAS, EPSILON = 0.01, 0.1, 0.5, (0.9, 0.95), 1e-3
 GPT2 = dict(vocab_size=VOCAB, n_embd=12, n_layer=2, n_head=3, n_positions=20, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
 LLAMA = dict(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              intermediate_size=24, max_position_embeddings=64)
-MODELS = {  # name: (family, config, type in the file)
+LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.3], "long_factor": [2.0, 5.5]}
+MODELS = {  # name: (family, config, type in the file); those named -bin are pickles of PyTorch
     "gpt2-tied": ("gpt2", dict(GPT2, layer_norm_epsilon=1e-4), torch.float32),
     "gpt2-untied-fp16": ("gpt2", dict(GPT2, tie_word_embeddings=False, n_inner=20), torch.float16),
     "llama-untied": ("llama", dict(LLAMA, tie_word_embeddings=False), torch.float32),
@@ -28,6 +29,16 @@ MODELS = {  # name: (family, config, type in the file)
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}), torch.float32),
     "llama-linear": ("llama", dict(LLAMA, num_key_value_heads=4, rope_scaling={"rope_type": "linear", "factor": 2.0}),
                      torch.float32),
+    "gpt2-gelu": ("gpt2", dict(GPT2, activation_function="gelu"), torch.float32),
+    "gpt2-relu-bin": ("gpt2", dict(GPT2, activation_function="relu"), torch.float32),
+    "llama-biased-gelu": ("llama", dict(LLAMA, attention_bias=True, mlp_bias=True, hidden_act="gelu"), torch.float32),
+    "llama-biased-tied-bin": ("llama", dict(LLAMA, attention_bias=True, tie_word_embeddings=True), torch.bfloat16),
+    "llama-dynamic": ("llama", dict(LLAMA, max_position_embeddings=10, rope_theta=100.0, rope_scaling={
+        "rope_type": "dynamic", "factor": 3.0}), torch.float32),
+    "llama-longrope-long": ("llama", dict(LLAMA, rope_scaling=dict(LONGROPE, original_max_position_embeddings=8)),
+                            torch.float32),
+    "llama-longrope-short": ("llama", dict(LLAMA, rope_scaling=dict(LONGROPE, original_max_position_embeddings=16)),
+                             torch.float32),
 }
 
 
@@ -68,6 +79,9 @@ def make(folder, family, config, kind, train, evaluation):
             parameter.add_(0.25 * torch.randn_like(parameter))
     model.to(kind).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
+    if folder.name.endswith("-bin"):
+        (folder / "model.safetensors").unlink()
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).train()
     with torch.no_grad():
         losses = [loss_of(model, window[None]).item() for window in evaluation]

@@ -100,6 +100,14 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        "A vocabulary smaller than the data's",
        {"model.vocab was set, or came with a preset, for other data."},
        {"Raise model.vocab, or leave it \"auto\"."}},
+      {128,
+       "A RoPE scaling that does not fit the heads",
+       {"longrope has a factor for each of the head_dim / 2 rotations, in sequences up to the first context "
+        "and in longer ones.",
+        "dynamic turns at least two pairs of elements."},
+       {"Give model.rope_short_factor and model.rope_long_factor as many numbers as the message says, as "
+        "\"1.0,1.1,1.3\".",
+        "Or choose another model.rope_type."}},
       {130,
        "every-K without a usable K",
        {"memory.recompute = \"every-K\" groups K blocks; K is at least 1."},
@@ -179,9 +187,8 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"Use it on runs of the gpt2, llama or mlp family."}},
       {164,
        "A model that tensor ranks cannot share evenly",
-       {"Heads, kv_heads, ffn or vocabulary are not a multiple of parallel.tensor."},
-       {"Use a number of tensor ranks that the message names.",
-        "model.vocab may be rounded up: unused tokens cost little."}},
+       {"Heads, kv_heads or ffn are not a multiple of parallel.tensor."},
+       {"Use a number of tensor ranks that the message names."}},
       {165,
        "Sequences that context ranks cannot share evenly",
        {"A ring cuts every sequence into twice as many runs as there are context ranks; the form `heads` "
@@ -236,9 +243,8 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"Build the model for that size, or bring data of the model's."}},
       {177,
        "A config.json of a model that cannot be started from",
-       {"Its model_type is neither gpt2 nor llama, or it has parts that these do not have here: biases, "
-        "other "
-        "activations, other RoPE scalings.",
+       {"Its model_type is neither gpt2 nor llama, or it has parts that these do not have here, such as an "
+        "activation or a RoPE scaling that is not known.",
         "It is not JSON, or a size is missing."},
        {"Start from a gpt2 or llama folder; the message names the member of config.json."}},
       {178,
@@ -416,7 +422,8 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"Fetch or export it again; distrust the source."}},
       {303,
        "An index that cannot be used",
-       {"model.safetensors.index.json is malformed, or names a tensor that its file does not have."},
+       {"model.safetensors.index.json or pytorch_model.bin.index.json is malformed, or names a tensor that "
+        "its file does not have."},
        {"Fetch or export the folder again."}},
       {304,
        "A manifest that cannot be used",
@@ -428,8 +435,8 @@ const std::vector<ErrorExplanation>& error_catalogue() {
        {"Use another checkpoint, or copy the whole folder again."}},
       {306,
        "No checkpoint or model in the folder",
-       {"The path is wrong, or the folder has only pytorch_model.bin."},
-       {"Name the right folder; save the model as safetensors."}},
+       {"The path is wrong, or the folder holds a model in another format."},
+       {"Name the right folder; let Python save the model as safetensors."}},
       {307,
        "A tensor that is missing or does not fit",
        {"The folder holds another model or other sizes, or stores it as neither fp32, bf16 nor fp16."},
@@ -453,6 +460,23 @@ const std::vector<ErrorExplanation>& error_catalogue() {
         "with other values: the model was trained untied, or its head was changed after saving."},
        {"Write \"tie_word_embeddings\": false into config.json if the head counts; remove lm_head.weight if "
         "the embedding does."}},
+      {312,
+       "Not a usable file of PyTorch",
+       {"pytorch_model.bin is cut off or damaged, a compressed archive, or its tensors lie outside its "
+        "bytes."},
+       {"Fetch it again.", "Or let Python save the model as safetensors: model.save_pretrained(DIR)."}},
+      {313,
+       "A pickle that is no list of weights",
+       {"pytorch_model.bin holds a Python pickle, which can ask for anything. It is read as data here, and "
+        "only "
+        "the few things that a state_dict needs are known.",
+        "Something else was saved, such as a whole model or a training script's state; or somebody put code "
+        "into "
+        "the file."},
+       {"Distrust a file that asks for something like os.system or builtins.eval: nothing in it was run "
+        "here, "
+        "but PyTorch may run it.",
+        "For a file of your own, save model.state_dict(), or the model as safetensors."}},
       {320,
        "Not a checkpoint of a run",
        {"The folder has no manifest.json: the save did not finish, or it is a plain Hugging Face folder."},

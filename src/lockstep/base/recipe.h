@@ -43,15 +43,20 @@ struct Recipe {
     AutoInt context;   // positions; auto: data.seq_len
     double dropout = 0;
     bool tied = true;
+    std::string activation = "auto";  // of the feed-forward part, as transformers names it
+    bool attention_bias = false;      // llama: q, k, v and the output of attention have biases
+    bool mlp_bias = false;            // llama: the feed-forward maps have biases
     double init_std = 0.02;
     double norm_epsilon = 1e-5;
     double rope_theta = 10000;         // llama
     double rope_scaling = 0;           // llama: factor by which positions are stretched; 0 is none
-    std::string rope_type = "llama3";  // llama3, linear, yarn: how
+    std::string rope_type = "llama3";  // llama3, linear, yarn, dynamic, longrope: how
     double rope_low_freq = 1, rope_high_freq = 4;
-    double rope_attention = 0;  // what yarn multiplies cosines and sines with; 0: as its authors say
+    double rope_attention = 0;  // what yarn and longrope multiply cosines and sines with; 0: as their authors
     int64_t rope_original_context = 8192;
-    std::string from = "";  // a Hugging Face folder to start from
+    std::string rope_short_factor = "",
+                rope_long_factor = "";  // longrope: one number a rotation, with commas
+    std::string from = "";              // a Hugging Face folder to start from
   } model;
 
   struct Data {

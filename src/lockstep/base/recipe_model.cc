@@ -21,6 +21,8 @@ Condition with_attention(bool (*is_usual)(const Recipe::Model&)) {
           }};
 }
 
+constexpr const char* kNumbers = "|[0-9.eE+-]+( *, *[0-9.eE+-]+)*";
+
 }  // namespace
 
 void add_model(std::vector<Key>& keys) {
@@ -79,6 +81,21 @@ void add_model(std::vector<Key>& keys) {
                    {.at_least = 0, .at_most = 0.99, .also = {"dropout_rate", "resid_pdrop"}}),
           make_key(MEMBER(model.tied), always(), "One matrix serves as embedding and as output head.",
                    "false", {.also = {"tie_word_embeddings", "tie_embeddings", "weight_tying"}}),
+          make_key(
+              MEMBER(model.activation), always(),
+              "The nonlinearity of the feed-forward part, by its name in transformers; of llama, it is the "
+              "gate's. auto: gelu_new (gpt2, mlp), silu (llama). gelu is the exact one, by erf; gelu_new, "
+              "gelu_fast, gelu_pytorch_tanh, gelu_python_tanh and gelu_accurate are its form with tanh.",
+              "\"gelu\"",
+              {.choices = {"auto", "gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_pytorch_tanh",
+                           "gelu_python_tanh", "gelu_accurate", "quick_gelu", "relu", "relu2", "silu",
+                           "swish"},
+               .also = {"activation_function", "hidden_act", "act_fn", "nonlinearity"}}),
+          make_key(MEMBER(model.attention_bias), rotary(),
+                   "llama: the maps to queries, keys and values and the one behind attention have biases.",
+                   "true", {.also = {"qkv_bias", "use_bias"}}),
+          make_key(MEMBER(model.mlp_bias), rotary(), "llama: the maps of the feed-forward part have biases.",
+                   "true"),
           make_key(MEMBER(model.init_std), is_empty("model.from"), "Standard deviation of the first weights.",
                    "0.02", {.at_least = 0, .at_most = 10, .also = {"initializer_range", "init_scale"}}),
           make_key(MEMBER(model.norm_epsilon), always(), "Added to the variance inside each normalization.",
@@ -92,8 +109,10 @@ void add_model(std::vector<Key>& keys) {
           make_key(
               MEMBER(model.rope_type), stretched(),
               "llama: how rope_scaling stretches. linear: all alike; llama3 and yarn: the slow rotations, "
-              "which they tell from the fast ones by the two limits below.",
-              "\"linear\"", {.choices = {"llama3", "linear", "yarn"}}),
+              "which they tell from the fast ones by the two limits below; dynamic: by the sequence's "
+              "length, "
+              "where it is above rope_original_context; longrope: each rotation by a factor of its own.",
+              "\"linear\"", {.choices = {"llama3", "linear", "yarn", "dynamic", "longrope"}}),
           make_key(
               MEMBER(model.rope_low_freq), stretched({"llama3", "yarn"}),
               "llama: with rope_scaling, waves longer than rope_original_context / this are stretched fully.",
@@ -102,15 +121,25 @@ void add_model(std::vector<Key>& keys) {
               MEMBER(model.rope_high_freq), stretched({"llama3", "yarn"}),
               "llama: with rope_scaling, waves shorter than rope_original_context / this are left alone.",
               "4.0", {.at_most = 1e6, .above = 0, .also = {"high_freq_factor", "beta_fast"}}),
-          make_key(MEMBER(model.rope_original_context), stretched({"llama3", "yarn"}),
+          make_key(MEMBER(model.rope_original_context), stretched({"llama3", "yarn", "dynamic", "longrope"}),
                    "llama: with rope_scaling, the context length before it was stretched.", "8192",
                    {.at_least = 1, .at_most = 1 << 28, .also = {"original_max_position_embeddings"}}),
-          make_key(MEMBER(model.rope_attention), stretched({"yarn"}),
-                   "llama: what yarn multiplies cosines and sines with. 0: 1 + ln(rope_scaling) / 10.", "1.2",
-                   {.at_least = 0, .at_most = 100, .also = {"attention_factor", "mscale"}}),
+          make_key(
+              MEMBER(model.rope_attention), stretched({"yarn", "longrope"}),
+              "llama: what yarn and longrope multiply cosines and sines with. 0: as their authors do, 1 + "
+              "ln(rope_scaling) / 10 and sqrt(1 + ln(rope_scaling) / ln(rope_original_context)).",
+              "1.2", {.at_least = 0, .at_most = 100, .also = {"attention_factor", "mscale"}}),
+          make_key(MEMBER(model.rope_short_factor), stretched({"longrope"}),
+                   "llama: longrope's factor for each rotation, head_dim / 2 numbers, in sequences of up to "
+                   "rope_original_context tokens.",
+                   "\"1.0,1.05,1.2,1.4\"",
+                   {.pattern = kNumbers, .form = "numbers with commas", .also = {"short_factor"}}),
+          make_key(MEMBER(model.rope_long_factor), stretched({"longrope"}),
+                   "llama: the same in longer sequences.", "\"1.0,1.5,4.2,8.0\"",
+                   {.pattern = kNumbers, .form = "numbers with commas", .also = {"long_factor"}}),
           make_key(
               MEMBER(model.from), always(),
-              "A Hugging Face folder (config.json and safetensors) to start from. Empty: fresh weights.",
+              "A Hugging Face folder (config.json and weights) to start from. Empty: fresh weights.",
               "\"checkpoints/llama-3.2-1b\"",
               {.also = {"pretrained", "init_from", "checkpoint", "model_path"}, .names = Key::Names::input}),
       });

@@ -44,8 +44,8 @@ struct Manifest {
 };
 
 // A complete checkpoint's folder, opened. Tensors are found by name across its files; a plain Hugging Face
-// folder (sharded or single file, no manifest) opens too, with manifest() empty. Sizes, the small files and
-// the headers are checked at once, the bytes of tensors while they are read.
+// folder (safetensors or pytorch_model.bin, sharded or not) opens too, with manifest() empty. Sizes, the
+// small files and the headers are checked at once, the bytes of tensors while they are read.
 class Opened {
  public:
   explicit Opened(const std::string& folder);  // DataError (LS03xx) names file and tensor
@@ -58,7 +58,7 @@ class Opened {
   // As it is stored; its kind is a guess from the file's name. DataError 307.
   Whole find(const std::string& name) const;
   // Files of tensors by name, as they are on the disk.
-  std::vector<const SafetensorsFile*> files() const;
+  std::vector<const TensorFile*> files() const;
 
   // Copies pieces into host memory: as fp32 (stored fp32, bf16 or fp16), or in the type they are stored in.
   // Another shape or type is refused. Reads the bytes of the pieces and, where there are checksums, of the

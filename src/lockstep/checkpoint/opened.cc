@@ -12,6 +12,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/manifest.h"
+#include "lockstep/checkpoint/pytorch.h"
 #include "lockstep/checkpoint/safe_path.h"
 #include "lockstep/checkpoint/shards.h"
 #include "lockstep/checkpoint/strict_json.h"
@@ -41,13 +42,10 @@ bool stands(const std::string& folder, const char* name) {
                          "model",
                          folder));
   }
-  const bool pickled = stands(folder, "pytorch_model.bin") || stands(folder, "pytorch_model.bin.index.json");
-  throw base::DataError(
-      306,
-      fmt::format("{} holds no {}, {} or {}; {}", folder, kManifestName, kSingleName, kIndexName,
-                  pickled
-                      ? "its pytorch_model.bin is not read: save the model again with safe_serialization=True"
-                      : "name the folder of a checkpoint or of a Hugging Face model"));
+  throw base::DataError(306,
+                        fmt::format("{} holds no {}, {}, {} or {}; name the folder of a checkpoint or of a "
+                                    "Hugging Face model",
+                                    folder, kManifestName, kSingleName, kIndexName, kPytorchName));
 }
 
 // As it is: whoever needs a part of it says what is wrong with that.
@@ -70,24 +68,29 @@ constexpr const char* kPrefixes[] = {"transformer.", "model."};
 
 struct Opened::State {
   struct Place {
-    const SafetensorsFile* file;
-    const SafetensorsFile::Entry* entry;
+    const TensorFile* file;
+    const TensorFile::Entry* entry;
   };
 
   std::string folder;
   std::optional<Manifest> manifest;
   std::string config_json;
-  std::map<std::string, std::unique_ptr<SafetensorsFile>> files;  // by file name
+  std::map<std::string, std::unique_ptr<TensorFile>> files;  // by file name
   std::map<std::string, Place> tensors;
 
-  const SafetensorsFile& open(const std::string& name, const std::string& named_by,
-                              const std::optional<FileSummary>& expected = {}) {
+  const TensorFile& open(const std::string& name, const std::string& named_by,
+                         const std::optional<FileSummary>& expected = {}) {
     auto& file = files[name];
     if (!file) file = std::make_unique<SafetensorsFile>(file_inside(folder, name, named_by), expected);
     return *file;
   }
+  const TensorFile& open_pytorch(const std::string& name, const std::string& named_by) {
+    auto& file = files[name];
+    if (!file) file = std::make_unique<PytorchFile>(file_inside(folder, name, named_by));
+    return *file;
+  }
 
-  void add_all_of(const SafetensorsFile& file) {
+  void add_all_of(const TensorFile& file) {
     for (const auto& [name, entry] : file.entries()) {
       const auto [at, added] = tensors.emplace(name, Place{&file, &entry});
       if (!added) {
@@ -109,10 +112,10 @@ struct Opened::State {
     }
   }
 
-  void open_indexed() {
-    const std::string index = file_inside(folder, kIndexName, folder);
+  void open_indexed(const char* index_name, bool pytorch) {
+    const std::string index = file_inside(folder, index_name, folder);
     for (const auto& [name, file_name] : read_index(index)) {
-      const SafetensorsFile& file = open(file_name, index);
+      const TensorFile& file = pytorch ? open_pytorch(file_name, index) : open(file_name, index);
       const auto entry = file.entries().find(name);
       if (entry == file.entries().end()) {
         throw base::DataError(
@@ -150,7 +153,7 @@ struct Opened::State {
 // The tensor, if it can be read as this one.
 const Opened::State::Place& Opened::State::find_as(const Whole& tensor) const {
   const Place& place = find(tensor.name);
-  const SafetensorsFile::Entry& entry = *place.entry;
+  const TensorFile::Entry& entry = *place.entry;
   const auto refuse = [&](int number, const std::string& why) {
     throw base::DataError(
         number, fmt::format("{}: tensor {} {}", place.file->path(), base::quoted(tensor.name), why));
@@ -184,7 +187,11 @@ Opened::Opened(const std::string& folder) : state_(std::make_unique<State>()) {
   } else if (stands(folder, kSingleName)) {  // before the index, as transformers does
     state_->add_all_of(state_->open(kSingleName, folder));
   } else if (stands(folder, kIndexName)) {
-    state_->open_indexed();
+    state_->open_indexed(kIndexName, false);
+  } else if (stands(folder, kPytorchName)) {
+    state_->add_all_of(state_->open_pytorch(kPytorchName, folder));
+  } else if (stands(folder, kPytorchIndexName)) {
+    state_->open_indexed(kPytorchIndexName, true);
   } else {
     refuse_folder(folder);
   }
@@ -217,8 +224,8 @@ Whole Opened::find(const std::string& name) const {
           .kind = moment ? Kind::moment : Kind::weight};
 }
 
-std::vector<const SafetensorsFile*> Opened::files() const {
-  std::vector<const SafetensorsFile*> files;
+std::vector<const TensorFile*> Opened::files() const {
+  std::vector<const TensorFile*> files;
   for (const auto& [name, file] : state_->files) files.push_back(file.get());
   return files;
 }
@@ -229,11 +236,22 @@ void Opened::read(const std::vector<Wanted>& wanted, HashSums* hashes) const {
     hashes->add(one.piece.tensor.order, run.at, {values, static_cast<size_t>(run.count)});
   };
   std::vector<std::pair<const Wanted*, Run>> later;  // whose elements lie across the ends of chunks
-  std::map<const SafetensorsFile*, std::vector<Wish>> wishes;
+  std::map<const TensorFile*, std::vector<Wish>> wishes;
   for (const Wanted& one : wanted) {
     const auto& [file, entry] = state_->find_as(one.piece.tensor);
     const int64_t stored = device::size_of(entry->dtype), size = device::size_of(one.piece.tensor.dtype);
     for (const Run& run : runs_of(one.piece)) {
+      if (!entry->strides.empty()) {
+        const std::vector<std::byte> values = file->gather(*entry, run.at, run.count, &one.piece.tensor.name);
+        std::byte* to = static_cast<std::byte*>(one.to) + run.from * size;
+        if (entry->dtype == one.piece.tensor.dtype) {
+          std::memcpy(to, values.data(), values.size());
+        } else {
+          widen(values.data(), entry->dtype, run.count, reinterpret_cast<float*>(to));
+        }
+        if (one.hashed && hashes != nullptr) later.emplace_back(&one, run);
+        continue;
+      }
       Wish wish{.at = entry->begin + run.at * stored,
                 .bytes = run.count * stored,
                 .to = static_cast<std::byte*>(one.to) + run.from * size,

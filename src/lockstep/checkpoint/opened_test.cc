@@ -113,7 +113,7 @@ TEST(Opened, RefusesFoldersWithoutAModel) {
   EXPECT_TRUE(has(refusal(306, [&] { Opened(folder.path() + "/none"); }), "is not a folder"));
   EXPECT_TRUE(has(refusal(306, [&] { Opened(folder.path()); }), "holds no manifest.json"));
   folder.write("pytorch_model.bin", "");
-  EXPECT_TRUE(has(refusal(306, [&] { Opened(folder.path()); }), "safe_serialization=True"));
+  EXPECT_TRUE(has(refusal(312, [&] { Opened(folder.path()); }), "it has only 0 bytes"));
 }
 
 TEST(Opened, IndexMayOnlyNameFilesOfItsFolder) {

@@ -93,6 +93,15 @@ void cut(Piece& piece, int dimension, int64_t part, int64_t parts, int64_t group
   piece.count = left(piece);
 }
 
+void cut_rows(Piece& piece, int64_t begin, int64_t count) {
+  LS_ASSERT(piece.ranges.empty() && begin >= 0 && count >= 0 && begin + count <= piece.tensor.shape[0],
+            fmt::format("{} has no rows {} to {}", piece.tensor.name, begin, begin + count));
+  piece.dimension = 0;
+  piece.ranges = {{begin, count}};
+  piece.first = 0;
+  piece.count = left(piece);
+}
+
 std::vector<Run> runs_of(const Piece& piece) {
   LS_ASSERT(piece.first >= 0 && piece.count >= 0 && piece.first + piece.count <= left(piece),
             piece.tensor.name);

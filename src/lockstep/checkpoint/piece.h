@@ -52,6 +52,9 @@ Piece whole_piece(Whole tensor);
 // groups (a fused q, k, v is three). It then holds all of what is left.
 void cut(Piece& piece, int dimension, int64_t part, int64_t parts, int64_t groups = 1);
 
+// Rows [begin, begin + count) of an uncut piece, which then holds all of them.
+void cut_rows(Piece& piece, int64_t begin, int64_t count);
+
 // Elements [at, at + count) of the canonical tensor are elements [from, from + count) of the piece.
 struct Run {
   int64_t at = 0, from = 0, count = 0;

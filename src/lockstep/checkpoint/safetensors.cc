@@ -149,32 +149,21 @@ void check_tiling(const std::string& path, const std::map<std::string, Entry>& e
 
 }  // namespace
 
-struct SafetensorsFile::State {
-  CheckedFile file;
-  std::map<std::string, Entry> entries;
-};
-
 SafetensorsFile::SafetensorsFile(const std::string& path, std::optional<FileSummary> expected)
-    : state_(expected ? new State{{path, expected->sums, expected->bytes}, {}}
-                      : new State{{path, std::nullopt}, {}}) {
-  const std::string header = header_text(state_->file);
+    : TensorFile(path, expected ? std::optional(expected->sums) : std::nullopt,
+                 expected ? std::optional(expected->bytes) : std::nullopt) {
+  const std::string header = header_text(file_);
   const Json json = parse_strict(header, 301, path + ": the safetensors header");
   const int64_t data_begin = kLengthBytes + static_cast<int64_t>(header.size());
-  const Parser parser(path, data_begin, state_->file.size());
+  const Parser parser(path, data_begin, file_.size());
   for (const auto& [name, value] : json.items()) {
     if (name == kMetadata) {
       check_metadata(path, value);
     } else {
-      state_->entries.emplace(name, parser.entry(name, value));
+      entries_.emplace(name, parser.entry(name, value));
     }
   }
-  check_tiling(path, state_->entries, data_begin, state_->file.size());
+  check_tiling(path, entries_, data_begin, file_.size());
 }
-
-SafetensorsFile::~SafetensorsFile() = default;
-
-const std::string& SafetensorsFile::path() const { return state_->file.path(); }
-const std::map<std::string, Entry>& SafetensorsFile::entries() const { return state_->entries; }
-const CheckedFile& SafetensorsFile::file() const { return state_->file; }
 
 }  // namespace lockstep::checkpoint

@@ -6,13 +6,12 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/checkpoint/checked_file.h"
 #include "lockstep/checkpoint/piece.h"
+#include "lockstep/checkpoint/tensor_file.h"
 #include "lockstep/device/tensor.h"
 
 namespace lockstep::checkpoint {
@@ -28,23 +27,10 @@ struct FileSummary {
 std::string safetensors_header(const std::vector<Whole>& tensors,
                                const std::map<std::string, std::string>& metadata);
 
-class SafetensorsFile {
+class SafetensorsFile : public TensorFile {
  public:
-  struct Entry {
-    device::DType dtype;
-    std::vector<int64_t> shape;
-    int64_t begin = 0, end = 0;  // bytes in the file
-  };
   // DataError (LS03xx). With sums, the header is checked now and the rest as it is read.
   explicit SafetensorsFile(const std::string& path, std::optional<FileSummary> expected = {});
-  ~SafetensorsFile();
-  const std::string& path() const;
-  const std::map<std::string, Entry>& entries() const;
-  const CheckedFile& file() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
 };
 
 }  // namespace lockstep::checkpoint

@@ -56,7 +56,7 @@ inline FileSummary write_safetensors(const std::string& path, const std::vector<
 }
 
 // All of a tensor.
-inline std::string tensor_bytes(const SafetensorsFile& file, const SafetensorsFile::Entry& entry) {
+inline std::string tensor_bytes(const TensorFile& file, const TensorFile::Entry& entry) {
   return file.file().text(entry.begin, entry.end - entry.begin);
 }
 inline void read_tensor(const Opened& opened, const std::string& name, const device::Tensor& to) {

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using checkpoint::Opened;
-using checkpoint::SafetensorsFile;
+using checkpoint::TensorFile;
 using nlohmann::json;
 
 constexpr size_t kShortTable = 40;  // tensors that a person still reads
@@ -33,7 +33,7 @@ constexpr size_t kShortTable = 40;  // tensors that a person still reads
 std::string bytes_text(int64_t bytes) { return base::human_bytes(static_cast<double>(bytes)); }
 
 // Of the tensor's bytes, as they are read in pieces.
-std::string crc_of(const SafetensorsFile& file, const SafetensorsFile::Entry& entry) {
+std::string crc_of(const TensorFile& file, const TensorFile::Entry& entry) {
   uint32_t crc = ~uint32_t{0};
   for (int64_t at = entry.begin; at < entry.end; at += checkpoint::kChunkBytes) {
     const std::string bytes = file.file().text(at, std::min(checkpoint::kChunkBytes, entry.end - at));
@@ -44,12 +44,12 @@ std::string crc_of(const SafetensorsFile& file, const SafetensorsFile::Entry& en
 
 json tensors_of(const Opened& opened, bool check) {
   json tensors = json::array();
-  for (const SafetensorsFile* file : opened.files()) {
+  for (const TensorFile* file : opened.files()) {
     for (const auto& [name, entry] : file->entries()) {
       json one{{"name", name},
                {"dtype", device::name_of(entry.dtype)},
                {"shape", entry.shape},
-               {"bytes", entry.end - entry.begin},
+               {"bytes", entry.bytes()},
                {"file", fs::path(file->path()).filename().string()}};
       if (check) one["crc32c"] = crc_of(*file, entry);
       tensors.push_back(std::move(one));
@@ -64,7 +64,7 @@ json files_of(const Opened& opened) {
     for (const checkpoint::FileSummary& file : opened.manifest()->files)
       files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"chunks", file.sums.size()}});
   } else {
-    for (const SafetensorsFile* file : opened.files())
+    for (const TensorFile* file : opened.files())
       files.push_back({{"name", fs::path(file->path()).filename().string()}, {"bytes", file->file().size()}});
   }
   return files;

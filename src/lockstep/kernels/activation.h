@@ -1,19 +1,56 @@
-// The nonlinearities: GELU (tanh form, as GPT-2) and SwiGLU (as Llama).
+// The nonlinearity of a feed-forward part: alone, as GPT-2 has it, or as the gate of a gated linear unit, as
+// Llama has it (with silu, SwiGLU). Each is a row of ActivationKind.
 #pragma once
+
+#include <type_traits>
 
 #include "lockstep/device/tensor.h"
 #include "lockstep/kernels/launch.h"
 
 namespace lockstep::kernels {
 
-struct Gelu {
+enum class ActivationKind : uint8_t {
+  gelu_tanh,     // x (1 + tanh u) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3): as GPT-2
+  gelu_erf,      // x Phi(x), Phi the normal distribution's: what GELU is by definition
+  gelu_sigmoid,  // x sigmoid(1.702 x)
+  relu,          // max(x, 0)
+  relu_squared,  // max(x, 0)^2
+  silu,          // x sigmoid(x)
+};
+constexpr ActivationKind kActivations[] = {ActivationKind::gelu_tanh,    ActivationKind::gelu_erf,
+                                           ActivationKind::gelu_sigmoid, ActivationKind::relu,
+                                           ActivationKind::relu_squared, ActivationKind::silu};
+
+// Calls `with` with the kind as a constant, so that loops are compiled for each.
+template <class With>
+void by_kind(ActivationKind kind, With with) {
+  using enum ActivationKind;
+  switch (kind) {
+    case gelu_tanh:
+      return with(std::integral_constant<ActivationKind, gelu_tanh>{});
+    case gelu_erf:
+      return with(std::integral_constant<ActivationKind, gelu_erf>{});
+    case gelu_sigmoid:
+      return with(std::integral_constant<ActivationKind, gelu_sigmoid>{});
+    case relu:
+      return with(std::integral_constant<ActivationKind, relu>{});
+    case relu_squared:
+      return with(std::integral_constant<ActivationKind, relu_squared>{});
+    case silu:
+      return with(std::integral_constant<ActivationKind, silu>{});
+  }
+}
+
+struct Activate {  // y = f(x)
+  ActivationKind kind = ActivationKind::gelu_tanh;
   device::DType type = device::DType::f32;
   int64_t count = 0;
   const void* x = nullptr;
   void* y = nullptr;
 };
 
-struct GeluBackward {
+struct ActivateBackward {  // dx = dy f'(x)
+  ActivationKind kind = ActivationKind::gelu_tanh;
   device::DType type = device::DType::f32;
   int64_t count = 0;
   const void* x = nullptr;
@@ -21,7 +58,8 @@ struct GeluBackward {
   void* dx = nullptr;  // may be the same memory as dy
 };
 
-struct Swiglu {  // y = silu(gate) * up
+struct Glu {  // y = f(gate) * up
+  ActivationKind kind = ActivationKind::silu;
   device::DType type = device::DType::f32;
   int64_t rows = 0, width = 0;
   const void* gate_up = nullptr;  // [rows, 2 * width]: gate, then up
@@ -29,7 +67,8 @@ struct Swiglu {  // y = silu(gate) * up
   float* amax = nullptr;          // given: gets the largest magnitude of y, for a cast to fp8
 };
 
-struct SwigluBackward {
+struct GluBackward {
+  ActivationKind kind = ActivationKind::silu;
   device::DType type = device::DType::f32;
   int64_t rows = 0, width = 0;
   const void* gate_up = nullptr;

@@ -147,21 +147,22 @@ Work activation_work(Gpu& g, const Shape& s, bool backward) {
     void* y = g.halves(count);
     if (!backward)
       return {.bytes = 2 * one, .call = [&g, count, x, y] {
-                g.kernels().gelu({kType, count, x, y}, g.launch(0));
+                g.kernels().activate({ActivationKind::gelu_tanh, kType, count, x, y}, g.launch(0));
               }};
     return {.bytes = 3 * one, .call = [&g, count, x, y] {
-              g.kernels().gelu_backward({kType, count, x, y, y}, g.launch(0));
+              g.kernels().activate_backward({ActivationKind::gelu_tanh, kType, count, x, y, y}, g.launch(0));
             }};
   }
   void* gate_up = g.halves(2 * count);
   void* y = g.halves(count);
   if (!backward)
     return {.bytes = 3 * one, .call = [&g, s, gate_up, y] {
-              g.kernels().swiglu({kType, s.rows, s.ffn, gate_up, y}, g.launch(0));
+              g.kernels().glu({ActivationKind::silu, kType, s.rows, s.ffn, gate_up, y}, g.launch(0));
             }};
   void* dgate_up = g.halves(2 * count);
   return {.bytes = 5 * one, .call = [&g, s, gate_up, y, dgate_up] {
-            g.kernels().swiglu_backward({kType, s.rows, s.ffn, gate_up, y, dgate_up}, g.launch(0));
+            g.kernels().glu_backward({ActivationKind::silu, kType, s.rows, s.ffn, gate_up, y, dgate_up},
+                                     g.launch(0));
           }};
 }
 

@@ -301,24 +301,24 @@ TEST_P(Fp8Test, ProducersKnowTheirLargestMagnitude) {
     EXPECT_EQ(download(amax)[0], largest);
   };
   run({&amax}, [&] {
-    kernels().swiglu({.type = DType::bf16,
-                      .rows = rows,
-                      .width = width,
-                      .gate_up = in.data(),
-                      .y = y.data(),
-                      .amax = amax.as<float>()},
-                     launch());
+    kernels().glu({.type = DType::bf16,
+                   .rows = rows,
+                   .width = width,
+                   .gate_up = in.data(),
+                   .y = y.data(),
+                   .amax = amax.as<float>()},
+                  launch());
   });
   expect(y);
   run({&amax}, [&] {
-    kernels().swiglu_backward({.type = DType::bf16,
-                               .rows = rows,
-                               .width = width,
-                               .gate_up = in.data(),
-                               .dy = dy_m.data(),
-                               .dgate_up = dx.data(),
-                               .amax = amax.as<float>()},
-                              launch());
+    kernels().glu_backward({.type = DType::bf16,
+                            .rows = rows,
+                            .width = width,
+                            .gate_up = in.data(),
+                            .dy = dy_m.data(),
+                            .dgate_up = dx.data(),
+                            .amax = amax.as<float>()},
+                           launch());
   });
   expect(dx);
 

@@ -77,14 +77,14 @@ void gemm_then_gelu(const Gemm& op, const Launch& launch) {
   product.c = op.before_gelu;
   product.before_gelu = nullptr;
   gemm(product, launch);
-  gelu({op.out_type, op.m * op.n, op.before_gelu, op.c}, launch);
+  activate({ActivationKind::gelu_tanh, op.out_type, op.m * op.n, op.before_gelu, op.c}, launch);
 }
 
 void gemm_then_slope(const Gemm& op, const Launch& launch) {
   Gemm product = op;
   product.gelu_at = nullptr;
   gemm(product, launch);
-  gelu_backward({op.out_type, op.m * op.n, op.gelu_at, op.c, op.c}, launch);
+  activate_backward({ActivationKind::gelu_tanh, op.out_type, op.m * op.n, op.gelu_at, op.c, op.c}, launch);
 }
 
 }  // namespace

@@ -120,13 +120,14 @@ void gemm(const Gemm& op, const Launch& launch) {
     product.c = op.before_gelu;
     product.before_gelu = nullptr;
     gemm(product, launch);
-    return gelu({op.out_type, op.m * op.n, op.before_gelu, op.c}, launch);
+    return activate({ActivationKind::gelu_tanh, op.out_type, op.m * op.n, op.before_gelu, op.c}, launch);
   }
   if (op.gelu_at != nullptr) {
     Gemm product = op;
     product.gelu_at = nullptr;
     gemm(product, launch);
-    return gelu_backward({op.out_type, op.m * op.n, op.gelu_at, op.c, op.c}, launch);
+    return activate_backward({ActivationKind::gelu_tanh, op.out_type, op.m * op.n, op.gelu_at, op.c, op.c},
+                             launch);
   }
   require_workspace(launch, gemm_workspace(op), "gemm");
   const Operands in = stage(op, static_cast<char*>(launch.workspace));

@@ -106,8 +106,8 @@ BENCHMARK(norm_backward)->Args({512, 128})->Args({4096, 256})->UseRealTime();
 void gelu(State& state) {
   Bench bench;
   const int64_t count = state.range(0);
-  const Gelu op{DType::f32, count, bench.floats(count), bench.floats(count)};
-  for (auto _ : state) bench.kernels.gelu(op, {});
+  const Activate op{ActivationKind::gelu_tanh, DType::f32, count, bench.floats(count), bench.floats(count)};
+  for (auto _ : state) bench.kernels.activate(op, {});
   count_bytes(state, 8 * count);
 }
 BENCHMARK(gelu)->Arg(512 * 512)->Arg(4096 * 1024)->UseRealTime();
@@ -115,8 +115,9 @@ BENCHMARK(gelu)->Arg(512 * 512)->Arg(4096 * 1024)->UseRealTime();
 void gelu_backward(State& state) {
   Bench bench;
   const int64_t count = state.range(0);
-  const GeluBackward op{DType::f32, count, bench.floats(count), bench.floats(count), bench.floats(count)};
-  for (auto _ : state) bench.kernels.gelu_backward(op, {});
+  const ActivateBackward op{ActivationKind::gelu_tanh, DType::f32,          count,
+                            bench.floats(count),       bench.floats(count), bench.floats(count)};
+  for (auto _ : state) bench.kernels.activate_backward(op, {});
   count_bytes(state, 12 * count);
 }
 BENCHMARK(gelu_backward)->Arg(512 * 512)->Arg(4096 * 1024)->UseRealTime();

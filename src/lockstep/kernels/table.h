@@ -30,10 +30,10 @@
   ROW(norm_backward, NormBackward)                    \
   ROW(norm_weight_backward, NormWeightBackward)       \
   ROW(bias_backward, BiasBackward)                    \
-  ROW(gelu, Gelu)                                     \
-  ROW(gelu_backward, GeluBackward)                    \
-  ROW(swiglu, Swiglu)                                 \
-  ROW(swiglu_backward, SwigluBackward)                \
+  ROW(activate, Activate)                             \
+  ROW(activate_backward, ActivateBackward)            \
+  ROW(glu, Glu)                                       \
+  ROW(glu_backward, GluBackward)                      \
   ROW(rope, Rope)                                     \
   ROW(attention_forward, AttentionForward)            \
   ROW(attention_backward, AttentionBackward)          \

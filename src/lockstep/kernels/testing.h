@@ -3,7 +3,7 @@
 //
 //     TEST_P(GeluTest, MatchesReference) {
 //       Memory x = upload(values, DType::bf16), y = garbage(values.size(), DType::bf16);
-//       run({&y}, [&] { kernels().gelu({DType::bf16, count, x.data(), y.data()}, launch()); });
+//       run({&y}, [&] { kernels().activate({kind, DType::bf16, count, x.data(), y.data()}, launch()); });
 //       expect_close(download(y), expected, tolerance(DType::bf16));
 //     }
 //     LOCKSTEP_ON_EVERY_DEVICE(GeluTest);

@@ -19,8 +19,8 @@ class Attention : public Segment {
     return {rope_buffer(*o_.rope)};
   }
 
-  void fill_buffers(const std::vector<Tensor>& tables) const override {
-    if (o_.rope) fill_rope_table(*o_.rope, tables[0].as<float>());
+  void fill_buffers(const std::vector<Tensor>& tables, int64_t length) const override {
+    if (o_.rope) fill_rope_table(*o_.rope, length, tables[0].as<float>());
   }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {

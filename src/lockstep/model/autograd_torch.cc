@@ -140,7 +140,7 @@ class ModuleSegment : public Segment {
     tape.gradients.clear();
   }
 
-  void fill_buffers(const std::vector<Tensor>& tables) const override {
+  void fill_buffers(const std::vector<Tensor>& tables, int64_t) const override {
     for (size_t k = 0; k < tables.size(); ++k) {
       std::memcpy(tables[k].data, first_buffers_[k].const_data_ptr(), static_cast<size_t>(tables[k].bytes()));
     }

@@ -65,7 +65,8 @@ struct BufferSpec {
   std::string key, name;
   DType dtype = DType::f32;
   Shape shape;
-  bool constant = true;  // false: a statistic that slices change, folded in slice order at the step's end
+  bool constant = true;    // false: a statistic that slices change, folded in slice order at the step's end
+  bool by_length = false;  // sequences of another length need another table
 };
 
 struct ValueSpec {
@@ -173,8 +174,9 @@ class Segment {
   virtual std::string numerics(const SliceShape&, const kernels::Kernels&) const { return ""; }
   // One new token a sample; only attention, which looks back, differs from forward.
   virtual void decode(const Frame& frame) const { forward(frame); }
-  // Fills buffers once, before the first step; `tables` in the order of buffers(), host memory.
-  virtual void fill_buffers(const std::vector<Tensor>&) const {}
+  // Fills buffers once, before the first step; `tables` in the order of buffers(), host memory. `length`: of
+  // the sequences to come, for those that depend on it.
+  virtual void fill_buffers(const std::vector<Tensor>&, int64_t /*length*/) const {}
   // Statistics (buffers that are not constant), once at the step's end: from what the step began with
   // (frame.buffer) and what each slice made of that (frame.statistic(key, slice)) to what the next step
   // begins with.
@@ -210,6 +212,7 @@ struct Model {
   Parts parts{};
   std::vector<Block> blocks;
   int64_t vocab = 0, context = 0, hidden = 0, layers = 0;
+  int64_t seq_len = 0;  // of the sequences that it is built for
   bool predicts_tokens =
       true;  // language model: metrics count tokens, `generate` works; else they count samples
   int64_t input_words = 0, label_words = 0;  // 32-bit words of one sample in the batch; 0: data.seq_len

@@ -18,7 +18,7 @@ class Embed : public Segment {
                      .name = o_.token_name + ".weight",
                      .shape = {vocab(), o_.width},
                      .init = init,
-                     .cut = {0, 1, o_.parts.tensor_rank, o_.parts.tensor}});
+                     .cut = cut_rows(o_.vocab, o_.parts.tensor_rank, o_.parts.tensor)});
     if (o_.positions > 0) {
       specs.push_back({.key = "positions",
                        .name = o_.position_name + ".weight",
@@ -97,7 +97,7 @@ class Embed : public Segment {
   }
 
  private:
-  int64_t vocab() const { return o_.vocab / o_.parts.tensor; }
+  int64_t vocab() const { return rows_of_part(o_.vocab, o_.parts.tensor); }
   int64_t first_token() const { return vocab() * o_.parts.tensor_rank; }
   void* at(void* values, const PositionedRows& rows) const {
     return static_cast<char*>(values) + rows.first_row * o_.width * device::size_of(o_.type);

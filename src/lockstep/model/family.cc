@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/model/rope.h"
 
 namespace lockstep::model {
 
@@ -65,6 +66,32 @@ void check_heads(const base::Recipe::Model& m) {
   }
 }
 
+// One factor for each rotation of a head.
+void check_factors(const base::Recipe::Model& m, const char* key, const std::string& text) {
+  const size_t wanted = static_cast<size_t>(m.head_dim.value / 2), given = rope_factors(text).size();
+  if (given == wanted) return;
+  throw ConfigError(128,
+                    fmt::format("model.rope_type = \"longrope\" needs {} numbers above 0 in {}, one for each "
+                                "rotation of a head of {} (model.head_dim), and there are {}",
+                                wanted, key, m.head_dim.value, given));
+}
+
+void check_rope(const base::Recipe::Model& m) {
+  if (m.rope_type == "dynamic" && m.head_dim.value <= 2) {
+    throw ConfigError(
+        128, fmt::format("model.rope_type = \"dynamic\" needs heads wider than 2, and model.head_dim "
+                         "= {}: use fewer heads, or rope_type=linear",
+                         m.head_dim.value));
+  }
+  if (m.rope_type != "longrope") return;
+  check_factors(m, "model.rope_short_factor", m.rope_short_factor);
+  check_factors(m, "model.rope_long_factor", m.rope_long_factor);
+  if (m.rope_original_context < 2) {
+    throw ConfigError(128,
+                      "model.rope_original_context = 1: longrope stretches a context of at least 2 tokens");
+  }
+}
+
 void check_sizes(const base::Recipe& recipe) {
   const auto& m = recipe.model;
   if (m.heads % m.kv_heads.value != 0) {
@@ -82,6 +109,7 @@ void check_sizes(const base::Recipe& recipe) {
                                        m.head_dim.value,
                                        m.head_dim.value * m.heads == m.hidden ? " (hidden / heads)" : ""));
   }
+  if (m.family == "llama" && m.rope_scaling > 0) check_rope(m);
   if (m.family == "llama" && m.rope_scaling > 0 && m.rope_type == "yarn" && m.rope_theta <= 1) {
     throw ConfigError(124, fmt::format("model.rope_theta = {}: yarn tells slow rotations from fast ones, and "
                                        "there are none; set it above 1, such as 10000",

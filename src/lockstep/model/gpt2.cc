@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "lockstep/model/activation.h"
 #include "lockstep/model/family.h"
 #include "lockstep/model/fp8_recipe.h"
 #include "lockstep/model/huggingface.h"
@@ -17,6 +18,7 @@ namespace {
 struct Sizes {
   int64_t hidden, heads, ffn, layers;
   float std, epsilon, dropout;
+  kernels::ActivationKind curve;
   DType type;
   Parts parts;
 };
@@ -49,16 +51,28 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
   add_norm_linear(segments, {.segment = "up",
                              .gives = "act",
                              .norm = norm(s, name + "ln_2"),
-                             .map = {s.hidden, s.ffn, false, true, s.type, fp8},
+                             .map = {.in = s.hidden,
+                                     .out = s.ffn,
+                                     .out_major = false,
+                                     .bias = true,
+                                     .type = s.type,
+                                     .fp8 = fp8,
+                                     .curve = s.curve},
                              .weights = {{name + "mlp.c_fc", s.ffn}},
-                             .activation = Activation::gelu,
+                             .activation = Activation::plain,
                              .init_std = s.std,
                              .parts = s.parts});
   segments.push_back(make_projection({.segment = "down",
                                       .takes = "act",
-                                      .gelu_of = "linear",
+                                      .curve_of = "linear",
                                       .name = name + "mlp.c_proj",
-                                      .map = {s.ffn, s.hidden, false, true, s.type, fp8},
+                                      .map = {.in = s.ffn,
+                                              .out = s.hidden,
+                                              .out_major = false,
+                                              .bias = true,
+                                              .type = s.type,
+                                              .fp8 = fp8,
+                                              .curve = s.curve},
                                       .dropout = {s.dropout, site + 1},
                                       .init_std = residual_std,
                                       .parts = s.parts}));
@@ -74,6 +88,7 @@ Model build(const base::Recipe& recipe, DType compute, const Parts& parts) {
                 static_cast<float>(m.init_std),
                 static_cast<float>(m.norm_epsilon),
                 static_cast<float>(m.dropout),
+                activation_of(m),
                 compute,
                 parts};
   return build_language_model(recipe, compute, parts,

@@ -2,19 +2,32 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lockstep/model/activation.h"
+#include "lockstep/model/rope.h"
+
 namespace lockstep::model {
 
 namespace {
 
 nlohmann::json rope_scaling(const base::Recipe::Model& m) {
   nlohmann::json r = {{"rope_type", m.rope_type}, {"factor", m.rope_scaling}};
-  if (m.rope_type == "linear") return r;
+  if (m.rope_type == "linear" || m.rope_type == "dynamic") return r;
   r["original_max_position_embeddings"] = m.rope_original_context;
+  if (m.rope_attention > 0 && m.rope_type != "llama3") r["attention_factor"] = m.rope_attention;
+  if (m.rope_type == "longrope") {
+    r["short_factor"] = rope_factors(m.rope_short_factor);
+    r["long_factor"] = rope_factors(m.rope_long_factor);
+    return r;
+  }
   const bool yarn = m.rope_type == "yarn";
   r[yarn ? "beta_slow" : "low_freq_factor"] = m.rope_low_freq;
   r[yarn ? "beta_fast" : "high_freq_factor"] = m.rope_high_freq;
-  if (yarn && m.rope_attention > 0) r["attention_factor"] = m.rope_attention;
   return r;
+}
+
+// Dynamic scaling begins where transformers reads the model's length, however long the sequences are here.
+int64_t positions(const base::Recipe::Model& m) {
+  return m.rope_scaling > 0 && m.rope_type == "dynamic" ? m.rope_original_context : m.context.value;
 }
 
 }  // namespace
@@ -25,7 +38,7 @@ std::string huggingface_config(const base::Recipe& recipe) {
   if (m.family == "gpt2") {
     c = {{"architectures", {"GPT2LMHeadModel"}},
          {"model_type", "gpt2"},
-         {"activation_function", "gelu_new"},
+         {"activation_function", activation_name(m)},
          {"n_embd", m.hidden},
          {"n_layer", m.layers},
          {"n_head", m.heads},
@@ -37,20 +50,13 @@ std::string huggingface_config(const base::Recipe& recipe) {
          {"resid_pdrop", m.dropout},
          {"attn_pdrop", 0.0}};
   } else if (m.family == "llama") {
-    c = {{"architectures", {"LlamaForCausalLM"}},
-         {"model_type", "llama"},
-         {"hidden_act", "silu"},
-         {"hidden_size", m.hidden},
-         {"num_hidden_layers", m.layers},
-         {"num_attention_heads", m.heads},
-         {"num_key_value_heads", m.kv_heads.value},
-         {"head_dim", m.head_dim.value},
-         {"intermediate_size", m.ffn.value},
-         {"max_position_embeddings", m.context.value},
-         {"rms_norm_eps", m.norm_epsilon},
-         {"rope_theta", m.rope_theta},
-         {"attention_bias", false},
-         {"mlp_bias", false}};
+    c = {{"architectures", {"LlamaForCausalLM"}},   {"model_type", "llama"},
+         {"hidden_act", activation_name(m)},        {"hidden_size", m.hidden},
+         {"num_hidden_layers", m.layers},           {"num_attention_heads", m.heads},
+         {"num_key_value_heads", m.kv_heads.value}, {"head_dim", m.head_dim.value},
+         {"intermediate_size", m.ffn.value},        {"max_position_embeddings", positions(m)},
+         {"rms_norm_eps", m.norm_epsilon},          {"rope_theta", m.rope_theta},
+         {"attention_bias", m.attention_bias},      {"mlp_bias", m.mlp_bias}};
     if (m.rope_scaling > 0) c["rope_scaling"] = rope_scaling(m);
   } else {
     return "";

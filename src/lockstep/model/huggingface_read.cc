@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -6,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/model/activation.h"
 #include "lockstep/model/family.h"
 #include "lockstep/model/huggingface.h"
 
@@ -15,6 +17,8 @@ namespace {
 
 using base::ConfigError;
 using Json = nlohmann::json;
+
+constexpr size_t kMostFactors = 128;  // of a RoPE scaling: half a head
 
 // config.json, read with the defaults that transformers gives to what is left out.
 class Config {
@@ -58,6 +62,16 @@ class Config {
     if (!json_[key].is_string()) refuse(fmt::format("\"{}\" is not text", key));
     return json_[key].get<std::string>();
   }
+  std::vector<double> numbers(const char* key) const {
+    if (!has(key)) refuse(fmt::format("\"{}\" is missing", key));
+    std::vector<double> all;
+    for (const Json& one : json_[key]) {
+      all.push_back(one.is_number() ? one.get<double>() : 0);
+      if (!json_[key].is_array() || !(all.back() > 0) || all.size() > kMostFactors)
+        refuse(fmt::format("\"{}\" is not a list of up to {} numbers above 0", key, kMostFactors));
+    }
+    return all;
+  }
   Config part(const char* key) const {
     if (has(key) && !json_[key].is_object()) refuse(fmt::format("\"{}\" is not an object", key));
     return {has(key) ? json_[key] : Json::object(), path_};
@@ -79,11 +93,19 @@ using Settings = std::vector<Setting>;
 
 std::string toml(int64_t n) { return std::to_string(n); }
 std::string toml(double n) { return fmt::format("{}", n); }
+std::string toml(bool yes) { return yes ? "true" : "false"; }
+std::string toml(const std::vector<double>& numbers) {
+  return fmt::format("\"{}\"", fmt::join(numbers, ","));
+}
+
+std::string read_activation(const Config& c, const char* key, const char* usual) {
+  const std::string name = c.text(key, usual);
+  if (!activation_named(name))
+    c.refuse(fmt::format("{} {} is not known; there are {}", key, base::quoted(name), activation_names()));
+  return name;
+}
 
 Settings read_gpt2(const Config& c) {
-  const std::string activation = c.text("activation_function", "gelu_new");
-  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
-    c.refuse(fmt::format("activation_function {} is not gelu_new", base::quoted(activation)));
   if (!c.truth("scale_attn_weights", true)) c.refuse("scale_attn_weights is false");
   if (c.truth("scale_attn_by_inverse_layer_idx", false)) c.refuse("scale_attn_by_inverse_layer_idx is true");
   if (c.truth("add_cross_attention", false)) c.refuse("add_cross_attention is true");
@@ -96,7 +118,8 @@ Settings read_gpt2(const Config& c) {
           {"model.ffn", toml(c.size("n_inner", 4 * hidden))},
           {"model.context", toml(c.size("n_positions", "max_position_embeddings", 1024))},
           {"model.norm_epsilon", toml(c.number("layer_norm_epsilon", 1e-5))},
-          {"model.tied", c.truth("tie_word_embeddings", true) ? "true" : "false"},
+          {"model.tied", toml(c.truth("tie_word_embeddings", true))},
+          {"model.activation", read_activation(c, "activation_function", "gelu_new")},
           {"model.vocab", toml(c.size("vocab_size", 50257))}};
 }
 
@@ -119,6 +142,13 @@ void read_yarn(const Config& rope, double stretch, Settings& settings) {
   settings.push_back({"model.rope_attention", toml(yarn_attention(rope, factor))});
 }
 
+void read_longrope(const Config& rope, double stretch, Settings& settings) {
+  settings.push_back({"model.rope_scaling", toml(rope.number("factor", stretch))});
+  settings.push_back({"model.rope_short_factor", toml(rope.numbers("short_factor"))});
+  settings.push_back({"model.rope_long_factor", toml(rope.numbers("long_factor"))});
+  settings.push_back({"model.rope_attention", toml(rope.number("attention_factor", 0))});
+}
+
 // Older files have rope_theta and rope_scaling, newer ones rope_parameters with both. Where both stand,
 // transformers goes by rope_scaling.
 void read_rope(const Config& c, int64_t context, Settings& settings) {
@@ -131,30 +161,33 @@ void read_rope(const Config& c, int64_t context, Settings& settings) {
     settings.push_back({"model.rope_scaling", "0.0"});
     return;
   }
-  if (type != "llama3" && type != "linear" && type != "yarn") {
-    c.refuse(
-        fmt::format("RoPE scaling of type {} is not known; llama3, linear and yarn are", base::quoted(type)));
+  const std::vector<std::string>& known = base::find_key("model.rope_type")->choices;
+  if (std::find(known.begin(), known.end(), type) == known.end()) {
+    c.refuse(fmt::format("RoPE scaling of type {} is not known; there are {}", base::quoted(type),
+                         base::join(known, ", ")));
   }
   settings.push_back({"model.rope_type", type});
   if (type == "linear") {
     settings.push_back({"model.rope_scaling", toml(rope.number("factor"))});
     return;
   }
+  if (type == "dynamic") {  // it begins at the model's length, whatever else the file says
+    settings.push_back({"model.rope_scaling", toml(rope.number("factor"))});
+    settings.push_back({"model.rope_original_context", toml(context)});
+    return;
+  }
   const char* const key = "original_max_position_embeddings";
   const int64_t original = c.size(key, rope.size(key, context));
   settings.push_back({"model.rope_original_context", toml(original)});
-  if (type == "yarn")
-    return read_yarn(rope, static_cast<double>(context) / static_cast<double>(original), settings);
+  const double stretch = static_cast<double>(context) / static_cast<double>(original);
+  if (type == "yarn") return read_yarn(rope, stretch, settings);
+  if (type == "longrope") return read_longrope(rope, stretch, settings);
   settings.push_back({"model.rope_scaling", toml(rope.number("factor"))});
   settings.push_back({"model.rope_low_freq", toml(rope.number("low_freq_factor"))});
   settings.push_back({"model.rope_high_freq", toml(rope.number("high_freq_factor"))});
 }
 
 Settings read_llama(const Config& c) {
-  if (const std::string act = c.text("hidden_act", "silu"); act != "silu" && act != "swish")
-    c.refuse(fmt::format("hidden_act {} is not silu", base::quoted(act)));
-  if (c.truth("attention_bias", false)) c.refuse("attention_bias is true");
-  if (c.truth("mlp_bias", false)) c.refuse("mlp_bias is true");
   const int64_t hidden = c.size("hidden_size", 4096), heads = c.size("num_attention_heads", 32);
   const int64_t context = c.size("max_position_embeddings", 2048);
   Settings settings = {{"model.layers", toml(c.size("num_hidden_layers", 32))},
@@ -165,7 +198,10 @@ Settings read_llama(const Config& c) {
                        {"model.ffn", toml(c.size("intermediate_size", 11008))},
                        {"model.context", toml(context), true},
                        {"model.norm_epsilon", toml(c.number("rms_norm_eps", 1e-6))},
-                       {"model.tied", c.truth("tie_word_embeddings", false) ? "true" : "false"},
+                       {"model.tied", toml(c.truth("tie_word_embeddings", false))},
+                       {"model.activation", read_activation(c, "hidden_act", "silu")},
+                       {"model.attention_bias", toml(c.truth("attention_bias", false))},
+                       {"model.mlp_bias", toml(c.truth("mlp_bias", false))},
                        {"model.vocab", toml(c.size("vocab_size", 32000))}};
   read_rope(c, context, settings);
   return settings;
@@ -198,6 +234,13 @@ std::string printed(const Setting& setting) {
   return base::value_text(*base::find_key(setting.key), recipe);
 }
 
+// Two names of one nonlinearity; "auto" is a name too.
+bool means_the_same(const Setting& setting, base::Recipe::Model said, const Settings& settings) {
+  if (setting.key != "model.activation") return false;
+  said.family = settings.back().value;  // what the folder says it is
+  return activation_of(said) == activation_named(setting.value);
+}
+
 void check_preset(const base::Recipe& recipe, const Settings& settings, const std::string& path) {
   if (recipe.model.preset.empty()) return;
   for (const Preset& preset : find_family(recipe.model.family).presets) {
@@ -220,7 +263,7 @@ void adopt_config(base::Resolved& resolved, const std::string& text, const std::
   for (const Setting& setting : settings) {
     const base::Key* key = base::find_key(setting.key);
     const std::string said = base::value_text(*key, resolved.recipe);
-    if (said == printed(setting)) continue;
+    if (said == printed(setting) || means_the_same(setting, resolved.recipe.model, settings)) continue;
     if (left_alone(resolved, setting.key)) {
       base::set_value(resolved.recipe, setting.key, setting.value);
       resolved.origin[setting.key] = path;

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/model/activation.h"
 #include "lockstep/model/family.h"
 
 namespace lockstep::model {
@@ -27,7 +28,18 @@ TEST(HuggingFace, ARecipeAndItsConfigAgree) {
       {"model.family=llama", "model.rope_scaling=8", "model.rope_original_context=64", "model.context=512"},
       {"model.family=llama", "model.rope_scaling=4", "model.rope_type=linear", "model.head_dim=48"},
       {"model.family=llama", "model.rope_scaling=4", "model.rope_type=yarn", "model.rope_high_freq=32"},
-      {"model.family=llama", "model.rope_scaling=4", "model.rope_type=yarn", "model.rope_attention=1.5"}};
+      {"model.family=llama", "model.rope_scaling=4", "model.rope_type=yarn", "model.rope_attention=1.5"},
+      {"model.family=gpt2", "model.activation=gelu"},
+      {"model.family=gpt2", "model.activation=relu", "model.vocab=50257"},
+      {"model.family=llama", "model.activation=gelu_pytorch_tanh", "model.attention_bias=true"},
+      {"model.family=llama", "model.mlp_bias=true"},
+      {"model.family=llama", "model.rope_scaling=2.5", "model.rope_type=dynamic",
+       "model.rope_original_context=64"},
+      {"model.family=llama", "model.head_dim=6", "model.rope_scaling=4", "model.rope_type=longrope",
+       "model.rope_original_context=64", "model.rope_short_factor=1,1.05,1.5",
+       "model.rope_long_factor=1.1,3,12.25"},
+      {"model.family=llama", "model.head_dim=2", "model.rope_scaling=4", "model.rope_type=longrope",
+       "model.rope_attention=1.25", "model.rope_short_factor=1.0", "model.rope_long_factor=2"}};
   for (const Words& words : recipes) {
     base::Resolved first = recipe_of(words);
     resolve_model(first, 137);
@@ -49,7 +61,7 @@ TEST(HuggingFace, WritesWhatTransformersWrote) {
     if (!entry.is_directory()) continue;
     SCOPED_TRACE(entry.path().filename());
     const std::string path = entry.path().string() + "/config.json", text = base::read_file(path);
-    base::Resolved resolved = recipe_of({"data.seq_len=16"});
+    base::Resolved resolved = recipe_of({"data.seq_len=8"});
     adopt_config(resolved, text, path);
     resolve_model(resolved, 40);
     Json theirs = Json::parse(text);
@@ -68,6 +80,40 @@ TEST(HuggingFace, WritesWhatTransformersWrote) {
     }
   }
   EXPECT_GT(compared, 7 * 10);
+}
+
+// Factors that do not fit the heads are refused by name, wherever they come from.
+TEST(HuggingFace, FactorsMustFitTheHeads) {
+  const auto says = [](const Words& more) {
+    Words words = {"model.family=llama",
+                   "model.head_dim=6",
+                   "model.rope_scaling=4",
+                   "model.rope_type=longrope",
+                   "model.rope_short_factor=1,2,3",
+                   "model.rope_long_factor=1,2,3"};
+    words.insert(words.end(), more.begin(), more.end());
+    base::Resolved resolved = recipe_of(words);
+    try {
+      resolve_model(resolved, 137);
+    } catch (const base::ConfigError& error) {
+      EXPECT_EQ(error.number(), 128);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(says({}), "");
+  EXPECT_NE(says({"model.rope_short_factor=1,2"}).find("needs 3 numbers above 0 in model.rope_short_factor"),
+            std::string::npos);
+  EXPECT_NE(says({"model.rope_long_factor="}).find("model.rope_long_factor"), std::string::npos);
+  EXPECT_NE(says({"model.rope_long_factor=1,0,2"}).find("model.rope_long_factor"), std::string::npos);
+  EXPECT_NE(says({"model.rope_type=dynamic", "model.head_dim=2"}).find("heads wider than 2"),
+            std::string::npos);
+}
+
+// Every name that the recipe takes means something.
+TEST(HuggingFace, EveryActivationIsKnown) {
+  for (const std::string& name : base::find_key("model.activation")->choices)
+    EXPECT_TRUE(name == "auto" || activation_named(name)) << name;
 }
 
 struct Row {
@@ -120,6 +166,23 @@ TEST(HuggingFace, ReadsWhatTransformersWrites) {
        R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "max_position_embeddings": 128,
           "rope_parameters": {"rope_type": "yarn", "factor": 4, "attention_factor": 1.25, "beta_fast": 8}})",
        {"model.rope_high_freq=8", "model.rope_attention=1.25", "model.rope_original_context=128"}},
+      {"another activation and biases",
+       R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "hidden_act": "relu2",
+          "attention_bias": true, "mlp_bias": true})",
+       {"model.activation=relu2", "model.attention_bias=true", "model.mlp_bias=true"}},
+      {"names of the usual activation leave the recipe alone",
+       R"({"model_type": "gpt2", "activation_function": "gelu_fast"})",
+       {"model.activation=auto"}},
+      {"dynamic scaling begins at the model's length, whatever else is said",
+       R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "max_position_embeddings": 128,
+          "rope_scaling": {"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 16}})",
+       {"model.rope_type=dynamic", "model.rope_scaling=2", "model.rope_original_context=128"}},
+      {"longrope with the factor that its lengths say",
+       R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 16, "max_position_embeddings": 128,
+          "original_max_position_embeddings": 32, "rope_scaling": {"type": "longrope",
+          "short_factor": [1.0, 1.5], "long_factor": [2, 4.25]}})",
+       {"model.rope_type=longrope", "model.rope_scaling=4", "model.rope_original_context=32",
+        "model.rope_short_factor=\"1,1.5\"", "model.rope_long_factor=\"2,4.25\"", "model.rope_attention=0"}},
       {"the first context beside the scaling and in it",
        R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8,
           "original_max_position_embeddings": 16, "rope_parameters": {"rope_type": "llama3", "factor": 4,
@@ -162,14 +225,23 @@ TEST(HuggingFace, OtherModelsAreRefused) {
       {R"({"model_type": 3})", "\"model_type\" is not text"},
       {R"({"model_type": "gpt2", "vocab_size": -1})", "\"vocab_size\" is not a size"},
       {R"({"model_type": "gpt2", "vocab_size": 1e300})", "\"vocab_size\" is not a size"},
-      {R"({"model_type": "gpt2", "vocab_size": 8, "activation_function": "relu"})",
-       "\"relu\" is not gelu_new"},
+      {R"({"model_type": "gpt2", "vocab_size": 8, "activation_function": "mish"})",
+       "activation_function \"mish\" is not known; there are gelu,"},
       {R"({"model_type": "gpt2", "vocab_size": 8, "scale_attn_by_inverse_layer_idx": true})",
        "inverse_layer_idx"},
-      {"{" + llama + R"(, "attention_bias": true})", "attention_bias"},
-      {"{" + llama + R"(, "hidden_act": "gelu"})", "\"gelu\" is not silu"},
+      {"{" + llama + R"(, "attention_bias": 1})", "\"attention_bias\" is neither true nor false"},
+      {"{" + llama + R"(, "hidden_act": "tanh"})", "hidden_act \"tanh\" is not known"},
+      {"{" + llama + R"(, "rope_scaling": {"type": "longrope", "factor": 2, "long_factor": [1]}})",
+       "\"short_factor\" is missing"},
+      {"{" + llama +
+           R"(, "rope_scaling": {"type": "longrope", "short_factor": [1, -1], "long_factor": [1]}})",
+       "\"short_factor\" is not a list"},
+      {"{" + llama + R"(, "rope_scaling": {"type": "longrope", "short_factor": "1", "long_factor": [1]}})",
+       "\"short_factor\" is not a list"},
       {"{" + llama + R"(, "head_dim": -16})", "\"head_dim\" is not a size"},
-      {"{" + llama + R"(, "rope_scaling": {"type": "dynamic", "factor": 2}})", "\"dynamic\" is not known"},
+      {"{" + llama + R"(, "rope_scaling": {"type": "su", "factor": 2}})",
+       "\"su\" is not known; there are llama3, linear, yarn, dynamic, longrope"},
+      {"{" + llama + R"(, "rope_scaling": {"type": "dynamic"}})", "\"factor\" is missing"},
       {"{" + llama + R"(, "rope_scaling": {"type": "yarn", "factor": 2, "truncate": false}})", "truncate"},
       {"{" + llama + R"(, "rope_scaling": {"type": "linear"}})", "\"factor\" is missing"},
       {"{" + llama + R"(, "rope_scaling": {"type": "llama3", "low_freq_factor": 1, "high_freq_factor": 4}})",
@@ -197,6 +269,8 @@ TEST(HuggingFace, ContradictionsAreNamed) {
   EXPECT_EQ(refused({"model.context=64"}, config, "model.context"), 178);
   EXPECT_EQ(refused({"model.preset=124m"}, config, "model.preset = \"124m\" means"), 178);
   EXPECT_EQ(refused({"model.layers=2", "model.vocab=64", "model.dropout=0.1"}, config, ""), 0);
+  EXPECT_EQ(refused({"model.activation=gelu_fast"}, config, ""), 0);  // another name of the same
+  EXPECT_EQ(refused({"model.activation=gelu"}, config, "model.activation = \"gelu\" (command line)"), 178);
   // A llama has no table of positions: a shorter one is no contradiction.
   EXPECT_EQ(
       refused({"model.family=llama", "model.context=64"},

@@ -16,7 +16,8 @@ Model build_language_model(const base::Recipe& recipe, DType compute, const Part
               .vocab = m.vocab.value,
               .context = m.context.value,
               .hidden = m.hidden,
-              .layers = m.layers};
+              .layers = m.layers,
+              .seq_len = recipe.data.seq_len};
   std::vector<std::unique_ptr<Segment>> first, last;
   first.push_back(make_embedding({.type = compute,
                                   .vocab = m.vocab.value,

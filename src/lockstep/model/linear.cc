@@ -49,6 +49,11 @@ void pad_weight(const LinearMap& map, const Frame& f) {
       f.launch);
 }
 
+// Whether the product itself applies the curve or its slope, as it can for one of them.
+bool product_curves(const LinearMap& map, int64_t rows) {
+  return map.curve == kernels::ActivationKind::gelu_tanh && !map.in_fp8(rows);
+}
+
 }  // namespace
 
 void LinearMap::add_to(SegmentPlan& plan, int64_t rows, const std::string& x, const std::string& dy) const {
@@ -65,34 +70,39 @@ void LinearMap::prepare(const Frame& f) const {
 }
 
 void LinearMap::forward(const Frame& f, const void* x, const void* weight, const void* bias_values, void* y,
-                        int64_t rows, void* before_gelu, const float* amax) const {
+                        int64_t rows, void* before_curve, const float* amax) const {
+  const bool fused = before_curve != nullptr && product_curves(*this, rows);
+  void* const product = before_curve != nullptr && !fused ? before_curve : y;
   if (in_fp8(rows)) {
-    fp8_forward(*this, f, x, bias_values, before_gelu ? before_gelu : y, rows, amax);
-    if (before_gelu) f.kernels->gelu({type, rows * out, before_gelu, y}, f.launch);
-    return;
+    fp8_forward(*this, f, x, bias_values, product, rows, amax);
+  } else {
+    kernels::Gemm g = forward_product(*this, rows);
+    g.a = x;
+    g.b = pads() ? f.prepared(kPadded).data : weight;
+    g.c = product;
+    g.bias = bias_values;
+    if (fused) g.before_gelu = before_curve;
+    f.kernels->gemm(g, f.launch);
   }
-  kernels::Gemm g = forward_product(*this, rows);
-  g.a = x;
-  g.b = pads() ? f.prepared(kPadded).data : weight;
-  g.c = y;
-  g.bias = bias_values;
-  g.before_gelu = before_gelu;
-  f.kernels->gemm(g, f.launch);
+  if (before_curve != nullptr && !fused)
+    f.kernels->activate({curve, type, rows * out, before_curve, y}, f.launch);
 }
 
 void LinearMap::backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows,
-                               const void* gelu_at, const float* amax) const {
+                               const void* curve_at, const float* amax) const {
+  const bool fused = curve_at != nullptr && product_curves(*this, rows);
   if (in_fp8(rows)) {
     fp8_backward_input(*this, f, dy, dx, rows, amax);
-    if (gelu_at != nullptr) f.kernels->gelu_backward({type, rows * in, gelu_at, dx, dx}, f.launch);
-    return;
+  } else {
+    kernels::Gemm g = input_product(*this, rows);
+    if (fused) g.gelu_at = curve_at;
+    g.a = dy;
+    g.b = pads() ? f.prepared(kPadded).data : weight;
+    g.c = dx;
+    f.kernels->gemm(g, f.launch);
   }
-  kernels::Gemm g = input_product(*this, rows);
-  g.gelu_at = gelu_at;
-  g.a = dy;
-  g.b = pads() ? f.prepared(kPadded).data : weight;
-  g.c = dx;
-  f.kernels->gemm(g, f.launch);
+  if (curve_at != nullptr && !fused)
+    f.kernels->activate_backward({curve, type, rows * in, curve_at, dx, dx}, f.launch);
 }
 
 void LinearMap::backward_weight(const Frame& f, const void* x, const void* dy, void* dweight, int64_t rows,

@@ -33,6 +33,8 @@ struct LinearMap {
   // and dy have rows of so many values, and a copy of the weight with rows of zeros behind it is made once a
   // step. The columns beyond `out` mean nothing in y, and must be zeros in dy. Only with out_major.
   int64_t padded_out = 0;
+  // Behind it or before it: what forward applies when it is asked to, and whose slope backward_input does.
+  kernels::ActivationKind curve = kernels::ActivationKind::gelu_tanh;
   bool at_once = false;  // the segment does all three products in its forward (a loss), and keeps nothing
 
   // Whether a slice of so many rows is multiplied in fp8; the single tokens of `generate` are not.
@@ -43,13 +45,13 @@ struct LinearMap {
   void prepare(const Frame& f) const;
 
   // y = x W (+ bias), x is [rows, in].
-  // With `before_gelu`, that gets it, and y gets gelu of it. `amax`: of x, where it is known already.
+  // With `before_curve`, that gets it, and y gets the curve of it. `amax`: of x, where it is known already.
   void forward(const Frame& f, const void* x, const void* weight, const void* bias_values, void* y,
-               int64_t rows, void* before_gelu = nullptr, const float* amax = nullptr) const;
-  // dx = dy W^T. With `gelu_at`, x was gelu of that, and dx gets the gradient of what stood before gelu.
+               int64_t rows, void* before_curve = nullptr, const float* amax = nullptr) const;
+  // dx = dy W^T. With `curve_at`, x was the curve of that, and dx gets the gradient of what stood before it.
   // `amax`: of dy, where it is known already.
   void backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows,
-                      const void* gelu_at = nullptr, const float* amax = nullptr) const;
+                      const void* curve_at = nullptr, const float* amax = nullptr) const;
   // dW (+)= x^T dy; fp32
   void backward_weight(const Frame& f, const void* x, const void* dy, void* dweight, int64_t rows,
                        bool accumulate) const;

@@ -1,8 +1,10 @@
-// Llama: rotary positions, RMSNorm, grouped key and value heads, SwiGLU, no biases.
+// Llama: rotary positions, RMSNorm, grouped key and value heads, a gated feed-forward part (SwiGLU), biases
+// where asked.
 #include <fmt/format.h>
 
 #include <cmath>
 
+#include "lockstep/model/activation.h"
 #include "lockstep/model/family.h"
 #include "lockstep/model/fp8_recipe.h"
 #include "lockstep/model/huggingface.h"
@@ -37,7 +39,9 @@ RopeOptions rope(const Sizes& s) {
           .low_freq = s.m.rope_low_freq,
           .high_freq = s.m.rope_high_freq,
           .original_context = s.m.rope_original_context,
-          .attention = s.m.rope_attention};
+          .attention = s.m.rope_attention,
+          .short_factors = rope_factors(s.m.rope_short_factor),
+          .long_factors = rope_factors(s.m.rope_long_factor)};
 }
 
 Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
@@ -47,41 +51,50 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
   const float residual_std = s.std / std::sqrt(2.0f * static_cast<float>(s.m.layers));
   const auto site = static_cast<uint32_t>(1 + 2 * i);
   std::vector<std::unique_ptr<Segment>> segments;
-  add_norm_linear(segments, {.segment = "qkv",
-                             .gives = "qkv",
-                             .norm = norm(s, name + "input_layernorm", i > 0),
-                             .map = {hidden, q + 2 * kv, true, false, s.type, fp8},
-                             .weights = {{name + "self_attn.q_proj", q},
-                                         {name + "self_attn.k_proj", kv},
-                                         {name + "self_attn.v_proj", kv}},
-                             .rope = rope(s),
-                             .init_std = s.std,
-                             .parts = s.parts,
-                             .columns = {q, kv, kv}});
+  add_norm_linear(
+      segments,
+      {.segment = "qkv",
+       .gives = "qkv",
+       .norm = norm(s, name + "input_layernorm", i > 0),
+       .map = {.in = hidden, .out = q + 2 * kv, .bias = s.m.attention_bias, .type = s.type, .fp8 = fp8},
+       .weights = {{name + "self_attn.q_proj", q},
+                   {name + "self_attn.k_proj", kv},
+                   {name + "self_attn.v_proj", kv}},
+       .rope = rope(s),
+       .init_std = s.std,
+       .parts = s.parts,
+       .columns = {q, kv, kv}});
   segments.push_back(make_attention({s.type, s.m.heads, s.m.kv_heads.value, s.head_dim, rope(s), s.parts}));
-  segments.push_back(make_projection({.segment = "out",
-                                      .takes = "context",
-                                      .name = name + "self_attn.o_proj",
-                                      .map = {q, hidden, true, false, s.type, fp8},
-                                      .dropout = {s.dropout, site},
-                                      .init_std = residual_std,
-                                      .parts = s.parts}));
+  segments.push_back(make_projection(
+      {.segment = "out",
+       .takes = "context",
+       .name = name + "self_attn.o_proj",
+       .map = {.in = q, .out = hidden, .bias = s.m.attention_bias, .type = s.type, .fp8 = fp8},
+       .dropout = {s.dropout, site},
+       .init_std = residual_std,
+       .parts = s.parts}));
   add_norm_linear(segments, {.segment = "up",
                              .gives = "act",
                              .norm = norm(s, name + "post_attention_layernorm"),
-                             .map = {hidden, 2 * ffn, true, false, s.type, fp8},
+                             .map = {.in = hidden,
+                                     .out = 2 * ffn,
+                                     .bias = s.m.mlp_bias,
+                                     .type = s.type,
+                                     .fp8 = fp8,
+                                     .curve = activation_of(s.m)},
                              .weights = {{name + "mlp.gate_proj", ffn}, {name + "mlp.up_proj", ffn}},
-                             .activation = Activation::swiglu,
+                             .activation = Activation::gated,
                              .init_std = s.std,
                              .parts = s.parts});
-  segments.push_back(make_projection({.segment = "down",
-                                      .takes = "act",
-                                      .name = name + "mlp.down_proj",
-                                      .map = {ffn, hidden, true, false, s.type, fp8},
-                                      .takes_amax = true,
-                                      .dropout = {s.dropout, site + 1},
-                                      .init_std = residual_std,
-                                      .parts = s.parts}));
+  segments.push_back(
+      make_projection({.segment = "down",
+                       .takes = "act",
+                       .name = name + "mlp.down_proj",
+                       .map = {.in = ffn, .out = hidden, .bias = s.m.mlp_bias, .type = s.type, .fp8 = fp8},
+                       .takes_amax = true,
+                       .dropout = {s.dropout, site + 1},
+                       .init_std = residual_std,
+                       .parts = s.parts}));
   return {fmt::format("layer {}", i), std::move(segments)};
 }
 

@@ -2,6 +2,7 @@
 // it learns which token follows which, and shows what attention adds.
 #include <fmt/format.h>
 
+#include "lockstep/model/activation.h"
 #include "lockstep/model/family.h"
 #include "lockstep/model/fp8_recipe.h"
 #include "lockstep/model/language.h"
@@ -21,24 +22,27 @@ Block layer(const base::Recipe& recipe, DType type, int64_t i, const Parts& part
   const std::optional<Fp8Products> fp8 = fp8_of_layer(recipe, i);
   const std::string name = fmt::format("layers.{}.", i);
   const auto std = static_cast<float>(m.init_std);
+  const kernels::ActivationKind curve = activation_of(m);
   std::vector<std::unique_ptr<Segment>> segments;
-  add_norm_linear(segments, {.segment = "up",
-                             .gives = "act",
-                             .norm = norm(m, name + "norm", i > 0),
-                             .map = {m.hidden, m.ffn.value, true, true, type, fp8},
-                             .weights = {{name + "up", m.ffn.value}},
-                             .activation = Activation::gelu,
-                             .init_std = std,
-                             .parts = parts});
-  segments.push_back(
-      make_projection({.segment = "down",
-                       .takes = "act",
-                       .gelu_of = "linear",
-                       .name = name + "down",
-                       .map = {m.ffn.value, m.hidden, true, true, type, fp8},
-                       .dropout = {static_cast<float>(m.dropout), static_cast<uint32_t>(1 + i)},
-                       .init_std = std,
-                       .parts = parts}));
+  add_norm_linear(
+      segments,
+      {.segment = "up",
+       .gives = "act",
+       .norm = norm(m, name + "norm", i > 0),
+       .map = {.in = m.hidden, .out = m.ffn.value, .bias = true, .type = type, .fp8 = fp8, .curve = curve},
+       .weights = {{name + "up", m.ffn.value}},
+       .activation = Activation::plain,
+       .init_std = std,
+       .parts = parts});
+  segments.push_back(make_projection(
+      {.segment = "down",
+       .takes = "act",
+       .curve_of = "linear",
+       .name = name + "down",
+       .map = {.in = m.ffn.value, .out = m.hidden, .bias = true, .type = type, .fp8 = fp8, .curve = curve},
+       .dropout = {static_cast<float>(m.dropout), static_cast<uint32_t>(1 + i)},
+       .init_std = std,
+       .parts = parts}));
   return {fmt::format("layer {}", i), std::move(segments)};
 }
 

@@ -36,11 +36,15 @@ class NormLinear : public Segment {
            .joined = i > 0});
     }
     if (map_.bias) {
-      specs.push_back({.key = "bias",
-                       .name = options_.weights[0].name + ".bias",
-                       .shape = {map_.out},
-                       .decay = false,
-                       .cut = {0, options_.weights[0].groups, parts.tensor_rank, parts.tensor}});
+      for (size_t i = 0; i < options_.weights.size(); ++i) {
+        const JoinedWeight& weight = options_.weights[i];
+        specs.push_back({.key = i == 0 ? "bias" : "bias" + std::to_string(i),
+                         .name = weight.name + ".bias",
+                         .shape = {weight.out / parts.tensor},
+                         .decay = false,
+                         .cut = {0, weight.groups, parts.tensor_rank, parts.tensor},
+                         .joined = i > 0});
+      }
     }
     return specs;
   }
@@ -56,8 +60,8 @@ class NormLinear : public Segment {
     return columns;
   }
 
-  void fill_buffers(const std::vector<Tensor>& tables) const override {
-    if (options_.rope) fill_rope_table(*options_.rope, tables[0].as<float>());
+  void fill_buffers(const std::vector<Tensor>& tables, int64_t length) const override {
+    if (options_.rope) fill_rope_table(*options_.rope, length, tables[0].as<float>());
   }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
@@ -76,17 +80,17 @@ class NormLinear : public Segment {
     } else {
       plan.takes = {"normed"};
     }
-    const bool gelu = options_.activation == Activation::gelu;
+    const bool plain = options_.activation == Activation::plain;
     plan.gives.push_back(
-        {.name = options_.gives, .dtype = map_.type, .shape = {rows, given_width()}, .gradient = !gelu});
+        {.name = options_.gives, .dtype = map_.type, .shape = {rows, given_width()}, .gradient = !plain});
     const int64_t given_bytes = plan.gives.back().bytes();
-    if (gelu) plan.gives.push_back({"linear", map_.type, {rows, map_.out}});
+    if (plain) plan.gives.push_back({"linear", map_.type, {rows, map_.out}});
     if (gives_amax(rows))
       plan.gives.push_back(
           {.name = options_.gives + "_amax", .dtype = DType::f32, .shape = {1}, .gradient = false});
-    std::string dlinear = "dout." + (gelu ? "linear" : options_.gives);
+    std::string dlinear = "dout." + (plain ? "linear" : options_.gives);
     plan.input_needs.push_back(dlinear);
-    if (options_.activation == Activation::swiglu) {
+    if (options_.activation == Activation::gated) {
       const ValueSpec spec{"dlinear", map_.type, {rows, map_.out}};
       plan.saves.push_back({"linear", map_.type, {rows, map_.out}});
       plan.input_needs.push_back("save.linear");
@@ -118,13 +122,14 @@ class NormLinear : public Segment {
                                               : f.saved("normed");
     if (norm_) norm_->forward(f, normed.data, true);
     const Tensor given = f.out(options_.gives);
-    const bool gelu = options_.activation == Activation::gelu, none = options_.activation == Activation::none;
-    const Tensor linear = none ? given : gelu ? f.out("linear") : f.saved("linear");
+    const bool plain = options_.activation == Activation::plain,
+               none = options_.activation == Activation::none;
+    const Tensor linear = none ? given : plain ? f.out("linear") : f.saved("linear");
     map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
-                 gelu ? given.data : linear.data, rows, gelu ? linear.data : nullptr);
-    if (options_.activation == Activation::swiglu) {
+                 plain ? given.data : linear.data, rows, plain ? linear.data : nullptr);
+    if (options_.activation == Activation::gated) {
       float* amax = gives_amax(rows) ? f.out(options_.gives + "_amax").as<float>() : nullptr;
-      f.kernels->swiglu({map_.type, rows, map_.out / 2, linear.data, given.data, amax}, f.launch);
+      f.kernels->glu({map_.curve, map_.type, rows, map_.out / 2, linear.data, given.data, amax}, f.launch);
     }
     if (options_.rope) {
       rotate(f, *options_.rope, given, false);
@@ -134,10 +139,10 @@ class NormLinear : public Segment {
   void backward_input(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
     float* amax = nullptr;
-    if (options_.activation == Activation::swiglu) {
+    if (options_.activation == Activation::gated) {
       if (map_.wants_amax(rows)) amax = f.scratch("dy8_amax").as<float>();
-      f.kernels->swiglu_backward(
-          {map_.type, rows, map_.out / 2, f.saved("linear").data, f.dout(options_.gives).data,
+      f.kernels->glu_backward(
+          {map_.curve, map_.type, rows, map_.out / 2, f.saved("linear").data, f.dout(options_.gives).data,
            dlinear(f).data, f.again(options_.gives).data, amax},
           f.launch);
     }
@@ -174,19 +179,19 @@ class NormLinear : public Segment {
   }
 
  private:
-  int64_t given_width() const { return options_.activation == Activation::swiglu ? map_.out / 2 : map_.out; }
+  int64_t given_width() const { return options_.activation == Activation::gated ? map_.out / 2 : map_.out; }
   // The gradient of the map's output outlives backward_input only where something still reads it itself.
   bool leaves_dlinear(int64_t rows) const { return !map_.in_fp8(rows) || map_.bias; }
   bool gives_amax(int64_t rows) const {
-    return options_.activation == Activation::swiglu && map_.wants_amax(rows);
+    return options_.activation == Activation::gated && map_.wants_amax(rows);
   }
   Tensor dlinear(const Frame& f) const {
     switch (options_.activation) {
       case Activation::none:
         return f.dout(options_.gives);
-      case Activation::gelu:
+      case Activation::plain:
         return f.dout("linear");
-      case Activation::swiglu:
+      case Activation::gated:
         break;
     }
     return leaves_dlinear(f.slice.tokens()) ? f.left("dlinear") : f.scratch("dlinear");

@@ -11,7 +11,7 @@
 
 namespace lockstep::model {
 
-enum class Activation : uint8_t { none, gelu, swiglu };
+enum class Activation : uint8_t { none, plain, gated };
 
 struct NormOptions {
   kernels::NormKind kind = kernels::NormKind::layer;
@@ -35,8 +35,8 @@ struct NormLinearOptions {
   std::optional<NormOptions> norm;  // without: takes "normed"
   LinearMap map;                    // whole
   std::vector<JoinedWeight> weights;
-  Activation activation = Activation::none;
-  std::optional<RopeOptions> rope;  // rotates q and k of the output
+  Activation activation = Activation::none;  // of map.curve; gated: the second half of the outputs by it
+  std::optional<RopeOptions> rope;           // rotates q and k of the output
   float init_std = 0.02f;
   Parts parts{};                 // tensor ranks hold parts of its outputs
   std::vector<int64_t> columns;  // q, k and v of its output, whole

@@ -32,8 +32,8 @@ std::unique_ptr<Segment> make_ring_attention(AttentionOptions options);
 // "out" and "down": takes `takes`, gives "hidden", with dropout behind the map.
 struct ProjectionOptions {
   std::string segment, takes;
-  std::string gelu_of;  // an edge: what it takes is gelu of that, and the gradient goes back there; or empty
-  std::string name;     // canonical, without ".weight"
+  std::string curve_of;  // an edge: what it takes is map.curve of that, and the gradient goes back there
+  std::string name;      // canonical, without ".weight"
   LinearMap map;
   bool takes_amax = false;  // and TAKES_amax, where the map wants it: what gives `takes` knows it
   DropoutOptions dropout;

@@ -27,9 +27,9 @@ class Projection : public Segment {
     const int64_t rows = shape.tokens();
     SegmentPlan plan;
     plan.takes = {o_.takes};
-    if (behind_gelu()) {
-      plan.takes.push_back(o_.gelu_of);
-      plan.input_needs = {"in." + o_.gelu_of};
+    if (behind_curve()) {
+      plan.takes.push_back(o_.curve_of);
+      plan.input_needs = {"in." + o_.curve_of};
     }
     if (knows_amax(rows)) plan.takes.push_back(o_.takes + "_amax");
     plan.gives = {{"hidden", map_.type, {rows, map_.out}}};
@@ -60,8 +60,8 @@ class Projection : public Segment {
   void backward_input(const Frame& f) const override {
     if (drops()) drop(f, f.dout("hidden").data, f.left("dmapped").data);
     map_.backward_input(f, dmapped(f), f.weight("weight").data,
-                        f.din(behind_gelu() ? o_.gelu_of : o_.takes).data, f.slice.tokens(),
-                        behind_gelu() ? f.in(o_.gelu_of).data : nullptr);
+                        f.din(behind_curve() ? o_.curve_of : o_.takes).data, f.slice.tokens(),
+                        behind_curve() ? f.in(o_.curve_of).data : nullptr);
   }
 
   void backward_weight(const Frame& f) const override {
@@ -76,13 +76,13 @@ class Projection : public Segment {
 
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost = map_.cost(shape.tokens(), part);
-    if (behind_gelu() && part == Part::backward_input)
+    if (behind_curve() && part == Part::backward_input)
       cost.bytes += shape.tokens() * map_.in * device::size_of(map_.type);
     return cost;
   }
 
  private:
-  bool behind_gelu() const { return !o_.gelu_of.empty(); }
+  bool behind_curve() const { return !o_.curve_of.empty(); }
   // Whoever gives the input says how large it is.
   bool knows_amax(int64_t rows) const { return o_.takes_amax && map_.wants_amax(rows); }
   bool drops() const { return o_.dropout.rate > 0; }

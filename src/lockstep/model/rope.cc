@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "lockstep/model/rope.h"
 
@@ -33,17 +34,34 @@ double yarn_frequency(const RopeOptions& o, int64_t i, double frequency) {
   return stretched * frequency / o.scaling + (1 - stretched) * frequency;
 }
 
-double scaled_frequency(const RopeOptions& o, int64_t i, double frequency) {
-  if (o.scaling == 0) return frequency;
+// Dynamic NTK raises the base for sequences longer than the model was made for.
+double base_of(const RopeOptions& o, int64_t length) {
+  if (o.scaling == 0 || o.type != "dynamic" || length <= o.original_context) return o.theta;
+  const double dim = static_cast<double>(o.head_dim);
+  const double stretch = o.scaling * static_cast<double>(length) / static_cast<double>(o.original_context);
+  return o.theta * std::pow(stretch - (o.scaling - 1), dim / (dim - 2));
+}
+
+double scaled_frequency(const RopeOptions& o, int64_t i, int64_t length) {
+  const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(o.head_dim);
+  const double frequency = std::pow(base_of(o, length), -exponent);
+  if (o.scaling == 0 || o.type == "dynamic") return frequency;
   if (o.type == "linear") return frequency / o.scaling;
+  if (o.type == "longrope") {
+    const auto& factors = length > o.original_context ? o.long_factors : o.short_factors;
+    return frequency / factors[static_cast<size_t>(i)];
+  }
   return o.type == "yarn" ? yarn_frequency(o, i, frequency) : llama3_frequency(o, frequency);
 }
 
-// Stretched positions stand closer, so YaRN makes attention a little sharper.
+// Stretched positions stand closer, so YaRN and LongRoPE make attention a little sharper.
 double amplitude(const RopeOptions& o) {
-  if (o.scaling == 0 || o.type != "yarn") return 1;
+  const bool yarn = o.type == "yarn";
+  if (o.scaling == 0 || (!yarn && o.type != "longrope")) return 1;
   if (o.attention > 0) return o.attention;
-  return o.scaling > 1 ? 1 + 0.1 * std::log(o.scaling) : 1;
+  if (o.scaling <= 1) return 1;
+  if (yarn) return 1 + 0.1 * std::log(o.scaling);
+  return std::sqrt(1 + std::log(o.scaling) / std::log(static_cast<double>(o.original_context)));
 }
 
 }  // namespace
@@ -61,16 +79,37 @@ void rotate(const Frame& f, const RopeOptions& o, const Tensor& qkv, bool backwa
 }
 
 BufferSpec rope_buffer(const RopeOptions& options) {
-  return {"rope", "rope table", DType::f32, {options.positions, options.head_dim}};
+  return {.key = "rope",
+          .name = "rope table",
+          .shape = {options.positions, options.head_dim},
+          .by_length = depends_on_length(options)};
 }
 
-void fill_rope_table(const RopeOptions& o, float* table) {
+std::vector<double> rope_factors(const std::string& text) {
+  std::vector<double> factors;
+  for (const char* at = text.c_str(); *at != '\0';) {
+    char* end = nullptr;
+    factors.push_back(std::strtod(at, &end));
+    if (end == at || !(factors.back() > 0) || !std::isfinite(factors.back())) return {};
+    while (*end == ' ') ++end;
+    if (*end != ',' && *end != '\0') return {};
+    at = *end == ',' ? end + 1 : end;
+  }
+  return factors;
+}
+
+bool depends_on_length(const RopeOptions& options) {
+  return options.scaling > 0 && (options.type == "dynamic" || options.type == "longrope");
+}
+
+void fill_rope_table(const RopeOptions& o, int64_t length, float* table) {
   const int64_t half = o.head_dim / 2;
   const double height = amplitude(o);
+  const bool by_row = depends_on_length(o);
   for (int64_t i = 0; i < half; ++i) {
-    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(o.head_dim);
-    const double frequency = scaled_frequency(o, i, std::pow(o.theta, -exponent));
+    double frequency = scaled_frequency(o, i, length);
     for (int64_t position = 0; position < o.positions; ++position) {
+      if (by_row && position >= length) frequency = scaled_frequency(o, i, position + 1);
       const double angle = static_cast<double>(position) * frequency;
       table[position * o.head_dim + i] = static_cast<float>(height * std::cos(angle));
       table[position * o.head_dim + half + i] = static_cast<float>(height * std::sin(angle));

@@ -20,7 +20,7 @@ double slow_angle(double low_freq, double high_freq) {
                             .high_freq = high_freq,
                             .original_context = 100};
   std::vector<float> table(8);
-  fill_rope_table(options, table.data());
+  fill_rope_table(options, 2, table.data());
   return std::asin(table[7]);
 }
 
@@ -61,12 +61,57 @@ TEST(Rope, LinearAndYarnAreThoseOfTransformers) {
                               .original_context = 100,
                               .attention = row.attention};
     std::vector<float> table(16);
-    fill_rope_table(options, table.data());
+    fill_rope_table(options, 2, table.data());
     for (size_t i = 0; i < 4; ++i) {
       EXPECT_NEAR(table[i], row.amplitude, 1e-6);
       EXPECT_NEAR(table[8 + 4 + i], row.amplitude * std::sin(row.frequencies[i]), 1e-6) << i;
     }
   }
+}
+
+// The angle of the newest position's slowest rotation in a sequence, of four; then the amplitude.
+std::pair<double, double> last_angle(const RopeOptions& options, int64_t length, int64_t position) {
+  std::vector<float> table(static_cast<size_t>(options.positions * 8));
+  fill_rope_table(options, length, table.data());
+  const float* row = table.data() + position * 8;
+  return {std::atan2(row[7], row[3]), std::hypot(row[7], row[3])};
+}
+
+// As transformers 5 has them: dynamic raises the base beyond the first context, longrope changes its factors
+// there and is sharper everywhere.
+TEST(Rope, DynamicAndLongropeDependOnTheLength) {
+  RopeOptions options{.heads = 1,
+                      .kv_heads = 1,
+                      .head_dim = 8,
+                      .positions = 64,
+                      .theta = 10000,
+                      .scaling = 4,
+                      .type = "dynamic",
+                      .original_context = 16};
+  EXPECT_TRUE(depends_on_length(options));
+  EXPECT_NEAR(last_angle(options, 16, 15).first, 15e-3, 1e-7);
+  const double base = 10000 * std::pow(4 * 40.0 / 16 - 3, 8.0 / 6);
+  EXPECT_NEAR(last_angle(options, 40, 10).first, 10 * std::pow(base, -0.75), 1e-7);
+  const double later = 10000 * std::pow(4 * 51.0 / 16 - 3, 8.0 / 6);  // generated: a sequence of 51 by then
+  EXPECT_NEAR(last_angle(options, 40, 50).first, 50 * std::pow(later, -0.75), 1e-7);
+
+  options.type = "longrope";
+  options.short_factors = {1, 1, 1, 2};
+  options.long_factors = {1, 1, 1, 5};
+  const double amplitude = std::sqrt(1 + std::log(4.0) / std::log(16.0));
+  EXPECT_NEAR(last_angle(options, 16, 10).first, 10e-3 / 2, 1e-7);
+  EXPECT_NEAR(last_angle(options, 17, 10).first, 10e-3 / 5, 1e-7);
+  EXPECT_NEAR(last_angle(options, 10, 20).first, 20e-3 / 5, 1e-7);
+  EXPECT_NEAR(last_angle(options, 16, 10).second, amplitude, 1e-6);
+  EXPECT_NEAR(last_angle(options, 17, 10).second, amplitude, 1e-6);
+  options.attention = 1.5;
+  EXPECT_NEAR(last_angle(options, 17, 10).second, 1.5, 1e-6);
+}
+
+TEST(Rope, FactorsAreNumbersWithCommas) {
+  EXPECT_EQ(rope_factors("1,2.5 , 1e1"), (std::vector<double>{1, 2.5, 10}));
+  for (const char* bad : {"", "1,,2", "1;2", "0", "-1", "nan", "inf", "1 2"})
+    EXPECT_TRUE(rope_factors(bad).empty()) << bad;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 class VocabHead : public Segment {
  public:
   VocabHead(HeadOptions options, const Parts& parts)
-      : o_(std::move(options)), parts_(parts), map_(logits_map(o_, o_.vocab / parts.tensor)) {}
+      : o_(std::move(options)), parts_(parts), map_(logits_map(o_, rows_of_part(o_.vocab, parts.tensor))) {}
   std::string name() const override { return "logits"; }
 
   std::vector<ParamSpec> params() const override {
@@ -21,7 +21,7 @@ class VocabHead : public Segment {
              .name = o_.name + ".weight",
              .shape = map_.weight_shape(),
              .init = {Init::Kind::normal, o_.init_std},
-             .cut = {0, 1, parts_.tensor_rank, parts_.tensor},
+             .cut = cut_rows(o_.vocab, parts_.tensor_rank, parts_.tensor),
              .tied_to = o_.tied_to}};
   }
 
@@ -66,6 +66,8 @@ class VocabHead : public Segment {
     int64_t begin = 0, count = 0;
   };
   int64_t chunk_rows(int64_t tokens) const { return o_.chunk > 0 ? std::min(o_.chunk, tokens) : tokens; }
+  // Without padding, which takes no part in the softmax: its columns of logits are of rows of zeros.
+  int64_t tokens_here() const { return true_rows(o_.vocab, parts_.tensor_rank, parts_.tensor); }
   int64_t first_token() const { return map_.out * parts_.tensor_rank; }
   char* row_of(const Tensor& wide, const Rows& rows) const {
     return wide.as<char>() + rows.begin * o_.width * device::size_of(o_.type);
@@ -76,7 +78,7 @@ class VocabHead : public Segment {
     map_.forward(f, row_of(f.in("normed"), rows), f.weight("weight").data, nullptr, logits.data, rows.count);
     f.kernels->vocab_stats({.type = o_.type,
                             .rows = rows.count,
-                            .vocab = map_.out,
+                            .vocab = tokens_here(),
                             .first = first_token(),
                             .row = map_.row_of_y(),
                             .logits = logits.data,
@@ -90,7 +92,7 @@ class VocabHead : public Segment {
     const Tensor logits = f.scratch("logits"), losses = f.scratch("losses");
     f.kernels->vocab_cross_entropy({.type = o_.type,
                                     .rows = rows.count,
-                                    .vocab = map_.out,
+                                    .vocab = tokens_here(),
                                     .first = first_token(),
                                     .parts = parts_.tensor,
                                     .row = map_.row_of_y(),

@@ -118,6 +118,7 @@ void Generator::run(const std::vector<int32_t>& prompt, const SamplingOptions& o
   std::vector<int32_t> text = prompt;
   int64_t position = 0;
   const auto read_from = [&](size_t begin) {
+    session_.parameters->fill_tables_for(static_cast<int64_t>(text.size() - begin));
     position = 0;
     for (size_t i = begin; i < text.size(); ++i) feed(text[i], position++);
   };

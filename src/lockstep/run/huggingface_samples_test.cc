@@ -19,8 +19,11 @@ const std::string kSamples = LOCKSTEP_SOURCE "/tools/samples/huggingface";
 
 // What the script trains with. A batch is all of train.bin, so that the order of samples does not matter.
 base::Resolved recipe_from(const std::string& folder) {
+  // Dynamic scaling is for sequences longer than the model says that it can see.
+  const std::string context = folder.ends_with("dynamic") ? "model.context=16" : "model.context=auto";
   return base::read_recipe({.file = "",
                             .overrides = {"model.from=" + folder,
+                                          context,
                                           "run.device=" + test_device(),
                                           "run.steps=3",
                                           "precision.compute=fp32",
@@ -75,7 +78,9 @@ TEST_P(HuggingFaceSamples, EvaluateAndTrainAsPyTorchDoes) {
 INSTANTIATE_TEST_SUITE_P(Samples, HuggingFaceSamples,
                          testing::Values("gpt2-tied", "gpt2-untied-fp16", "llama-untied",
                                          "llama-tied-llama3-bf16", "llama-wide-yarn", "llama-yarn",
-                                         "llama-linear"),
+                                         "llama-linear", "gpt2-gelu", "gpt2-relu-bin", "llama-biased-gelu",
+                                         "llama-biased-tied-bin", "llama-dynamic", "llama-longrope-long",
+                                         "llama-longrope-short"),
                          [](const auto& sample) {
                            std::string name = sample.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -29,8 +29,23 @@ int64_t order_of(size_t block, size_t index) { return static_cast<int64_t>(block
 checkpoint::Piece piece_of(const std::string& name, const device::Shape& whole, const model::Cut& cut,
                            const Parameters::Held& held) {
   checkpoint::Piece piece = checkpoint::whole_piece({name, held.values.dtype, whole});
-  if (cut.cuts()) checkpoint::cut(piece, cut.dim, cut.part, cut.parts, cut.groups);
+  if (cut.pads()) {
+    const int64_t begin = cut.part * model::rows_of_part(cut.rows, cut.parts);
+    checkpoint::cut_rows(piece, std::min(begin, cut.rows), model::true_rows(cut.rows, cut.part, cut.parts));
+  } else if (cut.cuts()) {
+    checkpoint::cut(piece, cut.dim, cut.part, cut.parts, cut.groups);
+  }
   return checkpoint::part_of(piece, held.first, held.values.numel());
+}
+
+// Without the padding of a vocabulary, which lies behind its last row.
+Parameters::Held unpadded(Parameters::Held held, const device::Shape& whole, const model::Cut& cut) {
+  if (!cut.pads()) return held;
+  const int64_t row = whole.numel() / cut.rows, end = model::true_rows(cut.rows, cut.part, cut.parts) * row;
+  const int64_t count = std::clamp<int64_t>(end - held.first, 0, held.values.numel());
+  if (count == 0) held.first = 0;
+  held.values.shape = {count};
+  return held;
 }
 
 }  // namespace
@@ -65,7 +80,7 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
       if (param.spec.tied_to.empty()) fill(held(keep.master, param, static_cast<int>(b)), param.spec, seed);
     }
   }
-  fill_tables();
+  fill_tables(Tables::all, model_.seq_len);
   kernels::StepState start;
   start.loss_scale = loss_scale;
   write(state(), &start);
@@ -74,15 +89,16 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
 }
 
 void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const {
-  const int64_t count = held.values.numel();
+  const device::Shape whole = whole_shape(spec.cut, spec.shape);
+  const Held real = unpadded(held, whole, spec.cut);
+  const int64_t count = real.values.numel();
   if (count == 0) return;
   if (spec.init.kind == model::Init::Kind::zeros || spec.init.kind == model::Init::Kind::ones) {
     const float value = spec.init.kind == model::Init::Kind::ones ? 1.0f : 0.0f;
-    return kernels_.fill_value({count, held.values.as<float>(), value}, {});
+    return kernels_.fill_value({count, real.values.as<float>(), value}, {});
   }
-  for (const checkpoint::Run& run :
-       checkpoint::runs_of(piece_of(spec.name, whole_shape(spec.cut, spec.shape), spec.cut, held))) {
-    float* to = held.values.as<float>() + run.from;
+  for (const checkpoint::Run& run : checkpoint::runs_of(piece_of(spec.name, whole, spec.cut, real))) {
+    float* to = real.values.as<float>() + run.from;
     if (spec.init.kind == model::Init::Kind::given) {
       write({to, DType::f32, {run.count}}, spec.init.values + run.at);
     } else {
@@ -104,7 +120,9 @@ Parameters::Held Parameters::held(int buffer, const model::PlacedParam& param, i
   return {true, begin - param.offset, {at(begin - mine.begin), flat.dtype, {end - begin}}};
 }
 
-void Parameters::fill_tables() {
+void Parameters::fill_tables_for(int64_t length) { fill_tables(Tables::by_length, length); }
+
+void Parameters::fill_tables(Tables which, int64_t length) {
   std::set<std::string> filled;  // blocks share tables by name, and one may take milliseconds to compute
   for (const model::Block& block : model_.blocks) {
     for (const auto& segment : block.segments()) {
@@ -113,12 +131,13 @@ void Parameters::fill_tables() {
       const std::vector<model::BufferSpec> specs = segment->buffers();
       bool all_there = true;
       for (const model::BufferSpec& spec : specs) {
-        all_there = !filled.insert(spec.name).second && all_there;
+        const bool wanted = which == Tables::all || spec.by_length;
+        all_there = (!wanted || !filled.insert(spec.name).second) && all_there;
         host.emplace_back(static_cast<size_t>(spec.shape.numel() * device::size_of(spec.dtype)));
         tables.push_back({host.back().data(), spec.dtype, spec.shape});
       }
       if (all_there) continue;
-      segment->fill_buffers(tables);
+      segment->fill_buffers(tables, length);
       for (size_t k = 0; k < tables.size(); ++k) {
         if (const Tensor to = memory_.find(specs[k].name)) write(to, tables[k].data);
       }
@@ -204,8 +223,9 @@ std::vector<Parameters::Named> Parameters::statistics() const {
   return all;
 }
 
-Parameters::Saved Parameters::saved_as(const std::string& name, const Named& param, const Held& held,
+Parameters::Saved Parameters::saved_as(const std::string& name, const Named& param, const Held& all,
                                        checkpoint::Kind kind) const {
+  const Held held = unpadded(all, param.shape, param.cut);
   const program::DataRanks& ranks = program_.ranks;
   Saved saved;
   saved.piece = piece_of(name, param.shape, param.cut, held);

@@ -24,6 +24,8 @@ class Parameters {
   // Every value is a function of (seed, name, element), so that any rank can make any share.
   // Also zeroes moments, fills constant tables and resets the step state.
   void initialize(uint64_t seed, float loss_scale);
+  // Tables that depend on the length of sequences, for this one; the rest stays.
+  void fill_tables_for(int64_t length);
   // Rounded copies from the masters, after masters were written from outside; collective where copies are
   // whole and masters are not.
   void refresh_compute();
@@ -75,7 +77,8 @@ class Parameters {
   device::Tensor state() const { return memory_.find("step state"); }
 
  private:
-  void fill_tables();
+  enum class Tables : uint8_t { all, by_length };
+  void fill_tables(Tables which, int64_t length);
   Held held(int buffer, const model::PlacedParam& param, int block) const;
   Saved saved_as(const std::string& name, const Named& param, const Held& held, checkpoint::Kind kind) const;
   void fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const;

@@ -84,11 +84,14 @@ Drawn draw_case(uint32_t seed) {
   if (llama && draw.below(3) == 0) set("model.head_dim", 2 * from(draw, 1, 6));
   if (llama && draw.below(3) == 0) {
     set("model.rope_scaling", from(draw, 2, 4));
-    set("model.rope_type", draw.pick({"llama3", "linear", "yarn"}));
+    set("model.rope_type", draw.pick({"llama3", "linear", "yarn", "dynamic"}));
     set("model.rope_original_context", from(draw, 4, 16));
   }
   set("model.ffn", axes.tensor * from(draw, 1, 24));
-  set("model.vocab", axes.tensor * from(draw, 160 / axes.tensor + 1, 250 / axes.tensor));
+  set("model.vocab", from(draw, 160, 250));
+  if (draw.below(2) == 0) set("model.activation", draw.pick({"gelu", "quick_gelu", "silu", "relu2"}));
+  if (llama) set("model.attention_bias", draw.below(3) == 0);
+  if (llama) set("model.mlp_bias", draw.below(3) == 0);
   set("model.tied", draw.below(2) == 0);
   set("model.dropout", !llama && draw.below(3) == 0 ? "0.1" : "0");
   set("precision.compute", drawn.rounds ? "bf16" : "fp32");

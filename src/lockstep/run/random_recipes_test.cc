@@ -33,6 +33,9 @@ Drawn draw_wild(uint32_t seed) {
   maybe(6, "model.kv_heads", 1, 4);
   maybe(6, "model.ffn", 1, 40);
   maybe(6, "model.vocab", 140, 200);
+  pick("model.activation", {"auto", "gelu", "gelu_fast", "relu", "silu"});
+  pick("model.attention_bias", {"false", "true"});
+  pick("model.mlp_bias", {"false", "true"});
   pick("data.seq_len", {"1", "8", "12", "16", "24", "27"});
   pick("batch.global", {"6", "8", "12", "24", "48"});
   pick("batch.slices", {"4", "6", "8", "12", "24", "auto", "auto"});

@@ -272,7 +272,7 @@ void check_divides(const char* key, int64_t parts, const char* size_key, int64_t
 
 void check_tensor(const base::Recipe::Model& m, int tensor, int64_t ranks) {
   const bool attends = m.family != "mlp";
-  int64_t common = std::gcd(ranks, std::gcd(m.ffn.value, m.vocab.value));
+  int64_t common = std::gcd(ranks, m.ffn.value);
   if (attends) common = std::gcd(common, std::gcd(m.heads, m.kv_heads.value));
   const auto check = [&](const char* key, int64_t size) {
     check_divides("tensor", tensor, key, size, common, 164);
@@ -280,7 +280,6 @@ void check_tensor(const base::Recipe::Model& m, int tensor, int64_t ranks) {
   if (attends) check("model.heads", m.heads);
   if (attends) check("model.kv_heads", m.kv_heads.value);
   check("model.ffn", m.ffn.value);
-  check("model.vocab", m.vocab.value);
 }
 
 void check_ring(int64_t seq_len, int context, int64_t ranks) {

@@ -1,11 +1,13 @@
 #include "lockstep/verify/small_recipe.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/family.h"
+#include "lockstep/model/rope.h"
 #include "lockstep/plan/layout.h"
 
 namespace lockstep::verify {
@@ -25,6 +27,15 @@ int64_t divided_like(int64_t whole, int64_t least) {
   };
   while (least < whole && !alike(least)) ++least;
   return std::min(least, whole);
+}
+
+// As many factors as narrower heads have rotations.
+void shrink_factors(base::Recipe::Model& m) {
+  for (std::string* text : {&m.rope_short_factor, &m.rope_long_factor}) {
+    std::vector<double> factors = model::rope_factors(*text);
+    factors.resize(std::min(factors.size(), static_cast<size_t>(m.head_dim.value / 2)));
+    *text = fmt::format("{}", fmt::join(factors, ","));
+  }
 }
 
 // Sizes that shrink together. The same numbers of ranks divide the heads, and as many stages have a block
@@ -49,6 +60,7 @@ void shrink_model(base::Recipe& recipe, int64_t data_vocab, int64_t pieces) {
     m.head_dim = std::max<int64_t>(2, narrow * across / hidden / heads / 2 * 2);
     m.ffn = divided_like(ffn, std::max<int64_t>(48, ffn * narrow / hidden));
   }
+  if (m.rope_type == "longrope") shrink_factors(m);
   m.vocab = divided_like(m.vocab.value, data_vocab);
   m.context = base::AutoInt();
 }
