@@ -38,6 +38,7 @@ void settle_batch(FolderModel& model) {
 data::Use settle_data(FolderModel& model) {
   base::Recipe& recipe = model.resolved.recipe;
   if (model.said("data.path") && !model.said("data.eval_path")) recipe.data.eval_path.clear();
+  if (recipe.data.path.empty()) recipe.data.path = recipe.data.eval_path;  // it tells the kind
   run::adopt_model(model.resolved);
   if (!model.trained_here && !model.said("data.seq_len") && !recipe.model.context.is_auto)
     recipe.data.seq_len = std::min(recipe.data.seq_len, recipe.model.context.value);
