@@ -200,7 +200,7 @@ std::string cut_to_width(std::string_view text, size_t width) {
   return std::string(text);
 }
 
-std::vector<std::string> wrapped(std::string_view text, size_t width) {
+std::vector<std::string> wrapped(std::string_view text, size_t width, LongWords words) {
   width = std::max<size_t>(width, 1);
   std::vector<std::string> lines(1);
   size_t used = 0;  // columns of the last line
@@ -212,7 +212,7 @@ std::vector<std::string> wrapped(std::string_view text, size_t width) {
     if (used > 0) lines.back() += ' ', ++used;
     lines.back() += word;
     used += columns;
-    while (used > width) {  // one word longer than a line
+    while (used > width && words == LongWords::cut) {  // one word longer than a line
       const std::string head = cut_to_width(lines.back(), width);
       std::string tail = lines.back().substr(head.size());
       lines.back() = head;
@@ -221,6 +221,33 @@ std::vector<std::string> wrapped(std::string_view text, size_t width) {
     }
   }
   return lines;
+}
+
+std::string hanging(std::string_view text, size_t width, size_t hang) {
+  std::vector<std::string> out;
+  for (const std::string& line : split_lines(text)) {
+    if (display_width(line) <= width) {
+      out.push_back(line);
+      continue;
+    }
+    const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    // Only the breaks are new: columns that were aligned with blanks stay aligned in the first line.
+    std::string rest = line;
+    size_t before = 0;
+    while (display_width(rest) > width) {
+      const size_t from = std::min(rest.find_first_not_of(' ', before), rest.size());
+      size_t cut = rest.rfind(' ', cut_to_width(rest, width + 1).size() - 1);
+      if (cut == std::string::npos || cut <= from) cut = rest.find(' ', from);  // a word longer than a line
+      if (cut == std::string::npos) break;
+      const size_t next = rest.find_first_not_of(' ', cut);
+      if (next == std::string::npos) break;
+      out.push_back(rest.substr(0, rest.find_last_not_of(' ', cut) + 1));
+      before = indent + hang;
+      rest = std::string(before, ' ') + rest.substr(next);
+    }
+    out.push_back(rest);
+  }
+  return join(out, "\n");
 }
 
 }  // namespace lockstep::base

@@ -39,7 +39,12 @@ std::vector<std::string> split_lines(std::string_view text);
 size_t display_width(std::string_view text);
 // At most `width` columns, never cutting inside a character.
 std::string cut_to_width(std::string_view text, size_t width);
-// Lines of at most `width` columns, broken between words (longer words are cut). At least one line.
-std::vector<std::string> wrapped(std::string_view text, size_t width);
+// Lines of at most `width` columns, broken between words. At least one line. A word that is longer than a
+// line is cut, or stays whole: paths and commands are copied from terminals.
+enum class LongWords : uint8_t { cut, whole };
+std::vector<std::string> wrapped(std::string_view text, size_t width, LongWords words = LongWords::cut);
+// Every line of `text` wrapped, words whole; what follows a break stands `hang` columns further in than its
+// line.
+std::string hanging(std::string_view text, size_t width, size_t hang);
 
 }  // namespace lockstep::base

@@ -112,6 +112,21 @@ TEST(Text, WidthCutWrap) {
   }
 }
 
+TEST(Hanging, BreaksBetweenWordsAndIndentsWhatFollows) {
+  EXPECT_EQ(hanging("memory  39.9 MiB (22.5 MiB kept)", 20, 8),
+            "memory  39.9 MiB\n        (22.5 MiB\n        kept)");
+  EXPECT_EQ(hanging("  two in: and more words", 14, 2), "  two in: and\n    more words");
+  EXPECT_EQ(hanging("short\n\nlines", 20, 4), "short\n\nlines");
+  EXPECT_EQ(hanging("a /path/that/is/longer/than/a/line b", 12, 2),
+            "a\n  /path/that/is/longer/than/a/line\n  b");
+  EXPECT_EQ(hanging("", 20, 4), "");
+  for (size_t width : {20u, 40u, 80u}) {
+    const std::string text =
+        hanging("step 400: saved runs/first with words enough to fill several lines", width, 8);
+    for (const std::string& line : split_lines(text)) EXPECT_LE(display_width(line), width);
+  }
+}
+
 TEST(Text, Pieces) {
   EXPECT_EQ(trimmed(" \t a b \n"), "a b");
   EXPECT_EQ(trimmed("   "), "");

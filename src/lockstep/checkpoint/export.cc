@@ -91,8 +91,8 @@ Exported export_model(const Opened& source, const std::string& target, std::opti
     ++done.files;
   }
   if (plan.size() > 1) write_text(target + "/" + kIndexName, index_text(plan));
-  if (!source.config_json().empty())
-    write_text(target + "/config.json", config_for(source.config_json(), type));
+  done.has_config = !source.config_json().empty();
+  if (done.has_config) write_text(target + "/config.json", config_for(source.config_json(), type));
   return done;
 }
 

@@ -7,12 +7,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
+#include "lockstep/base/build_info.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/table.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
+#include "lockstep/cli/spaced_keys.h"
 
 namespace lockstep::cli {
 
@@ -24,6 +28,11 @@ std::string with_default(const std::string& help, const std::string& value) {
 }
 
 }  // namespace
+
+std::string version_line() {
+  return fmt::format("lockstep {} ({}{})\n", base::kVersion, std::string(base::source_commit()).substr(0, 12),
+                     base::source_modified() ? ", modified" : "");
+}
 
 struct Arguments::Parser {
   CLI::App app;
@@ -42,11 +51,13 @@ Arguments::~Arguments() = default;
 
 void Arguments::positional(const std::string& name, std::string& value, const std::string& help) {
   parser_->app.add_option(name, value);
+  last_positional_ = &value;
   positionals_.push_back({name, help});
 }
 
 void Arguments::rest(const std::string& name, std::vector<std::string>& values, const std::string& help) {
   parser_->app.add_option(name, values);
+  rest_ = &values;
   positionals_.push_back({name + " ...", help});
 }
 
@@ -75,9 +86,9 @@ void Arguments::declare(const std::string& names, const char* value, const std::
   std::string shown;
   for (size_t begin = 0; begin < names.size();) {
     const size_t end = std::min(names.find(',', begin), names.size());
-    option_names_.push_back(names.substr(begin, end - begin));
-    if (option_names_.back().find('_') == std::string::npos)
-      shown += (shown.empty() ? "" : ", ") + option_names_.back();
+    const std::string name = names.substr(begin, end - begin);
+    option_names_.push_back({name, help, *value != '\0'});
+    if (name.find('_') == std::string::npos) shown += (shown.empty() ? "" : ", ") + name;
     begin = end + 1;
   }
   options_.push_back({shown + value, help});
@@ -104,18 +115,44 @@ void Arguments::example(const std::string& line, const std::string& what) {
 }
 
 // Behind a program's name --help is that program's own: only the parser knows where that begins.
-bool Arguments::asks_help() const {
-  if (program_) return help_asked_;
+bool Arguments::asks(std::initializer_list<const char*> spellings) const {
   const auto end = std::find(words_.begin(), words_.end(), "--");
-  return std::any_of(words_.begin(), end,
-                     [](const std::string& word) { return word == "--help" || word == "-h"; });
+  return std::find_first_of(words_.begin(), end, spellings.begin(), spellings.end()) != end;
+}
+
+const Arguments::Option* Arguments::find_option(const std::string& word) const {
+  for (const Option& option : option_names_) {
+    if (word == option.name || word.starts_with(option.name + "=")) return &option;
+  }
+  return nullptr;
+}
+
+// Said before the parser takes the word behind an option for its value, or complains in its own words.
+void Arguments::check_values() const {
+  for (size_t i = 0; i < words_.size() && words_[i] != "--"; ++i) {
+    const Option* option = find_option(words_[i]);
+    if (option == nullptr && program_ && !words_[i].starts_with("-")) return;  // the program's own begin here
+    if (option == nullptr || !option->takes_value) continue;
+    const bool joined = words_[i].size() > option->name.size();  // --nproc=4
+    const bool last = !joined && i + 1 == words_.size();
+    const std::string value = joined ? words_[i].substr(option->name.size() + 1) : last ? "" : words_[++i];
+    const bool another = !joined && (find_option(value) || base::find_key(value.substr(0, value.find('='))));
+    if (!last && !another && !(joined && value.empty())) continue;
+    throw base::ConfigError(109, fmt::format("{} needs a value{}: {}", option->name,
+                                             another ? " before " + base::quoted(value) : "", option->help));
+  }
 }
 
 bool Arguments::parse() {
-  if (asks_help()) {
+  if (!program_ && asks({"--help", "-h"})) {
     std::fputs(help().c_str(), stdout);
     return false;
   }
+  if (!program_ && asks({"--version"})) {
+    std::fputs(version_line().c_str(), stdout);
+    return false;
+  }
+  check_values();
   try {
     parser_->app.parse(
         std::vector<std::string>(words_.rbegin(), words_.rend()));  // CLI11 takes them last first
@@ -124,12 +161,21 @@ bool Arguments::parse() {
                                              base::cut_to_width(error.what(), 300), command_));
   }
   if (program_) take_program();
-  if (program_ && asks_help()) {
+  if (help_asked_) {
     std::fputs(help().c_str(), stdout);
     return false;
   }
   check_leftovers();
+  if (rest_) {
+    std::vector<std::string> words = *rest_;
+    if (last_positional_) words.insert(words.begin(), *last_positional_);  // a key in its place, perhaps
+    refuse_spaced_keys(words);
+  }
   if (recipe_) {
+    std::error_code error;
+    const bool names_file =
+        !recipe_words_.empty() && std::filesystem::is_regular_file(recipe_words_[0], error);
+    refuse_spaced_keys({recipe_words_.begin() + names_file, recipe_words_.end()});
     const bool has_file = !recipe_words_.empty() && recipe_words_[0].find('=') == std::string::npos;
     if (has_file) recipe_->file = recipe_words_[0];
     recipe_->default_recipe = !has_file;
@@ -154,8 +200,12 @@ void Arguments::check_leftovers() const {
   for (const std::string& word : leftovers) {
     if (word == "--") continue;
     const std::string name = word.substr(0, word.find('='));
-    const std::string near = name.starts_with("-") ? base::nearest_word(name, option_names_) : "";
-    const std::string remedy = near.empty()
+    const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+    std::vector<std::string> names;
+    for (const Option& option : option_names_) names.push_back(option.name);
+    const std::string near = name.starts_with("-") ? base::nearest_word(name, names) : "";
+    const std::string remedy = base::find_key(bare) ? fmt::format("keys have no dashes: write {}=VALUE", bare)
+                               : near.empty()
                                    ? fmt::format("`lockstep {} --help` shows what it takes", command_)
                                    : fmt::format("did you mean {}?", near);
     throw base::ConfigError(109,
@@ -180,16 +230,19 @@ std::string Arguments::rows_to_text(const std::vector<Row>& rows, size_t width) 
 }
 
 std::string Arguments::help() const {
-  const size_t width = base::terminal_of(STDOUT_FILENO).width;
+  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
+  const size_t width = terminal.width;
   const std::string options = options_.empty() ? "" : " [options]";
   std::string words;
   for (const Row& row : positionals_) words += program_ ? " " + row.shown : fmt::format(" [{}]", row.shown);
-  std::string out = "lockstep " + command_ + (program_ ? options + words : words + options) +
-                    fmt::format("\n\n{}\n", summary_);
+  const std::string usage = "lockstep " + command_ + (program_ ? options + words : words + options);
+  std::string out = base::hanging(usage, width, 4) + "\n\n" + base::hanging(summary_, width, 0) + "\n";
   for (const std::vector<Row>* rows : {&positionals_, &options_}) {
     if (!rows->empty()) out += "\n" + rows_to_text(*rows, width);
   }
-  return examples_.empty() ? out : out + "\nexamples\n" + rows_to_text(examples_, width);
+  return examples_.empty() ? out
+                           : out + "\n" + terminal.paint("examples", base::Colour::bold) + "\n" +
+                                 rows_to_text(examples_, width);
 }
 
 }  // namespace lockstep::cli

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@
 #include "lockstep/base/schema.h"
 
 namespace lockstep::cli {
+
+std::string version_line();  // "lockstep 0.1.0 (commit)\n"
 
 class Arguments {
  public:
@@ -50,22 +53,30 @@ class Arguments {
  private:
   struct Parser;
   void declare(const std::string& names, const char* value, const std::string& help);
-  bool asks_help() const;
+  bool asks(std::initializer_list<const char*> spellings) const;
+  void check_values() const;
   void take_program();
   void check_leftovers() const;
   struct Row {
     std::string shown, help;
   };
+  struct Option {
+    std::string name, help;
+    bool takes_value;
+  };
+  const Option* find_option(const std::string& word) const;
   std::string help() const;
   static std::string rows_to_text(const std::vector<Row>& rows, size_t width);
 
   std::string command_, summary_;
   std::vector<std::string> words_;
   std::vector<Row> positionals_, options_, examples_;
-  std::vector<std::string> option_names_;
+  std::vector<Option> option_names_;  // every spelling
   std::vector<std::string>* program_ = nullptr;
   bool help_asked_ = false;
   base::RecipeSource* recipe_ = nullptr;
+  std::vector<std::string>* rest_ = nullptr;
+  const std::string* last_positional_ = nullptr;
   std::vector<std::string> recipe_words_;
   std::unique_ptr<Parser> parser_;
 };

@@ -129,8 +129,7 @@ int sweep(base::RecipeSource source, const run::BenchStepOptions& options, bool 
     std::fflush(stdout);
   }
   if (!json)
-    print("{}{}{}", table.to_text(base::terminal_of(STDOUT_FILENO).width), refused.empty() ? "" : "\n",
-          refused);
+    print("{}{}{}", table.to_text(base::terminal_of(STDOUT_FILENO)), refused.empty() ? "" : "\n", refused);
   return 0;
 }
 

@@ -51,6 +51,64 @@ TEST(CheckpointCommands, EvalExportAndInspectAgree) {
                {"$L train model.from=plain model.layers=2 run.name=x", 2, "plain/config.json says 1"}});
 }
 
+// generate takes what eval, export and inspect take.
+TEST(CheckpointCommands, GenerateTakesARunACheckpointOrAFolder) {
+  base::TemporaryFolder folder;
+  json_of(folder.path(), kTrain);
+  json_of(folder.path(), "$L export runs/first plain --json");
+  const auto run = json_of(folder.path(), "$L generate runs/first --tokens 5 --json run.device=cpu");
+  for (const char* line : {"$L generate --run runs/first --tokens 5 --json", "$L generate --tokens 5 --json",
+                           "$L generate runs/first/checkpoints/step-00000004 --tokens 5 --json",
+                           "$L generate plain data.kind=grammar --tokens 5 --json",
+                           "$L generate run.device=cpu --tokens 5 --json"}) {
+    EXPECT_EQ(json_of(folder.path(), line)["text"], run["text"]) << line;
+  }
+  // A plain folder brings no tokenizer that is read here: numbers in, numbers out.
+  const auto plain = json_of(folder.path(), "$L generate plain --prompt '3 4' --tokens 2 --json");
+  EXPECT_EQ(plain["tokens"].size(), 4u);
+  EXPECT_EQ(plain["text"].get<std::string>().substr(0, 4), "3 4 ");
+  expect_rows(folder.path(), {{"$L generate plain --prompt dog", 2, "there is no tokenizer here"},
+                              {"$L generate plain --prompt ' ' --tokens 2", 0, " "},
+                              {"$L generate plain data.kind=text data.path=x", 2, "LS0127"}});
+}
+
+// A text that was moved since is not needed to write more like it.
+TEST(CheckpointCommands, GenerateNeedsNoData) {
+  base::TemporaryFolder folder;
+  std::string text;
+  for (int k = 0; k < 200; ++k) text += "one line of a book\n";
+  folder.write("book.txt", text);
+  json_of(folder.path(), std::string(kTrain) + " data.kind=text data.path=book.txt");
+  expect_rows(folder.path(), {{"rm book.txt; $L generate runs/first --prompt one --tokens 3", 0, "one"}});
+}
+
+// A file that is named for an evaluation is evaluated on, once, and nothing is said of training on it.
+TEST(CheckpointCommands, EvalCountsAFileOnceAndNamesTheKeyThatWasSet) {
+  base::TemporaryFolder folder;
+  std::string text;
+  for (int k = 0; k < 200; ++k) text += "one line of a book\n";
+  folder.write("book.txt", text);
+  folder.write("test/a.txt", text);
+  folder.write("test/b.txt", text);
+  folder.write("short.txt", "abc");
+  json_of(folder.path(), std::string(kTrain) + " data.kind=text data.path=book.txt");
+  const auto one = json_of(folder.path(), "$L eval runs/first data.path=book.txt --json");
+  EXPECT_EQ(one["data"], "text book.txt: 3800 tokens of 256 kinds");
+  EXPECT_EQ(one["samples"], 3799 / 16);
+  const auto two = json_of(folder.path(), "$L eval runs/first data.path=test --json");  // a folder too
+  EXPECT_EQ(two["data"], "text test: 7600 tokens of 256 kinds");
+  const auto own = json_of(folder.path(), "$L eval runs/first --json");
+  EXPECT_EQ(own["data"].get<std::string>().find("to train on"), std::string::npos) << own;
+  expect_rows(folder.path(),
+              {{"$L eval runs/first data.path=short.txt", 3, "short.txt (data.path)"},
+               {"$L eval runs/first data.eval_path=short.txt", 3, "short.txt (data.eval_path)"},
+               {"$L eval runs/first data.path=absent", 3, "absent (data.path)"},
+               {"$L eval runs/first batch.global=6", 0, "loss"},
+               {"$L export runs/first plain", 0, "tensors"},
+               {"$L eval plain data.kind=text data.path=book.txt", 0, "loss"},
+               {"$L eval plain data.kind=text data.path=book.txt batch.slices=3", 0, "loss"}});
+}
+
 // transformers would find another loss in these: nobody is told ours.
 TEST(CheckpointCommands, AFolderThatContradictsItselfIsRefused) {
   base::TemporaryFolder folder;

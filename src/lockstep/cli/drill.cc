@@ -179,7 +179,7 @@ void print_lines(const DrillArguments& arguments, const std::vector<Line>& lines
   for (const Line& line : lines) table.add(cells(line));
   print(
       "{}\nSeed {}: the same faults again with --seed {}. Times are medians, steps the most of any strike.\n",
-      table.to_text(base::terminal_of(STDOUT_FILENO).width), arguments.seed, arguments.seed);
+      table.to_text(base::terminal_of(STDOUT_FILENO)), arguments.seed, arguments.seed);
   for (const Line& line : lines) {
     if (!line.result.problem.empty()) print("\n{}: {}\n", line.wanted.fault->name, line.result.problem);
   }

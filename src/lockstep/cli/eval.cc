@@ -1,50 +1,57 @@
 // lockstep eval: the loss of any checkpoint or Hugging Face folder on any data.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/model_recipe.h"
 #include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/run/evaluate.h"
+#include "lockstep/run/snapshot.h"
 
 namespace lockstep::cli {
 
 namespace {
 
-// What the checkpoint was trained with, where it says so, changed by the words; one rank, nothing trained.
-base::Resolved recipe_for(const std::string& folder, const std::vector<std::string>& words) {
-  const checkpoint::Opened opened(folder);
-  base::RecipeSource source;
-  if (opened.manifest()) source.text = opened.manifest()->recipe_toml;
-  source.overrides = words;
-  base::Resolved resolved = base::read_recipe(source);
-  base::Recipe& recipe = resolved.recipe;
-  const auto said = [&](const char* key) { return resolved.origin.at(key) == "command line"; };
-  recipe.model.from = folder;
-  recipe.parallel = {};
-  recipe.optim.name = "sgd";  // the least to keep beside the weights
-  if (!opened.manifest()) {   // else as the run itself evaluated
-    if (!said("batch.global")) recipe.batch.global = 8;
-    if (!said("batch.slices")) recipe.batch.slices = 1;
-    if (!said("batch.strands")) recipe.batch.strands = 1;
+// What decides a batch of a Hugging Face folder, where the user has not said it. A checkpoint is evaluated as
+// its run did, unless another batch is asked for.
+void settle_batch(FolderModel& model) {
+  base::Recipe::Batch& batch = model.resolved.recipe.batch;
+  const bool said = model.said("batch.global") || model.said("batch.slices") || model.said("batch.strands");
+  if (model.trained_here && !said) return;
+  if (!model.said("batch.strands")) batch.strands = 1;
+  if (!model.said("batch.slices") && (!model.trained_here || model.said("batch.global")))
+    batch.slices = batch.strands;
+  if (!model.said("batch.global") && !model.trained_here) {
+    const int64_t slices = batch.slices.is_auto ? 1 : batch.slices.value;
+    batch.global = (8 + slices - 1) / slices * slices;
   }
-  // A file that is named for this evaluation is evaluated on whole.
-  if (said("data.path") && !said("data.eval_path")) recipe.data.eval_path = recipe.data.path;
-  if (said("data.eval_path") && recipe.data.path.empty()) recipe.data.path = recipe.data.eval_path;
-  return resolved;
+}
+
+// A file that is named for this evaluation is evaluated on whole, and so is one that the run held out.
+data::Use settle_data(FolderModel& model) {
+  base::Recipe& recipe = model.resolved.recipe;
+  if (model.said("data.path") && !model.said("data.eval_path")) recipe.data.eval_path.clear();
+  if (recipe.data.path.empty()) recipe.data.path = recipe.data.eval_path;  // it tells the kind
+  run::adopt_model(model.resolved);
+  if (!model.trained_here && !model.said("data.seq_len") && !recipe.model.context.is_auto)
+    recipe.data.seq_len = std::min(recipe.data.seq_len, recipe.model.context.value);
+  const bool whole = model.said("data.path") || !recipe.data.eval_path.empty();
+  return whole ? data::Use::evaluate : data::Use::train;
 }
 
 int evaluate(const std::string& folder, const std::vector<std::string>& words, bool json) {
-  base::Resolved resolved = recipe_for(folder, words);
-  const bool all =
-      !resolved.recipe.data.eval_path.empty() && resolved.origin.at("log.eval_batches") != "command line";
-  run::Session session(run::make_plan(std::move(resolved), {}));
+  FolderModel model = folder_model(folder, words);
+  settle_batch(model);
+  const data::Use use = settle_data(model);
+  const bool all = use == data::Use::evaluate && !model.said("log.eval_batches");
+  run::Session session(run::make_plan(std::move(model.resolved), {}, {.data_use = use}));
   const run::Plan& plan = session.plan;
   const int64_t there = plan.dataset->samples(data::Split::eval);
   if (there == 0) {
@@ -60,7 +67,7 @@ int evaluate(const std::string& folder, const std::vector<std::string>& words, b
   const double perplexity = std::exp(loss);
   if (json) {
     print("{}\n", nlohmann::json{{"model", folder},
-                                 {"data", plan.dataset->describe()},
+                                 {"data", plan.dataset->describe_eval()},
                                  {"samples", samples},
                                  {"seq_len", plan.recipe().data.seq_len},
                                  {"compute", plan.recipe().precision.compute},
@@ -71,7 +78,7 @@ int evaluate(const std::string& folder, const std::vector<std::string>& words, b
     return 0;
   }
   print("loss {:.6f}, perplexity {:.4f} on {} samples of {} tokens ({})\n", loss, perplexity, samples,
-        plan.recipe().data.seq_len, plan.dataset->describe());
+        plan.recipe().data.seq_len, plan.dataset->describe_eval());
   if (const auto floor = plan.dataset->entropy_floor()) print("the data's entropy is {:.6f}\n", *floor);
   return 0;
 }

@@ -55,7 +55,7 @@ int explain_key(const base::Key& key, bool json) {
   if (!key.counts.when.empty()) table.add({"counts with", key.counts.when});
   table.add({"example", key.example});
   print("{}\n{}\n\n{}", terminal.paint(key.name, base::Colour::bold),
-        base::join(base::wrapped(key.meaning, terminal.width), "\n"), table.to_text(terminal.width));
+        base::join(base::wrapped(key.meaning, terminal.width), "\n"), table.to_text(terminal));
   return 0;
 }
 
@@ -72,7 +72,7 @@ int explain_error(const base::ErrorExplanation& row, bool json) {
   for (const std::string& remedy : row.remedies)
     table.add({&remedy == &row.remedies[0] ? "remedies" : "", remedy});
   print("{}  {}\n\n{}", terminal.paint(base::code_name(row.number), base::Colour::bold), row.title,
-        table.to_text(terminal.width));
+        table.to_text(terminal));
   return 0;
 }
 
@@ -115,7 +115,7 @@ int explain_recipe(const std::vector<std::string>& words) {
     rows[key.name] = {{"value", Json::parse(value)}, {"from", origin}};
   }
   if (json) return print_json(rows);
-  print("{}", table.to_text(base::terminal_of(STDOUT_FILENO).width));
+  print("{}", table.to_text(base::terminal_of(STDOUT_FILENO)));
   return 0;
 }
 

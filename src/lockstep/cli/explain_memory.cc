@@ -152,6 +152,12 @@ int explain_memory(const std::vector<std::string>& words) {
   for (const run::Remedy& way : run::remedies(plan)) {
     print("{:<28} needs {:>10}: {}\n", way.change, bytes_text(way.peak_bytes), way.price);
   }
+  if (plan.memory.peak_bytes() <= plan.available_bytes) return 0;
+  const std::vector<run::Remedy> ways = run::ways_to_fit(plan, plan.available_bytes);
+  print("\n{}\n", ways.empty() ? "does not fit, and no combination of changes does"
+                               : "does not fit; what does, the cheapest first:");
+  for (const run::Remedy& way : ways)
+    print("  {}\n    needs {}: {}\n", way.change, bytes_text(way.peak_bytes), way.price);
   return 0;
 }
 

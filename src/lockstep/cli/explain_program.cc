@@ -140,7 +140,7 @@ void print_table(const run::Plan& plan, const Gap& gap) {
                human_bytes(static_cast<double>(bytes_of(program, i, i.writes))),
                i.flops > 0 ? human_count(i.flops) : "", notes_of(program, i)});
   }
-  print("{}", table.to_text(std::max<size_t>(base::terminal_of(STDOUT_FILENO).width, 100)));
+  print("{}", table.to_text(base::terminal_of(STDOUT_FILENO)));
 }
 
 }  // namespace

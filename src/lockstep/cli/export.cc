@@ -50,11 +50,13 @@ int export_command(Arguments& arguments) {
                                  {"tensors", done.tensors},
                                  {"bytes", done.bytes},
                                  {"files", done.files},
+                                 {"config", done.has_config},
                                  {"overflowed", done.overflowed}}
                       .dump());
   } else {
     print("{} tensors, {}, from {} to {}\n", done.tensors, base::human_bytes(static_cast<double>(done.bytes)),
           folder, target);
+    if (!done.has_config) print("without a config.json: transformers has no family for this model\n");
   }
   return 0;
 }

@@ -1,17 +1,20 @@
-// lockstep generate: samples from a run's newest checkpoint.
+// lockstep generate: samples from a run's newest checkpoint, or from any model in a folder.
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/model_recipe.h"
 #include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/stop_signal.h"
-#include "lockstep/plan/layout.h"
 #include "lockstep/run/generate.h"
-#include "lockstep/run/run_folder.h"
 #include "lockstep/run/snapshot.h"
 
 namespace lockstep::cli {
@@ -28,61 +31,51 @@ double number(const std::string& option, const std::string& text) {
   return value;
 }
 
-// The run's own recipe, with as small a batch as can be: generation trains nothing.
-run::Plan plan_of(const std::string& folder) {
-  base::Resolved resolved = base::read_recipe({.file = folder + "/config.toml", .overrides = {}});
-  plan::take_layout_off(resolved.recipe);  // one rank holds it all
-  resolved.recipe.batch.global = 1;
-  resolved.recipe.batch.slices = resolved.recipe.batch.strands = 1;
-  return run::make_plan(std::move(resolved), {});
+// As small a batch as can be: generation trains nothing, and reads no data either.
+run::Plan plan_of(FolderModel& model) {
+  base::Recipe& recipe = model.resolved.recipe;
+  run::adopt_model(model.resolved);
+  recipe.batch.global = 1;
+  recipe.batch.slices = recipe.batch.strands = 1;
+  if (!model.trained_here && !model.said("data.kind")) recipe.data.kind = "tokens";
+  constexpr int64_t kShort = 16;  // what fp8 multiplies at least
+  recipe.data.seq_len = std::min(recipe.data.seq_len, kShort);
+  return run::make_plan(std::move(model.resolved), {}, {.reads_data = false});
 }
 
-}  // namespace
+// What a text begins with that nobody begins.
+std::vector<int32_t> start_of(const data::Dataset& dataset, const FolderModel& model) {
+  const bool known = model.first_token >= 0 && model.first_token < dataset.vocab();
+  return known ? std::vector<int32_t>{static_cast<int32_t>(model.first_token)} : dataset.start();
+}
 
-int generate_command(Arguments& arguments) {
-  std::string folder = "runs/first", prompt, temperature = "1";
-  run::SamplingOptions options;
-  int64_t seed = 1;
+struct Wanted {
+  std::string folder, prompt;
+  std::vector<std::string> words;  // key=value
+  run::SamplingOptions sampling;
   bool json = false;
-  arguments.option("--run", folder, "the run folder");
-  arguments.option("--prompt", prompt, "text to begin with");
-  arguments.option("--tokens", options.tokens, "how many tokens to draw");
-  arguments.option("--temperature", temperature,
-                   "0 always takes the likeliest token, 1 samples as the model says");
-  arguments.option("--top-k", options.top_k, "only among the k likeliest; 0: all");
-  arguments.option("--seed", seed, "another seed draws another text");
-  arguments.flag("--json", json, "print text and tokens as JSON");
-  arguments.example("lockstep generate --run runs/first", "text from the default recipe's model");
-  arguments.example("lockstep generate --prompt \"this dog\" --tokens 20", "twenty words that follow these");
-  if (!arguments.parse()) return 0;
-  if (options.tokens < 1) throw base::ConfigError(109, "--tokens: at least 1 is expected");
-  if (options.top_k < 0) throw base::ConfigError(109, "--top-k: at least 0 is expected; 0 is all");
-  options.temperature = number("--temperature", temperature);
-  options.seed = static_cast<uint64_t>(seed);
-  const run::Earlier earlier = run::look_at(folder);
-  if (!earlier.exists)
-    throw base::ConfigError(162, folder + " is not a run folder: it has no config.toml; name one with --run");
-  if (earlier.checkpoint.empty()) {
-    throw base::DataError(
-        324, folder + " has no complete checkpoint yet: let `lockstep train` finish, or stop it with Ctrl-C");
-  }
-  name_damaged(folder, {earlier.checkpoint});
-  run::Session session(plan_of(folder));
+};
+
+// Draws, and unless all is to be printed at the end, prints as it draws.
+int draw_text(const Wanted& wanted, const std::string& checkpoint) {
+  FolderModel model = folder_model(checkpoint, wanted.words);
+  run::Session session(plan_of(model));
   if (!session.plan.model->predicts_tokens)
     throw base::ConfigError(163, "this model does not predict tokens");
-  run::load_weights(*session.parameters, *session.plan.device, earlier.checkpoint);
   run::Generator generator(session);
   const data::Dataset& dataset = *session.plan.dataset;
-  std::vector<int32_t> text = prompt.empty() ? dataset.start() : dataset.encode(prompt);
-  const size_t given = prompt.empty() ? text.size() : 0;
-  if (!json && given == 0) print("{}", dataset.decode(text));
+  std::vector<int32_t> text = dataset.encode(wanted.prompt);
+  const bool begun = !text.empty();
+  if (!begun) text = start_of(dataset, model);
+  const size_t hidden = begun ? 0 : text.size();
+  std::string shown = dataset.decode(std::span(text).subspan(hidden));
+  if (!wanted.json) print("{}", shown);
   StopSignal signal;
-  std::string shown = dataset.decode(std::span(text).subspan(given));
-  generator.run(text, options, [&](int32_t token) {
+  generator.run(text, wanted.sampling, [&](int32_t token) {
     text.push_back(token);
     // Decoding from the start keeps spaces right; only what is new is printed.
-    const std::string whole = dataset.decode(std::span<const int32_t>(text).subspan(given));
-    if (!json) {
+    const std::string whole = dataset.decode(std::span<const int32_t>(text).subspan(hidden));
+    if (!wanted.json) {
       print("{}", whole.substr(std::min(shown.size(), whole.size())));
       std::fflush(stdout);
     }
@@ -90,9 +83,8 @@ int generate_command(Arguments& arguments) {
     return signal.value().load() == 0;
   });
   const std::optional<double> accepted = dataset.acceptance(text);
-  if (json) {
-    nlohmann::json out{
-        {"run", folder}, {"checkpoint", earlier.checkpoint}, {"text", shown}, {"tokens", text}};
+  if (wanted.json) {
+    nlohmann::json out{{"run", wanted.folder}, {"checkpoint", checkpoint}, {"text", shown}, {"tokens", text}};
     if (accepted) out["accepted"] = *accepted;
     print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;
@@ -101,6 +93,55 @@ int generate_command(Arguments& arguments) {
   std::fflush(stdout);
   if (accepted) remark("the grammar accepts {:.0f} % of the complete sentences\n", *accepted * 100);
   return 0;
+}
+
+}  // namespace
+
+int generate_command(Arguments& arguments) {
+  Wanted wanted;
+  std::string run, temperature = "1";
+  run::SamplingOptions& options = wanted.sampling;
+  int64_t seed = 1;
+  arguments.positional("DIR", wanted.folder,
+                       "a run, a checkpoint or a Hugging Face folder; default: runs/first");
+  arguments.rest("key=value", wanted.words, "what differs from the recipe that it was trained with");
+  arguments.option("--run", run, "the same as DIR");
+  arguments.option("--prompt", wanted.prompt, "text to begin with");
+  arguments.option("--tokens", options.tokens, "how many tokens to draw");
+  arguments.option("--temperature", temperature,
+                   "0 always takes the likeliest token, 1 samples as the model says");
+  arguments.option("--top-k", options.top_k, "only among the k likeliest; 0: all");
+  arguments.option("--seed", seed, "another seed draws another text");
+  arguments.flag("--json", wanted.json, "print text and tokens as JSON");
+  arguments.example("lockstep generate runs/first", "text from the default recipe's model");
+  arguments.example("lockstep generate --prompt \"this dog\" --tokens 20", "twenty words that follow these");
+  arguments.example("lockstep generate gpt2 --prompt \"464 3290\"",
+                    "a Hugging Face folder: token numbers, because its tokenizer is not read");
+  if (!arguments.parse()) return 0;
+  if (options.tokens < 1) throw base::ConfigError(109, "--tokens: at least 1 is expected");
+  if (options.top_k < 0) throw base::ConfigError(109, "--top-k: at least 0 is expected; 0 is all");
+  options.temperature = number("--temperature", temperature);
+  options.seed = static_cast<uint64_t>(seed);
+  if (wanted.folder.find('=') != std::string::npos && !std::filesystem::exists(wanted.folder))
+    wanted.words.insert(wanted.words.begin(), std::exchange(wanted.folder, ""));  // the first word is a key
+  if (!run.empty() && !wanted.folder.empty() && run != wanted.folder) {
+    throw base::ConfigError(109, fmt::format("generate takes one folder, not both {} and --run {}",
+                                             base::quoted(wanted.folder), base::quoted(run)));
+  }
+  if (wanted.folder.empty()) wanted.folder = run.empty() ? "runs/first" : run;
+  std::error_code error;
+  if (!std::filesystem::is_directory(wanted.folder, error)) {
+    throw base::ConfigError(162, fmt::format("{} is not a folder: name a run, a checkpoint or a Hugging Face "
+                                             "folder, as in lockstep generate runs/first",
+                                             base::quoted(wanted.folder, 200)));
+  }
+  const std::string checkpoint = folder_to_read(wanted.folder);
+  try {
+    return draw_text(wanted, checkpoint);
+  } catch (const base::DataError&) {
+    offer_older(checkpoint);
+    throw;
+  }
 }
 
 }  // namespace lockstep::cli

@@ -134,7 +134,7 @@ void print_report(const json& r, bool everything) {
                  name_text(one["name"])});
   }
   const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
-  print("\n{}\n{}", files.to_text(terminal.width), tensors.to_text(terminal.width));
+  print("\n{}\n{}", files.to_text(terminal), tensors.to_text(terminal));
   if (!everything && r["tensors"].size() > kShortTable)
     print("... and {} more: --all shows them\n", r["tensors"].size() - kShortTable);
   if (checked) print("\n{}\n", r["checked"].get<std::string>());

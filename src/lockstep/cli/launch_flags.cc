@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "lockstep/base/terminal.h"
+#include "lockstep/base/text.h"
+
 namespace lockstep::cli {
 
 namespace {
@@ -42,9 +45,15 @@ std::optional<int> launch_or_join(const LaunchFlags& flags, const std::vector<st
 }
 
 void say_on_console(const std::string& text) {
-  std::fflush(stdout);                                          // what was said before comes first
-  if (::isatty(STDERR_FILENO)) std::fputs("\r\033[K", stderr);  // a rank's progress line may stand there
-  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stdout);  // what was said before comes first
+  const base::Terminal terminal = base::terminal_of(STDERR_FILENO);
+  std::string shown = text;
+  if (terminal.is_tty) {
+    shown =
+        "\r\033[K" + base::hanging(text, terminal.width - 1, 2);  // a rank's progress line may stand there
+    if (text.ends_with("\n")) shown += "\n";
+  }
+  std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
 }  // namespace lockstep::cli

@@ -64,20 +64,21 @@ std::string help() {
        }) {
     examples.add({line, what});
   }
+  const auto lines = [&](const char* text) { return base::hanging(text, terminal.width, 2); };
   return fmt::format(
-      "lockstep COMMAND [...]\n\n"
-      "Trains deep networks on one device or many: the same recipe and seed give the same bits.\n\n"
-      "commands\n{}\nexamples\n{}\n"
-      "`lockstep COMMAND --help` says more. Every command that reports takes --json.\n"
-      "exit codes: 0 done, 1 failed, 2 refused, 3 data or checkpoint unusable, 75 preempted and saved: run "
-      "again\n",
-      commands.to_text(terminal.width), examples.to_text(terminal.width));
+      "lockstep COMMAND [...]\n\n{}\n\n{}\n{}\n{}\n{}\n{}\n{}\n",
+      lines("Trains deep networks on one device or many: the same recipe and seed give the same bits."),
+      terminal.paint("commands", base::Colour::bold), commands.to_text(terminal),
+      terminal.paint("examples", base::Colour::bold), examples.to_text(terminal),
+      lines("`lockstep COMMAND --help` says more. Every command that reports takes --json."),
+      lines("exit codes: 0 done, 1 failed, 2 refused, 3 data or checkpoint unusable, 75 preempted and saved: "
+            "run again"));
 }
 
 int run(const std::vector<std::string>& words) {
   const std::string name = words.empty() ? "" : words[0];
-  if (name == "--version" || name == "-V") {
-    print("lockstep {}\n", base::kVersion);
+  if (name == "--version" || name == "-V" || name == "version") {
+    print("{}", version_line());
     return 0;
   }
   if (name.empty()) {
@@ -109,7 +110,10 @@ int run(const std::vector<std::string>& words) {
 void complain(const std::string& text) {
   const base::Terminal terminal = base::terminal_of(STDERR_FILENO);
   std::fflush(stdout);  // what was said before comes first
-  remark("{} {}\n", terminal.paint("lockstep:", base::Colour::red), text);
+  const std::string label = "lockstep:";
+  std::string shown = label + " " + text;
+  if (terminal.is_tty) shown = base::hanging(shown, terminal.width - 1, 2);
+  remark("{}{}\n", terminal.paint(label, base::Colour::red), shown.substr(label.size()));
 }
 
 // Asked of the pipe itself: the error of an earlier write is no longer known at the end.

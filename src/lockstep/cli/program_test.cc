@@ -25,6 +25,8 @@ TEST(Program, UsageAndHelp) {
       {"$L help", 0, "examples"},
       {"$L help init", 0, "--force"},
       {"$L --version", 0, "lockstep 0."},
+      {"$L version", 0, "lockstep 0."},
+      {"$L train --version", 0, "lockstep 0."},
       {"$L trian", 2, "did you mean `lockstep train`?"},
       {"$L banana", 2, "commands are init, train"},
       {"$L ''", 2, "commands"},
@@ -97,6 +99,33 @@ TEST(Program, TrainRefusesBadRecipesBeforeAnythingStarts) {
       {"$L train missing.toml", 2, "[LS0106]"},
       {"$L train optim.learning_rate=1", 2, "did you mean optim.lr?"},
       {"$L train run.name=../up", 2, "[LS0104]"},
+  };
+  expect_rows(folder.path(), rows);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/runs"));
+}
+
+// What people type out of habit: a sentence with the word that was meant, and nothing is started.
+TEST(Program, SlipsOfTheFingerAreNamedWithTheirRemedy) {
+  base::TemporaryFolder folder;
+  const std::vector<Row> rows = {
+      {"$L train run.steps = 10", 2, "write run.steps=10, without spaces"},
+      {"$L train run.steps =10", 2, "write run.steps=10, without spaces"},
+      {"$L train run.steps= 10", 2, "write run.steps=10, without spaces"},
+      {"$L train run.steps 10", 2, "write run.steps=10, without spaces"},
+      {"$L train optim.lr=1 run.steps = 10 optim.lr=2", 2, "write run.steps=10, without spaces"},
+      {"$L train run.steps optim.lr=2", 2, "write run.steps=VALUE"},
+      {"$L train x.toml run.steps = 10", 2, "write run.steps=10, without spaces"},
+      {"$L eval runs/first run.steps = 10", 2, "write run.steps=10, without spaces"},
+      {"$L generate run.steps = 10", 2, "write run.steps=10, without spaces"},
+      {"$L explain recipe run.steps = 10 | cat", 0, "write run.steps=10, without spaces"},
+      {"$L train --run.steps 10", 2, "keys have no dashes: write run.steps=VALUE"},
+      {"$L train --optim.lr=3", 2, "keys have no dashes: write optim.lr=VALUE"},
+      {"$L train --nproc", 2, "--nproc needs a value: ranks on this node"},
+      {"$L train --nproc=", 2, "--nproc needs a value"},
+      {"$L train --nproc run.steps=3", 2, "--nproc needs a value before \"run.steps=3\""},
+      {"$L train --nproc --json", 2, "--nproc needs a value before \"--json\""},
+      {"$L generate --seed --tokens 3", 2, "--seed needs a value before \"--tokens\""},
+      {"$L launch --nproc", 2, "--nproc needs a value"},
   };
   expect_rows(folder.path(), rows);
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/runs"));

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "lockstep/base/curve.h"
 #include "lockstep/base/text.h"
-#include "lockstep/cli/explain_plan.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/device/thread_pool.h"
-#include "lockstep/program/nodes.h"
 
 namespace lockstep::cli {
 
@@ -18,152 +17,106 @@ using base::human_bytes;
 using base::human_count;
 using base::human_duration;
 
-Progress::Progress(const run::Plan& plan, int64_t first_step)
+namespace {
+
+constexpr size_t kLabel = 8;  // columns of a start line's label
+
+// A line for a terminal: broken between words, with the label of a start line ("memory  ...") bold and what
+// follows it below each other.
+std::string laid_out(const std::string& line, const base::Terminal& terminal) {
+  const size_t end = line.find(' ');
+  const bool labelled = end > 0 && end < kLabel && line.find_first_not_of(' ', end) == kLabel;
+  const std::string text = base::hanging(line, terminal.width - 1, labelled ? kLabel : 2);
+  return labelled ? terminal.paint(text.substr(0, end), base::Colour::bold) + text.substr(end) : text;
+}
+
+}  // namespace
+
+Progress::Progress(const run::Plan& plan, Options options)
     : terminal_(base::terminal_of(STDERR_FILENO)),
       line_(stderr, terminal_),
+      options_(std::move(options)),
       steps_(plan.recipe().run.steps),
-      first_step_(first_step),
-      floor_(plan.dataset->entropy_floor()) {}
+      unit_(plan.unit()),
+      floor_(plan.dataset->entropy_floor()),
+      losses_(options_.earlier) {}
+
+void Progress::say(const std::string& lines) {
+  const std::string warning = "warning: ";
+  for (const std::string& line : base::split_lines(lines)) {
+    if (line.starts_with(warning)) {
+      warn(line.substr(warning.size()));
+    } else if (!options_.quiet) {
+      // A pipe gets the lines as they are: whoever searches them finds whole sentences.
+      line_.print(terminal_.is_tty ? laid_out(line, terminal_) : line);
+    }
+  }
+}
+
+void Progress::warn(const std::string& line) {
+  const std::string label = "warning:";
+  std::string text = label + " " + line;
+  if (terminal_.is_tty) text = base::hanging(text, terminal_.width - 1, label.size() + 1);
+  line_.print(terminal_.paint(label, base::Colour::yellow) + text.substr(label.size()));
+}
 
 void Progress::stepped(const run::StepReport& r) {
   losses_.push_back(r.loss);
-  smooth_ms_ = smooth_ms_ == 0 ? r.step_ms : 0.95 * smooth_ms_ + 0.05 * r.step_ms;
-  std::string text = fmt::format("step {}/{}  loss {:.4f}", r.step, steps_, r.loss);
-  if (floor_) text += fmt::format(" (floor {:.4f})", *floor_);
-  if (eval_) text += fmt::format("  eval {:.4f}", *eval_);
-  text += fmt::format("  {} tokens/s", human_count(r.tokens_per_s * r.step_ms / smooth_ms_));
-  if (r.mfu) text += fmt::format("  mfu {:.0f} %", *r.mfu * 100);
-  text += fmt::format("  {}  ETA {}", human_bytes(r.memory_gib * (1 << 30)),
-                      human_duration(static_cast<double>(steps_ - r.step) * smooth_ms_ / 1e3));
-  line_.update(text);
+  clock_.stepped(r.step_ms);
+  if (options_.quiet) return;
+  std::vector<base::StatusPart> parts = {{fmt::format("step {}/{}", r.step, steps_)},
+                                         {fmt::format("loss {:.4f}", r.loss)}};
+  if (floor_) parts.push_back({fmt::format("(floor {:.4f})", *floor_), 6});
+  if (eval_) parts.push_back({fmt::format("eval {:.4f}", *eval_), 3});
+  const double per_second = r.tokens_per_s * r.step_ms / clock_.usual_ms();
+  parts.push_back({fmt::format("{} {}/s", human_count(per_second), unit_), 2});
+  if (r.mfu) parts.push_back({fmt::format("mfu {:.0f} %", *r.mfu * 100), 4});
+  parts.push_back({human_bytes(r.memory_gib * (1 << 30)), 5});
+  if (const std::string eta = clock_.eta(steps_ - r.step); !eta.empty()) parts.push_back({"ETA " + eta, 1});
+  line_.update(
+      base::status_line(std::move(parts), terminal_.is_tty ? terminal_.width - 1 : std::string::npos));
 }
 
 void Progress::evaluated(int64_t, double loss) { eval_ = loss; }
 
 void Progress::event(const std::string& name, const std::string& why, int64_t step) {
-  if (name == "nonfinite" || name == "checkpoint_failed" || name == "no_profile")
-    line_.print(terminal_.paint("warning: ", base::Colour::yellow) + why);
-  if (name == "checkpoint_saved") line_.print(fmt::format("step {}: {}", step, why));
+  if (name == "nonfinite" || name == "checkpoint_failed" || name == "no_profile") warn(why);
+  if (name == "checkpoint_saved") say(fmt::format("step {}: {}", step, why));
 }
 
-void Progress::finish(const run::Summary& s, const std::string& folder) {
-  line_.finish();
-  if (terminal_.is_tty && losses_.size() > 8) {
-    const size_t width = std::min<size_t>(terminal_.width, 76);
-    remark("\n{}",
-           base::draw_curve(
-               losses_,
-               {.width = width, .first = first_step_ + 1, .last = s.steps, .unicode = terminal_.unicode}));
-  }
-  std::string text =
-      fmt::format("{} {} of {} steps in {}: loss {:.4f}", s.finished ? "done:" : "stopped:", s.steps, steps_,
-                  human_duration(s.seconds), s.loss);
-  if (s.eval_loss) text += fmt::format(", eval {:.4f}", *s.eval_loss);
+std::string Progress::summary_text(const run::Summary& s) const {
+  std::string text = fmt::format("{} {} of {} steps in {}", s.finished ? "done:" : "stopped:", s.steps,
+                                 steps_, human_duration(s.seconds));
+  if (s.averaged > 0) text += fmt::format(": loss {:.4f} in the last step", s.last_loss);
+  if (s.averaged > 1) text += fmt::format(", {:.4f} on average over the last {}", s.loss, s.averaged);
+  if (s.eval_loss) text += fmt::format(", {:.4f} in evaluation", *s.eval_loss);
   if (s.eval_loss && s.floor) {
     text += fmt::format(", {:.1f} % above the data's entropy {:.4f}", (*s.eval_loss / *s.floor - 1) * 100,
                         *s.floor);
   }
-  remark("{}; {} tokens/s\n", text, human_count(s.tokens_per_s));
+  return text + fmt::format("; {} {}/s", human_count(s.tokens_per_s), unit_);
+}
+
+void Progress::finish(const run::Summary& s, const std::string& folder) {
+  line_.finish();
+  if (options_.quiet) return;
+  if (terminal_.is_tty && losses_.size() > 8) {
+    const size_t width = std::min<size_t>(terminal_.width - 1, 76);
+    const int64_t first = s.steps - static_cast<int64_t>(losses_.size()) + 1;
+    remark("\n{}",
+           base::draw_curve(losses_,
+                            {.width = width, .first = first, .last = s.steps, .unicode = terminal_.unicode}));
+  }
+  const size_t width = terminal_.is_tty ? terminal_.width - 1 : std::string::npos;
+  std::string text = base::hanging(summary_text(s), width, 2);
+  const size_t label = text.find(':') + 1;
+  const base::Colour colour = s.finished ? base::Colour::green : base::Colour::yellow;
+  remark("{}{}\n", terminal_.paint(text.substr(0, label), colour), text.substr(label));
   if (s.skipped > 0) remark("{} updates were skipped: their gradients were not finite\n", s.skipped);
   if (!s.finished)
     remark("run the same command again to go on from step {}\n", s.steps);
   else if (folder.find(' ') == std::string::npos)
-    remark("next: lockstep generate --run {}\n", folder);
-}
-
-// "8 over shm inside a node and gloo between nodes": what carries the bytes.
-std::string engines_text(const run::Session& session) {
-  using program::Among;
-  using program::Lane;
-  const program::DataRanks& r = session.plan.layout.ranks;
-  const auto engine = [&](Among among, Lane lane) {
-    return std::string(session.ranks->group(among, lane).engine());
-  };
-  std::string inside = engine(Among::all, Lane::reduce), between = inside;
-  const char *where = "", *other = "";
-  if (r.node_first || r.split() == Among::shard) {
-    const Lane lane = r.node_first ? Lane::reduce : Lane::gather;
-    inside = engine(Among::near, lane), between = engine(Among::far, lane);
-    where = "a node", other = "nodes";
-  } else if (r.sharded() && r.replicas > 1) {
-    inside = engine(Among::shard, Lane::reduce), between = engine(Among::replica, Lane::reduce);
-    where = "a copy", other = "them";
-  }
-  const int ranks = session.ranks->size();
-  if (inside == between) return fmt::format("{} over {}", ranks, inside);
-  return fmt::format("{} over {} inside {} and {} between {}", ranks, inside, where, between, other);
-}
-
-// "4 over shm, zero 3 in 2 copies of 2": how the ranks share the work, and what that costs.
-std::string rank_line(const run::Session& session) {
-  const program::DataRanks& r = session.plan.layout.ranks;
-  const model::Parts& parts = session.plan.model->parts;
-  const program::Deal deal = r.deal(session.plan.layout.strands);
-  std::string text = engines_text(session);
-  const auto add = [&](const char* what, int size) {
-    if (size > 1) text += fmt::format(", {} {}", what, size);
-  };
-  if (r.width() < session.ranks->size()) add("data", r.width());
-  add("context", parts.context);
-  add(parts.sequence ? "tensor (and sequence)" : "tensor", parts.tensor);
-  add("pipeline", session.plan.layout.stages.count);
-  if (r.sharded()) {
-    text += fmt::format(", parallel.zero={}", r.zero);
-    if (r.replicas > 1) text += fmt::format(", {} copies shared by {} ranks each", r.replicas, r.shard);
-  }
-  size_t buffers = 0;
-  for (const program::BlockBuffers& block : session.plan.program.blocks)
-    buffers = std::max(buffers, block.gradients.size());
-  text += fmt::format("; {} gradient buffer{} a rank", buffers, buffers == 1 ? "" : "s");
-  if (!r.exact) return text + ", sums in the engine's order: not exact";
-  bool even = true;
-  for (int p = 0; p < r.replicas; ++p) even = even && nodes_of(deal.strands, deal.of_replica(p)).size() == 1;
-  for (int q = 0; q < r.shard && !r.turns(); ++q)
-    even = even && program::own_nodes(deal, r.replica, q).size() == 1;
-  if (!even)
-    text +=
-        fmt::format("; {} strands do not divide evenly, so ranks send several partial sums", deal.strands);
-  program::DataRanks tried = r;
-  const std::string why = program::settle_nodes(tried, deal.strands);
-  if (r.node_first) text += "; sums inside each node, then between nodes";
-  if (!why.empty()) text += fmt::format("; all ranks meet at once, because {}", why);
-  const bool uneven = session.plan.seat.nodes > 1 && r.width() > 1 && r.per_node == 0;
-  if (uneven) text += "; all ranks meet at once, because nodes do not hold the same number of data ranks";
-  return text;
-}
-
-std::string start_lines(const run::Session& session, const std::string& folder) {
-  const run::Plan& plan = session.plan;
-  const base::Recipe& r = plan.recipe();
-  const device::Properties device = plan.device->properties();
-  const int64_t slices = r.batch.slices.value, strands = r.batch.strands.value;
-  std::string text;
-  text += fmt::format("model   {}{}: {} parameters, {} blocks, {}\n", plan.model->family,
-                      r.model.preset.empty() ? "" : " " + r.model.preset,
-                      human_count(static_cast<double>(plan.model->param_count())), plan.model->blocks.size(),
-                      device::name_of(plan.model->compute));
-  text += fmt::format("data    {}\n", plan.dataset->describe());
-  text += fmt::format(
-      "device  {} ({}){}\n", plan.device->id().to_string(), device.name,
-      plan.device->id().kind == device::Kind::cpu
-          ? fmt::format(", {} thread{}", device::thread_count(), device::thread_count() == 1 ? "" : "s")
-          : "");
-  text += fmt::format(
-      "batch   {} samples = {} slice{} in {} strand{}: {}\n", r.batch.global, slices, slices == 1 ? "" : "s",
-      strands, strands == 1 ? "" : "s",
-      strands == 1 ? "for one data rank" : fmt::format("same bits on 1 to {} data ranks", strands));
-  if (!session.ranks->alone()) {
-    text += "ranks   " + rank_line(session) + "\n";
-    text += fmt::format("links   rank {} {}\n", plan.seat.rank, traffic_text(plan));
-  }
-  const double host = static_cast<double>(plan.memory.host_bytes);
-  text += fmt::format("memory  {} ({} kept, {} in a step) of {}{}\n",
-                      human_bytes(static_cast<double>(plan.memory.peak_bytes())),
-                      human_bytes(static_cast<double>(plan.memory.persistent_bytes)),
-                      human_bytes(static_cast<double>(plan.memory.transient_bytes)),
-                      human_bytes(static_cast<double>(plan.available_bytes)),
-                      host > 0 ? ", moments in " + human_bytes(host) + " of the host's" : "");
-  return text + fmt::format("folder  {}", folder);
+    remark("next: lockstep generate {}\n", folder);
 }
 
 }  // namespace lockstep::cli

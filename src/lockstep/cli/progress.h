@@ -3,9 +3,11 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/live_line.h"
+#include "lockstep/base/status.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/run/trainer.h"
 
@@ -13,23 +15,30 @@ namespace lockstep::cli {
 
 class Progress : public run::Observer {
  public:
-  Progress(const run::Plan& plan, int64_t first_step);
+  struct Options {
+    int64_t first_step = 0;            // steps done before
+    std::vector<double> earlier = {};  // their losses, for the curve
+    bool quiet = false;                // only warnings
+  };
+  Progress(const run::Plan& plan, Options options);
   void stepped(const run::StepReport& report) override;
   void evaluated(int64_t step, double loss) override;
   void event(const std::string& name, const std::string& why, int64_t step) override;
-  void say(const std::string& line) { line_.print(line); }
+  void say(const std::string& lines);  // what is good to know; of these, warnings even when quiet
+  void warn(const std::string& line);  // even when quiet
   void finish(const run::Summary& summary, const std::string& folder);
 
  private:
+  std::string summary_text(const run::Summary& summary) const;
+
   base::Terminal terminal_;
   base::LiveLine line_;
-  int64_t steps_, first_step_;
+  Options options_;
+  int64_t steps_;
+  const char* unit_;
   std::optional<double> floor_, eval_;
   std::vector<double> losses_;
-  double smooth_ms_ = 0;
+  base::StepClock clock_;
 };
-
-// The lines before the first step: model, data, batch and what exactness allows, memory.
-std::string start_lines(const run::Session& session, const std::string& folder);
 
 }  // namespace lockstep::cli

@@ -18,6 +18,7 @@
 #include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/progress.h"
+#include "lockstep/cli/start_lines.h"
 #include "lockstep/cli/stop_signal.h"
 #include "lockstep/cli/train_profile.h"
 #include "lockstep/cli/train_recovery.h"
@@ -55,7 +56,7 @@ struct Everyone : run::Observer {
 struct TrainArguments {
   base::RecipeSource source;
   std::string folder, resume = "auto";
-  bool json = false, timing = false;
+  bool json = false, timing = false, quiet = false, dry_run = false;
   std::string profile;
 };
 
@@ -112,10 +113,15 @@ int64_t load_first(run::Session& session, const std::vector<std::string>& candid
 }
 
 void print_summary(const run::Summary& s, const std::string& folder) {
-  nlohmann::json out{{"folder", folder},       {"steps", s.steps},
-                     {"finished", s.finished}, {"loss", s.loss},
-                     {"seconds", s.seconds},   {"tokens_per_s", s.tokens_per_s},
-                     {"skipped", s.skipped},   {"params_hash", s.params_hash}};
+  nlohmann::json out{{"folder", folder},
+                     {"steps", s.steps},
+                     {"finished", s.finished},
+                     {"loss", s.loss},
+                     {"last_loss", s.last_loss},
+                     {"seconds", s.seconds},
+                     {"skipped", s.skipped},
+                     {"tokens_per_s", s.tokens_per_s},
+                     {"params_hash", s.params_hash}};
   if (s.eval_loss) out["eval_loss"] = *s.eval_loss;
   if (s.floor) out["floor"] = *s.floor;
   print("{}\n", out.dump());
@@ -285,13 +291,17 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   read_profile(arguments.profile, options);
   const std::vector<std::string> changes =
       files.begin(session.plan, options.first_step, launch::started_again());
-  Progress progress(session.plan, options.first_step);
+  Progress progress(session.plan, {.first_step = options.first_step,
+                                   .earlier = run::recorded_losses(folder, options.first_step),
+                                   .quiet = arguments.quiet});
   files.on_trouble = [&](const std::string& why) {
-    progress.say("warning: " + why + "; what would go there waits for room");
+    progress.warn(why + "; what would go there waits for room");
   };
-  if (!options.save_only)
-    progress.say(with_remarks(start_lines(session, folder), session, !arguments.folder.empty()));
-  for (const std::string& change : changes) progress.say("warning: bits may differ from here on: " + change);
+  if (!options.save_only) {
+    const std::string lines = start_lines(session.plan, ranks_line(session), folder);
+    progress.say(with_remarks(lines, session.plan, !arguments.folder.empty()));
+  }
+  for (const std::string& change : changes) progress.warn("bits may differ from here on: " + change);
   if (options.first_step > 0) progress.say(fmt::format("going on from step {}", options.first_step));
   const std::string length =
       change_of_length(session.plan.recipe(), decision.checkpoints, options.first_step);
@@ -330,6 +340,38 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   }
   if (arguments.json) print_summary(summary, folder);
   return summary.finished ? 0 : 75;
+}
+
+// What the run would begin with, for the first of so many ranks, none of which is started.
+int rehearse(const TrainArguments& arguments, const base::Resolved& resolved, const std::string& folder,
+             const comm::Seat& seat) {
+  run::PlanOptions options;
+  options.seat = seat;
+  options.node_shares_memory = resolved.recipe.parallel.engine != "gloo";
+  options.shares_memory = options.node_shares_memory && seat.nodes == 1;
+  options.per_node = seat.nodes == 1 ? 0 : seat.local_world;
+  std::optional<run::Plan> plan;
+  const run::Decision decision = decide(arguments, resolved, folder, options, plan);
+  if (decision.done) return already_done(arguments, decision, folder);
+  const int64_t first =
+      decision.checkpoints.empty() ? 0 : checkpoint::read_manifest(decision.checkpoints[0]).step;
+  if (arguments.json) {
+    print("{}\n", nlohmann::json{{"folder", folder},
+                                 {"ranks", seat.world},
+                                 {"first_step", first},
+                                 {"steps", plan->recipe().run.steps},
+                                 {"parameters", plan->model->param_count()},
+                                 {"memory_bytes", plan->memory.peak_bytes()},
+                                 {"available_bytes", plan->available_bytes}}
+                      .dump());
+    return 0;
+  }
+  Progress progress(*plan, {.quiet = arguments.quiet});
+  const std::string ranks = seat.world == 1 ? "" : fmt::format("{}, none was started", seat.world);
+  progress.say(with_remarks(start_lines(*plan, ranks, folder), *plan, !arguments.folder.empty()));
+  progress.say(fmt::format("a dry run: nothing was started or written; the run would {} step {}",
+                           first == 0 ? "begin at" : "go on from", first == 0 ? 1 : first));
+  return 0;
 }
 
 // The launcher's verdict on a hang says more: it comes before the collectives' own timeout, unless another
@@ -388,6 +430,8 @@ int train_command(Arguments& arguments) {
   arguments.option("--profile", wanted.profile,
                    "FIRST:LAST: note what runs in these steps, as trace/profile.json and a table");
   arguments.flag("--timing", wanted.timing, "print where the time up to the end of the first step went");
+  arguments.flag("--quiet,-q", wanted.quiet, "print nothing but warnings and errors");
+  arguments.flag("--dry-run", wanted.dry_run, "check everything and print the plan, start and write nothing");
   arguments.flag("--json", wanted.json, "print the summary as JSON on standard output");
   LaunchFlags launch;
   add_launch_flags(arguments, launch);
@@ -417,10 +461,14 @@ int train_command(Arguments& arguments) {
   launch.wishes.replicas = static_cast<int>(resolved.recipe.checkpoint.replicas);
   launch.wishes.notice_seconds =
       run::find_notice(resolved.recipe.checkpoint.notice, run::this_place()).seconds;
+  if (wanted.dry_run) {
+    launch.wishes.instead = [&](const comm::Seat& seat) { return rehearse(wanted, resolved, folder, seat); };
+  }
   std::vector<std::string> argv = {"train"};
   argv.insert(argv.end(), arguments.words().begin(), arguments.words().end());
   std::unique_ptr<comm::World> world;
   if (const std::optional<int> code = launch_or_join(launch, argv, folder + "/logs", world)) return *code;
+  if (wanted.dry_run) return world->first() ? rehearse(wanted, resolved, folder, world->seat()) : 0;
   try {
     return run_training(wanted, resolved, folder, *world, signal, laps);
   } catch (const base::RunError& error) {

@@ -1,12 +1,14 @@
 #include "lockstep/cli/train_profile.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/terminal.h"
 
 namespace lockstep::cli {
 
@@ -77,14 +79,16 @@ void keep_profile(const run::Session& session, const run::Profile& profile, cons
 std::string profile_lines(const run::Session& session, const run::Profile& profile,
                           const std::string& folder) {
   const run::Plan& plan = session.plan;
+  const base::Terminal terminal = base::terminal_of(STDERR_FILENO);
   run::Ceilings ceilings;
   try {
     ceilings = run::measure_ceilings(*plan.device, plan.model->compute, plan.recipe().precision.tf32,
                                      plan.recipe().precision.compute == "fp8");
   } catch (const device::OutOfMemory&) {  // no room beside the model: the table goes without
   }
-  return run::profile_table(profile, plan.program, *plan.model, ceilings, 100) + "the trace is in " +
-         trace_path(folder) + ": open it at ui.perfetto.dev";
+  return run::profile_table(profile, plan.program, *plan.model, ceilings,
+                            terminal.is_tty ? terminal.width - 1 : 100) +
+         "the trace is in " + trace_path(folder) + ": open it at ui.perfetto.dev";
 }
 
 }  // namespace lockstep::cli

@@ -21,11 +21,10 @@ int64_t step_of(const std::string& checkpoint) {
 
 }  // namespace
 
-std::string with_remarks(const std::string& plan_lines, const run::Session& session, bool folder_given) {
-  const run::Plan& plan = session.plan;
+std::string with_remarks(const std::string& plan_lines, const run::Plan& plan, bool folder_given) {
   const base::Circumstances circumstances{
       .recipe = plan.recipe(),
-      .ranks = session.ranks->size(),
+      .ranks = plan.seat.world,
       .nodes = plan.seat.nodes,
       .gpu = plan.device->id().kind == device::Kind::cuda,
       .launched = launch::under_launcher(),

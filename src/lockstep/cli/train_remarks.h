@@ -11,7 +11,7 @@ namespace lockstep::cli {
 
 // The plan's lines with warnings around them: a GPU that is left unused first, then the rest behind.
 // `folder_given`: by --run.
-std::string with_remarks(const std::string& plan_lines, const run::Session& session, bool folder_given);
+std::string with_remarks(const std::string& plan_lines, const run::Plan& plan, bool folder_given);
 
 // What a changed run.steps does to the learning rate of a run that goes on from that many steps of one of
 // these checkpoints; empty: nothing, or it goes on from memory.

@@ -85,6 +85,8 @@ TEST(Train, RefusesBadInput) {
       {"LOCKSTEP_STORE=127.0.0.1:1 " + kTiny, 2, "[LS0538]"},
       {kTiny + "parallel.data=2", 2, "needs 2 ranks, 1 started: add --nproc 2"},
       {"$L generate --run nowhere", 2, "nowhere"},
+      {"$L generate nowhere", 2, "\"nowhere\" is not a folder"},
+      {"$L generate here --run there", 2, "one folder, not both"},
       {"$L generate --temperature hot", 2, "--temperature"},
       {"$L explain program bad.toml", 2, "model.layers"},
       {"$L tune --steps 0 batch.global=4 batch.slices=1 batch.strands=1", 2, "--steps"},
@@ -428,10 +430,82 @@ TEST(Explain, ProgramAndMemory) {
       {"$L tune model.layers=1 model.hidden=16 batch.global=4 data.seq_len=8 parallel.data=2 parallel.zero=3 "
        "--steps 1",
        0, "timed on one rank"},
-      {"$L tune model.layers=1 model.hidden=16 batch.global=4 data.seq_len=8 --steps 1", 0,
-       "use it: batch.slices="},
   };
   expect_rows(folder.path(), rows);
+}
+
+// The line that tune prints trains, whatever was given to it, and says what it changes.
+TEST(Train, TunesAdviceCanBePasted) {
+  base::TemporaryFolder folder;
+  folder.write("it's mine.toml",
+               "[model]\nlayers = 1\nhidden = 16\nheads = 2\n[data]\nseq_len = 8\n[run]\nsteps = 2\n"
+               "device = \"cpu\"\n[batch]\nglobal = 8\nslices = 8\nstrands = 8\n[log]\neval_every = 0\n");
+  for (const char* before : {"true", "mkdir -p runs/first"}) {  // a folder of that name is another run's
+    const Outcome tuned = run_shell(
+        folder.path(), std::string(before) + "; $L tune \"it's mine.toml\" optim.lr=0.002 --steps 1");
+    ASSERT_EQ(tuned.code, 0) << tuned.output;
+    size_t pasted = 0;
+    for (const std::string& line : base::split_lines(tuned.output)) {
+      if (!line.starts_with("  lockstep train")) continue;
+      const Outcome trained =
+          run_shell(folder.path(), "$L " + line.substr(std::string("  lockstep ").size()) +
+                                       fmt::format(" log.folder=out{}", ++pasted));
+      EXPECT_EQ(trained.code, 0) << line << "\n" << trained.output;
+    }
+    const bool own = tuned.output.find("the recipe's own is the fastest") != std::string::npos;
+    EXPECT_EQ(pasted == 0, own) << tuned.output;
+    if (!own) EXPECT_NE(tuned.output.find(" bits"), std::string::npos) << tuned.output;
+    std::filesystem::remove_all(folder.path() + "/out1");
+    std::filesystem::remove_all(folder.path() + "/out2");
+  }
+}
+
+TEST(Train, QuietSaysNothingAndADryRunDoesNothing) {
+  base::TemporaryFolder folder;
+  const Outcome quiet = run_shell(folder.path(), kTiny + "run.steps=3 --quiet");
+  EXPECT_EQ(quiet.code, 0);
+  EXPECT_EQ(quiet.output, "");
+  const std::vector<Row> rows = {
+      {kTiny + "run.steps=3 run.name=dry --dry-run", 0, "would begin at step 1"},
+      {kTiny + "run.steps=3 run.name=dry --dry-run --nproc 2", 0, "ranks   2, none was started"},
+      {kTiny + "run.steps=3 run.name=dry --dry-run --nproc 4", 2, "[LS0154]"},
+      {kTiny + "run.steps=3 run.name=dry --dry-run --json 2>/dev/null", 0, "\"first_step\":0"},
+      {kTiny + "run.steps=3 run.name=dry --dry-run memory.limit_gib=0.00001", 1, "[LS0420]"},
+      {kTiny + "run.steps=3 --dry-run", 0, "already done"},
+      {kTiny + "run.steps=3 optim.lr=0.5 --dry-run", 2, "optim.lr"},
+  };
+  expect_rows(folder.path(), rows);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/runs/dry"));
+}
+
+// The summary's loss is a mean, the status line's the last step's: both say so.
+TEST(Train, LossesAreLabelled) {
+  base::TemporaryFolder folder;
+  const Outcome outcome = run_shell(folder.path(), kTiny + "run.steps=20 log.every=1 --json");
+  EXPECT_NE(outcome.output.find("in the last step, "), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("on average over the last 2,"), std::string::npos) << outcome.output;
+  const nlohmann::json summary =
+      nlohmann::json::parse(base::split_lines(outcome.output).back(), nullptr, false);
+  const auto lines = lines_of(folder.path() + "/runs/first/metrics.jsonl");
+  std::optional<double> last;
+  for (const nlohmann::json& line : lines) {
+    if (line.contains("loss")) last = line["loss"].get<double>();
+  }
+  EXPECT_EQ(summary["last_loss"].get<double>(), *last);
+  EXPECT_EQ(outcome.output.find("ETA 0"), std::string::npos) << outcome.output;
+}
+
+// What is measured for the profile's table is no memory of the run.
+TEST(Train, AProfileLeavesTheMemoryFigureAlone) {
+  base::TemporaryFolder folder;
+  ASSERT_EQ(run_shell(folder.path(), kTiny + "run.steps=6 log.every=1 --profile 2:3").code, 0);
+  double first = 0;
+  for (const nlohmann::json& line : lines_of(folder.path() + "/runs/first/metrics.jsonl")) {
+    if (!line.contains("mem_gib")) continue;
+    if (first == 0) first = line["mem_gib"].get<double>();
+    EXPECT_EQ(line["mem_gib"].get<double>(), first) << line;
+  }
+  EXPECT_GT(first, 0);
 }
 
 }  // namespace

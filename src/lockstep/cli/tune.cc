@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -22,6 +23,84 @@ bool asks_for_ranks(const base::Recipe& recipe) {
   const std::vector<std::string> differing = base::differing_keys(recipe, base::Recipe());
   return std::any_of(differing.begin(), differing.end(),
                      [](const std::string& key) { return key.starts_with("parallel."); });
+}
+
+// A word as a shell takes it back.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+/=:,@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// A name for the tuned run, where the recipe's own has a folder already: that one goes on with its own keys.
+std::string free_name(const base::Recipe& recipe) {
+  const auto taken = [&](const std::string& name) {
+    std::error_code error;
+    return std::filesystem::exists(recipe.log.folder + "/" + name, error);
+  };
+  if (!taken(recipe.run.name)) return "";
+  std::string name = recipe.run.name + "-tuned";
+  for (int n = 2; taken(name); ++n) name = fmt::format("{}-tuned-{}", recipe.run.name, n);
+  return name;
+}
+
+// The whole command line, to be pasted.
+std::string command_for(const run::Trial& trial, const base::RecipeSource& source, const std::string& name) {
+  std::vector<std::string> words{"lockstep", "train"};
+  if (!source.file.empty()) words.push_back(source.file);
+  words.insert(words.end(), source.overrides.begin(), source.overrides.end());
+  if (!trial.same_bits) {
+    words.push_back(fmt::format("batch.slices={}", trial.slices));
+    words.push_back(fmt::format("batch.strands={}", trial.strands));
+  }
+  words.push_back("memory.recompute=" + trial.recompute);
+  if (!name.empty()) words.push_back("run.name=" + name);
+  for (std::string& word : words) word = shell_word(word);
+  return base::join(words, " ");
+}
+
+std::string ranks_text(int64_t strands) {
+  return strands == 1 ? "one data rank" : fmt::format("1 to {} data ranks", strands);
+}
+
+// What the user gets, and what it is paid with.
+std::string changes_of(const run::Trial& trial, const run::Trial& own) {
+  if (trial.same_bits) return "the same bits as now";
+  std::string text = fmt::format("other bits: {} slices in {} strands instead of {} in {}", trial.slices,
+                                 trial.strands, own.slices, own.strands);
+  if (trial.strands != own.strands)
+    text += fmt::format("; for {} instead of {}", ranks_text(trial.strands), ranks_text(own.strands));
+  return text;
+}
+
+void print_advice(const std::vector<run::Trial>& trials, const base::RecipeSource& source,
+                  const base::Recipe& recipe) {
+  const auto own = std::find_if(trials.begin(), trials.end(), [](const auto& t) { return t.own; });
+  const auto same = std::find_if(trials.begin(), trials.end(), [](const auto& t) { return t.same_bits; });
+  if (trials.empty() || !trials[0].fits) {
+    print("\nnothing fits: `lockstep explain memory` shows what holds the memory\n");
+    return;
+  }
+  if (trials[0].own) {
+    print("\nthe recipe's own is the fastest\n");
+    return;
+  }
+  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
+  const std::string name = free_name(recipe);
+  const auto advise = [&](const char* title, const run::Trial& trial) {
+    std::string gain;
+    if (own != trials.end() && own->fits)
+      gain = fmt::format(", {:.2f} times as fast as the recipe's own", own->step_ms / trial.step_ms);
+    print("\n{}{}\n  {}\n{}\n", terminal.paint(title, base::Colour::bold), gain,
+          command_for(trial, source, name),
+          base::hanging("  " + changes_of(trial, own != trials.end() ? *own : trial), terminal.width, 2));
+  };
+  advise("the fastest", trials[0]);
+  if (!trials[0].same_bits && same != trials.end() && same->fits && !same->own)
+    advise("the fastest with the same bits", *same);
 }
 
 }  // namespace
@@ -46,6 +125,9 @@ int tune_command(Arguments& arguments) {
     nlohmann::json out = nlohmann::json::array();
     for (const run::Trial& t : trials) {
       out.push_back({{"slices", t.slices},
+                     {"strands", t.strands},
+                     {"same_bits", t.same_bits},
+                     {"own", t.own},
                      {"samples", t.samples},
                      {"recompute", t.recompute},
                      {"fits", t.fits},
@@ -56,21 +138,18 @@ int tune_command(Arguments& arguments) {
     print("{}\n", out.dump());
     return 0;
   }
-  base::Table table(
-      {"batch.slices", "samples a slice", "memory.recompute", "memory", "step", "tokens/s", ""});
-  for (const size_t column : {0, 1, 3, 4, 5}) table.align_right(column);
+  base::Table table({"batch.slices", "batch.strands", "samples a slice", "memory.recompute", "memory", "step",
+                     "tokens/s", ""});
+  for (const size_t column : {0, 1, 2, 4, 5, 6}) table.align_right(column);
   for (size_t k = 0; k < trials.size(); ++k) {
     const run::Trial& t = trials[k];
-    table.add({std::to_string(t.slices), std::to_string(t.samples), t.recompute,
+    table.add({std::to_string(t.slices), std::to_string(t.strands), std::to_string(t.samples), t.recompute,
                base::human_bytes(static_cast<double>(t.peak_bytes)),
                t.fits ? base::human_duration(t.step_ms / 1e3) : "-",
-               t.fits ? base::human_count(t.tokens_per_s) : "does not fit",
-               k == 0 && t.fits ? "fastest" : ""});
+               t.fits ? base::human_count(t.tokens_per_s) : "does not fit", t.own ? "the recipe's own" : ""});
   }
-  print("{}", table.to_text(base::terminal_of(STDOUT_FILENO).width));
-  if (!trials.empty() && trials[0].fits) {
-    print("\nuse it: batch.slices={} memory.recompute={}\n", trials[0].slices, trials[0].recompute);
-  }
+  print("{}", table.to_text(base::terminal_of(STDOUT_FILENO)));
+  print_advice(trials, source, resolved.recipe);
   return 0;
 }
 

@@ -27,7 +27,7 @@ namespace {
 using verify::Report;
 using verify::Row;
 
-constexpr size_t kWholeNames = 200;  // columns: a layout that is cut off could not be named again
+constexpr size_t kWholeNames = 200;  // columns in a pipe: one line a layout
 
 struct VerifyArguments {
   base::RecipeSource source;
@@ -58,7 +58,8 @@ void print_table(const Report& report) {
                d ? base::human_bytes(row.memory_gib * (1 << 30)) : "-", yes_no(row.repeats),
                yes_no(row.resumes), verdict_of(row)});
   }
-  print("{}", table.to_text(kWholeNames));
+  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
+  print("{}", terminal.is_tty ? table.to_text(terminal) : table.to_text(kWholeNames));
 }
 
 // Why rows do not hold, layouts with the same reason together.

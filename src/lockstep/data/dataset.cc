@@ -16,7 +16,7 @@ namespace {
 
 struct Kind {
   const char* name;
-  std::unique_ptr<Dataset> (*open)(const base::Recipe&);
+  std::unique_ptr<Dataset> (*open)(const base::Recipe&, Use);
 };
 // A new kind of dataset is one file and one line here.
 constexpr Kind kKinds[] = {
@@ -44,19 +44,37 @@ const Kind& find_kind(const std::string& name) {
   throw base::ConfigError(200, fmt::format("data.kind = \"{}\" is not known; choose one of {}", name, known));
 }
 
+// How the tokens of files read as text; the files themselves are not needed for that.
+struct Words {
+  const char* kind;
+  int64_t vocab;  // 0: only model.vocab says it
+  int32_t start;
+  std::string (*decode)(std::span<const int32_t>);
+  std::vector<int32_t> (*encode)(const std::string&, int64_t vocab);
+};
+constexpr auto kBytes = [](const std::string& text, int64_t) { return bytes_to_tokens(text); };
+constexpr Words kWords[] = {
+    {"text", kTextVocab, '\n', tokens_to_bytes, kBytes},
+    {"jsonl", kEndOfDocument + 1, kEndOfDocument, tokens_to_documents, kBytes},
+    {"tokens", 0, 0, tokens_to_numbers, numbers_to_tokens},
+};
+
 class StandIn final : public Dataset {
  public:
-  StandIn(std::string kind, int64_t vocab) : kind_(std::move(kind)), vocab_(vocab) {}
+  StandIn(const Words& words, int64_t vocab) : words_(words), vocab_(vocab) {}
   int64_t vocab() const override { return vocab_; }
   int64_t samples(Split split) const override { return split == Split::train ? 1 : 0; }
   void read(Split, int64_t, std::span<int32_t>, std::span<int32_t>) const override {
     LS_ASSERT(false, "this dataset stands for one that is not read");
   }
-  std::string describe() const override { return kind_ + ", not looked at"; }
+  std::string describe() const override { return std::string(words_.kind) + ", not looked at"; }
   uint64_t content_hash() const override { return 0; }
+  std::vector<int32_t> start() const override { return {words_.start}; }
+  std::string decode(std::span<const int32_t> tokens) const override { return words_.decode(tokens); }
+  std::vector<int32_t> encode(const std::string& text) const override { return words_.encode(text, vocab_); }
 
  private:
-  std::string kind_;
+  const Words& words_;
   int64_t vocab_;
 };
 
@@ -64,15 +82,16 @@ class StandIn final : public Dataset {
 
 std::unique_ptr<Dataset> stand_in_dataset(const base::Recipe& given) {
   const base::Recipe recipe = with_kind(given, false);
-  const std::string& kind = recipe.data.kind;
-  const base::AutoInt& vocab = recipe.model.vocab;
-  if (kind == "text") return std::make_unique<StandIn>(kind, kTextVocab);
-  if (kind == "jsonl") return std::make_unique<StandIn>(kind, kEndOfDocument + 1);
-  if (kind == "tokens" && !vocab.is_auto) return std::make_unique<StandIn>(kind, vocab.value);
+  for (const Words& words : kWords) {
+    if (recipe.data.kind != words.kind) continue;
+    const base::AutoInt& said = recipe.model.vocab;
+    const int64_t vocab = words.vocab > 0 ? words.vocab : said.is_auto ? 0 : said.value;
+    if (vocab > 0) return std::make_unique<StandIn>(words, vocab);
+  }
   return nullptr;
 }
 
-std::unique_ptr<Dataset> open_dataset(const base::Recipe& given) {
+std::unique_ptr<Dataset> open_dataset(const base::Recipe& given, Use use) {
   const base::Recipe recipe = with_kind(given, true);
   const Kind& kind = find_kind(recipe.data.kind);
   if (recipe.data.seq_len < 1 || recipe.data.seq_len > kLongestSample) {
@@ -85,7 +104,7 @@ std::unique_ptr<Dataset> open_dataset(const base::Recipe& given) {
                                         "(data.kind = \"tokens\")",
                                         recipe.data.tokenizer));
   }
-  std::unique_ptr<Dataset> dataset = kind.open(recipe);
+  std::unique_ptr<Dataset> dataset = kind.open(recipe, use);
   if (!recipe.model.vocab.is_auto && recipe.model.vocab.value < dataset->vocab()) {
     throw base::ConfigError(206,
                             fmt::format("model.vocab = {} is smaller than the {} tokens of the data ({}); "

@@ -18,11 +18,15 @@ namespace lockstep::data {
 
 enum class Split : uint8_t { train, eval };
 
+// What a dataset is opened for. To be evaluated on alone: all of data.eval_path, or of data.path where there
+// is none, is the eval split, and there is nothing to train on.
+enum class Use : uint8_t { train, evaluate };
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t vocab() const = 0;               // tokens are in [0, vocab)
-  virtual int64_t samples(Split split) const = 0;  // at least 1 for train
+  virtual int64_t samples(Split split) const = 0;  // at least 1 for train, where it is opened for that
   // Words of one sample.
   virtual int64_t inputs_per_sample(int64_t seq_len) const { return seq_len; }
   virtual int64_t labels_per_sample(int64_t seq_len) const { return seq_len; }
@@ -37,8 +41,9 @@ class Dataset {
     (void)tokens;
     return std::nullopt;
   }
-  virtual std::string describe() const = 0;   // one line: "grammar 7: 137 words, floor 1.973 nats/token"
-  virtual uint64_t content_hash() const = 0;  // for record.json; reads all of the data
+  virtual std::string describe() const = 0;  // one line: "grammar 7: 137 words, floor 1.973 nats/token"
+  virtual std::string describe_eval() const { return describe(); }  // the same of the eval split alone
+  virtual uint64_t content_hash() const = 0;                        // for record.json; reads all of the data
   // Token to text, for `generate`; and text to tokens for its prompt.
   // What `generate` begins with when it is given no prompt: a boundary, so that a new text follows.
   virtual std::vector<int32_t> start() const { return {0}; }
@@ -49,10 +54,10 @@ class Dataset {
 };
 
 // Opens what the recipe asks for. DataError (LS02xx) names file and offset.
-std::unique_ptr<Dataset> open_dataset(const base::Recipe& recipe);
+std::unique_ptr<Dataset> open_dataset(const base::Recipe& recipe, Use use = Use::train);
 
-// For plans and measurements, which need no sample, only the number of kinds of tokens: files need not be
-// there. Null where only the data says that number.
+// For plans, measurements and generation, which need no sample, only the number of kinds of tokens and how
+// they read as text: files need not be there. Null where only the data says that.
 std::unique_ptr<Dataset> stand_in_dataset(const base::Recipe& recipe);
 
 }  // namespace lockstep::data

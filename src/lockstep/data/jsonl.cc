@@ -90,24 +90,26 @@ class Jsonl final : public WindowedDataset {
   }
 
   std::vector<int32_t> start() const override { return {kEndOfDocument}; }
-  std::string decode(std::span<const int32_t> tokens) const override {
-    std::string text;
-    for (const int32_t token : tokens) {
-      text += token == kEndOfDocument ? "<end>" : tokens_to_bytes(std::span(&token, 1));
-    }
-    return text;
-  }
+  std::string decode(std::span<const int32_t> tokens) const override { return tokens_to_documents(tokens); }
 
   std::vector<int32_t> encode(const std::string& text) const override { return bytes_to_tokens(text); }
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_jsonl(const base::Recipe& recipe) {
+std::string tokens_to_documents(std::span<const int32_t> tokens) {
+  std::string text;
+  for (const int32_t token : tokens) {
+    text += token == kEndOfDocument ? "<end>" : tokens_to_bytes(std::span(&token, 1));
+  }
+  return text;
+}
+
+std::unique_ptr<Dataset> open_jsonl(const base::Recipe& recipe, Use use) {
   const auto open = [&](const std::vector<std::string>& files) {
     return open_stream(files, recipe.data.field);
   };
-  return std::make_unique<Jsonl>(recipe.data, open_streams(recipe.data, kJsonlFiles, open));
+  return std::make_unique<Jsonl>(recipe.data, open_streams(recipe.data, use, kJsonlFiles, open));
 }
 
 }  // namespace lockstep::data

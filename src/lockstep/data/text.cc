@@ -47,8 +47,8 @@ std::string tokens_to_bytes(std::span<const int32_t> tokens) {
   return text;
 }
 
-std::unique_ptr<Dataset> open_text(const base::Recipe& recipe) {
-  return std::make_unique<Text>(recipe.data, open_streams(recipe.data, {}, open_stream));
+std::unique_ptr<Dataset> open_text(const base::Recipe& recipe, Use use) {
+  return std::make_unique<Text>(recipe.data, open_streams(recipe.data, use, {}, open_stream));
 }
 
 }  // namespace lockstep::data

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/data/npy.h"
 #include "lockstep/data/parallel.h"
@@ -190,32 +191,35 @@ class Tokens final : public WindowedDataset {
     }
   }
 
-  // No tokenizer comes with these files: text is numbers with spaces between them.
-  std::string decode(std::span<const int32_t> tokens) const override {
-    return fmt::format("{}", fmt::join(tokens, " "));
-  }
-
+  std::string decode(std::span<const int32_t> tokens) const override { return tokens_to_numbers(tokens); }
   std::vector<int32_t> encode(const std::string& text) const override {
-    std::vector<int32_t> tokens;
-    std::istringstream stream(text);
-    for (std::string word; stream >> word;) {
-      int32_t token = -1;
-      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
-      if (error != std::errc() || end != word.data() + word.size() || token < 0 || token >= vocab()) {
-        throw base::ConfigError(221,
-                                fmt::format("\"{}\" is no token: data.kind = \"tokens\" has no tokenizer, "
-                                            "write numbers from 0 to {}",
-                                            word.substr(0, 40), vocab() - 1));
-      }
-      tokens.push_back(token);
-    }
-    return tokens;
+    return numbers_to_tokens(text, vocab());
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_tokens(const base::Recipe& recipe) {
+std::string tokens_to_numbers(std::span<const int32_t> tokens) {
+  return fmt::format("{}", fmt::join(tokens, " "));
+}
+
+std::vector<int32_t> numbers_to_tokens(const std::string& text, int64_t vocab) {
+  std::vector<int32_t> tokens;
+  std::istringstream stream(text);
+  for (std::string word; stream >> word;) {
+    int32_t token = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
+    if (error != std::errc() || end != word.data() + word.size() || token < 0 || token >= vocab) {
+      throw base::ConfigError(221, fmt::format("{} is no token: there is no tokenizer here, write numbers "
+                                               "from 0 to {}, as in --prompt \"17 4\"",
+                                               base::quoted(word, 40), vocab - 1));
+    }
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+std::unique_ptr<Dataset> open_tokens(const base::Recipe& recipe, Use use) {
   int64_t needed = 1;
   const auto open = [&](const std::vector<std::string>& files) {
     TokenStream stream;
@@ -223,7 +227,7 @@ std::unique_ptr<Dataset> open_tokens(const base::Recipe& recipe) {
     needed = std::max(needed, scan(stream, recipe.model.vocab));
     return stream;
   };
-  Streams streams = open_streams(recipe.data, kTokenFiles, open);
+  Streams streams = open_streams(recipe.data, use, kTokenFiles, open);
   const int64_t vocab = recipe.model.vocab.is_auto ? needed : recipe.model.vocab.value;
   return std::make_unique<Tokens>(recipe.data, vocab, std::move(streams));
 }

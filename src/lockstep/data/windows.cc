@@ -37,6 +37,10 @@ int64_t windows_in(const TokenStream& stream, int64_t seq_len, const Source& sou
                   shown(source.path), source.key, stream.size(), seq_len, seq_len + 1));
 }
 
+Source eval_source(const base::Recipe::Data& data) {
+  return data.eval_path.empty() ? Source{"data.path", data.path} : Source{"data.eval_path", data.eval_path};
+}
+
 // At least one window to evaluate on when a share was asked for, at least one to train on in any case.
 int64_t held_out(int64_t windows, double fraction) {
   if (!(fraction > 0)) return 0;
@@ -46,9 +50,17 @@ int64_t held_out(int64_t windows, double fraction) {
 
 }  // namespace
 
-Streams open_streams(const base::Recipe::Data& data, const std::vector<std::string>& extensions,
+Streams open_streams(const base::Recipe::Data& data, Use use, const std::vector<std::string>& extensions,
                      const std::function<TokenStream(const std::vector<std::string>& files)>& open) {
   Streams streams;
+  if (use == Use::evaluate) {
+    const Source source = eval_source(data);
+    FoundFiles found = find_files({.key = source.key, .path = source.path, .extensions = extensions});
+    base::raise_descriptor_limit(static_cast<int>(found.files.size()));
+    streams.eval = open(found.files);
+    streams.left_out = std::move(found.left_out);
+    return streams;
+  }
   FileQuery query{.key = "data.path", .path = data.path, .extensions = extensions};
   if (!data.eval_path.empty()) {
     FoundFiles held_out =
@@ -68,12 +80,13 @@ Streams open_streams(const base::Recipe::Data& data, const std::vector<std::stri
 WindowedDataset::WindowedDataset(const base::Recipe::Data& recipe, int64_t vocab, Streams streams)
     : kind_(recipe.kind),
       path_(recipe.path),
+      eval_path_(eval_source(recipe).path),
       seq_len_(recipe.seq_len),
       vocab_(vocab),
       streams_(std::move(streams)) {
-  train_windows_ = windows_in(streams_.train, seq_len_, {"data.path", recipe.path});
+  if (streams_.train) train_windows_ = windows_in(*streams_.train, seq_len_, {"data.path", recipe.path});
   if (streams_.eval) {
-    eval_windows_ = windows_in(*streams_.eval, seq_len_, {"data.eval_path", recipe.eval_path});
+    eval_windows_ = windows_in(*streams_.eval, seq_len_, eval_source(recipe));
   } else {
     eval_windows_ = held_out(train_windows_, recipe.eval_fraction);
     train_windows_ -= eval_windows_;
@@ -90,28 +103,39 @@ void WindowedDataset::read(Split split, int64_t index, std::span<int32_t> inputs
   LS_ASSERT(static_cast<int64_t>(inputs.size()) == seq_len_ && inputs.size() == labels.size());
   const bool own_stream = split == Split::eval && streams_.eval.has_value();
   const int64_t before = split == Split::eval && !own_stream ? train_windows_ : 0;
-  const TokenStream& stream = own_stream ? *streams_.eval : streams_.train;
+  const TokenStream& stream = own_stream ? *streams_.eval : *streams_.train;
   const int64_t first = (before + index) * seq_len_;
   stream.copy(first, inputs);
   stream.copy(first + 1, labels);
 }
 
 std::string WindowedDataset::describe() const {
-  std::string text =
-      fmt::format("{} {}: {} tokens of {} kinds, {} samples to train on, {} to evaluate", kind_, shown(path_),
-                  streams_.train.size() + (streams_.eval ? streams_.eval->size() : 0), vocab_, train_windows_,
-                  eval_windows_);
+  if (!streams_.train) return describe_eval();
+  return fmt::format("{} {}: {} tokens of {} kinds, {} samples to train on, {} to evaluate", kind_,
+                     shown(path_), streams_.train->size() + (streams_.eval ? streams_.eval->size() : 0),
+                     vocab_, train_windows_, eval_windows_) +
+         left_out_text();
+}
+
+std::string WindowedDataset::left_out_text() const {
   const std::vector<std::string>& others = streams_.left_out;
-  if (!others.empty()) {
-    text +=
-        fmt::format("; left out by {}: {}{}", others.size() > 1 ? "their names" : "its name", others.front(),
-                    others.size() > 1 ? fmt::format(" and {} more", others.size() - 1) : "");
-  }
-  return text;
+  if (others.empty()) return "";
+  return fmt::format("; left out by {}: {}{}", others.size() > 1 ? "their names" : "its name", others.front(),
+                     others.size() > 1 ? fmt::format(" and {} more", others.size() - 1) : "");
+}
+
+std::string WindowedDataset::describe_eval() const {
+  if (streams_.eval)
+    return fmt::format("{} {}: {} tokens of {} kinds", kind_, shown(eval_path_), streams_.eval->size(),
+                       vocab_) +
+           left_out_text();
+  return fmt::format("{} {}: the last {} of {} samples, held out from training", kind_, shown(path_),
+                     eval_windows_, train_windows_ + eval_windows_);
 }
 
 uint64_t WindowedDataset::content_hash() const {
-  return base::hash_combine(streams_.train.hash(), streams_.eval ? streams_.eval->hash() : 0);
+  return base::hash_combine(streams_.train ? streams_.train->hash() : 0,
+                            streams_.eval ? streams_.eval->hash() : 0);
 }
 
 }  // namespace lockstep::data

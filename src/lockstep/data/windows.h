@@ -17,13 +17,13 @@
 namespace lockstep::data {
 
 struct Streams {
-  TokenStream train;
-  std::optional<TokenStream> eval;    // without value when there is no data.eval_path
+  std::optional<TokenStream> train;   // without value when there is only something to evaluate
+  std::optional<TokenStream> eval;    // without value when the training stream's end is held out
   std::vector<std::string> left_out;  // files of folders that are not data, by their names
 };
 // Finds the files of data.path and data.eval_path and opens them. A file that is held out for evaluation is
 // not trained on when data.path is a folder or a pattern that holds it too. `extensions`: see FileQuery.
-Streams open_streams(const base::Recipe::Data& data, const std::vector<std::string>& extensions,
+Streams open_streams(const base::Recipe::Data& data, Use use, const std::vector<std::string>& extensions,
                      const std::function<TokenStream(const std::vector<std::string>& files)>& open);
 
 class WindowedDataset : public Dataset {
@@ -32,6 +32,7 @@ class WindowedDataset : public Dataset {
   int64_t samples(Split split) const override;
   void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override;
   std::string describe() const override;
+  std::string describe_eval() const override;
   uint64_t content_hash() const override;
 
  protected:
@@ -39,7 +40,9 @@ class WindowedDataset : public Dataset {
   WindowedDataset(const base::Recipe::Data& recipe, int64_t vocab, Streams streams);
 
  private:
-  std::string kind_, path_;
+  std::string left_out_text() const;
+
+  std::string kind_, path_, eval_path_;
   int64_t seq_len_, vocab_;
   Streams streams_;
   int64_t train_windows_ = 0, eval_windows_ = 0;

@@ -108,6 +108,11 @@ int64_t CpuDevice::peak_allocated_bytes() const {
   return peak_;
 }
 
+void CpuDevice::forget_peak_above(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  peak_ = std::max(allocated_, std::min(peak_, bytes));
+}
+
 void CpuDevice::copy(void* to, const void* from, int64_t bytes, CopyKind, Stream) {
   if (bytes > 0 && to != from) std::memmove(to, from, static_cast<size_t>(bytes));
 }

@@ -68,6 +68,7 @@ class Device {
   virtual void free(void* memory) = 0;
   virtual int64_t allocated_bytes() const = 0;
   virtual int64_t peak_allocated_bytes() const = 0;
+  virtual void forget_peak_above(int64_t bytes) = 0;  // but not what is allocated now
   // What is allocated from now on comes from there, until null is given. Only the CPU's memory can.
   virtual void allocate_from(MemorySource*) {}
   // Host memory that the device copies from without staging (pinned).

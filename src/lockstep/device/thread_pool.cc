@@ -11,18 +11,33 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
+#include "lockstep/device/waiting.h"
 
 namespace lockstep::device {
 
 namespace {
 
-constexpr int kSpins = 20000;  // pauses before going to sleep: some tens of microseconds
-
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
+}
+
+// Looks until `done` or until the time is over; the clock is read now and then only.
+template <class Done>
+bool look(int64_t nanoseconds, const Done& done) {
+  constexpr int kPauses = 16;
+  if (nanoseconds == 0) return done();
+  const int64_t until = base::monotonic_ns() + nanoseconds;
+  do {
+    for (int k = 0; k < kPauses; ++k) {
+      if (done()) return true;
+      pause();
+    }
+  } while (base::monotonic_ns() < until);
+  return done();
 }
 
 int default_threads() {
@@ -43,6 +58,7 @@ class Pool {
     const std::lock_guard lock(taken_);
     stop();
     stopping_ = false;
+    waiting_.forget();  // other threads, other times
     if (lanes < 1) lanes = default_threads();
     for (int lane = 1; lane < lanes; ++lane) helpers_.emplace_back([this, lane] { help(lane); });
   }
@@ -53,6 +69,7 @@ class Pool {
       for (int64_t item = 0; item < items; ++item) function(context, item, 0);
       return;
     }
+    const int64_t began = base::monotonic_ns();
     // First close: a helper that still holds the last job's ticket must not take an item with the new job's
     // numbers.
     const uint64_t job = ++jobs_ << kItemBits;
@@ -67,6 +84,7 @@ class Pool {
     if (asleep_.load() > 0) wake(helpers_wake_);
     work(job, 0);
     wait_until_done(static_cast<uint32_t>(items));
+    waiting_.took(reinterpret_cast<const void*>(function), items, base::monotonic_ns() - began);
   }
 
  private:
@@ -91,10 +109,8 @@ class Pool {
   }
 
   void wait_until_done(uint32_t items) {
-    for (int spin = 0; spin < kSpins; ++spin) {
-      if (done_.load(std::memory_order_acquire) == items) return;
-      pause();
-    }
+    if (look(waiting_.now().caller_ns, [&] { return done_.load(std::memory_order_acquire) == items; }))
+      return;
     std::unique_lock lock(sleep_);
     caller_sleeps_ = true;
     caller_wakes_.wait(lock, [&] { return done_.load() == items; });
@@ -112,9 +128,7 @@ class Pool {
     uint32_t seen = round_.load();
     while (!stopping_.load()) {
       work(ticket_.load(std::memory_order_acquire) & ~kItemMask, lane);
-      int spin = 0;
-      while (round_.load() == seen && ++spin < kSpins) pause();
-      if (round_.load() == seen) {
+      if (!look(waiting_.now().helper_ns, [&] { return round_.load() != seen; })) {
         std::unique_lock lock(sleep_);
         asleep_.fetch_add(1);
         helpers_wake_.wait(lock, [&] { return round_.load() != seen; });
@@ -146,6 +160,7 @@ class Pool {
   std::mutex sleep_;
   std::condition_variable helpers_wake_, caller_wakes_;
   std::atomic<int> asleep_{0};
+  WaitingChoice waiting_;
   std::atomic<bool> caller_sleeps_{false};
 };
 

@@ -1,8 +1,8 @@
 // The threads of the CPU's compute lane: a job is a number of items, shared out as threads come free.
 //
 // Unlike OpenMP's, these threads are kind to a busy machine: the caller takes items itself and never waits
-// for a thread that is not running, and who waits sleeps after some tens of microseconds. Which thread runs
-// an item must not matter for the result: work is cut by shape alone.
+// for a thread that is not running, and who waits goes to sleep, soon or late as suits the machine
+// (waiting.h). Which thread runs an item must not matter for the result: work is cut by shape alone.
 //
 //     run_items(rows, [&](int64_t row, int lane) { ... scratch of `lane` ... });
 #pragma once

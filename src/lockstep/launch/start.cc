@@ -172,9 +172,16 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
                     : local_ranks(job.options, usable_gpu_count(), usable_processors());
   }
   if (!scheduled) say_what_idles(job, say);
-  if (job.ranks == 1 && job.options.one_node() && !guarded) return {};
+  if (job.ranks == 1 && job.options.one_node() && !guarded && !wishes.instead) return {};
   if (wishes.fits && job.options.min_nodes == job.options.max_nodes) {
     wishes.fits(job.ranks * job.options.max_nodes);
+  }
+  if (wishes.instead) {
+    const int nodes = job.options.max_nodes;
+    Start rehearsed;
+    rehearsed.exit_code =
+        wishes.instead({.world = job.ranks * nodes, .local_world = job.ranks, .nodes = nodes});
+    return rehearsed;
   }
   job.command = own_command(argv);
   job.own_program = true, job.scheduled = scheduled.has_value();

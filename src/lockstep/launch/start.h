@@ -33,6 +33,8 @@ struct RankWishes {
   double hang_seconds = 0, notice_seconds = 0;
   bool from_scratch = false;
   int replicas = 0;
+  // Instead of starting anything: told the seat that the first of the ranks would have; gives the exit code.
+  std::function<int(const comm::Seat& first)> instead = {};
 };
 
 // `argv` without the program's name. ConfigError 538: an environment that is half set.

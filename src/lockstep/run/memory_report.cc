@@ -7,18 +7,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/program/nodes.h"
+#include "lockstep/run/fitting.h"
 
 namespace lockstep::run {
 
 using base::human_bytes;
-
-static bool has_segment(const model::Model& model, const std::string& name) {
-  return std::any_of(model.blocks.begin(), model.blocks.end(), [&](const model::Block& block) {
-    return std::any_of(block.segments().begin(), block.segments().end(),
-                       [&](const auto& segment) { return segment->name() == name; });
-  });
-}
 
 // Gradients of a block that the update reads, or that are added to them.
 static bool is_sum(const Plan& plan, const program::Buffer& buffer) {
@@ -65,45 +58,68 @@ std::vector<MemoryRow> memory_rows(const Plan& plan) {
 
 std::vector<Remedy> remedies(const Plan& plan) {
   std::vector<Remedy> found;
-  const base::Recipe& recipe = plan.recipe();
-  const auto consider = [&](std::string change, int64_t slices, const std::string& recompute,
-                            std::string price) {
-    program::MemoryPlan memory;
-    compile_for(plan, slices, recompute, memory);
-    if (memory.peak_bytes() < plan.memory.peak_bytes())
-      found.push_back({std::move(change), memory.peak_bytes(), std::move(price)});
-  };
-  const int64_t slices = recipe.batch.slices.value;
-  for (const int64_t factor : {2, 4, 8}) {
-    const int64_t more = slices * factor;
-    if (recipe.batch.global % more == 0) {
-      consider(fmt::format("batch.slices={}", more), more, recipe.memory.recompute,
-               "smaller products; other bits");
+  const Variant now = variant_of(plan);
+  const auto consider = [&](const Variant& variant) {
+    if (change_words(plan, variant).empty()) return;
+    try {
+      check_variant(plan, variant);
+    } catch (const base::ConfigError&) {  // the ranks do not allow it
+      return;
     }
+    program::Program program = program::compile(*plan.model, layout_of(plan, variant));
+    const int64_t peak = program::place(program).peak_bytes();
+    if (peak >= plan.memory.peak_bytes()) return;
+    found.push_back({change_words(plan, variant), peak, change_price(plan, variant)});
+  };
+  const auto changed = [&](auto change) {
+    Variant variant = now;
+    change(variant);
+    consider(variant);
+  };
+  for (const int64_t factor : {2, 4, 8}) {
+    if (plan.recipe().batch.global % (now.slices * factor) == 0)
+      changed([&](Variant& v) { v.slices *= factor; });
   }
   // Several slices of a strand are added up in whole gradients before these are shared out.
-  if (plan.layout.ranks.zero >= 2 && plan.layout.strands < slices) {
-    program::Layout layout = plan.layout;
-    layout.strands = slices;
-    program::settle_nodes(layout.ranks, layout.strands);
-    program::Program program = program::compile(*plan.model, layout);
-    const int64_t peak = program::place(program).peak_bytes();
-    if (peak < plan.memory.peak_bytes()) {
-      found.push_back({fmt::format("batch.strands={}", slices), peak,
-                       "gradients are shared out after every slice: more bytes between ranks; other bits"});
-    }
-  }
-  const bool cheap = recipe.memory.recompute == "cheap";
-  if (recipe.memory.recompute == "none" || cheap) {
-    consider("memory.recompute=cheap", slices, "cheap", "norms and SwiGLU again, same bits");
-    if (has_segment(*plan.model, "up"))
-      consider("memory.recompute=up", slices, "up", "a little more computation, same bits");
-    consider("memory.recompute=every-2", slices, "every-2", "about a third more computation, same bits");
-    consider("memory.recompute=full", slices, "full", "about a third more computation, same bits");
+  if (plan.layout.ranks.zero >= 2) changed([&](Variant& v) { v.strands = v.slices; });
+  if (now.recompute == "none" || now.recompute == "cheap") {
+    std::vector<std::string> more{"cheap", "every-2", "full"};
+    if (has_segment(*plan.model, "up")) more.push_back("up");
+    for (const std::string& recompute : more) changed([&](Variant& v) { v.recompute = recompute; });
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Remedy& a, const Remedy& b) { return a.peak_bytes < b.peak_bytes; });
   return found;
+}
+
+std::vector<Remedy> ways_to_fit(const Plan& plan, int64_t available) {
+  std::vector<Remedy> ways;
+  for (const Freedom& freedom : {kAllFreedom, kSameBits}) {
+    const std::optional<Fitting> found = cheapest_fitting(plan, freedom, available);
+    if (!found) continue;
+    Remedy way{change_words(plan, found->variant), found->memory.peak_bytes(),
+               change_price(plan, found->variant)};
+    if (ways.empty() || ways[0].change != way.change) ways.push_back(std::move(way));
+  }
+  return ways;
+}
+
+// For a person who has to give up something else.
+static std::string nothing_fits(const Plan& plan) {
+  const Least least = least_memory(plan, kAllFreedom);
+  const std::string change = change_words(plan, least.fitting.variant);
+  std::string text = fmt::format(
+      "\n  nothing fits: of {} combinations of slices, strands, recomputation and "
+      "moments, ",
+      least.combinations);
+  text += change.empty()
+              ? "none needs less"
+              : fmt::format("the least is {} with {}",
+                            human_bytes(static_cast<double>(least.fitting.memory.peak_bytes())), change);
+  return text +
+         "\n  remedies: a smaller model, a shorter data.seq_len, more ranks with parallel.zero=3, or a "
+         "device "
+         "with more memory";
 }
 
 void throw_out_of_memory(const Plan& plan, int64_t available) {
@@ -116,14 +132,11 @@ void throw_out_of_memory(const Plan& plan, int64_t available) {
     text += fmt::format("\n    {:<34} {:>10}", rows[k].what, human_bytes(static_cast<double>(rows[k].bytes)));
   }
   if (rows.size() > 10) text += fmt::format("\n    ... and {} smaller", rows.size() - 10);
-  const std::vector<Remedy> ways = remedies(plan);
-  text += ways.empty() ? "\n  remedy: a smaller model, or a device with more memory"
-                       : "\n  remedies, best first:";
+  const std::vector<Remedy> ways = ways_to_fit(plan, available);
+  text += ways.empty() ? nothing_fits(plan) : "\n  remedies that fit, the cheapest first:";
   for (const Remedy& way : ways) {
-    text += fmt::format("\n    {:<26} saves {:>10}, needs {:>10}: {}{}", way.change,
-                        human_bytes(static_cast<double>(needed - way.peak_bytes)),
-                        human_bytes(static_cast<double>(way.peak_bytes)),
-                        way.peak_bytes <= available ? "fits; " : "still too much; ", way.price);
+    text += fmt::format("\n    {}\n      needs {}: {}", way.change,
+                        human_bytes(static_cast<double>(way.peak_bytes)), way.price);
   }
   throw base::RunError(420, text + "\n ");
 }

@@ -144,6 +144,23 @@ OwnCheckpoints checkpoints_of(const std::string& folder, const base::Resolved& r
   return own;
 }
 
+std::vector<double> recorded_losses(const std::string& folder, int64_t steps) {
+  constexpr int64_t kMostBytes = int64_t{64} << 20, kMostSteps = int64_t{1} << 24;
+  std::vector<double> losses;
+  if (steps < 1 || steps > kMostSteps) return losses;
+  for (const std::string& text :
+       base::split_lines(base::try_read_file(folder + "/metrics.jsonl", kMostBytes).text)) {
+    const json line = json::parse(text, nullptr, false);
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) continue;
+    if (!line.contains("loss") || !line["loss"].is_number()) continue;
+    const auto step = line["step"].get<int64_t>();
+    if (step < 1 || step > steps) continue;
+    losses.resize(std::max(losses.size(), static_cast<size_t>(step)), line["loss"].get<double>());
+  }
+  if (!losses.empty()) losses.resize(static_cast<size_t>(steps), losses.back());
+  return losses;
+}
+
 RecordedEnd recorded_end(const std::string& folder, int64_t steps) {
   RecordedEnd end;
   std::vector<double> losses;

@@ -52,6 +52,9 @@ struct RecordedEnd {
   std::optional<double> loss;  // mean of the last tenth
   std::optional<double> eval_loss;
 };
+// The losses of its first `steps` steps, where metrics.jsonl has them; each stands for the steps that were
+// not logged before it. Empty where there are none.
+std::vector<double> recorded_losses(const std::string& folder, int64_t steps);
 RecordedEnd recorded_end(const std::string& folder, int64_t steps);
 
 // Writes the folder's files; an Observer that keeps metrics.jsonl and events.jsonl.

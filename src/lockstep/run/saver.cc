@@ -60,7 +60,8 @@ std::byte* touched_pages(int64_t bytes) {
 checkpoint::Facts Saver::about(const Session& session) {
   checkpoint::Facts facts;
   if (!session.ranks->first()) return facts;
-  facts.config_json = model::huggingface_config(session.plan.recipe());
+  // The recipe's [model] says nothing of a model that a program has brought.
+  if (!session.plan.own_model) facts.config_json = model::huggingface_config(session.plan.recipe());
   facts.recipe_toml = base::write_toml(session.plan.recipe());
   facts.layout = layout_words(session);
   return facts;

@@ -16,6 +16,7 @@
 #include "lockstep/model/huggingface.h"
 #include "lockstep/plan/cheap.h"
 #include "lockstep/program/nodes.h"
+#include "lockstep/run/fitting.h"
 #include "lockstep/run/memory_report.h"
 #include "lockstep/run/rank_layout.h"
 #include "lockstep/run/snapshot.h"
@@ -165,8 +166,10 @@ void settle_slices(Plan& plan) {
     const bool enough = strands >= width && slices >= width * stages;
     if (!enough && slices != batch.global) continue;
     if (slices != batch.global) {
-      program::MemoryPlan memory;
-      compile_for(plan, slices, plan.recipe().memory.recompute, memory);
+      Variant variant = variant_of(plan);
+      variant.slices = slices, variant.strands = strands;
+      program::Program program = program::compile(*plan.model, layout_of(plan, variant));
+      const program::MemoryPlan memory = program::place(program);
       const bool fits = memory.peak_bytes() <= plan.available_bytes * 95 / 100 &&
                         (!plan.exists || trial(*plan.device, memory));
       if (!fits) continue;
@@ -203,25 +206,6 @@ std::string settled(const Plan& plan, const std::string& recompute, const progra
   return share > 0 && share < plan::kCheapShare ? "cheap" : "none";
 }
 
-program::Layout layout_for(const Plan& plan, int64_t slices, const std::string& recompute) {
-  const base::Recipe& recipe = plan.recipe();
-  program::Layout layout;
-  layout.slice = slice_of({recipe.batch.global / slices, recipe.data.seq_len}, plan.model->parts);
-  layout.slices = slices;
-  layout.strands = recipe.batch.strands.is_auto ? default_strands(slices, plan.layout.ranks.width())
-                                                : recipe.batch.strands.value;
-  layout.ranks = plan.layout.ranks;
-  program::settle_nodes(layout.ranks, layout.strands);
-  layout.stages = plan.layout.stages;
-  layout.stages.pieces = cut_stages(recipe, *plan.model, layout);
-  layout.moments = plan.optimizer.moments;
-  layout.moment_type = plan.optimizer.moment_type;
-  layout.offload = plan.optimizer.offload;
-  layout.kernels = &kernels::kernels_for(plan.device->id().kind);
-  layout.recompute = program::parse_recompute(settled(plan, recompute, layout), *plan.model);
-  return layout;
-}
-
 struct BuildFor {
   DType compute;
   const model::Parts& parts;
@@ -230,6 +214,7 @@ struct BuildFor {
 // The model of the recipe or the caller's own, and how another rank's part of it is built.
 void add_model(Plan& plan, base::Resolved& resolved, const Own& own, const BuildFor& wanted) {
   const auto& [compute, parts] = wanted;
+  plan.own_model = static_cast<bool>(own.build_model);
   if (own.build_model) {
     check_own_model(parts);
     if (resolved.recipe.precision.compute == "fp8") {
@@ -262,11 +247,29 @@ void settle_layout(Plan& plan) {
   check_strands(plan.recipe(), plan.layout.ranks);
   model::check_fp8_slice(plan.recipe());
   std::string& recompute = plan.resolved.recipe.memory.recompute;
-  plan.layout = layout_for(plan, batch.slices.value, recompute);
+  plan.layout = layout_of(plan, variant_of(plan));
   if (recompute == "auto") {
     recompute = plan.layout.recompute.cheap ? "cheap" : "none";
     plan.resolved.origin["memory.recompute"] = "auto";
   }
+}
+
+// Where what "auto" means by default does not fit, the cheapest that does, if there is one.
+void settle_smaller(Plan& plan) {
+  const auto open = [&](const char* key) { return plan.resolved.origin.at(key) == "auto"; };
+  const Freedom freedom{.slices = open("batch.slices"),
+                        .fewer_slices = open("batch.slices"),
+                        .strands = open("batch.strands"),
+                        .recompute = open("memory.recompute")};
+  const std::optional<Fitting> found = cheapest_fitting(plan, freedom, plan.available_bytes * 95 / 100);
+  if (!found || (plan.exists && !trial(*plan.device, found->memory))) return;
+  base::Recipe& recipe = plan.resolved.recipe;
+  recipe.batch.slices = found->variant.slices;
+  recipe.batch.strands = found->variant.strands;
+  recipe.memory.recompute = found->variant.recompute;
+  plan.layout = layout_of(plan, found->variant);
+  plan.program = program::compile(*plan.model, plan.layout);
+  plan.memory = program::place(plan.program);
 }
 
 std::string instruction_title(const Plan& plan, int32_t n) {
@@ -300,11 +303,41 @@ void check_layout(const base::Recipe& recipe, int ranks) {
   }
 }
 
-program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute,
-                             program::MemoryPlan& memory) {
-  program::Program program = program::compile(*plan.model, layout_for(plan, slices, recompute));
-  memory = program::place(program);
-  return program;
+Variant variant_of(const Plan& plan) {
+  const base::Recipe& recipe = plan.recipe();
+  return {.slices = recipe.batch.slices.value,
+          .strands = recipe.batch.strands.value,
+          .recompute = recipe.memory.recompute,
+          .moments = plan.optimizer.moment_type,
+          .offload = plan.optimizer.offload};
+}
+
+program::Layout layout_of(const Plan& plan, const Variant& variant) {
+  const base::Recipe& recipe = plan.recipe();
+  program::Layout layout;
+  layout.slice = slice_of({recipe.batch.global / variant.slices, recipe.data.seq_len}, plan.model->parts);
+  layout.slices = variant.slices;
+  layout.strands = variant.strands;
+  layout.ranks = plan.layout.ranks;
+  program::settle_nodes(layout.ranks, layout.strands);
+  layout.stages = plan.layout.stages;
+  layout.stages.pieces = cut_stages(recipe, *plan.model, layout);
+  layout.moments = plan.optimizer.moments;
+  layout.moment_type = variant.moments;
+  layout.offload = variant.offload;
+  layout.kernels = &kernels::kernels_for(plan.device->id().kind);
+  layout.recompute = program::parse_recompute(settled(plan, variant.recompute, layout), *plan.model);
+  return layout;
+}
+
+void check_variant(const Plan& plan, const Variant& variant) {
+  base::Recipe recipe = plan.recipe();
+  recipe.batch.slices = variant.slices;
+  recipe.batch.strands = variant.strands;
+  check_batch(recipe);
+  check_strands(recipe, plan.layout.ranks);
+  check_slices(recipe, plan.layout.ranks, plan.layout.stages, plan.model->parts);
+  model::check_fp8_slice(recipe);
 }
 
 plan::Traffic traffic_of(const Plan& plan) {
@@ -349,7 +382,7 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
     model::apply_preset(resolved);  // which may say how many tokens there are
     own.dataset = data::stand_in_dataset(resolved.recipe);
   }
-  plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe);
+  plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe, options.data_use);
   base::end_lap(plan.laps, "open the data");
   plan.device = opening.take();
   base::end_lap(plan.laps, "open the device");
@@ -373,8 +406,9 @@ Plan make_plan(base::Resolved resolved, Own own, PlanOptions options) {
   base::end_lap(plan.laps, "plan attention and what is computed again");
   check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.program = program::compile(*plan.model, plan.layout);
-  program::check(plan.program, *plan.model);
   plan.memory = program::place(plan.program);
+  if (plan.memory.peak_bytes() > plan.available_bytes) settle_smaller(plan);
+  program::check(plan.program, *plan.model);
   if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes)
     throw_out_of_memory(plan, plan.available_bytes);
   base::end_lap(plan.laps, "compile the step and place its memory");

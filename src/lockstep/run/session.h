@@ -37,6 +37,7 @@ struct Plan {
   std::unique_ptr<device::Device> device;
   std::unique_ptr<model::Model> model;                          // this rank's part of it
   std::function<model::Model(const model::Parts&)> build_part;  // another rank's
+  bool own_model = false;                                       // a C++ program has brought it (Own)
   optim::Optimizer optimizer;
   program::Layout layout;
   program::Program program;  // checked and placed
@@ -59,7 +60,8 @@ struct Plan {
 };
 
 struct PlanOptions {
-  bool must_fit = true;    // memory that does not suffice is RunError 420 with the report
+  bool must_fit = true;  // memory that does not suffice is RunError 420 with the report
+  data::Use data_use = data::Use::train;
   bool reads_data = true;  // false: nobody will read a sample, and the data need not be there
   bool exists = true;      // false: nothing will be run, and memory.limit_gib may be more than there is here
   comm::Seat seat;         // the rank to plan for; need not exist
@@ -82,9 +84,17 @@ plan::Traffic traffic_of(const Plan& plan);
 // What can be said of so many ranks before anything is opened: ConfigError with the arithmetic.
 void check_layout(const base::Recipe& recipe, int ranks);
 
-// The pieces of make_plan that `tune` varies: compiles for other slices or recomputation.
-program::Program compile_for(const Plan& plan, int64_t slices, const std::string& recompute,
-                             program::MemoryPlan& memory);
+// What the same model and batch may be trained with instead (run/fitting.h).
+struct Variant {
+  int64_t slices = 1, strands = 1;
+  std::string recompute = "none";  // as memory.recompute
+  device::DType moments = device::DType::f32;
+  bool offload = false;
+};
+Variant variant_of(const Plan& plan);  // as it is planned
+program::Layout layout_of(const Plan& plan, const Variant& variant);
+// ConfigError where the ranks or the precision do not allow it.
+void check_variant(const Plan& plan, const Variant& variant);
 
 // The program of another rank of the same layout, which need not exist; placed.
 program::Program compile_for_rank(const Plan& plan, int rank, program::MemoryPlan& memory);

@@ -174,7 +174,12 @@ void adopt_model(base::Resolved& resolved) {
   if (!from.config_json().empty()) {
     model::adopt_config(resolved, from.config_json(), from.folder() + "/config.json");
     if (model.tied) check_tied(from, model.family);
-  } else if (!from.manifest() && !model::embedding_name(model.family).empty()) {
+  } else if (from.manifest() && !model::embedding_name(model.family).empty()) {
+    throw base::DataError(
+        336, from.folder() +
+                 " is a checkpoint of a model that a C++ program brought (run::Own): only that program can "
+                 "build it again; run it with this checkpoint, or `lockstep inspect` shows the tensors");
+  } else if (!model::embedding_name(model.family).empty()) {
     throw base::DataError(306,
                           from.folder() +
                               " has weights but no config.json, which alone says how many heads they are "

@@ -210,7 +210,10 @@ class Trainer {
     profiling_ = false;
     Profile profile = session_.executor->stop_profile();
     profile.first_step = profile_first_;
+    // Its table measures what the device can do at best, in memory that no step of the run takes.
+    const int64_t peak = plan_.device->peak_allocated_bytes();
     options_.profile.made(profile);
+    plan_.device->forget_peak_above(peak);
     session_.executor->restart_clock();
   }
 
@@ -279,6 +282,8 @@ class Trainer {
     summary.seconds = static_cast<double>(base::monotonic_ns() - began_) / 1e9;
     summary.tokens_per_s =
         static_cast<double>((step - options_.first_step) * plan_.units_per_step()) / summary.seconds;
+    summary.averaged = static_cast<int64_t>(recent_.size());
+    if (!recent_.empty()) summary.last_loss = recent_.back();
     for (const double loss : recent_) summary.loss += loss / static_cast<double>(recent_.size());
     summary.floor = plan_.dataset->entropy_floor();
     summary.skipped = skipped_;

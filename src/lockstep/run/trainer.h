@@ -57,7 +57,9 @@ struct TrainOptions {
 struct Summary {
   int64_t steps = 0;  // done in all
   bool finished = false;
-  double loss = 0;  // mean of the last tenth of the run
+  double loss = 0;       // mean over the last tenth of the run, as far as this process has run it
+  int64_t averaged = 0;  // of how many steps that is
+  double last_loss = 0;  // of the last step alone
   std::optional<double> eval_loss, floor;
   double seconds = 0, tokens_per_s = 0;
   int64_t skipped = 0;

@@ -178,7 +178,7 @@ TEST(OutOfMemory, SaysWhatHoldsTheMemoryAndWhatWouldHelp) {
   } catch (const base::RunError& error) {
     const std::string text = error.what();
     for (const char* part : {"what holds it", "weights", "optimizer", "gradients", "activations: layer 0",
-                             "memory.recompute=full", "batch.slices=8"}) {
+                             "nothing fits", "memory.recompute=", "batch.slices=8"}) {
       EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
     }
   }

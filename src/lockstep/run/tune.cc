@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -39,15 +40,38 @@ double median_step_ms(Session& session, int64_t steps) {
   return times[times.size() / 2];
 }
 
-Trial try_one(const base::Resolved& resolved, int64_t slices, const std::string& recompute, int64_t steps) {
-  base::Resolved mine = resolved;
-  mine.recipe.batch.slices = slices;
-  mine.recipe.batch.strands = base::AutoInt();
-  mine.recipe.memory.recompute = recompute;
-  mine.recipe.parallel = base::Recipe().parallel;  // this process is one rank
+// One process is one rank: how ranks share the work plays no part.
+base::Resolved on_one_rank(base::Resolved resolved) {
+  resolved.recipe.parallel = base::Recipe().parallel;
+  return resolved;
+}
+
+// What the recipe means where nothing is changed; nothing where its batch contradicts itself, which is no
+// reason not to find one that does not.
+std::optional<Variant> own_variant(const base::Resolved& resolved) {
+  try {
+    return variant_of(make_plan(on_one_rank(resolved), {}, {.must_fit = false}));
+  } catch (const base::ConfigError& error) {
+    if (error.number() != 150 && error.number() != 151) throw;
+    return std::nullopt;
+  }
+}
+
+Trial try_one(const base::Resolved& resolved, const std::optional<Variant>& own, const Trial& wanted,
+              int64_t steps) {
+  base::Resolved mine = on_one_rank(resolved);
+  mine.recipe.batch.slices = wanted.slices;
+  // Strands stay where they can: they say how many ranks may share the batch.
+  mine.recipe.batch.strands =
+      own && wanted.slices % own->strands == 0 ? base::AutoInt(own->strands) : base::AutoInt();
+  mine.recipe.memory.recompute = wanted.recompute;
   Plan plan = make_plan(std::move(mine), {}, {.must_fit = false});
-  Trial trial{slices, plan.layout.slice.samples, recompute, plan.memory.peak_bytes() <= plan.available_bytes,
-              plan.memory.peak_bytes()};
+  Trial trial = wanted;
+  trial.strands = plan.layout.strands, trial.samples = plan.layout.slice.samples;
+  trial.peak_bytes = plan.memory.peak_bytes();
+  trial.fits = trial.peak_bytes <= plan.available_bytes;
+  trial.same_bits = own && trial.slices == own->slices && trial.strands == own->strands;
+  trial.own = trial.same_bits && trial.recompute == own->recompute;
   if (!trial.fits) return trial;
   const double tokens = static_cast<double>(plan.units_per_step());
   Session session(std::move(plan));
@@ -61,12 +85,13 @@ Trial try_one(const base::Resolved& resolved, int64_t slices, const std::string&
 std::vector<Trial> tune(const base::Resolved& resolved, const TuneOptions& options,
                         const std::function<void(const std::string&)>& say) {
   if (options.steps < 1) throw base::ConfigError(109, "--steps: at least 1 is expected");
+  const std::optional<Variant> own = own_variant(resolved);
   std::vector<Trial> trials;
   for (const char* recompute : {"none", "cheap", "full"}) {
     for (int64_t slices = 1; slices <= resolved.recipe.batch.global; ++slices) {
       if (resolved.recipe.batch.global % slices != 0) continue;
       say(fmt::format("trying batch.slices={} memory.recompute={}", slices, recompute));
-      trials.push_back(try_one(resolved, slices, recompute, options.steps));
+      trials.push_back(try_one(resolved, own, {.slices = slices, .recompute = recompute}, options.steps));
     }
   }
   std::stable_sort(trials.begin(), trials.end(), [](const Trial& a, const Trial& b) {

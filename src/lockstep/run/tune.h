@@ -14,14 +14,17 @@ struct TuneOptions {
 };
 
 struct Trial {
-  int64_t slices = 1, samples = 1;
+  int64_t slices = 1, strands = 1, samples = 1;
   std::string recompute;
+  bool same_bits = false;  // as the recipe's own: as many slices, as many strands
+  bool own = false;        // the recipe's own, in all
   bool fits = false;
   int64_t peak_bytes = 0;
   double step_ms = 0, tokens_per_s = 0;  // median
 };
 
-// Fastest first; those that do not fit last. `say` is told what is being tried.
+// Fastest first, and what the recipe has already before what is as fast; those that do not fit last. `say` is
+// told what is being tried.
 std::vector<Trial> tune(const base::Resolved& resolved, const TuneOptions& options,
                         const std::function<void(const std::string&)>& say);
 

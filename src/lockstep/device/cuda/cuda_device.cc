@@ -114,6 +114,11 @@ int64_t CudaDevice::peak_allocated_bytes() const {
   return peak_;
 }
 
+void CudaDevice::forget_peak_above(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  peak_ = std::max(allocated_, std::min(peak_, bytes));
+}
+
 void* CudaDevice::allocate_host(int64_t bytes) {
   make_current();
   void* memory = nullptr;

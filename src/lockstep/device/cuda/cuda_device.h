@@ -21,6 +21,7 @@ class CudaDevice final : public Device {
   void free(void* memory) override;
   int64_t allocated_bytes() const override;
   int64_t peak_allocated_bytes() const override;
+  void forget_peak_above(int64_t bytes) override;
   void* allocate_host(int64_t bytes) override;
   void free_host(void* memory) override;
 

@@ -1,0 +1,35 @@
+#include "lockstep/cli/model_recipe.h"
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/checkpoint/checkpoint.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+int64_t first_token_of(const std::string& config_json) {
+  const nlohmann::json config = nlohmann::json::parse(config_json, nullptr, false);
+  if (!config.is_object() || !config.contains("bos_token_id")) return -1;
+  const nlohmann::json& first = config["bos_token_id"];
+  return first.is_number_integer() ? first.get<int64_t>() : -1;
+}
+
+}  // namespace
+
+FolderModel folder_model(const std::string& folder, const std::vector<std::string>& words) {
+  const checkpoint::Opened opened(folder);
+  base::RecipeSource source;
+  if (opened.manifest()) source.text = opened.manifest()->recipe_toml;
+  source.overrides = words;
+  FolderModel model{.resolved = base::read_recipe(source)};
+  model.trained_here = opened.manifest().has_value();
+  model.first_token = first_token_of(opened.config_json());
+  base::Recipe& recipe = model.resolved.recipe;
+  recipe.model.from = folder;
+  recipe.parallel = {};
+  recipe.optim.name = "sgd";  // the least to keep beside the weights
+  return model;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,22 @@
+// The recipe of a model that lies in a folder: what its checkpoint was trained with, changed by the user's
+// words. For commands that use a model and train nothing: eval, generate.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/base/schema.h"
+
+namespace lockstep::cli {
+
+struct FolderModel {
+  base::Resolved resolved;    // model.from names the folder; one rank, the smallest optimizer
+  bool trained_here = false;  // the folder is a checkpoint, which says with which recipe
+  int64_t first_token = -1;   // what config.json says a text begins with; -1: nothing
+
+  // Whether the user has named the key for this command.
+  bool said(const std::string& key) const { return resolved.origin.at(key) == "command line"; }
+};
+FolderModel folder_model(const std::string& folder, const std::vector<std::string>& words);
+
+}  // namespace lockstep::cli
