@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/text.h"
+#include "lockstep/base/threads.h"
 
 namespace lockstep::device {
 
@@ -44,7 +45,9 @@ class Pool {
     stop();
     stopping_ = false;
     if (lanes < 1) lanes = default_threads();
-    for (int lane = 1; lane < lanes; ++lane) helpers_.emplace_back([this, lane] { help(lane); });
+    for (int lane = 1; lane < lanes; ++lane) {  // with fewer of them the bits are the same
+      if (!base::add_helper(helpers_, [this, lane] { help(lane); })) return;
+    }
   }
 
   void run(int64_t items, int lanes, const void* context, ItemFunction function) {
