@@ -66,11 +66,12 @@ int generate_command(Arguments& arguments) {
     throw base::DataError(
         324, folder + " has no complete checkpoint yet: let `lockstep train` finish, or stop it with Ctrl-C");
   }
-  name_damaged(folder, {earlier.checkpoint});
   run::Session session(plan_of(folder));
   if (!session.plan.model->predicts_tokens)
     throw base::ConfigError(163, "this model does not predict tokens");
-  run::load_weights(*session.parameters, *session.plan.device, earlier.checkpoint);
+  const std::string checkpoint = read_newest(folder, [&](const std::string& one) {
+    run::load_weights(*session.parameters, *session.plan.device, *session.ranks, one);
+  });
   run::Generator generator(session);
   const data::Dataset& dataset = *session.plan.dataset;
   std::vector<int32_t> text = prompt.empty() ? dataset.start() : dataset.encode(prompt);
@@ -91,8 +92,7 @@ int generate_command(Arguments& arguments) {
   });
   const std::optional<double> accepted = dataset.acceptance(text);
   if (json) {
-    nlohmann::json out{
-        {"run", folder}, {"checkpoint", earlier.checkpoint}, {"text", shown}, {"tokens", text}};
+    nlohmann::json out{{"run", folder}, {"checkpoint", checkpoint}, {"text", shown}, {"tokens", text}};
     if (accepted) out["accepted"] = *accepted;
     print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;
