@@ -189,9 +189,11 @@ void LineWriter::write(std::string_view line) {
   refuse_write(path_, error);
 }
 
-FolderLock::FolderLock(const std::string& folder) {
-  const std::string path = folder + "/.lock";
+FolderLock::FolderLock(const std::string& folder, const char* name) {
+  const std::string path = folder + "/" + name;
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  // A folder that can only be read, such as a finished run's that was put away, can still be locked.
+  if (file_ < 0 && (errno == EACCES || errno == EROFS)) file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file_ < 0) refuse_write(path, errno);
   if (::flock(file_, LOCK_EX | LOCK_NB) == 0) {
     const std::string holder = fmt::format("process {} on {}\n", ::getpid(), host_name());

@@ -45,11 +45,12 @@ class LineWriter {
   int file_ = -1;
 };
 
-// One process at a time in a folder, by flock on `.lock`: the kernel frees it however the process ends.
+// One process at a time in a folder, by flock on a file in it: the kernel frees it however the process ends.
 // Two processes of one host never both hold it; across hosts it is as good as the file system's flock.
 class FolderLock {
  public:
-  explicit FolderLock(const std::string& folder);  // ConfigError 804 if held: by which process, on which host
+  // ConfigError 804 if held: by which process, on which host
+  explicit FolderLock(const std::string& folder, const char* name = ".lock");
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

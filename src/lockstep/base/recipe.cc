@@ -145,9 +145,16 @@ void add_checkpoint(std::vector<Key>& keys) {
   keys.insert(
       keys.end(),
       {
-          make_key(MEMBER(checkpoint.every), always(),
-                   "Steps between checkpoints; 0 saves only at the end and when the run is stopped.", "1000",
-                   {.at_least = 0, .at_most = kMostSteps, .also = {"save_steps", "save_every"}}),
+          make_key(
+              MEMBER(checkpoint.every), always(),
+              "Steps between checkpoints; 0 saves by time (checkpoint.minutes). In any case a run saves at "
+              "its end, when it is stopped, and before a loss that is not a number ends it.",
+              "1000", {.at_least = 0, .at_most = kMostSteps, .also = {"save_steps", "save_every"}}),
+          make_key(MEMBER(checkpoint.minutes), is("checkpoint.every", {"0"}),
+                   "Minutes between checkpoints where checkpoint.every is 0, and at least a hundred times as "
+                   "long as training stands still for one. 0: none by time.",
+                   "30.0",
+                   {.at_least = 0, .at_most = 1e6, .also = {"save_minutes", "save_interval_minutes"}}),
           make_key(MEMBER(checkpoint.keep), always(), "How many of the newest checkpoints stay on disk.", "2",
                    {.at_least = 1, .at_most = 1e6, .also = {"save_total_limit"}}),
           make_key(MEMBER(checkpoint.keep_every), always(),

@@ -137,7 +137,8 @@ struct Recipe {
   } memory;
 
   struct Checkpoint {
-    int64_t every = 0;       // steps; 0: only at the end
+    int64_t every = 0;       // steps; 0: by time
+    double minutes = 10;     // where every is 0; 0: only at the end
     int64_t keep = 2;        // the newest that stay
     int64_t keep_every = 0;  // steps; those of every such step stay too
     bool async = true;       // training goes on while a checkpoint is written

@@ -39,7 +39,7 @@ void add_model(std::vector<Key>& keys) {
               "\"124m\"", {.also = {"size"}}),
           make_key(MEMBER(model.layers), always(), "Transformer layers (mlp: hidden layers).", "12",
                    {.at_least = 1,
-                    .at_most = 65536,
+                    .at_most = 4096,
                     .also = {"n_layer", "n_layers", "num_layers", "num_hidden_layers", "depth"}}),
           make_key(MEMBER(model.hidden), always(),
                    "Width of the residual stream. A multiple of model.heads, unless model.head_dim is set.",

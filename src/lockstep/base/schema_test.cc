@@ -220,7 +220,7 @@ TEST(ReadRecipe, RefusesWithTheKeyTheExpectationAndTheRemedy) {
            {"batch.slices=many", 102, "a whole number or \"auto\" is expected"},
            {"run.exact=yes", 102, "true or false is expected"},
            {"run.name = 3\n", 102, "text is expected"},
-           {"model.layers=0", 103, "is out of range; it must be at least 1, at most 65536"},
+           {"model.layers=0", 103, "is out of range; it must be at least 1, at most 4096"},
            {"model.layers=-4", 103, "out of range"},
            {"optim.epsilon=0", 103, "must be above 0"},
            {"optim.lr=1e400", 103, "larger than any number"},

@@ -16,6 +16,7 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/threads.h"
 #include "lockstep/checkpoint/crc32c.h"
 #include "lockstep/checkpoint/widen.h"
 
@@ -28,6 +29,11 @@ constexpr size_t kMostThreads = 4;
 int open_file(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file >= 0) return file;
+  if (errno != ENOENT && errno != EMFILE && errno != ENFILE) {
+    throw base::DataError(305, fmt::format("{} cannot be opened: {}; use another checkpoint of the run, or "
+                                           "see to its disk and permissions",
+                                           path, std::strerror(errno)));
+  }
   throw base::IoError(810, fmt::format("{} cannot be opened: {}", path, std::strerror(errno)));
 }
 
@@ -159,7 +165,9 @@ void CheckedFile::run_all(const std::vector<Task>& tasks, HashSums* hashes) cons
     }
   };
   std::vector<std::jthread> helpers;
-  for (size_t part = 1; part < threads; ++part) helpers.emplace_back(work, part);
+  for (size_t part = 1; part < threads; ++part) {
+    if (!base::add_helper(helpers, work, part)) work(part);
+  }
   work(0);
   helpers.clear();
   if (error) std::rethrow_exception(error);

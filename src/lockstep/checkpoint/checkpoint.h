@@ -87,7 +87,4 @@ struct Damaged {
 };
 std::vector<Damaged> damaged(const std::string& run_folder);
 
-// Where to look for a model when someone names `folder`: its newest checkpoint if it is a run's, else itself.
-std::string model_folder(const std::string& folder);
-
 }  // namespace lockstep::checkpoint

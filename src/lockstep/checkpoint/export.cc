@@ -78,21 +78,48 @@ std::string config_for(const std::string& text, std::optional<device::DType> typ
 
 }  // namespace
 
+namespace {
+
+// Half an export looks like a model; what was written goes, unless all of it was.
+class Unfinished {
+ public:
+  explicit Unfinished(std::string target) : target_(std::move(target)) {}
+  ~Unfinished() {
+    std::error_code ignored;
+    for (const std::string& name : names_) fs::remove(fs::path(target_) / name, ignored);
+  }
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  std::string add(const std::string& name) {
+    names_.push_back(name);
+    return target_ + "/" + name;
+  }
+  void finish() { names_.clear(); }
+
+ private:
+  std::string target_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
 Exported export_model(const Opened& source, const std::string& target, std::optional<device::DType> type) {
   std::vector<PlannedFile> plan = plan_files(wanted_of(source, type));
   make_target(target);
+  Unfinished written(target);
   Exported done;
   if (plan.size() == 1) plan[0].name = "model.safetensors";  // as transformers names a single one
   for (const PlannedFile& planned : plan) {
-    FileWriter file = FileWriter::create(target + "/" + planned.name);
+    FileWriter file = FileWriter::create(written.add(planned.name));
     file.append(planned.header);
     for (const Whole& tensor : planned.tensors) copy_tensor(source, tensor, file, done);
     file.finish();
     ++done.files;
   }
-  if (plan.size() > 1) write_text(target + "/" + kIndexName, index_text(plan));
+  if (plan.size() > 1) write_text(written.add(kIndexName), index_text(plan));
   done.has_config = !source.config_json().empty();
-  if (done.has_config) write_text(target + "/config.json", config_for(source.config_json(), type));
+  if (done.has_config) write_text(written.add("config.json"), config_for(source.config_json(), type));
+  written.finish();
   return done;
 }
 

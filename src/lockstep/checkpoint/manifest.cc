@@ -123,7 +123,7 @@ void write_manifest(const std::string& folder, const Manifest& manifest, const D
 
 Manifest read_manifest(const std::string& folder) {
   const std::string path = file_inside(folder, kManifestName, folder);
-  return parse_manifest(base::read_file(path, kMostBytes), path);
+  return parse_manifest(read_small_file(path, kMostBytes), path);
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& path) {

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -51,7 +50,7 @@ bool stands(const std::string& folder, const char* name) {
 // As it is: whoever needs a part of it says what is wrong with that.
 std::string read_config(const std::string& folder) {
   const std::string path = file_inside(folder, kConfigName, folder);
-  std::string text = base::read_file(path, kMostConfigBytes);
+  std::string text = read_small_file(path, kMostConfigBytes);
   if (nested_deeper(text, kDeepestConfig)) {
     throw base::DataError(310, fmt::format("{} is nested deeper than {} levels; no model's is: do not use "
                                            "files from a source you do not trust",
@@ -162,8 +161,8 @@ const Opened::State::Place& Opened::State::find_as(const Whole& tensor) const {
   for (int i = 0; same_shape && i < tensor.shape.rank(); ++i)
     same_shape = tensor.shape[i] == entry.shape[static_cast<size_t>(i)];
   if (!same_shape) {
-    refuse(307, fmt::format("has shape [{}], the model needs {}; check the recipe's model sizes",
-                            fmt::join(entry.shape, ", "), tensor.shape.to_string()));
+    refuse(307, fmt::format("has shape {}, the model needs {}; check the recipe's model sizes",
+                            shape_text(entry.shape), tensor.shape.to_string()));
   }
   if (entry.dtype == tensor.dtype) return place;
   if (tensor.dtype != device::DType::f32) {

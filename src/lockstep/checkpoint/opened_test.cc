@@ -88,7 +88,7 @@ TEST(Opened, RefusesAConfigThatIsNestedWithoutEnd) {
   nested(63, '"' + std::string(1000, '[') + '"');
   EXPECT_FALSE(Opened(folder.path()).config_json().empty());
   folder.write("config.json", std::string(5 << 20, ' '));
-  EXPECT_TRUE(has(refusal(801, [&] { Opened(folder.path()); }), "config.json"));
+  EXPECT_TRUE(has(refusal(305, [&] { Opened(folder.path()); }), "config.json"));
 }
 
 TEST(Opened, TellsWhetherTwoTensorsAreTheSame) {

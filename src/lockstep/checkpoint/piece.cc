@@ -1,6 +1,7 @@
 #include "lockstep/checkpoint/piece.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -61,6 +62,13 @@ void check_tensor(const Whole& tensor, std::vector<Owned>& owned) {
 }
 
 }  // namespace
+
+std::string shape_text(const std::vector<int64_t>& sizes) {
+  constexpr size_t kMost = 8;
+  const auto end = sizes.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, sizes.size()));
+  if (sizes.size() <= kMost) return fmt::format("[{}]", fmt::join(sizes.begin(), end, ", "));
+  return fmt::format("[{}, ...], {} sizes", fmt::join(sizes.begin(), end, ", "), sizes.size());
+}
 
 device::Shape shape_of(const std::vector<int64_t>& s) {
   switch (s.size()) {

@@ -30,6 +30,8 @@ struct Whole {
   bool operator==(const Whole&) const = default;
 };
 
+// "[768, 64]"; of more sizes than any model has, the first few and how many there are.
+std::string shape_text(const std::vector<int64_t>& sizes);
 device::Shape shape_of(const std::vector<int64_t>& sizes);  // at most four
 
 struct Range {

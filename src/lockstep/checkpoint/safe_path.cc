@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::checkpoint {
@@ -26,6 +27,15 @@ bool is_allowed(const fs::path& file, const fs::path& folder) {
 }
 
 }  // namespace
+
+std::string read_small_file(const std::string& path, int64_t most_bytes) {
+  base::ReadResult read = base::try_read_file(path, most_bytes);
+  if (read.problem.empty()) return std::move(read.text);
+  throw base::DataError(305,
+                        fmt::format("{} cannot be read: {}; use another checkpoint of the run, or see to "
+                                    "its disk and permissions",
+                                    path, read.problem));
+}
 
 bool is_plain_name(const std::string& name) {
   if (name.empty() || name == "." || name == ".." || name.size() > 255) return false;

@@ -8,6 +8,10 @@
 
 namespace lockstep::checkpoint {
 
+// A small file of a checkpoint, whole. DataError 305: it cannot be read, as when another disk or mode would
+// do.
+std::string read_small_file(const std::string& path, int64_t most_bytes);
+
 // A file name without a folder: no slash, not "." or "..", no control character.
 bool is_plain_name(const std::string& name);
 

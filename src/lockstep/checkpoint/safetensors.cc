@@ -1,7 +1,6 @@
 #include "lockstep/checkpoint/safetensors.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/piece.h"
 #include "lockstep/checkpoint/safetensors_dtype.h"
 #include "lockstep/checkpoint/strict_json.h"
 
@@ -75,10 +75,10 @@ class Parser {
     const int64_t bytes = shape(name, member(from, "shape"), entry);
     range(name, member(from, "data_offsets"), entry);
     if (entry.end - entry.begin != bytes) {
-      refuse_tensor(path_, name,
-                    fmt::format("of shape [{}] and type {} needs {} bytes, its range has {}",
-                                fmt::join(entry.shape, ", "), device::name_of(entry.dtype), bytes,
-                                entry.end - entry.begin));
+      refuse_tensor(
+          path_, name,
+          fmt::format("of shape {} and type {} needs {} bytes, its range has {}", shape_text(entry.shape),
+                      device::name_of(entry.dtype), bytes, entry.end - entry.begin));
     }
     return entry;
   }

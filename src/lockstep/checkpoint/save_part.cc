@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/threads.h"
 #include "lockstep/checkpoint/range_writer.h"
 #include "lockstep/device/thread_pool.h"
 
@@ -194,7 +195,8 @@ Part PartWriter::sum(std::span<const std::byte> memory) const {
 Part PartWriter::write(const std::string& folder, std::span<const std::byte> memory,
                        const std::atomic<bool>& stop) const {
   Part part(plan_);
-  std::jthread hashing([&] {  // beside the writing: it costs about as much
+  std::vector<std::jthread> hashing;  // beside the writing: it costs about as much
+  const bool beside = base::add_helper(hashing, [&] {
     device::work_alone();
     part.hashes = hash(memory);
   });
@@ -210,7 +212,8 @@ Part PartWriter::write(const std::string& folder, std::span<const std::byte> mem
     }
     file.finish(writer.written());
   }
-  hashing.join();
+  hashing.clear();
+  if (!beside) part.hashes = hash(memory);
   return part;
 }
 

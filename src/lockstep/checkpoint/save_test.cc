@@ -89,14 +89,18 @@ TEST(Save, ListsOnlyWholeOnes) {
   run.write("checkpoints/step-99999999999999999999/manifest.json", "{}");
   EXPECT_EQ(listed(run.path()), (Names{"step-00000002", "step-00000001"}));
 
-  // Those that were finished once are named with what is wrong; 6 was not.
+  // Those that were finished once are named with what is wrong.
   const std::vector<Damaged> found = damaged(run.path());
-  const char* const says[] = {"step-00000008", "is of step 2", "step-00000005/manifest.json is not JSON",
-                              "optimizer-00001-of-00001.safetensors is missing", "it has 100 bytes"};
+  const char* const says[] = {"step-00000008",
+                              "is of step 2",
+                              "step-00000006 has lost its manifest.json",
+                              "step-00000005/manifest.json is not JSON",
+                              "optimizer-00001-of-00001.safetensors is missing",
+                              "it has 100 bytes"};
   ASSERT_EQ(found.size(), std::size(says));
   for (size_t k = 0; k < found.size(); ++k) {
     EXPECT_NE(found[k].why.find(says[k]), std::string::npos) << found[k].why;
-    EXPECT_EQ(found[k].unfinished, k == 2) << found[k].why;
+    EXPECT_EQ(found[k].unfinished, k == 3) << found[k].why;
   }
 }
 

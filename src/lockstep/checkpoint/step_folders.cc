@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/safe_path.h"
@@ -94,6 +95,12 @@ bool is_broken_save(const StepFolder& folder) {
   return error ? error == std::errc::no_such_file_or_directory : bytes == 0;
 }
 
+// Whether its save ended: `latest` is written behind the manifest.
+bool was_whole(const std::string& run_folder, const StepFolder& folder) {
+  const base::ReadResult latest = base::try_read_file(checkpoints_folder(run_folder) + "/latest", 4096);
+  return base::trimmed(latest.text) == step_name(folder.step);
+}
+
 // A manifest whose end was never written: its save was killed at the last moment.
 bool is_cut_short(const StepFolder& folder) {
   const base::ReadResult manifest = base::try_read_file(folder.path + "/" + kManifestName);
@@ -143,7 +150,12 @@ std::vector<std::string> list(const std::string& run_folder) {
 std::vector<Damaged> damaged(const std::string& run_folder) {
   std::vector<Damaged> found;
   for (const StepFolder& folder : step_folders(run_folder)) {
-    if (is_broken_save(folder)) continue;
+    if (is_broken_save(folder)) {
+      if (was_whole(run_folder, folder))
+        found.push_back(
+            {fmt::format("{} has lost its {}, with which its save had ended", folder.path, kManifestName)});
+      continue;
+    }
     try {
       check_whole(folder);
       break;
@@ -152,17 +164,6 @@ std::vector<Damaged> damaged(const std::string& run_folder) {
     }
   }
   return found;
-}
-
-std::string model_folder(const std::string& folder) {
-  std::error_code error;
-  if (!fs::is_directory(checkpoints_folder(folder), error)) return folder;
-  const std::vector<std::string> whole = list(folder);
-  if (whole.empty()) {
-    throw base::DataError(
-        324, folder + " has no complete checkpoint yet: let `lockstep train` finish, or stop it with Ctrl-C");
-  }
-  return whole.front();
 }
 
 }  // namespace lockstep::checkpoint

@@ -25,7 +25,7 @@ TEST(CheckpointCommands, EvalExportAndInspectAgree) {
   const auto inspected = json_of(folder.path(), "$L inspect runs/first --check --json");
   EXPECT_EQ(inspected["params_hash"], trained["params_hash"]);
   EXPECT_EQ(inspected["step"], 4);
-  EXPECT_EQ(inspected["checked"], "every checksum is right");
+  EXPECT_EQ(inspected["checked"], "every checksum is right, and so is params_hash");
   EXPECT_EQ(inspected["checkpoints"].size(), 1u);
   const auto ours = json_of(folder.path(), "$L eval runs/first run.device=cpu --json");
   EXPECT_NEAR(ours["loss"].get<double>(), trained["eval_loss"].get<double>(), 1e-6);

@@ -155,7 +155,7 @@ std::vector<pid_t> DrillRun::rank_processes() const {
   for (const pid_t one : launch::descendants_of(pid_)) {
     std::string name;
     std::getline(std::ifstream(fmt::format("/proc/{}/comm", one)), name);
-    if (name != "lockstep-guard") found.push_back(one);
+    if (name != "lockstep-guard" && name != "lockstep-warden") found.push_back(one);
   }
   return found;
 }

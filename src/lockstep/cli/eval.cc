@@ -46,6 +46,14 @@ data::Use settle_data(FolderModel& model) {
   return whole ? data::Use::evaluate : data::Use::train;
 }
 
+// A script that looks at the exit code alone must not take such a model for a good one.
+int judge(double loss, const std::string& folder) {
+  if (std::isfinite(loss)) return 0;
+  throw base::RunError(604, folder +
+                                ": its loss is not a finite number: its weights are not, or they overflow "
+                                "in precision.compute; evaluate an older checkpoint, or in fp32");
+}
+
 int evaluate(const std::string& folder, const std::vector<std::string>& words, bool json) {
   FolderModel model = folder_model(folder, words);
   settle_batch(model);
@@ -63,7 +71,8 @@ int evaluate(const std::string& folder, const std::vector<std::string>& words, b
   const int64_t batches =
       all ? (there + samples_a_batch - 1) / samples_a_batch : plan.recipe().log.eval_batches;
   const int64_t samples = std::min(there, batches * samples_a_batch);
-  const double loss = run::Evaluator(session).run(batches).value();
+  double loss = run::Evaluator(session).run(batches).value();
+  if (std::isnan(loss)) loss = std::numeric_limits<double>::quiet_NaN();  // its sign is the processor's whim
   const double perplexity = std::exp(loss);
   if (json) {
     print("{}\n", nlohmann::json{{"model", folder},
@@ -75,12 +84,12 @@ int evaluate(const std::string& folder, const std::vector<std::string>& words, b
                                  {"loss_hex", fmt::format("{:a}", loss)},
                                  {"perplexity", perplexity}}
                       .dump());
-    return 0;
+    return judge(loss, folder);
   }
   print("loss {:.6f}, perplexity {:.4f} on {} samples of {} tokens ({})\n", loss, perplexity, samples,
         plan.recipe().data.seq_len, plan.dataset->describe_eval());
   if (const auto floor = plan.dataset->entropy_floor()) print("the data's entropy is {:.6f}\n", *floor);
-  return 0;
+  return judge(loss, folder);
 }
 
 }  // namespace
@@ -98,13 +107,9 @@ int eval_command(Arguments& arguments) {
   arguments.example("lockstep eval runs/first log.eval_batches=1000", "on more of it");
   if (!arguments.parse()) return 0;
   if (model.empty()) throw base::ConfigError(109, "eval takes a folder: lockstep eval DIR [key=value ...]");
-  const std::string folder = folder_to_read(model);
-  try {
-    return evaluate(folder, words, json);
-  } catch (const base::DataError&) {
-    offer_older(folder);
-    throw;
-  }
+  int code = 0;
+  read_newest(model, [&](const std::string& folder) { code = evaluate(folder, words, json); });
+  return code;
 }
 
 }  // namespace lockstep::cli

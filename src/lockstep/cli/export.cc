@@ -38,8 +38,10 @@ int export_command(Arguments& arguments) {
   if (source.empty() || target.empty())
     throw base::ConfigError(109, "export takes two folders: lockstep export SRC DST");
   const std::optional<device::DType> type = type_of(dtype);
-  const std::string folder = folder_to_read(source);
-  const checkpoint::Exported done = checkpoint::export_model(checkpoint::Opened(folder), target, type);
+  checkpoint::Exported done;
+  const std::string folder = read_newest(source, [&](const std::string& one) {
+    done = checkpoint::export_model(checkpoint::Opened(one), target, type);
+  });
   if (done.overflowed > 0) {
     remark("warning: {} weights are too large for {} and became infinite; use bf16 or fp32\n",
            done.overflowed, dtype);

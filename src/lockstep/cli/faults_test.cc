@@ -87,6 +87,7 @@ class Training {
   bool reaches(int64_t wanted) {
     return until([&] { return step() >= wanted; });
   }
+  void stop(int signal) const { run_shell(folder_, fmt::format("kill -{} $(cat {}.pid)", signal, name_)); }
   pid_t rank(int number) const {
     return base::RingReader(run_ + "/trace/rank-" + std::to_string(number) + ".ring").pid();
   }
@@ -157,6 +158,41 @@ std::string hash_of(const Outcome& outcome) {
 std::string undisturbed(const std::string& folder, int64_t steps) {
   return hash_of(
       run_shell(folder, "$L " + kTiny + fmt::format("run.steps={} run.name=undisturbed --json", steps)));
+}
+
+// Names of all files of a folder, with what tells whether one was replaced; those that a run writes on grow.
+std::string files_of(const std::string& folder) {
+  return run_shell(folder, "find . -name '*.tmp' -prune -o -type f -printf '%P %i\\n' | LC_ALL=C sort")
+      .output;
+}
+
+TEST(Faults, ASecondStartIsRefusedAndTouchesNothing) {
+  const struct {
+    const char *first, *second;
+  } rows[] = {{"--nproc 2", "--nproc 2"},
+              {"--nproc 2", ""},
+              {"", "--nproc 2"},
+              {"", "--resume never"},
+              {"--nproc 2 --max-restarts 0", "--nproc 3 --resume never"}};
+  for (const auto& [first, second] : rows) {
+    SCOPED_TRACE(std::string(first) + " | " + second);
+    const base::TemporaryFolder folder;
+    const std::string run = folder.path() + "/runs/shared";
+    Training training(folder.path(), "shared", std::string("run.steps=1000000 ") + first);
+    ASSERT_TRUE(training.reaches(3));
+    const std::string before = files_of(run);
+    const Outcome refused =
+        run_shell(folder.path(), kAtMost + "$L " + kTiny + "run.steps=1000000 run.name=shared " + second);
+    EXPECT_EQ(refused.code, 2) << refused.output;
+    EXPECT_NE(refused.output.find("[LS0804]"), std::string::npos) << refused.output;
+    EXPECT_EQ(files_of(run), before);
+    EXPECT_EQ(training.event("rank_failed"), "");
+    EXPECT_EQ(training.starts().size(), 1u);
+    const int64_t step = training.step();
+    EXPECT_TRUE(training.reaches(step + 3));
+    training.stop(SIGTERM);
+    EXPECT_EQ(training.end().code, 75);
+  }
 }
 
 TEST(Faults, AFrozenRankIsNamedAndTheRunGoesOn) {

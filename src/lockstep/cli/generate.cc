@@ -71,6 +71,7 @@ int draw_text(const Wanted& wanted, const std::string& checkpoint) {
   std::string shown = dataset.decode(std::span(text).subspan(hidden));
   if (!wanted.json) print("{}", shown);
   StopSignal signal;
+  signal.arm();
   generator.run(text, wanted.sampling, [&](int32_t token) {
     text.push_back(token);
     // Decoding from the start keeps spaces right; only what is new is printed.
@@ -135,13 +136,9 @@ int generate_command(Arguments& arguments) {
                                              "folder, as in lockstep generate runs/first",
                                              base::quoted(wanted.folder, 200)));
   }
-  const std::string checkpoint = folder_to_read(wanted.folder);
-  try {
-    return draw_text(wanted, checkpoint);
-  } catch (const base::DataError&) {
-    offer_older(checkpoint);
-    throw;
-  }
+  int code = 0;
+  read_newest(wanted.folder, [&](const std::string& checkpoint) { code = draw_text(wanted, checkpoint); });
+  return code;
 }
 
 }  // namespace lockstep::cli

@@ -1,7 +1,6 @@
 // lockstep inspect: what a checkpoint, a Hugging Face folder or a run's folder holds, and whether it is
 // whole.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "lockstep/base/table.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/audit.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/crc32c.h"
 #include "lockstep/checkpoint/step_folders.h"
@@ -92,15 +92,11 @@ json report_of(const std::string& folder, bool check) {
   const json config = json::parse(opened.config_json(), nullptr, false);
   if (config.is_object() && config.contains("model_type")) out["model_type"] = config["model_type"];
   if (check) {
-    opened.check_all();
-    out["checked"] =
-        opened.manifest() ? "every checksum is right" : "every byte can be read; there are no checksums";
+    checkpoint::audit(opened);
+    out["checked"] = opened.manifest() ? "every checksum is right, and so is params_hash"
+                                       : "every byte can be read; there are no checksums";
   }
   return out;
-}
-
-std::string shape_text(const json& shape) {
-  return fmt::format("[{}]", fmt::join(shape.get<std::vector<int64_t>>(), ", "));
 }
 
 // A name is printed as it is, unless it holds what a terminal would obey.
@@ -129,7 +125,7 @@ void print_report(const json& r, bool everything) {
   for (const json& one : r["tensors"]) {
     if (!everything && ++shown > kShortTable) break;
     const std::string bytes = bytes_text(one["bytes"].get<int64_t>());
-    tensors.add({one["dtype"], shape_text(one["shape"]),
+    tensors.add({one["dtype"], checkpoint::shape_text(one["shape"].get<std::vector<int64_t>>()),
                  checked ? fmt::format("{}, {}", bytes, one["crc32c"].get<std::string>()) : bytes,
                  name_text(one["name"])});
   }
@@ -156,6 +152,15 @@ json checkpoints_of(const std::string& run) {
   return all;
 }
 
+// Who asks whether a run is whole must not take the oldest checkpoint's word for it.
+int end_of_check(const std::string& run, int damaged) {
+  if (damaged == 0) return 0;
+  throw base::DataError(
+      329, fmt::format("{} is not whole: {} newer than the checkpoint that was checked cannot "
+                       "be used and {} named above",
+                       run, damaged == 1 ? "one" : fmt::format("{}", damaged), damaged == 1 ? "is" : "are"));
+}
+
 }  // namespace
 
 int inspect_command(Arguments& arguments) {
@@ -172,7 +177,9 @@ int inspect_command(Arguments& arguments) {
   json run = nullptr;
   std::error_code error;
   if (fs::is_directory(checkpoint::checkpoints_folder(path), error)) run = checkpoints_of(path);
-  const std::string folder = folder_to_read(path);
+  const std::vector<std::string> folders = checkpoint::model_folders(path);
+  const std::string& folder = folders.front();
+  const int damaged = folder == path ? 0 : name_damaged(path, folders);
   json report;
   try {
     report = report_of(folder, check);
@@ -183,7 +190,7 @@ int inspect_command(Arguments& arguments) {
   if (!run.is_null()) report["checkpoints"] = run;
   if (as_json) {
     print("{}\n", report.dump(-1, ' ', false, json::error_handler_t::replace));
-    return 0;
+    return end_of_check(path, check ? damaged : 0);
   }
   if (!run.is_null()) {
     for (const json& one : run)
@@ -192,7 +199,7 @@ int inspect_command(Arguments& arguments) {
     print("\n");
   }
   print_report(report, everything);
-  return 0;
+  return end_of_check(path, check ? damaged : 0);
 }
 
 }  // namespace lockstep::cli

@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/table.h"
@@ -132,6 +134,26 @@ void finish_output() {
                                        error ? std::strerror(error) : "an earlier write failed"));
 }
 
+// What the standard library throws for the machine's reasons: threads that it may not start, paths that lead
+// nowhere because /proc is not mounted or the working folder was removed.
+base::Error explain(const std::system_error& error) {
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    std::error_code gone;
+    std::filesystem::current_path(gone);
+    const std::string path = file->path1().string();
+    return base::IoError(
+        820,
+        gone ? "the folder that this command was started in is not there any more: change to another one"
+        : path.starts_with("/proc")
+            ? fmt::format("{} cannot be read: mount /proc, as every container runtime does", path)
+            : fmt::format("{} cannot be used: {}", path.empty() ? "a path" : path, error.code().message()));
+  }
+  return base::IoError(819,
+                       fmt::format("this process may not start another thread ({}): raise `ulimit -u`, or "
+                                   "pids.max of its control group; run.threads=1 needs fewest",
+                                   error.code().message()));
+}
+
 int run_and_explain_failure(const std::vector<std::string>& words) {
   try {
     const int code = run(words);
@@ -143,6 +165,10 @@ int run_and_explain_failure(const std::vector<std::string>& words) {
   } catch (const base::Bug& bug) {
     complain(fmt::format("this is a bug in Lockstep {}; please report it with the lines below\n{}",
                          base::kVersion, bug.what()));
+  } catch (const std::system_error& error) {
+    const base::Error explained = explain(error);
+    complain(explained.what());
+    return explained.exit_code();
   } catch (const std::bad_alloc&) {
     complain("this machine's memory is used up; `lockstep doctor` shows how much there is");
   } catch (const std::exception& error) {

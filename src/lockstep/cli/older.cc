@@ -34,10 +34,29 @@ void offer_older(const std::string& checkpoint_folder) {
   if (older != whole.end()) remark("the one before it is complete: {}\n", *older);
 }
 
-std::string folder_to_read(const std::string& folder) {
-  const std::string found = checkpoint::model_folder(folder);
-  if (found != folder) name_damaged(folder, {found});
-  return found;
+std::vector<std::string> folders_to_read(const std::string& folder) {
+  std::vector<std::string> folders = checkpoint::model_folders(folder);
+  if (folders.front() != folder) name_damaged(folder, folders);
+  return folders;
+}
+
+std::string read_newest(const std::string& named,
+                        const std::function<void(const std::string& folder)>& read) {
+  const std::vector<std::string> folders = folders_to_read(named);
+  const auto passing = [](const std::string& why, const std::string& next) {
+    remark("{}\ntaking the one before it: {}\n", why, next);
+  };
+  try {
+    return checkpoint::for_first_usable(folders, read, passing).folder;
+  } catch (const base::Error& error) {
+    if (checkpoint::is_unusable(error)) offer_older(named);
+    throw;
+  }
+}
+
+void name_passed_over(const checkpoint::Taken& taken) {
+  for (const std::string& why : taken.passed_over) remark("{}\n", why);
+  if (!taken.passed_over.empty()) remark("taking the one before it: {}\n", taken.folder);
 }
 
 }  // namespace lockstep::cli

@@ -75,6 +75,13 @@ std::string connected_line(const run::Session& session) {
   return text;
 }
 
+// "every 10 minutes and at the end".
+std::string when_saved(const base::Recipe& r) {
+  if (r.checkpoint.every > 0) return fmt::format("every {} steps and at the end", r.checkpoint.every);
+  if (r.checkpoint.minutes > 0) return fmt::format("every {} minutes and at the end", r.checkpoint.minutes);
+  return "only at the end";
+}
+
 }  // namespace
 
 std::string ranks_line(const run::Session& session) {
@@ -111,7 +118,7 @@ std::string start_lines(const run::Plan& plan, const std::string& ranks, const s
                       human_bytes(static_cast<double>(plan.memory.transient_bytes)),
                       human_bytes(static_cast<double>(plan.available_bytes)),
                       host > 0 ? ", moments in " + human_bytes(host) + " of the host's" : "");
-  return text + fmt::format("folder  {}", folder);
+  return text + fmt::format("folder  {}, saved {}", folder, when_saved(r));
 }
 
 }  // namespace lockstep::cli

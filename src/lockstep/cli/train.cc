@@ -11,6 +11,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/laps.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/audit.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/cli/commands.h"
@@ -67,28 +68,42 @@ std::vector<std::string> starting_points(const TrainArguments& arguments, const 
   if (!std::filesystem::exists(arguments.resume)) {
     throw base::DataError(323, "--resume " + arguments.resume + ": there is no such checkpoint folder");
   }
-  points.push_back(folder_to_read(arguments.resume));
+  for (std::string& one : folders_to_read(arguments.resume)) points.push_back(std::move(one));
   return points;
 }
 
-// A run whose checkpoints are all damaged does not start over as if it had none.
-void name_damaged_or_refuse(const std::string& folder, const std::vector<std::string>& usable) {
-  if (name_damaged(folder, usable) == 0 || !usable.empty() || launch::started_again()) return;
-  throw base::DataError(328, folder +
-                                 " has no checkpoint left that can be used: bring one back, name another "
-                                 "with --resume PATH, or start over with --resume never");
+// A run is done when its last checkpoint can be used, to the last byte.
+bool is_done(run::OwnCheckpoints& own, int64_t steps) {
+  while (own.step > 0 && own.step >= steps) {
+    try {
+      checkpoint::audit(checkpoint::Opened(own.folders.front()));
+      return true;
+    } catch (const base::Error& error) {
+      if (!checkpoint::is_unusable(error)) throw;
+      remark("{}\n", error.what());
+      own.drop_newest();
+      if (!own.folders.empty()) remark("taking the one before it: {}\n", own.folders.front());
+    }
+  }
+  return false;
 }
 
 // What --resume auto goes on from, unless the run is done.
 void take_own_newest(const std::string& folder, run::Decision& decision) {
   run::refuse_changes(decision.resolved, folder);
-  const run::OwnCheckpoints own = run::checkpoints_of(folder, decision.resolved);
+  run::OwnCheckpoints own = run::checkpoints_of(folder, decision.resolved);
+  decision.done = is_done(own, decision.resolved.recipe.run.steps);
   decision.step = own.step;
-  decision.done = own.step > 0 && own.step >= decision.resolved.recipe.run.steps;
   decision.checkpoints = own.folders;
   if (decision.done) return;
   remark("{}", own.passed_over);
-  name_damaged_or_refuse(folder, own.folders);
+  const int damaged = name_damaged(folder, own.folders);
+  // A run that has saved does not start over as if it had not, whatever has become of its checkpoints.
+  if (own.folders.empty() && own.passed_over.empty() && (damaged > 0 || run::has_saved(folder))) {
+    decision.lost = folder +
+                    " has no checkpoint left that can be used: bring one back, name another with --resume "
+                    "PATH, or start over with --resume never";
+  }
   if (own.folders.empty() && !own.passed_over.empty()) {
     throw base::ConfigError(160, folder +
                                      " holds only checkpoints of other recipes: go on from one with "
@@ -101,7 +116,8 @@ int64_t load_first(run::Session& session, const std::vector<std::string>& candid
   for (size_t k = 0; k < candidates.size(); ++k) {
     try {
       return run::load_checkpoint(session, candidates[k]);
-    } catch (const base::DataError& error) {
+    } catch (const base::Error& error) {
+      if (!checkpoint::is_unusable(error)) throw;
       if (k + 1 == candidates.size()) {
         offer_older(candidates[k]);
         throw;
@@ -142,17 +158,31 @@ run::Plan plan_to_go_on(const base::Resolved& said, const base::Resolved& resolv
   }
 }
 
+// What the first rank has made when it has decided.
+struct FirstRank {
+  std::optional<run::Plan> plan;
+  std::unique_ptr<run::RunFolder> files;
+  void take_folder(const std::string& folder) {
+    const auto holder = launch::under_launcher() ? run::Holder::rank : run::Holder::alone;
+    files = std::make_unique<run::RunFolder>(folder, holder);
+  }
+};
+
 // The first rank looks at the folder and resolves what the recipe leaves open; the plan that it needs for
 // that is its own.
 run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, const std::string& folder,
-                     const run::PlanOptions& options, std::optional<run::Plan>& made) {
+                     const run::PlanOptions& options, FirstRank& own) {
+  // What another run is still writing is not looked at; a folder that is not there yet is made once the
+  // recipe is known to be good. The other ranks wait for what is decided here before they touch the folder.
+  std::error_code nothing_there;
+  if (std::filesystem::is_directory(folder, nothing_there)) own.take_folder(folder);
   data::settle_kind(resolved);
   const base::Resolved said = resolved;
   const bool fresh = arguments.resume == "never" && !launch::started_again();
   const run::Earlier earlier = fresh ? run::Earlier{} : run::look_at(folder);
   if (!fresh) run::adopt_earlier(resolved, folder);
   if (earlier.checkpoint.empty() && !resolved.recipe.model.from.empty())
-    static_cast<void>(folder_to_read(resolved.recipe.model.from));
+    static_cast<void>(folders_to_read(resolved.recipe.model.from));
   run::Decision decision;
   if (const std::string why = run::choose_layout(resolved, options); !why.empty()) remark("{}\n", why);
   base::end_lap(options.laps, "look at the run folder");
@@ -165,7 +195,8 @@ run::Decision decide(const TrainArguments& arguments, base::Resolved resolved, c
   } else {
     decision.checkpoints = starting_points(arguments, folder);
   }
-  made = std::move(plan);
+  if (!decision.done && !own.files) own.take_folder(folder);
+  own.plan = std::move(plan);
   return decision;
 }
 
@@ -210,13 +241,16 @@ run::TrainOptions train_options(run::Session& session, const run::Decision& deci
   run::TrainOptions options;
   std::optional<int64_t> in_memory = restore_newer(around.snapshots.get(), decision);
   if (!in_memory && !around.snapshots) in_memory = restore_kept(session, around.folder, decision);
+  if (!in_memory && !decision.lost.empty()) throw base::DataError(328, decision.lost);
   options.first_step = in_memory ? *in_memory : load_first(session, decision.checkpoints);
   if (around.snapshots && !in_memory) around.snapshots->saved(options.first_step);
   base::end_lap(session.plan.laps, "load the checkpoint");
   options.unsaved = in_memory.has_value();
   options.save_only = only_saves();
   options.stop_signal = &around.signal.value();
-  options.save_every = session.plan.recipe().checkpoint.every;
+  const auto& when = session.plan.recipe().checkpoint;
+  options.save_every = when.every;
+  options.save_seconds = when.every > 0 ? 0 : 60 * when.minutes;
   options.recorder = &around.recorder;
   options.snapshots = around.snapshots.get();
   return options;
@@ -229,6 +263,19 @@ void save_now(run::Saver& saver, int64_t step, const StopSignal& signal) {
   if (signal.value().load() == 0) signal.saving(false);
 }
 
+// A run that ends because its loss is not a number has saved what stood before it: that is waited for.
+run::Summary train_and_save(run::Session& session, const run::TrainOptions& options, run::Observer& observer,
+                            const std::function<void()>& end_saving) {
+  try {
+    const run::Summary summary = run::train(session, options, observer);
+    end_saving();
+    return summary;
+  } catch (const base::RunError& error) {
+    if (error.number() == 601) end_saving();
+    throw;
+  }
+}
+
 // A rank beside the first: it works and keeps quiet; what it has to say is in its log.
 int run_beside(const TrainArguments& arguments, run::Session& session, const run::Decision& decision,
                const std::string& folder, const Around& around) {
@@ -238,8 +285,7 @@ int run_beside(const TrainArguments& arguments, run::Session& session, const run
   run::Saver saver(session, folder);
   options.save = [&](int64_t step) { save_now(saver, step, around.signal); };
   run::Observer nobody;
-  const run::Summary summary = run::train(session, options, nobody);
-  saver.finish();
+  const run::Summary summary = train_and_save(session, options, nobody, [&] { saver.finish(); });
   return summary.finished ? 0 : 75;
 }
 
@@ -289,8 +335,12 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   const StopSignal& signal = around.signal;
   run::TrainOptions options = train_options(session, decision, around);
   read_profile(arguments.profile, options);
-  const std::vector<std::string> changes =
-      files.begin(session.plan, options.first_step, launch::started_again());
+  const bool starts_over = arguments.resume == "never" && !launch::started_again();
+  const run::Begun begun =
+      files.begin(session.plan, options.first_step,
+                  starts_over                                             ? run::History::fresh
+                  : arguments.resume == "auto" || launch::started_again() ? run::History::goes_on
+                                                                          : run::History::other);
   Progress progress(session.plan, {.first_step = options.first_step,
                                    .earlier = run::recorded_losses(folder, options.first_step),
                                    .quiet = arguments.quiet});
@@ -301,7 +351,9 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
     const std::string lines = start_lines(session.plan, ranks_line(session), folder);
     progress.say(with_remarks(lines, session.plan, !arguments.folder.empty()));
   }
-  for (const std::string& change : changes) progress.warn("bits may differ from here on: " + change);
+  if (!begun.missing.empty()) progress.warn(begun.missing);
+  for (const std::string& change : begun.changes) progress.warn("bits may differ from here on: " + change);
+  if (options.first_step == 0) name_passed_over(session.weights_from);
   if (options.first_step > 0) progress.say(fmt::format("going on from step {}", options.first_step));
   const std::string length =
       change_of_length(session.plan.recipe(), decision.checkpoints, options.first_step);
@@ -324,9 +376,9 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
                  options.first_step > 0 ? fmt::format("going on from step {}", options.first_step)
                                         : "from the beginning",
                  options.first_step);
+  if (!begun.missing.empty()) everyone.event("lines_missing", begun.missing, options.first_step);
   base::end_lap(session.plan.laps, "open the run folder");
-  const run::Summary summary = run::train(session, options, everyone);
-  end_saving(saver, news);
+  const run::Summary summary = train_and_save(session, options, everyone, [&] { end_saving(saver, news); });
   everyone.event(
       summary.finished ? "finished" : "preempted",
       summary.finished
@@ -338,6 +390,8 @@ int run_first(const TrainArguments& arguments, run::Session& session, const run:
   } else {
     progress.finish(summary, folder);
   }
+  if (const std::string left = files.unwritten(); !left.empty())
+    remark("warning: {} could not be written: the disk had no room for them until the end\n", left);
   if (arguments.json) print_summary(summary, folder);
   return summary.finished ? 0 : 75;
 }
@@ -392,15 +446,14 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
   run::PlanOptions options = ranks ? run::for_this(*ranks) : run::PlanOptions{};
   options.laps = &laps;
   base::end_lap(&laps, "meet the ranks");
-  std::optional<run::Plan> made;
+  FirstRank own;
   const run::Decision decision =
-      run::decide_together(world, [&] { return decide(arguments, resolved, folder, options, made); });
+      run::decide_together(world, [&] { return decide(arguments, resolved, folder, options, own); });
   if (decision.done) return world.first() ? already_done(arguments, decision, folder) : 0;
-  run::Plan plan = made ? *std::exchange(made, std::nullopt) : run::make_plan(decision.resolved, {}, options);
+  run::Plan plan =
+      own.plan ? *std::exchange(own.plan, std::nullopt) : run::make_plan(decision.resolved, {}, options);
   if (plan.recipe().run.exact) run::compare_records(world, plan);
 
-  std::unique_ptr<run::RunFolder> files;
-  if (world.first()) files = std::make_unique<run::RunFolder>(folder);
   run::Recorder recorder(folder, world.rank());
   if (!recorder.problem().empty()) remark("warning: nothing will be recorded: {}\n", recorder.problem());
   laps.end("open the run folder");
@@ -413,8 +466,8 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
   const auto metadata = world.size() > 1 ? nullptr : launch::MetadataWatch::here([](const std::string& text) {
     say_on_console("lockstep: " + text + "\n");
   });
-  return files ? run_first(arguments, session, decision, *files, around)
-               : run_beside(arguments, session, decision, folder, around);
+  return own.files ? run_first(arguments, session, decision, *own.files, around)
+                   : run_beside(arguments, session, decision, folder, around);
 }
 
 }  // namespace

@@ -219,9 +219,112 @@ TEST(Train, ACheckpointThatIsCutOffIsNamedAndTheOneBeforeItTaken) {
         "the one before it is complete: " + before.substr(0, 32)},
        {bring_back + "truncate -s 100 " + newest + "model-* " + before + "model-*; " + train, 3, "LS0328"},
        {train + "--resume never", 0, "done: 12 of 12"},
+       // A run that has saved does not start over by itself, whatever has become of its manifests.
+       {bring_back + "rm runs/d/checkpoints/*/manifest.json; " + train, 3, "LS0328"},
+       {bring_back + "truncate -s 9 runs/d/checkpoints/*/manifest.json; " + train, 3, "LS0328"},
+       {bring_back + "rm -r runs/d/checkpoints; " + train, 3, "LS0328"},
+       {"test -s runs/d/metrics.jsonl && grep -c finished runs/d/events.jsonl", 0, "1"},
        // The first save of a run was killed while it wrote its manifest: nothing is lost by starting over.
-       {bring_back + "rm -r " + before + "; truncate -s 100 " + newest + "manifest.json; " + train, 0,
-        "done: 12 of 12"}});
+       {bring_back + "rm -r " + before + "; truncate -s 100 " + newest +
+            "manifest.json; rm runs/d/checkpoints/latest; "
+            "sed -i /checkpoint_saved/d runs/d/events.jsonl; " +
+            train,
+        0, "done: 12 of 12"}});
+}
+
+// Damage that shows only when bytes are read: whoever reads a run takes the newest checkpoint that can be
+// used.
+TEST(Train, WhoeverReadsARunPassesADamagedCheckpointOver) {
+  base::TemporaryFolder folder;
+  const std::string train = kTiny + "run.steps=12 checkpoint.every=4 run.name=d ";
+  const std::string newest = "runs/d/checkpoints/step-00000012/";
+  const std::string restore = "rm -rf runs/d; cp -r kept runs/d; ";
+  const std::string flip = restore + "printf xxxxxxxxxxxxxxxx | dd of=" + newest +
+                           "model-00001-of-00001.safetensors bs=1 seek=4000 conv=notrunc 2>/dev/null; ";
+  // Nobody may read it; root could, unless that right is given up.
+  const std::string lock = restore + "chmod 000 " + newest +
+                           "model-*; test $(id -u) = 0 && "
+                           "L=\"setpriv --bounding-set=-dac_override,-dac_read_search $L\"; ";
+  const std::string taken = "taking the one before it: runs/d/checkpoints/step-00000008";
+  std::vector<Row> rows = {{train + "&& cp -r runs/d kept", 0, ""}};
+  for (const std::string& fault : {flip, lock}) {
+    rows.insert(rows.end(),
+                {{fault + "$L generate --run runs/d --tokens 3", 0, taken},
+                 {fault + "$L eval runs/d", 0, taken},
+                 {fault + "rm -rf x; $L export runs/d x && $L eval x data.seq_len=8", 0, taken},
+                 {fault + "$L eval " + newest, 3, "LS0305"},
+                 {fault + "$L inspect runs/d --check", 3, "LS0305"},
+                 {fault + "rm -rf runs/new; $L train model.from=runs/d run.steps=2 run.name=new " +
+                      "data.seq_len=8 batch.global=4 batch.slices=2 batch.strands=2 run.device=cpu",
+                  0, taken},
+                 {fault + train, 0, "going on from step 8"},
+                 {train, 0, "already done"}});
+  }
+  rows.push_back({restore + train, 0, "already done"});
+  rows.push_back({flip + "rm -r runs/d/checkpoints/step-00000008; " + train, 3, "LS0328"});
+  rows.push_back(
+      {flip + "rm -r runs/d/checkpoints/step-00000008; rm -rf x; $L export runs/d x", 3, "LS0305"});
+  rows.push_back({restore + "rm " + newest + "manifest.json; $L inspect runs/d --check", 3, "LS0329"});
+  expect_rows(folder.path(), rows);
+  EXPECT_EQ(run_shell(folder.path(), "ls -A x 2>/dev/null").output, "");  // no half of a model
+}
+
+// What is the user's is never written over because it could not be read.
+TEST(Train, MetricsOfAnEarlierStartAreKept) {
+  base::TemporaryFolder folder;
+  const std::string train = kTiny + "run.steps=12 checkpoint.every=4 run.name=d ";
+  const std::string metrics = "runs/d/metrics.jsonl";
+  const std::string cut = "rm -rf runs/d; cp -r kept runs/d; rm -r runs/d/checkpoints/step-00000012; ";
+  const std::string without_right =
+      "test $(id -u) = 0 && "
+      "L=\"setpriv --bounding-set=-dac_override,-dac_read_search $L\"; ";
+  const std::string steps = "grep -c '\"loss_hex\"' " + metrics;
+  expect_rows(
+      folder.path(),
+      {{train + "&& cp -r runs/d kept", 0, "saved every 4 steps and at the end"},
+       {cut + "chmod 000 " + metrics + "; " + without_right + train, 1,
+        "metrics.jsonl cannot be read and cut"},
+       {"chmod 644 " + metrics + "; cmp " + metrics + " kept/metrics.jsonl", 0, ""},
+       {"chmod 000 runs/d/record.json; " + without_right + train, 1, "record.json cannot be read"},
+       {"cmp " + metrics + " kept/metrics.jsonl", 0, ""},
+       {cut + "echo '{\"step\":null}' >>" + metrics + "; sed -i '2i [\"of mine\"]' " + metrics + "; " + train,
+        0, "done: 12 of 12"},
+       {"grep -c 'of mine' " + metrics, 0, "1"},
+       {cut + "touch " + metrics + ".77.tmp runs/d/config.toml.8.tmp runs/d/mine.tmp; " + train +
+            "; ls runs/d | grep tmp",
+        0, "mine.tmp"},
+       {"ls runs/d/*.*.tmp", 2, "cannot access"},
+       // Lines that waited for a full disk went with the process.
+       {cut + "sed -i '/\"step\":[789],/d; /\"step\":1[0-9],/d' " + metrics + "; " + train, 0,
+        "metrics.jsonl lacks the lines of steps 7 to 8"},
+       {"grep -c lines_missing runs/d/events.jsonl", 0, "1"},
+       {cut + train, 0, "going on from step 8"},
+       {steps, 0, "12"}});
+}
+
+// With the defaults: what a run that nobody asked to save leaves behind.
+TEST(Train, SavesWithoutBeingAsked) {
+  base::TemporaryFolder folder;
+  expect_rows(folder.path(),
+              {{kTiny + "run.steps=2", 0, "folder  runs/first, saved every 10 minutes and at the end"},
+               {kTiny + "run.steps=30 run.name=nan optim.lr=1000 optim.weight_decay=10 "
+                        "optim.schedule=constant optim.warmup=0",
+                1, "is saved, as the checkpoint of step"},
+               {"$L inspect runs/nan --check", 0, "every checksum is right, and so is params_hash"},
+               {kTiny + "run.steps=30 run.name=nan optim.lr=1000 optim.weight_decay=10 "
+                        "optim.schedule=constant optim.warmup=0",
+                1, "LS0601"},
+               {kTiny + "run.steps=30 run.name=ranks optim.lr=1000 optim.weight_decay=10 "
+                        "optim.schedule=constant optim.warmup=0 --nproc 2 parallel.zero=3",
+                1, "is saved, as the checkpoint of step"},
+               {"$L inspect runs/ranks --check", 0, "every checksum is right, and so is params_hash"},
+               // Killed at once, and with nothing of its own to say when to save.
+               {"(" + kTiny +
+                    "run.steps=1000000 run.name=timed checkpoint.minutes=0.001 >/dev/null & p=$!; until ls "
+                    "runs/timed/checkpoints/*/manifest.json >/dev/null 2>&1; do sleep 0.1; kill -0 $p || "
+                    "exit 5; done; "
+                    "kill -9 $p; wait $p); $L inspect runs/timed",
+                0, "complete"}});
 }
 
 // Two histories in one folder: what was saved with other keys is neither gone on from nor taken for the end.

@@ -20,6 +20,8 @@ constexpr int32_t kStoredEnd = 255;
 const std::vector<std::string> kJsonlFiles = {".jsonl", ".ndjson"};
 constexpr size_t kPieceBytes = size_t{16} << 20;  // lines parsed by one thread at a time
 
+constexpr size_t kLongestLine = size_t{64} << 20;  // parsing takes four times as much memory
+
 // Where each piece starts: about kPieceBytes apart, always at the start of a line.
 std::vector<size_t> cut_at_lines(std::string_view text) {
   std::vector<size_t> starts{0};
@@ -35,6 +37,7 @@ std::vector<size_t> cut_at_lines(std::string_view text) {
   const std::string_view before = file.text().substr(0, line_start);
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
   const char* remedy = fault.number == 212 || fault.number == 213 ? "set data.field to a string field"
+                       : fault.number == 214                      ? "write the document as several lines"
                                                                   : "correct or remove the line";
   throw base::DataError(fault.number, fmt::format("{} line {} (byte {}) {}; {}", file.path(), line,
                                                   line_start + fault.offset, fault.reason, remedy));
@@ -50,6 +53,7 @@ std::vector<std::byte> read_lines(const base::MappedFile& file, size_t from, siz
   for (size_t start = from; start < to;) {
     const size_t end = std::min(file.text().find('\n', start), to);
     const std::string_view line = file.text().substr(start, end - start);
+    if (line.size() > kLongestLine) refuse(file, start, {214, 0, "is longer than 64 MiB"});
     if (!is_blank(line)) {
       if (!read_field(line, field, value, fault)) refuse(file, start, fault);
       const auto bytes = std::as_bytes(std::span(value));

@@ -7,7 +7,8 @@
 namespace lockstep::data {
 
 struct FieldFault {
-  int number = 0;      // of the error: 210 not JSON, 211 not an object, 212 no such field, 213 not a string
+  int number = 0;  // of the error: 210 not JSON, 211 not an object, 212 no such field, 213 not a string, 214
+                   // a long line
   size_t offset = 0;   // byte of the line where it shows
   std::string reason;  // "has no field \"text\", only \"id\", \"body\""
 };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/threads.h"
 #include "lockstep/data/permutation.h"
 #include "lockstep/kernels/loss.h"
 
@@ -116,7 +117,10 @@ struct Loader::State {
     const int64_t ahead = std::max<int64_t>(1, options.prefetch);
     const int64_t threads =
         std::clamp<int64_t>(options.workers, 1, ahead);  // more would have nothing to claim
-    for (int64_t i = 0; i < threads; ++i) workers.emplace_back([this, ahead] { work(ahead); });
+    workers.emplace_back([this, ahead] { work(ahead); });
+    while (static_cast<int64_t>(workers.size()) < threads) {
+      if (!base::add_helper(workers, [this, ahead] { work(ahead); })) break;
+    }
   }
 
   void work(int64_t ahead) {

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/threads.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -37,7 +39,9 @@ void parallel_for(int64_t count, const std::function<void(int64_t)>& work) {
   const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
   {
     std::vector<std::jthread> helpers;
-    for (int64_t i = 1; i < std::min({count, cores, kMostThreads}); ++i) helpers.emplace_back(run);
+    for (int64_t i = 1; i < std::min({count, cores, kMostThreads}); ++i) {
+      if (!base::add_helper(helpers, run)) break;
+    }
     run();
   }
   if (error) std::rethrow_exception(error);

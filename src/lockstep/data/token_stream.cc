@@ -12,6 +12,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr int64_t kHashedPiece = int64_t{16} << 20;  // part of the hash's definition: do not change
+constexpr int64_t kMostHashedPieces = 256;           // 4 GiB of a segment; this too
 
 template <class Word>
 void widen(const std::byte* from, std::span<int32_t> out) {
@@ -37,16 +38,21 @@ void copy_tokens(const TokenSegment& segment, int64_t first, std::span<int32_t> 
   }
 }
 
+// Of all pieces, or of so many that lie evenly from the first to the last: who starts on a terabyte does not
+// wait until all of it was read. A file of another size has another hash in any case.
 uint64_t hash_of(const TokenSegment& segment) {
   const int64_t size = static_cast<int64_t>(segment.bytes.size());
-  std::vector<uint64_t> pieces(static_cast<size_t>((size + kHashedPiece - 1) / kHashedPiece));
+  const int64_t all = (size + kHashedPiece - 1) / kHashedPiece;
+  std::vector<uint64_t> pieces(static_cast<size_t>(std::min(all, kMostHashedPieces)));
   parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
-    const int64_t first = i * kHashedPiece;
+    const int64_t last = static_cast<int64_t>(pieces.size()) - 1;
+    const int64_t first = (all <= kMostHashedPieces ? i : i * (all - 1) / last) * kHashedPiece;
     std::vector<std::byte> piece(static_cast<size_t>(std::min(kHashedPiece, size - first)));
     segment.read(first, piece);
     pieces[static_cast<size_t>(i)] = base::hash_bytes(piece);
   });
   uint64_t hash = static_cast<uint64_t>(segment.width);
+  if (all > kMostHashedPieces) hash = base::hash_combine(hash, static_cast<uint64_t>(size));
   for (const uint64_t piece : pieces) hash = base::hash_combine(hash, piece);
   return hash;
 }

@@ -8,6 +8,8 @@
 #include <optional>
 #include <sstream>
 
+#include "lockstep/device/memory_group.h"
+
 namespace lockstep::device {
 namespace {
 
@@ -110,8 +112,11 @@ std::string cpu_name() {
 }
 
 HostMemory host_memory() {
-  return parse_host_memory(read_text("/proc/meminfo"), read_text("/sys/fs/cgroup/memory.max"),
-                           read_text("/sys/fs/cgroup/memory.current"));
+  HostMemory memory = parse_host_memory(read_text("/proc/meminfo"), "", "");
+  const MemoryGroup group = read_memory_group();
+  if (group.limit_bytes) memory.total_bytes = std::min(memory.total_bytes, *group.limit_bytes);
+  if (group.left_bytes) memory.available_bytes = std::min(memory.available_bytes, *group.left_bytes);
+  return memory;
 }
 
 }  // namespace lockstep::device

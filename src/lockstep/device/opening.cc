@@ -1,5 +1,6 @@
 #include "lockstep/device/opening.h"
 
+#include <system_error>
 #include <utility>
 
 #include "lockstep/base/signals_blocked.h"
@@ -12,8 +13,14 @@ Opening::Opening(const std::string& wish, int local_rank, bool several_ranks)
 Opening::Opening(OpeningSteps steps, bool beside) : steps_(std::move(steps)) {
   if (beside) {
     const base::SignalsBlocked blocked;
-    driver_ = std::thread([this] { start_driver(); });
-    libraries_ = std::thread([this] { start_libraries(); });
+    try {
+      driver_ = std::thread([this] { start_driver(); });
+      libraries_ = std::thread([this] { start_libraries(); });
+      return;
+    } catch (const std::system_error&) {  // no more threads: one after the other, then
+    }
+    if (!driver_.joinable()) start_driver();
+    start_libraries();
     return;
   }
   start_driver();

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/threads.h"
 #include "lockstep/device/waiting.h"
 
 namespace lockstep::device {
@@ -60,7 +61,9 @@ class Pool {
     stopping_ = false;
     waiting_.forget();  // other threads, other times
     if (lanes < 1) lanes = default_threads();
-    for (int lane = 1; lane < lanes; ++lane) helpers_.emplace_back([this, lane] { help(lane); });
+    for (int lane = 1; lane < lanes; ++lane) {  // with fewer of them the bits are the same
+      if (!base::add_helper(helpers_, [this, lane] { help(lane); })) return;
+    }
   }
 
   void run(int64_t items, int lanes, const void* context, ItemFunction function) {

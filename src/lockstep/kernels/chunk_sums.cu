@@ -92,11 +92,12 @@ __device__ void adapt_scale(const NormPolicy& policy, StepState& state) {
 __device__ void finish_step(double square_sum, double loss_sum, const NormFinish& op) {
   StepState& state = *op.state;
   const double scale = state.loss_scale;
+  const bool halted = ends_run(op.policy, state);
   state.step = op.inputs->step;
   state.stop = op.inputs->stop;
   state.loss = loss_sum / op.inputs->valid_tokens;
   state.grad_norm = sqrt(square_sum) / scale;
-  state.apply = isfinite(square_sum) ? 1 : 0;
+  state.apply = isfinite(square_sum) && !halted ? 1 : 0;
   double clip = 1;
   if (state.apply && op.policy.max_norm > 0) clip = fmin(1.0, op.policy.max_norm / (state.grad_norm + 1e-6));
   state.clip = static_cast<float>(clip / scale);

@@ -156,11 +156,12 @@ void norm_finish(const NormFinish& op, const Launch&) {
   for (int64_t i = 0; i < op.slices; ++i) loss += op.slice_losses[i];
   for (int64_t i = 0; i < op.chunk_count; ++i) total += op.sums[i];
 
+  const bool halted = ends_run(op.policy, state);
   state.step = op.inputs->step;
   state.stop = op.inputs->stop;
   state.loss = loss / op.inputs->valid_tokens;
   state.grad_norm = sqrt(total) / static_cast<double>(state.loss_scale);
-  state.apply = isfinite(total) ? 1 : 0;
+  state.apply = isfinite(total) && !halted ? 1 : 0;
   double clip = 1;
   if (state.apply != 0 && op.policy.max_norm > 0) {
     const double ratio = static_cast<double>(op.policy.max_norm) / (state.grad_norm + 1e-6);

@@ -65,6 +65,11 @@ TEST_P(OptimizerTest, NormFinishFollowsItsPolicy) {
   dynamic.dynamic_scale = true;
   dynamic.growth_interval = 3;
   dynamic.max_scale = 1024;
+  NormPolicy stops = plain, dynamic_stops = dynamic;
+  stops.stops = dynamic_stops.stops = true;
+  const StepState skipped = with_results(state_of(2, 1, 8, 5), INFINITY, 1, 0);
+  StepState no_loss = state_of(2, 1, 8, 1);
+  no_loss.loss = NAN;
   const FinishCase cases[] = {
       {"no clipping", 16, state_of(0, 0, 1, 0), plain, with_results(state_of(1, 0, 1, 1), 4, 1, 1)},
       {"clipped", 16, state_of(4, 1, 1, 2), clipped,
@@ -78,6 +83,13 @@ TEST_P(OptimizerTest, NormFinishFollowsItsPolicy) {
       {"scale grows", 64, state_of(2, 0, 8, 2), dynamic, with_results(state_of(3, 0, 16, 0), 1, 1.0 / 8, 1)},
       {"scale has a ceiling", 0, state_of(2, 0, 1024, 2), dynamic,
        with_results(state_of(3, 0, 1024, 0), 0, 1.0 / 1024, 1)},
+      // The host has not yet read of the step before, which ends the run.
+      {"behind the end", 64, skipped, stops, with_results(state_of(2, 2, 8, 5), 1, 1.0 / 8, 0)},
+      {"behind a loss of no number", 64, no_loss, dynamic_stops,
+       with_results(state_of(2, 2, 4, 0), 1, 1.0 / 8, 0)},
+      {"behind one that is skipped", 64, skipped, plain, with_results(state_of(3, 1, 8, 6), 1, 1.0 / 8, 1)},
+      {"behind one that the scaler skips", 64, state_of(2, 1, 8, 1), dynamic_stops,
+       with_results(state_of(3, 1, 8, 2), 1, 1.0 / 8, 1)},
   };
   const StepInputs inputs{.step = 9, .valid_tokens = 10};
   const Memory losses = upload({1, 2, 3.5, 0}, DType::f64), inputs_m = upload_plain<StepInputs>({inputs});

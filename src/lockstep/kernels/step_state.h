@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "lockstep/base/philox.h"
+
 namespace lockstep::kernels {
 
 struct StepInputs {
@@ -15,7 +17,7 @@ struct StepInputs {
   float unused = 0;
   // Each rank writes its own; the step's first instruction adds up those of all ranks.
   double valid_tokens = 1;  // labels that count
-  double stop = 0;          // not zero: asked to stop
+  double stop = 0;          // 1: asked to stop; a fraction: something else that ranks are to do together
 };
 constexpr int64_t kSummedInputs = 2;  // valid_tokens and what follows it
 
@@ -33,7 +35,7 @@ struct StepState {
   float clip = 1;        // factor on the scaled gradient: 1 / loss_scale, and the clip
   uint32_t apply = 1;    // the predicate of `update`: every gradient finite
   uint64_t step = 0;     // which step these results are of
-  double stop = 0;       // how many ranks were asked to stop: the same number on each
+  double stop = 0;       // the sum over ranks: the same number on each
 };
 
 // How `norm` turns square sums into StepState.
@@ -41,8 +43,16 @@ struct NormPolicy {
   float max_norm = 0;          // 0: no clipping
   float beta1 = 0, beta2 = 0;  // to advance the bias corrections
   bool dynamic_scale = false;  // fp16
+  bool stops = false;  // the host ends the run at the first step that is not finite, once it reads of it
   int32_t growth_interval = 2000;
   float growth = 2, backoff = 0.5f, max_scale = 16777216.0f;
 };
+
+// Whether a step in `before` ends the run: until the host has read of it, no later one moves the weights,
+// which are to be saved as they were. What the scaler of fp16 skips ends nothing.
+LS_HOST_DEVICE inline bool ends_run(const NormPolicy& policy, const StepState& before) {
+  const bool finite = before.loss - before.loss == 0;
+  return policy.stops && (!finite || (before.apply == 0 && !policy.dynamic_scale));
+}
 
 }  // namespace lockstep::kernels

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,6 +52,23 @@ Meeting meet(const AgentJob& job, const Say& say) {
                  : open_meeting(job.options, job.own_program, say);
 }
 
+// With fewer the store would take connections and never answer them.
+void require_descriptors(int ranks) {
+  const int64_t needed = 24 + 4 * int64_t{ranks};
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max >= static_cast<rlim_t>(needed)) return;
+  throw base::IoError(532,
+                      fmt::format("Too many open files: `ulimit -n` allows {}, and a launcher of {} rank{} "
+                                  "needs some {}; raise the limit",
+                                  limit.rlim_max, ranks, ranks == 1 ? "" : "s", needed));
+}
+
+// No node starts a rank, and so a log, before the leader lets it: one lock serves them all.
+std::unique_ptr<run::RunLock> lock_folder(const AgentJob& job, const Meeting& meeting) {
+  if (!job.own_program || job.run_folder.empty() || !meeting.leads) return nullptr;
+  return std::make_unique<run::RunLock>(job.run_folder, run::Holder::launcher);
+}
+
 }  // namespace
 
 Agent::Agent(const AgentJob& job)
@@ -59,6 +77,7 @@ Agent::Agent(const AgentJob& job)
                              : job.options.grace),  // ours would take SIGTERM for a wish to save
       signals_(signals_for(job)),
       meeting_(meet(job, [this](const std::string& text) { say(text); })),
+      lock_(lock_folder(job, meeting_)),
       logs_(job.options, job.own_program ? job.log_folder : ""),
       ranks_(job, meeting_, logs_, guard_, disk_),
       rendezvous_(job.options, LeaderRules{.own_program = job.own_program, .sees_all = on_one_machine()},
@@ -96,7 +115,7 @@ NodeCard Agent::card() const {
   const Options& options = job_.options;
   NodeCard card;
   card.token = random_token(), card.host = base::host_name(), card.role = options.role, card.pid = ::getpid();
-  card.wanted = options.node_rank, card.ranks = job_.ranks;
+  card.wanted = options.node_rank, card.ranks = job_.ranks, card.trains = job_.own_program;
   if (job_.task) {
     card.one_task_a_rank = true, card.wanted = job_.task->task;
     card.machine = job_.task->machine, card.process_space = process_space();
@@ -253,6 +272,9 @@ void Agent::drain_console(Duration most) {
   while (ranks_.console_waits() && caught_.empty() && waited() < most) tick(Duration(50));
 }
 
-int run_agent(const AgentJob& job) { return Agent(job).run(); }
+int run_agent(const AgentJob& job) {
+  require_descriptors(job.ranks);
+  return Agent(job).run();
+}
 
 }  // namespace lockstep::launch

@@ -22,6 +22,7 @@
 #include "lockstep/launch/rendezvous.h"
 #include "lockstep/launch/replicas.h"
 #include "lockstep/launch/signal_watch.h"
+#include "lockstep/run/run_lock.h"
 
 namespace lockstep::launch {
 
@@ -54,6 +55,7 @@ class Agent {
   bool holds_unsaved() const;
   void add_event(const std::string& name, const std::string& why, int64_t step) const;
   bool step_does_not_fit();
+  void judge_memory(Failure& failure);
   void watch_for_hangs();
   void say_failed(std::vector<Failure> failures);
   Failure failure_of(const std::string& verdict, int rank, double waited) const;
@@ -79,6 +81,7 @@ class Agent {
   Guard guard_;
   SignalWatch signals_;
   Meeting meeting_;
+  std::unique_ptr<run::RunLock> lock_;  // of the run's folder; the leader holds it for all nodes
   RankLogs logs_;
   mutable DiskWriter disk_;
   LocalRanks ranks_;
@@ -105,11 +108,12 @@ class Agent {
   std::optional<Clock::time_point> insist_at_;
   std::optional<Clock::time_point> end_by_;  // when this launcher must be gone
   Clock::time_point signalled_at_{};
-  bool had_folder_ = false;              // the run's, seen while its ranks worked
-  bool started_ = false;                 // ranks, once
-  std::atomic<int> first_rank_{0};       // of this node, in the newest round
-  int64_t brought_back_ = 0;             // steps that an earlier launcher had kept
-  std::unique_ptr<EndWatch> end_watch_;  // last: it uses the others
+  bool had_folder_ = false;                  // the run's, seen while its ranks worked
+  bool started_ = false;                     // ranks, once
+  std::atomic<int> first_rank_{0};           // of this node, in the newest round
+  std::optional<int64_t> out_of_memory_at_;  // the step of a rank that the kernel ended for want of memory
+  int64_t brought_back_ = 0;                 // steps that an earlier launcher had kept
+  std::unique_ptr<EndWatch> end_watch_;      // last: it uses the others
 };
 
 }  // namespace lockstep::launch

@@ -44,6 +44,7 @@ bool Agent::ended_as_told(const Failure& failure) const {
 void Agent::say_failed(std::vector<Failure> failures) {
   if (watcher_) watcher_->read(ranks_.all());
   for (Failure& failure : failures) {
+    judge_memory(failure);
     const watch::RankFacts* facts = watcher_ ? watcher_->facts_of(failure.rank) : nullptr;
     if (failure.hang || facts == nullptr || facts->last.empty()) continue;
     failure.ending += fmt::format(", in step {} at {}", facts->step + 1, facts->last);
@@ -51,6 +52,17 @@ void Agent::say_failed(std::vector<Failure> failures) {
   if (memories_) rendezvous_.set_memory(memories_->steps());
   rendezvous_.say_failed(failures, watcher_ ? watcher_->step() : -1);
   failed_said_ = true;
+}
+
+// Another process may have taken the memory, so that one more start is worth it; a second end at the same
+// step says that there will never be enough.
+void Agent::judge_memory(Failure& failure) {
+  if (!failure.out_of_memory || !job_.own_program) return;
+  const int64_t step = watcher_ ? watcher_->step() : -1;
+  failure.final = out_of_memory_at_ && step <= *out_of_memory_at_;
+  if (failure.final)
+    failure.ending += ", and not for the first time; `lockstep explain memory` says what takes it";
+  out_of_memory_at_ = step;
 }
 
 void Agent::watch_for_hangs() {

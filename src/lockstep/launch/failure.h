@@ -27,9 +27,10 @@ struct Failure {
   std::string message;      // from the error file, one line
   std::string log;          // path; empty: none
   std::vector<std::string> last_lines;
-  bool shown = false;  // its output was on the console already: no need to repeat it
-  bool final = false;  // it would fail the same way again
-  bool hang = false;   // `ending` is a verdict: it lives, but others wait for it
+  bool shown = false;          // its output was on the console already: no need to repeat it
+  bool final = false;          // it would fail the same way again
+  bool out_of_memory = false;  // the kernel ended it; for its own launcher
+  bool hang = false;           // `ending` is a verdict: it lives, but others wait for it
 };
 
 nlohmann::json to_json(const Failure& failure);

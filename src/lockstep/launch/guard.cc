@@ -58,16 +58,18 @@ Guard::Guard(Duration grace) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) fail("a socket cannot be made");
   become_subreaper();
-  pid_ = ::fork();
-  if (pid_ == 0) {
+  warden_ = ::fork();
+  if (warden_ == 0) {
     ::close(pair[0]);
     run_guard(pair[1], grace.count());
   }
   ::close(pair[1]);
   socket_ = pair[0];
-  if (pid_ < 0) {
+  if (warden_ < 0) {
     ::close(socket_);
     fail("the guard process cannot be started");
+  }
+  while (pid_ == 0 && receive(true)) {
   }
 }
 
@@ -75,7 +77,7 @@ Guard::~Guard() {
   if (socket_ < 0) return;
   ::close(socket_);
   if (left_behind_) return;
-  ::waitpid(pid_, nullptr, 0);
+  ::waitpid(warden_, nullptr, 0);
   // Nothing is left unless the guard was killed this very moment.
   while (signal_descendants(SIGKILL) > 0) ::usleep(10000);
   while (::waitpid(-1, nullptr, WNOHANG) > 0) {
@@ -138,6 +140,7 @@ bool Guard::receive(bool wait) {
     lose();
     return false;
   }
+  if (report.kind == Tell::here) pid_ = report.pid;
   if (report.kind == Tell::started) started_ = report.pid, start_error_ = report.error, has_started_ = true;
   if (report.kind == Tell::ended) news_.ended.push_back({report.pid, report.status, report.unix_micros});
   if (report.kind == Tell::all_gone) news_.all_gone = true;
@@ -146,7 +149,7 @@ bool Guard::receive(bool wait) {
 
 void Guard::lose() {
   news_.lost = true;
-  ::waitpid(pid_, nullptr, 0);
+  ::waitpid(warden_, nullptr, 0);
   while (signal_descendants(SIGKILL) > 0) {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }

@@ -9,8 +9,9 @@
 // The guard is the ranks' parent and inherits their orphans (a subreaper), so that it finds every descendant:
 // grandchildren, daemons, processes in sessions of their own. It is tied to the launcher by a socket. When
 // the launcher goes, even by kill -9, or closes the socket, the guard ends them all: SIGTERM, after the grace
-// SIGKILL. When the guard itself is killed, its direct children die with it and the launcher, a subreaper
-// too, inherits and ends the rest.
+// SIGKILL. When the guard itself is killed, its direct children die with it, and the rest falls to the
+// process above it, its warden, which does nothing but wait for that: so nothing is left when launcher and
+// guard are killed together.
 #pragma once
 
 #include <sys/types.h>
@@ -57,7 +58,7 @@ class Guard {
   void lose();
 
   int socket_ = -1;
-  pid_t pid_ = 0, started_ = 0;
+  pid_t warden_ = 0, pid_ = 0, started_ = 0;
   int start_error_ = 0;
   bool has_started_ = false, left_behind_ = false;
   GuardNews news_;

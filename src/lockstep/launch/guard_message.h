@@ -15,7 +15,7 @@ struct Request {
   int64_t grace_ms = 0;
 };
 
-enum class Tell : int32_t { started, ended, all_gone };
+enum class Tell : int32_t { here, started, ended, all_gone };  // here: the guard's own number, first of all
 struct Report {
   Tell kind = Tell::started;
   int32_t pid = 0, status = 0, error = 0;

@@ -1,6 +1,7 @@
 // The guard's own process: one loop over the launcher's requests, the ends of children, and the clock.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <new>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,9 +30,34 @@ namespace {
 
 constexpr int kTickMs = 40;  // between looks at /proc while ending
 
+// Folders to remove at the end, where the guard and its warden both see them: one after the other, each with
+// its zero byte.
+struct Folders {
+  static constexpr size_t kBytes = size_t{1} << 16;
+  size_t used = 0;
+  char names[kBytes - sizeof(size_t)];
+
+  static Folders* shared() {
+    void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? nullptr : new (memory) Folders;
+  }
+  void add(const std::string& name) {
+    if (used + name.size() + 1 > sizeof names) return;
+    std::memcpy(names + used, name.c_str(), name.size() + 1);
+    used += name.size() + 1;
+  }
+  void remove_all() const {
+    for (size_t at = 0; at < used; at += std::strlen(names + at) + 1) {
+      std::error_code ignored;
+      std::filesystem::remove_all(names + at, ignored);
+    }
+  }
+};
+
 class GuardProcess {
  public:
-  GuardProcess(int socket, int64_t grace_ms) : socket_(socket), grace_ms_(grace_ms) {}
+  GuardProcess(int socket, int64_t grace_ms, Folders* folders)
+      : socket_(socket), grace_ms_(grace_ms), folders_(folders) {}
   [[noreturn]] void run();
 
  private:
@@ -50,7 +77,7 @@ class GuardProcess {
   std::set<pid_t> ranks_;  // that were started here and have not been reaped
   std::set<pid_t> asked_;  // have been sent SIGTERM in this ending
   std::deque<Report> out_;
-  std::vector<std::string> folders_;  // removed at the end
+  Folders* folders_;  // null: nowhere to note them
 };
 
 std::string read_letter(int file) {
@@ -62,9 +89,9 @@ std::string read_letter(int file) {
 }
 
 // Everything that ties this process to the terminal or to files of the launcher is let go.
-int let_go(int socket) {
+int let_go(int socket, const char* name) {
   ::setsid();
-  ::prctl(PR_SET_NAME, "lockstep-guard", 0, 0, 0);
+  ::prctl(PR_SET_NAME, name, 0, 0, 0);
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -77,8 +104,12 @@ int let_go(int socket) {
 }
 
 void GuardProcess::run() {
-  socket_ = let_go(socket_);
+  socket_ = let_go(socket_, "lockstep-guard");
   become_subreaper();
+  Report here;
+  here.kind = Tell::here, here.pid = ::getpid();
+  tell(here);
+  flush();
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -122,7 +153,8 @@ void GuardProcess::serve() {
   if (request.kind == Ask::start) {
     complete ? start(request, descriptors, count) : tell_started(-1, EMFILE);
   }
-  if (request.kind == Ask::remove_at_end && complete) folders_.push_back(read_letter(descriptors[0]));
+  if (request.kind == Ask::remove_at_end && complete && folders_ != nullptr)
+    folders_->add(read_letter(descriptors[0]));
   if (request.kind == Ask::signal) ::kill(request.pid, request.signal);
   if (request.kind == Ask::end_all) begin_end(request.grace_ms);
   for (int k = 0; k < count; ++k) ::close(descriptors[k]);
@@ -189,8 +221,7 @@ void GuardProcess::go_on_ending() {
   if (!left.empty() || !no_children) return;
   ending_ = false;
   if (launcher_gone_) {
-    std::error_code ignored;
-    for (const std::string& folder : folders_) std::filesystem::remove_all(folder, ignored);
+    if (folders_ != nullptr) folders_->remove_all();
     ::_exit(0);
   }
   Report report;
@@ -205,11 +236,32 @@ void GuardProcess::flush() {
   }
 }
 
+// Waits for the guard's end. If it was killed, perhaps together with the launcher, its orphans are this
+// process's, which nobody has a reason to know.
+[[noreturn]] void run_warden(int socket, pid_t guard, const Folders* folders) {
+  ::close(let_go(socket, "lockstep-warden"));
+  int status = 0;
+  while (::waitpid(guard, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status)) ::_exit(0);
+  while (signal_descendants(SIGKILL) > 0) {
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    ::usleep(10000);
+  }
+  if (folders != nullptr) folders->remove_all();
+  ::_exit(0);
+}
+
 }  // namespace
 
 void run_guard(int socket, int64_t grace_ms) {
   try {
-    GuardProcess(socket, grace_ms).run();
+    Folders* const folders = Folders::shared();
+    become_subreaper();
+    const pid_t guard = ::fork();  // where no more processes are allowed, it does without a warden
+    if (guard > 0) run_warden(socket, guard, folders);
+    GuardProcess(socket, grace_ms, folders).run();
   } catch (...) {
     ::_exit(1);  // its children die with it, and the launcher ends the rest
   }

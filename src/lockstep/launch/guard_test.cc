@@ -146,6 +146,39 @@ TEST(Guard, RemovesFoldersOfALauncherThatIsKilled) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/scratch"));
 }
 
+TEST(Guard, NothingOutlivesALauncherThatIsKilledTogetherWithItsGuard) {
+  for (const char* script : kTroublemakers) {
+    base::TemporaryFolder folder;
+    folder.write("scratch/deep/file", "x");
+    Pipe pipe, told;
+    const pid_t launcher = ::fork();
+    if (launcher == 0) {
+      Guard guard(Duration(300));
+      guard.remove_at_end(folder.path() + "/scratch");
+      guard.start(shell(script, pipe.ends[1]));
+      pipe.close_write_end();
+      const std::string number = std::to_string(guard.pid()) + "\n";
+      if (::write(told.ends[1], number.data(), number.size()) < 0) ::_exit(1);
+      for (;;) ::pause();
+    }
+    pipe.close_write_end(), told.close_write_end();
+    EXPECT_NE(pipe.read_until("ready").find("ready"), std::string::npos) << script;
+    const pid_t guard = std::atoi(told.read_until("\n").c_str());
+    ASSERT_GT(guard, 1);
+    ::kill(guard, SIGSTOP);  // so that it does nothing about the launcher's end
+    ::kill(launcher, SIGKILL);
+    ::kill(guard, SIGKILL);
+    ::waitpid(launcher, nullptr, 0);
+    bool ended = false;
+    pipe.read_until("", &ended);
+    EXPECT_TRUE(ended) << script;
+    const int64_t deadline = base::monotonic_ns() + 10'000'000'000;
+    while (std::filesystem::exists(folder.path() + "/scratch") && base::monotonic_ns() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/scratch")) << script;
+  }
+}
+
 TEST(Guard, SaysWhenItMayNotOpenMoreFiles) {
   Guard guard(Duration(300));
   guard.start(shell("exit 0", -1));  // it has opened what it needs

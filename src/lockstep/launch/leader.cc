@@ -115,6 +115,13 @@ std::string Leader::objection(const NodeCard& card) const {
       return fmt::format("node {} is already {} (process {}); {} (process {}) must have another --node-rank",
                          card.wanted, other.host, other.pid, card.host, card.pid);
     }
+    if (card.trains != other.trains) {
+      const auto command = [](const NodeCard& one) {
+        return one.trains ? "`lockstep train`" : "`lockstep launch`";
+      };
+      return fmt::format("{} runs {}, {} runs {}; start the same command on every node", card.host,
+                         command(card), other.host, command(other));
+    }
     if (card.min_nodes != other.min_nodes || card.max_nodes != other.max_nodes) {
       return fmt::format("{} says --nnodes {}:{}, {} says {}:{}; they must be the same", card.host,
                          card.min_nodes, card.max_nodes, other.host, other.min_nodes, other.max_nodes);

@@ -157,6 +157,12 @@ TEST(Leader, RefusesAnotherIdeaOfTheWorld) {
   other.min_nodes = other.max_nodes = 3;
   story.send({{"say", "join"}, {"token", "b"}, {"card", to_json(other)}});
   EXPECT_NE(story.refusal("b").find("--nnodes 3:3"), std::string::npos) << story.refusal("b");
+  NodeCard trains = card("c");
+  trains.trains = true;
+  story.send({{"say", "join"}, {"token", "c"}, {"card", to_json(trains)}});
+  EXPECT_NE(story.refusal("c").find("`lockstep train`, a runs `lockstep launch`; start the same command"),
+            std::string::npos)
+      << story.refusal("c");
 }
 
 TEST(Leader, EndsWhenAllAreDone) {

@@ -1,6 +1,8 @@
 #include "lockstep/launch/local_ranks.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +11,8 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/device/memory_group.h"
 #include "lockstep/launch/binding.h"
 #include "lockstep/launch/rank_environment.h"
 
@@ -20,6 +24,17 @@ int64_t unix_micros() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+// A kill is the kernel's where it has counted one since the ranks were started.
+void name_memory_kill(int64_t kills_before, Failure& failure) {
+  const device::MemoryGroup group = device::read_memory_group();
+  if (group.kills <= kills_before) return;
+  failure.out_of_memory = true;
+  failure.ending += group.limit_bytes
+                        ? fmt::format(" by the kernel, out of memory: the limit of its control group is {}",
+                                      base::human_bytes(static_cast<double>(*group.limit_bytes)))
+                        : " by the kernel: this machine is out of memory";
 }
 
 }  // namespace
@@ -36,6 +51,7 @@ LocalRanks::LocalRanks(const AgentJob& job, const Meeting& meeting, const RankLo
 
 void LocalRanks::start(const State& state, const NodePlace& place) {
   ranks_.clear();
+  kills_before_ = device::read_memory_group().kills;
   node_ = seat_of(state, place, 0).node, host_ = place.card.host;
   for (int local_rank = 0; local_rank < job_.ranks; ++local_rank) start_one(state, place, local_rank);
 }
@@ -151,6 +167,7 @@ Failure LocalRanks::failure_of(const Rank& rank) const {
   // A lone rank's words stand right above the report.
   failure.shown = job_.own_program ? rank.rank == 0 && node_ == 0 : false;
   take_error_file(rank.error_file, failure);
+  if (failure.code == 128 + SIGKILL) name_memory_kill(kills_before_, failure);
   return failure;
 }
 

@@ -63,6 +63,7 @@ class LocalRanks {
   DiskWriter& disk_;
   std::vector<std::string> environment_;
   int node_ = 0;
+  int64_t kills_before_ = 0;  // for want of memory, when the ranks were started
   std::string host_;
   const RankMemories* memories_ = nullptr;
   const int64_t launched_millis_;

@@ -101,6 +101,7 @@ nlohmann::json to_json(const NodeCard& c) {
           {"port", c.master_port},
           {"first_attempt", c.first_attempt},
           {"task", c.one_task_a_rank},
+          {"trains", c.trains},
           {"machine", c.machine},
           {"process_space", c.process_space}};
 }
@@ -112,6 +113,7 @@ NodeCard card_from_json(const nlohmann::json& json) {
   c.pid = json.at("pid"), c.wanted = json.at("wanted"), c.ranks = json.at("ranks");
   c.min_nodes = json.at("min_nodes"), c.max_nodes = json.at("max_nodes"), c.master_port = json.at("port");
   c.first_attempt = json.at("first_attempt"), c.one_task_a_rank = json.at("task");
+  c.trains = json.value("trains", false);
   c.machine = json.at("machine"), c.process_space = json.at("process_space");
   return c;
 }

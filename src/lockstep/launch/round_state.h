@@ -19,6 +19,7 @@ struct NodeCard {
   std::string host, address, role = "default";
   int pid = 0;
   int wanted = -1;               // its node number, when the user gave one
+  bool trains = false;           // `lockstep train`; else `lockstep launch` with a program of the user's
   bool one_task_a_rank = false;  // a scheduler's task: the launcher of rank `wanted`, started only once
   std::string machine;           // tasks: the same for those of one machine
   std::string process_space;     // tasks: as neighbours.h says

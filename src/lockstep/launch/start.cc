@@ -120,7 +120,15 @@ std::optional<comm::Seat> seat_from_environment(const Variable& variable) {
 }
 
 std::vector<std::string> own_command(const std::vector<std::string>& argv) {
-  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) {
+    throw base::ConfigError(
+        557,
+        "/proc/self/exe cannot be read, which says what to start as a rank: mount /proc, as "
+        "every container runtime does");
+  }
+  std::vector<std::string> command = {self.string()};
   command.insert(command.end(), argv.begin(), argv.end());
   return command;
 }

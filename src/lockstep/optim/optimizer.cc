@@ -34,6 +34,7 @@ Optimizer make_optimizer(const base::Recipe& recipe, bool fp16) {
                         .beta1 = optimizer.beta1,
                         .beta2 = optimizer.beta2,
                         .dynamic_scale = fp16,
+                        .stops = recipe.run.nonfinite == "stop",
                         .growth_interval = static_cast<int32_t>(recipe.precision.growth_interval)};
     optimizer.initial_loss_scale = fp16 ? static_cast<float>(recipe.precision.loss_scale) : 1.0f;
     return optimizer;

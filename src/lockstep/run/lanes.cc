@@ -97,6 +97,19 @@ struct Lanes::State {
       walk(lane, step);
     }
   }
+
+  // Also when not every lane's thread could be started.
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+      failed = true;
+    }
+    changed.notify_all();
+    for (auto& [which, lane] : lanes) {
+      if (lane->thread.joinable()) lane->thread.join();
+    }
+  }
 };
 
 Lanes::Lanes(const program::Program& program, std::function<void(size_t)> call)
@@ -114,17 +127,7 @@ Lanes::Lanes(const program::Program& program, std::function<void(size_t)> call)
   }
 }
 
-Lanes::~Lanes() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-    state_->failed = true;
-  }
-  state_->changed.notify_all();
-  for (auto& [which, lane] : state_->lanes) {
-    if (lane->thread.joinable()) lane->thread.join();
-  }
-}
+Lanes::~Lanes() = default;
 
 void Lanes::run() {
   State& s = *state_;

@@ -18,10 +18,12 @@ class PatientLines {
   // before it.
   std::string write(std::string line);
   size_t waiting() const { return waiting_.size(); }
+  size_t given_up() const { return given_up_; }  // were the oldest of too many
 
  private:
   base::LineWriter writer_;
   std::deque<std::string> waiting_;  // oldest first; the oldest go when there are too many
+  size_t given_up_ = 0;
 };
 
 }  // namespace lockstep::run

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.h"
@@ -11,6 +13,8 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/manifest.h"
+#include "lockstep/checkpoint/usable.h"
+#include "lockstep/run/metrics_lines.h"
 #include "lockstep/run/record.h"
 
 namespace lockstep::run {
@@ -59,6 +63,39 @@ std::string changes_since(const base::Recipe& earlier, const base::Resolved& now
 int64_t step_of(const std::string& checkpoint) {
   const std::string name = fs::path(checkpoint).filename();
   return std::atoll(name.c_str() + name.find('-') + 1);
+}
+
+// A write beside a file that was killed before its rename: CONFIG.PID.tmp. Nobody else writes here now.
+void remove_leftovers(const std::string& folder) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    for (const char* own : {"config.toml.", "record.json.", "metrics.jsonl.", "events.jsonl."}) {
+      const std::string_view number = std::string_view(name).substr(std::min(name.size(), std::strlen(own)));
+      const bool ours = name.starts_with(own) && number.ends_with(".tmp") &&
+                        number.find_first_not_of("0123456789") == number.size() - 4;
+      std::error_code ignored;
+      if (ours) fs::remove(at->path(), ignored);
+    }
+  }
+}
+
+std::vector<std::string> changes_of_record(const std::string& path, const json& record) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return {};
+  const json was = json::parse(base::read_file(path), nullptr, false);
+  if (was.is_object()) return record_changes(was, record);
+  return {path + " of the run so far is not JSON, so that nobody knows what it was computed with"};
+}
+
+// The last step whose line is there, and the one that the run goes on from.
+std::string missing_lines(int64_t last, int64_t first_step, int64_t every) {
+  const int64_t expected = first_step - first_step % every;
+  if (last >= expected) return "";
+  return fmt::format(
+      "metrics.jsonl lacks the lines of steps {} to {}: they waited for room on the disk when the "
+      "run was ended, or were removed",
+      last + 1, expected);
 }
 
 json finite_or_text(double value) {
@@ -161,6 +198,20 @@ std::vector<double> recorded_losses(const std::string& folder, int64_t steps) {
   return losses;
 }
 
+void OwnCheckpoints::drop_newest() {
+  folders.erase(folders.begin());
+  step = folders.empty() ? 0 : step_of(folders.front());
+}
+
+bool has_saved(const std::string& folder) {
+  if (checkpoint::has_saved(folder)) return true;
+  std::ifstream events(folder + "/events.jsonl");
+  for (std::string line; std::getline(events, line);) {
+    if (line.find("\"event\":\"checkpoint_saved\"") != std::string::npos) return true;
+  }
+  return false;
+}
+
 RecordedEnd recorded_end(const std::string& folder, int64_t steps) {
   RecordedEnd end;
   std::vector<double> losses;
@@ -184,32 +235,38 @@ RecordedEnd recorded_end(const std::string& folder, int64_t steps) {
   return end;
 }
 
-RunFolder::RunFolder(std::string folder)
-    : folder_((base::make_folders(folder), std::move(folder))), lock_(folder_) {}
+RunFolder::RunFolder(std::string folder, Holder holder)
+    : folder_(std::move(folder)), lock_(folder_, holder) {}
 
-std::vector<std::string> RunFolder::begin(const Plan& plan, int64_t first_step, bool keep_events) {
+Begun RunFolder::begin(const Plan& plan, int64_t first_step, History history) {
   every_ = std::max<int64_t>(1, plan.recipe().log.every);
-  std::vector<std::string> changes;
+  remove_leftovers(folder_);
+  const std::optional<base::Recipe> earlier =
+      history == History::goes_on ? earlier_recipe(folder_) : std::nullopt;
+  Begun begun;
   const json record = make_record(plan);
-  const base::ReadResult old = base::try_read_file(folder_ + "/record.json");
-  if (first_step > 0 && old.problem.empty()) {
-    const json was = json::parse(old.text, nullptr, false);
-    if (!was.is_discarded()) changes = record_changes(was, record);
-  }
+  if (first_step > 0) begun.changes = changes_of_record(folder_ + "/record.json", record);
+  // Before anything else is written: this may be refused.
+  const int64_t last = cut_lines_after(folder_ + "/metrics.jsonl", first_step);
+  if (earlier) begun.missing = missing_lines(last, first_step, std::max<int64_t>(1, earlier->log.every));
   base::write_file_durable(folder_ + "/config.toml", base::write_toml(plan.recipe()));
   base::write_file_durable(folder_ + "/record.json", record.dump(2) + "\n");
-  std::string kept;
-  const base::ReadResult lines = base::try_read_file(folder_ + "/metrics.jsonl");
-  for (const std::string& line : base::split_lines(lines.text)) {
-    const json parsed = json::parse(line, nullptr, false);
-    if (parsed.is_object() && parsed.value("step", int64_t{0}) <= first_step && first_step > 0)
-      kept += line + "\n";
-  }
-  base::write_file_durable(folder_ + "/metrics.jsonl", kept);
-  if (first_step == 0 && !keep_events) base::write_file_durable(folder_ + "/events.jsonl", "");
+  if (first_step == 0 && history == History::fresh) base::write_file_durable(folder_ + "/events.jsonl", "");
   metrics_ = std::make_unique<PatientLines>(folder_ + "/metrics.jsonl");
   events_ = std::make_unique<PatientLines>(folder_ + "/events.jsonl");
-  return changes;
+  return begun;
+}
+
+std::string RunFolder::unwritten() const {
+  std::string text;
+  for (const auto& [lines, name] :
+       {std::pair(metrics_.get(), "metrics"), std::pair(events_.get(), "events")}) {
+    const size_t count = lines == nullptr ? 0 : lines->waiting() + lines->given_up();
+    if (count > 0)
+      text += fmt::format("{}{} line{} of {}/{}.jsonl", text.empty() ? "" : " and ", count,
+                          count == 1 ? "" : "s", folder_, name);
+  }
+  return text;
 }
 
 void RunFolder::write(PatientLines& lines, std::string line) {

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/run/patient_lines.h"
+#include "lockstep/run/run_lock.h"
 #include "lockstep/run/session.h"
 #include "lockstep/run/trainer.h"
 
@@ -44,8 +45,12 @@ struct OwnCheckpoints {
   std::vector<std::string> folders;
   int64_t step = 0;         // of the first
   std::string passed_over;  // the others, with the keys that differ; lines for a person
+  void drop_newest();
 };
 OwnCheckpoints checkpoints_of(const std::string& folder, const base::Resolved& resolved);
+
+// Whether a run in this folder has ever saved, as far as is left to tell of it.
+bool has_saved(const std::string& folder);
 
 // How a run of so many steps ended, by its metrics.jsonl: what Summary says of it, as far as lines were kept.
 struct RecordedEnd {
@@ -57,19 +62,30 @@ struct RecordedEnd {
 std::vector<double> recorded_losses(const std::string& folder, int64_t steps);
 RecordedEnd recorded_end(const std::string& folder, int64_t steps);
 
+// What a run that begins in a folder is to the one that wrote there before.
+enum class History : uint8_t {
+  fresh,    // another, which starts over: its lines go
+  goes_on,  // the same
+  other     // another, which goes on from a checkpoint that was named
+};
+struct Begun {
+  std::vector<std::string> changes;  // since the numerics record of the earlier run, one line each
+  std::string missing;               // steps whose lines metrics.jsonl should have and has not, in words
+};
+
 // Writes the folder's files; an Observer that keeps metrics.jsonl and events.jsonl.
 class RunFolder : public Observer {
  public:
-  // Makes the folder and takes its lock (ConfigError 804 when another process holds it).
-  explicit RunFolder(std::string folder);
+  // Makes the folder and takes its lock: nothing in it is touched before.
+  explicit RunFolder(std::string folder, Holder holder = Holder::alone);
   const std::string& path() const { return folder_; }
   // config.toml and record.json; lines of metrics past `first_step`, left by a run that was cut off, are
-  // dropped. Returns what differs from the numerics record of an earlier run, one line each.
-  // `keep_events`: a launcher has started the ranks again, and what was told before still counts.
-  std::vector<std::string> begin(const Plan& plan, int64_t first_step, bool keep_events = false);
+  // dropped. What stands there and cannot be read is not replaced: IoError 801 or 818.
+  Begun begin(const Plan& plan, int64_t first_step, History history = History::fresh);
 
   // Told why when lines begin to wait for a disk; they are written when a later one can be.
   std::function<void(const std::string& why)> on_trouble;
+  std::string unwritten() const;  // at the end: what still waits, in words; empty: nothing
 
   void stepped(const StepReport& report) override;
   void evaluated(int64_t step, double loss) override;
@@ -79,7 +95,7 @@ class RunFolder : public Observer {
   void write(PatientLines& lines, std::string line);
 
   std::string folder_;
-  base::FolderLock lock_;
+  RunLock lock_;
   std::unique_ptr<PatientLines> metrics_, events_;
   int64_t every_ = 1;
 };

@@ -457,7 +457,8 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   base::end_lap(plan.laps, "connect the ranks");
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
-  if (!plan.recipe().model.from.empty()) load_weights(*parameters, *plan.device, plan.recipe().model.from);
+  if (const std::string& model = plan.recipe().model.from; !model.empty())
+    weights_from = load_weights(*parameters, *plan.device, *ranks, model);
   base::end_lap(plan.laps, "set the first weights");
   executor =
       std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device, executor_options(*this));

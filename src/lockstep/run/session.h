@@ -13,6 +13,7 @@
 
 #include "lockstep/base/laps.h"
 #include "lockstep/base/schema.h"
+#include "lockstep/checkpoint/usable.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/device/device.h"
 #include "lockstep/model/block.h"
@@ -120,6 +121,7 @@ class Session {
   std::unique_ptr<Memory> memory;
   std::unique_ptr<Parameters> parameters;
   std::unique_ptr<Executor> executor;
+  checkpoint::Taken weights_from;  // with model.from: the folder they were read from
 };
 
 // How every executor of a session is made.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <functional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
@@ -119,7 +120,9 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
                          folder, device::name_of(stored), device::name_of(tensor.dtype)));
   }
   read_held(device, from, held, &hashes);
-  parameters.write(parameters.state(), manifest.state.data());
+  if (!std::isfinite(state.loss)) state.loss = 0;  // how the step before ended: this run has its own policy
+  state.apply = 1;
+  parameters.write(parameters.state(), &state);
   return manifest;
 }
 
@@ -132,6 +135,21 @@ void check_tied(const Opened& from, const std::string& family) {
       311, fmt::format("{} holds an {} that differs from {}, but its config.json says that they are one "
                        "(tie_word_embeddings, true where it is left out for gpt2); set it to what is meant",
                        from.folder(), head, embedding));
+}
+
+// Reading is each rank's own; then either all ranks go on with the folder or none does.
+void all_or_none(const Ranks& ranks, const std::string& folder, const std::function<void()>& read) {
+  std::exception_ptr error;
+  try {
+    read();
+  } catch (const base::Error&) {
+    error = std::current_exception();
+  }
+  const double failed = ranks.sum(std::vector<double>{error ? 1.0 : 0.0})[0];
+  if (error) std::rethrow_exception(error);
+  if (failed > 0)
+    throw base::DataError(
+        325, fmt::format("{}: {:.0f} of {} ranks could not read it", folder, failed, ranks.size()));
 }
 
 }  // namespace
@@ -147,18 +165,8 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
   Parameters& parameters = *session.parameters;
   checkpoint::Manifest manifest;
   checkpoint::HashSums hashes;
-  std::exception_ptr error;
-  try {
-    manifest = load_own(parameters, *session.plan.device, folder, hashes);
-  } catch (const base::Error&) {
-    error = std::current_exception();
-  }
-  // Either all ranks go on with it or none does.
-  const double failed = session.ranks->sum(std::vector<double>{error ? 1.0 : 0.0})[0];
-  if (error) std::rethrow_exception(error);
-  if (failed > 0)
-    throw base::DataError(
-        325, fmt::format("{}: {:.0f} of {} ranks could not read it", folder, failed, session.ranks->size()));
+  all_or_none(*session.ranks, folder,
+              [&] { manifest = load_own(parameters, *session.plan.device, folder, hashes); });
   parameters.refresh_compute();
   if (manifest.params_hash.empty()) return manifest.step;
   const bool hashed = session.plan.device->id().kind == device::Kind::cpu;
@@ -167,10 +175,11 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
   return manifest.step;
 }
 
-void adopt_model(base::Resolved& resolved) {
-  if (resolved.recipe.model.from.empty()) return;
+namespace {
+
+void adopt_from(base::Resolved& resolved, const std::string& folder) {
   const auto& model = resolved.recipe.model;
-  const Opened from(checkpoint::model_folder(model.from));
+  const Opened from(folder);
   if (!from.config_json().empty()) {
     model::adopt_config(resolved, from.config_json(), from.folder() + "/config.json");
     if (model.tied) check_tied(from, model.family);
@@ -187,12 +196,28 @@ void adopt_model(base::Resolved& resolved) {
   }
 }
 
-void load_weights(Parameters& parameters, device::Device& device, const std::string& folder) {
-  const Opened from(checkpoint::model_folder(folder));
+}  // namespace
+
+void adopt_model(base::Resolved& resolved) {
+  if (resolved.recipe.model.from.empty()) return;
+  checkpoint::for_first_usable(checkpoint::model_folders(resolved.recipe.model.from),
+                               [&](const std::string& folder) {
+                                 base::Resolved adopted = resolved;
+                                 adopt_from(adopted, folder);
+                                 resolved = std::move(adopted);
+                               });
+}
+
+checkpoint::Taken load_weights(Parameters& parameters, device::Device& device, const Ranks& ranks,
+                               const std::string& folder) {
   Held held = parameters.saved();
   std::erase_if(held, [](const Parameters::Saved& one) { return one.piece.tensor.kind == Kind::moment; });
-  read_held(device, from, held);
+  checkpoint::Taken taken =
+      checkpoint::for_first_usable(checkpoint::model_folders(folder), [&](const std::string& one) {
+        all_or_none(ranks, one, [&] { read_held(device, Opened(one), held); });
+      });
   parameters.refresh_compute();
+  return taken;
 }
 
 }  // namespace lockstep::run

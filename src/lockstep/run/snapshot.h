@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "lockstep/checkpoint/usable.h"
 #include "lockstep/run/session.h"
 
 namespace lockstep::run {
@@ -19,7 +20,9 @@ int64_t load_checkpoint(Session& session, const std::string& checkpoint_folder);
 // leaves alone are set, others must agree (ConfigError 177, 178).
 void adopt_model(base::Resolved& resolved);
 
-// Only the masters and statistics, from a checkpoint or a Hugging Face folder.
-void load_weights(Parameters& parameters, device::Device& device, const std::string& folder);
+// Only the masters and statistics, from a checkpoint or a Hugging Face folder; of a run's folder, from its
+// newest checkpoint that can be used. Collective.
+checkpoint::Taken load_weights(Parameters& parameters, device::Device& device, const Ranks& ranks,
+                               const std::string& folder);
 
 }  // namespace lockstep::run

@@ -45,7 +45,8 @@ Decision decide_together(comm::World& world, const std::function<Decision()>& de
                     {"origin", origin},
                     {"done", decision.done},
                     {"step", decision.step},
-                    {"checkpoints", decision.checkpoints}};
+                    {"checkpoints", decision.checkpoints},
+                    {"lost", decision.lost}};
     world.store().set("run/decision", told.dump());
     return decision;
   }
@@ -56,6 +57,7 @@ Decision decide_together(comm::World& world, const std::function<Decision()>& de
   decision.done = told.at("done").get<bool>();
   decision.step = told.at("step").get<int64_t>();
   decision.checkpoints = told.at("checkpoints").get<std::vector<std::string>>();
+  decision.lost = told.at("lost").get<std::string>();
   return decision;
 }
 

@@ -25,6 +25,7 @@ struct Decision {
   bool done = false;                     // the folder's run is finished: nothing to do
   int64_t step = 0;                      // of the newest checkpoint
   std::vector<std::string> checkpoints;  // to go on from: the first that loads
+  std::string lost;                      // why not to begin at step 0, though there is none of them
 };
 // `decide` runs on the first rank only; the others get what it returned, the recipe as text.
 Decision decide_together(comm::World& world, const std::function<Decision()>& decide);

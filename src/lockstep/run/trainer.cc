@@ -25,6 +25,8 @@ namespace {
 using kernels::StepInputs;
 using kernels::StepState;
 
+constexpr double kWishToSave = 1.0 / 1024;  // no whole number of ranks that were asked to stop
+
 // Which sign an invalid operation gives its NaN is the processor's whim, and "-nan" reads like a value.
 double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
@@ -54,7 +56,8 @@ class Trainer {
         evaluator_(session) {}
 
   Summary run() {
-    began_ = base::monotonic_ns();
+    began_ = saved_at_ = base::monotonic_ns();
+    session_.parameters->read(session_.parameters->state(), &before_);
     int64_t step = options_.first_step;
     enter(Phase::train, step);
     while (step < recipe_.run.steps && !stopping()) {
@@ -65,7 +68,7 @@ class Trainer {
       if (due(recipe_.log.fingerprint_every, step)) compare(step);
       if (options_.snapshots != nullptr && options_.snapshots->due(step)) snapshot(step);
       if (due(recipe_.log.eval_every, step) && step < recipe_.run.steps) evaluate(step);
-      if (options_.save && due(options_.save_every, step)) save(step);
+      if (options_.save && (due(options_.save_every, step) || wants_save_)) save(step);
     }
     return finish(step);
   }
@@ -77,6 +80,13 @@ class Trainer {
     return stopping_ || options_.save_only || (session_.ranks->alone() && asked_to_stop());
   }
   bool asked_to_stop() const { return options_.stop_signal != nullptr && options_.stop_signal->load() != 0; }
+
+  // By the first rank's clock, and so that training stands still for less than 1 % of the time.
+  bool time_to_save() const {
+    if (!options_.save || options_.save_seconds <= 0 || !session_.ranks->first()) return false;
+    const double passed = static_cast<double>(base::monotonic_ns() - saved_at_) / 1e9;
+    return passed >= std::max(options_.save_seconds, 100 * save_pause_);
+  }
 
   void enter(Phase phase, int64_t step) {
     if (options_.recorder != nullptr) options_.recorder->enter(phase, step);
@@ -91,7 +101,9 @@ class Trainer {
         .step = static_cast<uint64_t>(step),
         .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step)),
         .valid_tokens = plan_.counts_batch() ? static_cast<double>(batch->valid_labels) : 0.0,
-        .stop = asked_to_stop() ? 1.0 : 0.0};
+        .stop = asked_to_stop()  ? 1.0
+                : time_to_save() ? kWishToSave
+                                 : 0.0};
     session_.executor->step(inputs, {batch->inputs, batch->labels});
     if (step == options_.first_step) base::end_lap(plan_.laps, "enqueue the first step");
     waiting_.push_back({inputs, loader_.waited_ms(), batch});
@@ -127,7 +139,9 @@ class Trainer {
     if (recipe_.log.fingerprint) report.params_hash = session_.parameters->hash();
     skipped_ = state.skipped;
     step_seconds_ = report.step_ms / 1000;
-    stopping_ = stopping_ || state.stop > 0;  // every rank reads the same number of the same step
+    // Every rank reads the same number of the same step: whole wishes to stop, and the first rank's to save.
+    stopping_ = stopping_ || state.stop >= 1;
+    wants_save_ = wants_save_ || state.stop != std::floor(state.stop);
     if (report.step == options_.first_step + 1) {
       base::end_lap(plan_.laps, "wait for its end");
       observer_.event("first_step",
@@ -140,6 +154,7 @@ class Trainer {
       recent_.pop_front();
     if (!report.applied || !std::isfinite(report.loss)) not_finite(report, done);
     if (spikes_.jumps(report.loss)) jumped(report, done);
+    before_ = state;
   }
 
   // Of the rank that has most; the others' are asked for once, behind the first step, which takes all that
@@ -176,10 +191,30 @@ class Trainer {
                                          overflow ? ", even without a loss scale" : "", where);
     observer_.event("nonfinite", what, report.step);
     if (recipe_.run.nonfinite == "skip") return;
-    throw base::RunError(
-        601, what +
-                 ". The update was not applied. Lower optim.lr, look at the data of that step, or "
-                 "set run.nonfinite=skip to go on without such steps");
+    const std::string kept = keep_what_was_before(report);
+    throw base::RunError(601,
+                         what + ". " + (report.applied ? "" : "The update was not applied. ") + kept +
+                             "Lower optim.lr, look at the data of that step, or set run.nonfinite=skip to go "
+                             "on without such steps");
+  }
+
+  // Updates stop at the first one that is not finite, those of steps under way too (kernels/step_state.h), so
+  // that weights and moments are those from before it. All ranks are here.
+  std::string keep_what_was_before(const StepReport& report) {
+    if (!options_.save) return "";
+    const int64_t step = report.applied ? report.step : report.step - 1;
+    int64_t applied = before_.applied;
+    while (session_.executor->unread() > 0) applied = session_.executor->read_oldest().applied;
+    waiting_.clear();
+    const bool moved =
+        !report.applied && applied != before_.applied;  // fp16 with a scale that went on falling
+    const bool nothing_new = step == saved_ || (step == options_.first_step && !options_.unsaved);
+    if (moved || nothing_new) return "";
+    if (!report.applied) session_.parameters->write(session_.parameters->state(), &before_);
+    enter(Phase::save, step);
+    options_.save(step);
+    saved_ = step;
+    return fmt::format("What stood before it is saved, as the checkpoint of step {}. ", step);
   }
 
   std::optional<double> utilization(double tokens_per_s) const {
@@ -236,8 +271,10 @@ class Trainer {
     if (recipe_.log.fingerprint_every > 0) compare(step);  // a flipped bit must not reach the disk
     drain();
     enter(Phase::save, step);
+    const int64_t began = base::monotonic_ns();
     options_.save(step);
-    saved_ = step;
+    saved_ = step, saved_at_ = base::monotonic_ns(), wants_save_ = false;
+    save_pause_ = static_cast<double>(saved_at_ - began) / 1e9;
     go_on(step);
   }
 
@@ -308,7 +345,10 @@ class Trainer {
   double step_seconds_ = 0;
   double others_gib_ = 0;
   int64_t began_ = 0, saved_ = -1, skipped_ = 0, compared_ = -1;
-  bool stopping_ = false, profiling_ = false, profile_tried_ = false;
+  int64_t saved_at_ = 0;   // on the clock; the beginning counts as a save
+  double save_pause_ = 0;  // seconds that training stood still for the last one
+  StepState before_{};     // behind the last step that was read
+  bool wants_save_ = false, stopping_ = false, profiling_ = false, profile_tried_ = false;
   int64_t profile_first_ = 0;  // the first step that was profiled
 };
 

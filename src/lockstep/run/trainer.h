@@ -43,7 +43,8 @@ struct TrainOptions {
   const std::atomic<int>* stop_signal = nullptr;  // non-zero: stop at the next step boundary
   // Called at a boundary with everything read back; writes a checkpoint of `step` steps.
   std::function<void(int64_t step)> save;
-  int64_t save_every = 0;  // 0: only at the end
+  int64_t save_every = 0;   // steps; 0: not by steps
+  double save_seconds = 0;  // of the first rank's clock; 0: not by time. Without either: only at the end
   // Where this rank says what it is at, and the memory that outlives it; null: neither.
   Recorder* recorder = nullptr;
   MemorySnapshots* snapshots = nullptr;

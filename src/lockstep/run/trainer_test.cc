@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
 #include "lockstep/run/testing.h"
 
 namespace lockstep::run {
@@ -99,6 +100,60 @@ TEST(Trainer, NamesTheBlockWhereTheLossStopsBeingFinite) {
         << error.what();
   }
   EXPECT_EQ(session.parameters->hash(), before);
+}
+
+// What can be gone on from when the learning rate was too high: weights, moments and state of the step
+// before.
+TEST(Trainer, SavesWhatStoodBeforeALossThatIsNotFinite) {
+  const auto diverging = [](int64_t steps) {
+    return tiny_session({fmt::format("run.steps={}", steps), "optim.lr=1000", "optim.weight_decay=10",
+                         "optim.schedule=constant", "optim.warmup=0", "optim.clip=0"});
+  };
+  Session session = diverging(40);
+  std::vector<int64_t> saved;
+  std::string hash;
+  kernels::StepState state, wanted;
+  TrainOptions options;
+  options.save = [&](int64_t step) {
+    saved.push_back(step);
+    hash = session.parameters->hash();
+    session.parameters->read(session.parameters->state(), &state);
+  };
+  Watcher watcher;
+  const std::string said = base::refusal(601, [&] { train(session, options, watcher); });
+  ASSERT_EQ(saved.size(), 1u) << said;
+  ASSERT_GT(saved[0], 0);
+  EXPECT_NE(said.find(fmt::format("is saved, as the checkpoint of step {}", saved[0])), std::string::npos)
+      << said;
+  Session before = diverging(saved[0]);
+  train(before, {}, watcher);
+  EXPECT_EQ(hash, before.parameters->hash());
+  before.parameters->read(before.parameters->state(), &wanted);
+  EXPECT_EQ(state.applied, wanted.applied);
+  EXPECT_EQ(state.skipped, 0);
+  EXPECT_EQ(state.beta1_power, wanted.beta1_power);
+}
+
+TEST(Trainer, SavesByTime) {
+  const struct {
+    double seconds;
+    int64_t every;
+    std::vector<int64_t> saved;
+  } rows[] = {{0, 0, {4}}, {1e6, 0, {4}}, {1e-12, 0, {1, 2, 3, 4}}, {0, 3, {3, 4}}};
+  for (const auto& row : rows) {
+    Session session = tiny_session({"run.steps=4"});
+    std::vector<int64_t> saved;
+    TrainOptions options;
+    options.save_seconds = row.seconds, options.save_every = row.every;
+    options.save = [&](int64_t step) { saved.push_back(step); };
+    Watcher watcher;
+    train(session, options, watcher);
+    if (session.plan.device->id().kind == device::Kind::cpu || row.seconds != 1e-12) {
+      EXPECT_EQ(saved, row.saved) << row.seconds << " " << row.every;
+    } else {
+      EXPECT_GE(saved.size(), 2u);  // a wish is read one step late
+    }
+  }
 }
 
 TEST(Trainer, SkipsStepsThatAreNotFiniteWhenAsked) {

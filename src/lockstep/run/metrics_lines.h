@@ -1,0 +1,16 @@
+// metrics.jsonl of a run that goes on: lines of steps that will be done again come off its end.
+//
+// The file is the user's: it is cut in place, never written anew, whatever its size and whatever else stands
+// in it. Lines that are none of ours stay where they are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::run {
+
+// Lines past `step` go. Returns the last step whose loss the file still tells; 0: none. IoError 818: it
+// cannot be read or cut, and was not changed.
+int64_t cut_lines_after(const std::string& path, int64_t step);
+
+}  // namespace lockstep::run
