@@ -75,7 +75,7 @@ void check_index(const Opened& opened) {
 std::vector<Whole> weights_of(const Opened& opened) {
   std::vector<Whole> weights;
   bool any_moments = false;
-  for (const SafetensorsFile* file : opened.files()) {
+  for (const TensorFile* file : opened.files()) {
     if (fs::path(file->path()).filename().string().starts_with("optimizer-")) {
       any_moments |= !file->entries().empty();
       continue;

@@ -160,9 +160,11 @@ run::Plan plan_to_go_on(const base::Resolved& said, const base::Resolved& resolv
 
 // What the first rank has made when it has decided.
 struct FirstRank {
-  std::optional<run::Plan> plan;
-  std::unique_ptr<run::RunFolder> files;
+  bool only_looks = false;  // a dry run: the folder stays as it is
+  std::optional<run::Plan> plan = {};
+  std::unique_ptr<run::RunFolder> files = nullptr;
   void take_folder(const std::string& folder) {
+    if (only_looks) return;
     const auto holder = launch::under_launcher() ? run::Holder::rank : run::Holder::alone;
     files = std::make_unique<run::RunFolder>(folder, holder);
   }
@@ -404,9 +406,11 @@ int rehearse(const TrainArguments& arguments, const base::Resolved& resolved, co
   options.node_shares_memory = resolved.recipe.parallel.engine != "gloo";
   options.shares_memory = options.node_shares_memory && seat.nodes == 1;
   options.per_node = seat.nodes == 1 ? 0 : seat.local_world;
-  std::optional<run::Plan> plan;
-  const run::Decision decision = decide(arguments, resolved, folder, options, plan);
+  FirstRank own{.only_looks = true};
+  const run::Decision decision = decide(arguments, resolved, folder, options, own);
   if (decision.done) return already_done(arguments, decision, folder);
+  if (!decision.lost.empty()) throw base::DataError(328, decision.lost);
+  const std::optional<run::Plan>& plan = own.plan;
   const int64_t first =
       decision.checkpoints.empty() ? 0 : checkpoint::read_manifest(decision.checkpoints[0]).step;
   if (arguments.json) {

@@ -192,6 +192,7 @@ int verify_command(Arguments& arguments) {
       .folder = folder.path(),
       .against = wanted.against};
   const StopSignal signal;
+  signal.arm();
   base::LiveLine line(stderr, base::terminal_of(STDERR_FILENO));
   const verify::Train train = verify::train_by(
       {.program = std::filesystem::read_symlink("/proc/self/exe").string(), .stop = &signal.value()});
