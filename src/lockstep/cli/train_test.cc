@@ -565,7 +565,7 @@ TEST(Train, TunesAdviceCanBePasted) {
 
 TEST(Train, QuietSaysNothingAndADryRunDoesNothing) {
   base::TemporaryFolder folder;
-  const Outcome quiet = run_shell(folder.path(), kTiny + "run.steps=3 --quiet");
+  const Outcome quiet = run_shell(folder.path(), kTiny + "run.steps=3 optim.warmup=0 --quiet");
   EXPECT_EQ(quiet.code, 0);
   EXPECT_EQ(quiet.output, "");
   const std::vector<Row> rows = {
@@ -574,8 +574,8 @@ TEST(Train, QuietSaysNothingAndADryRunDoesNothing) {
       {kTiny + "run.steps=3 run.name=dry --dry-run --nproc 4", 2, "[LS0154]"},
       {kTiny + "run.steps=3 run.name=dry --dry-run --json 2>/dev/null", 0, "\"first_step\":0"},
       {kTiny + "run.steps=3 run.name=dry --dry-run memory.limit_gib=0.00001", 1, "[LS0420]"},
-      {kTiny + "run.steps=3 --dry-run", 0, "already done"},
-      {kTiny + "run.steps=3 optim.lr=0.5 --dry-run", 2, "optim.lr"},
+      {kTiny + "run.steps=3 optim.warmup=0 --dry-run", 0, "already done"},
+      {kTiny + "run.steps=3 optim.warmup=0 optim.lr=0.5 --dry-run", 2, "optim.lr"},
   };
   expect_rows(folder.path(), rows);
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/runs/dry"));
