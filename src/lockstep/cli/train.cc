@@ -458,7 +458,7 @@ int run_training(const TrainArguments& arguments, const base::Resolved& resolved
       own.plan ? *std::exchange(own.plan, std::nullopt) : run::make_plan(decision.resolved, {}, options);
   if (plan.recipe().run.exact) run::compare_records(world, plan);
 
-  run::Recorder recorder(folder, world.rank());
+  run::Recorder recorder = only_saves() ? run::Recorder(world.rank()) : run::Recorder(folder, world.rank());
   if (!recorder.problem().empty()) remark("warning: nothing will be recorded: {}\n", recorder.problem());
   laps.end("open the run folder");
   run::Session session(std::move(plan), ranks.get(), recorder.ring());

@@ -51,9 +51,9 @@ class Search {
     throw base::DataError(
         202, fmt::format("{} ({}) cannot be read: {}{}", part, query_.key, why,
                          missing ? fmt::format(" in {}; what a recipe names is looked for beside the recipe "
-                                                "first",
-                                                fs::current_path(ignored).string())
-                                  : ""));
+                                               "first",
+                                               fs::current_path(ignored).string())
+                                 : ""));
   }
 
   bool is_excluded(const fs::path& file) const {

@@ -1,5 +1,6 @@
 #include "lockstep/device/cpu_features.h"
 
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -113,6 +114,11 @@ std::string cpu_name() {
 
 HostMemory host_memory() {
   HostMemory memory = parse_host_memory(read_text("/proc/meminfo"), "", "");
+  struct sysinfo kernel {};
+  if (memory.total_bytes == 0 && ::sysinfo(&kernel) == 0) {  // no /proc here
+    memory.total_bytes = static_cast<int64_t>(kernel.totalram) * kernel.mem_unit;
+    memory.available_bytes = static_cast<int64_t>(kernel.freeram + kernel.bufferram) * kernel.mem_unit;
+  }
   const MemoryGroup group = read_memory_group();
   if (group.limit_bytes) memory.total_bytes = std::min(memory.total_bytes, *group.limit_bytes);
   if (group.left_bytes) memory.available_bytes = std::min(memory.available_bytes, *group.left_bytes);

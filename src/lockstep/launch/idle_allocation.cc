@@ -36,8 +36,7 @@ Allocation allocation_of(const Environment& environment, const FileReader& read)
   const Variables v("", environment);
   const auto count = [&](const char* name) { return parse_count(base::trimmed(v.text(name))).value_or(1); };
   if (v.has("PBS_JOBID") && v.has("PBS_NODEFILE")) {
-    Allocation pbs{.scheduler = "PBS",
-                   .how = "`pbsdsh -- lockstep ...` or `mpirun lockstep ...`"};
+    Allocation pbs{.scheduler = "PBS", .how = "`pbsdsh -- lockstep ...` or `mpirun lockstep ...`"};
     return from_hosts(read(v.text("PBS_NODEFILE")).value_or(""), pbs);
   }
   if (v.has("SLURM_JOB_ID")) {

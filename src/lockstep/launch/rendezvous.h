@@ -40,7 +40,7 @@ class Rendezvous {
 
   // `step`: how far the ranks here had come; -1: not known.
   void say_failed(const std::vector<Failure>& failures, int64_t step = -1);
-  void say_lost(const std::string& token);        // of another launcher, that this one saw ending
+  void say_lost(const std::string& token);  // of another launcher, that this one saw ending
   // `hurries`: there is no time left for another round.
   void say_done(int code, bool hurries = false);
   void say_stopped(bool hurries = false);

@@ -62,8 +62,10 @@ TEST(FirstWeights, AreAsLargeAsThePapersSay) {
 // Any change to seeds, names, layouts, draws or the hash itself shows here: runs would not begin as they did.
 TEST(FirstWeights, HaveTheBitsThatTheyAlwaysHad) {
   EXPECT_EQ(tiny_session().parameters->hash(), "123ac1f1315c1a71f3e51500a75283fd");
-  EXPECT_EQ(tiny_session({"model.family=llama", "model.kv_heads=1"}).parameters->hash(), "d4e4bed082b7cb17c899975f88d4210c");
-  EXPECT_EQ(tiny_session({"model.family=mlp", "run.seed=2"}).parameters->hash(), "28355aac746e8477bdcce6e2bf57586f");
+  EXPECT_EQ(tiny_session({"model.family=llama", "model.kv_heads=1"}).parameters->hash(),
+            "d4e4bed082b7cb17c899975f88d4210c");
+  EXPECT_EQ(tiny_session({"model.family=mlp", "run.seed=2"}).parameters->hash(),
+            "28355aac746e8477bdcce6e2bf57586f");
 }
 
 }  // namespace

@@ -79,12 +79,13 @@ Drawn draw_case(uint32_t seed) {
   set("model.layers", layers);
   set("model.heads", heads);
   set("model.kv_heads", kv_heads);
-  const int width = llama ? 2 * from(draw, 1, 4) : from(draw, 1, 8);  // of a head
-  set("model.hidden", heads * (heads * width < 8 ? 8 : width));       // norms of fewer are all rounding
-  if (llama && draw.below(3) == 0) set("model.head_dim", 2 * from(draw, 1, 6));
+  int width = llama ? 2 * from(draw, 1, 4) : from(draw, 1, 8);  // of a head
+  if (heads * width < 8) width = 8;                             // norms of fewer are all rounding
+  set("model.hidden", heads * width);
+  if (llama && draw.below(3) == 0) set("model.head_dim", width = 2 * from(draw, 1, 6));
   if (llama && draw.below(3) == 0) {
     set("model.rope_scaling", from(draw, 2, 4));
-    set("model.rope_type", draw.pick({"llama3", "linear", "yarn", "dynamic"}));
+    set("model.rope_type", width > 2 ? draw.pick({"llama3", "linear", "yarn", "dynamic"}) : "linear");
     set("model.rope_original_context", from(draw, 4, 16));
   }
   set("model.ffn", axes.tensor * from(draw, 1, 24));

@@ -28,6 +28,8 @@ std::string names_path(const std::string& folder, int rank);
 class Recorder {
  public:
   Recorder(const std::string& folder, int rank);
+  // Records nothing: what ranks before this one left there is still worth reading.
+  explicit Recorder(int rank) : rank_(rank) {}
   const std::string& problem() const { return problem_; }
   base::RingWriter* ring() const { return ring_.get(); }  // null: nothing is recorded
   void enter(Phase phase, int64_t step);                  // the one before it has ended
