@@ -235,6 +235,9 @@ void Leader::call_the_roll() {
       present.push_back(member.card);
   }
   const int count = static_cast<int>(present.size());
+  // What was left in memory suits as many ranks as there were; of fewer, each launcher keeps its own.
+  if (state_.save_only && everyone_is_back && present.size() < state_.nodes.size())
+    return finish(final_code_.value_or(1));
   if (count < options_.min_nodes) enough_ = false;
   if (count >= options_.min_nodes && !enough_) enough_ = true, enough_at_ = Clock::now();
   // Nodes that were there before need not be waited for twice.

@@ -319,6 +319,22 @@ TEST(Leader, ASignalBetweenRoundsSavesWhatMemoryHolds) {
   }
 }
 
+// With a node lost for good nobody waits for it: the others keep what they hold.
+TEST(Leader, FewerNodesThanThereWereDoNotSave) {
+  for (const int least : {1, 2}) {
+    Story story(nodes(least, 2, 0), true);
+    story.join(card("a", 0)), story.join(card("b", 1));
+    story.fail("a", 1);
+    story.beat();
+    story.send({{"say", "stopped"}, {"token", "a"}, {"newest", 50}});
+    story.tell("b", "bye");
+    EXPECT_TRUE(story.state.save_only);
+    story.join(card("a", 0));
+    EXPECT_EQ(story.state.phase, Phase::over);
+    EXPECT_EQ(story.state.code, 1);
+  }
+}
+
 // Ranks that cannot even save end twice, and then the launchers are left to do it.
 TEST(Leader, SavingIsTriedTwice) {
   Story story(nodes(1, 1, 0), true);
