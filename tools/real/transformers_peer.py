@@ -20,7 +20,7 @@ def make(folder, family, *words):
     from transformers.activations import ACT2FN
     torch.manual_seed(1)
     tied = "tied" in words
-    activation = next((word for word in words if word in ACT2FN), "gelu_new" if family == "gpt2" else "silu")
+    activation = next((word for word in words if word in ACT2FN and word != "linear"), "gelu_new" if family == "gpt2" else "silu")
     if family == "gpt2":
         model = GPT2LMHeadModel(GPT2Config(vocab_size=192, activation_function=activation, n_embd=64, n_layer=2, n_head=4, n_positions=48, n_inner=96,
                                            tie_word_embeddings=tied, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
