@@ -12,6 +12,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/device/cgroup_lines.h"
 #include "lockstep/device/facts.h"
 #include "lockstep/device/libraries.h"
 
@@ -112,18 +113,14 @@ int affinity() {
 CgroupFacts read_cgroup(const std::string& root) {
   CgroupFacts facts;
   const std::string mount = root + "/sys/fs/cgroup";
-  for (const std::string& line : base::split_lines(text_of(root + "/proc/self/cgroup"))) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);  // 4:memory:/path, 0::/path
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1),
-                      path = line.substr(second + 1);
-    if (!path.starts_with('/')) continue;
-    if (controllers.empty()) {
-      add_groups_up_from(mount, path, facts);
-    } else if (controllers == "memory" || controllers.starts_with("cpu")) {
-      add_groups_up_from(mount + "/" + controllers, path, facts);
-    }
-  }
+  for_each_cgroup(text_of(root + "/proc/self/cgroup"),
+                  [&](const std::string& controllers, const std::string& path) {
+                    if (controllers.empty()) {
+                      add_groups_up_from(mount, path, facts);
+                    } else if (controllers == "memory" || controllers.starts_with("cpu")) {
+                      add_groups_up_from(mount + "/" + controllers, path, facts);
+                    }
+                  });
   return facts;
 }
 

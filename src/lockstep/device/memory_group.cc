@@ -5,6 +5,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/device/cgroup_lines.h"
 
 namespace lockstep::device {
 namespace {
@@ -66,18 +67,14 @@ MemoryGroup read_memory_group(const std::string& root) {
   MemoryGroup group;
   bool counted = false;
   const std::string mount = root + "/sys/fs/cgroup";
-  for (const std::string& line : base::split_lines(text_of(root + "/proc/self/cgroup"))) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);  // 4:memory:/path, 0::/path
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1),
-                      path = line.substr(second + 1);
-    if (!path.starts_with('/')) continue;
-    if (controllers.empty()) {
-      counted |= add_groups(mount, path, kVersion2, group);
-    } else if (controllers == "memory") {
-      counted |= add_groups(mount + "/memory", path, kVersion1, group);
-    }
-  }
+  for_each_cgroup(text_of(root + "/proc/self/cgroup"),
+                  [&](const std::string& controllers, const std::string& path) {
+                    if (controllers.empty()) {
+                      counted |= add_groups(mount, path, kVersion2, group);
+                    } else if (controllers == "memory") {
+                      counted |= add_groups(mount + "/memory", path, kVersion1, group);
+                    }
+                  });
   if (!counted) group.kills = field(text_of(root + "/proc/vmstat"), "oom_kill").value_or(0);
   return group;
 }
