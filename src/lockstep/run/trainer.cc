@@ -56,7 +56,8 @@ class Trainer {
         evaluator_(session) {}
 
   Summary run() {
-    began_ = saved_at_ = base::monotonic_ns();
+    began_ = base::monotonic_ns();
+    saved_at_ = options_.clock_ns();
     session_.parameters->read(session_.parameters->state(), &before_);
     int64_t step = options_.first_step;
     enter(Phase::train, step);
@@ -84,7 +85,7 @@ class Trainer {
   // By the first rank's clock, and so that training stands still for less than 1 % of the time.
   bool time_to_save() const {
     if (!options_.save || options_.save_seconds <= 0 || !session_.ranks->first()) return false;
-    const double passed = static_cast<double>(base::monotonic_ns() - saved_at_) / 1e9;
+    const double passed = static_cast<double>(options_.clock_ns() - saved_at_) / 1e9;
     return passed >= std::max(options_.save_seconds, 100 * save_pause_);
   }
 
@@ -271,9 +272,9 @@ class Trainer {
     if (recipe_.log.fingerprint_every > 0) compare(step);  // a flipped bit must not reach the disk
     drain();
     enter(Phase::save, step);
-    const int64_t began = base::monotonic_ns();
+    const int64_t began = options_.clock_ns();
     options_.save(step);
-    saved_ = step, saved_at_ = base::monotonic_ns(), wants_save_ = false;
+    saved_ = step, saved_at_ = options_.clock_ns(), wants_save_ = false;
     save_pause_ = static_cast<double>(saved_at_ - began) / 1e9;
     go_on(step);
   }

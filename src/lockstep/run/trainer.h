@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/run/session.h"
 
 namespace lockstep::run {
@@ -45,6 +46,7 @@ struct TrainOptions {
   std::function<void(int64_t step)> save;
   int64_t save_every = 0;   // steps; 0: not by steps
   double save_seconds = 0;  // of the first rank's clock; 0: not by time. Without either: only at the end
+  int64_t (*clock_ns)() = base::monotonic_ns;  // what saves by time go by
   // Where this rank says what it is at, and the memory that outlives it; null: neither.
   Recorder* recorder = nullptr;
   MemorySnapshots* snapshots = nullptr;
