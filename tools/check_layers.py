@@ -1,19 +1,48 @@
 #!/usr/bin/env python3
-"""Prove that each folder of src/lockstep includes only itself and those above it in the story.
+"""Prove that each folder of src/lockstep includes what the table below allows it, and nothing else.
 
-Also that no block, segment or kernel calls comm, and that public headers are free of LibTorch's,
-except model/autograd_torch.h. `--markdown` prints the table of docs/layers.md instead.
+Also that public headers are free of LibTorch's, except model/modules/autograd_torch.h. `--markdown` prints the table
+for docs/layers.md; the test compares the two.
 """
 import re
 import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent.parent / "src"
-ORDER = ["base", "device", "kernels", "comm", "data", "model", "optim", "program", "checkpoint", "plan", "run",
-         "watch", "launch", "verify", "submit", "cli"]
-FORBIDDEN = {("kernels", "comm"), ("model", "comm"), ("data", "comm")}
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+
+# Who may include whom. Rooms of a folder are one with it, but for those named here. In the order of the story: an entry
+# names only entries above it, so that there are no circles.
+MAY_INCLUDE = {
+    "base": "",
+    "terminal": "base",
+    "recipe": "base",
+    "device": "base",
+    "kernels": "base device",
+    "comm": "base device kernels",
+    "data": "base kernels recipe",
+    "model": "base device kernels recipe",
+    "optim": "base kernels recipe",
+    "program": "base device model",
+    "checkpoint": "base device kernels comm recipe optim",
+    "plan": "base terminal device kernels comm model program recipe",
+    "watch": "base comm program",
+    "run/shared": "base recipe",
+    "run/executor": "base terminal device kernels comm model optim program plan watch",
+    "run/session": "base recipe device kernels comm data model optim program checkpoint plan run/executor",
+    "run/folder": "base checkpoint run/shared run/session",
+    "run/saving": "base device model checkpoint run/shared run/session",
+    "run/training": "base recipe device data optim watch run/shared run/session run/saving",
+    "run/tools": "base recipe data run/executor run/session",
+    "launch": "base device comm watch run/shared",
+    "verify": "base recipe data model checkpoint plan launch",
+    "cli": "base terminal recipe device comm data model program checkpoint watch run/shared run/executor "
+           "run/session run/folder run/saving run/training run/tools launch verify",
+}
+# Tests may use what builds whole runs, wherever they stand.
+TEST = re.compile(r"(_test|_bench)\.cc$|testing\.h$|/reference/")
 TORCH_HEADERS = ("ATen/", "c10/", "torch/")
-MAY_SHOW_TORCH = {"lockstep/model/autograd_torch.h"}
+MAY_SHOW_TORCH = {"lockstep/model/modules/autograd_torch.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
@@ -26,52 +55,68 @@ def includes():
                 yield path.relative_to(SOURCE).as_posix(), text.count("\n", 0, match.start(1)) + 1, match.group(1)
 
 
-def folder_of(path):
+def room_of(path):
+    """The entry of the table that a file belongs to: its room, or its folder."""
     parts = path.split("/")
-    return parts[1] if len(parts) > 2 and parts[0] == "lockstep" else None
+    if len(parts) < 3 or parts[0] != "lockstep":
+        return None
+    room = "/".join(parts[1:3])
+    return room if room in MAY_INCLUDE else parts[1]
 
 
 def complaint(file, target):
     """Why this include is wrong, or None."""
-    here, there = folder_of(file), folder_of(target)
+    here, there = room_of(file), room_of(target)
     if target.startswith(TORCH_HEADERS) and file.endswith(".h") and file not in MAY_SHOW_TORCH:
         if not file.endswith(("_torch.h", "_internal.h")):
             return "a public header must not need LibTorch's"
-    if here is None or there is None:
+    if here is None or there is None or here == there or TEST.search(file):
         return None
-    for folder in (here, there):
-        if folder not in ORDER:
-            return f"folder {folder} is not in the order of {Path(__file__).name}"
-    if ORDER.index(there) > ORDER.index(here):
-        return f"{here}/ may not include {there}/, which comes after it"
-    if (here, there) in FORBIDDEN:
-        return f"{here}/ never calls {there}/"
+    if TEST.search(target):
+        return "only tests include what is made for tests"
+    for room in (here, there):
+        if room not in MAY_INCLUDE:
+            return f"{room}/ is not in the table of {Path(__file__).name}"
+    if there not in MAY_INCLUDE[here].split():
+        return f"{here}/ may not include {there}/ (docs/layers.md)"
     return None
 
 
 def markdown():
-    uses = {}
-    for file, _, target in includes():
-        here, there = folder_of(file), folder_of(target)
-        if here and there and here != there:
-            uses.setdefault(here, set()).add(there)
-    print("| folder | includes |\n|---|---|")
-    for folder in ORDER:
-        if (SOURCE / "lockstep" / folder).is_dir():
-            print(f"| {folder} | {', '.join(f for f in ORDER if f in uses.get(folder, ())) or '-'} |")
+    rows = [f"| {room} | {', '.join(allowed.split()) or '-'} |" for room, allowed in MAY_INCLUDE.items()]
+    return "\n".join(["| folder | may include |", "|---|---|", *rows]) + "\n"
+
+
+def circles():
+    """Entries of the table that name one below them."""
+    order = list(MAY_INCLUDE)
+    for room, allowed in MAY_INCLUDE.items():
+        for other in allowed.split():
+            if other not in order[: order.index(room)]:
+                yield f"tools/check_layers.py: {room} may not name {other}, which does not stand above it"
+
+
+def unused():
+    """Permissions that nobody needs."""
+    used = {(room_of(file), room_of(target)) for file, _, target in includes() if not TEST.search(file)}
+    for room, allowed in MAY_INCLUDE.items():
+        for other in allowed.split():
+            if (room, other) not in used:
+                yield f"tools/check_layers.py: {room}/ includes nothing of {other}/: take it out of the table"
 
 
 def main():
     if "--markdown" in sys.argv[1:]:
-        markdown()
+        print(markdown(), end="")
         return 0
-    found = 0
+    found = [*circles(), *unused()]
     for file, line, target in includes():
         reason = complaint(file, target)
         if reason:
-            print(f"src/{file}:{line}: {reason} (#include {target})")
-            found += 1
-    print(f"{found} wrong includes")
+            found.append(f"src/{file}:{line}: {reason} (#include {target})")
+    if markdown() not in (ROOT / "docs" / "layers.md").read_text():
+        found.append("docs/layers.md: its table is another one: python3 tools/check_layers.py --markdown")
+    print("\n".join([*found, f"{len(found)} things wrong"]))
     return 1 if found else 0
 
 

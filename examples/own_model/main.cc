@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/lockstep.h"
-#include "lockstep/model/autograd_torch.h"
+#include "lockstep/model/modules/autograd_torch.h"
 #include "shapes.h"
 
 namespace ls = lockstep;
@@ -63,7 +63,7 @@ int main(int count, char** words) try {
   const auto net = std::make_shared<Net>();
   ls::run::Own own;
   own.dataset = std::make_unique<Shapes>(1);
-  own.build_model = [&](const ls::base::Recipe&, ls::device::DType type) {
+  own.build_model = [&](const ls::recipe::Recipe&, ls::device::DType type) {
     ls::model::Model model{.family = "own", .compute = type, .predicts_tokens = false};
     model.blocks.push_back(
         ls::model::autograd_block({.name = "net",
@@ -79,7 +79,7 @@ int main(int count, char** words) try {
   ls::run::Summary summary;
   {
     ls::run::Ranks ranks(*world);
-    ls::run::Session session(ls::run::make_plan(ls::base::read_recipe({.overrides = recipe}), std::move(own),
+    ls::run::Session session(ls::run::make_plan(ls::recipe::read_recipe({.overrides = recipe}), std::move(own),
                                                 ls::run::for_this(ranks)),
                              &ranks);
     Printer printer;

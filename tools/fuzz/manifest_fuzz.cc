@@ -5,7 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/checkpoint/manifest.h"
-#include "lockstep/checkpoint/shards.h"
+#include "lockstep/checkpoint/formats/shards.h"
 
 namespace {
 

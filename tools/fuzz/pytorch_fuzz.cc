@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/pickle.h"
-#include "lockstep/checkpoint/pytorch.h"
+#include "lockstep/checkpoint/formats/pickle.h"
+#include "lockstep/checkpoint/formats/pytorch.h"
 
 namespace {
 

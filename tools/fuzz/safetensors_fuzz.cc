@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/formats/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const int file = ::memfd_create("safetensors", 0);

@@ -1,11 +1,8 @@
 #include "lockstep/base/laps.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/base/table.h"
 
 namespace lockstep::base {
 
@@ -32,19 +29,6 @@ double Laps::total() const {
   double sum = 0;
   for (const Lap& lap : laps_) sum += lap.seconds;
   return sum;
-}
-
-std::string Laps::to_text() const {
-  Table table({"from the process's start", "ms", "share"});
-  for (const size_t column : {1, 2}) table.align_right(column);
-  const double whole = std::max(total(), 1e-9);
-  const auto add = [&](const std::string& what, double seconds) {
-    table.add({what, fmt::format("{:.1f}", 1e3 * seconds), fmt::format("{:.1f} %", 100 * seconds / whole)});
-  };
-  for (const Lap& lap : laps_) add(lap.what, lap.seconds);
-  add("to the end of the first step", whole);
-  for (const Lap& lap : meanwhile_) add("meanwhile: " + lap.what, lap.seconds);
-  return table.to_text(80);
 }
 
 }  // namespace lockstep::base

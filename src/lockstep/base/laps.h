@@ -2,7 +2,7 @@
 //
 //     Laps laps("load the program");        // the first: from the process's start to here
 //     ...; laps.end("open the device");
-//     fputs(laps.to_text().c_str(), stdout);
+//     fputs(terminal::laps_table(laps).c_str(), stdout);
 //
 // A lap whose name was there before is added to it. What other threads did meanwhile is listed below the
 // total and is no part of it: in the laps stands only what this thread waited for.
@@ -28,8 +28,7 @@ class Laps {
   };
   const std::vector<Lap>& all() const { return laps_; }
   const std::vector<Lap>& meanwhile() const { return meanwhile_; }
-  double total() const;         // seconds
-  std::string to_text() const;  // a table, and the total
+  double total() const;  // seconds
 
  private:
   Laps();

@@ -9,11 +9,11 @@
 #include <set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/schema.h"
 #include "lockstep/base/text.h"
-#include "lockstep/checkpoint/safe_path.h"
-#include "lockstep/checkpoint/shards.h"
+#include "lockstep/checkpoint/formats/safe_path.h"
+#include "lockstep/checkpoint/formats/shards.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -48,9 +48,9 @@ void check_sets(const Opened& opened) {
   }
   if (sets.contains("optimizer")) return;
   try {
-    base::RecipeSource source;
+    recipe::RecipeSource source;
     source.text = opened.manifest()->recipe_toml;
-    if (source.text.empty() || optim::make_optimizer(base::read_recipe(source).recipe, false).moments == 0)
+    if (source.text.empty() || optim::make_optimizer(recipe::read_recipe(source).recipe, false).moments == 0)
       return;
   } catch (const base::ConfigError&) {
     return;  // another version's recipe: what it kept is not known

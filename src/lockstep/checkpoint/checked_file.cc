@@ -18,7 +18,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/threads.h"
 #include "lockstep/checkpoint/crc32c.h"
-#include "lockstep/checkpoint/widen.h"
+#include "lockstep/checkpoint/formats/widen.h"
 
 namespace lockstep::checkpoint {
 namespace {

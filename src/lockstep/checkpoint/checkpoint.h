@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/checkpoint/disk.h"
+#include "lockstep/checkpoint/formats/safetensors.h"
 #include "lockstep/checkpoint/params_hash.h"
-#include "lockstep/checkpoint/piece.h"
-#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/saving/disk.h"
+#include "lockstep/checkpoint/saving/piece.h"
 
 namespace lockstep::checkpoint {
 

@@ -8,9 +8,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/checkpoint/file_writer.h"
-#include "lockstep/checkpoint/shards.h"
-#include "lockstep/checkpoint/widen.h"
+#include "lockstep/checkpoint/formats/shards.h"
+#include "lockstep/checkpoint/formats/widen.h"
+#include "lockstep/checkpoint/saving/file_writer.h"
 
 namespace lockstep::checkpoint {
 namespace {

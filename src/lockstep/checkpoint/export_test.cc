@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/checkpoint/testing.h"
-#include "lockstep/checkpoint/widen.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -9,9 +9,9 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/base/text.h"
-#include "lockstep/checkpoint/file_writer.h"
-#include "lockstep/checkpoint/safe_path.h"
-#include "lockstep/checkpoint/strict_json.h"
+#include "lockstep/checkpoint/formats/safe_path.h"
+#include "lockstep/checkpoint/formats/strict_json.h"
+#include "lockstep/checkpoint/saving/file_writer.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/checkpoint/disk.h"
+#include "lockstep/checkpoint/saving/disk.h"
 
 namespace lockstep::checkpoint {
 

@@ -10,12 +10,12 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/formats/pytorch.h"
+#include "lockstep/checkpoint/formats/safe_path.h"
+#include "lockstep/checkpoint/formats/shards.h"
+#include "lockstep/checkpoint/formats/strict_json.h"
+#include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/checkpoint/manifest.h"
-#include "lockstep/checkpoint/pytorch.h"
-#include "lockstep/checkpoint/safe_path.h"
-#include "lockstep/checkpoint/shards.h"
-#include "lockstep/checkpoint/strict_json.h"
-#include "lockstep/checkpoint/widen.h"
 
 namespace lockstep::checkpoint {
 namespace {

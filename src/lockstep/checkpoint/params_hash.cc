@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "lockstep/kernels/hash_word.h"
-#include "lockstep/kernels/optimizer.h"
+#include "lockstep/kernels/optimizer/optimizer.h"
+#include "lockstep/kernels/reduce/hash_word.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -1,8 +1,8 @@
 // params_hash from the bytes of a save: each rank hashes what it writes, and the sums of all ranks are added.
 //
-// A chunk's hash is a sum over its words (kernels/hash_word.h), so that it does not matter who holds which of
-// them. The masters are not read a second time on the device, and training does not wait for it. Loading
-// hashes what it reads in the same way, while it is at hand.
+// A chunk's hash is a sum over its words (kernels/reduce/hash_word.h), so that it does not matter who holds
+// which of them. The masters are not read a second time on the device, and training does not wait for it.
+// Loading hashes what it reads in the same way, while it is at hand.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/checkpoint/piece.h"
+#include "lockstep/checkpoint/saving/piece.h"
 
 namespace lockstep::checkpoint {
 

@@ -12,8 +12,8 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/formats/safe_path.h"
 #include "lockstep/checkpoint/manifest.h"
-#include "lockstep/checkpoint/safe_path.h"
 
 namespace lockstep::checkpoint {
 namespace {

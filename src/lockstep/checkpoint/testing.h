@@ -16,8 +16,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/refusal.h"
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/checkpoint/file_writer.h"
-#include "lockstep/checkpoint/save_team.h"
+#include "lockstep/checkpoint/saving/file_writer.h"
+#include "lockstep/checkpoint/saving/save_team.h"
 
 namespace lockstep::checkpoint {
 

@@ -12,11 +12,11 @@
 
 #include "lockstep/base/build_info.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/table.h"
-#include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/cli/spaced_keys.h"
+#include "lockstep/terminal/table.h"
+#include "lockstep/terminal/terminal.h"
 
 namespace lockstep::cli {
 
@@ -94,7 +94,7 @@ void Arguments::declare(const std::string& names, const char* value, const std::
   options_.push_back({shown + value, help});
 }
 
-void Arguments::recipe(base::RecipeSource& source) {
+void Arguments::recipe(recipe::RecipeSource& source) {
   recipe_ = &source;
   parser_->app.add_option("RECIPE", recipe_words_);
   positionals_.push_back(
@@ -136,7 +136,8 @@ void Arguments::check_values() const {
     const bool joined = words_[i].size() > option->name.size();  // --nproc=4
     const bool last = !joined && i + 1 == words_.size();
     const std::string value = joined ? words_[i].substr(option->name.size() + 1) : last ? "" : words_[++i];
-    const bool another = !joined && (find_option(value) || base::find_key(value.substr(0, value.find('='))));
+    const bool another =
+        !joined && (find_option(value) || recipe::find_key(value.substr(0, value.find('='))));
     if (!last && !another && !(joined && value.empty())) continue;
     throw base::ConfigError(109, fmt::format("{} needs a value{}: {}", option->name,
                                              another ? " before " + base::quoted(value) : "", option->help));
@@ -204,10 +205,10 @@ void Arguments::check_leftovers() const {
     std::vector<std::string> names;
     for (const Option& option : option_names_) names.push_back(option.name);
     const std::string near = name.starts_with("-") ? base::nearest_word(name, names) : "";
-    const std::string remedy = base::find_key(bare) ? fmt::format("keys have no dashes: write {}=VALUE", bare)
-                               : near.empty()
-                                   ? fmt::format("`lockstep {} --help` shows what it takes", command_)
-                                   : fmt::format("did you mean {}?", near);
+    const std::string remedy =
+        recipe::find_key(bare) ? fmt::format("keys have no dashes: write {}=VALUE", bare)
+        : near.empty()         ? fmt::format("`lockstep {} --help` shows what it takes", command_)
+                               : fmt::format("did you mean {}?", near);
     throw base::ConfigError(109,
                             fmt::format("{} does not take {}; {}", command_, base::quoted(word), remedy));
   }
@@ -217,12 +218,12 @@ void Arguments::check_leftovers() const {
 std::string Arguments::rows_to_text(const std::vector<Row>& rows, size_t width) {
   constexpr size_t kLeastForHelp = 30;
   size_t widest = 0;
-  base::Table side_by_side({});
+  terminal::Table side_by_side({});
   std::string stacked;
   for (const Row& row : rows) {
     widest = std::max(widest, base::display_width(row.shown) + 2);
     side_by_side.add({"  " + row.shown, row.help});
-    base::Table below({});
+    terminal::Table below({});
     below.add({"    ", row.help});
     stacked += "  " + row.shown + "\n" + below.to_text(width);
   }
@@ -230,7 +231,7 @@ std::string Arguments::rows_to_text(const std::vector<Row>& rows, size_t width) 
 }
 
 std::string Arguments::help() const {
-  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
   const size_t width = terminal.width;
   const std::string options = options_.empty() ? "" : " [options]";
   std::string words;
@@ -241,7 +242,7 @@ std::string Arguments::help() const {
     if (!rows->empty()) out += "\n" + rows_to_text(*rows, width);
   }
   return examples_.empty() ? out
-                           : out + "\n" + terminal.paint("examples", base::Colour::bold) + "\n" +
+                           : out + "\n" + terminal.paint("examples", terminal::Colour::bold) + "\n" +
                                  rows_to_text(examples_, width);
 }
 

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/schema.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::cli {
 
@@ -43,7 +43,7 @@ class Arguments {
   // options.
   void program(const std::string& name, std::vector<std::string>& words, const std::string& help);
   // [RECIPE] [key=value ...]: the first word is the file unless it has a '='.
-  void recipe(base::RecipeSource& source);
+  void recipe(recipe::RecipeSource& source);
   void example(const std::string& line, const std::string& what);
 
   bool parse();  // false: help was asked for and printed
@@ -74,7 +74,7 @@ class Arguments {
   std::vector<Option> option_names_;  // every spelling
   std::vector<std::string>* program_ = nullptr;
   bool help_asked_ = false;
-  base::RecipeSource* recipe_ = nullptr;
+  recipe::RecipeSource* recipe_ = nullptr;
   std::vector<std::string>* rest_ = nullptr;
   const std::string* last_positional_ = nullptr;
   std::vector<std::string> recipe_words_;

@@ -14,11 +14,11 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/comm/bench_collectives.h"
-#include "lockstep/comm/store_server.h"
+#include "lockstep/comm/store/store_server.h"
 #include "lockstep/device/cpu_features.h"
 #include "lockstep/device/device.h"
-#include "lockstep/device/topology_bandwidth.h"
-#include "lockstep/device/topology_read.h"
+#include "lockstep/device/topology/topology_bandwidth.h"
+#include "lockstep/device/topology/topology_read.h"
 
 namespace lockstep::cli {
 namespace {

@@ -12,11 +12,11 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
-#include "lockstep/checkpoint/range_writer.h"
+#include "lockstep/checkpoint/saving/range_writer.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/run/saver.h"
-#include "lockstep/run/snapshot.h"
+#include "lockstep/run/saving/saver.h"
+#include "lockstep/run/session/load.h"
 
 namespace lockstep::cli {
 
@@ -142,7 +142,7 @@ Rounds measure(run::Session& session, const std::string& folder, int64_t rounds)
 int bench_checkpoint(const std::vector<std::string>& words) {
   Arguments arguments("bench checkpoint", "Saving and loading against a plain copy, writer and reader.",
                       words);
-  base::RecipeSource source;
+  recipe::RecipeSource source;
   std::string parent = ".";
   int64_t rounds = 5;
   bool json = false;
@@ -153,7 +153,7 @@ int bench_checkpoint(const std::vector<std::string>& words) {
   arguments.example("lockstep bench checkpoint model.hidden=512 model.layers=8", "a state of 300 MB");
   if (!arguments.parse()) return 0;
   if (rounds < 1) throw base::ConfigError(109, "--rounds: at least 1 is expected");
-  base::Resolved resolved = base::read_recipe(source);
+  recipe::Resolved resolved = recipe::read_recipe(source);
   resolved.recipe.checkpoint.every = 1;
   resolved.recipe.checkpoint.keep = 1;
   const std::string folder = fmt::format("{}/lockstep-bench-{}", parent, ::getpid());

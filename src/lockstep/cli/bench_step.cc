@@ -6,12 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/table.h"
-#include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/run/bench_step.h"
+#include "lockstep/run/tools/bench_step.h"
+#include "lockstep/terminal/laps_table.h"
+#include "lockstep/terminal/table.h"
+#include "lockstep/terminal/terminal.h"
 
 namespace lockstep::cli {
 namespace {
@@ -24,7 +25,7 @@ struct Variation {
   std::vector<std::string> keys;
 };
 
-std::vector<Variation> variations(const base::Recipe& recipe) {
+std::vector<Variation> variations(const recipe::Recipe& recipe) {
   const int64_t batch = recipe.batch.global, seq = recipe.data.seq_len;
   const auto shape = [&](const char* name, int64_t samples, int64_t length) {
     return Variation{fmt::format("{}: {} x {}", name, samples, length),
@@ -106,16 +107,16 @@ void print_one(const BenchStep& r) {
   print("  of the limit {:.1f} %\n", 100 * r.limit_ms / r.median_ms);
 }
 
-int sweep(base::RecipeSource source, const run::BenchStepOptions& options, bool json) {
-  base::Table table({"shape", "step", "tokens/s", "MFU", "memory", "of its limit"});
+int sweep(recipe::RecipeSource source, const run::BenchStepOptions& options, bool json) {
+  terminal::Table table({"shape", "step", "tokens/s", "MFU", "memory", "of its limit"});
   for (const size_t column : {1, 2, 3, 4, 5}) table.align_right(column);
   const std::vector<std::string> given = source.overrides;
   std::string refused;  // why, below the table
-  for (const Variation& variation : variations(base::read_recipe(source).recipe)) {
+  for (const Variation& variation : variations(recipe::read_recipe(source).recipe)) {
     source.overrides = given;
     source.overrides.insert(source.overrides.end(), variation.keys.begin(), variation.keys.end());
     try {
-      const BenchStep r = run::bench_step(base::read_recipe(source), options);
+      const BenchStep r = run::bench_step(recipe::read_recipe(source), options);
       if (json) print("{}\n", to_json(r, variation.name).dump());
       table.add({variation.name, fmt::format("{:.2f} ms", r.median_ms), base::human_count(r.tokens_per_s),
                  r.mfu ? fmt::format("{:.1f} %", 100 * *r.mfu) : "-", memory_text(r),
@@ -129,7 +130,8 @@ int sweep(base::RecipeSource source, const run::BenchStepOptions& options, bool 
     std::fflush(stdout);
   }
   if (!json)
-    print("{}{}{}", table.to_text(base::terminal_of(STDOUT_FILENO)), refused.empty() ? "" : "\n", refused);
+    print("{}{}{}", table.to_text(terminal::terminal_of(STDOUT_FILENO)), refused.empty() ? "" : "\n",
+          refused);
   return 0;
 }
 
@@ -138,7 +140,7 @@ int sweep(base::RecipeSource source, const run::BenchStepOptions& options, bool 
 int bench_step(const std::vector<std::string>& words) {
   Arguments arguments("bench step",
                       "Time a recipe's training step, and say how far from the device's limit it is.", words);
-  base::RecipeSource source;
+  recipe::RecipeSource source;
   run::BenchStepOptions options;
   base::Laps laps("load the program and its libraries");
   bool json = false, varied = false, timing = false;
@@ -154,7 +156,7 @@ int bench_step(const std::vector<std::string>& words) {
   run::check(options);
   if (varied) return sweep(std::move(source), options, json);
   options.laps = &laps;
-  const BenchStep result = run::bench_step(base::read_recipe(source), options);
+  const BenchStep result = run::bench_step(recipe::read_recipe(source), options);
   if (json) {
     nlohmann::ordered_json object = to_json(result, "");
     for (const base::Laps::Lap& lap : laps.all()) object["timing_s"][lap.what] = lap.seconds;
@@ -162,7 +164,7 @@ int bench_step(const std::vector<std::string>& words) {
     print("{}\n", object.dump());
   } else {
     print_one(result);
-    if (timing) print("{}", laps.to_text());
+    if (timing) print("{}", terminal::laps_table(laps));
   }
   return 0;
 }

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/table.h"
-#include "lockstep/base/terminal.h"
 #include "lockstep/base/version.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/device/checkup.h"
 #include "lockstep/device/device.h"
+#include "lockstep/terminal/table.h"
+#include "lockstep/terminal/terminal.h"
 
 namespace lockstep::cli {
 namespace {
@@ -35,22 +35,22 @@ std::string json_of(const std::vector<Finding>& findings, bool fit) {
 }
 
 // The verdict is painted after the table is laid out: colours have no width.
-std::string table_of(const std::vector<Finding>& findings, const base::Terminal& terminal) {
-  base::Table table({});
+std::string table_of(const std::vector<Finding>& findings, const terminal::Terminal& terminal) {
+  terminal::Table table({});
   for (const Finding& finding : findings) {
     const std::string remedy = finding.remedy.empty() ? "" : " -> " + finding.remedy;
     table.add({device::name_of(finding.verdict), finding.subject, finding.found + remedy});
   }
   std::string text = "\n" + table.to_text(terminal.width);
-  const auto paint = [&](const std::string& word, base::Colour colour) {
+  const auto paint = [&](const std::string& word, terminal::Colour colour) {
     const std::string painted = terminal.paint(word, colour);
     for (size_t at = 0; (at = text.find("\n" + word + " ", at)) != std::string::npos; at += painted.size()) {
       text.replace(at + 1, word.size(), painted);
     }
   };
-  paint("ok", base::Colour::green);
-  paint("warn", base::Colour::yellow);
-  paint("fail", base::Colour::red);
+  paint("ok", terminal::Colour::green);
+  paint("warn", terminal::Colour::yellow);
+  paint("fail", terminal::Colour::red);
   return text.substr(1);
 }
 
@@ -74,7 +74,7 @@ int doctor_command(Arguments& arguments) {
   if (json) {
     print("{}", json_of(findings, failed == 0));
   } else {
-    print("{}\n{}\n", table_of(findings, base::terminal_of(STDOUT_FILENO)),
+    print("{}\n{}\n", table_of(findings, terminal::terminal_of(STDOUT_FILENO)),
           failed   ? fmt::format("not fit to train: {} to solve first", failed)
           : warned ? fmt::format("fit to train; {} could be better", warned)
                    : "fit to train");

@@ -12,8 +12,8 @@
 #include "lockstep/cli/model_recipe.h"
 #include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/run/evaluate.h"
-#include "lockstep/run/snapshot.h"
+#include "lockstep/run/session/load.h"
+#include "lockstep/run/training/evaluate.h"
 
 namespace lockstep::cli {
 
@@ -22,7 +22,7 @@ namespace {
 // What decides a batch of a Hugging Face folder, where the user has not said it. A checkpoint is evaluated as
 // its run did, unless another batch is asked for.
 void settle_batch(FolderModel& model) {
-  base::Recipe::Batch& batch = model.resolved.recipe.batch;
+  recipe::Recipe::Batch& batch = model.resolved.recipe.batch;
   const bool said = model.said("batch.global") || model.said("batch.slices") || model.said("batch.strands");
   if (model.trained_here && !said) return;
   if (!model.said("batch.strands")) batch.strands = 1;
@@ -36,7 +36,7 @@ void settle_batch(FolderModel& model) {
 
 // A file that is named for this evaluation is evaluated on whole, and so is one that the run held out.
 data::Use settle_data(FolderModel& model) {
-  base::Recipe& recipe = model.resolved.recipe;
+  recipe::Recipe& recipe = model.resolved.recipe;
   if (model.said("data.path") && !model.said("data.eval_path")) recipe.data.eval_path.clear();
   if (recipe.data.path.empty()) recipe.data.path = recipe.data.eval_path;  // it tells the kind
   run::adopt_model(model.resolved);

@@ -16,9 +16,9 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/cli/testing.h"
 #include "lockstep/device/device.h"
-#include "lockstep/launch/descendants.h"
-#include "lockstep/launch/network.h"
-#include "lockstep/run/recorder.h"
+#include "lockstep/launch/process/descendants.h"
+#include "lockstep/launch/rendezvous/network.h"
+#include "lockstep/watch/recorder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -115,12 +115,12 @@ class Training {
     return 0;
   }
   void signal(int number) const { ::kill(pid(), number); }
-  run::Phase phase() const {  // of the first rank
+  watch::Phase phase() const {  // of the first rank
     try {
-      const auto marks = base::RingReader(run::phase_path(run_, 0)).entries();
-      return marks.empty() ? run::Phase::start : static_cast<run::Phase>(marks.back().stamp.op);
+      const auto marks = base::RingReader(watch::phase_path(run_, 0)).entries();
+      return marks.empty() ? watch::Phase::start : static_cast<watch::Phase>(marks.back().stamp.op);
     } catch (const base::Error&) {
-      return run::Phase::start;
+      return watch::Phase::start;
     }
   }
   int64_t newest_checkpoint() const {
@@ -307,13 +307,14 @@ std::vector<StopRow> stop_rows() {
       {"AloneAtOnce", "", SIGTERM, after(30), false},
       {"AloneAtTheStart", "", SIGINT, after(200), false},
       {"InAnEvaluation", "log.eval_every=1 log.eval_batches=4000", SIGTERM,
-       [](Training& run) { ASSERT_TRUE(run.until([&] { return run.phase() == run::Phase::evaluate; })); },
+       [](Training& run) { ASSERT_TRUE(run.until([&] { return run.phase() == watch::Phase::evaluate; })); },
        true},
       {"RanksInAnEvaluation", "--nproc 2 log.eval_every=1 log.eval_batches=4000", SIGTERM,
-       [](Training& run) { ASSERT_TRUE(run.until([&] { return run.phase() == run::Phase::evaluate; })); },
+       [](Training& run) { ASSERT_TRUE(run.until([&] { return run.phase() == watch::Phase::evaluate; })); },
        true},
       {"InASave", "--nproc 2 checkpoint.every=1", SIGTERM,
-       [](Training& run) { ASSERT_TRUE(run.until([&] { return run.phase() == run::Phase::save; })); }, true},
+       [](Training& run) { ASSERT_TRUE(run.until([&] { return run.phase() == watch::Phase::save; })); },
+       true},
   };
 }
 

@@ -13,9 +13,9 @@
 #include "lockstep/cli/model_recipe.h"
 #include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/cli/stop_signal.h"
-#include "lockstep/run/generate.h"
-#include "lockstep/run/snapshot.h"
+#include "lockstep/cli/train/stop_signal.h"
+#include "lockstep/run/session/load.h"
+#include "lockstep/run/tools/generate.h"
 
 namespace lockstep::cli {
 
@@ -33,7 +33,7 @@ double number(const std::string& option, const std::string& text) {
 
 // As small a batch as can be: generation trains nothing, and reads no data either.
 run::Plan plan_of(FolderModel& model) {
-  base::Recipe& recipe = model.resolved.recipe;
+  recipe::Recipe& recipe = model.resolved.recipe;
   run::adopt_model(model.resolved);
   recipe.batch.global = 1;
   recipe.batch.slices = recipe.batch.strands = 1;

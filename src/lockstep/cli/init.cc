@@ -6,9 +6,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/base/schema.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::cli {
 
@@ -21,7 +21,7 @@ int init_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
 
   if (file == "-") {
-    std::fputs(base::commented_recipe().c_str(), stdout);
+    std::fputs(recipe::commented_recipe().c_str(), stdout);
     return 0;
   }
   std::error_code ignored;
@@ -29,7 +29,7 @@ int init_command(Arguments& arguments) {
     throw base::ConfigError(110,
                             fmt::format("{} is already there; choose another name or add --force", file));
   }
-  base::write_file_durable(file, base::commented_recipe());
+  base::write_file_durable(file, recipe::commented_recipe());
   print("wrote {}: every key with its meaning and default\ntrain it with: lockstep train {}\n", file, file);
   return 0;
 }

@@ -8,8 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/table.h"
-#include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/audit.h"
 #include "lockstep/checkpoint/checkpoint.h"
@@ -18,6 +16,8 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/terminal/table.h"
+#include "lockstep/terminal/terminal.h"
 
 namespace lockstep::cli {
 
@@ -117,7 +117,7 @@ void print_report(const json& r, bool everything) {
   }
   // Names come last: they are the longest, and narrow terminals break the last column's lines.
   const bool checked = r.contains("checked");
-  base::Table files({"bytes", "file"}),
+  terminal::Table files({"bytes", "file"}),
       tensors({"type", "shape", checked ? "bytes, crc32c" : "bytes", "tensor"});
   for (const json& file : r["files"])
     files.add({bytes_text(file["bytes"].get<int64_t>()), name_text(file["name"])});
@@ -129,7 +129,7 @@ void print_report(const json& r, bool everything) {
                  checked ? fmt::format("{}, {}", bytes, one["crc32c"].get<std::string>()) : bytes,
                  name_text(one["name"])});
   }
-  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
   print("\n{}\n{}", files.to_text(terminal), tensors.to_text(terminal));
   if (!everything && r["tensors"].size() > kShortTable)
     print("... and {} more: --all shows them\n", r["tensors"].size() - kShortTable);

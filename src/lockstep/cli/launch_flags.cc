@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
+#include "lockstep/terminal/terminal.h"
 
 namespace lockstep::cli {
 
@@ -46,7 +46,7 @@ std::optional<int> launch_or_join(const LaunchFlags& flags, const std::vector<st
 
 void say_on_console(const std::string& text) {
   std::fflush(stdout);  // what was said before comes first
-  const base::Terminal terminal = base::terminal_of(STDERR_FILENO);
+  const terminal::Terminal terminal = terminal::terminal_of(STDERR_FILENO);
   std::string shown = text;
   if (terminal.is_tty) {
     shown =

@@ -11,9 +11,9 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/testing.h"
-#include "lockstep/device/affinity.h"
-#include "lockstep/device/topology_read.h"
-#include "lockstep/launch/network.h"
+#include "lockstep/device/topology/affinity.h"
+#include "lockstep/device/topology/topology_read.h"
+#include "lockstep/launch/rendezvous/network.h"
 
 namespace lockstep::cli {
 namespace {

@@ -15,12 +15,12 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/table.h"
-#include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/terminal/table.h"
+#include "lockstep/terminal/terminal.h"
 
 namespace lockstep::cli {
 namespace {
@@ -52,8 +52,8 @@ constexpr Command kCommands[] = {
 };
 
 std::string help() {
-  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
-  base::Table commands({}), examples({});
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
+  terminal::Table commands({}), examples({});
   for (const Command& command : kCommands) commands.add({std::string("  ") + command.name, command.summary});
   for (const auto& [line, what] : std::initializer_list<std::pair<const char*, const char*>>{
            {"  lockstep doctor", "is this machine fit?"},
@@ -70,8 +70,8 @@ std::string help() {
   return fmt::format(
       "lockstep COMMAND [...]\n\n{}\n\n{}\n{}\n{}\n{}\n{}\n{}\n",
       lines("Trains deep networks on one device or many: the same recipe and seed give the same bits."),
-      terminal.paint("commands", base::Colour::bold), commands.to_text(terminal),
-      terminal.paint("examples", base::Colour::bold), examples.to_text(terminal),
+      terminal.paint("commands", terminal::Colour::bold), commands.to_text(terminal),
+      terminal.paint("examples", terminal::Colour::bold), examples.to_text(terminal),
       lines("`lockstep COMMAND --help` says more. Every command that reports takes --json."),
       lines("exit codes: 0 done, 1 failed, 2 refused, 3 data or checkpoint unusable, 75 preempted and saved: "
             "run again"));
@@ -110,12 +110,12 @@ int run(const std::vector<std::string>& words) {
 }
 
 void complain(const std::string& text) {
-  const base::Terminal terminal = base::terminal_of(STDERR_FILENO);
+  const terminal::Terminal terminal = terminal::terminal_of(STDERR_FILENO);
   std::fflush(stdout);  // what was said before comes first
   const std::string label = "lockstep:";
   std::string shown = label + " " + text;
   if (terminal.is_tty) shown = base::hanging(shown, terminal.width - 1, 2);
-  remark("{}{}\n", terminal.paint(label, base::Colour::red), shown.substr(label.size()));
+  remark("{}{}\n", terminal.paint(label, terminal::Colour::red), shown.substr(label.size()));
 }
 
 // Asked of the pipe itself: the error of an earlier write is no longer known at the end.

@@ -19,13 +19,13 @@ int64_t first_token_of(const std::string& config_json) {
 
 FolderModel folder_model(const std::string& folder, const std::vector<std::string>& words) {
   const checkpoint::Opened opened(folder);
-  base::RecipeSource source;
+  recipe::RecipeSource source;
   if (opened.manifest()) source.text = opened.manifest()->recipe_toml;
   source.overrides = words;
-  FolderModel model{.resolved = base::read_recipe(source)};
+  FolderModel model{.resolved = recipe::read_recipe(source)};
   model.trained_here = opened.manifest().has_value();
   model.first_token = first_token_of(opened.config_json());
-  base::Recipe& recipe = model.resolved.recipe;
+  recipe::Recipe& recipe = model.resolved.recipe;
   recipe.model.from = folder;
   recipe.parallel = {};
   recipe.optim.name = "sgd";  // the least to keep beside the weights

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/schema.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::cli {
 
 struct FolderModel {
-  base::Resolved resolved;    // model.from names the folder; one rank, the smallest optimizer
+  recipe::Resolved resolved;  // model.from names the folder; one rank, the smallest optimizer
   bool trained_here = false;  // the folder is a checkpoint, which says with which recipe
   int64_t first_token = -1;   // what config.json says a text begins with; -1: nothing
 

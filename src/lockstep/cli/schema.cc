@@ -1,5 +1,5 @@
 // lockstep schema: the recipe's JSON Schema.
-#include "lockstep/base/schema.h"
+#include "lockstep/recipe/schema.h"
 
 #include <cstdio>
 
@@ -13,7 +13,7 @@ int schema_command(Arguments& arguments) {
   arguments.example("lockstep schema > recipe.schema.json",
                     "editors with a TOML plug-in check recipes with it");
   if (!arguments.parse()) return 0;
-  std::fputs(base::json_schema().c_str(), stdout);
+  std::fputs(recipe::json_schema().c_str(), stdout);
   return 0;
 }
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/schema.h"
 #include "lockstep/base/text.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::cli {
 
@@ -37,7 +37,7 @@ Spaced join(const std::vector<std::string>& words, size_t first) {
 void refuse_spaced_keys(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
-    const bool key_alone = base::find_key(word) != nullptr;
+    const bool key_alone = recipe::find_key(word) != nullptr;
     const bool value_apart = word.size() > 1 && word.find('=') == word.size() - 1 && i + 1 < words.size() &&
                              words[i + 1].find('=') == std::string::npos;
     const bool sign_apart = word.starts_with("=");

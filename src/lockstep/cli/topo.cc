@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/table.h"
-#include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/device/topology_advice.h"
-#include "lockstep/device/topology_bandwidth.h"
-#include "lockstep/device/topology_matrix.h"
-#include "lockstep/device/topology_read.h"
+#include "lockstep/device/topology/topology_advice.h"
+#include "lockstep/device/topology/topology_bandwidth.h"
+#include "lockstep/device/topology/topology_matrix.h"
+#include "lockstep/device/topology/topology_read.h"
+#include "lockstep/terminal/table.h"
+#include "lockstep/terminal/terminal.h"
 
 namespace lockstep::cli {
 namespace {
@@ -50,7 +50,7 @@ std::string cpu_text(const Topology& machine, size_t width) {
   const device::CpuParts& cpu = machine.cpu;
   size_t all = 0;
   for (const device::Cpus& core : cpu.cores) all += core.size();
-  base::Table facts({});
+  terminal::Table facts({});
   facts.add({"processor", machine.cpu_model.empty() ? "unknown" : machine.cpu_model});
   facts.add({"threads", fmt::format("{} of {} usable ({})", cpu.cpus.size(), all, cpu_list(cpu.cpus))});
   facts.add(
@@ -59,7 +59,7 @@ std::string cpu_text(const Topology& machine, size_t width) {
                    counted(cpu.core_complexes.size(), "shared cache"), counted(cpu.cores.size(), "core")},
                   ", ")});
   facts.add({"told by", machine.cpu_source});
-  base::Table nodes({"NUMA node", "memory", "threads"});
+  terminal::Table nodes({"NUMA node", "memory", "threads"});
   for (const device::NumaNode& node : cpu.nodes) {
     nodes.add({std::to_string(node.id),
                node.bytes > 0 ? base::human_bytes(static_cast<double>(node.bytes)) : "?",
@@ -69,7 +69,7 @@ std::string cpu_text(const Topology& machine, size_t width) {
 }
 
 std::string device_text(const Topology& machine, size_t width) {
-  base::Table devices({});
+  terminal::Table devices({});
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const device::Gpu& gpu = machine.gpus[i];
     const std::string slot =
@@ -101,7 +101,7 @@ std::string transport_text(const std::vector<Pair>& pairs, size_t width) {
     members[static_cast<size_t>(at - rows.begin())].push_back(name);
     if (at == rows.end()) rows.push_back(std::move(row));
   }
-  base::Table table({"link", "should give", "NCCL's way", "pairs"});
+  terminal::Table table({"link", "should give", "NCCL's way", "pairs"});
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string all = members[i].size() == pairs.size() ? "all" : base::join(members[i], " ");
     table.add({rows[i][0], rows[i][1], rows[i][2], all});
@@ -111,7 +111,7 @@ std::string transport_text(const std::vector<Pair>& pairs, size_t width) {
 
 std::string advice_text(const std::vector<device::Advice>& advices, size_t width) {
   if (advices.empty()) return "nothing: NCCL's own choices fit this machine\n";
-  base::Table table({});
+  terminal::Table table({});
   for (const device::Advice& advice : advices) {
     // Quoted: a shell may make something else of a leading '='.
     const std::string value = advice.value.starts_with('=') ? "'" + advice.value + "'" : advice.value;
@@ -123,10 +123,10 @@ std::string advice_text(const std::vector<device::Advice>& advices, size_t width
 }
 
 void print_text(const Topology& machine) {
-  const size_t width = base::terminal_of(STDOUT_FILENO).width;
+  const size_t width = terminal::terminal_of(STDOUT_FILENO).width;
   if (machine.devices() > 1) {
     print("{}\n", device::aligned(link_matrix(machine)));
-    base::Table legend({});
+    terminal::Table legend({});
     for (const device::LinkKind kind : kinds_in(machine)) legend.add({name_of(kind), meaning_of(kind)});
     print("{}\n", legend.to_text(width));
   }

@@ -7,20 +7,20 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/live_line.h"
-#include "lockstep/base/table.h"
-#include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/run/tune.h"
+#include "lockstep/run/tools/tune.h"
+#include "lockstep/terminal/live_line.h"
+#include "lockstep/terminal/table.h"
+#include "lockstep/terminal/terminal.h"
 
 namespace lockstep::cli {
 
 namespace {
 
-bool asks_for_ranks(const base::Recipe& recipe) {
-  const std::vector<std::string> differing = base::differing_keys(recipe, base::Recipe());
+bool asks_for_ranks(const recipe::Recipe& recipe) {
+  const std::vector<std::string> differing = recipe::differing_keys(recipe, recipe::Recipe());
   return std::any_of(differing.begin(), differing.end(),
                      [](const std::string& key) { return key.starts_with("parallel."); });
 }
@@ -36,7 +36,7 @@ std::string shell_word(const std::string& word) {
 }
 
 // A name for the tuned run, where the recipe's own has a folder already: that one goes on with its own keys.
-std::string free_name(const base::Recipe& recipe) {
+std::string free_name(const recipe::Recipe& recipe) {
   const auto taken = [&](const std::string& name) {
     std::error_code error;
     return std::filesystem::exists(recipe.log.folder + "/" + name, error);
@@ -48,7 +48,8 @@ std::string free_name(const base::Recipe& recipe) {
 }
 
 // The whole command line, to be pasted.
-std::string command_for(const run::Trial& trial, const base::RecipeSource& source, const std::string& name) {
+std::string command_for(const run::Trial& trial, const recipe::RecipeSource& source,
+                        const std::string& name) {
   std::vector<std::string> words{"lockstep", "train"};
   if (!source.file.empty()) words.push_back(source.file);
   words.insert(words.end(), source.overrides.begin(), source.overrides.end());
@@ -76,8 +77,8 @@ std::string changes_of(const run::Trial& trial, const run::Trial& own) {
   return text;
 }
 
-void print_advice(const std::vector<run::Trial>& trials, const base::RecipeSource& source,
-                  const base::Recipe& recipe) {
+void print_advice(const std::vector<run::Trial>& trials, const recipe::RecipeSource& source,
+                  const recipe::Recipe& recipe) {
   const auto own = std::find_if(trials.begin(), trials.end(), [](const auto& t) { return t.own; });
   const auto same = std::find_if(trials.begin(), trials.end(), [](const auto& t) { return t.same_bits; });
   if (trials.empty() || !trials[0].fits) {
@@ -88,13 +89,13 @@ void print_advice(const std::vector<run::Trial>& trials, const base::RecipeSourc
     print("\nthe recipe's own is the fastest\n");
     return;
   }
-  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
   const std::string name = free_name(recipe);
   const auto advise = [&](const char* title, const run::Trial& trial) {
     std::string gain;
     if (own != trials.end() && own->fits)
       gain = fmt::format(", {:.2f} times as fast as the recipe's own", own->step_ms / trial.step_ms);
-    print("\n{}{}\n  {}\n{}\n", terminal.paint(title, base::Colour::bold), gain,
+    print("\n{}{}\n  {}\n{}\n", terminal.paint(title, terminal::Colour::bold), gain,
           command_for(trial, source, name),
           base::hanging("  " + changes_of(trial, own != trials.end() ? *own : trial), terminal.width, 2));
   };
@@ -106,7 +107,7 @@ void print_advice(const std::vector<run::Trial>& trials, const base::RecipeSourc
 }  // namespace
 
 int tune_command(Arguments& arguments) {
-  base::RecipeSource source;
+  recipe::RecipeSource source;
   run::TuneOptions options;
   bool json = false;
   arguments.recipe(source);
@@ -114,9 +115,9 @@ int tune_command(Arguments& arguments) {
   arguments.flag("--json", json, "print the rows as JSON");
   arguments.example("lockstep tune first.toml", "every slice size that fits, with and without recomputation");
   if (!arguments.parse()) return 0;
-  const base::Terminal terminal = base::terminal_of(STDERR_FILENO);
-  base::LiveLine line(stderr, terminal);
-  const base::Resolved resolved = base::read_recipe(source);
+  const terminal::Terminal terminal = terminal::terminal_of(STDERR_FILENO);
+  terminal::LiveLine line(stderr, terminal);
+  const recipe::Resolved resolved = recipe::read_recipe(source);
   const std::vector<run::Trial> trials =
       run::tune(resolved, options, [&](const std::string& what) { line.update(what); });
   line.finish();
@@ -138,8 +139,8 @@ int tune_command(Arguments& arguments) {
     print("{}\n", out.dump());
     return 0;
   }
-  base::Table table({"batch.slices", "batch.strands", "samples a slice", "memory.recompute", "memory", "step",
-                     "tokens/s", ""});
+  terminal::Table table({"batch.slices", "batch.strands", "samples a slice", "memory.recompute", "memory",
+                         "step", "tokens/s", ""});
   for (const size_t column : {0, 1, 2, 4, 5, 6}) table.align_right(column);
   for (size_t k = 0; k < trials.size(); ++k) {
     const run::Trial& t = trials[k];
@@ -148,7 +149,7 @@ int tune_command(Arguments& arguments) {
                t.fits ? base::human_duration(t.step_ms / 1e3) : "-",
                t.fits ? base::human_count(t.tokens_per_s) : "does not fit", t.own ? "the recipe's own" : ""});
   }
-  print("{}", table.to_text(base::terminal_of(STDOUT_FILENO)));
+  print("{}", table.to_text(terminal::terminal_of(STDOUT_FILENO)));
   print_advice(trials, source, resolved.recipe);
   return 0;
 }

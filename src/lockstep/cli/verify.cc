@@ -9,15 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/live_line.h"
-#include "lockstep/base/table.h"
 #include "lockstep/base/temporary_folder.h"
-#include "lockstep/base/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/cli/stop_signal.h"
+#include "lockstep/cli/train/stop_signal.h"
 #include "lockstep/device/thread_pool.h"
+#include "lockstep/terminal/live_line.h"
+#include "lockstep/terminal/table.h"
+#include "lockstep/terminal/terminal.h"
 #include "lockstep/verify/child.h"
 
 namespace lockstep::cli {
@@ -30,7 +30,7 @@ using verify::Row;
 constexpr size_t kWholeNames = 200;  // columns in a pipe: one line a layout
 
 struct VerifyArguments {
-  base::RecipeSource source;
+  recipe::RecipeSource source;
   std::string layouts, against, keep;
   int64_t ranks = 4, steps = 4, jobs = 0;
   bool json = false;
@@ -46,7 +46,7 @@ std::string yes_no(const std::optional<bool>& value) { return !value ? "-" : *va
 std::string verdict_of(const Row& row) { return row.holds ? "ok" : row.refused ? "refused" : "FAILED"; }
 
 void print_table(const Report& report) {
-  base::Table table({"layout", "ranks", "loss", "gradients", "memory", "again", "resumed", "verdict"});
+  terminal::Table table({"layout", "ranks", "loss", "gradients", "memory", "again", "resumed", "verdict"});
   for (const size_t column : {1, 2, 3, 4}) table.align_right(column);
   for (const Row& row : report.rows) {
     const bool one = &row == &report.rows.front();
@@ -58,7 +58,7 @@ void print_table(const Report& report) {
                d ? base::human_bytes(row.memory_gib * (1 << 30)) : "-", yes_no(row.repeats),
                yes_no(row.resumes), verdict_of(row)});
   }
-  const base::Terminal terminal = base::terminal_of(STDOUT_FILENO);
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
   print("{}", terminal.is_tty ? table.to_text(terminal) : table.to_text(kWholeNames));
 }
 
@@ -80,7 +80,7 @@ void print_notes(const Report& report) {
 }
 
 void print_text(const VerifyArguments& wanted, const Report& report) {
-  const base::Recipe& small = report.small.recipe;
+  const recipe::Recipe& small = report.small.recipe;
   print("{}, {} layer{}, {}; {} step{} of {} slices{}{}\n", small.model.family, small.model.layers,
         small.model.layers == 1 ? "" : "s", small.precision.compute, small.run.steps,
         small.run.steps == 1 ? "" : "s", small.batch.slices.value,
@@ -184,7 +184,7 @@ int verify_command(Arguments& arguments) {
   const bool named = !wanted.layouts.empty();
   const base::TemporaryFolder folder;
   const verify::Wishes wishes{
-      .resolved = base::read_recipe(wanted.source),
+      .resolved = recipe::read_recipe(wanted.source),
       .layouts = named ? plan::parse_layouts(wanted.layouts) : plan::usual_layouts(wanted.ranks),
       .named = named,
       .steps = wanted.steps,
@@ -193,7 +193,7 @@ int verify_command(Arguments& arguments) {
       .against = wanted.against};
   const StopSignal signal;
   signal.arm();
-  base::LiveLine line(stderr, base::terminal_of(STDERR_FILENO));
+  terminal::LiveLine line(stderr, terminal::terminal_of(STDERR_FILENO));
   const verify::Train train = verify::train_by(
       {.program = std::filesystem::read_symlink("/proc/self/exe").string(), .stop = &signal.value()});
   std::mutex mutex;  // of the line

@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "lockstep/base/temporary_folder.h"
-#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/formats/safetensors.h"
 #include "lockstep/cli/testing.h"
 
 namespace lockstep::cli {

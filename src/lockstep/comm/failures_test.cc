@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
-#include "lockstep/comm/shm_arena.h"
+#include "lockstep/comm/shm/shm_arena.h"
 #include "lockstep/comm/testing.h"
 
 #if defined(__SANITIZE_THREAD__)

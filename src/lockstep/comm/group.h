@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "lockstep/base/ring.h"
-#include "lockstep/comm/store.h"
+#include "lockstep/comm/store/store.h"
 #include "lockstep/device/device.h"
 #include "lockstep/device/tensor.h"
 

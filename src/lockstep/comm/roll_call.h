@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/comm/store.h"
+#include "lockstep/comm/store/store.h"
 
 namespace lockstep::comm {
 

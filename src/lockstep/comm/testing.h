@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "lockstep/comm/engine.h"
-#include "lockstep/comm/store.h"
-#include "lockstep/comm/store_server.h"
+#include "lockstep/comm/store/store.h"
+#include "lockstep/comm/store/store_server.h"
 
 namespace lockstep::comm::testing {
 

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/roll_call.h"
-#include "lockstep/comm/shm_segment.h"
+#include "lockstep/comm/shm/shm_segment.h"
 #include "lockstep/comm/testing.h"
 
 namespace lockstep::comm {

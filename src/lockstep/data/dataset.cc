@@ -16,7 +16,7 @@ namespace {
 
 struct Kind {
   const char* name;
-  std::unique_ptr<Dataset> (*open)(const base::Recipe&, Use);
+  std::unique_ptr<Dataset> (*open)(const recipe::Recipe&, Use);
 };
 // A new kind of dataset is one file and one line here.
 constexpr Kind kKinds[] = {
@@ -29,8 +29,8 @@ constexpr Kind kKinds[] = {
 constexpr int64_t kLongestSample = int64_t{1} << 24;
 
 // With data.kind = "auto" settled by what the files are.
-base::Recipe with_kind(const base::Recipe& recipe, bool must_exist) {
-  base::Recipe settled = recipe;
+recipe::Recipe with_kind(const recipe::Recipe& recipe, bool must_exist) {
+  recipe::Recipe settled = recipe;
   if (recipe.data.kind == "auto") settled.data.kind = infer_kind(recipe.data.path, must_exist);
   return settled;
 }
@@ -80,19 +80,19 @@ class StandIn final : public Dataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> stand_in_dataset(const base::Recipe& given) {
-  const base::Recipe recipe = with_kind(given, false);
+std::unique_ptr<Dataset> stand_in_dataset(const recipe::Recipe& given) {
+  const recipe::Recipe recipe = with_kind(given, false);
   for (const Words& words : kWords) {
     if (recipe.data.kind != words.kind) continue;
-    const base::AutoInt& said = recipe.model.vocab;
+    const recipe::AutoInt& said = recipe.model.vocab;
     const int64_t vocab = words.vocab > 0 ? words.vocab : said.is_auto ? 0 : said.value;
     if (vocab > 0) return std::make_unique<StandIn>(words, vocab);
   }
   return nullptr;
 }
 
-std::unique_ptr<Dataset> open_dataset(const base::Recipe& given, Use use) {
-  const base::Recipe recipe = with_kind(given, true);
+std::unique_ptr<Dataset> open_dataset(const recipe::Recipe& given, Use use) {
+  const recipe::Recipe recipe = with_kind(given, true);
   const Kind& kind = find_kind(recipe.data.kind);
   if (recipe.data.seq_len < 1 || recipe.data.seq_len > kLongestSample) {
     throw base::ConfigError(

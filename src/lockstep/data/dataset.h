@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/recipe.h"
+#include "lockstep/recipe/recipe.h"
 
 namespace lockstep::data {
 
@@ -54,10 +54,10 @@ class Dataset {
 };
 
 // Opens what the recipe asks for. DataError (LS02xx) names file and offset.
-std::unique_ptr<Dataset> open_dataset(const base::Recipe& recipe, Use use = Use::train);
+std::unique_ptr<Dataset> open_dataset(const recipe::Recipe& recipe, Use use = Use::train);
 
 // For plans, measurements and generation, which need no sample, only the number of kinds of tokens and how
 // they read as text: files need not be there. Null where only the data says that.
-std::unique_ptr<Dataset> stand_in_dataset(const base::Recipe& recipe);
+std::unique_ptr<Dataset> stand_in_dataset(const recipe::Recipe& recipe);
 
 }  // namespace lockstep::data

@@ -19,15 +19,15 @@ struct Fault {
   const char* name;
   int number;
   std::vector<std::string> says;  // parts of the message
-  std::function<void(const TestFolder& folder, base::Recipe& recipe)> make;
+  std::function<void(const TestFolder& folder, recipe::Recipe& recipe)> make;
 };
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
 // A recipe that reads one file with this content, in samples of four tokens.
-std::function<void(const TestFolder&, base::Recipe&)> file(const std::string& kind, const std::string& name,
-                                                           const std::string& content) {
-  return [=](const TestFolder& folder, base::Recipe& recipe) {
+std::function<void(const TestFolder&, recipe::Recipe&)> file(const std::string& kind, const std::string& name,
+                                                             const std::string& content) {
+  return [=](const TestFolder& folder, recipe::Recipe& recipe) {
     recipe.data.kind = kind;
     recipe.data.path = folder.write(name, content);
   };
@@ -168,7 +168,7 @@ class OpenDataset : public testing::TestWithParam<Fault> {};
 TEST_P(OpenDataset, Refuses) {
   const Fault& fault = GetParam();
   const TestFolder folder;
-  base::Recipe recipe;
+  recipe::Recipe recipe;
   recipe.data.seq_len = 4;
   fault.make(folder, recipe);
   try {
@@ -196,7 +196,7 @@ TEST(OpenDatasetTest, OpensEveryKind) {
               {"jsonl", folder.write("a.jsonl", kLine), 257},
               {"tokens", folder.write("a.bin", bytes_of<uint16_t>({5, 6, 7, 8, 9})), 10}};
   for (const auto& row : rows) {
-    base::Recipe recipe;
+    recipe::Recipe recipe;
     recipe.data.kind = row.kind;
     recipe.data.path = row.path;
     recipe.data.seq_len = 4;
@@ -212,7 +212,7 @@ TEST(OpenDatasetTest, OpensEveryKind) {
 // The grammar of a recipe is the one of its seed, and reads samples as long as the recipe says.
 TEST(OpenDatasetTest, TheGrammarIsTheRecipes) {
   for (const int64_t seed : {7, 8}) {
-    base::Recipe recipe;
+    recipe::Recipe recipe;
     recipe.data.grammar_seed = seed;
     recipe.data.seq_len = 20;
     const std::unique_ptr<Dataset> opened = open_dataset(recipe);
@@ -244,7 +244,7 @@ TEST(OpenDatasetTest, SurvivesDamagedFiles) {
     for (uint32_t changes = random() % 4; changes > 0; --changes)
       content[random() % content.size()] = static_cast<char>(random());
     if (random() % 3 == 0) content.resize(random() % content.size());
-    base::Recipe recipe;
+    recipe::Recipe recipe;
     recipe.data.kind = row.kind;
     recipe.data.path = folder.write("damaged", content);
     recipe.data.seq_len = 4;

@@ -8,8 +8,8 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/path_list.h"
 #include "lockstep/base/text.h"
+#include "lockstep/recipe/path_list.h"
 
 namespace lockstep::data {
 namespace {
@@ -32,13 +32,13 @@ class Search {
   }
 
   void add(const std::string& written) {
-    const std::string part = base::with_home(written);
+    const std::string part = recipe::with_home(written);
     walked_.clear();
     std::error_code error;
     const fs::file_status status = fs::status(part, error);
     if (fs::is_directory(status)) return add_folder(part);
     if (fs::is_regular_file(status)) return found_.files.push_back(part);
-    if (!fs::exists(status) && base::is_pattern(part)) return add_matches(part);
+    if (!fs::exists(status) && recipe::is_pattern(part)) return add_matches(part);
     refuse(part, error ? error.message() : "it is neither a regular file nor a folder");
   }
 
@@ -67,7 +67,7 @@ class Search {
   }
 
   void add_matches(const std::string& pattern) {
-    const std::vector<std::string> matches = base::matches_of(pattern);
+    const std::vector<std::string> matches = recipe::matches_of(pattern);
     if (matches.empty()) refuse(pattern, "no file has such a name");
     std::vector<std::string> files;
     for (const std::string& path : matches) {
@@ -136,7 +136,7 @@ class Search {
 }  // namespace
 
 FoundFiles find_files(const FileQuery& query) {
-  const std::vector<std::string> parts = base::split_paths(query.path);
+  const std::vector<std::string> parts = recipe::split_paths(query.path);
   if (parts.empty()) {
     throw base::ConfigError(
         201, fmt::format("{} names no file; set it to a file, a folder, a pattern or a list with commas",

@@ -164,7 +164,7 @@ std::optional<double> Grammar::acceptance(std::span<const int32_t> tokens) const
   return static_cast<double>(judgement.accepted) / static_cast<double>(judgement.sentences);
 }
 
-std::unique_ptr<Dataset> open_grammar(const base::Recipe& recipe, Use) {
+std::unique_ptr<Dataset> open_grammar(const recipe::Recipe& recipe, Use) {
   return std::make_unique<Grammar>(static_cast<uint64_t>(recipe.data.grammar_seed), recipe.data.seq_len);
 }
 

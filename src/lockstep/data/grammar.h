@@ -49,6 +49,6 @@ class Grammar final : public Dataset {
   double floor_;
 };
 
-std::unique_ptr<Dataset> open_grammar(const base::Recipe& recipe, Use use);
+std::unique_ptr<Dataset> open_grammar(const recipe::Recipe& recipe, Use use);
 
 }  // namespace lockstep::data

@@ -84,7 +84,7 @@ TokenStream open_stream(const std::vector<std::string>& files, const std::string
 
 class Jsonl final : public WindowedDataset {
  public:
-  Jsonl(const base::Recipe::Data& recipe, Streams streams)
+  Jsonl(const recipe::Recipe::Data& recipe, Streams streams)
       : WindowedDataset(recipe, kEndOfDocument + 1, std::move(streams)) {}
 
   void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
@@ -109,7 +109,7 @@ std::string tokens_to_documents(std::span<const int32_t> tokens) {
   return text;
 }
 
-std::unique_ptr<Dataset> open_jsonl(const base::Recipe& recipe, Use use) {
+std::unique_ptr<Dataset> open_jsonl(const recipe::Recipe& recipe, Use use) {
   const auto open = [&](const std::vector<std::string>& files) {
     return open_stream(files, recipe.data.field);
   };

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/path_list.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/files.h"
+#include "lockstep/recipe/path_list.h"
 
 namespace lockstep::data {
 namespace {
@@ -117,7 +117,7 @@ std::string infer_kind(const std::string& path, bool must_exist) {
     files = find_files({.key = "data.path", .path = path}).files;
   } catch (const base::Error&) {
     if (must_exist) throw;
-    const std::vector<std::string> names = base::split_paths(path);
+    const std::vector<std::string> names = recipe::split_paths(path);
     const std::string kind = names.empty() ? "" : kind_by_name(names.front());
     return kind.empty() ? "text" : kind;
   }
@@ -134,7 +134,7 @@ std::string infer_kind(const std::string& path, bool must_exist) {
   return kinds.empty() ? "text" : kinds.begin()->first;
 }
 
-void settle_kind(base::Resolved& resolved, bool must_exist) {
+void settle_kind(recipe::Resolved& resolved, bool must_exist) {
   auto& data = resolved.recipe.data;
   if (data.kind == "auto") {
     data.kind = infer_kind(data.path, must_exist);

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/base/schema.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::data {
 
@@ -18,7 +18,7 @@ std::string infer_kind(const std::string& path, bool must_exist = true);
 
 // Puts the kind in the place of "auto". ConfigError 209: a path that the user has set beside "grammar", which
 // reads no files.
-void settle_kind(base::Resolved& resolved, bool must_exist = true);
+void settle_kind(recipe::Resolved& resolved, bool must_exist = true);
 
 // "a gzip archive": what a file begins like, if that is known and no data we read; empty otherwise.
 std::string_view foreign_format(std::string_view first_bytes);

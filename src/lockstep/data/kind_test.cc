@@ -81,7 +81,7 @@ TEST(Kind, IsRefusedWhereItCannotBeTold) {
 
 TEST(Kind, OpensWhatItFinds) {
   TestFolder folder;
-  base::Recipe recipe;
+  recipe::Recipe recipe;
   recipe.data.seq_len = 4;
   recipe.data.path = written(folder, {kText}, "book.txt");
   EXPECT_TRUE(open_dataset(recipe)->describe().starts_with("text ")) << open_dataset(recipe)->describe();
@@ -92,9 +92,9 @@ TEST(Kind, OpensWhatItFinds) {
 TEST(Kind, GrammarReadsNoFile) {
   TestFolder folder;
   const std::string path = written(folder, {kText}, "book.txt");
-  base::Resolved said = base::read_recipe({.overrides = {"data.kind=grammar", "data.path=" + path}});
+  recipe::Resolved said = recipe::read_recipe({.overrides = {"data.kind=grammar", "data.path=" + path}});
   EXPECT_NE(base::refusal(209, [&] { settle_kind(said); }).find("data.kind=auto"), std::string::npos);
-  base::Resolved left = base::read_recipe({.default_recipe = true, .overrides = {"data.path=" + path}});
+  recipe::Resolved left = recipe::read_recipe({.default_recipe = true, .overrides = {"data.path=" + path}});
   settle_kind(left);
   EXPECT_EQ(left.recipe.data.kind, "text");
   EXPECT_EQ(left.origin.at("data.kind"), "auto");

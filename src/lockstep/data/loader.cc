@@ -14,7 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/threads.h"
 #include "lockstep/data/permutation.h"
-#include "lockstep/kernels/loss.h"
+#include "lockstep/kernels/loss/loss.h"
 
 namespace lockstep::data {
 namespace {

@@ -32,8 +32,8 @@ std::string words(int64_t count) {
   return bytes_of(values);
 }
 
-base::Recipe recipe_for(const std::string& path) {
-  base::Recipe recipe;
+recipe::Recipe recipe_for(const std::string& path) {
+  recipe::Recipe recipe;
   recipe.data.kind = "tokens";
   recipe.data.seq_len = 4;
   recipe.data.eval_fraction = 0;

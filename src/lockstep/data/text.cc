@@ -19,7 +19,7 @@ TokenStream open_stream(const std::vector<std::string>& files) {
 
 class Text final : public WindowedDataset {
  public:
-  Text(const base::Recipe::Data& recipe, Streams streams)
+  Text(const recipe::Recipe::Data& recipe, Streams streams)
       : WindowedDataset(recipe, kTextVocab, std::move(streams)) {}
   std::vector<int32_t> start() const override { return {'\n'}; }
   std::string decode(std::span<const int32_t> tokens) const override { return tokens_to_bytes(tokens); }
@@ -47,7 +47,7 @@ std::string tokens_to_bytes(std::span<const int32_t> tokens) {
   return text;
 }
 
-std::unique_ptr<Dataset> open_text(const base::Recipe& recipe, Use use) {
+std::unique_ptr<Dataset> open_text(const recipe::Recipe& recipe, Use use) {
   return std::make_unique<Text>(recipe.data, open_streams(recipe.data, use, {}, open_stream));
 }
 

@@ -130,7 +130,7 @@ int64_t largest(std::span<const std::byte> bytes, int width) {
 }
 
 [[noreturn]] void refuse_token(const TokenSegment& segment, int64_t index, int64_t token,
-                               const base::AutoInt& vocab) {
+                               const recipe::AutoInt& vocab) {
   const auto& file = std::get<base::MappedFile>(segment.storage);
   const int64_t offset = segment.bytes.data() - file.bytes().data() + index * segment.width;
   const std::string limit =
@@ -146,7 +146,7 @@ int64_t largest(std::span<const std::byte> bytes, int width) {
 
 // One pass over all tokens, in parallel: the vocabulary they need, or an error for the first that is too
 // large.
-int64_t scan(const TokenStream& stream, const base::AutoInt& vocab) {
+int64_t scan(const TokenStream& stream, const recipe::AutoInt& vocab) {
   const int64_t limit = vocab.is_auto ? kLargestVocab : vocab.value;
   int64_t needed = 1;
   for (const TokenSegment& segment : stream.segments()) {
@@ -171,7 +171,7 @@ int64_t scan(const TokenStream& stream, const base::AutoInt& vocab) {
 
 class Tokens final : public WindowedDataset {
  public:
-  Tokens(const base::Recipe::Data& recipe, int64_t vocab, Streams streams)
+  Tokens(const recipe::Recipe::Data& recipe, int64_t vocab, Streams streams)
       : WindowedDataset(recipe, vocab, std::move(streams)) {}
 
   // Tokens were checked when the files were opened; who writes into one later must not reach the embedding
@@ -219,7 +219,7 @@ std::vector<int32_t> numbers_to_tokens(const std::string& text, int64_t vocab) {
   return tokens;
 }
 
-std::unique_ptr<Dataset> open_tokens(const base::Recipe& recipe, Use use) {
+std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
   int64_t needed = 1;
   const auto open = [&](const std::vector<std::string>& files) {
     TokenStream stream;

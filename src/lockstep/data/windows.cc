@@ -8,8 +8,8 @@
 #include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
-#include "lockstep/base/path_list.h"
 #include "lockstep/data/files.h"
+#include "lockstep/recipe/path_list.h"
 
 namespace lockstep::data {
 namespace {
@@ -22,7 +22,7 @@ struct Source {
 // A long list by its first name.
 std::string shown(const std::string& path) {
   constexpr size_t kMostShown = 100;
-  const std::vector<std::string> parts = base::split_paths(path);
+  const std::vector<std::string> parts = recipe::split_paths(path);
   if (path.size() <= kMostShown || parts.size() < 2) return path;
   return fmt::format("{} and {} more", parts.front(), parts.size() - 1);
 }
@@ -37,7 +37,7 @@ int64_t windows_in(const TokenStream& stream, int64_t seq_len, const Source& sou
                   shown(source.path), source.key, stream.size(), seq_len, seq_len + 1));
 }
 
-Source eval_source(const base::Recipe::Data& data) {
+Source eval_source(const recipe::Recipe::Data& data) {
   return data.eval_path.empty() ? Source{"data.path", data.path} : Source{"data.eval_path", data.eval_path};
 }
 
@@ -50,7 +50,7 @@ int64_t held_out(int64_t windows, double fraction) {
 
 }  // namespace
 
-Streams open_streams(const base::Recipe::Data& data, Use use, const std::vector<std::string>& extensions,
+Streams open_streams(const recipe::Recipe::Data& data, Use use, const std::vector<std::string>& extensions,
                      const std::function<TokenStream(const std::vector<std::string>& files)>& open) {
   Streams streams;
   if (use == Use::evaluate) {
@@ -77,7 +77,7 @@ Streams open_streams(const base::Recipe::Data& data, Use use, const std::vector<
   return streams;
 }
 
-WindowedDataset::WindowedDataset(const base::Recipe::Data& recipe, int64_t vocab, Streams streams)
+WindowedDataset::WindowedDataset(const recipe::Recipe::Data& recipe, int64_t vocab, Streams streams)
     : kind_(recipe.kind),
       path_(recipe.path),
       eval_path_(eval_source(recipe).path),

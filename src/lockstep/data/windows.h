@@ -23,7 +23,7 @@ struct Streams {
 };
 // Finds the files of data.path and data.eval_path and opens them. A file that is held out for evaluation is
 // not trained on when data.path is a folder or a pattern that holds it too. `extensions`: see FileQuery.
-Streams open_streams(const base::Recipe::Data& data, Use use, const std::vector<std::string>& extensions,
+Streams open_streams(const recipe::Recipe::Data& data, Use use, const std::vector<std::string>& extensions,
                      const std::function<TokenStream(const std::vector<std::string>& files)>& open);
 
 class WindowedDataset : public Dataset {
@@ -37,7 +37,7 @@ class WindowedDataset : public Dataset {
 
  protected:
   // DataError when a stream is too short for one window.
-  WindowedDataset(const base::Recipe::Data& recipe, int64_t vocab, Streams streams);
+  WindowedDataset(const recipe::Recipe::Data& recipe, int64_t vocab, Streams streams);
 
  private:
   std::string left_out_text() const;

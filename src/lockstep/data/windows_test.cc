@@ -35,8 +35,8 @@ std::vector<std::string> texts(const Dataset& dataset, Split split, int64_t seq_
   return result;
 }
 
-base::Recipe recipe_for(const std::string& kind, const std::string& path, int64_t seq_len) {
-  base::Recipe recipe;
+recipe::Recipe recipe_for(const std::string& kind, const std::string& path, int64_t seq_len) {
+  recipe::Recipe recipe;
   recipe.data.kind = kind;
   recipe.data.path = path;
   recipe.data.seq_len = seq_len;
@@ -79,7 +79,7 @@ TEST(Text, AFolderIsOneTextInTheOrderOfNames) {
 
 TEST(Text, EvaluatesOnTheLastWindows) {
   const TestFolder folder;
-  base::Recipe recipe = recipe_for("text", folder.write("a.txt", "0123456789a"), 1);
+  recipe::Recipe recipe = recipe_for("text", folder.write("a.txt", "0123456789a"), 1);
   const struct {
     double fraction;
     int64_t train, eval;
@@ -99,7 +99,7 @@ TEST(Text, EvaluatesOnAFileOfItsOwnAndNeverTrainsOnIt) {
   const TestFolder folder;
   folder.write("a.txt", "abc");
   folder.write("c.txt", "def");
-  base::Recipe recipe = recipe_for("text", folder.path(), 2);
+  recipe::Recipe recipe = recipe_for("text", folder.path(), 2);
   recipe.data.eval_path = folder.write("b.txt", "EVAL!");
   recipe.data.eval_fraction = 0.5;
   const auto dataset = open_dataset(recipe);
@@ -140,7 +140,8 @@ TEST(Jsonl, DocumentsEndWithAToken) {
 
 TEST(Jsonl, ReadsAnotherField) {
   const TestFolder folder;
-  base::Recipe recipe = recipe_for("jsonl", folder.write("a.jsonl", R"({"text": "no", "body": "yes!"})"), 3);
+  recipe::Recipe recipe =
+      recipe_for("jsonl", folder.write("a.jsonl", R"({"text": "no", "body": "yes!"})"), 3);
   recipe.data.field = "body";
   EXPECT_EQ(texts(*open_dataset(recipe), Split::train, 3), Texts{"yes!"});
 }
@@ -208,7 +209,7 @@ TEST(TokenFiles, LargeTokensSurvive) {
   const TestFolder folder;
   const std::string file =
       folder.write("llama.bin", token_header(20240801, 7, 3) + bytes_of<uint32_t>({128000, 0, 128255}));
-  base::Recipe recipe = recipe_for("tokens", file, 2);
+  recipe::Recipe recipe = recipe_for("tokens", file, 2);
   EXPECT_EQ(open_dataset(recipe)->vocab(), 128256);
   recipe.model.vocab = 130000;
   EXPECT_EQ(open_dataset(recipe)->vocab(), 130000);
@@ -233,7 +234,7 @@ TEST(TokenFiles, TheScanFindsAFaultFarInside) {
   const TestFolder folder;
   std::vector<uint16_t> tokens(6'000'000, 1);
   tokens[5'000'000] = 999;
-  base::Recipe recipe = recipe_for("tokens", folder.write("a.bin", bytes_of(tokens)), 8);
+  recipe::Recipe recipe = recipe_for("tokens", folder.write("a.bin", bytes_of(tokens)), 8);
   EXPECT_EQ(open_dataset(recipe)->vocab(), 1000);
   recipe.model.vocab = 999;
   try {

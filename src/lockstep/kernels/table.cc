@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/cpu_features.h"
 #include "lockstep/device/plugin.h"
-#include "lockstep/kernels/blas.h"
+#include "lockstep/kernels/gemm/blas.h"
 #include "lockstep/kernels/levels.h"
 
 namespace lockstep::kernels {

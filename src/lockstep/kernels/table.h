@@ -7,18 +7,18 @@
 #include <string>
 
 #include "lockstep/device/device.h"
-#include "lockstep/kernels/activation.h"
-#include "lockstep/kernels/attention.h"
-#include "lockstep/kernels/attention_part.h"
-#include "lockstep/kernels/dropout.h"
-#include "lockstep/kernels/elementwise.h"
-#include "lockstep/kernels/embedding.h"
-#include "lockstep/kernels/fp8.h"
-#include "lockstep/kernels/gemm.h"
-#include "lockstep/kernels/loss.h"
-#include "lockstep/kernels/norm.h"
-#include "lockstep/kernels/optimizer.h"
-#include "lockstep/kernels/tree_sum.h"
+#include "lockstep/kernels/attention/attention.h"
+#include "lockstep/kernels/attention/attention_part.h"
+#include "lockstep/kernels/elementwise/activation.h"
+#include "lockstep/kernels/elementwise/dropout.h"
+#include "lockstep/kernels/elementwise/elementwise.h"
+#include "lockstep/kernels/embedding/embedding.h"
+#include "lockstep/kernels/fp8/fp8.h"
+#include "lockstep/kernels/gemm/gemm.h"
+#include "lockstep/kernels/loss/loss.h"
+#include "lockstep/kernels/norm/norm.h"
+#include "lockstep/kernels/optimizer/optimizer.h"
+#include "lockstep/kernels/reduce/tree_sum.h"
 
 // name of the row, its arguments
 #define LOCKSTEP_KERNELS(ROW)                         \

@@ -15,7 +15,7 @@
 #include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/launch/network.h"
+#include "lockstep/launch/rendezvous/network.h"
 #include "lockstep/launch/run_events.h"
 
 namespace lockstep::launch {

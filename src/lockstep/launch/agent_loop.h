@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "lockstep/launch/agent.h"
-#include "lockstep/launch/disk_writer.h"
-#include "lockstep/launch/end_watch.h"
-#include "lockstep/launch/invitation.h"
-#include "lockstep/launch/kept_memory.h"
-#include "lockstep/launch/local_ranks.h"
-#include "lockstep/launch/metadata_watch.h"
-#include "lockstep/launch/neighbours.h"
-#include "lockstep/launch/rendezvous.h"
-#include "lockstep/launch/replicas.h"
-#include "lockstep/launch/signal_watch.h"
-#include "lockstep/run/run_lock.h"
+#include "lockstep/launch/process/disk_writer.h"
+#include "lockstep/launch/process/end_watch.h"
+#include "lockstep/launch/process/local_ranks.h"
+#include "lockstep/launch/process/signal_watch.h"
+#include "lockstep/launch/rendezvous/kept_memory.h"
+#include "lockstep/launch/rendezvous/rendezvous.h"
+#include "lockstep/launch/rendezvous/replicas.h"
+#include "lockstep/launch/schedulers/invitation.h"
+#include "lockstep/launch/schedulers/metadata_watch.h"
+#include "lockstep/launch/schedulers/neighbours.h"
+#include "lockstep/run/shared/run_lock.h"
 
 namespace lockstep::launch {
 

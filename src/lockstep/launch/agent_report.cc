@@ -38,7 +38,7 @@ bool Agent::ended_as_told(const Failure& failure) const {
   if (!watcher_ || state_.save_only || failure.code == 2 || failure.code == 3) return false;
   watcher_->read(ranks_.all());
   const watch::RankFacts* facts = watcher_->facts_of(failure.rank);
-  return facts != nullptr && facts->phase == run::Phase::start && !ended_by(SIGKILL);
+  return facts != nullptr && facts->phase == watch::Phase::start && !ended_by(SIGKILL);
 }
 
 void Agent::say_failed(std::vector<Failure> failures) {

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/agent_loop.h"
-#include "lockstep/run/preemption.h"
+#include "lockstep/run/shared/preemption.h"
 
 namespace lockstep::launch {
 
@@ -123,7 +123,7 @@ bool Agent::step_does_not_fit() {
   watcher_->read(ranks_.running());
   for (const RunningRank& one : ranks_.running()) {
     const watch::RankFacts* facts = watcher_->facts_of(one.rank);
-    if (facts == nullptr || facts->phase != run::Phase::train || !memories_->used()) return false;
+    if (facts == nullptr || facts->phase != watch::Phase::train || !memories_->used()) return false;
     if (run::kStepsToStop * facts->usual_step + facts->usual_save <= job_.notice_seconds) return false;
   }
   return true;
@@ -148,8 +148,8 @@ void Agent::watch_the_end() {
   for (const RunningRank& one : running) {
     const watch::RankFacts* facts = watcher_->facts_of(one.rank);
     if (facts == nullptr) continue;
-    all_start &= facts->phase == run::Phase::start;
-    busy |= facts->phase == run::Phase::save || facts->phase == run::Phase::evaluate;
+    all_start &= facts->phase == watch::Phase::start;
+    busy |= facts->phase == watch::Phase::save || facts->phase == watch::Phase::evaluate;
   }
   const double grace = static_cast<double>(job_.options.grace.count()) / 1000;
   const double most = all_start ? grace : kStill;

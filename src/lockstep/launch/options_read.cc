@@ -9,7 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/options.h"
-#include "lockstep/launch/process.h"
+#include "lockstep/launch/process/process.h"
 
 namespace lockstep::launch {
 

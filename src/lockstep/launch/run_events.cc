@@ -5,7 +5,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/launch/round_state.h"
+#include "lockstep/launch/rendezvous/round_state.h"
 
 namespace lockstep::launch {
 

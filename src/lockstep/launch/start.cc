@@ -9,15 +9,15 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/secret.h"
-#include "lockstep/comm/store_server.h"
+#include "lockstep/comm/store/secret.h"
+#include "lockstep/comm/store/store_server.h"
 #include "lockstep/device/cuda_facts.h"
 #include "lockstep/launch/agent.h"
-#include "lockstep/launch/binding.h"
-#include "lockstep/launch/idle_allocation.h"
-#include "lockstep/launch/network.h"
-#include "lockstep/launch/scheduled.h"
-#include "lockstep/launch/strangers.h"
+#include "lockstep/launch/process/binding.h"
+#include "lockstep/launch/rendezvous/network.h"
+#include "lockstep/launch/schedulers/idle_allocation.h"
+#include "lockstep/launch/schedulers/scheduled.h"
+#include "lockstep/launch/schedulers/strangers.h"
 
 namespace lockstep::launch {
 

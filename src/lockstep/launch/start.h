@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/store.h"
+#include "lockstep/comm/store/store.h"
 #include "lockstep/comm/world.h"
-#include "lockstep/launch/meeting.h"
 #include "lockstep/launch/options.h"
+#include "lockstep/launch/rendezvous/meeting.h"
 
 namespace lockstep::launch {
 

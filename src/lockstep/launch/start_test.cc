@@ -16,7 +16,7 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/agent.h"
-#include "lockstep/launch/invitation.h"
+#include "lockstep/launch/schedulers/invitation.h"
 
 namespace lockstep::launch {
 namespace {

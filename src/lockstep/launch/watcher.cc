@@ -55,7 +55,7 @@ double Watcher::since_any_mark() const {
 int64_t Watcher::step() const {
   int64_t furthest = -1;
   for (const watch::RankFacts& one : facts_) {
-    if (one.phase != run::Phase::start) furthest = std::max(furthest, one.step);
+    if (one.phase != watch::Phase::start) furthest = std::max(furthest, one.step);
   }
   return furthest;
 }

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/store.h"
-#include "lockstep/launch/round_state.h"
+#include "lockstep/comm/store/store.h"
+#include "lockstep/launch/rendezvous/round_state.h"
 #include "lockstep/watch/verdict.h"
 
 namespace lockstep::launch {

@@ -14,7 +14,7 @@ device::Shape whole_shape(const Cut& cut, const device::Shape& part) {
   return part.rank() == 1 ? device::Shape{size(0)} : device::Shape{size(0), size(1)};
 }
 
-// Products like widths that are multiples of 8, where they are not small (model/head.cc).
+// Products like widths that are multiples of 8, where they are not small (model/segments/head.cc).
 int64_t rows_of_part(int64_t rows, int parts) {
   constexpr int64_t kFew = 1024, kMultiple = 8;
   const int64_t even = (rows + parts - 1) / parts;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/kernels/optimizer.h"
+#include "lockstep/kernels/optimizer/optimizer.h"
 #include "lockstep/model/block.h"
 
 namespace lockstep::model {

@@ -17,7 +17,7 @@ constexpr Row kOptimizers[] = {{"adamw", kernels::UpdateRule::adamw, 2},
 
 }  // namespace
 
-Optimizer make_optimizer(const base::Recipe& recipe, bool fp16) {
+Optimizer make_optimizer(const recipe::Recipe& recipe, bool fp16) {
   const auto& o = recipe.optim;
   for (const Row& row : kOptimizers) {
     if (o.name != row.name) continue;

@@ -1,8 +1,8 @@
 // Optimizers: which update rule a recipe asks for, with its constants and how many moments it keeps.
 #pragma once
 
-#include "lockstep/base/recipe.h"
-#include "lockstep/kernels/optimizer.h"
+#include "lockstep/kernels/optimizer/optimizer.h"
+#include "lockstep/recipe/recipe.h"
 
 namespace lockstep::optim {
 
@@ -18,6 +18,6 @@ struct Optimizer {
 };
 
 // `fp16`: gradients are scaled, and steps with gradients that are not finite are skipped.
-Optimizer make_optimizer(const base::Recipe& recipe, bool fp16);
+Optimizer make_optimizer(const recipe::Recipe& recipe, bool fp16);
 
 }  // namespace lockstep::optim

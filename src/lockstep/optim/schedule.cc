@@ -9,7 +9,7 @@ namespace lockstep::optim {
 
 namespace {
 
-using Optim = base::Recipe::Optim;
+using Optim = recipe::Recipe::Optim;
 
 // Where a schedule stands: all counts in steps.
 struct Position {
@@ -44,7 +44,7 @@ constexpr Schedule kSchedules[] = {{"constant", constant},
 
 }  // namespace
 
-double batch_scale(const base::Recipe& recipe) {
+double batch_scale(const recipe::Recipe& recipe) {
   const double ratio =
       static_cast<double>(recipe.batch.global) / static_cast<double>(recipe.optim.base_batch);
   if (recipe.optim.lr_scale == "linear") return ratio;
@@ -52,11 +52,11 @@ double batch_scale(const base::Recipe& recipe) {
   return 1;
 }
 
-int64_t schedule_steps(const base::Recipe& recipe) {
+int64_t schedule_steps(const recipe::Recipe& recipe) {
   return recipe.optim.decay_steps.is_auto ? recipe.run.steps : recipe.optim.decay_steps.value;
 }
 
-double learning_rate(const base::Recipe& recipe, int64_t step) {
+double learning_rate(const recipe::Recipe& recipe, int64_t step) {
   const Optim& o = recipe.optim;
   const Position p{static_cast<double>(step), static_cast<double>(o.warmup),
                    static_cast<double>(schedule_steps(recipe))};

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/base/recipe.h"
+#include "lockstep/recipe/recipe.h"
 
 namespace lockstep::optim {
 
@@ -12,12 +12,12 @@ namespace lockstep::optim {
 //   constant 1 · linear 1 - (1-m) t · cosine m + (1-m) (1 + cos pi t) / 2
 //   wsd 1 until the last decay_fraction of all steps, then linearly to m · inverse_sqrt sqrt(warmup / step)
 // Behind the schedule's last step it stays m.
-double learning_rate(const base::Recipe& recipe, int64_t step);
+double learning_rate(const recipe::Recipe& recipe, int64_t step);
 
 // How long the schedule is: optim.decay_steps, or the run.
-int64_t schedule_steps(const base::Recipe& recipe);
+int64_t schedule_steps(const recipe::Recipe& recipe);
 
 // The factor that optim.lr_scale gives for batch.global against optim.base_batch.
-double batch_scale(const base::Recipe& recipe);
+double batch_scale(const recipe::Recipe& recipe);
 
 }  // namespace lockstep::optim

@@ -4,16 +4,16 @@
 
 #include <cmath>
 
-#include "lockstep/base/schema.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::optim {
 namespace {
 
-base::Recipe recipe(const std::string& schedule, std::vector<std::string> more = {}) {
+recipe::Recipe recipe(const std::string& schedule, std::vector<std::string> more = {}) {
   std::vector<std::string> words = {"optim.schedule=" + schedule, "optim.lr=1.0", "optim.warmup=10",
                                     "run.steps=110", "optim.min_lr=0.1"};
   words.insert(words.end(), more.begin(), more.end());
-  return base::read_recipe({.file = "", .overrides = words}).recipe;
+  return recipe::read_recipe({.file = "", .overrides = words}).recipe;
 }
 
 struct Row {
@@ -52,13 +52,13 @@ TEST(LearningRate, FollowsItsFormula) {
 // a run of that length, and the last one behind it.
 TEST(LearningRate, ScheduleOfItsOwnLength) {
   for (const char* schedule : {"constant", "linear", "cosine", "wsd", "inverse_sqrt"}) {
-    const base::Recipe whole = recipe(schedule);
-    const base::Recipe longer = recipe(schedule, {"run.steps=400", "optim.decay_steps=110"});
+    const recipe::Recipe whole = recipe(schedule);
+    const recipe::Recipe longer = recipe(schedule, {"run.steps=400", "optim.decay_steps=110"});
     for (int64_t step = 0; step <= 110; ++step)
       EXPECT_EQ(learning_rate(longer, step), learning_rate(whole, step)) << schedule << " " << step;
   }
   for (const char* schedule : {"linear", "cosine", "wsd"}) {
-    const base::Recipe longer = recipe(schedule, {"run.steps=400", "optim.decay_steps=110"});
+    const recipe::Recipe longer = recipe(schedule, {"run.steps=400", "optim.decay_steps=110"});
     for (const int64_t step : {111, 200, 399})
       EXPECT_NEAR(learning_rate(longer, step), 0.1, 1e-12) << schedule;
   }

@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/base/schema.h"
-#include "lockstep/model/family.h"
+#include "lockstep/model/families/family.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::plan {
 namespace {
 
 double share_of(const std::vector<std::string>& overrides, const std::string& machine) {
-  base::Resolved resolved = base::read_recipe({.file = "", .overrides = overrides});
+  recipe::Resolved resolved = recipe::read_recipe({.file = "", .overrides = overrides});
   model::resolve_model(resolved, 256);
   const model::Model model = model::build_model(resolved.recipe, device::DType::bf16, {});
   return cheap_share(model, {8, resolved.recipe.data.seq_len}, kernels::kernels_for(device::Kind::cpu),

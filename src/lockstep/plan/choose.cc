@@ -6,8 +6,8 @@
 #include <map>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/table.h"
 #include "lockstep/base/text.h"
+#include "lockstep/terminal/table.h"
 
 namespace lockstep::plan {
 namespace {
@@ -207,7 +207,7 @@ std::vector<std::string> Candidate::overrides() const {
 }
 
 std::string Choice::why() const {
-  base::Table table({"layout", "memory", "step", "bubble", ""});
+  terminal::Table table({"layout", "memory", "step", "bubble", ""});
   for (const size_t column : {1, 2, 3}) table.align_right(column);
   size_t shown = 0, fitting = 0, too_large = 0;
   std::map<std::string, std::pair<size_t, std::string>> reasons;  // and how many, and one of them

@@ -65,7 +65,7 @@ struct Built {
 
  private:
   void add(const comm::Coordinate& at) {
-    base::Resolved resolved = base::read_recipe({.overrides = words});
+    recipe::Resolved resolved = recipe::read_recipe({.overrides = words});
     model::resolve_model(resolved, 50);
     model::Parts mine = parts;
     mine.tensor_rank = at[Axis::tensor];

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/schema.h"
 #include "lockstep/base/text.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::plan {
 namespace {
@@ -170,17 +170,17 @@ std::vector<Layout> usual_layouts(int64_t ranks) {
   return layouts;
 }
 
-void take_layout_off(base::Recipe& recipe) {
-  static const base::Recipe defaults;
-  recipe.parallel.data = base::AutoInt();
-  for (const base::Key& key : base::recipe_keys()) {
+void take_layout_off(recipe::Recipe& recipe) {
+  static const recipe::Recipe defaults;
+  recipe.parallel.data = recipe::AutoInt();
+  for (const recipe::Key& key : recipe::recipe_keys()) {
     const std::string name = key.last_part();
     const bool layout = key.section() == "parallel" &&
                         (name == "zero" || name == "shard" || name == "tensor" || name == "sequence" ||
                          name == "context" || name == "context_form" || name == "pipeline" ||
                          name == "schedule" || name == "chunks" || name == "stages" || name == "auto");
     if (!layout) continue;
-    base::Recipe clean = defaults;
+    recipe::Recipe clean = defaults;
     std::visit(
         [](auto* to, auto* from) {
           if constexpr (std::is_same_v<decltype(to), decltype(from)>) *to = *from;

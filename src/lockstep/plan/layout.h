@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/recipe.h"
+#include "lockstep/recipe/recipe.h"
 
 namespace lockstep::plan {
 
@@ -35,6 +35,6 @@ std::vector<Layout> parse_layouts(const std::string& list);
 std::vector<Layout> usual_layouts(int64_t ranks);
 
 // As one rank would train it: every key of a layout at its default.
-void take_layout_off(base::Recipe& recipe);
+void take_layout_off(recipe::Recipe& recipe);
 
 }  // namespace lockstep::plan

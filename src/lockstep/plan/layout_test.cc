@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/schema.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::plan {
 namespace {
@@ -91,13 +91,13 @@ TEST(LayoutWords, ListsAndUsualOnes) {
 }
 
 TEST(LayoutWords, TakenOffLeavesOneRank) {
-  base::Recipe recipe;
+  recipe::Recipe recipe;
   recipe.parallel.zero = "3";
   recipe.parallel.shard = 2;
   recipe.parallel.data = 8;
   recipe.parallel.engine = "gloo";
   take_layout_off(recipe);
-  EXPECT_EQ(recipe.parallel.zero, base::Recipe().parallel.zero);
+  EXPECT_EQ(recipe.parallel.zero, recipe::Recipe().parallel.zero);
   EXPECT_TRUE(recipe.parallel.shard.is_auto);
   EXPECT_TRUE(recipe.parallel.data.is_auto);
   EXPECT_EQ(recipe.parallel.engine, "gloo");  // no layout: how ranks talk

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/kernels/step_state.h"
+#include "lockstep/kernels/optimizer/step_state.h"
 #include "lockstep/model/layout.h"
 #include "lockstep/plan/world.h"
 #include "lockstep/program/nodes.h"

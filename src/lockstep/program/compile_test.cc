@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/family.h"
+#include "lockstep/model/families/family.h"
 #include "lockstep/program/check.h"
 #include "lockstep/program/testing.h"
 
@@ -62,8 +62,8 @@ TEST(Compile, RandomModelsAndLayoutsAreSound) {
 }
 
 TEST(Compile, RecomputationNeedsLessMemory) {
-  base::Resolved resolved =
-      base::read_recipe({.file = "", .overrides = {"model.layers=8", "memory.logits_chunk=64"}});
+  recipe::Resolved resolved =
+      recipe::read_recipe({.file = "", .overrides = {"model.layers=8", "memory.logits_chunk=64"}});
   model::resolve_model(resolved, 50);
   const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
   int64_t before = std::numeric_limits<int64_t>::max();
@@ -81,7 +81,7 @@ TEST(Compile, RecomputationNeedsLessMemory) {
 // Values that cost little to make again are not alive between forward and backward, and nothing else changes
 // but where the weights' gradients that read them stand.
 TEST(Compile, CheapValuesEndWithTheForwardPass) {
-  base::Resolved resolved = base::read_recipe(
+  recipe::Resolved resolved = recipe::read_recipe(
       {.file = "", .overrides = {"model.family=llama", "model.layers=3", "memory.logits_chunk=64"}});
   model::resolve_model(resolved, 50);
   const model::Model model = model::build_model(resolved.recipe, device::DType::bf16);
@@ -105,10 +105,10 @@ TEST(Compile, CheapValuesEndWithTheForwardPass) {
 
 // Gradients take the memory of activations that the backward pass has done with, and hardly any is lost.
 TEST(Place, IsTightForDeepModels) {
-  base::Resolved resolved =
-      base::read_recipe({.file = "",
-                         .overrides = {"model.family=llama", "model.preset=1b", "data.seq_len=2048",
-                                       "memory.logits_chunk=4160"}});
+  recipe::Resolved resolved =
+      recipe::read_recipe({.file = "",
+                           .overrides = {"model.family=llama", "model.preset=1b", "data.seq_len=2048",
+                                         "memory.logits_chunk=4160"}});
   model::resolve_model(resolved, 50);
   const model::Model model = model::build_model(resolved.recipe, device::DType::bf16);
   for (const char* recompute : {"none", "cheap", "up"}) {
@@ -167,8 +167,8 @@ TEST(Check, NoticesEveryFault) {
          }
        }},
   };
-  base::Resolved resolved =
-      base::read_recipe({.file = "", .overrides = {"model.layers=2", "memory.logits_chunk=64"}});
+  recipe::Resolved resolved =
+      recipe::read_recipe({.file = "", .overrides = {"model.layers=2", "memory.logits_chunk=64"}});
   model::resolve_model(resolved, 50);
   const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
   const Layout layout{
@@ -182,7 +182,7 @@ TEST(Check, NoticesEveryFault) {
 }
 
 TEST(Recompute, RefusesSegmentsThatDoNotExist) {
-  base::Resolved resolved = base::read_recipe({.file = "", .overrides = {"memory.logits_chunk=64"}});
+  recipe::Resolved resolved = recipe::read_recipe({.file = "", .overrides = {"memory.logits_chunk=64"}});
   model::resolve_model(resolved, 50);
   const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
   EXPECT_THROW(parse_recompute("attention,elbow", model), base::ConfigError);

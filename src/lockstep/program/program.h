@@ -1,8 +1,8 @@
 // The step program: a training step as a list of instructions over named buffers.
 //
 // It is made by compile() (program/compile.h), rewritten by layouts and memory tricks, proved by check(),
-// placed in memory by place(), run by the executor (run/executor.h) and printed by `explain program`.
-// There is no control flow: the list is the step.
+// placed in memory by place(), run by the executor (run/executor/executor.h) and printed by `explain
+// program`. There is no control flow: the list is the step.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/family.h"
+#include "lockstep/model/families/family.h"
 #include "lockstep/program/check.h"
 #include "lockstep/program/compile.h"
 #include "lockstep/program/nodes.h"
@@ -175,8 +175,8 @@ TEST(RankPrograms, NeverTouchTheSameBytesWithoutWaiting) {
 }
 
 TEST(RankPrograms, FaultsAreNoticed) {
-  base::Resolved resolved =
-      base::read_recipe({.file = "", .overrides = {"model.layers=2", "memory.logits_chunk=64"}});
+  recipe::Resolved resolved =
+      recipe::read_recipe({.file = "", .overrides = {"model.layers=2", "memory.logits_chunk=64"}});
   model::resolve_model(resolved, 50);
   const model::Model model = model::build_model(resolved.recipe, device::DType::f32);
   struct Fault {

@@ -1,7 +1,7 @@
 // Shards: how the flat values and gradients of each block are shared out among the ranks of a shard group.
 //
-// Values are cut only between canonical chunks (kernels/optimizer.h), so that norms and hashes need no
-// gather. A rank's share of a block's gradients is the range of its values and, for each tied slot of the
+// Values are cut only between canonical chunks (kernels/optimizer/optimizer.h), so that norms and hashes need
+// no gather. A rank's share of a block's gradients is the range of its values and, for each tied slot of the
 // block, the same elements that it holds of the parameter the slot is tied to, so that both can be added
 // without another exchange.
 #pragma once

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/model/family.h"
+#include "lockstep/model/families/family.h"
 #include "lockstep/program/compile.h"
 
 namespace lockstep::program {
@@ -27,7 +27,7 @@ struct Draw {
 
 // The model of these recipe words over 50 tokens; the layout is still to be filled.
 inline Case case_of(const std::vector<std::string>& words, device::DType type) {
-  base::Resolved resolved = base::read_recipe({.file = "", .overrides = words});
+  recipe::Resolved resolved = recipe::read_recipe({.file = "", .overrides = words});
   model::resolve_model(resolved, 50);
   Case c;
   c.model = std::make_unique<model::Model>(model::build_model(resolved.recipe, type));

@@ -16,8 +16,8 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/lockstep.h"
-#include "lockstep/model/autograd_torch.h"
-#include "lockstep/run/run_folder.h"
+#include "lockstep/model/modules/autograd_torch.h"
+#include "lockstep/run/folder/run_folder.h"
 #include "lockstep/run/testing.h"
 
 namespace lockstep::run {
@@ -94,8 +94,8 @@ Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken
   all.insert(all.end(), overrides.begin(), overrides.end());
   Own own;
   own.dataset = std::make_unique<Points>(broken);
-  own.build_model = [&](const base::Recipe&, device::DType type) { return build(net, type, out); };
-  return make_plan(base::read_recipe({.overrides = all}), std::move(own), options);
+  own.build_model = [&](const recipe::Recipe&, device::DType type) { return build(net, type, out); };
+  return make_plan(recipe::read_recipe({.overrides = all}), std::move(own), options);
 }
 
 data::Batch first_batch(const Plan& plan) {
@@ -247,7 +247,7 @@ TEST(Autograd, EverySliceOfEveryStepDropsOtherElements) {
     Net net(drops);
     Own own;
     own.dataset = std::make_unique<Same>();
-    own.build_model = [&](const base::Recipe&, device::DType type) {
+    own.build_model = [&](const recipe::Recipe&, device::DType type) {
       model::Model model{.family = "own", .compute = type, .predicts_tokens = false};
       model.blocks.push_back(model::autograd_block(
           {.name = "second",
@@ -261,8 +261,8 @@ TEST(Autograd, EverySliceOfEveryStepDropsOtherElements) {
       return model;
     };
     Session session(
-        make_plan(base::read_recipe({.overrides = {"run.device=cpu", "batch.global=32", "batch.slices=4",
-                                                   "batch.strands=2", "run.threads=1"}}),
+        make_plan(recipe::read_recipe({.overrides = {"run.device=cpu", "batch.global=32", "batch.slices=4",
+                                                     "batch.strands=2", "run.threads=1"}}),
                   std::move(own)));
     std::set<double> losses;
     for (const auto& [seed, step] : {std::pair<uint64_t, uint64_t>{1, 0}, {1, 1}, {2, 0}}) {
@@ -405,13 +405,13 @@ TEST(Autograd, WrongShapesAreNamed) {
   EXPECT_EQ(number_of([&] { plan_for(net, {}, -1, kClasses + 1); }), 173);
   Own own;
   own.dataset = std::make_unique<Points>();
-  own.build_model = [&](const base::Recipe&, device::DType type) {
+  own.build_model = [&](const recipe::Recipe&, device::DType type) {
     model::Model model = build(net, type);
     model.input_words = kWidth + 1;
     return model;
   };
   EXPECT_EQ(
-      number_of([&] { make_plan(base::read_recipe({.overrides = {"run.device=cpu"}}), std::move(own)); }),
+      number_of([&] { make_plan(recipe::read_recipe({.overrides = {"run.device=cpu"}}), std::move(own)); }),
       176);
   EXPECT_EQ(number_of([] { model::autograd_block({.name = "empty"}); }), 172);
 }

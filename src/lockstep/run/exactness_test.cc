@@ -9,7 +9,8 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/device/thread_pool.h"
-#include "lockstep/run/snapshot.h"
+#include "lockstep/run/saving/saver.h"
+#include "lockstep/run/session/load.h"
 #include "lockstep/run/testing.h"
 
 namespace lockstep::run {

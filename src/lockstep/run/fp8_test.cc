@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/run/record.h"
+#include "lockstep/run/session/record.h"
 #include "lockstep/run/testing.h"
 
 namespace lockstep::run {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/file.h"
-#include "lockstep/run/evaluate.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/trainer.h"
+#include "lockstep/run/training/evaluate.h"
+#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {
@@ -18,31 +18,31 @@ using Json = nlohmann::json;
 const std::string kSamples = LOCKSTEP_SOURCE "/tools/samples/huggingface";
 
 // What the script trains with. A batch is all of train.bin, so that the order of samples does not matter.
-base::Resolved recipe_from(const std::string& folder) {
+recipe::Resolved recipe_from(const std::string& folder) {
   // Dynamic scaling is for sequences longer than the model says that it can see.
   const std::string context = folder.ends_with("dynamic") ? "model.context=16" : "model.context=auto";
-  return base::read_recipe({.file = "",
-                            .overrides = {"model.from=" + folder,
-                                          context,
-                                          "run.device=" + test_device(),
-                                          "run.steps=3",
-                                          "precision.compute=fp32",
-                                          "precision.tf32=false",
-                                          "data.kind=tokens",
-                                          "data.path=" + kSamples + "/train.bin",
-                                          "data.eval_path=" + kSamples + "/eval.bin",
-                                          "data.seq_len=16",
-                                          "batch.global=6",
-                                          "batch.slices=6",
-                                          "optim.schedule=constant",
-                                          "optim.warmup=0",
-                                          "optim.lr=0.01",
-                                          "optim.weight_decay=0.1",
-                                          "optim.clip=0.5",
-                                          "optim.beta1=0.9",
-                                          "optim.beta2=0.95",
-                                          "optim.epsilon=1e-3",
-                                          "log.eval_every=0"}});
+  return recipe::read_recipe({.file = "",
+                              .overrides = {"model.from=" + folder,
+                                            context,
+                                            "run.device=" + test_device(),
+                                            "run.steps=3",
+                                            "precision.compute=fp32",
+                                            "precision.tf32=false",
+                                            "data.kind=tokens",
+                                            "data.path=" + kSamples + "/train.bin",
+                                            "data.eval_path=" + kSamples + "/eval.bin",
+                                            "data.seq_len=16",
+                                            "batch.global=6",
+                                            "batch.slices=6",
+                                            "optim.schedule=constant",
+                                            "optim.warmup=0",
+                                            "optim.lr=0.01",
+                                            "optim.weight_decay=0.1",
+                                            "optim.clip=0.5",
+                                            "optim.beta1=0.9",
+                                            "optim.beta2=0.95",
+                                            "optim.epsilon=1e-3",
+                                            "log.eval_every=0"}});
 }
 
 struct Watcher : Observer {

@@ -9,11 +9,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/plan/simulate.h"
-#include "lockstep/run/choose_layout.h"
-#include "lockstep/run/memory_report.h"
-#include "lockstep/run/rank_layout.h"
+#include "lockstep/run/session/choose_layout.h"
+#include "lockstep/run/session/memory_report.h"
+#include "lockstep/run/session/rank_layout.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/trainer.h"
+#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {
@@ -244,32 +244,32 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ChooseLayout, TakesTheFastestThatFits) {
   LS_NEEDS_HOST_MEMORY();
   const PlanOptions four{.seat = {.rank = 0, .world = 4, .local_world = 4}};
-  base::Resolved roomy = tiny_recipe(recipe({"parallel.auto=true"}));
+  recipe::Resolved roomy = tiny_recipe(recipe({"parallel.auto=true"}));
   EXPECT_NE(choose_layout(roomy, four).find("chosen"), std::string::npos);
   EXPECT_EQ(roomy.recipe.parallel.tensor * roomy.recipe.parallel.context * roomy.recipe.parallel.pipeline, 1);
   EXPECT_FALSE(roomy.recipe.parallel.automatic);
   // Less memory than the copies of data ranks would take: something is shared, and then it fits.
-  base::Resolved alone = tiny_recipe(recipe({}));
+  recipe::Resolved alone = tiny_recipe(recipe({}));
   const int64_t whole = make_plan(alone, {}, four).memory.peak_bytes();
   const double limit = static_cast<double>(whole) * 0.5 / (1 << 30);
-  base::Resolved tight =
+  recipe::Resolved tight =
       tiny_recipe(recipe({"parallel.auto=true", fmt::format("memory.limit_gib={:.9f}", limit)}));
   choose_layout(tight, four);
   EXPECT_LE(make_plan(tight, {}, four).memory.peak_bytes(), whole / 2);
   // What the user set stays.
-  base::Resolved settled = tiny_recipe(recipe({"parallel.auto=true", "parallel.tensor=2"}));
+  recipe::Resolved settled = tiny_recipe(recipe({"parallel.auto=true", "parallel.tensor=2"}));
   choose_layout(settled, four);
   EXPECT_EQ(settled.recipe.parallel.tensor, 2);
-  base::Resolved wishes = tiny_recipe(recipe(
+  recipe::Resolved wishes = tiny_recipe(recipe(
       {"parallel.auto=true", "parallel.pipeline=2", "parallel.schedule=gpipe", "parallel.zero=optimizer"}));
   choose_layout(wishes, four);
   EXPECT_EQ(wishes.recipe.parallel.schedule, "gpipe");
   EXPECT_EQ(zero_stage(wishes.recipe.parallel.zero), 1);
-  base::Resolved groups = tiny_recipe(recipe({"parallel.auto=true", "parallel.shard=2"}));
+  recipe::Resolved groups = tiny_recipe(recipe({"parallel.auto=true", "parallel.shard=2"}));
   choose_layout(groups, four);
   EXPECT_GT(zero_stage(groups.recipe.parallel.zero), 0);
   EXPECT_NO_THROW(make_plan(groups, {}, four));
-  base::Resolved hopeless = tiny_recipe(recipe({"parallel.auto=true", "memory.limit_gib=0.000001"}));
+  recipe::Resolved hopeless = tiny_recipe(recipe({"parallel.auto=true", "memory.limit_gib=0.000001"}));
   EXPECT_THROW(choose_layout(hopeless, four), base::ConfigError);
 }
 
@@ -292,7 +292,7 @@ TEST(Remedies, MoreStrandsWhereGradientsAreSharedOut) {
 // A cluster is planned on a laptop: ranks elsewhere have what the recipe says, those here at most what is
 // here.
 TEST(MemoryLimit, IsWhatRanksThatNeedNotExistHave) {
-  const base::Resolved recipe = tiny_recipe({"memory.limit_gib=100000"});
+  const recipe::Resolved recipe = tiny_recipe({"memory.limit_gib=100000"});
   EXPECT_EQ(make_plan(recipe, {}, {.exists = false}).available_bytes, int64_t{100000} << 30);
   EXPECT_LT(make_plan(recipe, {}).available_bytes, int64_t{100000} << 30);
 }

@@ -6,8 +6,9 @@
 #include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/checkpoint/export.h"
-#include "lockstep/model/family.h"
-#include "lockstep/run/snapshot.h"
+#include "lockstep/model/families/family.h"
+#include "lockstep/run/saving/saver.h"
+#include "lockstep/run/session/load.h"
 #include "lockstep/run/testing.h"
 
 namespace lockstep::run {
@@ -22,8 +23,8 @@ TEST(OwnModel, ItsCheckpointHasNoHuggingFaceFiles) {
   const base::TemporaryFolder folder;
   Own own;
   own.dataset = data::open_dataset(tiny_recipe().recipe);
-  own.build_model = [vocab = own.dataset->vocab()](const base::Recipe&, device::DType type) {
-    base::Resolved another = tiny_recipe({"model.family=llama", "memory.logits_chunk=64"});
+  own.build_model = [vocab = own.dataset->vocab()](const recipe::Recipe&, device::DType type) {
+    recipe::Resolved another = tiny_recipe({"model.family=llama", "memory.logits_chunk=64"});
     model::resolve_model(another, vocab);
     model::Model model = model::build_model(another.recipe, type);
     model.family = "gru";
@@ -37,7 +38,7 @@ TEST(OwnModel, ItsCheckpointHasNoHuggingFaceFiles) {
   EXPECT_GT(exported.tensors, 0);
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/plain/config.json"));
   // And the recipe's gpt2 is not looked for in it.
-  base::Resolved from = tiny_recipe({"model.from=" + saved});
+  recipe::Resolved from = tiny_recipe({"model.from=" + saved});
   EXPECT_NE(base::refusal(336, [&] { adopt_model(from); }).find("C++ program"), std::string::npos);
 }
 

@@ -6,9 +6,9 @@
 #include <regex>
 
 #include "lockstep/base/error.h"
-#include "lockstep/run/choose_layout.h"
 #include "lockstep/run/random_testing.h"
-#include "lockstep/run/rank_layout.h"
+#include "lockstep/run/session/choose_layout.h"
+#include "lockstep/run/session/rank_layout.h"
 
 namespace lockstep::run {
 namespace {

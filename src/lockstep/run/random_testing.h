@@ -34,7 +34,7 @@ inline int from(Draw& draw, int least, int most) {
   return least + static_cast<int>(draw.below(static_cast<uint32_t>(most - least + 1)));
 }
 
-inline base::Resolved recipe_of(const Words& recipe, const Words& layout) {
+inline recipe::Resolved recipe_of(const Words& recipe, const Words& layout) {
   Words words = {"run.steps=2", "run.threads=1", "optim.clip=0", "log.eval_every=0", "log.eval_batches=3"};
   words.insert(words.end(), recipe.begin(), recipe.end());
   words.insert(words.end(), layout.begin(), layout.end());

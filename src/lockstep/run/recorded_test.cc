@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/temporary_folder.h"
-#include "lockstep/run/run_folder.h"
+#include "lockstep/run/folder/run_folder.h"
 
 namespace lockstep::run {
 namespace {

@@ -13,7 +13,7 @@
 #include "lockstep/run/reference/loop.h"
 #include "lockstep/run/reference/session.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/trainer.h"
+#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {
@@ -146,7 +146,7 @@ TEST_P(AgainstFp64, LossesNormsRatesAndParameters) {
   folder.write("train.bin", bytes_of(train_tokens));
   folder.write("eval.bin", bytes_of(eval_tokens));
   const Strings words = all_words(GetParam().words, folder);
-  Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
+  Session session(make_plan(recipe::read_recipe({.file = "", .overrides = words}), {}));
   expect_as_in_fp64(session, words, windows(train_tokens), windows(eval_tokens), GetParam().near);
 }
 
@@ -157,7 +157,7 @@ TEST(AgainstFp64More, WindowsThatAreHeldOut) {
   folder.write("train.bin", bytes_of(tokens));
   const Strings words = all_words({"data.eval_fraction=0.34"}, folder, false);
   const Samples all = windows(tokens);
-  Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
+  Session session(make_plan(recipe::read_recipe({.file = "", .overrides = words}), {}));
   expect_as_in_fp64(session, words, {all.begin(), all.begin() + 7}, {all.begin() + 7, all.end()});
 }
 
@@ -194,7 +194,7 @@ TEST(AgainstFp64More, LabelsThatCountForNothing) {
     const Masked data(windows(stream(kTrain, 1)), windows(stream(kEval, 2)));
     Own own;
     own.dataset = std::make_unique<Masked>(data);
-    Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), std::move(own)));
+    Session session(make_plan(recipe::read_recipe({.file = "", .overrides = words}), std::move(own)));
     expect_as_in_fp64(session, words, data.of(data::Split::train), data.of(data::Split::eval));
   }
 }
@@ -207,7 +207,7 @@ TEST(AgainstFp64More, StepsThatAreSkipped) {
   folder.write("train.bin", bytes_of(train_tokens));
   folder.write("eval.bin", bytes_of(eval_tokens));
   const Strings words = all_words({"precision.compute=fp16", "precision.loss_scale=6e5"}, folder);
-  Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
+  Session session(make_plan(recipe::read_recipe({.file = "", .overrides = words}), {}));
   expect_as_in_fp64(session, words, windows(train_tokens), windows(eval_tokens),
                     {.loss = 1e-3, .norm = 5e-3, .moved = 2e-2});
   kernels::StepState state;
@@ -223,7 +223,7 @@ TEST(AgainstFp64More, ScalesOfFp16) {
   folder.write("eval.bin", bytes_of(stream(kEval, 2)));
   const Strings words = all_words(
       {"precision.compute=fp16", "precision.loss_scale=256", "precision.growth_interval=2"}, folder);
-  Session session(make_plan(base::read_recipe({.file = "", .overrides = words}), {}));
+  Session session(make_plan(recipe::read_recipe({.file = "", .overrides = words}), {}));
   Watcher watcher;
   train(session, {}, watcher);
   std::vector<float> scales;

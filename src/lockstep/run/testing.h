@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/data/loader.h"
-#include "lockstep/run/session.h"
+#include "lockstep/run/session/session.h"
 
 namespace lockstep::run {
 
@@ -26,7 +26,7 @@ inline std::string test_device() {
   if (lockstep::run::test_device() != "cpu") GTEST_SKIP() << "looks into memory by pointer: only on the CPU"
 
 // A model of a few thousand parameters on the grammar, changed by overrides.
-inline base::Resolved tiny_recipe(std::vector<std::string> overrides = {}) {
+inline recipe::Resolved tiny_recipe(std::vector<std::string> overrides = {}) {
   std::vector<std::string> all = {"run.device=" + test_device(),
                                   "model.layers=2",
                                   "model.hidden=16",
@@ -37,7 +37,7 @@ inline base::Resolved tiny_recipe(std::vector<std::string> overrides = {}) {
                                   "optim.warmup=0",
                                   "optim.lr=0.01"};
   all.insert(all.end(), overrides.begin(), overrides.end());
-  return base::read_recipe({.file = "", .overrides = all});
+  return recipe::read_recipe({.file = "", .overrides = all});
 }
 
 inline Session tiny_session(std::vector<std::string> overrides = {}) {
@@ -45,7 +45,7 @@ inline Session tiny_session(std::vector<std::string> overrides = {}) {
 }
 
 inline data::Batch batch_of(const Session& session, int64_t step) {
-  const base::Recipe& r = session.plan.recipe();
+  const recipe::Recipe& r = session.plan.recipe();
   return data::read_batch(*session.plan.dataset,
                           {.seed = static_cast<uint64_t>(r.run.seed),
                            .global = r.batch.global,

@@ -16,7 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
-#include "lockstep/launch/process.h"
+#include "lockstep/launch/process/process.h"
 
 namespace lockstep::verify {
 namespace {

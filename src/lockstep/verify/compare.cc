@@ -14,10 +14,10 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/mapped_file.h"
 #include "lockstep/base/text.h"
-#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/checkpoint/formats/safetensors.h"
+#include "lockstep/checkpoint/formats/strict_json.h"
+#include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/checkpoint/step_folders.h"
-#include "lockstep/checkpoint/strict_json.h"
-#include "lockstep/checkpoint/widen.h"
 
 namespace lockstep::verify {
 namespace {
@@ -66,7 +66,7 @@ std::vector<float> values_of(const Tensors::Found& tensor) {
 }
 
 // What clipping divided the gradients of step 1 by.
-double unclipped(const Run& run, const base::Recipe& recipe) {
+double unclipped(const Run& run, const recipe::Recipe& recipe) {
   const double norm = run.steps.front().grad_norm, clip = recipe.optim.clip;
   return clip > 0 && std::isfinite(norm) && norm > clip ? norm / clip : 1;
 }
@@ -108,7 +108,7 @@ std::string checkpoint_at(const Run& run, int64_t step) { return checkpoint::ste
 
 // Gradients of step 1, block by block.
 void compare_gradients(const Run& reference, const Run& other, const std::vector<BlockNames>& blocks,
-                       const base::Recipe& recipe, const Tolerance& tolerance, Difference& result) {
+                       const recipe::Recipe& recipe, const Tolerance& tolerance, Difference& result) {
   const Tensors left(checkpoint_at(reference, 1)), right(checkpoint_at(other, 1));
   const double scale_left = unclipped(reference, recipe), scale_right = unclipped(other, recipe);
   const bool forward_agrees = relative_loss(reference.steps.front(), other.steps.front()) <= tolerance.loss;
@@ -174,7 +174,7 @@ bool Difference::within(const Tolerance& tolerance) const {
 }
 
 Difference compare(const Run& reference, const Run& other, const std::vector<BlockNames>& blocks,
-                   const base::Recipe& recipe, const Tolerance& tolerance) {
+                   const recipe::Recipe& recipe, const Tolerance& tolerance) {
   Difference result;
   if (reference.steps.size() != other.steps.size()) {
     result.problem =

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/recipe.h"
+#include "lockstep/recipe/recipe.h"
 #include "lockstep/verify/small_recipe.h"
 
 namespace lockstep::verify {
@@ -57,7 +57,7 @@ struct Difference {
 // Where the loss of step 1 agrees the fault lies in the backward pass, and the first block is the one that
 // it reaches first; otherwise it is the first in model order.
 Difference compare(const Run& reference, const Run& other, const std::vector<BlockNames>& blocks,
-                   const base::Recipe& recipe, const Tolerance& tolerance);
+                   const recipe::Recipe& recipe, const Tolerance& tolerance);
 
 // Whether two checkpoints hold the same bits under the same names; what differs first, or empty.
 std::string differing_tensor(const std::string& folder, const std::string& other);

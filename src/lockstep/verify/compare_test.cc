@@ -19,7 +19,7 @@ const Tolerance kExact{}, kClose = tolerance_of("fp32");
 
 struct Pair {
   base::TemporaryFolder folder;
-  base::Recipe recipe;
+  recipe::Recipe recipe;
   Difference of(const Forged& other, const Tolerance& tolerance) {
     forge_run(folder.path() + "/one", kBlocks, recipe, {});
     forge_run(folder.path() + "/other", kBlocks, recipe, other);
@@ -59,7 +59,7 @@ TEST(Compare, FaultsInOneTensorAreNamed) {
       {"not a number", [](Values& v) { v[3] = NAN; }}};
   for (const double clip : {0.0, 1.0}) {
     const base::TemporaryFolder folder;
-    base::Recipe recipe;
+    recipe::Recipe recipe;
     recipe.optim.clip = clip;
     const std::string one = folder.path() + "/one", other = folder.path() + "/other";
     forge_run(one, kBlocks, recipe, {.last = 1});

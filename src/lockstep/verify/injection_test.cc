@@ -6,9 +6,10 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
-#include "lockstep/run/snapshot.h"
+#include "lockstep/run/saving/saver.h"
+#include "lockstep/run/session/load.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/trainer.h"
+#include "lockstep/run/training/trainer.h"
 #include "lockstep/verify/compare.h"
 
 namespace lockstep::verify {
@@ -74,7 +75,7 @@ struct Metrics : run::Observer {
   }
 };
 
-base::Resolved recipe(const std::vector<std::string>& layout) {
+recipe::Resolved recipe(const std::vector<std::string>& layout) {
   std::vector<std::string> words = {"run.steps=1",     "model.layers=4",  "model.heads=4",
                                     "model.hidden=32", "data.seq_len=16", "batch.global=16",
                                     "batch.slices=8",  "batch.strands=4", "log.eval_every=0",
@@ -113,8 +114,8 @@ Run train(int world, const std::vector<std::string>& layout, const std::string& 
 
 TEST(Injection, IsNoticedAndTheBlockIsNamed) {
   base::TemporaryFolder folder;
-  const base::Recipe small = [] {
-    base::Resolved resolved = recipe({});
+  const recipe::Recipe small = [] {
+    recipe::Resolved resolved = recipe({});
     return run::make_plan(resolved, {}).resolved.recipe;
   }();
   const std::vector<BlockNames> blocks = blocks_of(small);

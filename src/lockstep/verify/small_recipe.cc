@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/model/family.h"
-#include "lockstep/model/rope.h"
+#include "lockstep/model/families/family.h"
+#include "lockstep/model/segments/rope.h"
 #include "lockstep/plan/layout.h"
 
 namespace lockstep::verify {
@@ -30,7 +30,7 @@ int64_t divided_like(int64_t whole, int64_t least) {
 }
 
 // As many factors as narrower heads have rotations.
-void shrink_factors(base::Recipe::Model& m) {
+void shrink_factors(recipe::Recipe::Model& m) {
   for (std::string* text : {&m.rope_short_factor, &m.rope_long_factor}) {
     std::vector<double> factors = model::rope_factors(*text);
     factors.resize(std::min(factors.size(), static_cast<size_t>(m.head_dim.value / 2)));
@@ -40,7 +40,7 @@ void shrink_factors(base::Recipe::Model& m) {
 
 // Sizes that shrink together. The same numbers of ranks divide the heads, and as many stages have a block
 // each: `pieces` is the most that a layout cuts the model into.
-void shrink_model(base::Recipe& recipe, int64_t data_vocab, int64_t pieces) {
+void shrink_model(recipe::Recipe& recipe, int64_t data_vocab, int64_t pieces) {
   auto& m = recipe.model;
   const int64_t hidden = m.hidden, ffn = m.ffn.value, across = m.heads * m.head_dim.value;
   int64_t heads = m.heads, kv_heads = std::max<int64_t>(1, m.kv_heads.value);
@@ -62,10 +62,10 @@ void shrink_model(base::Recipe& recipe, int64_t data_vocab, int64_t pieces) {
   }
   if (m.rope_type == "longrope") shrink_factors(m);
   m.vocab = divided_like(m.vocab.value, data_vocab);
-  m.context = base::AutoInt();
+  m.context = recipe::AutoInt();
 }
 
-void shrink_run(base::Recipe& recipe, int64_t steps, int64_t ranks) {
+void shrink_run(recipe::Recipe& recipe, int64_t steps, int64_t ranks) {
   recipe.run.steps = steps;
   recipe.precision.tf32 = false;  // fp32 is compared as fp32
   recipe.run.threads = 1;         // ranks share the cores
@@ -78,7 +78,7 @@ void shrink_run(base::Recipe& recipe, int64_t steps, int64_t ranks) {
   recipe.batch.slices = slices;
   recipe.batch.strands = slices;  // "auto" would be other bits on more than eight ranks
   recipe.checkpoint.every = 1;
-  if (base::find_key("checkpoint.async") != nullptr) base::set_value(recipe, "checkpoint.async", "false");
+  if (recipe::find_key("checkpoint.async") != nullptr) recipe::set_value(recipe, "checkpoint.async", "false");
   recipe.checkpoint.keep = steps;
   recipe.log.every = 1;
   recipe.log.eval_every = 0;
@@ -88,8 +88,8 @@ void shrink_run(base::Recipe& recipe, int64_t steps, int64_t ranks) {
 
 }  // namespace
 
-Small small_recipe(const base::Resolved& resolved, int64_t steps, int64_t ranks, int64_t pieces) {
-  base::Resolved whole = resolved;
+Small small_recipe(const recipe::Resolved& resolved, int64_t steps, int64_t ranks, int64_t pieces) {
+  recipe::Resolved whole = resolved;
   const std::unique_ptr<data::Dataset> dataset = data::open_dataset(whole.recipe);
   model::resolve_model(whole, dataset->vocab());
   Small small{.recipe = whole.recipe, .changes = {}};
@@ -98,18 +98,18 @@ Small small_recipe(const base::Resolved& resolved, int64_t steps, int64_t ranks,
   shrink_run(small.recipe, steps, ranks);
   for (const char* name : {"model.layers", "model.hidden", "model.heads", "model.ffn", "model.vocab",
                            "data.seq_len", "batch.global"}) {
-    const base::Key& key = *base::find_key(name);
-    const std::string before = base::value_text(key, whole.recipe),
-                      after = base::value_text(key, small.recipe);
+    const recipe::Key& key = *recipe::find_key(name);
+    const std::string before = recipe::value_text(key, whole.recipe),
+                      after = recipe::value_text(key, small.recipe);
     if (before != after) small.changes.push_back(fmt::format("{} {} -> {}", name, before, after));
   }
-  base::Resolved again{.recipe = small.recipe, .origin = resolved.origin};
+  recipe::Resolved again{.recipe = small.recipe, .origin = resolved.origin};
   model::resolve_model(again, dataset->vocab());
   small.recipe = again.recipe;
   return small;
 }
 
-std::vector<BlockNames> blocks_of(const base::Recipe& recipe) {
+std::vector<BlockNames> blocks_of(const recipe::Recipe& recipe) {
   std::vector<BlockNames> blocks;
   for (const model::Block& block : model::build_model(recipe, device::DType::f32).blocks) {
     BlockNames names{.name = block.name(), .params = {}};

@@ -36,7 +36,7 @@ inline Values values_for(const std::string& name, int64_t step) {
 
 // The folder of a run over these blocks, as training would leave it.
 inline void forge_run(const std::string& folder, const std::vector<BlockNames>& blocks,
-                      const base::Recipe& recipe, const Forged& forged) {
+                      const recipe::Recipe& recipe, const Forged& forged) {
   base::make_folders(folder);
   std::map<std::string, Values> gradients;
   double squares = 0;
@@ -69,7 +69,7 @@ inline void forge_run(const std::string& folder, const std::vector<BlockNames>& 
     checkpoint::write_safetensors(place + "/model-00001-of-00001.safetensors", model, {});
     checkpoint::write_safetensors(place + "/optimizer-00001-of-00001.safetensors", optimizer, {});
   }
-  base::write_file_durable(folder + "/config.toml", base::write_toml(recipe));
+  base::write_file_durable(folder + "/config.toml", recipe::write_toml(recipe));
 }
 
 }  // namespace lockstep::verify

@@ -36,7 +36,7 @@ class Verifier {
     report_.small = small_recipe(wishes_.resolved, wishes_.steps, most, pieces);
     blocks_ = blocks_of(report_.small.recipe);
     recipe_file_ = wishes_.folder + "/recipe.toml";
-    base::write_file_durable(recipe_file_, base::write_toml(report_.small.recipe));
+    base::write_file_durable(recipe_file_, recipe::write_toml(report_.small.recipe));
     if (!wishes_.against.empty()) check_golden();
     report_.rows.push_back(finished([&] { return reference_row(); }).value_or(Row()));
     report_.holds = report_.rows[0].holds;
@@ -195,7 +195,7 @@ class Verifier {
 
   // What "auto" came to, from the run's own config.
   void settle_precision(const std::string& folder) {
-    const base::Resolved ran = base::read_recipe({.file = folder + "/config.toml"});
+    const recipe::Resolved ran = recipe::read_recipe({.file = folder + "/config.toml"});
     report_.small.recipe.precision.compute = ran.recipe.precision.compute;
     const bool rounds = ran.recipe.parallel.wire == "bf16";
     report_.tolerance = tolerance_of(rounds ? "bf16" : ran.recipe.precision.compute);
@@ -203,9 +203,9 @@ class Verifier {
 
   // Before anything is trained: whether the golden run is of this recipe.
   void check_golden() const {
-    const base::Recipe golden = base::read_recipe({.file = wishes_.against + "/recipe.toml"}).recipe;
-    const base::Recipe ours = base::read_recipe({.file = recipe_file_}).recipe;
-    if (const std::vector<std::string> keys = base::differing_keys(golden, ours); !keys.empty()) {
+    const recipe::Recipe golden = recipe::read_recipe({.file = wishes_.against + "/recipe.toml"}).recipe;
+    const recipe::Recipe ours = recipe::read_recipe({.file = recipe_file_}).recipe;
+    if (const std::vector<std::string> keys = recipe::differing_keys(golden, ours); !keys.empty()) {
       throw base::ConfigError(621, fmt::format("the golden run in {} is of another recipe: it differs in {}; "
                                                "verify the recipe that it was made "
                                                "from, or make a new one with --keep",

@@ -38,7 +38,7 @@ struct Ended {
 using Train = std::function<Ended(const Job& job)>;  // by as many threads at once as Wishes says
 
 struct Wishes {
-  base::Resolved resolved;
+  recipe::Resolved resolved;
   std::vector<Layout> layouts;
   bool named = false;  // by the user: a layout that is refused is a failure
   int64_t steps = 4;

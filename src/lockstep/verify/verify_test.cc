@@ -22,7 +22,7 @@ struct Forger {
   Ended operator()(const Job& job) {
     jobs.push_back(job);
     if (job.title == stop_at) return {Ended::How::stopped, ""};
-    const base::Recipe recipe = base::read_recipe({.file = job.recipe}).recipe;
+    const recipe::Recipe recipe = recipe::read_recipe({.file = job.recipe}).recipe;
     if (job.ranks > 4) return {Ended::How::refused, "too many ranks"};
     Forged forged{.first = job.resume.empty() ? 1 : 1 + recipe.run.steps / 2, .last = recipe.run.steps};
     change(job, forged);
@@ -35,7 +35,7 @@ Report report_of(const std::string& layouts, Forger& forger, const std::string& 
                  const std::string& against = "", bool named = true, int64_t jobs = 1,
                  const Train& train = {}) {
   return verify(
-      {.resolved = base::read_recipe({.overrides = {"run.device=cpu", "precision.compute=fp32"}}),
+      {.resolved = recipe::read_recipe({.overrides = {"run.device=cpu", "precision.compute=fp32"}}),
        .layouts = plan::parse_layouts(layouts),
        .named = named,
        .steps = 2,
@@ -78,7 +78,7 @@ TEST(Verify, DataRanksThatNeedNotBeExactAreHeldToATolerance) {
     };
     std::vector<std::string> words = {"run.device=cpu", "precision.compute=fp32"};
     words.insert(words.end(), c.words.begin(), c.words.end());
-    const Report report = verify({.resolved = base::read_recipe({.overrides = words}),
+    const Report report = verify({.resolved = recipe::read_recipe({.overrides = words}),
                                   .layouts = plan::parse_layouts("data=2"),
                                   .named = true,
                                   .steps = 2,
@@ -244,12 +244,12 @@ TEST(Verify, GoldenRunsAreKeptAndComparedWith) {
 
 TEST(SmallRecipe, KeepsWhatDecidesALayout) {
   const Small small = small_recipe(
-      base::read_recipe(
+      recipe::read_recipe(
           {.overrides = {"model.family=llama", "model.layers=32", "model.hidden=4096", "model.heads=32",
                          "model.kv_heads=8", "model.ffn=14336", "data.seq_len=2048", "batch.global=512",
                          "parallel.zero=3", "precision.compute=bf16", "optim.name=lion"}}),
       3, 16);
-  const base::Recipe& r = small.recipe;
+  const recipe::Recipe& r = small.recipe;
   EXPECT_EQ(r.model.layers, 6);
   EXPECT_EQ(r.model.heads / r.model.kv_heads.value, 4);
   EXPECT_EQ(r.model.kv_heads.value, 8);  // which eight tensor ranks divide
@@ -266,8 +266,8 @@ TEST(SmallRecipe, KeepsWhatDecidesALayout) {
   EXPECT_EQ(blocks_of(r).size(), 8u);  // embedding, six layers, head
   // What the recipe's sizes do not allow is refused in the small version too.
   const Small odd = small_recipe(
-      base::read_recipe({.overrides = {"model.layers=2", "model.hidden=1200", "model.heads=6",
-                                       "model.ffn=3201", "model.vocab=50260", "data.seq_len=1000"}}),
+      recipe::read_recipe({.overrides = {"model.layers=2", "model.hidden=1200", "model.heads=6",
+                                         "model.ffn=3201", "model.vocab=50260", "data.seq_len=1000"}}),
       2, 2);
   for (int64_t ranks = 2; ranks <= 16; ++ranks) {
     EXPECT_EQ(odd.recipe.model.ffn.value % ranks == 0, 3201 % ranks == 0) << ranks;
@@ -278,7 +278,7 @@ TEST(SmallRecipe, KeepsWhatDecidesALayout) {
   EXPECT_LT(odd.recipe.model.vocab.value, 1000);
   // What is small already stays.
   const Small tiny =
-      small_recipe(base::read_recipe({.overrides = {"model.layers=2", "model.hidden=32"}}), 2, 2);
+      small_recipe(recipe::read_recipe({.overrides = {"model.layers=2", "model.hidden=32"}}), 2, 2);
   EXPECT_EQ(tiny.recipe.model.layers, 2);
   EXPECT_EQ(tiny.recipe.model.hidden, 32);
 }
@@ -287,11 +287,11 @@ TEST(SmallRecipe, TheSameRanksDivideItsHeadsAndLayers) {
   for (const auto& [heads, kv_heads] : std::vector<std::pair<int64_t, int64_t>>{
            {25, 25}, {24, 24}, {40, 40}, {96, 96}, {32, 8}, {128, 8}, {20, 10}, {71, 1}, {64, 64}}) {
     SCOPED_TRACE(fmt::format("{} heads, {} kv_heads", heads, kv_heads));
-    const base::Recipe small =
-        small_recipe(base::read_recipe({.overrides = {"model.family=llama", "model.layers=40",
-                                                      fmt::format("model.hidden={}", heads * 64),
-                                                      fmt::format("model.heads={}", heads),
-                                                      fmt::format("model.kv_heads={}", kv_heads)}}),
+    const recipe::Recipe small =
+        small_recipe(recipe::read_recipe({.overrides = {"model.family=llama", "model.layers=40",
+                                                        fmt::format("model.hidden={}", heads * 64),
+                                                        fmt::format("model.heads={}", heads),
+                                                        fmt::format("model.kv_heads={}", kv_heads)}}),
                      2, 16, 12)
             .recipe;
     for (int64_t ranks = 2; ranks <= 16; ++ranks)

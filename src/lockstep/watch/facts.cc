@@ -81,8 +81,8 @@ double usual_step(const std::vector<RingEntry>& marks) {
 void take_phase(const std::vector<RingEntry>& phases, int64_t now_ns, RankFacts& facts) {
   if (phases.empty()) return;
   const RingEntry& last = phases.back();
-  if (last.stamp.op <= static_cast<uint16_t>(run::Phase::end))
-    facts.phase = static_cast<run::Phase>(last.stamp.op);
+  if (last.stamp.op <= static_cast<uint16_t>(watch::Phase::end))
+    facts.phase = static_cast<watch::Phase>(last.stamp.op);
   facts.phase_seconds = seconds(now_ns - last.started_ns);
   facts.step = last.stamp.step;
   const auto usual_of = [&](uint16_t phase) {
@@ -93,7 +93,7 @@ void take_phase(const std::vector<RingEntry>& phases, int64_t now_ns, RankFacts&
     return median(std::move(times));
   };
   facts.usual_phase_seconds = usual_of(last.stamp.op);
-  facts.usual_save = usual_of(static_cast<uint16_t>(run::Phase::save));
+  facts.usual_save = usual_of(static_cast<uint16_t>(watch::Phase::save));
 }
 
 void take_groups(const std::vector<RingEntry>& marks, const Names& names, int64_t now_ns, RankFacts& facts) {
@@ -106,7 +106,7 @@ void take_groups(const std::vector<RingEntry>& marks, const Names& names, int64_
     group.entered = e.stamp.sequence;
     group.inside = e.finished_ns == 0;
     group.since = seconds(now_ns - e.started_ns);
-    group.call = title(e, names, facts.phase == run::Phase::train);
+    group.call = title(e, names, facts.phase == watch::Phase::train);
     group.op = e.stamp.op, group.bytes = e.stamp.bytes;
   }
 }
@@ -154,9 +154,9 @@ RankFacts digest(const std::vector<RingEntry>& marks, const std::vector<RingEntr
   if (newest != 0) facts.last_seconds = std::min(facts.last_seconds, seconds(now_ns - newest));
   if (last == nullptr) return facts;
   facts.step = std::max(facts.step, last->stamp.step);
-  facts.last = title(*last, names, facts.phase == run::Phase::train);
+  facts.last = title(*last, names, facts.phase == watch::Phase::train);
   if (on_device && reached != nullptr)
-    facts.reached = fmt::format("{} of step {}", title(*reached, names, facts.phase == run::Phase::train),
+    facts.reached = fmt::format("{} of step {}", title(*reached, names, facts.phase == watch::Phase::train),
                                 reached->stamp.step + 1);
   facts.last_open = last->started_ns != 0 && last->finished_ns == 0;
   facts.usual_seconds = usual(marks, *last, facts.last_open);
@@ -167,10 +167,10 @@ RankFacts digest(const std::vector<RingEntry>& marks, const std::vector<RingEntr
 RankFacts read_facts(const std::string& folder, int rank, int pid, double age, Names& names) {
   RankFacts facts;
   try {
-    const base::RingReader ring(run::ring_path(folder, rank)), phases(run::phase_path(folder, rank));
+    const base::RingReader ring(watch::ring_path(folder, rank)), phases(watch::phase_path(folder, rank));
     if (ring.pid() == pid && phases.pid() == pid) {
       if (names.pid != pid)
-        names = read_names(base::try_read_file(run::names_path(folder, rank), kMostNames).text);
+        names = read_names(base::try_read_file(watch::names_path(folder, rank), kMostNames).text);
       if (names.pid != pid) names = {};  // it has not written them yet
       facts = digest(ring.entries(), phases.entries(), names, base::monotonic_ns());
     } else {
@@ -236,7 +236,7 @@ RankFacts facts_from_json(const json& j) {
   f.frozen = j.at("frozen");
   f.host = j.at("host").get<std::string>().substr(0, kMostText);
   f.phase =
-      static_cast<run::Phase>(std::clamp(j.at("phase").get<int>(), 0, static_cast<int>(run::Phase::end)));
+      static_cast<watch::Phase>(std::clamp(j.at("phase").get<int>(), 0, static_cast<int>(watch::Phase::end)));
   f.phase_seconds = j.at("phase_seconds"), f.usual_phase_seconds = j.at("usual_phase_seconds");
   f.step = j.at("step");
   for (const json& one : j.at("groups")) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/ring.h"
-#include "lockstep/run/recorder.h"
+#include "lockstep/watch/recorder.h"
 
 namespace lockstep::watch {
 
@@ -31,14 +31,14 @@ struct RankFacts {
   int rank = 0, pid = 0;
   std::string host;
   bool alive = true;
-  bool stopped = false;                  // by SIGSTOP, a debugger or its cgroup
-  bool traced = false;                   // by a debugger
-  bool frozen = false;                   // by its cgroup
-  double stopped_seconds = 0;            // by SIGSTOP, as far as its launcher has seen
-  bool in_kernel = false;                // it cannot even be killed: a disk or a file server does not answer
-  run::Phase phase = run::Phase::start;  // start also stands for "has left no mark yet"
-  double phase_seconds = 0;              // in it
-  double usual_phase_seconds = 0;        // what that kind of phase took before; 0: not known
+  bool stopped = false;        // by SIGSTOP, a debugger or its cgroup
+  bool traced = false;         // by a debugger
+  bool frozen = false;         // by its cgroup
+  double stopped_seconds = 0;  // by SIGSTOP, as far as its launcher has seen
+  bool in_kernel = false;      // it cannot even be killed: a disk or a file server does not answer
+  watch::Phase phase = watch::Phase::start;  // start also stands for "has left no mark yet"
+  double phase_seconds = 0;                  // in it
+  double usual_phase_seconds = 0;            // what that kind of phase took before; 0: not known
   int64_t step = 0;
   std::vector<GroupFacts> groups;
   std::string last;          // the newest instruction
@@ -50,7 +50,7 @@ struct RankFacts {
   double usual_save = 0;     // of a save; 0: there was none yet
 };
 
-// The names behind the numbers in a ring, as run::Recorder::describe wrote them.
+// The names behind the numbers in a ring, as watch::Recorder::describe wrote them.
 struct Names {
   int pid = 0;                     // of the process that wrote them
   std::vector<GroupFacts> groups;  // name, members and enqueues only

@@ -11,7 +11,7 @@
 
 namespace lockstep::watch {
 
-using run::Phase;
+using watch::Phase;
 
 namespace {
 
@@ -106,7 +106,7 @@ class Judge {
     }
     if (f.phase == Phase::train && !f.reached.empty()) return "its device has come as far as " + f.reached;
     if (f.phase != Phase::train)
-      return fmt::format("it is at {} since {:.0f} s", run::name_of(f.phase), f.phase_seconds);
+      return fmt::format("it is at {} since {:.0f} s", watch::name_of(f.phase), f.phase_seconds);
     return f.last.empty() ? "it has begun no instruction" : "its last instruction: " + f.last;
   }
 
@@ -130,7 +130,7 @@ class Judge {
       return Verdict{Verdict::Kind::frozen,
                      {f.rank},
                      fmt::format("{}: its process {} is stopped (SIGSTOP) since {:.0f} s, at {}",
-                                 name(f.rank), f.pid, f.stopped_seconds, run::name_of(f.phase)),
+                                 name(f.rank), f.pid, f.stopped_seconds, watch::name_of(f.phase)),
                      f.stopped_seconds};
     }
     return std::nullopt;

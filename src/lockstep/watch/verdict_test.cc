@@ -8,7 +8,7 @@
 namespace lockstep::watch {
 namespace {
 
-using run::Phase;
+using watch::Phase;
 
 constexpr uint16_t kAllReduce = 100, kAllGather = 102, kSend = 106, kRecv = 107;
 

@@ -14,9 +14,9 @@
 #include <mutex>
 #include <string>
 
-#include "lockstep/kernels/fp8.h"
-#include "lockstep/kernels/gemm.h"
-#include "lockstep/kernels/matmul_memory.h"
+#include "lockstep/kernels/fp8/fp8.h"
+#include "lockstep/kernels/gemm/gemm.h"
+#include "lockstep/kernels/gemm/matmul_memory.h"
 
 namespace lockstep::kernels::cuda {
 

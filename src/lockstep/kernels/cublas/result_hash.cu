@@ -1,7 +1,7 @@
 #include "lockstep/kernels/cublas/result_hash.h"
 
 #include "lockstep/device/cuda/check.h"
-#include "lockstep/kernels/hash_word.h"
+#include "lockstep/kernels/reduce/hash_word.h"
 
 namespace lockstep::kernels::cuda {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
-#include "lockstep/kernels/attention_merge.cuh"
-#include "lockstep/kernels/attention_own.cuh"
+#include "lockstep/kernels/attention/attention_merge.cuh"
+#include "lockstep/kernels/attention/attention_own.cuh"
 #include "lockstep/kernels/cudnn/attention_pieces.h"
 #include "lockstep/kernels/launcher.cuh"
 #include "lockstep/kernels/table.cuh"

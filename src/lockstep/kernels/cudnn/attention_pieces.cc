@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/kernels/attention_merge.cuh"
+#include "lockstep/kernels/attention/attention_merge.cuh"
 #include "lockstep/kernels/workspace.h"
 
 namespace lockstep::kernels::cuda {

@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "lockstep/kernels/attention_part.h"
+#include "lockstep/kernels/attention/attention_part.h"
 
 namespace lockstep::kernels::cuda {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/run/reference/models.h"
-#include "lockstep/run/session.h"
+#include "lockstep/run/session/session.h"
 
 namespace lockstep::reference {
 

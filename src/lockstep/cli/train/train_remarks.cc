@@ -1,0 +1,51 @@
+#include "lockstep/cli/train/train_remarks.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/launch/process/rank_memory.h"
+#include "lockstep/run/folder/run_folder.h"
+#include "lockstep/run/training/remarks.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr const char* kWarning = "warning: ";
+
+int64_t step_of(const std::string& checkpoint) {
+  try {
+    return checkpoint::read_manifest(checkpoint).step;
+  } catch (const base::Error&) {  // a folder of weights alone
+    return 0;
+  }
+}
+
+}  // namespace
+
+std::string with_remarks(const std::string& plan_lines, const run::Plan& plan, bool folder_given) {
+  const recipe::Circumstances circumstances{
+      .recipe = plan.recipe(),
+      .ranks = plan.seat.world,
+      .nodes = plan.seat.nodes,
+      .gpu = plan.device->id().kind == device::Kind::cuda,
+      .launched = launch::under_launcher(),
+      .evaluates = plan.dataset->samples(data::Split::eval) > 0,
+      .folder_given = folder_given,
+  };
+  const std::string gpu = run::unused_gpu(plan);
+  std::string text = gpu.empty() ? "" : kWarning + gpu + "\n";
+  text += plan_lines;
+  for (const std::string& line : run::remarks_on(plan, circumstances)) text += "\n" + (kWarning + line);
+  return text;
+}
+
+std::string change_of_length(const recipe::Recipe& now, const std::vector<std::string>& checkpoints,
+                             int64_t step) {
+  for (const std::string& folder : checkpoints) {
+    if (step == 0 || step_of(folder) != step) continue;
+    const std::optional<recipe::Recipe> before = run::recipe_of(folder);
+    return before ? run::schedule_change(*before, now, step) : "";
+  }
+  return "";
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,133 @@
+// What tests of the store share: a server that remembers what it reported, and a raw socket that may
+// misbehave.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/store/store_handshake.h"
+#include "lockstep/comm/store/store_server.h"
+#include "lockstep/comm/store/store_socket.h"
+
+namespace lockstep::comm {
+
+using namespace std::chrono_literals;
+
+// Looks until `holds` or ten seconds are over.
+template <class Condition>
+bool soon(Condition holds) {
+  for (const auto end = std::chrono::steady_clock::now() + 10s; std::chrono::steady_clock::now() < end;) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(2ms);
+  }
+  return holds();
+}
+
+class TestServer {
+ public:
+  explicit TestServer(StoreServerOptions options = {}) : secret_(Secret::random()), tls_(options.tls) {
+    options.secret = secret_;
+    options.log = [this](const std::string& sentence) {
+      const std::lock_guard lock(mutex_);
+      reports_.push_back(sentence);
+    };
+    server_ = std::make_unique<StoreServer>(std::move(options));
+  }
+
+  StoreServer& server() { return *server_; }
+  const Secret& secret() const { return secret_; }
+  std::string endpoint() const { return server_->endpoint(); }
+  void stop() { server_.reset(); }
+
+  StoreClientOptions client(const std::string& who = "rank 0") const {
+    return {.endpoint = endpoint(), .secret = secret_, .tls = tls_, .connect_timeout = 10s, .who = who};
+  }
+  std::unique_ptr<Store> connect(const std::string& who = "rank 0") const {
+    return connect_store(client(who));
+  }
+
+  std::vector<std::string> reports() {
+    const std::lock_guard lock(mutex_);
+    return reports_;
+  }
+  // Something with this text was reported, or soon is.
+  bool reported(const std::string& text) {
+    return soon([&] {
+      const std::vector<std::string> all = reports();
+      return std::any_of(all.begin(), all.end(),
+                         [&](const auto& one) { return one.find(text) != std::string::npos; });
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> reports_;
+  Secret secret_;
+  bool tls_;
+  std::unique_ptr<StoreServer> server_;  // last: its thread reports to us until it is gone
+};
+
+// A connection that keeps to no protocol.
+class RawPeer {
+ public:
+  explicit RawPeer(const std::string& endpoint) {
+    std::string tried;
+    socket_ = connect_once(parse_endpoint(endpoint), std::chrono::steady_clock::now() + 5s, tried);
+    EXPECT_TRUE(socket_) << tried;
+  }
+  std::string address() const { return to_text(local_end(socket_)); }
+  void send(std::string_view bytes) { ::send(socket_.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  void send(const Message& message) { send(encode(message)); }
+  void close() { socket_ = Socket(); }
+
+  // The next message; nothing when the other side closed first, or says nothing for ten seconds.
+  std::optional<Message> hear() {
+    for (;;) {
+      if (std::optional<std::string> body = in_.take()) return decode(*body);
+      char piece[4096];
+      if (!wait_readable(socket_, std::chrono::steady_clock::now() + 10s)) return std::nullopt;
+      const ssize_t got = ::recv(socket_.number(), piece, sizeof piece, 0);
+      if (got <= 0) return std::nullopt;
+      in_.add({piece, static_cast<size_t>(got)});
+    }
+  }
+
+  // The other side ends the connection within ten seconds.
+  bool dropped() {
+    if (!socket_) return true;
+    while (hear()) {
+    }
+    char byte;
+    const ssize_t got = ::recv(socket_.number(), &byte, 1, 0);
+    return got == 0 || (got < 0 && errno != EAGAIN);
+  }
+
+  void shake_hands(const Secret& secret, const std::string& who) {
+    ClientHandshake handshake(secret, who);
+    send(handshake.hello());
+    const std::optional<Message> challenge = hear();
+    ASSERT_TRUE(challenge);
+    send(handshake.proof(*challenge, "the test"));
+    const std::optional<Message> welcome = hear();
+    ASSERT_TRUE(welcome);
+    handshake.check_welcome(*welcome, "the test");
+  }
+
+ private:
+  Socket socket_;
+  FrameBuffer in_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,135 @@
+// What the CPU's attention passes share: views of one head inside packed rows, softmax, and scratch.
+//
+// fp32 heads are read and written where they lie, by their row stride; other types are widened into
+// scratch. Scratch is one slice of the workspace a thread: how many slices there are never shows in a result.
+#pragma once
+
+#include "lockstep/kernels/attention/attention.h"
+#include "lockstep/kernels/gemm/blas_cpu.h"
+#include "lockstep/kernels/numbers_cpu.h"
+#include "lockstep/kernels/parallel_cpu.h"
+
+namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
+
+// Queries handled at a time, against all keys up to the last of them. Fewer waste less on keys that are
+// masked for most of them; more make for faster products.
+LS_INLINE int64_t query_rows(int64_t queries) { return queries <= 128 ? 32 : 64; }
+LS_INLINE int64_t query_rows(const AttentionShape& shape) { return query_rows(shape.seq_len); }
+
+// Hands out runs of one thread's scratch, each on a cache line of its own.
+class Scratch {
+ public:
+  explicit Scratch(float* begin) : next_(begin) {}
+  LS_INLINE float* take(int64_t count) {
+    float* taken = next_;
+    next_ += round_up(count, kLanes);
+    return taken;
+  }
+
+ private:
+  float* next_;
+};
+
+// Scores and their gradients of one run of queries, eight widened heads, one row.
+LS_INLINE int64_t attention_scratch_floats(const AttentionShape& shape) {
+  const int64_t scores = query_rows(shape) * round_up(shape.seq_len, kLanes);
+  const int64_t head = round_up(shape.seq_len * shape.head_dim, kLanes);
+  return 2 * scores + (shape.type == device::DType::f32 ? 0 : 8 * head) +
+         2 * round_up(shape.head_dim, kLanes) + query_rows(shape);
+}
+
+LS_INLINE int64_t attention_threads(const AttentionShape& shape, const Launch& launch) {
+  const int64_t slices = launch.workspace_bytes / (attention_scratch_floats(shape) * 4);
+  return smaller(slices, device::thread_count());
+}
+
+// One head's [rows, head_dim], read in fp32.
+template <class T>
+LS_INLINE Matrix read_head(const T* first, int64_t stride, int64_t rows, int64_t dim, Scratch& scratch) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return {first, stride};
+  } else {
+    float* widened = scratch.take(rows * dim);
+    for (int64_t row = 0; row < rows; ++row) widen_run(first + row * stride, dim, widened + row * dim);
+    return {widened, dim};
+  }
+}
+
+// One head's [rows, head_dim], computed in fp32; commit() rounds it to where it belongs.
+template <class T>
+class WrittenHead {
+ public:
+  LS_INLINE WrittenHead(T* first, int64_t stride, int64_t rows, int64_t dim, Scratch& scratch)
+      : first_(first), stride_(stride), rows_(rows), dim_(dim) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      data = first;
+      data_stride = stride;
+    } else {
+      data = scratch.take(rows * dim);
+      data_stride = dim;
+    }
+  }
+  LS_INLINE void commit() const {
+    if constexpr (sizeof(T) != sizeof(float)) {
+      for (int64_t row = 0; row < rows_; ++row) narrow_run(data + row * dim_, dim_, first_ + row * stride_);
+    }
+  }
+
+  float* data;
+  int64_t data_stride;
+
+ private:
+  T* first_;
+  int64_t stride_, rows_, dim_;
+};
+
+LS_INLINE Matrix transposed(const Matrix& matrix) { return {matrix.data, matrix.stride, true}; }
+
+template <class A, class B>
+LS_INLINE float dot(const A* a, const B* b, int64_t count) {
+  float total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < count; ++i) total += widen(a[i]) * widen(b[i]);
+  return total;
+}
+
+struct SoftmaxRow {
+  float highest, sum;
+};
+
+// scores[0, valid) become exp(score - highest), scores[valid, columns) zero. Rows have room for whole
+// Lanes, so what lies past `valid` is read, and masked.
+LS_INLINE SoftmaxRow exponentiate(float* scores, int64_t valid, int64_t columns) {
+  const Lanes lowest = fill_lanes(-__builtin_inff());
+  Lanes highest = lowest;
+  for (int64_t j = 0; j < valid; j += kLanes) {
+    const Lanes score = lanes_before(j, valid) ? load_lanes(scores + j) : lowest;
+    highest = score > highest ? score : highest;
+  }
+  const float top = maximum_of(highest);
+  Lanes sum = {};
+  for (int64_t j = 0; j < valid; j += kLanes) {
+    const Lanes power = lanes_before(j, valid) ? exponential(load_lanes(scores + j) - top) : Lanes{};
+    store_lanes(scores + j, power);
+    sum += power;
+  }
+  for (int64_t j = round_up(valid, kLanes); j < columns; j += kLanes) store_lanes(scores + j, Lanes{});
+  return {top, sum_of(sum)};
+}
+
+// In: scores and gradients of probabilities. Out: probabilities, and p * (dp - delta); zero past `valid`.
+LS_INLINE void softmax_backward(float* p, float* ds, int64_t valid, int64_t columns, float lse, float delta) {
+  for (int64_t j = 0; j < valid; j += kLanes) {
+    const LanesInt inside = lanes_before(j, valid);
+    const Lanes power = exponential(load_lanes(p + j) - lse);
+    const Lanes gradient = power * (load_lanes(ds + j) - delta);
+    store_lanes(p + j, inside ? power : Lanes{});
+    store_lanes(ds + j, inside ? gradient : Lanes{});
+  }
+  for (int64_t j = round_up(valid, kLanes); j < columns; j += kLanes) {
+    store_lanes(p + j, Lanes{});
+    store_lanes(ds + j, Lanes{});
+  }
+}
+
+}  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

@@ -1,0 +1,242 @@
+#include "lockstep/kernels/attention/attention.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <functional>
+
+#include "lockstep/kernels/testing.h"
+
+namespace lockstep::kernels::testing {
+namespace {
+
+// samples, seq_len, heads, kv_heads, head_dim
+constexpr int64_t kShapes[][5] = {{1, 1, 1, 1, 16},    {2, 7, 2, 2, 8},    {3, 33, 4, 2, 16},
+                                  {2, 64, 4, 4, 32},   {1, 100, 6, 2, 64}, {1, 257, 3, 1, 32},
+                                  {2, 130, 2, 1, 128}, {1, 96, 2, 2, 192}, {1, 140, 2, 1, 256}};
+
+std::vector<AttentionShape> shapes() {
+  std::vector<AttentionShape> all;
+  for (const DType type : kEdgeTypes) {
+    for (const auto& s : kShapes) all.push_back({type, s[0], s[1], s[2], s[3], s[4]});
+  }
+  return all;
+}
+
+std::string describe(const AttentionShape& s) {
+  return fmt::format("{} samples {} seq {} heads {} kv {} dim {}", name_of(s.type), s.samples, s.seq_len,
+                     s.heads, s.kv_heads, s.head_dim);
+}
+
+// Attention of one head in fp64, straight from its definition.
+struct Reference {
+  AttentionShape shape;
+  Values qkv, out, lse, p;  // p: [samples, heads, seq_len, seq_len]
+
+  explicit Reference(const AttentionShape& s, Values input) : shape(s), qkv(std::move(input)) {
+    out.resize(static_cast<size_t>(s.rows() * s.heads * s.head_dim));
+    lse.resize(static_cast<size_t>(s.samples * s.heads * s.seq_len));
+    p.resize(lse.size() * static_cast<size_t>(s.seq_len));
+    for_rows([&](int64_t sample, int64_t head, int64_t i) { forward_row(sample, head, i); });
+  }
+  template <class Body>
+  void for_rows(Body body) const {
+    for (int64_t sample = 0; sample < shape.samples; ++sample) {
+      for (int64_t head = 0; head < shape.heads; ++head) {
+        for (int64_t i = 0; i < shape.seq_len; ++i) body(sample, head, i);
+      }
+    }
+  }
+  int64_t kv_of(int64_t head) const { return head / (shape.heads / shape.kv_heads); }
+  size_t q_at(int64_t sample, int64_t head, int64_t i) const {
+    return static_cast<size_t>((sample * shape.seq_len + i) * shape.qkv_width() + head * shape.head_dim);
+  }
+  size_t k_at(int64_t sample, int64_t head, int64_t i) const {
+    return q_at(sample, shape.heads + kv_of(head), i);
+  }
+  size_t v_at(int64_t sample, int64_t head, int64_t i) const {
+    return q_at(sample, shape.heads + shape.kv_heads + kv_of(head), i);
+  }
+  size_t out_at(int64_t sample, int64_t head, int64_t i) const {
+    return static_cast<size_t>(((sample * shape.seq_len + i) * shape.heads + head) * shape.head_dim);
+  }
+  size_t row_at(int64_t sample, int64_t head, int64_t i) const {
+    return static_cast<size_t>((sample * shape.heads + head) * shape.seq_len + i);
+  }
+  double* p_row(int64_t sample, int64_t head, int64_t i) {
+    return &p[row_at(sample, head, i) * static_cast<size_t>(shape.seq_len)];
+  }
+  double dot(const Values& a, size_t a_first, const Values& b, size_t b_first) const {
+    double sum = 0;
+    for (size_t d = 0; d < static_cast<size_t>(shape.head_dim); ++d) sum += a[a_first + d] * b[b_first + d];
+    return sum;
+  }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(shape.head_dim)); }
+
+  void forward_row(int64_t sample, int64_t head, int64_t i) {
+    double* row = p_row(sample, head, i);
+    double top = -INFINITY, sum = 0;
+    for (int64_t j = 0; j <= i; ++j) {
+      row[j] = scale() * dot(qkv, q_at(sample, head, i), qkv, k_at(sample, head, j));
+      top = std::max(top, row[j]);
+    }
+    for (int64_t j = 0; j <= i; ++j) sum += row[j] = std::exp(row[j] - top);
+    lse[row_at(sample, head, i)] = top + std::log(sum);
+    for (int64_t j = 0; j <= i; ++j) {
+      row[j] /= sum;
+      for (int64_t d = 0; d < shape.head_dim; ++d) {
+        out[out_at(sample, head, i) + static_cast<size_t>(d)] +=
+            row[j] * qkv[v_at(sample, head, j) + static_cast<size_t>(d)];
+      }
+    }
+  }
+
+  Values backward(const Values& dout) {
+    Values dqkv(qkv.size());
+    for_rows([&](int64_t sample, int64_t head, int64_t i) {
+      const size_t o = out_at(sample, head, i), q = q_at(sample, head, i);
+      const double delta = dot(dout, o, out, o);
+      for (int64_t j = 0; j <= i; ++j) {
+        const size_t k = k_at(sample, head, j), v = v_at(sample, head, j);
+        const double probability = p_row(sample, head, i)[j];
+        const double dscore = probability * (dot(dout, o, qkv, v) - delta) * scale();
+        for (size_t d = 0; d < static_cast<size_t>(shape.head_dim); ++d) {
+          dqkv[q + d] += dscore * qkv[k + d];
+          dqkv[k + d] += dscore * qkv[q + d];
+          dqkv[v + d] += probability * dout[o + d];
+        }
+      }
+    });
+    return dqkv;
+  }
+};
+
+class AttentionTest : public KernelTest {
+ protected:
+  void on_every_engine(const AttentionShape& shape, const std::function<void()>& body) {
+    on_every_attention([&] { return kernels().attention_engine(shape); }, body);
+  }
+};
+
+TEST_P(AttentionTest, ForwardMatchesReference) {
+  for (const AttentionShape& shape : shapes()) {
+    SCOPED_TRACE(describe(shape));
+    const Reference reference(shape, rounded(random_values(shape.rows() * shape.qkv_width(), 5), shape.type));
+    const Memory qkv = upload(reference.qkv, shape.type);
+    const Memory out = garbage(static_cast<int64_t>(reference.out.size()), shape.type);
+    const Memory lse = garbage(static_cast<int64_t>(reference.lse.size()), DType::f32);
+    const AttentionForward op{shape, qkv.data(), out.data(), lse.as<float>()};
+    on_every_engine(shape, [&] {
+      run({&out, &lse},
+          [&] { kernels().attention_forward(op, launch(kernels().attention_workspace(shape))); });
+      expect_close(download(out), reference.out, tolerance(shape.type), "out");
+      expect_close(download(lse), reference.lse, tolerance(DType::f32, shape.type == DType::f32 ? 1 : 1000),
+                   "lse");
+    });
+  }
+}
+
+TEST_P(AttentionTest, BackwardMatchesReference) {
+  for (const AttentionShape& shape : shapes()) {
+    SCOPED_TRACE(describe(shape));
+    Reference reference(shape, rounded(random_values(shape.rows() * shape.qkv_width(), 6), shape.type));
+    const Values dout = rounded(random_values(static_cast<int64_t>(reference.out.size()), 7), shape.type);
+    const Memory qkv = upload(reference.qkv, shape.type), out = upload(reference.out, shape.type);
+    const Memory lse = upload(reference.lse, DType::f32), dout_m = upload(dout, shape.type);
+    const Memory dqkv = garbage(qkv.count(), shape.type);
+    const AttentionBackward op{shape, qkv.data(), out.data(), dout_m.data(), lse.as<float>(), dqkv.data()};
+    const Values expected = reference.backward(dout);
+    on_every_engine(shape, [&] {
+      run({&dqkv}, [&] { kernels().attention_backward(op, launch(kernels().attention_workspace(shape))); });
+      expect_close(download(dqkv), expected, tolerance(shape.type, 8), "dqkv");
+    });
+  }
+}
+
+TEST(AttentionReference, GradientIsThatOfFiniteDifferences) {
+  const AttentionShape shape{DType::f32, 1, 5, 2, 1, 3};
+  const Values qkv = random_values(shape.rows() * shape.qkv_width(), 8);
+  Reference reference(shape, qkv);
+  const Values dout = random_values(static_cast<int64_t>(reference.out.size()), 9);
+  const Values gradient = reference.backward(dout);
+  const auto loss = [&](const Values& input) {
+    const Values out = Reference(shape, input).out;
+    double sum = 0;
+    for (size_t i = 0; i < out.size(); ++i) sum += out[i] * dout[i];
+    return sum;
+  };
+  for (size_t i = 0; i < qkv.size(); ++i) {
+    Values up = qkv, down = qkv;
+    up[i] += 1e-5;
+    down[i] -= 1e-5;
+    EXPECT_NEAR(gradient[i], (loss(up) - loss(down)) / 2e-5, 1e-7) << i;
+  }
+}
+
+TEST_P(AttentionTest, DecodeGivesTheForwardPassTokenByToken) {
+  for (const AttentionShape& shape : shapes()) {
+    if (shape.seq_len > 64) continue;  // one launch a token
+    SCOPED_TRACE(describe(shape));
+    const Reference reference(shape,
+                              rounded(random_values(shape.rows() * shape.qkv_width(), 10), shape.type));
+    const int64_t capacity = shape.seq_len + 3, kv_width = shape.kv_heads * shape.head_dim;
+    const int64_t out_width = shape.heads * shape.head_dim;
+    const Memory keys = garbage(shape.samples * capacity * kv_width, shape.type);
+    const Memory values = garbage(keys.count(), shape.type),
+                 out = garbage(shape.samples * out_width, shape.type);
+    for (int64_t t = 0; t < shape.seq_len; ++t) {
+      Values token, expected;
+      for (int64_t sample = 0; sample < shape.samples; ++sample) {
+        const auto row = reference.qkv.begin() + (sample * shape.seq_len + t) * shape.qkv_width();
+        const auto result = reference.out.begin() + (sample * shape.seq_len + t) * out_width;
+        token.insert(token.end(), row, row + shape.qkv_width());
+        expected.insert(expected.end(), result, result + out_width);
+      }
+      const Memory qkv = upload(token, shape.type);
+      const AttentionDecode op{shape, t, capacity, qkv.data(), keys.data(), values.data(), out.data()};
+      run({&out}, [&] { kernels().attention_decode(op, launch(kernels().attention_workspace(shape))); });
+      expect_close(download(out), expected, tolerance(shape.type), fmt::format("token {}", t));
+    }
+  }
+}
+
+TEST_P(AttentionTest, RopeTurnsHalvesAndTurnsThemBack) {
+  for (const AttentionShape& shape : shapes()) {
+    SCOPED_TRACE(describe(shape));
+    const int64_t first = 3, dim = shape.head_dim, half = dim / 2;
+    Values table;
+    for (int64_t position = 0; position < first + shape.seq_len; ++position) {
+      for (const bool sine : {false, true}) {
+        for (int64_t i = 0; i < half; ++i) {
+          const double angle = static_cast<double>(position) * std::pow(1e4, -static_cast<double>(i) / half);
+          table.push_back(sine ? std::sin(angle) : std::cos(angle));
+        }
+      }
+    }
+    const Values qkv = rounded(random_values(shape.rows() * shape.qkv_width(), 11), shape.type);
+    Values expected = qkv;
+    for (int64_t row = 0; row < shape.rows(); ++row) {
+      const double* cosine = &table[static_cast<size_t>((first + row % shape.seq_len) * dim)];
+      for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
+        double* x = &expected[static_cast<size_t>(row * shape.qkv_width() + head * dim)];
+        for (int64_t i = 0; i < half; ++i) {
+          const double a = x[i], b = x[half + i], c = cosine[i], s = cosine[half + i];
+          x[i] = a * c - b * s;
+          x[half + i] = b * c + a * s;
+        }
+      }
+    }
+    const Memory there = upload(qkv, shape.type), table_m = upload(table, DType::f32);
+    Rope op{shape, there.data(), table_m.as<float>(), first, false};
+    run({&there}, [&] { kernels().rope(op, launch()); });
+    expect_close(download(there), expected, tolerance(shape.type));
+    op.backward = true;
+    run({&there}, [&] { kernels().rope(op, launch()); });
+    expect_close(download(there), qkv, tolerance(shape.type, 4), "turned back");
+  }
+}
+
+LOCKSTEP_ON_EVERY_DEVICE(AttentionTest);
+
+}  // namespace
+}  // namespace lockstep::kernels::testing

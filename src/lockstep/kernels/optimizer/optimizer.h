@@ -1,0 +1,73 @@
+// Gradient norm and parameter updates: passes over flat fp32 buffers.
+#pragma once
+
+#include "lockstep/device/tensor.h"
+#include "lockstep/kernels/launch.h"
+#include "lockstep/kernels/optimizer/step_state.h"
+
+namespace lockstep::kernels {
+
+// The unit of the canonical order: norms, hashes and shards are cut only here.
+constexpr int64_t kChunk = 65536;
+
+// One contiguous run of a flat buffer, at most kChunk elements, never across two parameters.
+struct Chunk {
+  int64_t begin = 0;       // element offset in the flat buffer
+  int32_t count = 0;       // <= kChunk
+  float weight_decay = 0;  // of the parameter it belongs to
+};
+
+// sums[i] = sum of squares of chunk i in fp64, fixed order. `gradient` holds the scaled gradient.
+struct SquareSums {
+  const float* gradient = nullptr;
+  const Chunk* chunks = nullptr;  // device memory
+  int64_t chunk_count = 0;
+  double* sums = nullptr;
+};
+
+// Folds every chunk's sum in canonical order, then sets loss, grad_norm, clip, apply, the bias
+// corrections and the loss scale in StepState. slice_losses are folded in slice order.
+struct NormFinish {
+  const double* sums = nullptr;
+  int64_t chunk_count = 0;
+  const double* slice_losses = nullptr;
+  int64_t slices = 0;
+  const StepInputs* inputs = nullptr;
+  StepState* state = nullptr;
+  NormPolicy policy;
+};
+
+enum class UpdateRule : uint8_t { adamw, sgd, lion };
+
+// master -= lr * rule(gradient * clip); nothing at all when state->apply is 0.
+//   adamw: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr (mhat / (sqrt(vhat) + eps) + decay p)
+//   sgd:   m = momentum m + g;  p -= lr (m + decay p)            (beta1 is the momentum; PyTorch's form)
+//   lion:  u = sign(b1 m + (1-b1) g); p -= lr (u + decay p); m = b2 m + (1-b2) g
+struct Update {
+  UpdateRule rule = UpdateRule::adamw;
+  float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;
+  float* master = nullptr;
+  const float* gradient = nullptr;
+  void* m = nullptr;
+  void* v = nullptr;  // adamw only
+  // fp32 or bf16. In bf16 both are computed in fp32 and used so; then m is rounded to the nearest and v,
+  // which moves by less than a last place, at random (kernels/optimizer/random_rounding.h).
+  device::DType moment_type = device::DType::f32;
+  int64_t first_chunk = 0;  // number of chunks[0] in the model: keys the draws
+  void* compute = nullptr;  // rounded copy of the new master; null when compute is fp32
+  device::DType compute_type = device::DType::bf16;
+  const Chunk* chunks = nullptr;
+  int64_t chunk_count = 0;
+  const StepInputs* inputs = nullptr;
+  const StepState* state = nullptr;
+};
+
+// 128-bit hash of each chunk's bits: two sums of mixed words, independent of the order of evaluation.
+struct HashChunks {
+  const float* values = nullptr;
+  const Chunk* chunks = nullptr;
+  int64_t chunk_count = 0;
+  uint64_t* hashes = nullptr;  // [chunk_count, 2]
+};
+
+}  // namespace lockstep::kernels

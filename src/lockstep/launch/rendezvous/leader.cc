@@ -1,0 +1,384 @@
+#include "lockstep/launch/rendezvous/leader.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::launch {
+
+namespace {
+
+constexpr Duration kGoodbye{5000};  // how long the leader waits for the others to hear that the run is over
+
+constexpr Duration kProofOfLife{4000};  // four beats
+constexpr int kMostRescues = 2;         // rounds that only save, until the launchers must do it by themselves
+constexpr Duration kRescueCall{15000};  // for the nodes to come to one
+// Between looks at the beats; closer where a failure waits for a verdict.
+constexpr Duration kLook{500}, kCloseLook{100};
+
+int64_t unix_micros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::string beat_key(const std::string& token) { return "beat/" + token; }
+std::string refusal_key(const std::string& token) { return "refused/" + token; }
+
+Leader::Leader(const Options& options, LeaderRules rules, std::unique_ptr<comm::Store> store, Say say)
+    : options_(options), rules_(rules), store_(std::move(store)), say_(std::move(say)) {}
+
+Duration Leader::since(Clock::time_point then) const {
+  return std::chrono::duration_cast<Duration>(Clock::now() - then);
+}
+
+bool Leader::takes_part(const Member& member) const { return state_.place_of(member.card.token) != nullptr; }
+
+void Leader::turn() {
+  while (const std::optional<std::string> text = store_->pop(kInbox, Duration(0))) {
+    const nlohmann::json message = nlohmann::json::parse(*text, nullptr, false);
+    try {
+      hear(message);
+    } catch (const nlohmann::json::exception& error) {
+      say_(fmt::format("a node of another version spoke ({}); what it said is ignored", error.what()));
+    }
+  }
+  watch_beats();
+  if (state_.phase == Phase::roll_call) call_the_roll();
+  if (state_.phase == Phase::running) judge();
+  if (state_.phase == Phase::stopping) settle();
+  publish();
+}
+
+void Leader::hear(const nlohmann::json& message) {
+  const std::string kind = message.at("say");
+  if (kind == "join") return hear_join(card_from_json(message.at("card")));
+  const auto found = members_.find(message.at("token").get<std::string>());
+  if (found == members_.end()) return;
+  Member& member = found->second;
+  if (kind == "bye") member.gone = true;
+  if (kind == "lost") {
+    const auto lost = members_.find(message.at("lost").get<std::string>());
+    if (lost != members_.end() && !lost->second.gone) lose(lost->second, "its task was killed");
+  }
+  member.newest = message.value("newest", member.newest);
+  state_.saved = std::max(state_.saved, message.value("saved", int64_t{0}));
+  if (kind == "signal" && state_.signal == 0) {
+    state_.signal = message.at("signal");
+    state_.why = fmt::format("{} was told to stop", member.card.host);
+    hear_signal(message.value("drop", false));
+  }
+  if (message.value("round", state_.round) != state_.round) return;  // about a round that is over
+  if (kind == "stopped") member.stopped = true;
+  if (kind == "done") member.done = true, member.code = message.at("code");
+  if (message.value("hurries", false)) rescues_ = kMostRescues;
+  if (kind == "failed" && state_.phase == Phase::running) {
+    if (state_.failures.empty()) failed_at_ = Clock::now();
+    for (const nlohmann::json& one : message.at("failures"))
+      state_.failures.push_back(failure_from_json(one));
+    failed_step_ = std::max(failed_step_, message.value("step", int64_t{-1}));
+  }
+}
+
+// Ranks that work save by themselves. In every other state what their memory holds is saved by a round of its
+// own; where it holds nothing new, the run is over at once.
+void Leader::hear_signal(bool drop) {
+  const bool ours = rules_.own_program;
+  if (state_.phase == Phase::roll_call) {
+    final_code_ = ours ? kPreempted : 128 + state_.signal;
+    state_.save_only = ours && holds_unsaved();
+    if (!state_.save_only) finish(*final_code_);
+  } else if (state_.phase == Phase::running && drop) {
+    stop(false, kPreempted, "the step in progress does not fit into the notice and is dropped");
+  } else if (state_.phase == Phase::stopping && state_.again && ours) {
+    state_.again = false, state_.code = kPreempted;
+  }
+}
+
+bool Leader::holds_unsaved() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [&](const auto& one) { return one.second.newest > state_.saved; });
+}
+
+std::string Leader::objection(const NodeCard& card) const {
+  for (const auto& [token, member] : members_) {
+    const NodeCard& other = member.card;
+    if (token == card.token || member.gone) continue;
+    if (card.wanted >= 0 && card.wanted == other.wanted) {
+      return fmt::format("node {} is already {} (process {}); {} (process {}) must have another --node-rank",
+                         card.wanted, other.host, other.pid, card.host, card.pid);
+    }
+    if (card.trains != other.trains) {
+      const auto command = [](const NodeCard& one) {
+        return one.trains ? "`lockstep train`" : "`lockstep launch`";
+      };
+      return fmt::format("{} runs {}, {} runs {}; start the same command on every node", card.host,
+                         command(card), other.host, command(other));
+    }
+    if (card.min_nodes != other.min_nodes || card.max_nodes != other.max_nodes) {
+      return fmt::format("{} says --nnodes {}:{}, {} says {}:{}; they must be the same", card.host,
+                         card.min_nodes, card.max_nodes, other.host, other.min_nodes, other.max_nodes);
+    }
+  }
+  return "";
+}
+
+const Leader::Member* Leader::holder_of(const NodeCard& card) const {
+  for (const auto& [token, member] : members_) {
+    if (token != card.token && !member.gone && card.wanted >= 0 && card.wanted == member.card.wanted)
+      return &member;
+  }
+  return nullptr;
+}
+
+// A node that takes the place of a lost one may come before the loss is known. It is refused only once the
+// other has shown that it lives: by a beat that cannot be from before.
+void Leader::settle_claims() {
+  for (auto& [card, at] : std::exchange(claims_, {})) {
+    const Member* holder = holder_of(card);
+    if (holder != nullptr && holder->lived_after <= at) {
+      claims_.emplace_back(card, at);
+    } else if (holder != nullptr) {
+      refuse(card, objection(card));
+    } else {
+      hear_join(card);
+    }
+  }
+}
+
+void Leader::refuse(const NodeCard& card, const std::string& reason) {
+  store_->set(refusal_key(card.token), reason);
+  say_("refused a node: " + reason);
+}
+
+void Leader::hear_join(const NodeCard& card) {
+  const bool has_worked = state_.round > 0 || state_.phase != Phase::roll_call;
+  if (has_worked && holder_of(card) != nullptr) {
+    claims_.emplace_back(card, Clock::now());
+    return;
+  }
+  if (const std::string reason = objection(card); !reason.empty()) {
+    refuse(card, reason);
+    return;
+  }
+  Member& member = members_[card.token];
+  if (member.card.token.empty()) {
+    arrival_.push_back(card.token);
+    member.beat_at = member.lived_after = Clock::now();
+  }
+  member.card = card, member.joined = true, member.done = member.stopped = member.gone = false;
+}
+
+// A node whose count stands still has vanished: its launcher was killed, or the network is gone.
+void Leader::watch_beats() {
+  if (options_.one_node() || since(looked_at_) < (state_.failures.empty() ? kLook : kCloseLook)) return;
+  const Clock::time_point look_before = std::exchange(looked_at_, Clock::now());
+  for (auto& [token, member] : members_) {
+    if (member.gone) continue;
+    const std::string beat = store_->try_get(beat_key(token)).value_or("");
+    if (beat != member.beat) {
+      member.beat = beat, member.beat_at = Clock::now();
+      member.lived_after = std::max(member.lived_after, look_before);
+    }
+    if (since(member.beat_at) > options_.node_timeout) lose(member);
+  }
+  settle_claims();
+}
+
+void Leader::lose(Member& member, const std::string& how) {
+  member.gone = true;
+  const NodePlace* place = state_.place_of(member.card.token);
+  const double silent = std::chrono::duration<double>(Clock::now() - member.beat_at).count();
+  const double at_most = std::chrono::duration<double>(Clock::now() - member.lived_after).count();
+  if (!place || state_.phase == Phase::roll_call) {
+    say_(fmt::format("{} vanished while waiting", member.card.host));
+    if (!member.card.one_task_a_rank) return;
+    state_.why = fmt::format("task {} on {} ended before all had come", member.card.wanted, member.card.host);
+    return finish(1);
+  }
+  if (state_.phase != Phase::running || member.done) return;
+  Failure failure;
+  failure.node = place->node, failure.host = member.card.host;
+  // The earliest that it can have been: ranks of other nodes fail within milliseconds after it.
+  failure.unix_micros = unix_micros() - static_cast<int64_t>(at_most * 1e6);
+  const int last = place->first_rank + place->card.ranks - 1;
+  const std::string ranks = last > place->first_rank ? fmt::format("ranks {} to {}", place->first_rank, last)
+                                                     : fmt::format("rank {}", last);
+  failure.ending = fmt::format("its launcher (process {}, {}) vanished: no sign of life for {}",
+                               member.card.pid, ranks, base::human_duration(silent));
+  if (member.card.one_task_a_rank) {
+    const comm::Seat seat = seat_of_task(state_, *place);
+    failure.rank = seat.rank, failure.local_rank = seat.local_rank, failure.node = seat.node;
+    failure.pid = member.card.pid;
+    failure.seconds = std::chrono::duration<double>(Clock::now() - phase_at_).count();
+  }
+  if (!how.empty()) failure.ending = how, failure.unix_micros = unix_micros();
+  if (state_.failures.empty()) failed_at_ = Clock::now();
+  state_.failures.push_back(failure);
+}
+
+void Leader::call_the_roll() {
+  std::vector<NodeCard> present;
+  bool everyone_is_back = true;
+  for (const std::string& token : arrival_) {
+    const Member& member = members_.at(token);
+    if (member.gone) continue;
+    if (!member.joined) everyone_is_back = false;
+    if (member.joined && static_cast<int>(present.size()) < options_.max_nodes)
+      present.push_back(member.card);
+  }
+  const int count = static_cast<int>(present.size());
+  // What was left in memory suits as many ranks as there were; of fewer, each launcher keeps its own.
+  if (state_.save_only && everyone_is_back && present.size() < state_.nodes.size())
+    return finish(final_code_.value_or(1));
+  if (count < options_.min_nodes) enough_ = false;
+  if (count >= options_.min_nodes && !enough_) enough_ = true, enough_at_ = Clock::now();
+  // Nodes that were there before need not be waited for twice.
+  const Duration patience = state_.save_only ? kRescueCall : options_.join_timeout;
+  const bool last_call_over =
+      enough_ && (since(enough_at_) >= options_.last_call || since(phase_at_) >= patience);
+  const bool known = enough_ && state_.round > 0 && everyone_is_back;
+  if (count == options_.max_nodes || last_call_over || known) return start_round(present);
+  state_.waiting = describe_waiting(present, enough_ ? options_.max_nodes : options_.min_nodes);
+  if (since(phase_at_) < patience) return;
+  state_.why = fmt::format("{}; nobody came within {}", state_.waiting,
+                           base::human_duration(static_cast<double>(patience.count()) / 1000));
+  finish(final_code_.value_or(1));
+}
+
+void Leader::start_round(const std::vector<NodeCard>& cards) {
+  state_.nodes = place_nodes(cards);
+  state_.world = 0, state_.waiting.clear(), state_.failures.clear(), state_.again = false;
+  if (!state_.save_only) state_.why.clear();
+  for (const NodePlace& place : state_.nodes) {
+    state_.world += place.card.ranks;
+    if (state_.round == 0) state_.first_attempt = std::max(state_.first_attempt, place.card.first_attempt);
+  }
+  state_.master_addr = options_.master_addr.empty() ? state_.nodes[0].card.address : options_.master_addr;
+  state_.master_port = state_.nodes[0].card.master_port;
+  state_.phase = Phase::running, phase_at_ = Clock::now();
+}
+
+// A node that was killed is often noticed first by the failure of others. So before one is named, every node
+// must have shown that it lived after it, or have been silent for long enough.
+bool Leader::know_who_lives() {
+  if (options_.one_node() || rules_.sees_all) return true;
+  for (auto& [token, member] : members_) {
+    if (!takes_part(member) || member.gone || member.done || member.lived_after > failed_at_) continue;
+    if (since(failed_at_) < kProofOfLife) return false;
+    lose(member);
+  }
+  return true;
+}
+
+// What a scheduler has started once, nobody starts again.
+bool Leader::lost_task() const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& one) {
+    return one.second.gone && one.second.card.one_task_a_rank && takes_part(one.second);
+  });
+}
+
+void Leader::judge_failures() {
+  // Failures come in a flock: wait for the others before saying which was first.
+  if (since(failed_at_) < options_.monitor_interval || !know_who_lives()) return;
+  sort_by_time(state_.failures);
+  const int code = state_.failures.front().code;
+  const bool ours = rules_.own_program, ends = state_.signal != 0 || state_.save_only;
+  const bool preempted = code == kPreempted && since(phase_at_) >= rules_.shortest_attempt;
+  if (failed_step_ > furthest_step_) state_.restarts = 0, furthest_step_ = failed_step_;
+  const bool hopeless = lost_task() || (ours && (code == 2 || code == 3 || state_.failures.front().final));
+  const bool left = state_.restarts < options_.max_restarts;
+  const bool again = !ends && !hopeless && (preempted ? options_.max_restarts > 0 : left);
+  if (again && !preempted) ++state_.restarts;
+  const bool told = ours && code >= 1 && code <= 3;
+  stop(again, code == kPreempted || (ours && state_.signal != 0) ? kPreempted : told ? code : 1, "");
+}
+
+void Leader::judge() {
+  if (!state_.failures.empty()) return judge_failures();
+  const bool signalled = state_.signal != 0;
+  bool all_done = true, newcomer = false;
+  int code = 0;
+  for (const auto& [token, member] : members_) {
+    if (!takes_part(member)) {
+      newcomer |= member.joined && !member.gone;
+      continue;
+    }
+    all_done &= member.done;
+    if (member.code != 0) code = code == kPreempted ? code : member.code;
+  }
+  // Ranks that would not end and were ended: what counts is the signal that asked for it.
+  if (signalled && code == 128 + SIGKILL) code = rules_.own_program ? kPreempted : 128 + state_.signal;
+  if (all_done) {
+    // Told to stop while they started, they had nothing to save yet, but their memory may have.
+    if (rules_.own_program && code != 0 && holds_unsaved() && rescues_ < kMostRescues)
+      return stop(false, code, "");
+    return finish(code == 0 ? 0 : final_code_.value_or(code));
+  }
+  if (newcomer && !signalled && !state_.save_only &&
+      static_cast<int>(state_.nodes.size()) < options_.max_nodes) {
+    stop(true, 0, "a node has come; all ranks start again with it");
+  }
+}
+
+void Leader::stop(bool again, int code, std::string why) {
+  state_.phase = Phase::stopping, phase_at_ = Clock::now();
+  state_.again = again, state_.code = code, state_.why = std::move(why);
+  for (auto& [token, member] : members_) member.stopped = false;
+}
+
+// A node that cannot end its ranks is left out where the others can go on without it. Where they cannot, it
+// is waited for: its ranks may be held up by a disk that comes back.
+bool Leader::wait_for_stops() {
+  const bool patient = since(phase_at_) < options_.grace + Duration(15000);
+  int others = 0;
+  for (const auto& [token, member] : members_) others += !member.gone && member.stopped;
+  for (auto& [token, member] : members_) {
+    if (!takes_part(member) || member.gone || member.stopped) continue;
+    if (patient || others < options_.min_nodes) return true;
+    say_(fmt::format("{} did not stop its ranks in time and is left out", member.card.host));
+    member.gone = true;
+  }
+  return false;
+}
+
+void Leader::settle() {
+  if (wait_for_stops()) return;
+  if (!state_.again) {
+    const bool rescue = rules_.own_program && holds_unsaved() && rescues_ < kMostRescues;
+    if (!final_code_) final_code_ = state_.code;
+    if (!rescue) return finish(*final_code_);
+    ++rescues_, state_.save_only = true;
+  }
+  begin_roll_call();
+}
+
+void Leader::begin_roll_call() {
+  for (auto& [token, member] : members_) member.joined = member.joined && !takes_part(member);
+  ++state_.round;
+  state_.phase = Phase::roll_call, phase_at_ = Clock::now(), enough_ = false;
+}
+
+void Leader::finish(int code) { state_.phase = Phase::over, state_.code = code, phase_at_ = Clock::now(); }
+
+void Leader::publish() {
+  std::string text = write_json(to_json(state_));
+  if (text == published_) return;
+  store_->set(kState, text);
+  published_ = std::move(text);
+}
+
+bool Leader::may_go() const {
+  if (state_.phase != Phase::over) return false;
+  if (since(phase_at_) > kGoodbye) return true;
+  return std::all_of(members_.begin(), members_.end(), [](const auto& one) { return one.second.gone; });
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,100 @@
+// The one node that decides: it hears what the others say, watches who is alive, and publishes State.
+//
+// It runs inside the launcher that holds the store, a turn at a time; with one node it leads itself.
+// Decisions: when a roll call is complete, which failure was first, whether there is another round, and with
+// which code the run ends. A run of our own that ends otherwise than by itself, be it by a signal or by a
+// failure too many, has one more round if its ranks' memory holds steps that no checkpoint has: it only saves
+// them.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/comm/store/store.h"
+#include "lockstep/launch/options.h"
+#include "lockstep/launch/rendezvous/round_state.h"
+
+namespace lockstep::launch {
+
+// Keys below the run's prefix.
+constexpr const char* kInbox = "inbox";  // queue of messages to the leader
+constexpr const char* kState = "state";
+std::string beat_key(const std::string& token);     // counts up while that launcher lives
+std::string refusal_key(const std::string& token);  // why it may not take part
+
+struct LeaderRules {
+  bool own_program = false;  // codes 2 and 3 mean "refused": a restart would be refused again
+  Duration shortest_attempt{
+      5000};              // a preemption sooner than that counts as a failure, or it might go on for ever
+  bool sees_all = false;  // tasks of one machine: a dead launcher is seen, not inferred from its silence
+};
+
+class Leader {
+ public:
+  using Say = std::function<void(const std::string& sentence)>;
+  Leader(const Options& options, LeaderRules rules, std::unique_ptr<comm::Store> store, Say say);
+  void turn();
+  bool may_go() const;  // the run is over and everyone knows
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Member {
+    NodeCard card;
+    bool joined = false, stopped = false, gone = false;
+    bool done = false;
+    int code = 0;
+    int64_t newest = 0;  // steps that its ranks' memory holds
+    std::string beat;
+    // When its count was seen to change, and the look before that one: it lived at some time after it.
+    Clock::time_point beat_at, lived_after;
+  };
+
+  void hear(const nlohmann::json& message);
+  void hear_join(const NodeCard& card);
+  void hear_signal(bool drop);
+  std::string objection(const NodeCard& card) const;
+  const Member* holder_of(const NodeCard& card) const;  // of its number: another that lives, as far as known
+  void settle_claims();
+  void refuse(const NodeCard& card, const std::string& reason);
+  void watch_beats();
+  void lose(Member& member, const std::string& how = "");
+  bool lost_task() const;
+  void call_the_roll();
+  void start_round(const std::vector<NodeCard>& cards);
+  bool know_who_lives();
+  void judge();
+  void judge_failures();
+  void stop(bool again, int code, std::string why);
+  void settle();
+  bool wait_for_stops();
+  bool holds_unsaved() const;
+  void begin_roll_call();
+  void finish(int code);
+  void publish();
+  bool takes_part(const Member& member) const;
+  Duration since(Clock::time_point then) const;
+
+  Options options_;
+  LeaderRules rules_;
+  std::unique_ptr<comm::Store> store_;
+  Say say_;
+  std::map<std::string, Member> members_;  // by token
+  std::vector<std::string> arrival_;       // tokens
+  // Nodes that want the number of one that has worked, and when they came.
+  std::vector<std::pair<NodeCard, Clock::time_point>> claims_;
+  State state_;
+  std::string published_;
+  Clock::time_point phase_at_ = Clock::now(), enough_at_, failed_at_, looked_at_;
+  bool enough_ = false;
+  // The step at which the newest failure was, and the furthest of those before it: getting further refills
+  // the budget of restarts.
+  int64_t failed_step_ = -1, furthest_step_ = -1;
+  int rescues_ = 0;                // rounds that only save
+  std::optional<int> final_code_;  // of the run, once only saving is left
+};
+
+}  // namespace lockstep::launch

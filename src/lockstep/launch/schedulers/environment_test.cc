@@ -1,0 +1,447 @@
+// Environments, and what each must be read as. Slurm's and Open MPI's were recorded under real ones; those of
+// PBS, Vertex AI, Kubeflow and TPU VMs are written after their documentation.
+#include "lockstep/launch/schedulers/environment.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/schedulers/environment_readers.h"
+
+namespace lockstep::launch {
+namespace {
+
+// Lines of NAME=value.
+Environment from_text(std::string_view text) {
+  Environment environment;
+  for (const std::string& line : base::split_lines(text)) {
+    const size_t equals = line.find('=');
+    if (equals != std::string::npos) environment[line.substr(0, equals)] = line.substr(equals + 1);
+  }
+  return environment;
+}
+
+std::optional<std::string> no_file(const std::string&) { return std::nullopt; }
+
+// Slurm 22.05: srun -N2 -n4 on nodes of unequal room; task 2.
+const char* const kSlurmUneven = R"(SLURMD_NODENAME=n1
+SLURM_CPUS_ON_NODE=3
+SLURM_GTIDS=0,1,2
+SLURM_JOBID=1
+SLURM_JOB_CPUS_PER_NODE=3,1
+SLURM_JOB_ID=1
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_JOB_NUM_NODES=2
+SLURM_LAUNCH_NODE_IPADDR=127.0.0.1
+SLURM_LOCALID=2
+SLURM_NNODES=2
+SLURM_NODEID=0
+SLURM_NODELIST=n[1-2]
+SLURM_NPROCS=4
+SLURM_NTASKS=4
+SLURM_PROCID=2
+SLURM_SRUN_COMM_HOST=127.0.0.1
+SLURM_STEPID=0
+SLURM_STEP_ID=0
+SLURM_STEP_NODELIST=n[1-2]
+SLURM_STEP_NUM_NODES=2
+SLURM_STEP_NUM_TASKS=4
+SLURM_STEP_TASKS_PER_NODE=3,1
+SLURM_TASKS_PER_NODE=3,1)";
+
+// srun -N2 -n2 --gpus-per-node=2, task 1.
+const char* const kSlurmAgents = R"(CUDA_VISIBLE_DEVICES=0,1
+GPU_DEVICE_ORDINAL=0,1
+SLURM_GPUS_ON_NODE=2
+SLURM_JOB_ID=3
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_JOB_NUM_NODES=2
+SLURM_LOCALID=0
+SLURM_NNODES=2
+SLURM_NODEID=1
+SLURM_NODELIST=n[1-2]
+SLURM_NTASKS=2
+SLURM_PROCID=1
+SLURM_STEPID=0
+SLURM_STEP_GPUS=0,1
+SLURM_STEP_ID=0
+SLURM_STEP_NODELIST=n[1-2]
+SLURM_STEP_NUM_NODES=2
+SLURM_STEP_NUM_TASKS=2
+SLURM_STEP_TASKS_PER_NODE=1(x2)
+SLURM_TASKS_PER_NODE=1(x2))";
+
+// srun -N2 -n4 --gpus-per-task=1, task 1.
+const char* const kSlurmGpuTasks = R"(CUDA_VISIBLE_DEVICES=1
+SLURMD_TRES_BIND=gpu:per_task:1
+SLURM_GPUS_ON_NODE=3
+SLURM_JOB_ID=4
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_LOCALID=1
+SLURM_NODEID=0
+SLURM_NTASKS=4
+SLURM_PROCID=1
+SLURM_STEP_GPUS=1
+SLURM_STEP_ID=0
+SLURM_STEP_NODELIST=n[1-2]
+SLURM_STEP_NUM_NODES=2
+SLURM_STEP_NUM_TASKS=4
+SLURM_STEP_TASKS_PER_NODE=3,1)";
+
+// srun -N1 -n2 inside salloc -N2 -n4, task 1: the step is smaller than the job.
+const char* const kSlurmStepInJob = R"(SLURM_JOB_CPUS_PER_NODE=3,1
+SLURM_JOB_ID=5
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_JOB_NUM_NODES=2
+SLURM_LOCALID=1
+SLURM_NNODES=1
+SLURM_NODEID=0
+SLURM_NODELIST=n[1-2]
+SLURM_NTASKS=2
+SLURM_PROCID=1
+SLURM_STEP_ID=0
+SLURM_STEP_NODELIST=n1
+SLURM_STEP_NUM_NODES=1
+SLURM_STEP_NUM_TASKS=2
+SLURM_STEP_TASKS_PER_NODE=2
+SLURM_TASKS_PER_NODE=2)";
+
+const char* const kSallocShell = R"(SLURM_CLUSTER_NAME=c
+SLURM_JOBID=5
+SLURM_JOB_CPUS_PER_NODE=3,1
+SLURM_JOB_ID=5
+SLURM_JOB_NAME=interactive
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_JOB_NUM_NODES=2
+SLURM_NNODES=2
+SLURM_NODELIST=n[1-2]
+SLURM_NPROCS=4
+SLURM_NTASKS=4
+SLURM_SUBMIT_HOST=vm
+SLURM_TASKS_PER_NODE=3,1)";
+
+// The script of sbatch -N2 --ntasks-per-node=2: it looks like task 0, and is a shell.
+const char* const kBatchShell = R"(SLURM_GTIDS=0
+SLURM_JOB_ID=6
+SLURM_JOB_NODELIST=n[1-2]
+SLURM_JOB_NUM_NODES=2
+SLURM_LOCALID=0
+SLURM_NNODES=2
+SLURM_NODEID=0
+SLURM_NPROCS=4
+SLURM_NTASKS=4
+SLURM_NTASKS_PER_NODE=2
+SLURM_PROCID=0
+SLURM_TASKS_PER_NODE=2(x2)
+SLURM_TASK_PID=389)";
+
+// Open MPI 4.1.4: mpirun -np 2, rank 1.
+const char* const kOpenMpi = R"(OMPI_APP_CTX_NUM_PROCS=2
+OMPI_COMM_WORLD_LOCAL_RANK=1
+OMPI_COMM_WORLD_LOCAL_SIZE=2
+OMPI_COMM_WORLD_NODE_RANK=1
+OMPI_COMM_WORLD_RANK=1
+OMPI_COMM_WORLD_SIZE=2
+OMPI_MCA_ess_base_jobid=613220353
+OMPI_MCA_ess_base_vpid=1
+OMPI_MCA_orte_ess_node_rank=1
+OMPI_MCA_orte_hnp_uri=613220352.0;tcp://127.0.0.1:54065
+OMPI_MCA_orte_num_nodes=1
+OMPI_UNIVERSE_SIZE=2
+PMIX_HOSTNAME=vm
+PMIX_NAMESPACE=613220353
+PMIX_RANK=1)";
+
+const char* const kOpenMpiTwoHosts = R"(OMPI_COMM_WORLD_LOCAL_RANK=0
+OMPI_COMM_WORLD_LOCAL_SIZE=1
+OMPI_COMM_WORLD_RANK=3
+OMPI_COMM_WORLD_SIZE=4
+OMPI_MCA_orte_hnp_uri=1.0;tcp://10.0.0.1,192.168.1.1:54065
+OMPI_MCA_orte_num_nodes=2
+PMIX_NAMESPACE=613220353)";
+
+const char* const kVertex =
+    R"(CLUSTER_SPEC={"cluster":{"workerpool0":["cmle-training-workerpool0-5a3c-0:2222"],"workerpool1":["cmle-training-workerpool1-5a3c-0:2222","cmle-training-workerpool1-5a3c-1:2222"]},"environment":"cloud","task":{"type":"workerpool1","index":1}}
+CLOUD_ML_JOB_ID=1234567890)";
+
+const char* const kKubeflow = R"(KUBERNETES_SERVICE_HOST=10.96.0.1
+MASTER_ADDR=job-master-0
+MASTER_PORT=23456
+PET_MASTER_ADDR=job-master-0
+PET_MASTER_PORT=23456
+PET_NNODES=3
+PET_NODE_RANK=2
+PET_NPROC_PER_NODE=gpu
+PYTHONUNBUFFERED=1
+RANK=2
+WORLD_SIZE=24)";
+
+const char* const kKubeflowOld = R"(HOSTNAME=job-master-0
+KUBERNETES_SERVICE_HOST=10.96.0.1
+MASTER_ADDR=localhost
+MASTER_PORT=23456
+RANK=0
+WORLD_SIZE=2)";
+
+const char* const kKubeflowElastic = R"(KUBERNETES_SERVICE_HOST=10.96.0.1
+PET_MAX_RESTARTS=10
+PET_NNODES=1:3
+PET_NPROC_PER_NODE=2
+PET_RDZV_BACKEND=c10d
+PET_RDZV_ENDPOINT=job-worker-0:29400
+PET_RDZV_ID=job)";
+
+const char* const kTpu = R"(TPU_ACCELERATOR_TYPE=v4-32
+TPU_WORKER_HOSTNAMES=10.164.0.2,10.164.0.3,10.164.0.4,10.164.0.5
+TPU_WORKER_ID=3)";
+
+const char* const kTpuSlices = R"(MEGASCALE_COORDINATOR_ADDRESS=job-slice-0-0.job:8080
+MEGASCALE_NUM_SLICES=2
+MEGASCALE_SLICE_ID=1
+TPU_WORKER_HOSTNAMES=a,b
+TPU_WORKER_ID=1)";
+
+const char* const kPbs = R"(PBS_ENVIRONMENT=PBS_BATCH
+PBS_JOBID=17.head
+PBS_NODEFILE=/var/spool/pbs/aux/17.head
+PBS_NODENUM=1
+PBS_TASKNUM=2)";
+
+const char* const kTorque = R"(PBS_JOBID=18.head
+PBS_NODEFILE=/var/spool/torque/aux/18.head
+PBS_NODENUM=1
+PBS_TASKNUM=5
+PBS_VNODENUM=3)";
+
+struct Case {
+  std::string name, environment;
+  std::string expected;  // "scheduler job kind nodes/node tasks/task node_tasks/local_task host"
+  std::string nodefile = {};
+};
+
+std::string summary(const std::optional<Scheduled>& place) {
+  if (!place) return "shell";
+  std::string text = place->scheduler + " " + place->job;
+  text += place->kind == TaskKind::one_a_rank ? " ranks " : " agent ";
+  const auto pair = [](int whole, int part) {
+    return std::to_string(whole) + "/" + std::to_string(part) + " ";
+  };
+  text += pair(place->nodes, place->node) + pair(place->tasks, place->task);
+  return text + pair(place->node_tasks, place->local_task) + place->first_host;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> rows = {
+      {"nothing", "HOME=/root\nRANK=3\nWORLD_SIZE=4", "shell"},
+      {"slurm_uneven", kSlurmUneven, "Slurm 1.0 ranks 2/0 4/2 3/2 n1"},
+      {"slurm_agents", kSlurmAgents, "Slurm 3.0 agent 2/1 2/1 1/0 n1"},
+      {"slurm_gpu_tasks", kSlurmGpuTasks, "Slurm 4.0 ranks 2/0 4/1 3/1 n1"},
+      {"slurm_step_in_job", kSlurmStepInJob, "Slurm 5.0 ranks 1/0 2/1 2/1 n1"},
+      {"salloc_shell", kSallocShell, "shell"},
+      {"batch_shell", kBatchShell, "shell"},
+      {"interactive_step", std::string(kBatchShell) + "\nSLURM_STEP_ID=4294967290", "shell"},
+      {"batch_step", std::string(kBatchShell) + "\nSLURM_STEP_ID=4294967291", "shell"},
+      {"open_mpi", kOpenMpi, "Open MPI 613220353 ranks 1/0 2/1 2/1 localhost"},
+      {"open_mpi_two_hosts", kOpenMpiTwoHosts, "Open MPI 613220353 ranks 2/-1 4/3 1/0 10.0.0.1"},
+      {"open_mpi_in_slurm", std::string(kOpenMpiTwoHosts) + "\n" + kSlurmAgents,
+       "Open MPI 613220353 ranks 2/-1 4/3 1/0 n1"},
+      {"vertex", kVertex, "Vertex AI 1234567890 agent 3/2 3/2 1/0 cmle-training-workerpool0-5a3c-0"},
+      {"kubeflow", kKubeflow, "Kubeflow job-master-0 agent 3/2 3/2 1/0 job-master-0"},
+      {"kubeflow_old", kKubeflowOld, "Kubeflow job-master-0 agent 2/0 2/0 1/0 job-master-0"},
+      {"kubeflow_elastic", kKubeflowElastic, "Kubeflow job agent 3/-1 3/0 1/0 job-worker-0"},
+      {"kubeflow_rank", std::string(kKubeflow) + "\nLOCAL_RANK=0", "shell"},
+      {"tpu", kTpu, "TPU VM 10.164.0.2 agent 4/3 4/3 1/0 10.164.0.2"},
+      {"tpu_slices", kTpuSlices, "TPU VM job-slice-0-0.job agent 4/3 4/3 1/0 job-slice-0-0.job"},
+      {"pbs", kPbs, "PBS 17.head agent 2/1 2/1 1/0 a", "a\na\nb\nb\n"},
+      {"pbs_script", "PBS_JOBID=17.head\nPBS_NODEFILE=/x\nPBS_NODENUM=0\nPBS_TASKNUM=1", "shell", "a\nb\n"},
+      {"torque", kTorque, "PBS 18.head ranks 2/1 4/3 2/1 a", "a\na\nb\nb\n"},
+  };
+  return rows;
+}
+
+TEST(Environment, RecordedOnesAreReadAsWhatTheyAre) {
+  for (const Case& row : cases()) {
+    const FileReader read = [&](const std::string&) { return std::optional(row.nodefile); };
+    EXPECT_EQ(summary(read_environment(from_text(row.environment), read)), row.expected) << row.name;
+  }
+}
+
+// Of every recorded task, any variable may be gone or spoilt: an error of ours, or an answer that holds
+// together.
+TEST(Environment, ASpoiltOneIsAnErrorOrMakesSense) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  const std::vector<std::string> spoils = {
+      "",     "-1",     "x",           "0",         "1", "999999", "99999999999999999999",
+      "n[1-", "n[2-1]", "n[1-999999]", "1(x",       "{", "[]",     "a,,b",
+      ":",    "a:b",    "\n",          "1(x999999)"};
+  for (const Case& row : cases()) {
+    const FileReader read = [&](const std::string&) { return std::optional(row.nodefile); };
+    const Environment whole = from_text(row.environment);
+    for (int round = 0; round < 200; ++round) {
+      Environment environment = whole;
+      for (uint64_t times = 1 + random() % 2; times > 0; --times) {
+        std::next(environment.begin(), static_cast<long>(random() % environment.size()))->second =
+            spoils[random() % spoils.size()];
+      }
+      try {
+        const std::optional<Scheduled> place = read_environment(environment, read);
+        if (!place) continue;
+        const std::string what = row.name + ": " + summary(place);
+        EXPECT_LT(place->node, place->nodes) << what;
+        EXPECT_GE(place->node, -1) << what;
+        EXPECT_LT(place->task, place->tasks) << what;
+        EXPECT_GE(place->task, 0) << what;
+        EXPECT_LT(place->local_task, place->node_tasks) << what;
+        EXPECT_LE(place->node_tasks, place->tasks) << what;
+        EXPECT_LE(place->fewest_nodes, place->nodes) << what;
+        EXPECT_TRUE(place->port >= 1 && place->port <= 65535) << what;
+      } catch (const base::ConfigError& error) {
+        EXPECT_TRUE(error.number() >= 540 && error.number() <= 542) << error.what();
+      }
+    }
+  }
+}
+
+struct Fault {
+  std::string environment;
+  std::string without, with;  // a variable taken away; NAME=value put in
+  int number;
+  std::vector<std::string> named;
+};
+
+TEST(Environment, FaultsNameTheVariables) {
+  const std::vector<Fault> faults = {
+      {kSlurmUneven, "SLURM_PROCID", "", 540, {"SLURM_PROCID is missing", "SLURM_LOCALID"}},
+      {kSlurmUneven, "SLURM_NODEID", "", 540, {"SLURM_NODEID"}},
+      {kSlurmUneven, "", "SLURM_PROCID=4", 541, {"SLURM_PROCID=\"4\"", "SLURM_STEP_NUM_TASKS=\"4\""}},
+      {kSlurmUneven, "", "SLURM_NODEID=2", 541, {"SLURM_NODEID=\"2\""}},
+      {kSlurmUneven, "", "SLURM_LOCALID=3", 541, {"SLURM_LOCALID=\"3\"", "3 tasks"}},
+      {kSlurmUneven, "", "SLURM_STEP_TASKS_PER_NODE=2(x2),1", 541, {"SLURM_STEP_TASKS_PER_NODE", "3 nodes"}},
+      {kSlurmUneven, "", "SLURM_STEP_TASKS_PER_NODE=3,2", 541, {"does not add up", "SLURM_STEP_NUM_TASKS"}},
+      {kSlurmUneven, "", "SLURM_STEP_TASKS_PER_NODE=3;1", 542, {"SLURM_STEP_TASKS_PER_NODE=\"3;1\""}},
+      {kSlurmUneven, "", "SLURM_STEP_NODELIST=n[1-3]", 541, {"names 3 nodes", "SLURM_STEP_NUM_NODES"}},
+      {kSlurmUneven, "", "SLURM_STEP_NODELIST=n[1-", 542, {"SLURM_STEP_NODELIST=\"n[1-\""}},
+      {kSlurmUneven, "", "SLURM_STEP_NUM_TASKS=four", 542, {"SLURM_STEP_NUM_TASKS=\"four\""}},
+      {kSlurmUneven, "", "SLURM_STEP_ID=0x1", 542, {"SLURM_STEP_ID=\"0x1\""}},
+      {kOpenMpi,
+       "OMPI_COMM_WORLD_SIZE",
+       "",
+       540,
+       {"OMPI_COMM_WORLD_SIZE is missing beside OMPI_COMM_WORLD_RANK"}},
+      {kOpenMpi, "", "OMPI_COMM_WORLD_RANK=2", 541, {"OMPI_COMM_WORLD_RANK=\"2\""}},
+      {kOpenMpi, "", "OMPI_COMM_WORLD_LOCAL_SIZE=3", 541, {"OMPI_COMM_WORLD_LOCAL_SIZE=\"3\""}},
+      {kVertex, "", "CLUSTER_SPEC={\"cluster\": 1", 542, {"CLUSTER_SPEC"}},
+      {kVertex, "", "CLUSTER_SPEC=[1]", 542, {"CLUSTER_SPEC"}},
+      {kVertex,
+       "",
+       R"(CLUSTER_SPEC={"cluster":{"workerpool0":["a:1"]},"task":{"type":"workerpool2","index":0}})",
+       541,
+       {"\"workerpool2\" 0"}},
+      {kVertex,
+       "",
+       R"(CLUSTER_SPEC={"cluster":{"workerpool0":["a:x"]},"task":{"type":"workerpool0","index":0}})",
+       542,
+       {"\"a:x\""}},
+      {kVertex,
+       "",
+       R"(CLUSTER_SPEC={"cluster":{"workerpool0":[1]},"task":{"type":"workerpool0","index":0}})",
+       542,
+       {"not a string"}},
+      {kKubeflow, "PET_NODE_RANK", "", 540, {"PET_NODE_RANK is missing"}},
+      {kKubeflow, "", "PET_NODE_RANK=3", 541, {"PET_NODE_RANK=\"3\" is not below PET_NNODES=\"3\""}},
+      {kKubeflow, "", "PET_MASTER_PORT=70000", 542, {"PET_MASTER_PORT"}},
+      {kKubeflowElastic, "", "PET_NNODES=3:1", 542, {"PET_NNODES=\"3:1\""}},
+      {kTpu, "TPU_WORKER_ID", "", 540, {"TPU_WORKER_ID is missing beside TPU_WORKER_HOSTNAMES"}},
+      {kTpu, "", "TPU_WORKER_ID=4", 541, {"TPU_WORKER_ID=\"4\"", "4 hosts"}},
+      {kTpu, "", "TPU_WORKER_HOSTNAMES=a,,b", 542, {"TPU_WORKER_HOSTNAMES"}},
+      {kTpuSlices, "MEGASCALE_SLICE_ID", "", 540, {"MEGASCALE_SLICE_ID"}},
+      {kPbs, "PBS_NODENUM", "", 540, {"PBS_NODENUM"}},
+      {kPbs, "", "PBS_NODENUM=0", 542, {"PBS_NODEFILE", "shared folder"}},
+  };
+  for (const Fault& fault : faults) {
+    Environment environment = from_text(fault.environment);
+    environment.erase(fault.without);
+    for (const auto& [name, value] : from_text(fault.with)) environment[name] = value;
+    const std::string label = fault.without + fault.with;
+    try {
+      ADD_FAILURE() << label << " was read as " << summary(read_environment(environment, no_file));
+    } catch (const base::ConfigError& error) {
+      EXPECT_EQ(error.number(), fault.number) << label << ": " << error.what();
+      for (const std::string& name : fault.named) {
+        EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << label << ": " << error.what();
+      }
+    }
+  }
+}
+
+TEST(Environment, AllTasksOfAJobAgreeOnThePort) {
+  Environment other = from_text(kSlurmUneven);
+  other["SLURM_PROCID"] = "3";
+  other["SLURM_NODEID"] = "1";
+  other["SLURM_LOCALID"] = "0";
+  const auto one = read_environment(from_text(kSlurmUneven)), two = read_environment(other);
+  EXPECT_EQ(one->port, two->port);
+  EXPECT_EQ(one->job, two->job);
+  other["SLURM_STEP_ID"] = "1";  // another step of the job may run beside it
+  EXPECT_NE(read_environment(other)->port, one->port);
+  EXPECT_TRUE(one->port >= 20000 && one->port < 30000) << one->port;
+  EXPECT_EQ(read_environment(from_text(kVertex))->port, 2222);
+  EXPECT_EQ(read_environment(from_text(kKubeflow))->port, 23456);
+}
+
+TEST(Environment, SaysWhichGpusAreBound) {
+  const auto agents = read_environment(from_text(kSlurmAgents)),
+             tasks = read_environment(from_text(kSlurmGpuTasks));
+  EXPECT_EQ(agents->gpus, "0,1");
+  EXPECT_EQ(tasks->gpus, "1");
+  EXPECT_EQ(read_environment(from_text(kKubeflow))->ranks_per_node, "gpu");
+  EXPECT_EQ(read_environment(from_text(kKubeflowElastic))->fewest_nodes, 1);
+}
+
+TEST(Environment, NodeListsAreExpanded) {
+  const std::vector<std::pair<std::string, std::string>> lists = {
+      {"n1", "n1"},
+      {"n[1-3]", "n1 n2 n3"},
+      {"n[1-2,5]", "n1 n2 n5"},
+      {"n[008-011]", "n008 n009 n010 n011"},
+      {"n[9-11]", "n9 n10 n11"},
+      {"login,gpu[1-2],cpu-7", "login gpu1 gpu2 cpu-7"},
+      {"rack[1-2]n[01-02]x", "rack1n01x rack1n02x rack2n01x rack2n02x"},
+      {"node-[3,1].cluster.org", "node-3.cluster.org node-1.cluster.org"},
+      {"", "-"},
+      {"n1,", "-"},
+      {",n1", "-"},
+      {"n[1-2", "-"},
+      {"n1]", "-"},
+      {"n[]", "-"},
+      {"n[2-1]", "-"},
+      {"n[1-2-3]", "-"},
+      {"n[a-b]", "-"},
+      {"n[-1]", "-"},
+      {"n 1", "-"},
+      {"n[1-999999]", "-"},
+      {"a[1-9999]b[1-9999]", "-"},
+      {"n[[1]]", "-"},
+  };
+  for (const auto& [list, expected] : lists) {
+    const auto names = expand_node_list(list);
+    EXPECT_EQ(names ? base::join(*names, " ") : "-", expected) << list;
+  }
+}
+
+TEST(Environment, CountsAreExpanded) {
+  using Counts = std::vector<int>;
+  EXPECT_EQ(expand_counts("2(x3),1"), (Counts{2, 2, 2, 1}));
+  EXPECT_EQ(expand_counts("4"), (Counts{4}));
+  EXPECT_EQ(expand_counts("1,2(x2),3"), (Counts{1, 2, 2, 3}));
+  for (const char* text : {"", "2(x", "2(x)", "2x3", "(x3)", "2,,1", "-1", "2(x-1)", "1(x999999)"}) {
+    EXPECT_EQ(expand_counts(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::launch

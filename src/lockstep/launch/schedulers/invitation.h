@@ -1,0 +1,47 @@
+// How ranks of one machine that nobody of ours started (torchrun, srun, mpirun) find each other's store.
+//
+// Rank 0 opens the store on the loopback interface with a fresh secret and writes both into a 0600 file in a
+// folder that only this user can enter; the others wait for the file. The name of the job, which all of them
+// know, is the file's name.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/comm/store/secret.h"
+#include "lockstep/launch/options.h"
+
+namespace lockstep::launch {
+
+struct Invitation {
+  std::string endpoint;
+  comm::Secret secret;
+};
+
+// Of the rank that wrote it: takes the file away when it goes.
+class InvitationFile {
+ public:
+  InvitationFile(const std::string& job, const Invitation& invitation);  // IoError 802, ConfigError 550
+  ~InvitationFile();
+  InvitationFile(const InvitationFile&) = delete;
+  InvitationFile& operator=(const InvitationFile&) = delete;
+
+ private:
+  std::string path_;
+};
+
+std::optional<Invitation> find_invitation(const std::string& job);
+
+// Waits for the file. CommError 551: rank 0 did not write it in time.
+Invitation await_invitation(const std::string& job, Duration timeout);
+
+// $XDG_RUNTIME_DIR/lockstep, else lockstep-UID among the temporary files; made with mode 0700. ConfigError
+// 550 when it is not ours.
+std::string runtime_folder(const Variable& variable);
+
+// A port for the job in 20000..31999, the k-th candidate, where several machines must agree on one without
+// asking.
+int agreed_port(const std::string& job, int k);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,182 @@
+#include "lockstep/launch/schedulers/strangers.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/rendezvous/hosted_store.h"
+#include "lockstep/launch/rendezvous/meeting.h"
+#include "lockstep/launch/rendezvous/network.h"
+#include "lockstep/launch/schedulers/invitation.h"
+
+namespace lockstep::launch {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kCandidates = 4;    // ports that are tried before giving up
+constexpr int kMostRefusals = 2;  // by whoever listens there
+
+// What all ranks of this attempt know and no other job does. Where no port tells jobs of one machine apart,
+// their ranks share a parent.
+std::string job_name(bool one_machine) {
+  std::string name;
+  for (const char* variable :
+       {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
+    name += process_variable(variable).value_or("") + "|";
+  }
+  const bool has_port = !process_variable("MASTER_PORT").value_or("").empty();
+  return one_machine && !has_port ? name + std::to_string(::getppid()) : name;
+}
+
+comm::StoreClientOptions client_options(const std::string& endpoint, const comm::Secret& secret, int rank) {
+  comm::StoreClientOptions options;
+  options.endpoint = endpoint, options.secret = secret;
+  options.who = fmt::format("rank {} on {}", rank, base::host_name());
+  return options;
+}
+
+// Says once, when it takes long, what is waited for.
+class Patience {
+ public:
+  Patience(Duration most, const Say& say) : end_(Clock::now() + most), say_(say) {}
+  Duration left() const { return std::chrono::duration_cast<Duration>(end_ - Clock::now()); }
+  bool over() const { return left() <= Duration::zero(); }
+  void tell(const std::string& sentence) {
+    if (told_ || Clock::now() < tell_at_) return;
+    say_(sentence);
+    told_ = true;
+  }
+
+ private:
+  Clock::time_point end_, tell_at_ = Clock::now() + Duration(2000);
+  const Say& say_;
+  bool told_ = false;
+};
+
+[[noreturn]] void throw_second_first(const std::string& endpoint) {
+  throw base::ConfigError(528, fmt::format("another process is rank 0 of this job already, at {}; give each "
+                                           "process its own RANK",
+                                           endpoint));
+}
+
+bool answers(const std::string& endpoint, const comm::Secret& secret) {
+  comm::StoreClientOptions options = client_options(endpoint, secret, 0);
+  options.connect_timeout = Duration(300);
+  try {
+    return comm::connect_store(options) != nullptr;
+  } catch (const base::Error&) {
+    return false;
+  }
+}
+
+// An invitation may be left over from a job that was killed: until someone answers, it is read anew.
+std::unique_ptr<comm::Store> follow_invitation(const std::string& job, const comm::Seat& seat,
+                                               Duration timeout, const Say& say) {
+  Patience patience(timeout, say);
+  for (;;) {
+    const Duration piece = std::clamp(patience.left(), Duration(1), Duration(1000));
+    try {
+      const Invitation invitation = await_invitation(job, piece);
+      auto options = client_options(invitation.endpoint, invitation.secret, seat.rank);
+      options.connect_timeout = piece;
+      return comm::connect_store(options);
+    } catch (const base::Error& error) {
+      if (error.number() == 550) throw;  // the folder for invitations is not ours
+      if (patience.over()) {
+        throw base::CommError(551,
+                              fmt::format("rank {}: rank 0 did not come within {}", seat.rank,
+                                          base::human_duration(static_cast<double>(timeout.count()) / 1000)));
+      }
+    }
+    patience.tell(fmt::format("rank {} waits for rank 0 on this machine", seat.rank));
+  }
+}
+
+std::unique_ptr<comm::Store> meet_on_one_machine(const comm::Seat& seat, const Options& options,
+                                                 const Say& say) {
+  const std::string job = job_name(true);
+  if (seat.rank != 0) return follow_invitation(job, seat, options.join_timeout, say);
+  if (const std::optional<Invitation> other = find_invitation(job)) {
+    if (answers(other->endpoint, other->secret)) throw_second_first(other->endpoint);
+  }
+  comm::StoreServerOptions server_options;
+  server_options.secret = comm::Secret::random();
+  auto server = std::make_unique<comm::StoreServer>(server_options);
+  const Invitation invitation{server->endpoint(), server_options.secret};
+  auto connection = comm::connect_store(client_options(invitation.endpoint, invitation.secret, 0));
+  return host_store(std::move(server), std::make_unique<InvitationFile>(job, invitation),
+                    std::move(connection));
+}
+
+std::unique_ptr<comm::Store> hold_at(const std::string& host, const std::string& job,
+                                     const comm::Secret& secret, const Say& say) {
+  for (int k = 0;; ++k) {
+    comm::StoreServerOptions options;
+    options.address = host, options.port = agreed_port(job, k), options.secret = secret, options.log = say;
+    try {
+      auto server = std::make_unique<comm::StoreServer>(options);
+      auto connection = comm::connect_store(client_options(server->endpoint(), secret, 0));
+      return host_store(std::move(server), nullptr, std::move(connection));
+    } catch (const base::ConfigError&) {
+      const std::string there = endpoint_text(host, agreed_port(job, k));
+      if (answers(there, secret)) throw_second_first(there);
+      if (k + 1 == kCandidates) throw;  // all taken, or the address is not ours
+    }
+  }
+}
+
+std::unique_ptr<comm::Store> find_at(const std::string& host, const std::string& job,
+                                     const comm::Secret& secret, const comm::Seat& seat,
+                                     const Options& wanted, const Say& say) {
+  Patience patience(wanted.join_timeout, say);
+  std::string tried, why;
+  int refusals = 0;
+  for (int k = 0; !patience.over(); ++k) {
+    const std::string endpoint = endpoint_text(host, agreed_port(job, k % kCandidates));
+    comm::StoreClientOptions options = client_options(endpoint, secret, seat.rank);
+    options.connect_timeout = Duration(500);
+    if (k < kCandidates) tried += (k ? ", " : "") + endpoint;
+    try {
+      return comm::connect_store(options);
+    } catch (const base::ConfigError& error) {
+      why = error.what();
+      // Another program on that port, or another secret: on all of them again and again it will not get
+      // better.
+      if (++refusals > kMostRefusals) throw;
+    } catch (const base::Error& error) {  // nobody yet
+      why = error.what();
+    }
+    patience.tell(fmt::format("rank {} waits for rank 0 at {} ({})", seat.rank, host, why));
+  }
+  throw base::CommError(
+      552,
+      fmt::format("rank {}: rank 0 did not answer within {} at {} ({})", seat.rank,
+                  base::human_duration(static_cast<double>(wanted.join_timeout.count()) / 1000), tried, why));
+}
+
+}  // namespace
+
+std::unique_ptr<comm::Store> join_strangers(const comm::Seat& seat, const Options& options,
+                                            const Say& say_text) {
+  const Say say = [say_text](const std::string& sentence) { say_text("lockstep: " + sentence + "\n"); };
+  if (seat.local_world == seat.world) return meet_on_one_machine(seat, options, say);
+  const std::optional<std::string> host = process_variable("MASTER_ADDR");
+  if (!host || host->empty()) {
+    throw base::ConfigError(
+        538,
+        "RANK and WORLD_SIZE are set but MASTER_ADDR is not: the environment is half set; set it to the "
+        "address of rank 0's machine");
+  }
+  const std::string job = job_name(false);
+  const comm::Secret secret = meeting_secret(options, seat.rank == 0, say);
+  const std::string place = reachable(*host);
+  return seat.rank == 0 ? hold_at(place, job, secret, say) : find_at(place, job, secret, seat, options, say);
+}
+
+}  // namespace lockstep::launch

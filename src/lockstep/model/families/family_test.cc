@@ -1,0 +1,73 @@
+// Sizes that the families are known by: what the presets hold, and what "auto" comes to.
+#include "lockstep/model/families/family.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::model {
+namespace {
+
+recipe::Resolved resolved(const std::vector<std::string>& words, int64_t data_vocab = 137) {
+  recipe::Resolved recipe = recipe::read_recipe({.file = "", .overrides = words});
+  resolve_model(recipe, data_vocab);
+  return recipe;
+}
+
+struct Preset {
+  const char *family, *name;
+  int64_t parameters, head_dim;
+  double theta;
+};
+
+// GPT-2's papers and Hugging Face's model cards. Our vocabulary of 50304 has 47 rows more than theirs.
+TEST(Families, PresetsHaveThePublishedSizes) {
+  const Preset rows[] = {{"gpt2", "124m", 124'439'808 + 47 * 768, 64, 10000},
+                         {"gpt2", "350m", 354'823'168 + 47 * 1024, 64, 10000},
+                         {"gpt2", "774m", 774'030'080 + 47 * 1280, 64, 10000},
+                         {"gpt2", "1.5b", 1'557'611'200 + 47 * 1600, 64, 10000},
+                         {"llama", "1b", 1'235'814'400, 64, 500000},
+                         {"llama", "3b", 3'212'749'824, 128, 500000},
+                         {"llama", "8b", 8'030'261'248, 128, 500000}};
+  size_t presets = 0;
+  for (const Family& family : families()) presets += family.presets.size();
+  EXPECT_EQ(presets, std::size(rows)) << "a preset without a row here";
+  for (const Preset& row : rows) {
+    const recipe::Recipe recipe =
+        resolved({std::string("model.family=") + row.family, std::string("model.preset=") + row.name}).recipe;
+    EXPECT_EQ(build_model(recipe, DType::bf16).param_count(), row.parameters)
+        << row.family << " " << row.name;
+    EXPECT_EQ(recipe.model.head_dim.value, row.head_dim) << row.name;
+    EXPECT_EQ(recipe.model.rope_theta, row.theta) << row.name;
+    EXPECT_EQ(recipe.model.kv_heads.value, row.family == std::string("llama") ? 8 : recipe.model.heads)
+        << row.name;
+  }
+}
+
+TEST(Families, AutoIsWhatTheDocsSay) {
+  const recipe::Recipe::Model gpt2 =
+      resolved({"model.hidden=96", "model.heads=3", "data.seq_len=40"}).recipe.model;
+  EXPECT_EQ(gpt2.ffn.value, 4 * 96);
+  EXPECT_EQ(gpt2.kv_heads.value, 3);
+  EXPECT_EQ(gpt2.head_dim.value, 32);
+  EXPECT_EQ(gpt2.context.value, 40);
+  EXPECT_EQ(gpt2.vocab.value, 192);  // 137 up to a multiple of 64
+  EXPECT_EQ(resolved({}, 192).recipe.model.vocab.value, 192);
+  const auto llama_ffn = [](const char* hidden) {
+    return resolved({"model.family=llama", "model.heads=1", std::string("model.hidden=") + hidden})
+        .recipe.model.ffn.value;
+  };
+  EXPECT_EQ(llama_ffn("24"), 64);  // 8/3 of it, up to a multiple of 64
+  EXPECT_EQ(llama_ffn("48"), 128);
+  EXPECT_EQ(llama_ffn("100"), 320);  // 266.7
+  EXPECT_EQ(llama_ffn("250"), 704);  // 666.7
+}
+
+// nanoGPT's estimate: six for each parameter in a product, twelve a layer for attention.
+TEST(Families, FlopsAreNanoGptsEstimate) {
+  const recipe::Recipe recipe = resolved({"model.preset=124m"}).recipe;
+  const double layer = 12.0 * 768 * 768, head = 50304.0 * 768;
+  EXPECT_DOUBLE_EQ(build_model(recipe, DType::bf16).flops_per_token(1024),
+                   6 * (12 * layer + head) + 12.0 * 12 * 768 * 1024);
+}
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,107 @@
+#include "lockstep/model/segments/parts.h"
+
+namespace lockstep::model {
+
+namespace {
+
+class Attention : public Segment {
+ public:
+  // Context ranks that exchanged tokens for heads hold whole sequences here.
+  explicit Attention(const AttentionOptions& options) : o_(options) {
+    const int ranks = o_.parts.tensor * o_.parts.context;
+    o_.heads /= ranks;
+    o_.kv_heads /= ranks;
+  }
+  std::string name() const override { return "attention"; }
+
+  std::vector<BufferSpec> buffers() const override {
+    if (!o_.rope) return {};
+    return {rope_buffer(*o_.rope)};
+  }
+
+  void fill_buffers(const std::vector<Tensor>& tables, int64_t length) const override {
+    if (o_.rope) fill_rope_table(*o_.rope, length, tables[0].as<float>());
+  }
+
+  SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
+    SegmentPlan plan;
+    const int64_t length = shape.seq_len * o_.parts.context;
+    plan.takes = {"qkv"};
+    plan.gives = {{"context", o_.type, {shape.samples * length, o_.heads * o_.head_dim}}};
+    plan.saves = {{"lse", DType::f32, {shape.samples, o_.heads, length}}};
+    if (o_.parts.context > 1) plan.seams = {{"context", Seam::to_tokens}};
+    plan.input_needs = {"in.qkv", "out.context", "save.lse", "dout.context"};
+    plan.workspace = kernels.attention_workspace(attention_shape(shape.samples, length));
+    return plan;
+  }
+
+  void forward(const Frame& f) const override {
+    f.kernels->attention_forward({.shape = shape_of(f),
+                                  .qkv = f.in("qkv").data,
+                                  .out = f.out("context").data,
+                                  .lse = f.saved("lse").as<float>()},
+                                 f.launch);
+  }
+
+  void backward_input(const Frame& f) const override {
+    const Tensor dqkv = f.din("qkv");
+    f.kernels->attention_backward({.shape = shape_of(f),
+                                   .qkv = f.in("qkv").data,
+                                   .out = f.out("context").data,
+                                   .dout = f.dout("context").data,
+                                   .lse = f.saved("lse").as<float>(),
+                                   .dqkv = dqkv.data},
+                                  f.launch);
+    if (!o_.rope) return;
+    f.kernels->rope(
+        {.shape = shape_of(f), .qkv = dqkv.data, .table = f.buffer("rope").as<float>(), .backward = true},
+        f.launch);
+  }
+
+  void decode(const Frame& f) const override {
+    f.kernels->attention_decode({.shape = shape_of(f),
+                                 .position = f.slice.first_position,
+                                 .capacity = f.cache.capacity,
+                                 .qkv = f.in("qkv").data,
+                                 .keys = f.cache.keys,
+                                 .values = f.cache.values,
+                                 .out = f.out("context").data},
+                                f.launch);
+  }
+
+  std::string numerics(const SliceShape& shape, const kernels::Kernels& kernels) const override {
+    const int64_t length = shape.seq_len * o_.parts.context;
+    return "attention " + kernels.attention_engine(attention_shape(shape.samples, length));
+  }
+
+  Cost cost(const SliceShape& shape, Part part) const override {
+    Cost cost;
+    if (part == Part::backward_weight) return cost;
+    // Two products over the causal half; the backward pass does five.
+    const auto length = static_cast<double>(shape.seq_len * o_.parts.context);
+    const double pairs = length * (length + 1) / 2;
+    const double product = 2.0 * pairs * static_cast<double>(shape.samples * o_.heads * o_.head_dim);
+    cost.attention_flops = product * (part == Part::forward ? 2 : 5);
+    cost.bytes = shape.tokens() * o_.parts.context * (2 * o_.heads + 2 * o_.kv_heads) * o_.head_dim *
+                 device::size_of(o_.type);
+    return cost;
+  }
+
+ private:
+  kernels::AttentionShape attention_shape(int64_t samples, int64_t seq_len) const {
+    return {o_.type, samples, seq_len, o_.heads, o_.kv_heads, o_.head_dim};
+  }
+  kernels::AttentionShape shape_of(const Frame& f) const {
+    return attention_shape(f.slice.samples, f.slice.seq_len * o_.parts.context);
+  }
+  AttentionOptions o_;
+};
+
+}  // namespace
+
+std::unique_ptr<Segment> make_attention(AttentionOptions options) {
+  if (options.parts.context > 1 && !options.parts.heads) return make_ring_attention(options);
+  return std::make_unique<Attention>(options);
+}
+
+}  // namespace lockstep::model

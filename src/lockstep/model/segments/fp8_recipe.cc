@@ -1,0 +1,83 @@
+#include "lockstep/model/segments/fp8_recipe.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::model {
+
+namespace {
+
+using base::ConfigError;
+
+Fp8Products products_of(const recipe::Recipe::Precision& p) {
+  return {.scaling = p.fp8_scaling == "row"     ? kernels::Fp8Scaling::row
+                     : p.fp8_scaling == "block" ? kernels::Fp8Scaling::block
+                                                : kernels::Fp8Scaling::tensor,
+          .gradients = p.fp8_gradients == "e4m3" ? kernels::Fp8::e4m3 : kernels::Fp8::e5m2,
+          .fast_forward = p.fp8_fast_sums != "none",
+          .fast_backward = p.fp8_fast_sums == "all"};
+}
+
+void check_multiple(const std::string& what, int64_t size, const std::string& remedy) {
+  if (size % kernels::kFp8Multiple == 0) return;
+  throw ConfigError(186, fmt::format("precision.compute = \"fp8\" multiplies sizes that are multiples of {}, "
+                                     "and {} is {}: {}",
+                                     kernels::kFp8Multiple, what, size, remedy));
+}
+
+}  // namespace
+
+std::optional<Fp8Products> fp8_of_layer(const recipe::Recipe& recipe, int64_t layer) {
+  const auto& p = recipe.precision;
+  if (p.compute != "fp8" || layer < p.fp8_skip_first || layer >= recipe.model.layers - p.fp8_skip_last)
+    return std::nullopt;
+  return products_of(p);
+}
+
+std::optional<Fp8Products> fp8_of_head(const recipe::Recipe& recipe) {
+  if (recipe.precision.compute != "fp8" || !recipe.precision.fp8_head) return std::nullopt;
+  return products_of(recipe.precision);
+}
+
+std::string fp8_words(const recipe::Recipe& recipe) {
+  const auto& p = recipe.precision;
+  return fmt::format(
+      "fp8 scaled by {}, gradients {}, fast sums {}, without {} first and {} last layers, head {}",
+      p.fp8_scaling, p.fp8_gradients, p.fp8_fast_sums, p.fp8_skip_first, p.fp8_skip_last,
+      p.fp8_head ? "fp8" : "bf16");
+}
+
+void check_fp8(const recipe::Recipe& recipe, const Parts& parts) {
+  if (recipe.precision.compute != "fp8") return;
+  if (parts.tensor > 1 || parts.context > 1) {
+    throw ConfigError(185,
+                      fmt::format("precision.compute = \"fp8\" scales whole matrices, and parallel.{} = {} "
+                                  "cuts them among ranks, so that the result would depend on the layout: "
+                                  "use data, zero and pipeline ranks, or precision.compute=bf16",
+                                  parts.tensor > 1 ? "tensor" : "context",
+                                  parts.tensor > 1 ? parts.tensor : parts.context));
+  }
+  const auto& m = recipe.model;
+  check_multiple("model.hidden", m.hidden, "choose another width");
+  check_multiple("model.ffn", m.ffn.value, "set it to a multiple");
+  if (m.family != "mlp") {
+    check_multiple("the width of q, k and v", (m.heads + 2 * m.kv_heads.value) * m.head_dim.value,
+                   "choose other model.heads or model.kv_heads");
+    check_multiple("the width of attention's output", m.heads * m.head_dim.value,
+                   "choose other model.heads or model.head_dim");
+  }
+  if (!recipe.precision.fp8_head) return;
+  check_multiple("model.vocab", m.vocab.value, "set it to a multiple, or precision.fp8_head=false");
+  check_multiple("memory.logits_chunk", recipe.memory.logits_chunk.value,
+                 "set it to a multiple, or precision.fp8_head=false");
+}
+
+void check_fp8_slice(const recipe::Recipe& recipe) {
+  if (recipe.precision.compute != "fp8") return;
+  check_multiple("the number of tokens in a slice",
+                 recipe.batch.global / recipe.batch.slices.value * recipe.data.seq_len,
+                 "choose another data.seq_len or batch.slices");
+}
+
+}  // namespace lockstep::model

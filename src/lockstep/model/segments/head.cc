@@ -1,0 +1,116 @@
+#include <algorithm>
+
+#include "lockstep/model/segments/parts.h"
+
+namespace lockstep::model {
+
+namespace {
+
+class Head : public Segment {
+ public:
+  explicit Head(HeadOptions options) : o_(std::move(options)), map_(logits_map(o_, o_.vocab)) {
+    map_.fp8 = o_.fp8;
+  }
+  std::string name() const override { return "logits"; }
+
+  std::vector<ParamSpec> params() const override {
+    return {{.key = "weight",
+             .name = o_.name + ".weight",
+             .shape = map_.weight_shape(),
+             .init = {Init::Kind::normal, o_.init_std},
+             .tied_to = o_.tied_to}};
+  }
+
+  SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
+    const int64_t rows = chunk_rows(shape.tokens());
+    SegmentPlan plan;
+    plan.takes = {"normed"};
+    plan.batch = {"labels"};
+    plan.loss = true;
+    plan.scratch = {{Part::forward, {"logits", o_.type, {rows, map_.row_of_y()}}},
+                    {Part::forward, {"losses", DType::f32, {shape.tokens()}}}};
+    map_.add_to(plan, rows, "in.normed", "");
+    plan.workspace = workspace(shape.tokens(), kernels);
+    return plan;
+  }
+
+  void prepare(const Frame& f) const override { map_.prepare(f); }
+
+  // Logits of a chunk become their own gradient in place, and are gone before the next chunk.
+  void forward(const Frame& f) const override {
+    const int64_t tokens = f.slice.tokens(), chunk = chunk_rows(tokens), element = device::size_of(o_.type);
+    const Tensor logits = f.scratch("logits"), losses = f.scratch("losses"), weight = f.weight("weight");
+    const auto* normed = f.in("normed").as<char>();
+    for (int64_t begin = 0; begin < tokens; begin += chunk) {
+      const int64_t rows = std::min(chunk, tokens - begin);
+      const char* x = normed + begin * o_.width * element;
+      map_.forward(f, x, weight.data, nullptr, logits.data, rows);
+      float* amax = map_.wants_amax(rows) && f.slice.training ? f.scratch("dy8_amax").as<float>() : nullptr;
+      f.kernels->cross_entropy({.type = o_.type,
+                                .rows = rows,
+                                .vocab = o_.vocab,
+                                .row = map_.row_of_y(),
+                                .logits = logits.data,
+                                .labels = f.batch("labels").as<int32_t>() + begin,
+                                .losses = losses.as<float>() + begin,
+                                .gradient = f.slice.training,
+                                .amax = amax,
+                                .inputs = f.inputs,
+                                .state = f.state},
+                               f.launch);
+      if (!f.slice.training) continue;
+      map_.backward_input(f, logits.data, weight.data,
+                          f.din("normed").as<char>() + begin * o_.width * element, rows, nullptr, amax);
+      map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
+    }
+    f.kernels->loss_sum({tokens, losses.as<float>(), f.loss}, f.launch);
+  }
+
+  void backward_input(const Frame&) const override {}
+
+  // `generate`: logits of the newest token, nothing more.
+  void decode(const Frame& f) const override {
+    LinearMap plain = map_;
+    plain.padded_out = 0;
+    plain.forward(f, f.in("normed").data, f.weight("weight").data, nullptr, f.scratch("logits").data,
+                  f.slice.tokens());
+  }
+
+  Cost cost(const SliceShape& shape, Part part) const override {
+    Cost cost = map_.cost(shape.tokens(), part);
+    if (part == Part::forward) cost.bytes += 4 * shape.tokens() * o_.vocab * device::size_of(o_.type);
+    return cost;
+  }
+
+ private:
+  // The last chunk may be shorter, and then of another kind.
+  int64_t workspace(int64_t tokens, const kernels::Kernels& kernels) const {
+    const int64_t rows = chunk_rows(tokens), rest = tokens % rows;
+    return std::max(map_.workspace(rows, kernels), rest > 0 ? map_.workspace(rest, kernels) : 0);
+  }
+  // Chunks of nearly equal length, none above o_.chunk: a short last one would make poor products.
+  int64_t chunk_rows(int64_t tokens) const {
+    if (o_.chunk <= 0 || tokens <= o_.chunk) return tokens;
+    const int64_t chunks = (tokens + o_.chunk - 1) / o_.chunk, even = (tokens + chunks - 1) / chunks;
+    return std::min(o_.chunk, (even + 63) / 64 * 64);
+  }
+  HeadOptions o_;
+  LinearMap map_;
+};
+
+}  // namespace
+
+LinearMap logits_map(const HeadOptions& options, int64_t vocab) {
+  constexpr int64_t kFew = 1024, kMultiple = 8;
+  LinearMap map{.in = options.width, .out = vocab, .type = options.type, .at_once = true};
+  if (vocab > kFew && vocab % kMultiple != 0 && options.width % kMultiple == 0)
+    map.padded_out = (vocab + kMultiple - 1) / kMultiple * kMultiple;
+  return map;
+}
+
+void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts) {
+  if (parts.tensor > 1) return add_vocab_head(segments, std::move(options), parts);
+  segments.push_back(std::make_unique<Head>(std::move(options)));
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,268 @@
+#include "lockstep/model/segments/norm_linear.h"
+
+#include <utility>
+
+#include "lockstep/model/segments/norm_part.h"
+
+namespace lockstep::model {
+
+namespace {
+
+class NormLinear : public Segment {
+ public:
+  explicit NormLinear(NormLinearOptions options) : options_(std::move(options)), map_(options_.map) {
+    if (options_.norm) norm_.emplace(*options_.norm, map_.type);
+    map_.out /= options_.parts.tensor;
+    if (!options_.rope) return;
+    options_.rope->heads /= options_.parts.tensor;
+    options_.rope->kv_heads /= options_.parts.tensor;
+  }
+
+  std::string name() const override { return options_.segment; }
+
+  std::vector<ParamSpec> params() const override {
+    std::vector<ParamSpec> specs = norm_ ? norm_->params() : std::vector<ParamSpec>{};
+    const Parts& parts = options_.parts;
+    const Init init{Init::Kind::normal, options_.init_std};
+    for (size_t i = 0; i < options_.weights.size(); ++i) {
+      LinearMap part = map_;
+      part.out = options_.weights[i].out / parts.tensor;
+      specs.push_back(
+          {.key = i == 0 ? "weight" : "weight" + std::to_string(i),
+           .name = options_.weights[i].name + ".weight",
+           .shape = part.weight_shape(),
+           .init = init,
+           .cut = {map_.out_major ? 0 : 1, options_.weights[i].groups, parts.tensor_rank, parts.tensor},
+           .joined = i > 0});
+    }
+    if (map_.bias) {
+      for (size_t i = 0; i < options_.weights.size(); ++i) {
+        const JoinedWeight& weight = options_.weights[i];
+        specs.push_back({.key = i == 0 ? "bias" : "bias" + std::to_string(i),
+                         .name = weight.name + ".bias",
+                         .shape = {weight.out / parts.tensor},
+                         .decay = false,
+                         .cut = {0, weight.groups, parts.tensor_rank, parts.tensor},
+                         .joined = i > 0});
+      }
+    }
+    return specs;
+  }
+
+  std::vector<BufferSpec> buffers() const override {
+    if (!options_.rope) return {};
+    return {rope_buffer(*options_.rope)};
+  }
+
+  std::vector<int64_t> column_groups() const override {
+    std::vector<int64_t> columns = options_.columns;
+    for (int64_t& count : columns) count /= options_.parts.tensor;
+    return columns;
+  }
+
+  void fill_buffers(const std::vector<Tensor>& tables, int64_t length) const override {
+    if (options_.rope) fill_rope_table(*options_.rope, length, tables[0].as<float>());
+  }
+
+  SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
+    const int64_t rows = shape.tokens();
+    SegmentPlan plan;
+    if (norm_) {
+      norm_->add_to(plan, rows, true);
+      const ValueSpec normed{"normed", map_.type, {rows, map_.in}};
+      if (map_.in_fp8(rows)) {
+        plan.scratch.push_back({Part::forward, normed});  // the backward pass reads its copy
+      } else {
+        plan.saves.push_back(normed);
+        plan.remakes.push_back({"save.normed", 2 * normed.bytes()});
+      }
+      plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
+    } else {
+      plan.takes = {"normed"};
+    }
+    const bool plain = options_.activation == Activation::plain;
+    plan.gives.push_back(
+        {.name = options_.gives, .dtype = map_.type, .shape = {rows, given_width()}, .gradient = !plain});
+    const int64_t given_bytes = plan.gives.back().bytes();
+    if (plain) plan.gives.push_back({"linear", map_.type, {rows, map_.out}});
+    if (gives_amax(rows))
+      plan.gives.push_back(
+          {.name = options_.gives + "_amax", .dtype = DType::f32, .shape = {1}, .gradient = false});
+    std::string dlinear = "dout." + (plain ? "linear" : options_.gives);
+    plan.input_needs.push_back(dlinear);
+    if (options_.activation == Activation::gated) {
+      const ValueSpec spec{"dlinear", map_.type, {rows, map_.out}};
+      plan.saves.push_back({"linear", map_.type, {rows, map_.out}});
+      plan.input_needs.push_back("save.linear");
+      if (leaves_dlinear(rows)) {
+        plan.leaves.push_back(spec);
+        plan.may_reuse.push_back({"left.dlinear", "save.linear"});
+      } else {
+        plan.scratch.push_back({Part::backward_input, spec});
+      }
+      // In fp8 the next map keeps a copy of its own.
+      if (!map_.in_fp8(rows)) plan.remakes.push_back({"out." + options_.gives, given_bytes});
+      dlinear = "left.dlinear";
+    }
+    map_.add_to(plan, rows, norm_ ? "save.normed" : "in.normed", dlinear);
+    if (map_.in_fp8(rows) && map_.bias) plan.weight_needs.push_back(dlinear);
+    const bool exchanges = options_.gives == "qkv" && options_.parts.context > 1 && options_.parts.heads;
+    if (exchanges) plan.seams = {{options_.gives, Seam::to_heads}};
+    plan.workspace =
+        std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
+    return plan;
+  }
+
+  void prepare(const Frame& f) const override { map_.prepare(f); }
+
+  void forward(const Frame& f) const override {
+    const int64_t rows = f.slice.tokens();
+    const Tensor normed = !norm_              ? f.in("normed")
+                          : map_.in_fp8(rows) ? f.scratch("normed")
+                                              : f.saved("normed");
+    if (norm_) norm_->forward(f, normed.data, true);
+    const Tensor given = f.out(options_.gives);
+    const bool plain = options_.activation == Activation::plain,
+               none = options_.activation == Activation::none;
+    const Tensor linear = none ? given : plain ? f.out("linear") : f.saved("linear");
+    map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
+                 plain ? given.data : linear.data, rows, plain ? linear.data : nullptr);
+    if (options_.activation == Activation::gated) {
+      float* amax = gives_amax(rows) ? f.out(options_.gives + "_amax").as<float>() : nullptr;
+      f.kernels->glu({map_.curve, map_.type, rows, map_.out / 2, linear.data, given.data, amax}, f.launch);
+    }
+    if (options_.rope) {
+      rotate(f, *options_.rope, given, false);
+    }
+  }
+
+  void backward_input(const Frame& f) const override {
+    const int64_t rows = f.slice.tokens();
+    float* amax = nullptr;
+    if (options_.activation == Activation::gated) {
+      if (map_.wants_amax(rows)) amax = f.scratch("dy8_amax").as<float>();
+      f.kernels->glu_backward(
+          {map_.curve, map_.type, rows, map_.out / 2, f.saved("linear").data, f.dout(options_.gives).data,
+           dlinear(f).data, f.again(options_.gives).data, amax},
+          f.launch);
+    }
+    const Tensor dnormed = norm_ ? f.scratch("dnormed") : f.din("normed");
+    map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows, nullptr, amax);
+    if (norm_) norm_->backward_input(f, dnormed.data, true);
+    if (const Tensor normed = f.again("normed")) norm_->again(f, normed.data, true);
+  }
+
+  void backward_weight(const Frame& f) const override {
+    const int64_t rows = f.slice.tokens();
+    if (map_.in_fp8(rows)) {
+      map_.backward_weight(f, nullptr, nullptr, f.grad("weight").data, rows, f.accumulate);
+    } else {
+      const Tensor normed = norm_ ? f.saved("normed") : f.in("normed");
+      map_.backward_weight(f, normed.data, dlinear(f).data, f.grad("weight").data, rows, f.accumulate);
+    }
+    if (map_.bias) {
+      f.kernels->bias_backward(
+          {map_.type, rows, map_.out, dlinear(f).data, f.grad("bias").as<float>(), f.accumulate}, f.launch);
+    }
+    if (norm_) norm_->backward_weight(f);
+  }
+
+  Cost cost(const SliceShape& shape, Part part) const override {
+    Cost cost = map_.cost(shape.tokens(), part);
+    const int64_t element = device::size_of(map_.type);
+    if (part != Part::backward_weight) {
+      if (norm_) cost.bytes += norm_->forward_bytes(shape.tokens());
+      if (options_.activation != Activation::none)
+        cost.bytes += shape.tokens() * (map_.out + given_width()) * element;
+    }
+    return cost;
+  }
+
+ private:
+  int64_t given_width() const { return options_.activation == Activation::gated ? map_.out / 2 : map_.out; }
+  // The gradient of the map's output outlives backward_input only where something still reads it itself.
+  bool leaves_dlinear(int64_t rows) const { return !map_.in_fp8(rows) || map_.bias; }
+  bool gives_amax(int64_t rows) const {
+    return options_.activation == Activation::gated && map_.wants_amax(rows);
+  }
+  Tensor dlinear(const Frame& f) const {
+    switch (options_.activation) {
+      case Activation::none:
+        return f.dout(options_.gives);
+      case Activation::plain:
+        return f.dout("linear");
+      case Activation::gated:
+        break;
+    }
+    return leaves_dlinear(f.slice.tokens()) ? f.left("dlinear") : f.scratch("dlinear");
+  }
+  NormLinearOptions options_;
+  std::optional<NormPart> norm_;
+  LinearMap map_;
+};
+
+// A norm of its own: takes hidden and residual, gives "normed" and, but for the last of a model, the new
+// residual.
+class Norm : public Segment {
+ public:
+  Norm(std::string name, NormOptions options, DType type, bool keeps_sum, const Parts& parts)
+      : name_(std::move(name)),
+        width_(options.width),
+        token_parts_(options.token_parts),
+        type_(type),
+        keeps_sum_(keeps_sum),
+        seam_(parts.tensor == 1 ? Seam::none
+              : parts.sequence  ? Seam::gather_tokens
+                                : Seam::spread),
+        norm_(std::move(options), type) {}
+  std::string name() const override { return name_; }
+  std::vector<ParamSpec> params() const override { return norm_.params(); }
+  SegmentPlan plan(const SliceShape& shape, const kernels::Kernels&) const override {
+    SegmentPlan plan;
+    const int64_t rows = shape.tokens() / token_parts_;
+    norm_.add_to(plan, rows, keeps_sum_);
+    plan.gives.push_back({"normed", type_, {rows, width_}});
+    plan.input_needs.push_back("dout.normed");
+    plan.seams = {{"normed", seam_}};
+    return plan;
+  }
+  void forward(const Frame& f) const override { norm_.forward(f, f.out("normed").data, keeps_sum_); }
+  void backward_input(const Frame& f) const override {
+    norm_.backward_input(f, f.dout("normed").data, keeps_sum_);
+  }
+  void backward_weight(const Frame& f) const override { norm_.backward_weight(f); }
+  Cost cost(const SliceShape& shape, Part part) const override {
+    Cost cost;
+    if (part != Part::backward_weight) cost.bytes = norm_.forward_bytes(shape.tokens() / token_parts_);
+    return cost;
+  }
+
+ private:
+  std::string name_;
+  int64_t width_;
+  int token_parts_;
+  DType type_;
+  bool keeps_sum_;
+  Seam seam_;
+  NormPart norm_;
+};
+
+}  // namespace
+
+void add_norm_linear(std::vector<std::unique_ptr<Segment>>& segments, NormLinearOptions options) {
+  const Parts& parts = options.parts;
+  if (parts.tensor > 1) {
+    NormOptions norm = *std::exchange(options.norm, std::nullopt);
+    norm.token_parts = parts.sequence ? parts.tensor : 1;
+    segments.push_back(
+        std::make_unique<Norm>(options.segment + "_norm", std::move(norm), options.map.type, true, parts));
+  }
+  segments.push_back(std::make_unique<NormLinear>(std::move(options)));
+}
+
+std::unique_ptr<Segment> make_final_norm(NormOptions options, DType type, const Parts& parts) {
+  options.token_parts = parts.sequence ? parts.tensor : 1;
+  return std::make_unique<Norm>("norm", std::move(options), type, false, parts);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,80 @@
+// The other segments that the built-in families are made of.
+#pragma once
+
+#include <optional>
+
+#include "lockstep/model/segments/linear.h"
+#include "lockstep/model/segments/rope.h"
+
+namespace lockstep::model {
+
+// Site numbers key the dropout masks: one for each place where dropout happens in a model.
+struct DropoutOptions {
+  float rate = 0;
+  uint32_t site = 0;
+};
+// Rows of `width` elements; every rank draws the mask that one rank would for the same tokens. y may be x.
+void drop(const Frame& f, const DropoutOptions& options, DType type, int64_t width, const void* x, void* y);
+
+// "attention": takes "qkv" (q and k already rotated), gives "context". Its gradient of qkv is handed
+// over rotated back, when `rope` is given.
+struct AttentionOptions {
+  DType type = DType::f32;
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  std::optional<RopeOptions> rope;
+  Parts parts{};
+};
+std::unique_ptr<Segment> make_attention(AttentionOptions options);
+// The same where every context rank holds a front and a back run of each sequence, and keys and values go
+// round.
+std::unique_ptr<Segment> make_ring_attention(AttentionOptions options);
+
+// "out" and "down": takes `takes`, gives "hidden", with dropout behind the map.
+struct ProjectionOptions {
+  std::string segment, takes;
+  std::string curve_of;  // an edge: what it takes is map.curve of that, and the gradient goes back there
+  std::string name;      // canonical, without ".weight"
+  LinearMap map;
+  bool takes_amax = false;  // and TAKES_amax, where the map wants it: what gives `takes` knows it
+  DropoutOptions dropout;
+  float init_std = 0.02f;
+  Parts parts{};  // tensor ranks hold parts of its inputs
+};
+std::unique_ptr<Segment> make_projection(ProjectionOptions options);
+
+// "embed": reads tokens, gives "residual".
+struct EmbeddingOptions {
+  DType type = DType::f32;
+  int64_t vocab = 0, width = 0;
+  int64_t positions = 0;  // 0: no position table
+  std::string token_name, position_name;
+  DropoutOptions dropout;
+  float init_std = 0.02f;
+  Parts parts{};  // tensor ranks hold parts of the vocabulary
+};
+std::unique_ptr<Segment> make_embedding(EmbeddingOptions options);
+
+// "logits": takes "normed", computes the loss against labels. Products and softmax run over `chunk` rows
+// at a time, so that only that many rows of logits exist. Where tensor ranks hold parts of the vocabulary,
+// what each part says of these rows passes between the ranks in every round.
+struct HeadOptions {
+  DType type = DType::f32;
+  int64_t vocab = 0, width = 0, chunk = 0;
+  std::string name;     // canonical
+  std::string tied_to;  // or empty
+  float init_std = 0.02f;
+  std::optional<Fp8Products> fp8{};
+};
+void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
+void add_vocab_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
+// The product of both heads, for `vocab` columns of logits.
+LinearMap logits_map(const HeadOptions& options, int64_t vocab);
+
+// "classify": takes "hidden" as logits [samples, classes] and computes the loss against one label a sample.
+struct ClassifyOptions {
+  DType type = DType::f32;
+  int64_t classes = 0;
+};
+std::unique_ptr<Segment> make_classify(ClassifyOptions options);
+
+}  // namespace lockstep::model

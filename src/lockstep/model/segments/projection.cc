@@ -1,0 +1,105 @@
+#include "lockstep/model/segments/parts.h"
+
+namespace lockstep::model {
+
+namespace {
+
+class Projection : public Segment {
+ public:
+  explicit Projection(ProjectionOptions options) : o_(std::move(options)), map_(o_.map) {
+    map_.in /= o_.parts.tensor;
+  }
+  std::string name() const override { return o_.segment; }
+
+  std::vector<ParamSpec> params() const override {
+    std::vector<ParamSpec> specs;
+    specs.push_back({.key = "weight",
+                     .name = o_.name + ".weight",
+                     .shape = map_.weight_shape(),
+                     .init = {Init::Kind::normal, o_.init_std},
+                     .cut = {map_.out_major ? 1 : 0, 1, o_.parts.tensor_rank, o_.parts.tensor}});
+    if (map_.bias)
+      specs.push_back({.key = "bias", .name = o_.name + ".bias", .shape = {map_.out}, .decay = false});
+    return specs;
+  }
+
+  SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
+    const int64_t rows = shape.tokens();
+    SegmentPlan plan;
+    plan.takes = {o_.takes};
+    if (behind_curve()) {
+      plan.takes.push_back(o_.curve_of);
+      plan.input_needs = {"in." + o_.curve_of};
+    }
+    if (knows_amax(rows)) plan.takes.push_back(o_.takes + "_amax");
+    plan.gives = {{"hidden", map_.type, {rows, map_.out}}};
+    plan.input_needs.push_back("dout.hidden");
+    if (drops()) plan.leaves = {{"dmapped", map_.type, {rows, map_.out}}};
+    const std::string dmapped = drops() ? "left.dmapped" : "dout.hidden";
+    map_.add_to(plan, rows, "in." + o_.takes, dmapped);
+    if (map_.in_fp8(rows) && map_.bias) plan.weight_needs.push_back(dmapped);
+    plan.workspace =
+        std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
+    if (o_.parts.tensor > 1) plan.seams = {{"hidden", o_.parts.sequence ? Seam::scatter_tokens : Seam::sum}};
+    return plan;
+  }
+
+  void prepare(const Frame& f) const override { map_.prepare(f); }
+
+  void forward(const Frame& f) const override {
+    const Tensor hidden = f.out("hidden");
+    const float* amax = knows_amax(f.slice.tokens()) ? f.in(o_.takes + "_amax").as<float>() : nullptr;
+    // Of the tensor ranks, whose outputs are added up, one adds the bias. Dropping before or after is the
+    // same.
+    const bool biased = map_.bias && o_.parts.tensor_rank == 0;
+    map_.forward(f, f.in(o_.takes).data, f.weight("weight").data, biased ? f.weight("bias").data : nullptr,
+                 hidden.data, f.slice.tokens(), nullptr, amax);
+    if (drops() && f.slice.training) drop(f, hidden.data, hidden.data);
+  }
+
+  void backward_input(const Frame& f) const override {
+    if (drops()) drop(f, f.dout("hidden").data, f.left("dmapped").data);
+    map_.backward_input(f, dmapped(f), f.weight("weight").data,
+                        f.din(behind_curve() ? o_.curve_of : o_.takes).data, f.slice.tokens(),
+                        behind_curve() ? f.in(o_.curve_of).data : nullptr);
+  }
+
+  void backward_weight(const Frame& f) const override {
+    const int64_t rows = f.slice.tokens();
+    const bool copies = map_.in_fp8(rows);
+    map_.backward_weight(f, copies ? nullptr : f.in(o_.takes).data, copies ? nullptr : dmapped(f),
+                         f.grad("weight").data, rows, f.accumulate);
+    if (!map_.bias) return;
+    f.kernels->bias_backward(
+        {map_.type, rows, map_.out, dmapped(f), f.grad("bias").as<float>(), f.accumulate}, f.launch);
+  }
+
+  Cost cost(const SliceShape& shape, Part part) const override {
+    Cost cost = map_.cost(shape.tokens(), part);
+    if (behind_curve() && part == Part::backward_input)
+      cost.bytes += shape.tokens() * map_.in * device::size_of(map_.type);
+    return cost;
+  }
+
+ private:
+  bool behind_curve() const { return !o_.curve_of.empty(); }
+  // Whoever gives the input says how large it is.
+  bool knows_amax(int64_t rows) const { return o_.takes_amax && map_.wants_amax(rows); }
+  bool drops() const { return o_.dropout.rate > 0; }
+  const void* dmapped(const Frame& f) const {
+    return drops() ? f.left("dmapped").data : f.dout("hidden").data;
+  }
+  void drop(const Frame& f, const void* x, void* y) const {
+    model::drop(f, o_.dropout, map_.type, map_.out, x, y);
+  }
+  ProjectionOptions o_;
+  LinearMap map_;
+};
+
+}  // namespace
+
+std::unique_ptr<Segment> make_projection(ProjectionOptions options) {
+  return std::make_unique<Projection>(std::move(options));
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,129 @@
+// The head where tensor ranks hold parts of the vocabulary: no rank ever has a whole row of logits, and none
+// more than memory.logits_chunk rows of its part.
+#include <algorithm>
+
+#include "lockstep/model/segments/parts.h"
+
+namespace lockstep::model {
+
+namespace {
+
+// In each round, the first part makes logits of some rows and what they say of each row; when the ranks have
+// exchanged that, the second part makes losses and gradients of it.
+class VocabHead : public Segment {
+ public:
+  VocabHead(HeadOptions options, const Parts& parts)
+      : o_(std::move(options)), parts_(parts), map_(logits_map(o_, rows_of_part(o_.vocab, parts.tensor))) {}
+  std::string name() const override { return "logits"; }
+
+  std::vector<ParamSpec> params() const override {
+    return {{.key = "weight",
+             .name = o_.name + ".weight",
+             .shape = map_.weight_shape(),
+             .init = {Init::Kind::normal, o_.init_std},
+             .cut = cut_rows(o_.vocab, parts_.tensor_rank, parts_.tensor),
+             .tied_to = o_.tied_to}};
+  }
+
+  SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
+    const int64_t tokens = shape.tokens(), chunk = chunk_rows(tokens);
+    SegmentPlan plan;
+    plan.takes = {"normed"};
+    plan.batch = {"labels"};
+    plan.loss = true;
+    plan.scratch = {{Part::forward, {"logits", o_.type, {chunk, map_.row_of_y()}}},
+                    {Part::forward, {"losses", DType::f32, {tokens}}}};
+    for (int64_t begin = 0; begin < tokens; begin += chunk)
+      plan.rounds.push_back({"stats", DType::f32, {std::min(chunk, tokens - begin), 3}});
+    map_.add_to(plan, chunk, "in.normed", "");
+    plan.workspace = map_.workspace(chunk, kernels);
+    return plan;
+  }
+
+  void prepare(const Frame& f) const override { map_.prepare(f); }
+
+  void forward(const Frame& f) const override {
+    const int64_t tokens = f.slice.tokens(), chunk = chunk_rows(tokens);
+    const int64_t begin = f.part / 2 * chunk;
+    const Rows rows{begin, std::min(chunk, tokens - begin)};
+    if (f.part % 2 == 0) {
+      make_logits(f, rows);
+    } else {
+      make_gradients(f, rows);
+    }
+  }
+
+  void backward_input(const Frame&) const override {}
+
+  Cost cost(const SliceShape& shape, Part part) const override {
+    Cost cost = map_.cost(shape.tokens(), part);
+    if (part == Part::forward) cost.bytes = 4 * shape.tokens() * map_.out * device::size_of(o_.type);
+    return cost;
+  }
+
+ private:
+  struct Rows {
+    int64_t begin = 0, count = 0;
+  };
+  int64_t chunk_rows(int64_t tokens) const { return o_.chunk > 0 ? std::min(o_.chunk, tokens) : tokens; }
+  // Without padding, which takes no part in the softmax: its columns of logits are of rows of zeros.
+  int64_t tokens_here() const { return true_rows(o_.vocab, parts_.tensor_rank, parts_.tensor); }
+  int64_t first_token() const { return map_.out * parts_.tensor_rank; }
+  char* row_of(const Tensor& wide, const Rows& rows) const {
+    return wide.as<char>() + rows.begin * o_.width * device::size_of(o_.type);
+  }
+
+  void make_logits(const Frame& f, const Rows& rows) const {
+    const Tensor logits = f.scratch("logits");
+    map_.forward(f, row_of(f.in("normed"), rows), f.weight("weight").data, nullptr, logits.data, rows.count);
+    f.kernels->vocab_stats({.type = o_.type,
+                            .rows = rows.count,
+                            .vocab = tokens_here(),
+                            .first = first_token(),
+                            .row = map_.row_of_y(),
+                            .logits = logits.data,
+                            .labels = f.batch("labels").as<int32_t>() + rows.begin,
+                            .stats = f.out("stats").as<float>()},
+                           f.launch);
+  }
+
+  // Logits become their own gradient in place.
+  void make_gradients(const Frame& f, const Rows& rows) const {
+    const Tensor logits = f.scratch("logits"), losses = f.scratch("losses");
+    f.kernels->vocab_cross_entropy({.type = o_.type,
+                                    .rows = rows.count,
+                                    .vocab = tokens_here(),
+                                    .first = first_token(),
+                                    .parts = parts_.tensor,
+                                    .row = map_.row_of_y(),
+                                    .logits = logits.data,
+                                    .labels = f.batch("labels").as<int32_t>() + rows.begin,
+                                    .stats = f.in("stats").as<float>(),
+                                    .losses = losses.as<float>() + rows.begin,
+                                    .gradient = f.slice.training,
+                                    .inputs = f.inputs,
+                                    .state = f.state},
+                                   f.launch);
+    if (f.slice.training) {
+      map_.backward_input(f, logits.data, f.weight("weight").data, row_of(f.din("normed"), rows), rows.count);
+      map_.backward_weight(f, row_of(f.in("normed"), rows), logits.data, f.grad("weight").data, rows.count,
+                           f.accumulate);
+    }
+    const int64_t tokens = f.slice.tokens();
+    const bool last = rows.begin + rows.count == tokens;
+    if (last) f.kernels->loss_sum({tokens, losses.as<float>(), f.loss}, f.launch);
+  }
+
+  HeadOptions o_;
+  Parts parts_;
+  LinearMap map_;
+};
+
+}  // namespace
+
+void add_vocab_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options,
+                    const Parts& parts) {
+  segments.push_back(std::make_unique<VocabHead>(std::move(options), parts));
+}
+
+}  // namespace lockstep::model

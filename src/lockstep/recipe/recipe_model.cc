@@ -1,0 +1,263 @@
+// Recipe keys of what is trained and how it learns.
+#include "lockstep/recipe/recipe_rows.h"
+
+namespace lockstep::recipe {
+namespace {
+
+Condition rotary() { return is("model.family", {"llama"}); }
+
+// Rotary positions that are stretched, in one of these ways.
+Condition stretched(const std::vector<std::string>& ways = {}) {
+  std::vector<Condition> conditions = {rotary(), above("model.rope_scaling", 0)};
+  if (!ways.empty()) conditions.push_back(is("model.rope_type", ways));
+  return all_of(conditions);
+}
+
+// Of heads. What "auto" comes to is written into a run's config.toml for every family, and is no wish.
+Condition with_attention(bool (*is_usual)(const Recipe::Model&)) {
+  const Condition attends = is_not("model.family", "mlp");
+  return {attends.when, [=](const Circumstances& c) {
+            return is_usual(c.recipe.model) ? std::string() : attends.broken(c);
+          }};
+}
+
+constexpr const char* kNumbers = "|[0-9.eE+-]+( *, *[0-9.eE+-]+)*";
+
+}  // namespace
+
+void add_model(std::vector<Key>& keys) {
+  keys.insert(
+      keys.end(),
+      {
+          make_key(
+              MEMBER(model.family), always(), "The architecture.", "\"llama\"",
+              {.choices = {"gpt2", "llama", "mlp"}, .also = {"arch", "architecture", "model_type", "type"}}),
+          make_key(
+              MEMBER(model.preset), always(),
+              "A known size of the family, such as 124m, that sets the sizes below. Empty: the sizes as they "
+              "stand here.",
+              "\"124m\"", {.also = {"size"}}),
+          make_key(MEMBER(model.layers), always(), "Transformer layers (mlp: hidden layers).", "12",
+                   {.at_least = 1,
+                    .at_most = 4096,
+                    .also = {"n_layer", "n_layers", "num_layers", "num_hidden_layers", "depth"}}),
+          make_key(MEMBER(model.hidden), always(),
+                   "Width of the residual stream. A multiple of model.heads, unless model.head_dim is set.",
+                   "768",
+                   {.at_least = 1,
+                    .at_most = kMostWidth,
+                    .also = {"hidden_size", "d_model", "n_embd", "dim", "width", "embed_dim"}}),
+          make_key(MEMBER(model.heads), is_not("model.family", "mlp"), "Attention heads.", "12",
+                   {.at_least = 1,
+                    .at_most = 65536,
+                    .also = {"n_head", "n_heads", "num_heads", "num_attention_heads"}}),
+          make_key(MEMBER(model.kv_heads),
+                   with_attention([](const Recipe::Model& m) { return m.kv_heads == AutoInt(m.heads); }),
+                   "Heads of keys and values, shared by groups of query heads. auto: as many as model.heads.",
+                   "4", {.at_least = 1, .at_most = 65536, .also = {"n_kv_heads", "num_key_value_heads"}}),
+          make_key(MEMBER(model.head_dim), with_attention([](const Recipe::Model& m) {
+                     return m.head_dim == AutoInt(m.hidden / m.heads);
+                   }),
+                   "llama: width of a head. auto: model.hidden / model.heads.", "128",
+                   {.at_least = 1, .at_most = 256, .also = {"head_size", "d_head", "kv_channels"}}),
+          make_key(
+              MEMBER(model.ffn), always(),
+              "Width inside the feed-forward part. auto: 4 x hidden (gpt2, mlp), or 8/3 x hidden rounded up "
+              "to 64 (llama).",
+              "3072",
+              {.at_least = 1,
+               .at_most = 8 * kMostWidth,
+               .also = {"intermediate_size", "ffn_dim", "n_inner", "mlp_dim", "ffn_hidden_size"}}),
+          make_key(
+              MEMBER(model.vocab), always(),
+              "Rows of the embedding. auto: the data's, rounded up to a multiple of 64.", "50304",
+              {.at_least = 2, .at_most = 1 << 28, .also = {"vocab_size", "n_vocab", "padded_vocab_size"}}),
+          make_key(MEMBER(model.context), always(), "Positions the model can see. auto: data.seq_len.",
+                   "1024",
+                   {.at_least = 1,
+                    .at_most = 1 << 28,
+                    .also = {"n_positions", "max_position_embeddings", "context_length", "n_ctx"}}),
+          make_key(MEMBER(model.dropout), always(), "Share of activations dropped while training.", "0.1",
+                   {.at_least = 0, .at_most = 0.99, .also = {"dropout_rate", "resid_pdrop"}}),
+          make_key(MEMBER(model.tied), always(), "One matrix serves as embedding and as output head.",
+                   "false", {.also = {"tie_word_embeddings", "tie_embeddings", "weight_tying"}}),
+          make_key(
+              MEMBER(model.activation), always(),
+              "The nonlinearity of the feed-forward part, by its name in transformers; of llama, it is the "
+              "gate's. auto: gelu_new (gpt2, mlp), silu (llama). gelu is the exact one, by erf; gelu_new, "
+              "gelu_fast, gelu_pytorch_tanh, gelu_python_tanh and gelu_accurate are its form with tanh.",
+              "\"gelu\"",
+              {.choices = {"auto", "gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_pytorch_tanh",
+                           "gelu_python_tanh", "gelu_accurate", "quick_gelu", "relu", "relu2", "silu",
+                           "swish"},
+               .also = {"activation_function", "hidden_act", "act_fn", "nonlinearity"}}),
+          make_key(MEMBER(model.attention_bias), rotary(),
+                   "llama: the maps to queries, keys and values and the one behind attention have biases.",
+                   "true", {.also = {"qkv_bias", "use_bias"}}),
+          make_key(MEMBER(model.mlp_bias), rotary(), "llama: the maps of the feed-forward part have biases.",
+                   "true"),
+          make_key(MEMBER(model.init_std), is_empty("model.from"), "Standard deviation of the first weights.",
+                   "0.02", {.at_least = 0, .at_most = 10, .also = {"initializer_range", "init_scale"}}),
+          make_key(MEMBER(model.norm_epsilon), always(), "Added to the variance inside each normalization.",
+                   "1e-5",
+                   {.at_most = 1, .above = 0, .also = {"layer_norm_epsilon", "rms_norm_eps", "norm_eps"}}),
+          make_key(MEMBER(model.rope_theta), rotary(), "llama: base of the rotary frequencies.", "500000.0",
+                   {.at_most = 1e12, .above = 0, .also = {"rope_base"}}),
+          make_key(MEMBER(model.rope_scaling), rotary(),
+                   "llama: factor by which rotary positions are stretched to a longer context. 0 is none.",
+                   "8.0", {.at_least = 0, .at_most = 1e6, .also = {"rope_factor", "rope_scaling_factor"}}),
+          make_key(
+              MEMBER(model.rope_type), stretched(),
+              "llama: how rope_scaling stretches. linear: all alike; llama3 and yarn: the slow rotations, "
+              "which they tell from the fast ones by the two limits below; dynamic: by the sequence's "
+              "length, "
+              "where it is above rope_original_context; longrope: each rotation by a factor of its own.",
+              "\"linear\"", {.choices = {"llama3", "linear", "yarn", "dynamic", "longrope"}}),
+          make_key(
+              MEMBER(model.rope_low_freq), stretched({"llama3", "yarn"}),
+              "llama: with rope_scaling, waves longer than rope_original_context / this are stretched fully.",
+              "1.0", {.at_most = 1e6, .above = 0, .also = {"low_freq_factor", "beta_slow"}}),
+          make_key(
+              MEMBER(model.rope_high_freq), stretched({"llama3", "yarn"}),
+              "llama: with rope_scaling, waves shorter than rope_original_context / this are left alone.",
+              "4.0", {.at_most = 1e6, .above = 0, .also = {"high_freq_factor", "beta_fast"}}),
+          make_key(MEMBER(model.rope_original_context), stretched({"llama3", "yarn", "dynamic", "longrope"}),
+                   "llama: with rope_scaling, the context length before it was stretched.", "8192",
+                   {.at_least = 1, .at_most = 1 << 28, .also = {"original_max_position_embeddings"}}),
+          make_key(
+              MEMBER(model.rope_attention), stretched({"yarn", "longrope"}),
+              "llama: what yarn and longrope multiply cosines and sines with. 0: as their authors do, 1 + "
+              "ln(rope_scaling) / 10 and sqrt(1 + ln(rope_scaling) / ln(rope_original_context)).",
+              "1.2", {.at_least = 0, .at_most = 100, .also = {"attention_factor", "mscale"}}),
+          make_key(MEMBER(model.rope_short_factor), stretched({"longrope"}),
+                   "llama: longrope's factor for each rotation, head_dim / 2 numbers, in sequences of up to "
+                   "rope_original_context tokens.",
+                   "\"1.0,1.05,1.2,1.4\"",
+                   {.pattern = kNumbers, .form = "numbers with commas", .also = {"short_factor"}}),
+          make_key(MEMBER(model.rope_long_factor), stretched({"longrope"}),
+                   "llama: the same in longer sequences.", "\"1.0,1.5,4.2,8.0\"",
+                   {.pattern = kNumbers, .form = "numbers with commas", .also = {"long_factor"}}),
+          make_key(
+              MEMBER(model.from), always(),
+              "A Hugging Face folder (config.json and weights) to start from. Empty: fresh weights.",
+              "\"checkpoints/llama-3.2-1b\"",
+              {.also = {"pretrained", "init_from", "checkpoint", "model_path"}, .names = Key::Names::input}),
+      });
+}
+
+void add_optim(std::vector<Key>& keys) {
+  keys.insert(
+      keys.end(),
+      {
+          make_key(MEMBER(optim.name), always(), "The optimizer.", "\"lion\"",
+                   {.choices = {"adamw", "sgd", "lion"}, .also = {"optimizer", "type"}}),
+          make_key(MEMBER(optim.lr), always(), "Learning rate after the warm-up.", "3e-4",
+                   {.at_least = 0, .at_most = 1000, .also = {"learning_rate", "eta", "max_lr", "peak_lr"}}),
+          make_key(MEMBER(optim.schedule), always(), "How the learning rate falls after the warm-up.",
+                   "\"wsd\"",
+                   {.choices = {"constant", "linear", "cosine", "wsd", "inverse_sqrt"},
+                    .also = {"lr_schedule", "scheduler", "lr_scheduler", "lr_scheduler_type", "decay"}}),
+          make_key(MEMBER(optim.warmup), always(), "Steps over which the learning rate rises from zero.",
+                   "200",
+                   {.at_least = 0,
+                    .at_most = kMostSteps,
+                    .also = {"warmup_steps", "warmup_iters", "num_warmup_steps"}}),
+          make_key(MEMBER(optim.min_lr), is("optim.schedule", {"linear", "cosine", "wsd"}),
+                   "Where the schedule ends, as a fraction of optim.lr.", "0.1",
+                   {.at_least = 0, .at_most = 1, .also = {"min_lr_ratio", "final_lr", "lr_end"}}),
+          make_key(MEMBER(optim.decay_fraction), is("optim.schedule", {"wsd"}),
+                   "wsd: the last part of the run, in which the learning rate falls.", "0.2",
+                   {.at_least = 0, .at_most = 1, .also = {"cooldown", "cooldown_fraction"}}),
+          make_key(
+              MEMBER(optim.decay_steps), is("optim.schedule", {"linear", "cosine", "wsd"}),
+              "The step at which the schedule has come down to optim.min_lr and stays there; say it to "
+              "train longer without stretching the schedule. auto: run.steps.",
+              "10000",
+              {.at_least = 1, .at_most = kMostSteps, .also = {"lr_decay_iters", "lr_decay_steps", "t_max"}}),
+          make_key(MEMBER(optim.beta1), is("optim.name", {"adamw", "lion"}),
+                   "adamw, lion: how long the first moment remembers.", "0.9",
+                   {.at_least = 0, .at_most = 0.99999, .also = {"adam_beta1"}}),
+          make_key(MEMBER(optim.beta2), is("optim.name", {"adamw", "lion"}),
+                   "adamw: how long the second moment remembers; lion: how long its only one does.", "0.95",
+                   {.at_least = 0, .at_most = 0.9999999, .also = {"adam_beta2"}}),
+          make_key(MEMBER(optim.epsilon), is("optim.name", {"adamw"}),
+                   "adamw: added to the square root of the second moment.", "1e-8",
+                   {.at_most = 1, .above = 0, .also = {"eps", "adam_epsilon"}}),
+          make_key(MEMBER(optim.momentum), is("optim.name", {"sgd"}),
+                   "sgd: share of the last update that is kept.", "0.9", {.at_least = 0, .at_most = 0.99999}),
+          make_key(MEMBER(optim.weight_decay), always(),
+                   "Decoupled weight decay of matrices and embeddings; norms and biases get none.", "0.1",
+                   {.at_least = 0, .at_most = 10, .also = {"wd", "l2"}}),
+          make_key(MEMBER(optim.decay_all), above("optim.weight_decay", 0),
+                   "Weight decay for norms and biases too.", "true"),
+          make_key(
+              MEMBER(optim.clip), always(),
+              "Largest global gradient norm; larger gradients are scaled down. 0 is none.", "1.0",
+              {.at_least = 0,
+               .at_most = 1e9,
+               .also = {"grad_clip", "max_grad_norm", "gradient_clip", "clip_grad", "gradient_clipping"}}),
+          make_key(MEMBER(optim.moments), always(),
+                   "Number format of what the optimizer keeps of past gradients. bf16 halves it, with the "
+                   "second moment rounded at random.",
+                   "\"bf16\"", {.choices = {"fp32", "bf16"}, .also = {"state_dtype", "optim_dtype"}}),
+          make_key(
+              MEMBER(optim.offload), always(),
+              "Keep what the optimizer keeps in the host's memory: less memory of the GPU, slower steps, "
+              "the same bits.",
+              "true", {.also = {"cpu_offload", "offload_optimizer"}}),
+          make_key(
+              MEMBER(optim.lr_scale), always(),
+              "Scales optim.lr with batch.global / optim.base_batch: not at all, in proportion, or with its "
+              "square root.",
+              "\"sqrt\"", {.choices = {"none", "linear", "sqrt"}, .also = {"lr_scaling"}}),
+          make_key(MEMBER(optim.base_batch), is("optim.lr_scale", {"linear", "sqrt"}),
+                   "Samples a step for which optim.lr was tuned; used by optim.lr_scale.", "256",
+                   {.at_least = 1, .at_most = 1e9}),
+      });
+}
+
+void add_precision(std::vector<Key>& keys) {
+  keys.insert(
+      keys.end(),
+      {
+          make_key(
+              MEMBER(precision.compute), always(),
+              "Number format of forward and backward; the masters are always fp32. auto: bf16 where the "
+              "device "
+              "is fast at it, else fp16 with a loss scale, fp32 on CPU. fp8: bf16 with the products of the "
+              "layers in fp8, and the head's with fp8_head.",
+              "\"bf16\"",
+              {.choices = {"auto", "fp32", "bf16", "fp16", "fp8"},
+               .also = {"dtype", "precision", "mixed_precision", "amp"}}),
+          make_key(MEMBER(precision.tf32), all_of({on_a_gpu(), is("precision.compute", {"fp32"})}),
+                   "Lets fp32 matrix products on GPUs round their inputs to TF32.", "false",
+                   {.also = {"allow_tf32"}}),
+          make_key(MEMBER(precision.loss_scale), is("precision.compute", {"fp16"}),
+                   "fp16: the factor on the loss at the start.", "65536.0",
+                   {.at_least = 1, .at_most = 1e30, .also = {"init_scale"}}),
+          make_key(MEMBER(precision.growth_interval), is("precision.compute", {"fp16"}),
+                   "fp16: steps without overflow after which the loss scale doubles.", "2000",
+                   {.at_least = 1, .at_most = kMostSteps}),
+          make_key(MEMBER(precision.fp8_scaling), is("precision.compute", {"fp8"}),
+                   "fp8: which values share a scale, found anew from the values themselves: those of a whole "
+                   "matrix, of a row, or 128 neighbours (of weights 128 x 128).",
+                   "\"row\"", {.choices = {"tensor", "row", "block"}, .also = {"fp8_recipe"}}),
+          make_key(MEMBER(precision.fp8_gradients), is("precision.compute", {"fp8"}),
+                   "fp8: format of the gradients that products read; e5m2 reaches further, e4m3 is finer. "
+                   "Activations and weights are e4m3.",
+                   "\"e4m3\"", {.choices = {"e5m2", "e4m3"}, .also = {"fp8_format"}}),
+          make_key(MEMBER(precision.fp8_fast_sums), is("precision.compute", {"fp8"}),
+                   "fp8: products whose sums GPUs may keep in the matrix units, with fewer bits and faster: "
+                   "all, those of the forward pass, or none.",
+                   "\"forward\"", {.choices = {"all", "forward", "none"}, .also = {"use_fast_accum"}}),
+          make_key(MEMBER(precision.fp8_skip_first), is("precision.compute", {"fp8"}),
+                   "fp8: layers at the front whose products stay bf16.", "1",
+                   {.at_least = 0, .at_most = 1e6}),
+          make_key(MEMBER(precision.fp8_skip_last), is("precision.compute", {"fp8"}),
+                   "fp8: layers at the back whose products stay bf16.", "1", {.at_least = 0, .at_most = 1e6}),
+          make_key(MEMBER(precision.fp8_head), is("precision.compute", {"fp8"}),
+                   "fp8: the head's products are fp8 too: faster, and losses suffer.", "true"),
+      });
+}
+
+}  // namespace lockstep::recipe

@@ -1,0 +1,94 @@
+// Binding: an instruction becomes one call with its tensors fixed. The executor's other half.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lockstep/run/executor/executor.h"
+
+namespace lockstep::run {
+
+// Two pinned copies of a step's batch, used in turn, so that the host may fill one while the device still
+// copies from the other.
+class Staging {
+ public:
+  void allocate(device::Device& device, const program::Program& program);
+  void free(device::Device& device);
+  void fill(device::Device& device, const HostBatch& batch, const kernels::StepInputs& inputs);
+  void clear();                                                // zeros, which are tokens of every vocabulary
+  void in_use(device::Device& device, device::Stream stream);  // until what is enqueued so far has run
+  size_t slot() const { return current_; }                     // which of the two the current step uses
+  const kernels::StepInputs* inputs() const { return &slots_[current_].header[0]; }
+  const int32_t* words(bool labels) const {
+    return labels ? slots_[current_].labels : slots_[current_].inputs;
+  }
+
+ private:
+  void pick(std::span<const int32_t> from, int32_t* to, int64_t words) const;
+  struct Slot {
+    kernels::StepInputs* header = nullptr;
+    int32_t* inputs = nullptr;
+    int32_t* labels = nullptr;
+    device::Event done = nullptr;
+    bool busy = false;
+  };
+  Slot slots_[2];
+  size_t current_ = 0;
+  int64_t input_words_ = 0, label_words_ = 0;
+  int64_t samples_ = 0, rows_ = 0;  // runs of tokens: of a slice, of all
+  model::Parts parts_;
+};
+
+// Whether it is a segment's own work, which needs no other rank.
+bool is_of_segment(program::Op op);
+
+struct BindContext {
+  const model::Model& model;
+  const program::Program& program;
+  const Memory& memory;
+  device::Device& device;
+  std::map<program::Lane, device::Stream> streams;  // of the lanes
+  Staging& staging;
+  Executor::Options options;
+};
+
+class Binder {
+ public:
+  explicit Binder(BindContext context);
+  std::function<void()> bind(const program::Instruction& instruction);
+  // What a segment is handed for this instruction. `generate` moves its position from token to token.
+  std::shared_ptr<model::Frame> frame(const program::Instruction& instruction);
+  const model::Segment& segment_of(const program::Instruction& instruction) const;
+
+ private:
+  using Call = std::function<void()>;
+  Call begin_step(const program::Instruction& i);
+  Call load(const program::Instruction& i);
+  Call segment(const program::Instruction& i);
+  Call sum(const program::Instruction& i);
+  kernels::Add tied(const program::Instruction& i, const device::Tensor& into,
+                    const device::Tensor& from) const;
+  Call fold_statistics(const program::Instruction& i);
+  Call norm(const program::Instruction& i);
+  Call update(const program::Instruction& i);
+  // This rank's share of a flat buffer of a block; all of it where nothing is shared out.
+  char* own(int buffer, int block) const;
+  int64_t own_chunks(int block) const;
+  device::Tensor used(const std::vector<program::Use>& uses, const std::string& role) const;
+  device::Tensor parameter(const program::Instruction& i, const program::Use& use,
+                           const std::string& key) const;
+
+  BindContext c_;
+  const kernels::Kernels& kernels_;
+  device::Stream stream_;  // of the compute lane
+  kernels::Launch launch_;
+  std::vector<model::BlockLayout> layouts_;
+  std::vector<int64_t> first_chunk_;                          // of a block, among all
+  int64_t chunk_count_ = 0;                                   // of all blocks
+  std::map<std::vector<int>, std::shared_ptr<void>> graphs_;  // {block, segment, slice}: AutogradBlock's tape
+};
+
+}  // namespace lockstep::run

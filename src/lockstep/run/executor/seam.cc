@@ -1,0 +1,186 @@
+#include "lockstep/run/executor/seam.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::run {
+
+using device::Tensor;
+using program::Instruction;
+using program::Op;
+using program::Use;
+
+namespace {
+
+using Call = std::function<void()>;
+
+Tensor part_of(const Tensor& whole, int64_t part, int64_t parts) {
+  LS_ASSERT(whole.shape[0] % parts == 0, "rows that the ranks do not divide");
+  const int64_t rows = whole.shape[0] / parts, width = whole.shape.numel() / whole.shape[0];
+  return {whole.as<char>() + part * rows * width * device::size_of(whole.dtype), whole.dtype, {rows, width}};
+}
+
+std::vector<Tensor> parts_of(const Tensor& whole, int parts) {
+  std::vector<Tensor> all;
+  for (int q = 0; q < parts; ++q) all.push_back(part_of(whole, q, parts));
+  return all;
+}
+
+Call bind_gather_tokens(comm::Group& group, device::Device& device, const Tensor& part, const Tensor& whole,
+                        device::Stream stream) {
+  const std::vector<Tensor> parts = parts_of(whole, group.size());
+  const Tensor own = parts[static_cast<size_t>(group.rank())];
+  return [&group, &device, part, parts, own, stream] {
+    device.copy(own.data, part.data, part.bytes(), device::CopyKind::device_to_device, stream);
+    group.all_gather(parts, stream);
+  };
+}
+
+Call bind_scatter_tokens(comm::Group& group, const Tensor& whole, const Tensor& part, device::Stream stream) {
+  const std::vector<Tensor> parts = parts_of(whole, group.size());
+  return [&group, parts, part, stream] { group.reduce_scatter(parts, part, stream); };
+}
+
+// In a ring: to the neighbour, and from the other one.
+Call bind_shift(comm::Group& group, const Tensor& from, const Tensor& to, bool onward,
+                device::Stream stream) {
+  const int size = group.size(), self = group.rank();
+  const int next = (self + (onward ? 1 : size - 1)) % size, before = (self + (onward ? size - 1 : 1)) % size;
+  std::vector<Tensor> send(static_cast<size_t>(size), Tensor{nullptr, from.dtype, {0}}), recv = send;
+  send[static_cast<size_t>(next)] = from;
+  recv[static_cast<size_t>(before)] = to;
+  return [&group, send, recv, stream] { group.all_to_all(send, recv, stream); };
+}
+
+// Between "all columns of some tokens" and "all tokens of some columns". A row of qkv is q, k and v side by
+// side, and each of the three is dealt out by heads; other edges are one group of columns.
+class Exchange {
+ public:
+  Exchange(comm::Group& group, device::Device& device, const program::Program& program,
+           std::vector<int64_t> columns, const Tensor& tokens, const Tensor& heads, device::Stream stream)
+      : group_(group),
+        device_(device),
+        stream_(stream),
+        samples_(program.samples_per_slice),
+        length_(program.seq_len),
+        columns_(std::move(columns)),
+        tokens_(tokens),
+        heads_(heads) {}
+
+  void to_heads(const Tensor& packed, const Tensor& arrived) const {
+    pack(tokens_, packed, true);
+    group_.all_to_all(parts_of(packed, group_.size()), parts_of(arrived, group_.size()), stream_);
+    for (int64_t q = 0; q < group_.size(); ++q) {  // rank q's tokens stand at its place of every sequence
+      const Tensor part = part_of(arrived, q, group_.size());
+      rows(heads_.as<char>() + q * length_ * heads_row(), length_ * group_.size() * heads_row(),
+           part.as<char>(), length_ * heads_row());
+    }
+  }
+
+  void to_tokens(const Tensor& packed, const Tensor& arrived) const {
+    for (int64_t q = 0; q < group_.size(); ++q) {
+      const Tensor part = part_of(packed, q, group_.size());
+      rows(part.as<char>(), length_ * heads_row(), heads_.as<char>() + q * length_ * heads_row(),
+           length_ * group_.size() * heads_row());
+    }
+    group_.all_to_all(parts_of(packed, group_.size()), parts_of(arrived, group_.size()), stream_);
+    pack(tokens_, arrived, false);
+  }
+
+ private:
+  int64_t element() const { return device::size_of(tokens_.dtype); }
+  int64_t heads_row() const { return heads_.shape[1] * element(); }
+  // One run of a sequence for each sample.
+  void rows(char* to, int64_t to_pitch, const char* from, int64_t from_pitch) const {
+    device_.copy_rows(to, to_pitch, from, from_pitch, length_ * heads_row(), samples_, stream_);
+  }
+  // Columns of rank q between this rank's tokens and its part of `packed`.
+  void pack(const Tensor& tokens, const Tensor& packed, bool out) const {
+    const int64_t row = tokens.shape[1] * element();
+    for (int64_t q = 0; q < group_.size(); ++q) {
+      char* part = part_of(packed, q, group_.size()).as<char>();
+      int64_t group_begin = 0, at = 0;
+      for (const int64_t columns : columns_) {
+        const int64_t width = columns / group_.size() * element();
+        char* here = tokens.as<char>() + group_begin * element() + q * width;
+        if (out) {
+          device_.copy_rows(part + at, heads_row(), here, row, width, tokens.shape[0], stream_);
+        } else {
+          device_.copy_rows(here, row, part + at, heads_row(), width, tokens.shape[0], stream_);
+        }
+        group_begin += columns;
+        at += width;
+      }
+    }
+  }
+
+  comm::Group& group_;
+  device::Device& device_;
+  device::Stream stream_;
+  int64_t samples_, length_;
+  std::vector<int64_t> columns_;  // of each group
+  Tensor tokens_, heads_;
+};
+
+}  // namespace
+
+Call bind_seam(const BindContext& c, const Instruction& i, device::Stream stream) {
+  comm::Group& group = c.options.ranks->group(i.among, i.lane);
+  const Tensor from = c.memory.tensor(i.reads[0].buffer), to = c.memory.tensor(i.writes[0].buffer);
+  const std::string& role = i.reads[0].role;
+  if (role == "values") return [&group, from, stream] { group.all_reduce(from, stream); };
+  if (role == "part") return bind_gather_tokens(group, c.device, from, to, stream);
+  if (role == "whole") return bind_scatter_tokens(group, from, to, stream);
+  if (role == "onward" || role == "back") return bind_shift(group, from, to, role == "onward", stream);
+  const bool to_heads = role == "tokens";
+  const Tensor packed = c.memory.tensor(i.writes[1].buffer), arrived = c.memory.tensor(i.writes[2].buffer);
+  const auto& segment =
+      c.model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)];
+  const Tensor tokens = to_heads ? from : to;
+  std::vector<int64_t> columns = segment->column_groups();
+  if (columns.empty()) columns = {tokens.shape[1]};
+  const auto exchange =
+      std::make_shared<Exchange>(group, c.device, c.program, columns, tokens, to_heads ? to : from, stream);
+  if (to_heads) return [exchange, packed, arrived] { exchange->to_heads(packed, arrived); };
+  return [exchange, packed, arrived] { exchange->to_tokens(packed, arrived); };
+}
+
+namespace {
+
+// This rank's elements of a tied slot that another stage adds.
+Tensor tied_values(const BindContext& c, const std::vector<model::BlockLayout>& layouts,
+                   const Instruction& i) {
+  const Tensor gradient = c.memory.tensor(i.reads[0].buffer);
+  const auto block = static_cast<size_t>(i.block);
+  const model::PlacedParam& slot = layouts[block].params[static_cast<size_t>(i.level)];
+  program::Span span{slot.offset, slot.spec.shape.numel()};
+  if (!c.program.shares.empty()) {
+    const size_t k = program::tied_slot(layouts[block], i.level);
+    const program::Share& share = c.program.own_share(i.block);
+    span = share.gradients[k];
+    if (c.program.ranks.turns()) span.begin = share.offsets[k];
+  }
+  return {gradient.as<float>() + span.begin, device::DType::f32, {span.count}};
+}
+
+}  // namespace
+
+Call bind_link(const BindContext& c, const std::vector<model::BlockLayout>& layouts, const Instruction& i,
+               device::Stream stream) {
+  comm::Group& group = c.options.ranks->group(i.among, i.lane);
+  const int peer = 1 - group.rank();
+  std::vector<Tensor> values;
+  for (const Use& use : i.op == Op::send ? i.reads : i.writes) values.push_back(c.memory.tensor(use.buffer));
+  if (i.op == Op::send && i.reads[0].role == "tied") values = {tied_values(c, layouts, i)};
+  if (i.op == Op::send) {
+    return [&group, values, peer, stream] {
+      for (const Tensor& value : values) group.send(value, peer, stream);
+    };
+  }
+  return [&group, values, peer, stream] {
+    for (const Tensor& value : values) group.recv(value, peer, stream);
+  };
+}
+
+}  // namespace lockstep::run

@@ -1,0 +1,23 @@
+// Asks about layouts before anything runs: which one to take (parallel.auto), and whether all ranks fit
+// together.
+#pragma once
+
+#include <string>
+
+#include "lockstep/run/session/session.h"
+
+namespace lockstep::run {
+
+// With parallel.auto, the recipe's layout becomes the fastest that fits, by plan::choose(); what the user set
+// stays. Returns why, for people; empty without parallel.auto. ConfigError 183 when nothing fits.
+std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options);
+
+// What the fullest of all ranks needs; ranks may hold shares of different sizes.
+int64_t fullest_rank_bytes(const Plan& plan);
+
+// Walks the programs of all ranks, those with the same list once: sends meet receives, collectives come in
+// one order, nothing waits for ever. Throws base::Bug with the first problem. Cheap: a fraction of a second
+// at thousands of ranks. Returns how many different lists they have.
+size_t check_ranks(const Plan& plan);
+
+}  // namespace lockstep::run

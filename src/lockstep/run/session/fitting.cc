@@ -1,0 +1,211 @@
+#include "lockstep/run/session/fitting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::run {
+
+namespace {
+
+using device::DType;
+
+// From the least computation to the most; `price` is about how much longer a step takes.
+struct Recomputation {
+  const char* name;
+  double price;
+  const char* words;
+};
+constexpr Recomputation kRecomputations[] = {
+    {"none", 0, ""},
+    {"cheap", 0.02, "norms and activations again"},
+    {"up", 0.06, "a little more computation"},
+    {"every-2", 0.33, "about a third more computation"},
+    {"full", 0.34, "about a third more computation"},
+};
+
+const Recomputation* find_recomputation(const std::string& name) {
+  for (const Recomputation& one : kRecomputations) {
+    if (name == one.name) return &one;
+  }
+  return nullptr;
+}
+
+double doublings(int64_t more, int64_t less) {
+  return std::log2(static_cast<double>(more) / static_cast<double>(less));
+}
+
+double price_of(const Plan& plan, const Variant& v) {
+  constexpr double kSmallerProducts = 0.03, kFewerStrands = 0.02, kRounding = 0.05, kOffload = 0.25;
+  const Variant now = variant_of(plan);
+  double price = kSmallerProducts * doublings(v.slices, now.slices);
+  price += kFewerStrands * std::abs(doublings(now.strands, v.strands));
+  if (v.moments != now.moments) price += kRounding;
+  if (v.offload != now.offload) price += kOffload;
+  const Recomputation* again = find_recomputation(v.recompute);
+  return price + (again != nullptr ? again->price : 0);
+}
+
+std::vector<int64_t> slices_to_try(const Plan& plan, const Freedom& freedom) {
+  const int64_t now = variant_of(plan).slices, global = plan.recipe().batch.global;
+  std::vector<int64_t> found;
+  for (int64_t n = freedom.fewer_slices ? 1 : now; n <= (freedom.slices ? global : now); ++n) {
+    if (global % n == 0) found.push_back(n);
+  }
+  return found;
+}
+
+// As they are, by halves, and with shared gradients one a slice, after which nothing whole is kept.
+std::vector<int64_t> strands_to_try(const Plan& plan, const Freedom& freedom, int64_t slices) {
+  const int64_t now = variant_of(plan).strands;
+  std::vector<int64_t> found;
+  if (slices % now == 0) found.push_back(now);
+  if (!freedom.strands) return found;
+  for (int64_t n = std::min(now - 1, slices); n >= std::max<int64_t>(1, plan.layout.ranks.width()); --n) {
+    if (slices % n == 0 && (found.empty() || 2 * n <= found.back())) found.push_back(n);
+  }
+  if (plan.layout.ranks.zero >= 2 && now < slices) found.push_back(slices);
+  return found;
+}
+
+std::vector<std::string> recomputations_to_try(const Plan& plan, const Freedom& freedom) {
+  const std::string now = variant_of(plan).recompute;
+  if (!freedom.recompute) return {now};
+  const Recomputation* first = find_recomputation(now);
+  if (first == nullptr) return {now, "full"};  // segments that the user has named
+  std::vector<std::string> found;
+  for (const Recomputation* one = first; one != std::end(kRecomputations); ++one) {
+    if (one->name == std::string("up") && !has_segment(*plan.model, "up")) continue;
+    found.push_back(one->name);
+  }
+  return found;
+}
+
+bool is_allowed(const Plan& plan, const Variant& variant) {
+  try {
+    check_variant(plan, variant);
+    return true;
+  } catch (const base::ConfigError&) {
+    return false;
+  }
+}
+
+// All that the freedom and the layout allow, the cheapest first.
+std::vector<Variant> variants_of(const Plan& plan, const Freedom& freedom) {
+  const Variant now = variant_of(plan);
+  std::vector<DType> moments{now.moments};
+  if (freedom.moments && plan.optimizer.moments > 0 && now.moments == DType::f32)
+    moments.push_back(DType::bf16);
+  std::vector<bool> offloads{now.offload};
+  const bool gpu = plan.device->id().kind != device::Kind::cpu;
+  if (freedom.offload && gpu && plan.optimizer.moments > 0 && !now.offload) offloads.push_back(true);
+  std::vector<Variant> all;
+  for (const int64_t slices : slices_to_try(plan, freedom)) {
+    for (const int64_t strands : strands_to_try(plan, freedom, slices)) {
+      if (!is_allowed(plan, {.slices = slices, .strands = strands})) continue;
+      for (const std::string& recompute : recomputations_to_try(plan, freedom)) {
+        for (const DType type : moments) {
+          for (const bool offload : offloads) all.push_back({slices, strands, recompute, type, offload});
+        }
+      }
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const Variant& a, const Variant& b) { return price_of(plan, a) < price_of(plan, b); });
+  return all;
+}
+
+// Without a pipeline every strand repeats itself from its second slice on, and so does its memory: two slices
+// a strand are compiled in place of many.
+program::MemoryPlan memory_of(const Plan& plan, const Variant& variant, bool exactly) {
+  program::Layout layout = layout_of(plan, variant);
+  constexpr int64_t kAlike = 2;
+  if (!exactly && layout.stages.count == 1)
+    layout.slices = layout.strands * std::min(kAlike, layout.slices / layout.strands);
+  program::Program program = program::compile(*plan.model, layout);
+  return program::place(program);
+}
+
+// What decides the memory besides the number of slices.
+std::tuple<int64_t, std::string, DType, bool> group_of(const Variant& v) {
+  return {v.strands, v.recompute, v.moments, v.offload};
+}
+
+}  // namespace
+
+bool has_segment(const model::Model& model, const std::string& name) {
+  return std::any_of(model.blocks.begin(), model.blocks.end(), [&](const model::Block& block) {
+    return std::any_of(block.segments().begin(), block.segments().end(),
+                       [&](const auto& segment) { return segment->name() == name; });
+  });
+}
+
+std::optional<Fitting> cheapest_fitting(const Plan& plan, const Freedom& freedom, int64_t bytes) {
+  const std::vector<Variant> all = variants_of(plan, freedom);
+  // More slices never need more: where the most of a group are too much, its others need not be tried.
+  std::map<decltype(group_of(all[0])), const Variant*> smallest;
+  for (const Variant& v : all) {
+    const Variant*& one = smallest[group_of(v)];
+    if (one == nullptr || one->slices < v.slices) one = &v;
+  }
+  std::map<decltype(group_of(all[0])), bool> hopeless;
+  for (const Variant& v : all) {
+    const auto group = group_of(v);
+    if (!hopeless.contains(group))
+      hopeless[group] = memory_of(plan, *smallest[group], false).peak_bytes() > bytes;
+    if (hopeless[group] || memory_of(plan, v, false).peak_bytes() > bytes) continue;
+    const program::MemoryPlan memory = memory_of(plan, v, true);
+    if (memory.peak_bytes() <= bytes) return Fitting{v, memory};
+  }
+  return std::nullopt;
+}
+
+Least least_memory(const Plan& plan, const Freedom& freedom) {
+  const std::vector<Variant> all = variants_of(plan, freedom);
+  Least least{.fitting = {variant_of(plan), plan.memory}, .combinations = all.size()};
+  int64_t most_slices = 0;
+  for (const Variant& v : all) most_slices = std::max(most_slices, v.slices);
+  for (const Variant& v : all) {
+    if (v.slices != most_slices) continue;
+    const program::MemoryPlan memory = memory_of(plan, v, false);
+    if (memory.peak_bytes() < least.fitting.memory.peak_bytes()) least.fitting = {v, memory};
+  }
+  least.fitting.memory = memory_of(plan, least.fitting.variant, true);
+  return least;
+}
+
+std::string change_words(const Plan& plan, const Variant& v) {
+  const Variant now = variant_of(plan);
+  std::vector<std::string> words;
+  if (v.slices != now.slices) words.push_back(fmt::format("batch.slices={}", v.slices));
+  if (v.strands != now.strands) words.push_back(fmt::format("batch.strands={}", v.strands));
+  if (v.recompute != now.recompute) words.push_back("memory.recompute=" + v.recompute);
+  if (v.moments != now.moments) words.push_back("optim.moments=bf16");
+  if (v.offload != now.offload) words.push_back("optim.offload=true");
+  return base::join(words, " ");
+}
+
+std::string change_price(const Plan& plan, const Variant& v) {
+  const Variant now = variant_of(plan);
+  std::vector<std::string> words;
+  if (v.slices != now.slices) words.push_back("smaller products");
+  if (v.strands > now.strands)
+    words.push_back("gradients shared out after every slice, more bytes between ranks");
+  if (v.strands < now.strands)
+    words.push_back(v.strands == 1 ? "for one data rank" : fmt::format("for up to {} data ranks", v.strands));
+  const Recomputation* again = find_recomputation(v.recompute);
+  if (v.recompute != now.recompute && again != nullptr) words.push_back(again->words);
+  if (v.moments != now.moments) words.push_back("moments rounded to bf16");
+  if (v.offload != now.offload) words.push_back("moments over the bus in every step");
+  const bool same = v.slices == now.slices && v.strands == now.strands && v.moments == now.moments;
+  words.push_back(same ? "same bits" : "other bits");
+  return base::join(words, "; ");
+}
+
+}  // namespace lockstep::run

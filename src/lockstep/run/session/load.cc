@@ -1,0 +1,215 @@
+#include "lockstep/run/session/load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <functional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/model/families/huggingface.h"
+
+namespace lockstep::run {
+
+namespace {
+
+using checkpoint::Kind;
+using checkpoint::Opened;
+using Held = std::vector<Parameters::Saved>;
+
+constexpr int64_t kStageBytes = int64_t{64} << 20;
+
+// Pinned memory that files are read into while what was read before goes to the device.
+class Stage {
+ public:
+  explicit Stage(device::Device& device) : device_(device), stream_(device.create_stream()) {
+    memory_ = static_cast<std::byte*>(device.allocate_host(kStageBytes));
+  }
+  ~Stage() {
+    device_.synchronize(stream_);
+    device_.free_host(memory_);
+    device_.destroy_stream(stream_);
+  }
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  // Elements of a piece to where it is held; they fit.
+  void add(const checkpoint::Piece& piece, void* to, const Opened& from) {
+    if (used_ + piece.bytes() > kStageBytes) flush(from);
+    wanted_.push_back({piece, memory_ + used_});
+    to_.push_back(to);
+    used_ += (piece.bytes() + 255) / 256 * 256;
+  }
+  void flush(const Opened& from) {
+    device_.synchronize(stream_);
+    from.read(wanted_);
+    for (size_t k = 0; k < wanted_.size(); ++k) {
+      device_.copy(to_[k], wanted_[k].to, wanted_[k].piece.bytes(), device::CopyKind::host_to_device,
+                   stream_);
+    }
+    device_.synchronize(stream_);
+    wanted_.clear();
+    to_.clear();
+    used_ = 0;
+  }
+
+ private:
+  device::Device& device_;
+  device::Stream stream_;
+  std::byte* memory_ = nullptr;
+  std::vector<Opened::Wanted> wanted_;
+  std::vector<void*> to_;
+  int64_t used_ = 0;
+};
+
+// Into host memory straight from the file, hashed on the way; elsewhere through a stage, and the device
+// hashes faster. Nothing larger than the stage is held.
+void read_held(device::Device& device, const Opened& from, const Held& held,
+               checkpoint::HashSums* hashes = nullptr) {
+  if (device.id().kind == device::Kind::cpu) {
+    std::vector<Opened::Wanted> wanted;
+    for (const Parameters::Saved& one : held) {
+      const bool hashed = one.piece.tensor.kind == Kind::weight && one.copy == 0;
+      wanted.push_back({one.piece, one.values.data, hashed});
+    }
+    from.read(wanted, hashes);
+    return;
+  }
+  Stage stage(device);
+  for (const Parameters::Saved& one : held) {
+    const int64_t size = device::size_of(one.piece.tensor.dtype), most = kStageBytes / size;
+    for (int64_t at = 0; at < one.piece.count; at += most) {
+      const int64_t count = std::min(most, one.piece.count - at);
+      stage.add(checkpoint::part_of(one.piece, at, count), one.values.as<char>() + at * size, from);
+    }
+  }
+  stage.flush(from);
+}
+
+// What can fail on one rank alone: nobody else is needed here.
+checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, const std::string& folder,
+                              checkpoint::HashSums& hashes) {
+  const Opened from(folder);
+  if (!from.manifest())
+    throw base::DataError(320, folder + " has no manifest.json: it is no checkpoint of a run");
+  const checkpoint::Manifest& manifest = *from.manifest();
+  if (manifest.state.size() != sizeof(kernels::StepState)) {
+    throw base::DataError(
+        321, folder + "/manifest.json: the step state has another size; another version wrote it");
+  }
+  kernels::StepState state;
+  std::memcpy(&state, manifest.state.data(), sizeof state);
+  const auto usable = [](double factor) { return std::isfinite(factor) && factor > 0; };
+  if (!usable(state.loss_scale) || !(state.beta1_power >= 0 && state.beta1_power <= 1) ||
+      !(state.beta2_power >= 0 && state.beta2_power <= 1)) {
+    throw base::DataError(321, folder + "/manifest.json: the step state is none that a run can be in");
+  }
+  const Held held = parameters.saved();
+  for (const Parameters::Saved& one : held) {
+    const checkpoint::Whole& tensor = one.piece.tensor;
+    if (tensor.kind != Kind::moment || !from.has(tensor.name)) continue;
+    const device::DType stored = from.find(tensor.name).dtype;
+    if (stored == tensor.dtype) continue;
+    throw base::ConfigError(
+        188, fmt::format("{} keeps moments as {}, this run as {}; going on would change the result: set "
+                         "optim.moments as it was, or start anew from its weights with model.from",
+                         folder, device::name_of(stored), device::name_of(tensor.dtype)));
+  }
+  read_held(device, from, held, &hashes);
+  if (!std::isfinite(state.loss)) state.loss = 0;  // how the step before ended: this run has its own policy
+  state.apply = 1;
+  parameters.write(parameters.state(), &state);
+  return manifest;
+}
+
+// A folder that says that the head is the embedding, and holds another head: transformers takes the head or
+// the embedding, depending on its version, and each gives another loss.
+void check_tied(const Opened& from, const std::string& family) {
+  const std::string embedding = model::embedding_name(family), head = std::string(model::kHead) + ".weight";
+  if (!from.has(head) || !from.has(embedding) || from.same(head, embedding)) return;
+  throw base::DataError(
+      311, fmt::format("{} holds an {} that differs from {}, but its config.json says that they are one "
+                       "(tie_word_embeddings, true where it is left out for gpt2); set it to what is meant",
+                       from.folder(), head, embedding));
+}
+
+// Reading is each rank's own; then either all ranks go on with the folder or none does.
+void all_or_none(const Ranks& ranks, const std::string& folder, const std::function<void()>& read) {
+  std::exception_ptr error;
+  try {
+    read();
+  } catch (const base::Error&) {
+    error = std::current_exception();
+  }
+  const double failed = ranks.sum(std::vector<double>{error ? 1.0 : 0.0})[0];
+  if (error) std::rethrow_exception(error);
+  if (failed > 0)
+    throw base::DataError(
+        325, fmt::format("{}: {:.0f} of {} ranks could not read it", folder, failed, ranks.size()));
+}
+
+}  // namespace
+
+int64_t load_checkpoint(Session& session, const std::string& folder) {
+  Parameters& parameters = *session.parameters;
+  checkpoint::Manifest manifest;
+  checkpoint::HashSums hashes;
+  all_or_none(*session.ranks, folder,
+              [&] { manifest = load_own(parameters, *session.plan.device, folder, hashes); });
+  parameters.refresh_compute();
+  if (manifest.params_hash.empty()) return manifest.step;
+  const bool hashed = session.plan.device->id().kind == device::Kind::cpu;
+  if ((hashed ? parameters.hash_of(hashes) : parameters.hash()) != manifest.params_hash)
+    throw base::DataError(322, folder + ": the loaded parameters do not have the hash in manifest.json");
+  return manifest.step;
+}
+
+namespace {
+
+void adopt_from(recipe::Resolved& resolved, const std::string& folder) {
+  const auto& model = resolved.recipe.model;
+  const Opened from(folder);
+  if (!from.config_json().empty()) {
+    model::adopt_config(resolved, from.config_json(), from.folder() + "/config.json");
+    if (model.tied) check_tied(from, model.family);
+  } else if (from.manifest() && !model::embedding_name(model.family).empty()) {
+    throw base::DataError(
+        336, from.folder() +
+                 " is a checkpoint of a model that a C++ program brought (run::Own): only that program can "
+                 "build it again; run it with this checkpoint, or `lockstep inspect` shows the tensors");
+  } else if (!model::embedding_name(model.family).empty()) {
+    throw base::DataError(306,
+                          from.folder() +
+                              " has weights but no config.json, which alone says how many heads they are "
+                              "for, among others: fetch it from where the weights came from");
+  }
+}
+
+}  // namespace
+
+void adopt_model(recipe::Resolved& resolved) {
+  if (resolved.recipe.model.from.empty()) return;
+  checkpoint::for_first_usable(checkpoint::model_folders(resolved.recipe.model.from),
+                               [&](const std::string& folder) {
+                                 recipe::Resolved adopted = resolved;
+                                 adopt_from(adopted, folder);
+                                 resolved = std::move(adopted);
+                               });
+}
+
+checkpoint::Taken load_weights(Parameters& parameters, device::Device& device, const Ranks& ranks,
+                               const std::string& folder) {
+  Held held = parameters.saved();
+  std::erase_if(held, [](const Parameters::Saved& one) { return one.piece.tensor.kind == Kind::moment; });
+  checkpoint::Taken taken =
+      checkpoint::for_first_usable(checkpoint::model_folders(folder), [&](const std::string& one) {
+        all_or_none(ranks, one, [&] { read_held(device, Opened(one), held); });
+      });
+  parameters.refresh_compute();
+  return taken;
+}
+
+}  // namespace lockstep::run

@@ -1,0 +1,144 @@
+#include "lockstep/run/session/memory_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/run/session/fitting.h"
+
+namespace lockstep::run {
+
+using base::human_bytes;
+
+// Gradients of a block that the update reads, or that are added to them.
+static bool is_sum(const Plan& plan, const program::Buffer& buffer) {
+  const std::vector<int>& sums = plan.program.blocks[static_cast<size_t>(buffer.block)].gradients;
+  const auto index = static_cast<int>(&buffer - plan.program.buffers.data());
+  return std::find(sums.begin(), sums.end(), index) != sums.end();
+}
+
+// What a buffer that lives inside a step is to a user.
+static std::string name_of(const Plan& plan, const program::Buffer& buffer) {
+  const bool staging = buffer.kind == program::BufferKind::scratch && buffer.block < 0;
+  if (staging) return "what other ranks sent";
+  const std::string block =
+      buffer.block < 0 ? "batch" : plan.model->blocks[static_cast<size_t>(buffer.block)].name();
+  switch (buffer.kind) {
+    case program::BufferKind::compute:
+      return "gathered weights: " + block;
+    case program::BufferKind::gradient:
+      return is_sum(plan, buffer) ? "gradients" : "gradients to reduce: " + block;
+    case program::BufferKind::workspace:
+      return "workspace";
+    default:
+      return "activations: " + block;
+  }
+}
+
+std::vector<MemoryRow> memory_rows(const Plan& plan) {
+  std::vector<MemoryRow> rows;
+  for (const auto& [kind, bytes] : plan.memory.persistent_by_kind)
+    rows.push_back({program::name_of(kind), bytes});
+  std::map<std::string, int64_t> by_name;
+  const std::vector<program::Lifetime> lives = program::lifetimes(plan.program);
+  for (size_t b = 0; b < plan.program.buffers.size(); ++b) {
+    const program::Buffer& buffer = plan.program.buffers[b];
+    const bool alive =
+        lives[b].first <= plan.memory.peak_instruction && plan.memory.peak_instruction <= lives[b].last;
+    if (!buffer.persistent && alive && lives[b].first >= 0) by_name[name_of(plan, buffer)] += buffer.bytes();
+  }
+  for (const auto& [name, bytes] : by_name) rows.push_back({name, bytes});
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
+  return rows;
+}
+
+std::vector<Remedy> remedies(const Plan& plan) {
+  std::vector<Remedy> found;
+  const Variant now = variant_of(plan);
+  const auto consider = [&](const Variant& variant) {
+    if (change_words(plan, variant).empty()) return;
+    try {
+      check_variant(plan, variant);
+    } catch (const base::ConfigError&) {  // the ranks do not allow it
+      return;
+    }
+    program::Program program = program::compile(*plan.model, layout_of(plan, variant));
+    const int64_t peak = program::place(program).peak_bytes();
+    if (peak >= plan.memory.peak_bytes()) return;
+    found.push_back({change_words(plan, variant), peak, change_price(plan, variant)});
+  };
+  const auto changed = [&](auto change) {
+    Variant variant = now;
+    change(variant);
+    consider(variant);
+  };
+  for (const int64_t factor : {2, 4, 8}) {
+    if (plan.recipe().batch.global % (now.slices * factor) == 0)
+      changed([&](Variant& v) { v.slices *= factor; });
+  }
+  // Several slices of a strand are added up in whole gradients before these are shared out.
+  if (plan.layout.ranks.zero >= 2) changed([&](Variant& v) { v.strands = v.slices; });
+  if (now.recompute == "none" || now.recompute == "cheap") {
+    std::vector<std::string> more{"cheap", "every-2", "full"};
+    if (has_segment(*plan.model, "up")) more.push_back("up");
+    for (const std::string& recompute : more) changed([&](Variant& v) { v.recompute = recompute; });
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Remedy& a, const Remedy& b) { return a.peak_bytes < b.peak_bytes; });
+  return found;
+}
+
+std::vector<Remedy> ways_to_fit(const Plan& plan, int64_t available) {
+  std::vector<Remedy> ways;
+  for (const Freedom& freedom : {kAllFreedom, kSameBits}) {
+    const std::optional<Fitting> found = cheapest_fitting(plan, freedom, available);
+    if (!found) continue;
+    Remedy way{change_words(plan, found->variant), found->memory.peak_bytes(),
+               change_price(plan, found->variant)};
+    if (ways.empty() || ways[0].change != way.change) ways.push_back(std::move(way));
+  }
+  return ways;
+}
+
+// For a person who has to give up something else.
+static std::string nothing_fits(const Plan& plan) {
+  const Least least = least_memory(plan, kAllFreedom);
+  const std::string change = change_words(plan, least.fitting.variant);
+  std::string text = fmt::format(
+      "\n  nothing fits: of {} combinations of slices, strands, recomputation and "
+      "moments, ",
+      least.combinations);
+  text += change.empty()
+              ? "none needs less"
+              : fmt::format("the least is {} with {}",
+                            human_bytes(static_cast<double>(least.fitting.memory.peak_bytes())), change);
+  return text +
+         "\n  remedies: a smaller model, a shorter data.seq_len, more ranks with parallel.zero=3, or a "
+         "device "
+         "with more memory";
+}
+
+void throw_out_of_memory(const Plan& plan, int64_t available) {
+  const int64_t needed = plan.memory.peak_bytes();
+  std::string text = fmt::format("out of memory on {}: the step needs {}, {} can be had.\n  what holds it:",
+                                 plan.device->id().to_string(), human_bytes(static_cast<double>(needed)),
+                                 human_bytes(static_cast<double>(available)));
+  const std::vector<MemoryRow> rows = memory_rows(plan);
+  for (size_t k = 0; k < rows.size() && k < 10; ++k) {
+    text += fmt::format("\n    {:<34} {:>10}", rows[k].what, human_bytes(static_cast<double>(rows[k].bytes)));
+  }
+  if (rows.size() > 10) text += fmt::format("\n    ... and {} smaller", rows.size() - 10);
+  const std::vector<Remedy> ways = ways_to_fit(plan, available);
+  text += ways.empty() ? nothing_fits(plan) : "\n  remedies that fit, the cheapest first:";
+  for (const Remedy& way : ways) {
+    text += fmt::format("\n    {}\n      needs {}: {}", way.change,
+                        human_bytes(static_cast<double>(way.peak_bytes)), way.price);
+  }
+  throw base::RunError(420, text + "\n ");
+}
+
+}  // namespace lockstep::run

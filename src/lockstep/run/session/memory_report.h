@@ -1,0 +1,34 @@
+// Where the memory goes, and what would make it less.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/run/session/session.h"
+
+namespace lockstep::run {
+
+struct MemoryRow {
+  std::string what;
+  int64_t bytes = 0;
+};
+
+// At the moment of the peak: weights, gradients, optimizer, then activations by block, largest first.
+std::vector<MemoryRow> memory_rows(const Plan& plan);
+
+// Changes to the recipe that would need less, the largest saving first.
+struct Remedy {
+  std::string change;      // "memory.recompute=full"
+  int64_t peak_bytes = 0;  // what it would need
+  std::string price;       // "about a third more computation"
+};
+std::vector<Remedy> remedies(const Plan& plan);
+
+// Combinations of changes with which the step needs no more than that: the cheapest, and the cheapest that
+// keeps the bits. Empty: none fits.
+std::vector<Remedy> ways_to_fit(const Plan& plan, int64_t available_bytes);
+
+// RunError 420: what was needed, what there is, what holds it, what to change.
+[[noreturn]] void throw_out_of_memory(const Plan& plan, int64_t available_bytes);
+
+}  // namespace lockstep::run

@@ -1,0 +1,100 @@
+// The parameters in a program's memory: first values, hash, and names for checkpoints.
+//
+// Where ranks share out weights or moments, each holds and handles its share; the hash is the same in every
+// layout.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/params_hash.h"
+#include "lockstep/checkpoint/saving/piece.h"
+#include "lockstep/model/layout.h"
+#include "lockstep/run/executor/memory.h"
+#include "lockstep/run/executor/ranks.h"
+
+namespace lockstep::run {
+
+class Parameters {
+ public:
+  Parameters(const model::Model& model, const program::Program& program, const Memory& memory,
+             device::Device& device, const Ranks& ranks);
+
+  // Every value is a function of (seed, name, element), so that any rank can make any share.
+  // Also zeroes moments, fills constant tables and resets the step state.
+  void initialize(uint64_t seed, float loss_scale);
+  // Tables that depend on the length of sequences, for this one; the rest stays.
+  void fill_tables_for(int64_t length);
+  // Rounded copies from the masters, after masters were written from outside; collective where copies are
+  // whole and masters are not.
+  void refresh_compute();
+  // Hash tree over the canonical chunks of the masters: 32 hex digits, the same in every layout. The caller
+  // has waited for the step that wrote them. Collective.
+  std::string hash() const;
+  // The same from sums that each rank made of the weights that it holds as the first copy, by their order.
+  // Collective.
+  std::string hash_of(const checkpoint::HashSums& sums) const;
+
+  // One number for all masters that this rank holds, its copies and its shares; ranks that hold the same
+  // elements have the same number. Not collective.
+  uint64_t held_hash() const;
+  bool holds_shares() const;  // not every rank holds all masters
+
+  // What this rank holds of one parameter: elements [first, first + count) of it.
+  struct Held {
+    bool share = false;  // ranks hold different elements
+    int64_t first = 0;
+    device::Tensor values;  // device memory, flat; empty when it holds none
+  };
+  struct Named {
+    std::string name;
+    device::Shape shape;  // whole
+    model::Cut cut;       // what part of it the tensor ranks' `held` elements are of
+    Held master;
+    std::vector<Held> moments;  // "m", "v"
+    device::DType dtype = device::DType::f32;
+    int64_t order = 0;  // by block, whichever blocks this rank has
+  };
+  std::vector<Named> named() const;  // tied ones left out
+  // Statistics under their names, in their own types and without moments, whole on every rank: saved and
+  // restored with the masters.
+  std::vector<Named> statistics() const;
+  // What a checkpoint keeps of this rank: masters, moments ("NAME.m", "NAME.v") and statistics, each as the
+  // piece of the canonical tensor that lies in `values`. `copies` ranks hold the same, this is number `copy`
+  // of them: together, the ranks' shares of their copies must cover every tensor once. What is shared out or
+  // cut has its copies on other ranks than what is not, even where they are as many.
+  struct Saved {
+    checkpoint::Piece piece;
+    device::Tensor values;  // device memory, flat
+    int copy = 0, copies = 1;
+    bool share = false, cut = false;
+  };
+  std::vector<Saved> saved() const;
+
+  void write(const device::Tensor& to, const void* host) const;
+  void read(const device::Tensor& from, void* host) const;
+  device::Tensor state() const { return memory_.find("step state"); }
+
+ private:
+  enum class Tables : uint8_t { all, by_length };
+  void fill_tables(Tables which, int64_t length);
+  Held held(int buffer, const model::PlacedParam& param, int block) const;
+  Saved saved_as(const std::string& name, const Named& param, const Held& held, checkpoint::Kind kind) const;
+  void fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const;
+  void share_copies() const;
+  checkpoint::HashSums hash_runs() const;
+  // Chunks of a block whose masters this rank hashes, begins counted from the master buffer's first element.
+  std::vector<kernels::Chunk> own_chunks(size_t block, int64_t& first) const;
+  std::vector<uint64_t> hash_chunks(const device::Tensor& values,
+                                    const std::vector<kernels::Chunk>& chunks) const;
+  const model::Model& model_;
+  const program::Program& program_;
+  const Memory& memory_;
+  device::Device& device_;
+  const kernels::Kernels& kernels_;
+  const Ranks& ranks_;
+  std::vector<model::BlockLayout> layouts_;
+};
+
+}  // namespace lockstep::run

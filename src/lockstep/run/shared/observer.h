@@ -1,0 +1,34 @@
+// What a run tells while it trains: a report a step, evaluations, and events with their reason.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep::run {
+
+struct StepReport {
+  int64_t step = 0;  // steps done, counted from 1
+  double loss = 0, learning_rate = 0, grad_norm = 0;
+  const char* unit = "tokens";  // what `tokens` counts: "samples" for models that predict no tokens
+  int64_t tokens = 0;           // so far
+  double tokens_per_s = 0, step_ms = 0, data_wait_ms = 0;
+  std::optional<double> mfu;
+  double memory_gib = 0;  // of the fullest rank
+  bool applied = true;
+  float loss_scale = 1;
+  std::string params_hash;  // with log.fingerprint
+};
+
+// Told of everything that happens, in order, on the training thread.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void stepped(const StepReport&) {}
+  virtual void evaluated(int64_t step, double loss) { (void)step, (void)loss; }
+  virtual void event(const std::string& name, const std::string& why, int64_t step) {
+    (void)name, (void)why, (void)step;
+  }
+};
+
+}  // namespace lockstep::run

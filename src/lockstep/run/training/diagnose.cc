@@ -1,0 +1,74 @@
+#include "lockstep/run/training/diagnose.h"
+
+#include <fmt/format.h>
+
+namespace lockstep::run {
+
+using device::DType;
+using device::Tensor;
+using program::Op;
+
+namespace {
+
+struct Found {
+  const program::Instruction* instruction = nullptr;
+  std::string value;
+  int64_t bad = 0, of = 0;
+};
+
+bool is_float(DType type) { return type == DType::f32 || type == DType::bf16 || type == DType::f16; }
+
+const char* direction(Op op) {
+  return op == Op::backward_input || op == Op::backward_weight ? "while going backward"
+                                                               : "while going forward";
+}
+
+int64_t count_bad(Session& session, const Tensor& values, int64_t* counter) {
+  const kernels::Kernels& kernels = kernels::kernels_for(session.plan.device->id().kind);
+  kernels.count_nonfinite({values.dtype, values.numel(), values.data, counter},
+                          {.stream = session.executor->stream()});
+  int64_t bad = 0;
+  session.plan.device->copy(&bad, counter, sizeof(bad), device::CopyKind::device_to_host,
+                            session.executor->stream());
+  session.plan.device->synchronize(session.executor->stream());
+  return bad;
+}
+
+}  // namespace
+
+std::string diagnose(Session& session, const kernels::StepInputs& inputs, const HostBatch& batch) {
+  Found found;
+  const program::Program& program = session.plan.program;
+  auto* counter = static_cast<int64_t*>(session.plan.device->allocate(sizeof(int64_t)));
+  // Every rank goes through its whole list, because each takes part in the others' gathers; but gradients
+  // need not be summed, and neither norm nor update may run twice.
+  const auto wanted = [&](int n) {
+    const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
+    const bool after_update = i.op == Op::gather && i.slice == -1;
+    if (i.op == Op::reduce) return i.reads[0].role == "inputs";
+    return i.op != Op::norm && i.op != Op::update && i.op != Op::sum && !after_update;
+  };
+  session.executor->step_slowly(inputs, batch, wanted, [&](int n) {
+    const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
+    const bool segment = i.block >= 0 && i.segment >= 0;
+    if (found.instruction != nullptr) return;
+    for (const program::Use& use : i.writes) {
+      const Tensor values = session.memory->tensor(use.buffer);
+      const bool looked_at = use.role.starts_with("out.") || use.role.starts_with("din.");
+      if (!segment || !looked_at || !is_float(values.dtype)) continue;
+      if (const int64_t bad = count_bad(session, values, counter); bad > 0) {
+        found = {&i, use.role, bad, values.numel()};
+        return;
+      }
+    }
+  });
+  session.plan.device->free(counter);
+  if (found.instruction == nullptr) return "running the step again did not show where";
+  const auto& block = session.plan.model->blocks[static_cast<size_t>(found.instruction->block)];
+  return fmt::format("first in slice {}, block {} ({}), {}: {} of {} values of {}", found.instruction->slice,
+                     block.name(), block.segments()[static_cast<size_t>(found.instruction->segment)]->name(),
+                     direction(found.instruction->op), found.bad, found.of,
+                     found.value.substr(found.value.find('.') + 1));
+}
+
+}  // namespace lockstep::run

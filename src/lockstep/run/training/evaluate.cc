@@ -1,0 +1,59 @@
+#include "lockstep/run/training/evaluate.h"
+
+#include <algorithm>
+
+#include "lockstep/data/loader.h"
+
+namespace lockstep::run {
+
+namespace {
+
+program::Program compile_eval(const Plan& plan) {
+  program::Layout layout = plan.layout;
+  layout.slices = layout.strands = 1;
+  layout.training = false;
+  return program::compile(*plan.model, layout);
+}
+
+constexpr int64_t kBatchesBetweenQuestions = 8;
+
+}  // namespace
+
+// Of any rank. Collective.
+bool Evaluator::asked_to_stop(const std::atomic<int>& stop) const {
+  return session_.ranks->sum(std::vector<double>{stop.load() != 0 ? 1.0 : 0.0})[0] > 0;
+}
+
+Evaluator::Evaluator(Session& session)
+    : session_(session),
+      program_(compile_eval(session.plan)),
+      memory_(std::make_unique<Memory>(*session.plan.device, program_, session.memory.get())),
+      executor_(std::make_unique<Executor>(*session.plan.model, program_, *memory_, *session.plan.device,
+                                           executor_options(session))) {}
+
+std::optional<double> Evaluator::run(int64_t batches, const std::atomic<int>* stop) {
+  const Plan& plan = session_.plan;
+  const int64_t count = plan.recipe().batch.global / plan.recipe().batch.slices.value;
+  const int64_t there = std::min(batches, (plan.dataset->samples(data::Split::eval) + count - 1) / count);
+  // Data ranks take turns, and those that share one slice work on it together. All go through as many
+  // batches, because each takes part in the others' gathers; one past the last has no label that counts.
+  // Every number comes from one rank, and all are added in the batches' order.
+  const int64_t ranks = plan.layout.ranks.width(), self = plan.layout.ranks.self();
+  std::vector<double> losses(static_cast<size_t>((there + ranks - 1) / ranks * ranks), 0), valid = losses;
+  for (int64_t k = self; k < static_cast<int64_t>(losses.size()); k += ranks) {
+    if (stop != nullptr && k / ranks % kBatchesBetweenQuestions == 0 && asked_to_stop(*stop))
+      return std::nullopt;
+    const data::Batch batch = data::read_eval_batch(*plan.dataset, k, count, plan.recipe().data.seq_len);
+    executor_->step({.valid_tokens = 1}, {batch.inputs, batch.labels});
+    if (k >= there) continue;
+    losses[static_cast<size_t>(k)] = executor_->read_slice_losses()[0];
+    if (plan.counts_batch()) valid[static_cast<size_t>(k)] = static_cast<double>(batch.valid_labels);
+  }
+  losses = session_.ranks->sum(std::move(losses));
+  valid = session_.ranks->sum(std::move(valid));
+  double loss = 0, labels = 0;
+  for (size_t k = 0; k < losses.size(); ++k) loss += losses[k], labels += valid[k];
+  return labels > 0 ? loss / labels : 0;
+}
+
+}  // namespace lockstep::run

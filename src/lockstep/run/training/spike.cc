@@ -1,0 +1,56 @@
+#include "lockstep/run/training/spike.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace lockstep::run {
+
+namespace {
+
+constexpr size_t kWindow = 64, kEnough = 20;
+constexpr double kSpreads = 8, kAbove = 1.3;
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+bool SpikeWatch::jumps(double loss) {
+  if (!std::isfinite(loss)) return false;  // that is told elsewhere
+  bool jump = false;
+  if (recent_.size() >= kEnough) {
+    std::vector<double> values(recent_.begin(), recent_.end());
+    median_ = median_of(values);
+    for (double& value : values) value = std::abs(value - median_);
+    jump = loss > kAbove * median_ && loss > median_ + kSpreads * median_of(values);
+  }
+  if (jump) return true;
+  recent_.push_back(loss);
+  if (recent_.size() > kWindow) recent_.pop_front();
+  return false;
+}
+
+SliceLoss worst_slice(Session& session, const kernels::StepInputs& inputs, const HostBatch& batch) {
+  using program::Op;
+  const program::Program& program = session.plan.program;
+  const auto wanted = [&](int n) {
+    const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
+    if (i.op == Op::reduce) return i.reads[0].role == "inputs";
+    const bool after_update = i.op == Op::gather && i.slice == -1;
+    return i.op != Op::backward_input && i.op != Op::backward_weight && i.op != Op::norm &&
+           i.op != Op::update && i.op != Op::sum && !after_update;
+  };
+  session.executor->step_slowly(inputs, batch, wanted, [](int) {});
+  const std::vector<double> losses = session.ranks->sum(session.executor->read_slice_losses());
+  SliceLoss worst;
+  for (size_t k = 0; k < losses.size(); ++k) {
+    if (worst.slice < 0 || losses[k] > worst.loss) worst = {static_cast<int64_t>(k), losses[k]};
+  }
+  return worst;
+}
+
+}  // namespace lockstep::run

@@ -1,0 +1,363 @@
+#include "lockstep/run/training/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/run/saving/memory_snapshot.h"
+#include "lockstep/run/training/diagnose.h"
+#include "lockstep/run/training/evaluate.h"
+#include "lockstep/run/training/fingerprint.h"
+#include "lockstep/run/training/spike.h"
+#include "lockstep/watch/recorder.h"
+
+namespace lockstep::run {
+
+namespace {
+
+using kernels::StepInputs;
+using kernels::StepState;
+
+constexpr double kWishToSave = 1.0 / 1024;  // no whole number of ranks that were asked to stop
+
+// Which sign an invalid operation gives its NaN is the processor's whim, and "-nan" reads like a value.
+double without_sign_of_nan(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
+data::LoaderOptions loader_options(const Plan& plan, int64_t first_step) {
+  const recipe::Recipe& r = plan.recipe();
+  return {.seed = static_cast<uint64_t>(r.run.seed),
+          .global = r.batch.global,
+          .slices = r.batch.slices.value,
+          .own_slices = plan.program.own_slices,
+          .seq_len = r.data.seq_len,
+          .first_step = first_step,
+          .prefetch = r.data.prefetch,
+          .workers = r.data.workers};
+}
+
+class Trainer {
+ public:
+  Trainer(Session& session, const TrainOptions& options, Observer& observer)
+      : session_(session),
+        plan_(session.plan),
+        recipe_(session.plan.recipe()),
+        options_(options),
+        observer_(observer),
+        loader_(*plan_.dataset, loader_options(plan_, options.first_step)),
+        evaluator_(session) {}
+
+  Summary run() {
+    began_ = base::monotonic_ns();
+    saved_at_ = options_.clock_ns();
+    session_.parameters->read(session_.parameters->state(), &before_);
+    int64_t step = options_.first_step;
+    enter(watch::Phase::train, step);
+    while (step < recipe_.run.steps && !stopping()) {
+      if (!profile_tried_ && step + 1 >= options_.profile.first && step + 1 <= options_.profile.last)
+        start_profile(step + 1);
+      one_step(step++);
+      if (profiling_ && step == options_.profile.last) stop_profile();
+      if (due(recipe_.log.fingerprint_every, step)) compare(step);
+      if (options_.snapshots != nullptr && options_.snapshots->due(step)) snapshot(step);
+      if (due(recipe_.log.eval_every, step) && step < recipe_.run.steps) evaluate(step);
+      if (options_.save && (due(options_.save_every, step) || wants_save_)) save(step);
+    }
+    return finish(step);
+  }
+
+ private:
+  static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+  // Ranks stop at the same boundary: behind a step in which any of them was asked to.
+  bool stopping() const {
+    return stopping_ || options_.save_only || (session_.ranks->alone() && asked_to_stop());
+  }
+  bool asked_to_stop() const { return options_.stop_signal != nullptr && options_.stop_signal->load() != 0; }
+
+  // By the first rank's clock, and so that training stands still for less than 1 % of the time.
+  bool time_to_save() const {
+    if (!options_.save || options_.save_seconds <= 0 || !session_.ranks->first()) return false;
+    const double passed = static_cast<double>(options_.clock_ns() - saved_at_) / 1e9;
+    return passed >= std::max(options_.save_seconds, 100 * save_pause_);
+  }
+
+  void enter(watch::Phase phase, int64_t step) {
+    if (options_.recorder != nullptr) options_.recorder->enter(phase, step);
+  }
+
+  // One step, top to bottom: data, the program, and what the step before it gave.
+  void one_step(int64_t step) {
+    const std::shared_ptr<const data::Batch> batch = loader_.next();
+    if (step == options_.first_step) base::end_lap(plan_.laps, "wait for the first batch");
+    const StepInputs inputs{
+        .seed = static_cast<uint64_t>(recipe_.run.seed),
+        .step = static_cast<uint64_t>(step),
+        .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step)),
+        .valid_tokens = plan_.counts_batch() ? static_cast<double>(batch->valid_labels) : 0.0,
+        .stop = asked_to_stop()  ? 1.0
+                : time_to_save() ? kWishToSave
+                                 : 0.0};
+    session_.executor->step(inputs, {batch->inputs, batch->labels});
+    if (step == options_.first_step) base::end_lap(plan_.laps, "enqueue the first step");
+    waiting_.push_back({inputs, loader_.waited_ms(), batch});
+    const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu ||
+                     recipe_.log.fingerprint;
+    while (session_.executor->unread() > (now ? 0 : 1)) read_one();
+  }
+
+  struct Waiting {
+    StepInputs inputs;
+    double data_wait_ms;
+    std::shared_ptr<const data::Batch> batch;
+  };
+
+  void read_one() {
+    const StepState state = session_.executor->read_oldest();
+    const Waiting done = std::move(waiting_.front());
+    waiting_.pop_front();
+    StepReport report;
+    report.step = static_cast<int64_t>(done.inputs.step) + 1;
+    report.unit = plan_.unit();
+    report.loss = without_sign_of_nan(state.loss);
+    report.learning_rate = done.inputs.learning_rate;
+    report.grad_norm = without_sign_of_nan(state.grad_norm);
+    report.tokens = report.step * plan_.units_per_step();
+    report.step_ms = session_.executor->last_step_ms();
+    report.tokens_per_s = static_cast<double>(plan_.units_per_step()) / (report.step_ms / 1e3);
+    report.data_wait_ms = done.data_wait_ms;
+    report.memory_gib = fullest_gib(report.step == options_.first_step + 1);
+    report.applied = state.apply != 0;
+    report.loss_scale = state.loss_scale;
+    report.mfu = utilization(report.tokens_per_s);
+    if (recipe_.log.fingerprint) report.params_hash = session_.parameters->hash();
+    skipped_ = state.skipped;
+    step_seconds_ = report.step_ms / 1000;
+    // Every rank reads the same number of the same step: whole wishes to stop, and the first rank's to save.
+    stopping_ = stopping_ || state.stop >= 1;
+    wants_save_ = wants_save_ || state.stop != std::floor(state.stop);
+    if (report.step == options_.first_step + 1) {
+      base::end_lap(plan_.laps, "wait for its end");
+      observer_.event("first_step",
+                      fmt::format("{:.3f} s after the process started", base::seconds_since_process_start()),
+                      report.step);
+    }
+    observer_.stepped(report);
+    recent_.push_back(report.loss);
+    if (static_cast<int64_t>(recent_.size()) > std::max<int64_t>(1, recipe_.run.steps / 10))
+      recent_.pop_front();
+    if (!report.applied || !std::isfinite(report.loss)) not_finite(report, done);
+    if (spikes_.jumps(report.loss)) jumped(report, done);
+    before_ = state;
+  }
+
+  // Of the rank that has most; the others' are asked for once, behind the first step, which takes all that
+  // any step will take.
+  double fullest_gib(bool first) {
+    const double own = static_cast<double>(plan_.device->peak_allocated_bytes()) / (1 << 30);
+    if (first) {
+      std::vector<double> of_ranks(static_cast<size_t>(session_.ranks->size()));
+      of_ranks[static_cast<size_t>(session_.ranks->rank())] = own;
+      of_ranks = session_.ranks->sum(std::move(of_ranks));
+      others_gib_ = *std::max_element(of_ranks.begin(), of_ranks.end());
+    }
+    return std::max(own, others_gib_);
+  }
+
+  // Every rank reads the same loss, so that all of them look for the slice.
+  void jumped(const StepReport& report, const Waiting& done) {
+    const SliceLoss worst = worst_slice(session_, done.inputs, {done.batch->inputs, done.batch->labels});
+    observer_.event(
+        "loss_spike",
+        fmt::format("step {}: the loss jumped to {:.4g} from about {:.4g}; the highest is slice {}",
+                    report.step, report.loss, spikes_.usual(), worst.slice),
+        report.step);
+  }
+
+  // fp16 lives with overflowing gradients: its scaler backs off, until nothing is left to back off from.
+  // Anything else is the recipe's choice.
+  void not_finite(const StepReport& report, const Waiting& done) {
+    const bool overflow = plan_.optimizer.policy.dynamic_scale && std::isfinite(report.loss);
+    if (overflow && report.loss_scale >= 1) return;
+    const std::string where = diagnose(session_, done.inputs, {done.batch->inputs, done.batch->labels});
+    const std::string what = fmt::format("step {}: {} is not finite{}; {}", report.step,
+                                         std::isfinite(report.loss) ? "the gradient" : "the loss",
+                                         overflow ? ", even without a loss scale" : "", where);
+    observer_.event("nonfinite", what, report.step);
+    if (recipe_.run.nonfinite == "skip") return;
+    const std::string kept = keep_what_was_before(report);
+    throw base::RunError(601,
+                         what + ". " + (report.applied ? "" : "The update was not applied. ") + kept +
+                             "Lower optim.lr, look at the data of that step, or set run.nonfinite=skip to go "
+                             "on without such steps");
+  }
+
+  // Updates stop at the first one that is not finite, those of steps under way too
+  // (kernels/optimizer/step_state.h), so that weights and moments are those from before it. All ranks are
+  // here.
+  std::string keep_what_was_before(const StepReport& report) {
+    if (!options_.save) return "";
+    const int64_t step = report.applied ? report.step : report.step - 1;
+    int64_t applied = before_.applied;
+    while (session_.executor->unread() > 0) applied = session_.executor->read_oldest().applied;
+    waiting_.clear();
+    const bool moved =
+        !report.applied && applied != before_.applied;  // fp16 with a scale that went on falling
+    const bool nothing_new = step == saved_ || (step == options_.first_step && !options_.unsaved);
+    if (moved || nothing_new) return "";
+    if (!report.applied) session_.parameters->write(session_.parameters->state(), &before_);
+    enter(watch::Phase::save, step);
+    options_.save(step);
+    saved_ = step;
+    return fmt::format("What stood before it is saved, as the checkpoint of step {}. ", step);
+  }
+
+  std::optional<double> utilization(double tokens_per_s) const {
+    const device::Properties p = plan_.device->properties();
+    const double peak = plan_.model->compute == device::DType::f32 ? p.peak_flops_fp32 : p.peak_flops_bf16;
+    if (peak <= 0 || !plan_.model->predicts_tokens) return std::nullopt;
+    // Products of a tensor rank are parts of the whole.
+    const double of_model =
+        plan_.model->flops_per_token(recipe_.data.seq_len) * static_cast<double>(plan_.model->parts.tensor);
+    return of_model * tokens_per_s / (peak * session_.ranks->size());
+  }
+
+  void drain() {
+    while (session_.executor->unread() > 0) read_one();
+  }
+
+  void start_profile(int64_t step) {
+    drain();
+    profile_first_ = step;
+    const std::string why_not = session_.executor->start_profile();
+    profile_tried_ = true;
+    profiling_ = why_not.empty();
+    if (!profiling_) observer_.event("no_profile", why_not, options_.profile.first);
+  }
+
+  void stop_profile() {
+    drain();
+    profiling_ = false;
+    Profile profile = session_.executor->stop_profile();
+    profile.first_step = profile_first_;
+    // Its table measures what the device can do at best, in memory that no step of the run takes.
+    const int64_t peak = plan_.device->peak_allocated_bytes();
+    options_.profile.made(profile);
+    plan_.device->forget_peak_above(peak);
+    session_.executor->restart_clock();
+  }
+
+  // Nothing: the run was asked to stop meanwhile.
+  std::optional<double> evaluate(int64_t step) {
+    drain();
+    enter(watch::Phase::evaluate, step);
+    std::optional<double> loss = evaluator_.run(recipe_.log.eval_batches, options_.stop_signal);
+    if (loss) {
+      loss = without_sign_of_nan(*loss);
+      observer_.evaluated(step, *loss);
+    } else {
+      stopping_ = true;
+    }
+    go_on(step);
+    return loss;
+  }
+
+  void save(int64_t step) {
+    if (recipe_.log.fingerprint_every > 0) compare(step);  // a flipped bit must not reach the disk
+    drain();
+    enter(watch::Phase::save, step);
+    const int64_t began = options_.clock_ns();
+    options_.save(step);
+    saved_ = step, saved_at_ = options_.clock_ns(), wants_save_ = false;
+    save_pause_ = static_cast<double>(saved_at_ - began) / 1e9;
+    go_on(step);
+  }
+
+  void snapshot(int64_t step) {
+    if (recipe_.log.fingerprint_every > 0) compare(step);
+    drain();
+    options_.snapshots->take(step, step_seconds_);
+    session_.executor->restart_clock();
+  }
+
+  void go_on(int64_t step) {
+    enter(watch::Phase::train, step);
+    session_.executor->restart_clock();
+  }
+
+  void compare(int64_t step) {
+    if (compared_ == step) return;
+    drain();
+    compared_ = step;
+    const std::string difference = compare_copies(session_, step);
+    session_.executor->restart_clock();
+    if (difference.empty()) return;
+    observer_.event("diverged", difference, step);
+    throw base::RunError(602, difference +
+                                  ". The run goes back to the state before it; if it happens again, "
+                                  "take that machine out");
+  }
+
+  Summary finish(int64_t step) {
+    drain();
+    if (profiling_) stop_profile();  // the run ended inside
+    if (options_.profile.last > 0 && !profile_tried_) {
+      observer_.event(
+          "no_profile",
+          fmt::format("nothing was profiled: steps {} to {} were asked for, and {} to {} were run",
+                      options_.profile.first, options_.profile.last, options_.first_step + 1, step),
+          step);
+    }
+    Summary summary;
+    summary.steps = step;
+    summary.finished = step >= recipe_.run.steps;
+    summary.seconds = static_cast<double>(base::monotonic_ns() - began_) / 1e9;
+    summary.tokens_per_s =
+        static_cast<double>((step - options_.first_step) * plan_.units_per_step()) / summary.seconds;
+    summary.averaged = static_cast<int64_t>(recent_.size());
+    if (!recent_.empty()) summary.last_loss = recent_.back();
+    for (const double loss : recent_) summary.loss += loss / static_cast<double>(recent_.size());
+    summary.floor = plan_.dataset->entropy_floor();
+    summary.skipped = skipped_;
+    // Before the last evaluation, which may take long and must not put the last steps at risk.
+    if (options_.save && saved_ != step && (step > options_.first_step || options_.unsaved)) save(step);
+    if (summary.finished && plan_.dataset->samples(data::Split::eval) > 0) summary.eval_loss = evaluate(step);
+    enter(watch::Phase::end, step);
+    summary.params_hash = session_.parameters->hash();
+    return summary;
+  }
+
+  Session& session_;
+  const Plan& plan_;
+  const recipe::Recipe& recipe_;
+  const TrainOptions& options_;
+  Observer& observer_;
+  data::Loader loader_;
+  Evaluator evaluator_;
+  std::deque<Waiting> waiting_;
+  std::deque<double> recent_;
+  SpikeWatch spikes_;
+  double step_seconds_ = 0;
+  double others_gib_ = 0;
+  int64_t began_ = 0, saved_ = -1, skipped_ = 0, compared_ = -1;
+  int64_t saved_at_ = 0;   // on the clock; the beginning counts as a save
+  double save_pause_ = 0;  // seconds that training stood still for the last one
+  StepState before_{};     // behind the last step that was read
+  bool wants_save_ = false, stopping_ = false, profiling_ = false, profile_tried_ = false;
+  int64_t profile_first_ = 0;  // the first step that was profiled
+};
+
+}  // namespace
+
+Summary train(Session& session, const TrainOptions& options, Observer& observer) {
+  return Trainer(session, options, observer).run();
+}
+
+}  // namespace lockstep::run
