@@ -54,7 +54,7 @@ TEST(Laps, WhatAnotherThreadDidIsShownButNotCounted) {
   EXPECT_NE(text.find("meanwhile: make the context"), std::string::npos) << text;
 }
 
-TEST(Laps, NobodyAsksNothingIsTimed) { end_lap(nullptr, "nothing"); }
+TEST(Laps, NobodyAsksNothingIsTimed) { base::end_lap(nullptr, "nothing"); }
 
 }  // namespace
 }  // namespace lockstep::terminal
