@@ -11,7 +11,6 @@ namespace lockstep::plan {
 namespace {
 
 using program::Instruction;
-using program::Op;
 using program::Program;
 
 // Layouts whose programs are one instruction, with times and bytes from a table.
@@ -32,7 +31,7 @@ struct Fake {
       Compiled compiled;
       compiled.programs.push_back(std::make_unique<Program>());
       const double flops = seconds(c) * question.machine.flops_fp32 * question.machine.reached;
-      compiled.programs[0]->instructions = {{.op = Op::forward, .flops = flops}};
+      compiled.programs[0]->instructions = {{.flops = flops}};
       compiled.programs[0]->instructions.resize(static_cast<size_t>(instructions(c)));
       compiled.world = world_of({});
       compiled.world.programs = {compiled.programs[0].get()};

@@ -18,7 +18,6 @@ namespace {
 using comm::Axis;
 using program::Instruction;
 using program::Lane;
-using program::Op;
 using program::Program;
 using program::Schedule;
 
@@ -171,8 +170,8 @@ TEST(CompiledWorlds, RandomLayoutsAreSound) {
 Price layers_only(int layers, bool halves) {
   return [layers, halves](int, const Program&, const Instruction& i) -> double {
     if (i.block < 1 || i.block > layers || i.segment != 0) return 0;
-    if (i.op == Op::backward_input) return halves ? 1 : 2;
-    return i.op == Op::forward || (i.op == Op::backward_weight && halves) ? 1 : 0;
+    if (i.runs(program::Pass::backward_input)) return halves ? 1 : 2;
+    return i.runs(program::Pass::forward) || (i.runs(program::Pass::backward_weight) && halves) ? 1 : 0;
   };
 }
 

@@ -20,9 +20,10 @@ std::string shape_of(const Program& program) {
   std::map<int, int> slices;
   for (const Instruction& i : program.instructions) {
     const int slice = slices.try_emplace(i.slice, static_cast<int>(slices.size())).first->second;
-    text += fmt::format("{} {} {}.{} s{} l{} r{} p{} {} {} {}:", program::name_of(i.op),
-                        program::name_of(i.lane), i.block, i.segment, slice, i.level, i.round, i.part,
-                        program::name_of(i.among), i.accumulate, i.predicated);
+    const auto* run = i.get<program::RunSegment>();
+    text += fmt::format("{} {} {}.{} s{}{} {} {}:", i.what.index(), program::name_of(i.lane), i.block,
+                        i.segment, slice, program::stage_of(i.what), program::name_of(i.among),
+                        run != nullptr && run->accumulate);
     for (const program::Use& use : i.reads) text += fmt::format(" {}", use.buffer);
     text += " >";
     for (const program::Use& use : i.writes) text += fmt::format(" {}", use.buffer);

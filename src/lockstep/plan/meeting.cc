@@ -4,11 +4,12 @@
 
 #include <set>
 
+#include "lockstep/plan/world.h"
+
 namespace lockstep::plan {
 
 using program::Among;
 using program::Instruction;
-using program::Op;
 using program::Program;
 
 namespace {
@@ -36,7 +37,7 @@ int64_t bytes_of(const Program& program, const std::vector<program::Use>& uses) 
 
 std::string differing_message(const Instruction& x, const Instruction& y) {
   if (x.slice != y.slice) return fmt::format("one is of slice {}, the other of slice {}", x.slice, y.slice);
-  const bool x_sends = x.op == Op::send;
+  const bool x_sends = sends(x);
   const int64_t sent = x_sends ? x.moved_bytes : y.moved_bytes,
                 taken = x_sends ? y.moved_bytes : x.moved_bytes;
   if (sent != taken) return fmt::format("{} bytes are sent and {} are taken", sent, taken);
@@ -47,30 +48,31 @@ std::string differing_message(const Instruction& x, const Instruction& y) {
 }  // namespace
 
 std::string call_name(int rank, size_t index, const Instruction& i) {
-  std::string text = fmt::format("rank {} #{} {}", rank, index, program::name_of(i.op));
+  std::string text = fmt::format("rank {} #{} {}", rank, index, program::name_of(program::verb_of(i.what)));
   if (i.block >= 0) text += fmt::format(" b{}", i.block);
   if (i.segment >= 0) text += fmt::format(".{}", i.segment);
   if (i.slice >= 0) text += fmt::format(" s{}", i.slice);
-  if (i.round >= 0) text += fmt::format(" round {}", i.round);
-  if (i.part >= 0) text += fmt::format(" part {}", i.part);
+  text += program::stage_of(i.what);
   if (i.among != Among::none) text += fmt::format(" with {}", program::name_of(i.among));
   return text;
 }
 
 std::string differs(const Program& a, const Instruction& x, const Program& b, const Instruction& y) {
-  if (x.op == Op::send || x.op == Op::recv) return differing_message(x, y);
-  if (x.op != y.op)
-    return fmt::format("one is {}, the other {}", program::name_of(x.op), program::name_of(y.op));
+  if (is_message(x)) return differing_message(x, y);
+  if (x.what.index() != y.what.index()) {
+    return fmt::format("one is {}, the other {}", program::name_of(program::verb_of(x.what)),
+                       program::name_of(program::verb_of(y.what)));
+  }
   if (x.block != y.block) return fmt::format("one is of b{}, the other of b{}", x.block, y.block);
   if (x.segment != y.segment)
     return fmt::format("one is of segment {}, the other of {}", x.segment, y.segment);
-  if (x.round != y.round) return fmt::format("one is of round {}, the other of {}", x.round, y.round);
-  if (x.part != y.part) return fmt::format("one is of part {}, the other of {}", x.part, y.part);
+  const std::string here = program::stage_of(x.what), there = program::stage_of(y.what);
+  if (here != there) return fmt::format("one is of{}, the other of{}", here, there);
   if (blocks_of(a, x) != blocks_of(b, y)) return "they bring gradients of different blocks";
   const bool same_slice = x.among == Among::tensor || x.among == Among::context;
   if (same_slice && x.slice != y.slice)
     return fmt::format("one is of slice {}, the other of slice {}", x.slice, y.slice);
-  const bool whole = same_slice || (x.op == Op::gather && x.segment < 0);
+  const bool whole = same_slice || x.is<program::GatherWeights, program::GatherSums>();
   if (whole && bytes_of(a, x.writes) != bytes_of(b, y.writes)) {
     return fmt::format("one gets {} bytes, the other {}", bytes_of(a, x.writes), bytes_of(b, y.writes));
   }

@@ -14,7 +14,6 @@ namespace lockstep::plan {
 
 using program::Among;
 using program::Instruction;
-using program::Op;
 using program::Program;
 
 namespace {
@@ -27,7 +26,7 @@ double bytes_of(const Program& program, const std::vector<program::Use>& uses) {
   double total = 0;
   for (const program::Use& use : uses) {
     const program::Buffer& buffer = program.buffers[static_cast<size_t>(use.buffer)];
-    const bool travels = buffer.kind != program::BufferKind::scratch && !use.role.starts_with("kept");
+    const bool travels = buffer.kind != program::BufferKind::scratch && use.role != program::Role::kept;
     if (travels) total += static_cast<double>(buffer.bytes());
   }
   return total;
@@ -48,19 +47,43 @@ double meeting_seconds(const Link& link, int width, const Program& program, cons
   const auto ring = [&](double bytes) {
     return bytes * others / link.bytes_per_second + (ranks - 1) * link.latency_seconds;
   };
-  switch (i.op) {
-    case Op::send:
-    case Op::recv:
-      return static_cast<double>(i.moved_bytes) / link.bytes_per_second + link.latency_seconds;
-    case Op::gather:
-      return ring(out);
-    case Op::exchange:  // a ring's hop, or all to all
-      return i.part >= 0 ? in / link.bytes_per_second + link.latency_seconds : ring(std::max(in, out));
-    default: {  // parts of a sum to their owners; where all want all of it, on to everyone
-      const bool scatters = i.among == Among::near || writes_shares(program, i) || out * (ranks - 0.5) < in;
-      return ring(in) + (scatters ? 0 : ring(out));
-    }
-  }
+  const auto hop = [&](double bytes) { return bytes / link.bytes_per_second + link.latency_seconds; };
+  const auto message = [&] { return hop(static_cast<double>(i.moved_bytes)); };
+  // Parts of a sum to their owners; where all want all of it, on to everyone.
+  const auto reduce = [&] {
+    const bool scatters = i.among == Among::near || writes_shares(program, i) || out * (ranks - 0.5) < in;
+    return ring(in) + (scatters ? 0 : ring(out));
+  };
+  return std::visit(program::Cases{
+                        [&](const program::SendValues&) { return message(); },
+                        [&](const program::RecvValues&) { return message(); },
+                        [&](const program::SendTied&) { return message(); },
+                        [&](const program::RecvTied&) { return message(); },
+                        [&](const program::SendWeights&) { return message(); },
+                        [&](const program::RecvWeights&) { return message(); },
+                        [&](const program::GatherTokens&) { return ring(out); },
+                        [&](const program::GatherWeights&) { return ring(out); },
+                        [&](const program::GatherSums&) { return ring(out); },
+                        [&](const program::GatherStatistics&) { return ring(out); },
+                        [&](const program::ExchangeHeads&) { return ring(std::max(in, out)); },
+                        [&](const program::ShiftRing&) { return hop(in); },
+                        [&](const program::SumValues&) { return reduce(); },
+                        [&](const program::ScatterTokens&) { return reduce(); },
+                        [&](const program::SumPartials&) { return reduce(); },
+                        [&](const program::ReduceGradients&) { return reduce(); },
+                        [&](const program::SumInputs&) { return reduce(); },
+                        [&](const program::SumScalars&) { return reduce(); },
+                        [](const program::BeginStep&) { return 0.0; },
+                        [](const program::LoadSlice&) { return 0.0; },
+                        [](const program::RunSegment&) { return 0.0; },
+                        [](const program::FoldStatistics&) { return 0.0; },
+                        [](const program::ReleaseWeights&) { return 0.0; },
+                        [](const program::JoinStrands&) { return 0.0; },
+                        [](const program::AddTied&) { return 0.0; },
+                        [](const program::Norm&) { return 0.0; },
+                        [](const program::Update&) { return 0.0; },
+                    },
+                    i.what);
 }
 
 bool computes_half(const Program& program) {
@@ -131,7 +154,7 @@ double seconds_of(const Machine& machine, const Link& link, int width, const Pro
   const double peak = computes_half(program) ? machine.flops_half : machine.flops_fp32;
   const double products = i.flops / (peak * machine.reached);
   const double bytes = static_cast<double>(i.moved_bytes) / machine.memory_bytes_per_second;
-  const bool nothing = i.op == Op::release;  // says only where memory ends
+  const bool nothing = i.is<program::ReleaseWeights>();  // says only where memory ends
   return nothing ? 0 : std::max(machine.launch_seconds, std::max(products, bytes));
 }
 

@@ -9,7 +9,6 @@ namespace {
 
 using program::Among;
 using program::Instruction;
-using program::Op;
 using program::Program;
 
 const Machine kMachine{.name = "round numbers",
@@ -44,25 +43,25 @@ TEST(Price, WorkIsTheLongerOfProductsAndBytes) {
 TEST(Price, CollectivesAreRings) {
   struct Row {
     const char* name;
-    Op op;
+    program::Operation what;
     double in, out;
     bool share;
-    int part;
     double seconds;
   };
-  for (const Row& row : std::vector<Row>{{"all-gather", Op::gather, 0.25e9, 1e9, false, -1, 0.75},
-                                         {"all-reduce", Op::reduce, 1e9, 1e9, false, -1, 1.5},
-                                         {"reduce-scatter", Op::reduce, 1e9, 0.25e9, false, -1, 0.75},
-                                         {"reduce to shares", Op::reduce, 1e9, 0.3e9, true, -1, 0.75},
-                                         {"all-to-all", Op::exchange, 1e9, 1e9, false, -1, 0.75},
-                                         {"a hop of a ring", Op::exchange, 1e9, 1e9, false, 2, 1},
-                                         {"send", Op::send, 1e9, 0, false, -1, 1},
-                                         {"recv", Op::recv, 0, 1e9, false, -1, 1}}) {
+  for (const Row& row :
+       std::vector<Row>{{"all-gather", program::GatherTokens{}, 0.25e9, 1e9, false, 0.75},
+                        {"all-reduce", program::SumValues{}, 1e9, 1e9, false, 1.5},
+                        {"reduce-scatter", program::ScatterTokens{}, 1e9, 0.25e9, false, 0.75},
+                        {"reduce to shards", program::ReduceGradients{}, 1e9, 0.3e9, true, 0.75},
+                        {"all-to-all", program::ExchangeHeads{}, 1e9, 1e9, false, 0.75},
+                        {"a hop of a ring", program::ShiftRing{}, 1e9, 1e9, false, 1},
+                        {"send", program::SendValues{}, 1e9, 0, false, 1},
+                        {"recv", program::RecvValues{}, 0, 1e9, false, 1}}) {
     Bytes bytes;
-    Instruction i{.op = row.op, .part = row.part, .among = Among::tensor};
+    Instruction i{.what = row.what, .among = Among::tensor};
     if (is_message(i)) i.moved_bytes = static_cast<int64_t>(row.in + row.out);
-    if (row.in > 0) i.reads.push_back({bytes.add(row.in), "in"});
-    if (row.out > 0) i.writes.push_back({bytes.add(row.out, row.share), "out"});
+    if (row.in > 0) i.reads.push_back({bytes.add(row.in), program::Role::in});
+    if (row.out > 0) i.writes.push_back({bytes.add(row.out, row.share), program::Role::out});
     EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 4, bytes.program, i), row.seconds, 1e-9) << row.name;
   }
 }
@@ -74,8 +73,10 @@ TEST(Price, ASumByNodesMovesPieces) {
   bytes.program.ranks.replicas = 8;
   bytes.program.ranks.per_node = 4;
   const int sum = bytes.add(1e9);
-  Instruction i{
-      .op = Op::reduce, .among = Among::near, .reads = {{sum, "node.0.0"}}, .writes = {{sum, "sum.0.0"}}};
+  Instruction i{.what = program::ReduceGradients{},
+                .among = Among::near,
+                .reads = {{sum, program::Role::node}},
+                .writes = {{sum, program::Role::sum}}};
   EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 4, bytes.program, i), 0.75, 1e-9);
   i.among = Among::far;
   EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 2, bytes.program, i), 0.25, 1e-9);
@@ -84,10 +85,14 @@ TEST(Price, ASumByNodesMovesPieces) {
 TEST(Price, GroupsThatCrossNodesUseTheSlowerLink) {
   Bytes bytes;
   const int whole = bytes.add(1e6);
-  const Instruction gather{
-      .op = Op::gather, .lane = program::Lane::gather, .among = Among::shard, .writes = {{whole, "whole"}}};
-  const Instruction seam{
-      .op = Op::gather, .lane = program::Lane::seam, .among = Among::tensor, .writes = {{whole, "whole"}}};
+  const Instruction gather{.what = program::GatherWeights{},
+                           .lane = program::Lane::gather,
+                           .among = Among::shard,
+                           .writes = {{whole, program::Role::whole}}};
+  const Instruction seam{.what = program::GatherTokens{},
+                         .lane = program::Lane::seam,
+                         .among = Among::tensor,
+                         .writes = {{whole, program::Role::whole}}};
   bytes.program.instructions = {gather, seam};
   comm::Mesh mesh;
   mesh.sizes[static_cast<int>(comm::Axis::tensor)] = 2;

@@ -18,7 +18,6 @@ namespace lockstep::plan {
 using program::Among;
 using program::Instruction;
 using program::kLanes;
-using program::Op;
 
 namespace {
 
@@ -146,7 +145,7 @@ class Walker {
     const Instruction& i = instruction(who.of_class, who.index);
     const Channel channel = channel_of(who.of_class, who.lane, i);
     // Of a class that sends to itself, sends and receives are counted apart.
-    const auto side = std::tuple(who.of_class, is_message(i) && i.op == Op::recv, channel);
+    const auto side = std::tuple(who.of_class, receives(i), channel);
     const size_t call = calls_[side]++;
     std::vector<int>& line = lines_[channel];
     if (line.size() <= call) {
@@ -167,12 +166,12 @@ class Walker {
     const size_t among = static_cast<size_t>(i.among);
     if (!is_message(i)) return {false, lane, one.group[among], one.meets[among]};
     const int other = one.meets[among][0];
-    const bool sends = i.op == Op::send;
-    const bool forward = sends == (i.among == Among::next);
+    const bool out = sends(i);
+    const bool forward = out == (i.among == Among::next);
     const Among direction = !rules_.links_by_direction ? Among::none
                             : forward                  ? Among::next
                                                        : Among::previous;
-    return {true, 0, direction, sends ? std::vector{c, other} : std::vector{other, c}};
+    return {true, 0, direction, out ? std::vector{c, other} : std::vector{other, c}};
   }
 
   void compare(const Arrival& first, const Arrival& who) {
@@ -264,14 +263,15 @@ class Walker {
   // The lane on which the other end of a message is handled: the first that still has one of the other kind.
   size_t other_lane(const Stuck& at, int other) const {
     const Lane& own = lanes_[static_cast<size_t>(at.of_class)][at.lane];
-    const Op wanted = instruction(at.of_class, own.list[own.next]).op == Op::send ? Op::recv : Op::send;
+    const bool wants_recv = sends(instruction(at.of_class, own.list[own.next]));
     const auto& lanes = lanes_[static_cast<size_t>(other)];
     for (size_t lane = 0; lane < kLanes; ++lane) {
       for (size_t n = lanes[lane].next; n < lanes[lane].list.size(); ++n) {
-        if (instruction(other, lanes[lane].list[n]).op == wanted) return lane;
+        const Instruction& there = instruction(other, lanes[lane].list[n]);
+        if (wants_recv ? receives(there) : sends(there)) return lane;
       }
     }
-    const program::Lane none = wanted == Op::recv ? program::Lane::recv : program::Lane::send;
+    const program::Lane none = wants_recv ? program::Lane::recv : program::Lane::send;
     return lanes[static_cast<size_t>(none)].done() ? static_cast<size_t>(none) : at.lane;
   }
 

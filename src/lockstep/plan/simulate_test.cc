@@ -18,7 +18,6 @@ namespace {
 using program::Among;
 using program::Instruction;
 using program::Lane;
-using program::Op;
 using program::Program;
 using program::Schedule;
 using program::Turn;
@@ -49,10 +48,13 @@ class StageWriter {
     program_.instructions.push_back(std::move(i));
     return static_cast<int>(program_.instructions.size()) - 1;
   }
-  int message(Op op, Among among, const Turn& turn, int after) {
-    const Lane lane = pipe_.one_lane || op == Op::send ? Lane::send : Lane::recv;
-    Instruction i{.op = op, .lane = lane, .slice = static_cast<int>(turn.slice), .among = among};
-    (op == Op::send ? i.reads : i.writes).push_back({buffer_, "edge"});
+  int message(bool send, Among among, const Turn& turn, int after) {
+    const Lane lane = pipe_.one_lane || send ? Lane::send : Lane::recv;
+    Instruction i{.what = send ? program::Operation(program::SendValues{}) : program::RecvValues{},
+                  .lane = lane,
+                  .slice = static_cast<int>(turn.slice),
+                  .among = among};
+    (send ? i.reads : i.writes).push_back({buffer_, program::Role::field, "edge"});
     i.moved_bytes = 4096;
     if (after >= 0) i.waits = {after};
     return add(std::move(i));
@@ -62,24 +64,24 @@ class StageWriter {
     const bool forward = turn.what == Turn::What::forward, weight = turn.what == Turn::What::backward_weight;
     const bool from = !weight && (forward ? piece > 0 : piece + 1 < pieces);
     const bool to = !weight && (forward ? piece + 1 < pieces : piece > 0);
-    const int came = from ? message(Op::recv, forward ? Among::previous : Among::next, turn, -1) : -1;
-    Instruction work{.op = forward  ? Op::forward
-                           : weight ? Op::backward_weight
-                                    : Op::backward_input,
+    const int came = from ? message(false, forward ? Among::previous : Among::next, turn, -1) : -1;
+    Instruction work{.what = program::RunSegment{forward  ? program::Pass::forward
+                                                 : weight ? program::Pass::backward_weight
+                                                          : program::Pass::backward_input},
                      .block = piece,
                      .slice = static_cast<int>(turn.slice)};
-    work.level = turn.what == Turn::What::backward ? 2 : 1;  // units of work
+    work.flops = turn.what == Turn::What::backward ? 2 : 1;  // units of work
     if (came >= 0) work.waits = {came};
     int done = add(std::move(work));
     if (pipe_.tensor_seams && forward) {
-      done = add({.op = Op::reduce,
+      done = add({.what = program::SumValues{},
                   .lane = Lane::seam,
                   .block = piece,
                   .slice = static_cast<int>(turn.slice),
                   .among = Among::tensor,
                   .waits = {done}});
     }
-    if (to) message(Op::send, forward ? Among::next : Among::previous, turn, done);
+    if (to) message(true, forward ? Among::next : Among::previous, turn, done);
   }
   const Pipe pipe_;
   const int stage_;
@@ -105,9 +107,7 @@ struct Piped {
   }
 };
 
-double unit(int, const Program&, const Instruction& i) {
-  return i.lane == Lane::compute ? (i.op == Op::forward ? 1 : i.level) : 0;
-}
+double unit(int, const Program&, const Instruction& i) { return i.lane == Lane::compute ? i.flops : 0; }
 
 TEST(Simulate, BubblesOfSchedulesAreThePublishedOnes) {
   for (const int stages : {2, 3, 4, 8}) {
@@ -214,9 +214,9 @@ TEST(Simulate, FaultsAreNamed) {
     std::function<void(std::vector<Program>&)> make;
     const char* words;
   };
-  const auto first = [](Program& program, Op op) -> Instruction& {
+  const auto first = [](Program& program, program::Verb verb) -> Instruction& {
     for (Instruction& i : program.instructions) {
-      if (i.op == op) return i;
+      if (program::verb_of(i.what) == verb) return i;
     }
     throw base::Bug("none");
   };
@@ -225,17 +225,17 @@ TEST(Simulate, FaultsAreNamed) {
        [](auto& p) {
          auto& list = p[1].instructions;
          for (size_t n = list.size(); n-- > 0;) {
-           if (list[n].op != Op::recv) continue;
+           if (!receives(list[n])) continue;
            for (Instruction& i : list) std::erase(i.waits, static_cast<int>(n));
-           list[n] = {.op = Op::release};
+           list[n] = {.what = program::ReleaseWeights{}};
            return;
          }
        },
        "never comes"},
-      {"other bytes", [&](auto& p) { first(p[0], Op::send).moved_bytes = 32; },
+      {"other bytes", [&](auto& p) { first(p[0], program::Verb::send).moved_bytes = 32; },
        "32 bytes are sent and 4096 are taken"},
-      {"another slice", [&](auto& p) { first(p[0], Op::send).slice = 5; }, "slice 5"},
-      {"another direction", [&](auto& p) { first(p[1], Op::recv).among = Among::next; }, ""},
+      {"another slice", [&](auto& p) { first(p[0], program::Verb::send).slice = 5; }, "slice 5"},
+      {"another direction", [&](auto& p) { first(p[1], program::Verb::recv).among = Among::next; }, ""},
       {"a circle of waits",
        [](auto& p) { p[0].instructions[0].waits = {static_cast<int>(p[0].instructions.size()) - 1}; },
        "deadlock"},
@@ -252,8 +252,10 @@ TEST(Simulate, FaultsAreNamed) {
 
 // Two tensor ranks whose lists differ in the order of what they launch on two lanes.
 TEST(Simulate, OneOrderOfLaunchesForAllLanes) {
-  const Instruction gather{.op = Op::gather, .lane = Lane::gather, .block = 1, .among = Among::tensor};
-  const Instruction seam{.op = Op::reduce, .lane = Lane::seam, .block = 0, .among = Among::tensor};
+  const Instruction gather{
+      .what = program::GatherTokens{}, .lane = Lane::gather, .block = 1, .among = Among::tensor};
+  const Instruction seam{
+      .what = program::SumValues{}, .lane = Lane::seam, .block = 0, .among = Among::tensor};
   Program a, b;
   a.instructions = {gather, seam};
   b.instructions = {seam, gather};

@@ -12,7 +12,6 @@ namespace lockstep::plan {
 using program::Among;
 using program::Instruction;
 using program::Lane;
-using program::Op;
 using program::Program;
 using program::Use;
 
@@ -29,22 +28,36 @@ class Sent {
         to_(static_cast<size_t>(size), 0) {}
 
   std::vector<int64_t> count() {
-    switch (i_.op) {
-      case Op::reduce:
-        reduce();
-        break;
-      case Op::gather:
-        gather();
-        break;
-      case Op::exchange:
-        exchange();
-        break;
-      case Op::send:
-        for (const Use& use : i_.reads) give(1 - self_, use.role == "tied" ? i_.moved_bytes : bytes(use));
-        break;
-      default:
-        break;
-    }
+    std::visit(program::Cases{[&](const program::SumValues&) { all_reduce(bytes(i_.reads[0])); },
+                              [&](const program::ScatterTokens&) { give_all(bytes(i_.reads[0]) / size_); },
+                              [&](const program::GatherTokens&) { give_all(bytes(i_.reads[0])); },
+                              // What is packed, in even parts.
+                              [&](const program::ExchangeHeads&) { give_all(bytes(i_.writes[1]) / size_); },
+                              [&](const program::ShiftRing& ring) {
+                                give((self_ + (ring.onward ? 1 : size_ - 1)) % size_, bytes(i_.reads[0]));
+                              },
+                              [&](const program::SendValues&) { send(); },
+                              [&](const program::SendWeights&) { send(); },
+                              [&](const program::SendTied&) { give(1 - self_, i_.moved_bytes); },
+                              [&](const program::SumInputs&) {
+                                all_reduce(kernels::kSummedInputs * static_cast<int64_t>(sizeof(double)));
+                              },
+                              [&](const program::SumScalars&) { all_reduce(bytes(i_.reads[0])); },
+                              [&](const program::SumPartials&) { partial_sums(); },
+                              [&](const program::ReduceGradients& reduce) { gradients(reduce); },
+                              [&](const program::GatherSums&) { sums(); },
+                              [&](const program::GatherWeights&) { weights(); },
+                              // Each is sent by the rank that has it.
+                              [&](const program::GatherStatistics&) {
+                                for (const Use& use : i_.reads) give_all(bytes(use));
+                              },
+                              [](const program::BeginStep&) {}, [](const program::LoadSlice&) {},
+                              [](const program::RunSegment&) {}, [](const program::FoldStatistics&) {},
+                              [](const program::RecvValues&) {}, [](const program::RecvTied&) {},
+                              [](const program::RecvWeights&) {}, [](const program::ReleaseWeights&) {},
+                              [](const program::JoinStrands&) {}, [](const program::AddTied&) {},
+                              [](const program::Norm&) {}, [](const program::Update&) {}},
+               i_.what);
     return std::move(to_);
   }
 
@@ -61,40 +74,32 @@ class Sent {
   }
   void all_reduce(int64_t bytes) { give_all(2 * bytes / size_); }
 
-  void reduce() {
-    const std::string& role = i_.reads[0].role;
-    if (i_.lane == Lane::seam) {
-      role == "whole" ? give_all(bytes(i_.reads[0]) / size_) : all_reduce(bytes(i_.reads[0]));
-    } else if (role == "inputs") {
-      all_reduce(kernels::kSummedInputs * static_cast<int64_t>(sizeof(double)));
-    } else if (role == "scalars") {
-      all_reduce(bytes(i_.reads[0]));
-    } else if (i_.among == Among::context) {
-      for (const Use& use : i_.reads) all_reduce(bytes(use));
-    } else if (i_.among == Among::tensor) {
-      for (const Use& use : i_.reads) partial_sums(buffer(use).block);
-    } else {
-      gradients();
+  void send() {
+    for (const Use& use : i_.reads) give(1 - self_, bytes(use));
+  }
+
+  // Context ranks: all of it. Tensor ranks: of what they all hold, each parameter on its own.
+  void partial_sums() {
+    for (const Use& use : i_.reads) {
+      if (i_.among == Among::context) {
+        all_reduce(bytes(use));
+        continue;
+      }
+      const model::BlockLayout layout = model::layout_of(model_.blocks[static_cast<size_t>(use.block)]);
+      for (const model::PlacedParam& param : layout.params) {
+        if (param.spec.partial) all_reduce(param.spec.shape.numel() * 4);
+      }
     }
   }
 
-  // Of what tensor ranks all hold: each parameter is summed on its own.
-  void partial_sums(int block) {
-    const model::BlockLayout layout = model::layout_of(model_.blocks[static_cast<size_t>(block)]);
-    for (const model::PlacedParam& param : layout.params) {
-      if (param.spec.partial) all_reduce(param.spec.shape.numel() * 4);
-    }
-  }
-
-  void gradients() {
+  void gradients(const program::ReduceGradients& reduce) {
     const program::DataRanks& r = program_.ranks;
     const auto given = static_cast<int64_t>(
-        program::reduce_runs(program_, i_.among, i_.round)[static_cast<size_t>(self_)].size());
+        program::reduce_runs(program_, i_.among, reduce.round)[static_cast<size_t>(self_)].size());
     const bool copies = (i_.among == Among::far ? r.split() : i_.among) == Among::replica;
     for (const Use& use : i_.writes) {
-      if (!use.role.starts_with("sum.") || !use.role.ends_with(".0")) continue;  // once for each block
-      const program::ReduceParts parts =
-          program::reduce_parts(program_, buffer(use).block, i_.among, i_.round);
+      if (use.role != program::Role::sum || use.number != 0) continue;  // once for each block
+      const program::ReduceParts parts = program::reduce_parts(program_, use.block, i_.among, reduce.round);
       if (!r.exact) {
         const int64_t wire = device::size_of(r.wire);
         for (size_t s = 0; copies && s < parts.spans[0].size(); ++s)
@@ -107,17 +112,12 @@ class Sent {
     }
   }
 
-  void gather() {
-    if (i_.lane == Lane::seam) return give_all(bytes(i_.reads[0]));
-    if (i_.among == Among::data) {  // each is sent by the rank that has it
-      for (const Use& use : i_.reads) give_all(bytes(use));
-      return;
-    }
-    if (i_.lane == Lane::reduce) {
-      for (const Use& use : i_.writes)
-        give_all(program::reduce_parts(program_, buffer(use).block, i_.among, -1).own_elements(self_) * 4);
-      return;
-    }
+  void sums() {
+    for (const Use& use : i_.writes)
+      give_all(program::reduce_parts(program_, use.block, i_.among, -1).own_elements(self_) * 4);
+  }
+
+  void weights() {
     const auto& shares = program_.shares[static_cast<size_t>(i_.block)];
     const auto own = static_cast<size_t>(program_.ranks.shard_rank);
     const auto near = static_cast<size_t>(program_.ranks.near());
@@ -125,15 +125,6 @@ class Sent {
     for (size_t q = 0; q < shares.size(); ++q) {
       const bool handed_on = i_.among == Among::near ? q % near == own % near : q == own;
       if (handed_on) give_all(shares[q].values.count * element);
-    }
-  }
-
-  void exchange() {
-    const std::string& role = i_.reads[0].role;
-    if (role == "onward" || role == "back") {
-      give((self_ + (role == "onward" ? 1 : size_ - 1)) % size_, bytes(i_.reads[0]));
-    } else {
-      give_all(bytes(i_.writes[1]) / size_);  // what is packed, in even parts
     }
   }
 

@@ -134,8 +134,14 @@ std::vector<int> members_of(const comm::Mesh& mesh, int rank, Among among) {
   return comm::members(mesh, rank, axes_of(among));
 }
 
-bool is_message(const program::Instruction& i) {
-  return i.op == program::Op::send || i.op == program::Op::recv;
+bool is_message(const program::Instruction& i) { return sends(i) || receives(i); }
+
+bool sends(const program::Instruction& i) {
+  return i.is<program::SendValues, program::SendTied, program::SendWeights>();
+}
+
+bool receives(const program::Instruction& i) {
+  return i.is<program::RecvValues, program::RecvTied, program::RecvWeights>();
 }
 
 World world_of(const comm::Mesh& mesh) {

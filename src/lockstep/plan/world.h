@@ -32,6 +32,8 @@ World world_of(const comm::Mesh& mesh);
 // The ranks that meet on a word, in the order of the group.
 std::vector<int> members_of(const comm::Mesh& mesh, int rank, program::Among among);
 bool is_message(const program::Instruction& instruction);  // a send or a recv
+bool sends(const program::Instruction& instruction);
+bool receives(const program::Instruction& instruction);
 
 struct RankClass {
   int first = 0;     // the rank that stands for all

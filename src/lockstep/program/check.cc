@@ -27,41 +27,56 @@ class Checker {
         if (!written_[static_cast<size_t>(use.buffer)])
           fail(i, "reads " + name(use) + " before anything writes it");
       }
-      switch (i.op) {
-        case Op::loss:
-          needs_sum(i, "inputs");
-          fold(i);
-          break;
-        case Op::backward_weight:
-          fold(i);
-          break;
-        case Op::sum:
-          sum(i);
-          break;
-        case Op::reduce:
-          reduce(i);
-          break;
-        case Op::gather:
-          if (i.lane != Lane::reduce) break;
-          for (const Use& use : i.writes) pieces_.erase(use.buffer);
-          break;
-        case Op::norm:
-          norm(i);
-          break;
-        case Op::update:
-          update(i);
-          break;
-        default:
-          break;
-      }
-      if (i.predicated && i.op != Op::update) fail(i, "is predicated, but only an update may be");
+      judge(i);
       for (const Use& use : i.writes) written_[static_cast<size_t>(use.buffer)] = true;
     }
   }
 
  private:
+  // What is promised of each kind of instruction, beside that it reads what is there.
+  void judge(const Instruction& i) {
+    const auto nothing = [](const auto&) {};
+    std::visit(Cases{[&](const RunSegment& run) { segment(i, run); },
+                     [&](const JoinStrands&) { join(i); },
+                     [&](const SumInputs&) { summed_.insert(i.reads[0].buffer); },
+                     [&](const SumScalars&) { summed_.insert(i.reads[0].buffer); },
+                     [&](const SumPartials&) {
+                       for (const Use& use : i.reads) added_.insert({use.buffer, i.among});
+                     },
+                     [&](const ReduceGradients& reduce) { this->reduce(i, reduce); },
+                     [&](const GatherSums&) {
+                       for (const Use& use : i.writes) pieces_.erase(use.buffer);
+                     },
+                     [&](const Norm&) { norm(i); },
+                     [&](const Update&) { update(i); },
+                     [&](const BeginStep& it) { nothing(it); },
+                     [&](const LoadSlice& it) { nothing(it); },
+                     [&](const FoldStatistics& it) { nothing(it); },
+                     [&](const AddTied& it) { nothing(it); },
+                     [&](const GatherWeights& it) { nothing(it); },
+                     [&](const ReleaseWeights& it) { nothing(it); },
+                     [&](const GatherStatistics& it) { nothing(it); },
+                     [&](const SumValues& it) { nothing(it); },
+                     [&](const GatherTokens& it) { nothing(it); },
+                     [&](const ScatterTokens& it) { nothing(it); },
+                     [&](const ExchangeHeads& it) { nothing(it); },
+                     [&](const ShiftRing& it) { nothing(it); },
+                     [&](const SendValues& it) { nothing(it); },
+                     [&](const RecvValues& it) { nothing(it); },
+                     [&](const SendTied& it) { nothing(it); },
+                     [&](const RecvTied& it) { nothing(it); },
+                     [&](const SendWeights& it) { nothing(it); },
+                     [&](const RecvWeights& it) { nothing(it); }},
+               i.what);
+  }
+
+  void segment(const Instruction& i, const RunSegment& run) {
+    if (run.pass == Pass::loss) needs_sum(i, Role::inputs);
+    if (run.pass == Pass::loss || run.pass == Pass::backward_weight) fold(i, run);
+  }
+
   std::string name(const Use& use) const {
-    return program_.buffers[static_cast<size_t>(use.buffer)].name + " as " + use.role;
+    return program_.buffers[static_cast<size_t>(use.buffer)].name + " as " + text_of(use);
   }
   [[noreturn]] void fail(const Instruction& i, const std::string& what) const {
     base::throw_bug("program", static_cast<int>(&i - program_.instructions.data()),
@@ -70,7 +85,7 @@ class Checker {
   int64_t per_strand() const { return program_.slices / program_.strands; }
 
   // Numbers of all ranks must have been added up before they are used.
-  void needs_sum(const Instruction& i, const std::string& role) const {
+  void needs_sum(const Instruction& i, Role role) const {
     if (!program_.training || program_.alone()) return;
     for (const Use& use : i.reads) {
       if (use.role == role && !summed_.contains(use.buffer)) fail(i, "reads " + name(use) + " of one rank");
@@ -87,18 +102,19 @@ class Checker {
   }
 
   // Gradients of a strand are folded in slice order: the first writes, the others add.
-  void fold(const Instruction& i) {
-    const bool later_round = i.op == Op::loss && i.part > 1;  // of a slice whose first round was counted
+  void fold(const Instruction& i, const RunSegment& pass) {
+    // Of a slice whose first round was counted.
+    const bool later_round = pass.pass == Pass::loss && pass.part > 1;
     for (const Use& use : i.writes) {
-      if (!is(use.role, Role::grad) || later_round) continue;
+      if (use.role != Role::grad || later_round) continue;
       if (normed_) fail(i, "changes a gradient after the norm");
       added_.erase({use.buffer, Among::context});
       added_.erase({use.buffer, Among::tensor});
-      Run& run = folds_[use.buffer][fmt::format("{}.{}", i.segment, use.role)];
+      Run& run = folds_[use.buffer][fmt::format("{}.{}", i.segment, text_of(use))];
       const int64_t slice = i.slice;
       if (!program_.ranks.exact) {
-        run = i.accumulate ? Run{run.begin, slice + 1} : Run{slice, slice + 1};
-      } else if (!i.accumulate) {
+        run = pass.accumulate ? Run{run.begin, slice + 1} : Run{slice, slice + 1};
+      } else if (!pass.accumulate) {
         if (slice % per_strand() != 0) fail(i, "starts a strand in the middle");
         run = {slice, slice + 1};
       } else {
@@ -110,8 +126,7 @@ class Checker {
 
   Run strands_in(const Run& slices) const { return {slices.begin / per_strand(), slices.end / per_strand()}; }
 
-  void sum(const Instruction& i) {
-    if (i.segment >= 0 || i.reads[0].role == "tied") return;
+  void join(const Instruction& i) {
     auto& right = folds_[i.reads[0].buffer];
     for (auto& [key, run] : folds_[i.writes[0].buffer]) {
       const Run other = right.at(key);
@@ -123,17 +138,8 @@ class Checker {
 
   // Each partial sum that goes in must be the one that the deal of strands says; then the group's sums come
   // out.
-  void reduce(const Instruction& i) {
+  void reduce(const Instruction& i, const ReduceGradients& what) {
     const DataRanks& r = program_.ranks;
-    if (i.reads[0].role == "scalars" || i.reads[0].role == "inputs") {
-      summed_.insert(i.reads[0].buffer);
-      return;
-    }
-    if (i.lane == Lane::seam) return;
-    if (i.among == Among::context || i.among == Among::tensor) {
-      for (const Use& use : i.reads) added_.insert({use.buffer, i.among});
-      return;
-    }
     if (normed_) fail(i, "changes a gradient after the norm");
     const Deal deal = r.deal(program_.strands);
     std::vector<Run> in, out;
@@ -142,14 +148,14 @@ class Checker {
     const Among group = i.among == Among::near || i.among == Among::far ? r.split() : i.among;
     const bool near = i.among == Among::near, far = i.among == Among::far;
     if ((near || far) && !r.node_first) fail(i, "goes by nodes, but the tree over strands does not");
-    if (i.round >= 0) {
-      for (int64_t round = 0; r.exact && round <= i.round; ++round) {
+    if (what.round >= 0) {
+      for (int64_t round = 0; r.exact && round <= what.round; ++round) {
         before = kept.runs();
         for (int q = 0; q < r.shard; ++q) {
           if (const int64_t s = deal.in_round(r.replica, q, round); s >= 0) kept.push({s, s + 1});
         }
       }
-      const int64_t s = deal.in_round(r.replica, r.shard_rank, i.round);
+      const int64_t s = deal.in_round(r.replica, r.shard_rank, what.round);
       if (s >= 0) in = {{s, s + 1}};
       out = kept.runs();
     } else if (group == Among::shard) {
@@ -162,23 +168,23 @@ class Checker {
     }
     // In two stages, the node's sum stands between.
     const std::vector<Run> of_node = {
-        near || far ? node_strands(r, program_.strands, reduce_self(r, Among::far), i.round) : Run{}};
+        near || far ? node_strands(r, program_.strands, reduce_self(r, Among::far), what.round) : Run{}};
     if (near) out = of_node, before.clear();
     if (far) in = of_node;
     std::map<int, int> blocks;  // of a block: partial sums given
     for (const Use& use : i.writes) {
-      if (is(use.role, Role::sum)) blocks[program_.buffers[static_cast<size_t>(use.buffer)].block] = 0;
+      if (use.role == Role::sum) blocks[program_.buffers[static_cast<size_t>(use.buffer)].block] = 0;
     }
     std::map<int, size_t> found;  // of a block: levels that earlier rounds left
     for (const Use& use : i.reads) {
-      if (r.exact && is(use.role, Role::kept)) {
+      if (r.exact && use.role == Role::kept) {
         const size_t k = found[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
         const auto& there = folds_[use.buffer];
         if (k >= before.size() || there.empty() || strands_in(there.begin()->second) != before[k]) {
           fail(i, "goes on from " + name(use) + ", which does not hold the rounds before");
         }
       }
-      if (!is(use.role, Role::node)) continue;
+      if (use.role != Role::node) continue;
       needs_added(i, use);
       const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;
       const auto k = static_cast<size_t>(blocks[block]++);
@@ -196,11 +202,11 @@ class Checker {
     }
     std::map<int, size_t> written;
     for (const Use& use : i.writes) {
-      if (!is(use.role, Role::sum)) continue;
+      if (use.role != Role::sum) continue;
       const size_t k = written[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
       if (far && group == Among::replica) pieces_.insert(use.buffer);
       const bool whole = group == Among::replica ||
-                         (r.replicas == 1 && (i.round < 0 || i.round + 1 == deal.rounds(r.replica)));
+                         (r.replicas == 1 && (what.round < 0 || what.round + 1 == deal.rounds(r.replica)));
       for (const Among with : {Among::context, Among::tensor}) added_.insert({use.buffer, with});
       folds_[use.buffer].clear();
       folds_[use.buffer]["all"] = !r.exact
@@ -210,10 +216,10 @@ class Checker {
   }
 
   void norm(const Instruction& i) {
-    needs_sum(i, "inputs");
-    needs_sum(i, "losses");
+    needs_sum(i, Role::inputs);
+    needs_sum(i, Role::losses);
     for (const Use& use : i.reads) {
-      if (!is(use.role, Role::gradient)) continue;
+      if (use.role != Role::gradient) continue;
       if (program_.ranks.width() == 1) needs_added(i, use);
       if (pieces_.contains(use.buffer)) fail(i, "reads " + name(use) + ", of which this rank has one piece");
       for (const auto& [key, run] : folds_[use.buffer]) {
@@ -228,7 +234,6 @@ class Checker {
 
   void update(const Instruction& i) {
     if (!normed_) fail(i, "comes before the norm");
-    if (!i.predicated) fail(i, "is not predicated on finite gradients");
     if (folds_[i.reads[0].buffer].empty()) fail(i, "has no gradient");
   }
 
@@ -242,9 +247,49 @@ class Checker {
   bool normed_ = false;
 };
 
+// No two values that are alive together share bytes. Only of a program whose buffers have their places.
+void check_places(const Program& program, const model::Model& model) {
+  const std::vector<Lifetime> lives = lifetimes(program);
+  std::map<int, std::vector<int>> begins, ends;  // instruction to buffers
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    const Buffer& buffer = program.buffers[b];
+    const bool placed = lives[b].first >= 0 && buffer.offset >= 0 && buffer.bytes() > 0;
+    if (!placed || buffer.external || buffer.persistent) continue;
+    begins[lives[b].first].push_back(static_cast<int>(b));
+    ends[lives[b].last].push_back(static_cast<int>(b));
+  }
+  std::map<int64_t, int> alive;  // offset to buffer
+  const auto end_of = [&](int b) {
+    return program.buffers[static_cast<size_t>(b)].offset + program.buffers[static_cast<size_t>(b)].bytes();
+  };
+  for (const auto& [n, buffers] : begins) {
+    for (auto it = ends.begin(); it != ends.end() && it->first < n; it = ends.erase(it)) {
+      for (const int b : it->second) alive.erase(program.buffers[static_cast<size_t>(b)].offset);
+    }
+    for (const int b : buffers) {
+      const auto next = alive.lower_bound(program.buffers[static_cast<size_t>(b)].offset);
+      const bool hits_next = next != alive.end() && next->first < end_of(b);
+      const bool hits_last = next != alive.begin() &&
+                             end_of(std::prev(next)->second) > program.buffers[static_cast<size_t>(b)].offset;
+      if (hits_next || hits_last) {
+        const int other = hits_next ? next->second : std::prev(next)->second;
+        base::throw_bug("program", n, "the step program is sound",
+                        fmt::format("{} writes {} where {} is still needed",
+                                    title(program, model, program.instructions[static_cast<size_t>(n)]),
+                                    program.buffers[static_cast<size_t>(b)].name,
+                                    program.buffers[static_cast<size_t>(other)].name));
+      }
+      alive[program.buffers[static_cast<size_t>(b)].offset] = b;
+    }
+  }
+}
+
 }  // namespace
 
-void check(const Program& program, const model::Model& model) { Checker(program, model).run(); }
+void check(const Program& program, const model::Model& model) {
+  Checker(program, model).run();
+  check_places(program, model);
+}
 
 std::vector<Lifetime> lifetimes(const Program& program) {
   std::vector<Lifetime> lives(program.buffers.size());

@@ -13,7 +13,8 @@ namespace lockstep::program {
 
 // Throws base::Bug naming the instruction when the list is not sound: a value read before it is written,
 // a gradient that misses a slice or is folded out of order, an update before the norm, an update of a
-// block that got no gradient, a write to memory that something still needs.
+// block that got no gradient; and, once buffers have their places, a write to memory that something still
+// needs.
 void check(const Program& program, const model::Model& model);
 
 struct Lifetime {

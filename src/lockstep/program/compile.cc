@@ -138,15 +138,14 @@ void Compiler::deal_strands() {
     }
     for (int64_t i = 0; i < per_strand; ++i) {
       Slice s;
-      // The slices of a round without a strand have numbers of their own, below zero.
-      s.number = static_cast<int>(number >= 0 ? number * per_strand + i : -2 - i);
+      s.number = static_cast<int>(number >= 0 ? number * per_strand + i : kIdle - i);
       s.strand = strands_.size();
       s.first = i == 0;
       s.last = i + 1 == per_strand;
       s.flows.resize(static_cast<size_t>(layout_.stages.chunks));
       s.seen.resize(model_.blocks.size());
       for (size_t b = 0; b < model_.blocks.size(); ++b) s.seen[b].resize(plans_[b].size());
-      if (s.number >= 0) program_.own_slices.push_back(s.number);
+      if (!idle(s.number)) program_.own_slices.push_back(s.number);
       slices_.push_back(std::move(s));
     }
     strands_.push_back(strand);
@@ -253,8 +252,8 @@ int Compiler::gradient_levels() const {
 
 // The host's numbers of this step come in, and losses of slices that other ranks compute are zero.
 void Compiler::begin_step() {
-  Instruction load{.op = Op::load, .lane = Lane::host};
-  load.writes = {{keep_.inputs, "inputs"}, {keep_.slice_losses, "losses"}};
+  Instruction load{.what = BeginStep{}, .lane = Lane::host};
+  load.writes = {{keep_.inputs, Role::inputs}, {keep_.slice_losses, Role::losses}};
   program_.instructions.push_back(std::move(load));
 }
 
@@ -262,10 +261,11 @@ namespace {
 
 // Rounds in which this rank has no strand keep only what the others need it for.
 void drop_idle(Program& program) {
-  std::erase_if(program.instructions, [](const Instruction& i) {
-    const bool met = i.op == Op::gather || i.op == Op::release || i.op == Op::reduce;
-    return i.slice < -1 && (!met || i.lane == Lane::seam);
-  });
+  std::erase_if(program.instructions,
+                [](const Instruction& i) { return idle(i.slice) && !i.is<GatherWeights, ReleaseWeights>(); });
+  for (Instruction& i : program.instructions) {
+    if (idle(i.slice)) i.slice = -1;
+  }
 }
 
 }  // namespace

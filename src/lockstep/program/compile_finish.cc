@@ -15,30 +15,32 @@ void Compiler::finish_step() {
       if (!param.spec.tied_to.empty()) add_tied(b, static_cast<int>(k), param);
     }
   }
-  Instruction norm{.op = Op::norm};
+  Instruction norm{.what = Norm{}};
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
     if (!mine(b)) continue;
-    norm.reads.push_back({program_.blocks[b].gradients[0], as(Role::gradient, b)});
-    norm.reads.push_back({program_.blocks[b].norm_chunks, as(Role::chunks, b)});
+    const int block = static_cast<int>(b);
+    norm.reads.push_back({program_.blocks[b].gradients[0], Role::gradient, {}, block});
+    norm.reads.push_back({program_.blocks[b].norm_chunks, Role::chunks, {}, block});
     norm.moved_bytes += layouts_[b].value_count * 4;
   }
-  norm.reads.push_back({keep_.slice_losses, "losses"});
-  norm.reads.push_back({keep_.inputs, "inputs"});
-  norm.writes = {{keep_.square_sums, "sums"}, {keep_.state, "state"}};
+  norm.reads.push_back({keep_.slice_losses, Role::losses});
+  norm.reads.push_back({keep_.inputs, Role::inputs});
+  norm.writes = {{keep_.square_sums, Role::squares}, {keep_.state, Role::state}};
   program_.instructions.push_back(std::move(norm));
   for (const auto& [where, kept] : statistics_) fold_statistics(where.first, where.second, kept);
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
     if (!mine(b) || layouts_[b].value_count == 0) continue;
     const BlockBuffers& keep = program_.blocks[b];
-    Instruction update{.op = Op::update, .block = static_cast<int>(b), .predicated = true};
-    update.reads = {{keep.gradients[0], "gradient"},
-                    {keep.chunks, "chunks"},
-                    {keep_.inputs, "inputs"},
-                    {keep_.state, "state"}};
-    update.writes = {{keep.master, "master"}};
-    if (keep.compute != keep.master) update.writes.push_back({keep.compute, "compute"});
+    Instruction update{.what = Update{}, .block = static_cast<int>(b)};
+    update.reads = {{keep.gradients[0], Role::gradient},
+                    {keep.chunks, Role::chunks},
+                    {keep_.inputs, Role::inputs},
+                    {keep_.state, Role::state}};
+    update.writes = {{keep.master, Role::master}};
+    if (keep.compute != keep.master) update.writes.push_back({keep.compute, Role::compute});
     for (size_t k = 0; k < keep.moments.size(); ++k)
-      update.writes.push_back({keep.moments[k], as(Role::moment, k)});
+      update.writes.push_back(
+          {.buffer = keep.moments[k], .role = Role::moment, .number = static_cast<int>(k)});
     const int64_t moments =
         2 * device::size_of(layout_.moment_type) * static_cast<int64_t>(keep.moments.size());
     update.moved_bytes =
@@ -50,14 +52,13 @@ void Compiler::finish_step() {
 
 // Behind the norm, because a step whose gradients are not finite leaves statistics as they were.
 void Compiler::fold_statistics(size_t b, size_t g, const std::vector<Use>& kept) {
-  Instruction i{
-      .op = Op::sum, .block = static_cast<int>(b), .segment = static_cast<int>(g), .keeps_tape = false};
+  Instruction i{.what = FoldStatistics{}, .block = static_cast<int>(b), .segment = static_cast<int>(g)};
   i.reads = kept;
   for (const Use& use : kept) i.moved_bytes += program_.buffers[static_cast<size_t>(use.buffer)].bytes();
   for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
-    if (!spec.constant) i.writes.push_back({keep_.tables.at(spec.name), as(Role::buffer, spec.key)});
+    if (!spec.constant) i.writes.push_back({keep_.tables.at(spec.name), Role::buffer, spec.key});
   }
-  i.reads.push_back({keep_.state, "state"});
+  i.reads.push_back({keep_.state, Role::state});
   program_.instructions.push_back(std::move(i));
 }
 
@@ -67,13 +68,13 @@ void Compiler::add_tied(size_t b, int param_index, const model::PlacedParam& par
   const model::TiedTo owner = model::find_tied(layouts_, param.spec.tied_to);
   const bool slot_here = mine(b), values_here = mine(static_cast<size_t>(owner.block));
   if (!slot_here && !values_here) return;
-  Use slot{slot_here ? program_.blocks[b].gradients[0] : -1, "tied"};
+  Use slot{slot_here ? program_.blocks[b].gradients[0] : -1, Role::tied};
   int64_t elements = param.spec.shape.numel();
   if (!program_.shares.empty()) {
     elements = program_.own_share(static_cast<int>(b)).gradients[tied_slot(layouts_[b], param_index)].count;
   }
   if (!values_here) {
-    Instruction send{.op = Op::send, .lane = Lane::send, .block = static_cast<int>(b), .level = param_index};
+    Instruction send{.what = SendTied{param_index}, .lane = Lane::send, .block = static_cast<int>(b)};
     send.among = Among::next;
     send.reads = {slot};
     send.moved_bytes = elements * 4;
@@ -85,17 +86,16 @@ void Compiler::add_tied(size_t b, int param_index, const model::PlacedParam& par
                                        .kind = BufferKind::gradient,
                                        .shape = {elements},
                                        .block = static_cast<int>(b)});
-    Instruction recv{.op = Op::recv, .lane = Lane::recv, .block = static_cast<int>(b), .level = param_index};
+    Instruction recv{.what = RecvTied{param_index}, .lane = Lane::recv, .block = static_cast<int>(b)};
     recv.among = Among::previous;
     recv.writes = {slot};
     recv.moved_bytes = elements * 4;
     program_.instructions.push_back(std::move(recv));
   }
-  Instruction i{.op = Op::sum, .block = static_cast<int>(b), .segment = -1, .accumulate = true};
+  Instruction i{.what = AddTied{param_index}, .block = static_cast<int>(b)};
   const int into = program_.blocks[static_cast<size_t>(owner.block)].gradients[0];
-  i.level = param_index;
-  i.reads = {slot, {into, "into"}};
-  i.writes = {{into, "into"}};
+  i.reads = {slot, {into, Role::into}};
+  i.writes = {{into, Role::into}};
   i.moved_bytes = 3 * param.spec.shape.numel() * 4;
   program_.instructions.push_back(std::move(i));
 }
@@ -109,11 +109,11 @@ void Compiler::share_tied() {
       const int owner = model::find_tied(layouts_, param.spec.tied_to).block;
       const bool user_here = mine(b), values_here = mine(static_cast<size_t>(owner));
       if (user_here == values_here || std::exchange(done[owner], true)) continue;
-      Instruction i{.op = values_here ? Op::send : Op::recv,
+      Instruction i{.what = values_here ? Operation(SendWeights{}) : RecvWeights{},
                     .lane = values_here ? Lane::send : Lane::recv,
                     .block = owner,
                     .among = values_here ? Among::previous : Among::next};
-      const Use copy{program_.blocks[static_cast<size_t>(owner)].compute, "copy"};
+      const Use copy{program_.blocks[static_cast<size_t>(owner)].compute, Role::copy};
       (values_here ? i.reads : i.writes) = {copy};
       i.moved_bytes = program_.buffers[static_cast<size_t>(copy.buffer)].bytes();
       program_.instructions.push_back(std::move(i));

@@ -49,7 +49,7 @@ class Rewriter {
   void gather_after_update() {
     std::vector<Instruction> list;
     for (Instruction& i : program_.instructions) {
-      const bool update = i.op == Op::update;
+      const bool update = i.is<Update>();
       const int block = i.block;
       list.push_back(std::move(i));
       if (update) gather(list, block, program_.blocks[static_cast<size_t>(block)].compute, -1);
@@ -102,13 +102,13 @@ class Rewriter {
     std::vector<Stay> stays;
     for (size_t n = 0; n < program_.instructions.size(); ++n) {
       const Instruction& i = program_.instructions[n];
-      if (i.segment < 0 || i.op == Op::sum) continue;
+      if (i.segment < 0 || i.is<FoldStatistics>()) continue;
       if (stays.empty() || stays.back().block != i.block || stays.back().slice != i.slice) {
         stays.push_back({.first = n, .last = n, .block = i.block, .slice = i.slice, .owners = {}});
       }
       Stay& stay = stays.back();
       for (const Use& use : i.reads) {
-        if (!is(use.role, Role::weight)) continue;
+        if (use.role != Role::weight) continue;
         const int owner = owner_.at(use.buffer);
         stay.last = n;
         if (std::count(stay.owners.begin(), stay.owners.end(), owner) == 0) stay.owners.push_back(owner);
@@ -134,10 +134,11 @@ class Rewriter {
   void gather(std::vector<Instruction>& list, int owner, int from, int slice, int to = -1) const {
     const bool by_nodes = program_.ranks.split() == Among::shard;
     const int whole = to < 0 ? from : to;
-    Instruction i{.op = Op::gather, .lane = Lane::gather, .block = owner, .slice = slice};
+    Instruction i{
+        .what = GatherWeights{.after_update = to < 0}, .lane = Lane::gather, .block = owner, .slice = slice};
     i.among = by_nodes ? Among::far : Among::shard;
-    i.reads = {{from, to < 0 ? "whole" : "share"}};
-    i.writes = {{whole, "whole"}};
+    i.reads = {{from, to < 0 ? Role::whole : Role::shard}};
+    i.writes = {{whole, Role::whole}};
     i.moved_bytes = program_.buffers[static_cast<size_t>(whole)].bytes();
     Instruction near = i;
     if (by_nodes) i.moved_bytes /= program_.ranks.near();
@@ -149,14 +150,14 @@ class Rewriter {
   }
 
   static Instruction release(int owner, int buffer, int slice) {
-    Instruction i{.op = Op::release, .block = owner, .slice = slice};
-    i.reads = {{buffer, "whole"}};
+    Instruction i{.what = ReleaseWeights{}, .block = owner, .slice = slice};
+    i.reads = {{buffer, Role::whole}};
     return i;
   }
 
   void redirect(Instruction& i, const std::map<int, int>& whole) const {
     for (Use& use : i.reads) {
-      if (is(use.role, Role::weight)) use.buffer = whole.at(owner_.at(use.buffer));
+      if (use.role == Role::weight) use.buffer = whole.at(owner_.at(use.buffer));
     }
   }
 

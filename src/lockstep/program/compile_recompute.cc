@@ -28,8 +28,8 @@ class Rewriter {
     std::vector<Instruction> list;
     for (const Instruction& original : old_) {
       Instruction i = original;
-      if (i.op == Op::forward && dropped(i)) i.keeps_tape = false;
-      if (i.op == Op::backward_input || i.op == Op::backward_weight) {
+      if (i.runs(Pass::forward) && dropped(i)) i.get<RunSegment>()->keeps_tape = false;
+      if (i.runs(Pass::backward_input) || i.runs(Pass::backward_weight)) {
         std::map<int, int> moved;
         for (Use& use : i.reads) {
           const int again = redo(use.buffer, old_.size(), group(i), list);
@@ -53,7 +53,7 @@ class Rewriter {
 
   // Segments, and the collectives behind them.
   bool goes_forward(const Instruction& i) const {
-    if (i.op == Op::forward) return true;
+    if (i.runs(Pass::forward)) return true;
     return i.lane == Lane::seam &&
            program_.buffers[static_cast<size_t>(i.writes[0].buffer)].kind == BufferKind::edge;
   }
@@ -84,8 +84,7 @@ class Rewriter {
   void redo_instruction(size_t n, int in_group, std::vector<Instruction>& list) {
     if (!done_.insert(n).second) return;
     Instruction i = old_[n];
-    if (i.op == Op::forward) i.op = Op::recompute;
-    i.keeps_tape = true;
+    if (RunSegment* run = i.get<RunSegment>()) run->pass = Pass::recompute, run->keeps_tape = true;
     for (Use& use : i.reads) use.buffer = redo(use.buffer, n, in_group, list);
     for (Use& use : i.writes) {
       const auto known = again_.find(use.buffer);
@@ -125,19 +124,19 @@ void drop_cheap(Program& program) {
   for (size_t n = 0; n < list.size(); ++n) {
     for (const Use& again : std::exchange(list[n].may_remake, {})) {
       const std::vector<size_t>& all = readers[again.buffer];
-      const auto later = [&](size_t r) { return list[r].op == Op::backward_weight; };
+      const auto later = [&](size_t r) { return list[r].runs(Pass::backward_weight); };
       const bool droppable = std::any_of(all.begin(), all.end(), later) &&
                              std::all_of(all.begin(), all.end(),
-                                         [&](size_t r) { return list[r].op == Op::forward || later(r); });
+                                         [&](size_t r) { return list[r].runs(Pass::forward) || later(r); });
       if (!droppable) continue;
       Buffer copy = program.buffers[static_cast<size_t>(again.buffer)];
       copy.name += " again";
       copy.kind = BufferKind::saved;
       list[n].moved_bytes += copy.bytes();
       const int fresh = program.add_buffer(std::move(copy));
-      list[n].writes.push_back({fresh, again.role});
+      list[n].writes.push_back({fresh, again.role, again.name});
       for (const size_t r : all) {
-        if (list[r].op != Op::backward_weight) continue;
+        if (!later(r)) continue;
         for (Use& use : list[r].reads) {
           if (use.buffer == again.buffer) use.buffer = fresh;
         }

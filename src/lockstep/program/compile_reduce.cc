@@ -12,7 +12,7 @@
 #include <map>
 
 #include "lockstep/base/error.h"
-#include "lockstep/program/compile.h"
+#include "lockstep/program/compiler.h"
 #include "lockstep/program/nodes.h"
 
 namespace lockstep::program {
@@ -72,7 +72,7 @@ class Rewriter {
     }
     std::vector<Instruction> list;
     for (size_t n = 0; n < program_.instructions.size(); ++n) {
-      if (program_.instructions[n].op == Op::norm) {
+      if (program_.instructions[n].is<Norm>()) {
         add_scalars(list, std::move(program_.instructions[n]));
       } else {
         list.push_back(std::move(program_.instructions[n]));
@@ -109,12 +109,12 @@ class Rewriter {
     std::map<std::pair<int, int>, Ready> last;  // {round, block}
     for (size_t n = 0; n < program_.instructions.size(); ++n) {
       const Instruction& i = program_.instructions[n];
-      const bool joins = i.op == Op::sum && i.segment < 0 && i.reads[0].role == "from";
+      const bool joins = i.is<JoinStrands>();
       for (const Use& use : i.writes) {
-        if (!is(use.role, Role::grad) && !joins) continue;
+        if (use.role != Role::grad && !joins) continue;
         const Buffer& buffer = program_.buffers[static_cast<size_t>(use.buffer)];
         const int round = ranks_.turns() ? buffer.slice : -1;
-        last[{round, buffer.block}] = {n, buffer.block, use.buffer, round, i.slice < -1};
+        last[{round, buffer.block}] = {n, buffer.block, use.buffer, round, idle(i.slice)};
       }
     }
     std::vector<Ready> order;
@@ -136,12 +136,10 @@ class Rewriter {
     return buckets;
   }
 
-  Instruction start(const Bucket& bucket, Among among) const {
-    return {.op = Op::reduce,
+  static Instruction start(const Bucket& bucket, Operation what, Among among) {
+    return {.what = what,
             .lane = Lane::reduce,
             .block = bucket.blocks.size() == 1 ? bucket.blocks[0] : -1,
-            .slice = bucket.idle ? -2 : -1,
-            .round = bucket.round,
             .among = among};
   }
   int level(int block, int k) const {
@@ -153,13 +151,12 @@ class Rewriter {
   void add_up(std::vector<Instruction>& list, const Bucket& bucket, Among among) const {
     const bool context = among == Among::context;
     if (bucket.idle || (context ? program_.parts.context == 1 : !program_.parts.sequence)) return;
-    Instruction i = start(bucket, among);
+    Instruction i = start(bucket, SumPartials{bucket.round}, among);
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
       const int nodes = ranks_.turns() || !ranks_.exact ? 1 : own_.depth();
       for (int n = 0; n < nodes; ++n) {
         const int buffer = ranks_.turns() ? bucket.gradients[k] : level(bucket.blocks[k], n);
-        i.reads.push_back(
-            {buffer, fmt::format("{}.{}.{}", context ? "values" : "partial", bucket.blocks[k], n)});
+        i.reads.push_back({buffer, context ? Role::values : Role::partial, {}, bucket.blocks[k], n});
         if (context) i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
       }
     }
@@ -173,29 +170,28 @@ class Rewriter {
   // What the node's ranks hold becomes one partial sum, in place of each one's own: of shares, or of even
   // pieces.
   Instruction reduce_near(const Bucket& bucket) {
-    Instruction i = start(bucket, Among::near);
     const bool shares = ranks_.split() == Among::shard;
-    if (!shares) i.round = i.slice = -1;
+    Instruction i = start(
+        bucket, shares ? ReduceGradients{.round = bucket.round, .idle = bucket.idle} : ReduceGradients{},
+        Among::near);
     const int first = shares ? 0 : base_;
     const int nodes = shares || !ranks_.sharded() ? own_.depth() : sums_;
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
       const int block = bucket.blocks[k];
       const bool strand = shares && ranks_.turns();
       for (int n = 0; n < (strand ? 1 : nodes); ++n) {
-        i.reads.push_back({strand ? bucket.gradients[k] : level(block, first + n), as(Role::node, block, n)});
+        i.reads.push_back({strand ? bucket.gradients[k] : level(block, first + n), Role::node, {}, block, n});
       }
-      i.writes.push_back({strand ? bucket.gradients[k] : level(block, first), as(Role::sum, block, 0)});
+      i.writes.push_back({strand ? bucket.gradients[k] : level(block, first), Role::sum, {}, block, 0});
     }
     return with_scratch(std::move(i), bucket);
   }
 
   // The pieces of a sum that the node's ranks hold become whole on each.
   Instruction gather_near(const Bucket& bucket) const {
-    Instruction i = start(bucket, Among::near);
-    i.op = Op::gather;
-    i.round = i.slice = -1;
+    Instruction i = start(bucket, GatherSums{}, Among::near);
     for (const int block : bucket.blocks) {
-      i.reads.push_back({level(block, base_), as(Role::sum, block, 0)});
+      i.reads.push_back({level(block, base_), Role::sum, {}, block, 0});
       i.moved_bytes += reduce_parts(program_, block, Among::near, -1).all_elements() * 4;
     }
     i.writes = i.reads;
@@ -204,36 +200,36 @@ class Rewriter {
 
   // One strand of each rank onto the stack of partial sums, in shares.
   Instruction reduce_round(const Bucket& bucket) {
-    Instruction i = start(bucket, across(Among::shard));
-    i.accumulate = bucket.round > 0;
-    const int have = ranks_.exact ? before_ : i.accumulate ? 1 : 0, leave = ranks_.exact ? after_ : 1;
+    const ReduceGradients what{.round = bucket.round, .accumulate = bucket.round > 0, .idle = bucket.idle};
+    Instruction i = start(bucket, what, across(Among::shard));
+    const int have = ranks_.exact ? before_ : what.accumulate ? 1 : 0, leave = ranks_.exact ? after_ : 1;
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
       const int block = bucket.blocks[k];
-      if (!bucket.idle) i.reads.push_back({bucket.gradients[k], as(Role::node, block, 0)});
-      for (int n = 0; n < have; ++n) i.reads.push_back({level(block, n), as(Role::kept, block, n)});
-      for (int n = 0; n < leave; ++n) i.writes.push_back({level(block, n), as(Role::sum, block, n)});
+      if (!bucket.idle) i.reads.push_back({bucket.gradients[k], Role::node, {}, block, 0});
+      for (int n = 0; n < have; ++n) i.reads.push_back({level(block, n), Role::kept, {}, block, n});
+      for (int n = 0; n < leave; ++n) i.writes.push_back({level(block, n), Role::sum, {}, block, n});
     }
     return with_scratch(std::move(i), bucket);
   }
 
   Instruction reduce_shares(const Bucket& bucket) {
-    Instruction i = start(bucket, across(Among::shard));
+    Instruction i =
+        start(bucket, ReduceGradients{.round = bucket.round, .idle = bucket.idle}, across(Among::shard));
     const int nodes = ranks_.exact && i.among == Among::shard ? own_.depth() : 1;
     for (const int block : bucket.blocks) {
-      for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, n), as(Role::node, block, n)});
-      for (int n = 0; n < sums_; ++n) i.writes.push_back({level(block, base_ + n), as(Role::sum, block, n)});
+      for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, n), Role::node, {}, block, n});
+      for (int n = 0; n < sums_; ++n) i.writes.push_back({level(block, base_ + n), Role::sum, {}, block, n});
     }
     return with_scratch(std::move(i), bucket);
   }
 
   Instruction reduce_replicas(const Bucket& bucket) {
-    Instruction i = start(bucket, across(Among::replica));
-    i.round = i.slice = -1;
+    Instruction i = start(bucket, ReduceGradients{}, across(Among::replica));
     const bool one = !ranks_.exact || i.among == Among::far;
     const int nodes = one ? 1 : ranks_.sharded() ? sums_ : own_.depth();
     for (const int block : bucket.blocks) {
-      for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, base_ + n), as(Role::node, block, n)});
-      i.writes.push_back({level(block, base_), as(Role::sum, block, 0)});
+      for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, base_ + n), Role::node, {}, block, n});
+      i.writes.push_back({level(block, base_), Role::sum, {}, block, 0});
     }
     return with_scratch(std::move(i), bucket);
   }
@@ -242,13 +238,14 @@ class Rewriter {
   // type.
   Instruction with_scratch(Instruction i, const Bucket& bucket) {
     const bool staged = ranks_.staged_among(i.among);
+    const int round = i.get<ReduceGradients>()->round;
     const auto self = static_cast<size_t>(reduce_self(ranks_, i.among));
-    const std::vector<std::vector<Run>> runs = reduce_runs(program_, i.among, i.round);
+    const std::vector<std::vector<Run>> runs = reduce_runs(program_, i.among, round);
     int64_t others = 0;  // partial sums that other ranks give
     for (size_t q = 0; q < runs.size(); ++q) others += q == self ? 0 : static_cast<int64_t>(runs[q].size());
     int64_t bytes = 0;
     for (const int block : bucket.blocks) {
-      const ReduceParts parts = reduce_parts(program_, block, i.among, i.round);
+      const ReduceParts parts = reduce_parts(program_, block, i.among, round);
       const int64_t all = parts.all_elements(), own = parts.own_elements(static_cast<int>(self));
       i.moved_bytes += (all + own * (others + 2)) * 4;
       if (!ranks_.exact && ranks_.wire != device::DType::f32)
@@ -261,7 +258,7 @@ class Rewriter {
                                                .kind = BufferKind::scratch,
                                                .dtype = device::DType::u8,
                                                .shape = {bytes}}),
-                          "staging"});
+                          Role::staging});
     }
     return i;
   }
@@ -269,7 +266,7 @@ class Rewriter {
   // How many labels count in the whole batch, and whether any rank was asked to stop.
   static void add_inputs(std::vector<Instruction>& list) {
     const Use inputs = list[0].writes[0];
-    Instruction i{.op = Op::reduce, .lane = Lane::reduce, .among = Among::all};
+    Instruction i{.what = SumInputs{}, .lane = Lane::reduce, .among = Among::all};
     i.reads = i.writes = {inputs};
     i.moved_bytes = kernels::kSummedInputs * static_cast<int64_t>(sizeof(double));
     list.push_back(std::move(i));
@@ -278,32 +275,32 @@ class Rewriter {
   // Losses of all slices, and square sums of all shares: every rank gets every number. Each comes from one
   // rank and is zero elsewhere, so that adding them in any order gives the same bits.
   void add_scalars(std::vector<Instruction>& list, Instruction norm) const {
-    const auto used = [](std::vector<Use>& uses, const std::string& role) {
+    const auto used = [](std::vector<Use>& uses, Role role) {
       return *std::find_if(uses.begin(), uses.end(), [&](const Use& use) { return use.role == role; });
     };
     const auto reduce = [&](const Use& use, Among among) {
-      Instruction i{.op = Op::reduce, .lane = Lane::reduce, .among = among};
-      i.reads = i.writes = {{use.buffer, "scalars"}};
+      Instruction i{.what = SumScalars{}, .lane = Lane::reduce, .among = among};
+      i.reads = i.writes = {{use.buffer, Role::scalars}};
       i.moved_bytes = program_.buffers[static_cast<size_t>(use.buffer)].bytes();
       list.push_back(std::move(i));
     };
-    const Use losses = used(norm.reads, "losses"), sums = used(norm.writes, "sums");
+    const Use losses = used(norm.reads, Role::losses), sums = used(norm.writes, Role::squares);
     reduce(losses, Among::all);
     if (!ranks_.sharded() && program_.parts.tensor == 1 && program_.stages.count == 1) {
       list.push_back(std::move(norm));
       return;
     }
     Instruction squares = norm, finish = norm;
-    squares.level = 1;
+    squares.what = Norm{Norm::Part::squares};
     squares.writes = {sums};
-    std::erase_if(squares.reads, [](const Use& use) { return use.role == "losses"; });
+    std::erase_if(squares.reads, [](const Use& use) { return use.role == Role::losses; });
     list.push_back(std::move(squares));
     reduce(sums, Among::copy);
-    finish.level = 2;
+    finish.what = Norm{Norm::Part::finish};
     std::erase_if(finish.reads,
-                  [](const Use& use) { return is(use.role, Role::gradient) || is(use.role, Role::chunks); });
+                  [](const Use& use) { return use.role == Role::gradient || use.role == Role::chunks; });
     finish.reads.push_back(sums);
-    std::erase_if(finish.writes, [](const Use& use) { return use.role == "sums"; });
+    std::erase_if(finish.writes, [](const Use& use) { return use.role == Role::squares; });
     finish.moved_bytes = 0;
     list.push_back(std::move(finish));
   }
@@ -311,8 +308,7 @@ class Rewriter {
   // What follows the reduction reads the group's sums, not this rank's own.
   void use_summed_level() {
     for (Instruction& i : program_.instructions) {
-      const bool tied = (i.op == Op::sum || i.op == Op::send) && i.reads[0].role == "tied";
-      if (i.op != Op::norm && i.op != Op::update && !tied) continue;
+      if (!i.is<Norm, Update, AddTied, SendTied>()) continue;
       for (auto* uses : {&i.reads, &i.writes}) {
         for (Use& use : *uses) {
           const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;
@@ -337,33 +333,36 @@ class Rewriter {
 void share_statistics(Program& program, const model::Model& model) {
   std::vector<Instruction> list;
   for (Instruction& i : program.instructions) {
-    if (i.op != Op::sum || i.segment < 0) {
+    if (!i.is<FoldStatistics>()) {
       list.push_back(std::move(i));
       continue;
     }
-    Instruction gather{
-        .op = Op::gather, .lane = Lane::gather, .block = i.block, .segment = i.segment, .among = Among::data};
-    std::map<std::string, Use> all;  // by role
+    Instruction gather{.what = GatherStatistics{},
+                       .lane = Lane::gather,
+                       .block = i.block,
+                       .segment = i.segment,
+                       .among = Among::data};
+    std::map<std::string, Use> all;  // by text, in the order that every rank gathers them
     for (const Use& use : i.reads) {
-      if (is(use.role, Role::stat)) all[use.role] = use;
+      if (use.role == Role::stat) all[text_of(use)] = use;
     }
     gather.reads.reserve(all.size());
-    for (const auto& [role, use] : all) gather.reads.push_back(use);
+    for (const auto& [text, use] : all) gather.reads.push_back(use);
     const auto& segment =
         model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)];
     for (const model::BufferSpec& spec : segment->buffers()) {
       for (int64_t s = 0; s < program.slices && !spec.constant; ++s) {
-        const std::string role = as(Role::stat, spec.key, s);
-        if (all.contains(role)) continue;
-        const int buffer = program.add_buffer({.name = fmt::format("b{} s{} {}", i.block, s, spec.key),
-                                               .kind = BufferKind::saved,
-                                               .dtype = spec.dtype,
-                                               .shape = spec.shape,
-                                               .block = i.block,
-                                               .slice = static_cast<int>(s)});
-        gather.writes.push_back({buffer, role});
-        i.reads.push_back({buffer, role});
-        gather.moved_bytes += program.buffers[static_cast<size_t>(buffer)].bytes();
+        Use use{.role = Role::stat, .name = spec.key, .number = static_cast<int>(s)};
+        if (all.contains(text_of(use))) continue;
+        use.buffer = program.add_buffer({.name = fmt::format("b{} s{} {}", i.block, s, spec.key),
+                                         .kind = BufferKind::saved,
+                                         .dtype = spec.dtype,
+                                         .shape = spec.shape,
+                                         .block = i.block,
+                                         .slice = static_cast<int>(s)});
+        gather.writes.push_back(use);
+        i.reads.push_back(use);
+        gather.moved_bytes += program.buffers[static_cast<size_t>(use.buffer)].bytes();
       }
     }
     list.push_back(std::move(gather));

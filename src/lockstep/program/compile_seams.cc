@@ -60,37 +60,42 @@ Seam counterpart(Seam seam) {
 
 // --- between segments --------------------------------------------------------------------------------
 
-Instruction Compiler::seam_instruction(Op op, Among among, int block, int segment, int slice) const {
-  return {.op = op, .lane = Lane::seam, .block = block, .segment = segment, .slice = slice, .among = among};
+Instruction Compiler::seam_instruction(Operation what, Among among, int block, int segment, int slice) const {
+  return {
+      .what = what, .lane = Lane::seam, .block = block, .segment = segment, .slice = slice, .among = among};
 }
 
 // Puts the collective of `seam` on `buffer` into the list; returns what holds the result.
 int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
   const Buffer from = program_.buffers[static_cast<size_t>(buffer)];
-  Instruction i = seam_instruction(Op::reduce, Among::tensor, block, segment, slice);
+  Instruction i = seam_instruction(SumValues{}, Among::tensor, block, segment, slice);
   i.moved_bytes = from.bytes();
   int result = buffer;
   if (seam == Seam::sum) {
-    i.reads = i.writes = {{buffer, "values"}};
+    i.reads = i.writes = {{buffer, Role::values}};
   } else {
     Buffer to = from;
     to.name += " across";
     to.shape = behind(seam, from.shape, model_.parts);
     i.moved_bytes = std::max(from.bytes(), to.bytes());
     result = program_.add_buffer(to);
-    const bool gathers = seam == Seam::gather_tokens;
-    if (gathers || seam == Seam::scatter_tokens) {
-      i.op = gathers ? Op::gather : Op::reduce;
-      i.reads = {{buffer, gathers ? "part" : "whole"}};
-      i.writes = {{result, gathers ? "whole" : "part"}};
+    if (seam == Seam::gather_tokens) {
+      i.what = GatherTokens{};
+      i.reads = {{buffer, Role::part}};
+      i.writes = {{result, Role::whole}};
+    } else if (seam == Seam::scatter_tokens) {
+      i.what = ScatterTokens{};
+      i.reads = {{buffer, Role::whole}};
+      i.writes = {{result, Role::part}};
     } else {
-      i.op = Op::exchange;
+      const bool to_heads = seam == Seam::to_heads;
+      i.what = ExchangeHeads{to_heads};
       i.among = Among::context;
-      i.reads = {{buffer, seam == Seam::to_heads ? "tokens" : "heads"}};
-      i.writes = {{result, seam == Seam::to_heads ? "heads" : "tokens"}};
-      for (const char* role : {"packed", "arrived"}) {
-        Buffer staging = seam == Seam::to_heads ? to : from;  // with rows for every rank
-        staging.name = fmt::format("{} {}", from.name, role);
+      i.reads = {{buffer, to_heads ? Role::tokens : Role::heads}};
+      i.writes = {{result, to_heads ? Role::heads : Role::tokens}};
+      for (const Role role : {Role::packed, Role::arrived}) {
+        Buffer staging = to_heads ? to : from;  // with rows for every rank
+        staging.name = fmt::format("{} {}", from.name, name_of(role));
         staging.kind = BufferKind::scratch;
         i.writes.push_back({program_.add_buffer(std::move(staging)), role});
       }
@@ -122,18 +127,18 @@ int Compiler::seam_backward(Slice& s, const Edge& edge, int gradient) {
 // the other way round.
 int Compiler::shift(const Instruction& near, int buffer, bool forward) {
   Buffer to = program_.buffers[static_cast<size_t>(buffer)];
-  Instruction i = seam_instruction(Op::exchange, Among::context, near.block, near.segment, near.slice);
+  Instruction i = seam_instruction(ShiftRing{forward}, Among::context, near.block, near.segment, near.slice);
   i.moved_bytes = to.bytes();
   const int result = program_.add_buffer(std::move(to));
-  i.reads = {{buffer, forward ? "onward" : "back"}};
-  i.writes = {{result, "arrived"}};
+  i.reads = {{buffer, forward ? Role::onward : Role::back}};
+  i.writes = {{result, Role::arrived}};
   program_.instructions.push_back(std::move(i));
   return result;
 }
 
 namespace {
 
-// Roles that `keep` says yes to.
+// Uses that `keep` says yes to.
 template <class Keep>
 std::vector<Use> chosen(const std::vector<Use>& uses, Keep keep) {
   std::vector<Use> some;
@@ -153,24 +158,24 @@ void Compiler::ring_forward(Slice& s, size_t b, size_t g, Instruction whole) {
   for (const ValueSpec& spec : ring.travels)
     travels.push_back(value(spec, BufferKind::edge, block, s.number));
   for (const ValueSpec& spec : ring.across)
-    across.push_back({value(spec, BufferKind::edge, block, s.number), as(Role::across, spec.name)});
+    across.push_back({value(spec, BufferKind::edge, block, s.number), Role::across, spec.name});
   for (int part = 0; part < ring.parts; ++part) {
     Instruction i = whole;
-    i.part = part;
+    i.get<RunSegment>()->part = part;
     i.flops = part == 0 ? 0 : whole.flops / (ring.parts - 1);
     i.moved_bytes = whole.moved_bytes / ring.parts;
-    i.writes = chosen(whole.writes, [&](const std::string& role) {
-      return part == ring.parts - 1 || (part > 0 && is(role, Role::save)) || role == "workspace";
+    i.writes = chosen(whole.writes, [&](Role role) {
+      return part == ring.parts - 1 || (part > 0 && role == Role::save) || role == Role::workspace;
     });
     std::vector<int> next;
     for (size_t k = 0; k < travels.size(); ++k) {
-      const Use use{travels[k], as(Role::ring, ring.travels[k].name)};
+      const Use use{travels[k], Role::ring, ring.travels[k].name};
       (part == 0 ? i.writes : i.reads).push_back(use);
     }
     if (part > 0) i.writes.insert(i.writes.end(), across.begin(), across.end());
     if (part > 1) {
       i.reads.insert(i.reads.end(), across.begin(), across.end());
-      for (const Use& use : chosen(whole.writes, [](const std::string& r) { return is(r, Role::save); }))
+      for (const Use& use : chosen(whole.writes, [](Role role) { return role == Role::save; }))
         i.reads.push_back(use);
     }
     if (part > 0 && part + 1 < ring.parts) {  // on its way while this part computes
@@ -191,29 +196,26 @@ void Compiler::ring_backward(Slice& s, size_t b, size_t g, Instruction whole) {
   for (const ValueSpec& spec : ring.gradients)
     gradients.push_back(value(spec, BufferKind::dedge, block, s.number));
   for (const ValueSpec& spec : ring.back)
-    across.push_back({value(spec, BufferKind::dedge, block, s.number), as(Role::across, spec.name)});
-  const auto is_gradient = [](const std::string& role) {
-    return is(role, Role::din) || is(role, Role::left);
-  };
+    across.push_back({value(spec, BufferKind::dedge, block, s.number), Role::across, spec.name});
+  const auto is_gradient = [](Role role) { return role == Role::din || role == Role::left; };
   for (int part = ring.parts - 1; part >= 0; --part) {
     Instruction i = whole;
     const bool first = part == ring.parts - 1;
-    i.part = part;
+    i.get<RunSegment>()->part = part;
     i.flops = part == 0 ? 0 : whole.flops / (ring.parts - 1);
     i.moved_bytes = whole.moved_bytes / ring.parts;
-    i.writes =
-        chosen(whole.writes, [&](const std::string& role) { return part == 0 ? true : !is_gradient(role); });
+    i.writes = chosen(whole.writes, [&](Role role) { return part == 0 || !is_gradient(role); });
     if (part > 0) {
       i.may_reuse.clear();
       for (size_t k = 0; k < travels.size(); ++k)
-        i.reads.push_back({travels[k], as(Role::ring, ring.travels[k].name)});
+        i.reads.push_back({travels[k], Role::ring, ring.travels[k].name});
     }
     std::vector<int> before;
     if (part > 1) {
       for (const int buffer : travels) before.push_back(shift(i, buffer, false));
     }
     for (size_t k = 0; k < gradients.size(); ++k) {
-      const Use use{gradients[k], as(Role::ringgrad, ring.gradients[k].name)};
+      const Use use{gradients[k], Role::ringgrad, ring.gradients[k].name};
       if (!first) i.reads.push_back(use);
       if (part > 0) i.writes.push_back(use);
     }
@@ -230,27 +232,26 @@ void Compiler::ring_backward(Slice& s, size_t b, size_t g, Instruction whole) {
 // Part 2 k of the list is the first of round k, part 2 k + 1 the second.
 void Compiler::loss_in_rounds(size_t b, size_t g, const Instruction& whole) {
   const std::vector<ValueSpec>& rounds = plans_[b][g].rounds;
-  const auto is_scratch = [](const std::string& role) {
-    return is(role, Role::scratch) || role == "workspace";
-  };
+  const auto is_scratch = [](Role role) { return role == Role::scratch || role == Role::workspace; };
+  const RunSegment& pass = *whole.get<RunSegment>();
   for (size_t k = 0; k < rounds.size(); ++k) {
     const int given = value(rounds[k], BufferKind::edge, whole.block, whole.slice);
     Instruction first = whole;
-    first.part = static_cast<int>(2 * k);
+    first.get<RunSegment>()->part = static_cast<int>(2 * k);
     first.flops = whole.flops / static_cast<double>(3 * rounds.size());  // one product of three
     first.moved_bytes = whole.moved_bytes / static_cast<int64_t>(2 * rounds.size());
     first.writes = chosen(whole.writes, is_scratch);
-    first.writes.push_back({given, as(Role::out, rounds[k].name)});
+    first.writes.push_back({given, Role::out, rounds[k].name});
     Instruction second = whole;
-    second.part = first.part + 1;
+    second.get<RunSegment>()->part = static_cast<int>(2 * k) + 1;
     second.flops = whole.flops / static_cast<double>(rounds.size()) - first.flops;
     second.moved_bytes = first.moved_bytes;
-    second.accumulate = whole.accumulate || k > 0;
+    second.get<RunSegment>()->accumulate = pass.accumulate || k > 0;
     program_.instructions.push_back(std::move(first));
     const int taken = cross(Seam::gather_tokens, given, whole.block, whole.segment, whole.slice);
-    second.reads.push_back({taken, as(Role::in, rounds[k].name)});
+    second.reads.push_back({taken, Role::in, rounds[k].name});
     for (const Use& use : chosen(whole.writes, is_scratch)) {
-      if (use.role != "workspace") second.reads.push_back(use);
+      if (use.role != Role::workspace) second.reads.push_back(use);
     }
     program_.instructions.push_back(std::move(second));
   }
@@ -302,9 +303,9 @@ void Compiler::receive(const Turn& turn) {
 void Compiler::send_edges(Slice& s, int chunk) {
   const int block = piece(chunk).end;
   Instruction i{
-      .op = Op::send, .lane = Lane::send, .block = block - 1, .slice = s.number, .among = Among::next};
+      .what = SendValues{}, .lane = Lane::send, .block = block - 1, .slice = s.number, .among = Among::next};
   for (const auto& [name, edge] : s.flow().edges) {
-    i.reads.push_back({edge.buffer, name});
+    i.reads.push_back({edge.buffer, Role::field, name});
     i.moved_bytes += program_.buffers[static_cast<size_t>(edge.buffer)].bytes();
   }
   program_.instructions.push_back(std::move(i));
@@ -314,11 +315,11 @@ void Compiler::send_edges(Slice& s, int chunk) {
 void Compiler::receive_edges(Slice& s, int chunk) {
   const int block = piece(chunk).begin;
   Instruction i{
-      .op = Op::recv, .lane = Lane::recv, .block = block, .slice = s.number, .among = Among::previous};
+      .what = RecvValues{}, .lane = Lane::recv, .block = block, .slice = s.number, .among = Among::previous};
   for (const auto& [name, spec] : flows_[static_cast<size_t>(block)]) {
     const int buffer = value(spec, BufferKind::edge, block, s.number);
     s.flows[static_cast<size_t>(chunk)].edges[name] = {.buffer = buffer, .gradient = spec.gradient};
-    i.writes.push_back({buffer, name});
+    i.writes.push_back({buffer, Role::field, name});
     i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
   }
   program_.instructions.push_back(std::move(i));
@@ -327,10 +328,10 @@ void Compiler::receive_edges(Slice& s, int chunk) {
 void Compiler::send_gradients(Slice& s, int chunk) {
   const int block = piece(chunk).begin;
   Instruction i{
-      .op = Op::send, .lane = Lane::send, .block = block, .slice = s.number, .among = Among::previous};
+      .what = SendValues{}, .lane = Lane::send, .block = block, .slice = s.number, .among = Among::previous};
   for (const auto& [name, buffer] : s.flow().dedges) {
     if (!shares_gradient(block, name).empty()) continue;
-    i.reads.push_back({buffer, "d" + name});
+    i.reads.push_back({buffer, Role::field, "d" + name});
     i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
   }
   s.flow().dedges.clear();
@@ -341,12 +342,12 @@ void Compiler::receive_gradients(Slice& s, int chunk) {
   const int block = piece(chunk).end;
   Slice::Flow& flow = s.flows[static_cast<size_t>(chunk)];
   Instruction i{
-      .op = Op::recv, .lane = Lane::recv, .block = block - 1, .slice = s.number, .among = Among::next};
+      .what = RecvValues{}, .lane = Lane::recv, .block = block - 1, .slice = s.number, .among = Among::next};
   for (const auto& [name, spec] : flows_[static_cast<size_t>(block)]) {
     if (!spec.gradient || !shares_gradient(block, name).empty()) continue;
     const int buffer = value({"d" + name, spec.dtype, spec.shape}, BufferKind::dedge, block - 1, s.number);
     flow.dedges[name] = buffer;
-    i.writes.push_back({buffer, "d" + name});
+    i.writes.push_back({buffer, Role::field, "d" + name});
     i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
   }
   program_.instructions.push_back(std::move(i));

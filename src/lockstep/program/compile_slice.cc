@@ -63,7 +63,7 @@ void Compiler::backward_turn(Slice& s, int chunk, bool inputs, bool weights) {
 
 // What the segments of this chunk read of the batch.
 void Compiler::load(Slice& s, int chunk) {
-  Instruction load{.op = Op::load, .lane = Lane::host, .slice = s.number};
+  Instruction load{.what = LoadSlice{}, .lane = Lane::host, .slice = s.number};
   const Piece blocks = piece(chunk);
   const int64_t tokens = layout_.slice.seq_len;
   program_.input_words = layout_.slice.samples * (model_.input_words > 0 ? model_.input_words : tokens);
@@ -81,7 +81,7 @@ void Compiler::load(Slice& s, int chunk) {
                                           .dtype = device::DType::i32,
                                           .shape = {layout_.slice.samples, words / layout_.slice.samples},
                                           .slice = s.number});
-    load.writes.push_back({s.batch[field], field});
+    load.writes.push_back({s.batch[field], Role::field, field});
   }
   if (!load.writes.empty()) program_.instructions.push_back(std::move(load));
 }
@@ -91,7 +91,7 @@ void Compiler::load(Slice& s, int chunk) {
 void Compiler::forward(size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   prepare(b, g, s, Part::forward);
-  Instruction i{.op = plan.loss ? Op::loss : Op::forward,
+  Instruction i{.what = RunSegment{plan.loss ? Pass::loss : Pass::forward},
                 .block = static_cast<int>(b),
                 .segment = static_cast<int>(g),
                 .slice = s.number};
@@ -118,9 +118,9 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
 void Compiler::take_values(Instruction& i, size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   Roles& seen = s.seen[b][g];
-  const auto read = [&](std::string role, int buffer) {
+  const auto read = [&](const std::string& role, int buffer) {
     seen[role] = buffer;
-    i.reads.push_back({buffer, std::move(role)});
+    i.reads.push_back(named(buffer, role));
   };
   for (const std::string& field : plan.batch) read(as(Role::batch, field), s.batch.at(field));
   for (const auto* names : {&plan.takes, &plan.passes}) {
@@ -141,9 +141,9 @@ void Compiler::take_values(Instruction& i, size_t b, size_t g, Slice& s) {
 void Compiler::give_values(Instruction& i, size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   Roles& seen = s.seen[b][g];
-  const auto write = [&](std::string role, int buffer) {
+  const auto write = [&](const std::string& role, int buffer) {
     seen[role] = buffer;
-    i.writes.push_back({buffer, std::move(role)});
+    i.writes.push_back(named(buffer, role));
   };
   for (const ValueSpec& spec : plan.gives) {
     LS_ASSERT(!s.flow().edges.contains(spec.name),
@@ -161,15 +161,15 @@ void Compiler::give_values(Instruction& i, size_t b, size_t g, Slice& s) {
 void Compiler::add_loss(Instruction& i, size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   Roles& seen = s.seen[b][g];
-  i.writes.push_back({keep_.slice_losses, "loss"});
-  i.reads.push_back({keep_.inputs, "inputs"});
-  i.reads.push_back({keep_.state, "state"});
+  i.writes.push_back({keep_.slice_losses, Role::loss});
+  i.reads.push_back({keep_.inputs, Role::inputs});
+  i.reads.push_back({keep_.state, Role::state});
   if (!layout_.training) return;
   for (const std::string& name : plan.takes) {
     if (without_gradient_.contains({b, g, name})) continue;
     const int gradient = gradient_like(seen.at(as(Role::in, name)), name, i);
     s.flow().dedges[name] = seen[as(Role::din, name)] = gradient;
-    i.writes.push_back({gradient, as(Role::din, name)});
+    i.writes.push_back({gradient, Role::din, name});
   }
   add_may_reuse(i, plan, seen);
   add_gradients(i, b, g, s);
@@ -203,20 +203,20 @@ void Compiler::backward_input(size_t b, size_t g, Slice& s) {
   take_gradients(b, g, s);
   if (plan.takes.empty() && plan.passes.empty() && plan.leaves.empty()) return;
   prepare(b, g, s, Part::backward_input);
-  Instruction i{.op = Op::backward_input,
+  Instruction i{.what = RunSegment{Pass::backward_input},
                 .block = static_cast<int>(b),
                 .segment = static_cast<int>(g),
                 .slice = s.number};
-  for (const std::string& need : plan.input_needs) i.reads.push_back({seen.at(need), need});
+  for (const std::string& need : plan.input_needs) i.reads.push_back(named(seen.at(need), need));
   give_gradients(i, b, g, s);
   for (const ValueSpec& spec : plan.leaves) {
     const std::string role = as(Role::left, spec.name);
     seen[role] = value(spec, BufferKind::dedge, i.block, s.number);
-    i.writes.push_back({seen[role], role});
+    i.writes.push_back({seen[role], Role::left, spec.name});
   }
   add_may_reuse(i, plan, seen);
   for (const model::Remake& remake : plan.remakes)
-    i.may_remake.push_back({seen.at(remake.value), as(Role::again, name_in(remake.value))});
+    i.may_remake.push_back({seen.at(remake.value), Role::again, std::string(name_in(remake.value))});
   add_scratch(i, plan, Part::backward_input, i.block, s.number);
   add_weights(i, b, g);
   add_prepared(i, b, g, Part::backward_input);
@@ -245,7 +245,7 @@ void Compiler::give_gradients(Instruction& i, size_t b, size_t g, Slice& s) {
     const std::string role = as(Role::din, name);
     if (same.contains(role)) seen[role] = seen.at(same.at(role));
     s.flow().dedges[name] = seen.at(role);
-    i.writes.push_back({seen.at(role), role});
+    i.writes.push_back({seen.at(role), Role::din, name});
   }
 }
 
@@ -261,9 +261,12 @@ void Compiler::backward_weight(size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   const int block = static_cast<int>(b);
   if (plan.weight_needs.empty()) return;
-  Instruction w{.op = Op::backward_weight, .block = block, .segment = static_cast<int>(g), .slice = s.number};
-  for (const std::string& field : plan.batch) w.reads.push_back({s.batch.at(field), as(Role::batch, field)});
-  for (const std::string& need : plan.weight_needs) w.reads.push_back({s.seen[b][g].at(need), need});
+  Instruction w{.what = RunSegment{Pass::backward_weight},
+                .block = block,
+                .segment = static_cast<int>(g),
+                .slice = s.number};
+  for (const std::string& field : plan.batch) w.reads.push_back({s.batch.at(field), Role::batch, field});
+  for (const std::string& need : plan.weight_needs) w.reads.push_back(named(s.seen[b][g].at(need), need));
   add_scratch(w, plan, Part::backward_weight, block, s.number);
   add_gradients(w, b, g, s);
   add_cost(w, b, g, Part::backward_weight);
@@ -279,13 +282,15 @@ void Compiler::prepare(size_t b, size_t g, const Slice& s, Part part) {
   const bool shared_out = layout_.ranks.sharded() && layout_.ranks.zero == 3;
   const bool there = prepared_.contains({b, g}) && !shared_out;
   if (plan.prepares.empty() || there || (part != Part::forward && !shared_out)) return;
-  Instruction i{
-      .op = Op::cast, .block = static_cast<int>(b), .segment = static_cast<int>(g), .slice = s.number};
+  Instruction i{.what = RunSegment{Pass::prepare},
+                .block = static_cast<int>(b),
+                .segment = static_cast<int>(g),
+                .slice = s.number};
   Roles made;
   for (const auto& [read_by, spec] : plan.prepares) {
     const int buffer = value(spec, BufferKind::compute, static_cast<int>(b), s.number);
     made[spec.name] = buffer;
-    i.writes.push_back({buffer, as(Role::prep, spec.name)});
+    i.writes.push_back({buffer, Role::prep, spec.name});
     i.moved_bytes +=
         3 * program_.buffers[static_cast<size_t>(buffer)].bytes();  // written, and read from bf16
   }
@@ -296,7 +301,7 @@ void Compiler::prepare(size_t b, size_t g, const Slice& s, Part part) {
 
 void Compiler::add_prepared(Instruction& i, size_t b, size_t g, Part part) {
   for (const auto& [read_by, spec] : plans_[b][g].prepares) {
-    if (read_by == part) i.reads.push_back({prepared_.at({b, g}).at(spec.name), as(Role::prep, spec.name)});
+    if (read_by == part) i.reads.push_back({prepared_.at({b, g}).at(spec.name), Role::prep, spec.name});
   }
 }
 
@@ -304,33 +309,32 @@ void Compiler::add_weights(Instruction& i, size_t b, size_t g) {
   for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
     const int owner =
         spec.tied_to.empty() ? static_cast<int>(b) : model::find_tied(layouts_, spec.tied_to).block;
-    i.reads.push_back({program_.blocks[static_cast<size_t>(owner)].compute, as(Role::weight, spec.key)});
+    i.reads.push_back({program_.blocks[static_cast<size_t>(owner)].compute, Role::weight, spec.key});
   }
   for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
     auto [it, fresh] = keep_.tables.try_emplace(spec.name, -1);
     if (fresh)
       it->second = persistent(spec.name, BufferKind::state, spec.dtype, spec.shape, static_cast<int>(b));
-    i.reads.push_back({it->second, as(Role::buffer, spec.key)});
+    i.reads.push_back({it->second, Role::buffer, spec.key});
   }
 }
 
 // Every slice starts from the statistics of the step's beginning and leaves its own until the step's end.
 void Compiler::add_statistics(Instruction& i, size_t b, size_t g, int slice) {
   for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
-    if (spec.constant || slice < 0) continue;
+    if (spec.constant || idle(slice)) continue;
     const int kept = value({spec.key, spec.dtype, spec.shape}, BufferKind::saved, static_cast<int>(b), slice);
-    i.writes.push_back({kept, as(Role::stat, spec.key)});
-    statistics_[{b, g}].push_back({kept, as(Role::stat, spec.key, slice)});
+    i.writes.push_back({kept, Role::stat, spec.key});
+    statistics_[{b, g}].push_back({.buffer = kept, .role = Role::stat, .name = spec.key, .number = slice});
   }
 }
 
 void Compiler::add_gradients(Instruction& i, size_t b, size_t g, const Slice& s) {
   const DataRanks& r = layout_.ranks;
   const bool folds = !r.exact && !r.turns() && s.strand > 0;  // the engine's order: one sum for all
-  i.level = strands_[s.strand].level;
-  i.accumulate = !s.first || folds;
+  i.get<RunSegment>()->accumulate = !s.first || folds;
   for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
-    i.writes.push_back({gradient_at(b, s), as(Role::grad, spec.key)});
+    i.writes.push_back({gradient_at(b, s), Role::grad, spec.key});
   }
 }
 
@@ -344,11 +348,11 @@ void Compiler::add_may_reuse(Instruction& i, const SegmentPlan& plan, const Role
 void Compiler::add_scratch(Instruction& i, const SegmentPlan& plan, Part part, int block, int slice) {
   for (const auto& [where, spec] : plan.scratch) {
     if (where == part)
-      i.writes.push_back({value(spec, BufferKind::scratch, block, slice), as(Role::scratch, spec.name)});
+      i.writes.push_back({value(spec, BufferKind::scratch, block, slice), Role::scratch, spec.name});
   }
   if (plan.workspace == 0) return;
   const ValueSpec workspace{"workspace", device::DType::u8, {plan.workspace}};
-  i.writes.push_back({value(workspace, BufferKind::workspace, block, slice), "workspace"});
+  i.writes.push_back({value(workspace, BufferKind::workspace, block, slice), Role::workspace});
 }
 
 void Compiler::add_cost(Instruction& i, size_t b, size_t g, Part part) {
@@ -379,10 +383,10 @@ void Compiler::close_strand(size_t b, const Slice& s) {
   const Strand& strand = strands_[s.strand];
   if (program_.buffers[static_cast<size_t>(block[0])].bytes() == 0) return;
   for (int into = strand.level - 1; into >= strand.level - strand.joins; --into) {
-    Instruction i{.op = Op::sum, .block = static_cast<int>(b), .level = into, .accumulate = true};
+    Instruction i{.what = JoinStrands{}, .block = static_cast<int>(b)};
     const int to = block[static_cast<size_t>(into)], from = block[static_cast<size_t>(into) + 1];
-    i.reads = {{from, "from"}, {to, "into"}};
-    i.writes = {{to, "into"}};
+    i.reads = {{from, Role::from}, {to, Role::into}};
+    i.writes = {{to, Role::into}};
     i.moved_bytes = 3 * program_.buffers[static_cast<size_t>(to)].bytes();
     program_.instructions.push_back(std::move(i));
   }

@@ -15,6 +15,11 @@
 
 namespace lockstep::program {
 
+// Slices of a round without a strand have numbers of their own until the list is written: they are there so
+// that this rank comes to the others' collectives, and what is only its own goes again (drop_idle).
+constexpr int kIdle = -2;
+inline bool idle(int slice) { return slice <= kIdle; }
+
 class Compiler {
  public:
   Compiler(const model::Model& model, const Layout& layout);
@@ -34,7 +39,7 @@ class Compiler {
   };
 
   struct Slice {
-    int number = 0;                    // in the batch; below -1 in rounds without a strand
+    int number = 0;                    // in the batch; idle() in rounds without a strand
     size_t strand = 0;                 // the n-th of this rank
     bool first = false, last = false;  // of its strand
     Roles batch;
@@ -102,7 +107,7 @@ class Compiler {
   void ring_backward(Slice& s, size_t b, size_t g, Instruction whole);
   void loss_in_rounds(size_t b, size_t g, const Instruction& whole);
   int shift(const Instruction& near, int buffer, bool forward);
-  Instruction seam_instruction(Op op, Among among, int block, int segment, int slice) const;
+  Instruction seam_instruction(Operation what, Among among, int block, int segment, int slice) const;
   void find_flows();
   std::string shares_gradient(int block, const std::string& name) const;
   void receive(const Turn& turn);

@@ -4,15 +4,6 @@
 
 namespace lockstep::program {
 
-const char* name_of(Op op) {
-  static constexpr const char* kNames[] = {
-      "load",      "forward", "loss",    "backward_input", "backward_weight",
-      "recompute", "gather",  "release", "reduce",         "sum",
-      "exchange",  "send",    "recv",    "norm",           "update",
-      "copy",      "cast",    "snapshot"};
-  return kNames[static_cast<int>(op)];
-}
-
 const char* name_of(Lane lane) {
   static constexpr const char* kNames[] = {"compute", "gather", "reduce", "seam", "send", "recv", "host"};
   return kNames[static_cast<int>(lane)];
@@ -53,7 +44,7 @@ int Program::add_buffer(Buffer buffer) {
 }
 
 std::string title(const Program&, const model::Model& model, const Instruction& i) {
-  std::string text = name_of(i.op);
+  std::string text = name_of(verb_of(i.what));
   if (i.block >= 0) {
     text += fmt::format(" b{}", i.block);
     if (i.segment >= 0)
@@ -61,10 +52,10 @@ std::string title(const Program&, const model::Model& model, const Instruction& 
           "." + model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)]->name();
   }
   if (i.slice >= 0) text += fmt::format(" s{}", i.slice);
-  if (i.round >= 0) text += fmt::format(" round {}", i.round);
-  if (i.part >= 0) text += fmt::format(" part {}", i.part);
+  text += stage_of(i.what);
   if (i.among == Among::none) return text;
-  const char* how = i.op == Op::send ? "to" : i.op == Op::recv ? "from" : "among";
+  const Verb verb = verb_of(i.what);
+  const char* how = verb == Verb::send ? "to" : verb == Verb::recv ? "from" : "among";
   text += fmt::format(" {} {}", how, name_of(i.among));
   return text;
 }

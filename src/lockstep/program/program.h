@@ -11,35 +11,13 @@
 
 #include "lockstep/device/tensor.h"
 #include "lockstep/model/block.h"
+#include "lockstep/program/operation.h"
 #include "lockstep/program/role.h"
 #include "lockstep/program/schedule.h"
 #include "lockstep/program/shards.h"
 #include "lockstep/program/strands.h"
 
 namespace lockstep::program {
-
-// The closed set of operations. A new feature is a new order or a rewrite, not a new operation.
-enum class Op : uint8_t {
-  load,
-  forward,
-  loss,
-  backward_input,
-  backward_weight,
-  recompute,
-  gather,
-  release,
-  reduce,
-  sum,
-  exchange,
-  send,
-  recv,
-  norm,
-  update,
-  copy,
-  cast,
-  snapshot,
-};
-const char* name_of(Op op);
 
 // Lanes run beside each other (CUDA streams, threads); instructions of one lane run in list order. What
 // passes between pipeline stages goes out on one lane and comes in on another, so that two stages that send
@@ -94,24 +72,12 @@ struct Buffer {
   int64_t bytes() const { return shape.numel() * device::size_of(dtype); }
 };
 
-// One buffer under the name by which the instruction knows it: "in.hidden", "workspace" (program/role.h).
-struct Use {
-  int buffer = -1;
-  std::string role;
-};
-
 struct Instruction {
-  Op op = Op::forward;
+  Operation what = RunSegment{};
   Lane lane = Lane::compute;
-  int block = -1, segment = -1;
-  int slice = -1;             // -1: of none; below: of a round in which this rank has no strand
-  int level = 0;              // gradient level that it adds to (backward_weight, loss, sum)
-  int round = -1;             // reduce, where strands are dealt in turns: which of them
-  int part = -1;              // of a segment that runs in parts (ring attention): which of them
-  Among among = Among::none;  // gather, reduce: with whom
-  bool accumulate = false;    // add to what is there; false: the first of its strand writes
-  bool keeps_tape = true;     // forward: false when its values are recomputed later
-  bool predicated = false;    // runs only if every gradient was finite (update)
+  int block = -1, segment = -1;  // -1: of none, or of several
+  int slice = -1;                // -1: of none
+  Among among = Among::none;     // with whom it meets; none: this rank alone
   std::vector<Use> reads, writes;
   std::vector<int> waits;  // indices of instructions on other lanes
   // {written, read}: may share memory when the read is the last (plans' may_reuse).
@@ -120,6 +86,23 @@ struct Instruction {
   double flops = 0;
   double fp8_flops = 0;     // those of them that are products of fp8
   int64_t moved_bytes = 0;  // by everything that is not a matrix product
+
+  template <class Type>
+  const Type* get() const {
+    return std::get_if<Type>(&what);
+  }
+  template <class Type>
+  Type* get() {
+    return std::get_if<Type>(&what);
+  }
+  template <class... Types>
+  bool is() const {
+    return (std::holds_alternative<Types>(what) || ...);
+  }
+  bool runs(Pass pass) const {
+    const RunSegment* run = get<RunSegment>();
+    return run != nullptr && run->pass == pass;
+  }
 };
 
 // The data ranks of a run, as one of them sees them.

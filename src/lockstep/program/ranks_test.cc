@@ -66,9 +66,10 @@ std::vector<std::string> calls(const Program& program, Among among) {
   std::vector<std::string> list;
   for (const Instruction& i : program.instructions) {
     if (i.among != among) continue;
-    std::string call = fmt::format("{} b{} round {}", name_of(i.op), i.block, i.round);
+    std::string call =
+        fmt::format("{} {} b{}{}", i.what.index(), name_of(verb_of(i.what)), i.block, stage_of(i.what));
     for (const Use& use : i.writes) {
-      if (use.role.starts_with("sum.")) call += " " + use.role.substr(0, use.role.rfind('.'));
+      if (use.role == Role::sum) call += fmt::format(" sum of b{}", use.block);
     }
     list.push_back(call);
   }
@@ -184,29 +185,24 @@ TEST(RankPrograms, FaultsAreNoticed) {
     bool (*hit)(const Instruction&);
     void (*make)(Instruction&);
   };
-  const auto gradients = [](const Instruction& i) {
-    return i.op == Op::reduce && i.reads[0].role != "scalars" && i.reads[0].role != "inputs";
-  };
-  const auto scalars = [](const Instruction& i) {
-    return i.op == Op::reduce && i.reads[0].role == "scalars";
-  };
+  const auto gradients = [](const Instruction& i) { return i.is<ReduceGradients, SumPartials>(); };
+  const auto scalars = [](const Instruction& i) { return i.is<SumScalars>(); };
   const Fault faults[] = {
       {"a reduction is missing", gradients, nullptr},
       {"losses are not added up", scalars, nullptr},
-      {"labels are not counted on all ranks",
-       [](const Instruction& i) { return i.op == Op::reduce && i.reads[0].role == "inputs"; }, nullptr},
+      {"labels are not counted on all ranks", [](const Instruction& i) { return i.is<SumInputs>(); },
+       nullptr},
       {"a partial sum is not given",
-       [](const Instruction& i) { return i.op == Op::reduce && i.reads.size() > 1; },
+       [](const Instruction& i) { return i.is<ReduceGradients>() && i.reads.size() > 1; },
        [](Instruction& i) { i.reads.erase(i.reads.begin()); }},
-      {"a gather is missing", [](const Instruction& i) { return i.op == Op::gather && i.slice >= 0; },
+      {"a gather is missing", [](const Instruction& i) { return i.is<GatherWeights>() && i.slice >= 0; },
        nullptr},
       {"a node's ranks do not sum first",
-       [](const Instruction& i) { return i.op == Op::reduce && i.among == Among::near; }, nullptr},
-      {"nodes do not meet", [](const Instruction& i) { return i.op == Op::reduce && i.among == Among::far; },
-       nullptr},
-      {"a node's ranks keep a piece each",
-       [](const Instruction& i) { return i.op == Op::gather && i.lane == Lane::reduce; }, nullptr},
-      {"a strand is summed elsewhere", [](const Instruction& i) { return i.op == Op::backward_weight; },
+       [](const Instruction& i) { return i.is<ReduceGradients>() && i.among == Among::near; }, nullptr},
+      {"nodes do not meet",
+       [](const Instruction& i) { return i.is<ReduceGradients>() && i.among == Among::far; }, nullptr},
+      {"a node's ranks keep a piece each", [](const Instruction& i) { return i.is<GatherSums>(); }, nullptr},
+      {"a strand is summed elsewhere", [](const Instruction& i) { return i.runs(Pass::backward_weight); },
        [](Instruction& i) { i.slice += 1; }},
   };
   for (const auto& [zero, per_node] : {std::pair(0, 0), {1, 0}, {3, 0}, {0, 2}, {1, 2}, {3, 2}}) {

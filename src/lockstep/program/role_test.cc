@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "lockstep/base/error.h"
 #include "lockstep/model/frame.h"
 
 namespace lockstep::program {
@@ -45,7 +46,7 @@ TEST(Role, IsTheWordByWhichSegmentsAsk) {
   for (size_t k = 0; k < std::size(rows); ++k)
     EXPECT_EQ(rows[k].ask(frame).data, &places[k]) << name_of(rows[k].role);
   float of_slice;
-  frame.bind(as(Role::stat, "x", 2), {.data = &of_slice, .shape = {1}});
+  frame.bind(text_of({.role = Role::stat, .name = "x", .number = 2}), {.data = &of_slice, .shape = {1}});
   EXPECT_EQ(frame.statistic("x", 2).data, &of_slice);
 }
 
@@ -54,16 +55,33 @@ TEST(Role, IsRecognizedByTheWholeFirstWord) {
   EXPECT_TRUE(is("gradient.3", Role::gradient));
   for (const char* text : {"gradient.3", "gra.x", "grad", "grad-x", ""}) EXPECT_FALSE(is(text, Role::grad));
   EXPECT_FALSE(is("ringgrad.kv", Role::ring));
-  EXPECT_EQ(as(Role::sum, 3, 0), "sum.3.0");
-  EXPECT_EQ(as(Role::moment, size_t{1}), "moment.1");
   EXPECT_EQ(name_in("out.hidden"), "hidden");
   EXPECT_EQ(name_in("stat.mean.2"), "mean.2");
 }
 
 TEST(Role, HasAWordOfItsOwn) {
   std::set<std::string> words;
-  for (int k = 0; k <= static_cast<int>(Role::moment); ++k) words.insert(name_of(static_cast<Role>(k)));
-  EXPECT_EQ(words.size(), static_cast<size_t>(Role::moment) + 1);
+  for (int k = 0; k <= static_cast<int>(Role::field); ++k) words.insert(name_of(static_cast<Role>(k)));
+  EXPECT_EQ(words.size(), static_cast<size_t>(Role::field) + 1);
+}
+
+TEST(Use, SaysItsRoleAsText) {
+  const std::pair<Use, const char*> rows[] = {
+      {{.role = Role::in, .name = "hidden"}, "in.hidden"},
+      {{.role = Role::sum, .block = 3, .number = 0}, "sum.3.0"},
+      {{.role = Role::gradient, .block = 3}, "gradient.3"},
+      {{.role = Role::gradient}, "gradient"},
+      {{.role = Role::moment, .number = 1}, "moment.1"},
+      {{.role = Role::stat, .name = "mean", .number = 2}, "stat.mean.2"},
+      {{.role = Role::field, .name = "labels"}, "labels"},
+      {{.role = Role::workspace}, "workspace"},
+  };
+  for (const auto& [use, text] : rows) EXPECT_EQ(text_of(use), text);
+  for (const char* text : {"in.hidden", "save.mean.x", "ringgrad.kv"}) {
+    EXPECT_EQ(text_of(named(7, text)), text);
+    EXPECT_EQ(named(7, text).buffer, 7);
+  }
+  EXPECT_THROW(named(0, "elbow.x"), base::Bug);
 }
 
 }  // namespace

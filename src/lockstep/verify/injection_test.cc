@@ -17,7 +17,6 @@ namespace {
 
 using program::Among;
 using program::Instruction;
-using program::Op;
 
 constexpr int kBlock = 3;  // layer 2 of 4
 
@@ -38,32 +37,32 @@ const Fault kFaults[] = {
      2,
      {"parallel.bucket_mib=0.0"},
      [](const program::Program&, const Instruction& i) {
-       return i.op == Op::reduce && i.among == Among::replica && i.block == kBlock;
+       return i.is<program::ReduceGradients>() && i.among == Among::replica && i.block == kBlock;
      },
      nullptr},
     {"a sum that is left out of the backward pass",
      2,
      {"parallel.tensor=2"},
      [](const program::Program& program, const Instruction& i) {
-       return i.op == Op::reduce && i.lane == program::Lane::seam && i.block == kBlock &&
-              is_backward(program, i);
+       return i.is<program::SumValues>() && i.block == kBlock && is_backward(program, i);
      },
      nullptr},
     {"keys' gradients that go round the wrong way",
      4,
      {"parallel.context=4"},
      [](const program::Program& program, const Instruction& i) {
-       return i.op == Op::exchange && i.block == kBlock && i.reads[0].role == "back" &&
-              is_backward(program, i);
+       const auto* ring = i.get<program::ShiftRing>();
+       return ring != nullptr && !ring->onward && i.block == kBlock && is_backward(program, i);
      },
-     [](Instruction& i) { i.reads[0].role = "onward"; }},
+     [](Instruction& i) { i.get<program::ShiftRing>()->onward = true; }},
     {"a slice that is folded with the wrong scale",
      2,
      {"parallel.pipeline=2"},
      [](const program::Program&, const Instruction& i) {
-       return i.op == Op::backward_weight && i.block == kBlock && i.accumulate;
+       const auto* run = i.get<program::RunSegment>();
+       return i.runs(program::Pass::backward_weight) && i.block == kBlock && run->accumulate;
      },
-     [](Instruction& i) { i.accumulate = false; }},
+     [](Instruction& i) { i.get<program::RunSegment>()->accumulate = false; }},
 };
 
 struct Metrics : run::Observer {

@@ -40,8 +40,9 @@ std::string title(const RingEntry& e, const Names& names, bool training) {
   const auto n = static_cast<size_t>(e.stamp.instruction);
   const bool named = training && e.stamp.instruction >= 0 && n < names.instructions.size();
   if (is_collective(e)) return named ? names.instructions[n] : collective_name(e.stamp.op);
-  if (e.stamp.op > static_cast<uint16_t>(program::Op::snapshot)) return "an unknown instruction";
-  std::string text = program::name_of(static_cast<program::Op>(e.stamp.op));
+  const char* verb = program::name_of_verb(e.stamp.op);
+  if (verb == nullptr) return "an unknown instruction";
+  std::string text = verb;
   if (e.stamp.block >= 0) text += fmt::format(" b{}", e.stamp.block);
   if (e.stamp.slice >= 0) text += fmt::format(" s{}", e.stamp.slice);
   return text;

@@ -20,13 +20,14 @@ namespace {
 
 using base::human_bytes;
 using base::human_count;
-using program::Op;
+using program::Verb;
 
 // Weights and gradients are counted only where an instruction goes through all of them.
 int64_t bytes_of(const program::Program& program, const program::Instruction& i,
                  const std::vector<program::Use>& uses) {
-  const bool whole =
-      i.op == Op::sum || i.op == Op::norm || i.op == Op::update || i.op == Op::gather || i.op == Op::reduce;
+  const Verb verb = program::verb_of(i.what);
+  const bool whole = verb == Verb::sum || verb == Verb::norm || verb == Verb::update ||
+                     verb == Verb::gather || verb == Verb::reduce;
   std::map<int, int64_t> once;
   for (const program::Use& use : uses) {
     const program::Buffer& buffer = program.buffers[static_cast<size_t>(use.buffer)];
@@ -51,17 +52,22 @@ std::string bucket_of(const program::Program& program, const program::Instructio
   return base::join(names, " ");
 }
 
+// To what is there already.
+bool adds(const program::Instruction& i) {
+  const auto* run = i.get<program::RunSegment>();
+  const auto* reduce = i.get<program::ReduceGradients>();
+  return i.is<program::JoinStrands>() || (run != nullptr && run->accumulate) ||
+         (reduce != nullptr && reduce->accumulate);
+}
+
 std::string notes_of(const program::Program& program, const program::Instruction& i) {
   std::vector<std::string> notes;
-  const std::string bucket = i.op == Op::reduce && i.block < 0 ? bucket_of(program, i) : "";
+  const bool gradients = i.is<program::ReduceGradients, program::SumPartials>();
+  const std::string bucket = gradients && i.block < 0 ? bucket_of(program, i) : "";
   if (!bucket.empty()) notes.push_back(bucket);
-  const bool tied = i.op == Op::sum && i.reads[0].role == "tied";
-  if (tied) {
-    notes.push_back("adds the tied slot");
-  } else if (i.accumulate) {
-    notes.push_back("adds");
-  }
-  if (i.predicated) notes.push_back("if every gradient is finite");
+  if (i.is<program::AddTied>()) notes.push_back("adds the tied slot");
+  if (adds(i)) notes.push_back("adds");
+  if (i.is<program::Update>()) notes.push_back("if every gradient is finite");
   std::string waits;
   for (const int wait : i.waits) waits += fmt::format(" #{}", wait);
   if (!waits.empty()) notes.push_back("waits" + waits);
@@ -69,20 +75,24 @@ std::string notes_of(const program::Program& program, const program::Instruction
 }
 
 nlohmann::json instruction_json(const run::Plan& plan, const program::Instruction& i) {
-  nlohmann::json row{{"op", program::name_of(i.op)},
+  nlohmann::json row{{"op", program::name_of(program::verb_of(i.what))},
                      {"lane", program::name_of(i.lane)},
                      {"title", program::title(plan.program, *plan.model, i)},
                      {"flops", i.flops},
                      {"moved_bytes", i.moved_bytes}};
   if (i.block >= 0) row["block"] = i.block;
   if (i.slice >= 0) row["slice"] = i.slice;
-  if (i.round >= 0) row["round"] = i.round;
+  if (const auto* reduce = i.get<program::ReduceGradients>(); reduce != nullptr && reduce->round >= 0)
+    row["round"] = reduce->round;
+  if (const auto* partial = i.get<program::SumPartials>(); partial != nullptr && partial->round >= 0)
+    row["round"] = partial->round;
   if (i.among != program::Among::none) row["among"] = program::name_of(i.among);
   if (!i.waits.empty()) row["waits"] = i.waits;
-  if (i.op == Op::backward_weight || i.op == Op::loss) row["accumulate"] = i.accumulate;
-  if (i.predicated) row["predicate"] = "gradients finite";
+  if (i.runs(program::Pass::backward_weight) || i.runs(program::Pass::loss)) row["accumulate"] = adds(i);
+  if (i.is<program::Update>()) row["predicate"] = "gradients finite";
   for (const auto& [name, uses] : {std::pair{"reads", &i.reads}, std::pair{"writes", &i.writes}}) {
-    for (const program::Use& use : *uses) row[name].push_back({{"role", use.role}, {"buffer", use.buffer}});
+    for (const program::Use& use : *uses)
+      row[name].push_back({{"role", program::text_of(use)}, {"buffer", use.buffer}});
   }
   return row;
 }

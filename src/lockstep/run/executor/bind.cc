@@ -17,7 +17,8 @@ using kernels::StepInputs;
 using kernels::StepState;
 using program::Instruction;
 using program::Lane;
-using program::Op;
+using program::Pass;
+using program::Role;
 using program::Use;
 
 void Staging::allocate(device::Device& device, const program::Program& program) {
@@ -144,53 +145,51 @@ int64_t Binder::own_chunks(int block) const {
          static_cast<int64_t>(sizeof(kernels::Chunk));
 }
 
-bool is_of_segment(Op op) {
-  return op == Op::forward || op == Op::loss || op == Op::recompute || op == Op::backward_input ||
-         op == Op::backward_weight || op == Op::cast;
-}
-
 Binder::Call Binder::bind(const Instruction& i) {
-  if (is_of_segment(i.op)) return segment(i);
-  switch (i.op) {
-    case Op::load:
-      return i.slice == -1 ? begin_step(i) : load(i);
-    case Op::sum:
-      return i.segment >= 0 ? fold_statistics(i) : sum(i);
-    case Op::norm:
-      return norm(i);
-    case Op::update:
-      return update(i);
-    case Op::reduce:
-      if (i.lane == Lane::seam) return bind_seam(c_, i, c_.streams.at(i.lane));
-      return bind_reduce(c_, layouts_, i, {.stream = c_.streams.at(i.lane)});
-    case Op::gather:
-      if (i.lane == Lane::seam) return bind_seam(c_, i, c_.streams.at(i.lane));
-      return bind_gather(c_, i, {.stream = c_.streams.at(i.lane)});
-    case Op::exchange:
-      return bind_seam(c_, i, c_.streams.at(i.lane));
-    case Op::send:
-    case Op::recv:
-      return bind_link(c_, layouts_, i, c_.streams.at(i.lane));
-    case Op::release:
-      return [] {};  // its memory is free behind it: placement knows
-    default:
-      break;
-  }
-  LS_ASSERT(false, std::string("the executor has no ") + program::name_of(i.op));
-  return {};
+  const kernels::Launch lane{.stream = c_.streams.at(i.lane)};
+  return std::visit(program::Cases{
+                        [&](const program::BeginStep&) { return begin_step(i); },
+                        [&](const program::LoadSlice&) { return load(i); },
+                        [&](const program::RunSegment& run) { return segment(i, run); },
+                        [&](const program::FoldStatistics&) { return fold_statistics(i); },
+                        [&](const program::SumValues& what) { return SeamBinder(c_, i).bind(what); },
+                        [&](const program::GatherTokens& what) { return SeamBinder(c_, i).bind(what); },
+                        [&](const program::ScatterTokens& what) { return SeamBinder(c_, i).bind(what); },
+                        [&](const program::ExchangeHeads& what) { return SeamBinder(c_, i).bind(what); },
+                        [&](const program::ShiftRing& what) { return SeamBinder(c_, i).bind(what); },
+                        [&](const program::SendValues&) { return bind_send(c_, i); },
+                        [&](const program::RecvValues&) { return bind_recv(c_, i); },
+                        [&](const program::SendTied& tied) { return bind_send_tied(c_, layouts_, i, tied); },
+                        [&](const program::RecvTied&) { return bind_recv(c_, i); },
+                        [&](const program::SendWeights&) { return bind_send(c_, i); },
+                        [&](const program::RecvWeights&) { return bind_recv(c_, i); },
+                        [&](const program::GatherWeights&) { return bind_gather_weights(c_, i, lane); },
+                        [&](const program::ReleaseWeights&) { return Call([] {}); },  // placement knows
+                        [&](const program::JoinStrands&) { return join_strands(i); },
+                        [&](const program::SumPartials&) { return bind_sum_partials(c_, layouts_, i, lane); },
+                        [&](const program::ReduceGradients& what) { return bind_reduce(c_, i, what, lane); },
+                        [&](const program::GatherSums&) { return bind_gather_sums(c_, i, lane); },
+                        [&](const program::AddTied& tied) { return add_tied(i, tied); },
+                        [&](const program::SumInputs&) { return bind_sum_inputs(c_, i, lane); },
+                        [&](const program::SumScalars&) { return bind_sum_scalars(c_, i, lane); },
+                        [&](const program::GatherStatistics&) { return bind_gather_statistics(c_, i, lane); },
+                        [&](const program::Norm& norm) { return this->norm(i, norm); },
+                        [&](const program::Update&) { return update(i); },
+                    },
+                    i.what);
 }
 
-Tensor Binder::used(const std::vector<Use>& uses, const std::string& role) const {
+Tensor Binder::used(const std::vector<Use>& uses, Role role, int block) const {
   for (const Use& use : uses) {
-    if (use.role == role) return c_.memory.tensor(use.buffer);
+    if (use.role == role && use.block == block) return c_.memory.tensor(use.buffer);
   }
-  LS_ASSERT(false, "no " + role);
+  LS_ASSERT(false, std::string("no ") + name_of(role));
   return {};
 }
 
 // The host's numbers of the step.
 Binder::Call Binder::begin_step(const Instruction& i) {
-  const Tensor inputs = used(i.writes, "inputs"), losses = used(i.writes, "losses");
+  const Tensor inputs = used(i.writes, Role::inputs), losses = used(i.writes, Role::losses);
   return [this, inputs, losses] {
     c_.device.copy(inputs.data, c_.staging.inputs(), sizeof(StepInputs), CopyKind::host_to_device, stream_);
     c_.device.fill_zero(losses.data, losses.bytes(), stream_);
@@ -199,7 +198,7 @@ Binder::Call Binder::begin_step(const Instruction& i) {
 
 Binder::Call Binder::load(const Instruction& i) {
   std::vector<std::pair<Tensor, bool>> fields;  // and whether they are labels
-  for (const Use& use : i.writes) fields.emplace_back(c_.memory.tensor(use.buffer), use.role == "labels");
+  for (const Use& use : i.writes) fields.emplace_back(c_.memory.tensor(use.buffer), use.name == "labels");
   const std::vector<int64_t>& own = c_.program.own_slices;
   const int64_t slice = std::find(own.begin(), own.end(), i.slice) - own.begin();
   return [this, fields, slice] {
@@ -212,11 +211,11 @@ Binder::Call Binder::load(const Instruction& i) {
 
 // A parameter inside its block's flat buffer. A tied weight is read where its owner keeps it; its gradient
 // has a slot of its own in this block.
-Tensor Binder::parameter(const Instruction& i, const Use& use, const std::string& key) const {
+Tensor Binder::parameter(const Instruction& i, const Use& use) const {
   const auto block = static_cast<size_t>(i.block);
-  const model::PlacedParam& own = layouts_[block].find(segment_of(i).name() + "." + key);
+  const model::PlacedParam& own = layouts_[block].find(segment_of(i).name() + "." + use.name);
   int64_t offset = own.offset;
-  if (use.role.starts_with("weight.") && !own.spec.tied_to.empty()) {
+  if (use.role == Role::weight && !own.spec.tied_to.empty()) {
     offset = model::find_tied(layouts_, own.spec.tied_to).param->offset;
   }
   const Tensor flat = c_.memory.tensor(use.buffer);
@@ -240,8 +239,9 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
                   .ring = c_.program.parts.context > 1 && !c_.program.parts.heads,
                   .training = c_.program.training};
   frame->device = &c_.device;
-  frame->part = i.part;
-  frame->accumulate = i.accumulate;
+  const program::RunSegment* run = i.get<program::RunSegment>();  // null: FoldStatistics
+  frame->part = run != nullptr ? run->part : -1;
+  frame->accumulate = run != nullptr && run->accumulate;
   frame->slices = c_.program.slices;
   frame->inputs = c_.memory.find("step inputs").as<StepInputs>();
   frame->state = c_.memory.find("step state").as<StepState>();
@@ -249,57 +249,64 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   const bool counts = c_.program.parts.tensor_rank == 0;
   frame->loss =
       c_.memory.find("slice losses").as<double>() + (counts ? slice : static_cast<size_t>(c_.program.slices));
-  if (i.keeps_tape) frame->graph = &graphs_[{i.block, i.segment, i.slice}];
+  if (run != nullptr && run->keeps_tape) frame->graph = &graphs_[{i.block, i.segment, i.slice}];
   for (const auto* uses : {&i.reads, &i.writes}) {
     for (const Use& use : *uses) {
-      if (use.role == "workspace") {
+      if (use.role == Role::workspace) {
         const Tensor workspace = c_.memory.tensor(use.buffer);
         frame->launch.workspace = workspace.data;
         frame->launch.workspace_bytes = workspace.bytes();
         continue;
       }
-      const bool weight = use.role.starts_with("weight."), gradient = use.role.starts_with("grad.");
-      frame->bind(use.role, weight || gradient ? parameter(i, use, use.role.substr(use.role.find('.') + 1))
-                                               : c_.memory.tensor(use.buffer));
+      const bool of_parameter = use.role == Role::weight || use.role == Role::grad;
+      frame->bind(text_of(use), of_parameter ? parameter(i, use) : c_.memory.tensor(use.buffer));
     }
   }
   return frame;
 }
 
-Binder::Call Binder::segment(const Instruction& i) {
+Binder::Call Binder::segment(const Instruction& i, const program::RunSegment& run) {
   const model::Segment* segment = &segment_of(i);
   const std::shared_ptr<model::Frame> frame = this->frame(i);
-  switch (i.op) {
-    case Op::backward_input:
+  switch (run.pass) {
+    case Pass::backward_input:
       return [segment, frame] { segment->backward_input(*frame); };
-    case Op::backward_weight:
+    case Pass::backward_weight:
       return [segment, frame] { segment->backward_weight(*frame); };
-    case Op::cast:
+    case Pass::prepare:
       return [segment, frame] { segment->prepare(*frame); };
-    default:
-      return [segment, frame] { segment->forward(*frame); };
+    case Pass::forward:
+    case Pass::loss:
+    case Pass::recompute:
+      break;
   }
+  return [segment, frame] { segment->forward(*frame); };
 }
 
-Binder::Call Binder::sum(const Instruction& i) {
-  const Tensor into = used(i.writes, "into"), from = c_.memory.tensor(i.reads[0].buffer);
-  kernels::Add add{into.numel(), into.as<float>(), from.as<float>()};
-  if (i.reads[0].role == "tied") add = tied(i, into, from);
+Binder::Call Binder::join_strands(const Instruction& i) {
+  const Tensor into = used(i.writes, Role::into), from = used(i.reads, Role::from);
+  const kernels::Add add{into.numel(), into.as<float>(), from.as<float>()};
   return [this, add] { kernels_.add(add, launch_); };
 }
 
 // The tied slot onto the gradient of the parameter that holds the values; where gradients are shared out,
 // this rank's elements of both.
-kernels::Add Binder::tied(const Instruction& i, const Tensor& into, const Tensor& from) const {
+Binder::Call Binder::add_tied(const Instruction& i, const program::AddTied& tied) {
+  const Tensor into = used(i.writes, Role::into), from = used(i.reads, Role::tied);
+  const kernels::Add add = this->tied(i, tied.param, into, from);
+  return [this, add] { kernels_.add(add, launch_); };
+}
+
+kernels::Add Binder::tied(const Instruction& i, int param, const Tensor& into, const Tensor& from) const {
   const std::vector<model::PlacedParam>& params = layouts_[static_cast<size_t>(i.block)].params;
-  const model::PlacedParam& slot = params[static_cast<size_t>(i.level)];
+  const model::PlacedParam& slot = params[static_cast<size_t>(param)];
   const model::TiedTo owner = model::find_tied(layouts_, slot.spec.tied_to);
   const bool received = !c_.program.blocks[static_cast<size_t>(i.block)].held();  // the slot alone
   if (c_.program.shares.empty()) {
     return {slot.spec.shape.numel(), into.as<float>() + owner.param->offset,
             from.as<float>() + (received ? 0 : slot.offset)};
   }
-  const size_t k = program::tied_slot(layouts_[static_cast<size_t>(i.block)], i.level);
+  const size_t k = program::tied_slot(layouts_[static_cast<size_t>(i.block)], param);
   const program::Share &mine = c_.program.own_share(i.block), &theirs = c_.program.own_share(owner.block);
   const program::Span span = mine.gradients[k];
   const int64_t at = owner.param->offset + span.begin - slot.offset;  // in the owner's values
@@ -315,22 +322,20 @@ Binder::Call Binder::fold_statistics(const Instruction& i) {
   return [segment, frame = this->frame(i)] { segment->fold_statistics(*frame); };
 }
 
-// Level 0: all of it; 1: only the square sums of this rank's chunks, the others' being zero; 2: only what is
-// made of them.
-Binder::Call Binder::norm(const Instruction& i) {
+Binder::Call Binder::norm(const Instruction& i, const program::Norm& norm) {
   std::vector<kernels::SquareSums> passes;
   const Tensor sums = c_.memory.find("square sums");
-  for (size_t b = 0; b < layouts_.size() && i.level < 2; ++b) {
+  for (size_t b = 0; b < layouts_.size() && norm.part != program::Norm::Part::finish; ++b) {
     const int block = static_cast<int>(b);
     if (!c_.program.blocks[b].held() || own_chunks(block) == 0) continue;
     const Use& gradient = *std::find_if(i.reads.begin(), i.reads.end(), [&](const Use& use) {
-      return use.role == fmt::format("gradient.{}", b);
+      return use.role == Role::gradient && use.block == block;
     });
     passes.push_back({reinterpret_cast<float*>(own(gradient.buffer, block)),
-                      used(i.reads, fmt::format("chunks.{}", b)).as<kernels::Chunk>(), own_chunks(block),
+                      used(i.reads, Role::chunks, block).as<kernels::Chunk>(), own_chunks(block),
                       sums.as<double>() + first_chunk_[b]});
   }
-  if (i.level == 1) {
+  if (norm.part == program::Norm::Part::squares) {  // the others' are zero
     return [this, passes, sums] {
       c_.device.fill_zero(sums.data, sums.bytes(), stream_);
       for (const kernels::SquareSums& pass : passes) kernels_.square_sums(pass, launch_);
@@ -338,10 +343,10 @@ Binder::Call Binder::norm(const Instruction& i) {
   }
   const kernels::NormFinish finish{.sums = sums.as<double>(),
                                    .chunk_count = chunk_count_,
-                                   .slice_losses = used(i.reads, "losses").as<double>(),
+                                   .slice_losses = used(i.reads, Role::losses).as<double>(),
                                    .slices = c_.program.slices,
-                                   .inputs = used(i.reads, "inputs").as<StepInputs>(),
-                                   .state = used(i.writes, "state").as<StepState>(),
+                                   .inputs = used(i.reads, Role::inputs).as<StepInputs>(),
+                                   .state = used(i.writes, Role::state).as<StepState>(),
                                    .policy = c_.options.optimizer.policy};
   return [this, passes, finish] {
     for (const kernels::SquareSums& pass : passes) kernels_.square_sums(pass, launch_);
@@ -362,10 +367,10 @@ Binder::Call Binder::update(const Instruction& i) {
                          .m = own(keep.moments[0], i.block),
                          .moment_type = o.moment_type,
                          .first_chunk = first_chunk_[static_cast<size_t>(i.block)],
-                         .chunks = used(i.reads, "chunks").as<kernels::Chunk>(),
+                         .chunks = used(i.reads, Role::chunks).as<kernels::Chunk>(),
                          .chunk_count = own_chunks(i.block),
-                         .inputs = used(i.reads, "inputs").as<StepInputs>(),
-                         .state = used(i.reads, "state").as<StepState>()};
+                         .inputs = used(i.reads, Role::inputs).as<StepInputs>(),
+                         .state = used(i.reads, Role::state).as<StepState>()};
   if (o.moments > 1) update.v = own(keep.moments[1], i.block);
   if (c_.model.compute != device::DType::f32) {
     update.compute = own(keep.compute, i.block);

@@ -42,9 +42,6 @@ class Staging {
   model::Parts parts_;
 };
 
-// Whether it is a segment's own work, which needs no other rank.
-bool is_of_segment(program::Op op);
-
 struct BindContext {
   const model::Model& model;
   const program::Program& program;
@@ -67,19 +64,19 @@ class Binder {
   using Call = std::function<void()>;
   Call begin_step(const program::Instruction& i);
   Call load(const program::Instruction& i);
-  Call segment(const program::Instruction& i);
-  Call sum(const program::Instruction& i);
-  kernels::Add tied(const program::Instruction& i, const device::Tensor& into,
+  Call segment(const program::Instruction& i, const program::RunSegment& run);
+  Call join_strands(const program::Instruction& i);
+  Call add_tied(const program::Instruction& i, const program::AddTied& tied);
+  kernels::Add tied(const program::Instruction& i, int param, const device::Tensor& into,
                     const device::Tensor& from) const;
   Call fold_statistics(const program::Instruction& i);
-  Call norm(const program::Instruction& i);
+  Call norm(const program::Instruction& i, const program::Norm& norm);
   Call update(const program::Instruction& i);
   // This rank's share of a flat buffer of a block; all of it where nothing is shared out.
   char* own(int buffer, int block) const;
   int64_t own_chunks(int block) const;
-  device::Tensor used(const std::vector<program::Use>& uses, const std::string& role) const;
-  device::Tensor parameter(const program::Instruction& i, const program::Use& use,
-                           const std::string& key) const;
+  device::Tensor used(const std::vector<program::Use>& uses, program::Role role, int block = -1) const;
+  device::Tensor parameter(const program::Instruction& i, const program::Use& use) const;
 
   BindContext c_;
   const kernels::Kernels& kernels_;

@@ -135,7 +135,7 @@ struct Executor::State {
     if (ring == nullptr) return call;
     const base::RingStamp stamp{.step = 0,
                                 .instruction = static_cast<int32_t>(n),
-                                .op = static_cast<uint16_t>(i.op),
+                                .op = static_cast<uint16_t>(program::verb_of(i.what)),
                                 .block = i.block,
                                 .slice = i.slice,
                                 .bytes = i.moved_bytes};
@@ -229,13 +229,12 @@ namespace {
 
 // What belongs to the first two slices: the second may add to what the first wrote. Not what outlives a step.
 bool is_rehearsed(const program::Program& program, const Instruction& i) {
-  using program::Op;
   const std::vector<int64_t>& own = program.own_slices;
   const auto last = own.begin() + static_cast<int64_t>(std::min<size_t>(2, own.size()));
   if (i.among != program::Among::none) return false;
   if (i.slice >= 0 && std::find(own.begin(), last, i.slice) == last) return false;
-  if (i.op == Op::sum) return i.segment < 0;  // else statistics of a block, which are kept
-  return i.op == Op::load || is_of_segment(i.op);
+  return i.is<program::BeginStep, program::LoadSlice, program::RunSegment, program::JoinStrands,
+              program::AddTied>();
 }
 
 // What reductions and marks launch, on a few values of its own.

@@ -83,7 +83,7 @@ int kernel_row_of(program::Lane lane) { return row_of(lane) + 1; }
 
 // "backward_input up": the same instruction of every layer and slice.
 std::string kind_of(const program::Instruction& i, const model::Model& model) {
-  std::string kind = program::name_of(i.op);
+  std::string kind = program::name_of(program::verb_of(i.what));
   if (i.block >= 0 && i.segment >= 0) {
     kind +=
         " " + model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)]->name();

@@ -17,6 +17,7 @@ using device::Tensor;
 using program::Among;
 using program::DataRanks;
 using program::Instruction;
+using program::Role;
 using program::Span;
 using program::Use;
 
@@ -41,18 +42,20 @@ void spread(comm::Group& group, const program::ReduceParts& parts, float* sums, 
 
 class Reduce {
  public:
-  Reduce(const BindContext& context, const Instruction& i, const kernels::Launch& launch)
+  Reduce(const BindContext& context, const Instruction& i, const program::ReduceGradients& what,
+         const kernels::Launch& launch)
       : c_(context),
         ranks_(context.program.ranks),
         instruction_(i),
+        what_(what),
         launch_(launch),
         group_(context.options.ranks->group(i.among, i.lane)),
         kernels_(kernels::kernels_for(context.device.id().kind)) {
     const program::Deal deal = ranks_.deal(c_.program.strands);
-    runs_ = program::reduce_runs(c_.program, i.among, i.round);
+    runs_ = program::reduce_runs(c_.program, i.among, what.round);
     LS_ASSERT(static_cast<int>(runs_.size()) == group_.size() &&
               program::reduce_self(ranks_, i.among) == group_.rank());
-    for (int64_t round = 0; round < i.round; ++round) {
+    for (int64_t round = 0; round < what.round; ++round) {
       for (int q = 0; q < ranks_.shard; ++q) {
         if (const int64_t s = deal.in_round(ranks_.replica, q, round); s >= 0) kept_.push({s, s + 1});
       }
@@ -84,22 +87,18 @@ class Reduce {
   }
 
   void add(const Use& use) {
-    if (use.role == "staging") {
+    if (use.role == Role::staging) {
       staging_ = c_.memory.tensor(use.buffer);
       return;
     }
-    const size_t dot = use.role.find('.'), second = use.role.find('.', dot + 1);
-    const std::string kind = use.role.substr(0, dot);
-    const int number = std::stoi(use.role.substr(dot + 1, second - dot - 1));
-    const auto known = std::find(numbers_.begin(), numbers_.end(), number);
+    auto known = std::find(numbers_.begin(), numbers_.end(), use.block);
     if (known == numbers_.end()) {
-      numbers_.push_back(number);
-      blocks_.push_back({program::reduce_parts(c_.program, number, instruction_.among, instruction_.round)});
+      known = numbers_.insert(numbers_.end(), use.block);
+      blocks_.push_back({program::reduce_parts(c_.program, use.block, instruction_.among, what_.round)});
     }
-    BlockReduce& block =
-        blocks_[static_cast<size_t>(std::find(numbers_.begin(), numbers_.end(), number) - numbers_.begin())];
+    BlockReduce& block = blocks_[static_cast<size_t>(known - numbers_.begin())];
     float* data = c_.memory.tensor(use.buffer).as<float>();
-    (kind == "node" ? block.nodes : kind == "kept" ? block.kept : block.sums).push_back(data);
+    (use.role == Role::node ? block.nodes : use.role == Role::kept ? block.kept : block.sums).push_back(data);
   }
 
   std::vector<std::vector<Tensor>> offers() const {
@@ -196,7 +195,7 @@ class Reduce {
     }
     float* out = block.sums[0] + block.out[s];
     if (out == mine.data) return;
-    if (instruction_.accumulate) {
+    if (what_.accumulate) {
       kernels_.add({mine.numel(), out, mine.as<float>()}, launch_);
     } else {
       c_.device.copy(out, mine.data, mine.bytes(), device::CopyKind::device_to_device, launch_.stream);
@@ -206,6 +205,7 @@ class Reduce {
   BindContext c_;
   const DataRanks ranks_;
   const Instruction& instruction_;
+  const program::ReduceGradients what_;
   const kernels::Launch launch_;
   comm::Group& group_;
   const bool staged_ = std::string(group_.engine()) != "shm";  // what others give is copied: free to be used
@@ -233,9 +233,12 @@ std::vector<int> owners(const program::Program& program) {
   return owner;
 }
 
+}  // namespace
+
 // Addends of gradients that context ranks hold, or tensor ranks of what is not cut among them: in place.
-std::function<void()> add_up(const BindContext& context, const std::vector<model::BlockLayout>& layouts,
-                             const Instruction& i, const kernels::Launch& launch) {
+std::function<void()> bind_sum_partials(const BindContext& context,
+                                        const std::vector<model::BlockLayout>& layouts, const Instruction& i,
+                                        const kernels::Launch& launch) {
   comm::Group* group = &context.options.ranks->group(i.among, i.lane);
   std::vector<Tensor> values;
   for (const Use& use : i.reads) {
@@ -244,8 +247,7 @@ std::function<void()> add_up(const BindContext& context, const std::vector<model
       if (all.numel() > 0) values.push_back(all);
       continue;
     }
-    const int block = context.program.buffers[static_cast<size_t>(use.buffer)].block;
-    for (const model::PlacedParam& param : layouts[static_cast<size_t>(block)].params) {
+    for (const model::PlacedParam& param : layouts[static_cast<size_t>(use.block)].params) {
       if (!param.spec.partial) continue;
       values.push_back({all.as<float>() + param.offset, DType::f32, {param.spec.shape.numel()}});
     }
@@ -256,13 +258,12 @@ std::function<void()> add_up(const BindContext& context, const std::vector<model
 }
 
 // The node's ranks hold pieces of sums; each gets them all.
-std::function<void()> bind_spread(const BindContext& context, const Instruction& i,
-                                  const kernels::Launch& launch) {
+std::function<void()> bind_gather_sums(const BindContext& context, const Instruction& i,
+                                       const kernels::Launch& launch) {
   comm::Group* group = &context.options.ranks->group(i.among, i.lane);
   std::vector<std::pair<program::ReduceParts, float*>> all;
   for (const Use& use : i.writes) {
-    const int block = context.program.buffers[static_cast<size_t>(use.buffer)].block;
-    all.emplace_back(program::reduce_parts(context.program, block, i.among, -1),
+    all.emplace_back(program::reduce_parts(context.program, use.block, i.among, -1),
                      context.memory.tensor(use.buffer).as<float>());
   }
   return [group, all, launch] {
@@ -270,43 +271,46 @@ std::function<void()> bind_spread(const BindContext& context, const Instruction&
   };
 }
 
-}  // namespace
-
-std::function<void()> bind_reduce(const BindContext& context, const std::vector<model::BlockLayout>& layouts,
-                                  const Instruction& i, const kernels::Launch& launch) {
-  const std::string& role = i.reads[0].role;
-  if (role == "scalars" || role == "inputs") {
-    comm::Group* group = &context.options.ranks->group(i.among, i.lane);
-    Tensor values = context.memory.tensor(i.reads[0].buffer);
-    if (role == "inputs") {
-      values = {values.as<char>() + offsetof(kernels::StepInputs, valid_tokens),
-                DType::f64,
-                {kernels::kSummedInputs}};
-    }
-    return [group, values, launch] { group->all_reduce(values, launch.stream); };
-  }
-  if (i.among == Among::context || i.among == Among::tensor) return add_up(context, layouts, i, launch);
-  return [reduce = std::make_shared<Reduce>(context, i, launch)] { reduce->run(); };
+std::function<void()> bind_sum_scalars(const BindContext& context, const Instruction& i,
+                                       const kernels::Launch& launch) {
+  comm::Group* group = &context.options.ranks->group(i.among, i.lane);
+  const Tensor values = context.memory.tensor(i.reads[0].buffer);
+  return [group, values, launch] { group->all_reduce(values, launch.stream); };
 }
 
-std::function<void()> bind_gather(const BindContext& context, const Instruction& i,
-                                  const kernels::Launch& launch) {
+std::function<void()> bind_sum_inputs(const BindContext& context, const Instruction& i,
+                                      const kernels::Launch& launch) {
   comm::Group* group = &context.options.ranks->group(i.among, i.lane);
-  if (i.among == Among::data) {
-    std::vector<std::pair<Tensor, int>> all;  // in the same order on every rank
-    const std::vector<int> owner = owners(context.program);
-    std::map<std::string, Tensor> by_role;
-    for (const auto* uses : {&i.reads, &i.writes}) {
-      for (const Use& use : *uses) by_role[use.role] = context.memory.tensor(use.buffer);
-    }
-    for (const auto& [role, values] : by_role) {
-      all.emplace_back(values, owner[std::stoul(role.substr(role.rfind('.') + 1))]);
-    }
-    return [group, all, launch] {
-      for (const auto& [values, root] : all) group->broadcast(values, root, launch.stream);
-    };
+  const Tensor inputs = context.memory.tensor(i.reads[0].buffer);
+  const Tensor summed{
+      inputs.as<char>() + offsetof(kernels::StepInputs, valid_tokens), DType::f64, {kernels::kSummedInputs}};
+  return [group, summed, launch] { group->all_reduce(summed, launch.stream); };
+}
+
+std::function<void()> bind_reduce(const BindContext& context, const Instruction& i,
+                                  const program::ReduceGradients& what, const kernels::Launch& launch) {
+  return [reduce = std::make_shared<Reduce>(context, i, what, launch)] { reduce->run(); };
+}
+
+std::function<void()> bind_gather_statistics(const BindContext& context, const Instruction& i,
+                                             const kernels::Launch& launch) {
+  comm::Group* group = &context.options.ranks->group(i.among, i.lane);
+  const std::vector<int> owner = owners(context.program);
+  std::map<std::string, Use> ordered;  // in the same order on every rank
+  for (const auto* uses : {&i.reads, &i.writes}) {
+    for (const Use& use : *uses) ordered[program::text_of(use)] = use;
   }
-  if (i.lane == program::Lane::reduce) return bind_spread(context, i, launch);
+  std::vector<std::pair<Tensor, int>> all;
+  for (const auto& [text, use] : ordered)
+    all.emplace_back(context.memory.tensor(use.buffer), owner[static_cast<size_t>(use.number)]);
+  return [group, all, launch] {
+    for (const auto& [values, root] : all) group->broadcast(values, root, launch.stream);
+  };
+}
+
+std::function<void()> bind_gather_weights(const BindContext& context, const Instruction& i,
+                                          const kernels::Launch& launch) {
+  comm::Group* group = &context.options.ranks->group(i.among, i.lane);
   const Tensor whole = context.memory.tensor(i.writes[0].buffer),
                from = context.memory.tensor(i.reads[0].buffer);
   const GatherParts calls = gather_parts(context.program, i.block, i.among, whole);

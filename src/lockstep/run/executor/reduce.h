@@ -1,5 +1,5 @@
-// A `reduce` instruction, bound: what each rank of the group gives, what this rank sums, and where the sum
-// goes.
+// Sums and gathers outside a slice, bound: what each rank of the group gives, what this rank sums, and where
+// the result goes. `launch` is that of the instruction's lane.
 #pragma once
 
 #include <functional>
@@ -8,14 +8,23 @@
 
 namespace lockstep::run {
 
-// Gradients of a bucket of blocks. `launch` is the reduce lane's.
-std::function<void()> bind_reduce(const BindContext& context, const std::vector<model::BlockLayout>& layouts,
-                                  const program::Instruction& instruction, const kernels::Launch& launch);
-
-// Weights from shares, sums from the node's pieces, or statistics from the ranks that computed them. `launch`
-// is that of the instruction's lane.
-std::function<void()> bind_gather(const BindContext& context, const program::Instruction& instruction,
-                                  const kernels::Launch& launch);
+std::function<void()> bind_reduce(const BindContext& context, const program::Instruction& instruction,
+                                  const program::ReduceGradients& what, const kernels::Launch& launch);
+std::function<void()> bind_sum_partials(const BindContext& context,
+                                        const std::vector<model::BlockLayout>& layouts,
+                                        const program::Instruction& instruction,
+                                        const kernels::Launch& launch);
+std::function<void()> bind_sum_inputs(const BindContext& context, const program::Instruction& instruction,
+                                      const kernels::Launch& launch);
+std::function<void()> bind_sum_scalars(const BindContext& context, const program::Instruction& instruction,
+                                       const kernels::Launch& launch);
+std::function<void()> bind_gather_sums(const BindContext& context, const program::Instruction& instruction,
+                                       const kernels::Launch& launch);
+std::function<void()> bind_gather_statistics(const BindContext& context,
+                                             const program::Instruction& instruction,
+                                             const kernels::Launch& launch);
+std::function<void()> bind_gather_weights(const BindContext& context, const program::Instruction& instruction,
+                                          const kernels::Launch& launch);
 
 // The calls that make a block's weights whole in one group: each is a list of parts, by rank of the group.
 using GatherParts = std::vector<std::vector<device::Tensor>>;

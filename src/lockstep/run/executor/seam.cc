@@ -8,7 +8,6 @@ namespace lockstep::run {
 
 using device::Tensor;
 using program::Instruction;
-using program::Op;
 using program::Use;
 
 namespace {
@@ -125,15 +124,35 @@ class Exchange {
 
 }  // namespace
 
-Call bind_seam(const BindContext& c, const Instruction& i, device::Stream stream) {
-  comm::Group& group = c.options.ranks->group(i.among, i.lane);
-  const Tensor from = c.memory.tensor(i.reads[0].buffer), to = c.memory.tensor(i.writes[0].buffer);
-  const std::string& role = i.reads[0].role;
-  if (role == "values") return [&group, from, stream] { group.all_reduce(from, stream); };
-  if (role == "part") return bind_gather_tokens(group, c.device, from, to, stream);
-  if (role == "whole") return bind_scatter_tokens(group, from, to, stream);
-  if (role == "onward" || role == "back") return bind_shift(group, from, to, role == "onward", stream);
-  const bool to_heads = role == "tokens";
+SeamBinder::SeamBinder(const BindContext& context, const Instruction& i)
+    : c_(context),
+      i_(i),
+      stream_(context.streams.at(i.lane)),
+      group_(context.options.ranks->group(i.among, i.lane)),
+      from_(context.memory.tensor(i.reads[0].buffer)),
+      to_(context.memory.tensor(i.writes[0].buffer)) {}
+
+Call SeamBinder::bind(const program::SumValues&) const {
+  return [&group = group_, from = from_, stream = stream_] { group.all_reduce(from, stream); };
+}
+
+Call SeamBinder::bind(const program::GatherTokens&) const {
+  return bind_gather_tokens(group_, c_.device, from_, to_, stream_);
+}
+
+Call SeamBinder::bind(const program::ScatterTokens&) const {
+  return bind_scatter_tokens(group_, from_, to_, stream_);
+}
+
+Call SeamBinder::bind(const program::ShiftRing& ring) const {
+  return bind_shift(group_, from_, to_, ring.onward, stream_);
+}
+
+Call SeamBinder::bind(const program::ExchangeHeads& exchange_heads) const {
+  const bool to_heads = exchange_heads.to_heads;
+  const BindContext& c = c_;
+  const Instruction& i = i_;
+  const Tensor from = from_, to = to_;
   const Tensor packed = c.memory.tensor(i.writes[1].buffer), arrived = c.memory.tensor(i.writes[2].buffer);
   const auto& segment =
       c.model.blocks[static_cast<size_t>(i.block)].segments()[static_cast<size_t>(i.segment)];
@@ -141,22 +160,29 @@ Call bind_seam(const BindContext& c, const Instruction& i, device::Stream stream
   std::vector<int64_t> columns = segment->column_groups();
   if (columns.empty()) columns = {tokens.shape[1]};
   const auto exchange =
-      std::make_shared<Exchange>(group, c.device, c.program, columns, tokens, to_heads ? to : from, stream);
+      std::make_shared<Exchange>(group_, c.device, c.program, columns, tokens, to_heads ? to : from, stream_);
   if (to_heads) return [exchange, packed, arrived] { exchange->to_heads(packed, arrived); };
   return [exchange, packed, arrived] { exchange->to_tokens(packed, arrived); };
 }
 
 namespace {
 
+Call send_all(const BindContext& c, const Instruction& i, std::vector<Tensor> values) {
+  comm::Group& group = c.options.ranks->group(i.among, i.lane);
+  return [&group, values = std::move(values), stream = c.streams.at(i.lane)] {
+    for (const Tensor& value : values) group.send(value, 1 - group.rank(), stream);
+  };
+}
+
 // This rank's elements of a tied slot that another stage adds.
-Tensor tied_values(const BindContext& c, const std::vector<model::BlockLayout>& layouts,
-                   const Instruction& i) {
+Tensor tied_values(const BindContext& c, const std::vector<model::BlockLayout>& layouts, const Instruction& i,
+                   int param) {
   const Tensor gradient = c.memory.tensor(i.reads[0].buffer);
   const auto block = static_cast<size_t>(i.block);
-  const model::PlacedParam& slot = layouts[block].params[static_cast<size_t>(i.level)];
+  const model::PlacedParam& slot = layouts[block].params[static_cast<size_t>(param)];
   program::Span span{slot.offset, slot.spec.shape.numel()};
   if (!c.program.shares.empty()) {
-    const size_t k = program::tied_slot(layouts[block], i.level);
+    const size_t k = program::tied_slot(layouts[block], param);
     const program::Share& share = c.program.own_share(i.block);
     span = share.gradients[k];
     if (c.program.ranks.turns()) span.begin = share.offsets[k];
@@ -166,20 +192,23 @@ Tensor tied_values(const BindContext& c, const std::vector<model::BlockLayout>& 
 
 }  // namespace
 
-Call bind_link(const BindContext& c, const std::vector<model::BlockLayout>& layouts, const Instruction& i,
-               device::Stream stream) {
-  comm::Group& group = c.options.ranks->group(i.among, i.lane);
-  const int peer = 1 - group.rank();
+Call bind_send(const BindContext& c, const Instruction& i) {
   std::vector<Tensor> values;
-  for (const Use& use : i.op == Op::send ? i.reads : i.writes) values.push_back(c.memory.tensor(use.buffer));
-  if (i.op == Op::send && i.reads[0].role == "tied") values = {tied_values(c, layouts, i)};
-  if (i.op == Op::send) {
-    return [&group, values, peer, stream] {
-      for (const Tensor& value : values) group.send(value, peer, stream);
-    };
-  }
-  return [&group, values, peer, stream] {
-    for (const Tensor& value : values) group.recv(value, peer, stream);
+  for (const Use& use : i.reads) values.push_back(c.memory.tensor(use.buffer));
+  return send_all(c, i, std::move(values));
+}
+
+Call bind_send_tied(const BindContext& c, const std::vector<model::BlockLayout>& layouts,
+                    const Instruction& i, const program::SendTied& tied) {
+  return send_all(c, i, {tied_values(c, layouts, i, tied.param)});
+}
+
+Call bind_recv(const BindContext& c, const Instruction& i) {
+  comm::Group& group = c.options.ranks->group(i.among, i.lane);
+  std::vector<Tensor> values;
+  for (const Use& use : i.writes) values.push_back(c.memory.tensor(use.buffer));
+  return [&group, values, stream = c.streams.at(i.lane)] {
+    for (const Tensor& value : values) group.recv(value, 1 - group.rank(), stream);
   };
 }
 

@@ -5,12 +5,29 @@
 
 namespace lockstep::run {
 
-// gather, reduce and exchange on the seams' lane.
-std::function<void()> bind_seam(const BindContext& context, const program::Instruction& i,
-                                device::Stream stream);
+// Collectives between the segments of a slice.
+class SeamBinder {
+ public:
+  SeamBinder(const BindContext& context, const program::Instruction& i);
+  std::function<void()> bind(const program::SumValues&) const;
+  std::function<void()> bind(const program::GatherTokens&) const;
+  std::function<void()> bind(const program::ScatterTokens&) const;
+  std::function<void()> bind(const program::ExchangeHeads& exchange) const;
+  std::function<void()> bind(const program::ShiftRing& ring) const;
 
-// send and recv.
-std::function<void()> bind_link(const BindContext& context, const std::vector<model::BlockLayout>& layouts,
-                                const program::Instruction& i, device::Stream stream);
+ private:
+  const BindContext& c_;
+  const program::Instruction& i_;
+  device::Stream stream_;
+  comm::Group& group_;
+  device::Tensor from_, to_;
+};
+
+// All that it reads goes to the stage it names, or all that it writes comes from there.
+std::function<void()> bind_send(const BindContext& context, const program::Instruction& i);
+std::function<void()> bind_recv(const BindContext& context, const program::Instruction& i);
+std::function<void()> bind_send_tied(const BindContext& context,
+                                     const std::vector<model::BlockLayout>& layouts,
+                                     const program::Instruction& i, const program::SendTied& tied);
 
 }  // namespace lockstep::run

@@ -173,11 +173,11 @@ void Parameters::refresh_compute() {
 // Values that another stage keeps a copy of, as the end of a step hands them over.
 void Parameters::share_copies() const {
   for (const program::Instruction& i : program_.instructions) {
-    const auto& uses = i.op == program::Op::send ? i.reads : i.writes;
-    if ((i.op != program::Op::send && i.op != program::Op::recv) || uses[0].role != "copy") continue;
+    const bool sends = i.is<program::SendWeights>();
+    if (!sends && !i.is<program::RecvWeights>()) continue;
     comm::Group& group = ranks_.group(i.among, i.lane);
-    const Tensor values = memory_.tensor(uses[0].buffer);
-    if (i.op == program::Op::send) {
+    const Tensor values = memory_.tensor((sends ? i.reads : i.writes)[0].buffer);
+    if (sends) {
       group.send(values, 1 - group.rank());
     } else {
       group.recv(values, 1 - group.rank());

@@ -421,7 +421,7 @@ namespace {
 
 bool has_links(const program::Program& program) {
   return std::any_of(program.instructions.begin(), program.instructions.end(),
-                     [](const program::Instruction& i) { return i.op == program::Op::send; });
+                     [](const program::Instruction& i) { return plan::sends(i); });
 }
 
 }  // namespace

@@ -11,7 +11,6 @@ namespace lockstep::run {
 using device::CopyKind;
 using device::DType;
 using device::Tensor;
-using program::Op;
 
 namespace {
 
@@ -74,8 +73,8 @@ Generator::Generator(Session& session)
   const recipe::Recipe::Model& sizes = session.plan.recipe().model;
   const int64_t width = sizes.kv_heads.value * sizes.head_dim.value;
   for (const program::Instruction& i : program_.instructions) {
-    if (i.op == Op::load) input_ = memory_->tensor(i.writes[0].buffer);
-    if (i.op != Op::forward && i.op != Op::loss) continue;
+    if (i.is<program::LoadSlice>()) input_ = memory_->tensor(i.writes[0].buffer);
+    if (!i.runs(program::Pass::forward) && !i.runs(program::Pass::loss)) continue;
     Call call{&binder_->segment_of(i), binder_->frame(i)};
     if (call.segment->name() == "attention") {
       for (void** memory : {&call.frame->cache.keys, &call.frame->cache.values}) {
@@ -84,7 +83,7 @@ Generator::Generator(Session& session)
       }
       call.frame->cache.capacity = model.context;
     }
-    if (i.op == Op::loss) logits_ = call.frame->scratch("logits");
+    if (i.runs(program::Pass::loss)) logits_ = call.frame->scratch("logits");
     calls_.push_back(std::move(call));
   }
 }

@@ -6,7 +6,6 @@ namespace lockstep::run {
 
 using device::DType;
 using device::Tensor;
-using program::Op;
 
 namespace {
 
@@ -18,9 +17,9 @@ struct Found {
 
 bool is_float(DType type) { return type == DType::f32 || type == DType::bf16 || type == DType::f16; }
 
-const char* direction(Op op) {
-  return op == Op::backward_input || op == Op::backward_weight ? "while going backward"
-                                                               : "while going forward";
+const char* direction(const program::Instruction& i) {
+  const bool back = i.runs(program::Pass::backward_input) || i.runs(program::Pass::backward_weight);
+  return back ? "while going backward" : "while going forward";
 }
 
 int64_t count_bad(Session& session, const Tensor& values, int64_t* counter) {
@@ -40,13 +39,9 @@ std::string diagnose(Session& session, const kernels::StepInputs& inputs, const 
   Found found;
   const program::Program& program = session.plan.program;
   auto* counter = static_cast<int64_t*>(session.plan.device->allocate(sizeof(int64_t)));
-  // Every rank goes through its whole list, because each takes part in the others' gathers; but gradients
-  // need not be summed, and neither norm nor update may run twice.
+  // Every rank goes through its whole list, because each takes part in the others' gathers.
   const auto wanted = [&](int n) {
-    const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
-    const bool after_update = i.op == Op::gather && i.slice == -1;
-    if (i.op == Op::reduce) return i.reads[0].role == "inputs";
-    return i.op != Op::norm && i.op != Op::update && i.op != Op::sum && !after_update;
+    return program::can_repeat(program.instructions[static_cast<size_t>(n)].what);
   };
   session.executor->step_slowly(inputs, batch, wanted, [&](int n) {
     const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
@@ -54,10 +49,10 @@ std::string diagnose(Session& session, const kernels::StepInputs& inputs, const 
     if (found.instruction != nullptr) return;
     for (const program::Use& use : i.writes) {
       const Tensor values = session.memory->tensor(use.buffer);
-      const bool looked_at = use.role.starts_with("out.") || use.role.starts_with("din.");
+      const bool looked_at = use.role == program::Role::out || use.role == program::Role::din;
       if (!segment || !looked_at || !is_float(values.dtype)) continue;
       if (const int64_t bad = count_bad(session, values, counter); bad > 0) {
-        found = {&i, use.role, bad, values.numel()};
+        found = {&i, use.name, bad, values.numel()};
         return;
       }
     }
@@ -67,8 +62,7 @@ std::string diagnose(Session& session, const kernels::StepInputs& inputs, const 
   const auto& block = session.plan.model->blocks[static_cast<size_t>(found.instruction->block)];
   return fmt::format("first in slice {}, block {} ({}), {}: {} of {} values of {}", found.instruction->slice,
                      block.name(), block.segments()[static_cast<size_t>(found.instruction->segment)]->name(),
-                     direction(found.instruction->op), found.bad, found.of,
-                     found.value.substr(found.value.find('.') + 1));
+                     direction(*found.instruction), found.bad, found.of, found.value);
 }
 
 }  // namespace lockstep::run

@@ -35,14 +35,11 @@ bool SpikeWatch::jumps(double loss) {
 }
 
 SliceLoss worst_slice(Session& session, const kernels::StepInputs& inputs, const HostBatch& batch) {
-  using program::Op;
   const program::Program& program = session.plan.program;
   const auto wanted = [&](int n) {
     const program::Instruction& i = program.instructions[static_cast<size_t>(n)];
-    if (i.op == Op::reduce) return i.reads[0].role == "inputs";
-    const bool after_update = i.op == Op::gather && i.slice == -1;
-    return i.op != Op::backward_input && i.op != Op::backward_weight && i.op != Op::norm &&
-           i.op != Op::update && i.op != Op::sum && !after_update;
+    const bool back = i.runs(program::Pass::backward_input) || i.runs(program::Pass::backward_weight);
+    return program::can_repeat(i.what) && !back;
   };
   session.executor->step_slowly(inputs, batch, wanted, [](int) {});
   const std::vector<double> losses = session.ranks->sum(session.executor->read_slice_losses());
