@@ -21,6 +21,7 @@
 #include "lockstep/model/segments/parts.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/schema.h"
+#include "lockstep/run/saving/saver.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/session/session.h"
 #include "lockstep/run/training/trainer.h"

@@ -18,6 +18,7 @@
 #include "lockstep/lockstep.h"
 #include "lockstep/model/modules/autograd_torch.h"
 #include "lockstep/run/folder/run_folder.h"
+#include "lockstep/run/saving/saver.h"
 #include "lockstep/run/testing.h"
 
 namespace lockstep::run {
