@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "lockstep/base/round.h"
 #include "lockstep/kernels/optimizer/optimizer.h"
 #include "lockstep/kernels/reduce/hash_word.h"
 
@@ -83,7 +84,7 @@ std::string HashSums::finish(const std::vector<Whole>& tensors) const {
   std::vector<uint64_t> all;
   for (size_t t = 0; t < tensors.size(); ++t) {
     if (tensors[t].kind != Kind::weight) continue;
-    const int64_t chunks = (tensors[t].shape.numel() + kChunk - 1) / kChunk;
+    const int64_t chunks = base::divide_up(tensors[t].shape.numel(), kChunk);
     for (int64_t c = 0; c < chunks; ++c) {
       const auto found = sums_.find({static_cast<int64_t>(t), c});
       for (size_t k = 0; k < 2; ++k) all.push_back(found == sums_.end() ? 0 : found->second.of[k]);

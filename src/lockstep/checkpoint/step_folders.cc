@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/formats/safe_path.h"
@@ -29,11 +29,9 @@ struct StepFolder {
 
 std::optional<int64_t> step_of(const std::string& name) {
   constexpr std::string_view kPrefix = "step-";
-  int64_t step = -1;
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-  if (error != std::errc() || step < 0 || name != step_name(step)) return std::nullopt;
-  return step;
+  const std::optional<int64_t> step = base::leading_number(std::string_view(name).substr(kPrefix.size()));
+  return step >= 0 && name == step_name(*step) ? step : std::nullopt;
 }
 
 // All folders of the right name, newest first, whole or not.

@@ -5,13 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <utility>
 
 #include "lockstep/base/build_info.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/version.h"
 #include "lockstep/cli/spaced_keys.h"
@@ -73,10 +73,7 @@ void Arguments::option(const std::string& names, std::string& value, const std::
 
 void Arguments::option(const std::string& names, int64_t& value, const std::string& help) {
   parser_->app.add_option(names, value)->take_last()->check([](const std::string& word) {
-    int64_t parsed = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), parsed);
-    const bool whole = error == std::errc{} && end == word.data() + word.size();
-    return whole ? "" : base::quoted(word) + " is not a whole number";
+    return base::parse_number(word) ? "" : base::quoted(word) + " is not a whole number";
   });
   declare(names, " N", with_default(help, value > 0 ? std::to_string(value) : ""));
 }

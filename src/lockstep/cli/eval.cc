@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/model_recipe.h"
@@ -30,7 +31,7 @@ void settle_batch(FolderModel& model) {
     batch.slices = batch.strands;
   if (!model.said("batch.global") && !model.trained_here) {
     const int64_t slices = batch.slices.is_auto ? 1 : batch.slices.value;
-    batch.global = (8 + slices - 1) / slices * slices;
+    batch.global = base::round_up(8, slices);
   }
 }
 
@@ -68,8 +69,7 @@ int evaluate(const std::string& folder, const std::vector<std::string>& words, b
                             "or set data.eval_fraction");
   }
   const int64_t samples_a_batch = plan.layout.slice.samples;
-  const int64_t batches =
-      all ? (there + samples_a_batch - 1) / samples_a_batch : plan.recipe().log.eval_batches;
+  const int64_t batches = all ? base::divide_up(there, samples_a_batch) : plan.recipe().log.eval_batches;
   const int64_t samples = std::min(there, batches * samples_a_batch);
   double loss = run::Evaluator(session).run(batches).value();
   if (std::isnan(loss)) loss = std::numeric_limits<double>::quiet_NaN();  // its sign is the processor's whim

@@ -4,13 +4,13 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/comm/engine.h"
 #include "lockstep/comm/rank_sum.h"
 
@@ -213,12 +213,10 @@ void bind_to_core(int rank) {
 }
 
 int64_t parse_bytes(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+  const int64_t value = base::take_number(text).value_or(-1);
+  const int shift = text.empty() ? 0 : text == "K" ? 10 : text == "M" ? 20 : text == "G" ? 30 : -1;
   constexpr int64_t kMost = int64_t{1} << 40;
-  if (error != std::errc() || shift < 0 || value <= 0 || value > kMost >> shift) return -1;
+  if (shift < 0 || value <= 0 || value > kMost >> shift) return -1;
   return value << shift;
 }
 

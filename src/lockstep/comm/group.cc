@@ -7,12 +7,13 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 #include "lockstep/comm/device_marks.h"
+#include "lockstep/device/alignment.h"
 
 namespace lockstep::comm {
 namespace {
 
-constexpr int64_t kStagingAlignment = 256;
 constexpr size_t kRememberedCalls = 4096;  // far more than two steps enqueue
 
 int64_t bytes_of(const std::vector<Tensor>& tensors) {
@@ -23,9 +24,7 @@ int64_t bytes_of(const std::vector<Tensor>& tensors) {
 
 bool can_sum(device::DType type) { return type != device::DType::u8; }
 
-int64_t aligned(int64_t bytes) {
-  return (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
-}
+int64_t aligned(int64_t bytes) { return base::round_up(bytes, device::kAlignment); }
 
 }  // namespace
 

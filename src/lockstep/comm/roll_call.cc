@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <numeric>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/comm/engine.h"
 
 namespace lockstep::comm {
@@ -28,13 +28,12 @@ std::string shown(const std::string& value) {
 void put(std::string* out, const std::string& text) { *out += fmt::format("{}:{}", text.size(), text); }
 
 bool take(std::string_view* in, std::string* text) {
-  size_t size = 0;
-  const auto [end, error] = std::from_chars(in->data(), in->data() + in->size(), size);
-  if (error != std::errc() || end == in->data() + in->size() || *end != ':') return false;
-  in->remove_prefix(static_cast<size_t>(end - in->data()) + 1);
-  if (size > in->size()) return false;
-  *text = in->substr(0, size);
-  in->remove_prefix(size);
+  const std::optional<size_t> size = base::take_number<size_t>(*in);
+  if (!size || !in->starts_with(':')) return false;
+  in->remove_prefix(1);
+  if (*size > in->size()) return false;
+  *text = in->substr(0, *size);
+  in->remove_prefix(*size);
   return true;
 }
 
@@ -78,9 +77,7 @@ Arrival arrival_from(const std::string& bytes, int size) {
   Facts words = unpack(bytes);
   Arrival arrival;
   if (words.size() < 2) return arrival;
-  const std::string& number = words[0].second;
-  int rank = -1;
-  std::from_chars(number.data(), number.data() + number.size(), rank);
+  const int rank = base::parse_number<int>(words[0].second).value_or(-1);
   if (rank < 0 || rank >= size) return arrival;
   arrival.rank = rank, arrival.who = words[1].second;
   arrival.facts.assign(words.begin() + 2, words.end());

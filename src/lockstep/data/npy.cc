@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::data {
@@ -54,10 +54,9 @@ std::string_view value_of(std::string_view header, std::string_view name) {
 
 // "(1000,)": 1000. Nothing: not of one dimension.
 std::optional<int64_t> count_of(std::string_view shape) {
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(shape.data() + 1, shape.data() + shape.size(), count);
-  const bool one = error == std::errc() && std::string_view(end, shape.data() + shape.size()) == ",)";
-  return one && count >= 0 ? std::optional(count) : std::nullopt;
+  shape.remove_prefix(1);
+  const std::optional<int64_t> count = base::take_number(shape);
+  return shape == ",)" && count >= 0 ? count : std::nullopt;
 }
 
 }  // namespace

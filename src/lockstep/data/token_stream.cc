@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/base/round.h"
 #include "lockstep/data/parallel.h"
 
 namespace lockstep::data {
@@ -42,7 +43,7 @@ void copy_tokens(const TokenSegment& segment, int64_t first, std::span<int32_t> 
 // wait until all of it was read. A file of another size has another hash in any case.
 uint64_t hash_of(const TokenSegment& segment) {
   const int64_t size = static_cast<int64_t>(segment.bytes.size());
-  const int64_t all = (size + kHashedPiece - 1) / kHashedPiece;
+  const int64_t all = base::divide_up(size, kHashedPiece);
   std::vector<uint64_t> pieces(static_cast<size_t>(std::min(all, kMostHashedPieces)));
   parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
     const int64_t last = static_cast<int64_t>(pieces.size()) - 1;

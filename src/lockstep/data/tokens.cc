@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <sstream>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
+#include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/data/npy.h"
@@ -150,7 +151,7 @@ int64_t scan(const TokenStream& stream, const recipe::AutoInt& vocab) {
   const int64_t limit = vocab.is_auto ? kLargestVocab : vocab.value;
   int64_t needed = 1;
   for (const TokenSegment& segment : stream.segments()) {
-    std::vector<int64_t> maxima(static_cast<size_t>((segment.tokens() + kPieceTokens - 1) / kPieceTokens));
+    std::vector<int64_t> maxima(static_cast<size_t>(base::divide_up(segment.tokens(), kPieceTokens)));
     parallel_for(static_cast<int64_t>(maxima.size()), [&](int64_t piece) {
       const int64_t first = piece * kPieceTokens, last = std::min(first + kPieceTokens, segment.tokens());
       std::vector<std::byte> bytes(static_cast<size_t>((last - first) * segment.width));
@@ -207,9 +208,8 @@ std::vector<int32_t> numbers_to_tokens(const std::string& text, int64_t vocab) {
   std::vector<int32_t> tokens;
   std::istringstream stream(text);
   for (std::string word; stream >> word;) {
-    int32_t token = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
-    if (error != std::errc() || end != word.data() + word.size() || token < 0 || token >= vocab) {
+    const int32_t token = base::parse_number<int32_t>(word).value_or(-1);
+    if (token < 0 || token >= vocab) {
       throw base::ConfigError(221, fmt::format("{} is no token: there is no tokenizer here, write numbers "
                                                "from 0 to {}, as in --prompt \"17 4\"",
                                                base::quoted(word, 40), vocab - 1));

@@ -8,18 +8,17 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
+#include "lockstep/device/alignment.h"
 #include "lockstep/device/cpu_features.h"
 
 namespace lockstep::device {
 namespace {
 
-constexpr int64_t kAlignment = 256;
 constexpr int64_t kMapFrom = int64_t{2} << 20;
 constexpr int64_t kMost = INT64_MAX / 2;  // beyond any machine, and safe to round up
 
 using Clock = std::chrono::steady_clock;
-
-int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
 void* map_block(int64_t bytes) {
   void* memory =
@@ -68,7 +67,7 @@ void* CpuDevice::obtain(int64_t bytes, bool counted) {
   const std::lock_guard lock(mutex_);
   const int64_t left = limit_ - allocated_;
   if (bytes > kMost || (counted && bytes > left)) throw OutOfMemory{bytes, left};
-  const int64_t rounded = round_up(std::max<int64_t>(bytes, 1), bytes >= kMapFrom ? 4096 : kAlignment);
+  const int64_t rounded = base::round_up(std::max<int64_t>(bytes, 1), bytes >= kMapFrom ? 4096 : kAlignment);
   MemorySource* source = counted ? source_ : nullptr;
   void* memory = source != nullptr     ? source->allocate(rounded)
                  : rounded >= kMapFrom ? map_block(rounded)

@@ -4,11 +4,11 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <optional>
 #include <sstream>
 
+#include "lockstep/base/number.h"
 #include "lockstep/device/memory_group.h"
 
 namespace lockstep::device {
@@ -41,11 +41,8 @@ std::string_view find_field(std::string_view text, std::string_view key) {
 }
 
 std::optional<int64_t> parse_count(std::string_view text) {
-  text = trim(text);
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end == text.data() || value < 0) return std::nullopt;
-  return value;
+  const std::optional<int64_t> value = base::leading_number(trim(text));
+  return value >= 0 ? value : std::nullopt;
 }
 
 int64_t kibibytes(std::string_view meminfo, std::string_view key) {

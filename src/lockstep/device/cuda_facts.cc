@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string_view>
 
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/signals_blocked.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/libraries.h"
@@ -83,10 +83,8 @@ int gpus_on_bus(const std::string& folder) {
 }
 
 const GpuFacts* find_gpu(const std::vector<GpuFacts>& gpus, std::string_view entry) {
-  size_t index = 0;
-  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
-  if (error == std::errc() && end == entry.data() + entry.size())
-    return index < gpus.size() ? &gpus[index] : nullptr;
+  if (const std::optional<size_t> index = base::parse_number<size_t>(entry))
+    return *index < gpus.size() ? &gpus[*index] : nullptr;
   // A slice of a GPU (MIG) is of the same generation as the GPUs of the machine.
   if (entry.starts_with("MIG-")) return gpus.empty() ? nullptr : &gpus.front();
   if (!entry.starts_with("GPU-")) return nullptr;
@@ -146,8 +144,7 @@ CudaAvailability judge_cuda(const CudaFacts& facts) {
     return unusable(facts, "no NVIDIA driver",
                     install + "; in a container, start it with the GPUs (--gpus all)");
   }
-  int driver = 0;
-  std::from_chars(facts.driver.data(), facts.driver.data() + facts.driver.size(), driver);
+  const int driver = base::leading_number<int>(facts.driver).value_or(0);
   if (driver < kOldestDriver) {
     return unusable(facts,
                     fmt::format("driver {} is older than {}",

@@ -3,13 +3,13 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/device/cpu_device.h"
 #include "lockstep/device/cuda_facts.h"
 #include "lockstep/device/driver.h"
@@ -92,10 +92,7 @@ int wished_gpu(const std::string& wish, int local_rank) {
   if (wish == "auto" || wish == "cuda") return local_rank;
   constexpr std::string_view kPrefix = "cuda:";
   if (!wish.starts_with(kPrefix)) return -1;
-  int index = -1;
-  const char* last = wish.data() + wish.size();
-  const auto [end, error] = std::from_chars(wish.data() + kPrefix.size(), last, index);
-  return error == std::errc() && end == last ? index : -1;
+  return base::parse_number<int>(std::string_view(wish).substr(kPrefix.size())).value_or(-1);
 }
 
 }  // namespace

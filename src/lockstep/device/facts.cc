@@ -4,11 +4,11 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::device {
@@ -17,12 +17,7 @@ namespace {
 using base::split_lines;
 using base::trimmed;
 
-int64_t leading_number(std::string_view text) {
-  text = trimmed(text);
-  int64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
+int64_t leading_number(std::string_view text) { return base::leading_number(trimmed(text)).value_or(0); }
 
 // "name : value" cut in two at the first colon.
 std::pair<std::string_view, std::string_view> cut_at_colon(std::string_view line) {

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/cgroup_lines.h"
 #include "lockstep/device/facts.h"
@@ -22,13 +22,7 @@ namespace {
 // Empty when it cannot be read: an absent fact, not an error.
 std::string text_of(const std::string& path) { return base::try_read_file(path, 1 << 24).text; }
 
-std::optional<int64_t> number_in(const std::string& path) {
-  const std::string text = text_of(path);
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end == text.data()) return std::nullopt;
-  return value;
-}
+std::optional<int64_t> number_in(const std::string& path) { return base::leading_number(text_of(path)); }
 
 template <class T>
 void tighten(std::optional<T>& limit, T value) {
@@ -52,8 +46,8 @@ void add_group(const std::string& folder, CgroupFacts& facts) {
   add_quota(number_in(folder + "/cpu.cfs_quota_us"), number_in(folder + "/cpu.cfs_period_us"), facts);
   const std::string maximum = text_of(folder + "/cpu.max");  // "150000 100000" or "max 100000"
   if (const size_t blank = maximum.find(' '); blank != std::string::npos) {
-    const int64_t quota = std::strtoll(maximum.c_str(), nullptr, 10);
-    add_quota(quota, std::strtoll(maximum.c_str() + blank, nullptr, 10), facts);
+    add_quota(base::leading_number(maximum),
+              base::leading_number(std::string_view(maximum).substr(blank + 1)), facts);
   }
 }
 

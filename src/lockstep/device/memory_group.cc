@@ -1,9 +1,9 @@
 #include "lockstep/device/memory_group.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/cgroup_lines.h"
 
@@ -14,13 +14,7 @@ constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 writes "no limit" a
 
 std::string text_of(const std::string& path) { return base::try_read_file(path, 1 << 20).text; }
 
-std::optional<int64_t> number_of(std::string_view text) {
-  text = base::trimmed(text);
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end == text.data()) return std::nullopt;
-  return value;
-}
+std::optional<int64_t> number_of(std::string_view text) { return base::leading_number(base::trimmed(text)); }
 
 // The value behind a name in a file of "name value" lines.
 std::optional<int64_t> field(const std::string& text, const std::string& name) {

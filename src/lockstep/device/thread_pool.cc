@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/threads.h"
 #include "lockstep/device/waiting.h"
@@ -177,11 +177,8 @@ Pool& pool() {
 }  // namespace
 
 std::optional<int> parse_threads(std::string_view text) {
-  int threads = 0;
-  text = base::trimmed(text.substr(0, text.find(',')));
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && threads >= 1 && threads <= kMostThreads ? std::optional(threads) : std::nullopt;
+  const std::optional<int> threads = base::parse_number<int>(base::trimmed(text.substr(0, text.find(','))));
+  return threads >= 1 && threads <= kMostThreads ? threads : std::nullopt;
 }
 
 int usable_processors() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 
 namespace lockstep::model {
 
@@ -17,9 +18,9 @@ device::Shape whole_shape(const Cut& cut, const device::Shape& part) {
 // Products like widths that are multiples of 8, where they are not small (model/segments/head.cc).
 int64_t rows_of_part(int64_t rows, int parts) {
   constexpr int64_t kFew = 1024, kMultiple = 8;
-  const int64_t even = (rows + parts - 1) / parts;
+  const int64_t even = base::divide_up(rows, parts);
   if (rows % parts == 0 || even <= kFew) return even;
-  return (even + kMultiple - 1) / kMultiple * kMultiple;
+  return base::round_up(even, kMultiple);
 }
 
 Cut cut_rows(int64_t rows, int part, int parts) {

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 
 namespace lockstep::model {
 
 namespace {
-constexpr int64_t kAlign = 64;  // elements: 256 bytes in fp32, 128 in bf16
-int64_t align(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+int64_t align(int64_t n) { return base::round_up(n, kParamAlignment); }
 }  // namespace
 
 BlockLayout layout_of(const Block& block) {

@@ -1,8 +1,8 @@
 // Where each parameter of a block lies in the block's flat buffers.
 //
 // Values (masters, compute copies, optimizer states) of a block are one flat run, gradients another that
-// also has a slot for every tied parameter, after all values. Parameters start at multiples of 64
-// elements, except a `joined` one, which follows its predecessor without a gap.
+// also has a slot for every tied parameter, after all values. Parameters start at multiples of
+// kParamAlignment elements, except a `joined` one, which follows its predecessor without a gap.
 #pragma once
 
 #include <string>
@@ -12,6 +12,8 @@
 #include "lockstep/model/block.h"
 
 namespace lockstep::model {
+
+constexpr int64_t kParamAlignment = 64;  // elements: 256 bytes in fp32, 128 in bf16
 
 struct PlacedParam {
   ParamSpec spec;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/recipe/schema.h"
 
@@ -51,12 +51,11 @@ void set_choice(const std::string& layout, const std::string& name, const std::s
 }
 
 void set_number(const std::string& layout, const Word& word, const std::string& value, Layout& made) {
-  int n = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
-  if (error != std::errc() || end != value.data() + value.size() || n < word.least || n > word.most)
+  const std::optional<int> n = base::parse_number<int>(value);
+  if (!n || *n < word.least || *n > word.most)
     refuse(layout, fmt::format("{} is a whole number from {} to {}, not {}", word.name, word.least, word.most,
                                base::quoted(value)));
-  made.*word.number = n;
+  made.*word.number = *n;
 }
 
 void set_word(const std::string& layout, const std::string& name, const std::string& value, Layout& made) {

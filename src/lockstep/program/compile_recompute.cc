@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/program/compile.h"
 
 namespace lockstep::program {
@@ -174,7 +175,7 @@ Recompute parse_recompute(const std::string& text, const model::Model& model) {
     return recompute;
   }
   if (text.starts_with("every-")) {
-    recompute.every = std::atoi(text.c_str() + 6);
+    recompute.every = base::parse_number<int>(std::string_view(text).substr(6)).value_or(0);
     if (recompute.every >= 1) return recompute;
     throw base::ConfigError(
         130, fmt::format("memory.recompute = \"{}\": write every-K with K of at least 1, as every-2", text));

@@ -12,17 +12,14 @@
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
+#include "lockstep/device/alignment.h"
 #include "lockstep/program/compiler.h"
 #include "lockstep/program/nodes.h"
 
 namespace lockstep::program {
 
 namespace {
-
-constexpr int64_t kStagingAlignment = 256;  // of each tensor that a group copies (comm::Group::borrow)
-int64_t aligned(int64_t bytes) {
-  return (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
-}
 
 // Gradients of blocks that are ready together.
 struct Bucket {
@@ -249,9 +246,10 @@ class Rewriter {
       const int64_t all = parts.all_elements(), own = parts.own_elements(static_cast<int>(self));
       i.moved_bytes += (all + own * (others + 2)) * 4;
       if (!ranks_.exact && ranks_.wire != device::DType::f32)
-        bytes += all * device::size_of(ranks_.wire) + kStagingAlignment;
+        bytes += all * device::size_of(ranks_.wire) + device::kAlignment;
       if (!ranks_.exact || !staged) continue;
-      for (const Span& span : parts.spans[self]) bytes += others * aligned(span.count * 4);
+      for (const Span& span : parts.spans[self])
+        bytes += others * base::round_up(span.count * 4, device::kAlignment);
     }
     if (bytes > 0) {
       i.writes.push_back({program_.add_buffer({.name = fmt::format("staging {}", count_++),

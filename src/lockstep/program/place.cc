@@ -9,19 +9,20 @@
 #include <set>
 #include <utility>
 
+#include "lockstep/base/round.h"
+#include "lockstep/device/alignment.h"
 #include "lockstep/program/check.h"
 
 namespace lockstep::program {
 
 namespace {
 
-constexpr int64_t kAlign = 256;
 constexpr size_t kLargestFirstLimit = 6000;  // buffers; it is quadratic
 constexpr size_t kRepairLimit = 2000;
 constexpr int kRepairs = 12;
 constexpr double kTight = 1.002;  // of what is alive at once: good enough
 
-int64_t align(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+int64_t align(int64_t bytes) { return base::round_up(bytes, device::kAlignment); }
 
 struct Item {
   int buffer = 0, first = 0, last = 0;

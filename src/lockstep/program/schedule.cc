@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 
 namespace lockstep::program {
 namespace {
@@ -47,7 +48,7 @@ std::vector<Turn> one_f_one_b(int stages, int stage, int chunks, int64_t slices)
   // A group of fewer slices than stages would make the first stage wait for the last one. So where the slices
   // are no multiple of the stages, the order is that of the next multiple, less the slices that are not
   // there: what never waits in a circle still does not when slices are left out.
-  const int64_t group = chunks == 1 ? 1 : stages, planned = (slices + group - 1) / group * group;
+  const int64_t group = chunks == 1 ? 1 : stages, planned = base::round_up(slices, group);
   const std::vector<Turn> forward = pass(group, chunks, planned, Turn::What::forward);
   const std::vector<Turn> backward = pass(group, chunks, planned, Turn::What::backward);
   const size_t lead = std::min(forward.size(), static_cast<size_t>(warm_up(stages, stage, chunks)));

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "lockstep/base/round.h"
+
 namespace lockstep::program {
 
 namespace {
 
-constexpr int64_t kAlign = 64;  // elements
-
-int64_t align(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+using model::kParamAlignment;
 
 // Borders between `parts` runs of chunks, as near to even as chunks allow: indices into `chunks`.
 std::vector<size_t> borders(const std::vector<kernels::Chunk>& chunks, int parts) {
@@ -64,7 +64,7 @@ std::vector<std::vector<Share>> share_out(const std::vector<model::BlockLayout>&
       }
       for (const Span& span : share.gradients) {
         share.offsets.push_back(share.gradient_count);
-        share.gradient_count = align(share.gradient_count + span.count);
+        share.gradient_count = base::round_up(share.gradient_count + span.count, kParamAlignment);
       }
     }
   }
@@ -81,7 +81,7 @@ std::vector<Span> cut_evenly(int64_t count, int parts) {
   std::vector<Span> spans;
   for (int p = 0; p < parts; ++p) {
     const auto border = [&](int64_t k) {
-      return k == parts ? count : std::min(count, count * k / parts / kAlign * kAlign);
+      return k == parts ? count : std::min(count, count * k / parts / kParamAlignment * kParamAlignment);
     };
     spans.push_back({border(p), border(p + 1) - border(p)});
   }

@@ -1,6 +1,7 @@
 #include "lockstep/program/strands.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 
 namespace lockstep::program {
 
@@ -81,7 +82,7 @@ std::vector<int64_t> Deal::of_rank(int replica, int shard_rank) const {
   return mine;
 }
 
-int64_t Deal::rounds(int replica) const { return (of_replica(replica).count() + shard - 1) / shard; }
+int64_t Deal::rounds(int replica) const { return base::divide_up(of_replica(replica).count(), shard); }
 
 int64_t Deal::in_round(int replica, int shard_rank, int64_t round) const {
   const Run all = of_replica(replica);

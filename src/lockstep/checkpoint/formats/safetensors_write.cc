@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 #include "lockstep/checkpoint/formats/safetensors.h"
 #include "lockstep/checkpoint/formats/safetensors_dtype.h"
 
@@ -43,8 +44,7 @@ std::string safetensors_header(const std::vector<Whole>& tensors,
     at += one.bytes();
   }
   header += '}';
-  const size_t total =
-      (sizeof(uint64_t) + header.size() + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
+  const size_t total = base::round_up(sizeof(uint64_t) + header.size(), kDataAlignment);
   header.resize(total - sizeof(uint64_t), ' ');
   std::string length(sizeof(uint64_t), '\0');
   const uint64_t size = header.size();

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 #include "lockstep/base/threads.h"
 #include "lockstep/checkpoint/saving/range_writer.h"
 #include "lockstep/device/thread_pool.h"
@@ -125,7 +126,7 @@ std::vector<int64_t> piece_offsets(const std::vector<Piece>& pieces, int64_t& to
   total = 0;
   for (const Piece& piece : pieces) {
     offsets.push_back(total);
-    total += (piece.bytes() + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
+    total += base::round_up(piece.bytes(), kMemoryAlignment);
   }
   return offsets;
 }

@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/drill/drill_faults.h"
@@ -50,8 +50,8 @@ std::vector<Wanted> read_faults(const std::string& text) {
     int64_t times = 1;
     const bool counted = colon < end;
     if (counted) {
-      const auto [stop, error] = std::from_chars(text.data() + colon + 1, text.data() + end, times);
-      if (error != std::errc{} || stop != text.data() + end || times < 1 || times > 100000) {
+      times = base::parse_number(std::string_view(text).substr(colon + 1, end - colon - 1)).value_or(0);
+      if (times < 1 || times > 100000) {
         throw base::ConfigError(561, fmt::format("--faults {}: behind the colon stands how often it strikes, "
                                                  "such as kill:20",
                                                  base::quoted(text.substr(at, end - at))));

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/comm/engines.h"
 #include "lockstep/comm/interface.h"
 #include "lockstep/comm/nccl/nccl_api.h"
@@ -208,7 +209,7 @@ class NcclGroup final : public Group {
   }
   int64_t come_to(int member) {
     const std::optional<std::string> text = desk().try_get(fmt::format("at/{}", member));
-    return text ? std::atoll(text->c_str()) : -1;
+    return text ? base::parse_number(*text).value_or(-1) : -1;
   }
   void check_earlier() {
     NcclResult error = kNcclSuccess;

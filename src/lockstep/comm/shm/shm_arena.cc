@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 #include "lockstep/device/cpu_features.h"
 
 namespace lockstep::comm {
@@ -19,7 +20,7 @@ namespace {
 constexpr int64_t kPage = 4096;
 constexpr int64_t kLeastBytes = int64_t{1} << 30;  // of the arena, and of a peer's mapping
 
-int64_t whole_pages(int64_t bytes) { return (std::max<int64_t>(bytes, 1) + kPage - 1) / kPage * kPage; }
+int64_t whole_pages(int64_t bytes) { return base::round_up(std::max<int64_t>(bytes, 1), kPage); }
 
 // Where nothing can be shared: ordinary memory, and engines that copy.
 class PlainArena final : public SharedArena {

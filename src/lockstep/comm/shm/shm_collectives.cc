@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lockstep/base/round.h"
 #include "lockstep/comm/rank_sum.h"
 #include "lockstep/comm/shm/shm_group.h"
 
@@ -148,7 +149,7 @@ void ShmGroup::all_reduce_inside(const Tensor& values) {
 }
 
 void ShmGroup::sum_share(device::DType type, const std::vector<std::byte*>& where, int64_t bytes) {
-  const int64_t blocks = (bytes + kShareBytes - 1) / kShareBytes;
+  const int64_t blocks = base::divide_up(bytes, kShareBytes);
   const int64_t begin = std::min(bytes, blocks * rank() / size() * kShareBytes);
   const int64_t end = std::min(bytes, blocks * (rank() + 1) / size() * kShareBytes);
   std::vector<const void*> from;

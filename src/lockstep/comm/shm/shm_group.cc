@@ -6,15 +6,14 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 
 namespace lockstep::comm {
 namespace {
 
 constexpr int64_t kInsideAlignment = 16;
 
-int64_t aligned(int64_t bytes) {
-  return (bytes + kInsideAlignment - 1) / kInsideAlignment * kInsideAlignment;
-}
+int64_t aligned(int64_t bytes) { return base::round_up(bytes, kInsideAlignment); }
 
 }  // namespace
 
@@ -98,7 +97,7 @@ int64_t ShmGroup::rounds() const {
   for (int q = 0; q < size(); ++q) {
     const Post& post = post_of(q);
     if (post.form == PostForm::in_pieces)
-      most = std::max(most, (post.stream_bytes + kBounceBytes - 1) / kBounceBytes);
+      most = std::max(most, base::divide_up(post.stream_bytes, kBounceBytes));
   }
   return most;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lockstep/base/round.h"
 #include "lockstep/comm/shm/shm_group.h"
 
 namespace lockstep::comm {
@@ -20,7 +21,7 @@ void ShmGroup::do_send(const Tensor& values, int to, Stream) {
   channel.bytes = bytes;
   board_->begin();
   uint32_t offered = channel.offered.value.load(std::memory_order_relaxed);
-  const int64_t rounds = pieces ? (bytes + kBounceBytes - 1) / kBounceBytes : 1;
+  const int64_t rounds = pieces ? base::divide_up(bytes, kBounceBytes) : 1;
   for (int64_t round = 0; round < rounds; ++round) {
     if (round >= 2) board_->wait_for(channel.taken, offered - 1, to);  // the buffer's last content is out
     if (pieces) stage({values}, round);

@@ -12,11 +12,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::comm {
@@ -33,7 +33,7 @@ Endpoint name_of(const Address& address) {
   char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "0";
   ::getnameinfo(address.get(), address.length, host, sizeof host, port, sizeof port,
                 NI_NUMERICHOST | NI_NUMERICSERV);
-  return {host, std::atoi(port)};
+  return {host, base::parse_number<int>(port).value_or(0)};
 }
 
 std::vector<Address> resolve(const std::string& host, int port, bool passive, std::string& problem) {
@@ -144,12 +144,11 @@ Endpoint parse_endpoint(const std::string& text) {
   } else if (endpoint.host.find_first_of(":[]") != std::string::npos) {
     endpoint.host.clear();  // a bare IPv6 number: where its port begins cannot be told
   }
-  const char* begin = colon == std::string::npos ? nullptr : text.data() + colon + 1;
-  const char* end = text.data() + text.size();
-  const bool number = begin && begin != end && std::from_chars(begin, end, endpoint.port).ptr == end;
+  if (colon != std::string::npos)
+    endpoint.port = base::parse_number<int>(std::string_view(text).substr(colon + 1)).value_or(0);
   const bool clean = endpoint.host.find_first_of(" \t\r\n/") == std::string::npos &&
                      endpoint.host.find('\0') == std::string::npos;
-  if (!number || !clean || endpoint.host.empty() || endpoint.port < 1 || endpoint.port > 65535) {
+  if (!clean || endpoint.host.empty() || endpoint.port < 1 || endpoint.port > 65535) {
     throw base::ConfigError(518, fmt::format("{} is not an endpoint: write host:port, such as node1:29400 or "
                                              "[fd00::1]:29400",
                                              base::quoted(text)));

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::comm {
@@ -21,12 +21,11 @@ int64_t length(const std::string& text) { return static_cast<int64_t>(text.size(
 }
 
 int64_t parse_counter(const std::string& key, const std::string& text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
+  const std::optional<int64_t> value = base::parse_number(text);
+  if (!value) {
     refuse(key, fmt::format("its value {} is not a number, so nothing can be added", base::quoted(text, 20)));
   }
-  return value;
+  return *value;
 }
 
 }  // namespace

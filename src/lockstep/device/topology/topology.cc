@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 
 namespace lockstep::device {
 namespace {
@@ -31,10 +31,8 @@ bool is_host_bridge(std::string_view text) {
 }
 
 bool read_number(std::string_view& text, int& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || value < 0 || value >= kMostCpus) return false;
-  text.remove_prefix(static_cast<size_t>(end - text.data()));
-  return true;
+  value = base::take_number<int>(text).value_or(-1);
+  return value >= 0 && value < kMostCpus;
 }
 
 }  // namespace

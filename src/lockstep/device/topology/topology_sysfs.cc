@@ -1,10 +1,10 @@
 // Processors, network cards and PCI paths, from the files in which the Linux kernel tells them.
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <set>
 
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/topology/topology_read.h"
 
@@ -19,9 +19,7 @@ std::string text_of(const std::string& path) {
 }
 
 double number_in(const std::string& path, double otherwise) {
-  const std::string text = text_of(path);
-  double value = 0;
-  return std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc() ? value : otherwise;
+  return base::leading_number<double>(text_of(path)).value_or(otherwise);
 }
 
 // In the order people number them: mlx5_2 before mlx5_10.
@@ -47,11 +45,9 @@ std::vector<std::string> entries_of(const std::string& folder) {
 std::vector<int> numbered(const std::string& folder, std::string_view prefix) {
   std::vector<int> numbers;
   for (const std::string& name : entries_of(folder)) {
-    int number = 0;
-    const char *begin = name.data() + prefix.size(), *end = name.data() + name.size();
-    if (!name.starts_with(prefix) || begin == end) continue;
-    const auto result = std::from_chars(begin, end, number);
-    if (result.ec == std::errc() && result.ptr == end && number >= 0) numbers.push_back(number);
+    if (!name.starts_with(prefix)) continue;
+    const int number = base::parse_number<int>(std::string_view(name).substr(prefix.size())).value_or(-1);
+    if (number >= 0) numbers.push_back(number);
   }
   return numbers;
 }
@@ -129,9 +125,7 @@ class Sysfs : public CpuSource {
     const size_t at = text.find("MemTotal:");
     if (at == std::string::npos) return 0;
     const std::string_view rest = base::trimmed(std::string_view(text).substr(at + 9));
-    int64_t kib = 0;
-    std::from_chars(rest.data(), rest.data() + rest.size(), kib);
-    return kib * 1024;
+    return base::leading_number(rest).value_or(0) * 1024;
   }
 
   std::string root_;

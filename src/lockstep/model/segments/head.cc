@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "lockstep/base/round.h"
 #include "lockstep/model/segments/parts.h"
 
 namespace lockstep::model {
@@ -91,7 +92,7 @@ class Head : public Segment {
   // Chunks of nearly equal length, none above o_.chunk: a short last one would make poor products.
   int64_t chunk_rows(int64_t tokens) const {
     if (o_.chunk <= 0 || tokens <= o_.chunk) return tokens;
-    const int64_t chunks = (tokens + o_.chunk - 1) / o_.chunk, even = (tokens + chunks - 1) / chunks;
+    const int64_t chunks = base::divide_up(tokens, o_.chunk), even = base::divide_up(tokens, chunks);
     return std::min(o_.chunk, (even + 63) / 64 * 64);
   }
   HeadOptions o_;
@@ -104,7 +105,7 @@ LinearMap logits_map(const HeadOptions& options, int64_t vocab) {
   constexpr int64_t kFew = 1024, kMultiple = 8;
   LinearMap map{.in = options.width, .out = vocab, .type = options.type, .at_once = true};
   if (vocab > kFew && vocab % kMultiple != 0 && options.width % kMultiple == 0)
-    map.padded_out = (vocab + kMultiple - 1) / kMultiple * kMultiple;
+    map.padded_out = base::round_up(vocab, kMultiple);
   return map;
 }
 

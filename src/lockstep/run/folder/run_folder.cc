@@ -10,6 +10,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/manifest.h"
@@ -62,7 +63,7 @@ std::string changes_since(const recipe::Recipe& earlier, const recipe::Resolved&
 // "checkpoints/step-00000100": 100.
 int64_t step_of(const std::string& checkpoint) {
   const std::string name = fs::path(checkpoint).filename();
-  return std::atoll(name.c_str() + name.find('-') + 1);
+  return base::leading_number(std::string_view(name).substr(name.find('-') + 1)).value_or(0);
 }
 
 // A write beside a file that was killed before its rename: CONFIG.PID.tmp. Nobody else writes here now.

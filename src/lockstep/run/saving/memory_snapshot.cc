@@ -14,6 +14,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/base/round.h"
 
 namespace lockstep::run {
 
@@ -23,8 +24,6 @@ constexpr int64_t kPage = kSnapshotPage, kAlignment = 64;
 constexpr double kShareOfTime = 0.01;  // that "auto" spends on copying
 constexpr int64_t kMostEvery = 1000;
 constexpr int64_t kSmall = int64_t{64} << 20;
-
-int64_t rounded(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
 int64_t available_memory() {
   std::ifstream file("/proc/meminfo");
@@ -42,7 +41,7 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   const auto add = [&](const std::string& name, const device::Tensor& values, bool share, int64_t first) {
     parts_.push_back({values, bytes_});
     shape += fmt::format("{} {} {} {};", name, share, first, values.bytes());
-    bytes_ = rounded(bytes_ + values.bytes(), kAlignment);
+    bytes_ = base::round_up(bytes_ + values.bytes(), kAlignment);
     whole_ &= !share;
   };
   const Parameters& parameters = *session.parameters;
@@ -54,7 +53,7 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   }
   for (const Parameters::Named& one : parameters.statistics()) add(one.name, one.master.values, false, 0);
   shape_ = base::hash_text(shape);
-  bytes_ = rounded(bytes_, kPage);
+  bytes_ = base::round_up(bytes_, kPage);
   const recipe::AutoInt& wish = session.plan.recipe().checkpoint.snapshot_every;
   if (!wish.is_auto) every_ = wish.value;
 

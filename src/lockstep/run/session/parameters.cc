@@ -11,6 +11,7 @@
 
 #include "lockstep/base/hash.h"
 #include "lockstep/base/philox.h"
+#include "lockstep/base/round.h"
 #include "lockstep/checkpoint/params_hash.h"
 #include "lockstep/kernels/optimizer/step_state.h"
 #include "lockstep/run/executor/reduce.h"
@@ -311,7 +312,7 @@ std::string Parameters::hash_of(const checkpoint::HashSums& sums) const {
       if (!spec.tied_to.empty()) continue;
       index[order_of(b, k)] = static_cast<int64_t>(index.size());
       const int64_t elements = whole_shape(spec.cut, spec.shape).numel();
-      first_chunk.push_back(first_chunk.back() + (elements + kernels::kChunk - 1) / kernels::kChunk);
+      first_chunk.push_back(first_chunk.back() + base::divide_up(elements, kernels::kChunk));
     }
   }
   std::vector<uint64_t> all(static_cast<size_t>(first_chunk.back()) * 2, 0);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/mesh.h"
 
@@ -44,7 +45,7 @@ std::string smaller(const recipe::Recipe::Parallel& p, int64_t world) {
 int data_width(const recipe::Recipe::Parallel& p, int world) {
   const int64_t together = p.tensor * p.context * p.pipeline;
   if (world % together != 0) {
-    const int64_t enough = (world + together - 1) / together * together;
+    const int64_t enough = base::round_up(world, together);
     const std::string more = enough <= kMostRanks ? fmt::format("add --nproc {} or ", enough) : "";
     throw ConfigError(157, fmt::format("{} needs {} ranks or a multiple of that, {} started: {}{}",
                                        product_text(p), together, world, more, smaller(p, world)));
@@ -291,7 +292,7 @@ void check_ring(int64_t seq_len, int context, int64_t ranks) {
                   "{}; context ranks that do: {}, or data.seq_len={}",
                   context, runs, seq_len,
                   seq_len % 2 == 0 ? base::divisors_near(std::gcd(seq_len / 2, ranks), context) : "1",
-                  (seq_len + runs - 1) / runs * runs));
+                  base::round_up(seq_len, runs)));
 }
 
 void check_heads(const recipe::Recipe& recipe, const model::Parts& parts, int64_t ranks) {
@@ -357,7 +358,7 @@ void check_strands(const recipe::Recipe& recipe, const program::DataRanks& ranks
                   recipe.batch.slices.value, strands, strands == 1 ? "" : "s", width, width));
   }
   if (!ranks.exact && strands % width != 0) {
-    int64_t even = (strands + width - 1) / width * width;  // strands that the slices allow
+    int64_t even = base::round_up(strands, width);  // strands that the slices allow
     while (even <= recipe.batch.slices.value && recipe.batch.slices.value % even != 0) even += width;
     const std::string way = even <= recipe.batch.slices.value ? fmt::format("set batch.strands={}", even)
                                                               : "start another number";

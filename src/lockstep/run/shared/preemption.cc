@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <vector>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::run {
@@ -28,8 +28,9 @@ std::string first_line(const std::string& path) {
 // "[B:]USR1[@seconds]", as sbatch's --signal.
 double slurm_signal(const std::string& text) {
   const size_t at = text.find('@');
-  int seconds = 0;
-  if (at != std::string::npos) std::from_chars(text.data() + at + 1, text.data() + text.size(), seconds);
+  const int seconds = at == std::string::npos
+                          ? 0
+                          : base::leading_number<int>(std::string_view(text).substr(at + 1)).value_or(0);
   return seconds > 0 ? seconds : kSlurmSignal;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/round.h"
 #include "lockstep/data/loader.h"
 
 namespace lockstep::run {
@@ -34,12 +35,12 @@ Evaluator::Evaluator(Session& session)
 std::optional<double> Evaluator::run(int64_t batches, const std::atomic<int>* stop) {
   const Plan& plan = session_.plan;
   const int64_t count = plan.recipe().batch.global / plan.recipe().batch.slices.value;
-  const int64_t there = std::min(batches, (plan.dataset->samples(data::Split::eval) + count - 1) / count);
+  const int64_t there = std::min(batches, base::divide_up(plan.dataset->samples(data::Split::eval), count));
   // Data ranks take turns, and those that share one slice work on it together. All go through as many
   // batches, because each takes part in the others' gathers; one past the last has no label that counts.
   // Every number comes from one rank, and all are added in the batches' order.
   const int64_t ranks = plan.layout.ranks.width(), self = plan.layout.ranks.self();
-  std::vector<double> losses(static_cast<size_t>((there + ranks - 1) / ranks * ranks), 0), valid = losses;
+  std::vector<double> losses(static_cast<size_t>(base::round_up(there, ranks)), 0), valid = losses;
   for (int64_t k = self; k < static_cast<int64_t>(losses.size()); k += ranks) {
     if (stop != nullptr && k / ranks % kBatchesBetweenQuestions == 0 && asked_to_stop(*stop))
       return std::nullopt;
