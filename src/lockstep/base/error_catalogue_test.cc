@@ -40,6 +40,16 @@ TEST(ErrorCatalogue, ExplainsEveryNumberInTheSources) {
   }
 }
 
+// Numbers are for people: who must tell one error from another catches a type of its own.
+TEST(Errors, NobodyDecidesByTheirNumber) {
+  const std::regex pattern("error\\.number\\(\\)\\s*(==|!=|<|>|/|%)");
+  for (const auto& file : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE "/src/lockstep")) {
+    const std::string name = file.path().filename().string();
+    if (!file.is_regular_file() || name.ends_with("_test.cc")) continue;
+    EXPECT_FALSE(std::regex_search(read_file(file.path().string()), pattern)) << file.path();
+  }
+}
+
 // Numbers also reach an error by a name or an argument, and scripts write them out.
 TEST(ErrorCatalogue, HasNoRowThatNothingLeadsTo) {
   const std::regex pattern(R"((?:[(,=?:{]|return)\s*(\d{3})\s*[,);:}]|LS0(\d{3}))");

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/formats/safe_path.h"
 #include "lockstep/checkpoint/formats/shards.h"
 #include "lockstep/optim/optimizer.h"
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kElements = int64_t{1} << 20;  // at a time
 
 [[noreturn]] void refuse_missing(const Opened& opened, const std::string& what) {
-  throw base::DataError(305,
+  throw CheckpointError(305,
                         fmt::format("{} is not whole: {}; use another checkpoint of the run, or copy this "
                                     "one again",
                                     opened.folder(), what));
@@ -64,7 +65,7 @@ void check_index(const Opened& opened) {
   if (!fs::exists(path, error)) refuse_missing(opened, fmt::format("{} is missing", kIndexName));
   for (const auto& [tensor, file] : read_index(file_inside(opened.folder(), kIndexName, opened.folder()))) {
     if (opened.has(tensor)) continue;
-    throw base::DataError(303, fmt::format("{} says that tensor {} is in {}, which has no such tensor; use "
+    throw CheckpointError(303, fmt::format("{} says that tensor {} is in {}, which has no such tensor; use "
                                            "another checkpoint of the run",
                                            path, base::quoted(tensor), file));
   }
@@ -108,7 +109,7 @@ void check_hash(const Opened& opened) {
   }
   const std::string found = hashes.finish(weights);
   if (found == said) return;
-  throw base::DataError(322,
+  throw CheckpointError(322,
                         fmt::format("{}: its weights have the hash {}, its manifest says {}; use another "
                                     "checkpoint of the run",
                                     opened.folder(), found, base::quoted(said, 40)));

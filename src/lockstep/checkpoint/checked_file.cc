@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/threads.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/crc32c.h"
 #include "lockstep/checkpoint/formats/widen.h"
 
@@ -30,7 +31,7 @@ int open_file(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file >= 0) return file;
   if (errno != ENOENT && errno != EMFILE && errno != ENFILE) {
-    throw base::DataError(305, fmt::format("{} cannot be opened: {}; use another checkpoint of the run, or "
+    throw CheckpointError(305, fmt::format("{} cannot be opened: {}; use another checkpoint of the run, or "
                                            "see to its disk and permissions",
                                            path, std::strerror(errno)));
   }
@@ -93,7 +94,7 @@ CheckedFile::CheckedFile(std::string path, std::optional<std::vector<uint32_t>> 
 CheckedFile::~CheckedFile() { ::close(file_); }
 
 void CheckedFile::refuse(const std::string& why, const std::string* tensor) const {
-  throw base::DataError(
+  throw CheckpointError(
       305, fmt::format("{} is damaged{}: {}; use another checkpoint of the run, or copy this one again",
                        path_, tensor ? fmt::format(" in tensor {}", base::quoted(*tensor)) : "", why));
 }

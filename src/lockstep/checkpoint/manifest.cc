@@ -9,6 +9,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/formats/safe_path.h"
 #include "lockstep/checkpoint/formats/strict_json.h"
 #include "lockstep/checkpoint/saving/file_writer.h"
@@ -91,7 +92,7 @@ class Reader {
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
-    throw base::DataError(
+    throw CheckpointError(
         304, fmt::format("{} is not a usable manifest: {}; use another checkpoint of the run", path_, why));
   }
 

@@ -10,6 +10,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/formats/pytorch.h"
 #include "lockstep/checkpoint/formats/safe_path.h"
 #include "lockstep/checkpoint/formats/shards.h"
@@ -36,12 +37,12 @@ bool stands(const std::string& folder, const char* name) {
 [[noreturn]] void refuse_folder(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    throw base::DataError(
+    throw CheckpointError(
         306, fmt::format("{} is not a folder; name the folder of a checkpoint or of a Hugging Face "
                          "model",
                          folder));
   }
-  throw base::DataError(306,
+  throw CheckpointError(306,
                         fmt::format("{} holds no {}, {}, {} or {}; name the folder of a checkpoint or of a "
                                     "Hugging Face model",
                                     folder, kManifestName, kSingleName, kIndexName, kPytorchName));
@@ -52,7 +53,7 @@ std::string read_config(const std::string& folder) {
   const std::string path = file_inside(folder, kConfigName, folder);
   std::string text = read_small_file(path, kMostConfigBytes);
   if (nested_deeper(text, kDeepestConfig)) {
-    throw base::DataError(310, fmt::format("{} is nested deeper than {} levels; no model's is: do not use "
+    throw CheckpointError(310, fmt::format("{} is nested deeper than {} levels; no model's is: do not use "
                                            "files from a source you do not trust",
                                            path, kDeepestConfig));
   }
@@ -93,7 +94,7 @@ struct Opened::State {
     for (const auto& [name, entry] : file.entries()) {
       const auto [at, added] = tensors.emplace(name, Place{&file, &entry});
       if (!added) {
-        throw base::DataError(
+        throw CheckpointError(
             309, fmt::format("tensor {} is both in {} and in {}; save or export the checkpoint again",
                              base::quoted(name), at->second.file->path(), file.path()));
       }
@@ -117,7 +118,7 @@ struct Opened::State {
       const TensorFile& file = pytorch ? open_pytorch(file_name, index) : open(file_name, index);
       const auto entry = file.entries().find(name);
       if (entry == file.entries().end()) {
-        throw base::DataError(
+        throw CheckpointError(
             303, fmt::format("{} says that tensor {} is in {}, which has no such tensor; fetch or "
                              "export the folder again",
                              index, base::quoted(name), file_name));
@@ -138,7 +139,7 @@ struct Opened::State {
   const Place& find(const std::string& name) const {
     const auto found = look_up(name);
     if (found == tensors.end()) {
-      throw base::DataError(307,
+      throw CheckpointError(307,
                             fmt::format("{} has no tensor {} among its {}; it is of another model: check "
                                         "model.family and the sizes",
                                         folder, base::quoted(name), tensors.size()));
@@ -154,7 +155,7 @@ const Opened::State::Place& Opened::State::find_as(const Whole& tensor) const {
   const Place& place = find(tensor.name);
   const TensorFile::Entry& entry = *place.entry;
   const auto refuse = [&](int number, const std::string& why) {
-    throw base::DataError(
+    throw CheckpointError(
         number, fmt::format("{}: tensor {} {}", place.file->path(), base::quoted(tensor.name), why));
   };
   bool same_shape = tensor.shape.rank() == static_cast<int>(entry.shape.size());
@@ -213,7 +214,7 @@ std::vector<std::string> Opened::names() const {
 Whole Opened::find(const std::string& name) const {
   const auto& [file, entry] = state_->find(name);
   if (entry->shape.size() > 4) {
-    throw base::DataError(307, fmt::format("{}: tensor {} has {} dimensions; no model here has more than 4",
+    throw CheckpointError(307, fmt::format("{}: tensor {} has {} dimensions; no model here has more than 4",
                                            file->path(), base::quoted(name), entry->shape.size()));
   }
   const bool moment = fs::path(file->path()).filename().string().starts_with("optimizer-");

@@ -12,6 +12,7 @@
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/formats/safe_path.h"
 #include "lockstep/checkpoint/manifest.h"
 
@@ -56,7 +57,7 @@ std::vector<StepFolder> step_folders(const std::string& run_folder) {
 void check_whole(const StepFolder& folder) {
   const Manifest manifest = read_manifest(folder.path);
   if (manifest.step != folder.step) {
-    throw base::DataError(304, fmt::format("{}/{} is of step {}; the folder was copied or renamed",
+    throw CheckpointError(304, fmt::format("{}/{} is of step {}; the folder was copied or renamed",
                                            folder.path, kManifestName, manifest.step));
   }
   for (const FileSummary& file : manifest.files) {
@@ -64,7 +65,7 @@ void check_whole(const StepFolder& folder) {
     std::error_code error;
     const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
     if (bytes == file.bytes) continue;
-    throw base::DataError(305, fmt::format("{} is damaged: it has {} bytes, the manifest says {}", path,
+    throw CheckpointError(305, fmt::format("{} is damaged: it has {} bytes, the manifest says {}", path,
                                            error ? 0 : bytes, file.bytes));
   }
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/step_folders.h"
 
 namespace lockstep::checkpoint {
@@ -15,15 +16,13 @@ std::vector<std::string> model_folders(const std::string& folder) {
   if (!fs::is_directory(checkpoints_folder(folder), error)) return {folder};
   std::vector<std::string> whole = list(folder);
   if (whole.empty()) {
-    throw base::DataError(
+    throw CheckpointError(
         324, folder + " has no complete checkpoint yet: let `lockstep train` finish, or stop it with Ctrl-C");
   }
   return whole;
 }
 
-bool is_unusable(const base::Error& error) {
-  return dynamic_cast<const base::DataError*>(&error) != nullptr && error.number() / 100 == 3;
-}
+bool is_unusable(const base::Error& error) { return dynamic_cast<const CheckpointError*>(&error) != nullptr; }
 
 Taken for_first_usable(const std::vector<std::string>& folders,
                        const std::function<void(const std::string& folder)>& read,

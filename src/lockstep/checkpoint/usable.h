@@ -18,7 +18,7 @@ namespace lockstep::checkpoint {
 // folder itself. DataError 324: a run that has none.
 std::vector<std::string> model_folders(const std::string& folder);
 
-// Whether the error says that a checkpoint cannot be read or believed, so that another one may do: LS03xx.
+// Whether the error says that a checkpoint cannot be read or believed, so that another one may do.
 bool is_unusable(const base::Error& error);
 
 struct Taken {

@@ -11,6 +11,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/audit.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/crc32c.h"
 #include "lockstep/checkpoint/step_folders.h"
 #include "lockstep/cli/commands.h"
@@ -155,7 +156,7 @@ json checkpoints_of(const std::string& run) {
 // Who asks whether a run is whole must not take the oldest checkpoint's word for it.
 int end_of_check(const std::string& run, int damaged) {
   if (damaged == 0) return 0;
-  throw base::DataError(
+  throw checkpoint::CheckpointError(
       329, fmt::format("{} is not whole: {} newer than the checkpoint that was checked cannot "
                        "be used and {} named above",
                        run, damaged == 1 ? "one" : fmt::format("{}", damaged), damaged == 1 ? "is" : "are"));

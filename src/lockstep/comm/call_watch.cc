@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -51,39 +50,45 @@ std::vector<CallWatch::Open> CallWatch::open_now() const {
   return open;
 }
 
+Duration OpenTimes::tick() const { return std::clamp(timeout_ / 20, kShortestTick, kLongestTick); }
+
+OpenTimes::Look OpenTimes::look(const std::vector<Call>& open, TimePoint now) {
+  const TimePoint::duration passed = std::min<TimePoint::duration>(now - last_, 2 * tick());
+  const TimePoint::duration slow = std::min(kSlow, timeout_ / 4);
+  last_ = now;
+  Look found;
+  std::map<Call, TimePoint::duration> still;
+  TimePoint::duration longest{-1};
+  for (const Call& one : open) {
+    const auto before = waited_.find(one);
+    const auto time = before == waited_.end() ? TimePoint::duration::zero() : before->second + passed;
+    still.emplace(one, time);
+    found.slow |= time >= slow && time - passed < slow;
+    if (time > longest) longest = time, found.late = one;
+  }
+  if (longest < timeout_) found.late.reset();
+  waited_ = std::move(still);
+  return found;
+}
+
 void CallWatch::look(const std::stop_token& stop) {
-  const Duration tick = std::clamp(options_.timeout / 20, kShortestTick, kLongestTick);
-  const Clock::duration slow = std::min(kSlow, options_.timeout / 4);
-  std::map<Open, Clock::duration> waited;
-  Clock::time_point last = Clock::now();
+  OpenTimes times(options_.timeout, Clock::now());
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, stop, tick, [] { return false; });
+      changed_.wait_for(lock, stop, times.tick(), [] { return false; });
     }
     if (stop.stop_requested()) return;
-    // More has passed where this process was stopped: the calls were not waited for meanwhile.
-    const Clock::duration passed = std::min<Clock::duration>(Clock::now() - last, 2 * tick);
-    last = Clock::now();
-    std::map<Open, Clock::duration> still;
-    const Open* late = nullptr;
-    for (const Open& one : open_now()) {
-      const auto before = waited.find(one);
-      const Clock::duration time = before == waited.end() ? Clock::duration::zero() : before->second + passed;
-      const auto here = still.emplace(one, time).first;
-      if (late == nullptr || time > still.at(*late)) late = &here->first;
-      if (time >= slow && time - passed < slow) {
-        const std::lock_guard lock(mutex_);
-        say_ = true;
-        changed_.notify_all();
-      }
+    const OpenTimes::Look found = times.look(open_now(), Clock::now());
+    if (found.slow) {
+      const std::lock_guard lock(mutex_);
+      say_ = true;
+      changed_.notify_all();
     }
-    if (late != nullptr && still.at(*late) >= options_.timeout) {
-      const std::string text = sentence(*late);
-      const std::vector<Open> open = open_now();  // it may have ended meanwhile
-      if (std::find(open.begin(), open.end(), *late) != open.end()) return options_.end(text);
-    }
-    waited = std::move(still);
+    if (!found.late) continue;
+    const std::string text = sentence(*found.late);
+    const std::vector<Open> open = open_now();  // it may have ended meanwhile
+    if (std::find(open.begin(), open.end(), *found.late) != open.end()) return options_.end(text);
   }
 }
 

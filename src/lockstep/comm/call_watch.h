@@ -16,6 +16,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -26,6 +27,28 @@
 #include "lockstep/comm/group.h"
 
 namespace lockstep::comm {
+
+// How long calls have been open, told by looks at them that a clock of the caller's goes with. What passes
+// between two looks counts for two ticks at most: more has passed where this process was itself stopped, and
+// then nobody waited.
+class OpenTimes {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  using Call = std::pair<const void*, int64_t>;  // whose, and which
+  OpenTimes(Duration timeout, TimePoint now) : timeout_(timeout), last_(now) {}
+  Duration tick() const;  // between looks
+
+  struct Look {
+    bool slow = false;              // one has become so slow that others may ask for it
+    std::optional<Call> late = {};  // the one that has been open longest, for the whole timeout
+  };
+  Look look(const std::vector<Call>& open, TimePoint now);
+
+ private:
+  Duration timeout_;
+  TimePoint last_;
+  std::map<Call, TimePoint::duration> waited_;
+};
 
 // Says "lockstep: SENTENCE" on standard error and leaves with code 1, whatever other threads are doing.
 [[noreturn]] void leave_at_once(const std::string& sentence);
@@ -56,7 +79,7 @@ class CallWatch {
   };
 
  private:
-  using Open = std::pair<const void*, int64_t>;  // whose, and which
+  using Open = OpenTimes::Call;
   std::vector<Open> open_now() const;
   void look(const std::stop_token& stop);
   void ask(const std::stop_token& stop);

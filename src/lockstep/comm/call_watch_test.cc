@@ -202,12 +202,12 @@ TEST(CallWatch, AStepThatIsOneGraphIsWatchedAsAWhole) {
   EXPECT_NE(ended.said.find("a step has not ended within 0.6 s"), std::string::npos) << ended.said;
 }
 
-// Many short calls take longer than the timeout, but none of them does; and steps.
+// Short calls and steps take longer than the timeout together, but none of them does.
 TEST(CallWatch, LeavesAloneWhatGoesOn) {
   const Ended ended = in_child([] {
     Rank rank;
     CallWatch watch(rank.options);
-    for (int k = 0; k < 40; ++k) {
+    for (int k = 0; k < 16; ++k) {
       rank.call();
       rank.device.passed += 1;
       const CallWatch::Step step(&watch);
@@ -218,27 +218,55 @@ TEST(CallWatch, LeavesAloneWhatGoesOn) {
   EXPECT_EQ(ended.code, kUnended) << ended.said;
 }
 
+struct Times {
+  OpenTimes::TimePoint now{std::chrono::hours(1)};
+  OpenTimes times{milliseconds(600), now};
+  const OpenTimes::Call one{this, 1}, other{this, 2};
+  // What is found by looks a tick apart, for so long: how often slow, and whether late.
+  std::pair<int, bool> pass(milliseconds time, const std::vector<OpenTimes::Call>& open) {
+    int slow = 0;
+    bool late = false;
+    for (milliseconds gone{0}; gone < time; gone += times.tick()) {
+      now += times.tick();
+      const OpenTimes::Look found = times.look(open, now);
+      slow += found.slow, late |= found.late.has_value();
+    }
+    return {slow, late};
+  }
+};
+
+TEST(OpenTimes, ACallIsSlowOnceAndLateAtTheTimeout) {
+  Times calls;
+  EXPECT_EQ(calls.times.tick(), milliseconds(30));
+  EXPECT_EQ(calls.pass(milliseconds(150), {calls.one}), std::pair(0, false));
+  EXPECT_EQ(calls.pass(milliseconds(450), {calls.one}), std::pair(1, false));
+  EXPECT_EQ(calls.pass(milliseconds(60), {calls.one}), std::pair(0, true));
+}
+
+// Many short calls take longer than the timeout, but none of them does.
+TEST(OpenTimes, WhatGoesOnIsNeverLate) {
+  Times calls;
+  for (int64_t k = 0; k < 40; ++k)
+    EXPECT_EQ(calls.pass(milliseconds(90), {{&calls, k}}), std::pair(0, false)) << k;
+}
+
+TEST(OpenTimes, TheLongestIsNamed) {
+  Times calls;
+  calls.pass(milliseconds(300), {calls.other});
+  calls.pass(milliseconds(300), {calls.one, calls.other});
+  const OpenTimes::Look found = calls.times.look({calls.one, calls.other}, calls.now += milliseconds(30));
+  ASSERT_TRUE(found.late.has_value());
+  EXPECT_EQ(*found.late, calls.other);
+}
+
 // A process that was stopped has not waited: the call may end right behind.
-TEST(CallWatch, TimeInWhichItWasStoppedDoesNotCount) {
-  const auto body = [] {
-    Rank rank;
-    rank.options.timeout = milliseconds(1500);
-    CallWatch watch(rank.options);
-    rank.device.passed = 1;
-    rank.call();
-    std::this_thread::sleep_for(milliseconds(200));
-    ::kill(::getpid(), SIGSTOP);
-    std::this_thread::sleep_for(milliseconds(200));
-    rank.device.passed = 2;
-    std::this_thread::sleep_for(milliseconds(2000));
-  };
-  const Ended ended = in_child(body, [](pid_t child) {
-    int status = 0;
-    ::waitpid(child, &status, WUNTRACED);
-    std::this_thread::sleep_for(milliseconds(2500));
-    ::kill(child, SIGCONT);
-  });
-  EXPECT_EQ(ended.code, kUnended) << ended.said;
+TEST(OpenTimes, TimeInWhichItWasStoppedDoesNotCount) {
+  Times calls;
+  calls.pass(milliseconds(120), {calls.one});
+  calls.now += std::chrono::hours(1);
+  EXPECT_FALSE(calls.times.look({calls.one}, calls.now).late.has_value());
+  EXPECT_EQ(calls.pass(milliseconds(390), {calls.one}), std::pair(0, false));
+  EXPECT_EQ(calls.pass(milliseconds(60), {calls.one}), std::pair(0, true));
 }
 
 }  // namespace

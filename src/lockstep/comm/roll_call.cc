@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/number.h"
 #include "lockstep/comm/engine.h"
+#include "lockstep/comm/store/store_timeout.h"
 
 namespace lockstep::comm {
 namespace {
@@ -84,6 +86,33 @@ Arrival arrival_from(const std::string& bytes, int size) {
   return arrival;
 }
 
+// What is wrong with a roll call, and how the judge tells the others: by its error's number and a sentence.
+struct Finding {
+  enum class Kind { absent = 521, differ = 523, twice = 528 };
+  Kind kind = Kind::absent;
+  std::string sentence;
+
+  std::string to_text() const { return fmt::format("{} {}", static_cast<int>(kind), sentence); }
+  static Finding from_text(const std::string& text) {
+    const Finding finding{.sentence = text.substr(std::min<size_t>(4, text.size()))};
+    for (const Kind kind : {Kind::differ, Kind::twice}) {
+      if (text.starts_with(std::to_string(static_cast<int>(kind)))) return {kind, finding.sentence};
+    }
+    return finding;
+  }
+  [[noreturn]] void raise(const std::string& what) const {
+    switch (kind) {
+      case Kind::differ:
+        throw base::ConfigError(523, what + sentence);
+      case Kind::twice:
+        throw base::ConfigError(528, what + sentence);
+      case Kind::absent:
+        break;
+    }
+    throw base::CommError(521, what + sentence);
+  }
+};
+
 // The judge's part: waits for everyone, in the order in which they come.
 class Judge {
  public:
@@ -92,8 +121,8 @@ class Judge {
     note(own);
   }
 
-  // "" or the sentence, with its error number before it.
-  std::string verdict(const std::string& queue, Store& store) {
+  // Nothing: all is well.
+  std::optional<Finding> verdict(const std::string& queue, Store& store) {
     const Clock::time_point begin = Clock::now(), end = begin + call_.timeout;
     Clock::time_point tell_at = begin + kTellAfter;
     while (twice_.empty() && !missing().empty()) {
@@ -101,7 +130,7 @@ class Judge {
       if (const auto bytes = store.pop(queue, std::max(left, Duration::zero()))) {
         note(*bytes);
       } else if (Clock::now() >= end) {
-        return "521 " + missing_sentence(missing(), call_.size, call_.timeout);
+        return Finding{Finding::Kind::absent, missing_sentence(missing(), call_.size, call_.timeout)};
       } else if (Clock::now() >= tell_at) {
         tell_at = Clock::now() + kTellAgain;
         if (call_.say)
@@ -109,13 +138,13 @@ class Judge {
               fmt::format("waiting for {} of {} ranks: {}", missing().size(), call_.size, named(missing())));
       }
     }
-    if (!twice_.empty()) return "528 " + twice_;
+    if (!twice_.empty()) return Finding{Finding::Kind::twice, twice_};
     std::vector<Facts> all;
     for (const Arrival& one : came_) all.push_back(one.facts);
     const std::string difference = first_difference(all, names_);
-    return difference.empty()
-               ? ""
-               : "523 " + difference + "; start every rank with the same program, recipe and machine";
+    if (difference.empty()) return std::nullopt;
+    return Finding{Finding::Kind::differ,
+                   difference + "; start every rank with the same program, recipe and machine"};
   }
 
  private:
@@ -203,29 +232,25 @@ void hold_roll_call(const RollCall& call, const Facts& facts, Store& store, cons
   const std::string own = arrival_of(call, facts);
   // A second rank 0 must not judge as well: it comes like the others, and is noticed.
   const bool judges = call.rank == 0 && store.add(prefix + "judge", 1) == 1;
-  std::string verdict;
+  std::optional<Finding> finding;
   if (judges) {
-    verdict = Judge(call, own).verdict(prefix + "arrivals", store);
-    store.set(prefix + "verdict", verdict);
+    finding = Judge(call, own).verdict(prefix + "arrivals", store);
+    store.set(prefix + "verdict", finding ? finding->to_text() : "");
     store.remove(prefix + "judge");
     // Whoever came to this call has read the verdict of the one before.
-    if (verdict.empty()) store.remove(fmt::format("roll-call/{}/verdict", call.number - 1));
+    if (!finding) store.remove(fmt::format("roll-call/{}/verdict", call.number - 1));
   } else {
     store.push(prefix + "arrivals", own);
     try {
       // Rank 0 may have begun to wait later than we.
-      verdict = store.get(prefix + "verdict", call.timeout + std::min(call.timeout, kVerdictGrace));
-    } catch (const base::CommError& error) {
-      if (error.number() != 510) throw;
-      verdict = "521 " + missing_sentence({names_of(call)[0]}, call.size, call.timeout);
+      const std::string verdict =
+          store.get(prefix + "verdict", call.timeout + std::min(call.timeout, kVerdictGrace));
+      if (!verdict.empty()) finding = Finding::from_text(verdict);
+    } catch (const StoreTimeoutError&) {
+      finding = {Finding::Kind::absent, missing_sentence({names_of(call)[0]}, call.size, call.timeout)};
     }
   }
-  if (verdict.empty()) return;
-  const std::string sentence = what + verdict.substr(std::min<size_t>(4, verdict.size()));
-  for (const int number : {523, 528}) {
-    if (verdict.starts_with(std::to_string(number))) throw base::ConfigError(number, sentence);
-  }
-  throw base::CommError(521, sentence);
+  if (finding) finding->raise(what);
 }
 
 void meet_in_store(const GroupOptions& options, Store& store) {

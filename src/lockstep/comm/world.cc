@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/interface.h"
 #include "lockstep/comm/roll_call.h"
@@ -23,8 +24,8 @@ World::World(WorldOptions options, std::unique_ptr<Store> store)
     : options_(std::move(options)), store_(std::move(store)) {
   LS_ASSERT(store_ != nullptr && options_.seat.rank >= 0 && options_.seat.rank < options_.seat.world);
   // Unless told otherwise, ranks talk through the interface that reaches the launcher's store.
-  const char* endpoint = std::getenv("LOCKSTEP_STORE");
-  if (options_.interface.empty() && endpoint != nullptr) options_.interface = address_towards(endpoint);
+  const std::optional<std::string> endpoint = base::environment("LOCKSTEP_STORE");
+  if (options_.interface.empty() && endpoint) options_.interface = address_towards(*endpoint);
 }
 
 World::~World() = default;
@@ -62,7 +63,8 @@ std::unique_ptr<Group> World::group(const std::string& name, const std::vector<i
   const std::string engine = settle_engine(wish, options, *store_);
   options.timeout = options_.timeout;
   std::unique_ptr<Group> group = make_group(engine, options, *store_, engine == "shm" ? &arena() : nullptr);
-  if (const char* link = std::getenv("LOCKSTEP_LINK_MBPS")) group->pretend_link(std::atof(link) * 1e6);
+  if (const std::optional<std::string> link = base::environment("LOCKSTEP_LINK_MBPS"))
+    group->pretend_link(std::atof(link->c_str()) * 1e6);
   return group;
 }
 

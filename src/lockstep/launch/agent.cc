@@ -8,15 +8,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <deque>
-#include <optional>
+#include <utility>
 
 #include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/launch/rendezvous/network.h"
-#include "lockstep/launch/run_events.h"
+#include "lockstep/run/shared/preemption.h"
 
 namespace lockstep::launch {
 
@@ -73,6 +71,10 @@ std::unique_ptr<run::RunLock> lock_folder(const AgentJob& job, const Meeting& me
 
 Agent::Agent(const AgentJob& job)
     : job_(job),
+      rules_{.own_program = job.own_program,
+             .scheduled = job.scheduled,
+             .grace = job.options.grace,
+             .end_within = Duration(static_cast<int64_t>(job.end_seconds * 1000))},
       guard_(job.own_program ? Duration(0)
                              : job.options.grace),  // ours would take SIGTERM for a wish to save
       signals_(signals_for(job)),
@@ -141,50 +143,20 @@ int Agent::run() {
 }
 
 int Agent::follow_rounds() {
-  for (int round = 0;; ++round) {
-    rendezvous_.join(master_port());
-    if (!wait_for_round(round)) break;
-    round = state_.round;
-    logs_.set_first_attempt(state_.first_attempt);
-    first_rank_ = rendezvous_.place()->first_rank;
-    done_said_ = failed_said_ = false;
-    if (watcher_) watcher_->forget();
-    if (neighbours_) neighbours_->begin_round(state_);
-    if (replicas_) replicas_->begin_round(state_, *rendezvous_.place());
-    check_folder();
-    bring_back_memory();
-    if (state_.save_only) say_rescue();
-    ranks_.start(state_, *rendezvous_.place());
-    watch(round);
-    drain_console(kShortDrain);  // what a rank said stands before what is said of it
-    report(state_);
-    end_ranks();
-    if (state_.phase == Phase::over) break;
-    rendezvous_.say_stopped(forced_);
-    while (look().phase == Phase::stopping) tick(beat_), handle_signals();
-    if (state_.phase == Phase::over) break;
+  apply(begin(Clock::now()));
+  while (!is<Over>(state_)) {
+    const bool at_once = std::exchange(stage_changed_, false) && needs().look_every == Duration(0);
+    tick(at_once ? Duration(0) : needs().wait);
+    gather();
   }
-  return finish(state_);
+  return finish(state_.leader);
 }
 
-bool Agent::folder_stands() const {
-  return !job_.run_folder.empty() && ::access((job_.run_folder + "/config.toml").c_str(), F_OK) == 0;
-}
-
-// Fresh ranks would make it anew, on the disk below a mount that has gone.
-void Agent::check_folder() const {
-  if (!had_folder_ || folder_stands()) return;
-  throw base::IoError(
-      816, fmt::format("{} has gone: its mount, or the folder itself; bring it back and run the same "
-                       "command again, which goes on from its newest checkpoint",
-                       job_.run_folder));
-}
-
-const State& Agent::look() {
-  looked_at_ = Clock::now();
-  if (memories_) rendezvous_.set_memory(memories_->steps());
-  state_ = rendezvous_.look();
-  return state_;
+void Agent::apply(Transition made) {
+  state_ = std::move(made.state);
+  stage_changed_ |= made.stage_changed;
+  signal_ = state_.signal, saved_ = state_.leader.saved;
+  for (const AgentAction& action : made.actions) std::visit([&](const auto& one) { carry_out(one); }, action);
 }
 
 // One wait: passes output on, notes endings and signals.
@@ -200,76 +172,92 @@ void Agent::tick(Duration most) {
         533, "the launcher's guard process was killed; the ranks on this node were ended with it");
   }
   for (const Ended& ended : news.ended) ranks_.note(ended);
-  all_gone_ |= news.all_gone;
+  nothing_runs_ |= news.all_gone;
   while (const int number = signals_.take()) caught_.push_back(number);
 }
 
-bool Agent::wait_for_round(int round) {
-  const Clock::time_point begin = Clock::now();
-  std::string said;
-  Clock::time_point said_at = begin;
-  for (;;) {
-    look();
-    if (state_.phase == Phase::over) return false;
-    if (state_.phase == Phase::running && state_.round >= round && rendezvous_.place()) return true;
-    handle_signals();
-    const bool due = state_.waiting != said || Clock::now() - said_at > std::chrono::seconds(30);
-    if (!state_.waiting.empty() && due && Clock::now() - begin > std::chrono::seconds(1)) {
-      said = state_.waiting, said_at = Clock::now();
-      say(said);
-    }
-    tick(beat_);
-  }
-}
-
-void Agent::watch(int round) {
-  for (;;) {
-    tick(beat_);
+// In this order: each event may change what the next one finds. Of a stage that has just begun, nothing is
+// known yet.
+void Agent::gather() {
+  if (needs().ranks) {
     had_folder_ = had_folder_ || folder_stands();
-    tell_endings();
-    watch_for_hangs();
-    if (Clock::now() - looked_at_ >= beat_ || done_said_ || failed_said_ || !caught_.empty()) look();
-    if (state_.phase != Phase::running || state_.round != round) return;
-    handle_signals();
-    if (insist_at_ && Clock::now() >= *insist_at_) {
-      insist_at_.reset();
-      guard_.end_all(Duration(0));
-    }
-    watch_the_end();
+    take(endings());
   }
+  if (needs().verdicts) {
+    if (std::optional<VerdictReached> reached = verdict()) take(std::move(*reached));
+  }
+  if (Clock::now() - looked_at_ >= needs().look_every || !caught_.empty()) take(look());
+  if (stage_changed_) return;
+  while (!caught_.empty()) take(next_signal());
+  take(TimePassed{progress()});
+  if (std::exchange(nothing_runs_, false)) take(NothingRuns{});
 }
 
-// Our own ranks lose nothing by ending at once, once one of them has failed: they go on from memory.
-void Agent::end_ranks() {
-  all_gone_ = false;
-  const bool at_once = job_.own_program && (!state_.failures.empty() || state_.save_only);
-  guard_.end_all(at_once                                    ? Duration(0)
-                 : state_.failures.empty() && state_.signal ? Duration(1000)
-                                                            : job_.options.grace);
-  const Clock::time_point began = Clock::now();
-  const auto waited = [&] { return std::chrono::duration_cast<Duration>(Clock::now() - began); };
-  bool said = false;
-  while (!all_gone_) {
-    tick(Duration(50));
-    handle_signals();
-    if (Clock::now() - looked_at_ >= Duration(200)) look();  // if we lead, the others wait for us
-    const Duration too_long = job_.options.grace + kDeaf;
-    if (!said && waited() > too_long) said = true, say_who_cannot_end();
-    // Told to end, the launcher does; the guard stays until they are gone.
-    if (asked_ && waited() > too_long && Clock::now() - signalled_at_ > too_long) {
-      guard_.leave_behind();
-      forced_ = true;
-      break;
-    }
+RanksEnded Agent::endings() {
+  RanksEnded ended;
+  ended.signal_pending = !caught_.empty();
+  if (neighbours_) ended.lost = neighbours_->take_gone();
+  std::vector<Failure> failures = ranks_.new_failures();
+  if (watcher_ && !failures.empty()) watcher_->read(ranks_.all());
+  for (Failure& failure : failures) {
+    const watch::RankFacts* facts = watcher_ ? watcher_->facts_of(failure.rank) : nullptr;
+    const bool starting = facts != nullptr && facts->phase == watch::Phase::start;
+    ended.failures.push_back({std::move(failure), starting});
   }
-  ranks_.finish_output();
+  ended.all_ended = ranks_.all_ended();
+  if (ended.all_ended) ended.worst_code = ranks_.worst_code();
+  if (watcher_) ended.step = watcher_->step();
+  return ended;
 }
 
-// Until the console's reader has taken all, or somebody wants the launcher to end.
-void Agent::drain_console(Duration most) {
-  const Clock::time_point begin = Clock::now();
-  const auto waited = [&] { return std::chrono::duration_cast<Duration>(Clock::now() - begin); };
-  while (ranks_.console_waits() && caught_.empty() && waited() < most) tick(Duration(50));
+std::optional<VerdictReached> Agent::verdict() {
+  if (!watcher_) return std::nullopt;
+  const std::optional<watch::Verdict> found = watcher_->look(state_.leader, ranks_.running());
+  if (!found) return std::nullopt;
+  return VerdictReached{.sentence = found->sentence,
+                        .hangs = found->hangs(),
+                        .culprit = found->culprits.empty() ? -1 : found->culprits[0],
+                        .waited = found->waited};
+}
+
+StatePublished Agent::look() {
+  looked_at_ = Clock::now();
+  if (memories_) rendezvous_.set_memory(memories_->steps());
+  const State& state = rendezvous_.look();
+  return {.state = state, .placed = rendezvous_.place() != nullptr};
+}
+
+SignalCaught Agent::next_signal() {
+  const int number = caught_.front();
+  caught_.pop_front();
+  return {.number = number, .step_fits = step_fits()};
+}
+
+// Whether stopping and a save, as measured in this run, take no longer than this machine still lives; where
+// there is no memory to save from instead, they have to.
+bool Agent::step_fits() {
+  if (!watcher_ || job_.notice_seconds <= 0 || state_.leader.phase != Phase::running) return true;
+  watcher_->read(ranks_.running());
+  for (const RunningRank& one : ranks_.running()) {
+    const watch::RankFacts* facts = watcher_->facts_of(one.rank);
+    if (facts == nullptr || facts->phase != watch::Phase::train || !memories_->used()) return true;
+    if (run::kStepsToStop * facts->usual_step + facts->usual_save <= job_.notice_seconds) return true;
+  }
+  return false;
+}
+
+std::optional<Progress> Agent::progress() const {
+  if (!watcher_ || !needs().progress) return std::nullopt;
+  const std::vector<RunningRank> running = ranks_.running();
+  if (running.empty()) return std::nullopt;
+  Progress progress{.first_running = running[0].rank, .since_mark = watcher_->since_any_mark()};
+  for (const RunningRank& one : running) {
+    const watch::RankFacts* facts = watcher_->facts_of(one.rank);
+    if (facts == nullptr) continue;
+    progress.all_start &= facts->phase == watch::Phase::start;
+    progress.busy |= facts->phase == watch::Phase::save || facts->phase == watch::Phase::evaluate;
+  }
+  return progress;
 }
 
 int run_agent(const AgentJob& job) {

@@ -1,6 +1,7 @@
-// The launcher's loop, in three parts: agent.cc follows a round from its roll call to its end, agent_stop.cc
-// is what a signal to stop leads to, agent_report.cc tells the other nodes and the user of ranks that end or
-// do not move.
+// The launcher's loop: gathers what happens, asks agent_machine.h what follows, and carries that out.
+//
+// agent.cc gathers the events, agent_actions.cc carries out the actions, agent_report.cc finds the words for
+// ranks that end or do not move, and agent_memory.cc sees to what ranks leave in the launcher's memory.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/launch/agent.h"
+#include "lockstep/launch/agent_machine.h"
 #include "lockstep/launch/process/disk_writer.h"
 #include "lockstep/launch/process/end_watch.h"
 #include "lockstep/launch/process/local_ranks.h"
@@ -26,8 +28,6 @@
 
 namespace lockstep::launch {
 
-constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-constexpr Duration kDeaf{5000};  // a signal that was not taken for so long finds nobody at work
 constexpr Duration kShortDrain{1000};
 
 class Agent {
@@ -44,40 +44,60 @@ class Agent {
   }
   NodeCard card() const;
   int master_port() const;
+
+  // Events.
   void tick(Duration most);
-  void handle_signals();
-  void pass_on(int number);
-  void again(int number);
-  bool ended_as_told(const Failure& failure) const;
-  void watch_the_end();
-  void end_now(int number);
-  bool keep_memory() const;
-  bool holds_unsaved() const;
-  void add_event(const std::string& name, const std::string& why, int64_t step) const;
-  bool step_does_not_fit();
-  void judge_memory(Failure& failure);
-  void watch_for_hangs();
-  void say_failed(std::vector<Failure> failures);
-  Failure failure_of(const std::string& verdict, int rank, double waited) const;
+  void gather();
+  void take(AgentEvent event) { apply(next(rules_, std::move(state_), std::move(event), Clock::now())); }
+  void apply(Transition made);
+  Needs needs() const { return launch::needs(rules_, state_, beat_); }
+  RanksEnded endings();
+  std::optional<VerdictReached> verdict();
+  StatePublished look();
+  SignalCaught next_signal();
+  bool step_fits();
+  std::optional<Progress> progress() const;
+
+  // Actions.
+  void carry_out(const JoinRound&) { rendezvous_.join(master_port()); }
+  void carry_out(const StartRanks& start);
+  void carry_out(const SignalRanks& signal) { ranks_.signal(signal.number); }
+  void carry_out(const EndRanks& end);
+  void carry_out(const LeaveRanksBehind&) { guard_.leave_behind(); }
+  void carry_out(const ReportRound&);
+  void carry_out(const TakeLastOutput&) { ranks_.finish_output(); }
+  void carry_out(const SayWhoCannotEnd&);
+  void carry_out(const Announce& announce) { say(announce.sentence); }
+  void carry_out(const AnnounceSlow& slow);
+  void carry_out(const HurryVerdicts&);
+  void carry_out(const EndBy& end) { end_watch_->end_by(end.when); }
+  void carry_out(const TellSignal& tell) { rendezvous_.say_signal(tell.number, tell.drop); }
+  void carry_out(const TellLost& tell) { rendezvous_.say_lost(tell.token); }
+  void carry_out(const TellFailed& tell) { tell_failed(tell.failures); }
+  void carry_out(const TellHang& tell) { tell_failed({failure_of(tell)}); }
+  void carry_out(const TellDone& tell);
+  void carry_out(const TellStopped& tell) { rendezvous_.say_stopped(tell.hurries); }
+
+  void tell_failed(std::vector<Failure> failures);
+  Failure failure_of(const TellHang& hang) const;
+  void report(const State& state) const;
   void record_failures(const State& state) const;
+  void add_event(const std::string& name, const std::string& why, int64_t step) const;
   bool folder_stands() const;
   void check_folder() const;
   void bring_back_memory();
   void say_rescue() const;
-  bool wait_for_round(int round);
-  void watch(int round);
-  void tell_endings();
-  void end_ranks();
-  void say_who_cannot_end();
+  bool keep_memory() const;
+  bool holds_unsaved() const;
   void drain_console(Duration most);
-  void report(const State& state) const;
+  void end_now(int number);
   int finish(const State& state);
   void say(const std::string& sentence) const { job_.say("lockstep: " + sentence + "\n"); }
-  const State& look();
 
   // In this order: the guard is forked before there are threads, signals are held back before threads inherit
   // them.
   const AgentJob& job_;
+  const AgentRules rules_;
   Guard guard_;
   SignalWatch signals_;
   Meeting meeting_;
@@ -96,24 +116,18 @@ class Agent {
   std::unique_ptr<MetadataWatch> metadata_;
   const Duration beat_;  // between looks at the store
 
+  AgentState state_;
+  bool stage_changed_ = false;  // since the last wait
   Clock::time_point looked_at_{};
-  State state_;
-  std::deque<int> caught_;
-  bool asked_ = false;   // to end: what ranks of another program do from now on is no failure
-  bool forced_ = false;  // they were ended without asking: how is no failure either
-  bool heard_ = false;   // a signal to stop came to this launcher itself
-  int signalled_ = 0;    // passed on to the ranks
-  int insisted_ = 0;     // Ctrl-C after it
-  bool all_gone_ = false, done_said_ = false, failed_said_ = false;
-  std::optional<Clock::time_point> insist_at_;
-  std::optional<Clock::time_point> end_by_;  // when this launcher must be gone
-  Clock::time_point signalled_at_{};
-  bool had_folder_ = false;                  // the run's, seen while its ranks worked
-  bool started_ = false;                     // ranks, once
-  std::atomic<int> first_rank_{0};           // of this node, in the newest round
-  std::optional<int64_t> out_of_memory_at_;  // the step of a rank that the kernel ended for want of memory
-  int64_t brought_back_ = 0;                 // steps that an earlier launcher had kept
-  std::unique_ptr<EndWatch> end_watch_;      // last: it uses the others
+  std::deque<int> caught_;          // signals
+  bool nothing_runs_ = false;       // said the guard
+  bool had_folder_ = false;         // the run's, seen while its ranks worked
+  int64_t brought_back_ = 0;        // steps that an earlier launcher had kept
+  std::atomic<int> first_rank_{0};  // of this node, in the newest round
+  // Of state_, for the thread of end_now().
+  std::atomic<int> signal_{0};
+  std::atomic<int64_t> saved_{0};
+  std::unique_ptr<EndWatch> end_watch_;  // last: it uses the others
 };
 
 }  // namespace lockstep::launch

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "lockstep/base/environment.h"
+
 namespace lockstep::launch {
 
 const std::vector<Flag>& flags() {
@@ -53,10 +55,7 @@ const std::vector<Flag>& flags() {
   return rows;
 }
 
-std::optional<std::string> process_variable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value ? std::optional<std::string>(value) : std::nullopt;
-}
+std::optional<std::string> process_variable(const std::string& name) { return base::environment(name); }
 
 void take_environment(Words& words, const Variable& variable) {
   for (const Flag& flag : flags()) {

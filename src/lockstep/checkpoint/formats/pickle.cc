@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -42,7 +43,7 @@ constexpr Allowed kAllowed[] = {
 }  // namespace
 
 void Pickle::refuse(const std::string& why) const {
-  throw base::DataError(
+  throw CheckpointError(
       313,
       fmt::format("{}: its pickle {}, at byte {}; it was read as data and nothing in it was run. Save the "
                   "model as safetensors",

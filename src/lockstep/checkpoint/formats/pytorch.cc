@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/formats/pickle.h"
 #include "lockstep/checkpoint/formats/zip.h"
 
@@ -19,7 +20,7 @@ using Tensors = std::map<std::string, PickledTensor>;
 using Storages = std::map<std::string, ZipEntry>;  // by key
 
 [[noreturn]] void refuse(const CheckedFile& file, const std::string& why) {
-  throw base::DataError(
+  throw CheckpointError(
       312,
       fmt::format("{} is not a usable file of PyTorch: {}; fetch it again, or save the model as safetensors",
                   file.path(), why));

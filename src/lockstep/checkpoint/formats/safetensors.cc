@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/formats/safetensors_dtype.h"
 #include "lockstep/checkpoint/formats/strict_json.h"
 #include "lockstep/checkpoint/saving/piece.h"
@@ -23,12 +24,12 @@ constexpr uint64_t kMostHeader = 100'000'000;  // the reference implementation's
 constexpr const char* kMetadata = "__metadata__";
 
 [[noreturn]] void refuse_file(const std::string& path, const std::string& why) {
-  throw base::DataError(
+  throw CheckpointError(
       301, fmt::format("{} is not a usable safetensors file: {}; fetch or export it again", path, why));
 }
 
 [[noreturn]] void refuse_tensor(const std::string& path, const std::string& name, const std::string& why) {
-  throw base::DataError(
+  throw CheckpointError(
       302, fmt::format("{}: tensor {} {}; fetch or export the file again", path, base::quoted(name), why));
 }
 

@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/formats/strict_json.h"
 
 namespace lockstep::checkpoint {
@@ -67,7 +68,7 @@ std::map<std::string, std::string> read_index(const std::string& path) {
 
 std::map<std::string, std::string> parse_index(const std::string& text, const std::string& path) {
   const auto refuse = [&](const std::string& why) {
-    throw base::DataError(303,
+    throw CheckpointError(303,
                           fmt::format("{} is not a usable index: {}; fetch or export it again", path, why));
   };
   const nlohmann::json json = parse_strict(text, 303, path);

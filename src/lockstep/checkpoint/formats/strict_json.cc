@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -46,7 +47,7 @@ class Watch : public nlohmann::json_sax<Json> {
 
  private:
   [[noreturn]] void refuse(const std::string& why) const {
-    throw base::DataError(number_, fmt::format("{} {}; fetch or export it again", what_, why));
+    throw CheckpointError(number_, fmt::format("{} {}; fetch or export it again", what_, why));
   }
   bool count() {
     if (++values_ > kMostValues) refuse(fmt::format("holds more than {} values", kMostValues));

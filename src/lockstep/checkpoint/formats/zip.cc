@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -18,7 +19,7 @@ constexpr int64_t kMostComment = 0xffff, kMostDirectory = int64_t{64} << 20;
 constexpr uint64_t kIn64 = 0xffffffff;  // the true value stands in the ZIP64 field
 
 [[noreturn]] void refuse(const CheckedFile& file, const std::string& why) {
-  throw base::DataError(
+  throw CheckpointError(
       312,
       fmt::format("{} is not a usable file of PyTorch: {}; fetch it again, or save the model as safetensors",
                   file.path(), why));

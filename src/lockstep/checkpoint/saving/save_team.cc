@@ -14,6 +14,7 @@
 #include "lockstep/checkpoint/saving/piece_message.h"
 #include "lockstep/checkpoint/saving/range_writer.h"
 #include "lockstep/checkpoint/step_folders.h"
+#include "lockstep/comm/store/store_timeout.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -23,7 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kGlance = std::chrono::milliseconds(500);  // how long a wait is deaf to give_up()
 constexpr auto kLongest = std::chrono::hours(1);          // that another rank may take for its part
-constexpr int kStoreTimeout = 510;
 
 Json outcome_json(const Outcome& o) {
   return {{"step", o.step}, {"folder", o.folder}, {"error", o.error},
@@ -72,8 +72,8 @@ std::string SaveTeam::hear(const std::string& what) {
   for (const auto until = Clock::now() + kLongest;;) {
     try {
       return member_.store->get(key(what), kGlance);
-    } catch (const base::CommError& error) {
-      if (error.number() != kStoreTimeout || Clock::now() > until) throw;
+    } catch (const comm::StoreTimeoutError&) {
+      if (Clock::now() > until) throw;
       if (stop_) throw base::IoError(814, "the save was given up: the run ends");
     }
   }

@@ -1,10 +1,11 @@
-// lockstep explain: what a key, a section, an error code or a recipe is. Step programs and their memory are
-// explained in explain_program.cc.
+// lockstep explain: what a key, a section, an error code, a variable of the environment or a recipe is. Step
+// programs and their memory are explained in explain_program.cc.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/error_catalogue.h"
 #include "lockstep/base/text.h"
@@ -120,7 +121,34 @@ int explain_recipe(const std::vector<std::string>& words) {
   return 0;
 }
 
+// The LOCKSTEP_ variables, by who sets them.
+int explain_environment(bool json) {
+  using SetBy = base::EnvironmentVariable::SetBy;
+  struct Part {
+    SetBy set_by;
+    const char *name, *title;
+  };
+  constexpr Part kParts[] = {{SetBy::user, "user", "To change what Lockstep does:"},
+                             {SetBy::launcher, "launcher", "What a launcher tells its ranks:"},
+                             {SetBy::tests, "tests", "For who runs the tests:"}};
+  Json rows = Json::array();
+  for (const Part& part : kParts) {
+    terminal::Table table({});
+    for (const base::EnvironmentVariable& row : base::environment_variables()) {
+      if (row.set_by != part.set_by) continue;
+      rows.push_back({{"variable", row.name},
+                      {"set_by", part.name},
+                      {"meaning", row.meaning},
+                      {"read_by", row.read_by}});
+      table.add({fmt::format("  {}", row.name), row.meaning});
+    }
+    if (!json) print("{}\n{}\n", part.title, table.to_text(terminal::terminal_of(STDOUT_FILENO)));
+  }
+  return json ? print_json(rows) : 0;
+}
+
 int explain_word(const std::string& word, bool json) {
+  if (word == "environment") return explain_environment(json);
   if (const recipe::Key* key = recipe::find_key(word)) return explain_key(*key, json);
   for (const recipe::Section& section : recipe::recipe_sections()) {
     // In brackets too, as in a recipe: `explain memory` is about a step's memory, `explain '[memory]'` the
@@ -150,13 +178,15 @@ int explain_command(Arguments& arguments) {
   }
   std::string word;
   bool json = false;
-  arguments.positional("WHAT", word,
-                       "a key, a section, an error code, or recipe, program or memory, which have a --help "
-                       "of their own; nothing lists every key");
+  arguments.positional(
+      "WHAT", word,
+      "a key, a section, an error code, environment, or recipe, program or memory, which have "
+      "a --help of their own; nothing lists every key");
   arguments.flag("--json", json, "print it as JSON");
   arguments.example("lockstep explain optim.lr", "a key");
   arguments.example("lockstep explain optim", "a section");
   arguments.example("lockstep explain LS0107", "an error");
+  arguments.example("lockstep explain environment", "the LOCKSTEP_ variables");
   arguments.example("lockstep explain recipe first.toml", "every value and where it comes from");
   arguments.example("lockstep explain program first.toml", "the instructions of one training step");
   arguments.example("lockstep explain program first.toml --nproc 4 parallel.zero=3",

@@ -7,12 +7,14 @@
 #include <utility>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/laps.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/audit.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/launch_flags.h"
@@ -67,7 +69,8 @@ std::vector<std::string> starting_points(const TrainArguments& arguments, const 
   std::vector<std::string> points = saved_since_launch(folder);
   if (arguments.resume == "never") return points;
   if (!std::filesystem::exists(arguments.resume)) {
-    throw base::DataError(323, "--resume " + arguments.resume + ": there is no such checkpoint folder");
+    throw checkpoint::CheckpointError(
+        323, "--resume " + arguments.resume + ": there is no such checkpoint folder");
   }
   for (std::string& one : folders_to_read(arguments.resume)) points.push_back(std::move(one));
   return points;
@@ -230,7 +233,7 @@ struct TimingNews : run::Observer {
 };
 
 // Its launcher started it for nothing else than saving what ranks before it left in memory.
-bool only_saves() { return std::getenv("LOCKSTEP_SAVE_ONLY") != nullptr; }
+bool only_saves() { return base::environment("LOCKSTEP_SAVE_ONLY").has_value(); }
 
 // What stays with a rank from its start to its end, besides the session.
 struct Around {
@@ -244,7 +247,7 @@ run::TrainOptions train_options(run::Session& session, const run::Decision& deci
   run::TrainOptions options;
   std::optional<int64_t> in_memory = restore_newer(around.snapshots.get(), decision);
   if (!in_memory && !around.snapshots) in_memory = restore_kept(session, around.folder, decision);
-  if (!in_memory && !decision.lost.empty()) throw base::DataError(328, decision.lost);
+  if (!in_memory && !decision.lost.empty()) throw checkpoint::CheckpointError(328, decision.lost);
   options.first_step = in_memory ? *in_memory : load_first(session, decision.checkpoints);
   if (around.snapshots && !in_memory) around.snapshots->saved(options.first_step);
   base::end_lap(session.plan.laps, "load the checkpoint");
@@ -273,8 +276,8 @@ run::Summary train_and_save(run::Session& session, const run::TrainOptions& opti
     const run::Summary summary = run::train(session, options, observer);
     end_saving();
     return summary;
-  } catch (const base::RunError& error) {
-    if (error.number() == 601) end_saving();
+  } catch (const run::NonfiniteError&) {
+    end_saving();
     throw;
   }
 }
@@ -410,7 +413,7 @@ int rehearse(const TrainArguments& arguments, const recipe::Resolved& resolved, 
   FirstRank own{.only_looks = true};
   const run::Decision decision = decide(arguments, resolved, folder, options, own);
   if (decision.done) return already_done(arguments, decision, folder);
-  if (!decision.lost.empty()) throw base::DataError(328, decision.lost);
+  if (!decision.lost.empty()) throw checkpoint::CheckpointError(328, decision.lost);
   const std::optional<run::Plan>& plan = own.plan;
   const int64_t first =
       decision.checkpoints.empty() ? 0 : checkpoint::read_manifest(decision.checkpoints[0]).step;
@@ -530,9 +533,10 @@ int train_command(Arguments& arguments) {
   if (wanted.dry_run) return world->first() ? rehearse(wanted, resolved, folder, world->seat()) : 0;
   try {
     return run_training(wanted, resolved, folder, *world, signal, laps);
+  } catch (const run::DivergedError&) {
+    throw;  // a flipped bit does not come twice
   } catch (const base::RunError& error) {
-    // The same recipe gives the same bits, and the same end; but a flipped bit does not come twice.
-    if (error.number() != 602) launch::say_final(error.what());
+    launch::say_final(error.what());  // the same recipe gives the same bits, and the same end
     throw;
   }
 }

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/round.h"
+#include "lockstep/comm/store/store_timeout.h"
 
 namespace lockstep::comm {
 namespace {
@@ -152,8 +153,7 @@ std::unique_ptr<Group> make_shm_group(const GroupOptions& options, Store& store,
         throw base::CommError(
             521, fmt::format("group {}: rank {} announced something else", options.name, options.ranks[0]));
       }
-    } catch (const base::CommError& error) {
-      if (error.number() != 510) throw;
+    } catch (const StoreTimeoutError&) {
       throw base::CommError(
           521, fmt::format("group {} cannot be made: rank {} did not come within {:g} s", options.name,
                            options.ranks[0], static_cast<double>(options.timeout.count()) / 1000));

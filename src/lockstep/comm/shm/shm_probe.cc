@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/engines.h"
 #include "lockstep/comm/shm/shm_segment.h"
+#include "lockstep/comm/store/store_timeout.h"
 
 namespace lockstep::comm {
 namespace {
@@ -48,8 +49,7 @@ class Survey {
   std::string ask(const std::string& what, int rank) {
     try {
       return store_.get(key(what, rank), options_.timeout);
-    } catch (const base::CommError& error) {
-      if (error.number() != 510) throw;
+    } catch (const StoreTimeoutError&) {
       throw base::CommError(
           521, fmt::format("group {} cannot be made: rank {} did not come within {:g} s", options_.name, rank,
                            static_cast<double>(options_.timeout.count()) / 1000));

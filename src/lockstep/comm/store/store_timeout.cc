@@ -14,8 +14,9 @@ void throw_store_timeout(const std::vector<std::string>& missing, Duration timeo
   std::string list = base::join(names, ", ");
   if (missing.size() > kNamed) list += fmt::format(" and {} more", missing.size() - kNamed);
   const double seconds = std::chrono::duration<double>(timeout).count();
-  throw base::CommError(510, fmt::format("nobody set {} in the store within {}: a rank is late, or has ended",
-                                         list, base::human_duration(seconds)));
+  throw StoreTimeoutError(
+      510, fmt::format("nobody set {} in the store within {}: a rank is late, or has ended", list,
+                       base::human_duration(seconds)));
 }
 
 }  // namespace lockstep::comm

@@ -4,11 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/store/store.h"
 
 namespace lockstep::comm {
 
-// CommError 510: names up to three of the keys that are missing.
+// Nobody set a key in time: LS0510.
+struct StoreTimeoutError : base::CommError {
+  using CommError::CommError;
+};
+
+// StoreTimeoutError: names up to three of the keys that are missing.
 [[noreturn]] void throw_store_timeout(const std::vector<std::string>& missing, Duration timeout);
 
 // A year stands for ever: longer timeouts are cut, so that no deadline overflows the clock. Negative ones are

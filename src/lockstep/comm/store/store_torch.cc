@@ -111,10 +111,10 @@ class TorchStore final : public c10d::Store {
     const std::lock_guard lock(mutex_);
     try {
       return run();
+    } catch (const comm::StoreTimeoutError& error) {
+      C10_THROW_ERROR(DistStoreError, std::string(error.what()));
     } catch (const base::CommError& error) {
-      const std::string sentence = error.what();
-      if (error.number() == 510) C10_THROW_ERROR(DistStoreError, sentence);
-      C10_THROW_ERROR(DistNetworkError, sentence);
+      C10_THROW_ERROR(DistNetworkError, std::string(error.what()));
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/attention/attention_merge.cuh"
 #include "lockstep/kernels/attention/attention_own.cuh"
@@ -27,10 +28,7 @@ Pointer at(void* memory, int64_t bytes) {
 
 // LOCKSTEP_ATTENTION=own does without cuDNN: for tests, and for a cuDNN that misbehaves. "pieces" cuts short
 // sequences as if they were long: for tests.
-bool wished(const char* what) {
-  const char* wish = std::getenv("LOCKSTEP_ATTENTION");
-  return wish != nullptr && std::string_view(wish) == what;
-}
+bool wished(const char* what) { return base::environment("LOCKSTEP_ATTENTION") == what; }
 constexpr int64_t kTestChunk = 40;
 
 // What computes the backward pass: `whole`, or `pieces`, or neither, which is our own kernels.

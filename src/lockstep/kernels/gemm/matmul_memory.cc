@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
 
@@ -44,10 +45,7 @@ std::optional<std::pair<std::string, int>> read_line(const std::string& line) {
 }  // namespace
 
 std::string cache_folder() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value != nullptr ? value : "");
-  };
+  const auto variable = [](const char* name) { return base::environment(name).value_or(""); };
   const std::string own = variable("LOCKSTEP_CACHE");
   if (own == "none") return "";
   if (!own.empty()) return own;

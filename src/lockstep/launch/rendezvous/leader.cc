@@ -8,6 +8,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/rendezvous/leader_verdict.h"
 
 namespace lockstep::launch {
 
@@ -16,16 +17,9 @@ namespace {
 constexpr Duration kGoodbye{5000};  // how long the leader waits for the others to hear that the run is over
 
 constexpr Duration kProofOfLife{4000};  // four beats
-constexpr int kMostRescues = 2;         // rounds that only save, until the launchers must do it by themselves
 constexpr Duration kRescueCall{15000};  // for the nodes to come to one
 // Between looks at the beats; closer where a failure waits for a verdict.
 constexpr Duration kLook{500}, kCloseLook{100};
-
-int64_t unix_micros() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 
@@ -35,13 +29,21 @@ std::string refusal_key(const std::string& token) { return "refused/" + token; }
 Leader::Leader(const Options& options, LeaderRules rules, std::unique_ptr<comm::Store> store, Say say)
     : options_(options), rules_(rules), store_(std::move(store)), say_(std::move(say)) {}
 
-Duration Leader::since(Clock::time_point then) const {
-  return std::chrono::duration_cast<Duration>(Clock::now() - then);
+Moment Moment::now() {
+  const auto unix_time = std::chrono::system_clock::now().time_since_epoch();
+  return {.steady = std::chrono::steady_clock::now(),
+          .unix_micros = std::chrono::duration_cast<std::chrono::microseconds>(unix_time).count()};
+}
+
+Duration Leader::since(TimePoint then) const {
+  return std::chrono::duration_cast<Duration>(now_.steady - then);
 }
 
 bool Leader::takes_part(const Member& member) const { return state_.place_of(member.card.token) != nullptr; }
 
-void Leader::turn() {
+void Leader::turn(const Moment& now) {
+  now_ = now;
+  if (!phase_at_) phase_at_ = now_.steady;
   while (const std::optional<std::string> text = store_->pop(kInbox, Duration(0))) {
     const nlohmann::json message = nlohmann::json::parse(*text, nullptr, false);
     try {
@@ -76,11 +78,11 @@ void Leader::hear(const nlohmann::json& message) {
     hear_signal(message.value("drop", false));
   }
   if (message.value("round", state_.round) != state_.round) return;  // about a round that is over
-  if (kind == "stopped") member.stopped = true;
-  if (kind == "done") member.done = true, member.code = message.at("code");
+  if (kind == "stopped") member.standing = Standing::stopped;
+  if (kind == "done") member.standing = Standing::done, member.code = message.at("code");
   if (message.value("hurries", false)) rescues_ = kMostRescues;
   if (kind == "failed" && state_.phase == Phase::running) {
-    if (state_.failures.empty()) failed_at_ = Clock::now();
+    if (state_.failures.empty()) failed_at_ = now_.steady;
     for (const nlohmann::json& one : message.at("failures"))
       state_.failures.push_back(failure_from_json(one));
     failed_step_ = std::max(failed_step_, message.value("step", int64_t{-1}));
@@ -105,6 +107,11 @@ void Leader::hear_signal(bool drop) {
 bool Leader::holds_unsaved() const {
   return std::any_of(members_.begin(), members_.end(),
                      [&](const auto& one) { return one.second.newest > state_.saved; });
+}
+
+bool Leader::rescue_is_due() const {
+  return needs_rescue(
+      {.own_program = rules_.own_program, .holds_unsaved = holds_unsaved(), .rescues = rescues_});
 }
 
 std::string Leader::objection(const NodeCard& card) const {
@@ -161,7 +168,7 @@ void Leader::refuse(const NodeCard& card, const std::string& reason) {
 void Leader::hear_join(const NodeCard& card) {
   const bool has_worked = state_.round > 0 || state_.phase != Phase::roll_call;
   if (has_worked && holder_of(card) != nullptr) {
-    claims_.emplace_back(card, Clock::now());
+    claims_.emplace_back(card, now_.steady);
     return;
   }
   if (const std::string reason = objection(card); !reason.empty()) {
@@ -171,20 +178,20 @@ void Leader::hear_join(const NodeCard& card) {
   Member& member = members_[card.token];
   if (member.card.token.empty()) {
     arrival_.push_back(card.token);
-    member.beat_at = member.lived_after = Clock::now();
+    member.beat_at = member.lived_after = now_.steady;
   }
-  member.card = card, member.joined = true, member.done = member.stopped = member.gone = false;
+  member.card = card, member.standing = Standing::joined, member.gone = false;
 }
 
 // A node whose count stands still has vanished: its launcher was killed, or the network is gone.
 void Leader::watch_beats() {
   if (options_.one_node() || since(looked_at_) < (state_.failures.empty() ? kLook : kCloseLook)) return;
-  const Clock::time_point look_before = std::exchange(looked_at_, Clock::now());
+  const TimePoint look_before = std::exchange(looked_at_, now_.steady);
   for (auto& [token, member] : members_) {
     if (member.gone) continue;
     const std::string beat = store_->try_get(beat_key(token)).value_or("");
     if (beat != member.beat) {
-      member.beat = beat, member.beat_at = Clock::now();
+      member.beat = beat, member.beat_at = now_.steady;
       member.lived_after = std::max(member.lived_after, look_before);
     }
     if (since(member.beat_at) > options_.node_timeout) lose(member);
@@ -195,19 +202,19 @@ void Leader::watch_beats() {
 void Leader::lose(Member& member, const std::string& how) {
   member.gone = true;
   const NodePlace* place = state_.place_of(member.card.token);
-  const double silent = std::chrono::duration<double>(Clock::now() - member.beat_at).count();
-  const double at_most = std::chrono::duration<double>(Clock::now() - member.lived_after).count();
+  const double silent = std::chrono::duration<double>(now_.steady - member.beat_at).count();
+  const double at_most = std::chrono::duration<double>(now_.steady - member.lived_after).count();
   if (!place || state_.phase == Phase::roll_call) {
     say_(fmt::format("{} vanished while waiting", member.card.host));
     if (!member.card.one_task_a_rank) return;
     state_.why = fmt::format("task {} on {} ended before all had come", member.card.wanted, member.card.host);
     return finish(1);
   }
-  if (state_.phase != Phase::running || member.done) return;
+  if (state_.phase != Phase::running || member.standing == Standing::done) return;
   Failure failure;
   failure.node = place->node, failure.host = member.card.host;
   // The earliest that it can have been: ranks of other nodes fail within milliseconds after it.
-  failure.unix_micros = unix_micros() - static_cast<int64_t>(at_most * 1e6);
+  failure.unix_micros = now_.unix_micros - static_cast<int64_t>(at_most * 1e6);
   const int last = place->first_rank + place->card.ranks - 1;
   const std::string ranks = last > place->first_rank ? fmt::format("ranks {} to {}", place->first_rank, last)
                                                      : fmt::format("rank {}", last);
@@ -217,10 +224,10 @@ void Leader::lose(Member& member, const std::string& how) {
     const comm::Seat seat = seat_of_task(state_, *place);
     failure.rank = seat.rank, failure.local_rank = seat.local_rank, failure.node = seat.node;
     failure.pid = member.card.pid;
-    failure.seconds = std::chrono::duration<double>(Clock::now() - phase_at_).count();
+    failure.seconds = std::chrono::duration<double>(now_.steady - *phase_at_).count();
   }
-  if (!how.empty()) failure.ending = how, failure.unix_micros = unix_micros();
-  if (state_.failures.empty()) failed_at_ = Clock::now();
+  if (!how.empty()) failure.ending = how, failure.unix_micros = now_.unix_micros;
+  if (state_.failures.empty()) failed_at_ = now_.steady;
   state_.failures.push_back(failure);
 }
 
@@ -230,24 +237,24 @@ void Leader::call_the_roll() {
   for (const std::string& token : arrival_) {
     const Member& member = members_.at(token);
     if (member.gone) continue;
-    if (!member.joined) everyone_is_back = false;
-    if (member.joined && static_cast<int>(present.size()) < options_.max_nodes)
-      present.push_back(member.card);
+    const bool joined = member.standing == Standing::joined;
+    if (!joined) everyone_is_back = false;
+    if (joined && static_cast<int>(present.size()) < options_.max_nodes) present.push_back(member.card);
   }
   const int count = static_cast<int>(present.size());
   // What was left in memory suits as many ranks as there were; of fewer, each launcher keeps its own.
   if (state_.save_only && everyone_is_back && present.size() < state_.nodes.size())
     return finish(final_code_.value_or(1));
-  if (count < options_.min_nodes) enough_ = false;
-  if (count >= options_.min_nodes && !enough_) enough_ = true, enough_at_ = Clock::now();
+  if (count < options_.min_nodes) enough_at_.reset();
+  if (count >= options_.min_nodes && !enough_at_) enough_at_ = now_.steady;
   // Nodes that were there before need not be waited for twice.
   const Duration patience = state_.save_only ? kRescueCall : options_.join_timeout;
   const bool last_call_over =
-      enough_ && (since(enough_at_) >= options_.last_call || since(phase_at_) >= patience);
-  const bool known = enough_ && state_.round > 0 && everyone_is_back;
+      enough_at_ && (since(*enough_at_) >= options_.last_call || since(*phase_at_) >= patience);
+  const bool known = enough_at_ && state_.round > 0 && everyone_is_back;
   if (count == options_.max_nodes || last_call_over || known) return start_round(present);
-  state_.waiting = describe_waiting(present, enough_ ? options_.max_nodes : options_.min_nodes);
-  if (since(phase_at_) < patience) return;
+  state_.waiting = describe_waiting(present, enough_at_ ? options_.max_nodes : options_.min_nodes);
+  if (since(*phase_at_) < patience) return;
   state_.why = fmt::format("{}; nobody came within {}", state_.waiting,
                            base::human_duration(static_cast<double>(patience.count()) / 1000));
   finish(final_code_.value_or(1));
@@ -263,7 +270,7 @@ void Leader::start_round(const std::vector<NodeCard>& cards) {
   }
   state_.master_addr = options_.master_addr.empty() ? state_.nodes[0].card.address : options_.master_addr;
   state_.master_port = state_.nodes[0].card.master_port;
-  state_.phase = Phase::running, phase_at_ = Clock::now();
+  state_.phase = Phase::running, phase_at_ = now_.steady;
 }
 
 // A node that was killed is often noticed first by the failure of others. So before one is named, every node
@@ -271,7 +278,9 @@ void Leader::start_round(const std::vector<NodeCard>& cards) {
 bool Leader::know_who_lives() {
   if (options_.one_node() || rules_.sees_all) return true;
   for (auto& [token, member] : members_) {
-    if (!takes_part(member) || member.gone || member.done || member.lived_after > failed_at_) continue;
+    if (!takes_part(member) || member.gone || member.standing == Standing::done ||
+        member.lived_after > failed_at_)
+      continue;
     if (since(failed_at_) < kProofOfLife) return false;
     lose(member);
   }
@@ -289,59 +298,58 @@ void Leader::judge_failures() {
   // Failures come in a flock: wait for the others before saying which was first.
   if (since(failed_at_) < options_.monitor_interval || !know_who_lives()) return;
   sort_by_time(state_.failures);
-  const int code = state_.failures.front().code;
-  const bool ours = rules_.own_program, ends = state_.signal != 0 || state_.save_only;
-  const bool preempted = code == kPreempted && since(phase_at_) >= rules_.shortest_attempt;
+  const Failure& first = state_.failures.front();
   if (failed_step_ > furthest_step_) state_.restarts = 0, furthest_step_ = failed_step_;
-  const bool hopeless = lost_task() || (ours && (code == 2 || code == 3 || state_.failures.front().final));
-  const bool left = state_.restarts < options_.max_restarts;
-  const bool again = !ends && !hopeless && (preempted ? options_.max_restarts > 0 : left);
-  if (again && !preempted) ++state_.restarts;
-  const bool told = ours && code >= 1 && code <= 3;
-  stop(again, code == kPreempted || (ours && state_.signal != 0) ? kPreempted : told ? code : 1, "");
+  const Follows follows = after_failure({.code = first.code,
+                                         .final = first.final,
+                                         .own_program = rules_.own_program,
+                                         .told_to_end = state_.signal != 0,
+                                         .only_saves = state_.save_only,
+                                         .lost_task = lost_task(),
+                                         .lasted = since(*phase_at_) >= rules_.shortest_attempt,
+                                         .restarts = state_.restarts,
+                                         .max_restarts = options_.max_restarts});
+  state_.restarts += follows.burns;
+  stop(follows.again, follows.code, "");
 }
 
 void Leader::judge() {
   if (!state_.failures.empty()) return judge_failures();
-  const bool signalled = state_.signal != 0;
   bool all_done = true, newcomer = false;
   int code = 0;
   for (const auto& [token, member] : members_) {
     if (!takes_part(member)) {
-      newcomer |= member.joined && !member.gone;
+      newcomer |= member.standing == Standing::joined && !member.gone;
       continue;
     }
-    all_done &= member.done;
+    all_done &= member.standing == Standing::done;
     if (member.code != 0) code = code == kPreempted ? code : member.code;
   }
-  // Ranks that would not end and were ended: what counts is the signal that asked for it.
-  if (signalled && code == 128 + SIGKILL) code = rules_.own_program ? kPreempted : 128 + state_.signal;
+  code = code_after(code, state_.signal, rules_.own_program);
   if (all_done) {
     // Told to stop while they started, they had nothing to save yet, but their memory may have.
-    if (rules_.own_program && code != 0 && holds_unsaved() && rescues_ < kMostRescues)
-      return stop(false, code, "");
+    if (code != 0 && rescue_is_due()) return stop(false, code, "");
     return finish(code == 0 ? 0 : final_code_.value_or(code));
   }
-  if (newcomer && !signalled && !state_.save_only &&
+  if (newcomer && state_.signal == 0 && !state_.save_only &&
       static_cast<int>(state_.nodes.size()) < options_.max_nodes) {
     stop(true, 0, "a node has come; all ranks start again with it");
   }
 }
 
 void Leader::stop(bool again, int code, std::string why) {
-  state_.phase = Phase::stopping, phase_at_ = Clock::now();
+  state_.phase = Phase::stopping, phase_at_ = now_.steady;
   state_.again = again, state_.code = code, state_.why = std::move(why);
-  for (auto& [token, member] : members_) member.stopped = false;
 }
 
 // A node that cannot end its ranks is left out where the others can go on without it. Where they cannot, it
 // is waited for: its ranks may be held up by a disk that comes back.
 bool Leader::wait_for_stops() {
-  const bool patient = since(phase_at_) < options_.grace + Duration(15000);
+  const bool patient = since(*phase_at_) < options_.grace + Duration(15000);
   int others = 0;
-  for (const auto& [token, member] : members_) others += !member.gone && member.stopped;
+  for (const auto& [token, member] : members_) others += !member.gone && member.standing == Standing::stopped;
   for (auto& [token, member] : members_) {
-    if (!takes_part(member) || member.gone || member.stopped) continue;
+    if (!takes_part(member) || member.gone || member.standing == Standing::stopped) continue;
     if (patient || others < options_.min_nodes) return true;
     say_(fmt::format("{} did not stop its ranks in time and is left out", member.card.host));
     member.gone = true;
@@ -352,21 +360,23 @@ bool Leader::wait_for_stops() {
 void Leader::settle() {
   if (wait_for_stops()) return;
   if (!state_.again) {
-    const bool rescue = rules_.own_program && holds_unsaved() && rescues_ < kMostRescues;
     if (!final_code_) final_code_ = state_.code;
-    if (!rescue) return finish(*final_code_);
+    if (!rescue_is_due()) return finish(*final_code_);
     ++rescues_, state_.save_only = true;
   }
   begin_roll_call();
 }
 
 void Leader::begin_roll_call() {
-  for (auto& [token, member] : members_) member.joined = member.joined && !takes_part(member);
+  for (auto& [token, member] : members_) {
+    if (takes_part(member)) member.standing = Standing::absent;
+  }
   ++state_.round;
-  state_.phase = Phase::roll_call, phase_at_ = Clock::now(), enough_ = false;
+  state_.phase = Phase::roll_call, phase_at_ = now_.steady;
+  enough_at_.reset();
 }
 
-void Leader::finish(int code) { state_.phase = Phase::over, state_.code = code, phase_at_ = Clock::now(); }
+void Leader::finish(int code) { state_.phase = Phase::over, state_.code = code, phase_at_ = now_.steady; }
 
 void Leader::publish() {
   std::string text = write_json(to_json(state_));
@@ -375,9 +385,9 @@ void Leader::publish() {
   published_ = std::move(text);
 }
 
-bool Leader::may_go() const {
+bool Leader::may_go(const Moment& now) const {
   if (state_.phase != Phase::over) return false;
-  if (since(phase_at_) > kGoodbye) return true;
+  if (now.steady - *phase_at_ > kGoodbye) return true;
   return std::all_of(members_.begin(), members_.end(), [](const auto& one) { return one.second.gone; });
 }
 

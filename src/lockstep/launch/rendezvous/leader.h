@@ -33,24 +33,38 @@ struct LeaderRules {
   bool sees_all = false;  // tasks of one machine: a dead launcher is seen, not inferred from its silence
 };
 
+// A moment on both clocks: one for waiting, one that nodes can compare. Tests make their own.
+struct Moment {
+  std::chrono::steady_clock::time_point steady{};
+  int64_t unix_micros = 0;
+  static Moment now();
+};
+
 class Leader {
  public:
   using Say = std::function<void(const std::string& sentence)>;
   Leader(const Options& options, LeaderRules rules, std::unique_ptr<comm::Store> store, Say say);
-  void turn();
-  bool may_go() const;  // the run is over and everyone knows
+  void turn(const Moment& now);          // no call looks at a clock by itself
+  bool may_go(const Moment& now) const;  // the run is over and everyone knows
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using TimePoint = std::chrono::steady_clock::time_point;
+  // How far a node has come in its round.
+  enum class Standing {
+    joined,   // it works, or waits for the next round
+    done,     // all its ranks have ended by themselves
+    stopped,  // its ranks were ended
+    absent,   // it has not come to the roll call yet
+  };
   struct Member {
     NodeCard card;
-    bool joined = false, stopped = false, gone = false;
-    bool done = false;
-    int code = 0;
+    Standing standing = Standing::joined;
+    bool gone = false;   // whatever it was doing, it does no more
+    int code = 0;        // done: the worst of its ranks
     int64_t newest = 0;  // steps that its ranks' memory holds
     std::string beat;
     // When its count was seen to change, and the look before that one: it lived at some time after it.
-    Clock::time_point beat_at, lived_after;
+    TimePoint beat_at, lived_after;
   };
 
   void hear(const nlohmann::json& message);
@@ -72,11 +86,12 @@ class Leader {
   void settle();
   bool wait_for_stops();
   bool holds_unsaved() const;
+  bool rescue_is_due() const;
   void begin_roll_call();
   void finish(int code);
   void publish();
   bool takes_part(const Member& member) const;
-  Duration since(Clock::time_point then) const;
+  Duration since(TimePoint then) const;
 
   Options options_;
   LeaderRules rules_;
@@ -85,11 +100,13 @@ class Leader {
   std::map<std::string, Member> members_;  // by token
   std::vector<std::string> arrival_;       // tokens
   // Nodes that want the number of one that has worked, and when they came.
-  std::vector<std::pair<NodeCard, Clock::time_point>> claims_;
+  std::vector<std::pair<NodeCard, TimePoint>> claims_;
   State state_;
   std::string published_;
-  Clock::time_point phase_at_ = Clock::now(), enough_at_, failed_at_, looked_at_;
-  bool enough_ = false;
+  Moment now_;  // of this turn
+  TimePoint failed_at_, looked_at_;
+  std::optional<TimePoint> phase_at_;   // since when; empty before the first turn
+  std::optional<TimePoint> enough_at_;  // roll call: since when there are enough nodes
   // The step at which the newest failure was, and the furthest of those before it: getting further refills
   // the budget of restarts.
   int64_t failed_step_ = -1, furthest_step_ = -1;

@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <thread>
-
 namespace lockstep::launch {
 namespace {
 
@@ -80,13 +78,17 @@ class Story {
   // What its first look shows may be from before.
   void beat() {
     for (const int ms : {520, 120}) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+      pass(ms);
       for (const char* token : {"a", "b"}) store_->add(beat_key(token), 1);
       turn();
     }
   }
+  void pass(int ms) {  // time, and nothing else
+    now_.steady += Duration(ms), now_.unix_micros += 1000 * int64_t{ms};
+  }
+  int64_t unix_micros() const { return now_.unix_micros; }
   void turn() {
-    leader_.turn();
+    leader_.turn(now_);
     if (const auto text = store_->try_get(kState)) state = state_from_json(nlohmann::json::parse(*text));
   }
   std::string refusal(const std::string& token) { return store_->try_get(refusal_key(token)).value_or(""); }
@@ -96,6 +98,7 @@ class Story {
 
  private:
   Options options_;
+  Moment now_{.steady = {}, .unix_micros = 1};
   std::unique_ptr<comm::Store> store_ = comm::make_local_store();
   Leader leader_;
 };
@@ -144,7 +147,7 @@ TEST(Leader, ANumberIsFreeOnceItsNodeIsLost) {
       EXPECT_EQ(story.refusal("c"), "");
       story.tell("b", "bye");
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(520));
+    story.pass(520);
     story.turn();
     EXPECT_EQ(story.refusal("c").find("node 1 is already b") != std::string::npos, lives);
   }
@@ -383,7 +386,7 @@ TEST(Leader, TheEarliestFailureIsFirst) {
   story.fail("a", 1, 200);
   EXPECT_EQ(story.state.phase, Phase::running) << "others may have failed before";
   story.fail("b", 139, 100);
-  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  story.pass(60);
   story.beat();
   ASSERT_EQ(story.state.failures.size(), 2u);
   EXPECT_EQ(story.state.failures[0].host, "b");
@@ -396,7 +399,7 @@ TEST(Leader, ElasticRunsGoOnWithFewerAndMore) {
   Story story(options);
   story.join(card("a")), story.join(card("b"));
   EXPECT_EQ(story.state.phase, Phase::roll_call) << "the last call is still on";
-  std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  story.pass(40);
   story.turn();
   EXPECT_EQ(story.state.phase, Phase::running);
   EXPECT_EQ(story.state.world, 2);
@@ -412,14 +415,12 @@ TEST(Leader, ElasticRunsGoOnWithFewerAndMore) {
 TEST(Leader, ADeadNodeIsTheCauseOfOthersFailures) {
   Story story(nodes(2, 2));
   story.join(card("a", 0)), story.join(card("b", 1));
-  story.fail("a", 1,
-             std::chrono::duration_cast<std::chrono::microseconds>(
-                 std::chrono::system_clock::now().time_since_epoch())
-                 .count());
+  story.pass(10);
+  story.fail("a", 1, story.unix_micros());
   EXPECT_EQ(story.state.phase, Phase::running) << "b may be dead";
   story.live("b");  // its last, from before: seen only now
   for (int k = 0; k < 60 && story.state.phase == Phase::running; ++k) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    story.pass(100);
     story.live("a");
   }
   ASSERT_EQ(story.state.failures.size(), 2u);
@@ -434,7 +435,7 @@ TEST(Leader, ASilentNodeIsNamed) {
   Story story(options);
   story.join(card("a", 0)), story.join(card("b", 1));
   for (int k = 0; k < 20 && story.state.phase == Phase::running; ++k) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    story.pass(100);
     story.turn();
   }
   ASSERT_FALSE(story.state.failures.empty());
@@ -494,7 +495,7 @@ TEST(Leader, NobodyComes) {
   options.join_timeout = Duration(20);
   Story story(options);
   story.join(card("a", 0));
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  story.pass(30);
   story.turn();
   EXPECT_EQ(story.state.phase, Phase::over);
   EXPECT_EQ(story.state.code, 1);

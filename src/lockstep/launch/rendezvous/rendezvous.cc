@@ -71,7 +71,7 @@ void Rendezvous::join(int master_port) {
 
 const State& Rendezvous::look() {
   reach([&] {
-    if (leader_) leader_->turn();
+    if (leader_) leader_->turn(Moment::now());
     if (several_ && !place()) {
       if (const auto reason = store_->try_get(refusal_key(card_.token)))
         throw base::ConfigError(535, *reason);
@@ -103,8 +103,8 @@ void Rendezvous::say_goodbye() {
   send({{"say", "bye"}});
   if (!leader_) return;
   for (;;) {
-    reach([&] { leader_->turn(); });
-    if (leader_->may_go()) return;
+    reach([&] { leader_->turn(Moment::now()); });
+    if (leader_->may_go(Moment::now())) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

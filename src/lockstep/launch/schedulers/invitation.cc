@@ -58,7 +58,7 @@ std::string runtime_folder(const Variable& variable) {
   struct stat facts {};
   const bool there = ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
   if (!there || facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0) {
-    throw base::ConfigError(
+    throw FolderNotOursError(
         550,
         fmt::format("{} must be a folder of this user that nobody else can enter (mode 0700); remove it, "
                     "or set XDG_RUNTIME_DIR to another place",

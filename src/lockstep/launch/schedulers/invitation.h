@@ -9,10 +9,16 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/store/secret.h"
 #include "lockstep/launch/options.h"
 
 namespace lockstep::launch {
+
+// The folder for invitations is another user's, or open to others: LS0550.
+struct FolderNotOursError : base::ConfigError {
+  using ConfigError::ConfigError;
+};
 
 struct Invitation {
   std::string endpoint;
@@ -22,7 +28,7 @@ struct Invitation {
 // Of the rank that wrote it: takes the file away when it goes.
 class InvitationFile {
  public:
-  InvitationFile(const std::string& job, const Invitation& invitation);  // IoError 802, ConfigError 550
+  InvitationFile(const std::string& job, const Invitation& invitation);  // IoError 802, FolderNotOursError
   ~InvitationFile();
   InvitationFile(const InvitationFile&) = delete;
   InvitationFile& operator=(const InvitationFile&) = delete;
@@ -36,8 +42,8 @@ std::optional<Invitation> find_invitation(const std::string& job);
 // Waits for the file. CommError 551: rank 0 did not write it in time.
 Invitation await_invitation(const std::string& job, Duration timeout);
 
-// $XDG_RUNTIME_DIR/lockstep, else lockstep-UID among the temporary files; made with mode 0700. ConfigError
-// 550 when it is not ours.
+// $XDG_RUNTIME_DIR/lockstep, else lockstep-UID among the temporary files; made with mode 0700.
+// FolderNotOursError when it is not ours.
 std::string runtime_folder(const Variable& variable);
 
 // A port for the job in 20000..31999, the k-th candidate, where several machines must agree on one without

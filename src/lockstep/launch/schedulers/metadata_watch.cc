@@ -1,9 +1,6 @@
 #include "lockstep/launch/schedulers/metadata_watch.h"
 
-#include <fmt/format.h>
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -13,63 +10,16 @@
 
 #include "lockstep/base/signals_blocked.h"
 #include "lockstep/launch/options.h"
+#include "lockstep/launch/schedulers/http_get.h"
 
 namespace lockstep::launch {
 
 namespace {
 
-constexpr int kPatienceMs = 1000;
-constexpr size_t kMostReply = 64 << 10;
-constexpr const char* kPaths = "/computeMetadata/v1/instance/";
-
-bool wait_for(int socket, short what) {
-  pollfd one{socket, what, 0};
-  return ::poll(&one, 1, kPatienceMs) == 1 && (one.revents & what) != 0;
-}
-
-int connect_to(const std::string& server) {
-  const size_t colon = server.rfind(':');
-  const std::string host = server.substr(0, colon);
-  const std::string port = colon == std::string::npos ? "80" : server.substr(colon + 1);
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return -1;
-  const int socket =
-      ::socket(found->ai_family, found->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, found->ai_protocol);
-  int error = 0;
-  if (socket >= 0 && ::connect(socket, found->ai_addr, found->ai_addrlen) != 0) {
-    socklen_t size = sizeof error;
-    if (errno != EINPROGRESS || !wait_for(socket, POLLOUT) ||
-        ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
-      error = 1;
-    }
-  }
-  ::freeaddrinfo(found);
-  if (error == 0) return socket;
-  ::close(socket);
-  return -1;
-}
-
-// The body of a reply with status 200, or nothing.
 std::string ask(const std::string& server, const std::string& what) {
-  const int socket = connect_to(server);
-  if (socket < 0) return "";
-  const std::string request =
-      fmt::format("GET {}{} HTTP/1.0\r\nHost: {}\r\nMetadata-Flavor: Google\r\nConnection: close\r\n\r\n",
-                  kPaths, what, server);
-  std::string reply;
-  if (::send(socket, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size())) {
-    char piece[4096];
-    while (reply.size() < kMostReply && wait_for(socket, POLLIN)) {
-      const ssize_t got = ::recv(socket, piece, sizeof piece, 0);
-      if (got <= 0) break;
-      reply.append(piece, static_cast<size_t>(got));
-    }
-  }
-  ::close(socket);
-  const size_t body = reply.find("\r\n\r\n");
-  const bool good = reply.starts_with("HTTP/1.") && reply.substr(8, 5) == " 200 ";
-  return good && body != std::string::npos ? reply.substr(body + 4) : "";
+  return http_get({.server = server,
+                   .path = "/computeMetadata/v1/instance/" + what,
+                   .headers = {"Metadata-Flavor: Google"}});
 }
 
 }  // namespace

@@ -100,11 +100,11 @@ TEST(Metadata, TellsOnceAndStopsAsking) {
   std::atomic<int> told{0};
   {
     const MetadataWatch watch(server.name, [&](const std::string&) { ++told; });
-    for (int k = 0; k < 50 && server.asked < 2; ++k)
+    for (int k = 0; k < 1500 && server.asked < 2; ++k)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_EQ(told, 0);
     server.set("preempted", ok("TRUE"));
-    for (int k = 0; k < 150 && told == 0; ++k) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (int k = 0; k < 1500 && told == 0; ++k) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_EQ(told, 1);
 }

@@ -86,8 +86,9 @@ std::unique_ptr<comm::Store> follow_invitation(const std::string& job, const com
       auto options = client_options(invitation.endpoint, invitation.secret, seat.rank);
       options.connect_timeout = piece;
       return comm::connect_store(options);
-    } catch (const base::Error& error) {
-      if (error.number() == 550) throw;  // the folder for invitations is not ours
+    } catch (const FolderNotOursError&) {
+      throw;
+    } catch (const base::Error&) {
       if (patience.over()) {
         throw base::CommError(551,
                               fmt::format("rank {}: rank 0 did not come within {}", seat.rank,

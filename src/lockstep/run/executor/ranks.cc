@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/plan/world.h"
 
@@ -28,8 +29,7 @@ void Ranks::find_nodes() {
   const comm::Seat& seat = world_->seat();
   if (seat.world == 1 || seat.nodes == 1) return;
   // For trying what it gains: as if nobody knew of nodes.
-  const char* wish = std::getenv("LOCKSTEP_NODE_FIRST");
-  const bool wanted = wish == nullptr || std::string(wish) != "off";
+  const bool wanted = base::environment("LOCKSTEP_NODE_FIRST") != "off";
   const bool even = wanted && seat.nodes * seat.local_world == seat.world &&
                     seat.node * seat.local_world + seat.local_rank == seat.rank;
   std::vector<int> here;

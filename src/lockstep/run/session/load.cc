@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/model/families/huggingface.h"
 
 namespace lockstep::run {
@@ -94,10 +95,10 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
                               checkpoint::HashSums& hashes) {
   const Opened from(folder);
   if (!from.manifest())
-    throw base::DataError(320, folder + " has no manifest.json: it is no checkpoint of a run");
+    throw checkpoint::CheckpointError(320, folder + " has no manifest.json: it is no checkpoint of a run");
   const checkpoint::Manifest& manifest = *from.manifest();
   if (manifest.state.size() != sizeof(kernels::StepState)) {
-    throw base::DataError(
+    throw checkpoint::CheckpointError(
         321, folder + "/manifest.json: the step state has another size; another version wrote it");
   }
   kernels::StepState state;
@@ -105,7 +106,8 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
   const auto usable = [](double factor) { return std::isfinite(factor) && factor > 0; };
   if (!usable(state.loss_scale) || !(state.beta1_power >= 0 && state.beta1_power <= 1) ||
       !(state.beta2_power >= 0 && state.beta2_power <= 1)) {
-    throw base::DataError(321, folder + "/manifest.json: the step state is none that a run can be in");
+    throw checkpoint::CheckpointError(321,
+                                      folder + "/manifest.json: the step state is none that a run can be in");
   }
   const Held held = parameters.saved();
   for (const Parameters::Saved& one : held) {
@@ -130,7 +132,7 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
 void check_tied(const Opened& from, const std::string& family) {
   const std::string embedding = model::embedding_name(family), head = std::string(model::kHead) + ".weight";
   if (!from.has(head) || !from.has(embedding) || from.same(head, embedding)) return;
-  throw base::DataError(
+  throw checkpoint::CheckpointError(
       311, fmt::format("{} holds an {} that differs from {}, but its config.json says that they are one "
                        "(tie_word_embeddings, true where it is left out for gpt2); set it to what is meant",
                        from.folder(), head, embedding));
@@ -147,7 +149,7 @@ void all_or_none(const Ranks& ranks, const std::string& folder, const std::funct
   const double failed = ranks.sum(std::vector<double>{error ? 1.0 : 0.0})[0];
   if (error) std::rethrow_exception(error);
   if (failed > 0)
-    throw base::DataError(
+    throw checkpoint::CheckpointError(
         325, fmt::format("{}: {:.0f} of {} ranks could not read it", folder, failed, ranks.size()));
 }
 
@@ -163,7 +165,8 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
   if (manifest.params_hash.empty()) return manifest.step;
   const bool hashed = session.plan.device->id().kind == device::Kind::cpu;
   if ((hashed ? parameters.hash_of(hashes) : parameters.hash()) != manifest.params_hash)
-    throw base::DataError(322, folder + ": the loaded parameters do not have the hash in manifest.json");
+    throw checkpoint::CheckpointError(
+        322, folder + ": the loaded parameters do not have the hash in manifest.json");
   return manifest.step;
 }
 
@@ -176,15 +179,15 @@ void adopt_from(recipe::Resolved& resolved, const std::string& folder) {
     model::adopt_config(resolved, from.config_json(), from.folder() + "/config.json");
     if (model.tied) check_tied(from, model.family);
   } else if (from.manifest() && !model::embedding_name(model.family).empty()) {
-    throw base::DataError(
+    throw checkpoint::CheckpointError(
         336, from.folder() +
                  " is a checkpoint of a model that a C++ program brought (run::Own): only that program can "
                  "build it again; run it with this checkpoint, or `lockstep inspect` shows the tensors");
   } else if (!model::embedding_name(model.family).empty()) {
-    throw base::DataError(306,
-                          from.folder() +
-                              " has weights but no config.json, which alone says how many heads they are "
-                              "for, among others: fetch it from where the weights came from");
+    throw checkpoint::CheckpointError(
+        306, from.folder() +
+                 " has weights but no config.json, which alone says how many heads they are "
+                 "for, among others: fetch it from where the weights came from");
   }
 }
 

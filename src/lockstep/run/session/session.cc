@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/kind.h"
@@ -16,6 +17,7 @@
 #include "lockstep/plan/cheap.h"
 #include "lockstep/program/nodes.h"
 #include "lockstep/recipe/mistakes.h"
+#include "lockstep/run/session/batch_error.h"
 #include "lockstep/run/session/fitting.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/session/memory_report.h"
@@ -67,19 +69,19 @@ void settle_logits_chunk(recipe::Resolved& resolved, DType compute, bool cuda) {
 void check_batch(const recipe::Recipe& recipe) {
   const auto& b = recipe.batch;
   if (!b.slices.is_auto && b.global % b.slices.value != 0) {
-    throw ConfigError(150,
-                      fmt::format("batch.slices = {} does not divide batch.global = {}; slices that do: {}",
-                                  b.slices.value, b.global, base::divisors_near(b.global, b.slices.value)));
+    throw BatchContradictionError(
+        150, fmt::format("batch.slices = {} does not divide batch.global = {}; slices that do: {}",
+                         b.slices.value, b.global, base::divisors_near(b.global, b.slices.value)));
   }
   if (!b.strands.is_auto && b.slices.is_auto && b.global % b.strands.value != 0) {
-    throw ConfigError(
+    throw BatchContradictionError(
         151, fmt::format(
                  "batch.strands = {} does not divide batch.global = {}, so that no batch.slices suits both; "
                  "strands that do: {}",
                  b.strands.value, b.global, base::divisors_near(b.global, b.strands.value)));
   }
   if (!b.strands.is_auto && !b.slices.is_auto && b.slices.value % b.strands.value != 0) {
-    throw ConfigError(
+    throw BatchContradictionError(
         151,
         fmt::format("batch.strands = {} does not divide batch.slices = {}; strands that do: {} "
                     "(batch.strands=auto takes the most)",
@@ -470,8 +472,7 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
 }
 
 Executor::Options executor_options(const Session& session) {
-  const char* graph = std::getenv("LOCKSTEP_GRAPH");
-  const std::string wish = graph != nullptr ? graph : "";
+  const std::string wish = base::environment("LOCKSTEP_GRAPH").value_or("");
   return {.optimizer = session.plan.optimizer,
           .tf32 = session.plan.recipe().precision.tf32,
           .ranks = session.ranks,

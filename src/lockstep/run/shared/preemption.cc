@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/environment.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 
@@ -37,11 +38,8 @@ double slurm_signal(const std::string& text) {
 }  // namespace
 
 Place this_place() {
-  return {[](const std::string& name) -> std::optional<std::string> {
-            const char* value = std::getenv(name.c_str());
-            return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-          },
-          first_line("/sys/class/dmi/id/product_name"), first_line("/sys/class/dmi/id/sys_vendor")};
+  return {base::environment, first_line("/sys/class/dmi/id/product_name"),
+          first_line("/sys/class/dmi/id/sys_vendor")};
 }
 
 Notice find_notice(const recipe::AutoInt& wish, const Place& place) {

@@ -8,6 +8,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/run/session/batch_error.h"
 #include "lockstep/run/session/session.h"
 
 namespace lockstep::run {
@@ -51,8 +52,7 @@ recipe::Resolved on_one_rank(recipe::Resolved resolved) {
 std::optional<Variant> own_variant(const recipe::Resolved& resolved) {
   try {
     return variant_of(make_plan(on_one_rank(resolved), {}, {.must_fit = false}));
-  } catch (const base::ConfigError& error) {
-    if (error.number() != 150 && error.number() != 151) throw;
+  } catch (const BatchContradictionError&) {
     return std::nullopt;
   }
 }

@@ -193,7 +193,7 @@ class Trainer {
     observer_.event("nonfinite", what, report.step);
     if (recipe_.run.nonfinite == "skip") return;
     const std::string kept = keep_what_was_before(report);
-    throw base::RunError(601,
+    throw NonfiniteError(601,
                          what + ". " + (report.applied ? "" : "The update was not applied. ") + kept +
                              "Lower optim.lr, look at the data of that step, or set run.nonfinite=skip to go "
                              "on without such steps");
@@ -300,9 +300,9 @@ class Trainer {
     session_.executor->restart_clock();
     if (difference.empty()) return;
     observer_.event("diverged", difference, step);
-    throw base::RunError(602, difference +
-                                  ". The run goes back to the state before it; if it happens again, "
-                                  "take that machine out");
+    throw DivergedError(602, difference +
+                                 ". The run goes back to the state before it; if it happens again, "
+                                 "take that machine out");
   }
 
   Summary finish(int64_t step) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
 #include "lockstep/run/session/session.h"
 #include "lockstep/run/shared/observer.h"
 
@@ -14,6 +15,15 @@ class Recorder;
 }
 
 namespace lockstep::run {
+
+// A loss or gradient that is not a number has ended the run: LS0601.
+struct NonfiniteError : base::RunError {
+  using RunError::RunError;
+};
+// Copies of the weights are no longer equal: LS0602.
+struct DivergedError : base::RunError {
+  using RunError::RunError;
+};
 
 class MemorySnapshots;
 
