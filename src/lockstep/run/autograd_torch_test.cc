@@ -17,6 +17,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/lockstep.h"
 #include "lockstep/model/modules/autograd_torch.h"
+#include "lockstep/model/modules/device_torch.h"
 #include "lockstep/run/folder/run_folder.h"
 #include "lockstep/run/testing.h"
 
@@ -51,6 +52,19 @@ class Points final : public data::Dataset {
 
  private:
   int64_t broken_;
+};
+
+// On a GPU with LOCKSTEP_TEST_DEVICE=cuda, where a whole LibTorch is installed.
+class Autograd : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (test_device() == "cpu") return;
+    try {
+      model::load_torch_cuda();  // before anything seeds LibTorch
+    } catch (const base::ConfigError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
 };
 
 // Two blocks, so that gradients also flow from one module to the other.
@@ -88,7 +102,7 @@ model::Model build(const Net& net, device::DType type, int64_t out = kClasses) {
 
 Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken = -1, int64_t out = kClasses,
               PlanOptions options = {}) {
-  std::vector<std::string> all{"run.device=cpu", "run.steps=6",      "batch.global=32",
+  std::vector<std::string> all{"run.device=" + test_device(), "run.steps=6", "batch.global=32",
                                "batch.slices=4", "batch.strands=2",  "optim.lr=0.01",
                                "optim.warmup=0", "log.eval_every=0", "run.threads=1"};
   all.insert(all.end(), overrides.begin(), overrides.end());
@@ -126,7 +140,7 @@ int number_of(const std::function<void()>& call) {
   return 0;
 }
 
-TEST(Autograd, GradientsAreLibTorchsOwn) {
+TEST_F(Autograd, GradientsAreLibTorchsOwn) {
   for (const char* slices : {"batch.slices=1", "batch.slices=4"}) {
     Net net(false), reference(false);
     Session session(plan_for(net, {slices, "batch.strands=1"}));
@@ -198,7 +212,7 @@ Outcome train_with(std::vector<std::string> overrides) {
   return outcome_of(session);
 }
 
-TEST(Autograd, RecomputationChangesNoBit) {
+TEST_F(Autograd, RecomputationChangesNoBit) {
   const Outcome kept = train_with({});
   EXPECT_EQ(kept.batches, 6);
   expect_same(kept, train_with({"memory.recompute=full"}));
@@ -207,7 +221,7 @@ TEST(Autograd, RecomputationChangesNoBit) {
   EXPECT_NE(kept.hash, train_with({"run.seed=2"}).hash);
 }
 
-TEST(Autograd, StatisticsAreTheMeanOfWhatEachSliceMakesOfTheStepsBeginning) {
+TEST_F(Autograd, StatisticsAreTheMeanOfWhatEachSliceMakesOfTheStepsBeginning) {
   Net net;
   Session session(plan_for(net, {}));
   const data::Batch batch = first_batch(session.plan);
@@ -234,7 +248,7 @@ TEST(Autograd, StatisticsAreTheMeanOfWhatEachSliceMakesOfTheStepsBeginning) {
 
 // The same sample again and again: only what is dropped tells one slice from another, and one step from the
 // next.
-TEST(Autograd, EverySliceOfEveryStepDropsOtherElements) {
+TEST_F(Autograd, EverySliceOfEveryStepDropsOtherElements) {
   class Same final : public data::Dataset {
    public:
     int64_t vocab() const override { return kClasses; }
@@ -285,7 +299,8 @@ TEST(Autograd, EverySliceOfEveryStepDropsOtherElements) {
 
 // Weights, statistics and losses, whoever computes which slice. Ranks are threads, so there is no dropout:
 // LibTorch has one generator a process.
-TEST(Autograd, GivesTheSameBitsOnSeveralRanks) {
+TEST_F(Autograd, GivesTheSameBitsOnSeveralRanks) {
+  LS_NEEDS_HOST_MEMORY();  // ranks are threads that share it
   Net alone(false);
   std::string expected;
   Outcome statistics;
@@ -328,7 +343,7 @@ TEST(Autograd, GivesTheSameBitsOnSeveralRanks) {
   }
 }
 
-TEST(Autograd, AStepThatIsSkippedLeavesStatisticsAlone) {
+TEST_F(Autograd, AStepThatIsSkippedLeavesStatisticsAlone) {
   Net net;
   Session session(
       plan_for(net, {"run.steps=8", "run.nonfinite=skip"}, 17));  // each sample comes once in 8 steps
@@ -340,7 +355,7 @@ TEST(Autograd, AStepThatIsSkippedLeavesStatisticsAlone) {
   for (const float mean : outcome.mean) EXPECT_TRUE(std::isfinite(mean));
 }
 
-TEST(Autograd, TrainsAndTheModuleKeepsWhatWasTrained) {
+TEST_F(Autograd, TrainsAndTheModuleKeepsWhatWasTrained) {
   Net net;
   Summary summary;
   {
@@ -364,7 +379,7 @@ TEST(Autograd, TrainsAndTheModuleKeepsWhatWasTrained) {
   EXPECT_GE(right, 62);
 }
 
-TEST(Autograd, ACheckpointHoldsStatistics) {
+TEST_F(Autograd, ACheckpointHoldsStatistics) {
   const base::TemporaryFolder folder;
   const Outcome whole = train_with({});
   std::string saved;
@@ -389,7 +404,7 @@ TEST(Autograd, ACheckpointHoldsStatistics) {
   expect_same(whole, outcome_of(session));
 }
 
-TEST(Autograd, MetricsCountSamples) {
+TEST_F(Autograd, MetricsCountSamples) {
   const base::TemporaryFolder folder;
   Net net;
   Session session(plan_for(net, {"run.steps=2"}));
@@ -401,7 +416,7 @@ TEST(Autograd, MetricsCountSamples) {
   EXPECT_EQ(metrics.find("tokens"), std::string::npos) << metrics;
 }
 
-TEST(Autograd, MemoryOfTheGraphIsCounted) {
+TEST_F(Autograd, MemoryOfTheGraphIsCounted) {
   Net net;
   const Plan one = plan_for(net, {"batch.slices=1", "batch.strands=1"}), four = plan_for(net, {});
   // BatchNorm and ReLU keep at least their inputs, each [samples, hidden].
@@ -411,7 +426,7 @@ TEST(Autograd, MemoryOfTheGraphIsCounted) {
       << "the trial left a trace";
 }
 
-TEST(Autograd, WrongShapesAreNamed) {
+TEST_F(Autograd, WrongShapesAreNamed) {
   Net net;
   EXPECT_EQ(number_of([&] { plan_for(net, {}, -1, kClasses + 1); }), 173);
   Own own;
