@@ -72,9 +72,9 @@ double accuracy(Net& net, const Shapes& shapes) {
 int main(int count, char** words) {
   return ls::run_main([&] {
     ls::CommandLine line = ls::read_command_line(
-        {words + 1, words + count}, {"run.name=shapes", "run.device=cpu", "run.steps=200", "run.threads=1",
-                                     "batch.global=64", "batch.slices=4", "batch.strands=2", "optim.lr=0.01",
-                                     "log.eval_every=0"});
+        {words + 1, words + count},
+        {"run.name=shapes", "run.device=cpu", "run.steps=200", "run.threads=1", "batch.global=64",
+         "batch.slices=4", "batch.strands=2", "optim.lr=0.01", "log.eval_every=0"});
     std::shared_ptr<Net> net;  // made when the device is known
     Printer printer;
     line.options.observer = &printer;

@@ -19,13 +19,13 @@
 #pragma once
 
 #include "lockstep/base/error.h"
-#include "lockstep/recipe/recipe.h"
-#include "lockstep/recipe/schema.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/launch/start.h"
 #include "lockstep/model/block.h"
 #include "lockstep/model/segments/parts.h"
-#include "lockstep/run/session/session.h"
+#include "lockstep/recipe/recipe.h"
+#include "lockstep/recipe/schema.h"
 #include "lockstep/run/session/load.h"
+#include "lockstep/run/session/session.h"
 #include "lockstep/run/training/trainer.h"
 #include "lockstep/train.h"

@@ -5,23 +5,23 @@
 //
 //     int main(int count, char** words) {
 //       return ls::run_main([&] {
-//         ls::CommandLine line = ls::read_command_line({words + 1, words + count});  // mine.toml run.steps=400 --nproc 4
-//         line.options.data = std::make_shared<MyDataset>();
-//         line.options.model = [](const ls::recipe::Recipe& recipe, ls::device::DType compute) {
+//         ls::CommandLine line = ls::read_command_line({words + 1, words + count});  // mine.toml
+//         run.steps=400 --nproc 4 line.options.data = std::make_shared<MyDataset>(); line.options.model =
+//         [](const ls::recipe::Recipe& recipe, ls::device::DType compute) {
 //           return my_model(recipe, compute);
 //         };
 //         return ls::train(ls::recipe::read_recipe(line.recipe), line.options).exit_code;
 //       });
 //     }
 //
-// The call goes on where the run folder's run stopped, saves checkpoints, writes metrics.jsonl and events.jsonl,
-// and ends at a step boundary with everything saved when it is asked to stop (Ctrl-C, SIGTERM, SIGUSR1, SIGHUP,
-// SIGQUIT; exit code 75: run me again). It joins the ranks that this process was started among, or starts them:
-// with launch.nproc_per_node this process becomes the launcher and runs this same program, with the same words,
-// once for each rank; what a rank loses it starts again.
+// The call goes on where the run folder's run stopped, saves checkpoints, writes metrics.jsonl and
+// events.jsonl, and ends at a step boundary with everything saved when it is asked to stop (Ctrl-C, SIGTERM,
+// SIGUSR1, SIGHUP, SIGQUIT; exit code 75: run me again). It joins the ranks that this process was started
+// among, or starts them: with launch.nproc_per_node this process becomes the launcher and runs this same
+// program, with the same words, once for each rank; what a rank loses it starts again.
 //
-// One call at a time in a process, which should end when the code is 75: from then on the signals that asked for
-// it say nothing new. Free of LibTorch: modules come from lockstep/model/autograd_torch.h.
+// One call at a time in a process, which should end when the code is 75: from then on the signals that asked
+// for it say nothing new. Free of LibTorch: modules come from lockstep/model/autograd_torch.h.
 #pragma once
 
 #include <functional>
@@ -31,10 +31,10 @@
 #include <vector>
 
 #include "lockstep/base/laps.h"
-#include "lockstep/recipe/schema.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/launch/options.h"
 #include "lockstep/model/block.h"
+#include "lockstep/recipe/schema.h"
 #include "lockstep/run/session/session.h"
 #include "lockstep/run/training/trainer.h"
 
@@ -79,8 +79,8 @@ class TrainObserver : public run::Observer {
   virtual void ended(const TrainResult&) {}  // the last step's checkpoint is written
 
   virtual void note(const std::string& line) { (void)line; }  // good to know
-  virtual void remark(const std::string& line);  // to be known: what was passed over. Standard error
-  virtual void warn(const std::string& line);    // standard error, behind "warning: "
+  virtual void remark(const std::string& line);     // to be known: what was passed over. Standard error
+  virtual void warn(const std::string& line);       // standard error, behind "warning: "
   virtual void launcher(const std::string& lines);  // what a launcher says, whole lines. Standard error
 };
 
@@ -108,14 +108,14 @@ struct TrainOptions {
   DataSource data = {};
   TrainObserver* observer = nullptr;  // borrowed; null: warnings alone, on standard error
 
-  std::string folder = {};                 // the run folder; default: log.folder/run.name
-  std::string resume = "auto";             // auto, never, or a checkpoint
-  launch::Words launch = {};               // {.nproc_per_node = "4"}; a scheduler's environment counts too
+  std::string folder = {};      // the run folder; default: log.folder/run.name
+  std::string resume = "auto";  // auto, never, or a checkpoint
+  launch::Words launch = {};    // {.nproc_per_node = "4"}; a scheduler's environment counts too
   struct Steps {
-    int64_t first = 0, last = 0;           // counted from 1; 0: none
-  } profile = {};                          // noted in trace/profile.json
-  bool dry_run = false;                    // check everything and say the plan: start and write nothing
-  base::Laps* laps = nullptr;              // of the way to the first step, where that is timed
+    int64_t first = 0, last = 0;  // counted from 1; 0: none
+  } profile = {};                 // noted in trace/profile.json
+  bool dry_run = false;           // check everything and say the plan: start and write nothing
+  base::Laps* laps = nullptr;     // of the way to the first step, where that is timed
 };
 
 // Throws base::Error when it cannot be: run_main() turns that into a sentence and an exit code.

@@ -39,8 +39,8 @@ std::vector<std::string> folders_to_read(const std::string& folder, const Say& s
   return folders;
 }
 
-std::string read_newest(const std::string& named,
-                        const std::function<void(const std::string& folder)>& read, const Say& say) {
+std::string read_newest(const std::string& named, const std::function<void(const std::string& folder)>& read,
+                        const Say& say) {
   const std::vector<std::string> folders = folders_to_read(named, say);
   const auto passing = [&](const std::string& why, const std::string& next) {
     say(why);

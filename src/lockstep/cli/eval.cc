@@ -8,9 +8,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/older.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/model_recipe.h"
-#include "lockstep/checkpoint/older.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/training/evaluate.h"

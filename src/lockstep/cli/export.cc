@@ -6,8 +6,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/export.h"
-#include "lockstep/cli/commands.h"
 #include "lockstep/checkpoint/older.h"
+#include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 
 namespace lockstep::cli {

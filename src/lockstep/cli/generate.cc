@@ -13,9 +13,9 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/model_recipe.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/training/stop_signal.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/tools/generate.h"
+#include "lockstep/training/stop_signal.h"
 
 namespace lockstep::cli {
 

@@ -13,11 +13,11 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/training/stop_signal.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/terminal/live_line.h"
 #include "lockstep/terminal/table.h"
 #include "lockstep/terminal/terminal.h"
+#include "lockstep/training/stop_signal.h"
 #include "lockstep/verify/child.h"
 
 namespace lockstep::cli {

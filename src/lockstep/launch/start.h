@@ -50,7 +50,7 @@ int launch_program(Words words, const std::vector<std::string>& program, Say say
 // This same program with these words; never the wrapper script, which may set things up.
 std::vector<std::string> own_command(const std::vector<std::string>& argv);
 std::vector<std::string> this_command();  // with those that it was started with
-std::string rank_prefix(int round);  // of the ranks' keys in the store
+std::string rank_prefix(int round);       // of the ranks' keys in the store
 
 // The seat in torchrun's environment (RANK, WORLD_SIZE, ...), if there is one. ConfigError 538: half set, or
 // not numbers.

@@ -102,9 +102,15 @@ model::Model build(const Net& net, device::DType type, int64_t out = kClasses) {
 
 Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken = -1, int64_t out = kClasses,
               PlanOptions options = {}) {
-  std::vector<std::string> all{"run.device=" + test_device(), "run.steps=6", "batch.global=32",
-                               "batch.slices=4", "batch.strands=2",  "optim.lr=0.01",
-                               "optim.warmup=0", "log.eval_every=0", "run.threads=1"};
+  std::vector<std::string> all{"run.device=" + test_device(),
+                               "run.steps=6",
+                               "batch.global=32",
+                               "batch.slices=4",
+                               "batch.strands=2",
+                               "optim.lr=0.01",
+                               "optim.warmup=0",
+                               "log.eval_every=0",
+                               "run.threads=1"};
   all.insert(all.end(), overrides.begin(), overrides.end());
   Own own;
   own.dataset = std::make_unique<Points>(broken);

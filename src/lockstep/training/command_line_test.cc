@@ -14,7 +14,8 @@ TEST(ProgramWords, AreThoseOfTheCommand) {
                          "--resume=never", "--dry-run", "--standalone"},
                         {"run.steps=9"});
   EXPECT_EQ(line.recipe.file, "mine.toml");
-  EXPECT_EQ(line.recipe.overrides, Words{"run.steps=4"}) << "a file is used instead of the program's defaults";
+  EXPECT_EQ(line.recipe.overrides, Words{"run.steps=4"})
+      << "a file is used instead of the program's defaults";
   EXPECT_EQ(line.options.launch.nproc_per_node, "2");
   EXPECT_EQ(line.options.launch.max_restarts, "1");
   EXPECT_TRUE(line.options.launch.standalone);
@@ -37,7 +38,8 @@ TEST(ProgramWords, OthersAreRefused) {
            {{"--nproc"}, "--nproc needs a value"},
            {{"--no-python"}, "is not taken"},  // for programs that lockstep launch starts
        }) {
-    EXPECT_NE(base::refusal(109, [&] { read_command_line(words); }).find(says), std::string::npos) << words[0];
+    EXPECT_NE(base::refusal(109, [&] { read_command_line(words); }).find(says), std::string::npos)
+        << words[0];
   }
 }
 

@@ -84,8 +84,8 @@ void take_own_newest(const Request& request, run::Decision& decision) {
 
 // A mistake in the recipe itself comes first. One that is sound alone may contradict what "auto" meant in
 // this folder: then the changed key is what the user must hear of.
-run::Plan plan_to_go_on(const Request& request, const recipe::Resolved& said, const recipe::Resolved& resolved,
-                        const run::PlanOptions& options) {
+run::Plan plan_to_go_on(const Request& request, const recipe::Resolved& said,
+                        const recipe::Resolved& resolved, const run::PlanOptions& options) {
   try {
     return run::make_plan(resolved, request.own(), options);
   } catch (const base::ConfigError&) {

@@ -120,7 +120,7 @@ TEST(OwnModelProgram, GivesTheSameBitsInEveryLayout) {
 
 TEST(OwnModelProgram, KilledOrStoppedItGoesOnToTheSameBits) {
   const base::TemporaryFolder folder;
-  const Words steps = {"run.steps=400"}, ranks = {"run.steps=400", "--nproc", "2"};
+  const Words steps = {"run.steps=200"}, ranks = {"run.steps=200", "--nproc", "2"};
   Program whole(folder.path(), "whole", steps);
   ASSERT_EQ(whole.end(), 0) << whole.output();
   const std::string expected = whole.hash();

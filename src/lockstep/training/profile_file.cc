@@ -27,7 +27,8 @@ int64_t common_zero(const run::Ranks& ranks, int64_t began) {
 
 }  // namespace
 
-std::string keep_profile(const run::Session& session, const run::Profile& profile, const std::string& folder) {
+std::string keep_profile(const run::Session& session, const run::Profile& profile,
+                         const std::string& folder) {
   const run::Plan& plan = session.plan;
   const run::Ranks& ranks = *session.ranks;
   const std::string joined = folder + "/trace/profile.json";

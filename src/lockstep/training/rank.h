@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "lockstep/run/saving/memory_snapshot.h"
-#include "lockstep/watch/recorder.h"
 #include "lockstep/training/decide.h"
 #include "lockstep/training/stop_signal.h"
+#include "lockstep/watch/recorder.h"
 
 namespace lockstep::training {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lockstep/run/saving/memory_snapshot.h"
-#include "lockstep/run/shared/preemption.h"
 #include "lockstep/run/session/together.h"
+#include "lockstep/run/shared/preemption.h"
 #include "lockstep/train.h"
 
 namespace lockstep::training {

@@ -3,8 +3,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/launch/process/rank_memory.h"
-#include "lockstep/run/training/remarks.h"
 #include "lockstep/run/folder/run_folder.h"
+#include "lockstep/run/training/remarks.h"
 
 namespace lockstep::training {
 

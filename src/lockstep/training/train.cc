@@ -96,15 +96,13 @@ TrainResult train_in(comm::World& world, const Request& request, const StopSigna
 
   watch::Recorder recorder =
       training::only_saves() ? watch::Recorder(world.rank()) : watch::Recorder(request.folder, world.rank());
-  if (!recorder.problem().empty())
-    request.observer.warn("nothing will be recorded: " + recorder.problem());
+  if (!recorder.problem().empty()) request.observer.warn("nothing will be recorded: " + recorder.problem());
   base::end_lap(laps, "open the run folder");
   run::Session session(std::move(plan), ranks.get(), recorder.ring());
   recorder.describe(run::recorded_names(session));
   signal.arm();  // from here on there is something to save; a rank that still waits for others just ends
-  const training::Rank rank{request,  session,
-                            decision, signal,
-                            recorder, training::open_snapshots(session, request.observer)};
+  const training::Rank rank{request, session,  decision,
+                            signal,  recorder, training::open_snapshots(session, request.observer)};
   if (!request.automatic() && world.size() == 1) launch::forget_kept_memory(request.folder);
   // Ranks of a launcher hear of it from there.
   const auto metadata =
@@ -145,9 +143,9 @@ TrainResult launched(const Request& request, int exit_code) {
 
 void check_profile(const TrainOptions::Steps& steps, int64_t run_steps) {
   if (steps.first <= run_steps) return;
-  throw base::ConfigError(109,
-                          fmt::format("--profile {}:{} begins behind the run's last step, run.steps = {}",
-                                      steps.first, steps.last, run_steps));
+  throw base::ConfigError(
+      109, fmt::format("--profile {}:{} begins behind the run's last step, run.steps = {}", steps.first,
+                       steps.last, run_steps));
 }
 
 TrainResult start_or_join(const Request& request, const StopSignal& signal) {

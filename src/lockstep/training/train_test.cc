@@ -19,9 +19,10 @@ namespace {
 using Ended = TrainResult::Ended;
 
 recipe::Resolved tiny(std::vector<std::string> more = {}) {
-  std::vector<std::string> words = {"run.device=cpu",  "run.threads=1",   "run.steps=6",      "model.layers=1",
-                                    "model.hidden=16", "model.heads=2",   "data.seq_len=8",   "batch.global=4",
-                                    "batch.slices=2",  "batch.strands=2", "log.eval_batches=1"};
+  std::vector<std::string> words = {"run.device=cpu",  "run.threads=1",      "run.steps=6",
+                                    "model.layers=1",  "model.hidden=16",    "model.heads=2",
+                                    "data.seq_len=8",  "batch.global=4",     "batch.slices=2",
+                                    "batch.strands=2", "log.eval_batches=1", "optim.warmup=0"};
   words.insert(words.end(), more.begin(), more.end());
   return recipe::read_recipe({.overrides = words});
 }
@@ -59,7 +60,8 @@ TEST(LibraryTrain, KeepsARunFolderAndSaysHowItEnded) {
   EXPECT_EQ(watcher.first_step, 0);
   EXPECT_EQ(watcher.steps, 6);
   EXPECT_EQ(watcher.ends, 1);
-  EXPECT_EQ(watcher.events, (std::vector<std::string>{"start", "first_step", "checkpoint_saved", "finished"}));
+  EXPECT_EQ(watcher.events,
+            (std::vector<std::string>{"start", "first_step", "checkpoint_saved", "finished"}));
   EXPECT_EQ(lines_in(run + "/events.jsonl"), 4u);
   EXPECT_EQ(lines_in(run + "/metrics.jsonl"), 7u) << "six steps and the last evaluation";
   EXPECT_TRUE(std::filesystem::exists(run + "/checkpoints/step-00000006/manifest.json"));
@@ -97,8 +99,8 @@ TEST(LibraryTrain, AskedToStopItSavesAndGoesOnToTheSameBits) {
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_EQ(done.params_hash, expected);
   // And from a checkpoint that is named, in another folder.
-  const TrainResult from = train(tiny(), {.folder = folder.path() + "/from",
-                                          .resume = stopped.folder + "/checkpoints/step-00000002"});
+  const TrainResult from = train(
+      tiny(), {.folder = folder.path() + "/from", .resume = stopped.folder + "/checkpoints/step-00000002"});
   EXPECT_EQ(from.params_hash, expected);
 }
 
@@ -128,8 +130,9 @@ TEST(LibraryTrain, TakesAProgramsOwnDataAndModel) {
   });
   options.model = [&](const recipe::Recipe& recipe, device::DType type) {
     ++built;
-    recipe::Resolved sized = recipe::read_recipe({.overrides = {"model.layers=1", "model.hidden=32", "model.heads=2",
-                                                            "data.seq_len=8", "memory.logits_chunk=64"}});
+    recipe::Resolved sized =
+        recipe::read_recipe({.overrides = {"model.layers=1", "model.hidden=32", "model.heads=2",
+                                           "data.seq_len=8", "memory.logits_chunk=64"}});
     EXPECT_EQ(recipe.batch.global, 4);
     model::resolve_model(sized, 16);
     model::Model model = model::build_model(sized.recipe, type);
@@ -171,7 +174,10 @@ TEST(LibraryTrain, WhatIsThrownBecomesASentenceAndAnExitCode) {
   };
   EXPECT_EQ(code_of([] { return 75; }), 75);
   EXPECT_TRUE(said.empty());
-  EXPECT_EQ(code_of([&] { return train(tiny(), {.folder = folder.path() + "/run", .resume = "nowhere"}).exit_code; }), 3);
+  EXPECT_EQ(code_of([&] {
+              return train(tiny(), {.folder = folder.path() + "/run", .resume = "nowhere"}).exit_code;
+            }),
+            3);
   EXPECT_EQ(code_of([]() -> int { throw base::ConfigError(109, "no"); }), 2);
   EXPECT_EQ(code_of([]() -> int { throw std::bad_alloc(); }), 1);
   ASSERT_EQ(said.size(), 3u);

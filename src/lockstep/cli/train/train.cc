@@ -23,7 +23,8 @@ int train_command(Arguments& arguments) {
                    "FIRST:LAST: note what runs in these steps, as trace/profile.json and a table");
   arguments.flag("--timing", shown.timing, "print where the time up to the end of the first step went");
   arguments.flag("--quiet,-q", shown.quiet, "print nothing but warnings and errors");
-  arguments.flag("--dry-run", options.dry_run, "check everything and print the plan, start and write nothing");
+  arguments.flag("--dry-run", options.dry_run,
+                 "check everything and print the plan, start and write nothing");
   arguments.flag("--json", shown.json, "print the summary as JSON on standard output");
   add_launch_flags(arguments, options.launch, FlagsFor::training);
   arguments.example("lockstep train", "the default recipe: a small GPT on the embedded grammar");

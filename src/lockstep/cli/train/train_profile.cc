@@ -6,8 +6,8 @@
 #include <charconv>
 
 #include "lockstep/base/error.h"
-#include "lockstep/terminal/terminal.h"
 #include "lockstep/run/executor/ceilings.h"
+#include "lockstep/terminal/terminal.h"
 
 namespace lockstep::cli {
 

@@ -34,14 +34,10 @@ void print_plan(const Planned& planned) {
 
 nlohmann::json trained_json(const TrainResult& result) {
   const run::Summary& s = result.summary;
-  nlohmann::json out{{"folder", result.folder},
-                     {"steps", s.steps},
-                     {"finished", s.finished},
-                     {"loss", s.loss},
-                     {"last_loss", s.last_loss},
-                     {"seconds", s.seconds},
-                     {"skipped", s.skipped},
-                     {"tokens_per_s", s.tokens_per_s},
+  nlohmann::json out{{"folder", result.folder},     {"steps", s.steps},
+                     {"finished", s.finished},      {"loss", s.loss},
+                     {"last_loss", s.last_loss},    {"seconds", s.seconds},
+                     {"skipped", s.skipped},        {"tokens_per_s", s.tokens_per_s},
                      {"params_hash", s.params_hash}};
   if (s.eval_loss) out["eval_loss"] = *s.eval_loss;
   if (s.floor) out["floor"] = *s.floor;

@@ -97,7 +97,8 @@ class ModuleSegment : public Segment {
     if (!o_.reads_batch) wanted.push_back(tape.input);
     for (const ModuleValue& value : values_.trained) wanted.push_back(value.tensor);
     found.resize(wanted.size());
-    const at::Tensor dout = view_of(f.dout("hidden"), tape.output.sizes(), scalar_type(o_.type), here.device());
+    const at::Tensor dout =
+        view_of(f.dout("hidden"), tape.output.sizes(), scalar_type(o_.type), here.device());
     if (tape.output.requires_grad()) {
       found = torch::autograd::grad({tape.output}, wanted, {dout.to(tape.output.scalar_type())}, false, false,
                                     true);

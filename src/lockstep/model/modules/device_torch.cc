@@ -42,14 +42,14 @@ void open_cuda_half() {
                  "2.11 (pip install torch==2.11.0)" +
                  kOrCpu);
   }
-  // cuBLAS repeats its bits only with a workspace of its own for each stream, which is read when it is loaded.
+  // cuBLAS repeats its bits only with a workspace of its own for each stream, which is read when it is
+  // loaded.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     const char* why = ::dlerror();
-    throw base::ConfigError(174, "LibTorch's CUDA half cannot be loaded: " +
-                                     std::string(why != nullptr ? why : path.string()) +
-                                     ": install what it needs (pip install torch==2.11.0 brings all of it)" +
-                                     kOrCpu);
+    throw base::ConfigError(
+        174, "LibTorch's CUDA half cannot be loaded: " + std::string(why != nullptr ? why : path.string()) +
+                 ": install what it needs (pip install torch==2.11.0 brings all of it)" + kOrCpu);
   }
 }
 
@@ -59,10 +59,11 @@ void load_torch_cuda() {
   if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) open_cuda_half();
   if (at::globalContext().hasCUDA()) return;
   throw base::ConfigError(
-      174, std::string("LibTorch finds no GPU, though this run has one: where it was asked before its CUDA half "
-                       "was loaded (at::manual_seed does), that is for good. Make modules and seed inside the "
-                       "model function that train() is given") +
-               kOrCpu);
+      174,
+      std::string("LibTorch finds no GPU, though this run has one: where it was asked before its CUDA half "
+                  "was loaded (at::manual_seed does), that is for good. Make modules and seed inside the "
+                  "model function that train() is given") +
+          kOrCpu);
 }
 
 at::Device torch_device(const device::Id& id) {

@@ -104,7 +104,7 @@ Trial try_module(const AutogradOptions& options, const ModuleValues& values, int
     const std::string why = error.what_without_backtrace();
     const bool repeats = why.find("deterministic") == std::string::npos;
     refuse(options, samples,
-           why.substr(0, why.find('\n')) + (!repeats                        ? "; .exact = false goes without"
+           why.substr(0, why.find('\n')) + (!repeats                     ? "; .exact = false goes without"
                                             : options.type == DType::f32 ? ""
                                                                          : "; try precision.compute=fp32"));
   }
