@@ -13,9 +13,9 @@
 //                                                 ls::run::for_this(ranks)), &ranks);
 //     ls::run::Summary summary = ls::run::train(session, {}, observer);
 //
-// Needs nothing of LibTorch. A model made of torch::nn::Module comes from lockstep/model/autograd_torch.h,
-// which does: find_package(lockstep) gives lockstep::lockstep for this header and lockstep::torch for that
-// one.
+// Needs nothing of LibTorch. A model made of torch::nn::Module comes from
+// lockstep/model/modules/autograd_torch.h, which does: find_package(lockstep) gives lockstep::lockstep for
+// this header and lockstep::torch for that one.
 #pragma once
 
 #include "lockstep/base/error.h"

@@ -3,13 +3,11 @@
 //     #include "lockstep/train.h"
 //     namespace ls = lockstep;
 //
-//     int main(int count, char** words) {
+//     int main(int count, char** words) {  // mine.toml run.steps=400 --nproc 4
 //       return ls::run_main([&] {
-//         ls::CommandLine line = ls::read_command_line({words + 1, words + count});  // mine.toml
-//         run.steps=400 --nproc 4 line.options.data = std::make_shared<MyDataset>(); line.options.model =
-//         [](const ls::recipe::Recipe& recipe, ls::device::DType compute) {
-//           return my_model(recipe, compute);
-//         };
+//         ls::CommandLine line = ls::read_command_line({words + 1, words + count});
+//         line.options.data = std::make_shared<MyDataset>();
+//         line.options.model = my_model;
 //         return ls::train(ls::recipe::read_recipe(line.recipe), line.options).exit_code;
 //       });
 //     }
@@ -18,10 +16,10 @@
 // events.jsonl, and ends at a step boundary with everything saved when it is asked to stop (Ctrl-C, SIGTERM,
 // SIGUSR1, SIGHUP, SIGQUIT; exit code 75: run me again). It joins the ranks that this process was started
 // among, or starts them: with launch.nproc_per_node this process becomes the launcher and runs this same
-// program, with the same words, once for each rank; what a rank loses it starts again.
+// program, with the same words, once for each rank; ranks that fail it starts again.
 //
 // One call at a time in a process, which should end when the code is 75: from then on the signals that asked
-// for it say nothing new. Free of LibTorch: modules come from lockstep/model/autograd_torch.h.
+// for it say nothing new. Free of LibTorch: modules come from lockstep/model/modules/autograd_torch.h.
 #pragma once
 
 #include <functional>
@@ -133,7 +131,8 @@ struct CommandLine {
   recipe::RecipeSource recipe;
   TrainOptions options;
 };
-// `defaults`: keys that the program itself sets, which words may override. ConfigError 109 for other words.
+// `defaults`: what the program trains with when no recipe is named; words override them. ConfigError 109 for
+// other words.
 CommandLine read_command_line(const std::vector<std::string>& words,
                               const std::vector<std::string>& defaults = {});
 
