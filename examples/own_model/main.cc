@@ -1,4 +1,6 @@
 // A convolutional net of one's own, trained by Lockstep on pictures of one's own.
+//
+//     own_model run.steps=400 --nproc 2        # run it again: it goes on where it was stopped or killed
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
@@ -33,12 +35,26 @@ struct Net : nn::Module {
   }
 };
 
-struct Printer : ls::run::Observer {
+struct Printer : ls::TrainObserver {
   void stepped(const ls::run::StepReport& r) override {
     if (r.step % 20 == 0)
       std::printf("step %3ld  loss %.4f  %6.0f samples/s\n", r.step, r.loss, r.tokens_per_s);
   }
 };
+
+ls::model::Model model_of(const std::shared_ptr<Net>& net, ls::device::DType type) {
+  ls::model::Model model{.family = "own", .compute = type, .predicts_tokens = false};
+  model.blocks.push_back(
+      ls::model::autograd_block({.name = "net",
+                                 .module = net,
+                                 .forward = [net](const at::Tensor& x) { return net->forward(x); },
+                                 .in = {1, Shapes::kSide, Shapes::kSide},
+                                 .out = {Shapes::kClasses},
+                                 .type = type,
+                                 .reads_batch = true}));
+  model.blocks.push_back(ls::model::block_of("loss", ls::model::make_classify({type, Shapes::kClasses})));
+  return model;
+}
 
 double accuracy(Net& net, const Shapes& shapes) {
   net.eval();
@@ -53,43 +69,26 @@ double accuracy(Net& net, const Shapes& shapes) {
   return static_cast<double>(right) / static_cast<double>(shapes.samples(split));
 }
 
-int main(int count, char** words) try {
-  std::vector<std::string> recipe{"run.device=cpu",  "run.steps=200", "batch.global=64",  "batch.slices=4",
-                                  "batch.strands=2", "optim.lr=0.01", "log.eval_every=0", "run.threads=1"};
-  recipe.insert(recipe.end(), words + 1, words + count);  // ./own_model run.steps=400
-
-  const auto world = ls::launch::join();  // one rank, unless a launcher started several
-  at::manual_seed(1);
-  const auto net = std::make_shared<Net>();
-  ls::run::Own own;
-  own.dataset = std::make_unique<Shapes>(1);
-  own.build_model = [&](const ls::recipe::Recipe&, ls::device::DType type) {
-    ls::model::Model model{.family = "own", .compute = type, .predicts_tokens = false};
-    model.blocks.push_back(
-        ls::model::autograd_block({.name = "net",
-                                   .module = net,
-                                   .forward = [net](const at::Tensor& x) { return net->forward(x); },
-                                   .in = {1, Shapes::kSide, Shapes::kSide},
-                                   .out = {Shapes::kClasses},
-                                   .type = type,
-                                   .reads_batch = true}));
-    model.blocks.push_back(ls::model::block_of("loss", ls::model::make_classify({type, Shapes::kClasses})));
-    return model;
-  };
-  ls::run::Summary summary;
-  {
-    ls::run::Ranks ranks(*world);
-    ls::run::Session session(ls::run::make_plan(ls::recipe::read_recipe({.overrides = recipe}), std::move(own),
-                                                ls::run::for_this(ranks)),
-                             &ranks);
+int main(int count, char** words) {
+  return ls::run_main([&] {
+    ls::CommandLine line = ls::read_command_line(
+        {words + 1, words + count},
+        {"run.name=shapes", "run.device=cpu", "run.steps=200", "run.threads=1", "batch.global=64",
+         "batch.slices=4", "batch.strands=2", "optim.lr=0.01", "log.eval_every=0"});
+    std::shared_ptr<Net> net;  // made when the device is known
     Printer printer;
-    ls::run::Observer nobody;
-    summary = ls::run::train(session, {}, world->first() ? printer : nobody);
-  }  // the session ends, and the module keeps what was trained
-  if (!world->first()) return 0;
-  std::printf("params_hash %s\n%.1f %% of new pictures are recognised\n", summary.params_hash.c_str(),
-              100 * accuracy(*net, Shapes(1)));
-} catch (const ls::base::Error& error) {
-  std::fprintf(stderr, "error: %s\n", error.what());
-  return error.exit_code();
+    line.options.observer = &printer;
+    line.options.data = std::make_shared<Shapes>(1);
+    line.options.model = [&](const ls::recipe::Recipe&, ls::device::DType type) {
+      at::manual_seed(1);
+      if (!net) net = std::make_shared<Net>();
+      return model_of(net, type);
+    };
+    const ls::TrainResult result = ls::train(ls::recipe::read_recipe(line.recipe), line.options);
+    if (!result.first) return result.exit_code;  // a launcher, or another rank
+    std::printf("params_hash %s\n", result.params_hash.c_str());
+    if (result.finished && result.ended == ls::TrainResult::Ended::trained)
+      std::printf("%.1f %% of new pictures are recognised\n", 100 * accuracy(*net, Shapes(1)));
+    return result.exit_code;
+  });
 }

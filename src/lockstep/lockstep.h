@@ -1,12 +1,16 @@
 // Lockstep as a library: what a C++ program needs to train its own model on its own data.
 //
 //     namespace ls = lockstep;
-//     ls::recipe::Resolved recipe = ls::recipe::read_recipe({.overrides = {"run.steps=200",
-//     "batch.slices=4"}}); const auto world = ls::launch::join();  // one of several under `lockstep launch`
-//     or torchrun ls::run::Ranks ranks(*world); ls::run::Plan plan = ls::run::make_plan(std::move(recipe),
-//     {.dataset = ..., .build_model = ...},
-//                                             ls::run::for_this(ranks));
-//     ls::run::Session session(std::move(plan), &ranks);
+//     ls::TrainResult result = ls::train(ls::recipe::read_recipe({.file = "mine.toml"}),
+//                                        {.model = ..., .data = ..., .observer = ...});   // lockstep/train.h
+//
+// train() is all that `lockstep train` is. Below it lie a plan, a session and the loop, for programs that
+// want to do something else with them:
+//
+//     const auto world = ls::launch::join();  // one of several under `lockstep launch` or torchrun
+//     ls::run::Ranks ranks(*world);
+//     ls::run::Session session(ls::run::make_plan(recipe, {.dataset = ..., .build_model = ...},
+//                                                 ls::run::for_this(ranks)), &ranks);
 //     ls::run::Summary summary = ls::run::train(session, {}, observer);
 //
 // Needs nothing of LibTorch. A model made of torch::nn::Module comes from
@@ -25,3 +29,4 @@
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/session/session.h"
 #include "lockstep/run/training/trainer.h"
+#include "lockstep/train.h"

@@ -231,8 +231,13 @@ const std::vector<ErrorExplanation>& error_catalogue() {
         "Let the module copy its input before it writes to it."}},
       {174,
        "A LibTorch module on a device that it cannot run on",
-       {"Blocks made of torch::nn::Module run on the CPU."},
-       {"Set run.device=cpu, or build the model of Lockstep's own blocks."}},
+       {"Blocks made of torch::nn::Module need LibTorch's CUDA half on a GPU, and it is not beside the CPU's "
+        "or does "
+        "not load.",
+        "LibTorch was asked for GPUs before that half was loaded, which it remembers."},
+       {"Build Lockstep and the program with LOCKSTEP_TORCH set to the folder of a whole PyTorch 2.11.",
+        "Make modules and seed LibTorch inside the model function that train() is given.",
+        "Set run.device=cpu."}},
       {175,
        "A block that is given another number of values than it takes",
        {"The data's samples, or what the block before it gives, have another size than its `in`."},

@@ -9,9 +9,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/older.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/model_recipe.h"
-#include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/training/evaluate.h"
@@ -108,7 +108,8 @@ int eval_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
   if (model.empty()) throw base::ConfigError(109, "eval takes a folder: lockstep eval DIR [key=value ...]");
   int code = 0;
-  read_newest(model, [&](const std::string& folder) { code = evaluate(folder, words, json); });
+  checkpoint::read_newest(
+      model, [&](const std::string& folder) { code = evaluate(folder, words, json); }, remark_line);
   return code;
 }
 

@@ -6,8 +6,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/export.h"
+#include "lockstep/checkpoint/older.h"
 #include "lockstep/cli/commands.h"
-#include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 
 namespace lockstep::cli {
@@ -39,9 +39,10 @@ int export_command(Arguments& arguments) {
     throw base::ConfigError(109, "export takes two folders: lockstep export SRC DST");
   const std::optional<device::DType> type = type_of(dtype);
   checkpoint::Exported done;
-  const std::string folder = read_newest(source, [&](const std::string& one) {
+  const auto write = [&](const std::string& one) {
     done = checkpoint::export_model(checkpoint::Opened(one), target, type);
-  });
+  };
+  const std::string folder = checkpoint::read_newest(source, write, remark_line);
   if (done.overflowed > 0) {
     remark("warning: {} weights are too large for {} and became infinite; use bf16 or fp32\n",
            done.overflowed, dtype);

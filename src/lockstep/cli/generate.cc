@@ -9,13 +9,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/older.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/model_recipe.h"
-#include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/cli/train/stop_signal.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/tools/generate.h"
+#include "lockstep/training/stop_signal.h"
 
 namespace lockstep::cli {
 
@@ -70,7 +70,7 @@ int draw_text(const Wanted& wanted, const std::string& checkpoint) {
   const size_t hidden = begun ? 0 : text.size();
   std::string shown = dataset.decode(std::span(text).subspan(hidden));
   if (!wanted.json) print("{}", shown);
-  StopSignal signal;
+  training::StopSignal signal;
   signal.arm();
   generator.run(text, wanted.sampling, [&](int32_t token) {
     text.push_back(token);
@@ -137,7 +137,8 @@ int generate_command(Arguments& arguments) {
                                              base::quoted(wanted.folder, 200)));
   }
   int code = 0;
-  read_newest(wanted.folder, [&](const std::string& checkpoint) { code = draw_text(wanted, checkpoint); });
+  checkpoint::read_newest(
+      wanted.folder, [&](const std::string& folder) { code = draw_text(wanted, folder); }, remark_line);
   return code;
 }
 

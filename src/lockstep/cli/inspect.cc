@@ -13,9 +13,9 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/crc32c.h"
+#include "lockstep/checkpoint/older.h"
 #include "lockstep/checkpoint/step_folders.h"
 #include "lockstep/cli/commands.h"
-#include "lockstep/cli/older.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/terminal/table.h"
 #include "lockstep/terminal/terminal.h"
@@ -180,12 +180,12 @@ int inspect_command(Arguments& arguments) {
   if (fs::is_directory(checkpoint::checkpoints_folder(path), error)) run = checkpoints_of(path);
   const std::vector<std::string> folders = checkpoint::model_folders(path);
   const std::string& folder = folders.front();
-  const int damaged = folder == path ? 0 : name_damaged(path, folders);
+  const int damaged = folder == path ? 0 : checkpoint::name_damaged(path, folders, remark_line);
   json report;
   try {
     report = report_of(folder, check);
   } catch (const base::DataError&) {
-    offer_older(folder);
+    checkpoint::offer_older(folder, remark_line);
     throw;
   }
   if (!run.is_null()) report["checkpoints"] = run;

@@ -8,11 +8,11 @@
 namespace lockstep::cli {
 
 int launch_command(Arguments& arguments) {
-  LaunchFlags flags;
+  launch::Words words;
   std::vector<std::string> program;
   arguments.program("PROGRAM", program,
                     "a Python script, a module with -m, or any other program, with its own words");
-  add_launch_flags(arguments, flags, true);
+  add_launch_flags(arguments, words, FlagsFor::any_program);
   arguments.example("lockstep launch --nproc-per-node 4 train.py --lr 0.1",
                     "four ranks of a script on this machine");
   arguments.example(
@@ -23,7 +23,7 @@ int launch_command(Arguments& arguments) {
   arguments.example("PET_NPROC_PER_NODE=4 lockstep launch --max_restarts 3 train.py",
                     "flags as variables and with underscores, as torchrun takes them");
   if (!arguments.parse()) return 0;
-  return launch::launch_program(flags.words, program, say_on_console);
+  return launch::launch_program(words, program, say_on_console);
 }
 
 }  // namespace lockstep::cli

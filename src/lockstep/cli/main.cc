@@ -1,26 +1,21 @@
 // The program's door: finds the command, runs it, and turns what it throws into one sentence and an exit
 // code.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <new>
-#include <system_error>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/version.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/terminal/table.h"
 #include "lockstep/terminal/terminal.h"
+#include "lockstep/train.h"
 
 namespace lockstep::cli {
 namespace {
@@ -134,49 +129,6 @@ void finish_output() {
                                        error ? std::strerror(error) : "an earlier write failed"));
 }
 
-// What the standard library throws for the machine's reasons: threads that it may not start, paths that lead
-// nowhere because /proc is not mounted or the working folder was removed.
-base::Error explain(const std::system_error& error) {
-  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
-    std::error_code gone;
-    std::filesystem::current_path(gone);
-    const std::string path = file->path1().string();
-    return base::IoError(
-        820,
-        gone ? "the folder that this command was started in is not there any more: change to another one"
-        : path.starts_with("/proc")
-            ? fmt::format("{} cannot be read: mount /proc, as every container runtime does", path)
-            : fmt::format("{} cannot be used: {}", path.empty() ? "a path" : path, error.code().message()));
-  }
-  return base::IoError(819,
-                       fmt::format("this process may not start another thread ({}): raise `ulimit -u`, or "
-                                   "pids.max of its control group; run.threads=1 needs fewest",
-                                   error.code().message()));
-}
-
-int run_and_explain_failure(const std::vector<std::string>& words) {
-  try {
-    const int code = run(words);
-    finish_output();
-    return code;
-  } catch (const base::Error& error) {
-    complain(error.what());
-    return error.exit_code();
-  } catch (const base::Bug& bug) {
-    complain(fmt::format("this is a bug in Lockstep {}; please report it with the lines below\n{}",
-                         base::kVersion, bug.what()));
-  } catch (const std::system_error& error) {
-    const base::Error explained = explain(error);
-    complain(explained.what());
-    return explained.exit_code();
-  } catch (const std::bad_alloc&) {
-    complain("this machine's memory is used up; `lockstep doctor` shows how much there is");
-  } catch (const std::exception& error) {
-    complain(fmt::format("this is a bug in Lockstep {}; please report it: {}", base::kVersion, error.what()));
-  }
-  return 1;
-}
-
 }  // namespace
 }  // namespace lockstep::cli
 
@@ -191,17 +143,11 @@ int run_and_explain_failure(const std::vector<std::string>& words) {
 #endif
 }
 
-// Who is started with standard streams closed would write its words into the first file or socket it opens.
-static void open_standard_streams() {
-  int opened = 0;
-  do opened = ::open("/dev/null", O_RDWR);
-  while (opened >= 0 && opened <= STDERR_FILENO);
-  if (opened > STDERR_FILENO) ::close(opened);
-}
-
 int main(int count, char** words) {
-  open_standard_streams();
-  ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a training run
-  ::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, with a sentence
-  leave(lockstep::cli::run_and_explain_failure({words + (count > 0), words + count}));
+  const auto body = [&] {
+    const int code = lockstep::cli::run({words + (count > 0), words + count});
+    lockstep::cli::finish_output();
+    return code;
+  };
+  leave(lockstep::run_main(body, lockstep::cli::complain));
 }

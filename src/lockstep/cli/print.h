@@ -24,4 +24,6 @@ void remark(fmt::format_string<T...> format, T&&... values) {
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
+inline void remark_line(const std::string& line) { remark("{}\n", line); }
+
 }  // namespace lockstep::cli

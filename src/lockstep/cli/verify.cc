@@ -13,11 +13,11 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/cli/train/stop_signal.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/terminal/live_line.h"
 #include "lockstep/terminal/table.h"
 #include "lockstep/terminal/terminal.h"
+#include "lockstep/training/stop_signal.h"
 #include "lockstep/verify/child.h"
 
 namespace lockstep::cli {
@@ -191,7 +191,7 @@ int verify_command(Arguments& arguments) {
       .jobs = wanted.jobs,
       .folder = folder.path(),
       .against = wanted.against};
-  const StopSignal signal;
+  const training::StopSignal signal;
   signal.arm();
   terminal::LiveLine line(stderr, terminal::terminal_of(STDERR_FILENO));
   const verify::Train train = verify::train_by(

@@ -1,5 +1,6 @@
 #include "lockstep/launch/options.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "lockstep/base/environment.h"
@@ -53,6 +54,17 @@ const std::vector<Flag>& flags() {
       {"event-log-handler", "", &Words::event_log_handler, nullptr, "torchrun's; without effect", true},
   };
   return rows;
+}
+
+std::vector<std::string> spellings(const Flag& flag) {
+  const std::string dashes = std::string("--") + flag.name;
+  std::string underscores = dashes;
+  std::replace(underscores.begin() + 2, underscores.end(), '-', '_');
+  std::vector<std::string> all = {dashes};
+  if (underscores != dashes) all.push_back(underscores);
+  if (std::string(flag.name) == "nproc-per-node") all.push_back("--nproc");
+  if (*flag.letter != '\0') all.push_back(flag.letter);
+  return all;
 }
 
 std::optional<std::string> process_variable(const std::string& name) { return base::environment(name); }

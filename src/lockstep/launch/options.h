@@ -36,6 +36,8 @@ struct Flag {
   bool any_program_only = false;  // means nothing to our own trainer
 };
 const std::vector<Flag>& flags();
+// {"--nproc-per-node", "--nproc_per_node", "--nproc"}: with underscores as torchrun's older ones.
+std::vector<std::string> spellings(const Flag& flag);
 
 using Variable = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> process_variable(const std::string& name);  // getenv

@@ -133,11 +133,22 @@ std::vector<std::string> own_command(const std::vector<std::string>& argv) {
   return command;
 }
 
+std::vector<std::string> this_command() {
+  std::vector<std::string> command = own_command({});
+  const std::string line = base::read_file("/proc/self/cmdline");  // each word ends with a zero byte
+  bool name = true;
+  for (size_t begin = 0; begin < line.size(); name = false) {
+    const size_t end = std::min(line.find('\0', begin), line.size());
+    if (!name) command.push_back(line.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return command;
+}
+
 std::string rank_prefix(int round) { return fmt::format("round-{}/", round); }
 
 // The innermost launcher wins: ours, torchrun, the scheduler, and last what the flags say.
-Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
-            const RankWishes& wishes) {
+Start start(Words words, const std::string& log_folder, Say say, const RankWishes& wishes) {
   const auto endpoint = process_variable("LOCKSTEP_STORE");
   const bool torchrun = process_variable("TORCHELASTIC_RUN_ID") && process_variable("LOCAL_RANK");
   if (endpoint || torchrun) {
@@ -191,7 +202,7 @@ Start start(Words words, const std::vector<std::string>& argv, const std::string
         wishes.instead({.world = job.ranks * nodes, .local_world = job.ranks, .nodes = nodes});
     return rehearsed;
   }
-  job.command = own_command(argv);
+  job.command = this_command();
   job.own_program = true, job.scheduled = scheduled.has_value();
   job.log_folder = log_folder, job.say = std::move(say);
   job.run_folder = wishes.run_folder;

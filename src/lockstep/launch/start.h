@@ -37,9 +37,8 @@ struct RankWishes {
   std::function<int(const comm::Seat& first)> instead = {};
 };
 
-// `argv` without the program's name. ConfigError 538: an environment that is half set.
-Start start(Words words, const std::vector<std::string>& argv, const std::string& log_folder, Say say,
-            const RankWishes& wishes = {});
+// ConfigError 538: an environment that is half set.
+Start start(Words words, const std::string& log_folder, Say say, const RankWishes& wishes = {});
 
 // For a program of one's own: the world that a launcher (`lockstep launch`, torchrun) put it in, or a world
 // of one.
@@ -50,7 +49,8 @@ int launch_program(Words words, const std::vector<std::string>& program, Say say
 
 // This same program with these words; never the wrapper script, which may set things up.
 std::vector<std::string> own_command(const std::vector<std::string>& argv);
-std::string rank_prefix(int round);  // of the ranks' keys in the store
+std::vector<std::string> this_command();  // with those that it was started with
+std::string rank_prefix(int round);       // of the ranks' keys in the store
 
 // The seat in torchrun's environment (RANK, WORLD_SIZE, ...), if there is one. ConfigError 538: half set, or
 // not numbers.

@@ -64,8 +64,7 @@ std::vector<std::string> rank_arguments() {
 
 // All ranks add their number through the store they were given; each says what it saw.
 int be_a_rank(const std::string& log_folder) {
-  Start me = start({}, rank_arguments(), log_folder,
-                   [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  Start me = start({}, log_folder, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   if (me.exit_code) return *me.exit_code;
   if (!me.store) return 99;
   const comm::Seat& seat = me.options.seat;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
@@ -55,6 +57,13 @@ Cost Block::cost(const SliceShape& shape, Part part) const {
     total.bytes += cost.bytes;
   }
   return total;
+}
+
+bool Model::can_be_captured() const {
+  return std::all_of(blocks.begin(), blocks.end(), [](const Block& block) {
+    return std::all_of(block.segments().begin(), block.segments().end(),
+                       [](const std::unique_ptr<Segment>& segment) { return segment->can_be_captured(); });
+  });
 }
 
 int64_t Model::param_count() const {

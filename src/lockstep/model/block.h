@@ -172,6 +172,8 @@ class Segment {
   virtual std::vector<int64_t> column_groups() const { return {}; }
   // What the bits of this segment rest on beyond the build and the device: "attention cudnn 9.19.0".
   virtual std::string numerics(const SliceShape&, const kernels::Kernels&) const { return ""; }
+  // Whether all that it does goes to the stream it is handed, so that a step may become a CUDA graph.
+  virtual bool can_be_captured() const { return true; }
   // One new token a sample; only attention, which looks back, differs from forward.
   virtual void decode(const Frame& frame) const { forward(frame); }
   // Fills buffers once, before the first step; `tables` in the order of buffers(), host memory. `length`: of
@@ -217,6 +219,7 @@ struct Model {
       true;  // language model: metrics count tokens, `generate` works; else they count samples
   int64_t input_words = 0, label_words = 0;  // 32-bit words of one sample in the batch; 0: data.seq_len
   int64_t param_count() const;
+  bool can_be_captured() const;  // as every one of its segments
   // Model FLOPs of one token, forward and backward: 6 x parameters in products + 12 x layers x hidden x
   // context (the nanoGPT formula); MFU is stated in it.
   double flops_per_token(int64_t seq_len) const;

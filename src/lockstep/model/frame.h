@@ -49,7 +49,8 @@ class Frame {
   int64_t slices = 1;       // of the step: how many fold_statistics finds
   int part = -1;            // of a segment that runs in parts (Ring): which of them
   device::Device* device = nullptr;
-  const kernels::StepInputs* inputs = nullptr;
+  const kernels::StepInputs* inputs = nullptr;   // where the device reads them
+  const kernels::StepInputs* on_host = nullptr;  // the same, of the step that is being enqueued
   const kernels::StepState* state = nullptr;
   double* loss = nullptr;  // loss segments: where the slice's sum goes
   DecodeCache cache;

@@ -32,6 +32,13 @@ std::string laid_out(const std::string& line, const terminal::Terminal& terminal
 
 }  // namespace
 
+std::string warning_line(const std::string& line, const terminal::Terminal& terminal) {
+  const std::string label = "warning:";
+  std::string text = label + " " + line;
+  if (terminal.is_tty) text = base::hanging(text, terminal.width - 1, label.size() + 1);
+  return terminal.paint(label, terminal::Colour::yellow) + text.substr(label.size());
+}
+
 Progress::Progress(const run::Plan& plan, Options options)
     : terminal_(terminal::terminal_of(STDERR_FILENO)),
       line_(stderr, terminal_),
@@ -53,12 +60,7 @@ void Progress::say(const std::string& lines) {
   }
 }
 
-void Progress::warn(const std::string& line) {
-  const std::string label = "warning:";
-  std::string text = label + " " + line;
-  if (terminal_.is_tty) text = base::hanging(text, terminal_.width - 1, label.size() + 1);
-  line_.print(terminal_.paint(label, terminal::Colour::yellow) + text.substr(label.size()));
-}
+void Progress::warn(const std::string& line) { line_.print(warning_line(line, terminal_)); }
 
 void Progress::stepped(const run::StepReport& r) {
   losses_.push_back(r.loss);

@@ -13,6 +13,9 @@
 
 namespace lockstep::cli {
 
+// "warning: ...", for that terminal.
+std::string warning_line(const std::string& line, const terminal::Terminal& terminal);
+
 class Progress : public run::Observer {
  public:
   struct Options {

@@ -1,24 +1,17 @@
-// `lockstep train --profile FIRST:LAST`: what is kept of the steps that were looked at, and what is said.
+// `lockstep train --profile FIRST:LAST`: its word, and the table of what was seen.
 #pragma once
 
 #include <string>
 
 #include "lockstep/run/executor/profile.h"
-#include "lockstep/run/training/trainer.h"
+#include "lockstep/train.h"
 
 namespace lockstep::cli {
 
-// "10:12", or "10" for one step. ConfigError 109 for anything else.
-void read_profile(const std::string& text, run::TrainOptions& options);
-// ConfigError 109 for steps that a run of so many does not have.
-void check_profile(const run::TrainOptions& options, int64_t steps);
-
-// The trace into the run folder; every rank calls it. Ranks write one each, and the first joins those that
-// it finds in its folder into trace/profile.json.
-void keep_profile(const run::Session& session, const run::Profile& profile, const std::string& folder);
+// "10:12", or "10" for one step; empty: none. ConfigError 109 for anything else.
+TrainOptions::Steps read_profile(const std::string& text);
 
 // The table, and where the trace is. Measures the device's ceilings first.
-std::string profile_lines(const run::Session& session, const run::Profile& profile,
-                          const std::string& folder);
+std::string profile_lines(const run::Session& session, const run::Profile& profile, const std::string& trace);
 
 }  // namespace lockstep::cli

@@ -9,32 +9,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/model/modules/device_torch.h"
 #include "lockstep/model/modules/module_torch.h"
 #include "lockstep/model/modules/module_trial_torch.h"
-
-// libgomp comes with LibTorch; its header does not.
-extern "C" {
-void omp_set_num_threads(int);
-int omp_get_max_threads(void);
-}
 
 namespace lockstep::model {
 
 namespace {
-
-// One OpenMP thread for what this thread starts while it lives.
-class OneThread {
- public:
-  explicit OneThread(bool wanted) : before_(omp_get_max_threads()) {
-    if (wanted) omp_set_num_threads(1);
-  }
-  ~OneThread() { omp_set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
 
 // What forward keeps of a slice until backward_input, and that until backward_weight.
 struct Tape {
@@ -48,7 +29,7 @@ class ModuleSegment : public Segment {
   explicit ModuleSegment(AutogradOptions options)
       : o_(std::move(options)), values_(values_of(o_)), site_(base::hash_text(o_.name)) {
     for (const ModuleValue& value : values_.trained) {
-      first_params_.push_back(value.tensor.detach().to(at::kFloat, false, true).contiguous());
+      first_params_.push_back(host_copy(value.tensor, at::kFloat));
       params_.push_back({.key = value.key,
                          .name = o_.name + "." + value.key,
                          .shape = shape_of(value.tensor),
@@ -61,7 +42,7 @@ class ModuleSegment : public Segment {
                           .dtype = dtype_of(value.tensor),
                           .shape = shape_of(value.tensor),
                           .constant = false});
-      first_buffers_.push_back(value.tensor.detach().clone().contiguous());
+      first_buffers_.push_back(host_copy(value.tensor, value.tensor.scalar_type()));
     }
   }
 
@@ -70,11 +51,7 @@ class ModuleSegment : public Segment {
   std::vector<BufferSpec> buffers() const override { return buffers_; }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
-    if (&kernels != &kernels::kernels_for(device::Kind::cpu)) {
-      throw base::ConfigError(
-          174, "block " + o_.name + " is a LibTorch module, which runs on the CPU: set run.device=cpu");
-    }
-    const Trial& trial = tried(shape.samples);
+    const Trial& trial = tried(shape.samples, device_of(kernels));
     const auto held_by_torch = [](const char* name, int64_t bytes) {
       return ValueSpec{name, DType::u8, {bytes}, true};
     };
@@ -93,49 +70,53 @@ class ModuleSegment : public Segment {
     return plan;
   }
 
+  bool can_be_captured() const override { return false; }  // LibTorch allocates as it goes
+
   void forward(const Frame& f) const override {
+    const OnDevice here(f.device->id(), f.launch, {.exact = o_.exact});
     const std::shared_ptr<Lease> lease = borrow();
     for (const ModuleValue& value : values_.trained)
-      point_at(value.tensor, f.weight(value.key), scalar_type(o_.type));
-    for (const ModuleValue& value : values_.untrained) {
-      point_at(value.tensor, f.buffer(value.key), value.tensor.scalar_type());
-    }
+      point_at(value.tensor, f.weight(value.key), scalar_type(o_.type), here.device());
+    point_at_buffers(f);
     Tape* tape = f.graph != nullptr ? &tape_of(f) : nullptr;
     const bool with_graph = tape != nullptr && f.slice.training;
     const c10::AutoGradMode mode(with_graph);
-    const OneThread threads(o_.exact);
     const at::Tensor input = input_of(f, with_graph);
     const at::Tensor output = call(f, input);
-    view_of(f.out("hidden"), batched(f.slice.samples, o_.out), scalar_type(o_.type)).copy_(output.detach());
+    view_of(f.out("hidden"), batched(f.slice.samples, o_.out), scalar_type(o_.type), here.device())
+        .copy_(output.detach());
     if (!with_graph) return;
     tape->input = input;
     tape->output = output;
   }
 
   void backward_input(const Frame& f) const override {
+    const OnDevice here(f.device->id(), f.launch, {.exact = o_.exact});
     Tape& tape = tape_of(f);
-    const OneThread threads(o_.exact);
     std::vector<at::Tensor> wanted, found;
     if (!o_.reads_batch) wanted.push_back(tape.input);
     for (const ModuleValue& value : values_.trained) wanted.push_back(value.tensor);
     found.resize(wanted.size());
-    const at::Tensor dout = view_of(f.dout("hidden"), tape.output.sizes(), scalar_type(o_.type));
+    const at::Tensor dout =
+        view_of(f.dout("hidden"), tape.output.sizes(), scalar_type(o_.type), here.device());
     if (tape.output.requires_grad()) {
       found = torch::autograd::grad({tape.output}, wanted, {dout.to(tape.output.scalar_type())}, false, false,
                                     true);
     }
     tape.input = tape.output = at::Tensor();  // the graph goes
     if (!o_.reads_batch) {
-      write(f.din("hidden"), found.front(), scalar_type(o_.type), false);
+      write(f.din("hidden"), found.front(), scalar_type(o_.type), Into::nothing, here.device());
       found.erase(found.begin());
     }
     tape.gradients = std::move(found);
   }
 
   void backward_weight(const Frame& f) const override {
+    const OnDevice here(f.device->id(), f.launch, {.exact = o_.exact});
     Tape& tape = tape_of(f);
+    const Into into = f.accumulate ? Into::sum : Into::nothing;
     for (size_t k = 0; k < params_.size(); ++k) {
-      write(f.grad(params_[k].key), tape.gradients[k], at::kFloat, f.accumulate);
+      write(f.grad(params_[k].key), tape.gradients[k], at::kFloat, into, here.device());
     }
     tape.gradients.clear();
   }
@@ -149,20 +130,16 @@ class ModuleSegment : public Segment {
   // Floating values move by the mean of what the slices moved them; counters go where the first slice put
   // them, so that they count steps.
   void fold_statistics(const Frame& f) const override {
-    if (f.state->apply == 0) return;
+    const OnDevice here(f.device->id(), f.launch, {.exact = o_.exact});
+    // A step that is skipped leaves them alone. The device knows: its host may be a step ahead.
+    const Tensor flag{const_cast<uint32_t*>(&f.state->apply), DType::i32, {1}};
+    const at::Tensor applied = view_of(flag, at::IntArrayRef(), at::kInt, here.device()).ne(0);
     for (const ModuleValue& value : values_.untrained) {
       const auto view = [&](const Tensor& memory) {
-        return view_of(memory, value.tensor.sizes(), value.tensor.scalar_type());
+        return view_of(memory, value.tensor.sizes(), value.tensor.scalar_type(), here.device());
       };
       const at::Tensor start = view(f.buffer(value.key));
-      if (!value.tensor.is_floating_point()) {
-        start.copy_(view(f.statistic(value.key, 0)));
-        continue;
-      }
-      const at::Tensor exact = start.to(at::kDouble), moved = at::zeros_like(exact);
-      for (int64_t s = 0; s < f.slices; ++s)
-        moved.add_(view(f.statistic(value.key, s)).to(at::kDouble) - exact);
-      start.copy_(exact + moved / static_cast<double>(f.slices));
+      start.copy_(at::where(applied, folded(f, value, start, view), start));
     }
   }
 
@@ -179,10 +156,40 @@ class ModuleSegment : public Segment {
   }
 
  private:
-  const Trial& tried(int64_t samples) const {
+  static at::Tensor host_copy(const at::Tensor& value, at::ScalarType type) {
+    return value.detach()
+        .to(at::TensorOptions().device(at::kCPU).dtype(type), /*non_blocking=*/false, /*copy=*/true)
+        .contiguous();
+  }
+
+  // A plan is made for the device that is current then.
+  static device::Id device_of(const kernels::Kernels& kernels) {
+    if (&kernels == &kernels::kernels_for(device::Kind::cpu)) return {};
+    load_torch_cuda();
+    return {device::Kind::cuda, c10::impl::getDeviceGuardImpl(at::kCUDA)->getDevice().index()};
+  }
+
+  const Trial& tried(int64_t samples, const device::Id& id) const {
     const auto found = trials_.find(samples);
-    return found != trials_.end() ? found->second
-                                  : trials_.emplace(samples, try_module(o_, values_, samples)).first->second;
+    if (found != trials_.end()) return found->second;
+    const OnDevice here(id, {}, {.exact = o_.exact});
+    return trials_.emplace(samples, try_module(o_, values_, samples, here.device())).first->second;
+  }
+
+  template <class View>
+  static at::Tensor folded(const Frame& f, const ModuleValue& value, const at::Tensor& start,
+                           const View& view) {
+    if (!value.tensor.is_floating_point()) return view(f.statistic(value.key, 0));
+    const at::Tensor exact = start.to(at::kDouble), moved = at::zeros_like(exact);
+    for (int64_t s = 0; s < f.slices; ++s)
+      moved.add_(view(f.statistic(value.key, s)).to(at::kDouble) - exact);
+    return (exact + moved / static_cast<double>(f.slices)).to(start.scalar_type());
+  }
+
+  void point_at_buffers(const Frame& f) const {
+    const at::Device where = torch_device(f.device->id());
+    for (const ModuleValue& value : values_.untrained)
+      point_at(value.tensor, f.buffer(value.key), value.tensor.scalar_type(), where);
   }
 
   std::shared_ptr<Lease> borrow() const {
@@ -201,13 +208,14 @@ class ModuleSegment : public Segment {
   }
 
   at::Tensor input_of(const Frame& f, bool with_graph) const {
+    const at::Device where = torch_device(f.device->id());
     const std::vector<int64_t> sizes = batched(f.slice.samples, o_.in);
     if (!o_.reads_batch) {
       check_count(f.in("hidden"), f.slice.samples, "the block before it gives");
-      return view_of(f.in("hidden"), sizes, scalar_type(o_.type)).requires_grad_(with_graph);
+      return view_of(f.in("hidden"), sizes, scalar_type(o_.type), where).requires_grad_(with_graph);
     }
     check_count(f.batch("inputs"), f.slice.samples, "the data gives");
-    const at::Tensor words = view_of(f.batch("inputs"), sizes, o_.tokens ? at::kInt : at::kFloat);
+    const at::Tensor words = view_of(f.batch("inputs"), sizes, o_.tokens ? at::kInt : at::kFloat, where);
     return words.to(o_.tokens ? at::kLong : scalar_type(o_.type));
   }
 
@@ -223,34 +231,35 @@ class ModuleSegment : public Segment {
     struct Restore {
       const ModuleSegment& segment;
       const Frame& frame;
-      ~Restore() {
-        for (const ModuleValue& value : segment.values_.untrained) {
-          point_at(value.tensor, frame.buffer(value.key), value.tensor.scalar_type());
-        }
-      }
+      ~Restore() { segment.point_at_buffers(frame); }
     };
     if (o_.module->is_training() != f.slice.training) o_.module->train(f.slice.training);
     if (!f.slice.training) return o_.forward(input);
     const Restore restore{*this, f};
+    const at::Device where = torch_device(f.device->id());
     for (const ModuleValue& value : values_.untrained) {
-      const Tensor own = f.statistic(value.key), start = f.buffer(value.key);
-      std::memcpy(own.data, start.data, static_cast<size_t>(own.bytes()));
-      point_at(value.tensor, own, value.tensor.scalar_type());
+      const at::ScalarType type = value.tensor.scalar_type();
+      const Tensor own = f.statistic(value.key);
+      view_of(own, value.tensor.sizes(), type, where)
+          .copy_(view_of(f.buffer(value.key), value.tensor.sizes(), type, where));
+      point_at(value.tensor, own, type, where);
     }
-    uint64_t seed = base::hash_combine(site_, f.inputs->seed);
-    seed = base::hash_combine(base::hash_combine(seed, f.inputs->step), f.slice.slice);
+    uint64_t seed = base::hash_combine(site_, f.on_host->seed);
+    seed = base::hash_combine(base::hash_combine(seed, f.on_host->step), f.slice.slice);
     at::manual_seed(seed);
     return o_.forward(input);
   }
 
   // A gradient that autograd did not make is zero.
-  static void write(const Tensor& to, const at::Tensor& gradient, at::ScalarType type, bool accumulate) {
+  enum class Into : uint8_t { nothing, sum };
+  static void write(const Tensor& to, const at::Tensor& gradient, at::ScalarType type, Into into,
+                    at::Device where) {
     if (!gradient.defined()) {
-      if (!accumulate) std::memset(to.data, 0, static_cast<size_t>(to.bytes()));
+      if (into == Into::nothing) view_of(to, {to.numel()}, type, where).zero_();
       return;
     }
-    const at::Tensor target = view_of(to, gradient.sizes(), type);
-    accumulate ? target.add_(gradient) : target.copy_(gradient);
+    const at::Tensor target = view_of(to, gradient.sizes(), type, where);
+    into == Into::sum ? target.add_(gradient) : target.copy_(gradient);
   }
 
   AutogradOptions o_;

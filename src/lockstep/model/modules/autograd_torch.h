@@ -12,7 +12,9 @@
 //         .in = {1, 12, 12}, .out = {4}, .type = compute, .reads_batch = true}));
 //
 // While a session runs, the module's parameters are views of the session's memory. When the session ends, the
-// module keeps what was trained. On the CPU only: the program links no CUDA half of LibTorch.
+// module keeps what was trained, where it was before (on the CPU as a rule). On a GPU, LibTorch's CUDA half
+// is loaded when the first module asks for it; what a program does with LibTorch before that must not ask for
+// GPUs (at::manual_seed does): make modules in the function that train() is given (lockstep/train.h).
 #pragma once
 
 #include <torch/nn/module.h>
@@ -33,8 +35,10 @@ struct AutogradOptions {
   DType type = DType::f32;                               // of the weights and of what flows between blocks
   bool reads_batch = false;  // first block: reads the batch's inputs instead of "hidden"
   bool tokens = false;       // the batch's words are token numbers (handed over as int64), not floats
-  // The module computes on one thread, because LibTorch's sums depend on the number of threads. False: on all
-  // of run.threads, and the bits are those of that number.
+  // The same bits each time. On the CPU the module computes on one thread, because LibTorch's sums depend on
+  // the number of threads; on a GPU with LibTorch's deterministic algorithms, and an operation that has none
+  // is refused. False: on all of run.threads, and the bits are those of that number; on a GPU with whatever
+  // LibTorch finds fastest, whose bits may differ from run to run.
   bool exact = true;
 };
 

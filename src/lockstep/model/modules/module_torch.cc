@@ -1,5 +1,7 @@
 #include "lockstep/model/modules/module_torch.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
+
 #include <set>
 
 #include "lockstep/base/error.h"
@@ -60,8 +62,11 @@ std::vector<int64_t> batched(int64_t samples, const Shape& sample) {
   return sizes;
 }
 
-at::Tensor view_of(const Tensor& memory, at::IntArrayRef sizes, at::ScalarType type) {
-  return at::from_blob(memory.data, sizes, at::TensorOptions().dtype(type));
+at::Tensor view_of(const Tensor& memory, at::IntArrayRef sizes, at::ScalarType type, at::Device where) {
+  return at::for_blob(memory.data, sizes)
+      .options(at::TensorOptions().dtype(type).device(where))
+      .target_device(where)
+      .make_tensor();
 }
 
 ModuleValues values_of(const AutogradOptions& options) {
@@ -82,15 +87,27 @@ ModuleValues values_of(const AutogradOptions& options) {
   return values;
 }
 
-void point_at(const at::Tensor& value, const Tensor& memory, at::ScalarType type) {
+void point_at(const at::Tensor& value, const Tensor& memory, at::ScalarType type, at::Device where) {
   if (value.numel() == 0 || value.const_data_ptr() == memory.data) return;
-  at::Tensor(value).set_data(view_of(memory, value.sizes(), type));
+  at::Tensor(value).set_data(view_of(memory, value.sizes(), type, where));
+}
+
+Lease::Lease(const ModuleValues& values) {
+  for (const auto* list : {&values.trained, &values.untrained}) {
+    for (const ModuleValue& value : *list) lent_.push_back({value.tensor, value.tensor.device()});
+  }
 }
 
 Lease::~Lease() {
-  for (const auto* list : {&values_.trained, &values_.untrained}) {
-    for (const ModuleValue& value : *list) at::Tensor(value.tensor).set_data(value.tensor.detach().clone());
+  bool on_gpu = false;
+  for (Lent& one : lent_) {
+    const at::Tensor now = one.value.detach();
+    on_gpu = on_gpu || now.is_cuda();
+    one.value.set_data(now.to(at::TensorOptions().device(one.home).dtype(now.scalar_type()),
+                              /*non_blocking=*/false, /*copy=*/true));
   }
+  // What LibTorch keeps for the session's stream is of use to no other.
+  if (on_gpu) c10::getDeviceAllocator(at::kCUDA)->emptyCache();
 }
 
 }  // namespace lockstep::model

@@ -1,46 +1,35 @@
 #include "lockstep/model/modules/module_trial_torch.h"
 
-#include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
-
 #include "lockstep/base/error.h"
+#include "lockstep/model/modules/device_torch.h"
 
 namespace lockstep::model {
 
 namespace {
 
-// Counts what LibTorch allocates for this thread, as its profiler would.
-class Meter : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
-    now_ += bytes;
-    peak_ = std::max(peak_, now_);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t now() const { return now_; }
-  int64_t peak_since_last() { return std::exchange(peak_, now_); }
-
- private:
-  int64_t now_ = 0, peak_ = 0;
-};
-
 // The module computes with copies while this lives: weights in the compute type, statistics that may change.
 class StandIn {
  public:
-  StandIn(const AutogradOptions& options, const ModuleValues& values) : module_(*options.module) {
+  StandIn(const AutogradOptions& options, const ModuleValues& values, at::Device where)
+      : module_(*options.module), where_(where) {
     was_training_ = module_.is_training();
     module_.train(true);
-    for (const ModuleValue& value : values.trained)
-      replace(value.tensor, value.tensor.detach().to(scalar_type(options.type)));
-    for (const ModuleValue& value : values.untrained) replace(value.tensor, value.tensor.detach().clone());
+    const auto copy = [&](const at::Tensor& value, at::ScalarType type) {
+      replace(value, value.detach().to(at::TensorOptions().device(where).dtype(type), /*non_blocking=*/false,
+                                       /*copy=*/true));
+    };
+    for (const ModuleValue& value : values.trained) copy(value.tensor, scalar_type(options.type));
+    for (const ModuleValue& value : values.untrained) copy(value.tensor, value.tensor.scalar_type());
   }
   ~StandIn() {
     for (auto& [value, own] : replaced_) value.set_data(own);
     if (!was_training_) module_.train(false);
+    // What the trial used goes back to the device: the run's own memory is taken next.
+    if (!where_.is_cpu()) c10::getDeviceAllocator(where_.type())->emptyCache();
   }
   StandIn(const StandIn&) = delete;
   StandIn& operator=(const StandIn&) = delete;
@@ -51,6 +40,7 @@ class StandIn {
     at::Tensor(value).set_data(copy);
   }
   torch::nn::Module& module_;
+  at::Device where_;
   std::vector<std::pair<at::Tensor, at::Tensor>> replaced_;
   bool was_training_ = true;
 };
@@ -67,21 +57,21 @@ std::string text_of(at::IntArrayRef sizes) {
                                    device::name_of(options.type) + ": " + why);
 }
 
-at::Tensor zeros_for(const AutogradOptions& options, int64_t samples) {
+at::Tensor zeros_for(const AutogradOptions& options, int64_t samples, at::Device where) {
+  const at::ScalarType type = options.tokens ? at::kLong : scalar_type(options.type);
   const at::Tensor zeros =
-      at::zeros(batched(samples, options.in), options.tokens ? at::kLong : scalar_type(options.type));
+      at::zeros(batched(samples, options.in), at::TensorOptions().dtype(type).device(where));
   return options.reads_batch ? zeros : at::Tensor(zeros).requires_grad_();
 }
 
-Trial measure(const AutogradOptions& options, const ModuleValues& values, int64_t samples) {
-  const at::Tensor input = zeros_for(options, samples);
+Trial measure(const AutogradOptions& options, const ModuleValues& values, int64_t samples, at::Device where) {
+  const at::Tensor input = zeros_for(options, samples, where);
   const int64_t version = input._version();
   std::vector<at::Tensor> wanted;
   if (!options.reads_batch) wanted.push_back(input);
   for (const ModuleValue& value : values.trained) wanted.push_back(value.tensor);
 
-  const auto meter = std::make_shared<Meter>();
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
+  const std::unique_ptr<MemoryMeter> meter = meter_on(where);
   const c10::AutoGradMode with_graph(true);
   Trial trial;
   const at::Tensor output = options.forward(input);
@@ -103,15 +93,20 @@ Trial measure(const AutogradOptions& options, const ModuleValues& values, int64_
 
 }  // namespace
 
-Trial try_module(const AutogradOptions& options, const ModuleValues& values, int64_t samples) {
+Trial try_module(const AutogradOptions& options, const ModuleValues& values, int64_t samples,
+                 at::Device where) {
   try {
-    const StandIn copies(options, values);
-    return measure(options, values, samples);
+    const StandIn copies(options, values, where);
+    // On a GPU the libraries take workspaces of their own the first time, which no graph holds.
+    if (!where.is_cpu()) measure(options, values, samples, where);
+    return measure(options, values, samples, where);
   } catch (const c10::Error& error) {
     const std::string why = error.what_without_backtrace();
-    refuse(
-        options, samples,
-        why.substr(0, why.find('\n')) + (options.type == DType::f32 ? "" : "; try precision.compute=fp32"));
+    const bool repeats = why.find("deterministic") == std::string::npos;
+    refuse(options, samples,
+           why.substr(0, why.find('\n')) + (!repeats                     ? "; .exact = false goes without"
+                                            : options.type == DType::f32 ? ""
+                                                                         : "; try precision.compute=fp32"));
   }
 }
 

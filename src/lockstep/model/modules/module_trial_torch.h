@@ -1,4 +1,5 @@
-// One forward and backward of a module on zeros, to learn what its graph holds before anything is trained.
+// A forward and backward of a module on zeros, on the device that it will train on, to learn what its graph
+// holds before anything is trained.
 #pragma once
 
 #include "lockstep/model/modules/module_torch.h"
@@ -13,6 +14,7 @@ struct Trial {
 
 // The module is left as it was. ConfigError 173 when it fails, gives another shape than `out` or writes to
 // its input.
-Trial try_module(const AutogradOptions& options, const ModuleValues& values, int64_t samples);
+Trial try_module(const AutogradOptions& options, const ModuleValues& values, int64_t samples,
+                 at::Device where);
 
 }  // namespace lockstep::model

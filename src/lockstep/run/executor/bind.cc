@@ -49,7 +49,7 @@ void Staging::fill(device::Device& device, const HostBatch& batch, const StepInp
   current_ = 1 - current_;
   Slot& slot = slots_[current_];
   if (slot.busy) device.wait_for(slot.done);
-  *slot.header = inputs;
+  *slot.header = now_ = inputs;
   pick(batch.inputs, slot.inputs, input_words_);
   pick(batch.labels, slot.labels, label_words_);
 }
@@ -245,6 +245,7 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   frame->slices = c_.program.slices;
   frame->inputs = c_.memory.find("step inputs").as<StepInputs>();
   frame->state = c_.memory.find("step state").as<StepState>();
+  frame->on_host = c_.staging.now();
   // Tensor ranks compute the same losses; those of the first count.
   const bool counts = c_.program.parts.tensor_rank == 0;
   frame->loss =

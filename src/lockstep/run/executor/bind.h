@@ -22,6 +22,7 @@ class Staging {
   void in_use(device::Device& device, device::Stream stream);  // until what is enqueued so far has run
   size_t slot() const { return current_; }                     // which of the two the current step uses
   const kernels::StepInputs* inputs() const { return &slots_[current_].header[0]; }
+  const kernels::StepInputs* now() const { return &now_; }  // the same, at one place for all steps
   const int32_t* words(bool labels) const {
     return labels ? slots_[current_].labels : slots_[current_].inputs;
   }
@@ -38,6 +39,7 @@ class Staging {
   Slot slots_[2];
   size_t current_ = 0;
   int64_t input_words_ = 0, label_words_ = 0;
+  kernels::StepInputs now_;
   int64_t samples_ = 0, rows_ = 0;  // runs of tokens: of a slice, of all
   model::Parts parts_;
 };

@@ -61,7 +61,7 @@ TEST(MetricsLines, AFileOfAnySizeIsCutInPlace) {
 
 TEST(MetricsLines, WhatCannotBeReadIsNotChanged) {
   if (::geteuid() == 0)
-    GTEST_SKIP() << "root may read everything; cli/train/train_test.cc tries it without that right";
+    GTEST_SKIP() << "root may read everything; cli/train/resume_test.cc tries it without that right";
   const base::TemporaryFolder folder;
   const std::string path = folder.write("metrics.jsonl", loss(1));
   ASSERT_EQ(::chmod(path.c_str(), 0), 0);

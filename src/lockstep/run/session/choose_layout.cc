@@ -76,7 +76,7 @@ std::optional<T> settled(const recipe::Resolved& resolved, const std::string& ke
 
 }  // namespace
 
-std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options) {
+std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options, const Own& own) {
   auto& parallel = resolved.recipe.parallel;
   if (!parallel.automatic) return "";
   parallel.automatic = false;
@@ -90,7 +90,7 @@ std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options
   one.recipe.batch.slices = one.recipe.batch.strands = 1;
   PlanOptions alone = look;
   alone.seat.world = 1;
-  const Plan here = make_plan(one, {}, alone);
+  const Plan here = make_plan(one, own, alone);
   const plan::Question question{
       .ranks = options.seat.world,
       .available_bytes = here.available_bytes,
@@ -112,7 +112,7 @@ std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options
       const size_t equals = word.find('=');
       recipe::set_value(tried.recipe, word.substr(0, equals), word.substr(equals + 1));
     }
-    return compile_ranks(make_plan(std::move(tried), {}, look), true);
+    return compile_ranks(make_plan(std::move(tried), own, look), true);
   });
   for (const std::string& word : choice.best.overrides()) {
     const size_t equals = word.find('=');

@@ -9,8 +9,9 @@
 namespace lockstep::run {
 
 // With parallel.auto, the recipe's layout becomes the fastest that fits, by plan::choose(); what the user set
-// stays. Returns why, for people; empty without parallel.auto. ConfigError 183 when nothing fits.
-std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options);
+// stays. `own`: as in make_plan(). Returns why, for people; empty without parallel.auto. ConfigError 183 when
+// nothing fits.
+std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options, const Own& own = {});
 
 // What the fullest of all ranks needs; ranks may hold shares of different sizes.
 int64_t fullest_rank_bytes(const Plan& plan);

@@ -13,6 +13,7 @@
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/families/huggingface.h"
+#include "lockstep/model/modules/torch_cuda.h"
 #include "lockstep/model/segments/fp8_recipe.h"
 #include "lockstep/plan/cheap.h"
 #include "lockstep/program/nodes.h"
@@ -219,6 +220,7 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
   plan.own_model = static_cast<bool>(own.build_model);
   if (own.build_model) {
     check_own_model(parts);
+    if (plan.device->id().kind == device::Kind::cuda) model::load_torch_cuda_where_linked();
     if (resolved.recipe.precision.compute == "fp8") {
       throw ConfigError(185,
                         "precision.compute = \"fp8\" is for the built-in families: the modules of a model of "
@@ -478,7 +480,7 @@ Executor::Options executor_options(const Session& session) {
           .ranks = session.ranks,
           .ring = session.ring,
           .watch = session.watch(),
-          .graph = wish != "off",
+          .graph = wish != "off" && session.plan.model->can_be_captured(),
           .graph_of_lanes = wish == "all"};
 }
 

@@ -28,13 +28,13 @@ namespace lockstep::run {
 
 // What a C++ program may bring instead of what the recipe names.
 struct Own {
-  std::unique_ptr<data::Dataset> dataset;
-  std::function<model::Model(const recipe::Recipe&, device::DType)> build_model;
+  std::shared_ptr<data::Dataset> dataset = nullptr;  // the program's, which may plan more than once
+  std::function<model::Model(const recipe::Recipe&, device::DType)> build_model = nullptr;
 };
 
 struct Plan {
   recipe::Resolved resolved;  // no "auto" left in what decides the numbers
-  std::unique_ptr<data::Dataset> dataset;
+  std::shared_ptr<data::Dataset> dataset;
   std::unique_ptr<device::Device> device;
   std::unique_ptr<model::Model> model;                          // this rank's part of it
   std::function<model::Model(const model::Parts&)> build_part;  // another rank's

@@ -1,4 +1,4 @@
-#include "lockstep/cli/train/train_remarks.h"
+#include "lockstep/training/remarks.h"
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/manifest.h"
@@ -6,10 +6,9 @@
 #include "lockstep/run/folder/run_folder.h"
 #include "lockstep/run/training/remarks.h"
 
-namespace lockstep::cli {
-namespace {
+namespace lockstep::training {
 
-constexpr const char* kWarning = "warning: ";
+namespace {
 
 int64_t step_of(const std::string& checkpoint) {
   try {
@@ -21,7 +20,11 @@ int64_t step_of(const std::string& checkpoint) {
 
 }  // namespace
 
-std::string with_remarks(const std::string& plan_lines, const run::Plan& plan, bool folder_given) {
+void say_planned(const Planned& planned, const Request& request) {
+  const run::Plan& plan = planned.plan;
+  if (planned.only_saves) return request.observer.planned(planned);
+  if (const std::string gpu = run::unused_gpu(plan); !gpu.empty()) request.observer.warn(gpu);
+  request.observer.planned(planned);
   const recipe::Circumstances circumstances{
       .recipe = plan.recipe(),
       .ranks = plan.seat.world,
@@ -29,13 +32,9 @@ std::string with_remarks(const std::string& plan_lines, const run::Plan& plan, b
       .gpu = plan.device->id().kind == device::Kind::cuda,
       .launched = launch::under_launcher(),
       .evaluates = plan.dataset->samples(data::Split::eval) > 0,
-      .folder_given = folder_given,
+      .folder_given = !request.options.folder.empty(),
   };
-  const std::string gpu = run::unused_gpu(plan);
-  std::string text = gpu.empty() ? "" : kWarning + gpu + "\n";
-  text += plan_lines;
-  for (const std::string& line : run::remarks_on(plan, circumstances)) text += "\n" + (kWarning + line);
-  return text;
+  for (const std::string& line : run::remarks_on(plan, circumstances)) request.observer.warn(line);
 }
 
 std::string change_of_length(const recipe::Recipe& now, const std::vector<std::string>& checkpoints,
@@ -48,4 +47,4 @@ std::string change_of_length(const recipe::Recipe& now, const std::vector<std::s
   return "";
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::training

@@ -11,7 +11,7 @@
 
 #include <atomic>
 
-namespace lockstep::cli {
+namespace lockstep::training {
 
 class StopSignal {
  public:
@@ -24,4 +24,4 @@ class StopSignal {
   void saving(bool now) const;
 };
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::training

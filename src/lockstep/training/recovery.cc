@@ -1,5 +1,6 @@
-#include "lockstep/cli/train/train_recovery.h"
+#include "lockstep/training/recovery.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -7,11 +8,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
-#include "lockstep/cli/print.h"
 #include "lockstep/launch/process/rank_memory.h"
 #include "lockstep/launch/rendezvous/kept_memory.h"
 
-namespace lockstep::cli {
+namespace lockstep::training {
 
 namespace {
 
@@ -33,13 +33,13 @@ run::NoticeCheck notice_check(const run::Session& session, const std::string& fo
   return {std::move(notice), estimate, session.ranks->alone() ? run::kStepsToStopAlone : run::kStepsToStop};
 }
 
-void say_of_other_layout(const run::Session& session, const run::MemorySnapshots& snapshots) {
+void say_of_other_layout(const run::Session& session, const run::MemorySnapshots& snapshots,
+                         TrainObserver& observer) {
   if (!session.ranks->first() || snapshots.of_other_layout() == 0) return;
-  remark(
-      "warning: step {} was kept in the run folder's snapshots/, but of another number of ranks or another "
-      "layout; "
-      "started as before, the run goes on from it\n",
-      snapshots.of_other_layout());
+  observer.warn(fmt::format(
+      "step {} was kept in the run folder's snapshots/, but of another number of ranks or another "
+      "layout; started as before, the run goes on from it",
+      snapshots.of_other_layout()));
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ std::vector<std::string> saved_since_launch(const std::string& folder) {
   return all;
 }
 
-std::unique_ptr<run::MemorySnapshots> open_snapshots(run::Session& session) {
+std::unique_ptr<run::MemorySnapshots> open_snapshots(run::Session& session, TrainObserver& observer) {
   const recipe::AutoInt& every = session.plan.recipe().checkpoint.snapshot_every;
   const int descriptor = launch::rank_memory();
   if (!every.is_auto && every.value == 0) return nullptr;
@@ -63,11 +63,11 @@ std::unique_ptr<run::MemorySnapshots> open_snapshots(run::Session& session) {
   try {
     if (descriptor >= 0) snapshots = std::make_unique<run::MemorySnapshots>(session, descriptor);
   } catch (const base::IoError& error) {
-    remark("warning: {}\n", error.what());
+    observer.warn(error.what());
   }
   const double without = session.ranks->sum(std::vector<double>{snapshots ? 0.0 : 1.0})[0];
   if (without > 0) snapshots.reset();
-  if (snapshots) say_of_other_layout(session, *snapshots);
+  if (snapshots) say_of_other_layout(session, *snapshots, observer);
   return snapshots;
 }
 
@@ -77,7 +77,7 @@ std::optional<int64_t> restore_newer(run::MemorySnapshots* snapshots, const run:
 }
 
 std::optional<int64_t> restore_kept(run::Session& session, const std::string& folder,
-                                    const run::Decision& decision) {
+                                    const run::Decision& decision, TrainObserver& observer) {
   if (!session.ranks->alone() || launch::rank_memory() >= 0) return std::nullopt;
   const int memory = ::memfd_create("lockstep-kept", MFD_CLOEXEC);
   if (memory < 0 || !launch::bring_back_memory(memory, folder, 0)) {
@@ -85,11 +85,11 @@ std::optional<int64_t> restore_kept(run::Session& session, const std::string& fo
     return std::nullopt;
   }
   run::MemorySnapshots snapshots(session, memory);
-  say_of_other_layout(session, snapshots);
+  say_of_other_layout(session, snapshots, observer);
   return restore_newer(&snapshots, decision);
 }
 
 NoticeWatch::NoticeWatch(const run::Session& session, const std::string& folder, run::Observer& tell)
     : check_(notice_check(session, folder)), tell_(tell) {}
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::training

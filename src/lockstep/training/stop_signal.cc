@@ -1,4 +1,4 @@
-#include "lockstep/cli/train/stop_signal.h"
+#include "lockstep/training/stop_signal.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 #include "lockstep/launch/failure.h"
 
-namespace lockstep::cli {
+namespace lockstep::training {
 
 namespace {
 
@@ -58,4 +58,4 @@ void StopSignal::arm() const { armed = true; }
 const std::atomic<int>& StopSignal::value() const { return received; }
 void StopSignal::saving(bool now) const { saves = now; }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::training

@@ -1,5 +1,5 @@
-// What `lockstep train` adds to a run so that it survives: where ranks that are started again go on from, the
-// launcher's memory, and an early word when a notice is too short.
+// What a run does so that it survives: where ranks that are started again go on from, the launcher's memory,
+// and an early word when a notice is too short.
 #pragma once
 
 #include <memory>
@@ -10,22 +10,23 @@
 #include "lockstep/run/saving/memory_snapshot.h"
 #include "lockstep/run/session/together.h"
 #include "lockstep/run/shared/preemption.h"
+#include "lockstep/train.h"
 
-namespace lockstep::cli {
+namespace lockstep::training {
 
 // Checkpoints that this launcher's earlier ranks wrote, newest first: those that ranks which are started
-// again go on with, whatever --resume said. Empty for ranks that are started for the first time.
+// again go on with, whatever `resume` said. Empty for ranks that are started for the first time.
 std::vector<std::string> saved_since_launch(const std::string& folder);
 
 // The launcher's memory for this rank, on every rank or on none. Collective.
-std::unique_ptr<run::MemorySnapshots> open_snapshots(run::Session& session);
+std::unique_ptr<run::MemorySnapshots> open_snapshots(run::Session& session, TrainObserver& observer);
 
 // Puts back the newest state in memory, if it is newer than what is on disk; its steps. Collective.
 std::optional<int64_t> restore_newer(run::MemorySnapshots* snapshots, const run::Decision& decision);
 
 // The same from what a launcher of this run kept on disk, for a process that has none.
 std::optional<int64_t> restore_kept(run::Session& session, const std::string& folder,
-                                    const run::Decision& decision);
+                                    const run::Decision& decision, TrainObserver& observer);
 
 // Says early when stopping and a save do not fit into the notice that this place gives.
 class NoticeWatch : public run::Observer {
@@ -39,4 +40,4 @@ class NoticeWatch : public run::Observer {
   run::Observer& tell_;
 };
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::training

@@ -1,0 +1,165 @@
+#include "lockstep/training/decide.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "lockstep/checkpoint/checkpoint_error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/audit.h"
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/manifest.h"
+#include "lockstep/checkpoint/older.h"
+#include "lockstep/data/kind.h"
+#include "lockstep/launch/process/rank_memory.h"
+#include "lockstep/run/session/choose_layout.h"
+#include "lockstep/run/session/load.h"
+#include "lockstep/training/recovery.h"
+
+namespace lockstep::training {
+
+namespace {
+
+checkpoint::Say remarks_to(TrainObserver& observer) {
+  return [&observer](const std::string& line) { observer.remark(line); };
+}
+
+void take_folder(const Request& request, FirstRank& own) {
+  if (own.only_looks || own.files) return;
+  const auto holder = launch::under_launcher() ? run::Holder::rank : run::Holder::alone;
+  own.files = std::make_unique<run::RunFolder>(request.folder, holder);
+}
+
+// Where `resume` never or PATH goes on from, the first that can be used; empty: from the beginning.
+std::vector<std::string> starting_points(const Request& request) {
+  std::vector<std::string> points = saved_since_launch(request.folder);
+  const std::string& resume = request.options.resume;
+  if (resume == "never") return points;
+  if (!std::filesystem::exists(resume)) {
+    throw checkpoint::CheckpointError(323, "--resume " + resume + ": there is no such checkpoint folder");
+  }
+  for (std::string& one : checkpoint::folders_to_read(resume, remarks_to(request.observer)))
+    points.push_back(std::move(one));
+  return points;
+}
+
+// A run is done when its last checkpoint can be used, to the last byte.
+bool is_done(run::OwnCheckpoints& own, int64_t steps, TrainObserver& observer) {
+  while (own.step > 0 && own.step >= steps) {
+    try {
+      checkpoint::audit(checkpoint::Opened(own.folders.front()));
+      return true;
+    } catch (const base::Error& error) {
+      if (!checkpoint::is_unusable(error)) throw;
+      observer.remark(error.what());
+      own.drop_newest();
+      if (!own.folders.empty()) observer.remark("taking the one before it: " + own.folders.front());
+    }
+  }
+  return false;
+}
+
+// What `resume` auto goes on from, unless the run is done.
+void take_own_newest(const Request& request, run::Decision& decision) {
+  const std::string& folder = request.folder;
+  run::refuse_changes(decision.resolved, folder);
+  run::OwnCheckpoints own = run::checkpoints_of(folder, decision.resolved);
+  decision.done = is_done(own, decision.resolved.recipe.run.steps, request.observer);
+  decision.step = own.step;
+  decision.checkpoints = own.folders;
+  if (decision.done) return;
+  for (const std::string& line : base::split_lines(own.passed_over)) request.observer.remark(line);
+  const int damaged = checkpoint::name_damaged(folder, own.folders, remarks_to(request.observer));
+  // A run that has saved does not start over as if it had not, whatever has become of its checkpoints.
+  if (own.folders.empty() && own.passed_over.empty() && (damaged > 0 || run::has_saved(folder))) {
+    decision.lost = folder +
+                    " has no checkpoint left that can be used: bring one back, name another with --resume "
+                    "PATH, or start over with --resume never";
+  }
+  if (own.folders.empty() && !own.passed_over.empty()) {
+    throw base::ConfigError(160, folder +
+                                     " holds only checkpoints of other recipes: go on from one with "
+                                     "--resume PATH, or start over with --resume never");
+  }
+}
+
+// A mistake in the recipe itself comes first. One that is sound alone may contradict what "auto" meant in
+// this folder: then the changed key is what the user must hear of.
+run::Plan plan_to_go_on(const Request& request, const recipe::Resolved& said,
+                        const recipe::Resolved& resolved, const run::PlanOptions& options) {
+  try {
+    return run::make_plan(resolved, request.own(), options);
+  } catch (const base::ConfigError&) {
+    recipe::Resolved alone = said;
+    run::choose_layout(alone, options, request.own());
+    run::make_plan(alone, request.own(), options);
+    run::refuse_said_changes(resolved, request.folder);
+    throw;
+  }
+}
+
+}  // namespace
+
+run::Decision decide(const Request& request, const run::PlanOptions& options, FirstRank& own) {
+  // What another run is still writing is not looked at; a folder that is not there yet is made once the
+  // recipe is known to be good. The other ranks wait for what is decided here before they touch the folder.
+  const std::string& folder = request.folder;
+  std::error_code nothing_there;
+  if (std::filesystem::is_directory(folder, nothing_there)) take_folder(request, own);
+  recipe::Resolved resolved = request.said;
+  if (!request.options.data) data::settle_kind(resolved);
+  const recipe::Resolved said = resolved;
+  const run::Earlier earlier = request.starts_over() ? run::Earlier{} : run::look_at(folder);
+  if (!request.starts_over()) run::adopt_earlier(resolved, folder);
+  if (earlier.checkpoint.empty() && !resolved.recipe.model.from.empty())
+    static_cast<void>(checkpoint::folders_to_read(resolved.recipe.model.from, remarks_to(request.observer)));
+  if (const std::string why = run::choose_layout(resolved, options, request.own()); !why.empty())
+    request.observer.remark(why);
+  base::end_lap(options.laps, "look at the run folder");
+  run::Plan plan = request.automatic() ? plan_to_go_on(request, said, resolved, options)
+                                       : run::make_plan(resolved, request.own(), options);
+  if (options.seat.world > 1) run::check_ranks(plan);
+  run::Decision decision;
+  decision.resolved = plan.resolved;
+  if (request.automatic()) {
+    take_own_newest(request, decision);
+  } else {
+    decision.checkpoints = starting_points(request);
+  }
+  if (!decision.done) take_folder(request, own);
+  own.plan = std::move(plan);
+  return decision;
+}
+
+TrainResult recorded_result(const std::string& folder, const std::vector<std::string>& checkpoints) {
+  TrainResult result;
+  result.folder = folder;
+  if (checkpoints.empty()) return result;
+  const checkpoint::Manifest manifest = checkpoint::read_manifest(checkpoints.front());
+  result.steps = manifest.step;
+  result.params_hash = manifest.params_hash;
+  const run::RecordedEnd end = run::recorded_end(folder, result.steps);
+  result.loss = end.loss;
+  result.eval_loss = end.eval_loss;
+  return result;
+}
+
+int64_t load_first(run::Session& session, const std::vector<std::string>& checkpoints,
+                   TrainObserver& observer) {
+  for (size_t k = 0; k < checkpoints.size(); ++k) {
+    try {
+      return run::load_checkpoint(session, checkpoints[k]);
+    } catch (const base::Error& error) {
+      if (!checkpoint::is_unusable(error)) throw;
+      if (k + 1 == checkpoints.size()) {
+        checkpoint::offer_older(checkpoints[k], remarks_to(observer));
+        throw;
+      }
+      observer.remark(error.what());
+      observer.remark("trying the one before it: " + checkpoints[k + 1]);
+    }
+  }
+  return 0;
+}
+
+}  // namespace lockstep::training

@@ -1,0 +1,182 @@
+#include "lockstep/training/rank.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "lockstep/checkpoint/checkpoint_error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/older.h"
+#include "lockstep/launch/failure.h"
+#include "lockstep/launch/process/rank_memory.h"
+#include "lockstep/run/saving/saver.h"
+#include "lockstep/training/profile_file.h"
+#include "lockstep/training/recovery.h"
+#include "lockstep/training/remarks.h"
+#include "lockstep/training/save_news.h"
+
+namespace lockstep::training {
+
+namespace {
+
+// Tells everyone who watches.
+struct Everyone : run::Observer {
+  std::vector<run::Observer*> all;
+  void stepped(const run::StepReport& report) override {
+    for (run::Observer* one : all) one->stepped(report);
+  }
+  void evaluated(int64_t step, double loss) override {
+    for (run::Observer* one : all) one->evaluated(step, loss);
+  }
+  void event(const std::string& name, const std::string& why, int64_t step) override {
+    for (run::Observer* one : all) one->event(name, why, step);
+  }
+};
+
+// The newest of what the launcher's memory, the folder of a launcher that ended, and checkpoints hold.
+run::TrainOptions train_options(const Rank& rank) {
+  run::Session& session = rank.session;
+  const run::Decision& decision = rank.decision;
+  TrainObserver& observer = rank.request.observer;
+  run::TrainOptions options;
+  std::optional<int64_t> in_memory = restore_newer(rank.snapshots.get(), decision);
+  if (!in_memory && !rank.snapshots)
+    in_memory = restore_kept(session, rank.request.folder, decision, observer);
+  if (!in_memory && !decision.lost.empty()) throw checkpoint::CheckpointError(328, decision.lost);
+  options.first_step = in_memory ? *in_memory : load_first(session, decision.checkpoints, observer);
+  if (rank.snapshots && !in_memory) rank.snapshots->saved(options.first_step);
+  base::end_lap(session.plan.laps, "load the checkpoint");
+  options.unsaved = in_memory.has_value();
+  options.save_only = only_saves();
+  options.stop_signal = &rank.signal.value();
+  const auto& when = session.plan.recipe().checkpoint;
+  options.save_every = when.every;
+  options.save_seconds = when.every > 0 ? 0 : 60 * when.minutes;
+  options.recorder = &rank.recorder;
+  options.snapshots = rank.snapshots.get();
+  options.profile.first = rank.request.options.profile.first;
+  options.profile.last = rank.request.options.profile.last;
+  return options;
+}
+
+// Once the run was asked to stop, no second Ctrl-C breaks what is being written.
+void save_now(run::Saver& saver, int64_t step, const StopSignal& signal) {
+  signal.saving(true);
+  saver.save(step);
+  if (signal.value().load() == 0) signal.saving(false);
+}
+
+// A run that ends because its loss is not a number has saved what stood before it: that is waited for.
+run::Summary train_and_save(run::Session& session, const run::TrainOptions& options, run::Observer& observer,
+                            const std::function<void()>& end_saving) {
+  try {
+    const run::Summary summary = run::train(session, options, observer);
+    end_saving();
+    return summary;
+  } catch (const run::NonfiniteError&) {
+    end_saving();
+    throw;
+  }
+}
+
+TrainResult result_of(const run::Summary& summary, const Rank& rank) {
+  TrainResult result;
+  result.ended = TrainResult::Ended::trained;
+  result.exit_code = summary.finished ? 0 : launch::kPreempted;
+  result.first = rank.session.ranks->first();
+  result.folder = rank.request.folder;
+  result.steps = summary.steps;
+  result.finished = summary.finished;
+  if (summary.averaged > 0) result.loss = summary.loss;
+  result.eval_loss = summary.eval_loss;
+  result.params_hash = summary.params_hash;
+  result.summary = summary;
+  return result;
+}
+
+run::History history_of(const Request& request) {
+  if (request.starts_over()) return run::History::fresh;
+  return request.automatic() || launch::started_again() ? run::History::goes_on : run::History::other;
+}
+
+// What is said when all ranks are ready: the plan, what is odd about it, and where it goes on.
+void say_beginning(const Rank& rank, const run::TrainOptions& options, const run::Begun& begun) {
+  TrainObserver& observer = rank.request.observer;
+  const run::Plan& plan = rank.session.plan;
+  const Planned planned{.plan = plan,
+                        .session = &rank.session,
+                        .folder = rank.request.folder,
+                        .first_step = options.first_step,
+                        .only_saves = options.save_only,
+                        .earlier = run::recorded_losses(rank.request.folder, options.first_step)};
+  say_planned(planned, rank.request);
+  if (!begun.missing.empty()) observer.warn(begun.missing);
+  for (const std::string& change : begun.changes) observer.warn("bits may differ from here on: " + change);
+  if (options.first_step == 0) {
+    checkpoint::name_passed_over(rank.session.weights_from,
+                                 [&](const std::string& line) { observer.remark(line); });
+    return;
+  }
+  observer.note(fmt::format("going on from step {}", options.first_step));
+  const std::string length = change_of_length(plan.recipe(), rank.decision.checkpoints, options.first_step);
+  if (!length.empty()) observer.note(length);
+}
+
+}  // namespace
+
+TrainResult run_beside(const Rank& rank) {
+  run::TrainOptions options = train_options(rank);
+  options.profile.made = [&](const run::Profile& profile) {
+    keep_profile(rank.session, profile, rank.request.folder);
+  };
+  run::Saver saver(rank.session, rank.request.folder);
+  options.save = [&](int64_t step) { save_now(saver, step, rank.signal); };
+  run::Observer nobody;
+  return result_of(train_and_save(rank.session, options, nobody, [&] { saver.finish(); }), rank);
+}
+
+TrainResult run_first(const Rank& rank, run::RunFolder& files) {
+  run::Session& session = rank.session;
+  TrainObserver& observer = rank.request.observer;
+  const std::string& folder = rank.request.folder;
+  run::TrainOptions options = train_options(rank);
+  const run::Begun begun = files.begin(session.plan, options.first_step, history_of(rank.request));
+  files.on_trouble = [&](const std::string& why) {
+    observer.warn(why + "; what would go there waits for room");
+  };
+  say_beginning(rank, options, begun);
+
+  run::Saver saver(session, folder);
+  Everyone everyone;
+  NoticeWatch notice(session, folder, everyone);
+  SaveNews news(saver, {.everyone = everyone, .notice = notice, .snapshots = rank.snapshots.get()});
+  everyone.all = {&files, &observer, &news, &notice};
+  options.save = [&](int64_t step) { save_now(saver, step, rank.signal), news.tell(); };
+  options.profile.made = [&](const run::Profile& profile) {
+    observer.profiled(session, profile, keep_profile(session, profile, folder));
+  };
+  everyone.event("start",
+                 options.first_step > 0 ? fmt::format("going on from step {}", options.first_step)
+                                        : "from the beginning",
+                 options.first_step);
+  if (!begun.missing.empty()) everyone.event("lines_missing", begun.missing, options.first_step);
+  base::end_lap(session.plan.laps, "open the run folder");
+  const run::Summary summary = train_and_save(session, options, everyone, [&] { news.finish(); });
+  everyone.event(
+      summary.finished ? "finished" : "preempted",
+      summary.finished
+          ? fmt::format("{} steps done, params_hash {}", summary.steps, summary.params_hash)
+          : fmt::format("stopped by signal {} at a step boundary and saved", rank.signal.value().load()),
+      summary.steps);
+  const TrainResult result = result_of(summary, rank);
+  if (options.save_only && !summary.finished) {
+    observer.note(fmt::format("run the same command again to go on from step {}", summary.steps));
+  } else {
+    observer.ended(result);
+  }
+  if (const std::string left = files.unwritten(); !left.empty())
+    observer.warn(left + " could not be written: the disk had no room for them until the end");
+  return result;
+}
+
+}  // namespace lockstep::training

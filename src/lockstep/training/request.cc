@@ -1,0 +1,30 @@
+#include "lockstep/training/request.h"
+
+#include <cstdlib>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/launch/process/rank_memory.h"
+
+namespace lockstep::training {
+
+namespace {
+
+std::string folder_of(const recipe::Recipe& recipe, const TrainOptions& options) {
+  return options.folder.empty() ? recipe.log.folder + "/" + recipe.run.name : options.folder;
+}
+
+}  // namespace
+
+Request::Request(const recipe::Resolved& recipe, const TrainOptions& wanted, TrainObserver& told)
+    : said(recipe), options(wanted), observer(told), folder(folder_of(recipe.recipe, wanted)) {}
+
+bool Request::starts_over() const { return options.resume == "never" && !launch::started_again(); }
+
+run::Own Request::own() const {
+  if (options.data && !dataset_) dataset_ = options.data.open(said.recipe);
+  return {.dataset = dataset_, .build_model = options.model};
+}
+
+bool only_saves() { return base::environment("LOCKSTEP_SAVE_ONLY").has_value(); }
+
+}  // namespace lockstep::training

@@ -1,0 +1,29 @@
+// Who is told of saves that have ended since, whenever a step has: the observers, the launcher's memory and
+// the watch over the notice.
+#pragma once
+
+#include "lockstep/run/saving/memory_snapshot.h"
+#include "lockstep/run/saving/saver.h"
+#include "lockstep/run/training/trainer.h"
+#include "lockstep/training/recovery.h"
+
+namespace lockstep::training {
+
+class SaveNews : public run::Observer {
+ public:
+  struct Told {
+    run::Observer& everyone;
+    NoticeWatch& notice;
+    run::MemorySnapshots* snapshots;  // null: there are none
+  };
+  SaveNews(run::Saver& saver, Told told) : saver_(saver), told_(told) {}
+  void stepped(const run::StepReport&) override { tell(); }
+  void tell();
+  void finish();  // the last save must succeed; how it went is told in any case
+
+ private:
+  run::Saver& saver_;
+  Told told_;
+};
+
+}  // namespace lockstep::training
