@@ -24,6 +24,7 @@
 #include "lockstep/cli/train/train_profile.h"
 #include "lockstep/cli/train/train_recovery.h"
 #include "lockstep/cli/train/train_remarks.h"
+#include "lockstep/comm/engine.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/launch/failure.h"
 #include "lockstep/launch/process/rank_memory.h"
@@ -404,7 +405,7 @@ int rehearse(const TrainArguments& arguments, const recipe::Resolved& resolved, 
              const comm::Seat& seat) {
   run::PlanOptions options;
   options.seat = seat;
-  options.node_shares_memory = resolved.recipe.parallel.engine != "gloo";
+  options.node_shares_memory = comm::would_share_memory(resolved.recipe.parallel.engine);
   options.shares_memory = options.node_shares_memory && seat.nodes == 1;
   options.per_node = seat.nodes == 1 ? 0 : seat.local_world;
   FirstRank own{.only_looks = true};
