@@ -23,6 +23,7 @@ MAY_INCLUDE = {
     "data": "base kernels recipe",
     "model": "base device kernels recipe",
     "optim": "base kernels recipe",
+    "tables": "base recipe comm data model optim",
     "program": "base device model",
     "checkpoint": "base device kernels comm recipe optim",
     "plan": "base terminal device kernels comm model program recipe",
