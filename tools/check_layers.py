@@ -23,6 +23,7 @@ MAY_INCLUDE = {
     "data": "base kernels recipe",
     "model": "base device kernels recipe",
     "optim": "base kernels recipe",
+    "tables": "base recipe comm data model optim",
     "program": "base device model",
     "checkpoint": "base device kernels comm recipe optim",
     "plan": "base terminal device kernels comm model program recipe",
@@ -35,7 +36,7 @@ MAY_INCLUDE = {
     "run/training": "base recipe device data optim watch run/shared run/session run/saving",
     "run/tools": "base recipe data run/executor run/session",
     "launch": "base device comm watch run/shared",
-    "training": "base recipe data model checkpoint watch run/shared run/executor run/session run/folder "
+    "training": "base recipe comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/training launch",
     "verify": "base recipe data model checkpoint plan launch",
     "cli": "base terminal recipe device comm model program checkpoint watch run/executor "

@@ -159,6 +159,12 @@ std::string divisors_near(int64_t whole, int64_t wish) {
   return join(words, ", ") + (some ? " and others" : "");
 }
 
+std::string listed(const std::vector<std::string>& words, std::string_view before_last) {
+  if (words.size() < 2) return join(words, "");
+  const std::vector<std::string> first(words.begin(), words.end() - 1);
+  return join(first, ", ") + " " + std::string(before_last) + " " + words.back();
+}
+
 std::string join(const std::vector<std::string>& words, std::string_view between) {
   std::string out;
   for (size_t i = 0; i < words.size(); ++i) {

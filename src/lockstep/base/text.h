@@ -32,6 +32,8 @@ std::string quoted(std::string_view text, size_t most = 80);
 std::string divisors_near(int64_t whole, int64_t wish);
 
 std::string join(const std::vector<std::string>& words, std::string_view between);
+// "a, b or c".
+std::string listed(const std::vector<std::string>& words, std::string_view before_last);
 std::string_view trimmed(std::string_view text);  // without white space at both ends
 std::vector<std::string> split_lines(std::string_view text);
 

@@ -10,10 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/registry.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/comm/bench_collectives.h"
+#include "lockstep/comm/engine.h"
 #include "lockstep/comm/store/store_server.h"
 #include "lockstep/device/cpu_features.h"
 #include "lockstep/device/device.h"
@@ -134,6 +136,20 @@ class Ranks {
   std::vector<pid_t> children_;
 };
 
+// Its groups need a GPU.
+bool carries_gpus(const std::string& name) {
+  const comm::Engine* engine = comm::find_engine(name);
+  return engine != nullptr && !engine->carries_memory_of(device::Kind::cpu);
+}
+
+std::vector<std::string> engines_here() {
+  // A look at the driver's files, because CUDA itself must not be touched before the ranks are forked.
+  const bool gpus = std::filesystem::exists("/proc/driver/nvidia/version");
+  std::vector<std::string> names = base::names_of(comm::engines());
+  if (!gpus) std::erase_if(names, carries_gpus);
+  return names;
+}
+
 base::ConfigError too_large(const BenchOptions& options, double needed, double free) {
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
   return base::ConfigError(
@@ -145,7 +161,7 @@ base::ConfigError too_large(const BenchOptions& options, double needed, double f
 // Before the kernel ends other people's processes for us.
 void check_memory(const BenchOptions& options, int64_t ranks) {
   // Two buffers of the largest size for each engine on the CPU, and one to compare with.
-  const auto on_gpu = std::count(options.engines.begin(), options.engines.end(), "nccl");
+  const auto on_gpu = std::count_if(options.engines.begin(), options.engines.end(), carries_gpus);
   const auto buffers = 2 * (static_cast<int64_t>(options.engines.size()) - on_gpu) + 1;
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
   const double needed = static_cast<double>(most) * static_cast<double>(buffers * ranks);
@@ -207,7 +223,7 @@ int measure(const BenchOptions& options, int count, bool json) {
       for (const BenchFigure& figure : row.figures) {
         wrong += figure.wrong;
         const bool large = row.operation == "all_reduce" && row.bytes >= kLargeBytes;
-        if (large && figure.engine == "nccl") nccl_busbw = figure.busbw;  // the largest comes last
+        if (large && carries_gpus(figure.engine)) nccl_busbw = figure.busbw;  // the largest comes last
       }
       if (json) {
         print("{}\n", message.dump());
@@ -241,7 +257,8 @@ int bench_command(Arguments& arguments) {
                        "what to measure: collectives, checkpoint or step (`lockstep bench step --help`)");
   arguments.option("--nproc,--nproc-per-node", ranks, "ranks on this host");
   arguments.option("--engine", engines,
-                   "engines, with commas: shm, gloo, nccl; default: those that work here");
+                   fmt::format("engines, with commas: {}; default: those that work here",
+                               base::join(base::names_of(comm::engines()), ", ")));
   arguments.option("--sizes", sizes, "MIN:MAX or MIN:MAX:FACTOR in bytes, with K, M or G");
   arguments.option("--op", operations, "operations, with commas; default: all");
   arguments.flag("--bind", bind, "give each rank a core of its own: steadier figures on a busy machine");
@@ -258,11 +275,8 @@ int bench_command(Arguments& arguments) {
   }
   if (ranks < 2 || ranks > 1024)
     throw base::ConfigError(109, "--nproc must be 2 to 1024: one rank has nobody to talk to");
-  // A look at the driver's files, because CUDA itself must not be touched before the ranks are forked.
-  if (engines.empty())
-    engines = std::filesystem::exists("/proc/driver/nvidia/version") ? "shm,gloo,nccl" : "shm,gloo";
   BenchOptions options;
-  options.engines = split(engines);
+  options.engines = engines.empty() ? engines_here() : split(engines);
   options.bind = bind;
   options.sizes = comm::parse_sizes(sizes);
   if (!operations.empty()) options.operations = split(operations);

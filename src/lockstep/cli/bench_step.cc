@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/model/families/family.h"
 #include "lockstep/run/tools/bench_step.h"
 #include "lockstep/terminal/laps_table.h"
 #include "lockstep/terminal/table.h"
@@ -49,8 +50,9 @@ std::vector<Variation> variations(const recipe::Recipe& recipe) {
     sized(fmt::format("heads of {}", head), 1024 / head * head, head);
   }
   all.push_back({"odd vocabulary: 50257", {"model.vocab=50257"}});
+  const std::optional<model::Heads>& grouped = model::find_family(recipe.model.family).heads;
   for (const int64_t heads : {1, 2, 4, 16}) {
-    if (recipe.model.family != "llama") break;
+    if (!grouped || !grouped->grouped) break;
     all.push_back({fmt::format("{} key heads", heads), {fmt::format("model.kv_heads={}", heads)}});
   }
   for (size_t i = 1; i < all.size(); ++i) {  // slices that divide the recipe's batch need not divide this one

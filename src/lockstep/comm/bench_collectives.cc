@@ -47,7 +47,8 @@ class Bench {
         size_(static_cast<int>(options.ranks.size())),
         seconds_(seconds),
         arena_(make_shared_arena()) {
-    if (engine == "nccl") {
+    const Engine* const row = find_engine(engine);
+    if (row != nullptr && !row->carries_memory_of(device::Kind::cpu)) {
       const int gpus = std::max(device::cuda_availability().devices, 1);
       gpu_ = device::open(device::resolve("cuda", rank_ % gpus));
       options.device = gpu_.get();

@@ -17,7 +17,7 @@
 namespace lockstep::comm {
 
 struct BenchOptions {
-  std::vector<std::string> engines{"shm", "gloo"};
+  std::vector<std::string> engines;     // by name (comm/engine.h)
   std::vector<std::string> operations;  // empty: all
   std::vector<int64_t> sizes;           // in bytes
   double seconds = 0.1;                 // for each figure

@@ -9,6 +9,7 @@
 
 #include <set>
 
+#include "lockstep/comm/engine.h"
 #include "lockstep/device/cpu_device.h"
 
 namespace lockstep::comm {
@@ -51,8 +52,11 @@ class StuckDevice final : public device::CpuDevice {
 // Its calls are handed to the device and do nothing there.
 class DeviceGroup final : public Group {
  public:
-  explicit DeviceGroup(DeviceMarks& marks) : Group("data", 0, 3) { record_in(nullptr, 0, &marks); }
-  const char* engine() const override { return "nccl"; }
+  explicit DeviceGroup(DeviceMarks& marks) : Group("data", 0, 3, row()) { record_in(nullptr, 0, &marks); }
+  static const Engine& row() {
+    static const Engine enqueuing{.name = "nccl", .enqueues = true, .make = {}};
+    return enqueuing;
+  }
   std::vector<int> missing(int64_t sequence) override {
     if (nobody_answers) StuckDevice::hold();
     return sequence == 1 ? absent : std::vector<int>{};
@@ -61,7 +65,6 @@ class DeviceGroup final : public Group {
   bool nobody_answers = false;
 
  protected:
-  bool enqueues() const override { return true; }
   void do_all_reduce(const Tensor&, Stream) override {}
   void do_reduce_scatter(const std::vector<Tensor>&, const Tensor&, Stream) override {}
   void do_all_gather(const std::vector<Tensor>&, Stream) override {}

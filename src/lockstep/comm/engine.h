@@ -1,10 +1,16 @@
-// Engines: how a group's operations are carried out. One file each, one row in engine.cc.
+// Engines: how a group's operations are carried out. One file and one row each.
 //
 //   shm   CPU ranks of one host: peers read each other's memory directly; nothing is staged
 //   gloo  CPU ranks anywhere, through c10d and the run's store
 //   nccl  CUDA ranks; libnccl.so.2 is opened when the first group is made
+//
+// A row says what its engine can do, and nothing outside asks for one by name: what carries a group is told
+// by group.shares_memory() and group.enqueues(). A program adds an engine of its own before it reads a
+// recipe: register_engine(row); then parallel.engine takes its name. An engine that cannot serve is refused
+// with the reason, never replaced by another.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,13 +35,42 @@ struct GroupOptions {
 class SharedArena : public device::MemorySource {};  // 4096-aligned, zeroed by the kernel
 std::unique_ptr<SharedArena> make_shared_arena();
 
-// "auto": nccl for CUDA, shm when every rank is on one host and can map the others' memory, else gloo.
-// Collective: every member calls it with the same name. CommError 521 when a member does not come.
+struct Engine {
+  std::string name;                                         // what parallel.engine takes
+  std::string describe;                                     // one line
+  std::vector<device::Kind> carries = {device::Kind::cpu};  // whose memory it works on
+  bool shares_memory =
+      false;               // members of one host read each other's memory where it lies: nothing is staged
+  bool enqueues = false;   // calls return when they are on the stream, and are done behind it
+  bool automatic = false;  // parallel.engine = "auto" may take it: the first in the table that can serve
+  // What keeps these ranks from using it; empty: nothing. Collective: all get the same answer. Null: nothing
+  // ever does.
+  std::function<std::string(const GroupOptions& options, Store& store)> why_not = {};
+  // Collective over options.ranks, two or more. CommError 521 names a member that does not come. `arena` is
+  // given to engines that share memory, and may be plain memory.
+  std::function<std::unique_ptr<Group>(const GroupOptions& options, Store& store, SharedArena* arena)> make;
+  std::vector<std::string> reads = {};  // keys of the recipe that count only for some engines
+
+  bool carries_memory_of(device::Kind kind) const;
+};
+
+const std::vector<Engine>& engines();
+const Engine* find_engine(const std::string& name);  // null: "auto", or no engine
+// Before the first recipe is read (base/registry.h).
+void register_engine(Engine engine);
+// Whether ranks of one host that compute on the CPU would read each other's memory with this wish, as far as
+// one can say before they meet.
+bool would_share_memory(const std::string& wish);
+
+// "auto": the first automatic engine for these ranks' memory that can serve: nccl for CUDA, shm when every
+// rank is on one host and can map the others' memory, else gloo. Collective: every member calls it with the
+// same name. CommError 521 when a member does not come.
 std::unique_ptr<Group> make_group(const std::string& engine, GroupOptions options, Store& store,
                                   SharedArena* arena);
 
-// The engine that "auto" means for these ranks; agreed through the store. ConfigError 522: an engine that
-// does not fit. `why`, if given, says what kept the ranks from sharing memory; empty when nothing did.
+// The engine that this wish means for these ranks; agreed through the store. ConfigError 522: an engine that
+// does not fit. `why`, if given, says what kept the ranks from the engine that "auto" would rather have
+// taken; empty when nothing did.
 std::string settle_engine(const std::string& wish, const GroupOptions& options, Store& store,
                           std::string* why = nullptr);
 

@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/round.h"
 #include "lockstep/comm/device_marks.h"
+#include "lockstep/comm/engine.h"
 #include "lockstep/device/alignment.h"
 
 namespace lockstep::comm {
@@ -34,6 +35,10 @@ const char* name_of(Collective kind) {
                                            "barrier",    "give_back"};
   return kNames[static_cast<size_t>(kind)];
 }
+
+const char* Group::engine() const { return engine_.name.c_str(); }
+bool Group::shares_memory() const { return engine_.shares_memory; }
+bool Group::enqueues() const { return engine_.enqueues; }
 
 void Group::record_in(base::RingWriter* ring, int32_t group_number, DeviceMarks* marks) {
   ring_ = ring;

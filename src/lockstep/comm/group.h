@@ -1,4 +1,4 @@
-// A group of ranks and what they do together. One interface; the engines are shared memory, Gloo and NCCL.
+// A group of ranks and what they do together. One interface, carried by engines (comm/engine.h).
 //
 // Every member calls the same operations in the same order. On the CPU a call has finished when it returns;
 // with NCCL it is enqueued on `stream`, and what was handed to it may be touched again only behind it on that
@@ -48,6 +48,7 @@ struct CallFailed {
 };
 
 class DeviceMarks;
+struct Engine;
 
 // A call that was handed to a device and has not ended there.
 struct OpenCall {
@@ -62,7 +63,11 @@ class Group {
   const std::string& name() const { return name_; }
   int rank() const { return rank_; }  // in the group
   int size() const { return size_; }
-  virtual const char* engine() const = 0;  // "shm", "gloo", "nccl", "alone"
+  // What carries it (comm/engine.h): its name, "alone" for a group of one; whether members read each other's
+  // memory, so that what others offer is theirs and not a copy; whether calls return before they are done.
+  const char* engine() const;
+  bool shares_memory() const;
+  bool enqueues() const;
 
   // Sum over all ranks, in place and in the engine's own order: f32, f64, bf16, f16, i32, i64.
   void all_reduce(const Tensor& values, Stream stream = nullptr);
@@ -115,8 +120,13 @@ class Group {
   void pretend_link(double bytes_per_second) { link_ = bytes_per_second; }
 
  protected:
-  Group(std::string name, int rank, int size)
-      : name_(std::move(name)), rank_(rank), size_(size), sent_(static_cast<size_t>(size), 0) {}
+  // `engine`: its row, which outlives the group.
+  Group(std::string name, int rank, int size, const Engine& engine)
+      : name_(std::move(name)),
+        rank_(rank),
+        size_(size),
+        engine_(engine),
+        sent_(static_cast<size_t>(size), 0) {}
   // What an engine implements. `bytes` of a call are those that this rank moves.
   virtual void do_all_reduce(const Tensor& values, Stream stream) = 0;
   virtual void do_reduce_scatter(const std::vector<Tensor>& parts, const Tensor& mine, Stream stream) = 0;
@@ -132,7 +142,6 @@ class Group {
                                                      const Tensor& staging,
                                                      Stream stream);  // all_to_all into staging
   virtual void do_give_back(Stream) {}
-  virtual bool enqueues() const { return false; }                 // calls return before they are done
   int64_t begun() const { return begun_ ? begun_->load() : -1; }  // the newest that the device has begun
 
  private:
@@ -144,6 +153,7 @@ class Group {
 
   std::string name_;
   int rank_, size_;
+  const Engine& engine_;
   std::vector<int64_t> sent_;
   base::RingWriter* ring_ = nullptr;
   int32_t number_ = -1, instruction_ = -1;

@@ -57,12 +57,15 @@ std::unique_ptr<Group> World::group(const std::string& name, const std::vector<i
   options.timeout = options_.join_timeout;
   options.interface = options_.interface;
   options.device = &device;
-  // "nccl" is a wish for GPUs' groups; what the host exchanges beside them is carried by whatever fits.
-  const bool host_beside_gpus = options_.engine == "nccl" && device.id().kind == device::Kind::cpu;
-  const std::string wish = host_beside_gpus ? "auto" : options_.engine;
-  const std::string engine = settle_engine(wish, options, *store_);
+  // An engine of GPUs is a wish for their groups; what the host exchanges beside them is carried by whatever
+  // fits.
+  const Engine* wished = find_engine(options_.engine);
+  const bool host_beside_gpus = wished != nullptr && device.id().kind == device::Kind::cpu &&
+                                !wished->carries_memory_of(device::Kind::cpu);
+  const std::string engine = settle_engine(host_beside_gpus ? "auto" : options_.engine, options, *store_);
   options.timeout = options_.timeout;
-  std::unique_ptr<Group> group = make_group(engine, options, *store_, engine == "shm" ? &arena() : nullptr);
+  SharedArena* const shared = find_engine(engine)->shares_memory ? &arena() : nullptr;
+  std::unique_ptr<Group> group = make_group(engine, options, *store_, shared);
   if (const std::optional<std::string> link = base::environment("LOCKSTEP_LINK_MBPS"))
     group->pretend_link(std::atof(link->c_str()) * 1e6);
   return group;

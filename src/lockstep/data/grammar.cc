@@ -11,6 +11,7 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/base/philox.h"
 #include "lockstep/data/english_rules.h"
+#include "lockstep/data/kind.h"
 
 namespace lockstep::data {
 namespace {
@@ -164,8 +165,20 @@ std::optional<double> Grammar::acceptance(std::span<const int32_t> tokens) const
   return static_cast<double>(judgement.accepted) / static_cast<double>(judgement.sentences);
 }
 
+namespace {
+
 std::unique_ptr<Dataset> open_grammar(const recipe::Recipe& recipe, Use) {
   return std::make_unique<Grammar>(static_cast<uint64_t>(recipe.data.grammar_seed), recipe.data.seq_len);
+}
+
+}  // namespace
+
+DatasetKind grammar_kind() {
+  return {.name = "grammar",
+          .describe = "a made-up language, nothing to download",
+          .reads = {"data.grammar_seed"},
+          .makes = "sentences",
+          .open = open_grammar};
 }
 
 }  // namespace lockstep::data

@@ -49,6 +49,4 @@ class Grammar final : public Dataset {
   double floor_;
 };
 
-std::unique_ptr<Dataset> open_grammar(const recipe::Recipe& recipe, Use use);
-
 }  // namespace lockstep::data

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/jsonl_field.h"
+#include "lockstep/data/kind.h"
 #include "lockstep/data/parallel.h"
 #include "lockstep/data/text.h"
 #include "lockstep/data/windows.h"
@@ -109,11 +111,34 @@ std::string tokens_to_documents(std::span<const int32_t> tokens) {
   return text;
 }
 
+namespace {
+
+// One object a line: the first line is a whole object, and not the beginning of a document over many lines.
+bool is_jsonl(std::string_view bytes) {
+  const std::string_view line = base::trimmed(bytes.substr(0, bytes.find('\n')));
+  return line.size() > 1 && line.front() == '{' && line.back() == '}';
+}
+
 std::unique_ptr<Dataset> open_jsonl(const recipe::Recipe& recipe, Use use) {
   const auto open = [&](const std::vector<std::string>& files) {
     return open_stream(files, recipe.data.field);
   };
   return std::make_unique<Jsonl>(recipe.data, open_streams(recipe.data, use, kJsonlFiles, open));
+}
+
+}  // namespace
+
+DatasetKind jsonl_kind() {
+  return {
+      .name = "jsonl",
+      .describe = "one JSON object a line",
+      .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer", "data.field"},
+      .files = {.endings = kJsonlFiles,
+                .looks_like = [](std::string_view ending,
+                                 std::string_view bytes) { return ending == ".json" && is_jsonl(bytes); }},
+      .words = Words{kEndOfDocument + 1, kEndOfDocument, tokens_to_documents,
+                     [](const std::string& text, int64_t) { return bytes_to_tokens(text); }},
+      .open = open_jsonl};
 }
 
 }  // namespace lockstep::data

@@ -13,8 +13,6 @@ namespace lockstep::data {
 
 constexpr int32_t kEndOfDocument = 256;
 
-std::unique_ptr<Dataset> open_jsonl(const recipe::Recipe& recipe, Use use);
-
 std::string tokens_to_documents(std::span<const int32_t> tokens);  // the end of one is written as <end>
 
 }  // namespace lockstep::data

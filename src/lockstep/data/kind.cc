@@ -52,15 +52,42 @@ std::string ending_of(const std::string& file) {
 
 std::string kind_by_name(const std::string& file) {
   const std::string ending = ending_of(file);
-  if (ending == ".jsonl" || ending == ".ndjson") return "jsonl";
-  if (ending == ".bin" || ending == ".npy") return "tokens";
+  for (const DatasetKind& kind : dataset_kinds()) {
+    const std::vector<std::string>& own = kind.files.endings;
+    if (std::find(own.begin(), own.end(), ending) != own.end()) return kind.name;
+  }
   return "";
 }
 
-// One object a line: the first line is a whole object, and not the beginning of a document over many lines.
-bool looks_like_jsonl(std::string_view bytes) {
-  const std::string_view line = base::trimmed(bytes.substr(0, bytes.find('\n')));
-  return line.size() > 1 && line.front() == '{' && line.back() == '}';
+std::string kind_by_first_bytes(std::string_view bytes) {
+  for (const DatasetKind& kind : dataset_kinds()) {
+    for (const std::string& begin : kind.files.begins) {
+      if (bytes.starts_with(begin)) return kind.name;
+    }
+  }
+  return "";
+}
+
+// What anything may be is asked last.
+std::string kind_by_looks(const std::string& ending, std::string_view bytes) {
+  for (const bool plain : {false, true}) {
+    for (const DatasetKind& kind : dataset_kinds()) {
+      if (kind.plain == plain && kind.files.looks_like && kind.files.looks_like(ending, bytes))
+        return kind.name;
+    }
+  }
+  return "";
+}
+
+// The first row of which it holds; built-in rows see to it that there is one.
+std::string first_kind(bool (*holds)(const DatasetKind&)) {
+  const std::vector<DatasetKind>& all = dataset_kinds();
+  const auto found = std::find_if(all.begin(), all.end(), holds);
+  LS_ASSERT(found != all.end());
+  return found->name;
+}
+std::string plain_kind() {
+  return first_kind([](const DatasetKind& kind) { return kind.plain; });
 }
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -70,21 +97,20 @@ bool looks_like_jsonl(std::string_view bytes) {
 // Empty: nothing in it that tells.
 std::string kind_of(const std::string& file) {
   const std::string bytes = first_bytes(file);
-  if (bytes.starts_with("\x93NUMPY")) return "tokens";
+  if (const std::string kind = kind_by_first_bytes(bytes); !kind.empty()) return kind;
   if (const std::string_view format = foreign_format(bytes); !format.empty())
     refuse(fmt::format("{} is {}, which is not read: unpack or convert it to text, JSONL or tokens", file,
                        format));
   if (const std::string kind = kind_by_name(file); !kind.empty()) return kind;
   if (bytes.empty()) return "";
   const std::string ending = ending_of(file);
+  if (const std::string kind = kind_by_looks(ending, bytes); !kind.empty()) return kind;
   if (ending == ".json") {
-    if (looks_like_jsonl(bytes)) return "jsonl";
     refuse(
         fmt::format("{} is one JSON document; write one object a line (jsonl), or set data.kind=text to "
                     "train on it as it stands",
                     file));
   }
-  if (bytes.find('\0') == std::string::npos) return "text";
   refuse(
       fmt::format("{} is no text, and its name does not say what it is: set data.kind=tokens for token "
                   "files, or data.kind=text to train on its bytes",
@@ -111,7 +137,7 @@ std::string_view foreign_format(std::string_view first_bytes) {
 }
 
 std::string infer_kind(const std::string& path, bool must_exist) {
-  if (path.empty()) return "grammar";
+  if (path.empty()) return first_kind([](const DatasetKind& kind) { return !kind.makes.empty(); });
   std::vector<std::string> files;
   try {
     files = find_files({.key = "data.path", .path = path}).files;
@@ -119,7 +145,7 @@ std::string infer_kind(const std::string& path, bool must_exist) {
     if (must_exist) throw;
     const std::vector<std::string> names = recipe::split_paths(path);
     const std::string kind = names.empty() ? "" : kind_by_name(names.front());
-    return kind.empty() ? "text" : kind;
+    return kind.empty() ? plain_kind() : kind;
   }
   std::map<std::string, std::vector<std::string>> kinds;
   for (const std::string& file : files) {
@@ -131,7 +157,7 @@ std::string infer_kind(const std::string& path, bool must_exist) {
                     "meant, or name the files with a pattern",
                     base::quoted(path, 200), counts_text(kinds)));
   }
-  return kinds.empty() ? "text" : kinds.begin()->first;
+  return kinds.empty() ? plain_kind() : kinds.begin()->first;
 }
 
 void settle_kind(recipe::Resolved& resolved, bool must_exist) {
@@ -141,13 +167,15 @@ void settle_kind(recipe::Resolved& resolved, bool must_exist) {
     resolved.origin["data.kind"] = "auto";
     return;
   }
-  if (data.kind != "grammar" || data.path.empty()) return;
+  const std::string& makes = find_kind(data.kind).makes;
+  if (makes.empty() || data.path.empty()) return;
   throw base::ConfigError(
-      209, fmt::format(
-               "data.kind = \"grammar\" ({}) makes its own sentences and reads no file, but data.path = {} "
-               "({}) names one: set data.kind=auto, which goes by what the file is, or leave data.path "
-               "out",
-               resolved.origin["data.kind"], base::quoted(data.path, 200), resolved.origin["data.path"]));
+      209,
+      fmt::format("data.kind = \"{}\" ({}) makes its own {} and reads no file, but data.path = {} "
+                  "({}) names one: set data.kind=auto, which goes by what the file is, or leave data.path "
+                  "out",
+                  data.kind, resolved.origin["data.kind"], makes, base::quoted(data.path, 200),
+                  resolved.origin["data.path"]));
 }
 
 }  // namespace lockstep::data

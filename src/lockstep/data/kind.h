@@ -1,26 +1,77 @@
-// What kind of data files are, where the recipe leaves it to them (data.kind = "auto").
+// The table of datasets: one file and one row each, and what "auto" makes of files.
 //
-// Names tell first (.jsonl, .bin, .npy), then the first bytes. Files of several kinds, and bytes that could
-// be anything, are refused: training on the wrong reading of them would go unnoticed.
+// A row says how its data is opened, the keys that it reads, how its files are known and how its tokens read
+// as text. A program adds its own before it reads a recipe: register_dataset(row); then data.kind takes its
+// name, and data.kind = "auto" knows its files.
+//
+// Of files with data.kind = "auto", names tell first (.jsonl, .bin, .npy), then the first bytes. Files of
+// several kinds, and bytes that could be anything, are refused: training on the wrong reading of them would
+// go unnoticed.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "lockstep/data/dataset.h"
 #include "lockstep/recipe/schema.h"
 
 namespace lockstep::data {
+
+// How the files of a kind are known.
+struct FileSigns {
+  std::vector<std::string> begins = {};   // the first bytes of each of its formats
+  std::vector<std::string> endings = {};  // ".jsonl", in small letters
+  // Asked where neither tells: the first bytes of a file with this ending. Null: no.
+  std::function<bool(std::string_view ending, std::string_view first_bytes)> looks_like = {};
+};
+
+// How tokens read as text where the files themselves are not needed for that.
+struct Words {
+  int64_t vocab = 0;  // 0: only model.vocab says it
+  int32_t start = 0;  // what a text begins with
+  std::string (*decode)(std::span<const int32_t>) = nullptr;
+  std::vector<int32_t> (*encode)(const std::string&, int64_t vocab) = nullptr;
+};
+
+struct DatasetKind {
+  std::string name;
+  std::string describe;                 // one line
+  std::vector<std::string> reads = {};  // keys of [data] that count for this kind and not for all
+  std::string makes = {};  // "sentences": it makes them up and reads no file; empty: it reads data.path
+  FileSigns files = {};
+  bool plain = false;  // what files are that nothing tells
+  bool of_any_tokenizer =
+      false;  // numbers that do not say whose tokens they are: they fit where there is room
+  std::optional<Words> words = {};
+  std::function<std::unique_ptr<Dataset>(const recipe::Recipe&, Use)> open;
+};
+
+const std::vector<DatasetKind>& dataset_kinds();
+const DatasetKind& find_kind(const std::string& name);  // ConfigError 200
+bool is_of_any_tokenizer(const std::string& name);      // of "auto": false
+// Before the first recipe is read (base/registry.h).
+void register_dataset(DatasetKind kind);
 
 // "text", "jsonl" or "tokens" by the files of `path`; "grammar" without a path. ConfigError 208 where that
 // cannot be told. `must_exist` = false: files need not be there, and their names tell.
 std::string infer_kind(const std::string& path, bool must_exist = true);
 
-// Puts the kind in the place of "auto". ConfigError 209: a path that the user has set beside "grammar", which
+// Puts the kind in the place of "auto". ConfigError 209: a path that the user has set beside a kind that
 // reads no files.
 void settle_kind(recipe::Resolved& resolved, bool must_exist = true);
 
 // "a gzip archive": what a file begins like, if that is known and no data we read; empty otherwise.
 std::string_view foreign_format(std::string_view first_bytes);
+
+// The kinds' own files.
+DatasetKind grammar_kind();
+DatasetKind text_kind();
+DatasetKind jsonl_kind();
+DatasetKind tokens_kind();
 
 }  // namespace lockstep::data

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "lockstep/data/kind.h"
+
 #include "lockstep/data/windows.h"
 
 namespace lockstep::data {
@@ -47,8 +49,26 @@ std::string tokens_to_bytes(std::span<const int32_t> tokens) {
   return text;
 }
 
+namespace {
+
 std::unique_ptr<Dataset> open_text(const recipe::Recipe& recipe, Use use) {
   return std::make_unique<Text>(recipe.data, open_streams(recipe.data, use, {}, open_stream));
+}
+
+}  // namespace
+
+DatasetKind text_kind() {
+  return {.name = "text",
+          .describe = "plain files, as bytes",
+          .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer"},
+          .files = {.looks_like =
+                        [](std::string_view ending, std::string_view bytes) {
+                          return ending != ".json" && bytes.find('\0') == std::string_view::npos;
+                        }},
+          .plain = true,
+          .words = Words{kTextVocab, '\n', tokens_to_bytes,
+                         [](const std::string& text, int64_t) { return bytes_to_tokens(text); }},
+          .open = open_text};
 }
 
 }  // namespace lockstep::data

@@ -15,8 +15,6 @@ namespace lockstep::data {
 
 constexpr int64_t kTextVocab = 256;
 
-std::unique_ptr<Dataset> open_text(const recipe::Recipe& recipe, Use use);
-
 // Bytes to tokens and back, shared with jsonl; a token that is no byte is written as <300>.
 std::vector<int32_t> bytes_to_tokens(const std::string& text);
 std::string tokens_to_bytes(std::span<const int32_t> tokens);

@@ -219,6 +219,8 @@ std::vector<int32_t> numbers_to_tokens(const std::string& text, int64_t vocab) {
   return tokens;
 }
 
+namespace {
+
 std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
   int64_t needed = 1;
   const auto open = [&](const std::vector<std::string>& files) {
@@ -230,6 +232,18 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
   Streams streams = open_streams(recipe.data, use, kTokenFiles, open);
   const int64_t vocab = recipe.model.vocab.is_auto ? needed : recipe.model.vocab.value;
   return std::make_unique<Tokens>(recipe.data, vocab, std::move(streams));
+}
+
+}  // namespace
+
+DatasetKind tokens_kind() {
+  return {.name = "tokens",
+          .describe = "files of token numbers",
+          .reads = {"data.path", "data.eval_path", "data.eval_fraction"},
+          .files = {.begins = {"\x93NUMPY"}, .endings = {".bin", ".npy"}},
+          .of_any_tokenizer = true,
+          .words = Words{0, 0, tokens_to_numbers, numbers_to_tokens},
+          .open = open_tokens};
 }
 
 }  // namespace lockstep::data

@@ -13,8 +13,6 @@
 
 namespace lockstep::data {
 
-std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use);
-
 // No tokenizer comes with these files: text is numbers with spaces between them. ConfigError 221.
 std::string tokens_to_numbers(std::span<const int32_t> tokens);
 std::vector<int32_t> numbers_to_tokens(const std::string& text, int64_t vocab);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/registry.h"
 
 namespace lockstep::optim {
 
@@ -11,11 +12,7 @@ namespace {
 
 using Optim = recipe::Recipe::Optim;
 
-// Where a schedule stands: all counts in steps.
-struct Position {
-  double step, warmup, steps;  // of the whole schedule
-  double share() const { return std::clamp((step - warmup) / std::max(1.0, steps - warmup), 0.0, 1.0); }
-};
+using Position = SchedulePosition;
 
 double constant(const Optim&, const Position&) { return 1; }
 double linear(const Optim& o, const Position& p) { return 1 - (1 - o.min_lr) * p.share(); }
@@ -32,17 +29,46 @@ double inverse_sqrt(const Optim&, const Position& p) {
   return std::sqrt(from / std::max(from, p.step));
 }
 
-struct Schedule {
-  const char* name;
-  double (*factor)(const Optim&, const Position&);
-};
-constexpr Schedule kSchedules[] = {{"constant", constant},
-                                   {"linear", linear},
-                                   {"cosine", cosine},
-                                   {"wsd", warmup_stable_decay},
-                                   {"inverse_sqrt", inverse_sqrt}};
+base::Registry<Schedule>& registry() {
+  static base::Registry<Schedule> all(
+      "schedule",
+      {{.name = "constant", .describe = "no fall", .factor = constant},
+       {.name = "linear",
+        .describe = "a straight line down",
+        .reads = {"optim.min_lr", "optim.decay_steps"},
+        .factor = linear,
+        .falls = true},
+       {.name = "cosine",
+        .describe = "half a cosine down",
+        .reads = {"optim.min_lr", "optim.decay_steps"},
+        .factor = cosine,
+        .falls = true},
+       {.name = "wsd",
+        .describe = "constant, then a straight line down",
+        .reads = {"optim.min_lr", "optim.decay_steps", "optim.decay_fraction"},
+        .factor = warmup_stable_decay,
+        .falls = true},
+       {.name = "inverse_sqrt", .describe = "with the square root of the steps", .factor = inverse_sqrt}});
+  return all;
+}
 
 }  // namespace
+
+double SchedulePosition::share() const {
+  return std::clamp((step - warmup) / std::max(1.0, steps - warmup), 0.0, 1.0);
+}
+
+const std::vector<Schedule>& schedules() { return registry().rows(); }
+
+const Schedule& find_schedule(const std::string& name) {
+  if (const Schedule* schedule = registry().find(name)) return *schedule;
+  throw base::ConfigError(140, "optim.schedule = \"" + name + "\" is not a schedule");
+}
+
+void register_schedule(Schedule schedule) {
+  LS_ASSERT(schedule.factor != nullptr, "schedule " + schedule.name + " lacks its factor");
+  registry().add(std::move(schedule));
+}
 
 double batch_scale(const recipe::Recipe& recipe) {
   const double ratio =
@@ -62,10 +88,7 @@ double learning_rate(const recipe::Recipe& recipe, int64_t step) {
                    static_cast<double>(schedule_steps(recipe))};
   const double peak = o.lr * batch_scale(recipe);
   if (step < o.warmup) return peak * static_cast<double>(step + 1) / p.warmup;
-  for (const Schedule& schedule : kSchedules) {
-    if (o.schedule == schedule.name) return peak * schedule.factor(o, p);
-  }
-  throw base::ConfigError(140, "optim.schedule = \"" + o.schedule + "\" is not a schedule");
+  return peak * find_schedule(o.schedule).factor(o, p);
 }
 
 }  // namespace lockstep::optim

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/recipe/choices.h"
 #include "lockstep/recipe/schema.h"
 #include "lockstep/recipe/toml.h"
 
@@ -34,6 +35,19 @@ double number_of(const std::string& name, const Recipe& recipe) {
   return **number;
 }
 
+// The rows of a table that read the key, or those that do not.
+std::vector<std::string> rows_that_read(const std::string& table, const std::string& key, bool wanted) {
+  std::vector<std::string> names;
+  bool any = false;
+  for (const Choice& choice : choices_of(table)) {
+    const bool reads = std::find(choice.reads.begin(), choice.reads.end(), key) != choice.reads.end();
+    any |= reads;
+    if (reads == wanted) names.push_back(choice.name);
+  }
+  LS_ASSERT(any, "no row of " + table + " reads " + key);
+  return names;
+}
+
 std::string shown(const std::string& value) { return value.empty() ? "empty" : value; }
 
 std::string bound_text(double bound) { return fmt::format("{:g}", bound); }
@@ -56,10 +70,21 @@ Condition is(const std::string& key, const std::vector<std::string>& values) {
           }};
 }
 
-Condition is_not(const std::string& key, const std::string& value) {
-  return {fmt::format("any {} but {}", key, value), [=](const Circumstances& c) {
-            return value_of(key, c.recipe) == value ? fmt::format("{} is {}", key, value) : std::string();
+Condition is_not(const std::string& key, const std::vector<std::string>& values) {
+  if (values.empty()) return always();
+  return {fmt::format("any {} but {}", key, base::join(values, " or ")), [=](const Circumstances& c) {
+            const std::string value = value_of(key, c.recipe);
+            const bool named = std::find(values.begin(), values.end(), value) != values.end();
+            return named ? fmt::format("{} is {}", key, value) : std::string();
           }};
+}
+
+ConditionOfKey read_by(const std::string& table) {
+  return [=](const std::string& key) { return is(table, rows_that_read(table, key, true)); };
+}
+
+ConditionOfKey not_ignored_by(const std::string& table) {
+  return [=](const std::string& key) { return is_not(table, rows_that_read(table, key, false)); };
 }
 
 Condition is_empty(const std::string& key) {
@@ -113,9 +138,12 @@ Condition without_run_option() {
 
 Condition all_of(const std::vector<Condition>& conditions) {
   std::vector<std::string> whens;
-  for (const Condition& one : conditions) whens.push_back(one.when);
+  for (const Condition& one : conditions) {
+    if (!one.when.empty()) whens.push_back(one.when);
+  }
   return {base::join(whens, ", "), [=](const Circumstances& c) -> std::string {
             for (const Condition& one : conditions) {
+              if (!one.broken) continue;
               if (std::string why = one.broken(c); !why.empty()) return why;
             }
             return "";

@@ -1,9 +1,10 @@
 // When a recipe key counts. Every row of the table of keys says it, so that a key that is set in vain is
 // named and not ignored:
 //
-//     make_key(MEMBER(optim.momentum), is("optim.name", {"sgd"}), "Share of the last update ...", ...)
+//     make_key(MEMBER(optim.base_batch), is("optim.lr_scale", {"linear", "sqrt"}), "Samples a step for ...",
+//     ...)
 //
-// and optim.momentum=0.8 with adamw has no effect: "it is for optim.name = sgd, and that is adamw".
+// and optim.base_batch=32 alone has no effect: "it is for optim.lr_scale = linear or sqrt, and that is none".
 #pragma once
 
 #include <functional>
@@ -33,9 +34,14 @@ struct Condition {
 Condition always();
 // Of another key's value; text, and true or false, as a recipe writes them but without quotes.
 Condition is(const std::string& key, const std::vector<std::string>& values);
-Condition is_not(const std::string& key, const std::string& value);
+Condition is_not(const std::string& key, const std::vector<std::string>& values);
 Condition is_empty(const std::string& key);
 Condition above(const std::string& key, double bound);
+// Of a table (recipe/choices.h): the row that `table` names reads the key whose condition this is. Said by
+// those that do, "optim.name = adamw or lion", or by those that do not, "any model.family but mlp".
+using ConditionOfKey = std::function<Condition(const std::string& key)>;
+ConditionOfKey read_by(const std::string& table);
+ConditionOfKey not_ignored_by(const std::string& table);
 // Of the run.
 Condition on_several_ranks();
 Condition on_several_nodes();

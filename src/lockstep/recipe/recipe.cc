@@ -3,6 +3,13 @@
 #include "lockstep/recipe/recipe_rows.h"
 
 namespace lockstep::recipe {
+namespace {
+
+Condition held_out_of_the_files(const std::string& key) {
+  return all_of({not_ignored_by("data.kind")(key), is_empty("data.eval_path")});
+}
+
+}  // namespace
 
 void add_run(std::vector<Key>& keys) {
   keys.insert(
@@ -48,14 +55,13 @@ void add_data(std::vector<Key>& keys) {
   keys.insert(
       keys.end(),
       {
-          make_key(
-              MEMBER(data.kind), always(),
-              "What the data is: grammar (made up on the spot, nothing to download), text (plain "
-              "files), jsonl (one JSON object a line) or tokens (numbers already). auto: what the files "
-              "of data.path are, or grammar without a path.",
-              "\"text\"",
-              {.choices = {"auto", "grammar", "text", "jsonl", "tokens"}, .also = {"format", "dataset"}}),
-          make_key(MEMBER(data.path), is_not("data.kind", "grammar"),
+          make_key(MEMBER(data.kind), always(),
+                   "What the data is: grammar (made up on the spot, nothing to download), text (plain "
+                   "files), jsonl (one JSON object a line) or tokens (numbers already). auto: what the files "
+                   "of data.path are, or grammar without a path.",
+                   "\"text\"",
+                   {.choices = choice_names("data.kind", {"auto"}), .also = {"format", "dataset"}}),
+          make_key(MEMBER(data.path), not_ignored_by("data.kind"),
                    "What to read: a file, a folder with all that is in it, a pattern such as data/*.txt, or "
                    "several of these as a list or with commas. ~ is the home folder; what a recipe names is "
                    "looked for beside the recipe first. Not needed for grammar.",
@@ -63,27 +69,26 @@ void add_data(std::vector<Key>& keys) {
                    {.also = {"train_path", "file", "dataset_path", "data_dir"},
                     .list = true,
                     .names = Key::Names::input}),
-          make_key(MEMBER(data.field), is("data.kind", {"jsonl"}), "jsonl: the field that holds the text.",
+          make_key(MEMBER(data.field), read_by("data.kind"), "jsonl: the field that holds the text.",
                    "\"text\"", {.also = {"text_field", "column"}}),
           make_key(MEMBER(data.seq_len), always(), "Tokens a sample.", "1024",
                    {.at_least = 1,
                     .at_most = 1 << 28,
                     .also = {"sequence_length", "seq_length", "block_size", "max_seq_len", "max_length"}}),
-          make_key(MEMBER(data.eval_fraction),
-                   all_of({is_not("data.kind", "grammar"), is_empty("data.eval_path")}),
+          make_key(MEMBER(data.eval_fraction), held_out_of_the_files,
                    "Share of the samples held out for evaluation.", "0.05",
                    {.at_least = 0, .at_most = 0.9, .also = {"val_fraction", "validation_split"}}),
-          make_key(MEMBER(data.eval_path), is_not("data.kind", "grammar"),
+          make_key(MEMBER(data.eval_path), not_ignored_by("data.kind"),
                    "Files of their own for evaluation, as in data.path; data.eval_fraction is then not used.",
                    "\"data/valid.txt\"",
                    {.also = {"val_path", "validation_path"}, .list = true, .names = Key::Names::input}),
-          make_key(MEMBER(data.grammar_seed), is("data.kind", {"grammar"}),
-                   "grammar: which made-up language.", "7", {.at_least = 0}),
+          make_key(MEMBER(data.grammar_seed), read_by("data.kind"), "grammar: which made-up language.", "7",
+                   {.at_least = 0}),
           make_key(MEMBER(data.prefetch), always(), "Steps of data read ahead of the one that trains.", "4",
                    {.at_least = 1, .at_most = 1024, .also = {"prefetch_factor", "read_ahead"}}),
           make_key(MEMBER(data.workers), always(), "Reading threads. They change the speed, never the order.",
                    "2", {.at_least = 1, .at_most = 256, .also = {"num_workers", "n_workers"}}),
-          make_key(MEMBER(data.tokenizer), is("data.kind", {"text", "jsonl"}),
+          make_key(MEMBER(data.tokenizer), read_by("data.kind"),
                    "How text becomes tokens: as bytes (256 tokens, nothing to install) is the only way yet.",
                    "\"bytes\"", {.also = {"tokenizer_path", "tokenizer_file"}}),
       });

@@ -4,21 +4,26 @@
 namespace lockstep::recipe {
 namespace {
 
-Condition rotary() { return is("model.family", {"llama"}); }
+ConditionOfKey of_family() { return read_by("model.family"); }
 
 // Rotary positions that are stretched, in one of these ways.
-Condition stretched(const std::vector<std::string>& ways = {}) {
-  std::vector<Condition> conditions = {rotary(), above("model.rope_scaling", 0)};
-  if (!ways.empty()) conditions.push_back(is("model.rope_type", ways));
-  return all_of(conditions);
+ConditionOfKey stretched(const std::vector<std::string>& ways = {}) {
+  return [=](const std::string& key) {
+    std::vector<Condition> conditions = {of_family()(key), above("model.rope_scaling", 0)};
+    if (!ways.empty()) conditions.push_back(is("model.rope_type", ways));
+    return all_of(conditions);
+  };
 }
 
 // Of heads. What "auto" comes to is written into a run's config.toml for every family, and is no wish.
-Condition with_attention(bool (*is_usual)(const Recipe::Model&)) {
-  const Condition attends = is_not("model.family", "mlp");
-  return {attends.when, [=](const Circumstances& c) {
-            return is_usual(c.recipe.model) ? std::string() : attends.broken(c);
-          }};
+ConditionOfKey with_attention(bool (*is_usual)(const Recipe::Model&)) {
+  return [=](const std::string& key) -> Condition {
+    const Condition attends = not_ignored_by("model.family")(key);
+    if (!attends.broken) return attends;
+    return {attends.when, [=](const Circumstances& c) {
+              return is_usual(c.recipe.model) ? std::string() : attends.broken(c);
+            }};
+  };
 }
 
 constexpr const char* kNumbers = "|[0-9.eE+-]+( *, *[0-9.eE+-]+)*";
@@ -29,9 +34,9 @@ void add_model(std::vector<Key>& keys) {
   keys.insert(
       keys.end(),
       {
-          make_key(
-              MEMBER(model.family), always(), "The architecture.", "\"llama\"",
-              {.choices = {"gpt2", "llama", "mlp"}, .also = {"arch", "architecture", "model_type", "type"}}),
+          make_key(MEMBER(model.family), always(), "The architecture.", "\"llama\"",
+                   {.choices = choice_names("model.family"),
+                    .also = {"arch", "architecture", "model_type", "type"}}),
           make_key(
               MEMBER(model.preset), always(),
               "A known size of the family, such as 124m, that sets the sizes below. Empty: the sizes as they "
@@ -47,7 +52,7 @@ void add_model(std::vector<Key>& keys) {
                    {.at_least = 1,
                     .at_most = kMostWidth,
                     .also = {"hidden_size", "d_model", "n_embd", "dim", "width", "embed_dim"}}),
-          make_key(MEMBER(model.heads), is_not("model.family", "mlp"), "Attention heads.", "12",
+          make_key(MEMBER(model.heads), not_ignored_by("model.family"), "Attention heads.", "12",
                    {.at_least = 1,
                     .at_most = 65536,
                     .also = {"n_head", "n_heads", "num_heads", "num_attention_heads"}}),
@@ -87,23 +92,21 @@ void add_model(std::vector<Key>& keys) {
               "gate's. auto: gelu_new (gpt2, mlp), silu (llama). gelu is the exact one, by erf; gelu_new, "
               "gelu_fast, gelu_pytorch_tanh, gelu_python_tanh and gelu_accurate are its form with tanh.",
               "\"gelu\"",
-              {.choices = {"auto", "gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_pytorch_tanh",
-                           "gelu_python_tanh", "gelu_accurate", "quick_gelu", "relu", "relu2", "silu",
-                           "swish"},
+              {.choices = choice_names("model.activation", {"auto"}),
                .also = {"activation_function", "hidden_act", "act_fn", "nonlinearity"}}),
-          make_key(MEMBER(model.attention_bias), rotary(),
+          make_key(MEMBER(model.attention_bias), of_family(),
                    "llama: the maps to queries, keys and values and the one behind attention have biases.",
                    "true", {.also = {"qkv_bias", "use_bias"}}),
-          make_key(MEMBER(model.mlp_bias), rotary(), "llama: the maps of the feed-forward part have biases.",
-                   "true"),
+          make_key(MEMBER(model.mlp_bias), of_family(),
+                   "llama: the maps of the feed-forward part have biases.", "true"),
           make_key(MEMBER(model.init_std), is_empty("model.from"), "Standard deviation of the first weights.",
                    "0.02", {.at_least = 0, .at_most = 10, .also = {"initializer_range", "init_scale"}}),
           make_key(MEMBER(model.norm_epsilon), always(), "Added to the variance inside each normalization.",
                    "1e-5",
                    {.at_most = 1, .above = 0, .also = {"layer_norm_epsilon", "rms_norm_eps", "norm_eps"}}),
-          make_key(MEMBER(model.rope_theta), rotary(), "llama: base of the rotary frequencies.", "500000.0",
-                   {.at_most = 1e12, .above = 0, .also = {"rope_base"}}),
-          make_key(MEMBER(model.rope_scaling), rotary(),
+          make_key(MEMBER(model.rope_theta), of_family(), "llama: base of the rotary frequencies.",
+                   "500000.0", {.at_most = 1e12, .above = 0, .also = {"rope_base"}}),
+          make_key(MEMBER(model.rope_scaling), of_family(),
                    "llama: factor by which rotary positions are stretched to a longer context. 0 is none.",
                    "8.0", {.at_least = 0, .at_most = 1e6, .also = {"rope_factor", "rope_scaling_factor"}}),
           make_key(
@@ -150,40 +153,40 @@ void add_optim(std::vector<Key>& keys) {
       keys.end(),
       {
           make_key(MEMBER(optim.name), always(), "The optimizer.", "\"lion\"",
-                   {.choices = {"adamw", "sgd", "lion"}, .also = {"optimizer", "type"}}),
+                   {.choices = choice_names("optim.name"), .also = {"optimizer", "type"}}),
           make_key(MEMBER(optim.lr), always(), "Learning rate after the warm-up.", "3e-4",
                    {.at_least = 0, .at_most = 1000, .also = {"learning_rate", "eta", "max_lr", "peak_lr"}}),
           make_key(MEMBER(optim.schedule), always(), "How the learning rate falls after the warm-up.",
                    "\"wsd\"",
-                   {.choices = {"constant", "linear", "cosine", "wsd", "inverse_sqrt"},
+                   {.choices = choice_names("optim.schedule"),
                     .also = {"lr_schedule", "scheduler", "lr_scheduler", "lr_scheduler_type", "decay"}}),
           make_key(MEMBER(optim.warmup), always(), "Steps over which the learning rate rises from zero.",
                    "200",
                    {.at_least = 0,
                     .at_most = kMostSteps,
                     .also = {"warmup_steps", "warmup_iters", "num_warmup_steps"}}),
-          make_key(MEMBER(optim.min_lr), is("optim.schedule", {"linear", "cosine", "wsd"}),
+          make_key(MEMBER(optim.min_lr), read_by("optim.schedule"),
                    "Where the schedule ends, as a fraction of optim.lr.", "0.1",
                    {.at_least = 0, .at_most = 1, .also = {"min_lr_ratio", "final_lr", "lr_end"}}),
-          make_key(MEMBER(optim.decay_fraction), is("optim.schedule", {"wsd"}),
+          make_key(MEMBER(optim.decay_fraction), read_by("optim.schedule"),
                    "wsd: the last part of the run, in which the learning rate falls.", "0.2",
                    {.at_least = 0, .at_most = 1, .also = {"cooldown", "cooldown_fraction"}}),
           make_key(
-              MEMBER(optim.decay_steps), is("optim.schedule", {"linear", "cosine", "wsd"}),
+              MEMBER(optim.decay_steps), read_by("optim.schedule"),
               "The step at which the schedule has come down to optim.min_lr and stays there; say it to "
               "train longer without stretching the schedule. auto: run.steps.",
               "10000",
               {.at_least = 1, .at_most = kMostSteps, .also = {"lr_decay_iters", "lr_decay_steps", "t_max"}}),
-          make_key(MEMBER(optim.beta1), is("optim.name", {"adamw", "lion"}),
+          make_key(MEMBER(optim.beta1), read_by("optim.name"),
                    "adamw, lion: how long the first moment remembers.", "0.9",
                    {.at_least = 0, .at_most = 0.99999, .also = {"adam_beta1"}}),
-          make_key(MEMBER(optim.beta2), is("optim.name", {"adamw", "lion"}),
+          make_key(MEMBER(optim.beta2), read_by("optim.name"),
                    "adamw: how long the second moment remembers; lion: how long its only one does.", "0.95",
                    {.at_least = 0, .at_most = 0.9999999, .also = {"adam_beta2"}}),
-          make_key(MEMBER(optim.epsilon), is("optim.name", {"adamw"}),
+          make_key(MEMBER(optim.epsilon), read_by("optim.name"),
                    "adamw: added to the square root of the second moment.", "1e-8",
                    {.at_most = 1, .above = 0, .also = {"eps", "adam_epsilon"}}),
-          make_key(MEMBER(optim.momentum), is("optim.name", {"sgd"}),
+          make_key(MEMBER(optim.momentum), read_by("optim.name"),
                    "sgd: share of the last update that is kept.", "0.9", {.at_least = 0, .at_most = 0.99999}),
           make_key(MEMBER(optim.weight_decay), always(),
                    "Decoupled weight decay of matrices and embeddings; norms and biases get none.", "0.1",

@@ -77,7 +77,7 @@ void add_parallel_and_memory(std::vector<Key>& keys) {
                    "What carries collectives. auto: nccl on GPUs; on CPUs shm when every rank is on one "
                    "host, else gloo.",
                    "\"gloo\"",
-                   {.choices = {"auto", "shm", "gloo", "nccl"},
+                   {.choices = choice_names("parallel.engine", {"auto"}),
                     .also = {"backend", "dist_backend", "ddp_backend"}}),
           make_key(MEMBER(parallel.wire), on_several_ranks(),
                    "Type of gradients between ranks. bf16 halves the traffic and needs run.exact = false.",

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/recipe/choices.h"
 #include "lockstep/recipe/recipe.h"
 #include "lockstep/recipe/schema.h"
 
@@ -46,6 +47,12 @@ inline Key make_key(std::string name, Key::Type type, Member member, Condition c
   key.list = limits.list;
   key.names = limits.names;
   return key;
+}
+
+inline Key make_key(const std::string& name, Key::Type type, Member member, const ConditionOfKey& counts,
+                    std::string meaning, const std::string& example, Limits limits = {}) {
+  return make_key(name, type, std::move(member), counts(name), std::move(meaning), example,
+                  std::move(limits));
 }
 
 template <class T>

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <utility>
 
-#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/audit.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/older.h"
 #include "lockstep/data/kind.h"

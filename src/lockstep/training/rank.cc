@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/older.h"
 #include "lockstep/launch/failure.h"
 #include "lockstep/launch/process/rank_memory.h"

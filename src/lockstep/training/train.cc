@@ -6,9 +6,10 @@
 #include <cstdio>
 #include <utility>
 
-#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
+#include "lockstep/comm/engine.h"
 #include "lockstep/launch/failure.h"
 #include "lockstep/launch/rendezvous/kept_memory.h"
 #include "lockstep/launch/schedulers/metadata_watch.h"
@@ -47,7 +48,7 @@ TrainResult already_done(const Request& request, const run::Decision& decision, 
 TrainResult rehearse(const Request& request, const comm::Seat& seat) {
   run::PlanOptions options;
   options.seat = seat;
-  options.node_shares_memory = request.said.recipe.parallel.engine != "gloo";
+  options.node_shares_memory = comm::would_share_memory(request.said.recipe.parallel.engine);
   options.shares_memory = options.node_shares_memory && seat.nodes == 1;
   options.per_node = seat.nodes == 1 ? 0 : seat.local_world;
   FirstRank own{.only_looks = true};

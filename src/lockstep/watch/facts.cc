@@ -123,7 +123,7 @@ Names read_names(const std::string& text) {
       GroupFacts group;
       group.name = one.at("name").get<std::string>().substr(0, kMostText);
       group.members = one.at("members").get<std::vector<int>>();
-      group.enqueues = one.at("engine").get<std::string>() == "nccl";
+      group.enqueues = one.at("enqueues");
       if (names.groups.size() < kMostGroups) names.groups.push_back(std::move(group));
     }
     names.instructions = all.at("instructions").get<std::vector<std::string>>();

@@ -55,7 +55,10 @@ void Recorder::describe(const RecordedNames& names) {
   if (!ring_) return;
   json groups = json::array();
   for (const RecordedNames::Group& group : names.groups) {
-    groups.push_back({{"name", group.name}, {"engine", group.engine}, {"members", group.members}});
+    groups.push_back({{"name", group.name},
+                      {"engine", group.engine},
+                      {"enqueues", group.enqueues},
+                      {"members", group.members}});
   }
   std::ofstream(names_path(folder_, rank_))
       << json{{"rank", rank_}, {"pid", ::getpid()}, {"groups", groups}, {"instructions", names.instructions}}

@@ -29,6 +29,7 @@ struct RecordedNames {
   struct Group {
     std::string name, engine;
     std::vector<int> members;  // world ranks
+    bool enqueues = false;     // its calls run on a device
   };
   std::vector<std::string> instructions;
   std::vector<Group> groups;

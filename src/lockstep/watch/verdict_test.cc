@@ -391,8 +391,8 @@ base::RingEntry mark(uint64_t ticket, base::RingStamp stamp, int64_t start, int6
 TEST(Facts, ADigestOfMarks) {
   const int64_t second = 1000000000;
   const Names names = read_names(
-      R"({"pid": 7, "groups": [{"name": "host", "engine": "shm", "members": [0, 1]},)"
-      R"({"name": "reduce.data.0", "engine": "nccl", "members": [0, 1]}], "instructions": ["load s0", "reduce b1"]})");
+      R"({"pid": 7, "groups": [{"name": "host", "engine": "shm", "enqueues": false, "members": [0, 1]},)"
+      R"({"name": "reduce.data.0", "engine": "nccl", "enqueues": true, "members": [0, 1]}], "instructions": ["load s0", "reduce b1"]})");
   ASSERT_EQ(names.groups.size(), 2u);
   EXPECT_TRUE(names.groups[1].enqueues);
   std::vector<base::RingEntry> marks, phases;

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/comm/engine.h"
 #include "lockstep/program/check.h"
 #include "lockstep/run/session/choose_layout.h"
 
@@ -47,7 +48,7 @@ run::Plan plan_for(const PlanWords& words) {
   run::PlanOptions options{.must_fit = false, .reads_data = false, .exists = false};
   // Any rank's program can be made on this machine's first device.
   options.seat.rank = static_cast<int>(words.rank), options.seat.world = static_cast<int>(world);
-  options.node_shares_memory = resolved.recipe.parallel.engine != "gloo";
+  options.node_shares_memory = comm::would_share_memory(resolved.recipe.parallel.engine);
   options.shares_memory = options.node_shares_memory && words.nodes == 1;
   options.per_node = words.nodes == 1 ? 0 : static_cast<int>(words.ranks);
   if (resolved.recipe.parallel.automatic) {

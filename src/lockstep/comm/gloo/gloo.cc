@@ -14,11 +14,19 @@ Make load() {
       device::find_in_library(device::load_library(path), path, "lockstep_gloo_group"));
 }
 
-}  // namespace
-
 std::unique_ptr<Group> make_gloo_group(const GroupOptions& options, Store& store, SharedArena*) {
   static const Make make = load();  // tried again when it threw
   return std::unique_ptr<Group>(make(options, store));
+}
+
+}  // namespace
+
+const Engine& gloo_engine() {
+  static const Engine row{.name = "gloo",
+                          .describe = "CPU ranks anywhere, through c10d",
+                          .automatic = true,
+                          .make = make_gloo_group};
+  return row;
 }
 
 }  // namespace lockstep::comm

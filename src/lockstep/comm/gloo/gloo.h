@@ -5,7 +5,7 @@
 
 namespace lockstep::comm {
 
-// Ownership passes to the caller; throws as make_gloo_group() does.
+// Ownership passes to the caller; throws as Engine::make does.
 extern "C" Group* lockstep_gloo_group(const GroupOptions& options, Store& store);
 
 }  // namespace lockstep::comm

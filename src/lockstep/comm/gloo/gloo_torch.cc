@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/engines.h"
 #include "lockstep/comm/gloo/gloo.h"
 #include "lockstep/comm/rank_sum.h"
 #include "lockstep/comm/roll_call.h"
@@ -71,12 +72,11 @@ class GlooGroup final : public Group {
  public:
   GlooGroup(const GroupOptions& options, int rank, std::unique_ptr<Store> store,
             c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo)
-      : Group(options.name, rank, static_cast<int>(options.ranks.size())),
+      : Group(options.name, rank, static_cast<int>(options.ranks.size()), gloo_engine()),
         ranks_(options.ranks),
         timeout_(options.timeout),
         store_(std::move(store)),
         gloo_(std::move(gloo)) {}
-  const char* engine() const override { return "gloo"; }
 
  protected:
   void do_all_reduce(const Tensor& values, Stream) override {

@@ -60,7 +60,7 @@ constexpr std::chrono::seconds kTimeToSay{3};  // a rank that waits says so afte
 class NcclGroup final : public Group {
  public:
   NcclGroup(const GroupOptions& options, int rank, NcclComm comm, std::unique_ptr<Store> store)
-      : Group(options.name, rank, static_cast<int>(options.ranks.size())),
+      : Group(options.name, rank, static_cast<int>(options.ranks.size()), nccl_engine()),
         nccl_(nccl_api()),
         comm_(comm),
         device_(*options.device),
@@ -74,7 +74,6 @@ class NcclGroup final : public Group {
       nccl_.CommDestroy(comm_);
     }
   }
-  const char* engine() const override { return "nccl"; }
   void say_where() override { desk().set(fmt::format("at/{}", rank()), std::to_string(begun())); }
   std::vector<int> missing(int64_t sequence) override {
     std::vector<int> found;
@@ -93,8 +92,6 @@ class NcclGroup final : public Group {
   }
 
  protected:
-  bool enqueues() const override { return true; }
-
   void do_all_reduce(const Tensor& values, Stream stream) override {
     enqueue([&] {
       if (values.numel() == 0) return;
@@ -288,6 +285,8 @@ void let_ranks_share_gpus(const GroupOptions& options, int rank, Store& store) {
   if (one_host) ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
 }
 
+namespace {
+
 std::unique_ptr<Group> make_nccl_group(const GroupOptions& options, Store& store, SharedArena*) {
   LS_ASSERT(options.device != nullptr);
   // NCCL takes interfaces by name alone.
@@ -314,6 +313,18 @@ std::unique_ptr<Group> make_nccl_group(const GroupOptions& options, Store& store
   }
   const NcclComm comm = connect(options, rank, id);
   return std::make_unique<NcclGroup>(options, rank, comm, std::move(own));
+}
+
+}  // namespace
+
+const Engine& nccl_engine() {
+  static const Engine row{.name = "nccl",
+                          .describe = "CUDA ranks anywhere",
+                          .carries = {device::Kind::cuda},
+                          .enqueues = true,
+                          .automatic = true,
+                          .make = make_nccl_group};
+  return row;
 }
 
 }  // namespace lockstep::comm

@@ -20,7 +20,7 @@ int64_t aligned(int64_t bytes) { return base::round_up(bytes, kInsideAlignment);
 
 ShmGroup::ShmGroup(std::string name, std::unique_ptr<Board> board, ShmArena* arena,
                    std::unique_ptr<ShmArena> own_arena)
-    : Group(std::move(name), board->rank(), board->size()),
+    : Group(std::move(name), board->rank(), board->size(), shm_engine()),
       own_arena_(std::move(own_arena)),
       arena_(arena),
       board_(std::move(board)) {
@@ -129,6 +129,8 @@ std::byte* ShmGroup::locate(int q, int64_t entry) const {
   return post.inside + place.offset;
 }
 
+namespace {
+
 std::unique_ptr<Group> make_shm_group(const GroupOptions& options, Store& store, SharedArena* arena) {
   const int size = static_cast<int>(options.ranks.size());
   const auto self = std::find(options.ranks.begin(), options.ranks.end(), options.self);
@@ -172,6 +174,18 @@ std::unique_ptr<Group> make_shm_group(const GroupOptions& options, Store& store,
     throw base::CommError(521, fmt::format("group {} cannot be made: {}", options.name, failure.why));
   }
   return std::make_unique<ShmGroup>(options.name, std::move(board), shared, std::move(own));
+}
+
+}  // namespace
+
+const Engine& shm_engine() {
+  static const Engine row{.name = "shm",
+                          .describe = "ranks of one host read each other's memory",
+                          .shares_memory = true,
+                          .automatic = true,
+                          .why_not = why_not_shm,
+                          .make = make_shm_group};
+  return row;
 }
 
 }  // namespace lockstep::comm

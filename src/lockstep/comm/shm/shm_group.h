@@ -19,7 +19,6 @@ class ShmGroup final : public Group {
   ShmGroup(std::string name, std::unique_ptr<Board> board, ShmArena* arena,
            std::unique_ptr<ShmArena> own_arena);
   ~ShmGroup() override;
-  const char* engine() const override { return "shm"; }
   int64_t staging_bytes(const std::vector<std::vector<Tensor>>&) const override { return 0; }
 
  protected:

@@ -134,6 +134,8 @@ void by_rule(UpdateRule rule, Function function) {
       return function(std::integral_constant<UpdateRule, UpdateRule::sgd>{});
     case UpdateRule::lion:
       return function(std::integral_constant<UpdateRule, UpdateRule::lion>{});
+    case UpdateRule::own:
+      break;  // refused before anything is compiled
   }
   LS_ASSERT(false, "no such update rule");
 }

@@ -37,7 +37,22 @@ struct NormFinish {
   NormPolicy policy;
 };
 
-enum class UpdateRule : uint8_t { adamw, sgd, lion };
+// own: a program's, which brings its function (Update::own); on the CPU only.
+enum class UpdateRule : uint8_t { adamw, sgd, lion, own };
+
+// What a rule of a program's own is called with: a run of elements of one parameter, with what it keeps of
+// them in fp32. Runs are cut anywhere, so an element's update may look at nothing but that element.
+struct OwnUpdate {
+  float* master = nullptr;
+  const float* gradient = nullptr;  // times `clip` is what counts
+  float* m = nullptr;
+  float* v = nullptr;  // null: it keeps one value only
+  int64_t count = 0;
+  float rate = 0, clip = 1, weight_decay = 0;
+  float beta1 = 0, beta2 = 0, epsilon = 0;
+  double beta1_power = 0, beta2_power = 0;  // to the number of this step, counted from 1
+};
+using OwnRule = void (*)(const OwnUpdate&);
 
 // master -= lr * rule(gradient * clip); nothing at all when state->apply is 0.
 //   adamw: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr (mhat / (sqrt(vhat) + eps) + decay p)
@@ -45,6 +60,7 @@ enum class UpdateRule : uint8_t { adamw, sgd, lion };
 //   lion:  u = sign(b1 m + (1-b1) g); p -= lr (u + decay p); m = b2 m + (1-b2) g
 struct Update {
   UpdateRule rule = UpdateRule::adamw;
+  OwnRule own = nullptr;  // with UpdateRule::own
   float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;
   float* master = nullptr;
   const float* gradient = nullptr;

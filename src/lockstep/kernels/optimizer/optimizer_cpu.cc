@@ -85,6 +85,20 @@ void update_run(const Update& op, int64_t at, int64_t count, float* m, float* v,
       return sgd(p, op.gradient + at, m, count, decay, rates);
     case UpdateRule::lion:
       return lion(p, op.gradient + at, m, count, decay, rates);
+    case UpdateRule::own:
+      return op.own({.master = p,
+                     .gradient = op.gradient + at,
+                     .m = m,
+                     .v = v,
+                     .count = count,
+                     .rate = rates.rate,
+                     .clip = rates.clip,
+                     .weight_decay = decay,
+                     .beta1 = rates.beta1,
+                     .beta2 = rates.beta2,
+                     .epsilon = rates.epsilon,
+                     .beta1_power = op.state->beta1_power,
+                     .beta2_power = op.state->beta2_power});
   }
 }
 

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/refusal.h"
+#include "lockstep/model/families/fp8_recipe.h"
+#include "lockstep/model/families/huggingface.h"
+
 namespace lockstep::model {
 namespace {
 
@@ -67,6 +72,73 @@ TEST(Families, FlopsAreNanoGptsEstimate) {
   const double layer = 12.0 * 768 * 768, head = 50304.0 * 768;
   EXPECT_DOUBLE_EQ(build_model(recipe, DType::bf16).flops_per_token(1024),
                    6 * (12 * layer + head) + 12.0 * 12 * 768 * 1024);
+}
+
+// A row that this program adds before anything looks at the table: a gpt2 of other defaults, which
+// transformers knows under two names.
+[[maybe_unused]] const bool kAdded = [] {
+  Family family = gpt2_family();
+  family.name = "cousin";
+  family.presets.clear();
+  family.heads = Heads{.own_width = true};
+  family.defaults = {.ffn = [](const recipe::Recipe::Model& m) { return 3 * m.hidden; },
+                     .head_dim = [](const recipe::Recipe::Model&) { return int64_t{8}; },
+                     .activation = "relu",
+                     .keys = {{"model.tied", "false"}, {"model.norm_epsilon", "1e-6"}}};
+  family.fp8_products = nullptr;
+  family.check = [](const recipe::Recipe& recipe) {
+    if (recipe.model.layers > 9) throw base::ConfigError(124, "a cousin has nine layers at most");
+  };
+  family.huggingface->model_types = {"cousin", "cousin_text"};
+  family.huggingface->architecture = "CousinForCausalLM";
+  register_family(family);
+  return true;
+}();
+
+TEST(AddedFamily, HasItsOwnDefaultsAndChecks) {
+  const recipe::Resolved all = resolved({"model.family=cousin", "model.hidden=96", "model.heads=3"});
+  const recipe::Recipe::Model& m = all.recipe.model;
+  EXPECT_EQ(m.ffn.value, 3 * 96);
+  EXPECT_EQ(m.head_dim.value, 8);
+  EXPECT_EQ(activation_name(m), "relu");
+  EXPECT_FALSE(m.tied);
+  EXPECT_EQ(all.origin.at("model.tied"), "family cousin");
+  EXPECT_EQ(build_model(all.recipe, DType::f32).family, "cousin");
+  EXPECT_TRUE(
+      resolved({"model.family=cousin", "model.tied=true"}).recipe.model.tied);  // the user's word counts
+  EXPECT_NE(base::refusal(124,
+                          [] {
+                            resolved({"model.family=cousin", "model.layers=10"});
+                          })
+                .find("nine"),
+            std::string::npos);
+  EXPECT_EQ(base::number_of_refusal([] { resolved({"model.family=cousin", "model.kv_heads=2"}); }), 123);
+  EXPECT_NE(base::refusal(124, [] { resolved({"model.head_dim=8"}); }).find("model.family=llama or cousin"),
+            std::string::npos);
+}
+
+TEST(AddedFamily, IsRefusedWhereItSaysNothing) {
+  const recipe::Recipe recipe = resolved({"model.family=cousin", "precision.compute=fp8"}).recipe;
+  EXPECT_NE(base::refusal(185, [&] { check_fp8(recipe, {}); }).find("cousin"), std::string::npos);
+}
+
+TEST(AddedFamily, ConfigJsonGoesBothWays) {
+  recipe::Resolved first = resolved({"model.family=cousin", "model.layers=3", "model.vocab=192"});
+  const std::string config = huggingface_config(first.recipe);
+  EXPECT_NE(config.find("CousinForCausalLM"), std::string::npos);
+  recipe::Resolved second = recipe::read_recipe({});
+  adopt_config(second, config, "there/config.json");
+  EXPECT_EQ(second.recipe.model.family, "cousin");
+  EXPECT_EQ(second.recipe.model.layers, 3);
+  recipe::Resolved third = recipe::read_recipe({.overrides = {"model.from=there"}});
+  adopt_config(third, R"({"model_type": "cousin_text", "n_layer": 5})", "there/config.json");
+  resolve_model(third, 137);
+  EXPECT_EQ(third.recipe.model.layers, 5);
+  EXPECT_TRUE(third.recipe.model.tied);  // what the folder means counts more than the family's default
+  recipe::Resolved other = recipe::read_recipe({});
+  EXPECT_NE(base::refusal(177, [&] { adopt_config(other, R"({"model_type": "mamba"})", "c.json"); })
+                .find("model_type \"mamba\" is not known; gpt2, llama, cousin and cousin_text are"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -4,16 +4,18 @@
 #include <cmath>
 
 #include "lockstep/model/families/family.h"
-#include "lockstep/model/families/huggingface.h"
+#include "lockstep/model/families/fp8_recipe.h"
+#include "lockstep/model/families/huggingface_config.h"
 #include "lockstep/model/families/language.h"
-#include "lockstep/model/segments/activation.h"
-#include "lockstep/model/segments/fp8_recipe.h"
 #include "lockstep/model/segments/norm_linear.h"
 #include "lockstep/model/segments/parts.h"
 
 namespace lockstep::model {
 
 namespace {
+
+constexpr const char* kTokens = "transformer.wte";
+constexpr const char* kHead = "lm_head";
 
 struct Sizes {
   int64_t hidden, heads, ffn, layers;
@@ -92,8 +94,7 @@ Model build(const recipe::Recipe& recipe, DType compute, const Parts& parts) {
                 compute,
                 parts};
   return build_language_model(recipe, compute, parts,
-                              {.family = "gpt2",
-                               .tokens = kGpt2Tokens,
+                              {.tokens = kTokens,
                                .positions = "transformer.wpe",
                                .norm = norm(s, "transformer.ln_f", m.layers > 0),
                                .head = kHead,
@@ -109,14 +110,56 @@ Preset preset(const char* name, int layers, int hidden, int heads) {
            {"model.context", "1024"}}};
 }
 
+ConfigSettings read_config(const ConfigReader& c) {
+  if (!c.truth("scale_attn_weights", true)) c.refuse("scale_attn_weights is false");
+  if (c.truth("scale_attn_by_inverse_layer_idx", false)) c.refuse("scale_attn_by_inverse_layer_idx is true");
+  if (c.truth("add_cross_attention", false)) c.refuse("add_cross_attention is true");
+  const int64_t hidden = c.size("n_embd", "hidden_size", 768);
+  const int64_t heads = c.size("n_head", "num_attention_heads", 12);
+  return {{"model.layers", toml(c.size("n_layer", "num_hidden_layers", 12))},
+          {"model.hidden", toml(hidden)},
+          {"model.heads", toml(heads)},
+          {"model.kv_heads", toml(heads)},
+          {"model.ffn", toml(c.size("n_inner", 4 * hidden))},
+          {"model.context", toml(c.size("n_positions", "max_position_embeddings", 1024))},
+          {"model.norm_epsilon", toml(c.number("layer_norm_epsilon", 1e-5))},
+          {"model.tied", toml(c.truth("tie_word_embeddings", true))},
+          {"model.activation", c.activation("activation_function", "gelu_new")},
+          {"model.vocab", toml(c.size("vocab_size", 50257))}};
+}
+
+void write_config(const recipe::Recipe::Model& m, ConfigWriter& c) {
+  c["activation_function"] = activation_name(m);
+  c["n_embd"] = m.hidden;
+  c["n_layer"] = m.layers;
+  c["n_head"] = m.heads;
+  c["n_inner"] = m.ffn.value;
+  c["n_positions"] = m.context.value;
+  c["n_ctx"] = m.context.value;
+  c["layer_norm_epsilon"] = m.norm_epsilon;
+  c["embd_pdrop"] = m.dropout;
+  c["resid_pdrop"] = m.dropout;
+  c["attn_pdrop"] = 0.0;
+}
+
 }  // namespace
 
 Family gpt2_family() {
-  return {"gpt2",
-          "GPT-2: learned positions, LayerNorm, GELU",
-          {preset("124m", 12, 768, 12), preset("350m", 24, 1024, 16), preset("774m", 36, 1280, 20),
-           preset("1.5b", 48, 1600, 25)},
-          build};
+  return {.name = "gpt2",
+          .describe = "GPT-2: learned positions, LayerNorm, GELU",
+          .reads = attention_keys(),
+          .defaults = {.ffn = [](const recipe::Recipe::Model& m) { return 4 * m.hidden; }},
+          .presets = {preset("124m", 12, 768, 12), preset("350m", 24, 1024, 16), preset("774m", 36, 1280, 20),
+                      preset("1.5b", 48, 1600, 25)},
+          .heads = Heads{},
+          .build = build,
+          .fp8_products = attention_products,
+          .huggingface = HuggingFace{.model_types = {"gpt2"},
+                                     .architecture = "GPT2LMHeadModel",
+                                     .tokens = kTokens,
+                                     .head = kHead,
+                                     .read = read_config,
+                                     .write = write_config}};
 }
 
 }  // namespace lockstep::model

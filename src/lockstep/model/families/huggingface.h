@@ -11,14 +11,8 @@
 
 namespace lockstep::model {
 
-// config.json for gpt2 and llama; empty for other families. Everything resolved.
+// config.json of the recipe's model; empty where transformers does not know the family. Everything resolved.
 std::string huggingface_config(const recipe::Recipe& recipe);
-
-// What transformers calls the table of tokens, which of a tied model is the head as well, and the head.
-constexpr const char* kGpt2Tokens = "transformer.wte";
-constexpr const char* kLlamaTokens = "model.embed_tokens";
-constexpr const char* kHead = "lm_head";
-std::string embedding_name(const std::string& family);  // "transformer.wte.weight"; empty for other families
 
 // Sets keys of [model] from the text of `path`. ConfigError 177: a model that cannot be read; 178: the recipe
 // contradicts it.
@@ -26,6 +20,11 @@ void adopt_config(recipe::Resolved& resolved, const std::string& text, const std
 
 // Whether tokens of the data can be the model's, when its vocabulary came from a config.json: ConfigError
 // 179.
-void check_vocabulary(const recipe::Resolved& resolved, int64_t data_vocab, const std::string& data);
+struct DataTokens {
+  int64_t vocab = 0;
+  std::string describe;
+  bool of_any_tokenizer = false;  // numbers that do not say whose they are: they fit when none is too large
+};
+void check_vocabulary(const recipe::Resolved& resolved, const DataTokens& data);
 
 }  // namespace lockstep::model

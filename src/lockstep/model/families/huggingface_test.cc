@@ -287,7 +287,9 @@ TEST(HuggingFace, DataOfOtherTokensIsRefused) {
     adopt_config(resolved, R"({"model_type": "gpt2", "vocab_size": )" + std::to_string(vocab) + "}",
                  "there/config.json");
     try {
-      check_vocabulary(resolved, data_vocab, "some data");
+      check_vocabulary(resolved, {.vocab = data_vocab,
+                                  .describe = "some data",
+                                  .of_any_tokenizer = resolved.recipe.data.kind == "tokens"});
     } catch (const base::ConfigError& error) {
       return error.number();
     }

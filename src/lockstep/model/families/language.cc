@@ -1,6 +1,6 @@
 #include "lockstep/model/families/language.h"
 
-#include "lockstep/model/segments/fp8_recipe.h"
+#include "lockstep/model/families/fp8_recipe.h"
 #include "lockstep/model/segments/parts.h"
 
 namespace lockstep::model {
@@ -9,8 +9,7 @@ Model build_language_model(const recipe::Recipe& recipe, DType compute, const Pa
                            const LanguageOptions& options) {
   const recipe::Recipe::Model& m = recipe.model;
   const auto init_std = static_cast<float>(m.init_std);
-  Model model{.family = options.family,
-              .compute = compute,
+  Model model{.compute = compute,
               .parts = parts,
               .blocks = {},
               .vocab = m.vocab.value,

@@ -12,7 +12,6 @@
 namespace lockstep::model {
 
 struct LanguageOptions {
-  const char* family = "";
   std::string tokens, positions;  // the embedding's tables; no name: positions are the layers' affair
   NormOptions norm;               // behind the last layer
   std::string head;               // where it is not tied to the tokens' table

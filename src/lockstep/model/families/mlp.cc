@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include "lockstep/model/families/family.h"
+#include "lockstep/model/families/fp8_recipe.h"
 #include "lockstep/model/families/language.h"
-#include "lockstep/model/segments/activation.h"
-#include "lockstep/model/segments/fp8_recipe.h"
 #include "lockstep/model/segments/norm_linear.h"
 #include "lockstep/model/segments/parts.h"
 
@@ -48,8 +47,7 @@ Block layer(const recipe::Recipe& recipe, DType type, int64_t i, const Parts& pa
 
 Model build(const recipe::Recipe& recipe, DType compute, const Parts& parts) {
   return build_language_model(recipe, compute, parts,
-                              {.family = "mlp",
-                               .tokens = "embedding",
+                              {.tokens = "embedding",
                                .positions = "",
                                .norm = norm(recipe.model, "norm", recipe.model.layers > 0),
                                .head = "head",
@@ -58,6 +56,12 @@ Model build(const recipe::Recipe& recipe, DType compute, const Parts& parts) {
 
 }  // namespace
 
-Family mlp_family() { return {"mlp", "residual feed-forward layers, each token on its own", {}, build}; }
+Family mlp_family() {
+  return {.name = "mlp",
+          .describe = "residual feed-forward layers, each token on its own",
+          .defaults = {.ffn = [](const recipe::Recipe::Model& m) { return 4 * m.hidden; }},
+          .build = build,
+          .fp8_products = layer_products};
+}
 
 }  // namespace lockstep::model

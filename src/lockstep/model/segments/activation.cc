@@ -1,7 +1,5 @@
 #include "lockstep/model/segments/activation.h"
 
-#include "lockstep/base/error.h"
-
 namespace lockstep::model {
 
 namespace {
@@ -36,22 +34,10 @@ std::optional<ActivationKind> activation_named(const std::string& name) {
   return std::nullopt;
 }
 
-std::string activation_names() {
-  std::string names;
-  for (const Row& row : kRows) names += (names.empty() ? "" : ", ") + std::string(row.name);
+std::vector<std::string> activation_names() {
+  std::vector<std::string> names;
+  for (const Row& row : kRows) names.emplace_back(row.name);
   return names;
-}
-
-const char* usual_activation(const std::string& family) { return family == "llama" ? "silu" : "gelu_new"; }
-
-std::string activation_name(const recipe::Recipe::Model& model) {
-  return model.activation == "auto" ? usual_activation(model.family) : model.activation;
-}
-
-ActivationKind activation_of(const recipe::Recipe::Model& model) {
-  const std::optional<ActivationKind> kind = activation_named(activation_name(model));
-  LS_ASSERT(kind.has_value(), "no activation " + model.activation);
-  return *kind;
 }
 
 }  // namespace lockstep::model

@@ -4,19 +4,13 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/kernels/elementwise/activation.h"
-#include "lockstep/recipe/recipe.h"
 
 namespace lockstep::model {
 
 std::optional<kernels::ActivationKind> activation_named(const std::string& name);  // none: not known here
-std::string activation_names();                                                    // "gelu, gelu_new, ..."
-const char* usual_activation(
-    const std::string& family);  // what "auto" means: silu for llama, gelu_new otherwise
-
-// Of model.activation.
-kernels::ActivationKind activation_of(const recipe::Recipe::Model& model);
-std::string activation_name(const recipe::Recipe::Model& model);  // as transformers reads it: never "auto"
+std::vector<std::string> activation_names();                                       // "gelu", "gelu_new", ...
 
 }  // namespace lockstep::model

@@ -360,6 +360,7 @@ Binder::Call Binder::update(const Instruction& i) {
   const program::BlockBuffers& keep = c_.program.blocks[static_cast<size_t>(i.block)];
   const auto share = [&](int buffer) { return reinterpret_cast<float*>(own(buffer, i.block)); };
   kernels::Update update{.rule = o.rule,
+                         .own = o.own,
                          .beta1 = o.beta1,
                          .beta2 = o.beta2,
                          .epsilon = o.epsilon,

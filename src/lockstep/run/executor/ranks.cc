@@ -41,11 +41,11 @@ void Ranks::find_nodes() {
   per_node_ = seat.local_world;
   if (per_node_ == 1) return;
   const auto group = world_->group(fmt::format("node.{}", seat.node), here, *cpu_);
-  const double apart = std::string(group->engine()) == "shm" ? 0 : 1;
+  const double apart = group->shares_memory() ? 0 : 1;
   node_shares_memory_ = sum(std::vector<double>{apart})[0] == 0;
 }
 
-bool Ranks::shares_memory() const { return !alone() && std::string(host_->engine()) == "shm"; }
+bool Ranks::shares_memory() const { return !alone() && host_->shares_memory(); }
 
 void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, device::Device& device) {
   std::set<std::pair<Lane, Among>> wanted;
@@ -127,7 +127,7 @@ void Ranks::record_in(base::RingWriter* ring, comm::DeviceMarks* marks) {
   marks_ = marks;
   const auto record = [&](comm::Group& group) {
     group.record_in(ring, static_cast<int32_t>(recorded_.size()), marks);
-    recorded_.push_back({group.name(), group.engine(), members_[&group]});
+    recorded_.push_back({group.name(), group.engine(), members_[&group], group.enqueues()});
   };
   if (host_) record(*host_);
   for (comm::Group* group : groups()) record(*group);

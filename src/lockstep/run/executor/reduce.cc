@@ -208,7 +208,7 @@ class Reduce {
   const program::ReduceGradients what_;
   const kernels::Launch launch_;
   comm::Group& group_;
-  const bool staged_ = std::string(group_.engine()) != "shm";  // what others give is copied: free to be used
+  const bool staged_ = !group_.shares_memory();  // what others give is copied: free to be used
   const kernels::Kernels& kernels_;
   program::Stack kept_{c_.program.strands};      // what the levels hold before this round
   std::vector<std::vector<program::Run>> runs_;  // [rank of the group]: the partial sums it gives

@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/checkpoint_error.h"
+#include "lockstep/model/families/family.h"
 #include "lockstep/model/families/huggingface.h"
 
 namespace lockstep::run {
@@ -129,8 +130,8 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
 
 // A folder that says that the head is the embedding, and holds another head: transformers takes the head or
 // the embedding, depending on its version, and each gives another loss.
-void check_tied(const Opened& from, const std::string& family) {
-  const std::string embedding = model::embedding_name(family), head = std::string(model::kHead) + ".weight";
+void check_tied(const Opened& from, const model::HuggingFace& names) {
+  const std::string embedding = names.tokens + ".weight", head = names.head + ".weight";
   if (!from.has(head) || !from.has(embedding) || from.same(head, embedding)) return;
   throw checkpoint::CheckpointError(
       311, fmt::format("{} holds an {} that differs from {}, but its config.json says that they are one "
@@ -177,18 +178,20 @@ void adopt_from(recipe::Resolved& resolved, const std::string& folder) {
   const Opened from(folder);
   if (!from.config_json().empty()) {
     model::adopt_config(resolved, from.config_json(), from.folder() + "/config.json");
-    if (model.tied) check_tied(from, model.family);
-  } else if (from.manifest() && !model::embedding_name(model.family).empty()) {
+    if (model.tied) check_tied(from, *model::find_family(model.family).huggingface);
+    return;
+  }
+  if (!model::find_family(model.family).huggingface) return;  // the recipe alone says what it is
+  if (from.manifest()) {
     throw checkpoint::CheckpointError(
         336, from.folder() +
                  " is a checkpoint of a model that a C++ program brought (run::Own): only that program can "
                  "build it again; run it with this checkpoint, or `lockstep inspect` shows the tensors");
-  } else if (!model::embedding_name(model.family).empty()) {
-    throw checkpoint::CheckpointError(
-        306, from.folder() +
-                 " has weights but no config.json, which alone says how many heads they are "
-                 "for, among others: fetch it from where the weights came from");
   }
+  throw checkpoint::CheckpointError(
+      306, from.folder() +
+               " has weights but no config.json, which alone says how many heads they are "
+               "for, among others: fetch it from where the weights came from");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/mesh.h"
+#include "lockstep/model/families/family.h"
 
 namespace lockstep::run {
 
@@ -272,7 +273,7 @@ void check_divides(const char* key, int64_t parts, const char* size_key, int64_t
 }
 
 void check_tensor(const recipe::Recipe::Model& m, int tensor, int64_t ranks) {
-  const bool attends = m.family != "mlp";
+  const bool attends = model::find_family(m.family).attends();
   int64_t common = std::gcd(ranks, m.ffn.value);
   if (attends) common = std::gcd(common, std::gcd(m.heads, m.kv_heads.value));
   const auto check = [&](const char* key, int64_t size) {
@@ -299,7 +300,8 @@ void check_heads(const recipe::Recipe& recipe, const model::Parts& parts, int64_
   const auto& m = recipe.model;
   const int64_t seq_len = recipe.data.seq_len;
   int64_t heads = 0, kv_heads = 0;  // that each tensor rank deals out; none: a family without attention
-  if (m.family != "mlp") heads = m.heads / parts.tensor, kv_heads = m.kv_heads.value / parts.tensor;
+  if (model::find_family(m.family).attends())
+    heads = m.heads / parts.tensor, kv_heads = m.kv_heads.value / parts.tensor;
   const int64_t common = std::gcd(std::gcd(seq_len, ranks), std::gcd(heads, kv_heads));
   const std::string ways =
       base::divisors_near(common, parts.context) +

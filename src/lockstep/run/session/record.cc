@@ -11,7 +11,7 @@
 #include "lockstep/base/version.h"
 #include "lockstep/device/facts.h"
 #include "lockstep/device/libraries.h"
-#include "lockstep/model/segments/fp8_recipe.h"
+#include "lockstep/model/families/fp8_recipe.h"
 
 namespace lockstep::run {
 

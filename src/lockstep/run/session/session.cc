@@ -12,6 +12,7 @@
 #include "lockstep/device/opening.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/model/families/family.h"
+#include "lockstep/model/families/fp8_recipe.h"
 #include "lockstep/model/families/huggingface.h"
 #include "lockstep/model/modules/torch_cuda.h"
 #include "lockstep/model/segments/fp8_recipe.h"
@@ -115,11 +116,13 @@ void settle_what_is_said(recipe::Resolved& resolved, const Own& own, const PlanO
 
 // Only when ranks are really started: a plan for GPUs may be looked at where there are none.
 void check_engine(const recipe::Recipe& recipe, bool cpu) {
-  if (!cpu || recipe.parallel.engine != "nccl") return;
+  const comm::Engine* engine = comm::find_engine(recipe.parallel.engine);
+  if (!cpu || engine == nullptr || engine->carries_memory_of(device::Kind::cpu)) return;
   throw ConfigError(
       522,
-      "parallel.engine = \"nccl\" carries the memory of GPUs, but the ranks compute on the CPU: leave it "
-      "\"auto\", or set run.device=cuda");
+      fmt::format("parallel.engine = \"{}\" carries the memory of GPUs, but the ranks compute on the CPU: "
+                  "leave it \"auto\", or set run.device=cuda",
+                  engine->name));
 }
 
 // The cores of a host are shared by its ranks.
@@ -228,7 +231,10 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
     }
   } else {
     model::resolve_model(resolved, plan.dataset->vocab());
-    model::check_vocabulary(resolved, plan.dataset->vocab(), plan.dataset->describe());
+    model::check_vocabulary(resolved,
+                            {.vocab = plan.dataset->vocab(),
+                             .describe = plan.dataset->describe(),
+                             .of_any_tokenizer = data::is_of_any_tokenizer(resolved.recipe.data.kind)});
     settle_logits_chunk(resolved, compute, plan.device->id().kind == device::Kind::cuda);
     check_parts(resolved.recipe, parts, plan.seat.world);
     model::check_fp8(resolved.recipe, parts);
@@ -403,6 +409,12 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
         "optim.offload = true keeps moments in the host's memory instead of the GPU's, but this "
         "run computes on the CPU, where they are already: set optim.offload=false, or run.device "
         "to a GPU");
+  }
+  if (plan.optimizer.own != nullptr && id.kind != device::Kind::cpu) {
+    throw ConfigError(189,
+                      fmt::format("optim.name = \"{}\" has a rule for the CPU only: set run.device=cpu, or "
+                                  "another optim.name",
+                                  resolved.recipe.optim.name));
   }
   plan.resolved = std::move(resolved);
   plan.available_bytes = available_bytes(plan);

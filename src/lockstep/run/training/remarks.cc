@@ -13,10 +13,7 @@ namespace {
 
 using recipe::Recipe;
 
-bool falls(const Recipe& recipe) {
-  return recipe.optim.schedule == "linear" || recipe.optim.schedule == "cosine" ||
-         recipe.optim.schedule == "wsd";
-}
+bool falls(const Recipe& recipe) { return optim::find_schedule(recipe.optim.schedule).falls; }
 
 std::string warmup_remark(const Recipe& recipe) {
   const int64_t warmup = recipe.optim.warmup, steps = recipe.run.steps;

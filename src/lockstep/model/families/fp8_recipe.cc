@@ -1,4 +1,4 @@
-#include "lockstep/model/segments/fp8_recipe.h"
+#include "lockstep/model/families/fp8_recipe.h"
 
 #include <fmt/format.h>
 
@@ -19,11 +19,11 @@ Fp8Products products_of(const recipe::Recipe::Precision& p) {
           .fast_backward = p.fp8_fast_sums == "all"};
 }
 
-void check_multiple(const std::string& what, int64_t size, const std::string& remedy) {
-  if (size % kernels::kFp8Multiple == 0) return;
+void check_multiple(const ProductSize& one) {
+  if (one.size % kernels::kFp8Multiple == 0) return;
   throw ConfigError(186, fmt::format("precision.compute = \"fp8\" multiplies sizes that are multiples of {}, "
                                      "and {} is {}: {}",
-                                     kernels::kFp8Multiple, what, size, remedy));
+                                     kernels::kFp8Multiple, one.what, one.size, one.remedy));
 }
 
 }  // namespace
@@ -48,6 +48,20 @@ std::string fp8_words(const recipe::Recipe& recipe) {
       p.fp8_head ? "fp8" : "bf16");
 }
 
+std::vector<ProductSize> layer_products(const recipe::Recipe::Model& m) {
+  return {{"model.hidden", m.hidden, "choose another width"},
+          {"model.ffn", m.ffn.value, "set it to a multiple"}};
+}
+
+std::vector<ProductSize> attention_products(const recipe::Recipe::Model& m) {
+  std::vector<ProductSize> all = layer_products(m);
+  all.push_back({"the width of q, k and v", (m.heads + 2 * m.kv_heads.value) * m.head_dim.value,
+                 "choose other model.heads or model.kv_heads"});
+  all.push_back({"the width of attention's output", m.heads * m.head_dim.value,
+                 "choose other model.heads or model.head_dim"});
+  return all;
+}
+
 void check_fp8(const recipe::Recipe& recipe, const Parts& parts) {
   if (recipe.precision.compute != "fp8") return;
   if (parts.tensor > 1 || parts.context > 1) {
@@ -59,25 +73,24 @@ void check_fp8(const recipe::Recipe& recipe, const Parts& parts) {
                                   parts.tensor > 1 ? parts.tensor : parts.context));
   }
   const auto& m = recipe.model;
-  check_multiple("model.hidden", m.hidden, "choose another width");
-  check_multiple("model.ffn", m.ffn.value, "set it to a multiple");
-  if (m.family != "mlp") {
-    check_multiple("the width of q, k and v", (m.heads + 2 * m.kv_heads.value) * m.head_dim.value,
-                   "choose other model.heads or model.kv_heads");
-    check_multiple("the width of attention's output", m.heads * m.head_dim.value,
-                   "choose other model.heads or model.head_dim");
+  const Family& family = find_family(m.family);
+  if (!family.fp8_products) {
+    throw ConfigError(
+        185,
+        fmt::format("precision.compute = \"fp8\": family {} has no products in fp8; use bf16", family.name));
   }
+  for (const ProductSize& one : family.fp8_products(m)) check_multiple(one);
   if (!recipe.precision.fp8_head) return;
-  check_multiple("model.vocab", m.vocab.value, "set it to a multiple, or precision.fp8_head=false");
-  check_multiple("memory.logits_chunk", recipe.memory.logits_chunk.value,
-                 "set it to a multiple, or precision.fp8_head=false");
+  check_multiple({"model.vocab", m.vocab.value, "set it to a multiple, or precision.fp8_head=false"});
+  check_multiple({"memory.logits_chunk", recipe.memory.logits_chunk.value,
+                  "set it to a multiple, or precision.fp8_head=false"});
 }
 
 void check_fp8_slice(const recipe::Recipe& recipe) {
   if (recipe.precision.compute != "fp8") return;
-  check_multiple("the number of tokens in a slice",
-                 recipe.batch.global / recipe.batch.slices.value * recipe.data.seq_len,
-                 "choose another data.seq_len or batch.slices");
+  check_multiple({"the number of tokens in a slice",
+                  recipe.batch.global / recipe.batch.slices.value * recipe.data.seq_len,
+                  "choose another data.seq_len or batch.slices"});
 }
 
 }  // namespace lockstep::model

@@ -1,0 +1,16 @@
+// The numbers of this folder's errors, at length (base/error_catalogue.h).
+#include "lockstep/base/error_catalogue.h"
+
+namespace lockstep::optim {
+
+std::vector<base::ErrorExplanation> error_rows() {
+  return {
+      {140,
+       "A schedule that does not exist",
+       {"optim.schedule is misspelt."},
+       {"`lockstep explain optim.schedule` lists them."}},
+      {141, "An optimizer that does not exist", {"optim.name is misspelt."}, {"Use adamw, sgd or lion."}},
+  };
+}
+
+}  // namespace lockstep::optim
