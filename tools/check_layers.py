@@ -33,14 +33,14 @@ MAY_INCLUDE = {
     "run/session": "base recipe device kernels comm data model optim program checkpoint plan run/executor",
     "run/folder": "base checkpoint run/shared run/session",
     "run/saving": "base device model checkpoint run/shared run/session",
-    "run/training": "base recipe device data optim watch run/shared run/session run/saving",
+    "run/loop": "base recipe device data optim watch run/shared run/session run/saving",
     "run/tools": "base recipe data run/executor run/session",
     "launch": "base device comm watch run/shared",
     "training": "base recipe comm data model checkpoint watch run/shared run/executor run/session run/folder "
-                "run/saving run/training launch",
+                "run/saving run/loop launch",
     "verify": "base recipe data model checkpoint plan launch",
     "cli": "base terminal recipe device comm model program checkpoint watch run/executor "
-           "run/session run/saving run/training run/tools launch training verify",
+           "run/session run/saving run/loop run/tools launch training verify",
 }
 # Tests may use what builds whole runs, wherever they stand.
 TEST = re.compile(r"(_test|_bench)\.cc$|testing\.h$|/reference/")

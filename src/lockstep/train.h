@@ -33,8 +33,8 @@
 #include "lockstep/launch/options.h"
 #include "lockstep/model/block.h"
 #include "lockstep/recipe/schema.h"
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/session/session.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep {
 

@@ -13,8 +13,8 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/model_recipe.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/run/loop/evaluate.h"
 #include "lockstep/run/session/load.h"
-#include "lockstep/run/training/evaluate.h"
 
 namespace lockstep::cli {
 

@@ -14,9 +14,9 @@
 #include <set>
 #include <sstream>
 
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/session/record.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {

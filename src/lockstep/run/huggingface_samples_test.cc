@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/file.h"
+#include "lockstep/run/loop/evaluate.h"
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/training/evaluate.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/plan/simulate.h"
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/session/choose_layout.h"
 #include "lockstep/run/session/memory_report.h"
 #include "lockstep/run/session/rank_layout.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {

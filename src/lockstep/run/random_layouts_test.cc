@@ -13,9 +13,9 @@
 #include <map>
 #include <mutex>
 
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/random_testing.h"
 #include "lockstep/run/session/choose_layout.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {

@@ -10,10 +10,10 @@
 #include <cstring>
 
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/reference/loop.h"
 #include "lockstep/run/reference/session.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {

@@ -4,7 +4,7 @@
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/launch/process/rank_memory.h"
 #include "lockstep/run/folder/run_folder.h"
-#include "lockstep/run/training/remarks.h"
+#include "lockstep/run/loop/remarks.h"
 
 namespace lockstep::training {
 

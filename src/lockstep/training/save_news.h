@@ -2,9 +2,9 @@
 // the watch over the notice.
 #pragma once
 
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/saving/memory_snapshot.h"
 #include "lockstep/run/saving/saver.h"
-#include "lockstep/run/training/trainer.h"
 #include "lockstep/training/recovery.h"
 
 namespace lockstep::training {

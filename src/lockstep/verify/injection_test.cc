@@ -6,10 +6,10 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/saving/saver.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/training/trainer.h"
 #include "lockstep/verify/compare.h"
 
 namespace lockstep::verify {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/run/training/trainer.h"
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/terminal/live_line.h"
 #include "lockstep/terminal/status.h"
 #include "lockstep/terminal/terminal.h"

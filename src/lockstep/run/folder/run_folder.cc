@@ -37,7 +37,7 @@ bool is_free(const std::string& key) {
 }
 
 // Keys that say how long to train. They may differ too: who goes on hears what that does to the learning rate
-// (run/training/remarks.h).
+// (run/loop/remarks.h).
 bool is_length(const std::string& key) { return key == "run.steps" || key == "optim.decay_steps"; }
 
 std::optional<recipe::Recipe> earlier_recipe(const std::string& folder) {

@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {

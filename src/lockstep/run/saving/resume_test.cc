@@ -12,11 +12,11 @@
 #include <map>
 
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/saving/saver.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/session/rank_layout.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {

@@ -15,7 +15,6 @@
 #include "lockstep/model/families/fp8_recipe.h"
 #include "lockstep/model/families/huggingface.h"
 #include "lockstep/model/modules/torch_cuda.h"
-#include "lockstep/model/segments/fp8_recipe.h"
 #include "lockstep/plan/cheap.h"
 #include "lockstep/program/nodes.h"
 #include "lockstep/recipe/mistakes.h"

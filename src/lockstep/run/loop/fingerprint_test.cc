@@ -1,12 +1,12 @@
-#include "lockstep/run/training/fingerprint.h"
+#include "lockstep/run/loop/fingerprint.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 
 #include "lockstep/base/error.h"
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/run/training/trainer.h"
+#include "lockstep/run/loop/trainer.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/run/training/remarks.h"
+#include "lockstep/run/loop/remarks.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

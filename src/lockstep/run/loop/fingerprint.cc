@@ -1,4 +1,4 @@
-#include "lockstep/run/training/fingerprint.h"
+#include "lockstep/run/loop/fingerprint.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

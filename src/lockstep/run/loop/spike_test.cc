@@ -1,12 +1,12 @@
-#include "lockstep/run/training/spike.h"
+#include "lockstep/run/loop/spike.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/testing.h"
-#include "lockstep/run/training/trainer.h"
 
 namespace lockstep::run {
 namespace {

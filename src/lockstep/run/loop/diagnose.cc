@@ -1,4 +1,4 @@
-#include "lockstep/run/training/diagnose.h"
+#include "lockstep/run/loop/diagnose.h"
 
 #include <fmt/format.h>
 

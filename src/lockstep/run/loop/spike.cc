@@ -1,4 +1,4 @@
-#include "lockstep/run/training/spike.h"
+#include "lockstep/run/loop/spike.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "lockstep/run/training/trainer.h"
+#include "lockstep/run/loop/trainer.h"
 
 #include <fmt/format.h>
 
@@ -11,11 +11,11 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/run/loop/diagnose.h"
+#include "lockstep/run/loop/evaluate.h"
+#include "lockstep/run/loop/fingerprint.h"
+#include "lockstep/run/loop/spike.h"
 #include "lockstep/run/saving/memory_snapshot.h"
-#include "lockstep/run/training/diagnose.h"
-#include "lockstep/run/training/evaluate.h"
-#include "lockstep/run/training/fingerprint.h"
-#include "lockstep/run/training/spike.h"
 #include "lockstep/watch/recorder.h"
 
 namespace lockstep::run {

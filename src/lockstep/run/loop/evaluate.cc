@@ -1,4 +1,4 @@
-#include "lockstep/run/training/evaluate.h"
+#include "lockstep/run/loop/evaluate.h"
 
 #include <algorithm>
 
