@@ -37,7 +37,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"LOCKSTEP_MEMORY_FD", launcher, "The descriptor of the memory that outlives a rank.", "launch"},
       {"LOCKSTEP_ROUND", launcher, "How often all ranks were started before.", "launch"},
       {"LOCKSTEP_SAVE_ONLY", launcher,
-       "These ranks take no step: they save what their memory holds, and end.", "cli launch"},
+       "These ranks take no step: they save what their memory holds, and end.", "launch training"},
       {"LOCKSTEP_SECRET_FD", launcher, "The descriptor that a rank reads the store's secret from.", "launch"},
       {"LOCKSTEP_STORE", launcher, "Where the launcher's store listens, as host:port.",
        "cli comm launch verify"},
