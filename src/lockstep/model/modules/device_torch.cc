@@ -180,5 +180,5 @@ std::unique_ptr<MemoryMeter> meter_on(at::Device device) {
 
 }  // namespace lockstep::model
 
-// For a library that does not link LibTorch (model/torch_cuda.cc).
+// For a library that does not link LibTorch (model/modules/torch_cuda.cc).
 extern "C" void lockstep_load_torch_cuda() { lockstep::model::load_torch_cuda(); }
