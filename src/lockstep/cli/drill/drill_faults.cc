@@ -78,10 +78,11 @@ DrillResult& conclude(DrillRun& run, DrillResult& result) {
   return result;
 }
 
-// Waits until the run has done some more steps, not always as many.
-bool some_steps_later(Drill& drill, DrillRun& run) {
+// Waits until the run has done some more steps, not always as many, and leaves enough of them for `strikes`.
+bool some_steps_later(Drill& drill, DrillRun& run, int64_t strikes = 1) {
   const int64_t from = run.step(), left = drill.steps - from;
-  const int64_t target = from + drill.pick(2, std::max<int64_t>(3, std::min<int64_t>(40, left / 2)));
+  const int64_t most = std::min<int64_t>(40, left / (strikes + 1));
+  const int64_t target = from + drill.pick(2, std::max<int64_t>(3, most));
   return run.until([&] { return run.step() >= target && run.process_of(0) != 0; });
 }
 
@@ -100,14 +101,21 @@ DrillResult strike_again_and_again(Drill& drill, const Fault& fault, std::vector
                                    Strike strike) {
   DrillResult result;
   DrillRun run(options_of(drill, fault));
+  // On a busy machine it may be done before the last strike: then it was struck less often, and is no
+  // failure.
+  const auto done = [&] { return !result.struck.empty() && run.code() == 0; };
   for (int64_t k = 0; k < drill.times && result.problem.empty(); ++k) {
-    if (!some_steps_later(drill, run)) {
-      result.problem = fmt::format("the run came to an end after {} of {} strikes", k, drill.times);
+    if (!some_steps_later(drill, run, drill.times - k)) {
+      if (!done())
+        result.problem = fmt::format("the run came to an end after {} of {} strikes", k, drill.times);
       break;
     }
     Follow follow(run, tells);
     result.problem = strike(run, follow);
-    if (!result.problem.empty()) break;
+    if (!result.problem.empty()) {
+      if (done()) result.problem.clear();
+      break;
+    }
     if (!follow.recovered(result.struck.emplace_back())) result.problem = "it did not come back";
   }
   return conclude(run, result);

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/registry.h"
+#include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::model {
@@ -19,8 +20,6 @@ base::Registry<Family>& registry() {
   static base::Registry<Family> all("family", {gpt2_family(), llama_family(), mlp_family()});
   return all;
 }
-
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 std::string names_or_none(const std::vector<Preset>& presets) {
   return presets.empty() ? "none" : base::join(base::names_of(presets), ", ");
@@ -149,7 +148,7 @@ void resolve_model(recipe::Resolved& resolved, int64_t data_vocab) {
   settle(m.head_dim, "model.head_dim",
          [&] { return family.defaults.head_dim ? family.defaults.head_dim(m) : m.hidden / m.heads; });
   settle(m.ffn, "model.ffn", [&] { return family.defaults.ffn(m); });
-  settle(m.vocab, "model.vocab", [&] { return round_up(data_vocab, 64); });
+  settle(m.vocab, "model.vocab", [&] { return base::round_up(data_vocab, 64); });
   settle(m.context, "model.context", [&] { return recipe.data.seq_len; });
   if (m.vocab.value < data_vocab) {
     throw ConfigError(

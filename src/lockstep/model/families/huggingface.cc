@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/families/huggingface_config.h"
@@ -114,7 +115,7 @@ void check_vocabulary(const recipe::Resolved& resolved, const DataTokens& data) 
   const auto& recipe = resolved.recipe;
   const std::string& origin = resolved.origin.at("model.vocab");
   if (recipe.model.from.empty() || !origin.starts_with(recipe.model.from)) return;
-  const int64_t vocab = recipe.model.vocab.value, padded = (data.vocab + 63) / 64 * 64;
+  const int64_t vocab = recipe.model.vocab.value, padded = base::round_up(data.vocab, 64);
   // Files of token numbers do not say whose they are; they fit when none is too large.
   const bool fits = data.of_any_tokenizer ? data.vocab <= vocab : vocab == data.vocab || vocab == padded;
   if (fits) return;

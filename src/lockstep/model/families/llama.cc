@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "lockstep/base/round.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/families/fp8_recipe.h"
 #include "lockstep/model/families/huggingface_config.h"
@@ -154,7 +155,7 @@ std::vector<std::string> keys() {
 }
 
 // 8/3 of the width, up to a multiple of 64.
-int64_t usual_ffn(const recipe::Recipe::Model& m) { return (m.hidden * 8 / 3 + 63) / 64 * 64; }
+int64_t usual_ffn(const recipe::Recipe::Model& m) { return base::round_up(m.hidden * 8 / 3, 64); }
 
 }  // namespace
 

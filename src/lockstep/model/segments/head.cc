@@ -93,7 +93,7 @@ class Head : public Segment {
   int64_t chunk_rows(int64_t tokens) const {
     if (o_.chunk <= 0 || tokens <= o_.chunk) return tokens;
     const int64_t chunks = base::divide_up(tokens, o_.chunk), even = base::divide_up(tokens, chunks);
-    return std::min(o_.chunk, (even + 63) / 64 * 64);
+    return std::min(o_.chunk, base::round_up(even, 64));
   }
   HeadOptions o_;
   LinearMap map_;
