@@ -26,7 +26,7 @@ model::Block layer(const recipe::Recipe::Model& m, device::DType type, int64_t i
   std::vector<std::unique_ptr<model::Segment>> segments;
   model::add_norm_linear(
       segments, {.segment = "up",
-                 .gives = "act",
+                 .output = "act",
                  .norm = norm(m, name + "norm", i > 0),
                  .map = {.in = m.hidden, .out = 2 * ffn, .type = type, .curve = model::activation_of(m)},
                  .weights = {{name + "gate", ffn}, {name + "up", ffn}},
@@ -35,7 +35,7 @@ model::Block layer(const recipe::Recipe::Model& m, device::DType type, int64_t i
                  .parts = parts});
   segments.push_back(
       model::make_projection({.segment = "down",
-                              .takes = "act",
+                              .input = "act",
                               .name = name + "down",
                               .map = {.in = ffn, .out = m.hidden, .type = type},
                               .dropout = {static_cast<float>(m.dropout), static_cast<uint32_t>(1 + i)},

@@ -22,7 +22,7 @@ namespace {
 
 // What decides a batch of a Hugging Face folder, where the user has not said it. A checkpoint is evaluated as
 // its run did, unless another batch is asked for.
-void settle_batch(FolderModel& model) {
+void resolve_batch(FolderModel& model) {
   recipe::Recipe::Batch& batch = model.resolved.recipe.batch;
   const bool said = model.said("batch.global") || model.said("batch.slices") || model.said("batch.strands");
   if (model.trained_here && !said) return;
@@ -36,7 +36,7 @@ void settle_batch(FolderModel& model) {
 }
 
 // A file that is named for this evaluation is evaluated on whole, and so is one that the run held out.
-data::Use settle_data(FolderModel& model) {
+data::Use resolve_data(FolderModel& model) {
   recipe::Recipe& recipe = model.resolved.recipe;
   if (model.said("data.path") && !model.said("data.eval_path")) recipe.data.eval_path.clear();
   if (recipe.data.path.empty()) recipe.data.path = recipe.data.eval_path;  // it tells the kind
@@ -57,8 +57,8 @@ int judge(double loss, const std::string& folder) {
 
 int evaluate(const std::string& folder, const std::vector<std::string>& words, bool json) {
   FolderModel model = folder_model(folder, words);
-  settle_batch(model);
-  const data::Use use = settle_data(model);
+  resolve_batch(model);
+  const data::Use use = resolve_data(model);
   const bool all = use == data::Use::evaluate && !model.said("log.eval_batches");
   run::Session session(run::make_plan(std::move(model.resolved), {}, {.data_use = use}));
   const run::Plan& plan = session.plan;

@@ -54,7 +54,7 @@ class Bench {
       options.device = gpu_.get();
     }
     options.name = "bench." + engine;
-    settle_engine(engine, options, store);  // says why when it does not fit
+    resolve_engine(engine, options, store);  // says why when it does not fit
     group_ = make_group(engine, options, store, arena_.get());
     in_ = static_cast<float*>(allocate(bytes));
     out_ = static_cast<float*>(allocate(bytes));

@@ -69,8 +69,8 @@ bool would_share_memory(const std::string& wish) {
   return engine->shares_memory;
 }
 
-std::string settle_engine(const std::string& wish, const GroupOptions& options, Store& store,
-                          std::string* why) {
+std::string resolve_engine(const std::string& wish, const GroupOptions& options, Store& store,
+                           std::string* why) {
   if (why != nullptr) why->clear();
   const device::Kind kind = kind_of(options);
   if (wish != "auto") {
@@ -98,7 +98,7 @@ std::unique_ptr<Group> make_group(const std::string& engine, GroupOptions option
                                   SharedArena* arena) {
   LS_ASSERT(!options.ranks.empty());
   if (options.ranks.size() == 1) return make_group_alone(options.name, options.device);
-  const Engine& row = named(engine == "auto" ? settle_engine(engine, options, store) : engine);
+  const Engine& row = named(engine == "auto" ? resolve_engine(engine, options, store) : engine);
   return row.make(options, store, row.shares_memory ? arena : nullptr);
 }
 

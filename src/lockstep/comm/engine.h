@@ -71,8 +71,8 @@ std::unique_ptr<Group> make_group(const std::string& engine, GroupOptions option
 // The engine that this wish means for these ranks; agreed through the store. ConfigError 522: an engine that
 // does not fit. `why`, if given, says what kept the ranks from the engine that "auto" would rather have
 // taken; empty when nothing did.
-std::string settle_engine(const std::string& wish, const GroupOptions& options, Store& store,
-                          std::string* why = nullptr);
+std::string resolve_engine(const std::string& wish, const GroupOptions& options, Store& store,
+                           std::string* why = nullptr);
 
 // A group of one: every operation is a copy or nothing. `device` copies; null is the CPU.
 std::unique_ptr<Group> make_group_alone(std::string name, device::Device* device = nullptr);

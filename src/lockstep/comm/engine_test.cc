@@ -34,7 +34,7 @@ GroupOptions options_of(const testing::TestRank& rank) {
 std::string settled(const std::string& wish, int size) {
   std::string first;
   testing::run_threads(size, [&](const testing::TestRank& rank) {
-    const std::string engine = settle_engine(wish, options_of(rank), *rank.store);
+    const std::string engine = resolve_engine(wish, options_of(rank), *rank.store);
     if (rank.rank == 0) first = engine;
   });
   return first;
@@ -57,7 +57,7 @@ TEST(Engine, OneThatCannotServeIsRefused) {
         Row{"ucx", "\"ucx\" is not an engine; use auto, shm, gloo, nccl, pigeons or grounded"}}) {
     testing::run_threads(2, [&](const testing::TestRank& rank) {
       const std::string said =
-          base::refusal(522, [&] { settle_engine(row.wish, options_of(rank), *rank.store); });
+          base::refusal(522, [&] { resolve_engine(row.wish, options_of(rank), *rank.store); });
       EXPECT_NE(said.find(row.says), std::string::npos) << said;
     });
   }

@@ -70,7 +70,7 @@ std::vector<int> members_by_node(const Mesh& mesh, int rank, bool same_node) {
 
 }  // namespace
 
-std::vector<int> members_near(const Mesh& mesh, int rank) { return members_by_node(mesh, rank, true); }
-std::vector<int> members_far(const Mesh& mesh, int rank) { return members_by_node(mesh, rank, false); }
+std::vector<int> members_intra_node(const Mesh& mesh, int rank) { return members_by_node(mesh, rank, true); }
+std::vector<int> members_inter_node(const Mesh& mesh, int rank) { return members_by_node(mesh, rank, false); }
 
 }  // namespace lockstep::comm

@@ -36,7 +36,7 @@ int rank_of(const Mesh& mesh, const Coordinate& coordinate);
 // World ranks that differ from `rank` at most on these axes, in mesh order: the members of its group.
 std::vector<int> members(const Mesh& mesh, int rank, const std::vector<Axis>& axes);
 // Of those along the axes that nodes cut: the ones on this rank's node, and the ones with its seat on each.
-std::vector<int> members_near(const Mesh& mesh, int rank);
-std::vector<int> members_far(const Mesh& mesh, int rank);
+std::vector<int> members_intra_node(const Mesh& mesh, int rank);
+std::vector<int> members_inter_node(const Mesh& mesh, int rank);
 
 }  // namespace lockstep::comm

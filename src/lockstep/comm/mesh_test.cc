@@ -80,16 +80,16 @@ TEST(Mesh, GroupsPartitionTheWorldAndAgree) {
 TEST(Mesh, TellsNeighboursFromSeatsOfOtherNodes) {
   Mesh mesh{.sizes = {2, 1, 4, 2, 1}};
   mesh.near[static_cast<int>(Axis::shard)] = 2;
-  EXPECT_EQ(members_near(mesh, 0), (std::vector<int>{0, 2}));
-  EXPECT_EQ(members_far(mesh, 0), (std::vector<int>{0, 4}));
-  EXPECT_EQ(members_near(mesh, 7), (std::vector<int>{5, 7}));
-  EXPECT_EQ(members_far(mesh, 7), (std::vector<int>{3, 7}));
-  EXPECT_EQ(members_near(mesh, 8), (std::vector<int>{8, 10}));
+  EXPECT_EQ(members_intra_node(mesh, 0), (std::vector<int>{0, 2}));
+  EXPECT_EQ(members_inter_node(mesh, 0), (std::vector<int>{0, 4}));
+  EXPECT_EQ(members_intra_node(mesh, 7), (std::vector<int>{5, 7}));
+  EXPECT_EQ(members_inter_node(mesh, 7), (std::vector<int>{3, 7}));
+  EXPECT_EQ(members_intra_node(mesh, 8), (std::vector<int>{8, 10}));
   // The two together are the group: every member is one step inside a node and one across away.
   for (int rank = 0; rank < mesh.world(); ++rank) {
     std::vector<int> reached;
-    for (const int far : members_far(mesh, rank)) {
-      for (const int near : members_near(mesh, far)) reached.push_back(near);
+    for (const int far : members_inter_node(mesh, rank)) {
+      for (const int near : members_intra_node(mesh, far)) reached.push_back(near);
     }
     std::sort(reached.begin(), reached.end());
     EXPECT_EQ(reached, members(mesh, rank, {Axis::shard})) << rank;

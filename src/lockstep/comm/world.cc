@@ -62,7 +62,7 @@ std::unique_ptr<Group> World::group(const std::string& name, const std::vector<i
   const Engine* wished = find_engine(options_.engine);
   const bool host_beside_gpus = wished != nullptr && device.id().kind == device::Kind::cpu &&
                                 !wished->carries_memory_of(device::Kind::cpu);
-  const std::string engine = settle_engine(host_beside_gpus ? "auto" : options_.engine, options, *store_);
+  const std::string engine = resolve_engine(host_beside_gpus ? "auto" : options_.engine, options, *store_);
   options.timeout = options_.timeout;
   SharedArena* const shared = find_engine(engine)->shares_memory ? &arena() : nullptr;
   std::unique_ptr<Group> group = make_group(engine, options, *store_, shared);

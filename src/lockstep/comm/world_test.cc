@@ -162,11 +162,11 @@ TEST(Engine, AWishThatDoesNotFitIsRefused) {
   run_threads(2, [](const TestRank& at) {
     const GroupOptions options = testing::options_of(at, "wish");
     expect_error<base::ConfigError>(522, "\"mpi\" is not an engine",
-                                    [&] { settle_engine("mpi", options, *at.store); });
+                                    [&] { resolve_engine("mpi", options, *at.store); });
     expect_error<base::ConfigError>(522, "does not work on CPU memory",
-                                    [&] { settle_engine("nccl", options, *at.store); });
+                                    [&] { resolve_engine("nccl", options, *at.store); });
     std::string why = "unset";
-    EXPECT_EQ(settle_engine("auto", options, *at.store, &why), "shm");
+    EXPECT_EQ(resolve_engine("auto", options, *at.store, &why), "shm");
     EXPECT_EQ(why, "");
   });
 }
@@ -197,16 +197,16 @@ TEST(Engine, RanksThatCannotShareMemoryUseGlooAndSayWhy) {
       const GroupOptions options = testing::options_of({0, 2, store.get()}, "g", Duration(1000));
       std::string why;
       if (wish == "auto") {
-        EXPECT_EQ(settle_engine(wish, options, *store, &why), "gloo");
+        EXPECT_EQ(resolve_engine(wish, options, *store, &why), "gloo");
         EXPECT_NE(why.find(row.why), std::string::npos) << why;
       } else {
-        expect_error<base::ConfigError>(522, row.why, [&] { settle_engine(wish, options, *store); });
+        expect_error<base::ConfigError>(522, row.why, [&] { resolve_engine(wish, options, *store); });
       }
     }
   }
   const auto store = make_local_store();  // and one that says nothing
   const GroupOptions options = testing::options_of({0, 2, store.get()}, "g", Duration(100));
-  expect_error<base::CommError>(521, "rank 1 did not come", [&] { settle_engine("auto", options, *store); });
+  expect_error<base::CommError>(521, "rank 1 did not come", [&] { resolve_engine("auto", options, *store); });
 }
 
 }  // namespace

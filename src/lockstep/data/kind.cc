@@ -160,7 +160,7 @@ std::string infer_kind(const std::string& path, bool must_exist) {
   return kinds.empty() ? plain_kind() : kinds.begin()->first;
 }
 
-void settle_kind(recipe::Resolved& resolved, bool must_exist) {
+void resolve_kind(recipe::Resolved& resolved, bool must_exist) {
   auto& data = resolved.recipe.data;
   if (data.kind == "auto") {
     data.kind = infer_kind(data.path, must_exist);

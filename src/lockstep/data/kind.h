@@ -63,7 +63,7 @@ std::string infer_kind(const std::string& path, bool must_exist = true);
 
 // Puts the kind in the place of "auto". ConfigError 209: a path that the user has set beside a kind that
 // reads no files.
-void settle_kind(recipe::Resolved& resolved, bool must_exist = true);
+void resolve_kind(recipe::Resolved& resolved, bool must_exist = true);
 
 // "a gzip archive": what a file begins like, if that is known and no data we read; empty otherwise.
 std::string_view foreign_format(std::string_view first_bytes);

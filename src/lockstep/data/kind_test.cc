@@ -93,9 +93,9 @@ TEST(Kind, GrammarReadsNoFile) {
   TestFolder folder;
   const std::string path = written(folder, {kText}, "book.txt");
   recipe::Resolved said = recipe::read_recipe({.overrides = {"data.kind=grammar", "data.path=" + path}});
-  EXPECT_NE(base::refusal(209, [&] { settle_kind(said); }).find("data.kind=auto"), std::string::npos);
+  EXPECT_NE(base::refusal(209, [&] { resolve_kind(said); }).find("data.kind=auto"), std::string::npos);
   recipe::Resolved left = recipe::read_recipe({.default_recipe = true, .overrides = {"data.path=" + path}});
-  settle_kind(left);
+  resolve_kind(left);
   EXPECT_EQ(left.recipe.data.kind, "text");
   EXPECT_EQ(left.origin.at("data.kind"), "auto");
 }

@@ -45,8 +45,8 @@ std::vector<int> signals_for(const AgentJob& job) {
 }
 
 Meeting meet(const AgentJob& job, const Say& say) {
-  const bool invited = job.task && !job.task->invitation.empty() && job.task->task != 0;
-  return invited ? accept_invitation(job.options, job.task->invitation, say)
+  const bool invited = job.task && !job.task->rendezvous_file.empty() && job.task->task != 0;
+  return invited ? join_by_file(job.options, job.task->rendezvous_file, say)
                  : open_meeting(job.options, job.own_program, say);
 }
 
@@ -90,9 +90,9 @@ Agent::Agent(const AgentJob& job)
                                           [this](int number) { end_now(number); });
   if (!logs_.kept()) guard_.remove_at_end(logs_.root());
   base::raise_descriptor_limit(4 * job.ranks);  // the guard was there before, so the ranks have the user's
-  if (job.task && !job.task->invitation.empty() && meeting_.leads) {
-    invitation_ = std::make_unique<InvitationFile>(job.task->invitation,
-                                                   Invitation{meeting_.endpoint, meeting_.secret});
+  if (job.task && !job.task->rendezvous_file.empty() && meeting_.leads) {
+    rendezvous_file_ = std::make_unique<RendezvousFile>(job.task->rendezvous_file,
+                                                        StoreAddress{meeting_.endpoint, meeting_.secret});
   }
   if (job.task && job.task->local_task == 0) neighbours_ = std::make_unique<Neighbours>(rendezvous_.token());
   if (!job.own_program || job.run_folder.empty()) return;

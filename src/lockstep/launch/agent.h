@@ -42,8 +42,8 @@ struct AgentJob {
   // rendezvous. Task 0's leads; the lowest of a machine speaks and watches for killed tasks.
   struct Task {
     int task = 0, local_task = 0;
-    std::string machine;     // its node's number, or its host where it has none
-    std::string invitation;  // all on one machine: the job's name, under which the others find the store
+    std::string machine;          // its node's number, or its host where it has none
+    std::string rendezvous_file;  // all on one machine: the job's name, under which the others find the store
   };
   std::optional<Task> task;
 };

@@ -21,9 +21,9 @@
 #include "lockstep/launch/rendezvous/kept_memory.h"
 #include "lockstep/launch/rendezvous/rendezvous.h"
 #include "lockstep/launch/rendezvous/replicas.h"
-#include "lockstep/launch/schedulers/invitation.h"
 #include "lockstep/launch/schedulers/metadata_watch.h"
 #include "lockstep/launch/schedulers/neighbours.h"
+#include "lockstep/launch/schedulers/rendezvous_file.h"
 #include "lockstep/run/shared/run_lock.h"
 
 namespace lockstep::launch {
@@ -40,7 +40,7 @@ class Agent {
   using Clock = std::chrono::steady_clock;
 
   bool on_one_machine() const {
-    return job_.options.one_node() || (job_.task && !job_.task->invitation.empty());
+    return job_.options.one_node() || (job_.task && !job_.task->rendezvous_file.empty());
   }
   NodeCard card() const;
   int master_port() const;
@@ -106,7 +106,7 @@ class Agent {
   mutable DiskWriter disk_;
   LocalRanks ranks_;
   Rendezvous rendezvous_;
-  std::unique_ptr<InvitationFile> invitation_;
+  std::unique_ptr<RendezvousFile> rendezvous_file_;
   std::unique_ptr<Neighbours> neighbours_;  // a machine's lowest of one task a rank
   // Our own ranks only.
   std::unique_ptr<RankMemories> memories_;

@@ -15,9 +15,9 @@
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/process/binding.h"
 #include "lockstep/launch/rendezvous/network.h"
+#include "lockstep/launch/schedulers/foreign_ranks.h"
 #include "lockstep/launch/schedulers/idle_allocation.h"
 #include "lockstep/launch/schedulers/scheduled.h"
-#include "lockstep/launch/schedulers/strangers.h"
 
 namespace lockstep::launch {
 
@@ -84,7 +84,7 @@ Start join_stranger(const comm::Seat& seat, const Words& words, const Say& say) 
   Start start;
   if (seat.world == 1) return start;
   start.options.seat = seat;
-  start.store = join_strangers(seat, read_options(words), say);
+  start.store = join_foreign_ranks(seat, read_options(words), say);
   // Several machines: Gloo and NCCL use the interface that leads to rank 0's.
   if (seat.local_world < seat.world)
     start.options.interface = address_towards(process_variable("MASTER_ADDR").value_or(""));

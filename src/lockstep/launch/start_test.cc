@@ -16,7 +16,7 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/agent.h"
-#include "lockstep/launch/schedulers/invitation.h"
+#include "lockstep/launch/schedulers/rendezvous_file.h"
 
 namespace lockstep::launch {
 namespace {
@@ -204,7 +204,7 @@ TEST(Start, AFailingRankBelowATaskIsStartedAgain) {
   EXPECT_TRUE(shell.says("\n  | rank 2 of 3")) << shell.output;
 }
 
-TEST(Invitation, OnlyForOurselves) {
+TEST(StoreAddress, OnlyForOurselves) {
   base::TemporaryFolder folder;
   const Variable variable = from({{"XDG_RUNTIME_DIR", folder.path()}});
   const std::string path = runtime_folder(variable);
@@ -216,15 +216,15 @@ TEST(Invitation, OnlyForOurselves) {
   std::filesystem::create_symlink(folder.path(), path);
   EXPECT_THROW(runtime_folder(variable), base::ConfigError) << "a link to somewhere";
   const std::string job = fmt::format("test-{}", ::getpid());
-  EXPECT_THROW(await_invitation(job, 50ms), base::CommError);
+  EXPECT_THROW(await_rendezvous_file(job, 50ms), base::CommError);
   {
-    const Invitation sent{"127.0.0.1:7", comm::Secret::random()};
-    const InvitationFile file(job, sent);
-    const Invitation got = await_invitation(job, 1s);
+    const StoreAddress sent{"127.0.0.1:7", comm::Secret::random()};
+    const RendezvousFile file(job, sent);
+    const StoreAddress got = await_rendezvous_file(job, 1s);
     EXPECT_EQ(got.endpoint, sent.endpoint);
     EXPECT_EQ(got.secret.bytes(), sent.secret.bytes());
   }
-  EXPECT_THROW(await_invitation(job, 50ms), base::CommError) << "taken away";
+  EXPECT_THROW(await_rendezvous_file(job, 50ms), base::CommError) << "taken away";
   for (int k = 0; k < 100; ++k) {
     EXPECT_GE(agreed_port(job, k), 20000);
     EXPECT_LT(agreed_port(job, k), 32000);

@@ -110,9 +110,9 @@ struct Ring {
 };
 
 struct SegmentPlan {
-  std::vector<std::string> takes;   // edges it consumes; backward_input writes their gradients
+  std::vector<std::string> inputs;  // edges it consumes; backward_input writes their gradients
   std::vector<std::string> passes;  // edges it reads and leaves as they are; it adds to their gradient
-  std::vector<ValueSpec> gives;     // edges it writes
+  std::vector<ValueSpec> outputs;   // edges it writes
   std::vector<ValueSpec> saves;     // further values that forward leaves for the backward pass
   std::vector<ValueSpec> leaves;    // what backward_input leaves for backward_weight
   std::vector<std::string> batch;   // fields of the batch that it reads: "inputs", "labels"

@@ -131,7 +131,7 @@ TEST(Choose, ReasonsAgainstOthersAreTold) {
   EXPECT_THROW(fake.choose({.ranks = 4, .tensor = 3}), base::ConfigError);
 }
 
-// With real programs of data ranks: where all copies fit nothing is shared out; where they do not, it is.
+// With real programs of data ranks: where all copies fit nothing is sharded; where they do not, it is.
 // Thousands of ranks can be dealt out in thousands of ways: those that cut the model most are left out, and
 // that is said.
 TEST(Choose, LongListsAreLeftOutWhereShortOnesFit) {

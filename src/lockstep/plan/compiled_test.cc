@@ -46,7 +46,7 @@ struct Built {
     size(Axis::shard) = data.shard;
     size(Axis::replica) = data.replicas;
     size(Axis::pipeline) = stages.count;
-    program::settle_nodes(data, strands);
+    program::resolve_nodes(data, strands);
     const Axis cut = data.split() == program::Among::shard ? Axis::shard : Axis::replica;
     mesh.near[static_cast<int>(cut)] = data.near();
     world = world_of(mesh);

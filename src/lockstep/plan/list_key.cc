@@ -16,7 +16,7 @@ namespace {
 std::string copy_key(const program::DataRanks& ranks, int64_t strands) {
   if (!ranks.exact) return "";
   const program::Run all = ranks.deal(strands).of_replica(ranks.replica);
-  if (!ranks.turns()) return fmt::format(" of {}", program::nodes_of(strands, all).size());
+  if (!ranks.round_robin()) return fmt::format(" of {}", program::nodes_of(strands, all).size());
   std::string key;
   program::Stack stack(strands);
   for (int64_t s = all.begin; s < all.end; ++s) {
@@ -32,7 +32,7 @@ std::string copy_key(const program::DataRanks& ranks, int64_t strands) {
 std::string own_key(const program::DataRanks& ranks, int64_t strands) {
   const std::vector<int64_t> own = ranks.deal(strands).of_rank(ranks.replica, ranks.shard_rank);
   std::string key = fmt::format("{}", own.size());
-  if (!ranks.exact || ranks.turns()) return key;
+  if (!ranks.exact || ranks.round_robin()) return key;
   program::Stack stack(strands);
   for (const int64_t s : own) key += fmt::format(" {}", stack.push({s, s + 1}));
   return key;

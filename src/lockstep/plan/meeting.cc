@@ -30,7 +30,7 @@ int64_t bytes_of(const Program& program, const std::vector<program::Use>& uses) 
   int64_t total = 0;
   for (const program::Use& use : uses) {
     const program::Buffer& buffer = program.buffers[static_cast<size_t>(use.buffer)];
-    if (!buffer.share && buffer.kind != program::BufferKind::scratch) total += buffer.bytes();
+    if (!buffer.sharded && buffer.kind != program::BufferKind::scratch) total += buffer.bytes();
   }
   return total;
 }

@@ -34,13 +34,13 @@ double bytes_of(const Program& program, const std::vector<program::Use>& uses) {
 
 bool writes_shares(const Program& program, const Instruction& i) {
   return std::any_of(i.writes.begin(), i.writes.end(), [&](const program::Use& use) {
-    return program.buffers[static_cast<size_t>(use.buffer)].share;
+    return program.buffers[static_cast<size_t>(use.buffer)].sharded;
   });
 }
 
 double meeting_seconds(const Link& link, int width, const Program& program, const Instruction& i) {
   // Across nodes go pieces: of everything, what each of a node's ranks deals with.
-  const double piece = i.among == Among::far ? program.ranks.near() : 1;
+  const double piece = i.among == Among::inter_node ? program.ranks.near() : 1;
   const double in = bytes_of(program, i.reads) / piece, out = bytes_of(program, i.writes) / piece,
                ranks = width;
   const double others = (ranks - 1) / ranks;  // the share of everything that comes from elsewhere
@@ -51,7 +51,8 @@ double meeting_seconds(const Link& link, int width, const Program& program, cons
   const auto message = [&] { return hop(static_cast<double>(i.moved_bytes)); };
   // Parts of a sum to their owners; where all want all of it, on to everyone.
   const auto reduce = [&] {
-    const bool scatters = i.among == Among::near || writes_shares(program, i) || out * (ranks - 0.5) < in;
+    const bool scatters =
+        i.among == Among::intra_node || writes_shares(program, i) || out * (ranks - 0.5) < in;
     return ring(in) + (scatters ? 0 : ring(out));
   };
   return std::visit(program::Cases{

@@ -26,7 +26,7 @@ struct Bytes {
   Program program;
   int add(double bytes, bool share = false) {
     return program.add_buffer(
-        {.dtype = device::DType::u8, .shape = {static_cast<int64_t>(bytes)}, .share = share});
+        {.dtype = device::DType::u8, .shape = {static_cast<int64_t>(bytes)}, .sharded = share});
   }
 };
 
@@ -74,11 +74,11 @@ TEST(Price, ASumByNodesMovesPieces) {
   bytes.program.ranks.per_node = 4;
   const int sum = bytes.add(1e9);
   Instruction i{.what = program::ReduceGradients{},
-                .among = Among::near,
+                .among = Among::intra_node,
                 .reads = {{sum, program::Role::node}},
                 .writes = {{sum, program::Role::sum}}};
   EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 4, bytes.program, i), 0.75, 1e-9);
-  i.among = Among::far;
+  i.among = Among::inter_node;
   EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 2, bytes.program, i), 0.25, 1e-9);
 }
 

@@ -96,7 +96,7 @@ class Sent {
     const program::DataRanks& r = program_.ranks;
     const auto given = static_cast<int64_t>(
         program::reduce_runs(program_, i_.among, reduce.round)[static_cast<size_t>(self_)].size());
-    const bool copies = (i_.among == Among::far ? r.split() : i_.among) == Among::replica;
+    const bool copies = (i_.among == Among::inter_node ? r.split() : i_.among) == Among::replica;
     for (const Use& use : i_.writes) {
       if (use.role != program::Role::sum || use.number != 0) continue;  // once for each block
       const program::ReduceParts parts = program::reduce_parts(program_, use.block, i_.among, reduce.round);
@@ -118,12 +118,12 @@ class Sent {
   }
 
   void weights() {
-    const auto& shares = program_.shares[static_cast<size_t>(i_.block)];
+    const auto& shares = program_.shards[static_cast<size_t>(i_.block)];
     const auto own = static_cast<size_t>(program_.ranks.shard_rank);
     const auto near = static_cast<size_t>(program_.ranks.near());
     const int64_t element = device::size_of(buffer(i_.writes[0]).dtype);
     for (size_t q = 0; q < shares.size(); ++q) {
-      const bool handed_on = i_.among == Among::near ? q % near == own % near : q == own;
+      const bool handed_on = i_.among == Among::intra_node ? q % near == own % near : q == own;
       if (handed_on) give_all(shares[q].values.count * element);
     }
   }

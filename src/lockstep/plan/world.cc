@@ -129,8 +129,8 @@ RankClass describe(const World& world, const std::vector<Meets>& all, const std:
 }  // namespace
 
 std::vector<int> members_of(const comm::Mesh& mesh, int rank, Among among) {
-  if (among == Among::near) return comm::members_near(mesh, rank);
-  if (among == Among::far) return comm::members_far(mesh, rank);
+  if (among == Among::intra_node) return comm::members_intra_node(mesh, rank);
+  if (among == Among::inter_node) return comm::members_inter_node(mesh, rank);
   return comm::members(mesh, rank, axes_of(among));
 }
 

@@ -145,8 +145,8 @@ class Checker {
     std::vector<Run> in, out;
     Stack kept(program_.strands);
     std::vector<Run> before;  // what earlier rounds left
-    const Among group = i.among == Among::near || i.among == Among::far ? r.split() : i.among;
-    const bool near = i.among == Among::near, far = i.among == Among::far;
+    const Among group = i.among == Among::intra_node || i.among == Among::inter_node ? r.split() : i.among;
+    const bool near = i.among == Among::intra_node, far = i.among == Among::inter_node;
     if ((near || far) && !r.node_first) fail(i, "goes by nodes, but the tree over strands does not");
     if (what.round >= 0) {
       for (int64_t round = 0; r.exact && round <= what.round; ++round) {
@@ -168,7 +168,8 @@ class Checker {
     }
     // In two stages, the node's sum stands between.
     const std::vector<Run> of_node = {
-        near || far ? node_strands(r, program_.strands, reduce_self(r, Among::far), what.round) : Run{}};
+        near || far ? node_strands(r, program_.strands, reduce_self(r, Among::inter_node), what.round)
+                    : Run{}};
     if (near) out = of_node, before.clear();
     if (far) in = of_node;
     std::map<int, int> blocks;  // of a block: partial sums given

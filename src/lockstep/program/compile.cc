@@ -30,7 +30,7 @@ Compiler::Compiler(const model::Model& model, const Layout& layout) : model_(mod
     }
   }
   find_flows();
-  if (layout.ranks.sharded()) program_.shares = share_out(layouts_, layout.ranks.shard);
+  if (layout.ranks.sharded()) program_.shards = cut_into_shards(layouts_, layout.ranks.shard);
 }
 
 Program Compiler::run() {
@@ -118,21 +118,21 @@ void Compiler::take_turn(const Turn& turn) {
 // in the list.
 //
 // A strand is summed into the top of a stack; then, block by block as the backward pass leaves them,
-// neighbours that are halves of a node of the tree are joined. Where strands take turns, each has a buffer
-// that lives until it is reduced, and the stack is kept in shares by the reduction.
+// neighbours that are halves of a node of the tree are joined. Where strands are dealt round-robin, each has
+// a buffer that lives until it is reduced, and the stack is kept in shards by the reduction.
 void Compiler::deal_strands() {
   const DataRanks& r = layout_.ranks;
   const Deal deal = r.deal(layout_.strands);
   std::vector<int64_t> own = {0};
   if (layout_.training) {
     own = deal.of_rank(r.replica, r.shard_rank);
-    if (r.turns()) own.resize(static_cast<size_t>(deal.rounds(r.replica)), -1);
+    if (r.round_robin()) own.resize(static_cast<size_t>(deal.rounds(r.replica)), -1);
   }
   const int64_t per_strand = layout_.slices / layout_.strands;
   Stack stack(layout_.strands);
   for (const int64_t number : own) {
     Strand strand{.number = number};
-    if (r.exact && !r.turns()) {
+    if (r.exact && !r.round_robin()) {
       strand.level = stack.depth();
       strand.joins = stack.push({number, number + 1});
     }
@@ -234,7 +234,7 @@ int Compiler::gradient_levels() const {
   const Run replica = r.deal(layout_.strands).of_replica(r.replica);
   Stack stack(layout_.strands);
   int levels = 1;
-  if (r.turns()) {  // only what a round leaves is kept
+  if (r.round_robin()) {  // only what a round leaves is kept
     for (int64_t s = replica.begin; s < replica.end; ++s) {
       stack.push({s, s + 1});
       const bool ends_round = (s + 1 - replica.begin) % r.shard == 0 || s + 1 == replica.end;

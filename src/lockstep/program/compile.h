@@ -1,7 +1,7 @@
 // compile(): model and layout in, step program out. A pure function.
 //
 // The list is written for this rank's slices, as if it were alone and without tricks; then each rewrite is
-// applied, in the one order that compile() shows: recomputation, shares of weights, reductions, reuse of
+// applied, in the one order that compile() shows: recomputation, shards of weights, reductions, reuse of
 // memory. Slices and strands follow the numeric contract: within a strand gradients are folded in slice
 // order; strands are summed over one fixed binary tree, kept as a stack of at most log2(strands) + 1 gradient
 // buffers.
@@ -42,7 +42,7 @@ Program compile(const model::Model& model, const Layout& layout);
 
 // The rewrites, in the order in which compile() applies them.
 void rewrite_recompute(Program& program, const model::Model& model, const Recompute& recompute);
-void rewrite_gather(Program& program);                             // ZeRO: shares of weights and moments
+void rewrite_gather(Program& program);                             // ZeRO: shards of weights and moments
 void rewrite_reduce(Program& program, const model::Model& model);  // data parallelism
 void rewrite_reuse(Program& program);
 

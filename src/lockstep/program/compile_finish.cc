@@ -70,8 +70,8 @@ void Compiler::add_tied(size_t b, int param_index, const model::PlacedParam& par
   if (!slot_here && !values_here) return;
   Use slot{slot_here ? program_.blocks[b].gradients[0] : -1, Role::tied};
   int64_t elements = param.spec.shape.numel();
-  if (!program_.shares.empty()) {
-    elements = program_.own_share(static_cast<int>(b)).gradients[tied_slot(layouts_[b], param_index)].count;
+  if (!program_.shards.empty()) {
+    elements = program_.own_shard(static_cast<int>(b)).gradients[tied_slot(layouts_[b], param_index)].count;
   }
   if (!values_here) {
     Instruction send{.what = SendTied{param_index}, .lane = Lane::send, .block = static_cast<int>(b)};

@@ -1,5 +1,5 @@
-// Sharing out (ZeRO): ranks of a shard group hold shares of the optimizer's state, of gradients, of weights.
-// A rewrite of the list: buffers shrink to this rank's share, and `gather` brings weights together where
+// Sharding (ZeRO): ranks of a shard group hold shards of the optimizer's state, of gradients, of weights.
+// A rewrite of the list: buffers shrink to this rank's shard, and `gather` brings weights together where
 // something reads them whole; `release` says where the gathered copy ends. Gathers stand one block ahead of
 // their use, on a lane of their own.
 #include <fmt/format.h>
@@ -27,20 +27,20 @@ class Rewriter {
     for (size_t b = 0; b < program_.blocks.size(); ++b) {
       const BlockBuffers& keep = program_.blocks[b];
       if (keep.compute < 0) continue;
-      const Share& share = program_.own_share(static_cast<int>(b));
+      const Shard& shard = program_.own_shard(static_cast<int>(b));
       const auto cut = [&](int buffer, int64_t elements) {
         Buffer& it = program_.buffers[static_cast<size_t>(buffer)];
         it.shape = {elements};
-        it.share = true;
+        it.sharded = true;
       };
-      if (r.zero == 3 && keep.master != keep.compute) cut(keep.compute, share.values.count);
+      if (r.zero == 3 && keep.master != keep.compute) cut(keep.compute, shard.values.count);
       if (!keep.held()) continue;
-      if (r.zero == 3 || keep.master != keep.compute) cut(keep.master, share.values.count);
-      for (const int moment : keep.moments) cut(moment, share.values.count);
+      if (r.zero == 3 || keep.master != keep.compute) cut(keep.master, shard.values.count);
+      for (const int moment : keep.moments) cut(moment, shard.values.count);
       for (const int table : {keep.chunks, keep.norm_chunks})
-        cut(table, share.chunks * static_cast<int64_t>(sizeof(kernels::Chunk)));
-      if (r.turns()) {
-        for (const int gradient : keep.gradients) cut(gradient, share.gradient_count);
+        cut(table, shard.chunks * static_cast<int64_t>(sizeof(kernels::Chunk)));
+      if (r.round_robin()) {
+        for (const int gradient : keep.gradients) cut(gradient, shard.gradient_count);
       }
     }
   }
@@ -121,7 +121,7 @@ class Rewriter {
   int fresh(int owner) {
     const BlockBuffers& keep = program_.blocks[static_cast<size_t>(owner)];
     int64_t elements = 0;
-    for (const Share& share : program_.shares[static_cast<size_t>(owner)]) elements += share.values.count;
+    for (const Shard& shard : program_.shards[static_cast<size_t>(owner)]) elements += shard.values.count;
     return program_.add_buffer({.name = fmt::format("b{} weights gathered {}", owner, count_++),
                                 .kind = BufferKind::compute,
                                 .dtype = program_.buffers[static_cast<size_t>(keep.compute)].dtype,
@@ -136,7 +136,7 @@ class Rewriter {
     const int whole = to < 0 ? from : to;
     Instruction i{
         .what = GatherWeights{.after_update = to < 0}, .lane = Lane::gather, .block = owner, .slice = slice};
-    i.among = by_nodes ? Among::far : Among::shard;
+    i.among = by_nodes ? Among::inter_node : Among::shard;
     i.reads = {{from, to < 0 ? Role::whole : Role::shard}};
     i.writes = {{whole, Role::whole}};
     i.moved_bytes = program_.buffers[static_cast<size_t>(whole)].bytes();
@@ -144,7 +144,7 @@ class Rewriter {
     if (by_nodes) i.moved_bytes /= program_.ranks.near();
     list.push_back(std::move(i));
     if (!by_nodes) return;
-    near.among = Among::near;
+    near.among = Among::intra_node;
     near.reads = near.writes;
     list.push_back(std::move(near));
   }

@@ -3,9 +3,10 @@
 // while the compute lane goes on with the blocks below.
 //
 // Without sharing out, a rank sums an even part of every gradient and gives it to all. With it, the ranks of
-// a shard group sum their own shares; where there are several replicas, those that hold the same share do the
-// rest. Where strands take turns, every round is reduced, and the stack of partial sums is kept in shares.
-// Where a group spans nodes, each of these is two instructions: among the node's ranks, then among nodes.
+// a shard group sum their own shards; where there are several replicas, those that hold the same shard do the
+// rest. Where strands are dealt round-robin, every round is reduced, and the stack of partial sums is kept in
+// shards. Where a group spans nodes, each of these is two instructions: among the node's ranks, then among
+// nodes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ struct Bucket {
   size_t after = 0;  // instruction
   int round = -1;
   bool idle = false;
-  std::vector<int> blocks, gradients;  // with turns: the strand's buffers, one for each block
+  std::vector<int> blocks, gradients;  // round-robin: the strand's buffers, one for each block
 };
 
 class Rewriter {
@@ -36,11 +37,11 @@ class Rewriter {
     const Run mine = deal_.of_replica(ranks_.replica);
     sums_ = ranks_.exact && ranks_.sharded() ? static_cast<int>(nodes_of(program.strands, mine).size()) : 1;
     for (const int64_t s : deal_.of_rank(ranks_.replica, ranks_.shard_rank)) {
-      if (ranks_.exact && !ranks_.turns()) own_.push({s, s + 1});
+      if (ranks_.exact && !ranks_.round_robin()) own_.push({s, s + 1});
     }
     // Partial sums of the group go above this rank's own where there are several, so that none is overwritten
     // unread.
-    base_ = ranks_.sharded() && !ranks_.turns() && sums_ > 1 ? own_.depth() : 0;
+    base_ = ranks_.sharded() && !ranks_.round_robin() && sums_ > 1 ? own_.depth() : 0;
   }
 
   void run() {
@@ -56,10 +57,10 @@ class Rewriter {
       std::vector<Instruction>& list = after[bucket.after];
       add_up(list, bucket, Among::context);
       add_up(list, bucket, Among::tensor);
-      const bool last = !ranks_.turns() || bucket.round + 1 == deal_.rounds(ranks_.replica);
+      const bool last = !ranks_.round_robin() || bucket.round + 1 == deal_.rounds(ranks_.replica);
       if (ranks_.sharded()) {
         if (node_first(Among::shard)) list.push_back(reduce_near(bucket));
-        list.push_back(ranks_.turns() ? reduce_round(bucket) : reduce_shares(bucket));
+        list.push_back(ranks_.round_robin() ? reduce_round(bucket) : reduce_shards(bucket));
       }
       if (ranks_.replicas > 1 && last) {
         if (node_first(Among::replica)) list.push_back(reduce_near(bucket));
@@ -82,12 +83,12 @@ class Rewriter {
   }
 
  private:
-  // With turns: how many partial sums the stack holds when a round is in. A pipeline may close rounds of
+  // Round-robin: how many partial sums the stack holds when a round is in. A pipeline may close rounds of
   // different blocks in different orders, but each block's in turn.
   std::vector<int> kept_after_rounds() const {
     std::vector<int> depths;
     Stack kept(program_.strands);
-    for (int64_t round = 0; ranks_.turns() && round < deal_.rounds(ranks_.replica); ++round) {
+    for (int64_t round = 0; ranks_.round_robin() && round < deal_.rounds(ranks_.replica); ++round) {
       for (int r = 0; ranks_.exact && r < ranks_.shard; ++r) {
         if (const int64_t s = deal_.in_round(ranks_.replica, r, round); s >= 0) kept.push({s, s + 1});
       }
@@ -110,7 +111,7 @@ class Rewriter {
       for (const Use& use : i.writes) {
         if (use.role != Role::grad && !joins) continue;
         const Buffer& buffer = program_.buffers[static_cast<size_t>(use.buffer)];
-        const int round = ranks_.turns() ? buffer.slice : -1;
+        const int round = ranks_.round_robin() ? buffer.slice : -1;
         last[{round, buffer.block}] = {n, buffer.block, use.buffer, round, idle(i.slice)};
       }
     }
@@ -150,9 +151,9 @@ class Rewriter {
     if (bucket.idle || (context ? program_.parts.context == 1 : !program_.parts.sequence)) return;
     Instruction i = start(bucket, SumPartials{bucket.round}, among);
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
-      const int nodes = ranks_.turns() || !ranks_.exact ? 1 : own_.depth();
+      const int nodes = ranks_.round_robin() || !ranks_.exact ? 1 : own_.depth();
       for (int n = 0; n < nodes; ++n) {
-        const int buffer = ranks_.turns() ? bucket.gradients[k] : level(bucket.blocks[k], n);
+        const int buffer = ranks_.round_robin() ? bucket.gradients[k] : level(bucket.blocks[k], n);
         i.reads.push_back({buffer, context ? Role::values : Role::partial, {}, bucket.blocks[k], n});
         if (context) i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
       }
@@ -162,20 +163,20 @@ class Rewriter {
   }
 
   bool node_first(Among group) const { return ranks_.node_first && ranks_.split() == group; }
-  Among across(Among group) const { return node_first(group) ? Among::far : group; }
+  Among across(Among group) const { return node_first(group) ? Among::inter_node : group; }
 
-  // What the node's ranks hold becomes one partial sum, in place of each one's own: of shares, or of even
+  // What the node's ranks hold becomes one partial sum, in place of each one's own: of shards, or of even
   // pieces.
   Instruction reduce_near(const Bucket& bucket) {
     const bool shares = ranks_.split() == Among::shard;
     Instruction i = start(
         bucket, shares ? ReduceGradients{.round = bucket.round, .idle = bucket.idle} : ReduceGradients{},
-        Among::near);
+        Among::intra_node);
     const int first = shares ? 0 : base_;
     const int nodes = shares || !ranks_.sharded() ? own_.depth() : sums_;
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
       const int block = bucket.blocks[k];
-      const bool strand = shares && ranks_.turns();
+      const bool strand = shares && ranks_.round_robin();
       for (int n = 0; n < (strand ? 1 : nodes); ++n) {
         i.reads.push_back({strand ? bucket.gradients[k] : level(block, first + n), Role::node, {}, block, n});
       }
@@ -186,16 +187,16 @@ class Rewriter {
 
   // The pieces of a sum that the node's ranks hold become whole on each.
   Instruction gather_near(const Bucket& bucket) const {
-    Instruction i = start(bucket, GatherSums{}, Among::near);
+    Instruction i = start(bucket, GatherSums{}, Among::intra_node);
     for (const int block : bucket.blocks) {
       i.reads.push_back({level(block, base_), Role::sum, {}, block, 0});
-      i.moved_bytes += reduce_parts(program_, block, Among::near, -1).all_elements() * 4;
+      i.moved_bytes += reduce_parts(program_, block, Among::intra_node, -1).all_elements() * 4;
     }
     i.writes = i.reads;
     return i;
   }
 
-  // One strand of each rank onto the stack of partial sums, in shares.
+  // One strand of each rank onto the stack of partial sums, in shards.
   Instruction reduce_round(const Bucket& bucket) {
     const ReduceGradients what{.round = bucket.round, .accumulate = bucket.round > 0, .idle = bucket.idle};
     Instruction i = start(bucket, what, across(Among::shard));
@@ -209,7 +210,7 @@ class Rewriter {
     return with_scratch(std::move(i), bucket);
   }
 
-  Instruction reduce_shares(const Bucket& bucket) {
+  Instruction reduce_shards(const Bucket& bucket) {
     Instruction i =
         start(bucket, ReduceGradients{.round = bucket.round, .idle = bucket.idle}, across(Among::shard));
     const int nodes = ranks_.exact && i.among == Among::shard ? own_.depth() : 1;
@@ -222,7 +223,7 @@ class Rewriter {
 
   Instruction reduce_replicas(const Bucket& bucket) {
     Instruction i = start(bucket, ReduceGradients{}, across(Among::replica));
-    const bool one = !ranks_.exact || i.among == Among::far;
+    const bool one = !ranks_.exact || i.among == Among::inter_node;
     const int nodes = one ? 1 : ranks_.sharded() ? sums_ : own_.depth();
     for (const int block : bucket.blocks) {
       for (int n = 0; n < nodes; ++n) i.reads.push_back({level(block, base_ + n), Role::node, {}, block, n});
@@ -270,7 +271,7 @@ class Rewriter {
     list.push_back(std::move(i));
   }
 
-  // Losses of all slices, and square sums of all shares: every rank gets every number. Each comes from one
+  // Losses of all slices, and square sums of all shards: every rank gets every number. Each comes from one
   // rank and is zero elsewhere, so that adding them in any order gives the same bits.
   void add_scalars(std::vector<Instruction>& list, Instruction norm) const {
     const auto used = [](std::vector<Use>& uses, Role role) {

@@ -264,8 +264,8 @@ void Compiler::find_flows() {
   for (const auto& block : plans_) {
     flows_.push_back(edges);
     for (const model::SegmentPlan& plan : block) {
-      for (const std::string& name : plan.takes) edges.erase(name);
-      for (const ValueSpec& spec : plan.gives) edges[spec.name] = spec;
+      for (const std::string& name : plan.inputs) edges.erase(name);
+      for (const ValueSpec& spec : plan.outputs) edges[spec.name] = spec;
       for (const auto& [name, seam] : plan.seams)
         edges[name].shape = behind(seam, edges[name].shape, model_.parts);
     }
@@ -276,7 +276,7 @@ void Compiler::find_flows() {
 std::string Compiler::shares_gradient(int block, const std::string& name) const {
   for (size_t b = static_cast<size_t>(block); b < plans_.size(); ++b) {
     for (const model::SegmentPlan& plan : plans_[b]) {
-      const bool reads = std::count(plan.takes.begin(), plan.takes.end(), name) > 0 ||
+      const bool reads = std::count(plan.inputs.begin(), plan.inputs.end(), name) > 0 ||
                          std::count(plan.passes.begin(), plan.passes.end(), name) > 0;
       if (!reads) continue;
       for (const auto& [role, other] : plan.same) {

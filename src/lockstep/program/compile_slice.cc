@@ -123,7 +123,7 @@ void Compiler::take_values(Instruction& i, size_t b, size_t g, Slice& s) {
     i.reads.push_back(named(buffer, role));
   };
   for (const std::string& field : plan.batch) read(as(Role::batch, field), s.batch.at(field));
-  for (const auto* names : {&plan.takes, &plan.passes}) {
+  for (const auto* names : {&plan.inputs, &plan.passes}) {
     for (const std::string& name : *names) {
       LS_ASSERT(s.flow().edges.contains(name),
                 fmt::format("b{} needs edge {}, which nothing before it gives", b, name));
@@ -134,7 +134,7 @@ void Compiler::take_values(Instruction& i, size_t b, size_t g, Slice& s) {
       edge.read = true;
     }
   }
-  for (const std::string& name : plan.takes) s.flow().edges.erase(name);
+  for (const std::string& name : plan.inputs) s.flow().edges.erase(name);
 }
 
 // What forward leaves for the segments behind it, and for its own way back.
@@ -145,7 +145,7 @@ void Compiler::give_values(Instruction& i, size_t b, size_t g, Slice& s) {
     seen[role] = buffer;
     i.writes.push_back(named(buffer, role));
   };
-  for (const ValueSpec& spec : plan.gives) {
+  for (const ValueSpec& spec : plan.outputs) {
     LS_ASSERT(!s.flow().edges.contains(spec.name),
               fmt::format("b{} gives {}, which is still there", b, spec.name));
     const int buffer = value(spec, BufferKind::edge, i.block, s.number);
@@ -165,7 +165,7 @@ void Compiler::add_loss(Instruction& i, size_t b, size_t g, Slice& s) {
   i.reads.push_back({keep_.inputs, Role::inputs});
   i.reads.push_back({keep_.state, Role::state});
   if (!layout_.training) return;
-  for (const std::string& name : plan.takes) {
+  for (const std::string& name : plan.inputs) {
     if (without_gradient_.contains({b, g, name})) continue;
     const int gradient = gradient_like(seen.at(as(Role::in, name)), name, i);
     s.flow().dedges[name] = seen[as(Role::din, name)] = gradient;
@@ -191,7 +191,7 @@ void Compiler::take_gradients(size_t b, size_t g, Slice& s) {
     s.seen[b][g][as(Role::dout, name)] = s.flow().dedges.at(name);
     s.flow().dedges.erase(name);
   };
-  for (const ValueSpec& spec : plan.gives) {
+  for (const ValueSpec& spec : plan.outputs) {
     if (spec.gradient) take(spec.name);
   }
   for (const std::string& name : plan.passes) take(name);
@@ -201,7 +201,7 @@ void Compiler::backward_input(size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   Roles& seen = s.seen[b][g];
   take_gradients(b, g, s);
-  if (plan.takes.empty() && plan.passes.empty() && plan.leaves.empty()) return;
+  if (plan.inputs.empty() && plan.passes.empty() && plan.leaves.empty()) return;
   prepare(b, g, s, Part::backward_input);
   Instruction i{.what = RunSegment{Pass::backward_input},
                 .block = static_cast<int>(b),
@@ -234,7 +234,7 @@ void Compiler::give_gradients(Instruction& i, size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   Roles& seen = s.seen[b][g];
   const std::map<std::string, std::string> same(plan.same.begin(), plan.same.end());
-  std::vector<std::string> names = plan.takes;
+  std::vector<std::string> names = plan.inputs;
   names.insert(names.end(), plan.passes.begin(), plan.passes.end());
   std::erase_if(names, [&](const std::string& name) { return without_gradient_.contains({b, g, name}); });
   for (const std::string& name : names) {
@@ -331,7 +331,7 @@ void Compiler::add_statistics(Instruction& i, size_t b, size_t g, int slice) {
 
 void Compiler::add_gradients(Instruction& i, size_t b, size_t g, const Slice& s) {
   const DataRanks& r = layout_.ranks;
-  const bool folds = !r.exact && !r.turns() && s.strand > 0;  // the engine's order: one sum for all
+  const bool folds = !r.exact && !r.round_robin() && s.strand > 0;  // the engine's order: one sum for all
   i.get<RunSegment>()->accumulate = !s.first || folds;
   for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
     i.writes.push_back({gradient_at(b, s), Role::grad, spec.key});
@@ -365,7 +365,7 @@ void Compiler::add_cost(Instruction& i, size_t b, size_t g, Part part) {
 // --- gradients of a strand ---------------------------------------------------------------------------
 
 int Compiler::gradient_at(size_t b, const Slice& s) {
-  if (!layout_.ranks.turns())
+  if (!layout_.ranks.round_robin())
     return program_.blocks[b].gradients[static_cast<size_t>(strands_[s.strand].level)];
   auto [it, fresh] = round_.try_emplace({b, s.strand}, -1);
   if (fresh) {

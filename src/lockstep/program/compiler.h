@@ -140,8 +140,9 @@ class Compiler {
   std::map<std::pair<size_t, size_t>, std::vector<Use>> statistics_;  // {block, segment}: of every slice
   std::map<std::pair<size_t, size_t>, Roles> prepared_;  // {block, segment}: what is made of its weights
   std::set<std::tuple<size_t, size_t, std::string>>
-      without_gradient_;                            // {block, segment, edge that it takes}
-  std::map<std::pair<size_t, size_t>, int> round_;  // {block, strand}: its gradient, where strands take turns
+      without_gradient_;  // {block, segment, edge that it takes}
+  std::map<std::pair<size_t, size_t>, int>
+      round_;  // {block, strand}: its gradient, where strands are dealt round-robin
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block
 };
 

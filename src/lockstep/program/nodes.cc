@@ -18,7 +18,7 @@ int DataRanks::near() const {
 }
 
 bool DataRanks::inside_node(Among among) const {
-  if (among == Among::near || per_node == 0 || per_node >= width()) return true;
+  if (among == Among::intra_node || per_node == 0 || per_node >= width()) return true;
   return among == Among::shard && per_node % shard == 0;
 }
 
@@ -35,7 +35,7 @@ Run node_strands(const DataRanks& ranks, int64_t strands, int node, int64_t roun
   return from.empty() || to.empty() ? Run{} : Run{from.front(), to.back() + 1};
 }
 
-std::string settle_nodes(DataRanks& ranks, int64_t strands) {
+std::string resolve_nodes(DataRanks& ranks, int64_t strands) {
   ranks.node_first = false;
   const Among group = ranks.split();
   if (!ranks.exact || group == Among::none) return "";
@@ -44,7 +44,7 @@ std::string settle_nodes(DataRanks& ranks, int64_t strands) {
   DataRanks there = ranks;
   const int copies = group == Among::shard ? ranks.replicas : 1;
   for (there.replica = 0; there.replica < copies; ++there.replica) {
-    const int64_t rounds = group == Among::shard && ranks.turns() ? deal.rounds(there.replica) : 0;
+    const int64_t rounds = group == Among::shard && ranks.round_robin() ? deal.rounds(there.replica) : 0;
     for (int64_t round = rounds > 0 ? 0 : -1; round < rounds; ++round) {
       for (int node = 0; node < nodes; ++node) {
         const Run run = node_strands(there, strands, node, round);
@@ -64,9 +64,9 @@ int reduce_self(const DataRanks& ranks, Among among) {
   switch (among) {
     case Among::shard:
       return ranks.shard_rank;
-    case Among::near:
+    case Among::intra_node:
       return ranks.seat_of_split() % ranks.near();
-    case Among::far:
+    case Among::inter_node:
       return ranks.seat_of_split() / ranks.near();
     default:
       return ranks.replica;
@@ -77,10 +77,10 @@ namespace {
 
 int group_size(const DataRanks& ranks, Among among) {
   const int split = ranks.split() == Among::shard ? ranks.shard : ranks.replicas;
-  return among == Among::shard  ? ranks.shard
-         : among == Among::near ? ranks.near()
-         : among == Among::far  ? split / ranks.near()
-                                : ranks.replicas;
+  return among == Among::shard        ? ranks.shard
+         : among == Among::intra_node ? ranks.near()
+         : among == Among::inter_node ? split / ranks.near()
+                                      : ranks.replicas;
 }
 
 // Of a group that is not split: what its rank `seat` gives.
@@ -100,8 +100,8 @@ std::vector<Span> summed_by_replicas(const Program& program, int block) {
     const int gradient = program.blocks[static_cast<size_t>(block)].gradients[0];
     return {{0, program.buffers[static_cast<size_t>(gradient)].shape.numel()}};
   }
-  const Share& own = program.own_share(block);
-  return r.turns() ? std::vector<Span>{{0, own.gradient_count}} : own.gradients;
+  const Shard& own = program.own_shard(block);
+  return r.round_robin() ? std::vector<Span>{{0, own.gradient_count}} : own.gradients;
 }
 
 void append(std::vector<Span>& to, const std::vector<Span>& more) {
@@ -116,10 +116,10 @@ std::vector<std::vector<Run>> reduce_runs(const Program& program, Among among, i
   const DataRanks& r = program.ranks;
   std::vector<std::vector<Run>> runs;
   for (int q = 0; q < group_size(r, among); ++q) {
-    if (among == Among::far) {
+    if (among == Among::inter_node) {
       const bool in_round = r.split() == Among::shard;
       runs.push_back({node_strands(r, program.strands, q, in_round ? round : -1)});
-    } else if (among == Among::near) {
+    } else if (among == Among::intra_node) {
       const int first = r.seat_of_split() / r.near() * r.near();
       runs.push_back(given_by(program, r.split(), first + q, r.split() == Among::shard ? round : -1));
     } else {
@@ -132,28 +132,28 @@ std::vector<std::vector<Run>> reduce_runs(const Program& program, Among among, i
 ReduceParts reduce_parts(const Program& program, int block, Among among, int round) {
   const DataRanks& r = program.ranks;
   const int size = group_size(r, among), self = reduce_self(r, among), near = r.near();
-  const bool staged = among == Among::near || among == Among::far;  // one of two stages
+  const bool staged = among == Among::intra_node || among == Among::inter_node;  // one of two stages
   ReduceParts parts;
   parts.spans.resize(static_cast<size_t>(size));
   if (among == Among::shard || (staged && r.split() == Among::shard)) {
-    const std::vector<Share>& shares = program.shares[static_cast<size_t>(block)];
+    const std::vector<Shard>& shares = program.shards[static_cast<size_t>(block)];
     const int seat = r.shard_rank % near;
     for (int q = 0; q < r.shard; ++q) {
-      const int to = among == Among::shard ? q : among == Among::near ? q % near : q / near;
-      if (among == Among::far && q % near != seat) continue;
+      const int to = among == Among::shard ? q : among == Among::intra_node ? q % near : q / near;
+      if (among == Among::inter_node && q % near != seat) continue;
       append(parts.spans[static_cast<size_t>(to)], shares[static_cast<size_t>(q)].gradients);
     }
     for (const Span& span : parts.spans[static_cast<size_t>(self)]) parts.out.push_back(span.begin);
-    // Where strands take turns, the stack of sums holds only this rank's share.
-    if (round >= 0 && among != Among::near) parts.out = program.own_share(block).offsets;
+    // Where strands are dealt round-robin, the stack of sums holds only this rank's shard.
+    if (round >= 0 && among != Among::intra_node) parts.out = program.own_shard(block).offsets;
     return parts;
   }
   // In even parts; in two stages, each node's ranks first cut it among themselves, then the nodes each piece.
   for (const Span& whole : summed_by_replicas(program, block)) {
-    std::vector<Span> cut = cut_evenly(whole.count, among == Among::far ? near : size);
+    std::vector<Span> cut = cut_evenly(whole.count, among == Among::inter_node ? near : size);
     int64_t begin = whole.begin;
-    if (among == Among::far) {
-      const Span piece = cut[static_cast<size_t>(reduce_self(r, Among::near))];
+    if (among == Among::inter_node) {
+      const Span piece = cut[static_cast<size_t>(reduce_self(r, Among::intra_node))];
       cut = cut_evenly(piece.count, size);
       begin += piece.begin;
     }

@@ -2,7 +2,7 @@
 // crosses instead of one of each rank.
 //
 // It gives the same bits as any other order where the strands of each node are one node of the tree; where
-// they are not (three ranks a node, say), all ranks meet at once, and settle_nodes() says why.
+// they are not (three ranks a node, say), all ranks meet at once, and resolve_nodes() says why.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace lockstep::program {
 
 // Decides node_first. Returns why it cannot be, where ranks stand on several nodes with several on each;
 // empty: it is so, or there is nothing to decide.
-std::string settle_nodes(DataRanks& ranks, int64_t strands);
+std::string resolve_nodes(DataRanks& ranks, int64_t strands);
 
 // The strands of node `node` (of those that the split group spans); with turns, in that round. Empty where a
 // rank of the node has none.

@@ -46,7 +46,7 @@ TEST(Nodes, SumFirstWhereTheTreeAllows) {
   for (const Row& row : rows) {
     DataRanks ranks{.replicas = row.replicas, .shard = row.shard, .zero = row.zero};
     ranks.per_node = row.per_node;
-    const std::string why = settle_nodes(ranks, row.strands);
+    const std::string why = resolve_nodes(ranks, row.strands);
     SCOPED_TRACE(fmt::format("{} x {}, zero {}, {} a node, {} strands: {}", row.replicas, row.shard, row.zero,
                              row.per_node, row.strands, why));
     EXPECT_EQ(ranks.split(), row.split);
@@ -71,18 +71,18 @@ TEST(Nodes, PartsCoverEverythingOnce) {
     program.strands = 6;
     program.buffers.push_back({.shape = {elements}});
     program.blocks.push_back({.gradients = {0}});
-    ASSERT_EQ(settle_nodes(program.ranks, 6), "");
+    ASSERT_EQ(resolve_nodes(program.ranks, 6), "");
     std::map<int64_t, int> covered;  // begin to count, of what each rank sums in the end
     for (program.ranks.replica = 0; program.ranks.replica < 6; ++program.ranks.replica) {
       const auto& r = program.ranks;
-      const auto near = reduce_parts(program, 0, Among::near, -1),
-                 far = reduce_parts(program, 0, Among::far, -1);
+      const auto near = reduce_parts(program, 0, Among::intra_node, -1),
+                 far = reduce_parts(program, 0, Among::inter_node, -1);
       ASSERT_EQ(near.spans.size(), 2u);
       ASSERT_EQ(far.spans.size(), 3u);
       EXPECT_EQ(near.all_elements(), elements);
-      EXPECT_EQ(far.all_elements(), near.own_elements(reduce_self(r, Among::near)));
-      const Span own = far.spans[static_cast<size_t>(reduce_self(r, Among::far))][0];
-      const Span piece = near.spans[static_cast<size_t>(reduce_self(r, Among::near))][0];
+      EXPECT_EQ(far.all_elements(), near.own_elements(reduce_self(r, Among::intra_node)));
+      const Span own = far.spans[static_cast<size_t>(reduce_self(r, Among::inter_node))][0];
+      const Span piece = near.spans[static_cast<size_t>(reduce_self(r, Among::intra_node))][0];
       EXPECT_GE(own.begin, piece.begin);
       EXPECT_LE(own.end(), piece.end());
       if (own.count > 0) covered[own.begin] += static_cast<int>(own.count);

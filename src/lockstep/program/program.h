@@ -29,17 +29,17 @@ const char* name_of(Lane lane);
 // Which ranks meet in a collective instruction, or who is at the other end of a send or recv.
 enum class Among : uint8_t {
   none,
-  data,      // all that share the batch and hold the same blocks
-  shard,     // those of them that share one copy
-  replica,   // those that hold the same share of different copies
-  near,      // of a group that spans nodes: those of this node
-  far,       // and those with the same seat on every node
-  tensor,    // that hold parts of the same products
-  context,   // that hold parts of the same sequences
-  copy,      // that hold one copy of the model together: tensor x shard x pipeline
-  all,       // every rank
-  next,      // the stage after this one (after the last comes the first)
-  previous,  // the stage before it
+  data,        // all that share the batch and hold the same blocks
+  shard,       // those of them that share one copy
+  replica,     // those that hold the same shard of different copies
+  intra_node,  // of a group that spans nodes: those of this node
+  inter_node,  // and those with the same seat on every node
+  tensor,      // that hold parts of the same products
+  context,     // that hold parts of the same sequences
+  copy,        // that hold one copy of the model together: tensor x shard x pipeline
+  all,         // every rank
+  next,        // the stage after this one (after the last comes the first)
+  previous,    // the stage before it
 };
 const char* name_of(Among among);
 
@@ -66,7 +66,7 @@ struct Buffer {
   int block = -1, slice = -1;
   bool persistent = false;  // lives across steps
   bool host = false;        // persistent, in the host's pinned memory, which the device reads over its bus
-  bool share = false;       // holds only this rank's share of its block (program/shards.h)
+  bool sharded = false;     // holds only this rank's shard of its block (program/shards.h)
   bool external = false;    // counted, but LibTorch holds it (AutogradBlock)
   int64_t offset = -1;      // in its arena, once placed; buffers that share memory share the offset
   int64_t bytes() const { return shape.numel() * device::size_of(dtype); }
@@ -114,14 +114,14 @@ struct DataRanks {
   bool staged = false;       // the engine copies what others offer; false: peers' memory is read in place
   bool near_staged = false;  // the same, between ranks of one node
   int per_node = 0;          // of them on each node, neighbours; 0: all of them, or not the same everywhere
-  bool node_first = false;   // exact sums are made inside each node, then across (settle_nodes)
+  bool node_first = false;   // exact sums are made inside each node, then across (resolve_nodes)
   device::DType wire = device::DType::f32;  // of gradients on the wire; bf16 only where exact is false
   int64_t bucket_bytes = 16 << 20;  // gradients that one reduce takes at least, as long as there are more
   int width() const { return replicas * shard; }
   int self() const { return replica * shard + shard_rank; }
   bool sharded() const { return zero > 0 && shard > 1; }
-  bool turns() const { return zero >= 2 && shard > 1; }
-  Deal deal(int64_t strands) const { return {strands, replicas, shard, turns()}; }
+  bool round_robin() const { return zero >= 2 && shard > 1; }
+  Deal deal(int64_t strands) const { return {strands, replicas, shard, round_robin()}; }
   // The group that has several ranks on each of several nodes: shard, replica, or none. Never both: where a
   // copy spans nodes, every rank of a node holds another share.
   Among split() const;
@@ -165,13 +165,13 @@ struct Program {
   Stages stages;
   model::Parts parts{};
   std::vector<int64_t> own_slices;         // those of this rank, in the order in which they are loaded
-  std::vector<std::vector<Share>> shares;  // [block][shard rank]; empty when nothing is shared out
+  std::vector<std::vector<Shard>> shards;  // [block][shard rank]; empty when nothing is sharded
   int64_t samples_per_slice = 1, seq_len = 1;
   int64_t input_words = 0, label_words = 0;  // of a slice's batch, in 32-bit words
   bool alone() const { return ranks.width() == 1 && stages.count == 1 && parts.tensor * parts.context == 1; }
   int add_buffer(Buffer buffer);
-  const Share& own_share(int block) const {
-    return shares[static_cast<size_t>(block)][static_cast<size_t>(ranks.shard_rank)];
+  const Shard& own_shard(int block) const {
+    return shards[static_cast<size_t>(block)][static_cast<size_t>(ranks.shard_rank)];
   }
 };
 

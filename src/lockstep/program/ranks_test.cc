@@ -37,7 +37,7 @@ Case random_case(uint32_t seed) {
   layout.ranks.per_node = static_cast<int>(draw.below(6));
   if (layout.ranks.per_node > 0 && layout.ranks.width() % layout.ranks.per_node != 0)
     layout.ranks.per_node = 0;
-  settle_nodes(layout.ranks, layout.strands);
+  resolve_nodes(layout.ranks, layout.strands);
   layout.ranks.bucket_bytes = draw.below(2) == 0 ? 0 : 1 << 20;
   const std::string recompute = draw.pick({"none", "full", "every-2"});
   layout.recompute = parse_recompute(recompute, *c.model);
@@ -90,8 +90,8 @@ TEST(RankPrograms, AgreeWithEachOther) {
       EXPECT_EQ(calls(all[k], Among::all), calls(all[0], Among::all));
       EXPECT_EQ(calls(all[k], Among::shard), calls(all[k / shard * shard], Among::shard)) << "rank " << k;
       EXPECT_EQ(calls(all[k], Among::replica).size(), calls(all[0], Among::replica).size()) << "rank " << k;
-      by_node += calls(all[k], Among::near).empty() ? 0 : 1;
-      for (const Among among : {Among::near, Among::far})
+      by_node += calls(all[k], Among::intra_node).empty() ? 0 : 1;
+      for (const Among among : {Among::intra_node, Among::inter_node})
         EXPECT_EQ(calls(all[k], among), calls(all[k / shard * shard], among)) << "rank " << k;
     }
     EXPECT_EQ(static_cast<int64_t>(slices.size()), c.layout.slices);
@@ -198,9 +198,9 @@ TEST(RankPrograms, FaultsAreNoticed) {
       {"a gather is missing", [](const Instruction& i) { return i.is<GatherWeights>() && i.slice >= 0; },
        nullptr},
       {"a node's ranks do not sum first",
-       [](const Instruction& i) { return i.is<ReduceGradients>() && i.among == Among::near; }, nullptr},
+       [](const Instruction& i) { return i.is<ReduceGradients>() && i.among == Among::intra_node; }, nullptr},
       {"nodes do not meet",
-       [](const Instruction& i) { return i.is<ReduceGradients>() && i.among == Among::far; }, nullptr},
+       [](const Instruction& i) { return i.is<ReduceGradients>() && i.among == Among::inter_node; }, nullptr},
       {"a node's ranks keep a piece each", [](const Instruction& i) { return i.is<GatherSums>(); }, nullptr},
       {"a strand is summed elsewhere", [](const Instruction& i) { return i.runs(Pass::backward_weight); },
        [](Instruction& i) { i.slice += 1; }},
@@ -213,7 +213,7 @@ TEST(RankPrograms, FaultsAreNoticed) {
     layout.ranks.shard = zero == 0 ? 1 : width;
     layout.ranks.replicas = zero == 0 ? width : 1;
     layout.ranks.per_node = per_node;
-    settle_nodes(layout.ranks, layout.strands);
+    resolve_nodes(layout.ranks, layout.strands);
     ASSERT_EQ(layout.ranks.node_first, per_node > 0);
     layout.ranks.bucket_bytes = 0;
     ASSERT_NO_THROW(check(compile(model, layout), model));
@@ -243,13 +243,13 @@ TEST(Shares, CoverEveryElementOnceAndKeepTiedOnesTogether) {
     std::vector<model::BlockLayout> layouts;
     for (const model::Block& block : c.model->blocks) layouts.push_back(model::layout_of(block));
     for (const int ranks : {1, 2, 3, 5, 8}) {
-      const auto shares = share_out(layouts, ranks);
+      const auto shards = cut_into_shards(layouts, ranks);
       for (size_t b = 0; b < layouts.size(); ++b) {
         std::vector<int> covered(static_cast<size_t>(layouts[b].grad_count), 0);
         int64_t chunks = 0;
-        for (const Share& share : shares[b]) {
-          chunks += share.chunks;
-          for (const Span& span : share.gradients) {
+        for (const Shard& shard : shards[b]) {
+          chunks += shard.chunks;
+          for (const Span& span : shard.gradients) {
             for (int64_t e = span.begin; e < span.end(); ++e) ++covered[static_cast<size_t>(e)];
           }
         }

@@ -32,43 +32,43 @@ Span intersect(const Span& a, const Span& b) {
 
 }  // namespace
 
-std::vector<std::vector<Share>> share_out(const std::vector<model::BlockLayout>& layouts, int ranks) {
-  std::vector<std::vector<Share>> shares(layouts.size());
+std::vector<std::vector<Shard>> cut_into_shards(const std::vector<model::BlockLayout>& layouts, int ranks) {
+  std::vector<std::vector<Shard>> shards(layouts.size());
   for (size_t b = 0; b < layouts.size(); ++b) {
-    shares[b].resize(static_cast<size_t>(ranks));
+    shards[b].resize(static_cast<size_t>(ranks));
     const std::vector<kernels::Chunk> chunks = model::chunks_of(layouts[b], 0, false);
     const std::vector<size_t> cuts = borders(chunks, ranks);
     for (int piece = 0; piece < ranks; ++piece) {
-      Share& share = shares[b][(static_cast<size_t>(piece) + b) % static_cast<size_t>(ranks)];
+      Shard& shard = shards[b][(static_cast<size_t>(piece) + b) % static_cast<size_t>(ranks)];
       const size_t from = cuts[static_cast<size_t>(piece)], to = cuts[static_cast<size_t>(piece) + 1];
-      share.first_chunk = static_cast<int64_t>(from);
-      share.chunks = static_cast<int64_t>(to - from);
-      // Gaps between parameters fall to the share before them; they are zero and stay so.
+      shard.first_chunk = static_cast<int64_t>(from);
+      shard.chunks = static_cast<int64_t>(to - from);
+      // Gaps between parameters fall to the shard before them; they are zero and stay so.
       const auto start = [&](size_t k) {
         return k == 0 ? 0 : k < chunks.size() ? chunks[k].begin : layouts[b].value_count;
       };
-      share.values = {start(from), start(to) - start(from)};
+      shard.values = {start(from), start(to) - start(from)};
     }
   }
   for (size_t b = 0; b < layouts.size(); ++b) {
-    for (size_t r = 0; r < shares[b].size(); ++r) {
-      Share& share = shares[b][r];
-      share.gradients.push_back(share.values);
+    for (size_t r = 0; r < shards[b].size(); ++r) {
+      Shard& shard = shards[b][r];
+      shard.gradients.push_back(shard.values);
       for (const model::PlacedParam& param : layouts[b].params) {
         if (param.spec.tied_to.empty()) continue;
         const model::TiedTo owner = model::find_tied(layouts, param.spec.tied_to);
-        const Span held = intersect(shares[static_cast<size_t>(owner.block)][r].values,
+        const Span held = intersect(shards[static_cast<size_t>(owner.block)][r].values,
                                     {owner.param->offset, owner.param->spec.shape.numel()});
-        share.gradients.push_back(
+        shard.gradients.push_back(
             {held.count > 0 ? param.offset + held.begin - owner.param->offset : param.offset, held.count});
       }
-      for (const Span& span : share.gradients) {
-        share.offsets.push_back(share.gradient_count);
-        share.gradient_count = base::round_up(share.gradient_count + span.count, kParamAlignment);
+      for (const Span& span : shard.gradients) {
+        shard.offsets.push_back(shard.gradient_count);
+        shard.gradient_count = base::round_up(shard.gradient_count + span.count, kParamAlignment);
       }
     }
   }
-  return shares;
+  return shards;
 }
 
 size_t tied_slot(const model::BlockLayout& layout, int param) {

@@ -1,7 +1,7 @@
-// Shards: how the flat values and gradients of each block are shared out among the ranks of a shard group.
+// Shards: how the flat values and gradients of each block are cut among the ranks of a shard group.
 //
 // Values are cut only between canonical chunks (kernels/optimizer/optimizer.h), so that norms and hashes need
-// no gather. A rank's share of a block's gradients is the range of its values and, for each tied slot of the
+// no gather. A rank's shard of a block's gradients is the range of its values and, for each tied slot of the
 // block, the same elements that it holds of the parameter the slot is tied to, so that both can be added
 // without another exchange.
 #pragma once
@@ -19,19 +19,19 @@ struct Span {  // elements of a flat buffer
   bool operator==(const Span&) const = default;
 };
 
-// One rank's share of one block.
-struct Share {
+// One rank's shard of one block.
+struct Shard {
   Span values;
   int64_t first_chunk = 0, chunks = 0;  // of the block's canonical chunks
   std::vector<Span> gradients;          // values, then its part of each tied slot, in the layout's order
-  std::vector<int64_t> offsets;         // where each of them starts in a buffer that holds only this share
+  std::vector<int64_t> offsets;         // where each of them starts in a buffer that holds only this shard
   int64_t gradient_count = 0;           // elements of such a buffer
 };
 
 // [block][shard rank]. Pieces go round from block to block, so that small blocks do not all fall to one rank.
-std::vector<std::vector<Share>> share_out(const std::vector<model::BlockLayout>& layouts, int ranks);
+std::vector<std::vector<Shard>> cut_into_shards(const std::vector<model::BlockLayout>& layouts, int ranks);
 
-// Where the tied parameter `param` of a block stands among a share's gradients.
+// Where the tied parameter `param` of a block stands among a shard's gradients.
 size_t tied_slot(const model::BlockLayout& layout, int param);
 
 // `count` elements in `parts` nearly equal runs whose borders are multiples of 64.

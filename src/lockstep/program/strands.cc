@@ -73,7 +73,7 @@ Run Deal::of_replica(int replica) const { return part_of({0, strands}, replicas,
 std::vector<int64_t> Deal::of_rank(int replica, int shard_rank) const {
   const Run all = of_replica(replica);
   std::vector<int64_t> mine;
-  if (turns) {
+  if (round_robin) {
     for (int64_t s = all.begin + shard_rank; s < all.end; s += shard) mine.push_back(s);
   } else {
     const Run part = part_of(all, shard, shard_rank);

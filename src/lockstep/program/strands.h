@@ -37,15 +37,15 @@ class Stack {
 };
 
 // How strands are dealt to the data ranks: replicas take contiguous runs; inside one, ranks take contiguous
-// runs, or turns (strand begin + j * shard + r belongs to rank r) where gradients are sharded.
+// runs, or round-robin (strand begin + j * shard + r belongs to rank r) where gradients are sharded.
 struct Deal {
   int64_t strands = 1;
   int replicas = 1, shard = 1;
-  bool turns = false;
+  bool round_robin = false;
   Run of_replica(int replica) const;
   std::vector<int64_t> of_rank(int replica, int shard_rank) const;  // in the order in which they are computed
   int64_t rounds(int replica) const;                                // most strands of one of its ranks
-  // With turns: the strand that `shard_rank` works on in `round`; -1 when it has none.
+  // Round-robin: the strand that `shard_rank` works on in `round`; -1 when it has none.
   int64_t in_round(int replica, int shard_rank, int64_t round) const;
 };
 

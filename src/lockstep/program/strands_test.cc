@@ -56,17 +56,17 @@ TEST(Strands, RanksPartialSumsGiveTheSameTree) {
 }
 
 TEST(Strands, EveryDealGivesEachStrandToOneRank) {
-  for (const bool turns : {false, true}) {
+  for (const bool round_robin : {false, true}) {
     for (int64_t strands : {1, 2, 3, 5, 8, 12, 16}) {
       for (int replicas = 1; replicas <= 4; ++replicas) {
         for (int shard = 1; shard <= 4; ++shard) {
-          const Deal deal{strands, replicas, shard, turns};
+          const Deal deal{strands, replicas, shard, round_robin};
           std::multiset<int64_t> seen;
           for (int p = 0; p < replicas; ++p) {
             for (int r = 0; r < shard; ++r) {
               const std::vector<int64_t> mine = deal.of_rank(p, r);
               seen.insert(mine.begin(), mine.end());
-              if (!turns) continue;
+              if (!round_robin) continue;
               for (int64_t j = 0; j < deal.rounds(p); ++j) {
                 EXPECT_EQ(deal.in_round(p, r, j),
                           j < static_cast<int64_t>(mine.size()) ? mine[static_cast<size_t>(j)] : -1);

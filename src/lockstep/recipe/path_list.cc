@@ -88,7 +88,7 @@ std::string recipe_folder(const std::string& file) {
   return of_run ? "" : path.parent_path().string();
 }
 
-void settle_paths(const Key& key, const std::string& folder, Recipe& recipe) {
+void resolve_paths(const Key& key, const std::string& folder, Recipe& recipe) {
   if (key.names == Key::Names::nothing) return;
   std::string& value = *std::get<std::string*>(key.member(recipe));
   if (value.empty()) return;

@@ -27,6 +27,6 @@ std::string recipe_folder(const std::string& file);
 
 // The value of a key that names files, made ready to be opened: ~ is replaced, and what a recipe in `folder`
 // names is looked for there before the working folder.
-void settle_paths(const Key& key, const std::string& folder, Recipe& recipe);
+void resolve_paths(const Key& key, const std::string& folder, Recipe& recipe);
 
 }  // namespace lockstep::recipe

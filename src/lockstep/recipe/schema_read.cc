@@ -88,7 +88,7 @@ void take_node(const std::vector<TomlNode>& nodes, const TomlNode& node, const S
     if (!misspelt_parent) check_table(place + ": ", node.name);
   } else if (const Key* key = find_key(node.name)) {
     assign({*key, node.value, written_as(node.value), place}, resolved);
-    settle_paths(*key, source.folder, resolved.recipe);
+    resolve_paths(*key, source.folder, resolved.recipe);
   } else if (is_section(node.name)) {
     refuse_section_as_value(place + ": ", node.name);
   } else {
@@ -140,7 +140,7 @@ void override_with(const std::string& words, Resolved& resolved) {
   if (!value || (key->type == Key::Type::text && !is_text)) value = text;
   const bool plain_text = std::holds_alternative<std::string>(*value);
   assign({*key, *value, plain_text ? written_as(*value) : text, kCommandLine}, resolved);
-  settle_paths(*key, "", resolved.recipe);
+  resolve_paths(*key, "", resolved.recipe);
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ run::Decision decide(const Request& request, const run::PlanOptions& options, Fi
   std::error_code nothing_there;
   if (std::filesystem::is_directory(folder, nothing_there)) take_folder(request, own);
   recipe::Resolved resolved = request.said;
-  if (!request.options.data) data::settle_kind(resolved);
+  if (!request.options.data) data::resolve_kind(resolved);
   const recipe::Resolved said = resolved;
   const run::Earlier earlier = request.starts_over() ? run::Earlier{} : run::look_at(folder);
   if (!request.starts_over()) run::adopt_earlier(resolved, folder);

@@ -120,7 +120,7 @@ class Verifier {
     const std::optional<Run> run = trained(row, kReference, "one rank", "");
     if (!run) return row;
     reference_ = *run;
-    settle_precision(reference_.folder);
+    resolve_precision(reference_.folder);
     row.difference = Difference{.same_bits = true};
     row.memory_gib = run->memory_gib;
     row.holds = check_again(row, kReference, reference_, reference_);
@@ -194,7 +194,7 @@ class Verifier {
   }
 
   // What "auto" came to, from the run's own config.
-  void settle_precision(const std::string& folder) {
+  void resolve_precision(const std::string& folder) {
     const recipe::Resolved ran = recipe::read_recipe({.file = folder + "/config.toml"});
     report_.small.recipe.precision.compute = ran.recipe.precision.compute;
     const bool rounds = ran.recipe.parallel.wire == "bf16";

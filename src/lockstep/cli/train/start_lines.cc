@@ -26,7 +26,7 @@ std::string engines_text(const run::Session& session) {
   const char *where = "", *other = "";
   if (r.node_first || r.split() == Among::shard) {
     const Lane lane = r.node_first ? Lane::reduce : Lane::gather;
-    inside = engine(Among::near, lane), between = engine(Among::far, lane);
+    inside = engine(Among::intra_node, lane), between = engine(Among::inter_node, lane);
     where = "a node", other = "nodes";
   } else if (r.sharded() && r.replicas > 1) {
     inside = engine(Among::shard, Lane::reduce), between = engine(Among::replica, Lane::reduce);
@@ -61,13 +61,13 @@ std::string connected_line(const run::Session& session) {
   if (!r.exact) return text + ", sums in the engine's order: not exact";
   bool even = true;
   for (int p = 0; p < r.replicas; ++p) even = even && nodes_of(deal.strands, deal.of_replica(p)).size() == 1;
-  for (int q = 0; q < r.shard && !r.turns(); ++q)
+  for (int q = 0; q < r.shard && !r.round_robin(); ++q)
     even = even && program::own_nodes(deal, r.replica, q).size() == 1;
   if (!even)
     text +=
         fmt::format("; {} strands do not divide evenly, so ranks send several partial sums", deal.strands);
   program::DataRanks tried = r;
-  const std::string why = program::settle_nodes(tried, deal.strands);
+  const std::string why = program::resolve_nodes(tried, deal.strands);
   if (r.node_first) text += "; sums inside each node, then between nodes";
   if (!why.empty()) text += fmt::format("; all ranks meet at once, because {}", why);
   const bool uneven = session.plan.seat.nodes > 1 && r.width() > 1 && r.per_node == 0;

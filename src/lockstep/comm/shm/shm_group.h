@@ -56,7 +56,7 @@ class ShmGroup final : public Group {
   void pull(int64_t entry, const std::vector<Tensor>& into, const std::vector<Tensor>& sources);
 
   void all_reduce_inside(const Tensor& values);
-  // The bytes [begin, end) of the tensor, which stand at `where[q]`: this rank's share is summed and given to
+  // The bytes [begin, end) of the tensor, which stand at `where[q]`: this rank's shard is summed and given to
   // all.
   void sum_share(device::DType type, const std::vector<std::byte*>& where, int64_t bytes);
 

@@ -265,7 +265,7 @@ TEST_P(HalfMoments, DependOnNoLayout) {
   for (const UpdateRule rule : {UpdateRule::adamw, UpdateRule::sgd, UpdateRule::lion}) {
     SCOPED_TRACE(static_cast<int>(rule));
     const auto whole = updated({rule, {{0, full, 0}, {kChunk, full, 0}}, 4, 9}, g, m, v);
-    // The second chunk alone, as a rank that holds only this share has it.
+    // The second chunk alone, as a rank that holds only this shard has it.
     const auto cut = [](const Values& all) { return Values(all.begin() + kChunk, all.end()); };
     const auto part = updated({rule, {{0, full, 0}}, 5, 9}, cut(g), cut(m), cut(v));
     for (size_t k = 0; k < 3; ++k) {

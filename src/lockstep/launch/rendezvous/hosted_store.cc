@@ -11,7 +11,7 @@ constexpr std::chrono::seconds kGoodbye{5};
 
 class HostedStore : public comm::Store {
  public:
-  HostedStore(std::unique_ptr<comm::StoreServer> server, std::unique_ptr<InvitationFile> file,
+  HostedStore(std::unique_ptr<comm::StoreServer> server, std::unique_ptr<RendezvousFile> file,
               std::unique_ptr<comm::Store> connection)
       : server_(std::move(server)), file_(std::move(file)), inner_(std::move(connection)) {}
   ~HostedStore() override {
@@ -48,14 +48,14 @@ class HostedStore : public comm::Store {
 
  private:
   std::unique_ptr<comm::StoreServer> server_;
-  std::unique_ptr<InvitationFile> file_;
+  std::unique_ptr<RendezvousFile> file_;
   std::unique_ptr<comm::Store> inner_;
 };
 
 }  // namespace
 
 std::unique_ptr<comm::Store> host_store(std::unique_ptr<comm::StoreServer> server,
-                                        std::unique_ptr<InvitationFile> file,
+                                        std::unique_ptr<RendezvousFile> file,
                                         std::unique_ptr<comm::Store> connection) {
   return std::make_unique<HostedStore>(std::move(server), std::move(file), std::move(connection));
 }

@@ -12,7 +12,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/rendezvous/network.h"
-#include "lockstep/launch/schedulers/invitation.h"
+#include "lockstep/launch/schedulers/rendezvous_file.h"
 
 namespace lockstep::launch {
 
@@ -100,13 +100,13 @@ std::string endpoint_text(const std::string& host, int port) {
                                              : fmt::format("[{}]:{}", host, port);
 }
 
-Meeting accept_invitation(const Options& options, const std::string& job, const Say& say) {
+Meeting join_by_file(const Options& options, const std::string& job, const Say& say) {
   const Clock::time_point deadline = Clock::now() + options.join_timeout - kAskEvery;
-  while (!find_invitation(job) && Clock::now() < deadline) {
+  while (!find_rendezvous_file(job) && Clock::now() < deadline) {
     end_if_asked();
     std::this_thread::sleep_for(kAskEvery);
   }
-  const Invitation found = await_invitation(job, kAskEvery);
+  const StoreAddress found = await_rendezvous_file(job, kAskEvery);
   Meeting meeting;
   meeting.leads = false, meeting.endpoint = found.endpoint, meeting.secret = found.secret;
   comm::StoreClientOptions client;

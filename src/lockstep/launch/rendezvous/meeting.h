@@ -1,9 +1,9 @@
 // Where the nodes of a run meet: the store, and whether it sits here.
 //
 // One node needs no network: its launchers' store is memory, and a server on the loopback interface is opened
-// only for ranks that are Lockstep's own; so do tasks that are all on one machine, which follow an invitation
-// (launch/schedulers/invitation.h). Several nodes meet at --rdzv-endpoint: node 0 (or, without numbers,
-// the first on the machine of that name) binds it and holds the store, the others connect.
+// only for ranks that are Lockstep's own; so do tasks that are all on one machine, which follow a rendezvous
+// file (launch/schedulers/rendezvous_file.h). Several nodes meet at --rdzv-endpoint: node 0 (or, without
+// numbers, the first on the machine of that name) binds it and holds the store, the others connect.
 #pragma once
 
 #include <functional>
@@ -31,9 +31,9 @@ struct Meeting {
 // comm/store/store_server.h says.
 Meeting open_meeting(const Options& options, bool ranks_need_store, Say say);
 
-// All on one machine, and nobody has told where: the store that task 0 of `job` writes an invitation to.
+// All on one machine, and nobody has told where: the store that task 0 of `job` writes a rendezvous file for.
 // CommError 551: it wrote none in time.
-Meeting accept_invitation(const Options& options, const std::string& job, const Say& say);
+Meeting join_by_file(const Options& options, const std::string& job, const Say& say);
 
 // Tries until the timeout, in short attempts, so that Ctrl-C is heard and the user is told who is waited for.
 // CommError 536.

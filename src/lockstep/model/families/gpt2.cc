@@ -35,7 +35,7 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
   const auto site = static_cast<uint32_t>(1 + 2 * i);
   std::vector<std::unique_ptr<Segment>> segments;
   add_norm_linear(segments, {.segment = "qkv",
-                             .gives = "qkv",
+                             .output = "qkv",
                              .norm = norm(s, name + "ln_1", i > 0),
                              .map = {s.hidden, 3 * s.hidden, false, true, s.type, fp8},
                              .weights = {{name + "attn.c_attn", 3 * s.hidden, 3}},
@@ -44,14 +44,14 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
                              .columns = {s.hidden, s.hidden, s.hidden}});
   segments.push_back(make_attention({s.type, s.heads, s.heads, s.hidden / s.heads, std::nullopt, s.parts}));
   segments.push_back(make_projection({.segment = "out",
-                                      .takes = "context",
+                                      .input = "context",
                                       .name = name + "attn.c_proj",
                                       .map = {s.hidden, s.hidden, false, true, s.type, fp8},
                                       .dropout = {s.dropout, site},
                                       .init_std = residual_std,
                                       .parts = s.parts}));
   add_norm_linear(segments, {.segment = "up",
-                             .gives = "act",
+                             .output = "act",
                              .norm = norm(s, name + "ln_2"),
                              .map = {.in = s.hidden,
                                      .out = s.ffn,
@@ -65,7 +65,7 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
                              .init_std = s.std,
                              .parts = s.parts});
   segments.push_back(make_projection({.segment = "down",
-                                      .takes = "act",
+                                      .input = "act",
                                       .curve_of = "linear",
                                       .name = name + "mlp.c_proj",
                                       .map = {.in = s.ffn,

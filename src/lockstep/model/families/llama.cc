@@ -42,7 +42,7 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
   add_norm_linear(
       segments,
       {.segment = "qkv",
-       .gives = "qkv",
+       .output = "qkv",
        .norm = norm(s, name + "input_layernorm", i > 0),
        .map = {.in = hidden, .out = q + 2 * kv, .bias = s.m.attention_bias, .type = s.type, .fp8 = fp8},
        .weights = {{name + "self_attn.q_proj", q},
@@ -56,14 +56,14 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
       make_attention({s.type, s.m.heads, s.m.kv_heads.value, s.head_dim, rope_options(s.m), s.parts}));
   segments.push_back(make_projection(
       {.segment = "out",
-       .takes = "context",
+       .input = "context",
        .name = name + "self_attn.o_proj",
        .map = {.in = q, .out = hidden, .bias = s.m.attention_bias, .type = s.type, .fp8 = fp8},
        .dropout = {s.dropout, site},
        .init_std = residual_std,
        .parts = s.parts}));
   add_norm_linear(segments, {.segment = "up",
-                             .gives = "act",
+                             .output = "act",
                              .norm = norm(s, name + "post_attention_layernorm"),
                              .map = {.in = hidden,
                                      .out = 2 * ffn,
@@ -77,7 +77,7 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
                              .parts = s.parts});
   segments.push_back(
       make_projection({.segment = "down",
-                       .takes = "act",
+                       .input = "act",
                        .name = name + "mlp.down_proj",
                        .map = {.in = ffn, .out = hidden, .bias = s.m.mlp_bias, .type = s.type, .fp8 = fp8},
                        .takes_amax = true,

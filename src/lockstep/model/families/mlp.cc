@@ -26,7 +26,7 @@ Block layer(const recipe::Recipe& recipe, DType type, int64_t i, const Parts& pa
   add_norm_linear(
       segments,
       {.segment = "up",
-       .gives = "act",
+       .output = "act",
        .norm = norm(m, name + "norm", i > 0),
        .map = {.in = m.hidden, .out = m.ffn.value, .bias = true, .type = type, .fp8 = fp8, .curve = curve},
        .weights = {{name + "up", m.ffn.value}},
@@ -35,7 +35,7 @@ Block layer(const recipe::Recipe& recipe, DType type, int64_t i, const Parts& pa
        .parts = parts});
   segments.push_back(make_projection(
       {.segment = "down",
-       .takes = "act",
+       .input = "act",
        .curve_of = "linear",
        .name = name + "down",
        .map = {.in = m.ffn.value, .out = m.hidden, .bias = true, .type = type, .fp8 = fp8, .curve = curve},

@@ -56,8 +56,8 @@ class ModuleSegment : public Segment {
       return ValueSpec{name, DType::u8, {bytes}, true};
     };
     SegmentPlan plan;
-    (o_.reads_batch ? plan.batch : plan.takes) = {o_.reads_batch ? "inputs" : "hidden"};
-    plan.gives = {{"hidden", o_.type, {shape.samples, o_.out.numel()}}};
+    (o_.reads_batch ? plan.batch : plan.inputs) = {o_.reads_batch ? "inputs" : "hidden"};
+    plan.outputs = {{"hidden", o_.type, {shape.samples, o_.out.numel()}}};
     plan.saves = {held_by_torch("graph", trial.kept_bytes)};
     plan.scratch = {{Part::forward, held_by_torch("temporaries", trial.forward_bytes)},
                     {Part::backward_input, held_by_torch("backward temporaries", trial.backward_bytes)}};

@@ -26,8 +26,8 @@ class Attention : public Segment {
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     SegmentPlan plan;
     const int64_t length = shape.seq_len * o_.parts.context;
-    plan.takes = {"qkv"};
-    plan.gives = {{"context", o_.type, {shape.samples * length, o_.heads * o_.head_dim}}};
+    plan.inputs = {"qkv"};
+    plan.outputs = {{"context", o_.type, {shape.samples * length, o_.heads * o_.head_dim}}};
     plan.saves = {{"lse", DType::f32, {shape.samples, o_.heads, length}}};
     if (o_.parts.context > 1) plan.seams = {{"context", Seam::to_tokens}};
     plan.input_needs = {"in.qkv", "out.context", "save.lse", "dout.context"};

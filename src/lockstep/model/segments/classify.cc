@@ -12,7 +12,7 @@ class Classify : public Segment {
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels&) const override {
     SegmentPlan plan;
-    plan.takes = {"hidden"};
+    plan.inputs = {"hidden"};
     plan.batch = {"labels"};
     plan.loss = true;
     plan.scratch = {{Part::forward, {"losses", DType::f32, {shape.samples}}}};

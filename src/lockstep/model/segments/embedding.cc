@@ -31,7 +31,7 @@ class Embed : public Segment {
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     SegmentPlan plan;
     plan.batch = {"inputs"};
-    plan.gives = {{"residual", o_.type, {shape.tokens(), o_.width}}};
+    plan.outputs = {{"residual", o_.type, {shape.tokens(), o_.width}}};
     plan.weight_needs = {"dout.residual"};
     if (o_.dropout.rate > 0) {
       plan.scratch.push_back({Part::backward_weight, {"dropped", o_.type, {shape.tokens(), o_.width}}});

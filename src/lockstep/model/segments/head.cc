@@ -25,7 +25,7 @@ class Head : public Segment {
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     const int64_t rows = chunk_rows(shape.tokens());
     SegmentPlan plan;
-    plan.takes = {"normed"};
+    plan.inputs = {"normed"};
     plan.batch = {"labels"};
     plan.loss = true;
     plan.scratch = {{Part::forward, {"logits", o_.type, {rows, map_.row_of_y()}}},

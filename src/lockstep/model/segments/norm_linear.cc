@@ -78,17 +78,17 @@ class NormLinear : public Segment {
       }
       plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
     } else {
-      plan.takes = {"normed"};
+      plan.inputs = {"normed"};
     }
     const bool plain = options_.activation == Activation::plain;
-    plan.gives.push_back(
-        {.name = options_.gives, .dtype = map_.type, .shape = {rows, given_width()}, .gradient = !plain});
-    const int64_t given_bytes = plan.gives.back().bytes();
-    if (plain) plan.gives.push_back({"linear", map_.type, {rows, map_.out}});
+    plan.outputs.push_back(
+        {.name = options_.output, .dtype = map_.type, .shape = {rows, given_width()}, .gradient = !plain});
+    const int64_t given_bytes = plan.outputs.back().bytes();
+    if (plain) plan.outputs.push_back({"linear", map_.type, {rows, map_.out}});
     if (gives_amax(rows))
-      plan.gives.push_back(
-          {.name = options_.gives + "_amax", .dtype = DType::f32, .shape = {1}, .gradient = false});
-    std::string dlinear = "dout." + (plain ? "linear" : options_.gives);
+      plan.outputs.push_back(
+          {.name = options_.output + "_amax", .dtype = DType::f32, .shape = {1}, .gradient = false});
+    std::string dlinear = "dout." + (plain ? "linear" : options_.output);
     plan.input_needs.push_back(dlinear);
     if (options_.activation == Activation::gated) {
       const ValueSpec spec{"dlinear", map_.type, {rows, map_.out}};
@@ -101,13 +101,13 @@ class NormLinear : public Segment {
         plan.scratch.push_back({Part::backward_input, spec});
       }
       // In fp8 the next map keeps a copy of its own.
-      if (!map_.in_fp8(rows)) plan.remakes.push_back({"out." + options_.gives, given_bytes});
+      if (!map_.in_fp8(rows)) plan.remakes.push_back({"out." + options_.output, given_bytes});
       dlinear = "left.dlinear";
     }
     map_.add_to(plan, rows, norm_ ? "save.normed" : "in.normed", dlinear);
     if (map_.in_fp8(rows) && map_.bias) plan.weight_needs.push_back(dlinear);
-    const bool exchanges = options_.gives == "qkv" && options_.parts.context > 1 && options_.parts.heads;
-    if (exchanges) plan.seams = {{options_.gives, Seam::to_heads}};
+    const bool exchanges = options_.output == "qkv" && options_.parts.context > 1 && options_.parts.heads;
+    if (exchanges) plan.seams = {{options_.output, Seam::to_heads}};
     plan.workspace =
         std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
     return plan;
@@ -121,14 +121,14 @@ class NormLinear : public Segment {
                           : map_.in_fp8(rows) ? f.scratch("normed")
                                               : f.saved("normed");
     if (norm_) norm_->forward(f, normed.data, true);
-    const Tensor given = f.out(options_.gives);
+    const Tensor given = f.out(options_.output);
     const bool plain = options_.activation == Activation::plain,
                none = options_.activation == Activation::none;
     const Tensor linear = none ? given : plain ? f.out("linear") : f.saved("linear");
     map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
                  plain ? given.data : linear.data, rows, plain ? linear.data : nullptr);
     if (options_.activation == Activation::gated) {
-      float* amax = gives_amax(rows) ? f.out(options_.gives + "_amax").as<float>() : nullptr;
+      float* amax = gives_amax(rows) ? f.out(options_.output + "_amax").as<float>() : nullptr;
       f.kernels->glu({map_.curve, map_.type, rows, map_.out / 2, linear.data, given.data, amax}, f.launch);
     }
     if (options_.rope) {
@@ -142,8 +142,8 @@ class NormLinear : public Segment {
     if (options_.activation == Activation::gated) {
       if (map_.wants_amax(rows)) amax = f.scratch("dy8_amax").as<float>();
       f.kernels->glu_backward(
-          {map_.curve, map_.type, rows, map_.out / 2, f.saved("linear").data, f.dout(options_.gives).data,
-           dlinear(f).data, f.again(options_.gives).data, amax},
+          {map_.curve, map_.type, rows, map_.out / 2, f.saved("linear").data, f.dout(options_.output).data,
+           dlinear(f).data, f.again(options_.output).data, amax},
           f.launch);
     }
     const Tensor dnormed = norm_ ? f.scratch("dnormed") : f.din("normed");
@@ -188,7 +188,7 @@ class NormLinear : public Segment {
   Tensor dlinear(const Frame& f) const {
     switch (options_.activation) {
       case Activation::none:
-        return f.dout(options_.gives);
+        return f.dout(options_.output);
       case Activation::plain:
         return f.dout("linear");
       case Activation::gated:
@@ -221,7 +221,7 @@ class Norm : public Segment {
     SegmentPlan plan;
     const int64_t rows = shape.tokens() / token_parts_;
     norm_.add_to(plan, rows, keeps_sum_);
-    plan.gives.push_back({"normed", type_, {rows, width_}});
+    plan.outputs.push_back({"normed", type_, {rows, width_}});
     plan.input_needs.push_back("dout.normed");
     plan.seams = {{"normed", seam_}};
     return plan;

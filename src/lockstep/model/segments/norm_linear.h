@@ -31,7 +31,7 @@ struct JoinedWeight {
 
 struct NormLinearOptions {
   std::string segment;              // "qkv"
-  std::string gives;                // "qkv", "act"
+  std::string output;               // "qkv", "act"
   std::optional<NormOptions> norm;  // without: takes "normed"
   LinearMap map;                    // whole
   std::vector<JoinedWeight> weights;

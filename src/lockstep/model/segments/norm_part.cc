@@ -24,15 +24,15 @@ std::vector<ParamSpec> NormPart::params() const {
 void NormPart::add_to(SegmentPlan& plan, int64_t rows, bool keeps_sum) const {
   const ValueSpec sum{keeps_sum ? "residual" : "sum", type_, {rows, options_.width}};
   if (options_.adds) {
-    plan.takes = {"hidden", "residual"};
-    (keeps_sum ? plan.gives : plan.saves).push_back(sum);
+    plan.inputs = {"hidden", "residual"};
+    (keeps_sum ? plan.outputs : plan.saves).push_back(sum);
     plan.input_needs.push_back(keeps_sum ? "out.residual" : "save.sum");
     plan.same.push_back({"din.hidden", "din.residual"});
   } else if (keeps_sum) {
     plan.passes = {"residual"};
     plan.input_needs.push_back("in.residual");
   } else {
-    plan.takes = {"residual"};
+    plan.inputs = {"residual"};
     plan.input_needs.push_back("in.residual");
   }
   if (keeps_sum) {

@@ -31,7 +31,7 @@ std::unique_ptr<Segment> make_ring_attention(AttentionOptions options);
 
 // "out" and "down": takes `takes`, gives "hidden", with dropout behind the map.
 struct ProjectionOptions {
-  std::string segment, takes;
+  std::string segment, input;
   std::string curve_of;  // an edge: what it takes is map.curve of that, and the gradient goes back there
   std::string name;      // canonical, without ".weight"
   LinearMap map;

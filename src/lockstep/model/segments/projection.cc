@@ -26,17 +26,17 @@ class Projection : public Segment {
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     const int64_t rows = shape.tokens();
     SegmentPlan plan;
-    plan.takes = {o_.takes};
+    plan.inputs = {o_.input};
     if (behind_curve()) {
-      plan.takes.push_back(o_.curve_of);
+      plan.inputs.push_back(o_.curve_of);
       plan.input_needs = {"in." + o_.curve_of};
     }
-    if (knows_amax(rows)) plan.takes.push_back(o_.takes + "_amax");
-    plan.gives = {{"hidden", map_.type, {rows, map_.out}}};
+    if (knows_amax(rows)) plan.inputs.push_back(o_.input + "_amax");
+    plan.outputs = {{"hidden", map_.type, {rows, map_.out}}};
     plan.input_needs.push_back("dout.hidden");
     if (drops()) plan.leaves = {{"dmapped", map_.type, {rows, map_.out}}};
     const std::string dmapped = drops() ? "left.dmapped" : "dout.hidden";
-    map_.add_to(plan, rows, "in." + o_.takes, dmapped);
+    map_.add_to(plan, rows, "in." + o_.input, dmapped);
     if (map_.in_fp8(rows) && map_.bias) plan.weight_needs.push_back(dmapped);
     plan.workspace =
         std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
@@ -48,11 +48,11 @@ class Projection : public Segment {
 
   void forward(const Frame& f) const override {
     const Tensor hidden = f.out("hidden");
-    const float* amax = knows_amax(f.slice.tokens()) ? f.in(o_.takes + "_amax").as<float>() : nullptr;
+    const float* amax = knows_amax(f.slice.tokens()) ? f.in(o_.input + "_amax").as<float>() : nullptr;
     // Of the tensor ranks, whose outputs are added up, one adds the bias. Dropping before or after is the
     // same.
     const bool biased = map_.bias && o_.parts.tensor_rank == 0;
-    map_.forward(f, f.in(o_.takes).data, f.weight("weight").data, biased ? f.weight("bias").data : nullptr,
+    map_.forward(f, f.in(o_.input).data, f.weight("weight").data, biased ? f.weight("bias").data : nullptr,
                  hidden.data, f.slice.tokens(), nullptr, amax);
     if (drops() && f.slice.training) drop(f, hidden.data, hidden.data);
   }
@@ -60,14 +60,14 @@ class Projection : public Segment {
   void backward_input(const Frame& f) const override {
     if (drops()) drop(f, f.dout("hidden").data, f.left("dmapped").data);
     map_.backward_input(f, dmapped(f), f.weight("weight").data,
-                        f.din(behind_curve() ? o_.curve_of : o_.takes).data, f.slice.tokens(),
+                        f.din(behind_curve() ? o_.curve_of : o_.input).data, f.slice.tokens(),
                         behind_curve() ? f.in(o_.curve_of).data : nullptr);
   }
 
   void backward_weight(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
     const bool copies = map_.in_fp8(rows);
-    map_.backward_weight(f, copies ? nullptr : f.in(o_.takes).data, copies ? nullptr : dmapped(f),
+    map_.backward_weight(f, copies ? nullptr : f.in(o_.input).data, copies ? nullptr : dmapped(f),
                          f.grad("weight").data, rows, f.accumulate);
     if (!map_.bias) return;
     f.kernels->bias_backward(

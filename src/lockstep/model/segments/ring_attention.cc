@@ -33,8 +33,8 @@ class RingAttention : public Segment {
     const int64_t tokens = shape.tokens();
     const Shape row_values{shape.samples, o_.heads, shape.seq_len};
     SegmentPlan plan;
-    plan.takes = {"qkv"};
-    plan.gives = {{"context", o_.type, {tokens, q_width()}}};
+    plan.inputs = {"qkv"};
+    plan.outputs = {{"context", o_.type, {tokens, q_width()}}};
     plan.saves = {{"lse", DType::f32, row_values}};
     plan.input_needs = {"in.qkv", "out.context", "save.lse", "dout.context"};
     plan.ring = Ring{.parts = o_.parts.context + 1,
@@ -109,7 +109,7 @@ class RingAttention : public Segment {
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost;
     if (part == Part::backward_weight) return cost;
-    // Of the causal half of the whole sequence, this rank's share.
+    // Of the causal half of the whole sequence, this rank's shard.
     const auto length = static_cast<double>(shape.seq_len * 2 * o_.parts.context);
     const double pairs =
         length * (length + 1) / 2 / o_.parts.context * static_cast<double>(shape.samples) / 2;

@@ -28,7 +28,7 @@ class VocabHead : public Segment {
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     const int64_t tokens = shape.tokens(), chunk = chunk_rows(tokens);
     SegmentPlan plan;
-    plan.takes = {"normed"};
+    plan.inputs = {"normed"};
     plan.batch = {"labels"};
     plan.loss = true;
     plan.scratch = {{Part::forward, {"logits", o_.type, {chunk, map_.row_of_y()}}},

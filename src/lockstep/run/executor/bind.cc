@@ -111,11 +111,11 @@ Binder::Binder(BindContext context)
     chunk_count_ += static_cast<int64_t>(chunks.size());
     const program::BlockBuffers& keep = c_.program.blocks[b];
     if (!keep.held()) continue;
-    if (!c_.program.shares.empty()) {
-      const program::Share& share = c_.program.own_share(static_cast<int>(b));
-      chunks = {chunks.begin() + share.first_chunk, chunks.begin() + share.first_chunk + share.chunks};
-      for (kernels::Chunk& chunk : chunks) chunk.begin -= share.values.begin;
-      first_chunk_.back() += share.first_chunk;
+    if (!c_.program.shards.empty()) {
+      const program::Shard& shard = c_.program.own_shard(static_cast<int>(b));
+      chunks = {chunks.begin() + shard.first_chunk, chunks.begin() + shard.first_chunk + shard.chunks};
+      for (kernels::Chunk& chunk : chunks) chunk.begin -= shard.values.begin;
+      first_chunk_.back() += shard.first_chunk;
     }
     const auto fill = [&](int buffer) {
       const Tensor table = c_.memory.tensor(buffer);
@@ -125,7 +125,7 @@ Binder::Binder(BindContext context)
     fill(keep.chunks);
     if (keep.norm_chunks == keep.chunks) continue;
     const int64_t base =
-        c_.program.shares.empty() ? 0 : c_.program.own_share(static_cast<int>(b)).values.begin;
+        c_.program.shards.empty() ? 0 : c_.program.own_shard(static_cast<int>(b)).values.begin;
     for (kernels::Chunk& chunk : chunks) {
       if (!is_cut(layouts_[b], chunk.begin + base)) chunk.count = 0;  // the first tensor rank counts it
     }
@@ -135,9 +135,9 @@ Binder::Binder(BindContext context)
 
 char* Binder::own(int buffer, int block) const {
   const Tensor flat = c_.memory.tensor(buffer);
-  const bool all_of_it = c_.program.shares.empty() || c_.program.buffers[static_cast<size_t>(buffer)].share;
+  const bool all_of_it = c_.program.shards.empty() || c_.program.buffers[static_cast<size_t>(buffer)].sharded;
   return flat.as<char>() +
-         (all_of_it ? 0 : c_.program.own_share(block).values.begin * device::size_of(flat.dtype));
+         (all_of_it ? 0 : c_.program.own_shard(block).values.begin * device::size_of(flat.dtype));
 }
 
 int64_t Binder::own_chunks(int block) const {
@@ -290,7 +290,7 @@ Binder::Call Binder::join_strands(const Instruction& i) {
   return [this, add] { kernels_.add(add, launch_); };
 }
 
-// The tied slot onto the gradient of the parameter that holds the values; where gradients are shared out,
+// The tied slot onto the gradient of the parameter that holds the values; where gradients are sharded,
 // this rank's elements of both.
 Binder::Call Binder::add_tied(const Instruction& i, const program::AddTied& tied) {
   const Tensor into = used(i.writes, Role::into), from = used(i.reads, Role::tied);
@@ -303,15 +303,15 @@ kernels::Add Binder::tied(const Instruction& i, int param, const Tensor& into, c
   const model::PlacedParam& slot = params[static_cast<size_t>(param)];
   const model::TiedTo owner = model::find_tied(layouts_, slot.spec.tied_to);
   const bool received = !c_.program.blocks[static_cast<size_t>(i.block)].held();  // the slot alone
-  if (c_.program.shares.empty()) {
+  if (c_.program.shards.empty()) {
     return {slot.spec.shape.numel(), into.as<float>() + owner.param->offset,
             from.as<float>() + (received ? 0 : slot.offset)};
   }
   const size_t k = program::tied_slot(layouts_[static_cast<size_t>(i.block)], param);
-  const program::Share &mine = c_.program.own_share(i.block), &theirs = c_.program.own_share(owner.block);
+  const program::Shard &mine = c_.program.own_shard(i.block), &theirs = c_.program.own_shard(owner.block);
   const program::Span span = mine.gradients[k];
   const int64_t at = owner.param->offset + span.begin - slot.offset;  // in the owner's values
-  const bool shares = c_.program.ranks.turns();
+  const bool shares = c_.program.ranks.round_robin();
   return {span.count, into.as<float>() + (shares ? at - theirs.values.begin : at),
           from.as<float>() + (received ? 0
                               : shares ? mine.offsets[k]

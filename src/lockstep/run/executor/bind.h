@@ -74,7 +74,7 @@ class Binder {
   Call fold_statistics(const program::Instruction& i);
   Call norm(const program::Instruction& i, const program::Norm& norm);
   Call update(const program::Instruction& i);
-  // This rank's share of a flat buffer of a block; all of it where nothing is shared out.
+  // This rank's shard of a flat buffer of a block; all of it where nothing is sharded.
   char* own(int buffer, int block) const;
   int64_t own_chunks(int block) const;
   device::Tensor used(const std::vector<program::Use>& uses, program::Role role, int block = -1) const;

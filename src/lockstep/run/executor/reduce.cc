@@ -82,7 +82,7 @@ class Reduce {
   size_t me() const { return static_cast<size_t>(group_.rank()); }
   // Copies need whole sums; shares, and what a node sums for others, stay where they are.
   bool everyone_wants_all() const {
-    const bool far = instruction_.among == Among::far;
+    const bool far = instruction_.among == Among::inter_node;
     return (far ? ranks_.split() : instruction_.among) == Among::replica;
   }
 
@@ -314,7 +314,7 @@ std::function<void()> bind_gather_weights(const BindContext& context, const Inst
   const Tensor whole = context.memory.tensor(i.writes[0].buffer),
                from = context.memory.tensor(i.reads[0].buffer);
   const GatherParts calls = gather_parts(context.program, i.block, i.among, whole);
-  const Span own = context.program.own_share(i.block).values;
+  const Span own = context.program.own_shard(i.block).values;
   const Tensor to{whole.as<char>() + own.begin * device::size_of(whole.dtype), whole.dtype, {own.count}};
   device::Device* device = &context.device;
   return [group, calls, to, from, whole, device, launch] {
@@ -326,21 +326,21 @@ std::function<void()> bind_gather_weights(const BindContext& context, const Inst
 }
 
 GatherParts gather_parts(const program::Program& program, int block, Among among, const Tensor& whole) {
-  const std::vector<program::Share>& shares = program.shares[static_cast<size_t>(block)];
+  const std::vector<program::Shard>& shares = program.shards[static_cast<size_t>(block)];
   const auto part = [&](size_t rank) -> Tensor {
     const Span& values = shares[rank].values;
     return {whole.as<char>() + values.begin * device::size_of(whole.dtype), whole.dtype, {values.count}};
   };
   const auto near = static_cast<size_t>(program.ranks.near());
   GatherParts calls;
-  if (among == Among::near) {  // of every node, the shares that its ranks of all seats hold
+  if (among == Among::intra_node) {  // of every node, the shares that its ranks of all seats hold
     for (size_t first = 0; first < shares.size(); first += near) {
       calls.emplace_back();
       for (size_t q = 0; q < near; ++q) calls.back().push_back(part(first + q));
     }
     return calls;
   }
-  const bool far = among == Among::far;
+  const bool far = among == Among::inter_node;
   calls.emplace_back();
   const size_t seat = far ? static_cast<size_t>(program.ranks.shard_rank) % near : 0;
   for (size_t q = seat; q < shares.size(); q += far ? near : 1) calls.back().push_back(part(q));

@@ -181,11 +181,11 @@ Tensor tied_values(const BindContext& c, const std::vector<model::BlockLayout>& 
   const auto block = static_cast<size_t>(i.block);
   const model::PlacedParam& slot = layouts[block].params[static_cast<size_t>(param)];
   program::Span span{slot.offset, slot.spec.shape.numel()};
-  if (!c.program.shares.empty()) {
+  if (!c.program.shards.empty()) {
     const size_t k = program::tied_slot(layouts[block], param);
-    const program::Share& share = c.program.own_share(i.block);
-    span = share.gradients[k];
-    if (c.program.ranks.turns()) span.begin = share.offsets[k];
+    const program::Shard& shard = c.program.own_shard(i.block);
+    span = shard.gradients[k];
+    if (c.program.ranks.round_robin()) span.begin = shard.offsets[k];
   }
   return {gradient.as<float>() + span.begin, device::DType::f32, {span.count}};
 }

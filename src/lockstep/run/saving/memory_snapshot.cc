@@ -47,7 +47,7 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   const Parameters& parameters = *session.parameters;
   add("step state", parameters.state(), false, 0);
   for (const Parameters::Named& param : parameters.named()) {
-    add(param.name, param.master.values, param.master.share, param.master.first);
+    add(param.name, param.master.values, param.master.sharded, param.master.first);
     for (const Parameters::Held& moment : param.moments)
       add("moment", moment.values, moment.share, moment.first);
   }

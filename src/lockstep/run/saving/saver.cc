@@ -71,7 +71,7 @@ checkpoint::Facts Saver::about(const Session& session) {
 std::vector<checkpoint::Piece> Saver::pieces_of(const std::vector<Parameters::Saved>& held,
                                                 std::vector<Source>& sources) {
   std::map<std::pair<bool, bool>, std::vector<const Parameters::Saved*>> alike;  // copies on the same ranks
-  for (const Parameters::Saved& one : held) alike[{one.share, one.cut}].push_back(&one);
+  for (const Parameters::Saved& one : held) alike[{one.sharded, one.cut}].push_back(&one);
   std::vector<checkpoint::Piece> pieces;
   for (const auto& [sort, list] : alike) {
     std::vector<checkpoint::Piece> all;

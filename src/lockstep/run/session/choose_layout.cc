@@ -19,7 +19,7 @@ constexpr size_t kAsked = 4;
 // differs in size.
 std::vector<int> fullest(const program::Program& program, const comm::Mesh& mesh, const plan::Lists& lists,
                          int list) {
-  if (program.shares.empty()) return {lists.first[static_cast<size_t>(list)]};
+  if (program.shards.empty()) return {lists.first[static_cast<size_t>(list)]};
   std::map<int, int> rank_of;  // one for each share
   for (int rank = 0; rank < mesh.world(); ++rank) {
     if (lists.of[static_cast<size_t>(rank)] == list)
@@ -30,9 +30,9 @@ std::vector<int> fullest(const program::Program& program, const comm::Mesh& mesh
     int64_t elements = 0;
     for (size_t b = 0; b < program.blocks.size(); ++b) {
       if (!program.blocks[b].held()) continue;
-      const program::Share& share = program.shares[b][static_cast<size_t>(seat)];
-      elements += 3 * share.values.count;  // master and moments
-      if (program.ranks.turns()) elements += share.gradient_count;
+      const program::Shard& shard = program.shards[b][static_cast<size_t>(seat)];
+      elements += 3 * shard.values.count;  // master and moments
+      if (program.ranks.round_robin()) elements += shard.gradient_count;
     }
     by_size.emplace_back(-elements, rank);
   }

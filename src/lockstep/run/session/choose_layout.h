@@ -13,7 +13,7 @@ namespace lockstep::run {
 // nothing fits.
 std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options, const Own& own = {});
 
-// What the fullest of all ranks needs; ranks may hold shares of different sizes.
+// What the fullest of all ranks needs; ranks may hold shards of different sizes.
 int64_t fullest_rank_bytes(const Plan& plan);
 
 // Walks the programs of all ranks, those with the same list once: sends meet receives, collectives come in

@@ -113,9 +113,9 @@ Parameters::Held Parameters::held(int buffer, const model::PlacedParam& param, i
   const Tensor flat = memory_.tensor(buffer);
   const int64_t size = param.spec.shape.numel();
   const auto at = [&](int64_t element) { return flat.as<char>() + element * device::size_of(flat.dtype); };
-  if (!program_.buffers[static_cast<size_t>(buffer)].share)
+  if (!program_.buffers[static_cast<size_t>(buffer)].sharded)
     return {false, 0, {at(param.offset), flat.dtype, {size}}};
-  const program::Span mine = program_.own_share(block).values;
+  const program::Span mine = program_.own_shard(block).values;
   const int64_t begin = std::max(mine.begin, param.offset), end = std::min(mine.end(), param.offset + size);
   if (begin >= end) return {true, 0, {nullptr, flat.dtype, {0}}};
   return {true, begin - param.offset, {at(begin - mine.begin), flat.dtype, {end - begin}}};
@@ -151,17 +151,18 @@ void Parameters::refresh_compute() {
     const program::BlockBuffers& keep = program_.blocks[b];
     if (!keep.held() || model_.compute == DType::f32) continue;
     const Tensor from = memory_.tensor(keep.master), to = memory_.tensor(keep.compute);
-    const bool shares = program_.buffers[static_cast<size_t>(keep.master)].share;
-    const bool whole = shares && !program_.buffers[static_cast<size_t>(keep.compute)].share;
-    const int64_t at = whole ? program_.own_share(static_cast<int>(b)).values.begin : 0;
+    const bool shares = program_.buffers[static_cast<size_t>(keep.master)].sharded;
+    const bool whole = shares && !program_.buffers[static_cast<size_t>(keep.compute)].sharded;
+    const int64_t at = whole ? program_.own_shard(static_cast<int>(b)).values.begin : 0;
     kernels_.cast(
         {DType::f32, model_.compute, from.numel(), from.data, to.as<char>() + at * device::size_of(to.dtype)},
         {});
     if (!whole) continue;
     device_.synchronize(nullptr);
     const bool by_nodes = program_.ranks.split() == program::Among::shard;
-    for (const program::Among among : by_nodes ? std::vector{program::Among::far, program::Among::near}
-                                               : std::vector{program::Among::shard}) {
+    for (const program::Among among :
+         by_nodes ? std::vector{program::Among::inter_node, program::Among::intra_node}
+                  : std::vector{program::Among::shard}) {
       for (const std::vector<Tensor>& parts : gather_parts(program_, static_cast<int>(b), among, to))
         ranks_.group(among, program::Lane::gather).all_gather(parts);
       device_.synchronize(nullptr);
@@ -232,10 +233,10 @@ Parameters::Saved Parameters::saved_as(const std::string& name, const Named& par
   saved.piece = piece_of(name, param.shape, param.cut, held);
   saved.piece.tensor = {name, held.values.dtype, param.shape, kind, param.order};
   saved.values = held.values;
-  saved.share = held.share;
+  saved.sharded = held.sharded;
   saved.cut = param.cut.cuts();
-  saved.copy = held.share ? ranks.replica : ranks.self();
-  saved.copies = held.share ? ranks.replicas : ranks.width();
+  saved.copy = held.sharded ? ranks.replica : ranks.self();
+  saved.copies = held.sharded ? ranks.replicas : ranks.width();
   const auto also = [&](int rank, int of) {
     saved.copy = saved.copy * of + rank;
     saved.copies *= of;
@@ -277,13 +278,13 @@ std::vector<uint64_t> Parameters::hash_chunks(const Tensor& values,
 std::vector<kernels::Chunk> Parameters::own_chunks(size_t block, int64_t& first) const {
   std::vector<kernels::Chunk> chunks = model::chunks_of(layouts_[block], 0, false);
   first = 0;
-  if (program_.shares.empty()) return chunks;
-  const program::Share& share = program_.own_share(static_cast<int>(block));
+  if (program_.shards.empty()) return chunks;
+  const program::Shard& shard = program_.own_shard(static_cast<int>(block));
   const int64_t base =
-      program_.buffers[static_cast<size_t>(program_.blocks[block].master)].share ? share.values.begin : 0;
-  first = share.first_chunk;
-  std::vector<kernels::Chunk> mine(chunks.begin() + share.first_chunk,
-                                   chunks.begin() + share.first_chunk + share.chunks);
+      program_.buffers[static_cast<size_t>(program_.blocks[block].master)].sharded ? shard.values.begin : 0;
+  first = shard.first_chunk;
+  std::vector<kernels::Chunk> mine(chunks.begin() + shard.first_chunk,
+                                   chunks.begin() + shard.first_chunk + shard.chunks);
   for (kernels::Chunk& chunk : mine) chunk.begin -= base;
   return mine;
 }
@@ -339,7 +340,7 @@ std::string Parameters::hash() const {
     std::copy(hashes.begin(), hashes.end(), all.begin() + static_cast<int64_t>(before) + 2 * first);
   }
   // Ranks that share a copy fill in each other's zeros; every copy says the same, so only the first speaks.
-  const bool shares = !program_.shares.empty();
+  const bool shares = !program_.shards.empty();
   if (shares || program_.stages.count > 1) {
     const int copy = shares ? program_.ranks.replica : program_.ranks.self();
     if (copy > 0 || program_.parts.context_rank > 0) std::fill(all.begin(), all.end(), 0);
@@ -350,7 +351,7 @@ std::string Parameters::hash() const {
 
 bool Parameters::holds_shares() const {
   return std::any_of(program_.blocks.begin(), program_.blocks.end(), [&](const program::BlockBuffers& keep) {
-    return program_.buffers[static_cast<size_t>(keep.master)].share;
+    return program_.buffers[static_cast<size_t>(keep.master)].sharded;
   });
 }
 
@@ -359,7 +360,7 @@ uint64_t Parameters::held_hash() const {
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const int master = program_.blocks[b].master;
     int64_t first = 0;
-    const std::vector<kernels::Chunk> chunks = program_.buffers[static_cast<size_t>(master)].share
+    const std::vector<kernels::Chunk> chunks = program_.buffers[static_cast<size_t>(master)].sharded
                                                    ? own_chunks(b, first)
                                                    : model::chunks_of(layouts_[b], 0, false);
     if (chunks.empty()) continue;

@@ -1,6 +1,6 @@
 // The parameters in a program's memory: first values, hash, and names for checkpoints.
 //
-// Where ranks share out weights or moments, each holds and handles its share; the hash is the same in every
+// Where weights or moments are sharded, each holds and handles its shard; the hash is the same in every
 // layout.
 #pragma once
 
@@ -21,7 +21,7 @@ class Parameters {
   Parameters(const model::Model& model, const program::Program& program, const Memory& memory,
              device::Device& device, const Ranks& ranks);
 
-  // Every value is a function of (seed, name, element), so that any rank can make any share.
+  // Every value is a function of (seed, name, element), so that any rank can make any shard.
   // Also zeroes moments, fills constant tables and resets the step state.
   void initialize(uint64_t seed, float loss_scale);
   // Tables that depend on the length of sequences, for this one; the rest stays.
@@ -43,7 +43,7 @@ class Parameters {
 
   // What this rank holds of one parameter: elements [first, first + count) of it.
   struct Held {
-    bool share = false;  // ranks hold different elements
+    bool sharded = false;  // ranks hold different elements
     int64_t first = 0;
     device::Tensor values;  // device memory, flat; empty when it holds none
   };
@@ -68,7 +68,7 @@ class Parameters {
     checkpoint::Piece piece;
     device::Tensor values;  // device memory, flat
     int copy = 0, copies = 1;
-    bool share = false, cut = false;
+    bool sharded = false, cut = false;
   };
   std::vector<Saved> saved() const;
 

@@ -48,7 +48,7 @@ void check_fp8_device(const recipe::Recipe& recipe, const device::Properties& de
 }
 
 // What the device can do best, when the recipe leaves it open.
-DType settle_precision(recipe::Resolved& resolved, const device::Properties& device) {
+DType resolve_precision(recipe::Resolved& resolved, const device::Properties& device) {
   std::string& wish = resolved.recipe.precision.compute;
   if (wish == "auto") {
     wish = device.fast_bf16 ? "bf16" : device.fast_fp16 ? "fp16" : "fp32";
@@ -58,7 +58,7 @@ DType settle_precision(recipe::Resolved& resolved, const device::Properties& dev
   return wish == "bf16" || wish == "fp8" ? DType::bf16 : wish == "fp16" ? DType::f16 : DType::f32;
 }
 
-void settle_logits_chunk(recipe::Resolved& resolved, DType compute, bool cuda) {
+void resolve_logits_chunk(recipe::Resolved& resolved, DType compute, bool cuda) {
   recipe::AutoInt& chunk = resolved.recipe.memory.logits_chunk;
   if (!chunk.is_auto) return;
   const int64_t budget = cuda ? int64_t{1} << 30 : int64_t{64} << 20;
@@ -102,7 +102,7 @@ int64_t default_strands(int64_t slices, int64_t width) {
 void settle_what_is_said(recipe::Resolved& resolved, const Own& own, const PlanOptions& options) {
   recipe::Mistakes mistakes;
   mistakes.note([&] { check_batch(resolved.recipe); });
-  if (!own.dataset) mistakes.note([&] { data::settle_kind(resolved, options.reads_data); });
+  if (!own.dataset) mistakes.note([&] { data::resolve_kind(resolved, options.reads_data); });
   if (!own.build_model) {
     mistakes.note([&] {
       adopt_model(resolved);
@@ -159,7 +159,7 @@ bool trial(device::Device& device, const program::MemoryPlan& memory) {
 }
 
 // The largest slice that fits: the smallest number of slices that divides the batch.
-void settle_slices(Plan& plan) {
+void resolve_slices(Plan& plan) {
   auto& batch = plan.resolved.recipe.batch;
   if (!batch.slices.is_auto) return;
   for (int64_t slices = 1; slices <= batch.global; ++slices) {
@@ -234,7 +234,7 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
                             {.vocab = plan.dataset->vocab(),
                              .describe = plan.dataset->describe(),
                              .of_any_tokenizer = data::is_of_any_tokenizer(resolved.recipe.data.kind)});
-    settle_logits_chunk(resolved, compute, plan.device->id().kind == device::Kind::cuda);
+    resolve_logits_chunk(resolved, compute, plan.device->id().kind == device::Kind::cuda);
     check_parts(resolved.recipe, parts, plan.seat.world);
     model::check_fp8(resolved.recipe, parts);
   }
@@ -246,8 +246,8 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
 }
 
 // Slices, strands and what is computed again, where the recipe says "auto"; then the whole layout.
-void settle_layout(Plan& plan) {
-  settle_slices(plan);
+void resolve_layout(Plan& plan) {
+  resolve_slices(plan);
   auto& batch = plan.resolved.recipe.batch;
   if (batch.strands.is_auto) {
     batch.strands = default_strands(batch.slices.value, plan.layout.ranks.width());
@@ -264,7 +264,7 @@ void settle_layout(Plan& plan) {
 }
 
 // Where what "auto" means by default does not fit, the cheapest that does, if there is one.
-void settle_smaller(Plan& plan) {
+void resolve_smaller(Plan& plan) {
   const auto open = [&](const char* key) { return plan.resolved.origin.at(key) == "auto"; };
   const Freedom freedom{.slices = open("batch.slices"),
                         .fewer_slices = open("batch.slices"),
@@ -328,7 +328,7 @@ program::Layout layout_of(const Plan& plan, const Variant& variant) {
   layout.slices = variant.slices;
   layout.strands = variant.strands;
   layout.ranks = plan.layout.ranks;
-  program::settle_nodes(layout.ranks, layout.strands);
+  program::resolve_nodes(layout.ranks, layout.strands);
   layout.stages = plan.layout.stages;
   layout.stages.pieces = cut_stages(recipe, *plan.model, layout);
   layout.moments = plan.optimizer.moments;
@@ -397,7 +397,7 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   base::end_lap(plan.laps, "open the device");
   static_cast<void>(kernels::kernels_for(id.kind));
   base::end_lap(plan.laps, "load its kernels");  // of the CPU: LibTorch
-  const DType compute = settle_precision(resolved, plan.device->properties());
+  const DType compute = resolve_precision(resolved, plan.device->properties());
   add_model(plan, resolved, own, {compute, here.parts});
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   base::end_lap(plan.laps, "build the model");
@@ -417,12 +417,12 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   }
   plan.resolved = std::move(resolved);
   plan.available_bytes = available_bytes(plan);
-  settle_layout(plan);
+  resolve_layout(plan);
   base::end_lap(plan.laps, "plan attention and what is computed again");
   check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.program = program::compile(*plan.model, plan.layout);
   plan.memory = program::place(plan.program);
-  if (plan.memory.peak_bytes() > plan.available_bytes) settle_smaller(plan);
+  if (plan.memory.peak_bytes() > plan.available_bytes) resolve_smaller(plan);
   program::check(plan.program, *plan.model);
   if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes)
     throw_out_of_memory(plan, plan.available_bytes);

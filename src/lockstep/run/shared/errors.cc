@@ -22,7 +22,7 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"parallel.data counts data-parallel ranks."},
        {"Leave it \"auto\", or start as many ranks as the message says."}},
       {153,
-       "A shard size that does not divide the ranks, or that nothing is shared out by",
+       "A shard size that does not divide the ranks, or that nothing is sharded by",
        {"parallel.shard ranks share one copy of the model, so the data ranks must be a multiple of it.",
         "parallel.zero = 0 keeps a whole copy on every rank: there is nothing to share."},
        {"Use one of the sizes that the message names, or leave it \"auto\" for one copy over all ranks."}},

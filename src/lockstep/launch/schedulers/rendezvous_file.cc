@@ -1,4 +1,4 @@
-#include "lockstep/launch/schedulers/invitation.h"
+#include "lockstep/launch/schedulers/rendezvous_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -67,8 +67,8 @@ std::string runtime_folder(const Variable& variable) {
   return folder;
 }
 
-InvitationFile::InvitationFile(const std::string& job, const Invitation& invitation) : path_(path_of(job)) {
-  const std::string text = invitation.endpoint + "\n" + invitation.secret.to_text() + "\n";
+RendezvousFile::RendezvousFile(const std::string& job, const StoreAddress& address) : path_(path_of(job)) {
+  const std::string text = address.endpoint + "\n" + address.secret.to_text() + "\n";
   const std::string draft = fmt::format("{}.{}", path_, ::getpid());
   ::unlink(draft.c_str());
   const int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -80,19 +80,19 @@ InvitationFile::InvitationFile(const std::string& job, const Invitation& invitat
   }
 }
 
-InvitationFile::~InvitationFile() { ::unlink(path_.c_str()); }
+RendezvousFile::~RendezvousFile() { ::unlink(path_.c_str()); }
 
-std::optional<Invitation> find_invitation(const std::string& job) {
+std::optional<StoreAddress> find_rendezvous_file(const std::string& job) {
   const std::vector<std::string> lines = base::split_lines(read_ours(path_of(job)));
   if (lines.size() < 2) return std::nullopt;
-  return Invitation{lines[0], comm::Secret::from_text(lines[1])};
+  return StoreAddress{lines[0], comm::Secret::from_text(lines[1])};
 }
 
-Invitation await_invitation(const std::string& job, Duration timeout) {
+StoreAddress await_rendezvous_file(const std::string& job, Duration timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   const std::string path = path_of(job);
   for (;;) {
-    if (const std::optional<Invitation> found = find_invitation(job)) return *found;
+    if (const std::optional<StoreAddress> found = find_rendezvous_file(job)) return *found;
     if (std::chrono::steady_clock::now() > deadline) break;
     std::this_thread::sleep_for(Duration(20));
   }

@@ -17,6 +17,7 @@
 namespace lockstep::launch {
 
 // CommError 551, 552: rank 0 did not come in time. ConfigError 515: another secret; 528: a second rank 0.
-std::unique_ptr<comm::Store> join_strangers(const comm::Seat& seat, const Options& options, const Say& say);
+std::unique_ptr<comm::Store> join_foreign_ranks(const comm::Seat& seat, const Options& options,
+                                                const Say& say);
 
 }  // namespace lockstep::launch

@@ -15,32 +15,32 @@
 
 namespace lockstep::launch {
 
-// The folder for invitations is another user's, or open to others: LS0550.
+// The folder for rendezvous files is another user's, or open to others: LS0550.
 struct FolderNotOursError : base::ConfigError {
   using ConfigError::ConfigError;
 };
 
-struct Invitation {
+struct StoreAddress {
   std::string endpoint;
   comm::Secret secret;
 };
 
 // Of the rank that wrote it: takes the file away when it goes.
-class InvitationFile {
+class RendezvousFile {
  public:
-  InvitationFile(const std::string& job, const Invitation& invitation);  // IoError 802, FolderNotOursError
-  ~InvitationFile();
-  InvitationFile(const InvitationFile&) = delete;
-  InvitationFile& operator=(const InvitationFile&) = delete;
+  RendezvousFile(const std::string& job, const StoreAddress& address);  // IoError 802, FolderNotOursError
+  ~RendezvousFile();
+  RendezvousFile(const RendezvousFile&) = delete;
+  RendezvousFile& operator=(const RendezvousFile&) = delete;
 
  private:
   std::string path_;
 };
 
-std::optional<Invitation> find_invitation(const std::string& job);
+std::optional<StoreAddress> find_rendezvous_file(const std::string& job);
 
 // Waits for the file. CommError 551: rank 0 did not write it in time.
-Invitation await_invitation(const std::string& job, Duration timeout);
+StoreAddress await_rendezvous_file(const std::string& job, Duration timeout);
 
 // $XDG_RUNTIME_DIR/lockstep, else lockstep-UID among the temporary files; made with mode 0700.
 // FolderNotOursError when it is not ours.

@@ -1,4 +1,4 @@
-#include "lockstep/launch/schedulers/strangers.h"
+#include "lockstep/launch/schedulers/foreign_ranks.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "lockstep/launch/rendezvous/hosted_store.h"
 #include "lockstep/launch/rendezvous/meeting.h"
 #include "lockstep/launch/rendezvous/network.h"
-#include "lockstep/launch/schedulers/invitation.h"
+#include "lockstep/launch/schedulers/rendezvous_file.h"
 
 namespace lockstep::launch {
 
@@ -75,15 +75,15 @@ bool answers(const std::string& endpoint, const comm::Secret& secret) {
   }
 }
 
-// An invitation may be left over from a job that was killed: until someone answers, it is read anew.
-std::unique_ptr<comm::Store> follow_invitation(const std::string& job, const comm::Seat& seat,
-                                               Duration timeout, const Say& say) {
+// A rendezvous file may be left over from a job that was killed: until someone answers, it is read anew.
+std::unique_ptr<comm::Store> follow_rendezvous_file(const std::string& job, const comm::Seat& seat,
+                                                    Duration timeout, const Say& say) {
   Patience patience(timeout, say);
   for (;;) {
     const Duration piece = std::clamp(patience.left(), Duration(1), Duration(1000));
     try {
-      const Invitation invitation = await_invitation(job, piece);
-      auto options = client_options(invitation.endpoint, invitation.secret, seat.rank);
+      const StoreAddress address = await_rendezvous_file(job, piece);
+      auto options = client_options(address.endpoint, address.secret, seat.rank);
       options.connect_timeout = piece;
       return comm::connect_store(options);
     } catch (const FolderNotOursError&) {
@@ -102,17 +102,16 @@ std::unique_ptr<comm::Store> follow_invitation(const std::string& job, const com
 std::unique_ptr<comm::Store> meet_on_one_machine(const comm::Seat& seat, const Options& options,
                                                  const Say& say) {
   const std::string job = job_name(true);
-  if (seat.rank != 0) return follow_invitation(job, seat, options.join_timeout, say);
-  if (const std::optional<Invitation> other = find_invitation(job)) {
+  if (seat.rank != 0) return follow_rendezvous_file(job, seat, options.join_timeout, say);
+  if (const std::optional<StoreAddress> other = find_rendezvous_file(job)) {
     if (answers(other->endpoint, other->secret)) throw_second_first(other->endpoint);
   }
   comm::StoreServerOptions server_options;
   server_options.secret = comm::Secret::random();
   auto server = std::make_unique<comm::StoreServer>(server_options);
-  const Invitation invitation{server->endpoint(), server_options.secret};
-  auto connection = comm::connect_store(client_options(invitation.endpoint, invitation.secret, 0));
-  return host_store(std::move(server), std::make_unique<InvitationFile>(job, invitation),
-                    std::move(connection));
+  const StoreAddress address{server->endpoint(), server_options.secret};
+  auto connection = comm::connect_store(client_options(address.endpoint, address.secret, 0));
+  return host_store(std::move(server), std::make_unique<RendezvousFile>(job, address), std::move(connection));
 }
 
 std::unique_ptr<comm::Store> hold_at(const std::string& host, const std::string& job,
@@ -163,8 +162,8 @@ std::unique_ptr<comm::Store> find_at(const std::string& host, const std::string&
 
 }  // namespace
 
-std::unique_ptr<comm::Store> join_strangers(const comm::Seat& seat, const Options& options,
-                                            const Say& say_text) {
+std::unique_ptr<comm::Store> join_foreign_ranks(const comm::Seat& seat, const Options& options,
+                                                const Say& say_text) {
   const Say say = [say_text](const std::string& sentence) { say_text("lockstep: " + sentence + "\n"); };
   if (seat.local_world == seat.world) return meet_on_one_machine(seat, options, say);
   const std::optional<std::string> host = process_variable("MASTER_ADDR");
