@@ -49,7 +49,7 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   for (const Parameters::Named& param : parameters.named()) {
     add(param.name, param.master.values, param.master.sharded, param.master.first);
     for (const Parameters::Held& moment : param.moments)
-      add("moment", moment.values, moment.share, moment.first);
+      add("moment", moment.values, moment.sharded, moment.first);
   }
   for (const Parameters::Named& one : parameters.statistics()) add(one.name, one.master.values, false, 0);
   shape_ = base::hash_text(shape);
