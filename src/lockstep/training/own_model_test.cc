@@ -34,7 +34,7 @@ class Program {
  public:
   Program(const std::string& folder, const std::string& run, Words more)
       : run_(folder + "/" + run), output_(folder + "/output") {
-    Words words = {LOCKSTEP_OWN_MODEL, "checkpoint.every=4", "--run", run_};
+    Words words = {LOCKSTEP_OWN_MODEL, "run.device=cpu", "checkpoint.every=4", "--run", run_};
     words.insert(words.end(), more.begin(), more.end());
     std::vector<char*> pointers;
     for (std::string& word : words) pointers.push_back(word.data());

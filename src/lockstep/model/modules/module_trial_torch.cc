@@ -91,6 +91,14 @@ Trial measure(const AutogradOptions& options, const ModuleValues& values, int64_
   return trial;
 }
 
+// LibTorch's backward passes run on a thread of their own, which has no CUDA context until it has launched
+// something: cuBLAS, asked first, would print a warning.
+void wake_backward_thread(at::Device where) {
+  const c10::AutoGradMode with_graph(true);
+  const at::Tensor one = at::ones({1}, at::TensorOptions().device(where)).requires_grad_();
+  torch::autograd::grad({one * one}, {one}, {at::ones_like(one)});
+}
+
 }  // namespace
 
 Trial try_module(const AutogradOptions& options, const ModuleValues& values, int64_t samples,
@@ -98,7 +106,10 @@ Trial try_module(const AutogradOptions& options, const ModuleValues& values, int
   try {
     const StandIn copies(options, values, where);
     // On a GPU the libraries take workspaces of their own the first time, which no graph holds.
-    if (!where.is_cpu()) measure(options, values, samples, where);
+    if (!where.is_cpu()) {
+      wake_backward_thread(where);
+      measure(options, values, samples, where);
+    }
     return measure(options, values, samples, where);
   } catch (const c10::Error& error) {
     const std::string why = error.what_without_backtrace();

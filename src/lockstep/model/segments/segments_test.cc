@@ -101,10 +101,10 @@ class Walk {
     const auto bind = [&](const std::string& role, const Tensor& tensor) {
       f.bind(role, bound[role] = tensor);
     };
-    std::vector<std::string> reads = plan.takes;
+    std::vector<std::string> reads = plan.inputs;
     reads.insert(reads.end(), plan.passes.begin(), plan.passes.end());
     for (const std::string& name : reads) bind("in." + name, edges_.at(name).values);
-    for (const ValueSpec& spec : plan.gives) bind("out." + spec.name, make(spec.shape, spec.dtype));
+    for (const ValueSpec& spec : plan.outputs) bind("out." + spec.name, make(spec.shape, spec.dtype));
     for (const ValueSpec& spec : plan.saves) bind("save." + spec.name, make(spec.shape, spec.dtype));
     for (const ValueSpec& spec : plan.leaves) bind("left." + spec.name, make(spec.shape, spec.dtype));
     for (const auto& [part, spec] : plan.scratch) {
@@ -121,7 +121,7 @@ class Walk {
     };
     value();
     if (!plan.loss) {
-      if (!plan.takes.empty() || !plan.passes.empty() || !plan.leaves.empty()) segment.backward_input(f);
+      if (!plan.inputs.empty() || !plan.passes.empty() || !plan.leaves.empty()) segment.backward_input(f);
       if (!plan.weight_needs.empty()) segment.backward_weight(f);
     }
     for (const std::string& name : reads) {
@@ -132,8 +132,8 @@ class Walk {
       compare(param.key, bound.at("weight." + param.key), bound.at("grad." + param.key), value);
     value();  // as it was before the comparisons
 
-    for (const std::string& name : plan.takes) edges_.erase(name);
-    for (const ValueSpec& spec : plan.gives)
+    for (const std::string& name : plan.inputs) edges_.erase(name);
+    for (const ValueSpec& spec : plan.outputs)
       edges_[spec.name] = {bound.at("out." + spec.name), spec.gradient};
   }
 
@@ -196,7 +196,7 @@ class Walk {
       bind("dout." + name, make(like.shape, like.dtype));
       write(bound["dout." + name], random_floats("d" + name, like.numel(), 1).data());
     };
-    for (const ValueSpec& spec : plan.gives) {
+    for (const ValueSpec& spec : plan.outputs) {
       if (spec.gradient) random(spec.name, bound.at("out." + spec.name));
     }
     for (const std::string& name : plan.passes) random(name, bound.at("in." + name));
@@ -232,7 +232,7 @@ class Walk {
       const Floats x = read<float>(values), d = read<float>(along);
       for (size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * d[i];
     };
-    for (const ValueSpec& spec : plan.gives) {
+    for (const ValueSpec& spec : plan.outputs) {
       if (spec.gradient) add(bound.at("out." + spec.name), as_edge(spec.name, bound.at("dout." + spec.name)));
     }
     for (const std::string& name : plan.passes) add(bound.at("in." + name), bound.at("dout." + name));

@@ -12,10 +12,11 @@
 namespace lockstep::run {
 namespace {
 
-// Wide enough for activations and gradients to matter beside each other.
+// Wide enough for activations and gradients to matter beside each other; planned for a CPU on any machine,
+// because cuBLAS's workspace would outweigh both.
 std::vector<std::string> recipe_words(const std::string& more) {
-  std::vector<std::string> words = {"model.layers=3",  "model.hidden=32", "data.seq_len=32",
-                                    "batch.global=64", "batch.slices=8",  "batch.strands=8"};
+  std::vector<std::string> words = {"run.device=cpu",  "model.layers=3", "model.hidden=32", "data.seq_len=32",
+                                    "batch.global=64", "batch.slices=8", "batch.strands=8"};
   std::istringstream stream(more);
   for (std::string word; stream >> word;) words.push_back(word);
   return words;

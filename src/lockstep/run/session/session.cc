@@ -47,11 +47,12 @@ void check_fp8_device(const recipe::Recipe& recipe, const device::Properties& de
   }
 }
 
-// What the device can do best, when the recipe leaves it open.
-DType resolve_precision(recipe::Resolved& resolved, const device::Properties& device) {
+// What the device can do best, when the recipe leaves it open. A model of the user's own is as it was
+// written: of its operations Lockstep knows nothing, and some (batch norm) do not take 16-bit weights.
+DType resolve_precision(recipe::Resolved& resolved, const device::Properties& device, bool own_model) {
   std::string& wish = resolved.recipe.precision.compute;
   if (wish == "auto") {
-    wish = device.fast_bf16 ? "bf16" : device.fast_fp16 ? "fp16" : "fp32";
+    wish = own_model ? "fp32" : device.fast_bf16 ? "bf16" : device.fast_fp16 ? "fp16" : "fp32";
     resolved.origin["precision.compute"] = "auto";
   }
   if (wish == "fp8") check_fp8_device(resolved.recipe, device);
@@ -397,7 +398,7 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   base::end_lap(plan.laps, "open the device");
   static_cast<void>(kernels::kernels_for(id.kind));
   base::end_lap(plan.laps, "load its kernels");  // of the CPU: LibTorch
-  const DType compute = resolve_precision(resolved, plan.device->properties());
+  const DType compute = resolve_precision(resolved, plan.device->properties(), own.build_model != nullptr);
   add_model(plan, resolved, own, {compute, here.parts});
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   base::end_lap(plan.laps, "build the model");
