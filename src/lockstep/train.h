@@ -51,7 +51,7 @@ struct TrainResult {
   std::string folder;  // the run folder
   int64_t steps = 0;   // done in all; of a launcher: those of the newest checkpoint
   bool finished = false;
-  std::optional<double> loss, eval_loss;  // as in run::Summary
+  std::optional<double> loss, last_loss, eval_loss;  // as in run::Summary
   std::string params_hash;
   run::Summary summary;  // trained: all that there is to say of it
 };

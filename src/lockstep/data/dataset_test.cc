@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <random>
 
@@ -210,6 +211,38 @@ TEST(OpenDatasetTest, OpensEveryKind) {
 }
 
 // The grammar of a recipe is the one of its seed, and reads samples as long as the recipe says.
+// Terabytes are not read before the first step: their tokens are checked as samples are read.
+TEST(OpenDatasetTest, LargeTokenFilesAreCheckedAsTheyAreRead) {
+  const TestFolder folder;
+  recipe::Recipe recipe;
+  recipe.data.kind = "tokens";
+  std::vector<uint16_t> start(4096, 7);
+  start[0] = 65535;
+  recipe.data.path = folder.write("large.bin", bytes_of<uint16_t>(start));
+  recipe.data.seq_len = 4;
+  recipe.data.eval_fraction = 0;
+  recipe.model.vocab = 100;
+  std::filesystem::resize_file(recipe.data.path, size_t{1} << 40);  // sparse: takes no room
+  const std::unique_ptr<Dataset> data = open_dataset(recipe);
+  std::vector<int32_t> inputs(4), labels(4);
+  data->read(Split::train, 1, inputs, labels);
+  EXPECT_EQ(inputs, std::vector<int32_t>(4, 7));
+  try {
+    data->read(Split::train, 0, inputs, labels);
+    ADD_FAILURE() << "a token that has no row";
+  } catch (const base::DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("sample 0 holds token 65535"), std::string::npos)
+        << error.what();
+  }
+  recipe.model.vocab = recipe::AutoInt{};
+  try {
+    open_dataset(recipe);
+    ADD_FAILURE() << "a vocabulary out of a terabyte";
+  } catch (const base::ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("set model.vocab"), std::string::npos) << error.what();
+  }
+}
+
 TEST(OpenDatasetTest, TheGrammarIsTheRecipes) {
   for (const int64_t seed : {7, 8}) {
     recipe::Recipe recipe;

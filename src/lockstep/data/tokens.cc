@@ -33,6 +33,10 @@ constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
 constexpr int kRawWidth = 2;  // nanoGPT
 constexpr int64_t kLargestVocab = int64_t{1}
                                   << 20;  // without model.vocab: more means that these are no tokens
+// Larger data is not read as a whole before a run: its tokens are checked as samples are read.
+constexpr int64_t kScannedBytes = int64_t{4} << 30;
+// The largest whose vocabulary is found by reading all of it.
+constexpr int64_t kSearchedBytes = int64_t{64} << 30;
 constexpr int64_t kPieceTokens = int64_t{1} << 22;
 
 int32_t int_at(const base::MappedFile& file, int64_t offset) {
@@ -172,22 +176,18 @@ int64_t scan(const TokenStream& stream, const recipe::AutoInt& vocab) {
 
 class Tokens final : public WindowedDataset {
  public:
-  Tokens(const recipe::Recipe::Data& recipe, int64_t vocab, Streams streams)
-      : WindowedDataset(recipe, vocab, std::move(streams)) {}
+  Tokens(const recipe::Recipe::Data& recipe, int64_t vocab, Streams streams, bool scanned)
+      : WindowedDataset(recipe, vocab, std::move(streams)), scanned_(scanned) {}
 
-  // Tokens were checked when the files were opened; who writes into one later must not reach the embedding
-  // with a token that has no row there.
+  // Whatever was checked when the files were opened, and whoever wrote into one since: no token reaches the
+  // embedding that has no row there.
   void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
     WindowedDataset::read(split, index, inputs, labels);
     for (const std::span<int32_t> tokens : {inputs, labels}) {
       const auto wrong = std::find_if(tokens.begin(), tokens.end(),
                                       [&](int32_t token) { return token < 0 || token >= vocab(); });
       if (wrong != tokens.end()) {
-        throw base::DataError(232,
-                              fmt::format("sample {} now holds token {}, beyond the {} that there were when "
-                                          "the data was opened: somebody wrote into its files meanwhile; "
-                                          "put them back and run the same command again",
-                                          index, static_cast<uint32_t>(*wrong), vocab()));
+        refuse_sample(index, static_cast<uint32_t>(*wrong));
       }
     }
   }
@@ -196,6 +196,22 @@ class Tokens final : public WindowedDataset {
   std::vector<int32_t> encode(const std::string& text) const override {
     return numbers_to_tokens(text, vocab());
   }
+
+ private:
+  [[noreturn]] void refuse_sample(int64_t index, uint32_t token) const {
+    if (!scanned_) {
+      throw base::DataError(232,
+                            fmt::format("sample {} holds token {}, and model.vocab = {} has no row for it: "
+                                        "raise model.vocab or prepare the data anew",
+                                        index, token, vocab()));
+    }
+    throw base::DataError(232,
+                          fmt::format("sample {} now holds token {}, beyond the {} that there were when the "
+                                      "data was opened: somebody wrote into its files meanwhile; put them "
+                                      "back and run the same command again",
+                                      index, token, vocab()));
+  }
+  bool scanned_;
 };
 
 }  // namespace
@@ -223,15 +239,28 @@ namespace {
 
 std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
   int64_t needed = 1;
+  bool scanned = true;
   const auto open = [&](const std::vector<std::string>& files) {
     TokenStream stream;
-    for (const std::string& file : files) stream.append(open_file(file));
-    needed = std::max(needed, scan(stream, recipe.model.vocab));
+    int64_t bytes = 0;
+    for (const std::string& file : files) {
+      stream.append(open_file(file));
+      bytes += static_cast<int64_t>(stream.segments().back().bytes.size());
+    }
+    if (recipe.model.vocab.is_auto && bytes > kSearchedBytes) {
+      throw base::ConfigError(
+          232, fmt::format("model.vocab is auto, and finding it would mean reading all {} GiB of {}: set "
+                           "model.vocab to the tokenizer's vocabulary size",
+                           bytes >> 30, recipe.data.path));
+    }
+    const bool whole = recipe.model.vocab.is_auto || bytes <= kScannedBytes;
+    if (whole) needed = std::max(needed, scan(stream, recipe.model.vocab));
+    scanned = scanned && whole;
     return stream;
   };
   Streams streams = open_streams(recipe.data, use, kTokenFiles, open);
   const int64_t vocab = recipe.model.vocab.is_auto ? needed : recipe.model.vocab.value;
-  return std::make_unique<Tokens>(recipe.data, vocab, std::move(streams));
+  return std::make_unique<Tokens>(recipe.data, vocab, std::move(streams), scanned);
 }
 
 }  // namespace

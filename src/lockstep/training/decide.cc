@@ -140,6 +140,7 @@ TrainResult recorded_result(const std::string& folder, const std::vector<std::st
   result.params_hash = manifest.params_hash;
   const run::RecordedEnd end = run::recorded_end(folder, result.steps);
   result.loss = end.loss;
+  result.last_loss = end.last_loss;
   result.eval_loss = end.eval_loss;
   return result;
 }

@@ -87,7 +87,7 @@ TrainResult result_of(const run::Summary& summary, const Rank& rank) {
   result.folder = rank.request.folder;
   result.steps = summary.steps;
   result.finished = summary.finished;
-  if (summary.averaged > 0) result.loss = summary.loss;
+  if (summary.averaged > 0) result.loss = summary.loss, result.last_loss = summary.last_loss;
   result.eval_loss = summary.eval_loss;
   result.params_hash = summary.params_hash;
   result.summary = summary;

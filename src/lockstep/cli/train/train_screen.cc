@@ -48,6 +48,7 @@ nlohmann::json recorded_json(const TrainResult& result) {
   nlohmann::json out{{"folder", result.folder}, {"steps", result.steps}, {"finished", true}};
   if (!result.params_hash.empty()) out["params_hash"] = result.params_hash;
   if (result.loss) out["loss"] = *result.loss;
+  if (result.last_loss) out["last_loss"] = *result.last_loss;
   if (result.eval_loss) out["eval_loss"] = *result.eval_loss;
   return out;
 }

@@ -247,6 +247,9 @@ TEST(Train, LossesAreLabelled) {
     if (line.contains("loss")) last = line["loss"].get<double>();
   }
   EXPECT_EQ(summary["last_loss"].get<double>(), *last);
+  const Outcome again = run_shell(folder.path(), kTiny + "run.steps=20 log.every=1 --json 2>/dev/null");
+  const nlohmann::json done = nlohmann::json::parse(again.output, nullptr, false);
+  for (const char* key : {"loss", "last_loss", "params_hash"}) EXPECT_EQ(done[key], summary[key]) << key;
   EXPECT_EQ(outcome.output.find("ETA 0"), std::string::npos) << outcome.output;
 }
 

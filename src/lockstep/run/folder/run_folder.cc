@@ -225,7 +225,10 @@ RecordedEnd recorded_end(const std::string& folder, int64_t steps) {
     const auto step = line["step"].get<int64_t>();
     if (step <= steps - std::max<int64_t>(1, steps / 10)) break;
     if (step > steps) continue;
-    if (line.contains("loss") && line["loss"].is_number()) losses.push_back(line["loss"]);
+    if (line.contains("loss") && line["loss"].is_number()) {
+      losses.push_back(line["loss"]);
+      if (step == steps) end.last_loss = losses.back();
+    }
     if (step == steps && line.contains("eval_loss") && line["eval_loss"].is_number())
       end.eval_loss = line["eval_loss"].get<double>();
   }

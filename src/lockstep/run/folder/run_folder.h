@@ -54,7 +54,8 @@ bool has_saved(const std::string& folder);
 
 // How a run of so many steps ended, by its metrics.jsonl: what Summary says of it, as far as lines were kept.
 struct RecordedEnd {
-  std::optional<double> loss;  // mean of the last tenth
+  std::optional<double> loss;       // mean of the last tenth
+  std::optional<double> last_loss;  // of the last step, where it was logged
   std::optional<double> eval_loss;
 };
 // The losses of its first `steps` steps, where metrics.jsonl has them; each stands for the steps that were
