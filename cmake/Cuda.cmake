@@ -16,7 +16,8 @@ endif()
 find_path(LOCKSTEP_CUDNN_INCLUDE cudnn.h HINTS ${LOCKSTEP_SITE}/nvidia/cudnn/include ${CUDAToolkit_INCLUDE_DIRS})
 find_path(LOCKSTEP_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${LOCKSTEP_SITE}/include)
 
-file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS kernels/*.cu device/cuda/*.cc kernels/cublas/*.cc kernels/cudnn/*.cc)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS kernels/*.cu device/cuda/*.cc kernels/cublas/*.cc kernels/cudnn/*.cc
+  kernels/flash/*.cc)
 if(LOCKSTEP_CUDNN_INCLUDE AND LOCKSTEP_CUDNN_FRONTEND_INCLUDE)
   list(FILTER cuda_sources EXCLUDE REGEX "_none\\.cc$")
 else()

@@ -10,6 +10,8 @@ install(TARGETS lockstep_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET lockstep_cuda)
   set_target_properties(lockstep_cuda PROPERTIES INSTALL_RPATH "${lockstep_rpath}")
   install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  # Compiled on this machine by set-up, where it has a Hopper GPU.
+  install(FILES $<TARGET_FILE_DIR:lockstep_cuda>/liblockstep_flash.so DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 

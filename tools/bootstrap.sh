@@ -9,6 +9,7 @@
 #   LOCKSTEP_TORCH=DIR   use this PyTorch 2.11 instead of downloading it
 #   LOCKSTEP_REBUILD=1   rebuild before running, even where the build looks fresh
 #   LOCKSTEP_JOBS=N      compile N files at once (default: cores, less where memory is short)
+#   LOCKSTEP_FLASH_HEADS=128:4,64:5   compile attention for these heads only: width, query heads to a key head
 
 : "${root:?}"
 deps=$root/.deps
@@ -308,7 +309,7 @@ decide_cuda() {
   fi
 }
 
-wheels() { python3 "$root/tools/wheels.py" "$@" --deps "$deps"; }
+wheels() { python3 "$root/tools/wheels.py" --deps "$deps" "$@"; }
 
 # Says what is missing, how much and how long; refuses where it cannot fit.
 announce() {
@@ -386,6 +387,48 @@ compile() {
     fail 1 LS0706 "the build in $folder failed"
 }
 
+# ---- attention on Hopper ------------------------------------------------------------------------------
+
+# FlashAttention's kernels are compiled here, for this machine: they are nobody's to ship (docs/dependencies.md).
+# Wanted where a GPU of compute capability 9.0 is, or where the user says so.
+wants_flash() {
+  local wish=${want_flash:-$(choice flash)}
+  [[ $gpu == cuda && $wish != off ]] || return 1
+  [[ $wish == on ]] || report_gpus | grep -q '^[^,]*, *9\.0,'
+}
+
+# What the kernels depend on, so that they are compiled once.
+flash_inputs() {
+  (cd "$root/tools" && cat flash/*.py ../src/lockstep/kernels/flash/flash_abi.h && grep '^flash ' wheels.lock) | sha256sum
+  printf '%s\n' "${LOCKSTEP_FLASH_HEADS:-common}"
+}
+
+find_cudart() {
+  local candidate
+  for candidate in "$torch/../nvidia/cu13/lib" "${nvcc%/bin/nvcc}/lib64" "${nvcc%/bin/nvcc}/lib"; do
+    if [[ -e $candidate/libcudart.so.13 ]]; then
+      printf '%s\n' "$candidate/libcudart.so.13"
+      return 0
+    fi
+  done
+}
+
+# Fetches the compiler, uses it and throws it away. Without these kernels attention takes cuDNN, so nothing here stops
+# the set-up.
+build_flash() {
+  local library=$build/src/lockstep/liblockstep_flash.so made=$build/.flash_stamp tool=$deps/flash
+  wants_flash || return 0
+  if [[ -f $library && -f $made && $(<"$made") == "$(flash_inputs)" ]]; then return 0; fi
+  if wheels fetch flash --deps "$tool" && mkdir -p "${library%/*}" &&
+    run_logged "attention kernels for Hopper" flash python3 -B "$root/tools/flash/build.py" --site "$tool/site" \
+      --out "$library" --cudart "$(find_cudart)" --jobs "$jobs" ${LOCKSTEP_FLASH_HEADS:+--heads "$LOCKSTEP_FLASH_HEADS"}; then
+    flash_inputs >"$made"
+  else
+    say "lockstep: FlashAttention's kernels could not be made; attention takes cuDNN. The next set-up tries again."
+  fi
+  rm -rf "$tool"
+}
+
 fetch_wheels() {
   ((${#wheel_sets[@]})) || return 0
   local status=0
@@ -416,6 +459,7 @@ prepare() {
     install_packages "${missing[@]}"
   fi
   if [[ -n ${want_cuda:-} ]]; then remember cuda "$want_cuda"; fi
+  if [[ -n ${want_flash:-} ]]; then remember flash "$want_flash"; fi
   if [[ -n ${LOCKSTEP_TORCH:-} ]]; then remember torch "$torch"; fi
   fetch_wheels
 }
@@ -428,6 +472,7 @@ set_up() {
   mapfile -t arguments < <(cmake_arguments)
   configure "$build" release "${arguments[@]}"
   compile "$build" "$@"
+  build_flash
   write_stamp
   free_lock
   trap - INT TERM

@@ -9,8 +9,8 @@ sandbox=$(mktemp -d)
 trap 'rm -rf "$sandbox"' EXIT
 failures=0 checks=0
 unset RANK LOCAL_RANK LOCKSTEP_RANK OMPI_COMM_WORLD_RANK PMI_RANK LOCKSTEP_TORCH LOCKSTEP_REBUILD LOCKSTEP_JOBS
-real=(awk bash cat chmod cp date df dirname env flock git grep head id kill mkdir mv nproc python3 readlink rm
-  sed sh sleep sort tail timeout touch tr uname)
+real=(awk bash cat chmod cp date df dirname env flock git grep head id kill ls mkdir mv nproc python3 readlink rm
+  sed sh sha256sum sleep sort tail timeout touch tr uname)
 
 # ---- the sandbox: a checkout with a space in its name, and a PATH of fakes ----------------------------
 
@@ -122,6 +122,43 @@ TABLE
   fresh_sandbox
   inside 'remember cuda off; remember torch /nowhere; remember cuda on; want_cuda=; make_plan; echo "$gpu"; cat "$deps/choices"'
   expect "plan, a choice is remembered once and a lost torch forgotten" 0 $'cuda\ntorch /nowhere\ncuda on'
+}
+
+test_flash() {
+  local name smi wish verdict
+  while IFS='|' read -r name smi wish verdict; do
+    fresh_sandbox
+    if [[ -n $smi ]]; then fake nvidia-smi "printf '$smi\\n'"; fi
+    inside "gpu=cuda want_flash=$wish; if wants_flash; then echo wanted; else echo left out; fi"
+    expect "flash, $name" 0 "$verdict"
+  done <<'TABLE'
+a Hopper|580.1, 9.0, H200||wanted
+a Hopper, not wanted|580.1, 9.0, H200|off|left out
+the second is a Hopper|580.1, 8.0, A100\n580.1, 9.0, H100||wanted
+an Ampere|580.1, 8.0, A100||left out
+a Blackwell|580.1, 10.0, B200||left out
+no GPU|||left out
+no GPU, but wanted||on|wanted
+TABLE
+  fresh_sandbox
+  inside "gpu=none want_flash=on; if wants_flash; then echo wanted; else echo left out; fi"
+  expect "flash, a program for the CPU" 0 "left out"
+
+  local made='gpu=cuda want_flash=on jobs=2 torch=/t nvcc=/c/bin/nvcc
+    wheels() { echo "wheels $*"; mkdir -p "$deps/flash/site"; }
+    run_logged() { echo "compiled: $1"; touch "$build/src/lockstep/liblockstep_flash.so"; }'
+  fresh_sandbox
+  mkdir -p "$root/src/lockstep/kernels/flash"
+  cp -r "$tools/flash" "$root/tools/"
+  cp "$tools/../src/lockstep/kernels/flash/flash_abi.h" "$root/src/lockstep/kernels/flash/"
+  inside "$made; build_flash; echo; build_flash; ls \"\$deps\"; echo end"
+  expect "flash, made once, and the compiler is gone" 0 $'compiled: attention kernels for Hopper\n\nend'
+  inside "$made; LOCKSTEP_FLASH_HEADS=64:5 build_flash"
+  expect "flash, made again for other heads" 0 "compiled: attention kernels for Hopper"
+  inside "$made; build_flash; wheels() { return 1; }; LOCKSTEP_FLASH_HEADS=64:7 build_flash; echo went on"
+  expect "flash, the compiler cannot be fetched" 0 $'attention takes cuDNN. The next set-up tries again.\nwent on'
+  inside "$made; run_logged() { return 1; }; LOCKSTEP_FLASH_HEADS=64:7 build_flash; echo went on"
+  expect "flash, the compiler fails" 0 "went on"
 }
 
 test_packages() {

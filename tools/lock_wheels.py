@@ -2,7 +2,8 @@
 """Write wheels.lock: which wheels make up LibTorch and CUDA, with sizes and SHA-256.
 
 Run by hand when the torch version changes. The versions are those that torch's own metadata pins
-(Requires-Dist of torch and of the cuda-toolkit package it names). Needs the network.
+(Requires-Dist of torch and of the cuda-toolkit package it names), and of FlashAttention's compiler those below, which
+were measured together. Needs the network.
 
     python3 tools/lock_wheels.py 2.11.0 > tools/wheels.lock
 """
@@ -20,6 +21,12 @@ CUDA_DIRECT = ["nvidia-cudnn", "nvidia-cusparselt", "nvidia-nccl", "nvidia-nvshm
 CUDNN_FRONTEND = "1.18.0"  # headers only, not pinned by torch: any that knows this cuDNN will do
 NVCC_EXTRAS = ["nvcc", "crt", "nvvm", "cccl"]
 ARCHES = ["x86_64", "aarch64"]
+# FlashAttention, its compiler, and what these two import when tools/flash/build.py runs them.
+FLASH = [("flash-attn-4", "4.0.0b36"), ("quack-kernels", "0.6.5"), ("nvidia-cutlass-dsl-libs-base", "4.8.1"),
+         ("nvidia-cutlass-dsl-libs-core", "4.8.1"), ("nvidia-cutlass-dsl-libs-cu13", "4.8.1"),
+         ("apache-tvm-ffi", "0.1.15.post2"), ("cuda-bindings", "13.5.0"), ("cuda-pathfinder", "1.8.6"),
+         ("numpy", "2.4.6"), ("einops", "0.8.2"), ("typing-extensions", "4.16.0")]
+FLASH_PYTHONS = r"(?:py3-none-any|cp31[1-4]-cp31[1-4]-manylinux)"
 
 
 class Remote(io.RawIOBase):
@@ -78,13 +85,14 @@ def rows(set_name, name, version, tag=""):
     """Rows for both machines, the preferred Python first."""
     found = []
     for file, (url, sha256) in wheels.index_links(name).items():
-        machine = next((a for a in ARCHES if file.endswith(a + ".whl")), None)
-        if machine and re.match(rf"[A-Za-z0-9_]+-{re.escape(version)}(\.0)*-{tag}", file) and "win" not in file:
-            wheel = wheels.Wheel(f"{set_name} {machine} {name} {version} {file} 0 0 {sha256}")
+        machines = [a for a in ARCHES if file.endswith((a + ".whl", "-none-any.whl"))]
+        if machines and re.match(rf"[A-Za-z0-9_]+-{re.escape(version)}(\.0)*-{tag}", file) and "win" not in file:
+            wheel = wheels.Wheel(f"{set_name} {machines[0]} {name} {version} {file} 0 0 {sha256}")
             archive = open_wheel(url)
             disk = sum(m.file_size for m in archive.infolist() if wheel.wants(m.filename))
             size = archive.fp.raw.size
-            found.append((machine, "cp312" not in file, file, f"{set_name} {machine} {name} {version} {file} {size} {disk} {sha256}"))
+            found += [(machine, "cp312" not in file, file,
+                       f"{set_name} {machine} {name} {version} {file} {size} {disk} {sha256}") for machine in machines]
     if not found:
         raise SystemExit(f"no wheel of {name} {version}")
     return [row for *_, row in sorted(found)]
@@ -113,6 +121,8 @@ def main():
     lines += rows("cuda", wheels.FRONTEND, CUDNN_FRONTEND, r"cp\d+-cp\d+-")
     for name in NVCC_EXTRAS:
         lines += rows("nvcc", *extra(name))
+    for name, version in FLASH:
+        lines += rows("flash", name, version, FLASH_PYTHONS)
     print("\n".join(lines))
 
 

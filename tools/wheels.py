@@ -5,7 +5,8 @@
     wheels.py fetch SET...     download, verify and unpack what is missing
 
 Sets are cpu (LibTorch and the two CUDA libraries that libtorch_cpu.so links), cuda (what
-libtorch_cuda.so needs on top) and nvcc (a CUDA compiler). A download goes on where it was
+libtorch_cuda.so needs on top), nvcc (a CUDA compiler) and flash (FlashAttention and its compiler, which the Python that
+runs this must be able to import). A download goes on where it was
 interrupted, is used only when its SHA-256 is the pinned one, and is unpacked into a folder of its
 own before it reaches the site folder; the stamp that makes it count is written last.
 
@@ -32,6 +33,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent
+PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
 CHUNK = 1 << 20
 ATTEMPTS = 5
 
@@ -69,6 +71,10 @@ class Wheel:
         patterns = TORCH_FILES[self.set] if self.name == "torch" else FRONTEND_FILES
         return any(fnmatch.fnmatchcase(member, pattern) for pattern in patterns)
 
+    def imports_here(self):
+        """Whether this Python can import what the wheel holds; of the other sets we take no Python."""
+        return self.set != "flash" or "-py3-none-" in self.file or f"-{PYTHON}-{PYTHON}-" in self.file
+
 
 def read_lock(path, sets, arch):
     """The alternatives for each wheel wanted: torch has one for each Python, and any of them will do."""
@@ -80,7 +86,10 @@ def read_lock(path, sets, arch):
                 wanted.setdefault((wheel.set, wheel.name), []).append(wheel)
     if not wanted:
         raise Refusal("LS0707", f"there is no LibTorch wheel for {arch}: only x86_64 and aarch64 Linux are supported")
-    return wanted
+    fitting = {key: [wheel for wheel in wheels if wheel.imports_here()] for key, wheels in wanted.items()}
+    if not all(fitting.values()):
+        raise Refusal("LS0707", f"FlashAttention's compiler has no wheels for this Python ({PYTHON})")
+    return fitting
 
 
 # ---- pip's settings -------------------------------------------------------------------------------------
@@ -315,7 +324,7 @@ def missing(store, wanted):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("command", choices=["missing", "fetch"])
-    parser.add_argument("sets", nargs="+", choices=["cpu", "cuda", "nvcc"])
+    parser.add_argument("sets", nargs="+", choices=["cpu", "cuda", "nvcc", "flash"])
     parser.add_argument("--deps", type=Path, default=TOOLS.parent / ".deps")
     parser.add_argument("--lock", type=Path, default=TOOLS / "wheels.lock")
     parser.add_argument("--arch", default=platform.machine())

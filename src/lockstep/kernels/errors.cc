@@ -22,6 +22,11 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"The driver or the GPU failed.", "cuDNN's files are of different versions, or damaged."},
        {"Update the NVIDIA driver, install cuDNN again with `lockstep setup`.",
         "LOCKSTEP_ATTENTION=own takes the kernels that need no cuDNN."}},
+      {434,
+       "FlashAttention's kernels could not run",
+       {"The driver or the GPU failed.", "liblockstep_flash.so is damaged, or was compiled elsewhere."},
+       {"Compile it again with `lockstep setup`, update the NVIDIA driver.",
+        "LOCKSTEP_ATTENTION=cudnn does without it."}},
   };
 }
 

@@ -8,6 +8,7 @@
 #include "lockstep/device/cuda/cuda_device.h"
 #include "lockstep/kernels/cublas/matmul_plan.h"
 #include "lockstep/kernels/cudnn/attention_plan.h"
+#include "lockstep/kernels/flash/flash_attention.h"
 #include "lockstep/kernels/table.cuh"
 
 namespace {
@@ -34,6 +35,8 @@ lockstep::device::Device* lockstep_cuda_open(int index) { return new lockstep::d
 void lockstep_cuda_load(lockstep::base::Laps* laps) {
   lockstep::kernels::cuda::CudnnAttention::load();
   laps->end("load cuDNN");
+  lockstep::kernels::cuda::FlashAttention::load();
+  laps->end("load FlashAttention");
 }
 
 // What fails here fails again, and is said, where it is needed.

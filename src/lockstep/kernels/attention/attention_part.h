@@ -7,6 +7,8 @@
 // chunks again with the final log-sum-exp, so that parts do not depend on each other there.
 #pragma once
 
+#include <compare>
+
 #include "lockstep/kernels/attention/attention.h"
 
 namespace lockstep::kernels {
@@ -18,6 +20,7 @@ struct AttentionPartShape {
   bool causal = false;                  // q_len == kv_len, and key j counts for query i where j <= i
   int64_t q_stride = 0, kv_stride = 0;  // elements between rows (tokens) of q, and of k and v
   float scale() const { return attention_scale(head_dim); }
+  auto operator<=>(const AttentionPartShape&) const = default;
 };
 
 // A whole sequence as the only part, where q, k and v lie side by side.

@@ -37,6 +37,7 @@ std::vector<Case> cases() {
     all.push_back({type, 2, 4, 4, 36, {130, 48}});  // rows that are no multiple of 16 bytes
     all.push_back({type, 1, 2, 1, 128, {65, 97}});
     all.push_back({type, 1, 2, 2, 96, {20, 33}});
+    all.push_back({type, 2, 4, 1, 64, {130, 200, 70}});
     all.push_back({type, 1, 2, 1, 256, {33, 50}});
     all.push_back({type, 1, 2, 1, 32, {600, 70}});  // more keys than are met at a time
   }

@@ -153,6 +153,103 @@ TEST_P(AttentionTest, BackwardMatchesReference) {
   }
 }
 
+// FlashAttention's kernels, where they are here: every width, every grouping, lengths beside its tiles.
+class FlashTest : public AttentionTest {
+ protected:
+  void SetUp() override {
+    AttentionTest::SetUp();
+    if (IsSkipped()) return;
+    ::setenv("LOCKSTEP_ATTENTION", "flash", 1);
+    const std::string engine = kernels().attention_engine({DType::bf16, 1, 64, 1, 1, 64});
+    if (!engine.starts_with("flash")) GTEST_SKIP() << "no FlashAttention here: attention is by " << engine;
+  }
+  void TearDown() override {
+    ::unsetenv("LOCKSTEP_ATTENTION");
+    AttentionTest::TearDown();
+  }
+
+  struct Results {
+    Values out, lse, dqkv;
+  };
+  // Both passes, each several times, with scratch of its own.
+  Results both_passes(const AttentionShape& shape, const Memory& qkv, const Memory& dout) {
+    const int64_t width = shape.heads * shape.head_dim;
+    const Memory out = garbage(shape.rows() * width, shape.type), dqkv = garbage(qkv.count(), shape.type);
+    const Memory lse = garbage(shape.rows() * shape.heads, DType::f32);
+    const Launch scratch = launch(kernels().attention_workspace(shape));
+    run({&out, &lse}, [&] {
+      kernels().attention_forward({shape, qkv.data(), out.data(), lse.as<float>()}, scratch);
+    });
+    run({&dqkv}, [&] {
+      kernels().attention_backward({shape, qkv.data(), out.data(), dout.data(), lse.as<float>(), dqkv.data()},
+                                   scratch);
+    });
+    return {download(out), download(lse), download(dqkv)};
+  }
+};
+
+double relative_distance(const Values& actual, const Values& expected) {
+  double apart = 0, size = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    apart += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  return std::sqrt(apart / size);
+}
+
+TEST_P(FlashTest, MatchesReferenceForEveryHeadAndLength) {
+  // seq_len, heads, kv_heads, head_dim
+  constexpr int64_t kRows[][4] = {{1, 2, 2, 64},    {2, 4, 1, 64},    {64, 4, 4, 64},   {127, 6, 3, 64},
+                                  {128, 8, 2, 64},  {129, 6, 1, 64},  {191, 7, 1, 64},  {193, 16, 2, 64},
+                                  {385, 3, 1, 64},  {65, 5, 1, 128},  {128, 4, 4, 128}, {131, 7, 1, 128},
+                                  {257, 6, 2, 128}, {300, 8, 1, 128}, {40, 4, 4, 96},   {193, 8, 2, 96},
+                                  {130, 8, 1, 96},  {33, 2, 2, 256},  {145, 4, 2, 256}, {210, 8, 1, 256}};
+  for (const DType type : {DType::bf16, DType::f16}) {
+    for (const auto& row : kRows) {
+      const AttentionShape shape{type, 2, row[0], row[1], row[2], row[3]};
+      SCOPED_TRACE(describe(shape));
+      ASSERT_TRUE(kernels().attention_engine(shape).starts_with("flash"));
+      Reference reference(shape, rounded(random_values(shape.rows() * shape.qkv_width(), 12), type));
+      const Values dout = rounded(random_values(shape.rows() * shape.heads * shape.head_dim, 13), type);
+      const Results got = both_passes(shape, upload(reference.qkv, type), upload(dout, type));
+      expect_close(got.out, reference.out, tolerance(type), "out");
+      expect_close(got.lse, reference.lse, tolerance(DType::f32, 1000), "lse");
+      const Values expected = reference.backward(dout);
+      expect_close(got.dqkv, expected, tolerance(type, 8), "dqkv");
+      EXPECT_LE(relative_distance(got.dqkv, expected), type == DType::bf16 ? 8e-3 : 1e-3);
+    }
+  }
+}
+
+// Sequences of many tiles, and more blocks than the GPU runs at once: turns are really waited for.
+TEST_P(FlashTest, LongSequencesMatchOurOwnKernels) {
+  constexpr int64_t kRows[][5] = {
+      {1, 8192, 4, 1, 64}, {3, 3001, 12, 12, 64}, {2, 5000, 6, 2, 128}, {1, 4097, 8, 2, 96}};
+  for (const auto& row : kRows) {
+    const AttentionShape shape{DType::bf16, row[0], row[1], row[2], row[3], row[4]};
+    SCOPED_TRACE(describe(shape));
+    const Memory qkv = upload(random_values(shape.rows() * shape.qkv_width(), 14), shape.type);
+    const Memory dout = upload(random_values(shape.rows() * shape.heads * shape.head_dim, 15), shape.type);
+    ::setenv("LOCKSTEP_ATTENTION", "own", 1);
+    const Results expected = both_passes(shape, qkv, dout);
+    ::setenv("LOCKSTEP_ATTENTION", "flash", 1);
+    ASSERT_TRUE(kernels().attention_engine(shape).starts_with("flash"));
+    const Results got = both_passes(shape, qkv, dout);
+    EXPECT_LE(relative_distance(got.out, expected.out), 8e-3);
+    EXPECT_LE(relative_distance(got.lse, expected.lse), 1e-4);
+    EXPECT_LE(relative_distance(got.dqkv, expected.dqkv), 1.6e-2);
+  }
+}
+
+// The same scratch for twice the length is at most twice as much.
+TEST_P(FlashTest, ScratchGrowsWithTheLength) {
+  const auto scratch = [&](int64_t seq_len) {
+    return kernels().attention_workspace({DType::bf16, 1, seq_len, 32, 8, 64});
+  };
+  EXPECT_LE(scratch(65536), 2 * scratch(32768));
+  EXPECT_LE(scratch(65536), int64_t{1} << 30);
+}
+
 TEST(AttentionReference, GradientIsThatOfFiniteDifferences) {
   const AttentionShape shape{DType::f32, 1, 5, 2, 1, 3};
   const Values qkv = random_values(shape.rows() * shape.qkv_width(), 8);
@@ -237,6 +334,8 @@ TEST_P(AttentionTest, RopeTurnsHalvesAndTurnsThemBack) {
 }
 
 LOCKSTEP_ON_EVERY_DEVICE(AttentionTest);
+INSTANTIATE_TEST_SUITE_P(Devices, FlashTest, ::testing::Values("cuda"),
+                         [](const auto& device) { return device.param; });
 
 }  // namespace
 }  // namespace lockstep::kernels::testing

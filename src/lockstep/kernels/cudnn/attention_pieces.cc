@@ -33,7 +33,7 @@ std::unique_ptr<AttentionPieces> AttentionPieces::find(const AttentionPartShape&
   bool all = true;
   int64_t engine = 0;
   pieces->each_pair([&](const Run& queries, const Run& keys, bool, bool) {
-    const CudnnAttention* plan = all ? pieces->plan(queries, keys) : nullptr;
+    const AttentionPlan* plan = all ? pieces->plan(queries, keys) : nullptr;
     all = plan != nullptr;
     if (!all) return;
     engine = std::max(engine, plan->workspace_bytes());
@@ -68,13 +68,13 @@ void AttentionPieces::each_pair(Visit visit) const {
   }
 }
 
-const CudnnAttention* AttentionPieces::plan(const Run& queries, const Run& keys) const {
-  CudnnShape piece{.part = shape_,
-                   .pass = Pass::backward,
-                   .out_stride = shape_.heads * shape_.head_dim,
-                   .lse_stride = shape_.q_len,
-                   .dq_stride = dq_width(),
-                   .dkv_stride = 2 * shape_.head_dim};
+const AttentionPlan* AttentionPieces::plan(const Run& queries, const Run& keys) const {
+  AttentionPlanShape piece{.part = shape_,
+                           .pass = AttentionPass::backward,
+                           .out_stride = shape_.heads * shape_.head_dim,
+                           .lse_stride = shape_.q_len,
+                           .dq_stride = dq_width(),
+                           .dkv_stride = 2 * shape_.head_dim};
   piece.part.samples = 1;
   piece.part.q_len = queries.tokens;
   piece.part.kv_len = keys.tokens;

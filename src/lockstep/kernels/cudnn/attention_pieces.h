@@ -33,7 +33,7 @@ class AttentionPieces {
     int64_t first, tokens;
   };
   std::vector<Run> runs_of(int64_t tokens) const;
-  const CudnnAttention* plan(const Run& queries, const Run& keys) const;
+  const AttentionPlan* plan(const Run& queries, const Run& keys) const;
   template <class Visit>
   void each_pair(Visit visit) const;
 

@@ -3,7 +3,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <map>
 #include <mutex>
 
@@ -43,9 +42,9 @@ int64_t score_bytes(const AttentionPartShape& s, int64_t samples, int64_t kv_hea
   return samples * (kv_heads * (s.heads / s.kv_heads)) * side(s.q_len) * side(s.kv_len) * 2;
 }
 
-Tile tile_of(const CudnnShape& shape) {
+Tile tile_of(const AttentionPlanShape& shape) {
   const AttentionPartShape& s = shape.part;
-  if (shape.pass == Pass::forward) return {s.samples, s.kv_heads};  // which wants no scratch
+  if (shape.pass == AttentionPass::forward) return {s.samples, s.kv_heads};  // which wants no scratch
   const int64_t of_sample = score_bytes(s, 1, s.kv_heads);
   if (of_sample <= kScoreBytes) {
     return {largest_divisor(s.samples, kScoreBytes / of_sample), s.kv_heads};
@@ -61,7 +60,7 @@ struct Rows {
   int64_t tokens, heads, stride;
 };
 
-Rows rows_of(const CudnnShape& shape, int64_t uid) {
+Rows rows_of(const AttentionPlanShape& shape, int64_t uid) {
   const AttentionPartShape& s = shape.part;
   switch (uid) {
     case kQ:
@@ -81,13 +80,13 @@ Rows rows_of(const CudnnShape& shape, int64_t uid) {
 
 class Graph {
  public:
-  Graph(const CudnnShape& shape, const Tile& tile) : shape_(shape), tile_(tile) {
+  Graph(const AttentionPlanShape& shape, const Tile& tile) : shape_(shape), tile_(tile) {
     graph_
         .set_io_data_type(shape.part.type == device::DType::bf16 ? fe::DataType_t::BFLOAT16
                                                                  : fe::DataType_t::HALF)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-    if (shape.pass == Pass::forward) {
+    if (shape.pass == AttentionPass::forward) {
       describe_forward();
     } else {
       describe_backward();
@@ -163,7 +162,7 @@ class Graph {
     if (uid == kLse) tensor->set_data_type(fe::DataType_t::FLOAT);
   }
 
-  CudnnShape shape_;
+  AttentionPlanShape shape_;
   Tile tile_;
   fe::graph::Graph graph_;
   int64_t workspace_ = 0;
@@ -176,9 +175,9 @@ struct OfDevice {
   bool start() { return handle != nullptr || cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS; }
 };
 
-class Plan final : public CudnnAttention {
+class Plan final : public AttentionPlan {
  public:
-  Plan(const CudnnShape& shape, OfDevice& device)
+  Plan(const AttentionPlanShape& shape, OfDevice& device)
       : shape_(shape), tile_(tile_of(shape)), device_(device), graph_(shape, tile_) {}
 
   std::string build() { return graph_.build(device_.handle); }
@@ -206,7 +205,7 @@ class Plan final : public CudnnAttention {
   std::vector<std::pair<int64_t, const void*>> by_uid(const Operands& o) const {
     std::vector<std::pair<int64_t, const void*>> all = {
         {kQ, o.q}, {kK, o.k}, {kV, o.v}, {kOut, o.out}, {kLse, o.lse}};
-    if (shape_.pass == Pass::backward)
+    if (shape_.pass == AttentionPass::backward)
       all.insert(all.end(), {{kDout, o.dout}, {kDq, o.dq}, {kDk, o.dk}, {kDv, o.dv}});
     return all;
   }
@@ -221,33 +220,27 @@ class Plan final : public CudnnAttention {
            device::size_of(shape_.part.type);
   }
 
-  CudnnShape shape_;
+  AttentionPlanShape shape_;
   Tile tile_;
   OfDevice& device_;
   Graph graph_;
 };
 
 // What we know without asking cuDNN.
-std::string refusal(const CudnnShape& shape) {
+std::string refusal(const AttentionPlanShape& shape) {
   const AttentionPartShape& s = shape.part;
   if (!cudnn_state().here) return cudnn_state().why_not;
   if (cudnnGetVersion() < kOldestVersion) return "cuDNN " + cudnn_state().version + " is older than 9.5";
   if (s.type != device::DType::bf16 && s.type != device::DType::f16) return "fp32";
   if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim) return fmt::format("heads of {}", s.head_dim);
   if (s.samples <= 0 || std::min(s.q_len, s.kv_len) < 2) return "too short";
-  if (shape.pass == Pass::backward && score_bytes(s, 1, 1) > kMostScoreBytes)
+  if (shape.pass == AttentionPass::backward && score_bytes(s, 1, 1) > kMostScoreBytes)
     return fmt::format("{} tokens", std::max(s.q_len, s.kv_len));
   int index = 0, major = 0;
   CUDA_CHECK(cudaGetDevice(&index));
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
   return major >= 8 ? "" : "a GPU older than compute capability 8.0";
 }
-
-struct Key {
-  int device;
-  std::array<int64_t, 15> shape;
-  auto operator<=>(const Key&) const = default;
-};
 
 struct Known {
   std::unique_ptr<Plan> plan;
@@ -257,7 +250,7 @@ struct Known {
 struct Cache {
   std::mutex mutex;
   std::map<int, OfDevice> devices;
-  std::map<Key, Known> known;
+  std::map<std::pair<int, AttentionPlanShape>, Known> known;  // by GPU
 };
 
 // Kept until the process ends: the driver may be gone before destructors run.
@@ -266,7 +259,7 @@ Cache& cache() {
   return made;
 }
 
-Known make(const CudnnShape& shape, OfDevice& device) {
+Known make(const AttentionPlanShape& shape, OfDevice& device) {
   Known known{nullptr, refusal(shape)};
   if (!known.why_not.empty()) return known;
   if (!device.start()) {
@@ -292,14 +285,10 @@ void CudnnAttention::start() {
   static_cast<void>(all.devices[index].start());
 }
 
-const CudnnAttention* CudnnAttention::find(const CudnnShape& shape, std::string* why_not) {
-  const AttentionPartShape& s = shape.part;
+const AttentionPlan* CudnnAttention::find(const AttentionPlanShape& shape, std::string* why_not) {
   int index = 0;
   CUDA_CHECK(cudaGetDevice(&index));
-  const Key key{index,
-                {static_cast<int64_t>(s.type), s.samples, s.q_len, s.kv_len, s.heads, s.kv_heads, s.head_dim,
-                 s.causal ? 1 : 0, s.q_stride, s.kv_stride, static_cast<int64_t>(shape.pass),
-                 shape.out_stride, shape.lse_stride, shape.dq_stride, shape.dkv_stride}};
+  const std::pair key(index, shape);
   Cache& all = cache();
   const std::lock_guard lock(all.mutex);
   auto found = all.known.find(key);

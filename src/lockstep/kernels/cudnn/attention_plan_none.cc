@@ -3,7 +3,7 @@
 
 namespace lockstep::kernels::cuda {
 
-const CudnnAttention* CudnnAttention::find(const CudnnShape&, std::string* why_not) {
+const AttentionPlan* CudnnAttention::find(const AttentionPlanShape&, std::string* why_not) {
   if (why_not != nullptr) *why_not = "this plugin was built without cuDNN's headers";
   return nullptr;
 }

@@ -1,5 +1,5 @@
-// Attention on CUDA: cuDNN where it takes the shape, our own kernels everywhere else. The choice is a
-// function of the shape, the GPU and cuDNN's version, and stands in the numerics record.
+// Attention on CUDA: FlashAttention or cuDNN where they take the shape, our own kernels everywhere else. The
+// choice is a function of the shape, the GPU and what set-up found, and stands in the numerics record.
 #include <algorithm>
 #include <cstdlib>
 
@@ -8,6 +8,7 @@
 #include "lockstep/kernels/attention/attention_merge.cuh"
 #include "lockstep/kernels/attention/attention_own.cuh"
 #include "lockstep/kernels/cudnn/attention_pieces.h"
+#include "lockstep/kernels/flash/flash_attention.h"
 #include "lockstep/kernels/launcher.cuh"
 #include "lockstep/kernels/table.cuh"
 #include "lockstep/kernels/workspace.h"
@@ -26,32 +27,46 @@ Pointer at(void* memory, int64_t bytes) {
   return static_cast<Pointer>(static_cast<void*>(static_cast<char*>(memory) + bytes));
 }
 
-// LOCKSTEP_ATTENTION=own does without cuDNN: for tests, and for a cuDNN that misbehaves. "pieces" cuts short
-// sequences as if they were long: for tests.
+// LOCKSTEP_ATTENTION names who computes, where it can: flash, cudnn, or own, for tests and for a library that
+// misbehaves. "pieces" is cuDNN that cuts short sequences as if they were long: for tests.
 bool wished(const char* what) { return base::environment("LOCKSTEP_ATTENTION") == what; }
 constexpr int64_t kTestChunk = 40;
 
 // What computes the backward pass: `whole`, or `pieces`, or neither, which is our own kernels.
 struct Backward {
-  const CudnnAttention* whole = nullptr;
+  const AttentionPlan* whole = nullptr;
   std::unique_ptr<AttentionPieces> pieces;
 };
 
-const CudnnAttention* forward_of(const AttentionPartShape& s) {
+const AttentionPlan* flash_of(const AttentionPlanShape& shape) {
+  if (wished("cudnn") || wished("pieces")) return nullptr;
+  return FlashAttention::find(shape);
+}
+
+// FlashAttention's backward pass is the faster one at every length, its forward pass where queries have many
+// keys to meet (docs/measurements.md).
+constexpr int64_t kFlashForwardKeys = 2048;
+
+const AttentionPlan* forward_of(const AttentionPartShape& s) {
   if (wished("own")) return nullptr;
-  return CudnnAttention::find({.part = s, .out_stride = q_width(s), .lse_stride = s.q_len});
+  const AttentionPlanShape shape{.part = s, .out_stride = q_width(s), .lse_stride = s.q_len};
+  const AttentionPlan* flash = flash_of(shape);
+  if (flash != nullptr && (s.kv_len >= kFlashForwardKeys || wished("flash"))) return flash;
+  const AttentionPlan* cudnn = CudnnAttention::find(shape);
+  return cudnn != nullptr ? cudnn : flash;
 }
 
 Backward backward_of(const AttentionPartShape& s, int64_t dq_stride, int64_t dkv_stride) {
   if (wished("own")) return {};
   if (wished("pieces")) return {nullptr, AttentionPieces::find(s, kTestChunk)};
-  const CudnnAttention* whole = CudnnAttention::find({.part = s,
-                                                      .pass = Pass::backward,
-                                                      .out_stride = q_width(s),
-                                                      .lse_stride = s.q_len,
-                                                      .dq_stride = dq_stride,
-                                                      .dkv_stride = dkv_stride});
-  if (whole != nullptr) return {whole, nullptr};
+  const AttentionPlanShape shape{.part = s,
+                                 .pass = AttentionPass::backward,
+                                 .out_stride = q_width(s),
+                                 .lse_stride = s.q_len,
+                                 .dq_stride = dq_stride,
+                                 .dkv_stride = dkv_stride};
+  if (const AttentionPlan* flash = flash_of(shape)) return {flash, nullptr};
+  if (const AttentionPlan* cudnn = CudnnAttention::find(shape)) return {cudnn, nullptr};
   return {nullptr, AttentionPieces::find(s)};
 }
 Backward backward_of(const AttentionShape& s) {
@@ -59,7 +74,7 @@ Backward backward_of(const AttentionShape& s) {
 }
 Backward backward_of(const AttentionPartShape& s) { return backward_of(s, q_width(s), 2 * kv_width(s)); }
 
-std::string engine_of(const CudnnAttention* forward, const Backward& backward) {
+std::string engine_of(const AttentionPlan* forward, const Backward& backward) {
   const std::string there = forward != nullptr ? forward->name() : "own";
   const std::string back = backward.whole != nullptr    ? backward.whole->name()
                            : backward.pieces != nullptr ? backward.pieces->name()
@@ -133,9 +148,9 @@ void backward_in_pieces(const AttentionPieces& pieces, const AttentionBackward& 
 
 // ---- parts
 
-// What a part gives on its own lies behind cuDNN's own scratch until it is merged.
+// What a part gives on its own lies behind the plan's own scratch until it is merged.
 struct PartScratch {
-  PartScratch(const AttentionPartShape& s, const CudnnAttention& plan, int64_t second_bytes)
+  PartScratch(const AttentionPartShape& s, const AttentionPlan& plan, int64_t second_bytes)
       : first(aligned(plan.workspace_bytes())),
         second(first + aligned(s.samples * s.q_len * q_width(s) * device::size_of(s.type))),
         bytes(second + aligned(second_bytes)) {}
@@ -144,14 +159,14 @@ struct PartScratch {
   int64_t bytes;
 };
 
-PartScratch forward_scratch(const AttentionPartShape& s, const CudnnAttention& plan) {
+PartScratch forward_scratch(const AttentionPartShape& s, const AttentionPlan& plan) {
   return {s, plan, s.samples * s.q_len * s.heads * kFloat};
 }
-PartScratch backward_scratch(const AttentionPartShape& s, const CudnnAttention& plan) {
+PartScratch backward_scratch(const AttentionPartShape& s, const AttentionPlan& plan) {
   return {s, plan, s.samples * s.kv_len * 2 * kv_width(s) * device::size_of(s.type)};
 }
 
-void backward_whole(const CudnnAttention& plan, const AttentionPartBackward& op, const Launch& launch) {
+void backward_whole(const AttentionPlan& plan, const AttentionPartBackward& op, const Launch& launch) {
   const AttentionPartShape& s = op.shape;
   const PartScratch scratch = backward_scratch(s, plan);
   require_workspace(launch, scratch.bytes, "attention_part_backward");
@@ -196,7 +211,7 @@ void backward_in_pieces(const AttentionPieces& pieces, const AttentionPartBackwa
 }
 
 int64_t part_bytes(const AttentionPartShape& shape) {
-  const CudnnAttention* forward = forward_of(shape);
+  const AttentionPlan* forward = forward_of(shape);
   const Backward backward = backward_of(shape);
   int64_t bytes = forward != nullptr ? forward_scratch(shape, *forward).bytes : 0;
   if (backward.whole != nullptr) bytes = std::max(bytes, backward_scratch(shape, *backward.whole).bytes);
@@ -209,7 +224,7 @@ int64_t part_bytes(const AttentionPartShape& shape) {
 void attention_forward(const AttentionForward& op, const Launch& launch) {
   const Launcher run("attention_forward", launch);
   const AttentionShape& s = op.shape;
-  const CudnnAttention* plan = forward_of(only_part(s));
+  const AttentionPlan* plan = forward_of(only_part(s));
   if (plan == nullptr) return own_attention_forward(op, launch);
   const auto* qkv = static_cast<const char*>(op.qkv);
   plan->run({.q = qkv,
@@ -240,7 +255,7 @@ void attention_backward(const AttentionBackward& op, const Launch& launch) {
 }
 
 int64_t attention_workspace(const AttentionShape& shape) {
-  const CudnnAttention* forward = forward_of(only_part(shape));
+  const AttentionPlan* forward = forward_of(only_part(shape));
   const Backward backward = backward_of(shape);
   const int64_t there = forward != nullptr ? forward->workspace_bytes() : 0;
   if (backward.whole != nullptr) return std::max(there, backward.whole->workspace_bytes());
@@ -251,7 +266,7 @@ int64_t attention_workspace(const AttentionShape& shape) {
 void attention_part(const AttentionPart& op, const Launch& launch) {
   const Launcher run("attention_part", launch);
   require_valid(op.shape);
-  const CudnnAttention* plan = forward_of(op.shape);
+  const AttentionPlan* plan = forward_of(op.shape);
   if (plan == nullptr) return own_attention_part(op, launch);
   const PartScratch scratch = forward_scratch(op.shape, *plan);
   require_workspace(launch, scratch.bytes, "attention_part");

@@ -1,0 +1,43 @@
+// One pass of attention for one shape by somebody else's kernels: cuDNN's or FlashAttention's.
+//
+// A plan reads every operand where it lies, by strides, and gives the same bits every time. Whoever has one
+// keeps it until the process ends; it belongs to the GPU that was current when it was found.
+#pragma once
+
+#include <string>
+
+#include "lockstep/kernels/attention/attention_part.h"
+
+namespace lockstep::kernels {
+
+enum class AttentionPass { forward, backward };
+
+// A part on its own: what it gives is written, not merged. Strides are elements between rows, and for lse
+// between heads.
+struct AttentionPlanShape {
+  AttentionPartShape part;
+  AttentionPass pass = AttentionPass::forward;
+  int64_t out_stride = 0, lse_stride = 0;
+  int64_t dq_stride = 0, dkv_stride = 0;  // of the backward pass
+  auto operator<=>(const AttentionPlanShape&) const = default;
+};
+
+class AttentionPlan {
+ public:
+  // Forward writes out and lse. Backward reads them, and dout, and writes dq, dk and dv; `out` and `lse` may
+  // be of more keys than it is given.
+  struct Operands {
+    const void *q, *k, *v;
+    const void* out;
+    const float* lse;
+    const void* dout = nullptr;
+    void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  };
+
+  virtual ~AttentionPlan() = default;
+  virtual std::string name() const = 0;  // "cudnn 9.19.0"
+  virtual int64_t workspace_bytes() const = 0;
+  virtual void run(const Operands& operands, const Launch& launch) const = 0;
+};
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,153 @@
+"""FlashAttention-4's Hopper kernels as two C functions, forward and backward, of pointers, sizes and strides.
+
+Rows are tokens: token t of sample s is row s * length + t, a head's columns lie side by side, and rows are
+`stride` elements apart. Backward is the deterministic one: key tiles add to a query's gradient, and heads
+of a group to a key's, by turns that semaphores give out in one fixed order.
+"""
+import os
+import platform
+
+os.environ.setdefault("CUTE_DSL_ARCH", "sm_90a")
+os.environ.setdefault("FLASH_ATTENTION_ARCH", "sm_90")
+
+# The order matters: no_torch.
+import tvm_ffi  # noqa: F401
+import cutlass
+import cutlass.cute as cute
+import no_torch
+
+no_torch.prepare()
+
+import cuda.bindings.driver as cuda
+from cutlass import Float32, Int32, Int64
+from cutlass.cute.typing import AddressSpace
+from flash_attn.cute.flash_bwd_postprocess import FlashAttentionBackwardPostprocess
+from flash_attn.cute.flash_bwd_preprocess import FlashAttentionBackwardPreprocess
+from flash_attn.cute.flash_bwd_sm90 import FlashAttentionBackwardSm90
+from flash_attn.cute.flash_fwd_sm90 import FlashAttentionForwardSm90
+from flash_attn.cute.interface import _tile_size_bwd_sm90, _tile_size_fwd_sm90
+from flash_attn.cute.utils import AuxData
+
+TYPES = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16}
+ARCH = 90
+# The host's half runs on every processor of this kind, not only on the one that compiles it.
+OPTIONS = "--host-target 'llvm -mtriple={}-unknown-linux-gnu -mcpu={}'".format(
+    platform.machine(), {"x86_64": "x86-64"}.get(platform.machine(), "generic"))
+NO_AUX = AuxData(None, None)
+
+
+def aligned(stride, elements):
+    return cute.assume(stride, divby=elements)
+
+
+def rows(pointer, samples, tokens, heads, dim, stride):
+    """[samples, tokens, heads, dim]; rows begin at multiples of 16 bytes."""
+    sizes = (samples, tokens, heads, dim)
+    strides = (aligned(Int64(tokens) * stride, 8), aligned(stride, 8), dim, 1)
+    return cute.make_tensor(pointer, cute.make_layout(sizes, stride=strides))
+
+
+def plain(pointer, samples, heads, count):
+    """[samples, heads, count] without gaps."""
+    strides = (Int64(heads) * count, Int64(count), 1)
+    return cute.make_tensor(pointer, cute.make_layout((samples, heads, count), stride=strides))
+
+
+def padded(pointer, samples, heads, count):
+    """The same, where count is a multiple of a tile."""
+    strides = (aligned(Int64(heads) * count, 4), aligned(Int64(count), 4), 1)
+    return cute.make_tensor(pointer, cute.make_layout((samples, heads, count), stride=strides))
+
+
+def turns(pointer, samples, heads, tiles, each):
+    """Semaphores."""
+    strides = (heads * tiles * each, tiles * each, each, 1)
+    return cute.make_tensor(pointer, cute.make_layout((samples, heads, tiles, each), stride=strides))
+
+
+def pointer_to(element, alignment=16):
+    return cute.runtime.make_ptr(element, 0, AddressSpace.gmem, assumed_align=alignment)
+
+
+def compile_forward(type_name, dim, group, causal):
+    element = TYPES[type_name]
+    tile = _tile_size_fwd_sm90(dim, dim, causal, False)
+    attention = FlashAttentionForwardSm90(
+        element, dim, dim, group, is_causal=causal, is_local=False, pack_gqa=group > 1,
+        tile_m=tile.m_block_size, tile_n=tile.n_block_size, num_stages=2, num_threads=384, Q_in_regs=False,
+        intra_wg_overlap=tile.intra_wg_overlap, mma_pv_is_rs=tile.mma_pv_is_rs)
+
+    @cute.jit
+    def forward(
+            q: cute.Pointer, k: cute.Pointer, v: cute.Pointer, out: cute.Pointer, lse: cute.Pointer,
+            samples: Int32, q_len: Int32, kv_len: Int32, heads: Int32, kv_heads: Int32,
+            q_stride: Int64, kv_stride: Int64, out_stride: Int64, scale: Float32, stream: cuda.CUstream):
+        attention(
+            rows(q, samples, q_len, heads, dim, q_stride), rows(k, samples, kv_len, kv_heads, dim, kv_stride),
+            rows(v, samples, kv_len, kv_heads, dim, kv_stride), rows(out, samples, q_len, heads, dim, out_stride),
+            plain(lse, samples, heads, q_len), scale, aux_data=NO_AUX, stream=stream)
+
+    x, size, stride = pointer_to(element), Int32(1), Int64(8)
+    compiled = cute.compile(forward, x, x, x, x, pointer_to(Float32, 4), *[size] * 5, *[stride] * 3, Float32(1),
+                            cuda.CUstream(0), options=OPTIONS)
+    return compiled, (tile.m_block_size, tile.n_block_size, dim)
+
+
+def compile_backward(type_name, dim, group, causal):
+    element = TYPES[type_name]
+    c = _tile_size_bwd_sm90(dim, dim, causal, False)
+    q_tile, kv_tile = c.m_block_size, c.n_block_size
+    multiple = 64 if c.dKV_swapAB else 32  # of columns, in the sums
+    width = (dim + multiple - 1) // multiple * multiple
+    warps = c.num_wg * 128
+    before = FlashAttentionBackwardPreprocess(element, dim, dim, q_tile, hdim_multiple_of=multiple)
+    attention = FlashAttentionBackwardSm90(
+        element, dim, dim, group, causal, is_local=False, deterministic=True, tile_m=q_tile, tile_n=kv_tile,
+        Q_stage=c.num_stages_Q, dO_stage=c.num_stages_dO, PdS_stage=c.num_stages_PdS, SdP_swapAB=c.SdP_swapAB,
+        dKV_swapAB=c.dKV_swapAB, dQ_swapAB=c.dQ_swapAB, AtomLayoutMSdP=c.AtomLayoutMSdP,
+        AtomLayoutNdKV=c.AtomLayoutNdKV, AtomLayoutMdQ=c.AtomLayoutMdQ, num_threads=warps + 128, V_in_regs=False,
+        dQ_single_wg=c.dQ_single_wg)
+    after_q = FlashAttentionBackwardPostprocess(
+        element, dim, ARCH, q_tile, 128 if c.dQ_single_wg else warps, c.AtomLayoutMdQ, c.dQ_swapAB,
+        hdim_multiple_of=multiple)
+    after_kv = FlashAttentionBackwardPostprocess(
+        element, dim, ARCH, kv_tile, warps, c.AtomLayoutNdKV, c.dKV_swapAB, hdim_multiple_of=multiple)
+
+    @cute.jit
+    def backward(
+            q: cute.Pointer, k: cute.Pointer, v: cute.Pointer, out: cute.Pointer, dout: cute.Pointer,
+            lse: cute.Pointer, dq: cute.Pointer, dk: cute.Pointer, dv: cute.Pointer,
+            dq_sum: cute.Pointer, dk_sum: cute.Pointer, dv_sum: cute.Pointer, lse_log2: cute.Pointer,
+            delta: cute.Pointer, dq_turn: cute.Pointer, dk_turn: cute.Pointer, dv_turn: cute.Pointer,
+            samples: Int32, q_len: Int32, kv_len: Int32, heads: Int32, kv_heads: Int32,
+            q_stride: Int64, kv_stride: Int64, out_stride: Int64, dq_stride: Int64, dkv_stride: Int64,
+            scale: Float32, stream: cuda.CUstream):
+        q_tiles, kv_tiles = cute.ceil_div(q_len, q_tile), cute.ceil_div(kv_len, kv_tile)
+        q_rows, out_rows = (samples, q_len, heads, dim, q_stride), (samples, q_len, heads, dim, out_stride)
+        kv_rows, dkv_rows = (samples, kv_len, kv_heads, dim, kv_stride), (samples, kv_len, kv_heads, dim, dkv_stride)
+        grad = rows(dout, *out_rows)
+        log2 = padded(lse_log2, samples, heads, q_tiles * q_tile)
+        dots = padded(delta, samples, heads, q_tiles * q_tile)
+        sum_q = padded(dq_sum, samples, heads, q_tiles * q_tile * width)
+        before(rows(out, *out_rows), grad, dots, plain(lse, samples, heads, q_len), log2, sum_q, None, None, None,
+               None, None, Float32(1), None, None, stream)
+        inputs = (rows(q, *q_rows), rows(k, *kv_rows), rows(v, *kv_rows), grad, log2, dots, sum_q)
+        of_k, of_v = rows(dk, *dkv_rows), rows(dv, *dkv_rows)
+        q_turns = turns(dq_turn, samples, heads, q_tiles, 1)
+        if cutlass.const_expr(group == 1):
+            attention(*inputs, of_k, of_v, scale, mdQ_semaphore=q_turns, aux_data=NO_AUX, stream=stream)
+        else:
+            sum_k = padded(dk_sum, samples, kv_heads, kv_tiles * kv_tile * width)
+            sum_v = padded(dv_sum, samples, kv_heads, kv_tiles * kv_tile * width)
+            attention(*inputs, sum_k, sum_v, scale, mdQ_semaphore=q_turns,
+                      mdK_semaphore=turns(dk_turn, samples, kv_heads, kv_tiles, 2),
+                      mdV_semaphore=turns(dv_turn, samples, kv_heads, kv_tiles, 2), aux_data=NO_AUX, stream=stream)
+            after_kv(sum_k, of_k, scale, None, None, None, None, stream)
+            after_kv(sum_v, of_v, Float32(1), None, None, None, None, stream)
+        after_q(sum_q, rows(dq, samples, q_len, heads, dim, dq_stride), scale, None, None, None, None, stream)
+
+    x, total, turn = pointer_to(element), pointer_to(Float32), pointer_to(Int32, 4)
+    size, stride = Int32(1), Int64(8)
+    compiled = cute.compile(backward, *[x] * 5, pointer_to(Float32, 4), *[x] * 3, *[total] * 5, *[turn] * 3,
+                            *[size] * 5, *[stride] * 5, Float32(1), cuda.CUstream(0), options=OPTIONS)
+    return compiled, (q_tile, kv_tile, width)
