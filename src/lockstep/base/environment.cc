@@ -11,9 +11,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
   using enum EnvironmentVariable::SetBy;
   static const std::vector<EnvironmentVariable> rows = {
       {"LOCKSTEP_ATTENTION", user,
-       "Who computes attention on a GPU, where it can: flash, cudnn or own. pieces: cuDNN, and short "
-       "sequences "
-       "are cut as if they were long, for tests.",
+       "Who computes attention on a GPU, where it can: flash, cudnn or own. pieces: cuDNN, which cuts short "
+       "sequences as if they were long, for tests.",
        "kernels"},
       {"LOCKSTEP_CACHE", user,
        "The folder that remembers which matrix products were fastest; none: nothing is remembered. Not set: "

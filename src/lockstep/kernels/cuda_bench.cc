@@ -4,7 +4,9 @@
 //
 //     kernels_bench --benchmark_filter=cuda
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -98,6 +100,8 @@ struct Work {
 struct Row {
   std::string name;
   std::function<Work(Gpu&)> make;
+  std::string attention = {};  // by whom: LOCKSTEP_ATTENTION
+  AttentionShape shape = {};   // of which
 };
 
 struct Shape {
@@ -177,8 +181,7 @@ Work rope_work(Gpu& g, const Shape& s) {
           .call = [&g, op] { g.kernels().rope(op, g.launch(0)); }};
 }
 
-Work attention_work(Gpu& g, const Shape& s, bool backward) {
-  const AttentionShape shape = attention_of(s);
+Work attention_work(Gpu& g, const AttentionShape& shape, bool backward) {
   const int64_t out = shape.rows() * shape.heads * shape.head_dim, qkv = shape.rows() * shape.qkv_width();
   const AttentionForward forward{shape, g.halves(qkv), g.halves(out), g.floats(shape.rows() * shape.heads)};
   const Launch launch = g.launch(g.kernels().attention_workspace(shape));
@@ -339,8 +342,8 @@ std::vector<Row> rows() {
     add("cross_entropy", [s](Gpu& g) { return loss_work(g, s); });
     add("embedding_backward", [s](Gpu& g) { return embedding_work(g, s); });
     add("adamw", [s](Gpu& g) { return update_work(g, s); });
-    add("attention_forward", [s](Gpu& g) { return attention_work(g, s, false); });
-    add("attention_backward", [s](Gpu& g) { return attention_work(g, s, true); });
+    add("attention_forward", [s](Gpu& g) { return attention_work(g, attention_of(s), false); });
+    add("attention_backward", [s](Gpu& g) { return attention_work(g, attention_of(s), true); });
     add("attention_part", [s](Gpu& g) { return attention_part_work(g, s, false); });
     add("attention_part_backward", [s](Gpu& g) { return attention_part_work(g, s, true); });
     add("product_up", [s](Gpu& g) { return product_work(g, s.rows, s.ffn, s.width, false); });
@@ -361,6 +364,32 @@ std::vector<Row> rows() {
         add("fp8_product_up_gradient" + sums, [s, scaling, fast](Gpu& g) {
           return fp8_product_work(g, s.ffn, s.width, s.rows, scaling, fast, false);
         });
+      }
+    }
+  }
+  return all;
+}
+
+// samples, heads, kv_heads, seq_len, head_dim: the rows of docs/measurements.md.
+constexpr int64_t kAttentions[][5] = {{32, 12, 12, 1024, 64}, {8, 32, 8, 2048, 64},   {6, 24, 4, 4096, 64},
+                                      {1, 32, 8, 16384, 64},  {1, 32, 8, 32768, 64},  {4, 24, 8, 4096, 128},
+                                      {2, 32, 8, 8192, 128},  {1, 32, 8, 32768, 128}, {64, 12, 12, 512, 64},
+                                      {16, 32, 8, 1024, 64},  {8, 12, 12, 4096, 64},  {32, 32, 8, 512, 128},
+                                      {16, 32, 8, 1024, 128}, {8, 32, 8, 2048, 128},  {8, 16, 16, 2048, 128},
+                                      {4, 32, 32, 2048, 96},  {2, 16, 8, 4096, 256},  {2, 40, 8, 4096, 128}};
+
+// Each by everybody who takes it: FlashAttention, cuDNN.
+std::vector<Row> attention_rows() {
+  std::vector<Row> all;
+  for (const auto& [samples, heads, kv_heads, seq_len, head_dim] : kAttentions) {
+    const AttentionShape shape{kType, samples, seq_len, heads, kv_heads, head_dim};
+    for (const char* engine : {"flash", "cudnn"}) {
+      for (const bool backward : {false, true}) {
+        all.push_back({.name = fmt::format("cuda/attention/{}x{}({})x{}x{}/{}/{}", samples, heads, kv_heads,
+                                           seq_len, head_dim, backward ? "backward" : "forward", engine),
+                       .make = [shape, backward](Gpu& g) { return attention_work(g, shape, backward); },
+                       .attention = engine,
+                       .shape = shape});
       }
     }
   }
@@ -398,14 +427,29 @@ void run(State& state, Gpu& g, const Row& row, const Ceiling& ceiling) {
   g.forget();
 }
 
+void run_by(const std::string& attention, State& state, Gpu& g, const Row& row, const Ceiling& ceiling) {
+  ::setenv("LOCKSTEP_ATTENTION", attention.c_str(), 1);
+  if (g.kernels().attention_engine(row.shape).starts_with(attention)) {
+    run(state, g, row, ceiling);
+  } else {
+    state.SkipWithError("not here, or not for this shape");
+  }
+  ::unsetenv("LOCKSTEP_ATTENTION");
+}
+
 // Registered when the program starts, if there is a GPU.
 const bool registered = [] {
   if (device::cuda_availability().devices == 0) return false;
   const auto gpu = std::make_shared<Gpu>();
   const Ceiling ceiling = measure_ceiling(*gpu);
-  for (const Row& row : rows()) {
+  std::vector<Row> all = rows();
+  for (Row& row : attention_rows()) all.push_back(std::move(row));
+  for (const Row& row : all) {
     benchmark::RegisterBenchmark(row.name.c_str(),
-                                 [gpu, row, ceiling](State& state) { run(state, *gpu, row, ceiling); })
+                                 [gpu, row, ceiling](State& state) {
+                                   if (row.attention.empty()) return run(state, *gpu, row, ceiling);
+                                   run_by(row.attention, state, *gpu, row, ceiling);
+                                 })
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond)
         ->MinTime(0.05);

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
+#include "lockstep/kernels/attention/attention_choice.h"
 #include "lockstep/kernels/attention/attention_merge.cuh"
 #include "lockstep/kernels/attention/attention_own.cuh"
 #include "lockstep/kernels/cudnn/attention_pieces.h"
@@ -43,15 +44,11 @@ const AttentionPlan* flash_of(const AttentionPlanShape& shape) {
   return FlashAttention::find(shape);
 }
 
-// FlashAttention's backward pass is the faster one at every length, its forward pass where queries have many
-// keys to meet (docs/measurements.md).
-constexpr int64_t kFlashForwardKeys = 2048;
-
 const AttentionPlan* forward_of(const AttentionPartShape& s) {
   if (wished("own")) return nullptr;
   const AttentionPlanShape shape{.part = s, .out_stride = q_width(s), .lse_stride = s.q_len};
   const AttentionPlan* flash = flash_of(shape);
-  if (flash != nullptr && (s.kv_len >= kFlashForwardKeys || wished("flash"))) return flash;
+  if (flash != nullptr && (flash_forward_is_faster(s) || wished("flash"))) return flash;
   const AttentionPlan* cudnn = CudnnAttention::find(shape);
   return cudnn != nullptr ? cudnn : flash;
 }
@@ -65,8 +62,10 @@ Backward backward_of(const AttentionPartShape& s, int64_t dq_stride, int64_t dkv
                                  .lse_stride = s.q_len,
                                  .dq_stride = dq_stride,
                                  .dkv_stride = dkv_stride};
-  if (const AttentionPlan* flash = flash_of(shape)) return {flash, nullptr};
+  const AttentionPlan* flash = flash_of(shape);
+  if (flash != nullptr && (flash_backward_is_faster(s) || wished("flash"))) return {flash, nullptr};
   if (const AttentionPlan* cudnn = CudnnAttention::find(shape)) return {cudnn, nullptr};
+  if (flash != nullptr) return {flash, nullptr};
   return {nullptr, AttentionPieces::find(s)};
 }
 Backward backward_of(const AttentionShape& s) {
