@@ -168,6 +168,20 @@ class WheelsTest(unittest.TestCase):
         self.assertTrue(os.access(self.deps / "site/nvidia/cu13/bin/nvcc", os.X_OK))
         self.assertEqual((self.deps / "site/nvidia/cu13/lib64/libcudart.so").read_text(), "library")
 
+    def test_a_compiler_in_python_is_taken_for_this_python_alone(self):
+        """Of the other sets any wheel will do: there we take no Python."""
+        with mock.patch.object(wheels, "PYTHON", "cp312"):
+            for name, expected in {"cuda_bindings-13.5.0-cp312-cp312-manylinux_2_28_x86_64.whl": True,
+                                   "cuda_bindings-13.5.0-cp311-cp311-manylinux_2_28_x86_64.whl": False,
+                                   "numpy-2.4.6-cp312-cp312t-manylinux_2_28_x86_64.whl": False,
+                                   "einops-0.8.2-py3-none-any.whl": True}.items():
+                with self.subTest(name=name):
+                    row = f"x86_64 package 1 {name} 9 9 {'0' * 64}"
+                    self.assertEqual(wheels.Wheel(f"flash {row}").imports_here(), expected)
+                    self.assertTrue(wheels.Wheel(f"cuda {row}").imports_here())
+        with mock.patch.object(wheels, "PYTHON", "cp27"), self.assertRaisesRegex(wheels.Refusal, "this Python .cp27."):
+            wheels.read_lock(wheels.TOOLS / "wheels.lock", ["flash"], "x86_64")
+
     def test_the_lock_is_whole(self):
         lock = wheels.TOOLS / "wheels.lock"
         for arch in ("x86_64", "aarch64"):

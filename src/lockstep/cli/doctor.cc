@@ -65,7 +65,8 @@ int doctor_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
 
   const device::MachineFacts facts = device::read_facts({.run_folder = folder});
-  const std::vector<Finding> findings = device::check_up(facts, device::cuda_availability());
+  std::vector<Finding> findings = device::check_up(facts, device::cuda_availability());
+  if (auto attention = device::check_attention(device::read_cuda_facts())) findings.push_back(*attention);
   const auto count = [&](Finding::Verdict verdict) {
     return std::count_if(findings.begin(), findings.end(),
                          [&](const auto& f) { return f.verdict == verdict; });

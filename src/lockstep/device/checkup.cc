@@ -186,6 +186,17 @@ const char* name_of(Finding::Verdict verdict) {
   return kNames[static_cast<int>(verdict)];
 }
 
+std::optional<Finding> check_attention(const CudaFacts& facts) {
+  if (judge_cuda(facts).devices == 0) return std::nullopt;
+  bool has_hopper = false;
+  for (const GpuFacts& gpu : visible_gpus(facts.gpus, facts.visible_devices))
+    has_hopper |= gpu.major == 9 && gpu.minor == 0;
+  if (!has_hopper) return ok("attention", "cuDNN, or our own kernels where it does not take the shape");
+  if (facts.has_flash) return ok("attention", "FlashAttention and cuDNN, whichever is faster for the shape");
+  return Finding{"attention", Verdict::warn, "cuDNN: FlashAttention's kernels for Hopper were not compiled",
+                 "./lockstep setup --flash compiles them: long sequences train up to a third faster"};
+}
+
 std::vector<Finding> check_up(const MachineFacts& facts, const CudaAvailability& cuda) {
   std::vector<Finding> findings;
   for (auto check : {processor, processor_limit, memory, driver, gpus, torch, shared_memory, open_files, disk,

@@ -3,9 +3,11 @@
 // Pure: it judges facts that were read elsewhere. `lockstep doctor` prints the findings.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/device/cuda_facts.h"
 #include "lockstep/device/device.h"
 #include "lockstep/device/facts.h"
 
@@ -23,5 +25,8 @@ struct Finding {
 const char* name_of(Finding::Verdict verdict);  // "ok", "warn", "fail"
 
 std::vector<Finding> check_up(const MachineFacts& facts, const CudaAvailability& cuda);
+
+// Who computes attention on the visible GPUs; nothing where none can be used.
+std::optional<Finding> check_attention(const CudaFacts& facts);
 
 }  // namespace lockstep::device

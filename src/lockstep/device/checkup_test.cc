@@ -100,6 +100,32 @@ TEST(CheckUp, AnUnfitGpuIsNamedWithTheRemedy) {
   EXPECT_EQ(unfit.remedy, "take another");
 }
 
+TEST(CheckUp, SaysWhoComputesAttention) {
+  CudaFacts facts{.has_nvml = true, .has_libcuda = true, .has_plugin = true, .driver = "580.1"};
+  EXPECT_FALSE(check_attention(facts)) << "no GPU";
+  struct Row {
+    int major, minor;
+    bool has_flash;
+    const char *verdict, *says;
+  };
+  for (const Row& row : std::initializer_list<Row>{{8, 0, false, "ok", "cuDNN"},
+                                                   {9, 0, true, "ok", "FlashAttention and cuDNN"},
+                                                   {9, 0, false, "warn", "./lockstep setup --flash"},
+                                                   {10, 0, false, "ok", "cuDNN"}}) {
+    SCOPED_TRACE(row.says);
+    facts.gpus = {{"a GPU", "GPU-1", row.major, row.minor}, {"another", "GPU-2", 8, 9}};
+    facts.has_flash = row.has_flash;
+    const std::optional<Finding> finding = check_attention(facts);
+    ASSERT_TRUE(finding);
+    EXPECT_EQ(finding->subject, "attention");
+    EXPECT_STREQ(name_of(finding->verdict), row.verdict);
+    EXPECT_NE((finding->found + " " + finding->remedy).find(row.says), std::string::npos) << finding->found;
+  }
+  facts.gpus[0].major = 9;
+  facts.visible_devices = "1";
+  EXPECT_STREQ(name_of(check_attention(facts)->verdict), "ok") << "the Hopper is hidden";
+}
+
 TEST(CheckUp, FewerOpenmpThreadsAreTheUsersChoice) {
   MachineFacts facts = healthy();
   facts.variables["OMP_NUM_THREADS"] = "4";

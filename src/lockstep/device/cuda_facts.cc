@@ -184,6 +184,7 @@ CudaFacts read_cuda_facts() {
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) facts.visible_devices = visible;
   std::error_code ignored;
   facts.has_plugin = std::filesystem::exists(plugin_path(), ignored);
+  facts.has_flash = std::filesystem::exists(path_beside("liblockstep_flash.so"), ignored);
   facts.on_bus = gpus_on_bus("/sys/bus/pci/devices");
   facts.has_libcuda = open_library("libcuda.so.1") != nullptr;
   const Library library = open_library("libnvidia-ml.so.1");

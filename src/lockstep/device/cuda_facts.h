@@ -30,6 +30,7 @@ struct CudaFacts {
   std::vector<GpuFacts> gpus;                  // in NVML's order
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES, when set
   int on_bus = 0;                              // NVIDIA GPUs on the PCI bus, with a driver or without
+  bool has_flash = false;                      // liblockstep_flash.so lies there: set-up compiled it
 };
 
 CudaFacts read_cuda_facts();
