@@ -15,7 +15,7 @@ namespace lockstep::device {
 
 class Device;
 
-constexpr int kPluginAbi = 12;
+constexpr int kPluginAbi = 13;
 constexpr const char* kPluginFile = "liblockstep_cuda.so";
 
 using PluginAbi = int (*)();

@@ -16,6 +16,7 @@
 #include "lockstep/kernels/fp8/fp8.h"
 #include "lockstep/kernels/gemm/gemm.h"
 #include "lockstep/kernels/loss/loss.h"
+#include "lockstep/kernels/norm/head_norm.h"
 #include "lockstep/kernels/norm/norm.h"
 #include "lockstep/kernels/optimizer/optimizer.h"
 #include "lockstep/kernels/reduce/tree_sum.h"
@@ -30,6 +31,10 @@
   ROW(norm_backward, NormBackward)                    \
   ROW(norm_weight_backward, NormWeightBackward)       \
   ROW(bias_backward, BiasBackward)                    \
+  ROW(head_norm, HeadNorm)                            \
+  ROW(head_norm_backward, HeadNormBackward)           \
+  ROW(head_squares, HeadSquares)                      \
+  ROW(head_squares_backward, HeadSquaresBackward)     \
   ROW(activate, Activate)                             \
   ROW(activate_backward, ActivateBackward)            \
   ROW(glu, Glu)                                       \
@@ -55,6 +60,8 @@
   ROW(cast, Cast)                                     \
   ROW(add, Add)                                       \
   ROW(add_edges, AddEdges)                            \
+  ROW(regroup, Regroup)                               \
+  ROW(soft_cap, SoftCap)                              \
   ROW(tree_sum, TreeSum)                              \
   ROW(fill_normal, FillNormal)                        \
   ROW(fill_value, FillValue)                          \

@@ -13,13 +13,29 @@ namespace lockstep::kernels {
 
 inline float attention_scale(int64_t head_dim) { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
 
+// What is done to the scores before the softmax; zeros: what the first transformers did.
+//
+//     score = scale * q k;  score = softcap * tanh(score / softcap);  keys outside the window do not count
+struct ScoreOptions {
+  int64_t window = 0;  // a query sees the last so many keys, its own among them; 0: all up to its own
+  float softcap = 0;   // 0: none
+  float scale = 0;     // 0: 1 / sqrt(head_dim)
+  float scale_of(int64_t head_dim) const { return scale > 0 ? scale : attention_scale(head_dim); }
+  bool operator==(const ScoreOptions&) const = default;
+};
+
 struct AttentionShape {
   device::DType type = device::DType::f32;
   int64_t samples = 0, seq_len = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  ScoreOptions scores{};
   int64_t rows() const { return samples * seq_len; }
   int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
-  float scale() const { return attention_scale(head_dim); }
+  float scale() const { return scores.scale_of(head_dim); }
+  // The first key that a query of this number sees.
+  int64_t first_key(int64_t query) const {
+    return scores.window > 0 && query >= scores.window ? query - scores.window + 1 : 0;
+  }
 };
 
 struct AttentionForward {
@@ -54,9 +70,11 @@ struct AttentionDecode {
 struct Rope {
   AttentionShape shape;
   void* qkv = nullptr;
-  const float* table = nullptr;  // [positions, head_dim]: head_dim / 2 cosines, then as many sines
+  const float* table = nullptr;  // [positions, turned()]: half of that cosines, then as many sines
   int64_t first_position = 0;    // of row 0 of every sample
   bool backward = false;
+  int64_t rotary_dim = 0;  // only the first so many columns of a head are turned; 0: all
+  int64_t turned() const { return rotary_dim > 0 ? rotary_dim : shape.head_dim; }
 };
 
 }  // namespace lockstep::kernels

@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
   for (int head = kv_head * walk.group(); head < (kv_head + 1) * walk.group(); ++head) {
     const float* lse = at.lse + walk.lse_at(sample, head);
     const float* delta = at.delta + walk.lse_at(sample, head);
-    const int earliest = walk.causal ? first_key : 0;
-    for (int first_query = earliest; first_query < walk.q.tokens; first_query += kWalked) {
+    const int earliest = walk.causal ? first_key : 0, end = walk.queries_before(first_key + Tile::kOwned);
+    for (int first_query = earliest; first_query < end; first_query += kWalked) {
       __syncthreads();  // the tiles before have been read
       load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[0], at.q + walk.q.at(sample, head), walk.q,
                                                first_query);
@@ -59,8 +59,7 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           const int query = lane.column(j, c), key = first_key + tile.own_rows + lane.row(c);
-          const float exponent = p[j][c] * (walk.scale * kLog2E) - walked_lse[query];
-          p[j][c] = walk.sees(first_query + query, key) ? exp2f(exponent) : 0.0f;
+          p[j][c] = walk.sees(first_query + query, key) ? walk.probability(p[j][c], walked_lse[query]) : 0.0f;
         }
       }
       put_rows<kWalked>(tile.scores, Tile::kScoreStride, p);
@@ -69,7 +68,10 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
 #pragma unroll
       for (int j = 0; j < kWalked / 8; ++j) {
 #pragma unroll
-        for (int c = 0; c < 4; ++c) p[j][c] *= (dp[j][c] - walked_delta[lane.column(j, c)]) * walk.scale;
+        for (int c = 0; c < 4; ++c) {
+          const int query = lane.column(j, c);
+          p[j][c] *= (dp[j][c] - walked_delta[query]) * walk.slope(p[j][c], walked_lse[query]);
+        }
       }
       put_rows<kWalked>(tile.scores, Tile::kScoreStride, p);
       multiply<kDim, kWalked>(dkeys, tile.scores, Tile::kScoreStride, tile.walked[0], kStride);
@@ -111,7 +113,7 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
 
   Accumulator<kDim> dqueries = {};
   const int end = walk.keys_before(first_query + Tile::kOwned);
-  for (int first_key = 0; first_key < end; first_key += kWalked) {
+  for (int first_key = walk.keys_from(first_query, kWalked); first_key < end; first_key += kWalked) {
     __syncthreads();  // the tiles before have been read
     load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[0], at.k + keys_at, walk.kv, first_key);
     load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[1], at.v + keys_at, walk.kv, first_key);
@@ -124,8 +126,8 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const bool seen = walk.sees(own_query + lane.row(c), first_key + lane.column(j, c));
-        const float exponent = p[j][c] * (walk.scale * kLog2E) - lse[c / 2];
-        p[j][c] = seen ? exp2f(exponent) * (dp[j][c] - delta[c / 2]) * walk.scale : 0.0f;
+        const float probability = walk.probability(p[j][c], lse[c / 2]);
+        p[j][c] = seen ? probability * (dp[j][c] - delta[c / 2]) * walk.slope(probability, lse[c / 2]) : 0.0f;
       }
     }
     put_rows<kWalked>(tile.scores, Tile::kScoreStride, p);

@@ -2,6 +2,7 @@
 //
 // One task is one key-value head of one sample with all its query heads, so that the gradients of k and
 // v are summed by one thread, in a fixed order: query heads in turn, runs of queries from last to first.
+// Where there is a window, a run touches its own keys only.
 #include "lockstep/kernels/attention/attention_cpu.h"
 #include "lockstep/kernels/ops_cpu.h"
 #include "lockstep/kernels/workspace.h"
@@ -33,11 +34,12 @@ struct KeyValueHead {
   int64_t stride;  // of dk and dv
 };
 
-// Queries [first, first + rows) against keys [0, first + rows); dk and dv are added to when `add`.
+// Queries [first, first + rows) against the keys that they see; dk and dv are added to when `add`.
 void backward_run(const AttentionShape& shape, const QueryHead& head, const KeyValueHead& kv, int64_t first,
                   bool add, const ScoreRows& scores) {
-  const int64_t dim = shape.head_dim, rows = smaller(query_rows(shape), shape.seq_len - first),
-                columns = first + rows;
+  const int64_t dim = shape.head_dim, rows = smaller(query_rows(shape), shape.seq_len - first);
+  const int64_t key = shape.first_key(first) / kLanes * kLanes, columns = first + rows - key;
+  const Matrix k = rows_from(kv.k, key), v = rows_from(kv.v, key);
   const Matrix q = rows_from(head.q, first), out = rows_from(head.out, first),
                dout = rows_from(head.dout, first);
   multiply({.m = rows,
@@ -45,20 +47,21 @@ void backward_run(const AttentionShape& shape, const QueryHead& head, const KeyV
             .k = dim,
             .alpha = shape.scale(),
             .a = q,
-            .b = transposed(kv.k),
+            .b = transposed(k),
             .c = scores.p,
             .c_stride = scores.stride});
   multiply({.m = rows,
             .n = columns,
             .k = dim,
             .a = dout,
-            .b = transposed(kv.v),
+            .b = transposed(v),
             .c = scores.ds,
             .c_stride = scores.stride});
   for (int64_t row = 0; row < rows; ++row) {
     const float delta = dot(dout.data + row * dout.stride, out.data + row * out.stride, dim);
-    softmax_backward(scores.p + row * scores.stride, scores.ds + row * scores.stride, first + row + 1,
-                     columns, head.lse[first + row], delta);
+    const SeenKeys seen = {shape.first_key(first + row) - key, first + row + 1 - key};
+    softmax_backward(scores.p + row * scores.stride, scores.ds + row * scores.stride, seen, columns,
+                     head.lse[first + row], delta, shape.scores.softcap);
   }
   const Matrix p = {scores.p, scores.stride}, ds = {scores.ds, scores.stride};
   const float beta = add ? 1.0f : 0.0f;
@@ -68,7 +71,7 @@ void backward_run(const AttentionShape& shape, const QueryHead& head, const KeyV
             .beta = beta,
             .a = transposed(p),
             .b = dout,
-            .c = kv.dv,
+            .c = kv.dv + key * kv.stride,
             .c_stride = kv.stride});
   multiply({.m = columns,
             .n = dim,
@@ -77,16 +80,22 @@ void backward_run(const AttentionShape& shape, const QueryHead& head, const KeyV
             .beta = beta,
             .a = transposed(ds),
             .b = q,
-            .c = kv.dk,
+            .c = kv.dk + key * kv.stride,
             .c_stride = kv.stride});
   multiply({.m = rows,
             .n = dim,
             .k = columns,
             .alpha = shape.scale(),
             .a = ds,
-            .b = kv.k,
+            .b = k,
             .c = head.dq + first * head.dq_stride,
             .c_stride = head.dq_stride});
+}
+
+void clear_rows(float* values, int64_t stride, int64_t rows, int64_t width) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < width; ++i) values[row * stride + i] = 0;
+  }
 }
 
 template <class T>
@@ -105,6 +114,10 @@ void backward_task(const AttentionBackward& op, int64_t sample, int64_t kv_head,
   const KeyValueHead kv = {read_head(qkv + k_at, stride, rows, dim, scratch),
                            read_head(qkv + v_at, stride, rows, dim, scratch), dk.data, dv.data,
                            dk.data_stride};
+  const bool windowed = shape.first_key(rows - 1) > 0;
+  if (windowed) {
+    for (float* values : {kv.dk, kv.dv}) clear_rows(values, kv.stride, rows, dim);
+  }
 
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     Scratch of_head = scratch;
@@ -117,9 +130,9 @@ void backward_task(const AttentionBackward& op, int64_t sample, int64_t kv_head,
         op.lse + (sample * shape.heads + head) * rows,
         dq.data,
         dq.data_stride};
-    // The last run reaches every key: it writes dk and dv, so that nothing need be cleared before.
+    // Without a window the last run reaches every key: it writes dk and dv, and nothing need be cleared.
     for (int64_t run = (rows - 1) / query_rows(shape); run >= 0; --run) {
-      const bool add = head > kv_head * group || run < (rows - 1) / query_rows(shape);
+      const bool add = windowed || head > kv_head * group || run < (rows - 1) / query_rows(shape);
       backward_run(shape, query, kv, run * query_rows(shape), add, scores);
     }
     dq.commit();

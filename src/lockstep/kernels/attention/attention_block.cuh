@@ -35,14 +35,15 @@ struct RunningSoftmax {
         highest = fmaxf(highest, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
       }
       highest = warp_fold<4>(highest, Max{});
-      rescale[half] = exp2f(max[half] - highest);
+      const float base = highest == -INFINITY ? 0.0f : highest;  // no key seen yet: exp2(-inf) is 0
+      rescale[half] = exp2f(max[half] - base);
       max[half] = highest;
       float total = 0;
 #pragma unroll
       for (int j = 0; j < kKeys / 8; ++j) {
 #pragma unroll
         for (int c = 2 * half; c < 2 * half + 2; ++c) {
-          scores[j][c] = exp2f(scores[j][c] - highest);
+          scores[j][c] = exp2f(scores[j][c] - base);
           total += scores[j][c];
         }
       }
@@ -57,6 +58,7 @@ struct MergedLse {
 };
 __device__ inline MergedLse merge(float before, float of_part) {
   const float top = fmaxf(before, of_part);
+  if (top == -INFINITY) return {top, 0.0f, 0.0f};  // neither saw a key
   const float lse = top + logf(expf(before - top) + expf(of_part - top));
   return {lse, expf(before - lse), expf(of_part - lse)};
 }

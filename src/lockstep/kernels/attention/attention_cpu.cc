@@ -1,5 +1,5 @@
 // Causal attention, forward: for a run of queries, all scores at once, a softmax, and one product with
-// the values. Keys past the last query of the run are never touched.
+// the values. Keys past the last query of the run, or before the window of its first, are never touched.
 #include "lockstep/kernels/attention/attention_cpu.h"
 
 #include <math.h>
@@ -15,13 +15,14 @@ template <class T>
 void forward_run(const AttentionForward& op, int64_t sample, int64_t head, int64_t first, Scratch scratch) {
   const AttentionShape& shape = op.shape;
   const int64_t dim = shape.head_dim, stride = shape.qkv_width();
-  const int64_t rows = smaller(query_rows(shape), shape.seq_len - first), columns = first + rows;
+  const int64_t rows = smaller(query_rows(shape), shape.seq_len - first);
+  const int64_t key = shape.first_key(first) / kLanes * kLanes, columns = first + rows - key;
   const int64_t kv_head = head / (shape.heads / shape.kv_heads);
   const T* base = static_cast<const T*>(op.qkv) + sample * shape.seq_len * stride;
+  const T* keys = base + key * stride + (shape.heads + kv_head) * dim;
   const Matrix q = read_head(base + first * stride + head * dim, stride, rows, dim, scratch);
-  const Matrix k = read_head(base + (shape.heads + kv_head) * dim, stride, columns, dim, scratch);
-  const Matrix v =
-      read_head(base + (shape.heads + shape.kv_heads + kv_head) * dim, stride, columns, dim, scratch);
+  const Matrix k = read_head(keys, stride, columns, dim, scratch);
+  const Matrix v = read_head(keys + shape.kv_heads * dim, stride, columns, dim, scratch);
   const int64_t out_stride = shape.heads * dim;
   T* out_at = static_cast<T*>(op.out) + (sample * shape.seq_len + first) * out_stride + head * dim;
   const WrittenHead<T> out(out_at, out_stride, rows, dim, scratch);
@@ -39,7 +40,11 @@ void forward_run(const AttentionForward& op, int64_t sample, int64_t head, int64
   float* lse = op.lse + (sample * shape.heads + head) * shape.seq_len + first;
   float* inverse = scratch.take(rows);
   for (int64_t row = 0; row < rows; ++row) {
-    const SoftmaxRow softmax = exponentiate(scores + row * score_stride, first + row + 1, columns);
+    const SeenKeys seen = {shape.first_key(first + row) - key, first + row + 1 - key};
+    float* scores_of = scores + row * score_stride;
+    if (shape.scores.softcap > 0)
+      cap_scores(scores_of + seen.begin, seen.end - seen.begin, shape.scores.softcap);
+    const SoftmaxRow softmax = exponentiate(scores_of, seen, columns);
     lse[row] = softmax.highest + logf(softmax.sum);
     inverse[row] = 1.0f / softmax.sum;
   }

@@ -8,6 +8,7 @@
 #include "lockstep/kernels/gemm/blas_cpu.h"
 #include "lockstep/kernels/numbers_cpu.h"
 #include "lockstep/kernels/parallel_cpu.h"
+#include "lockstep/kernels/tanh_cpu.h"
 
 namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 
@@ -97,39 +98,61 @@ struct SoftmaxRow {
   float highest, sum;
 };
 
-// scores[0, valid) become exp(score - highest), scores[valid, columns) zero. Rows have room for whole
-// Lanes, so what lies past `valid` is read, and masked.
-LS_INLINE SoftmaxRow exponentiate(float* scores, int64_t valid, int64_t columns) {
+// The columns of a row of scores that count: keys [begin, end).
+struct SeenKeys {
+  int64_t begin, end;
+  LS_INLINE int64_t first_lanes() const { return begin / kLanes * kLanes; }
+  LS_INLINE LanesInt inside(int64_t j) const { return lanes_before(j, end) & ~lanes_before(j, begin); }
+};
+
+LS_INLINE void clear_lanes(float* values, int64_t begin, int64_t end) {
+  for (int64_t j = begin; j < end; j += kLanes) store_lanes(values + j, Lanes{});
+}
+
+// Scores of seen keys become exp(score - highest), the others of [0, columns) zero. Rows have room for whole
+// Lanes, so what lies past the end is read, and masked.
+LS_INLINE SoftmaxRow exponentiate(float* scores, const SeenKeys& seen, int64_t columns) {
   const Lanes lowest = fill_lanes(-__builtin_inff());
   Lanes highest = lowest;
-  for (int64_t j = 0; j < valid; j += kLanes) {
-    const Lanes score = lanes_before(j, valid) ? load_lanes(scores + j) : lowest;
+  for (int64_t j = seen.first_lanes(); j < seen.end; j += kLanes) {
+    const Lanes score = seen.inside(j) ? load_lanes(scores + j) : lowest;
     highest = score > highest ? score : highest;
   }
   const float top = maximum_of(highest);
   Lanes sum = {};
-  for (int64_t j = 0; j < valid; j += kLanes) {
-    const Lanes power = lanes_before(j, valid) ? exponential(load_lanes(scores + j) - top) : Lanes{};
+  clear_lanes(scores, 0, seen.first_lanes());
+  for (int64_t j = seen.first_lanes(); j < seen.end; j += kLanes) {
+    const Lanes power = seen.inside(j) ? exponential(load_lanes(scores + j) - top) : Lanes{};
     store_lanes(scores + j, power);
     sum += power;
   }
-  for (int64_t j = round_up(valid, kLanes); j < columns; j += kLanes) store_lanes(scores + j, Lanes{});
+  clear_lanes(scores, round_up(seen.end, kLanes), columns);
   return {top, sum_of(sum)};
 }
 
-// In: scores and gradients of probabilities. Out: probabilities, and p * (dp - delta); zero past `valid`.
-LS_INLINE void softmax_backward(float* p, float* ds, int64_t valid, int64_t columns, float lse, float delta) {
-  for (int64_t j = 0; j < valid; j += kLanes) {
-    const LanesInt inside = lanes_before(j, valid);
-    const Lanes power = exponential(load_lanes(p + j) - lse);
-    const Lanes gradient = power * (load_lanes(ds + j) - delta);
+// In: scores (after the cap) and gradients of probabilities. Out: probabilities, and gradients of the scores
+// before the cap; zero for keys that are not seen.
+template <bool kCapped>
+LS_INLINE void softmax_backward(float* p, float* ds, const SeenKeys& seen, int64_t columns, float lse,
+                                float delta, float inverse_cap) {
+  for (float* values : {p, ds}) clear_lanes(values, 0, seen.first_lanes());
+  for (int64_t j = seen.first_lanes(); j < seen.end; j += kLanes) {
+    const LanesInt inside = seen.inside(j);
+    const Lanes score = load_lanes(p + j);
+    const Lanes power = exponential(score - lse);
+    Lanes gradient = power * (load_lanes(ds + j) - delta);
+    if constexpr (kCapped) gradient *= 1.0f - (score * inverse_cap) * (score * inverse_cap);
     store_lanes(p + j, inside ? power : Lanes{});
     store_lanes(ds + j, inside ? gradient : Lanes{});
   }
-  for (int64_t j = round_up(valid, kLanes); j < columns; j += kLanes) {
-    store_lanes(p + j, Lanes{});
-    store_lanes(ds + j, Lanes{});
-  }
+  for (float* values : {p, ds}) clear_lanes(values, round_up(seen.end, kLanes), columns);
+}
+
+LS_INLINE void softmax_backward(float* p, float* ds, const SeenKeys& seen, int64_t columns, float lse,
+                                float delta, float cap) {
+  if (cap == 0) return softmax_backward<false>(p, ds, seen, columns, lse, delta, 0.0f);
+  cap_scores(p + seen.begin, seen.end - seen.begin, cap);
+  softmax_backward<true>(p, ds, seen, columns, lse, delta, 1.0f / cap);
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

@@ -24,13 +24,15 @@ __device__ void load_head(float (&to)[kPerLane], const T* head, int head_dim) {
 }
 
 template <class T>
-__device__ void see(Seen& seen, const float (&query)[kPerLane], const T* key, const T* value, int head_dim) {
+__device__ void see(Seen& seen, const float (&query)[kPerLane], const T* key, const T* value, int head_dim,
+                    float softcap) {
   float k[kPerLane], v[kPerLane], score = 0;
   load_head(k, key, head_dim);
   load_head(v, value, head_dim);
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) score += query[i] * k[i];
   score = warp_fold(score, Sum{});
+  if (softcap > 0) score = softcap * tanhf(score / softcap);
   const float max = fmaxf(seen.max, score);
   const float before = expf(seen.max - max), now = expf(score - max);
   seen.max = max;
@@ -65,7 +67,8 @@ __device__ void write_folded(const Seen& seen, T* out, int head_dim) {
 }
 
 template <class T>
-__global__ void attention_decode_kernel(AttentionDecode op, int64_t qkv_width, float scale) {
+__global__ void attention_decode_kernel(AttentionDecode op, int64_t qkv_width, int64_t first_key,
+                                        float scale) {
   const int heads = static_cast<int>(op.shape.heads), kv_heads = static_cast<int>(op.shape.kv_heads);
   const int dim = static_cast<int>(op.shape.head_dim), group = heads / kv_heads;
   const int64_t sample = blockIdx.x / heads;
@@ -89,10 +92,10 @@ __global__ void attention_decode_kernel(AttentionDecode op, int64_t qkv_width, f
 #pragma unroll
   for (float& q : query) q *= scale;
   Seen seen;
-  for (int64_t i = threadIdx.x / kWarp; i <= op.position; i += kWarps) {
+  for (int64_t i = first_key + threadIdx.x / kWarp; i <= op.position; i += kWarps) {
     const bool cached = i < op.position;
     see(seen, query, cached ? keys + i * cache_width : new_key, cached ? values + i * cache_width : new_value,
-        dim);
+        dim, op.shape.scores.softcap);
   }
   write_folded(seen, static_cast<T*>(op.out) + static_cast<int64_t>(blockIdx.x) * dim, dim);
 }
@@ -105,7 +108,8 @@ void attention_decode(const AttentionDecode& op, const Launch& launch) {
   check_head_dim(op.shape.head_dim);
   by_type(op.shape.type, [&](auto element) {
     run({.blocks = op.shape.samples * op.shape.heads, .threads = kThreads},
-        attention_decode_kernel<decltype(element)>, op, op.shape.qkv_width(), op.shape.scale());
+        attention_decode_kernel<decltype(element)>, op, op.shape.qkv_width(), op.shape.first_key(op.position),
+        op.shape.scale());
   });
 }
 

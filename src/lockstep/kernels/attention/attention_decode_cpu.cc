@@ -36,8 +36,9 @@ void attend(const AttentionDecode& op, int64_t sample, int64_t head, Scratch scr
   for (int64_t i = 0; i < dim; ++i) sum_of_values[i] = 0;
 
   float highest = -__builtin_inff(), sum = 0;
-  for (int64_t j = 0; j <= op.position; ++j) {
-    const float score = dot(q, keys + j * width, dim) * shape.scale();
+  for (int64_t j = shape.first_key(op.position); j <= op.position; ++j) {
+    float score = dot(q, keys + j * width, dim) * shape.scale();
+    if (shape.scores.softcap > 0) cap_scores(&score, 1, shape.scores.softcap);
     const float top = score > highest ? score : highest;
     const float keep = expf(highest - top), power = expf(score - top);
     highest = top;

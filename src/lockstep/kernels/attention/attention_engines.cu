@@ -284,11 +284,14 @@ void attention_part_backward(const AttentionPartBackward& op, const Launch& laun
   own_attention_part_backward(op, launch);
 }
 
-// A chunk meets its own keys causally and others whole.
+// A chunk meets its own keys causally and others whole, within the window or partly outside.
 int64_t attention_part_workspace(const AttentionPartShape& shape) {
   AttentionPartShape other = shape;
   other.causal = !shape.causal && shape.q_len == shape.kv_len;
-  return std::max(part_bytes(shape), part_bytes(other));
+  other.distance = 0;
+  AttentionPartShape near = shape.causal ? other : shape;
+  near.scores.window = 0;
+  return std::max({part_bytes(shape), part_bytes(other), part_bytes(near)});
 }
 
 std::string attention_engine(const AttentionShape& shape) {

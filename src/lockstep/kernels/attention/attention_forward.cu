@@ -26,7 +26,7 @@ __device__ void scale_and_mask(Accumulator<kKeys>& scores, const AttentionWalk& 
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       const bool seen = walk.sees(first_query + lane.row(c), first_key + lane.column(j, c));
-      scores[j][c] = seen ? scores[j][c] * (walk.scale * kLog2E) : -INFINITY;
+      scores[j][c] = seen ? walk.score_of(scores[j][c]) : -INFINITY;
     }
   }
 }
@@ -46,7 +46,7 @@ __device__ void merge_lse(const RunningSoftmax& softmax, float* lse, int first_r
     const MergedLse both = merge(before, of_part);
     merged[half] = both.lse;
     keep[half] = both.keep;
-    factor[half] = both.factor / sum;
+    factor[half] = sum > 0 ? both.factor / sum : 0.0f;
   }
   __syncwarp();  // four lanes have read each row
 #pragma unroll
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(ForwardTile<T, kDim>::kThreads)
   Accumulator<kDim> result = {};
   RunningSoftmax softmax;
   const int end = walk.keys_before(first_query + kQueries);
-  for (int first_key = 0; first_key < end; first_key += kKeys) {
+  for (int first_key = walk.keys_from(first_query, kKeys); first_key < end; first_key += kKeys) {
     __syncthreads();  // the tiles before have been read
     load_tile<kKeys, kDim, Tile::kThreads>(keys, at.k + keys_at, walk.kv, first_key);
     load_tile<kKeys, kDim, Tile::kThreads>(values, at.v + keys_at, walk.kv, first_key);

@@ -1,6 +1,8 @@
 // From an attention shape to the kernel instance that fits it.
 #pragma once
 
+#include <algorithm>
+
 #include "lockstep/kernels/attention/attention_block.cuh"
 #include "lockstep/kernels/attention/attention_part.h"
 #include "lockstep/kernels/dispatch.cuh"
@@ -36,8 +38,13 @@ inline AttentionWalk walk_of(const AttentionPartShape& shape, const void* q, con
   walk.q = rows_of(shape, shape.q_len, shape.heads, shape.q_stride, q);
   walk.kv = rows_of(shape, shape.kv_len, shape.kv_heads, shape.kv_stride, k, v);
   walk.out = rows_of(shape, shape.q_len, shape.heads, shape.heads * shape.head_dim, dout);
+  constexpr int64_t kFar = int64_t{1} << 30;  // more tokens than there are
+  LS_ASSERT(shape.distance < kFar);
   walk.scale = shape.scale();
+  walk.softcap = shape.scores.softcap;
   walk.causal = shape.causal;
+  walk.reach =
+      static_cast<int>(shape.scores.window > 0 ? std::min(shape.scores.window, kFar) - shape.distance : kFar);
   return walk;
 }
 

@@ -3,11 +3,10 @@
 //
 // A sequence is cut into chunks. Chunk i of the queries meets every chunk j <= i of the keys, itself
 // causally, earlier ones whole; the parts may come in any order, and each is merged by its log-sum-exp. The
-// running result stays in fp32 until the last part is in. The backward pass goes over the same pairs of
-// chunks again with the final log-sum-exp, so that parts do not depend on each other there.
+// running result stays in fp32 until the last part is in. With a window, some queries of a part see none of
+// its keys: these keep what they had, or get 0 and a log-sum-exp of -infinity. The backward pass goes over
+// the same pairs of chunks again with the final log-sum-exp, so that parts do not depend on each other there.
 #pragma once
-
-#include <compare>
 
 #include "lockstep/kernels/attention/attention.h"
 
@@ -19,8 +18,16 @@ struct AttentionPartShape {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = false;                  // q_len == kv_len, and key j counts for query i where j <= i
   int64_t q_stride = 0, kv_stride = 0;  // elements between rows (tokens) of q, and of k and v
-  float scale() const { return attention_scale(head_dim); }
-  auto operator<=>(const AttentionPartShape&) const = default;
+  ScoreOptions scores{};
+  int64_t distance = 0;  // tokens from key 0 to query 0, for the window; causal: 0
+  float scale() const { return scores.scale_of(head_dim); }
+  // The first key that a query of this number sees: kv_len or more where it sees none.
+  int64_t first_key(int64_t query) const {
+    const int64_t past = scores.window > 0 ? distance + query - scores.window + 1 : 0;
+    return past > 0 ? past : 0;
+  }
+  bool sees_anything() const { return first_key(0) < kv_len; }
+  bool window_binds() const { return first_key(q_len - 1) > 0; }
 };
 
 // A whole sequence as the only part, where q, k and v lie side by side.
@@ -34,7 +41,8 @@ inline AttentionPartShape only_part(const AttentionShape& whole) {
           .head_dim = whole.head_dim,
           .causal = true,
           .q_stride = whole.qkv_width(),
-          .kv_stride = whole.qkv_width()};
+          .kv_stride = whole.qkv_width(),
+          .scores = whole.scores};
 }
 
 // Throws Bug when the sizes contradict each other.

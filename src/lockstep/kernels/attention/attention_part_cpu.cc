@@ -24,9 +24,14 @@ struct RunningRows {
 
 // One row of scores against a block of keys becomes the probabilities that the merged row gives to it; the
 // row so far is scaled to make room for them.
-LS_INLINE void merge_row(float* scores, int64_t valid, int64_t columns, float* out, int64_t dim, float* lse,
-                         bool first) {
-  const SoftmaxRow block = exponentiate(scores, valid, columns);
+LS_INLINE void merge_row(float* scores, const SeenKeys& seen, int64_t columns, float* out, int64_t dim,
+                         float* lse, bool first) {
+  if (seen.begin == seen.end) {
+    clear_lanes(scores, 0, columns);
+    if (first) *lse = -__builtin_inff();
+    return;
+  }
+  const SoftmaxRow block = exponentiate(scores, seen, columns);
   const float of_block = block.highest + logf(block.sum), before = *lse;
   if (first) {
     *lse = of_block;
@@ -51,8 +56,11 @@ void merge_block(const AttentionPartShape& shape, const Matrix& q, const KeyBloc
             .c = scores,
             .c_stride = stride});
   for (int64_t row = 0; row < running.rows; ++row) {
-    merge_row(scores + row * stride, valid_keys(shape, query + row, block), block.count,
-              running.out + row * running.stride, dim, running.lse + row, first);
+    const SeenKeys seen = seen_keys(shape, query + row, block);
+    if (shape.scores.softcap > 0)
+      cap_scores(scores + row * stride + seen.begin, seen.end - seen.begin, shape.scores.softcap);
+    merge_row(scores + row * stride, seen, block.count, running.out + row * running.stride, dim,
+              running.lse + row, first);
   }
   multiply({.m = running.rows,
             .n = dim,
@@ -79,7 +87,9 @@ void part_run(const AttentionPart& op, int64_t sample, int64_t head, int64_t fir
                                op.lse + (sample * shape.heads + head) * shape.q_len + first, rows,
                                out_stride};
   const int64_t keys = shape.causal ? first + rows : shape.kv_len;
-  for (int64_t key = 0; key < keys; key += kKeyBlock) {
+  // Blocks before every row's window are passed over, unless somebody must write the rows.
+  const int64_t begin = op.first ? 0 : shape.first_key(first) / kKeyBlock * kKeyBlock;
+  for (int64_t key = begin; key < keys; key += kKeyBlock) {
     Scratch of_block = scratch;
     const int64_t at = (sample * shape.kv_len + key) * shape.kv_stride + kv_head * dim;
     const KeyBlock block = read_keys(shape, static_cast<const T*>(op.k) + at,

@@ -40,9 +40,15 @@ LS_INLINE KeyBlock read_keys(const AttentionPartShape& shape, const T* k, const 
           read_head(v, shape.kv_stride, count, dim, scratch)};
 }
 
-// How many keys of the block a query sees.
-LS_INLINE int64_t valid_keys(const AttentionPartShape& shape, int64_t query, const KeyBlock& block) {
+// How many keys of the block lie before a query or at it.
+LS_INLINE int64_t keys_up_to(const AttentionPartShape& shape, int64_t query, const KeyBlock& block) {
   return shape.causal ? smaller(block.count, query + 1 - block.first) : block.count;
+}
+
+// The keys of the block that a query sees; with a window there may be none.
+LS_INLINE SeenKeys seen_keys(const AttentionPartShape& shape, int64_t query, const KeyBlock& block) {
+  const int64_t end = keys_up_to(shape, query, block);
+  return {smaller(end, larger(0, shape.first_key(query) - block.first)), end};
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

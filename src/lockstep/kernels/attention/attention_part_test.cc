@@ -17,9 +17,10 @@ struct Case {
   DType type;
   int64_t samples, heads, kv_heads, head_dim;
   std::vector<int64_t> chunks;  // tokens in each
+  ScoreOptions scores{};
 
   int64_t seq_len() const { return std::accumulate(chunks.begin(), chunks.end(), int64_t{0}); }
-  AttentionShape whole() const { return {type, samples, seq_len(), heads, kv_heads, head_dim}; }
+  AttentionShape whole() const { return {type, samples, seq_len(), heads, kv_heads, head_dim, scores}; }
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t first_of(int64_t chunk) const {
@@ -40,6 +41,11 @@ std::vector<Case> cases() {
     all.push_back({type, 2, 4, 1, 64, {130, 200, 70}});
     all.push_back({type, 1, 2, 1, 256, {33, 50}});
     all.push_back({type, 1, 2, 1, 32, {600, 70}});  // more keys than are met at a time
+    // Windows within a chunk, across one and across two, so that queries see nothing of some chunks.
+    all.push_back({type, 2, 2, 1, 16, {33, 33, 33}, {.window = 7}});
+    all.push_back({type, 1, 4, 2, 64, {70, 40, 30}, {.window = 60, .softcap = 1.2f, .scale = 0.2f}});
+    all.push_back({type, 1, 2, 1, 32, {1200, 70}, {.window = 300}});
+    all.push_back({type, 1, 2, 2, 96, {20, 33}, {.softcap = 0.9f}});
   }
   return all;
 }
@@ -126,7 +132,9 @@ class AttentionPartTest : public KernelTest {
             .head_dim = c.head_dim,
             .causal = query == key,
             .q_stride = c.whole().qkv_width(),
-            .kv_stride = 2 * c.kv_width()};
+            .kv_stride = 2 * c.kv_width(),
+            .scores = c.scores,
+            .distance = c.first_of(query) - c.first_of(key)};
   }
   static const void* values_of(const Case& c, const Memory& kv) {
     return kv.as<char>() + c.kv_width() * device::size_of(c.type);

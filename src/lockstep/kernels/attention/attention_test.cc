@@ -15,17 +15,32 @@ constexpr int64_t kShapes[][5] = {{1, 1, 1, 1, 16},    {2, 7, 2, 2, 8},    {3, 3
                                   {2, 64, 4, 4, 32},   {1, 100, 6, 2, 64}, {1, 257, 3, 1, 32},
                                   {2, 130, 2, 1, 128}, {1, 96, 2, 2, 192}, {1, 140, 2, 1, 256}};
 
+// Windows shorter than a tile, across tiles, of one key, and longer than the sequence.
+struct ScoredShape {
+  int64_t sizes[5];
+  ScoreOptions scores;
+};
+constexpr ScoredShape kScored[] = {{{2, 33, 4, 2, 16}, {.window = 5}},
+                                   {{1, 257, 3, 1, 32}, {.window = 100}},
+                                   {{1, 140, 2, 2, 64}, {.window = 1}},
+                                   {{2, 7, 2, 2, 8}, {.window = 50}},
+                                   {{1, 100, 6, 2, 64}, {.softcap = 1.5f, .scale = 0.3f}},
+                                   {{1, 70, 2, 1, 128}, {.scale = 0.05f}},
+                                   {{2, 130, 4, 1, 96}, {.window = 33, .softcap = 0.8f, .scale = 0.2f}}};
+
 std::vector<AttentionShape> shapes() {
   std::vector<AttentionShape> all;
   for (const DType type : kEdgeTypes) {
     for (const auto& s : kShapes) all.push_back({type, s[0], s[1], s[2], s[3], s[4]});
+    for (const auto& [s, scores] : kScored) all.push_back({type, s[0], s[1], s[2], s[3], s[4], scores});
   }
   return all;
 }
 
 std::string describe(const AttentionShape& s) {
-  return fmt::format("{} samples {} seq {} heads {} kv {} dim {}", name_of(s.type), s.samples, s.seq_len,
-                     s.heads, s.kv_heads, s.head_dim);
+  return fmt::format("{} samples {} seq {} heads {} kv {} dim {} window {} cap {} scale {}", name_of(s.type),
+                     s.samples, s.seq_len, s.heads, s.kv_heads, s.head_dim, s.scores.window, s.scores.softcap,
+                     s.scores.scale);
 }
 
 // Attention of one head in fp64, straight from its definition.
@@ -71,18 +86,29 @@ struct Reference {
     for (size_t d = 0; d < static_cast<size_t>(shape.head_dim); ++d) sum += a[a_first + d] * b[b_first + d];
     return sum;
   }
-  double scale() const { return 1 / std::sqrt(static_cast<double>(shape.head_dim)); }
+  double scale() const {
+    const ScoreOptions& s = shape.scores;
+    return s.scale > 0 ? static_cast<double>(s.scale) : 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  }
+  double cap() const { return static_cast<double>(shape.scores.softcap); }
+  int64_t first_seen(int64_t i) const {
+    return shape.scores.window > 0 ? std::max<int64_t>(0, i - (shape.scores.window - 1)) : 0;
+  }
+  double score(int64_t sample, int64_t head, int64_t i, int64_t j) const {
+    const double product = scale() * dot(qkv, q_at(sample, head, i), qkv, k_at(sample, head, j));
+    return cap() > 0 ? cap() * std::tanh(product / cap()) : product;
+  }
 
   void forward_row(int64_t sample, int64_t head, int64_t i) {
     double* row = p_row(sample, head, i);
     double top = -INFINITY, sum = 0;
-    for (int64_t j = 0; j <= i; ++j) {
-      row[j] = scale() * dot(qkv, q_at(sample, head, i), qkv, k_at(sample, head, j));
+    for (int64_t j = first_seen(i); j <= i; ++j) {
+      row[j] = score(sample, head, i, j);
       top = std::max(top, row[j]);
     }
-    for (int64_t j = 0; j <= i; ++j) sum += row[j] = std::exp(row[j] - top);
+    for (int64_t j = first_seen(i); j <= i; ++j) sum += row[j] = std::exp(row[j] - top);
     lse[row_at(sample, head, i)] = top + std::log(sum);
-    for (int64_t j = 0; j <= i; ++j) {
+    for (int64_t j = first_seen(i); j <= i; ++j) {
       row[j] /= sum;
       for (int64_t d = 0; d < shape.head_dim; ++d) {
         out[out_at(sample, head, i) + static_cast<size_t>(d)] +=
@@ -96,10 +122,11 @@ struct Reference {
     for_rows([&](int64_t sample, int64_t head, int64_t i) {
       const size_t o = out_at(sample, head, i), q = q_at(sample, head, i);
       const double delta = dot(dout, o, out, o);
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = first_seen(i); j <= i; ++j) {
         const size_t k = k_at(sample, head, j), v = v_at(sample, head, j);
         const double probability = p_row(sample, head, i)[j];
-        const double dscore = probability * (dot(dout, o, qkv, v) - delta) * scale();
+        const double bent = cap() > 0 ? score(sample, head, i, j) / cap() : 0;
+        const double dscore = probability * (dot(dout, o, qkv, v) - delta) * scale() * (1 - bent * bent);
         for (size_t d = 0; d < static_cast<size_t>(shape.head_dim); ++d) {
           dqkv[q + d] += dscore * qkv[k + d];
           dqkv[k + d] += dscore * qkv[q + d];
@@ -250,8 +277,10 @@ TEST_P(FlashTest, ScratchGrowsWithTheLength) {
   EXPECT_LE(scratch(65536), int64_t{1} << 30);
 }
 
-TEST(AttentionReference, GradientIsThatOfFiniteDifferences) {
-  const AttentionShape shape{DType::f32, 1, 5, 2, 1, 3};
+class AttentionReference : public ::testing::TestWithParam<ScoreOptions> {};
+
+TEST_P(AttentionReference, GradientIsThatOfFiniteDifferences) {
+  const AttentionShape shape{DType::f32, 1, 5, 2, 1, 3, GetParam()};
   const Values qkv = random_values(shape.rows() * shape.qkv_width(), 8);
   Reference reference(shape, qkv);
   const Values dout = random_values(static_cast<int64_t>(reference.out.size()), 9);
@@ -269,6 +298,10 @@ TEST(AttentionReference, GradientIsThatOfFiniteDifferences) {
     EXPECT_NEAR(gradient[i], (loss(up) - loss(down)) / 2e-5, 1e-7) << i;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Scores, AttentionReference,
+                         ::testing::Values(ScoreOptions{}, ScoreOptions{.window = 2},
+                                           ScoreOptions{.softcap = 0.7f, .scale = 0.4f}));
 
 TEST_P(AttentionTest, DecodeGivesTheForwardPassTokenByToken) {
   for (const AttentionShape& shape : shapes()) {
@@ -300,7 +333,8 @@ TEST_P(AttentionTest, DecodeGivesTheForwardPassTokenByToken) {
 TEST_P(AttentionTest, RopeTurnsHalvesAndTurnsThemBack) {
   for (const AttentionShape& shape : shapes()) {
     SCOPED_TRACE(describe(shape));
-    const int64_t first = 3, dim = shape.head_dim, half = dim / 2;
+    const int64_t first = 3, dim = shape.head_dim;
+    const int64_t turned = shape.scores.window > 0 ? dim / 4 * 2 : dim, half = turned / 2;  // half of a head
     Values table;
     for (int64_t position = 0; position < first + shape.seq_len; ++position) {
       for (const bool sine : {false, true}) {
@@ -313,7 +347,7 @@ TEST_P(AttentionTest, RopeTurnsHalvesAndTurnsThemBack) {
     const Values qkv = rounded(random_values(shape.rows() * shape.qkv_width(), 11), shape.type);
     Values expected = qkv;
     for (int64_t row = 0; row < shape.rows(); ++row) {
-      const double* cosine = &table[static_cast<size_t>((first + row % shape.seq_len) * dim)];
+      const double* cosine = &table[static_cast<size_t>((first + row % shape.seq_len) * turned)];
       for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
         double* x = &expected[static_cast<size_t>(row * shape.qkv_width() + head * dim)];
         for (int64_t i = 0; i < half; ++i) {
@@ -324,7 +358,7 @@ TEST_P(AttentionTest, RopeTurnsHalvesAndTurnsThemBack) {
       }
     }
     const Memory there = upload(qkv, shape.type), table_m = upload(table, DType::f32);
-    Rope op{shape, there.data(), table_m.as<float>(), first, false};
+    Rope op{shape, there.data(), table_m.as<float>(), first, false, turned};
     run({&there}, [&] { kernels().rope(op, launch()); });
     expect_close(download(there), expected, tolerance(shape.type));
     op.backward = true;

@@ -138,12 +138,40 @@ struct AttentionWalk {
   HeadRows q, kv, out;  // of q; of k and of v; of out and of dout
   HeadRows dq, dkv;
   float scale;
+  float softcap;  // 0: none
   bool causal;
+  int reach;  // key j is within the window of query i where i - j < reach
 
   __device__ int group() const { return q.heads / kv.heads; }  // query heads that share keys
-  __device__ bool sees(int query, int key) const { return key < kv.tokens && (!causal || key <= query); }
+  __device__ bool sees(int query, int key) const {
+    return key < kv.tokens && (!causal || key <= query) && query - key < reach;
+  }
   // The first key after all that queries [.., end) see.
   __device__ int keys_before(int end) const { return causal ? min(end, kv.tokens) : kv.tokens; }
+  // The first key that queries [first, ..) see, down to a multiple of `step`.
+  __device__ int keys_from(int first, int step) const { return max(0, first - reach + 1) / step * step; }
+  // The first query after all that see keys [.., end).
+  __device__ int queries_before(int end) const {
+    return static_cast<int>(max(int64_t{0}, min(int64_t{q.tokens}, int64_t{end} - 1 + reach)));
+  }
+  // A product of q and k as a score in units of log 2.
+  __device__ float score_of(float product) const {
+    return softcap == 0 ? product * (scale * kLog2E) : capped(product);
+  }
+  // The probability of a key, from the row's log-sum-exp in units of log 2.
+  __device__ float probability(float product, float lse) const {
+    return exp2f(softcap == 0 ? product * (scale * kLog2E) - lse : capped(product) - lse);
+  }
+  // By what a score's gradient is multiplied on its way back to the product; from the probability, so that
+  // nothing need be kept where there is no cap.
+  __device__ float slope(float p, float lse) const {
+    if (softcap == 0 || p == 0) return scale;
+    const float t = (log2f(p) + lse) / (softcap * kLog2E);
+    return scale * (1.0f - t * t);
+  }
+  __device__ float capped(float product) const {
+    return tanhf(product * scale / softcap) * (softcap * kLog2E);
+  }
   __device__ int64_t lse_at(int64_t sample, int head) const {
     return (sample * q.heads + head) * static_cast<int64_t>(q.tokens);
   }

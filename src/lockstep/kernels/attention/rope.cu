@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 
 struct RopeSizes {
-  int64_t rows, seq_len, turned_heads, half, qkv_width;  // turned: of q and k
+  int64_t rows, seq_len, turned_heads, half, head_dim, qkv_width;  // turned: of q and k
 };
 
 template <class T, int N>
@@ -20,7 +20,7 @@ __global__ void rope_kernel(RopeSizes sizes, T* qkv, const float* table, int64_t
   if (i >= sizes.rows * sizes.turned_heads * sizes.half) return;
   const int64_t pair = i % sizes.half, head = i / sizes.half % sizes.turned_heads;
   const int64_t row = i / sizes.half / sizes.turned_heads;
-  T* first = qkv + row * sizes.qkv_width + head * 2 * sizes.half + pair;
+  T* first = qkv + row * sizes.qkv_width + head * sizes.head_dim + pair;
   T* second = first + sizes.half;
   const float* cosines = table + (first_position + row % sizes.seq_len) * 2 * sizes.half + pair;
   const float* sines = cosines + sizes.half;
@@ -40,16 +40,18 @@ __global__ void rope_kernel(RopeSizes sizes, T* qkv, const float* table, int64_t
 
 void rope(const Rope& op, const Launch& launch) {
   const Launcher run("rope", launch);
-  LS_ASSERT(op.shape.head_dim % 2 == 0);
+  LS_ASSERT(op.turned() % 2 == 0 && op.turned() <= op.shape.head_dim);
   const RopeSizes sizes = {.rows = op.shape.rows(),
                            .seq_len = op.shape.seq_len,
                            .turned_heads = op.shape.heads + op.shape.kv_heads,
-                           .half = op.shape.head_dim / 2,
+                           .half = op.turned() / 2,
+                           .head_dim = op.shape.head_dim,
                            .qkv_width = op.shape.qkv_width()};
   const int64_t pairs = sizes.rows * sizes.turned_heads * sizes.half;
   by_type(op.shape.type, [&](auto element) {
     using T = decltype(element);
-    by_width<kWide<T>>(fits_vectors<T>(sizes.half, op.qkv), [&](auto width) {
+    const bool vectors = fits_vectors<T>(sizes.half, op.qkv) && sizes.head_dim % kWide<T> == 0;
+    by_width<kWide<T>>(vectors, [&](auto width) {
       constexpr int N = width.value;
       run({.blocks = divide_up(pairs, kThreads * N), .threads = kThreads}, rope_kernel<T, N>, sizes,
           static_cast<T*>(op.qkv), op.table, op.first_position, op.backward ? -1.0f : 1.0f);

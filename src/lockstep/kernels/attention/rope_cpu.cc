@@ -19,14 +19,14 @@ LS_INLINE void rotate(T* head, int64_t half, const float* cosine, const float* s
 
 void rope(const Rope& op, const Launch&) {
   const AttentionShape& shape = op.shape;
-  const int64_t dim = shape.head_dim, half = dim / 2, turned = shape.heads + shape.kv_heads;
+  const int64_t dim = shape.head_dim, half = op.turned() / 2, heads_turned = shape.heads + shape.kv_heads;
   const float direction = op.backward ? -1.0f : 1.0f;
   with_type(shape.type, [&](auto tag) {
     using T = decltype(tag);
-    for_items(shape.rows(), turned * dim, [&](int64_t row) {
-      const float* angles = op.table + (op.first_position + row % shape.seq_len) * dim;
+    for_items(shape.rows(), heads_turned * dim, [&](int64_t row) {
+      const float* angles = op.table + (op.first_position + row % shape.seq_len) * 2 * half;
       T* heads = static_cast<T*>(op.qkv) + row * shape.qkv_width();  // q and k heads, next to each other
-      for (int64_t head = 0; head < turned; ++head)
+      for (int64_t head = 0; head < heads_turned; ++head)
         rotate(heads + head * dim, half, angles, angles + half, direction);
     });
   });

@@ -28,6 +28,7 @@ const void* offset(const void* values, int64_t elements, int64_t element) {
 }  // namespace
 
 std::unique_ptr<AttentionPieces> AttentionPieces::find(const AttentionPartShape& shape, int64_t chunk) {
+  if (shape.window_binds()) return nullptr;  // pairs of chunks would each have a window of their own
   std::unique_ptr<AttentionPieces> pieces(new AttentionPieces(shape));
   pieces->chunk_ = chunk > 0 ? chunk : chunk_of(std::max(shape.q_len, shape.kv_len), pieces->group());
   bool all = true;

@@ -117,25 +117,34 @@ class Graph {
   }
 
  private:
+  // The band keeps what lies less than the bound left of the diagonal, which is what a window is here.
+  template <class Attributes>
+  void set_window(Attributes& attributes) const {
+    if (shape_.part.window_binds())
+      attributes.set_diagonal_band_left_bound(static_cast<int>(shape_.part.scores.window));
+  }
+
   void describe_forward() {
-    auto [out, lse] = graph_.sdpa(input(kQ), input(kK), input(kV),
-                                  fe::graph::SDPA_attributes()
-                                      .set_name("attention")
-                                      .set_causal_mask(shape_.part.causal)
-                                      .set_attn_scale(shape_.part.scale())
-                                      .set_generate_stats(true));
+    auto attributes = fe::graph::SDPA_attributes()
+                          .set_name("attention")
+                          .set_causal_mask(shape_.part.causal)
+                          .set_attn_scale(shape_.part.scale())
+                          .set_generate_stats(true);
+    set_window(attributes);
+    auto [out, lse] = graph_.sdpa(input(kQ), input(kK), input(kV), attributes);
     output(out, kOut);
     output(lse, kLse);
   }
 
   void describe_backward() {
-    auto [dq, dk, dv] =
-        graph_.sdpa_backward(input(kQ), input(kK), input(kV), input(kOut), input(kDout), input(kLse),
-                             fe::graph::SDPA_backward_attributes()
-                                 .set_name("attention_backward")
-                                 .set_causal_mask(shape_.part.causal)
-                                 .set_attn_scale(shape_.part.scale())
-                                 .set_deterministic_algorithm(true));
+    auto attributes = fe::graph::SDPA_backward_attributes()
+                          .set_name("attention_backward")
+                          .set_causal_mask(shape_.part.causal)
+                          .set_attn_scale(shape_.part.scale())
+                          .set_deterministic_algorithm(true);
+    set_window(attributes);
+    auto [dq, dk, dv] = graph_.sdpa_backward(input(kQ), input(kK), input(kV), input(kOut), input(kDout),
+                                             input(kLse), attributes);
     output(dq, kDq);
     output(dk, kDk);
     output(dv, kDv);
@@ -233,6 +242,8 @@ std::string refusal(const AttentionPlanShape& shape) {
   if (cudnnGetVersion() < kOldestVersion) return "cuDNN " + cudnn_state().version + " is older than 9.5";
   if (s.type != device::DType::bf16 && s.type != device::DType::f16) return "fp32";
   if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim) return fmt::format("heads of {}", s.head_dim);
+  if (s.scores.softcap > 0) return "a soft cap";
+  if (s.window_binds() && !s.causal) return "a window that reaches into another part";
   if (s.samples <= 0 || std::min(s.q_len, s.kv_len) < 2) return "too short";
   if (shape.pass == AttentionPass::backward && score_bytes(s, 1, 1) > kMostScoreBytes)
     return fmt::format("{} tokens", std::max(s.q_len, s.kv_len));

@@ -19,6 +19,22 @@ struct Constant {
   __device__ float operator()() const { return value; }
 };
 
+struct Capped {
+  float cap;
+  __device__ float operator()(float x) const { return cap * tanhf(x / cap); }
+};
+
+template <class T>
+__global__ void regroup_kernel(Regroup op) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x;  // of y
+  if (i >= op.rows * op.outer * op.inner * op.width) return;
+  const int64_t column = i % op.width, group = i / op.width;
+  const int64_t outer = group % op.outer, inner = group / op.outer % op.inner;
+  const int64_t row = group / op.outer / op.inner;
+  static_cast<T*>(op.y)[i] =
+      static_cast<const T*>(op.x)[((row * op.outer + outer) * op.inner + inner) * op.width + column];
+}
+
 __global__ void fill_normal_kernel(FillNormal op) {
   const int64_t q = static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x;
   const int64_t at = q * 4 - op.first % 4;  // of the four; those before op.first are left out
@@ -79,6 +95,23 @@ void add_edges(const AddEdges& op, const Launch& launch) {
     using T = decltype(element);
     map(run, op.count, Sum{}, static_cast<T*>(op.out), static_cast<const T*>(op.a),
         static_cast<const T*>(op.b));
+  });
+}
+
+void regroup(const Regroup& op, const Launch& launch) {
+  const Launcher run("regroup", launch);
+  const int64_t count = op.rows * op.outer * op.inner * op.width;
+  by_type(op.type, [&](auto element) {
+    run({.blocks = divide_up(count, kMapThreads), .threads = kMapThreads}, regroup_kernel<decltype(element)>,
+        op);
+  });
+}
+
+void soft_cap(const SoftCap& op, const Launch& launch) {
+  const Launcher run("soft_cap", launch);
+  by_type(op.type, [&](auto element) {
+    using T = decltype(element);
+    map(run, op.count, Capped{op.cap}, static_cast<T*>(op.values), static_cast<const T*>(op.values));
   });
 }
 

@@ -27,6 +27,22 @@ struct AddEdges {  // out = round(a + b), in the edge type: a residual that is n
   void* out = nullptr;  // may be a or b
 };
 
+// y[row, j, i] = x[row, i, j]: a fused projection that keeps q, k and v of each head together becomes all of
+// q, all of k, all of v, and back.
+struct Regroup {
+  device::DType type = device::DType::f32;
+  int64_t rows = 0, outer = 0, inner = 0, width = 0;  // x is [rows, outer, inner, width]
+  const void* x = nullptr;
+  void* y = nullptr;  // [rows, inner, outer, width]; not x
+};
+
+struct SoftCap {  // values = cap * tanh(values / cap), in place
+  device::DType type = device::DType::f32;
+  int64_t count = 0;
+  void* values = nullptr;
+  float cap = 0;
+};
+
 struct FillNormal {  // values[i] is a function of (seed, stream, first + i) alone
   int64_t count = 0;
   float* values = nullptr;

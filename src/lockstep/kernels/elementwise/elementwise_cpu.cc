@@ -3,6 +3,7 @@
 #include "lockstep/kernels/normal_draw.h"
 #include "lockstep/kernels/ops_cpu.h"
 #include "lockstep/kernels/philox_cpu.h"
+#include "lockstep/kernels/tanh_cpu.h"
 
 namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
 namespace {
@@ -63,6 +64,32 @@ void add_edges(const AddEdges& op, const Launch&) {
     for_blocks(op.count, [&](int64_t begin, int64_t end) {
 #pragma omp simd
       for (int64_t i = begin; i < end; ++i) out[i] = narrow<T>(widen(a[i]) + widen(b[i]));
+    });
+  });
+}
+
+void regroup(const Regroup& op, const Launch&) {
+  const int64_t run = op.width * device::size_of(op.type), row_bytes = op.outer * op.inner * run;
+  for_items(op.rows, op.outer * op.inner * op.width, [&](int64_t row) {
+    const char* x = static_cast<const char*>(op.x) + row * row_bytes;
+    char* y = static_cast<char*>(op.y) + row * row_bytes;
+    for (int64_t i = 0; i < op.outer; ++i) {
+      for (int64_t j = 0; j < op.inner; ++j)
+        __builtin_memcpy(y + (j * op.outer + i) * run, x + (i * op.inner + j) * run,
+                         static_cast<size_t>(run));
+    }
+  });
+}
+
+void soft_cap(const SoftCap& op, const Launch&) {
+  const float inverse = 1.0f / op.cap;
+  with_type(op.type, [&](auto tag) {
+    using T = decltype(tag);
+    T* values = static_cast<T*>(op.values);
+    for_blocks(op.count, [&](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i)
+        values[i] = narrow<T>(op.cap * hyperbolic_tangent(widen(values[i]) * inverse));
     });
   });
 }

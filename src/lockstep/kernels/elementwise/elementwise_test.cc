@@ -1,6 +1,7 @@
 #include "lockstep/kernels/elementwise/elementwise.h"
 
 #include <fmt/format.h>
+#include <array>
 
 #include <algorithm>
 
@@ -146,6 +147,50 @@ TEST_P(ElementwiseTest, NormalNumbersAreBoxMullersBitForBit) {
   // Recorded: the same on every device, and initial weights must not change under a user.
   EXPECT_EQ(Values(values.begin(), values.begin() + 5),
             (Values{0x1.bc0822p-2, 0x1.2c846p-1, -0x1.7c02bp-2, -0x1.b631bp-2, -0x1.b6a81ap-3}));
+}
+
+TEST_P(ElementwiseTest, SoftCapIsTanhFromZeroToFarAway) {
+  for (const DType type : kEdgeTypes) {
+    for (const float cap : {0.5f, 30.0f}) {
+      Values values = {0, -0.0, 1e-8, -1e-8, 1e30, -1e30, INFINITY, -INFINITY};
+      for (int i = -400; i <= 400; ++i) values.push_back(static_cast<double>(cap) * i / 40);
+      values = rounded(values, type);
+      Values expected;
+      for (const double x : values)
+        expected.push_back(static_cast<double>(cap) * std::tanh(x / static_cast<double>(cap)));
+      const Memory there = upload(values, type);
+      run({&there}, [&] {
+        kernels().soft_cap({type, static_cast<int64_t>(values.size()), there.data(), cap}, launch());
+      });
+      expect_close(download(there), expected, {type == DType::f32 ? 5e-7 : tolerance(type).relative, 1e-30});
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RegroupTurnsGroupsAroundAndBack) {
+  for (const DType type : kEdgeTypes) {
+    for (const auto& [rows, outer, inner, width] :
+         {std::array<int64_t, 4>{1, 1, 1, 1}, {3, 4, 3, 8}, {70, 5, 2, 7}, {2, 12, 3, 64}}) {
+      const Values x = rounded(random_values(rows * outer * inner * width, 1), type);
+      Values expected;
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t j = 0; j < inner; ++j) {
+          for (int64_t i = 0; i < outer; ++i) {
+            const auto at = x.begin() + ((row * outer + i) * inner + j) * width;
+            expected.insert(expected.end(), at, at + width);
+          }
+        }
+      }
+      const Memory there = upload(x, type), turned = garbage(there.count(), type),
+                   back = garbage(there.count(), type);
+      run({&turned}, [&] {
+        kernels().regroup({type, rows, outer, inner, width, there.data(), turned.data()}, launch());
+      });
+      EXPECT_EQ(download(turned), expected);
+      kernels().regroup({type, rows, inner, outer, width, turned.data(), back.data()}, launch());
+      EXPECT_EQ(download(back), x);
+    }
+  }
 }
 
 TEST_P(ElementwiseTest, FillsAndCounts) {

@@ -19,6 +19,10 @@ __global__ void embedding_kernel(Embedding op) {
   Vec<T, N> values;
   if (at >= 0 && at < op.vocab) {
     values = load<N>(static_cast<const T*>(op.table) + at * op.width + column);
+    if (op.scale != 1.0f) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) values[j] = from_float<T>(to_float(values[j]) * op.scale);
+    }
   } else {  // in another part of the vocabulary, or (the loader refuses those) in none
 #pragma unroll
     for (int j = 0; j < N; ++j) values[j] = from_float<T>(0.0f);

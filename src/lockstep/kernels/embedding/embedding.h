@@ -15,6 +15,7 @@ struct Embedding {
   int64_t first_position = 0;
   int64_t first_token = 0;  // the token of the table's row 0; tokens outside the table give zeros
   void* out = nullptr;      // [samples * seq_len, width]
+  float scale = 1;          // of the table's rows
 };
 
 struct EmbeddingBackward {
@@ -28,6 +29,7 @@ struct EmbeddingBackward {
   int64_t first_position = 0;   // of token 0 of every sample
   int64_t first_token = 0;      // as in Embedding
   bool accumulate = false;      // false: gradients are written, zeros included
+  float scale = 1;              // as in Embedding
 };
 
 }  // namespace lockstep::kernels

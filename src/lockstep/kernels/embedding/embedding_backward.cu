@@ -61,6 +61,8 @@ struct Runs {
 template <int N>
 __device__ void add_to_table(const EmbeddingBackward& op, uint32_t token, int64_t column, Vec<float, N> sum) {
   float* gradient = op.dtable + token * op.width + column;
+#pragma unroll
+  for (int j = 0; j < N; ++j) sum[j] *= op.scale;
   if (op.accumulate) {
     const Vec<float, N> before = load<N>(gradient);
 #pragma unroll

@@ -24,7 +24,12 @@ void embed_row(const Embedding& op, int64_t row) {
                                                     (op.first_position + row % op.seq_len) * width;
   if (value != nullptr && position != nullptr) {
 #pragma omp simd
-    for (int64_t i = 0; i < width; ++i) out[i] = narrow<T>(widen(value[i]) + widen(position[i]));
+    for (int64_t i = 0; i < width; ++i) out[i] = narrow<T>(widen(value[i]) * op.scale + widen(position[i]));
+    return;
+  }
+  if (value != nullptr && op.scale != 1) {
+#pragma omp simd
+    for (int64_t i = 0; i < width; ++i) out[i] = narrow<T>(widen(value[i]) * op.scale);
     return;
   }
   const T* only = value != nullptr ? value : position;
@@ -32,9 +37,9 @@ void embed_row(const Embedding& op, int64_t row) {
 }
 
 template <class T>
-LS_INLINE void add_row(const T* from, int64_t count, float* into) {
+LS_INLINE void add_row(const T* from, int64_t count, float* into, float scale = 1) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) into[i] += widen(from[i]);
+  for (int64_t i = 0; i < count; ++i) into[i] += widen(from[i]) * scale;
 }
 
 void clear(float* values, int64_t count) {
@@ -54,7 +59,7 @@ void add_tokens(const EmbeddingBackward& op) {
       const int64_t at = row_of(op, op.tokens[row]);
       if (at < 0) continue;
       add_row(static_cast<const T*>(op.dout) + row * op.width + begin, count,
-              op.dtable + at * op.width + begin);
+              op.dtable + at * op.width + begin, op.scale);
     }
   });
 }

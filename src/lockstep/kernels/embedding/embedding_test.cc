@@ -11,6 +11,7 @@ struct Case {
   DType type;
   int64_t samples, seq_len, width, vocab;
   bool positions;
+  float scale = 1;
 };
 
 std::vector<Case> cases() {
@@ -22,6 +23,7 @@ std::vector<Case> cases() {
         all.push_back({type, 3, 33, width, 50, positions});  // few tokens: each is met many times
         all.push_back({type, 7, 61, width, 3, positions});   // runs of equal tokens longer than a piece
       }
+      all.push_back({type, 3, 33, width, 50, false, 5.5f});
     }
   }
   return all;
@@ -53,7 +55,8 @@ TEST_P(EmbeddingTest, ForwardLooksRowsUp) {
       for (int64_t i = 0; i < c.width; ++i) {
         const double value = table[static_cast<size_t>(tokens[static_cast<size_t>(row)] * c.width + i)];
         const double position = positions[static_cast<size_t>((first + row % c.seq_len) * c.width + i)];
-        expected.push_back(c.positions ? round_to(c.type, round_to(DType::f32, value + position)) : value);
+        const double scaled = round_to(c.type, value * static_cast<double>(c.scale));
+        expected.push_back(c.positions ? round_to(c.type, round_to(DType::f32, value + position)) : scaled);
       }
     }
     const Memory tokens_m = upload_ints(tokens), table_m = upload(table, c.type),
@@ -63,6 +66,7 @@ TEST_P(EmbeddingTest, ForwardLooksRowsUp) {
     op.positions = c.positions ? positions_m.data() : nullptr;
     op.first_position = first;
     op.out = out.data();
+    op.scale = c.scale;
     run({&out}, [&] { kernels().embedding(op, launch()); });
     EXPECT_EQ(download(out), expected);
   }
@@ -82,7 +86,7 @@ TEST_P(EmbeddingTest, BackwardAddsRowsInTokenOrder) {
         std::fill(table.begin(), table.end(), 0), std::fill(positions.begin(), positions.end(), 0);
       for (size_t i = 0; i < dout.size(); ++i) {
         const auto width = static_cast<size_t>(c.width), row = i / width, column = i % width;
-        table[static_cast<size_t>(tokens[row]) * width + column] += dout[i];
+        table[static_cast<size_t>(tokens[row]) * width + column] += dout[i] * static_cast<double>(c.scale);
         const size_t position = static_cast<size_t>(first) + row % static_cast<size_t>(c.seq_len);
         positions[position * width + column] += dout[i];
       }
@@ -96,6 +100,7 @@ TEST_P(EmbeddingTest, BackwardAddsRowsInTokenOrder) {
       op.position_rows = position_rows;
       op.first_position = first;
       op.accumulate = accumulate;
+      op.scale = c.scale;
       const int64_t bytes = kernels().embedding_workspace(rows, c.width);
       run({&table_m, &positions_m}, [&] { kernels().embedding_backward(op, launch(bytes)); });
       expect_close(download(table_m), table, tolerance(DType::f32, 30), "table");

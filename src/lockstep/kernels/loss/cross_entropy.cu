@@ -67,12 +67,14 @@ __device__ void write_zeros(T* logits, int64_t row) {
 
 // d loss / d logit = (p - 1 at the label) * scale.
 template <class T, int N>
-__device__ Vec<T, N> gradient_of(const Vec<T, N>& logits, float max, float factor, float scale, int label) {
+__device__ Vec<T, N> gradient_of(const Vec<T, N>& logits, float max, float factor, float scale, int label,
+                                 float cap) {
   Vec<T, N> out;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const float scaled = fast_exp2(fmaf(to_float(logits[j]), kLog2E, -max)) * factor;
-    out[j] = from_float<T>(j == label ? scaled - scale : scaled);
+    const float gradient = j == label ? scaled - scale : scaled;
+    out[j] = from_float<T>(cap == 0 ? gradient : gradient * cap_slope(to_float(logits[j]), cap));
   }
   return out;
 }
@@ -110,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads)
   for (int64_t i = threadIdx.x * N; i < op.row; i += kThreads * N) {
     const Vec<T, N> values = load_logits<T, N>(i < kept ? keep : logits, i, op.vocab);
     const Vec<T, N> gradient =
-        gradient_of<T, N>(values, softmax.max, factor, scale, label - static_cast<int>(i));
+        gradient_of<T, N>(values, softmax.max, factor, scale, label - static_cast<int>(i), op.softcap);
     store<N>(logits + i, gradient);
     if (op.amax != nullptr) top = largest_bits(gradient, top);
   }

@@ -19,4 +19,10 @@ __device__ inline Vec<T, N> load_logits(const T* logits, int64_t i, int64_t voca
   return values;
 }
 
+// By what a soft cap multiplies the gradient of a logit that it gave; beyond the vocabulary there is none.
+__device__ inline float cap_slope(float logit, float cap) {
+  if (cap == 0 || logit == -INFINITY) return 1.0f;
+  return 1.0f - (logit / cap) * (logit / cap);
+}
+
 }  // namespace lockstep::kernels::cuda

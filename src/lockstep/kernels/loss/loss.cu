@@ -41,14 +41,15 @@ __device__ Softmax block_softmax(const Softmax& mine) {
 
 template <class T, int N>
 __device__ void write_gradient(T* logits, int64_t vocab, int64_t row, const Softmax& softmax, int64_t label,
-                               float scale) {
+                               float scale, float cap) {
   const float inverse = 1.0f / softmax.sum;
   for (int64_t i = threadIdx.x * N; i < row; i += kThreads * N) {
     Vec<T, N> values = load_logits<T, N>(logits, i, vocab);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const float probability = expf(to_float(values[j]) - softmax.max) * inverse;
-      values[j] = from_float<T>((probability - (i + j == label ? 1.0f : 0.0f)) * scale);
+      const float gradient = (probability - (i + j == label ? 1.0f : 0.0f)) * scale;
+      values[j] = from_float<T>(cap == 0 ? gradient : gradient * cap_slope(to_float(values[j]), cap));
     }
     store<N>(logits + i, values);
   }
@@ -108,7 +109,7 @@ __global__ void vocab_cross_entropy_kernel(VocabCrossEntropy op) {
   if (!op.gradient) return;
   const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
   const int64_t here = label - op.first;  // behind the last column it is another part's
-  write_gradient<T, N>(logits, op.vocab, op.row, whole, here < op.vocab ? here : -1, scale);
+  write_gradient<T, N>(logits, op.vocab, op.row, whole, here < op.vocab ? here : -1, scale, op.softcap);
 }
 
 __global__ void loss_sum_kernel(LossSum op, int64_t parts) {

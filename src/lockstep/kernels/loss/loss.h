@@ -22,6 +22,7 @@ struct CrossEntropy {
   float* amax = nullptr;  // given, with `gradient` and row = vocab: gets the gradient's largest magnitude
   const StepInputs* inputs = nullptr;  // the gradient is scaled by loss_scale / valid_tokens
   const StepState* state = nullptr;
+  float softcap = 0;  // the logits went through SoftCap, and the gradient is of what they were before; 0: no
 };
 
 // Cross-entropy over a vocabulary that ranks hold in parts: each finds what its own logits say of a row, the
@@ -51,6 +52,7 @@ struct VocabCrossEntropy {
   bool gradient = false;
   const StepInputs* inputs = nullptr;
   const StepState* state = nullptr;
+  float softcap = 0;  // as in CrossEntropy
 };
 
 // How far apart the rows of logits are: of any of the three above.

@@ -64,13 +64,20 @@ void skip_row(const Op& op, int64_t row, T* logits) {
   for (int64_t i = 0; i < row_of_logits(op); ++i) logits[i] = narrow<T>(0.0f);
 }
 
-template <class T>
+// By what a soft cap multiplies the gradient of a logit that it gave.
+template <bool kCapped>
+LS_INLINE float slope_at(float logit, float inverse_cap) {
+  return kCapped ? 1.0f - (logit * inverse_cap) * (logit * inverse_cap) : 1.0f;
+}
+
+template <class T, bool kCapped>
 void loss_row(const CrossEntropy& op, int64_t row, float gradient_scale) {
   T* logits = static_cast<T*>(op.logits) + row * row_of_logits(op);
   const int32_t label = op.labels[row];
   if (label < 0 || label >= op.vocab) return skip_row(op, row, logits);
 
-  constexpr bool kInPlace = sizeof(T) == sizeof(float);  // narrower types would round the exponentials
+  // Narrower types would round the exponentials, and a cap's slope needs the logits themselves.
+  constexpr bool kInPlace = sizeof(T) == sizeof(float) && !kCapped;
   const float highest = highest_of(logits, op.vocab), right = widen(logits[label]);
   float sum;
   if constexpr (kInPlace) {
@@ -81,12 +88,14 @@ void loss_row(const CrossEntropy& op, int64_t row, float gradient_scale) {
   op.losses[row] = logf(sum) + (highest - right);
   if (!op.gradient) return;
 
-  const float scale = gradient_scale / sum;
-  const float at_label = exponential(right - highest) * scale - gradient_scale;
+  const float scale = gradient_scale / sum, inverse_cap = kCapped ? 1.0f / op.softcap : 0.0f;
+  const float at_label =
+      (exponential(right - highest) * scale - gradient_scale) * slope_at<kCapped>(right, inverse_cap);
 #pragma omp simd
   for (int64_t i = 0; i < op.vocab; ++i) {
     const float value = widen(logits[i]);
-    logits[i] = narrow<T>((kInPlace ? value : exponential(value - highest)) * scale);
+    logits[i] = narrow<T>((kInPlace ? value : exponential(value - highest)) * scale *
+                          slope_at<kCapped>(value, inverse_cap));
   }
   logits[label] = narrow<T>(at_label);
   clear_rest(op, logits);
@@ -125,7 +134,7 @@ LS_INLINE WholeRow whole_row(const VocabCrossEntropy& op, int64_t row) {
   return whole;
 }
 
-template <class T>
+template <class T, bool kCapped>
 void vocab_loss_row(const VocabCrossEntropy& op, int64_t row, float gradient_scale) {
   T* logits = static_cast<T*>(op.logits) + row * row_of_logits(op);
   if (op.labels[row] < 0) return skip_row(op, row, logits);
@@ -133,11 +142,14 @@ void vocab_loss_row(const VocabCrossEntropy& op, int64_t row, float gradient_sca
   op.losses[row] = logf(whole.sum) + (whole.highest - whole.right);
   if (!op.gradient) return;
 
-  const float scale = gradient_scale / whole.sum;
-  const float at_label = exponential(whole.right - whole.highest) * scale - gradient_scale;
+  const float scale = gradient_scale / whole.sum, inverse_cap = kCapped ? 1.0f / op.softcap : 0.0f;
+  const float at_label = (exponential(whole.right - whole.highest) * scale - gradient_scale) *
+                         slope_at<kCapped>(whole.right, inverse_cap);
 #pragma omp simd
-  for (int64_t i = 0; i < op.vocab; ++i)
-    logits[i] = narrow<T>(exponential(widen(logits[i]) - whole.highest) * scale);
+  for (int64_t i = 0; i < op.vocab; ++i) {
+    const float value = widen(logits[i]);
+    logits[i] = narrow<T>(exponential(value - whole.highest) * scale * slope_at<kCapped>(value, inverse_cap));
+  }
   const int64_t label = op.labels[row] - op.first;
   if (label >= 0 && label < op.vocab) logits[label] = narrow<T>(at_label);
   clear_rest(op, logits);
@@ -154,7 +166,10 @@ float gradient_scale(const Op& op) {
 void cross_entropy(const CrossEntropy& op, const Launch& launch) {
   const float scale = gradient_scale(op);
   with_type(op.type, [&](auto tag) {
-    for_items(op.rows, op.vocab, [&](int64_t row) { loss_row<decltype(tag)>(op, row, scale); });
+    using T = decltype(tag);
+    for_items(op.rows, op.vocab, [&](int64_t row) {
+      op.softcap > 0 ? loss_row<T, true>(op, row, scale) : loss_row<T, false>(op, row, scale);
+    });
   });
   if (op.amax != nullptr)
     fp8_amax({.rows = op.rows, .columns = op.vocab, .x = op.logits, .amax = op.amax}, launch);
@@ -169,8 +184,10 @@ void vocab_stats(const VocabStats& op, const Launch&) {
 void vocab_cross_entropy(const VocabCrossEntropy& op, const Launch&) {
   const float scale = gradient_scale(op);
   with_type(op.type, [&](auto tag) {
-    for_items(op.rows, op.gradient ? op.vocab : op.parts,
-              [&](int64_t row) { vocab_loss_row<decltype(tag)>(op, row, scale); });
+    using T = decltype(tag);
+    for_items(op.rows, op.gradient ? op.vocab : op.parts, [&](int64_t row) {
+      op.softcap > 0 ? vocab_loss_row<T, true>(op, row, scale) : vocab_loss_row<T, false>(op, row, scale);
+    });
   });
 }
 

@@ -22,7 +22,7 @@ __device__ Vec<T, N> normed(const Vec<T, N>& values, float mean, float rstd, con
   if (op.bias) b = load<N>(static_cast<const T*>(op.bias) + column);
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const float scaled = (to_float(values[j]) - mean) * rstd * to_float(w[j]);
+    const float scaled = (to_float(values[j]) - mean) * rstd * (to_float(w[j]) + op.weight_offset);
     out[j] = from_float<T>(op.bias ? scaled + to_float(b[j]) : scaled);
   }
   return out;

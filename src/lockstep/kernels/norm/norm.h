@@ -28,6 +28,7 @@ struct NormForward {
   void* y = nullptr;               // [rows, width]
   float* mean = nullptr;           // [rows]; null for rms
   float* rstd = nullptr;           // [rows]
+  float weight_offset = 0;         // added to every weight: 1 where they are kept around zero
 };
 
 struct NormBackward {
@@ -43,6 +44,7 @@ struct NormBackward {
   void* dsum = nullptr;              // [rows, width]: gradient of `sum`; may be the same memory as dresidual
   float* partial_dweight = nullptr;  // [row_parts(rows), width]
   float* partial_dbias = nullptr;    // the same; null for rms
+  float weight_offset = 0;           // as forward
 };
 
 struct NormWeightBackward {

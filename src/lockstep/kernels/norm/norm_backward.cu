@@ -97,7 +97,8 @@ __global__ void __launch_bounds__(kTeam* kTeams<kTeam>, kTeam > kRowThreads ? 1 
       const Vec<T, N> w = load<N>(weight + i);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const float dy = to_float(d[v][j]), n = (to_float(x[v][j]) - mean) * rstd, g = dy * to_float(w[j]);
+        const float dy = to_float(d[v][j]), n = (to_float(x[v][j]) - mean) * rstd,
+                    g = dy * (to_float(w[j]) + op.weight_offset);
         sums.x += g * n;
         dweight[v][j] += dy * n;
         if constexpr (kLayer) {
@@ -114,7 +115,8 @@ __global__ void __launch_bounds__(kTeam* kTeams<kTeam>, kTeam > kRowThreads ? 1 
       if (op.dresidual) r = rows.place(turn, Rows::kResidual, v);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const float n = (to_float(x[v][j]) - mean) * rstd, g = to_float(d[v][j]) * to_float(w[j]);
+        const float n = (to_float(x[v][j]) - mean) * rstd,
+                    g = to_float(d[v][j]) * (to_float(w[j]) + op.weight_offset);
         const float gradient = rstd * (g - total - n * along);
         out[j] = from_float<T>(op.dresidual ? gradient + to_float(r[j]) : gradient);
       }
@@ -140,7 +142,7 @@ __global__ void norm_backward_walk_kernel(NormBackward op) {
     const Vec<T, N> d = load<N>(dy + i), v = load<N>(sum + i), w = load<N>(weight + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const float g = to_float(d[j]) * to_float(w[j]);
+      const float g = to_float(d[j]) * (to_float(w[j]) + op.weight_offset);
       total += g;
       along += g * ((to_float(v[j]) - mean) * rstd);
     }
@@ -156,7 +158,7 @@ __global__ void norm_backward_walk_kernel(NormBackward op) {
     if (dresidual) r = load<N>(dresidual + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const float g = to_float(d[j]) * to_float(w[j]);
+      const float g = to_float(d[j]) * (to_float(w[j]) + op.weight_offset);
       const float gradient = rstd * (g - total - (to_float(v[j]) - mean) * rstd * along);
       out[j] = from_float<T>(dresidual ? gradient + to_float(r[j]) : gradient);
     }

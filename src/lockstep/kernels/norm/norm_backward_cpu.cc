@@ -12,12 +12,12 @@ struct RowSums {
 };
 
 template <class T>
-LS_INLINE RowSums row_sums(const T* dy, const T* sum, const T* weight, int64_t width, float mean,
-                           float rstd) {
+LS_INLINE RowSums row_sums(const T* dy, const T* sum, const T* weight, float offset, int64_t width,
+                           float mean, float rstd) {
   float plain = 0, with_normal = 0;
 #pragma omp simd reduction(+ : plain, with_normal)
   for (int64_t i = 0; i < width; ++i) {
-    const float weighted = widen(dy[i]) * widen(weight[i]);
+    const float weighted = widen(dy[i]) * (widen(weight[i]) + offset);
     plain += weighted;
     with_normal += weighted * ((widen(sum[i]) - mean) * rstd);
   }
@@ -34,12 +34,13 @@ LS_INLINE void backward_row(const NormBackward& op, int64_t row, float* dweight,
   const T* dresidual = static_cast<const T*>(op.dresidual) + (kAdd ? at : 0);
   T* dsum = static_cast<T*>(op.dsum) + at;
   const float mean = kLayer ? op.mean[row] : 0.0f, rstd = op.rstd[row];
-  const RowSums sums = row_sums(dy, sum, weight, width, mean, rstd);
+  const RowSums sums = row_sums(dy, sum, weight, op.weight_offset, width, mean, rstd);
   const float plain = kLayer ? sums.plain : 0.0f, with_normal = sums.with_normal;
 #pragma omp simd
   for (int64_t i = 0; i < width; ++i) {
     const float gradient = widen(dy[i]), normal = (widen(sum[i]) - mean) * rstd;
-    const float inner = (gradient * widen(weight[i]) - plain - normal * with_normal) * rstd;
+    const float weighted = gradient * (widen(weight[i]) + op.weight_offset);
+    const float inner = (weighted - plain - normal * with_normal) * rstd;
     dsum[i] = narrow<T>(kAdd ? inner + widen(dresidual[i]) : inner);
     dweight[i] += gradient * normal;
     if (kLayer) dbias[i] += gradient;

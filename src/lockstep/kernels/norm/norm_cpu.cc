@@ -51,11 +51,13 @@ void forward_row(const NormForward& op, int64_t row) {
   if (bias != nullptr) {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
-      y[i] = narrow<T>((widen(values[i]) - mean) * rstd * widen(weight[i]) + widen(bias[i]));
+      y[i] = narrow<T>((widen(values[i]) - mean) * rstd * (widen(weight[i]) + op.weight_offset) +
+                       widen(bias[i]));
     }
   } else {
 #pragma omp simd
-    for (int64_t i = 0; i < width; ++i) y[i] = narrow<T>((widen(values[i]) - mean) * rstd * widen(weight[i]));
+    for (int64_t i = 0; i < width; ++i)
+      y[i] = narrow<T>((widen(values[i]) - mean) * rstd * (widen(weight[i]) + op.weight_offset));
   }
 }
 
