@@ -94,6 +94,7 @@ enum class Seam : uint8_t {
   spread,          // nothing; but their gradients are addends. Backward: added up
   gather_tokens,   // tensor ranks hold rows: put together. Backward: added up and dealt out
   scatter_tokens,  // addends of all rows: added up and dealt out. Backward: put together
+  sum_both,        // addends, whose sum each rank uses its own way: added up. Backward: added up too
   to_heads,        // context ranks hold all heads of some tokens: now all tokens of some heads
   to_tokens,       // and back
 };

@@ -1,9 +1,12 @@
 // How one rank's part of a parameter lies in the whole, where tensor parallelism cuts it.
 //
 // A parameter is cut along one dimension into equal parts. GPT-2 keeps q, k and v side by side in one matrix:
-// there, each of the groups is cut alike, and a rank holds its part of each. A vocabulary that the ranks do
-// not divide is padded: the last parts hold rows of zeros that nobody reads, saves or hashes.
+// there, each of the groups is cut alike, and a rank holds its part of each; Phi-3 does so too, and its
+// groups differ in size. A vocabulary that the ranks do not divide is padded: the last parts hold rows of
+// zeros that nobody reads, saves or hashes.
 #pragma once
+
+#include <vector>
 
 #include "lockstep/device/tensor.h"
 
@@ -12,7 +15,8 @@ namespace lockstep::model {
 struct Cut {
   int dim = 0, groups = 1;
   int part = 0, parts = 1;
-  int64_t rows = 0;  // of the whole, where it is padded; 0: the parts fill it
+  int64_t rows = 0;              // of the whole, where it is padded; 0: the parts fill it
+  std::vector<int64_t> sizes{};  // of the groups, where they differ
   bool cuts() const { return parts > 1; }
   bool pads() const { return rows > 0; }
 };

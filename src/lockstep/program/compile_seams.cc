@@ -40,6 +40,8 @@ Seam counterpart(Seam seam) {
   switch (seam) {
     case Seam::sum:
       return Seam::spread;
+    case Seam::sum_both:
+      return Seam::sum_both;
     case Seam::spread:
       return Seam::sum;
     case Seam::gather_tokens:
@@ -71,7 +73,7 @@ int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
   Instruction i = seam_instruction(SumValues{}, Among::tensor, block, segment, slice);
   i.moved_bytes = from.bytes();
   int result = buffer;
-  if (seam == Seam::sum) {
+  if (seam == Seam::sum || seam == Seam::sum_both) {
     i.reads = i.writes = {{buffer, Role::values}};
   } else {
     Buffer to = from;

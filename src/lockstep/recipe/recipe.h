@@ -31,25 +31,34 @@ struct Recipe {
   } run;
 
   struct Model {
-    std::string family = "gpt2";  // gpt2, llama, mlp
+    std::string family = "gpt2";  // gpt2, llama, qwen3, ...: model/families
     std::string preset = "";      // 124m, 350m, ...; empty: the sizes below
     int64_t layers = 4;
     int64_t hidden = 128;
     int64_t heads = 4;
     AutoInt kv_heads;  // auto: as many as heads
     AutoInt head_dim;  // width of a head; auto: hidden / heads
-    AutoInt ffn;       // auto: 4 x hidden (gpt2, mlp), 8/3 x hidden rounded up to 64 (llama)
+    AutoInt ffn;       // auto: 4 x hidden (gpt2, mlp), 8/3 x hidden rounded up to 64 (llama): the family's
     AutoInt vocab;     // auto: the data's, rounded up to a multiple of 64
     AutoInt context;   // positions; auto: data.seq_len
     double dropout = 0;
     bool tied = true;
     std::string activation = "auto";  // of the feed-forward part, as transformers names it
-    bool attention_bias = false;      // llama: q, k, v and the output of attention have biases
-    bool mlp_bias = false;            // llama: the feed-forward maps have biases
+    bool attention_bias = false;      // q, k, v and the output of attention have biases
+    bool mlp_bias = false;            // the feed-forward maps have biases
+    int64_t sliding_window = 0;       // tokens that a query looks back at, its own among them; 0: all
+    std::string layer_types = "";     // which layers have the window, "sliding*5,full", in turns; empty: all
+    double attn_softcap = 0;          // scores become cap * tanh(score / cap); 0: none
+    double final_softcap = 0;         // logits, the same
+    double query_scalar = 0;          // scores are divided by its square root; 0: by that of head_dim
+    bool parallel_residual = true;    // attention and feed-forward part read the same, and are added at once
     double init_std = 0.02;
     double norm_epsilon = 1e-5;
-    double rope_theta = 10000;         // llama
-    double rope_scaling = 0;           // llama: factor by which positions are stretched; 0 is none
+    double rope_theta = 10000;
+    double rope_local_theta = 10000;   // of layers with a window, where they have their own
+    double partial_rotary = 1;         // share of a head's columns that is rotated
+    int64_t no_rope_every = 0;         // each so-many-th layer has no positions; 0: all have
+    double rope_scaling = 0;           // factor by which positions are stretched; 0 is none
     std::string rope_type = "llama3";  // llama3, linear, yarn, dynamic, longrope: how
     double rope_low_freq = 1, rope_high_freq = 4;
     double rope_attention = 0;  // what yarn and longrope multiply cosines and sines with; 0: as their authors

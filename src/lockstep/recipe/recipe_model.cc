@@ -26,6 +26,7 @@ ConditionOfKey with_attention(bool (*is_usual)(const Recipe::Model&)) {
   };
 }
 
+constexpr const char* kLayerTypes = "|(full|sliding)(\\*[0-9]{1,4})?( *, *(full|sliding)(\\*[0-9]{1,4})?)*";
 constexpr const char* kNumbers = "|[0-9.eE+-]+( *, *[0-9.eE+-]+)*";
 
 }  // namespace
@@ -63,12 +64,12 @@ void add_model(std::vector<Key>& keys) {
           make_key(MEMBER(model.head_dim), with_attention([](const Recipe::Model& m) {
                      return m.head_dim == AutoInt(m.hidden / m.heads);
                    }),
-                   "llama: width of a head. auto: model.hidden / model.heads.", "128",
+                   "Width of a head. auto: model.hidden / model.heads.", "128",
                    {.at_least = 1, .at_most = 256, .also = {"head_size", "d_head", "kv_channels"}}),
           make_key(
               MEMBER(model.ffn), always(),
-              "Width inside the feed-forward part. auto: 4 x hidden (gpt2, mlp), or 8/3 x hidden rounded up "
-              "to 64 (llama).",
+              "Width inside the feed-forward part. auto: 4 x hidden where it is not gated (gpt2, mlp, phi, "
+              "gpt_neox), or 8/3 x hidden rounded up to 64 (llama and the others).",
               "3072",
               {.at_least = 1,
                .at_most = 8 * kMostWidth,
@@ -88,57 +89,95 @@ void add_model(std::vector<Key>& keys) {
                    "false", {.also = {"tie_word_embeddings", "tie_embeddings", "weight_tying"}}),
           make_key(
               MEMBER(model.activation), always(),
-              "The nonlinearity of the feed-forward part, by its name in transformers; of llama, it is the "
-              "gate's. auto: gelu_new (gpt2, mlp), silu (llama). gelu is the exact one, by erf; gelu_new, "
-              "gelu_fast, gelu_pytorch_tanh, gelu_python_tanh and gelu_accurate are its form with tanh.",
+              "The nonlinearity of the feed-forward part, by its name in transformers; where that is gated, "
+              "it "
+              "is the gate's. auto: the family's own, such as gelu_new (gpt2) or silu (llama). gelu is the "
+              "exact one, by erf; gelu_new, gelu_fast, gelu_pytorch_tanh, gelu_python_tanh and gelu_accurate "
+              "are its form with tanh.",
               "\"gelu\"",
               {.choices = choice_names("model.activation", {"auto"}),
                .also = {"activation_function", "hidden_act", "act_fn", "nonlinearity"}}),
           make_key(MEMBER(model.attention_bias), of_family(),
-                   "llama: the maps to queries, keys and values and the one behind attention have biases.",
-                   "true", {.also = {"qkv_bias", "use_bias"}}),
-          make_key(MEMBER(model.mlp_bias), of_family(),
-                   "llama: the maps of the feed-forward part have biases.", "true"),
+                   "The maps to queries, keys and values and the one behind attention have biases.", "true",
+                   {.also = {"qkv_bias", "use_bias"}}),
+          make_key(MEMBER(model.mlp_bias), of_family(), "The maps of the feed-forward part have biases.",
+                   "true"),
+          make_key(MEMBER(model.sliding_window), of_family(),
+                   "Tokens that a query looks back at, its own among them. 0: all before it.", "4096",
+                   {.at_least = 0, .at_most = 1 << 28, .also = {"window_size", "attention_window"}}),
+          make_key(MEMBER(model.layer_types),
+                   [](const std::string& key) {
+                     return all_of({of_family()(key), above("model.sliding_window", 0)});
+                   },
+                   "Which layers have the window: sliding and full in turns, repeated over all layers. "
+                   "Empty: "
+                   "all have it.",
+                   "\"sliding*5,full\"",
+                   {.pattern = kLayerTypes,
+                    .form = "sliding and full with commas, such as sliding*5,full",
+                    .also = {"sliding_window_pattern", "attention_types"}}),
+          make_key(MEMBER(model.attn_softcap), of_family(),
+                   "Attention scores become this times tanh(score / this). 0: as they are.", "50.0",
+                   {.at_least = 0, .at_most = 1e6, .also = {"attn_logit_softcapping", "attention_softcap"}}),
+          make_key(MEMBER(model.final_softcap), of_family(),
+                   "Logits become this times tanh(logit / this). 0: as they are.", "30.0",
+                   {.at_least = 0, .at_most = 1e6, .also = {"final_logit_softcapping", "logit_softcap"}}),
+          make_key(MEMBER(model.query_scalar), of_family(),
+                   "Attention scores are divided by the square root of this. 0: of model.head_dim.", "256.0",
+                   {.at_least = 0, .at_most = 1e6, .also = {"query_pre_attn_scalar", "attention_scale"}}),
+          make_key(MEMBER(model.parallel_residual), of_family(),
+                   "Attention and the feed-forward part read the same, and what both give is added at once; "
+                   "false: one after the other.",
+                   "false", {.also = {"use_parallel_residual", "parallel_attn"}}),
           make_key(MEMBER(model.init_std), is_empty("model.from"), "Standard deviation of the first weights.",
                    "0.02", {.at_least = 0, .at_most = 10, .also = {"initializer_range", "init_scale"}}),
           make_key(MEMBER(model.norm_epsilon), always(), "Added to the variance inside each normalization.",
                    "1e-5",
                    {.at_most = 1, .above = 0, .also = {"layer_norm_epsilon", "rms_norm_eps", "norm_eps"}}),
-          make_key(MEMBER(model.rope_theta), of_family(), "llama: base of the rotary frequencies.",
-                   "500000.0", {.at_most = 1e12, .above = 0, .also = {"rope_base"}}),
+          make_key(MEMBER(model.rope_theta), of_family(), "Base of the rotary frequencies.", "500000.0",
+                   {.at_most = 1e12, .above = 0, .also = {"rope_base"}}),
+          make_key(MEMBER(model.rope_local_theta),
+                   [](const std::string& key) {
+                     return all_of({of_family()(key), above("model.sliding_window", 0)});
+                   },
+                   "The same for layers with a sliding window, whose positions are never stretched.",
+                   "10000.0", {.at_most = 1e12, .above = 0, .also = {"rope_local_base_freq"}}),
+          make_key(MEMBER(model.partial_rotary), of_family(),
+                   "Share of a head's columns that is rotated; the others know no position.", "0.25",
+                   {.at_most = 1, .above = 0, .also = {"partial_rotary_factor", "rotary_pct"}}),
+          make_key(MEMBER(model.no_rope_every), of_family(),
+                   "Each so-many-th layer knows no positions. 0: all do.", "4",
+                   {.at_least = 0, .at_most = 4096, .also = {"no_rope_layer_interval"}}),
           make_key(MEMBER(model.rope_scaling), of_family(),
-                   "llama: factor by which rotary positions are stretched to a longer context. 0 is none.",
-                   "8.0", {.at_least = 0, .at_most = 1e6, .also = {"rope_factor", "rope_scaling_factor"}}),
-          make_key(
-              MEMBER(model.rope_type), stretched(),
-              "llama: how rope_scaling stretches. linear: all alike; llama3 and yarn: the slow rotations, "
-              "which they tell from the fast ones by the two limits below; dynamic: by the sequence's "
-              "length, "
-              "where it is above rope_original_context; longrope: each rotation by a factor of its own.",
-              "\"linear\"", {.choices = {"llama3", "linear", "yarn", "dynamic", "longrope"}}),
-          make_key(
-              MEMBER(model.rope_low_freq), stretched({"llama3", "yarn"}),
-              "llama: with rope_scaling, waves longer than rope_original_context / this are stretched fully.",
-              "1.0", {.at_most = 1e6, .above = 0, .also = {"low_freq_factor", "beta_slow"}}),
-          make_key(
-              MEMBER(model.rope_high_freq), stretched({"llama3", "yarn"}),
-              "llama: with rope_scaling, waves shorter than rope_original_context / this are left alone.",
-              "4.0", {.at_most = 1e6, .above = 0, .also = {"high_freq_factor", "beta_fast"}}),
+                   "Factor by which rotary positions are stretched to a longer context. 0 is none.", "8.0",
+                   {.at_least = 0, .at_most = 1e6, .also = {"rope_factor", "rope_scaling_factor"}}),
+          make_key(MEMBER(model.rope_type), stretched(),
+                   "How rope_scaling stretches. linear: all alike; llama3 and yarn: the slow rotations, "
+                   "which they tell from the fast ones by the two limits below; dynamic: by the sequence's "
+                   "length, "
+                   "where it is above rope_original_context; longrope: each rotation by a factor of its own.",
+                   "\"linear\"", {.choices = {"llama3", "linear", "yarn", "dynamic", "longrope"}}),
+          make_key(MEMBER(model.rope_low_freq), stretched({"llama3", "yarn"}),
+                   "With rope_scaling, waves longer than rope_original_context / this are stretched fully.",
+                   "1.0", {.at_most = 1e6, .above = 0, .also = {"low_freq_factor", "beta_slow"}}),
+          make_key(MEMBER(model.rope_high_freq), stretched({"llama3", "yarn"}),
+                   "With rope_scaling, waves shorter than rope_original_context / this are left alone.",
+                   "4.0", {.at_most = 1e6, .above = 0, .also = {"high_freq_factor", "beta_fast"}}),
           make_key(MEMBER(model.rope_original_context), stretched({"llama3", "yarn", "dynamic", "longrope"}),
-                   "llama: with rope_scaling, the context length before it was stretched.", "8192",
+                   "With rope_scaling, the context length before it was stretched.", "8192",
                    {.at_least = 1, .at_most = 1 << 28, .also = {"original_max_position_embeddings"}}),
+          make_key(MEMBER(model.rope_attention), stretched({"yarn", "longrope"}),
+                   "What yarn and longrope multiply cosines and sines with. 0: as their authors do, 1 + "
+                   "ln(rope_scaling) / 10 and sqrt(1 + ln(rope_scaling) / ln(rope_original_context)).",
+                   "1.2", {.at_least = 0, .at_most = 100, .also = {"attention_factor", "mscale"}}),
           make_key(
-              MEMBER(model.rope_attention), stretched({"yarn", "longrope"}),
-              "llama: what yarn and longrope multiply cosines and sines with. 0: as their authors do, 1 + "
-              "ln(rope_scaling) / 10 and sqrt(1 + ln(rope_scaling) / ln(rope_original_context)).",
-              "1.2", {.at_least = 0, .at_most = 100, .also = {"attention_factor", "mscale"}}),
-          make_key(MEMBER(model.rope_short_factor), stretched({"longrope"}),
-                   "llama: longrope's factor for each rotation, head_dim / 2 numbers, in sequences of up to "
-                   "rope_original_context tokens.",
-                   "\"1.0,1.05,1.2,1.4\"",
-                   {.pattern = kNumbers, .form = "numbers with commas", .also = {"short_factor"}}),
-          make_key(MEMBER(model.rope_long_factor), stretched({"longrope"}),
-                   "llama: the same in longer sequences.", "\"1.0,1.5,4.2,8.0\"",
+              MEMBER(model.rope_short_factor), stretched({"longrope"}),
+              "longrope's factor for each rotation, half of a head's rotated columns, in sequences of up to "
+              "rope_original_context tokens.",
+              "\"1.0,1.05,1.2,1.4\"",
+              {.pattern = kNumbers, .form = "numbers with commas", .also = {"short_factor"}}),
+          make_key(MEMBER(model.rope_long_factor), stretched({"longrope"}), "The same in longer sequences.",
+                   "\"1.0,1.5,4.2,8.0\"",
                    {.pattern = kNumbers, .form = "numbers with commas", .also = {"long_factor"}}),
           make_key(
               MEMBER(model.from), always(),

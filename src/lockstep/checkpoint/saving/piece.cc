@@ -92,11 +92,23 @@ Piece whole_piece(Whole tensor) {
 
 void cut(Piece& piece, int dimension, int64_t part, int64_t parts, int64_t groups) {
   const int64_t size = cut_of(piece.tensor.shape, dimension).size;
-  LS_ASSERT(piece.ranges.empty() && size % (parts * groups) == 0,
+  LS_ASSERT(size % (parts * groups) == 0,
             fmt::format("{} cannot be cut into {} x {} parts", piece.tensor.name, groups, parts));
+  cut_groups(piece, dimension, part, parts, std::vector<int64_t>(static_cast<size_t>(groups), size / groups));
+}
+
+void cut_groups(Piece& piece, int dimension, int64_t part, int64_t parts, const std::vector<int64_t>& sizes) {
+  LS_ASSERT(piece.ranges.empty(), piece.tensor.name);
   piece.dimension = dimension;
-  const int64_t group = size / groups, count = group / parts;
-  for (int64_t g = 0; g < groups; ++g) piece.ranges.push_back({g * group + part * count, count});
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    LS_ASSERT(size % parts == 0, fmt::format("{} has a group of {}, which {} parts do not divide",
+                                             piece.tensor.name, size, parts));
+    piece.ranges.push_back({begin + part * (size / parts), size / parts});
+    begin += size;
+  }
+  LS_ASSERT(begin == cut_of(piece.tensor.shape, dimension).size,
+            piece.tensor.name + " is not filled by its groups");
   piece.first = 0;
   piece.count = left(piece);
 }

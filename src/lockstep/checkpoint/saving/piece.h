@@ -54,6 +54,9 @@ Piece whole_piece(Whole tensor);
 // groups (a fused q, k, v is three). It then holds all of what is left.
 void cut(Piece& piece, int dimension, int64_t part, int64_t parts, int64_t groups = 1);
 
+// The same of groups of these sizes, which fill the dimension.
+void cut_groups(Piece& piece, int dimension, int64_t part, int64_t parts, const std::vector<int64_t>& sizes);
+
 // Rows [begin, begin + count) of an uncut piece, which then holds all of them.
 void cut_rows(Piece& piece, int64_t begin, int64_t count);
 

@@ -17,7 +17,10 @@ using base::ConfigError;
 using ModelKeys = recipe::Recipe::Model;
 
 base::Registry<Family>& registry() {
-  static base::Registry<Family> all("family", {gpt2_family(), llama_family(), mlp_family()});
+  static base::Registry<Family> all(
+      "family", {gpt2_family(), llama_family(), mistral_family(), qwen2_family(), qwen3_family(),
+                 gemma2_family(), gemma3_family(), phi_family(), phi3_family(), olmo2_family(),
+                 smollm3_family(), gpt_neox_family(), mlp_family()});
   return all;
 }
 

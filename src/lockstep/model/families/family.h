@@ -61,6 +61,8 @@ struct HuggingFace {
   std::string architecture;  // "LlamaForCausalLM"
   std::string tokens;        // the table of tokens, which in a tied model is the head as well
   std::string head = "lm_head";
+  // Names that some versions give to weights, and ours: {"lm_head.weight", "embed_out.weight"}.
+  std::vector<std::pair<std::string, std::string>> other_names = {};
   std::function<ConfigSettings(const ConfigReader&)> read;
   // Its own values; what all models share is written around it (huggingface.cc).
   std::function<void(const recipe::Recipe::Model&, ConfigWriter&)> write;
@@ -119,5 +121,15 @@ std::vector<std::string> attention_keys();
 Family gpt2_family();
 Family llama_family();
 Family mlp_family();
+Family mistral_family();
+Family qwen2_family();
+Family qwen3_family();
+Family gemma2_family();
+Family gemma3_family();
+Family phi_family();
+Family phi3_family();
+Family olmo2_family();
+Family smollm3_family();
+Family gpt_neox_family();
 
 }  // namespace lockstep::model

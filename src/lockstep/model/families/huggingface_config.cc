@@ -13,6 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostFactors = 128;  // of a RoPE scaling: half a head
+constexpr size_t kMostLayers = 4096;
 
 }  // namespace
 
@@ -65,6 +66,43 @@ std::vector<double> ConfigReader::numbers(const char* key) const {
       refuse(fmt::format("\"{}\" is not a list of up to {} numbers above 0", key, kMostFactors));
   }
   return all;
+}
+
+std::vector<std::string> ConfigReader::texts(const char* key) const {
+  std::vector<std::string> all;
+  if (!has(key) || !json_[key].is_array()) refuse(fmt::format("\"{}\" is not a list", key));
+  for (const Json& one : json_[key]) {
+    if (!one.is_string() || all.size() >= kMostLayers)
+      refuse(fmt::format("\"{}\" is not a list of names", key));
+    all.push_back(one.get<std::string>());
+  }
+  return all;
+}
+
+int64_t ConfigReader::counted(const char* key) const {
+  if (!has(key) || !json_[key].is_number_unsigned() || json_[key].get<double>() > 1e12)
+    refuse(fmt::format("\"{}\" is not a whole number", key));
+  return json_[key].get<int64_t>();
+}
+
+std::vector<int64_t> ConfigReader::counts(const char* key) const {
+  std::vector<int64_t> all;
+  if (!has(key) || !json_[key].is_array()) refuse(fmt::format("\"{}\" is not a list", key));
+  for (const Json& one : json_[key]) {
+    if (!one.is_number_unsigned() || all.size() >= kMostLayers)
+      refuse(fmt::format("\"{}\" is not a list of whole numbers", key));
+    all.push_back(one.get<int64_t>());
+  }
+  return all;
+}
+
+void ConfigReader::require(const char* key, bool value) const {
+  if (truth(key, value) != value) refuse(fmt::format("{} is {}", key, !value));
+}
+
+void ConfigReader::require_none(const char* key) const {
+  if (!has(key) || json_[key] == Json(false) || json_[key] == Json(0)) return;
+  refuse(fmt::format("{} is {}", key, json_[key].dump()));
 }
 
 std::string ConfigReader::activation(const char* key, const char* usual) const {

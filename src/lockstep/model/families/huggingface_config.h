@@ -22,6 +22,7 @@ class ConfigReader {
   ConfigReader(const std::string& text, const std::string& path);
 
   bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
+  bool names(const char* key) const { return json_.contains(key); }  // be it with null
   bool holds_something(const char* key) const { return has(key) && !json_[key].empty(); }
   int64_t size(const char* key) const;
   int64_t size(const char* key, int64_t otherwise) const { return has(key) ? size(key) : otherwise; }
@@ -31,7 +32,13 @@ class ConfigReader {
   double number(const char* key, double otherwise) const { return has(key) ? number(key) : otherwise; }
   bool truth(const char* key, bool otherwise) const;
   std::string text(const char* key, const std::string& otherwise) const;
-  std::vector<double> numbers(const char* key) const;                // above 0
+  std::vector<double> numbers(const char* key) const;  // above 0
+  std::vector<std::string> texts(const char* key) const;
+  int64_t counted(const char* key) const;              // from 0 on
+  std::vector<int64_t> counts(const char* key) const;  // the same, a list
+  // Says no where the file says anything but this.
+  void require(const char* key, bool value) const;
+  void require_none(const char* key) const;                          // absent, null, false or 0
   std::string activation(const char* key, const char* usual) const;  // one that is known here
   ConfigReader part(const char* key) const;  // an object inside, empty where there is none
   [[noreturn]] void refuse(const std::string& why) const;

@@ -26,7 +26,8 @@ Model build_language_model(const recipe::Recipe& recipe, DType compute, const Pa
                                   .position_name = options.positions,
                                   .dropout = {static_cast<float>(m.dropout), 0},
                                   .init_std = init_std,
-                                  .parts = parts}));
+                                  .parts = parts,
+                                  .scale = options.embedding_scale}));
   model.blocks.emplace_back("embedding", std::move(first));
   for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(options.layer(i));
   last.push_back(make_final_norm(options.norm, compute, parts));
@@ -38,7 +39,9 @@ Model build_language_model(const recipe::Recipe& recipe, DType compute, const Pa
             .name = options.head,
             .tied_to = m.tied ? options.tokens + ".weight" : "",
             .init_std = init_std,
-            .fp8 = fp8_of_head(recipe)},
+            .fp8 = fp8_of_head(recipe),
+            .bias = options.head_bias,
+            .softcap = static_cast<float>(m.final_softcap)},
            parts);
   model.blocks.emplace_back("head", std::move(last));
   return model;

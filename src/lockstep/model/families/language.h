@@ -15,6 +15,8 @@ struct LanguageOptions {
   std::string tokens, positions;  // the embedding's tables; no name: positions are the layers' affair
   NormOptions norm;               // behind the last layer
   std::string head;               // where it is not tied to the tokens' table
+  bool head_bias = false;
+  double embedding_scale = 1;
   std::function<Block(int64_t)> layer;
 };
 Model build_language_model(const recipe::Recipe& recipe, DType compute, const Parts& parts,

@@ -18,16 +18,16 @@ using ModelKeys = recipe::Recipe::Model;
 
 // One factor for each rotation of a head.
 void check_factors(const ModelKeys& m, const char* key, const std::string& text) {
-  const size_t wanted = static_cast<size_t>(m.head_dim.value / 2), given = rope_factors(text).size();
+  const size_t wanted = static_cast<size_t>(rotary_dim(m) / 2), given = rope_factors(text).size();
   if (given == wanted) return;
   throw ConfigError(128,
                     fmt::format("model.rope_type = \"longrope\" needs {} numbers above 0 in {}, one for each "
                                 "rotation of a head of {} (model.head_dim), and there are {}",
-                                wanted, key, m.head_dim.value, given));
+                                wanted, key, rotary_dim(m), given));
 }
 
 void check_stretching(const ModelKeys& m) {
-  if (m.rope_type == "dynamic" && m.head_dim.value <= 2) {
+  if (m.rope_type == "dynamic" && rotary_dim(m) <= 2) {
     throw ConfigError(
         128, fmt::format("model.rope_type = \"dynamic\" needs heads wider than 2, and model.head_dim "
                          "= {}: use fewer heads, or rope_type=linear",
@@ -92,6 +92,10 @@ std::vector<std::string> rotary_keys() {
           "model.rope_attention", "model.rope_short_factor", "model.rope_long_factor"};
 }
 
+int64_t rotary_dim(const ModelKeys& m) {
+  return static_cast<int64_t>(static_cast<double>(m.head_dim.value) * m.partial_rotary);
+}
+
 RopeOptions rope_options(const ModelKeys& m) {
   return {.heads = m.heads,
           .kv_heads = m.kv_heads.value,
@@ -105,11 +109,18 @@ RopeOptions rope_options(const ModelKeys& m) {
           .original_context = m.rope_original_context,
           .attention = m.rope_attention,
           .short_factors = rope_factors(m.rope_short_factor),
-          .long_factors = rope_factors(m.rope_long_factor)};
+          .long_factors = rope_factors(m.rope_long_factor),
+          .rotary_dim = rotary_dim(m)};
 }
 
 void check_rotary(const ModelKeys& m) {
-  if (m.head_dim.value % 2 != 0) {
+  if (m.partial_rotary < 1 && (rotary_dim(m) % 2 != 0 || rotary_dim(m) == 0)) {
+    throw ConfigError(124,
+                      fmt::format("model.partial_rotary = {} of model.head_dim = {} is {} columns: rotary "
+                                  "embedding needs an even number of them, at least 2",
+                                  m.partial_rotary, m.head_dim.value, rotary_dim(m)));
+  }
+  if (m.partial_rotary == 1 && m.head_dim.value % 2 != 0) {
     throw ConfigError(124, fmt::format("rotary embedding needs an even head width, but model.head_dim = {}{}",
                                        m.head_dim.value,
                                        m.head_dim.value * m.heads == m.hidden ? " (hidden / heads)" : ""));
@@ -123,12 +134,24 @@ void check_rotary(const ModelKeys& m) {
 }
 
 // Where both stand, transformers goes by rope_scaling.
-void read_rotary(const ConfigReader& c, int64_t context, ConfigSettings& settings) {
-  const ConfigReader rope = c.part(c.holds_something("rope_scaling") ? "rope_scaling" : "rope_parameters");
-  settings.push_back({"model.rope_theta", toml(rope.number("rope_theta", c.number("rope_theta", 10000)))});
-  if (rope.number("partial_rotary_factor", c.number("partial_rotary_factor", 1)) != 1)
-    c.refuse("partial_rotary_factor is not 1");
-  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+void read_rotary(const ConfigReader& c, int64_t context, ConfigSettings& settings,
+                 const RotaryDefaults& usual) {
+  read_rotary(c.part(c.holds_something("rope_scaling") ? "rope_scaling" : "rope_parameters"), c, context,
+              settings, usual);
+}
+
+void read_rotary(const ConfigReader& rope, const ConfigReader& c, int64_t context, ConfigSettings& settings,
+                 const RotaryDefaults& usual) {
+  settings.push_back(
+      {"model.rope_theta", toml(rope.number("rope_theta", c.number(usual.theta_key, usual.theta)))});
+  const double partial =
+      rope.number("partial_rotary_factor", c.number(usual.partial_key, usual.partial.value_or(1)));
+  if (!usual.partial && partial != 1) c.refuse("partial_rotary_factor is not 1");
+  if (usual.partial) settings.push_back({"model.partial_rotary", toml(partial)});
+  std::string type = rope.text("rope_type", rope.text("type", "default"));
+  for (const auto& [older, name] : usual.renamed) {
+    if (type == older) type = name;
+  }
   if (type == "default") {
     settings.push_back({"model.rope_scaling", "0.0"});
     return;
@@ -149,7 +172,7 @@ void read_rotary(const ConfigReader& c, int64_t context, ConfigSettings& setting
     return;
   }
   const char* const key = "original_max_position_embeddings";
-  const int64_t original = c.size(key, rope.size(key, context));
+  const int64_t original = c.size(key, rope.size(key, usual.original > 0 ? usual.original : context));
   settings.push_back({"model.rope_original_context", toml(original)});
   const double stretch = static_cast<double>(context) / static_cast<double>(original);
   if (type == "yarn") return read_yarn(rope, stretch, settings);

@@ -53,9 +53,12 @@ class Attention : public Segment {
                                    .dqkv = dqkv.data},
                                   f.launch);
     if (!o_.rope) return;
-    f.kernels->rope(
-        {.shape = shape_of(f), .qkv = dqkv.data, .table = f.buffer("rope").as<float>(), .backward = true},
-        f.launch);
+    f.kernels->rope({.shape = shape_of(f),
+                     .qkv = dqkv.data,
+                     .table = f.buffer("rope").as<float>(),
+                     .backward = true,
+                     .rotary_dim = o_.rope->turned()},
+                    f.launch);
   }
 
   void decode(const Frame& f) const override {
@@ -78,8 +81,7 @@ class Attention : public Segment {
     Cost cost;
     if (part == Part::backward_weight) return cost;
     // Two products over the causal half; the backward pass does five.
-    const auto length = static_cast<double>(shape.seq_len * o_.parts.context);
-    const double pairs = length * (length + 1) / 2;
+    const double pairs = attended_pairs(shape.seq_len * o_.parts.context, o_.scores);
     const double product = 2.0 * pairs * static_cast<double>(shape.samples * o_.heads * o_.head_dim);
     cost.attention_flops = product * (part == Part::forward ? 2 : 5);
     cost.bytes = shape.tokens() * o_.parts.context * (2 * o_.heads + 2 * o_.kv_heads) * o_.head_dim *
@@ -89,7 +91,7 @@ class Attention : public Segment {
 
  private:
   kernels::AttentionShape attention_shape(int64_t samples, int64_t seq_len) const {
-    return {o_.type, samples, seq_len, o_.heads, o_.kv_heads, o_.head_dim};
+    return {o_.type, samples, seq_len, o_.heads, o_.kv_heads, o_.head_dim, o_.scores};
   }
   kernels::AttentionShape shape_of(const Frame& f) const {
     return attention_shape(f.slice.samples, f.slice.seq_len * o_.parts.context);
@@ -98,6 +100,13 @@ class Attention : public Segment {
 };
 
 }  // namespace
+
+double attended_pairs(int64_t length, const kernels::ScoreOptions& scores) {
+  const auto all = static_cast<double>(length);
+  const double unseen =
+      scores.window > 0 && length > scores.window ? all - static_cast<double>(scores.window) : 0;
+  return all * (all + 1) / 2 - unseen * (unseen + 1) / 2;
+}
 
 std::unique_ptr<Segment> make_attention(AttentionOptions options) {
   if (options.parts.context > 1 && !options.parts.heads) return make_ring_attention(options);

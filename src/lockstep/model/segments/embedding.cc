@@ -1,3 +1,4 @@
+#include <cmath>
 #include <utility>
 
 #include "lockstep/model/segments/parts.h"
@@ -6,9 +7,18 @@ namespace lockstep::model {
 
 namespace {
 
+// As `type` holds it.
+float rounded(double value, DType type) {
+  if (type == DType::f32) return static_cast<float>(value);
+  const int bits = type == DType::bf16 ? 8 : 11;
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);
+  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(fraction, bits)), exponent - bits));
+}
+
 class Embed : public Segment {
  public:
-  explicit Embed(EmbeddingOptions options) : o_(std::move(options)) {}
+  explicit Embed(EmbeddingOptions options) : o_(std::move(options)), scale_(rounded(o_.scale, o_.type)) {}
   std::string name() const override { return "embed"; }
 
   std::vector<ParamSpec> params() const override {
@@ -54,7 +64,8 @@ class Embed : public Segment {
                            .table = f.weight("table").data,
                            .first_position = rows.position,
                            .first_token = first_token(),
-                           .out = at(out.data, rows)};
+                           .out = at(out.data, rows),
+                           .scale = scale_};
       // Of the tensor ranks, whose rows are added up, one adds the position.
       if (o_.positions > 0 && o_.parts.tensor_rank == 0) e.positions = f.weight("positions").data;
       f.kernels->embedding(e, f.launch);
@@ -84,7 +95,8 @@ class Embed : public Segment {
                                    .position_rows = o_.positions,
                                    .first_position = rows.position,
                                    .first_token = first_token(),
-                                   .accumulate = std::exchange(accumulate, true)};
+                                   .accumulate = std::exchange(accumulate, true),
+                                   .scale = scale_};
       if (o_.positions > 0) e.dpositions = f.grad("positions").as<float>();
       f.kernels->embedding_backward(e, f.launch);
     }
@@ -103,6 +115,7 @@ class Embed : public Segment {
     return static_cast<char*>(values) + rows.first_row * o_.width * device::size_of(o_.type);
   }
   EmbeddingOptions o_;
+  float scale_;
 };
 
 }  // namespace

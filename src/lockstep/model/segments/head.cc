@@ -15,11 +15,14 @@ class Head : public Segment {
   std::string name() const override { return "logits"; }
 
   std::vector<ParamSpec> params() const override {
-    return {{.key = "weight",
-             .name = o_.name + ".weight",
-             .shape = map_.weight_shape(),
-             .init = {Init::Kind::normal, o_.init_std},
-             .tied_to = o_.tied_to}};
+    std::vector<ParamSpec> specs = {{.key = "weight",
+                                     .name = o_.name + ".weight",
+                                     .shape = map_.weight_shape(),
+                                     .init = {Init::Kind::normal, o_.init_std},
+                                     .tied_to = o_.tied_to}};
+    if (o_.bias)
+      specs.push_back({.key = "bias", .name = o_.name + ".bias", .shape = {o_.vocab}, .decay = false});
+    return specs;
   }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
@@ -45,7 +48,8 @@ class Head : public Segment {
     for (int64_t begin = 0; begin < tokens; begin += chunk) {
       const int64_t rows = std::min(chunk, tokens - begin);
       const char* x = normed + begin * o_.width * element;
-      map_.forward(f, x, weight.data, nullptr, logits.data, rows);
+      map_.forward(f, x, weight.data, bias_of(o_, f), logits.data, rows);
+      cap_logits(o_, f, logits, rows * map_.row_of_y());
       float* amax = map_.wants_amax(rows) && f.slice.training ? f.scratch("dy8_amax").as<float>() : nullptr;
       f.kernels->cross_entropy({.type = o_.type,
                                 .rows = rows,
@@ -57,12 +61,18 @@ class Head : public Segment {
                                 .gradient = f.slice.training,
                                 .amax = amax,
                                 .inputs = f.inputs,
-                                .state = f.state},
+                                .state = f.state,
+                                .softcap = o_.softcap},
                                f.launch);
       if (!f.slice.training) continue;
       map_.backward_input(f, logits.data, weight.data,
                           f.din("normed").as<char>() + begin * o_.width * element, rows, nullptr, amax);
       map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
+      if (o_.bias) {
+        f.kernels->bias_backward(
+            {o_.type, rows, o_.vocab, logits.data, f.grad("bias").as<float>(), f.accumulate || begin > 0},
+            f.launch);
+      }
     }
     f.kernels->loss_sum({tokens, losses.as<float>(), f.loss}, f.launch);
   }
@@ -73,8 +83,10 @@ class Head : public Segment {
   void decode(const Frame& f) const override {
     LinearMap plain = map_;
     plain.padded_out = 0;
-    plain.forward(f, f.in("normed").data, f.weight("weight").data, nullptr, f.scratch("logits").data,
+    const Tensor logits = f.scratch("logits");
+    plain.forward(f, f.in("normed").data, f.weight("weight").data, bias_of(o_, f), logits.data,
                   f.slice.tokens());
+    cap_logits(o_, f, logits, f.slice.tokens() * o_.vocab);
   }
 
   Cost cost(const SliceShape& shape, Part part) const override {
@@ -87,7 +99,8 @@ class Head : public Segment {
   // The last chunk may be shorter, and then of another kind.
   int64_t workspace(int64_t tokens, const kernels::Kernels& kernels) const {
     const int64_t rows = chunk_rows(tokens), rest = tokens % rows;
-    return std::max(map_.workspace(rows, kernels), rest > 0 ? map_.workspace(rest, kernels) : 0);
+    const int64_t of_bias = o_.bias ? kernels::bias_backward_workspace(rows, o_.vocab) : 0;
+    return std::max({map_.workspace(rows, kernels), rest > 0 ? map_.workspace(rest, kernels) : 0, of_bias});
   }
   // Chunks of nearly equal length, none above o_.chunk: a short last one would make poor products.
   int64_t chunk_rows(int64_t tokens) const {
@@ -101,10 +114,20 @@ class Head : public Segment {
 
 }  // namespace
 
+const void* bias_of(const HeadOptions& options, const Frame& f) {
+  return options.bias ? f.weight("bias").data : nullptr;
+}
+
+void cap_logits(const HeadOptions& options, const Frame& f, const Tensor& logits, int64_t count) {
+  if (options.softcap > 0) f.kernels->soft_cap({options.type, count, logits.data, options.softcap}, f.launch);
+}
+
+// A bias has no room for columns of padding.
 LinearMap logits_map(const HeadOptions& options, int64_t vocab) {
   constexpr int64_t kFew = 1024, kMultiple = 8;
-  LinearMap map{.in = options.width, .out = vocab, .type = options.type, .at_once = true};
-  if (vocab > kFew && vocab % kMultiple != 0 && options.width % kMultiple == 0)
+  LinearMap map{
+      .in = options.width, .out = vocab, .bias = options.bias, .type = options.type, .at_once = true};
+  if (!options.bias && vocab > kFew && vocab % kMultiple != 0 && options.width % kMultiple == 0)
     map.padded_out = base::round_up(vocab, kMultiple);
   return map;
 }

@@ -27,13 +27,12 @@ class NormLinear : public Segment {
     for (size_t i = 0; i < options_.weights.size(); ++i) {
       LinearMap part = map_;
       part.out = options_.weights[i].out / parts.tensor;
-      specs.push_back(
-          {.key = i == 0 ? "weight" : "weight" + std::to_string(i),
-           .name = options_.weights[i].name + ".weight",
-           .shape = part.weight_shape(),
-           .init = init,
-           .cut = {map_.out_major ? 0 : 1, options_.weights[i].groups, parts.tensor_rank, parts.tensor},
-           .joined = i > 0});
+      specs.push_back({.key = i == 0 ? "weight" : "weight" + std::to_string(i),
+                       .name = options_.weights[i].name + ".weight",
+                       .shape = part.weight_shape(),
+                       .init = init,
+                       .cut = cut_of(options_.weights[i], map_.out_major ? 0 : 1),
+                       .joined = i > 0});
     }
     if (map_.bias) {
       for (size_t i = 0; i < options_.weights.size(); ++i) {
@@ -42,7 +41,7 @@ class NormLinear : public Segment {
                          .name = weight.name + ".bias",
                          .shape = {weight.out / parts.tensor},
                          .decay = false,
-                         .cut = {0, weight.groups, parts.tensor_rank, parts.tensor},
+                         .cut = cut_of(weight, 0),
                          .joined = i > 0});
       }
     }
@@ -77,8 +76,21 @@ class NormLinear : public Segment {
         plan.remakes.push_back({"save.normed", 2 * normed.bytes()});
       }
       plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
+    } else if (options_.shares_input) {
+      plan.passes = {"normed"};
+      plan.input_needs = {"dout.normed"};
+      plan.may_reuse.push_back({"din.normed", "dout.normed"});
+      plan.scratch.push_back({Part::backward_input, {"dnormed", map_.type, {rows, map_.in}}});
     } else {
       plan.inputs = {"normed"};
+    }
+    if (interleaves()) {
+      const ValueSpec mapped{"mapped", map_.type, {rows, map_.out}};
+      plan.scratch.push_back({Part::forward, mapped});
+      if (leaves_dlinear(rows))
+        plan.leaves.push_back({"dlinear", map_.type, {rows, map_.out}});
+      else
+        plan.scratch.push_back({Part::backward_input, {"dlinear", map_.type, {rows, map_.out}}});
     }
     const bool plain = options_.activation == Activation::plain;
     plan.outputs.push_back(
@@ -90,6 +102,7 @@ class NormLinear : public Segment {
           {.name = options_.output + "_amax", .dtype = DType::f32, .shape = {1}, .gradient = false});
     std::string dlinear = "dout." + (plain ? "linear" : options_.output);
     plan.input_needs.push_back(dlinear);
+    if (interleaves()) dlinear = "left.dlinear";
     if (options_.activation == Activation::gated) {
       const ValueSpec spec{"dlinear", map_.type, {rows, map_.out}};
       plan.saves.push_back({"linear", map_.type, {rows, map_.out}});
@@ -124,16 +137,18 @@ class NormLinear : public Segment {
     const Tensor given = f.out(options_.output);
     const bool plain = options_.activation == Activation::plain,
                none = options_.activation == Activation::none;
-    const Tensor linear = none ? given : plain ? f.out("linear") : f.saved("linear");
+    const Tensor linear = interleaves() ? f.scratch("mapped")
+                          : none        ? given
+                          : plain       ? f.out("linear")
+                                        : f.saved("linear");
     map_.forward(f, normed.data, f.weight("weight").data, map_.bias ? f.weight("bias").data : nullptr,
                  plain ? given.data : linear.data, rows, plain ? linear.data : nullptr);
     if (options_.activation == Activation::gated) {
       float* amax = gives_amax(rows) ? f.out(options_.output + "_amax").as<float>() : nullptr;
       f.kernels->glu({map_.curve, map_.type, rows, map_.out / 2, linear.data, given.data, amax}, f.launch);
     }
-    if (options_.rope) {
-      rotate(f, *options_.rope, given, false);
-    }
+    if (interleaves()) regroup(f, linear.data, given.data, false);
+    if (options_.rope) rotate(f, *options_.rope, given, false);
   }
 
   void backward_input(const Frame& f) const override {
@@ -146,9 +161,15 @@ class NormLinear : public Segment {
            dlinear(f).data, f.again(options_.output).data, amax},
           f.launch);
     }
-    const Tensor dnormed = norm_ ? f.scratch("dnormed") : f.din("normed");
+    if (interleaves()) regroup(f, f.dout(options_.output).data, dlinear(f).data, true);
+    const bool apart = norm_ || options_.shares_input;
+    const Tensor dnormed = apart ? f.scratch("dnormed") : f.din("normed");
     map_.backward_input(f, dlinear(f).data, f.weight("weight").data, dnormed.data, rows, nullptr, amax);
     if (norm_) norm_->backward_input(f, dnormed.data, true);
+    if (options_.shares_input) {
+      f.kernels->add_edges(
+          {map_.type, dnormed.numel(), f.dout("normed").data, dnormed.data, f.din("normed").data}, f.launch);
+    }
     if (const Tensor normed = f.again("normed")) norm_->again(f, normed.data, true);
   }
 
@@ -179,13 +200,34 @@ class NormLinear : public Segment {
   }
 
  private:
+  Cut cut_of(const JoinedWeight& weight, int dim) const {
+    return {.dim = dim,
+            .groups = weight.groups,
+            .part = options_.parts.tensor_rank,
+            .parts = options_.parts.tensor,
+            .sizes = weight.sizes};
+  }
   int64_t given_width() const { return options_.activation == Activation::gated ? map_.out / 2 : map_.out; }
   // The gradient of the map's output outlives backward_input only where something still reads it itself.
   bool leaves_dlinear(int64_t rows) const { return !map_.in_fp8(rows) || map_.bias; }
   bool gives_amax(int64_t rows) const {
     return options_.activation == Activation::gated && map_.wants_amax(rows);
   }
+  bool interleaves() const { return options_.interleaved > 0; }
+  // From q, k and v of each head to all of q, all of k and all of v; back: the other way.
+  void regroup(const Frame& f, const void* from, void* to, bool back) const {
+    const int64_t heads = options_.interleaved / options_.parts.tensor;
+    f.kernels->regroup({.type = map_.type,
+                        .rows = f.slice.tokens(),
+                        .outer = back ? 3 : heads,
+                        .inner = back ? heads : 3,
+                        .width = map_.out / 3 / heads,
+                        .x = from,
+                        .y = to},
+                       f.launch);
+  }
   Tensor dlinear(const Frame& f) const {
+    if (interleaves()) return leaves_dlinear(f.slice.tokens()) ? f.left("dlinear") : f.scratch("dlinear");
     switch (options_.activation) {
       case Activation::none:
         return f.dout(options_.output);
@@ -201,68 +243,15 @@ class NormLinear : public Segment {
   LinearMap map_;
 };
 
-// A norm of its own: takes hidden and residual, gives "normed" and, but for the last of a model, the new
-// residual.
-class Norm : public Segment {
- public:
-  Norm(std::string name, NormOptions options, DType type, bool keeps_sum, const Parts& parts)
-      : name_(std::move(name)),
-        width_(options.width),
-        token_parts_(options.token_parts),
-        type_(type),
-        keeps_sum_(keeps_sum),
-        seam_(parts.tensor == 1 ? Seam::none
-              : parts.sequence  ? Seam::gather_tokens
-                                : Seam::spread),
-        norm_(std::move(options), type) {}
-  std::string name() const override { return name_; }
-  std::vector<ParamSpec> params() const override { return norm_.params(); }
-  SegmentPlan plan(const SliceShape& shape, const kernels::Kernels&) const override {
-    SegmentPlan plan;
-    const int64_t rows = shape.tokens() / token_parts_;
-    norm_.add_to(plan, rows, keeps_sum_);
-    plan.outputs.push_back({"normed", type_, {rows, width_}});
-    plan.input_needs.push_back("dout.normed");
-    plan.seams = {{"normed", seam_}};
-    return plan;
-  }
-  void forward(const Frame& f) const override { norm_.forward(f, f.out("normed").data, keeps_sum_); }
-  void backward_input(const Frame& f) const override {
-    norm_.backward_input(f, f.dout("normed").data, keeps_sum_);
-  }
-  void backward_weight(const Frame& f) const override { norm_.backward_weight(f); }
-  Cost cost(const SliceShape& shape, Part part) const override {
-    Cost cost;
-    if (part != Part::backward_weight) cost.bytes = norm_.forward_bytes(shape.tokens() / token_parts_);
-    return cost;
-  }
-
- private:
-  std::string name_;
-  int64_t width_;
-  int token_parts_;
-  DType type_;
-  bool keeps_sum_;
-  Seam seam_;
-  NormPart norm_;
-};
-
 }  // namespace
 
 void add_norm_linear(std::vector<std::unique_ptr<Segment>>& segments, NormLinearOptions options) {
   const Parts& parts = options.parts;
-  if (parts.tensor > 1) {
+  if (parts.tensor > 1 && options.norm) {
     NormOptions norm = *std::exchange(options.norm, std::nullopt);
-    norm.token_parts = parts.sequence ? parts.tensor : 1;
-    segments.push_back(
-        std::make_unique<Norm>(options.segment + "_norm", std::move(norm), options.map.type, true, parts));
+    segments.push_back(make_norm(options.segment + "_norm", std::move(norm), options.map.type, parts));
   }
   segments.push_back(std::make_unique<NormLinear>(std::move(options)));
-}
-
-std::unique_ptr<Segment> make_final_norm(NormOptions options, DType type, const Parts& parts) {
-  options.token_parts = parts.sequence ? parts.tensor : 1;
-  return std::make_unique<Norm>("norm", std::move(options), type, false, parts);
 }
 
 }  // namespace lockstep::model

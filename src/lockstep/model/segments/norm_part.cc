@@ -8,7 +8,7 @@ std::vector<ParamSpec> NormPart::params() const {
   specs.push_back({.key = "norm.weight",
                    .name = options_.name + ".weight",
                    .shape = shape,
-                   .init = {Init::Kind::ones},
+                   .init = options_.first_weights(),
                    .decay = false,
                    .partial = options_.token_parts > 1});
   if (has_mean()) {
@@ -74,6 +74,7 @@ void NormPart::norm(const Frame& f, kernels::NormForward n) const {
   n.rows = f.slice.tokens() / options_.token_parts;
   n.width = options_.width;
   n.epsilon = options_.epsilon;
+  n.weight_offset = options_.weight_offset;
   n.weight = f.weight("norm.weight").data;
   n.rstd = f.saved("rstd").as<float>();
   if (has_mean()) {
@@ -92,6 +93,7 @@ void NormPart::backward_input(const Frame& f, const void* dy, bool keeps_sum) co
   n.sum = sum(f, keeps_sum).data;
   n.weight = f.weight("norm.weight").data;
   n.rstd = f.saved("rstd").as<float>();
+  n.weight_offset = options_.weight_offset;
   if (keeps_sum) n.dresidual = f.dout("residual").data;
   n.dsum = f.din("residual").data;
   n.partial_dweight = f.left("dnorm_weight").as<float>();

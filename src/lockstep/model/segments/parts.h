@@ -23,15 +23,23 @@ struct AttentionOptions {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   std::optional<RopeOptions> rope;
   Parts parts{};
+  kernels::ScoreOptions scores{};
 };
+// Pairs of a query and a key that it sees, in a sequence of so many tokens.
+double attended_pairs(int64_t length, const kernels::ScoreOptions& scores);
+
 std::unique_ptr<Segment> make_attention(AttentionOptions options);
 // The same where every context rank holds a front and a back run of each sequence, and keys and values go
 // round.
 std::unique_ptr<Segment> make_ring_attention(AttentionOptions options);
 
-// "out" and "down": takes `takes`, gives "hidden", with dropout behind the map.
+// "out" and "down": takes `input`, gives `output`, with dropout behind the map.
 struct ProjectionOptions {
   std::string segment, input;
+  // "hidden", which tensor ranks then add up, or a name for what another projection adds to its own output:
+  // blocks whose attention and feed-forward part run side by side have one sum for both.
+  std::string output = "hidden";
+  std::string adds;      // such a name; empty: nothing is added
   std::string curve_of;  // an edge: what it takes is map.curve of that, and the gradient goes back there
   std::string name;      // canonical, without ".weight"
   LinearMap map;
@@ -50,7 +58,8 @@ struct EmbeddingOptions {
   std::string token_name, position_name;
   DropoutOptions dropout;
   float init_std = 0.02f;
-  Parts parts{};  // tensor ranks hold parts of the vocabulary
+  Parts parts{};     // tensor ranks hold parts of the vocabulary
+  double scale = 1;  // of what is looked up; in 16 bits it is rounded like everything
 };
 std::unique_ptr<Segment> make_embedding(EmbeddingOptions options);
 
@@ -64,10 +73,15 @@ struct HeadOptions {
   std::string tied_to;  // or empty
   float init_std = 0.02f;
   std::optional<Fp8Products> fp8{};
+  bool bias = false;
+  float softcap = 0;  // logits become cap * tanh(logit / cap); 0: they do not
 };
 void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
 void add_vocab_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
-// The product of both heads, for `vocab` columns of logits.
+// What both heads share: the bias of the logits or null, the cap on the first `count` of them, and the
+// product for `vocab` columns.
+const void* bias_of(const HeadOptions& options, const Frame& f);
+void cap_logits(const HeadOptions& options, const Frame& f, const Tensor& logits, int64_t count);
 LinearMap logits_map(const HeadOptions& options, int64_t vocab);
 
 // "classify": takes "hidden" as logits [samples, classes] and computes the loss against one label a sample.

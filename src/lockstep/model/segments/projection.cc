@@ -32,22 +32,25 @@ class Projection : public Segment {
       plan.input_needs = {"in." + o_.curve_of};
     }
     if (knows_amax(rows)) plan.inputs.push_back(o_.input + "_amax");
-    plan.outputs = {{"hidden", map_.type, {rows, map_.out}}};
-    plan.input_needs.push_back("dout.hidden");
+    if (adds()) plan.inputs.push_back(o_.adds);
+    plan.outputs = {{o_.output, map_.type, {rows, map_.out}}};
+    const std::string given = "dout." + o_.output;
+    plan.input_needs.push_back(given);
     if (drops()) plan.leaves = {{"dmapped", map_.type, {rows, map_.out}}};
-    const std::string dmapped = drops() ? "left.dmapped" : "dout.hidden";
+    const std::string dmapped = drops() ? "left.dmapped" : given;
     map_.add_to(plan, rows, "in." + o_.input, dmapped);
     if (map_.in_fp8(rows) && map_.bias) plan.weight_needs.push_back(dmapped);
     plan.workspace =
         std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));
-    if (o_.parts.tensor > 1) plan.seams = {{"hidden", o_.parts.sequence ? Seam::scatter_tokens : Seam::sum}};
+    if (o_.parts.tensor > 1 && o_.output == "hidden")
+      plan.seams = {{o_.output, o_.parts.sequence ? Seam::scatter_tokens : Seam::sum}};
     return plan;
   }
 
   void prepare(const Frame& f) const override { map_.prepare(f); }
 
   void forward(const Frame& f) const override {
-    const Tensor hidden = f.out("hidden");
+    const Tensor hidden = f.out(o_.output);
     const float* amax = knows_amax(f.slice.tokens()) ? f.in(o_.input + "_amax").as<float>() : nullptr;
     // Of the tensor ranks, whose outputs are added up, one adds the bias. Dropping before or after is the
     // same.
@@ -55,10 +58,17 @@ class Projection : public Segment {
     map_.forward(f, f.in(o_.input).data, f.weight("weight").data, biased ? f.weight("bias").data : nullptr,
                  hidden.data, f.slice.tokens(), nullptr, amax);
     if (drops() && f.slice.training) drop(f, hidden.data, hidden.data);
+    if (adds()) {
+      f.kernels->add_edges({map_.type, hidden.numel(), hidden.data, f.in(o_.adds).data, hidden.data},
+                           f.launch);
+    }
   }
 
   void backward_input(const Frame& f) const override {
-    if (drops()) drop(f, f.dout("hidden").data, f.left("dmapped").data);
+    const Tensor given = f.dout(o_.output);
+    if (drops()) drop(f, given.data, f.left("dmapped").data);
+    if (adds())
+      f.kernels->cast({map_.type, map_.type, given.numel(), given.data, f.din(o_.adds).data}, f.launch);
     map_.backward_input(f, dmapped(f), f.weight("weight").data,
                         f.din(behind_curve() ? o_.curve_of : o_.input).data, f.slice.tokens(),
                         behind_curve() ? f.in(o_.curve_of).data : nullptr);
@@ -82,12 +92,13 @@ class Projection : public Segment {
   }
 
  private:
+  bool adds() const { return !o_.adds.empty(); }
   bool behind_curve() const { return !o_.curve_of.empty(); }
   // Whoever gives the input says how large it is.
   bool knows_amax(int64_t rows) const { return o_.takes_amax && map_.wants_amax(rows); }
   bool drops() const { return o_.dropout.rate > 0; }
   const void* dmapped(const Frame& f) const {
-    return drops() ? f.left("dmapped").data : f.dout("hidden").data;
+    return drops() ? f.left("dmapped").data : f.dout(o_.output).data;
   }
   void drop(const Frame& f, const void* x, void* y) const {
     model::drop(f, o_.dropout, map_.type, map_.out, x, y);

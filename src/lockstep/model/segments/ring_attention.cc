@@ -53,7 +53,7 @@ class RingAttention : public Segment {
   void forward(const Frame& f) const override {
     if (f.part == 0) return pack(f);
     each_pair(f, [&](const Pair& pair) {
-      f.kernels->attention_part({.shape = shape_of(f.slice.samples, f.slice.seq_len, pair.causal),
+      f.kernels->attention_part({.shape = pair.shape,
                                  .q = row(f.in("qkv").data, pair.q_row, qkv_width()),
                                  .k = row(f.ring("kv").data, pair.kv_row, 2 * kv_width()),
                                  .v = value_of(row(f.ring("kv").data, pair.kv_row, 2 * kv_width())),
@@ -85,7 +85,7 @@ class RingAttention : public Segment {
     }
     each_pair(f, [&](const Pair& pair) {
       float* dk = dkv.as<float>() + pair.kv_row * 2 * kv_width();
-      f.kernels->attention_part_backward({.shape = shape_of(f.slice.samples, f.slice.seq_len, pair.causal),
+      f.kernels->attention_part_backward({.shape = pair.shape,
                                           .q = row(f.in("qkv").data, pair.q_row, qkv_width()),
                                           .k = row(kv.data, pair.kv_row, 2 * kv_width()),
                                           .v = value_of(row(kv.data, pair.kv_row, 2 * kv_width())),
@@ -110,9 +110,8 @@ class RingAttention : public Segment {
     Cost cost;
     if (part == Part::backward_weight) return cost;
     // Of the causal half of the whole sequence, this rank's shard.
-    const auto length = static_cast<double>(shape.seq_len * 2 * o_.parts.context);
-    const double pairs =
-        length * (length + 1) / 2 / o_.parts.context * static_cast<double>(shape.samples) / 2;
+    const double pairs = attended_pairs(shape.seq_len * 2 * o_.parts.context, o_.scores) / o_.parts.context *
+                         static_cast<double>(shape.samples) / 2;
     cost.attention_flops =
         2.0 * pairs * static_cast<double>(o_.heads * o_.head_dim) * (part == Part::forward ? 2 : 5);
     cost.bytes = shape.tokens() * (2 * o_.heads + 2 * o_.kv_heads) * o_.head_dim * device::size_of(o_.type);
@@ -133,7 +132,7 @@ class RingAttention : public Segment {
   // A chunk of this rank's queries and one of the keys that are here.
   struct Pair {
     int64_t q_row = 0, kv_row = 0;
-    bool causal = false;
+    kernels::AttentionPartShape shape;
     bool first = false;  // nothing was merged into these queries yet
   };
 
@@ -148,10 +147,12 @@ class RingAttention : public Segment {
     for (size_t q = 0; q < 2; ++q) {
       for (size_t k = 0; k < 2; ++k) {
         if (theirs[k] > mine[q]) continue;
-        visit(Pair{.q_row = static_cast<int64_t>(q) * half,
-                   .kv_row = static_cast<int64_t>(k) * half,
-                   .causal = theirs[k] == mine[q],
-                   .first = f.part == 1 && k == 0});
+        Pair pair{.q_row = static_cast<int64_t>(q) * half,
+                  .kv_row = static_cast<int64_t>(k) * half,
+                  .shape = shape_of(f.slice.samples, f.slice.seq_len, theirs[k] == mine[q]),
+                  .first = f.part == 1 && k == 0};
+        pair.shape.distance = (mine[q] - theirs[k]) * f.slice.seq_len;
+        if (pair.first || pair.shape.sees_anything()) visit(pair);
       }
     }
   }
@@ -196,7 +197,8 @@ class RingAttention : public Segment {
             .head_dim = o_.head_dim,
             .causal = causal,
             .q_stride = qkv_width(),
-            .kv_stride = 2 * kv_width()};
+            .kv_stride = 2 * kv_width(),
+            .scores = o_.scores};
   }
 
   AttentionOptions o_;

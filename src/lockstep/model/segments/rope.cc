@@ -24,11 +24,11 @@ double llama3_frequency(const RopeOptions& o, double frequency) {
 // context.
 double yarn_frequency(const RopeOptions& o, int64_t i, double frequency) {
   const auto number_of = [&](double turns) {
-    return static_cast<double>(o.head_dim) *
+    return static_cast<double>(o.turned()) *
            std::log(static_cast<double>(o.original_context) / (turns * 2 * kPi)) / (2 * std::log(o.theta));
   };
   const double first = std::max(std::floor(number_of(o.high_freq)), 0.0);
-  const double last = std::min(std::ceil(number_of(o.low_freq)), static_cast<double>(o.head_dim - 1));
+  const double last = std::min(std::ceil(number_of(o.low_freq)), static_cast<double>(o.turned() - 1));
   const double range = first == last ? 0.001 : last - first;
   const double stretched = std::clamp((static_cast<double>(i) - first) / range, 0.0, 1.0);
   return stretched * frequency / o.scaling + (1 - stretched) * frequency;
@@ -37,13 +37,13 @@ double yarn_frequency(const RopeOptions& o, int64_t i, double frequency) {
 // Dynamic NTK raises the base for sequences longer than the model was made for.
 double base_of(const RopeOptions& o, int64_t length) {
   if (o.scaling == 0 || o.type != "dynamic" || length <= o.original_context) return o.theta;
-  const double dim = static_cast<double>(o.head_dim);
+  const double dim = static_cast<double>(o.turned());
   const double stretch = o.scaling * static_cast<double>(length) / static_cast<double>(o.original_context);
   return o.theta * std::pow(stretch - (o.scaling - 1), dim / (dim - 2));
 }
 
 double scaled_frequency(const RopeOptions& o, int64_t i, int64_t length) {
-  const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(o.head_dim);
+  const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(o.turned());
   const double frequency = std::pow(base_of(o, length), -exponent);
   if (o.scaling == 0 || o.type == "dynamic") return frequency;
   if (o.type == "linear") return frequency / o.scaling;
@@ -73,15 +73,16 @@ void rotate(const Frame& f, const RopeOptions& o, const Tensor& qkv, bool backwa
                      .qkv = qkv.as<char>() + rows.first_row * width * device::size_of(qkv.dtype),
                      .table = f.buffer("rope").as<float>(),
                      .first_position = rows.position,
-                     .backward = backward},
+                     .backward = backward,
+                     .rotary_dim = o.turned()},
                     f.launch);
   }
 }
 
 BufferSpec rope_buffer(const RopeOptions& options) {
   return {.key = "rope",
-          .name = "rope table",
-          .shape = {options.positions, options.head_dim},
+          .name = options.table,
+          .shape = {options.positions, options.turned()},
           .by_length = depends_on_length(options)};
 }
 
@@ -103,7 +104,7 @@ bool depends_on_length(const RopeOptions& options) {
 }
 
 void fill_rope_table(const RopeOptions& o, int64_t length, float* table) {
-  const int64_t half = o.head_dim / 2;
+  const int64_t width = o.turned(), half = width / 2;
   const double height = amplitude(o);
   const bool by_row = depends_on_length(o);
   for (int64_t i = 0; i < half; ++i) {
@@ -111,8 +112,8 @@ void fill_rope_table(const RopeOptions& o, int64_t length, float* table) {
     for (int64_t position = 0; position < o.positions; ++position) {
       if (by_row && position >= length) frequency = scaled_frequency(o, i, position + 1);
       const double angle = static_cast<double>(position) * frequency;
-      table[position * o.head_dim + i] = static_cast<float>(height * std::cos(angle));
-      table[position * o.head_dim + half + i] = static_cast<float>(height * std::sin(angle));
+      table[position * width + i] = static_cast<float>(height * std::cos(angle));
+      table[position * width + half + i] = static_cast<float>(height * std::sin(angle));
     }
   }
 }

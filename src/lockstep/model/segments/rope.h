@@ -19,17 +19,20 @@ struct RopeOptions {
   int64_t original_context = 8192;
   double attention = 0;                                 // yarn, longrope; 0: their authors' choice
   std::vector<double> short_factors{}, long_factors{};  // longrope: of each rotation
+  int64_t rotary_dim = 0;            // the first so many columns of a head are turned; 0: all
+  std::string table = "rope table";  // of its own for each kind of layer that turns otherwise
+  int64_t turned() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
 };
 
 // "1.0,1.5": the numbers, or none where one is not a number above 0.
 std::vector<double> rope_factors(const std::string& text);
 bool depends_on_length(const RopeOptions& options);
 
-// [positions, head_dim]: head_dim / 2 cosines, then as many sines, for sequences of `length` tokens. A row
+// [positions, turned()]: half of that cosines, then as many sines, for sequences of `length` tokens. A row
 // beyond `length` is that of the sequence which ends there: so transformers generates with a cache.
 void fill_rope_table(const RopeOptions& options, int64_t length, float* table);
 // q and k of `qkv`, at the positions of this rank's tokens, in place; backward: the other way round.
 void rotate(const Frame& f, const RopeOptions& options, const Tensor& qkv, bool backward);
-BufferSpec rope_buffer(const RopeOptions& options);  // shared by every segment that has the same key, "rope"
+BufferSpec rope_buffer(const RopeOptions& options);  // shared by all segments whose options name the same
 
 }  // namespace lockstep::model

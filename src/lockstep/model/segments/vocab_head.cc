@@ -17,12 +17,18 @@ class VocabHead : public Segment {
   std::string name() const override { return "logits"; }
 
   std::vector<ParamSpec> params() const override {
-    return {{.key = "weight",
-             .name = o_.name + ".weight",
-             .shape = map_.weight_shape(),
-             .init = {Init::Kind::normal, o_.init_std},
-             .cut = cut_rows(o_.vocab, parts_.tensor_rank, parts_.tensor),
-             .tied_to = o_.tied_to}};
+    const Cut cut = cut_rows(o_.vocab, parts_.tensor_rank, parts_.tensor);
+    std::vector<ParamSpec> specs = {{.key = "weight",
+                                     .name = o_.name + ".weight",
+                                     .shape = map_.weight_shape(),
+                                     .init = {Init::Kind::normal, o_.init_std},
+                                     .cut = cut,
+                                     .tied_to = o_.tied_to}};
+    if (o_.bias) {
+      specs.push_back(
+          {.key = "bias", .name = o_.name + ".bias", .shape = {map_.out}, .decay = false, .cut = cut});
+    }
+    return specs;
   }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
@@ -36,7 +42,8 @@ class VocabHead : public Segment {
     for (int64_t begin = 0; begin < tokens; begin += chunk)
       plan.rounds.push_back({"stats", DType::f32, {std::min(chunk, tokens - begin), 3}});
     map_.add_to(plan, chunk, "in.normed", "");
-    plan.workspace = map_.workspace(chunk, kernels);
+    plan.workspace = std::max(map_.workspace(chunk, kernels),
+                              o_.bias ? kernels::bias_backward_workspace(chunk, map_.out) : 0);
     return plan;
   }
 
@@ -75,7 +82,9 @@ class VocabHead : public Segment {
 
   void make_logits(const Frame& f, const Rows& rows) const {
     const Tensor logits = f.scratch("logits");
-    map_.forward(f, row_of(f.in("normed"), rows), f.weight("weight").data, nullptr, logits.data, rows.count);
+    map_.forward(f, row_of(f.in("normed"), rows), f.weight("weight").data, bias_of(o_, f), logits.data,
+                 rows.count);
+    cap_logits(o_, f, logits, rows.count * map_.row_of_y());
     f.kernels->vocab_stats({.type = o_.type,
                             .rows = rows.count,
                             .vocab = tokens_here(),
@@ -102,12 +111,17 @@ class VocabHead : public Segment {
                                     .losses = losses.as<float>() + rows.begin,
                                     .gradient = f.slice.training,
                                     .inputs = f.inputs,
-                                    .state = f.state},
+                                    .state = f.state,
+                                    .softcap = o_.softcap},
                                    f.launch);
     if (f.slice.training) {
       map_.backward_input(f, logits.data, f.weight("weight").data, row_of(f.din("normed"), rows), rows.count);
       map_.backward_weight(f, row_of(f.in("normed"), rows), logits.data, f.grad("weight").data, rows.count,
                            f.accumulate);
+      if (o_.bias) {
+        f.kernels->bias_backward(
+            {o_.type, rows.count, map_.out, logits.data, f.grad("bias").as<float>(), f.accumulate}, f.launch);
+      }
     }
     const int64_t tokens = f.slice.tokens();
     const bool last = rows.begin + rows.count == tokens;

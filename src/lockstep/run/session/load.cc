@@ -139,6 +139,19 @@ void check_tied(const Opened& from, const model::HuggingFace& names) {
                        from.folder(), head, embedding));
 }
 
+// Weights that this folder has under another of their names are looked for under that one.
+Held as_named_in(const Opened& from, Held held, const std::string& family) {
+  const std::optional<model::HuggingFace>& names = model::find_family(family).huggingface;
+  if (!names) return held;
+  for (Parameters::Saved& one : held) {
+    std::string& name = one.piece.tensor.name;
+    for (const auto& [other, ours] : names->other_names) {
+      if (name == ours && !from.has(ours) && from.has(other)) name = other;
+    }
+  }
+  return held;
+}
+
 // Reading is each rank's own; then either all ranks go on with the folder or none does.
 void all_or_none(const Ranks& ranks, const std::string& folder, const std::function<void()>& read) {
   std::exception_ptr error;
@@ -207,12 +220,15 @@ void adopt_model(recipe::Resolved& resolved) {
 }
 
 checkpoint::Taken load_weights(Parameters& parameters, device::Device& device, const Ranks& ranks,
-                               const std::string& folder) {
+                               const std::string& family, const std::string& folder) {
   Held held = parameters.saved();
   std::erase_if(held, [](const Parameters::Saved& one) { return one.piece.tensor.kind == Kind::moment; });
   checkpoint::Taken taken =
       checkpoint::for_first_usable(checkpoint::model_folders(folder), [&](const std::string& one) {
-        all_or_none(ranks, one, [&] { read_held(device, Opened(one), held); });
+        all_or_none(ranks, one, [&] {
+          const Opened from(one);
+          read_held(device, from, as_named_in(from, held, family));
+        });
       });
   parameters.refresh_compute();
   return taken;

@@ -17,8 +17,8 @@ int64_t load_checkpoint(Session& session, const std::string& checkpoint_folder);
 void adopt_model(recipe::Resolved& resolved);
 
 // Only the masters and statistics, from a checkpoint or a Hugging Face folder; of a run's folder, from its
-// newest checkpoint that can be used. Collective.
+// newest checkpoint that can be used. `family` knows other names of weights. Collective.
 checkpoint::Taken load_weights(Parameters& parameters, device::Device& device, const Ranks& ranks,
-                               const std::string& folder);
+                               const std::string& family, const std::string& folder);
 
 }  // namespace lockstep::run

@@ -33,6 +33,8 @@ checkpoint::Piece piece_of(const std::string& name, const device::Shape& whole, 
   if (cut.pads()) {
     const int64_t begin = cut.part * model::rows_of_part(cut.rows, cut.parts);
     checkpoint::cut_rows(piece, std::min(begin, cut.rows), model::true_rows(cut.rows, cut.part, cut.parts));
+  } else if (cut.cuts() && !cut.sizes.empty()) {
+    checkpoint::cut_groups(piece, cut.dim, cut.part, cut.parts, cut.sizes);
   } else if (cut.cuts()) {
     checkpoint::cut(piece, cut.dim, cut.part, cut.parts, cut.groups);
   }

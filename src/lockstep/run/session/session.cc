@@ -474,7 +474,7 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
   if (const std::string& model = plan.recipe().model.from; !model.empty())
-    weights_from = load_weights(*parameters, *plan.device, *ranks, model);
+    weights_from = load_weights(*parameters, *plan.device, *ranks, plan.recipe().model.family, model);
   base::end_lap(plan.laps, "set the first weights");
   executor =
       std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device, executor_options(*this));
