@@ -4,8 +4,8 @@
     build.py --site FOLDER --cudart libcudart.so.13 --out build/src/lockstep/liblockstep_flash.so [--heads 64:1,128:8]
 
 FOLDER holds the unpacked wheels of the set `flash` (tools/wheels.lock): FlashAttention and its compiler. Kernels are
-made for each type, width of a head, number of query heads that share a key head, and mask; a model whose heads are not
-among them takes cuDNN. Kernels that do not compile are left out, with a word.
+made for each type, head size, number of query heads that share a key head, mask, and with a soft cap or without; what is
+not among them is computed by cuDNN or by our own kernels. Kernels that do not compile are left out, with a word.
 """
 import argparse
 import os
@@ -20,20 +20,28 @@ from importlib.metadata import version
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src/lockstep/kernels/flash"
-# Width of a head, and query heads to a key head, of the models that people train.
-HEADS = [(64, group) for group in range(1, 9)] + [(128, group) for group in range(1, 9)] + [
-    (96, 1), (96, 2), (96, 4), (96, 8), (256, 1), (256, 2), (256, 4), (256, 8)]
+MASKS = ["full", "causal", "window"]
+# Head size, and query heads to a key head, of the models that people train: of all of them, of those with a sliding
+# window (Mistral, Gemma, Phi-3), and of those with a soft cap (Gemma 2).
+HEADS = [(dim, group) for dim in (64, 128) for group in range(1, 9)] + [
+    (dim, group) for dim in (96, 256) for group in (1, 2, 4, 8)]
+WINDOW_HEADS = [(dim, group) for dim in (64, 96, 128, 256) for group in (1, 2, 4, 8)]
+CAP_HEADS = [(dim, group) for dim in (128, 256) for group in (1, 2, 4)]
 
 
 def variants(heads, types):
-    """(type, width, group, causal, backward), the slowest to compile first."""
-    return [(type_name, dim, group, causal, backward) for backward in (True, False) for causal in (True, False)
-            for type_name in types for dim, group in heads]
+    """(type, head size, group, mask, capped, backward), the slowest to compile first. Windows and soft caps are made
+    for the first type alone."""
+    plain = heads or HEADS
+    rows = [(kind, *head, mask, False) for kind in types for head in plain for mask in ("full", "causal")]
+    rows += [(types[0], *head, "window", False) for head in heads or WINDOW_HEADS]
+    rows += [(types[0], *head, mask, True) for head in heads or CAP_HEADS for mask in MASKS]
+    return [(*row, backward) for backward in (True, False) for row in rows]
 
 
 def name_of(variant):
-    type_name, dim, group, causal, backward = variant
-    return f"{type_name}_{dim}_{group}_{'causal' if causal else 'full'}_{'backward' if backward else 'forward'}"
+    type_name, dim, group, mask, capped, backward = variant
+    return "_".join([type_name, str(dim), str(group), mask, *["capped"] * capped, "backward" if backward else "forward"])
 
 
 def compile_one(variant, folder):
@@ -41,25 +49,27 @@ def compile_one(variant, folder):
     import kernels
     name = name_of(variant)
     try:
-        *heads, backward = variant
-        compiled, sizes = (kernels.compile_backward if backward else kernels.compile_forward)(*heads)
+        *scores, backward = variant
+        compiled, sizes = (kernels.compile_backward if backward else kernels.compile_forward)(*scores)
         compiled.export_to_c(str(folder), name, function_prefix=name)
         header = (folder / f"{name}.h").read_text()
         entry = re.search(r"void (_mlir_\w+)\(void \*\*args, int32_t num_args\)", header).group(1)
-        return name, sizes, entry, ""
+        return variant, sizes, entry, ""
     except Exception as error:  # of any kind: the compiler has many
-        return name, None, "", f"{type(error).__name__}: {str(error).strip()[:300]}"
+        return variant, None, "", f"{type(error).__name__}: {str(error).strip()[:300]}"
 
 
 def write_table(rows, path):
     lines = ['#include "flash_abi.h"']
-    for name, _, entry in rows:
+    for variant, _, entry in rows:
+        name = name_of(variant)
         lines.append(f"void _mlir_{name}_cuda_init(void**);\nvoid _mlir_{name}_cuda_load_to_device(void**);\n"
                      f"void {entry}(void**, int32_t);")
     lines.append("static const LockstepFlashKernel kernels[] = {")
-    for name, sizes, entry in rows:
-        type_name, dim, group, mask, way = name.split("_")
-        lines.append(f'  {{"{type_name}", {dim}, {group}, {int(mask == "causal")}, {int(way == "backward")}, '
+    for variant, sizes, entry in rows:
+        type_name, dim, group, mask, capped, backward = variant
+        name = name_of(variant)
+        lines.append(f'  {{"{type_name}", {dim}, {group}, {MASKS.index(mask)}, {int(capped)}, {int(backward)}, '
                      f"{', '.join(map(str, sizes))}, _mlir_{name}_cuda_init, _mlir_{name}_cuda_load_to_device, "
                      f"{entry}}},")
     lines.append("};")
@@ -72,7 +82,7 @@ def write_table(rows, path):
 def link(folder, rows, out, runtime, cudart):
     write_table(rows, folder / "table.c")
     (folder / "exports").write_text("{ global: lockstep_flash_table; local: *; };\n")
-    objects = [str(folder / f"{name}.o") for name, *_ in rows]
+    objects = [str(folder / f"{name_of(variant)}.o") for variant, *_ in rows]
     temporary = out.with_suffix(".new")
     subprocess.run(
         [os.environ.get("CC", "cc"), "-O2", "-fPIC", "-shared", "-s", "-I", str(SOURCE), "-o", str(temporary),
@@ -86,21 +96,21 @@ def main():
     parser.add_argument("--site", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cudart", type=Path, required=True, help="libcudart.so.13")
-    parser.add_argument("--heads", help="width:group,... instead of those of common models")
+    parser.add_argument("--heads", help="size:group,... instead of those of common models")
     parser.add_argument("--types", default="bf16,fp16")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
-    heads = [tuple(map(int, pair.split(":"))) for pair in arguments.heads.split(",")] if arguments.heads else HEADS
+    heads = [tuple(map(int, pair.split(":"))) for pair in arguments.heads.split(",")] if arguments.heads else []
     sys.path[1:1] = [str(arguments.site / "nvidia_cutlass_dsl/dsl_packages"), str(arguments.site)]
     wanted = variants(heads, arguments.types.split(","))
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(arguments.jobs) as pool:
         folder = Path(folder)
         rows = []
-        for i, (name, sizes, entry, problem) in enumerate(pool.map(compile_one, wanted, [folder] * len(wanted))):
-            print(f"[{i + 1}/{len(wanted)}] {name} {problem}", flush=True)
+        for i, (variant, sizes, entry, problem) in enumerate(pool.map(compile_one, wanted, [folder] * len(wanted))):
+            print(f"[{i + 1}/{len(wanted)}] {name_of(variant)} {problem}", flush=True)
             if not problem:
-                rows.append((name, sizes, entry))
+                rows.append((variant, sizes, entry))
         if not rows:
             print("no kernel could be compiled", file=sys.stderr)
             return 1

@@ -33,7 +33,48 @@ ARCH = 90
 # The host's half runs on every processor of this kind, not only on the one that compiles it.
 OPTIONS = "--host-target 'llvm -mtriple={}-unknown-linux-gnu -mcpu={}'".format(
     platform.machine(), {"x86_64": "x86-64"}.get(platform.machine(), "generic"))
-NO_AUX = AuxData(None, None)
+
+# What a query sees: every key; those up to its own; the last `window` of these.
+MASKS = {"full": {"is_causal": False, "is_local": False}, "causal": {"is_causal": True, "is_local": False},
+         "window": {"is_causal": False, "is_local": True}}
+LOG2_E = 1.4426950408889634
+
+
+@cute.jit
+def each(values, function: cutlass.Constexpr, *more):
+    """A vector of what function gives for each number of `values`."""
+    numbers = cute.make_rmem_tensor(values.shape, Float32)
+    numbers.store(values)
+    for i in cutlass.range(cute.size(numbers.shape), unroll_full=True):
+        numbers[i] = function(numbers[i], *more)
+    return numbers.load()
+
+
+def bend(score, rate):
+    """1 - tanh(score / cap), where rate is 2 log2(e) / cap: to 7 digits, which the GPU's own tanh is far from."""
+    return 2.0 * cute.arch.rcp_approx(cute.math.exp2(score * rate, fastmath=True) + 1.0)
+
+
+@cute.jit
+def cap_scores(scores, sample, head, q_idx, kv_idx, seqlen_info, aux_tensors, aux_scalars):
+    """softcap * tanh(score / softcap), with the cap known at run time."""
+    cap, rate = aux_scalars
+    return cap - cap * each(scores, bend, rate)
+
+
+@cute.jit
+def cap_gradients(gradients, scores, sample, head, q_idx, kv_idx, seqlen_info, aux_tensors, aux_scalars):
+    bent = each(scores, bend, aux_scalars[1])
+    return gradients * bent * (2.0 - bent)
+
+
+def cap_of(capped, softcap):
+    return AuxData(None, (softcap, Float32(2 * LOG2_E) / softcap) if capped else None)
+
+
+def window_of(mask, window):
+    """Keys before a query's own, and behind it."""
+    return {"window_size_left": window - 1, "window_size_right": Int32(0)} if mask == "window" else {}
 
 
 def aligned(stride, elements):
@@ -69,43 +110,47 @@ def pointer_to(element, alignment=16):
     return cute.runtime.make_ptr(element, 0, AddressSpace.gmem, assumed_align=alignment)
 
 
-def compile_forward(type_name, dim, group, causal):
+def compile_forward(type_name, dim, group, mask, capped):
     element = TYPES[type_name]
-    tile = _tile_size_fwd_sm90(dim, dim, causal, False)
+    tile = _tile_size_fwd_sm90(dim, dim, *MASKS[mask].values())
     attention = FlashAttentionForwardSm90(
-        element, dim, dim, group, is_causal=causal, is_local=False, pack_gqa=group > 1,
+        element, dim, dim, group, **MASKS[mask], pack_gqa=group > 1,
         tile_m=tile.m_block_size, tile_n=tile.n_block_size, num_stages=2, num_threads=384, Q_in_regs=False,
-        intra_wg_overlap=tile.intra_wg_overlap, mma_pv_is_rs=tile.mma_pv_is_rs)
+        score_mod=cap_scores if capped else None, intra_wg_overlap=tile.intra_wg_overlap,
+        mma_pv_is_rs=tile.mma_pv_is_rs)
 
     @cute.jit
     def forward(
             q: cute.Pointer, k: cute.Pointer, v: cute.Pointer, out: cute.Pointer, lse: cute.Pointer,
             samples: Int32, q_len: Int32, kv_len: Int32, heads: Int32, kv_heads: Int32,
-            q_stride: Int64, kv_stride: Int64, out_stride: Int64, scale: Float32, stream: cuda.CUstream):
+            q_stride: Int64, kv_stride: Int64, out_stride: Int64, scale: Float32, window: Int32, softcap: Float32,
+            stream: cuda.CUstream):
         attention(
             rows(q, samples, q_len, heads, dim, q_stride), rows(k, samples, kv_len, kv_heads, dim, kv_stride),
             rows(v, samples, kv_len, kv_heads, dim, kv_stride), rows(out, samples, q_len, heads, dim, out_stride),
-            plain(lse, samples, heads, q_len), scale, aux_data=NO_AUX, stream=stream)
+            plain(lse, samples, heads, q_len), scale, **window_of(mask, window),
+            aux_data=cap_of(capped, softcap), stream=stream)
 
     x, size, stride = pointer_to(element), Int32(1), Int64(8)
     compiled = cute.compile(forward, x, x, x, x, pointer_to(Float32, 4), *[size] * 5, *[stride] * 3, Float32(1),
-                            cuda.CUstream(0), options=OPTIONS)
+                            Int32(1), Float32(1), cuda.CUstream(0), options=OPTIONS)
     return compiled, (tile.m_block_size, tile.n_block_size, dim)
 
 
-def compile_backward(type_name, dim, group, causal):
+def compile_backward(type_name, dim, group, mask, capped):
     element = TYPES[type_name]
-    c = _tile_size_bwd_sm90(dim, dim, causal, False)
+    c = _tile_size_bwd_sm90(dim, dim, *MASKS[mask].values())
     q_tile, kv_tile = c.m_block_size, c.n_block_size
     multiple = 64 if c.dKV_swapAB else 32  # of columns, in the sums
     width = (dim + multiple - 1) // multiple * multiple
     warps = c.num_wg * 128
     before = FlashAttentionBackwardPreprocess(element, dim, dim, q_tile, hdim_multiple_of=multiple)
     attention = FlashAttentionBackwardSm90(
-        element, dim, dim, group, causal, is_local=False, deterministic=True, tile_m=q_tile, tile_n=kv_tile,
+        element, dim, dim, group, **MASKS[mask], deterministic=True, tile_m=q_tile, tile_n=kv_tile,
         Q_stage=c.num_stages_Q, dO_stage=c.num_stages_dO, PdS_stage=c.num_stages_PdS, SdP_swapAB=c.SdP_swapAB,
         dKV_swapAB=c.dKV_swapAB, dQ_swapAB=c.dQ_swapAB, AtomLayoutMSdP=c.AtomLayoutMSdP,
         AtomLayoutNdKV=c.AtomLayoutNdKV, AtomLayoutMdQ=c.AtomLayoutMdQ, num_threads=warps + 128, V_in_regs=False,
+        score_mod=cap_scores if capped else None, score_mod_bwd=cap_gradients if capped else None,
         dQ_single_wg=c.dQ_single_wg)
     after_q = FlashAttentionBackwardPostprocess(
         element, dim, ARCH, q_tile, 128 if c.dQ_single_wg else warps, c.AtomLayoutMdQ, c.dQ_swapAB,
@@ -121,7 +166,7 @@ def compile_backward(type_name, dim, group, causal):
             delta: cute.Pointer, dq_turn: cute.Pointer, dk_turn: cute.Pointer, dv_turn: cute.Pointer,
             samples: Int32, q_len: Int32, kv_len: Int32, heads: Int32, kv_heads: Int32,
             q_stride: Int64, kv_stride: Int64, out_stride: Int64, dq_stride: Int64, dkv_stride: Int64,
-            scale: Float32, stream: cuda.CUstream):
+            scale: Float32, window: Int32, softcap: Float32, stream: cuda.CUstream):
         q_tiles, kv_tiles = cute.ceil_div(q_len, q_tile), cute.ceil_div(kv_len, kv_tile)
         q_rows, out_rows = (samples, q_len, heads, dim, q_stride), (samples, q_len, heads, dim, out_stride)
         kv_rows, dkv_rows = (samples, kv_len, kv_heads, dim, kv_stride), (samples, kv_len, kv_heads, dim, dkv_stride)
@@ -134,14 +179,15 @@ def compile_backward(type_name, dim, group, causal):
         inputs = (rows(q, *q_rows), rows(k, *kv_rows), rows(v, *kv_rows), grad, log2, dots, sum_q)
         of_k, of_v = rows(dk, *dkv_rows), rows(dv, *dkv_rows)
         q_turns = turns(dq_turn, samples, heads, q_tiles, 1)
+        scores = {**window_of(mask, window), "aux_data": cap_of(capped, softcap)}
         if cutlass.const_expr(group == 1):
-            attention(*inputs, of_k, of_v, scale, mdQ_semaphore=q_turns, aux_data=NO_AUX, stream=stream)
+            attention(*inputs, of_k, of_v, scale, mdQ_semaphore=q_turns, **scores, stream=stream)
         else:
             sum_k = padded(dk_sum, samples, kv_heads, kv_tiles * kv_tile * width)
             sum_v = padded(dv_sum, samples, kv_heads, kv_tiles * kv_tile * width)
             attention(*inputs, sum_k, sum_v, scale, mdQ_semaphore=q_turns,
                       mdK_semaphore=turns(dk_turn, samples, kv_heads, kv_tiles, 2),
-                      mdV_semaphore=turns(dv_turn, samples, kv_heads, kv_tiles, 2), aux_data=NO_AUX, stream=stream)
+                      mdV_semaphore=turns(dv_turn, samples, kv_heads, kv_tiles, 2), **scores, stream=stream)
             after_kv(sum_k, of_k, scale, None, None, None, None, stream)
             after_kv(sum_v, of_v, Float32(1), None, None, None, None, stream)
         after_q(sum_q, rows(dq, samples, q_len, heads, dim, dq_stride), scale, None, None, None, None, stream)
@@ -149,5 +195,6 @@ def compile_backward(type_name, dim, group, causal):
     x, total, turn = pointer_to(element), pointer_to(Float32), pointer_to(Int32, 4)
     size, stride = Int32(1), Int64(8)
     compiled = cute.compile(backward, *[x] * 5, pointer_to(Float32, 4), *[x] * 3, *[total] * 5, *[turn] * 3,
-                            *[size] * 5, *[stride] * 5, Float32(1), cuda.CUstream(0), options=OPTIONS)
+                            *[size] * 5, *[stride] * 5, Float32(1), Int32(1), Float32(1), cuda.CUstream(0),
+                            options=OPTIONS)
     return compiled, (q_tile, kv_tile, width)

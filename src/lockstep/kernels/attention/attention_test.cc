@@ -248,12 +248,52 @@ TEST_P(FlashTest, MatchesReferenceForEveryHeadAndLength) {
   }
 }
 
+// Windows shorter than a tile, of whole tiles, across several; caps that bend most scores, and both.
+TEST_P(FlashTest, WindowsAndSoftCapsMatchReference) {
+  struct Row {
+    int64_t seq_len, heads, kv_heads, head_dim;
+    ScoreOptions scores;
+  };
+  constexpr Row kRows[] = {{300, 2, 2, 64, {.window = 1}},
+                           {385, 4, 2, 64, {.window = 100}},
+                           {300, 8, 1, 64, {.window = 299}},
+                           {257, 4, 1, 128, {.window = 128}},
+                           {300, 2, 2, 128, {.window = 17, .scale = 0.05f}},
+                           {400, 2, 2, 96, {.window = 129}},
+                           {290, 4, 2, 256, {.window = 64}},
+                           {130, 2, 2, 128, {.softcap = 2.0f, .scale = 0.2f}},
+                           {290, 4, 2, 256, {.softcap = 50.0f, .scale = 0.0625f}},
+                           {257, 4, 1, 256, {.softcap = 1.5f, .scale = 0.1f}},
+                           {385, 4, 2, 128, {.window = 70, .softcap = 2.0f, .scale = 0.2f}},
+                           {290, 4, 1, 256, {.window = 100, .softcap = 50.0f, .scale = 0.0625f}}};
+  for (const Row& row : kRows) {
+    const AttentionShape shape{DType::bf16,  2,           row.seq_len, row.heads,
+                               row.kv_heads, row.head_dim, row.scores};
+    SCOPED_TRACE(describe(shape));
+    ASSERT_TRUE(kernels().attention_engine(shape).starts_with("flash")) << kernels().attention_engine(shape);
+    Reference reference(shape, rounded(random_values(shape.rows() * shape.qkv_width(), 16), shape.type));
+    const Values dout = rounded(random_values(shape.rows() * shape.heads * shape.head_dim, 17), shape.type);
+    const Results got = both_passes(shape, upload(reference.qkv, shape.type), upload(dout, shape.type));
+    expect_close(got.out, reference.out, tolerance(shape.type), "out");
+    expect_close(got.lse, reference.lse, tolerance(DType::f32, 1000), "lse");
+    const Values expected = reference.backward(dout);
+    expect_close(got.dqkv, expected, tolerance(shape.type, 8), "dqkv");
+    EXPECT_LE(relative_distance(got.dqkv, expected), 8e-3);
+  }
+}
+
 // Sequences of many tiles, and more blocks than the GPU runs at once: turns are really waited for.
 TEST_P(FlashTest, LongSequencesMatchOurOwnKernels) {
-  constexpr int64_t kRows[][5] = {
-      {1, 8192, 4, 1, 64}, {3, 3001, 12, 12, 64}, {2, 5000, 6, 2, 128}, {1, 4097, 8, 2, 96}};
-  for (const auto& row : kRows) {
-    const AttentionShape shape{DType::bf16, row[0], row[1], row[2], row[3], row[4]};
+  constexpr ScoredShape kRows[] = {
+      {{1, 8192, 4, 1, 64}, {}},
+      {{3, 3001, 12, 12, 64}, {}},
+      {{2, 5000, 6, 2, 128}, {}},
+      {{1, 4097, 8, 2, 96}, {}},
+      {{2, 4500, 8, 2, 128}, {.window = 1000}},
+      {{1, 4500, 8, 4, 256}, {.window = 2048, .softcap = 50, .scale = 0.0625f}},
+      {{1, 4500, 8, 4, 256}, {.softcap = 50, .scale = 0.0625f}}};
+  for (const auto& [sizes, scores] : kRows) {
+    const AttentionShape shape{DType::bf16, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], scores};
     SCOPED_TRACE(describe(shape));
     const Memory qkv = upload(random_values(shape.rows() * shape.qkv_width(), 14), shape.type);
     const Memory dout = upload(random_values(shape.rows() * shape.heads * shape.head_dim, 15), shape.type);

@@ -9,13 +9,17 @@
 extern "C" {
 #endif
 
-#define LOCKSTEP_FLASH_ABI 1
+#define LOCKSTEP_FLASH_ABI 2
+
+/* What a query sees: every key; those up to its own; the last few of these. */
+enum { LOCKSTEP_FLASH_FULL = 0, LOCKSTEP_FLASH_CAUSAL = 1, LOCKSTEP_FLASH_WINDOW = 2 };
 
 typedef struct {
   const char* type; /* "bf16" or "fp16" */
   int32_t head_dim;
   int32_t group; /* query heads a key head */
-  int32_t causal;
+  int32_t mask;
+  int32_t capped; /* a soft cap bends the scores */
   int32_t backward;
   /* Scratch of the backward pass: tokens are rounded up to tiles, and a head's columns to width. */
   int32_t q_tile, kv_tile, width;

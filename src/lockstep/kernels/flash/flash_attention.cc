@@ -85,10 +85,10 @@ class Plan final : public AttentionPlan {
     const auto size = [](int64_t n) { return static_cast<int32_t>(n); };
     const auto stream = static_cast<cudaStream_t>(launch.stream);
     const int32_t samples = size(s.samples), q_len = size(s.q_len), kv_len = size(s.kv_len),
-                  heads = size(s.heads), kv_heads = size(s.kv_heads);
+                  heads = size(s.heads), kv_heads = size(s.kv_heads), window = size(s.scores.window);
     if (shape_.pass == AttentionPass::forward) {
       call(kernel_.run, "run", o.q, o.k, o.v, o.out, o.lse, samples, q_len, kv_len, heads, kv_heads,
-           s.q_stride, s.kv_stride, shape_.out_stride, s.scale(), stream);
+           s.q_stride, s.kv_stride, shape_.out_stride, s.scale(), window, s.scores.softcap, stream);
       return;
     }
     require_workspace(launch, scratch_.bytes, "attention_backward");
@@ -99,7 +99,7 @@ class Plan final : public AttentionPlan {
          at(scratch_.dk_sum), at(scratch_.dv_sum), at(scratch_.lse_log2), at(scratch_.delta),
          at(scratch_.dq_turn), at(scratch_.dk_turn), at(scratch_.dv_turn), samples, q_len, kv_len, heads,
          kv_heads, s.q_stride, s.kv_stride, shape_.out_stride, shape_.dq_stride, shape_.dkv_stride, s.scale(),
-         stream);
+         window, s.scores.softcap, stream);
   }
 
  private:
@@ -110,6 +110,11 @@ class Plan final : public AttentionPlan {
 
 // ---- finding a kernel
 
+int32_t mask_of(const AttentionPartShape& s) {
+  if (!s.causal) return LOCKSTEP_FLASH_FULL;
+  return s.window_binds() ? LOCKSTEP_FLASH_WINDOW : LOCKSTEP_FLASH_CAUSAL;
+}
+
 const LockstepFlashKernel* kernel_for(const AttentionPlanShape& shape) {
   const AttentionPartShape& s = shape.part;
   const LockstepFlashTable& table = *flash_state().table;
@@ -117,7 +122,8 @@ const LockstepFlashKernel* kernel_for(const AttentionPlanShape& shape) {
   for (int32_t i = 0; i < table.count; ++i) {
     const LockstepFlashKernel& kernel = table.kernels[i];
     if (type == kernel.type && kernel.head_dim == s.head_dim && kernel.group == s.heads / s.kv_heads &&
-        (kernel.causal != 0) == s.causal && (kernel.backward != 0) == (shape.pass == AttentionPass::backward))
+        kernel.mask == mask_of(s) && (kernel.capped != 0) == (s.scores.softcap > 0) &&
+        (kernel.backward != 0) == (shape.pass == AttentionPass::backward))
       return &kernel;
   }
   return nullptr;
@@ -134,6 +140,7 @@ std::string refusal(const AttentionPlanShape& shape) {
   for (const int64_t stride : {s.q_stride, s.kv_stride, shape.out_stride, shape.dq_stride, shape.dkv_stride})
     if (stride % 8 != 0) return fmt::format("rows {} elements apart", stride);
   if (shape.lse_stride != s.q_len) return "a log-sum-exp with gaps";
+  if (s.window_binds() && !s.causal) return "a window that reaches into another part";
   const int64_t most = int64_t{1} << 31;
   if (s.samples * s.heads * std::max(s.q_len, s.kv_len) >= most) return "too many rows";
   return "";
@@ -171,8 +178,9 @@ Known make(Cache& all, const AttentionPlanShape& shape, int device) {
   if (!known.why_not.empty()) return known;
   const LockstepFlashKernel* const kernel = kernel_for(shape);
   if (kernel == nullptr) {
-    known.why_not = fmt::format("no kernel for {} heads of {}, {} to a key head", device::name_of(s.type),
-                                s.head_dim, s.heads / s.kv_heads);
+    known.why_not = fmt::format("no kernel for {} heads of {}, {} to a key head{}{}", device::name_of(s.type),
+                                s.head_dim, s.heads / s.kv_heads, s.window_binds() ? ", with a window" : "",
+                                s.scores.softcap > 0 ? ", with a soft cap" : "");
     return known;
   }
   load(all, *kernel, device);
