@@ -1,11 +1,14 @@
 """The other side of transformers_test.sh: Hugging Face's library makes models, opens ours and says what loss it finds.
 
     transformers_peer.py tokens FILE VOCAB          random tokens, 16 bits each
+    transformers_peer.py make FOLDER MODEL_TYPE KEY=JSON...     a small model of that type, with these values in its config
     transformers_peer.py make FOLDER gpt2|llama [WORD...]
         tied, wide, biased, bf16 or fp16; ACTIVATION; llama3, linear, yarn, dynamic, longrope or longrope-short;
         bin, bin-old or bin-shards: pytorch_model.bin instead of safetensors
-    transformers_peer.py loss FILE SEQ_LEN FOLDER...   mean over consecutive windows, as `lockstep eval` takes them"""
-import array, json, pathlib, random, sys
+    transformers_peer.py loss FILE SEQ_LEN FOLDER...   mean over consecutive windows, as `lockstep eval` takes them
+    transformers_peer.py serve      the same, many times: reads "NUMBER<tab>FOLDER<tab>WORD<tab>...", runs the words in the folder,
+                                    leaves what they print in FOLDER/peer-says and answers "NUMBER CODE""""
+import array, contextlib, json, os, pathlib, random, sys, traceback
 
 
 def tokens(path, vocab):
@@ -14,7 +17,13 @@ def tokens(path, vocab):
         array.array("H", (source.randrange(int(vocab)) for _ in range(32 * 40 + 1))).tofile(file)
 
 
+SIZES = dict(vocab_size=192, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             intermediate_size=96, max_position_embeddings=64, pad_token_id=None, bos_token_id=None, eos_token_id=None)
+
+
 def make(folder, family, *words):
+    if family not in ("gpt2", "llama") or any("=" in word for word in words):
+        return make_from_config(folder, family, {key: json.loads(value) for key, value in (word.split("=", 1) for word in words)})
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
     from transformers.activations import ACT2FN
@@ -48,6 +57,19 @@ def make(folder, family, *words):
     print(sorted(path.name for path in pathlib.Path(folder).iterdir()))
 
 
+def make_from_config(folder, family, values):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+    torch.manual_seed(1)
+    sizes = {key: value for key, value in SIZES.items() if (family, key) != ("gpt_neox", "num_key_value_heads")}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **{**sizes, **values}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    model.save_pretrained(folder, max_shard_size="60KB")
+    print(sorted(path.name for path in pathlib.Path(folder).iterdir()))
+
+
 def as_pickles(model, folder, words):
     """As torch.save keeps them: tied weights share a storage, and one matrix is a view of its transpose."""
     import torch
@@ -77,7 +99,9 @@ def loss(path, seq_len, *folders):
 def loss_of(folder, data, seq_len):
     import torch
     from transformers import AutoModelForCausalLM
-    model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    # Only the plain implementation of attention caps scores.
+    model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                                       output_loading_info=True)
     lost = {what: sorted(names) for what, names in info.items() if names}
     assert not lost, lost  # every tensor has its place, none is missing
     model.eval()
@@ -91,4 +115,19 @@ def loss_of(folder, data, seq_len):
     return total / count
 
 
-{"tokens": tokens, "make": make, "loss": loss}[sys.argv[1]](*sys.argv[2:])
+def serve():
+    for line in sys.stdin:
+        number, folder, *words = line.rstrip("\n").split("\t")
+        os.chdir(folder)
+        code = 0
+        with open("peer-says", "w") as says, contextlib.redirect_stdout(says), contextlib.redirect_stderr(says):
+            try:
+                COMMANDS[words[0]](*words[1:])
+            except Exception:
+                traceback.print_exc()
+                code = 1
+        print(number, code, flush=True)
+
+
+COMMANDS = {"tokens": tokens, "make": make, "loss": loss, "serve": serve}
+COMMANDS[sys.argv[1]](*sys.argv[2:])

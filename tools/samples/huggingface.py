@@ -1,19 +1,21 @@
 """Makes the folders of tools/samples/huggingface: small models by transformers, and what PyTorch finds in them, in fp64.
 
-    python3 huggingface.py FOLDER          needs torch and transformers; the tests need neither
+    python3 huggingface.py FOLDER [NAME...]          needs torch and transformers; the tests need neither. NAME: only these
 
 Each model is stirred, so that no weight is 0 or 1 and every one matters. `expected.json` holds the loss over each window of
 eval.bin, and the losses and gradient norms of a few steps of AdamW over all of train.bin: a whole epoch a step, so that the
 order of samples does not matter."""
 import array, json, pathlib, random, sys
 import torch
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 VOCAB, SEQ_LEN, TRAIN, EVAL, STEPS = 40, 16, 6, 5, 3
 RATE, DECAY, CLIP, BETAS, EPSILON = 0.01, 0.1, 0.5, (0.9, 0.95), 1e-3
 GPT2 = dict(vocab_size=VOCAB, n_embd=12, n_layer=2, n_head=3, n_positions=20, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
 LLAMA = dict(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              intermediate_size=24, max_position_embeddings=64)
+NEOX = dict(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+            max_position_embeddings=64, bos_token_id=None, eos_token_id=None)
 LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.3], "long_factor": [2.0, 5.5]}
 MODELS = {  # name: (family, config, type in the file); those named -bin are pickles of PyTorch
     "gpt2-tied": ("gpt2", dict(GPT2, layer_norm_epsilon=1e-4), torch.float32),
@@ -37,6 +39,31 @@ MODELS = {  # name: (family, config, type in the file); those named -bin are pic
         "rope_type": "dynamic", "factor": 3.0}), torch.float32),
     "llama-longrope-long": ("llama", dict(LLAMA, rope_scaling=dict(LONGROPE, original_max_position_embeddings=8)),
                             torch.float32),
+    "mistral-window": ("mistral", dict(LLAMA, head_dim=6, sliding_window=5), torch.float32),
+    "qwen2-window-tied": ("qwen2", dict(LLAMA, use_sliding_window=True, sliding_window=6, max_window_layers=1,
+                                        tie_word_embeddings=True), torch.float32),
+    "qwen3": ("qwen3", dict(LLAMA, head_dim=6, num_key_value_heads=1, rope_theta=100.0), torch.float32),
+    "qwen3-window-biased": ("qwen3", dict(LLAMA, num_hidden_layers=3, head_dim=8, attention_bias=True, use_sliding_window=True,
+                                          sliding_window=4, layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+                            torch.float32),
+    "gemma2": ("gemma2", dict(LLAMA, head_dim=6, sliding_window=5, attn_logit_softcapping=2.0, final_logit_softcapping=3.0,
+                              query_pre_attn_scalar=9, bos_token_id=None, eos_token_id=None, pad_token_id=None), torch.float32),
+    "gemma3": ("gemma3_text", dict(LLAMA, num_hidden_layers=3, num_key_value_heads=1, head_dim=8, sliding_window=4,
+                                   layer_types=["sliding_attention", "sliding_attention", "full_attention"], query_pre_attn_scalar=7,
+                                   final_logit_softcapping=4.0, rope_parameters={
+                                       "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0},
+                                       "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}},
+                                   bos_token_id=None, eos_token_id=None, pad_token_id=None), torch.float32),
+    "phi": ("phi", dict(LLAMA, num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.5, resid_pdrop=0,
+                        embd_pdrop=0), torch.float32),
+    "phi3-window": ("phi3", dict(LLAMA, sliding_window=6, pad_token_id=None), torch.float32),
+    "phi3-longrope": ("phi3", dict(LLAMA, num_attention_heads=2, num_key_value_heads=1, original_max_position_embeddings=8,
+                                   partial_rotary_factor=0.5, rope_scaling=LONGROPE, pad_token_id=None), torch.float32),
+    "olmo2": ("olmo2", dict(LLAMA, num_key_value_heads=2, pad_token_id=None, eos_token_id=None), torch.float32),
+    "smollm3": ("smollm3", dict(LLAMA, num_hidden_layers=3, no_rope_layer_interval=2, pad_token_id=None, bos_token_id=None,
+                                eos_token_id=None), torch.float32),
+    "gpt-neox": ("gpt_neox", dict(NEOX, rotary_pct=0.5), torch.float32),
+    "gpt-neox-serial": ("gpt_neox", dict(NEOX, use_parallel_residual=False, attention_bias=False, rotary_emb_base=100), torch.float32),
     "llama-longrope-short": ("llama", dict(LLAMA, rope_scaling=dict(LONGROPE, original_max_position_embeddings=16)),
                              torch.float32),
 }
@@ -73,7 +100,7 @@ def trained(model, windows):
 
 def make(folder, family, config, kind, train, evaluation):
     torch.manual_seed(1)
-    model = GPT2LMHeadModel(GPT2Config(**config)) if family == "gpt2" else LlamaForCausalLM(LlamaConfig(**config))
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **config))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.25 * torch.randn_like(parameter))
@@ -82,7 +109,8 @@ def make(folder, family, config, kind, train, evaluation):
     if folder.name.endswith("-bin"):
         (folder / "model.safetensors").unlink()
         torch.save(model.state_dict(), folder / "pytorch_model.bin")
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).train()
+    # Only the plain implementation caps scores.
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").train()
     with torch.no_grad():
         losses = [loss_of(model, window[None]).item() for window in evaluation]
     steps = trained(model, train)
@@ -94,5 +122,7 @@ def make(folder, family, config, kind, train, evaluation):
 root = pathlib.Path(sys.argv[1])
 root.mkdir(parents=True, exist_ok=True)
 train, evaluation = write_tokens(root / "train.bin", TRAIN, 1), write_tokens(root / "eval.bin", EVAL, 2)
-expected = {name: make(root / name, *row, train, evaluation) for name, row in MODELS.items()}
-(root / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+path, wanted = root / "expected.json", sys.argv[2:] or list(MODELS)
+expected = json.loads(path.read_text()) if sys.argv[2:] else {}
+expected.update({name: make(root / name, *MODELS[name], train, evaluation) for name in wanted})
+path.write_text(json.dumps({name: expected[name] for name in MODELS if name in expected}, indent=1) + "\n")

@@ -32,8 +32,11 @@ struct Bucket {
 
 class Rewriter {
  public:
-  explicit Rewriter(Program& program)
-      : program_(program), ranks_(program.ranks), deal_(ranks_.deal(program.strands)) {
+  Rewriter(Program& program, const model::Model& model)
+      : program_(program),
+        ranks_(program.ranks),
+        deal_(ranks_.deal(program.strands)),
+        tensor_partials_(has_partials(model)) {
     const Run mine = deal_.of_replica(ranks_.replica);
     sums_ = ranks_.exact && ranks_.sharded() ? static_cast<int>(nodes_of(program.strands, mine).size()) : 1;
     for (const int64_t s : deal_.of_rank(ranks_.replica, ranks_.shard_rank)) {
@@ -45,7 +48,7 @@ class Rewriter {
   }
 
   void run() {
-    const bool sums = ranks_.width() > 1 || program_.parts.context > 1 || program_.parts.sequence;
+    const bool sums = ranks_.width() > 1 || program_.parts.context > 1 || tensor_partials_;
     const std::vector<Bucket> buckets = sums ? find_buckets() : std::vector<Bucket>{};
     std::vector<std::vector<Instruction>> after(program_.instructions.size());
     const std::vector<int> depths = kept_after_rounds();
@@ -144,11 +147,20 @@ class Rewriter {
     return program_.blocks[static_cast<size_t>(block)].gradients[static_cast<size_t>(k)];
   }
 
-  // Ranks that worked on other tokens of the same slices hold addends of the same gradients: context ranks of
-  // all, tensor ranks of what their norms gave.
+  static bool has_partials(const model::Model& model) {
+    for (const model::Block& block : model.blocks) {
+      for (const model::ParamSpec& spec : block.params()) {
+        if (spec.partial) return true;
+      }
+    }
+    return model.parts.sequence;
+  }
+
+  // Ranks that worked on other tokens or heads of the same slices hold addends of the same gradients: context
+  // ranks of all, tensor ranks of what is not cut among them and yet differs: norms of their tokens or heads.
   void add_up(std::vector<Instruction>& list, const Bucket& bucket, Among among) const {
     const bool context = among == Among::context;
-    if (bucket.idle || (context ? program_.parts.context == 1 : !program_.parts.sequence)) return;
+    if (bucket.idle || (context ? program_.parts.context == 1 : !tensor_partials_)) return;
     Instruction i = start(bucket, SumPartials{bucket.round}, among);
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
       const int nodes = ranks_.round_robin() || !ranks_.exact ? 1 : own_.depth();
@@ -321,6 +333,7 @@ class Rewriter {
   Program& program_;
   const DataRanks ranks_;
   const Deal deal_;
+  const bool tensor_partials_;  // some parameters get addends from every tensor rank
   Stack own_{deal_.strands};    // this rank's partial sums when its last strand is done
   int sums_ = 1;                // partial sums that the shard group's reduction leaves
   int base_ = 0;                // the level of the first of them
@@ -373,7 +386,7 @@ void share_statistics(Program& program, const model::Model& model) {
 }  // namespace
 
 void rewrite_reduce(Program& program, const model::Model& model) {
-  Rewriter(program).run();
+  Rewriter(program, model).run();
   if (program.ranks.width() > 1) share_statistics(program, model);
 }
 

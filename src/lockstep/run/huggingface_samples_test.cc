@@ -80,7 +80,10 @@ INSTANTIATE_TEST_SUITE_P(Samples, HuggingFaceSamples,
                                          "llama-tied-llama3-bf16", "llama-wide-yarn", "llama-yarn",
                                          "llama-linear", "gpt2-gelu", "gpt2-relu-bin", "llama-biased-gelu",
                                          "llama-biased-tied-bin", "llama-dynamic", "llama-longrope-long",
-                                         "llama-longrope-short"),
+                                         "llama-longrope-short", "mistral-window", "qwen2-window-tied",
+                                         "qwen3", "qwen3-window-biased", "gemma2", "gemma3", "phi",
+                                         "phi3-window", "phi3-longrope", "olmo2", "smollm3", "gpt-neox",
+                                         "gpt-neox-serial"),
                          [](const auto& sample) {
                            std::string name = sample.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <span>
 
 #include "lockstep/base/error.h"
 #include "lockstep/plan/simulate.h"
@@ -128,16 +129,14 @@ constexpr Layout kLayouts[] = {
     {8, "parallel.context=2 parallel.context_form=heads parallel.tensor=2 parallel.pipeline=2", false},
 };
 
-TEST_P(Layouts, MatchOneRank) {
-  LS_NEEDS_HOST_MEMORY();
+void expect_as_one_rank(const Words& recipe, std::span<const Layout> layouts) {
   comm::World world;
-  const Result one = train_rank(GetParam().recipe, world);
-  const bool rounds = std::find(GetParam().recipe.begin(), GetParam().recipe.end(),
-                                "precision.compute=bf16") != GetParam().recipe.end();
+  const Result one = train_rank(recipe, world);
+  const bool rounds = std::find(recipe.begin(), recipe.end(), "precision.compute=bf16") != recipe.end();
   const double tolerance = rounds ? 5e-3 : 1e-5;
-  for (const Layout& layout : kLayouts) {
+  for (const Layout& layout : layouts) {
     SCOPED_TRACE(fmt::format("{} ranks {}", layout.world, layout.words));
-    const std::vector<Result> many = train_on(layout.world, with(GetParam().recipe, layout.words));
+    const std::vector<Result> many = train_on(layout.world, with(recipe, layout.words));
     for (const Result& rank : many) {
       ASSERT_EQ(rank.hash, many[0].hash);
       ASSERT_EQ(rank.losses, many[0].losses);
@@ -159,6 +158,29 @@ TEST_P(Layouts, MatchOneRank) {
       }
     }
   }
+}
+
+TEST_P(Layouts, MatchOneRank) {
+  LS_NEEDS_HOST_MEMORY();
+  expect_as_one_rank(GetParam().recipe, kLayouts);
+}
+
+// What families add to segments, in each kind of layout.
+constexpr Layout kEachKind[] = {
+    {2, "parallel.zero=3", true},
+    {2, "parallel.pipeline=2 parallel.schedule=zero-bubble memory.recompute=cheap", true},
+    {2, "parallel.tensor=2 memory.logits_chunk=13", false},
+    {2, "parallel.tensor=2 parallel.sequence=true memory.recompute=full", false},
+    {2, "parallel.context=2", false},
+    {2, "parallel.context=2 parallel.context_form=heads memory.recompute=cheap", false},
+    {4, "parallel.context=2 parallel.tensor=2", false},
+};
+
+class FamiliesInLayouts : public testing::TestWithParam<Family> {};
+
+TEST_P(FamiliesInLayouts, MatchOneRank) {
+  LS_NEEDS_HOST_MEMORY();
+  expect_as_one_rank(GetParam().recipe, kEachKind);
 }
 
 // Where a layout rounds otherwise than one rank, it still does so alike with every recomputation.
@@ -239,6 +261,39 @@ INSTANTIATE_TEST_SUITE_P(
                     Family{"llama_untied_bf16",
                            recipe({"model.family=llama", "model.kv_heads=4", "model.ffn=128",
                                    "precision.compute=bf16", "model.tied=false"})}),
+    [](const auto& row) { return row.param.name; });
+
+Words small_recipe(const Words& more) {
+  Words words = recipe({"run.steps=2", "model.layers=2", "model.hidden=32", "model.heads=4", "model.ffn=48",
+                        "batch.global=8", "batch.slices=4", "model.vocab=139"});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EachKind, FamiliesInLayouts,
+    testing::Values(
+        Family{"mistral",
+               small_recipe({"model.family=mistral", "model.kv_heads=2", "model.sliding_window=9"})},
+        Family{"qwen2", small_recipe({"model.family=qwen2", "model.kv_heads=2", "model.sliding_window=20",
+                                      "model.layer_types=full,sliding"})},
+        Family{"qwen3", small_recipe({"model.family=qwen3", "model.kv_heads=2", "model.head_dim=12"})},
+        Family{"qwen3_bf16", small_recipe({"model.family=qwen3", "precision.compute=bf16"})},
+        Family{"gemma2",
+               small_recipe({"model.family=gemma2", "model.kv_heads=2", "model.sliding_window=7",
+                             "model.attn_softcap=2", "model.final_softcap=3", "model.query_scalar=10"})},
+        Family{"gemma3", small_recipe({"model.family=gemma3", "model.kv_heads=2", "model.sliding_window=5",
+                                       "model.layer_types=sliding,full", "model.rope_scaling=4",
+                                       "model.rope_type=linear", "model.final_softcap=4"})},
+        Family{"phi", small_recipe({"model.family=phi", "model.kv_heads=2", "model.dropout=0.1"})},
+        Family{"phi3", small_recipe({"model.family=phi3", "model.kv_heads=2", "model.sliding_window=6"})},
+        Family{"olmo2", small_recipe({"model.family=olmo2", "model.kv_heads=2"})},
+        Family{"olmo2_bf16", small_recipe({"model.family=olmo2", "precision.compute=bf16"})},
+        Family{"smollm3",
+               small_recipe({"model.family=smollm3", "model.kv_heads=2", "model.no_rope_every=2"})},
+        Family{"gpt_neox", small_recipe({"model.family=gpt_neox", "model.dropout=0.1"})},
+        Family{"gpt_neox_one_after_the_other",
+               small_recipe({"model.family=gpt_neox", "model.parallel_residual=false"})}),
     [](const auto& row) { return row.param.name; });
 
 TEST(ChooseLayout, TakesTheFastestThatFits) {

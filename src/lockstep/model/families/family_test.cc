@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/refusal.h"
+#include "lockstep/model/families/decoder.h"
 #include "lockstep/model/families/fp8_recipe.h"
 #include "lockstep/model/families/huggingface.h"
 
@@ -21,6 +22,7 @@ struct Preset {
   const char *family, *name;
   int64_t parameters, head_dim;
   double theta;
+  int64_t kv_heads = 0;  // 0: as many as heads
 };
 
 // GPT-2's papers and Hugging Face's model cards. Our vocabulary of 50304 has 47 rows more than theirs.
@@ -29,9 +31,21 @@ TEST(Families, PresetsHaveThePublishedSizes) {
                          {"gpt2", "350m", 354'823'168 + 47 * 1024, 64, 10000},
                          {"gpt2", "774m", 774'030'080 + 47 * 1280, 64, 10000},
                          {"gpt2", "1.5b", 1'557'611'200 + 47 * 1600, 64, 10000},
-                         {"llama", "1b", 1'235'814'400, 64, 500000},
-                         {"llama", "3b", 3'212'749'824, 128, 500000},
-                         {"llama", "8b", 8'030'261'248, 128, 500000}};
+                         {"llama", "1b", 1'235'814'400, 64, 500000, 8},
+                         {"llama", "3b", 3'212'749'824, 128, 500000, 8},
+                         {"llama", "8b", 8'030'261'248, 128, 500000, 8},
+                         {"mistral", "7b", 7'241'732'096, 128, 10000, 8},
+                         {"qwen2", "0.5b", 494'032'768, 64, 1e6, 2},
+                         {"qwen2", "7b", 7'615'616'512, 128, 1e6, 4},
+                         {"qwen3", "0.6b", 596'049'920, 128, 1e6, 8},
+                         {"qwen3", "8b", 8'190'735'360, 128, 1e6, 8},
+                         {"gemma2", "2b", 2'614'341'888, 256, 10000, 4},
+                         {"gemma3", "1b", 999'885'952, 256, 1e6, 1},
+                         {"phi", "2", 2'779'683'840, 80, 10000},
+                         {"phi3", "mini", 3'821'079'552, 96, 10000},
+                         {"olmo2", "1b", 1'484'916'736, 128, 500000},
+                         {"smollm3", "3b", 3'075'098'624, 128, 5e6, 4},
+                         {"gpt_neox", "160m", 162'322'944, 64, 10000}};
   size_t presets = 0;
   for (const Family& family : families()) presets += family.presets.size();
   EXPECT_EQ(presets, std::size(rows)) << "a preset without a row here";
@@ -42,9 +56,28 @@ TEST(Families, PresetsHaveThePublishedSizes) {
         << row.family << " " << row.name;
     EXPECT_EQ(recipe.model.head_dim.value, row.head_dim) << row.name;
     EXPECT_EQ(recipe.model.rope_theta, row.theta) << row.name;
-    EXPECT_EQ(recipe.model.kv_heads.value, row.family == std::string("llama") ? 8 : recipe.model.heads)
-        << row.name;
+    EXPECT_EQ(recipe.model.kv_heads.value, row.kv_heads > 0 ? row.kv_heads : recipe.model.heads) << row.name;
   }
+}
+
+// Which layers see a window only.
+TEST(Families, LayerTypesTakeTurns) {
+  const auto sliding = [](const std::string& types, const std::string& layers) {
+    const recipe::Recipe::Model m = resolved({"model.family=gemma2", "model.layer_types=" + types,
+                                              "model.layers=" + layers, "model.sliding_window=5"})
+                                        .recipe.model;
+    std::string all;
+    for (int64_t i = 0; i < m.layers; ++i) all += slides(m, i) ? 's' : 'f';
+    return all;
+  };
+  EXPECT_EQ(sliding("", "3"), "sss");
+  EXPECT_EQ(sliding("full", "2"), "ff");
+  EXPECT_EQ(sliding("sliding,full", "5"), "sfsfs");
+  EXPECT_EQ(sliding("sliding*5, full", "8"), "sssssfss");
+  EXPECT_EQ(base::number_of_refusal([] {
+              resolved({"model.family=gemma2", "model.layer_types=local"});
+            }),
+            107);
 }
 
 TEST(Families, AutoIsWhatTheDocsSay) {
@@ -113,7 +146,8 @@ TEST(AddedFamily, HasItsOwnDefaultsAndChecks) {
                 .find("nine"),
             std::string::npos);
   EXPECT_EQ(base::number_of_refusal([] { resolved({"model.family=cousin", "model.kv_heads=2"}); }), 123);
-  EXPECT_NE(base::refusal(124, [] { resolved({"model.head_dim=8"}); }).find("model.family=llama or cousin"),
+  EXPECT_NE(base::refusal(124, [] { resolved({"model.head_dim=8"}); })
+                .find("model.family=llama or mistral or qwen3 or gemma2 or gemma3 or cousin"),
             std::string::npos);
 }
 
@@ -137,7 +171,8 @@ TEST(AddedFamily, ConfigJsonGoesBothWays) {
   EXPECT_TRUE(third.recipe.model.tied);  // what the folder means counts more than the family's default
   recipe::Resolved other = recipe::read_recipe({});
   EXPECT_NE(base::refusal(177, [&] { adopt_config(other, R"({"model_type": "mamba"})", "c.json"); })
-                .find("model_type \"mamba\" is not known; gpt2, llama, cousin and cousin_text are"),
+                .find("model_type \"mamba\" is not known; gpt2, llama, mistral, qwen2, qwen3, gemma2, "
+                      "gemma3_text, phi, phi3, olmo2, smollm3, gpt_neox, cousin and cousin_text are"),
             std::string::npos);
 }
 

@@ -40,6 +40,24 @@ TEST(HuggingFace, ARecipeAndItsConfigAgree) {
       {"model.family=llama", "model.head_dim=6", "model.rope_scaling=4", "model.rope_type=longrope",
        "model.rope_original_context=64", "model.rope_short_factor=1,1.05,1.5",
        "model.rope_long_factor=1.1,3,12.25"},
+      {"model.family=mistral", "model.kv_heads=2", "model.sliding_window=0"},
+      {"model.family=mistral", "model.sliding_window=7", "model.head_dim=6"},
+      {"model.family=qwen2", "model.sliding_window=9", "model.layer_types=full*3,sliding"},
+      {"model.family=qwen3", "model.head_dim=48", "model.attention_bias=true", "model.sliding_window=3"},
+      {"model.family=gemma2"},
+      {"model.family=gemma2", "model.attn_softcap=0", "model.final_softcap=0", "model.query_scalar=100",
+       "model.layer_types=full"},
+      {"model.family=gemma3", "model.layers=7", "model.rope_scaling=8", "model.rope_type=linear",
+       "model.rope_local_theta=500"},
+      {"model.family=phi", "model.partial_rotary=0.25", "model.tied=true"},
+      {"model.family=phi3", "model.kv_heads=2", "model.sliding_window=5"},
+      {"model.family=phi3", "model.head_dim=auto", "model.hidden=16", "model.heads=2",
+       "model.partial_rotary=0.5", "model.rope_scaling=4", "model.rope_type=longrope",
+       "model.rope_original_context=16", "model.rope_short_factor=1,1.5", "model.rope_long_factor=2,3"},
+      {"model.family=olmo2", "model.attention_bias=true"},
+      {"model.family=smollm3", "model.no_rope_every=3", "model.layers=7"},
+      {"model.family=smollm3", "model.no_rope_every=0"},
+      {"model.family=gpt_neox", "model.parallel_residual=false", "model.rope_theta=500"},
       {"model.family=llama", "model.head_dim=2", "model.rope_scaling=4", "model.rope_type=longrope",
        "model.rope_attention=1.25", "model.rope_short_factor=1.0", "model.rope_long_factor=2"}};
   for (const Words& words : recipes) {
@@ -68,7 +86,8 @@ TEST(HuggingFace, WritesWhatTransformersWrote) {
     resolve_model(resolved, 40);
     Json theirs = Json::parse(text);
     const Json ours = Json::parse(huggingface_config(resolved.recipe));
-    const Json rope = theirs.value("rope_parameters", Json::object());
+    Json rope = theirs.value("rope_parameters", Json::object());
+    if (rope.contains("full_attention")) rope = rope["full_attention"];  // of each kind of layer
     if (rope.contains("rope_theta")) theirs["rope_theta"] = rope["rope_theta"];
     for (const auto& [key, value] : ours.items()) {
       if (!theirs.contains(key) || theirs[key].is_null() || key.ends_with("_token_id")) continue;
@@ -77,7 +96,7 @@ TEST(HuggingFace, WritesWhatTransformersWrote) {
     }
     if (rope.value("rope_type", "default") == "default") continue;
     for (const auto& [key, value] : rope.items()) {  // newer versions name both in one object
-      if (key == "rope_theta") continue;
+      if (key == "rope_theta" || key == "partial_rotary_factor") continue;
       EXPECT_EQ(ours["rope_scaling"][key], value) << key;
     }
   }
@@ -185,6 +204,43 @@ TEST(HuggingFace, ReadsWhatTransformersWrites) {
           "short_factor": [1.0, 1.5], "long_factor": [2, 4.25]}})",
        {"model.rope_type=longrope", "model.rope_scaling=4", "model.rope_original_context=32",
         "model.rope_short_factor=\"1,1.5\"", "model.rope_long_factor=\"2,4.25\"", "model.rope_attention=0"}},
+      {"Mistral 7B of the Hub",
+       R"({"model_type": "mistral", "sliding_window": 4096, "num_key_value_heads": 8, "rms_norm_eps": 1e-05})",
+       {"model.family=mistral", "model.sliding_window=4096", "model.kv_heads=8", "model.ffn=14336"}},
+      {"a Mistral without a window",
+       R"({"model_type": "mistral", "sliding_window": null, "head_dim": null})",
+       {"model.sliding_window=0", "model.head_dim=128"}},
+      {"Qwen2.5 of the Hub, whose window is off",
+       R"({"model_type": "qwen2", "sliding_window": 131072, "use_sliding_window": false,
+          "max_window_layers": 21, "num_hidden_layers": 24})",
+       {"model.sliding_window=0", "model.layer_types=", "model.layers=24"}},
+      {"a Qwen2 with windows in its last layers",
+       R"({"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": true, "max_window_layers": 3,
+          "num_hidden_layers": 5})",
+       {"model.sliding_window=64", "model.layer_types=full*3,sliding*2"}},
+      {"Gemma 2 of the Hub",
+       R"({"model_type": "gemma2", "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh",
+          "query_pre_attn_scalar": 224})",
+       {"model.layer_types=sliding,full", "model.sliding_window=4096", "model.attn_softcap=50",
+        "model.final_softcap=30", "model.query_scalar=224", "model.head_dim=256", "model.tied=true"}},
+      {"Gemma 3 of the Hub, as older versions wrote it",
+       R"({"model_type": "gemma3_text", "sliding_window": 512, "sliding_window_pattern": 6,
+          "rope_theta": 1000000, "rope_local_base_freq": 10000, "rope_scaling": {"rope_type": "linear", "factor": 8},
+          "attn_logit_softcapping": null, "final_logit_softcapping": null, "use_bidirectional_attention": false})",
+       {"model.family=gemma3", "model.layer_types=sliding*5,full", "model.sliding_window=512",
+        "model.rope_theta=1000000", "model.rope_local_theta=10000", "model.rope_scaling=8",
+        "model.rope_type=linear", "model.final_softcap=0"}},
+      {"Phi-3 with its old name of LongRoPE",
+       R"({"model_type": "phi3", "hidden_size": 64, "num_attention_heads": 8, "max_position_embeddings": 131072,
+          "original_max_position_embeddings": 4096, "rope_scaling": {"type": "su",
+          "short_factor": [1, 1, 1, 2], "long_factor": [1, 2, 3, 4]}, "sliding_window": 262144})",
+       {"model.rope_type=longrope", "model.rope_scaling=32", "model.rope_original_context=4096",
+        "model.sliding_window=262144", "model.partial_rotary=1"}},
+      {"Pythia of the Hub",
+       R"({"model_type": "gpt_neox", "rotary_pct": 0.25, "rotary_emb_base": 10000, "use_parallel_residual": true,
+          "hidden_size": 768, "num_attention_heads": 12})",
+       {"model.partial_rotary=0.25", "model.attention_bias=true", "model.parallel_residual=true",
+        "model.activation=auto", "model.kv_heads=12"}},
       {"the first context beside the scaling and in it",
        R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8,
           "original_max_position_embeddings": 16, "rope_parameters": {"rope_type": "llama3", "factor": 4,
@@ -223,7 +279,22 @@ TEST(HuggingFace, OtherModelsAreRefused) {
       {"", "not a JSON object"},
       {"[]", "not a JSON object"},
       {"{}", "model_type (missing)"},
-      {R"({"model_type": "mistral"})", "\"mistral\" is not known"},
+      {R"({"model_type": "mamba"})", "\"mamba\" is not known; gpt2, llama, mistral, qwen2"},
+      {R"({"model_type": "qwen2", "layer_types": ["chunked_attention"], "num_hidden_layers": 1})",
+       "layer_types names \"chunked_attention\""},
+      {R"({"model_type": "qwen3", "layer_types": ["full_attention"], "num_hidden_layers": 2})",
+       "layer_types names 1 layers, and there are 2"},
+      {R"({"model_type": "qwen2", "hidden_size": 64, "num_attention_heads": 8, "head_dim": 16})", "head_dim"},
+      {R"({"model_type": "gemma2", "use_bidirectional_attention": true})",
+       "use_bidirectional_attention is true"},
+      {R"({"model_type": "gemma3_text", "attn_logit_softcapping": 50.0})", "attn_logit_softcapping is 50.0"},
+      {R"({"model_type": "gemma3_text", "rope_parameters": {"sliding_attention": {"rope_type": "linear"}}})",
+       "sliding_attention stretch positions"},
+      {R"({"model_type": "phi", "qk_layernorm": true})", "qk_layernorm is true"},
+      {R"({"model_type": "phi3", "rope_scaling": {"type": "linear", "factor": 2}})", "a phi3 takes longrope"},
+      {R"({"model_type": "olmo2", "clip_qkv": 8})", "clip_qkv is 8"},
+      {R"({"model_type": "smollm3", "num_hidden_layers": 3, "no_rope_layers": [0, 1, 1]})", "no_rope_layers"},
+      {R"({"model_type": "smollm3", "use_sliding_window": true, "sliding_window": 8})", "use_sliding_window"},
       {R"({"model_type": 3})", "\"model_type\" is not text"},
       {R"({"model_type": "gpt2", "vocab_size": -1})", "\"vocab_size\" is not a size"},
       {R"({"model_type": "gpt2", "vocab_size": 1e300})", "\"vocab_size\" is not a size"},

@@ -96,7 +96,7 @@ ConfigSettings read_phi3(const ConfigReader& c) {
 void write_phi3(const ModelKeys& m, ConfigWriter& c) {
   write_sizes(m, kPhi3, c);
   c["max_position_embeddings"] = m.context.value;
-  c["original_max_position_embeddings"] = m.rope_scaling > 0 ? m.rope_original_context : m.context.value;
+  if (m.rope_scaling > 0) c["original_max_position_embeddings"] = m.rope_original_context;
   c["partial_rotary_factor"] = m.partial_rotary;
   c["sliding_window"] = m.sliding_window > 0 ? nlohmann::json(m.sliding_window) : nlohmann::json();
   c["resid_pdrop"] = m.dropout;

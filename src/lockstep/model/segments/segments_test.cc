@@ -220,7 +220,8 @@ class Walk {
     kernels_.rope(
         {.shape = {DType::f32, kShape.samples, kShape.seq_len, m.heads, m.kv_heads.value, m.head_dim.value},
          .qkv = copy.data,
-         .table = rope_table_.as<float>()},
+         .table = rope_table_.as<float>(),
+         .rotary_dim = rope_table_.shape[1]},
         {});
     return copy;
   }
@@ -311,18 +312,34 @@ TEST_P(Segments, GradientsAreSlopesOfWhatForwardGives) {
 
 INSTANTIATE_TEST_SUITE_P(
     OnEveryDevice, Segments,
-    testing::Combine(testing::Values(device::Kind::cpu, device::Kind::cuda),
-                     testing::Values(Row{"gpt2", {"model.family=gpt2"}},
-                                     Row{"gpt2_relu_untied",
-                                         {"model.family=gpt2", "model.activation=relu", "model.tied=false"}},
-                                     Row{"llama", {"model.family=llama"}},
-                                     Row{"llama_grouped_biases",
-                                         {"model.family=llama", "model.kv_heads=1",
-                                          "model.attention_bias=true", "model.mlp_bias=true"}},
-                                     Row{"llama_wide_heads_in_chunks",
-                                         {"model.family=llama", "model.head_dim=12",
-                                          "memory.logits_chunk=8"}},
-                                     Row{"mlp", {"model.family=mlp"}})),
+    testing::Combine(
+        testing::Values(device::Kind::cpu, device::Kind::cuda),
+        testing::Values(
+            Row{"gpt2", {"model.family=gpt2"}},
+            Row{"gpt2_relu_untied", {"model.family=gpt2", "model.activation=relu", "model.tied=false"}},
+            Row{"llama", {"model.family=llama"}},
+            Row{"llama_grouped_biases",
+                {"model.family=llama", "model.kv_heads=1", "model.attention_bias=true",
+                 "model.mlp_bias=true"}},
+            Row{"llama_wide_heads_in_chunks",
+                {"model.family=llama", "model.head_dim=12", "memory.logits_chunk=8"}},
+            Row{"mistral_window", {"model.family=mistral", "model.sliding_window=3"}},
+            Row{"qwen2", {"model.family=qwen2", "model.kv_heads=1"}},
+            Row{"qwen3_wide_heads", {"model.family=qwen3", "model.head_dim=10", "model.kv_heads=1"}},
+            Row{"gemma2_capped",
+                {"model.family=gemma2", "model.sliding_window=2", "model.attn_softcap=0.7",
+                 "model.final_softcap=1.5", "model.query_scalar=5"}},
+            Row{"gemma3",
+                {"model.family=gemma3", "model.sliding_window=4", "model.layer_types=sliding,full",
+                 "model.final_softcap=2"}},
+            Row{"phi", {"model.family=phi", "model.kv_heads=1"}},
+            Row{"phi_whole_rotary", {"model.family=phi", "model.partial_rotary=1"}},
+            Row{"phi3_grouped", {"model.family=phi3", "model.kv_heads=1"}},
+            Row{"olmo2", {"model.family=olmo2", "model.kv_heads=1"}},
+            Row{"smollm3", {"model.family=smollm3", "model.no_rope_every=2"}},
+            Row{"gpt_neox", {"model.family=gpt_neox"}},
+            Row{"gpt_neox_one_after_the_other", {"model.family=gpt_neox", "model.parallel_residual=false"}},
+            Row{"mlp", {"model.family=mlp"}})),
     [](const auto& row) {
       return std::string(std::get<1>(row.param).name) +
              (std::get<0>(row.param) == device::Kind::cuda ? "_cuda" : "_cpu");
