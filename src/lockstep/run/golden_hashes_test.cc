@@ -56,20 +56,6 @@ constexpr Row kRows[] = {
     {"llama_rope_longrope", 1,
      "model.family=llama model.rope_scaling=2 model.rope_type=longrope model.rope_original_context=8 "
      "model.rope_short_factor=1,1,1,1 model.rope_long_factor=1,1.5,2,4"},
-    {"mistral_window", 1, "model.family=mistral model.kv_heads=2 model.sliding_window=5"},
-    {"qwen2", 1, "model.family=qwen2 model.kv_heads=2"},
-    {"qwen3", 1, "model.family=qwen3 model.kv_heads=2 model.head_dim=12"},
-    {"gemma2", 1,
-     "model.family=gemma2 model.kv_heads=2 model.sliding_window=5 model.attn_softcap=2 "
-     "model.final_softcap=3"},
-    {"gemma3", 1,
-     "model.family=gemma3 model.kv_heads=2 model.sliding_window=5 model.layer_types=sliding,full "
-     "model.rope_local_theta=100"},
-    {"phi", 1, "model.family=phi"},
-    {"phi3_window", 1, "model.family=phi3 model.kv_heads=2 model.sliding_window=6"},
-    {"olmo2", 1, "model.family=olmo2"},
-    {"smollm3", 1, "model.family=smollm3 model.no_rope_every=2"},
-    {"gpt_neox", 1, "model.family=gpt_neox"},
     {"mlp", 1, "model.family=mlp"},
     {"mlp_untied_dropout", 1, "model.family=mlp model.tied=false model.dropout=0.1 model.activation=silu"},
     // Number formats.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cmath>
+#include <compare>
 
 #include "lockstep/device/tensor.h"
 #include "lockstep/kernels/launch.h"
@@ -21,7 +22,7 @@ struct ScoreOptions {
   float softcap = 0;   // 0: none
   float scale = 0;     // 0: 1 / sqrt(head_dim)
   float scale_of(int64_t head_dim) const { return scale > 0 ? scale : attention_scale(head_dim); }
-  bool operator==(const ScoreOptions&) const = default;
+  auto operator<=>(const ScoreOptions&) const = default;
 };
 
 struct AttentionShape {
