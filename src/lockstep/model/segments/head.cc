@@ -19,7 +19,8 @@ class Head : public Segment {
              .name = o_.name + ".weight",
              .shape = map_.weight_shape(),
              .init = {Init::Kind::normal, o_.init_std},
-             .tied_to = o_.tied_to}};
+             .tied_to = o_.tied_to,
+             .table = true}};
   }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
@@ -60,9 +61,11 @@ class Head : public Segment {
                                 .state = f.state},
                                f.launch);
       if (!f.slice.training) continue;
-      map_.backward_input(f, logits.data, weight.data,
-                          f.din("normed").as<char>() + begin * o_.width * element, rows, nullptr, amax);
-      map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
+      if (f.input_gradient || map_.in_fp8(rows))  // which leaves the copy that the weight's gradient reads
+        map_.backward_input(f, logits.data, weight.data,
+                            f.din("normed").as<char>() + begin * o_.width * element, rows, nullptr, amax);
+      if (f.trains("weight"))
+        map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
     }
     f.kernels->loss_sum({tokens, losses.as<float>(), f.loss}, f.launch);
   }

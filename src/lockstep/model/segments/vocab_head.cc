@@ -22,7 +22,8 @@ class VocabHead : public Segment {
              .shape = map_.weight_shape(),
              .init = {Init::Kind::normal, o_.init_std},
              .cut = cut_rows(o_.vocab, parts_.tensor_rank, parts_.tensor),
-             .tied_to = o_.tied_to}};
+             .tied_to = o_.tied_to,
+             .table = true}};
   }
 
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
@@ -105,9 +106,12 @@ class VocabHead : public Segment {
                                     .state = f.state},
                                    f.launch);
     if (f.slice.training) {
-      map_.backward_input(f, logits.data, f.weight("weight").data, row_of(f.din("normed"), rows), rows.count);
-      map_.backward_weight(f, row_of(f.in("normed"), rows), logits.data, f.grad("weight").data, rows.count,
-                           f.accumulate);
+      if (f.input_gradient)
+        map_.backward_input(f, logits.data, f.weight("weight").data, row_of(f.din("normed"), rows),
+                            rows.count);
+      if (f.trains("weight"))
+        map_.backward_weight(f, row_of(f.in("normed"), rows), logits.data, f.grad("weight").data, rows.count,
+                             f.accumulate);
     }
     const int64_t tokens = f.slice.tokens();
     const bool last = rows.begin + rows.count == tokens;

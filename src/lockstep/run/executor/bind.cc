@@ -91,7 +91,7 @@ namespace {
 bool is_cut(const model::BlockLayout& layout, int64_t element) {
   for (const model::PlacedParam& param : layout.params) {
     const bool here = element >= param.offset && element < param.offset + param.spec.shape.numel();
-    if (here && param.spec.tied_to.empty()) return param.spec.cut.cuts();
+    if (here && param.spec.trained()) return param.spec.cut.cuts();
   }
   return false;
 }
@@ -106,31 +106,49 @@ Binder::Binder(BindContext context)
   for (const model::Block& block : c_.model.blocks) layouts_.push_back(model::layout_of(block));
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const optim::Optimizer& o = c_.options.optimizer;
-    std::vector<kernels::Chunk> chunks = model::chunks_of(layouts_[b], o.weight_decay, o.decay_all);
+    const std::vector<kernels::Chunk> all = model::chunks_of(layouts_[b], o.weight_decay, o.decay_all);
     first_chunk_.push_back(chunk_count_);
-    chunk_count_ += static_cast<int64_t>(chunks.size());
-    const program::BlockBuffers& keep = c_.program.blocks[b];
-    if (!keep.held()) continue;
-    if (!c_.program.shards.empty()) {
-      const program::Shard& shard = c_.program.own_shard(static_cast<int>(b));
-      chunks = {chunks.begin() + shard.first_chunk, chunks.begin() + shard.first_chunk + shard.chunks};
-      for (kernels::Chunk& chunk : chunks) chunk.begin -= shard.values.begin;
-      first_chunk_.back() += shard.first_chunk;
-    }
-    const auto fill = [&](int buffer) {
-      const Tensor table = c_.memory.tensor(buffer);
-      c_.device.copy(table.data, chunks.data(), table.bytes(), CopyKind::host_to_device, stream_);
-      c_.device.synchronize(stream_);
-    };
-    fill(keep.chunks);
-    if (keep.norm_chunks == keep.chunks) continue;
-    const int64_t base =
-        c_.program.shards.empty() ? 0 : c_.program.own_shard(static_cast<int>(b)).values.begin;
-    for (kernels::Chunk& chunk : chunks) {
-      if (!is_cut(layouts_[b], chunk.begin + base)) chunk.count = 0;  // the first tensor rank counts it
-    }
-    fill(keep.norm_chunks);
+    chunk_count_ += static_cast<int64_t>(all.size());
+    parts_.emplace_back();
+    if (c_.program.blocks[b].held()) fill_chunks(b, all);
   }
+}
+
+// This rank's chunks, begins counted from the first element that it holds of their region.
+void Binder::fill_chunks(size_t b, const std::vector<kernels::Chunk>& all) {
+  program::Span values{0, layouts_[b].value_count};
+  int64_t begin = 0, end = static_cast<int64_t>(all.size());
+  if (!c_.program.shards.empty()) {
+    const program::Shard& shard = c_.program.own_shard(static_cast<int>(b));
+    values = shard.values;
+    begin = shard.first_chunk, end = begin + shard.chunks;
+    first_chunk_[b] += begin;
+  }
+  std::vector<kernels::Chunk> chunks, of_norm;
+  for (const model::Region& region : layouts_[b].regions) {
+    const int64_t first = std::max(begin, region.first_chunk),
+                  last = std::max(first, std::min(end, region.first_chunk + region.chunks));
+    const int64_t start = std::max(values.begin, region.begin);
+    parts_[b].push_back({.first_chunk = static_cast<int64_t>(chunks.size()),
+                         .chunks = last - first,
+                         .offset = start - values.begin});
+    for (int64_t k = first; k < last; ++k) {
+      kernels::Chunk chunk = all[static_cast<size_t>(k)];
+      const bool cut = is_cut(layouts_[b], chunk.begin);
+      chunk.begin -= start;
+      chunks.push_back(chunk);
+      if (!cut) chunk.count = 0;  // the first tensor rank counts it
+      of_norm.push_back(chunk);
+    }
+  }
+  const program::BlockBuffers& keep = c_.program.blocks[b];
+  const auto fill = [&](int buffer, const std::vector<kernels::Chunk>& from) {
+    const Tensor table = c_.memory.tensor(buffer);
+    c_.device.copy(table.data, from.data(), table.bytes(), CopyKind::host_to_device, stream_);
+    c_.device.synchronize(stream_);
+  };
+  fill(keep.chunks, chunks);
+  if (keep.norm_chunks != keep.chunks) fill(keep.norm_chunks, of_norm);
 }
 
 char* Binder::own(int buffer, int block) const {
@@ -138,11 +156,6 @@ char* Binder::own(int buffer, int block) const {
   const bool all_of_it = c_.program.shards.empty() || c_.program.buffers[static_cast<size_t>(buffer)].sharded;
   return flat.as<char>() +
          (all_of_it ? 0 : c_.program.own_shard(block).values.begin * device::size_of(flat.dtype));
-}
-
-int64_t Binder::own_chunks(int block) const {
-  return c_.memory.tensor(c_.program.blocks[static_cast<size_t>(block)].chunks).numel() /
-         static_cast<int64_t>(sizeof(kernels::Chunk));
 }
 
 Binder::Call Binder::bind(const Instruction& i) {
@@ -174,7 +187,7 @@ Binder::Call Binder::bind(const Instruction& i) {
                         [&](const program::SumScalars&) { return bind_sum_scalars(c_, i, lane); },
                         [&](const program::GatherStatistics&) { return bind_gather_statistics(c_, i, lane); },
                         [&](const program::Norm& norm) { return this->norm(i, norm); },
-                        [&](const program::Update&) { return update(i); },
+                        [&](const program::Update& what) { return update(i, what); },
                     },
                     i.what);
 }
@@ -242,6 +255,11 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   const program::RunSegment* run = i.get<program::RunSegment>();  // null: FoldStatistics
   frame->part = run != nullptr ? run->part : -1;
   frame->accumulate = run != nullptr && run->accumulate;
+  frame->input_gradient = run == nullptr || run->input_gradient;
+  for (const model::ParamSpec& spec :
+       c_.model.blocks[static_cast<size_t>(i.block)].params_of(static_cast<size_t>(i.segment))) {
+    if (spec.train.frozen) frame->freeze(spec.key);
+  }
   frame->slices = c_.program.slices;
   frame->inputs = c_.memory.find("step inputs").as<StepInputs>();
   frame->state = c_.memory.find("step state").as<StepState>();
@@ -328,13 +346,15 @@ Binder::Call Binder::norm(const Instruction& i, const program::Norm& norm) {
   const Tensor sums = c_.memory.find("square sums");
   for (size_t b = 0; b < layouts_.size() && norm.part != program::Norm::Part::finish; ++b) {
     const int block = static_cast<int>(b);
-    if (!c_.program.blocks[b].held() || own_chunks(block) == 0) continue;
-    const Use& gradient = *std::find_if(i.reads.begin(), i.reads.end(), [&](const Use& use) {
-      return use.role == Role::gradient && use.block == block;
-    });
-    passes.push_back({reinterpret_cast<float*>(own(gradient.buffer, block)),
-                      used(i.reads, Role::chunks, block).as<kernels::Chunk>(), own_chunks(block),
-                      sums.as<double>() + first_chunk_[b]});
+    for (const OwnPart& part : parts_[b]) {
+      if (part.chunks == 0) continue;
+      const Use& gradient = *std::find_if(i.reads.begin(), i.reads.end(), [&](const Use& use) {
+        return use.role == Role::gradient && use.block == block;
+      });
+      passes.push_back({reinterpret_cast<float*>(own(gradient.buffer, block)) + part.offset,
+                        used(i.reads, Role::chunks, block).as<kernels::Chunk>() + part.first_chunk,
+                        part.chunks, sums.as<double>() + first_chunk_[b] + part.first_chunk});
+    }
   }
   if (norm.part == program::Norm::Part::squares) {  // the others' are zero
     return [this, passes, sums] {
@@ -355,31 +375,94 @@ Binder::Call Binder::norm(const Instruction& i, const program::Norm& norm) {
   };
 }
 
-Binder::Call Binder::update(const Instruction& i) {
-  const optim::Optimizer& o = c_.options.optimizer;
-  const program::BlockBuffers& keep = c_.program.blocks[static_cast<size_t>(i.block)];
-  const auto share = [&](int buffer) { return reinterpret_cast<float*>(own(buffer, i.block)); };
-  kernels::Update update{.rule = o.rule,
-                         .own = o.own,
-                         .beta1 = o.beta1,
-                         .beta2 = o.beta2,
-                         .epsilon = o.epsilon,
+Binder::Call Binder::update(const Instruction& i, const program::Update& what) {
+  const auto block = static_cast<size_t>(i.block);
+  return layouts_[block].regions[static_cast<size_t>(what.region)].whole ? update_whole(i, what)
+                                                                         : update_chunks(i, what);
+}
+
+Binder::Call Binder::update_chunks(const Instruction& i, const program::Update& what) {
+  const auto block = static_cast<size_t>(i.block);
+  const OwnPart& part = parts_[block][static_cast<size_t>(what.region)];
+  if (part.chunks == 0) return [] {};
+  const model::Region& region = layouts_[block].regions[static_cast<size_t>(what.region)];
+  const optim::Rule& rule = c_.options.optimizer.rules[static_cast<size_t>(region.rule)];
+  const program::BlockBuffers& keep = c_.program.blocks[block];
+  const auto share = [&](int buffer) { return reinterpret_cast<float*>(own(buffer, i.block)) + part.offset; };
+  kernels::Update update{.rule = rule.kind->rule,
+                         .own = rule.kind->own,
+                         .beta1 = rule.beta1,
+                         .beta2 = rule.beta2,
+                         .epsilon = rule.epsilon,
                          .master = share(keep.master),
                          .gradient = share(i.reads[0].buffer),
-                         .m = own(keep.moments[0], i.block),
-                         .moment_type = o.moment_type,
-                         .first_chunk = first_chunk_[static_cast<size_t>(i.block)],
-                         .chunks = used(i.reads, Role::chunks).as<kernels::Chunk>(),
-                         .chunk_count = own_chunks(i.block),
+                         .first_chunk = first_chunk_[block] + part.first_chunk,
+                         .chunks = used(i.reads, Role::chunks).as<kernels::Chunk>() + part.first_chunk,
+                         .chunk_count = part.chunks,
                          .inputs = used(i.reads, Role::inputs).as<StepInputs>(),
                          .state = used(i.reads, Role::state).as<StepState>()};
-  if (o.moments > 1) update.v = own(keep.moments[1], i.block);
+  for (const program::StateBuffer& kept : keep.state) {
+    if (kept.region != what.region) continue;
+    const Tensor values = c_.memory.tensor(kept.buffer);
+    update.kept[update.kept_count] = values.data;
+    update.kept_types[update.kept_count++] = update.moment_type = values.dtype;
+  }
+  update.m = update.kept[0], update.v = update.kept[1];
   if (c_.model.compute != device::DType::f32) {
-    update.compute = own(keep.compute, i.block);
+    update.compute = own(keep.compute, i.block) + part.offset * device::size_of(c_.model.compute);
     update.compute_type = c_.model.compute;
   }
-  if (update.chunk_count == 0) return [] {};
   return [this, update] { kernels_.update(update, launch_); };
+}
+
+// One call for each parameter of the region that this rank holds; shards never cut one.
+Binder::Call Binder::update_whole(const Instruction& i, const program::Update& what) {
+  const auto block = static_cast<size_t>(i.block);
+  const optim::Optimizer& o = c_.options.optimizer;
+  const model::BlockLayout& layout = layouts_[block];
+  const model::Region& region = layout.regions[static_cast<size_t>(what.region)];
+  const optim::Rule& rule = o.rules[static_cast<size_t>(region.rule)];
+  const program::BlockBuffers& keep = c_.program.blocks[block];
+  const program::Span held = c_.program.shards.empty() ? program::Span{0, layout.value_count}
+                                                       : c_.program.own_shard(i.block).values;
+  std::vector<std::pair<optim::WholeUpdate, Tensor>> calls;  // and the compute copy
+  for (const int k : region.params) {
+    const model::PlacedParam& param = layout.params[static_cast<size_t>(k)];
+    const model::ParamSpec& spec = param.spec;
+    if (param.offset < held.begin || param.offset + spec.shape.numel() > held.end()) continue;
+    const auto view = [&](int buffer) -> Tensor {
+      const device::DType type = c_.memory.tensor(buffer).dtype;
+      return {own(buffer, i.block) + (param.offset - held.begin) * device::size_of(type), type, spec.shape};
+    };
+    optim::WholeUpdate call{.master = view(keep.master),
+                            .gradient = view(i.reads[0].buffer),
+                            .state = {},
+                            .rate = spec.train.rate,
+                            .weight_decay = spec.train.weight_decay.value_or(
+                                spec.decay || o.decay_all ? o.weight_decay : 0.0f),
+                            .constants = rule.constants,
+                            .inputs = used(i.reads, Role::inputs).as<StepInputs>(),
+                            .step = used(i.reads, Role::state).as<StepState>(),
+                            .kernels = &kernels_,
+                            .launch = launch_};
+    for (const program::StateBuffer& kept : keep.state) {
+      if (kept.param != k) continue;
+      const Tensor values = c_.memory.tensor(kept.buffer);
+      call.state.push_back({values.data, values.dtype, kept.shape});
+    }
+    for (const Use& use : i.writes) {
+      if (use.role == Role::scratch) call.scratch = c_.memory.tensor(use.buffer);
+    }
+    const bool rounds = c_.model.compute != device::DType::f32;
+    calls.emplace_back(std::move(call), rounds ? view(keep.compute) : Tensor{});
+  }
+  return [this, calls, whole = rule.kind->whole] {
+    for (const auto& [call, copy] : calls) {
+      whole(call);
+      if (copy)
+        kernels_.cast({device::DType::f32, copy.dtype, copy.numel(), call.master.data, copy.data}, launch_);
+    }
+  };
 }
 
 }  // namespace lockstep::run
