@@ -47,30 +47,33 @@ std::vector<Tensor> tensors_of(const model::Model& model) {
   return tensors;
 }
 
-// Like a pattern without its stars, or like one of them.
-std::string near_names(const std::string& pattern, const std::vector<Tensor>& tensors) {
-  std::vector<std::string> names;
-  for (const Tensor& one : tensors) names.insert(names.end(), one.names.begin(), one.names.end());
-  std::string plain = pattern;
-  std::erase_if(plain, [](char c) { return c == '*' || c == '?'; });
-  std::vector<std::string> near;
-  for (const std::string& name : names) {
-    if (near.size() < 3 && !plain.empty() && name.find(plain) != std::string::npos) near.push_back(name);
+// The parts of a name or a pattern between points and stars.
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find_first_of(".*?", begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
   }
-  if (near.empty()) {
-    // As many parts of names as the pattern has, so that a misspelt part is found in a long name.
-    std::vector<std::string> words = names;
-    for (const std::string& name : names) {
-      for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
-        words.push_back(name.substr(0, dot));
-        words.push_back(name.substr(dot + 1));
-      }
+  return parts;
+}
+
+// Names with the part that a part of the pattern that none of them has may have been meant to be.
+std::string near_names(const std::string& pattern, const std::vector<Tensor>& tensors) {
+  std::vector<std::string> names, words, near;
+  for (const Tensor& one : tensors) {
+    for (const std::string& name : one.names) {
+      names.push_back(name);
+      for (std::string& part : parts_of(name)) words.push_back(std::move(part));
     }
-    plain.erase(0, plain.find_first_not_of('.'));
-    plain.erase(plain.find_last_not_of('.') + 1);
-    const std::string word = base::nearest_word(plain, words);
+  }
+  for (const std::string& part : parts_of(pattern)) {
+    if (std::find(words.begin(), words.end(), part) != words.end()) continue;
+    const std::string meant = base::nearest_word(part, words);
     for (const std::string& name : names) {
-      if (near.size() < 3 && !word.empty() && name.find(word) != std::string::npos) near.push_back(name);
+      const std::vector<std::string> parts = parts_of(name);
+      const bool has = std::find(parts.begin(), parts.end(), meant) != parts.end();
+      if (near.size() < 3 && !meant.empty() && has) near.push_back(name);
     }
   }
   if (!near.empty()) return "near it: " + base::join(near, ", ");

@@ -185,7 +185,7 @@ void Parameters::fill_tables(Tables which, int64_t length) {
 void Parameters::refresh_compute() {
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const program::BlockBuffers& keep = program_.blocks[b];
-    if (!keep.held() || model_.compute == DType::f32) continue;
+    if (!keep.held() || model_.compute == DType::f32 || layouts_[b].value_count == 0) continue;
     const Tensor from = memory_.tensor(keep.master), to = memory_.tensor(keep.compute);
     const bool shares = program_.buffers[static_cast<size_t>(keep.master)].sharded;
     const bool whole = shares && !program_.buffers[static_cast<size_t>(keep.compute)].sharded;
