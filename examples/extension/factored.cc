@@ -1,6 +1,6 @@
-// An optimizer that keeps a value for each row and each column of a matrix instead of one for each element, as
-// Adafactor does (Shazeer and Stern 2018), and so must see matrices whole. Other parameters are updated run by
-// run, with a value for each element.
+// An optimizer that keeps a value for each row and each column of a matrix instead of one for each element,
+// as Adafactor does (Shazeer and Stern 2018), and so must see matrices whole. Other parameters are updated
+// run by run, with a value for each element.
 #include <cmath>
 
 #include "extension.h"

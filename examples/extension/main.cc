@@ -122,7 +122,8 @@ void check_optimizer(const Words& base) {
 void check_whole_matrices(const Words& base) {
   const Words own = with(base, {"model.family=gated", "data.kind=counting", "optim.name=factored"});
   const ls::run::Summary one = train(1, own);
-  expect(one.finished && one.last_loss < 2, "factored learns to count: loss " + std::to_string(one.last_loss));
+  expect(one.finished && one.last_loss < 2,
+         "factored learns to count: loss " + std::to_string(one.last_loss));
   for (const char* zero : {"1", "2", "3"}) {
     const ls::run::Summary two = train(2, with(own, {std::string("parallel.zero=") + zero}));
     expect(two.params_hash == one.params_hash,

@@ -51,7 +51,7 @@ void check_sets(const Opened& opened) {
   try {
     recipe::RecipeSource source;
     source.text = opened.manifest()->recipe_toml;
-    if (source.text.empty() || 
+    if (source.text.empty() ||
         !optim::make_optimizer(recipe::read_recipe(source).recipe, false).keeps_state())
       return;
   } catch (const base::ConfigError&) {

@@ -240,7 +240,7 @@ struct Model {
   int64_t input_words = 0, label_words = 0;  // 32-bit words of one sample in the batch; 0: data.seq_len
   int64_t param_count() const;
   int64_t trained_count() const;  // without those that are frozen
-  bool can_be_captured() const;  // as every one of its segments
+  bool can_be_captured() const;   // as every one of its segments
   // Model FLOPs of one token, forward and backward: 6 x parameters in products + 12 x layers x hidden x
   // context (the nanoGPT formula); MFU is stated in it.
   double flops_per_token(int64_t seq_len) const;

@@ -45,9 +45,9 @@ class Frame {
   const kernels::Kernels* kernels = nullptr;
   kernels::Launch launch;
   SliceContext slice;
-  bool accumulate = false;  // add to weight gradients: not the first slice of its strand
-  int64_t slices = 1;       // of the step: how many fold_statistics finds
-  int part = -1;            // of a segment that runs in parts (Ring): which of them
+  bool accumulate = false;     // add to weight gradients: not the first slice of its strand
+  int64_t slices = 1;          // of the step: how many fold_statistics finds
+  int part = -1;               // of a segment that runs in parts (Ring): which of them
   bool input_gradient = true;  // of a loss: false where nothing below it is trained, and nobody reads din
   device::Device* device = nullptr;
   const kernels::StepInputs* inputs = nullptr;   // where the device reads them

@@ -50,8 +50,7 @@ void append_chunks(std::vector<kernels::Chunk>& chunks, const PlacedParam& param
   const int64_t size = param.spec.shape.numel();
   for (int64_t begin = 0; begin < size; begin += kernels::kChunk) {
     const int64_t count = std::min(kernels::kChunk, size - begin);
-    chunks.push_back(
-        {param.offset + begin, static_cast<int32_t>(count), decay, param.spec.train.rate});
+    chunks.push_back({param.offset + begin, static_cast<int32_t>(count), decay, param.spec.train.rate});
   }
 }
 

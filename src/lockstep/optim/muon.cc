@@ -110,8 +110,7 @@ OptimizerKind muon() {
           .state = [](const Shape& of) { return element_state({"m"}, of); },
           .needs_whole = [](const Shape&) { return true; },
           .whole = update,
-          .scratch = [](const Shape& of,
-                        const kernels::Kernels& kernels) { return Places(of, kernels).end; },
+          .scratch = [](const Shape& of, const kernels::Kernels& kernels) { return Places(of, kernels).end; },
           .whole_on_gpu = true,
           .takes = [](const ParamTraits& p) { return p.shape.rank() == 2 && !p.table; },
           .rest = "adamw"};

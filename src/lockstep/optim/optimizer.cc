@@ -7,8 +7,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/registry.h"
 #include "lockstep/base/text.h"
-#include "lockstep/recipe/groups.h"
 #include "lockstep/optim/rows.h"
+#include "lockstep/recipe/groups.h"
 
 namespace lockstep::optim {
 
@@ -125,8 +125,8 @@ bool Optimizer::keeps_state() const {
 int Optimizer::rule_for(const std::string& kind, const ParamTraits& parameter) const {
   std::string name = kind.empty() ? rules[0].kind->name : kind;
   for (size_t hops = 0; hops <= rules.size(); ++hops) {
-    const auto it = std::find_if(rules.begin(), rules.end(),
-                                 [&](const Rule& rule) { return rule.kind->name == name; });
+    const auto it =
+        std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.kind->name == name; });
     LS_ASSERT(it != rules.end(), "no rule " + name);
     if (!it->kind->takes || it->kind->takes(parameter)) return static_cast<int>(it - rules.begin());
     name = it->kind->rest;

@@ -22,7 +22,8 @@ namespace lockstep::optim {
 struct StateTensor {
   enum class Type : uint8_t { moments, f32 };  // as optim.moments says, or always fp32
   std::string name;                            // in checkpoints: "m" of "lm_head.weight.m"
-  device::Shape shape;  // the parameter's own, where there is a value for each element: then it is cut with it
+  device::Shape
+      shape;  // the parameter's own, where there is a value for each element: then it is cut with it
   Type type = Type::moments;
 };
 

@@ -241,7 +241,8 @@ StateRule element_rule(int tensors, device::DType type) {
 }
 
 // On the way forward it is known what is trained so far. A segment needs the gradients of what it takes if
-// something below it is trained, or if its own weights' gradients come from them (what backward_input leaves).
+// something below it is trained, or if its own weights' gradients come from them (what backward_input
+// leaves).
 void Compiler::find_backward() {
   std::map<std::string, bool> wanted;  // edge to whether anybody reads its gradient
   for (size_t b = 0; b < plans_.size(); ++b) {

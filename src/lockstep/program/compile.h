@@ -45,7 +45,7 @@ struct Layout {
   DataRanks ranks;  // this rank among those that share the batch
   Stages stages;    // and among those that share the blocks
   std::vector<StateRule> rules = {element_rule(2, device::DType::f32)};  // as AdamW
-  bool offload = false;                       // moments in the host's memory
+  bool offload = false;                                                  // moments in the host's memory
   const kernels::Kernels* kernels = nullptr;  // of the device it will run on: how much scratch they want
   bool training = true;                       // false: load, forward, loss only
 };

@@ -60,8 +60,8 @@ void Compiler::update(size_t b, size_t r) {
       scratch = std::max(scratch, rule.scratch(layouts_[b].params[static_cast<size_t>(k)].spec.shape));
   }
   if (scratch > 0)
-    i.writes.push_back({value({"update", device::DType::u8, {scratch}}, BufferKind::scratch, i.block, -1),
-                        Role::scratch});
+    i.writes.push_back(
+        {value({"update", device::DType::u8, {scratch}}, BufferKind::scratch, i.block, -1), Role::scratch});
   program_.instructions.push_back(std::move(i));
 }
 

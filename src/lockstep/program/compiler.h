@@ -152,10 +152,12 @@ class Compiler {
   std::map<std::pair<size_t, size_t>, std::vector<Use>> statistics_;  // {block, segment}: of every slice
   std::map<std::pair<size_t, size_t>, Roles> prepared_;  // {block, segment}: what is made of its weights
   std::set<std::tuple<size_t, size_t, std::string>>
-      without_gradient_;  // {block, segment, edge that it takes}
-  std::vector<std::vector<Backward>> backward_;              // [block][segment]
-  std::set<std::tuple<size_t, size_t, std::string>> unread_;  // {block, segment, edge}: nobody below reads din
-  std::vector<std::map<std::string, bool>> wanted_;  // of what flows into each block: somebody reads its gradient
+      without_gradient_;                         // {block, segment, edge that it takes}
+  std::vector<std::vector<Backward>> backward_;  // [block][segment]
+  std::set<std::tuple<size_t, size_t, std::string>>
+      unread_;  // {block, segment, edge}: nobody below reads din
+  std::vector<std::map<std::string, bool>>
+      wanted_;  // of what flows into each block: somebody reads its gradient
   std::map<std::pair<size_t, size_t>, int>
       round_;  // {block, strand}: its gradient, where strands are dealt round-robin
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block

@@ -171,7 +171,8 @@ struct BlockBuffers {
 struct Program {
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
-  // Not of a step, but once when values were set from outside: frozen ones that another stage keeps a copy of.
+  // Not of a step, but once when values were set from outside: frozen ones that another stage keeps a copy
+  // of.
   std::vector<Instruction> setup;
   bool training = true;
   int64_t slices = 1, strands = 1;  // of the whole batch

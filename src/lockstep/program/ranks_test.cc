@@ -257,7 +257,8 @@ TEST(Shares, CoverEveryElementOnceAndKeepTiedOnesTogether) {
         EXPECT_EQ(chunks, static_cast<int64_t>(model::chunks_of(layouts[b], 0, false).size()));
         std::vector<int> of_frozen(static_cast<size_t>(layouts[b].frozen_count), 0);
         for (const Shard& shard : shards[b]) {
-          for (int64_t e = shard.frozen.begin; e < shard.frozen.end(); ++e) ++of_frozen[static_cast<size_t>(e)];
+          for (int64_t e = shard.frozen.begin; e < shard.frozen.end(); ++e)
+            ++of_frozen[static_cast<size_t>(e)];
         }
         for (const model::PlacedParam& param : layouts[b].params) {
           if (!param.spec.holds_values() && param.spec.train.frozen) continue;

@@ -43,9 +43,11 @@ inline Case case_of(const std::vector<std::string>& words, device::DType type) {
 inline void treat_some(Case& c, Draw& draw) {
   if (draw.below(3) == 0) return;
   const uint32_t frozen_of_four = draw.below(4), whole_of_four = draw.below(4);
-  c.layout.rules.push_back(
-      {.state = [](const device::Shape&) { return std::vector<StateRule::State>{{"s", device::DType::f32, {3}}}; },
-       .scratch = [](const device::Shape& of) { return 4 * of.numel(); }});
+  c.layout.rules.push_back({.state =
+                                [](const device::Shape&) {
+                                  return std::vector<StateRule::State>{{"s", device::DType::f32, {3}}};
+                                },
+                            .scratch = [](const device::Shape& of) { return 4 * of.numel(); }});
   std::map<std::string, model::Treatment> treatments;
   model::Treatment last;
   for (const model::Block& block : c.model->blocks) {

@@ -1,5 +1,5 @@
-// Parameter groups and whole-matrix optimizers in every layout: the bits of one rank, nothing kept for what is
-// frozen, and its bytes unchanged. Ranks are threads here.
+// Parameter groups and whole-matrix optimizers in every layout: the bits of one rank, nothing kept for what
+// is frozen, and its bytes unchanged. Ranks are threads here.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -129,7 +129,8 @@ TEST_P(Groups, HaveOneRanksBitsInEveryLayout) {
     SCOPED_TRACE(fmt::format("{} ranks {}", layout.world, fmt::join(layout.words, " ")));
     const bool cuts = std::find(all.begin(), all.end(), "parallel.tensor=2") != all.end();
     if (cuts && GetParam().whole) {
-      base::refusal(193, [&] { make_plan(tiny_recipe(all), {}, {.seat = {.rank = 0, .world = layout.world}}); });
+      base::refusal(193,
+                    [&] { make_plan(tiny_recipe(all), {}, {.seat = {.rank = 0, .world = layout.world}}); });
       continue;
     }
     const Outcome many = run_on(layout.world, all);
@@ -152,8 +153,8 @@ TEST_P(Groups, GoOnInAnotherLayout) {
     int world;
     Words words;
   };
-  for (const Row& row : {Row{1, {}}, Row{3, {"parallel.zero=2"}},
-                         Row{4, {"parallel.pipeline=2", "parallel.zero=1"}}}) {
+  for (const Row& row :
+       {Row{1, {}}, Row{3, {"parallel.zero=2"}}, Row{4, {"parallel.pipeline=2", "parallel.zero=1"}}}) {
     SCOPED_TRACE(fmt::format("{} ranks {}", row.world, fmt::join(row.words, " ")));
     const Outcome rest = run_on(row.world, with(words, row.words), folder);
     EXPECT_EQ(rest.hash, whole.hash);
@@ -184,32 +185,31 @@ TEST_P(Groups, LeaveFrozenBytesAlone) {
 
 INSTANTIATE_TEST_SUITE_P(
     Recipes, Groups,
-    testing::Values(
-        Recipe{"frozen_tied_embedding", {"tune.freeze=*wte*,*wpe*"}},
-        Recipe{"frozen_bottom_bf16",
-               {"tune.freeze=*.wte.*,*.wpe.*,*.h.0.*,*.h.1.*", "model.tied=false", "precision.compute=bf16"}},
-        Recipe{"only_biases", {"tune.train=*.bias"}},
-        Recipe{"only_the_head", {"tune.train=lm_head.*", "model.tied=false"}},
-        Recipe{"scattered_llama",
-               {"model.family=llama", "tune.train=*.0.mlp.down_proj.*,*.2.self_attn.*,*.3.*norm*",
-                "model.dropout=0.1"}},
-        Recipe{"rules_and_rates",
-               {"optim.groups=*.attn.* kind=sgd lr_scale=3,*.mlp.* kind=lion lr_scale=0.1,*.bias "
-                "weight_decay=0.3",
-                "optim.layer_lr_decay=0.8", "optim.moments=bf16"}},
-        Recipe{"muon", {"optim.name=muon"}, true},
-        Recipe{"muon_bf16_frozen_llama",
-               {"optim.name=muon", "model.family=llama", "precision.compute=bf16", "optim.moments=bf16",
-                "tune.freeze=*.0.*", "model.tied=false"},
-               true}),
+    testing::Values(Recipe{"frozen_tied_embedding", {"tune.freeze=*wte*,*wpe*"}},
+                    Recipe{"frozen_bottom_bf16",
+                           {"tune.freeze=*.wte.*,*.wpe.*,*.h.0.*,*.h.1.*", "model.tied=false",
+                            "precision.compute=bf16"}},
+                    Recipe{"only_biases", {"tune.train=*.bias"}},
+                    Recipe{"only_the_head", {"tune.train=lm_head.*", "model.tied=false"}},
+                    Recipe{"scattered_llama",
+                           {"model.family=llama", "tune.train=*.0.mlp.down_proj.*,*.2.self_attn.*,*.3.*norm*",
+                            "model.dropout=0.1"}},
+                    Recipe{"rules_and_rates",
+                           {"optim.groups=*.attn.* kind=sgd lr_scale=3,*.mlp.* kind=lion lr_scale=0.1,*.bias "
+                            "weight_decay=0.3",
+                            "optim.layer_lr_decay=0.8", "optim.moments=bf16"}},
+                    Recipe{"muon", {"optim.name=muon"}, true},
+                    Recipe{"muon_bf16_frozen_llama",
+                           {"optim.name=muon", "model.family=llama", "precision.compute=bf16",
+                            "optim.moments=bf16", "tune.freeze=*.0.*", "model.tied=false"},
+                           true}),
     [](const auto& row) { return std::string(row.param.name); });
 
 // Nothing but the values themselves is kept for what is frozen.
 TEST(FrozenMemory, HoldsValuesAlone) {
   const auto bytes = [](const Words& words) {
-    const Plan plan = make_plan(tiny_recipe(with({"model.layers=4", "model.hidden=32", "model.tied=false"},
-                                                 words)),
-                                {});
+    const Plan plan =
+        make_plan(tiny_recipe(with({"model.layers=4", "model.hidden=32", "model.tied=false"}, words)), {});
     std::map<program::BufferKind, int64_t> by_kind;
     for (const program::Buffer& buffer : plan.program.buffers) {
       if (buffer.persistent || buffer.kind == program::BufferKind::gradient)
@@ -283,9 +283,9 @@ TEST(FrozenWeights, ComeFromAnyCheckpoint) {
     std::vector<uint16_t> found(static_cast<size_t>(count)), rounded(found.size());
     part.parameters->read(one.master.values, found.data());
     void* narrow = whole.plan.device->allocate(2 * count);
-    kernels.cast({device::DType::f32, device::DType::bf16, count, expected.at(one.name).master.values.data,
-                  narrow},
-                 {});
+    kernels.cast(
+        {device::DType::f32, device::DType::bf16, count, expected.at(one.name).master.values.data, narrow},
+        {});
     whole.parameters->read({narrow, device::DType::bf16, {count}}, rounded.data());
     whole.plan.device->free(narrow);
     EXPECT_EQ(found, rounded) << one.name;

@@ -52,7 +52,8 @@ int explain_parameters(const std::vector<std::string>& words) {
                       "List the parameters of a recipe's model by name, and how each is trained.", words);
   add_plan_words(arguments, wanted);
   arguments.flag("--json", wanted.json, "as JSON");
-  arguments.example("lockstep explain parameters first.toml", "the names that tune.freeze and optim.groups match");
+  arguments.example("lockstep explain parameters first.toml",
+                    "the names that tune.freeze and optim.groups match");
   arguments.example("lockstep explain parameters first.toml tune.train='*.bias'", "what is left to train");
   if (!arguments.parse()) return 0;
   const run::Plan plan = plan_for(wanted);
@@ -78,8 +79,8 @@ int explain_parameters(const std::vector<std::string>& words) {
   const auto all = static_cast<double>(plan.model->param_count()),
              trained = static_cast<double>(plan.model->trained_count());
   print("{}\n{} parameters, {} of them trained ({:.3g} %)\n",
-        table.to_text(terminal::terminal_of(STDOUT_FILENO)), base::human_count(all), base::human_count(trained),
-        100 * trained / all);
+        table.to_text(terminal::terminal_of(STDOUT_FILENO)), base::human_count(all),
+        base::human_count(trained), 100 * trained / all);
   return 0;
 }
 

@@ -17,7 +17,8 @@ void for_runs(int64_t count, Run run) {
   });
 }
 
-LS_INLINE void follow(const float* gradient, int64_t count, float clip, float beta, float* m, float* direction) {
+LS_INLINE void follow(const float* gradient, int64_t count, float clip, float beta, float* m,
+                      float* direction) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const float g = gradient[i] * clip;

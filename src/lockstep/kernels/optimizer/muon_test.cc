@@ -17,7 +17,8 @@ TEST_P(MuonTest, MomentumLooksAhead) {
     for (const DType type : {DType::f32, DType::bf16}) {
       for (const uint32_t apply : {1u, 0u}) {
         SCOPED_TRACE(fmt::format("{} {} {}", count, name_of(type), apply));
-        const Values g = rounded(random_values(count, 1), DType::f32), m0 = rounded(random_values(count, 2), type);
+        const Values g = rounded(random_values(count, 1), DType::f32),
+                     m0 = rounded(random_values(count, 2), type);
         const double beta = static_cast<double>(0.9f);
         Values m = m0, direction(m.size(), 0);
         for (size_t i = 0; apply != 0 && i < m.size(); ++i) {
@@ -61,7 +62,8 @@ TEST_P(MuonTest, NormalizeGivesNormOne) {
 
 TEST_P(MuonTest, BlendsAndApplies) {
   for (const int64_t count : kCounts) {
-    const Values x = rounded(random_values(count, 4), DType::f32), y = rounded(random_values(count, 5), DType::f32);
+    const Values x = rounded(random_values(count, 4), DType::f32),
+                 y = rounded(random_values(count, 5), DType::f32);
     Values blended(x.size()), moved(x.size());
     for (size_t i = 0; i < x.size(); ++i) {
       blended[i] = -4.75 * x[i] + 2 * y[i];

@@ -68,8 +68,7 @@ inline Group group_of(const Words& words, const std::string& name) {
       if (word.starts_with("frozen=")) group.frozen = value == "true";
     }
   }
-  group.rate =
-      scale * std::pow(words.number("optim.layer_lr_decay", 1), layers + 1 - block_of(name, layers));
+  group.rate = scale * std::pow(words.number("optim.layer_lr_decay", 1), layers + 1 - block_of(name, layers));
   return group;
 }
 

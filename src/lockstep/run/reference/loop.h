@@ -160,8 +160,7 @@ class Loop {
       for (size_t i = 0; i < x.size(); ++i) x[i] = 3.4445 * x[i] + next[i];
     }
     const double scale = std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(columns)));
-    for (size_t i = 0; i < x.size(); ++i)
-      weight.value[i] -= rate * (scale * x[i] + decay * weight.value[i]);
+    for (size_t i = 0; i < x.size(); ++i) weight.value[i] -= rate * (scale * x[i] + decay * weight.value[i]);
   }
   static std::vector<double> transposed(const std::vector<double>& a, size_t rows, size_t columns) {
     std::vector<double> t(a.size());

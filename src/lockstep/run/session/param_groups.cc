@@ -91,9 +91,10 @@ void each(std::vector<Tensor>& tensors, const std::string& key, const std::strin
     any = true;
   }
   if (any) return;
-  throw ConfigError(190, fmt::format("{}: the pattern \"{}\" matches no parameter of this model; {}. `lockstep "
-                                     "explain parameters` lists them all",
-                                     key, pattern, near_names(pattern, tensors)));
+  throw ConfigError(190,
+                    fmt::format("{}: the pattern \"{}\" matches no parameter of this model; {}. `lockstep "
+                                "explain parameters` lists them all",
+                                key, pattern, near_names(pattern, tensors)));
 }
 
 void freeze(std::vector<Tensor>& tensors, const recipe::Recipe::Tune& tune) {
@@ -140,13 +141,14 @@ void check_joined(const std::vector<Tensor>& tensors) {
   for (size_t k = 1; k < tensors.size(); ++k) {
     const Tensor &one = tensors[k], &before = tensors[k - 1];
     if (!one.spec.joined || one.block != before.block) continue;
-    const bool alike = one.train.frozen == before.train.frozen &&
-                       (one.train.frozen ||
-                        (one.train.rule == before.train.rule && one.train.whole == before.train.whole));
+    const bool alike =
+        one.train.frozen == before.train.frozen &&
+        (one.train.frozen || (one.train.rule == before.train.rule && one.train.whole == before.train.whole));
     if (alike) continue;
-    throw ConfigError(192, fmt::format("{} and {} are read by one product and must be frozen, or updated by the "
-                                       "same optimizer, together: let the pattern match both",
-                                       before.spec.name, one.spec.name));
+    throw ConfigError(192,
+                      fmt::format("{} and {} are read by one product and must be frozen, or updated by the "
+                                  "same optimizer, together: let the pattern match both",
+                                  before.spec.name, one.spec.name));
   }
 }
 
@@ -154,10 +156,11 @@ void check_whole(const std::vector<Tensor>& tensors, const optim::Optimizer& opt
   for (const Tensor& one : tensors) {
     if (one.train.frozen || !one.train.whole || !one.spec.cut.cuts()) continue;
     throw ConfigError(
-        193, fmt::format("the optimizer {} must see {} whole, but parallel.tensor = {} cuts it: share the work "
-                         "with parallel.zero, parallel.pipeline or parallel.context instead",
-                         optimizer.rules[static_cast<size_t>(one.train.rule)].kind->name, one.spec.name,
-                         one.spec.cut.parts));
+        193,
+        fmt::format("the optimizer {} must see {} whole, but parallel.tensor = {} cuts it: share the work "
+                    "with parallel.zero, parallel.pipeline or parallel.context instead",
+                    optimizer.rules[static_cast<size_t>(one.train.rule)].kind->name, one.spec.name,
+                    one.spec.cut.parts));
   }
 }
 
@@ -171,9 +174,10 @@ void assign_groups(model::Model& model, const recipe::Recipe& recipe, const opti
   check_joined(tensors);
   check_whole(tensors, optimizer);
   if (std::all_of(tensors.begin(), tensors.end(), [](const Tensor& one) { return one.train.frozen; })) {
-    throw ConfigError(191,
-                      "every parameter is frozen and nothing is left to train: see tune.train, tune.freeze and "
-                      "`frozen` of optim.groups");
+    throw ConfigError(
+        191,
+        "every parameter is frozen and nothing is left to train: see tune.train, tune.freeze and "
+        "`frozen` of optim.groups");
   }
   for (const Tensor& one : tensors) {
     for (const std::string& name : one.names) {

@@ -69,9 +69,10 @@ class Parameters {
   // restored with the masters.
   std::vector<Named> statistics() const;
   // What a checkpoint keeps of this rank: masters and frozen values, what the optimizer keeps ("NAME.m",
-  // "NAME.v") and statistics, each as the piece of the canonical tensor that lies in `values`. `copies` ranks hold the same, this is number `copy`
-  // of them: together, the ranks' shares of their copies must cover every tensor once. What is shared out or
-  // cut has its copies on other ranks than what is not, even where they are as many.
+  // "NAME.v") and statistics, each as the piece of the canonical tensor that lies in `values`. `copies` ranks
+  // hold the same, this is number `copy` of them: together, the ranks' shares of their copies must cover
+  // every tensor once. What is shared out or cut has its copies on other ranks than what is not, even where
+  // they are as many.
   struct Saved {
     checkpoint::Piece piece;
     device::Tensor values;  // device memory, flat

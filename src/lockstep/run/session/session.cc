@@ -1,5 +1,5 @@
-#include "lockstep/run/session/param_groups.h"
 #include "lockstep/run/session/session.h"
+#include "lockstep/run/session/param_groups.h"
 
 #include <fmt/format.h>
 

@@ -119,8 +119,7 @@ std::vector<base::ErrorExplanation> error_rows() {
        "A pattern of parameters' names that matches nothing",
        {"tune.freeze, tune.train or optim.groups has a name that this model does not have: families name "
         "their parameters as Hugging Face does, and differ."},
-       {"`lockstep explain parameters RECIPE` lists the names.",
-        "A star stands for anything: \"*.mlp.*\"."}},
+       {"`lockstep explain parameters RECIPE` lists the names.", "A star stands for anything: \"*.mlp.*\"."}},
       {191,
        "Nothing is left to train",
        {"tune.train, tune.freeze and optim.groups together freeze every parameter."},
