@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "comm": "base device kernels",
     "data": "base kernels recipe",
     "model": "base device kernels recipe",
-    "optim": "base kernels recipe",
+    "optim": "base device kernels recipe",
     "tables": "base recipe comm data model optim",
     "program": "base device model",
     "checkpoint": "base device kernels comm recipe optim",

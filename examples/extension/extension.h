@@ -9,4 +9,5 @@
 lockstep::model::Family gated_family();       // gated.cc: model.family = "gated"
 lockstep::data::DatasetKind counting_data();  // counting.cc: data.kind = "counting"
 lockstep::optim::OptimizerKind heavy_ball();  // heavy_ball.cc: optim.name = "heavy_ball"
+lockstep::optim::OptimizerKind factored();    // factored.cc: optim.name = "factored"
 lockstep::comm::Engine mailbox_engine();      // mailbox.cc: parallel.engine = "mailbox"

@@ -76,12 +76,12 @@ bool contains(const std::string& text, const std::string& part) {
 // What is registered is a choice like any other.
 void check_schema() {
   const std::string schema = ls::recipe::json_schema();
-  for (const char* name : {"gated", "counting", "heavy_ball", "mailbox"})
+  for (const char* name : {"gated", "counting", "heavy_ball", "factored", "mailbox"})
     expect(contains(schema, std::string("\"") + name + "\""), std::string("the JSON Schema knows ") + name);
   expect(contains(refusal([] { ls::recipe::read_recipe({.overrides = {"model.family=gatet"}}); }),
                   "did you mean gated"),
          "a misspelt name is set right");
-  expect(ls::recipe::find_key("optim.momentum")->counts.when == "optim.name = sgd or heavy_ball",
+  expect(ls::recipe::find_key("optim.momentum")->counts.when == "optim.name = sgd or muon or heavy_ball",
          "optim.momentum counts with the optimizers that read it");
   expect(contains(refusal([] { ls::comm::register_engine(mailbox_engine()); }), "after the table was read"),
          "a table that was read takes no more rows");
@@ -118,12 +118,30 @@ void check_optimizer(const Words& base) {
          "and has the same bits on one rank");
 }
 
+// State of any shape, matrices that are never cut, and groups that ask for it by name.
+void check_whole_matrices(const Words& base) {
+  const Words own = with(base, {"model.family=gated", "data.kind=counting", "optim.name=factored"});
+  const ls::run::Summary one = train(1, own);
+  expect(one.finished && one.last_loss < 2,
+         "factored learns to count: loss " + std::to_string(one.last_loss));
+  for (const char* zero : {"1", "2", "3"}) {
+    const ls::run::Summary two = train(2, with(own, {std::string("parallel.zero=") + zero}));
+    expect(two.params_hash == one.params_hash,
+           std::string("and has the same bits on two ranks with parallel.zero=") + zero);
+  }
+  const Words mixed = with(own, {"optim.name=adamw", "optim.groups=layers.* kind=factored lr_scale=0.5",
+                                 "tune.freeze=layers.0.norm.*"});
+  expect(train(2, with(mixed, {"parallel.zero=2"})).params_hash == train(1, mixed).params_hash,
+         "and so it has for a group, beside adamw and what is frozen");
+}
+
 }  // namespace
 
 int main() try {
   ls::model::register_family(gated_family());
   ls::data::register_dataset(counting_data());
   ls::optim::register_optimizer(heavy_ball());
+  ls::optim::register_optimizer(factored());
   ls::comm::register_engine(mailbox_engine());
 
   const Words base{"run.device=cpu",  "run.threads=1",   "run.steps=100",   "model.layers=2",
@@ -132,6 +150,7 @@ int main() try {
   check_schema();
   check_training(base);
   check_optimizer(base);
+  check_whole_matrices(base);
   return failures == 0 ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "error: %s\n", error.what());

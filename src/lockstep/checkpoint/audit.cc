@@ -51,7 +51,8 @@ void check_sets(const Opened& opened) {
   try {
     recipe::RecipeSource source;
     source.text = opened.manifest()->recipe_toml;
-    if (source.text.empty() || optim::make_optimizer(recipe::read_recipe(source).recipe, false).moments == 0)
+    if (source.text.empty() ||
+        !optim::make_optimizer(recipe::read_recipe(source).recipe, false).keeps_state())
       return;
   } catch (const base::ConfigError&) {
     return;  // another version's recipe: what it kept is not known
@@ -86,7 +87,12 @@ std::vector<Whole> weights_of(const Opened& opened) {
     std::sort(by_place.begin(), by_place.end());
     for (const auto& [begin, name] : by_place) weights.push_back(opened.find(name));
   }
-  if (any_moments) std::erase_if(weights, [&](const Whole& one) { return !opened.has(one.name + ".m"); });
+  const std::optional<std::vector<std::string>>& statistics = opened.manifest()->statistics;
+  const auto is_statistic = [&](const Whole& one) {
+    if (!statistics) return any_moments && !opened.has(one.name + ".m");
+    return std::find(statistics->begin(), statistics->end(), one.name) != statistics->end();
+  };
+  std::erase_if(weights, is_statistic);
   for (size_t k = 0; k < weights.size(); ++k) weights[k].order = static_cast<int64_t>(k);
   return weights;
 }

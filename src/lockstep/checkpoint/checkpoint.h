@@ -41,6 +41,8 @@ struct Manifest {
   std::string recipe_toml, params_hash, layout;
   std::vector<unsigned char> state;
   std::vector<FileSummary> files;
+  // Tensors beside the weights that are no part of params_hash. None: what the optimizer keeps no "m" for.
+  std::optional<std::vector<std::string>> statistics = {};
 };
 
 // A complete checkpoint's folder, opened. Tensors are found by name across its files; a plain Hugging Face

@@ -66,6 +66,17 @@ class Reader {
     return result;
   }
 
+  std::optional<std::vector<std::string>> names(const char* key) const {
+    if (!json_.is_object() || !json_.contains(key)) return std::nullopt;
+    std::vector<std::string> result;
+    if (!json_[key].is_array()) refuse(fmt::format("\"{}\" is not a list", key));
+    for (const Json& one : json_[key]) {
+      if (!one.is_string()) refuse(fmt::format("\"{}\" holds something else than names", key));
+      result.push_back(one.get<std::string>());
+    }
+    return result;
+  }
+
   std::vector<FileSummary> files(const char* key) const {
     const Json& value = member(key);
     if (!value.is_array()) refuse(fmt::format("\"{}\" is not a list", key));
@@ -117,6 +128,7 @@ void write_manifest(const std::string& folder, const Manifest& manifest, const D
                {"step", manifest.step},           {"recipe", manifest.recipe_toml},
                {"state", hex_of(manifest.state)}, {"params_hash", manifest.params_hash},
                {"layout", manifest.layout},       {"files", files}};
+  if (manifest.statistics) json["statistics"] = *manifest.statistics;
   json["checksum"] = checksum_without_itself(json);
   write_text(folder + "/" + kManifestName, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",
              disk);
@@ -141,7 +153,8 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
           .params_hash = reader.text("params_hash"),
           .layout = reader.text("layout"),
           .state = reader.bytes("state"),
-          .files = reader.files("files")};
+          .files = reader.files("files"),
+          .statistics = reader.names("statistics")};
 }
 
 }  // namespace lockstep::checkpoint

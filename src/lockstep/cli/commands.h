@@ -33,6 +33,7 @@ int bench_command(Arguments& arguments);
 // `lockstep explain program ...` and `lockstep explain memory ...`: the words after the subject.
 int explain_program(const std::vector<std::string>& words);
 int explain_memory(const std::vector<std::string>& words);
+int explain_parameters(const std::vector<std::string>& words);
 int bench_step(const std::vector<std::string>& words);  // `lockstep bench step ...`
 
 // `lockstep bench checkpoint ...`.

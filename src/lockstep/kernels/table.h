@@ -18,6 +18,7 @@
 #include "lockstep/kernels/loss/loss.h"
 #include "lockstep/kernels/norm/head_norm.h"
 #include "lockstep/kernels/norm/norm.h"
+#include "lockstep/kernels/optimizer/muon.h"
 #include "lockstep/kernels/optimizer/optimizer.h"
 #include "lockstep/kernels/reduce/tree_sum.h"
 
@@ -56,6 +57,10 @@
   ROW(square_sums, SquareSums)                        \
   ROW(norm_finish, NormFinish)                        \
   ROW(update, Update)                                 \
+  ROW(muon_momentum, MuonMomentum)                    \
+  ROW(muon_apply, MuonApply)                          \
+  ROW(normalize, Normalize)                           \
+  ROW(blend, Blend)                                   \
   ROW(hash_chunks, HashChunks)                        \
   ROW(cast, Cast)                                     \
   ROW(add, Add)                                       \

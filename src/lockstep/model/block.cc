@@ -29,21 +29,40 @@ Block block_of(std::string name, std::unique_ptr<Segment> segment) {
   return {std::move(name), std::move(segments)};
 }
 
+std::vector<ParamSpec> Block::params_of(size_t segment) const {
+  std::vector<ParamSpec> specs = segments_[segment]->params();
+  for (ParamSpec& spec : specs) {
+    const auto known = treatments_.find(spec.name);
+    if (known != treatments_.end()) spec.train = known->second;
+  }
+  return specs;
+}
+
 std::vector<ParamSpec> Block::params() const {
   std::vector<ParamSpec> all;
-  for (const auto& segment : segments_) {
-    for (ParamSpec& spec : segment->params()) {
-      spec.key = segment->name() + "." + spec.key;
+  for (size_t g = 0; g < segments_.size(); ++g) {
+    for (ParamSpec& spec : params_of(g)) {
+      spec.key = segments_[g]->name() + "." + spec.key;
       all.push_back(std::move(spec));
     }
   }
   return all;
 }
 
+void Block::treat(const std::string& name, const Treatment& treatment) { treatments_[name] = treatment; }
+
 int64_t Block::param_count() const {
   int64_t count = 0;
   for (const ParamSpec& spec : params()) {
-    if (spec.tied_to.empty()) count += whole_shape(spec.cut, spec.shape).numel();
+    if (spec.holds_values()) count += whole_shape(spec.cut, spec.shape).numel();
+  }
+  return count;
+}
+
+int64_t Block::trained_count() const {
+  int64_t count = 0;
+  for (const ParamSpec& spec : params()) {
+    if (spec.trained()) count += whole_shape(spec.cut, spec.shape).numel();
   }
   return count;
 }
@@ -69,6 +88,12 @@ bool Model::can_be_captured() const {
 int64_t Model::param_count() const {
   int64_t count = 0;
   for (const Block& block : blocks) count += block.param_count();
+  return count;
+}
+
+int64_t Model::trained_count() const {
+  int64_t count = 0;
+  for (const Block& block : blocks) count += block.trained_count();
   return count;
 }
 

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,16 @@ struct Init {
   const float* values = nullptr;  // given: one for each element, kept by the segment
 };
 
+// How a run trains a parameter. A model as it is built trains all alike; Block::treat says otherwise.
+struct Treatment {
+  bool frozen = false;                     // no gradient and no state: only the values that products read
+  float rate = 1;                          // times the learning rate
+  std::optional<float> weight_decay = {};  // instead of what the optimizer gives to all
+  int rule = 0;                            // which of the run's update rules
+  bool whole = false;  // that rule must see it whole: it is never cut among the ranks of a shard group
+  bool operator==(const Treatment&) const = default;
+};
+
 struct ParamSpec {
   std::string key;   // what the segment calls it: "weight"
   std::string name;  // the canonical name: Hugging Face's for known families
@@ -58,6 +69,10 @@ struct ParamSpec {
   bool partial = false;  // not cut, but each tensor rank's gradient is of its own tokens only: to be added up
   bool joined = false;   // starts where the previous parameter ends, so that one product reads both
   std::string tied_to;   // shares the values of this canonical name; its gradient has a slot of its own
+  bool table = false;    // a row a token or position (embeddings, heads): no matrix that hidden values pass
+  Treatment train = {};
+  bool holds_values() const { return tied_to.empty(); }
+  bool trained() const { return tied_to.empty() && !train.frozen; }
 };
 
 // A value that is not trained: tables, running statistics.
@@ -191,13 +206,18 @@ class Block {
   Block(std::string name, std::vector<std::unique_ptr<Segment>> segments);
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<Segment>>& segments() const { return segments_; }
-  std::vector<ParamSpec> params() const;
+  std::vector<ParamSpec> params() const;                   // keys with the segment's name: "qkv.weight"
+  std::vector<ParamSpec> params_of(size_t segment) const;  // keys as the segment has them
+  // Of the parameter of this canonical name; those that are tied to it are treated by their own names.
+  void treat(const std::string& name, const Treatment& treatment);
   int64_t param_count() const;  // tied ones not counted
+  int64_t trained_count() const;
   Cost cost(const SliceShape& shape, Part part) const;
 
  private:
   std::string name_;
   std::vector<std::unique_ptr<Segment>> segments_;
+  std::map<std::string, Treatment> treatments_;  // by canonical name, where it is not the plain one
 };
 Block block_of(std::string name, std::unique_ptr<Segment> segment);  // of one segment
 
@@ -220,7 +240,8 @@ struct Model {
       true;  // language model: metrics count tokens, `generate` works; else they count samples
   int64_t input_words = 0, label_words = 0;  // 32-bit words of one sample in the batch; 0: data.seq_len
   int64_t param_count() const;
-  bool can_be_captured() const;  // as every one of its segments
+  int64_t trained_count() const;  // without those that are frozen
+  bool can_be_captured() const;   // as every one of its segments
   // Model FLOPs of one token, forward and backward: 6 x parameters in products + 12 x layers x hidden x
   // context (the nanoGPT formula); MFU is stated in it.
   double flops_per_token(int64_t seq_len) const;

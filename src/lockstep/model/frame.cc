@@ -1,5 +1,7 @@
 #include "lockstep/model/frame.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
@@ -25,6 +27,10 @@ void Frame::bind(std::string role_and_name, device::Tensor tensor) {
 
 device::Tensor Frame::statistic(std::string_view key, int64_t of_slice) const {
   return get("stat.", std::string(key) + "." + std::to_string(of_slice));
+}
+
+bool Frame::trains(std::string_view key) const {
+  return std::find(frozen_.begin(), frozen_.end(), key) == frozen_.end();
 }
 
 device::Tensor Frame::find(std::string_view role, std::string_view name) const {

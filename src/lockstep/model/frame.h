@@ -45,9 +45,10 @@ class Frame {
   const kernels::Kernels* kernels = nullptr;
   kernels::Launch launch;
   SliceContext slice;
-  bool accumulate = false;  // add to weight gradients: not the first slice of its strand
-  int64_t slices = 1;       // of the step: how many fold_statistics finds
-  int part = -1;            // of a segment that runs in parts (Ring): which of them
+  bool accumulate = false;     // add to weight gradients: not the first slice of its strand
+  int64_t slices = 1;          // of the step: how many fold_statistics finds
+  int part = -1;               // of a segment that runs in parts (Ring): which of them
+  bool input_gradient = true;  // of a loss: false where nothing below it is trained, and nobody reads din
   device::Device* device = nullptr;
   const kernels::StepInputs* inputs = nullptr;   // where the device reads them
   const kernels::StepInputs* on_host = nullptr;  // the same, of the step that is being enqueued
@@ -72,6 +73,8 @@ class Frame {
   device::Tensor batch(std::string_view name) const { return get("batch.", name); }
   device::Tensor weight(std::string_view key) const { return get("weight.", key); }
   device::Tensor grad(std::string_view key) const { return get("grad.", key); }
+  bool trains(std::string_view key) const;  // this parameter; false: it is frozen and has no gradient
+  void freeze(std::string key) { frozen_.push_back(std::move(key)); }
   device::Tensor buffer(std::string_view key) const { return get("buffer.", key); }
   // What a slice's forward makes of the statistic `key`; to fold_statistics, of each slice.
   device::Tensor statistic(std::string_view key) const { return get("stat.", key); }
@@ -83,6 +86,7 @@ class Frame {
   device::Tensor get(std::string_view role, std::string_view name) const;
   device::Tensor find(std::string_view role, std::string_view name) const;  // empty when there is none
   std::vector<std::pair<std::string, device::Tensor>> values_;
+  std::vector<std::string> frozen_;
 };
 
 }  // namespace lockstep::model

@@ -1,8 +1,10 @@
 // Where each parameter of a block lies in the block's flat buffers.
 //
-// Values (masters, compute copies, optimizer states) of a block are one flat run, gradients another that
-// also has a slot for every tied parameter, after all values. Parameters start at multiples of
-// kParamAlignment elements, except a `joined` one, which follows its predecessor without a gap.
+// Trained values (masters, compute copies, optimizer states) of a block are one flat run, gradients another
+// that also has a slot for every tied parameter, after all values; frozen values are a third, in the type
+// that products read and with nothing beside it. Parameters start at multiples of kParamAlignment elements,
+// except a `joined` one, which follows its predecessor without a gap. Where a block's parameters have several
+// update rules, those of one rule lie side by side: a region.
 #pragma once
 
 #include <string>
@@ -17,20 +19,38 @@ constexpr int64_t kParamAlignment = 64;  // elements: 256 bytes in fp32, 128 in 
 
 struct PlacedParam {
   ParamSpec spec;
-  int64_t offset = 0;  // in elements; for a tied parameter, of its gradient slot
+  // In elements: among the trained values, or among the frozen ones; for a tied parameter, of its gradient
+  // slot.
+  int64_t offset = 0;
+  int index = 0;  // among all parameters of the block, as the model lists them
+};
+
+// Trained values with one rule. Its states are runs of the same elements, or belong to one parameter each.
+struct Region {
+  int rule = 0;
+  bool whole = false;            // the rule is called with whole parameters, not with chunks
+  int64_t begin = 0, count = 0;  // elements
+  int64_t first_chunk = 0, chunks = 0;
+  std::vector<int> params;  // indices into BlockLayout::params
+  int64_t end() const { return begin + count; }
 };
 
 struct BlockLayout {
-  std::vector<PlacedParam> params;
-  int64_t value_count = 0;  // elements of values
-  int64_t grad_count = 0;   // elements of gradients: value_count, then the tied slots
+  std::vector<PlacedParam> params;  // trained ones in the order in which they lie, frozen ones, tied ones
+  std::vector<Region> regions;
+  int64_t value_count = 0;   // elements of trained values
+  int64_t grad_count = 0;    // elements of gradients: value_count, then the tied slots
+  int64_t frozen_count = 0;  // elements of frozen values
   const PlacedParam& find(const std::string& key) const;  // "qkv.weight"
 };
 
 BlockLayout layout_of(const Block& block);
 
-// The canonical chunks of a block: at most kernels::kChunk elements, never across parameters.
+// The canonical chunks of a block's trained values: at most kernels::kChunk elements, never across
+// parameters, in the order in which they lie.
 std::vector<kernels::Chunk> chunks_of(const BlockLayout& layout, float weight_decay, bool decay_all);
+// And of its frozen ones.
+std::vector<kernels::Chunk> frozen_chunks_of(const BlockLayout& layout);
 
 // Which block and parameter holds the values of a tied one.
 struct TiedTo {

@@ -9,7 +9,10 @@ std::vector<base::ErrorExplanation> error_rows() {
        "A schedule that does not exist",
        {"optim.schedule is misspelt."},
        {"`lockstep explain optim.schedule` lists them."}},
-      {141, "An optimizer that does not exist", {"optim.name is misspelt."}, {"Use adamw, sgd or lion."}},
+      {141,
+       "An optimizer that does not exist",
+       {"optim.name, or kind in optim.groups, is misspelt."},
+       {"`lockstep explain optim.name` lists them."}},
   };
 }
 

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/registry.h"
 #include "lockstep/base/text.h"
+#include "lockstep/optim/rows.h"
+#include "lockstep/recipe/groups.h"
 
 namespace lockstep::optim {
 
@@ -52,19 +56,42 @@ OptimizerKind lion() {
 }
 
 base::Registry<OptimizerKind>& registry() {
-  static base::Registry<OptimizerKind> all("optimizer", {adamw(), sgd(), lion()});
+  static base::Registry<OptimizerKind> all("optimizer", {adamw(), sgd(), lion(), muon()});
   return all;
 }
 
-// What the step program can carry out yet: updates of chunks, one or two values kept for each element.
-void check_is_elementwise(const OptimizerKind& kind) {
-  const device::Shape any{3, 5};
-  const std::vector<StateTensor> state = kind.state(any);
-  LS_ASSERT(!kind.needs_whole && !state.empty() && state.size() <= 2,
-            "optimizer " + kind.name + ": the step program updates chunks with one or two moments");
-  for (const StateTensor& one : state)
-    LS_ASSERT(one.shape == any && one.type == StateTensor::Type::moments,
-              "optimizer " + kind.name + ": the step program keeps a moment for each element");
+// A rule of chunks keeps a value for each element, so that what it keeps is cut with the parameter.
+void check_state(const OptimizerKind& kind) {
+  for (const device::Shape& any : {device::Shape{7}, device::Shape{3, 5}}) {
+    if (kind.needs_whole && kind.needs_whole(any)) {
+      LS_ASSERT(kind.whole != nullptr, "optimizer " + kind.name + " lacks its rule for whole parameters");
+      continue;
+    }
+    if (kind.takes && !kind.takes({.shape = any})) continue;
+    LS_ASSERT((kind.rule == kernels::UpdateRule::own) == (kind.own != nullptr),
+              "optimizer " + kind.name + " lacks its rule");
+    const std::vector<StateTensor> state = kind.state(any);
+    LS_ASSERT(state.size() <= kernels::kMostState,
+              fmt::format("optimizer {}: a rule of chunks keeps at most {} tensors", kind.name,
+                          kernels::kMostState));
+    for (const StateTensor& one : state)
+      LS_ASSERT(one.shape == any, "optimizer " + kind.name +
+                                      ": a rule of chunks keeps a value for each element; one that keeps "
+                                      "other shapes needs parameters whole");
+  }
+}
+
+void add_rule(std::vector<Rule>& rules, const Optim& o, const std::string& name) {
+  const OptimizerKind& kind = find_optimizer(name);
+  for (const Rule& one : rules) {
+    if (one.kind == &kind) return;
+  }
+  const RuleConstants c = kind.constants(o);
+  rules.push_back({.kind = &kind,
+                   .beta1 = static_cast<float>(c.beta1),
+                   .beta2 = static_cast<float>(c.beta2),
+                   .epsilon = static_cast<float>(c.epsilon),
+                   .constants = c});
 }
 
 }  // namespace
@@ -79,9 +106,7 @@ const OptimizerKind& find_optimizer(const std::string& name) {
 
 void register_optimizer(OptimizerKind kind) {
   LS_ASSERT(kind.constants && kind.state, "optimizer " + kind.name + " lacks constants or state");
-  LS_ASSERT((kind.rule == kernels::UpdateRule::own) == (kind.own != nullptr),
-            "optimizer " + kind.name + " lacks its rule");
-  check_is_elementwise(kind);
+  check_state(kind);
   registry().add(std::move(kind));
 }
 
@@ -92,22 +117,63 @@ std::vector<StateTensor> element_state(const std::vector<std::string>& names,
   return state;
 }
 
+bool Optimizer::keeps_state() const {
+  return std::any_of(rules.begin(), rules.end(),
+                     [](const Rule& rule) { return !rule.kind->state({1}).empty(); });
+}
+
+int Optimizer::rule_for(const std::string& kind, const ParamTraits& parameter) const {
+  std::string name = kind.empty() ? rules[0].kind->name : kind;
+  for (size_t hops = 0; hops <= rules.size(); ++hops) {
+    const auto it =
+        std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.kind->name == name; });
+    LS_ASSERT(it != rules.end(), "no rule " + name);
+    if (!it->kind->takes || it->kind->takes(parameter)) return static_cast<int>(it - rules.begin());
+    name = it->kind->rest;
+  }
+  LS_ASSERT(false, "optimizers leave parameters to each other");
+  return 0;
+}
+
+namespace {
+
+std::vector<Rule> rules_of(const Optim& o) {
+  std::vector<Rule> rules;
+  add_rule(rules, o, o.name);
+  for (const recipe::ParamGroup& group : recipe::read_groups(o.groups)) {
+    if (group.kind.empty()) continue;
+    if (registry().find(group.kind) == nullptr)
+      throw base::ConfigError(
+          141, fmt::format("optim.groups: kind={} of \"{}\" is not an optimizer: {}", group.kind, group.match,
+                           base::listed(base::names_of(optimizers()), "or")));
+    add_rule(rules, o, group.kind);
+  }
+  for (size_t k = 0; k < rules.size(); ++k) {
+    if (!rules[k].kind->rest.empty()) add_rule(rules, o, rules[k].kind->rest);
+  }
+  return rules;
+}
+
+// The one whose moments the step's bias corrections are of: Adam's, where it is among them.
+const Rule& corrected(const std::vector<Rule>& rules) {
+  for (const Rule& rule : rules) {
+    if (rule.kind->rule == kernels::UpdateRule::adamw) return rule;
+  }
+  return rules[0];
+}
+
+}  // namespace
+
 Optimizer make_optimizer(const recipe::Recipe& recipe, bool fp16) {
   const Optim& o = recipe.optim;
-  const OptimizerKind& kind = find_optimizer(o.name);
-  const RuleConstants constants = kind.constants(o);
-  Optimizer optimizer{.rule = kind.rule, .own = kind.own};
-  optimizer.moments = static_cast<int>(kind.state({1}).size());
+  Optimizer optimizer{.rules = rules_of(o)};
   optimizer.moment_type = o.moments == "bf16" ? device::DType::bf16 : device::DType::f32;
   optimizer.offload = o.offload;
-  optimizer.beta1 = static_cast<float>(constants.beta1);
-  optimizer.beta2 = static_cast<float>(constants.beta2);
-  optimizer.epsilon = static_cast<float>(constants.epsilon);
   optimizer.weight_decay = static_cast<float>(o.weight_decay);
   optimizer.decay_all = o.decay_all;
   optimizer.policy = {.max_norm = static_cast<float>(o.clip),
-                      .beta1 = optimizer.beta1,
-                      .beta2 = optimizer.beta2,
+                      .beta1 = corrected(optimizer.rules).beta1,
+                      .beta2 = corrected(optimizer.rules).beta2,
                       .dynamic_scale = fp16,
                       .stops = recipe.run.nonfinite == "stop",
                       .growth_interval = static_cast<int32_t>(recipe.precision.growth_interval)};

@@ -87,7 +87,7 @@ class Sent {
       }
       const model::BlockLayout layout = model::layout_of(model_.blocks[static_cast<size_t>(use.block)]);
       for (const model::PlacedParam& param : layout.params) {
-        if (param.spec.partial) all_reduce(param.spec.shape.numel() * 4);
+        if (param.spec.partial && !param.spec.train.frozen) all_reduce(param.spec.shape.numel() * 4);
       }
     }
   }
@@ -124,7 +124,8 @@ class Sent {
     const int64_t element = device::size_of(buffer(i_.writes[0]).dtype);
     for (size_t q = 0; q < shares.size(); ++q) {
       const bool handed_on = i_.among == Among::intra_node ? q % near == own % near : q == own;
-      if (handed_on) give_all(shares[q].values.count * element);
+      const bool frozen = i_.get<program::GatherWeights>()->frozen;
+      if (handed_on) give_all((frozen ? shares[q].frozen : shares[q].values).count * element);
     }
   }
 

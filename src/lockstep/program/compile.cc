@@ -29,6 +29,7 @@ Compiler::Compiler(const model::Model& model, const Layout& layout) : model_(mod
       plans_.back().push_back(segment->plan(layout.slice, *layout.kernels));
     }
   }
+  find_backward();
   find_flows();
   if (layout.ranks.sharded()) program_.shards = cut_into_shards(layouts_, layout.ranks.shard);
 }
@@ -184,11 +185,9 @@ void Compiler::add_block(size_t b, int levels, int64_t chunks) {
                                                   .shape = grads,
                                                   .block = block}));
   }
-  for (int k = 0; layout_.training && k < layout_.moments; ++k) {
-    keep.moments.push_back(persistent(fmt::format("b{} moment {}", b, k + 1), BufferKind::optimizer,
-                                      layout_.moment_type, values, block));
-    program_.buffers.back().host = layout_.offload;
-  }
+  if (layouts_[b].frozen_count > 0)
+    keep.frozen = persistent(fmt::format("b{} frozen", b), BufferKind::frozen, model_.compute,
+                             {layouts_[b].frozen_count}, block);
   const int64_t table = chunks * static_cast<int64_t>(sizeof(kernels::Chunk));
   keep.chunks = keep.norm_chunks =
       persistent(fmt::format("b{} chunks", b), BufferKind::state, DType::u8, {table}, block);
@@ -198,6 +197,77 @@ void Compiler::add_block(size_t b, int levels, int64_t chunks) {
         persistent(fmt::format("b{} chunks of the norm", b), BufferKind::state, DType::u8, {table}, block);
   }
   program_.blocks[b] = std::move(keep);
+  if (layout_.training) add_state(b);
+}
+
+// What the optimizer keeps: a run as long as the region for each tensor, or tensors of every parameter that
+// its rule must see whole.
+void Compiler::add_state(size_t b) {
+  const auto add = [&](StateBuffer state, const std::string& name, DType type, const Shape& shape) {
+    state.buffer = persistent(name, BufferKind::optimizer, type, shape, static_cast<int>(b));
+    program_.buffers.back().host = layout_.offload;
+    program_.blocks[b].state.push_back(std::move(state));
+  };
+  for (size_t r = 0; r < layouts_[b].regions.size(); ++r) {
+    const model::Region& region = layouts_[b].regions[r];
+    const StateRule& rule = layout_.rules[static_cast<size_t>(region.rule)];
+    for (const int k : region.params) {
+      const model::PlacedParam& param = layouts_[b].params[static_cast<size_t>(k)];
+      const std::vector<StateRule::State> kept = rule.state(param.spec.shape);
+      for (size_t n = 0; n < kept.size(); ++n) {
+        StateBuffer state{.region = static_cast<int>(r), .number = static_cast<int>(n), .name = kept[n].name};
+        if (region.whole) {
+          state.param = k, state.shape = kept[n].shape;
+          state.values = {param.offset, param.spec.shape.numel()};
+          add(state, fmt::format("b{} {} {}", b, param.spec.key, kept[n].name), kept[n].dtype, kept[n].shape);
+        } else if (k == region.params[0]) {
+          state.values = {region.begin, region.count};
+          const std::string suffix = r > 0 ? fmt::format(" of region {}", r) : "";
+          add(state, fmt::format("b{} moment {}{}", b, n + 1, suffix), kept[n].dtype, {region.count});
+        }
+      }
+    }
+  }
+}
+
+StateRule element_rule(int tensors, device::DType type) {
+  return {.state = [=](const Shape& parameter) {
+    static constexpr const char* kNames[] = {"m", "v"};
+    std::vector<StateRule::State> state;
+    for (int k = 0; k < tensors; ++k)
+      state.push_back({k < 2 ? kNames[k] : fmt::format("s{}", k), type, parameter});
+    return state;
+  }};
+}
+
+// On the way forward it is known what is trained so far. A segment needs the gradients of what it takes if
+// something below it is trained, or if its own weights' gradients come from them (what backward_input
+// leaves).
+void Compiler::find_backward() {
+  std::map<std::string, bool> wanted;  // edge to whether anybody reads its gradient
+  for (size_t b = 0; b < plans_.size(); ++b) {
+    backward_.emplace_back();
+    wanted_.push_back(wanted);
+    for (size_t g = 0; g < plans_[b].size(); ++g) {
+      const model::SegmentPlan& plan = plans_[b][g];
+      bool trained = false;
+      for (const model::ParamSpec& spec : model_.blocks[b].params_of(g)) trained |= !spec.train.frozen;
+      bool below = false;
+      for (const auto* names : {&plan.inputs, &plan.passes}) {
+        for (const std::string& name : *names) {
+          below |= wanted[name];
+          if (!wanted[name]) unread_.insert({b, g, name});
+        }
+      }
+      const Backward back{.input = below || (trained && !plan.leaves.empty()),
+                          .weight = trained && !plan.weight_needs.empty()};
+      for (const std::string& name : plan.passes) wanted[name] |= back.input;
+      for (const std::string& name : plan.inputs) wanted.erase(name);
+      for (const model::ValueSpec& spec : plan.outputs)
+        wanted[spec.name] = spec.gradient && (trained || back.input);
+      backward_.back().push_back(back);
+    }
+  }
 }
 
 void Compiler::add_persistent() {
@@ -214,10 +284,13 @@ void Compiler::add_persistent() {
     for (const model::PlacedParam& param : layouts_[b].params) {
       if (!mine(b) || param.spec.tied_to.empty()) continue;
       const auto owner = static_cast<size_t>(model::find_tied(layouts_, param.spec.tied_to).block);
-      if (mine(owner) || program_.blocks[owner].compute >= 0) continue;
-      program_.blocks[owner].compute =
-          persistent(fmt::format("b{} weights copied", owner), BufferKind::compute, model_.compute,
-                     {layouts_[owner].value_count}, static_cast<int>(owner));
+      const bool frozen = param.spec.train.frozen;
+      int& copy = frozen ? program_.blocks[owner].frozen : program_.blocks[owner].compute;
+      if (mine(owner) || copy >= 0) continue;
+      copy = persistent(fmt::format("b{} {} copied", owner, frozen ? "frozen" : "weights"),
+                        frozen ? BufferKind::frozen : BufferKind::compute, model_.compute,
+                        {frozen ? layouts_[owner].frozen_count : layouts_[owner].value_count},
+                        static_cast<int>(owner));
     }
   }
   keep_.inputs = persistent("step inputs", BufferKind::state, DType::u8, {sizeof(kernels::StepInputs)}, -1);

@@ -7,6 +7,7 @@
 // buffers.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,15 +26,26 @@ struct Recompute {
 // "none", "cheap", "full", "every-3", "attention,up". ConfigError for names that no block of the model has.
 Recompute parse_recompute(const std::string& text, const model::Model& model);
 
+// What one of the run's update rules keeps, as far as memory is concerned: Treatment::rule is its number.
+struct StateRule {
+  struct State {
+    std::string name;  // "m"
+    device::DType dtype = device::DType::f32;
+    device::Shape shape;
+  };
+  std::function<std::vector<State>(const device::Shape& parameter)> state;
+  std::function<int64_t(const device::Shape& parameter)> scratch = {};  // of whole parameters: bytes
+};
+StateRule element_rule(int tensors, device::DType type);  // that keeps so many values for each element
+
 struct Layout {
   model::SliceShape slice;
   int64_t slices = 1, strands = 1;
   Recompute recompute;
   DataRanks ranks;  // this rank among those that share the batch
   Stages stages;    // and among those that share the blocks
-  int moments = 2;  // optimizer buffers of a parameter: adamw 2, sgd and lion 1
-  device::DType moment_type = device::DType::f32;
-  bool offload = false;                       // moments in the host's memory
+  std::vector<StateRule> rules = {element_rule(2, device::DType::f32)};  // as AdamW
+  bool offload = false;                                                  // moments in the host's memory
   const kernels::Kernels* kernels = nullptr;  // of the device it will run on: how much scratch they want
   bool training = true;                       // false: load, forward, loss only
 };

@@ -1,6 +1,7 @@
 // The end of the step: tied gradients, norm, statistics, updates.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -12,7 +13,7 @@ void Compiler::finish_step() {
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
     for (size_t k = 0; k < layouts_[b].params.size(); ++k) {
       const model::PlacedParam& param = layouts_[b].params[k];
-      if (!param.spec.tied_to.empty()) add_tied(b, static_cast<int>(k), param);
+      if (!param.spec.holds_values() && !param.spec.train.frozen) add_tied(b, static_cast<int>(k), param);
     }
   }
   Instruction norm{.what = Norm{}};
@@ -29,25 +30,39 @@ void Compiler::finish_step() {
   program_.instructions.push_back(std::move(norm));
   for (const auto& [where, kept] : statistics_) fold_statistics(where.first, where.second, kept);
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
-    if (!mine(b) || layouts_[b].value_count == 0) continue;
-    const BlockBuffers& keep = program_.blocks[b];
-    Instruction update{.what = Update{}, .block = static_cast<int>(b)};
-    update.reads = {{keep.gradients[0], Role::gradient},
-                    {keep.chunks, Role::chunks},
-                    {keep_.inputs, Role::inputs},
-                    {keep_.state, Role::state}};
-    update.writes = {{keep.master, Role::master}};
-    if (keep.compute != keep.master) update.writes.push_back({keep.compute, Role::compute});
-    for (size_t k = 0; k < keep.moments.size(); ++k)
-      update.writes.push_back(
-          {.buffer = keep.moments[k], .role = Role::moment, .number = static_cast<int>(k)});
-    const int64_t moments =
-        2 * device::size_of(layout_.moment_type) * static_cast<int64_t>(keep.moments.size());
-    update.moved_bytes =
-        layouts_[b].value_count * (4 + 8 + moments + (model_.compute == device::DType::f32 ? 0 : 2));
-    program_.instructions.push_back(std::move(update));
+    for (size_t r = 0; mine(b) && r < layouts_[b].regions.size(); ++r) update(b, r);
   }
   share_tied();
+}
+
+// The values of one rule.
+void Compiler::update(size_t b, size_t r) {
+  const model::Region& region = layouts_[b].regions[r];
+  const BlockBuffers& keep = program_.blocks[b];
+  Instruction i{.what = Update{static_cast<int>(r)}, .block = static_cast<int>(b)};
+  i.reads = {{keep.gradients[0], Role::gradient},
+             {keep.chunks, Role::chunks},
+             {keep_.inputs, Role::inputs},
+             {keep_.state, Role::state}};
+  i.writes = {{keep.master, Role::master}};
+  if (keep.compute != keep.master) i.writes.push_back({keep.compute, Role::compute});
+  i.moved_bytes = region.count * (4 + 8 + (model_.compute == device::DType::f32 ? 0 : 2));
+  int count = 0;
+  for (const StateBuffer& state : keep.state) {
+    if (state.region != static_cast<int>(r)) continue;
+    i.writes.push_back({.buffer = state.buffer, .role = Role::moment, .number = count++});
+    i.moved_bytes += 2 * program_.buffers[static_cast<size_t>(state.buffer)].bytes();
+  }
+  int64_t scratch = 0;
+  const StateRule& rule = layout_.rules[static_cast<size_t>(region.rule)];
+  for (const int k : region.params) {
+    if (region.whole && rule.scratch)
+      scratch = std::max(scratch, rule.scratch(layouts_[b].params[static_cast<size_t>(k)].spec.shape));
+  }
+  if (scratch > 0)
+    i.writes.push_back(
+        {value({"update", device::DType::u8, {scratch}}, BufferKind::scratch, i.block, -1), Role::scratch});
+  program_.instructions.push_back(std::move(i));
 }
 
 // Behind the norm, because a step whose gradients are not finite leaves statistics as they were.
@@ -100,25 +115,31 @@ void Compiler::add_tied(size_t b, int param_index, const model::PlacedParam& par
   program_.instructions.push_back(std::move(i));
 }
 
-// Whoever keeps a copy of another stage's values gets the new ones.
+// Whoever keeps a copy of another stage's values gets the new ones; those that are frozen, once.
 void Compiler::share_tied() {
-  std::map<int, bool> done;  // owners
+  std::map<std::pair<int, bool>, bool> done;  // {owner, frozen}
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
     for (const model::PlacedParam& param : layouts_[b].params) {
       if (param.spec.tied_to.empty()) continue;
       const int owner = model::find_tied(layouts_, param.spec.tied_to).block;
       const bool user_here = mine(b), values_here = mine(static_cast<size_t>(owner));
-      if (user_here == values_here || std::exchange(done[owner], true)) continue;
-      Instruction i{.what = values_here ? Operation(SendWeights{}) : RecvWeights{},
-                    .lane = values_here ? Lane::send : Lane::recv,
-                    .block = owner,
-                    .among = values_here ? Among::previous : Among::next};
-      const Use copy{program_.blocks[static_cast<size_t>(owner)].compute, Role::copy};
-      (values_here ? i.reads : i.writes) = {copy};
-      i.moved_bytes = program_.buffers[static_cast<size_t>(copy.buffer)].bytes();
-      program_.instructions.push_back(std::move(i));
+      const bool frozen = param.spec.train.frozen;
+      if (user_here == values_here || std::exchange(done[{owner, frozen}], true)) continue;
+      hand_over(owner, frozen, values_here);
     }
   }
+}
+
+void Compiler::hand_over(int owner, bool frozen, bool values_here) {
+  Instruction i{.what = values_here ? Operation(SendWeights{}) : RecvWeights{},
+                .lane = values_here ? Lane::send : Lane::recv,
+                .block = owner,
+                .among = values_here ? Among::previous : Among::next};
+  const BlockBuffers& keep = program_.blocks[static_cast<size_t>(owner)];
+  const Use copy{frozen ? keep.frozen : keep.compute, Role::copy};
+  (values_here ? i.reads : i.writes) = {copy};
+  i.moved_bytes = program_.buffers[static_cast<size_t>(copy.buffer)].bytes();
+  (frozen ? program_.setup : program_.instructions).push_back(std::move(i));
 }
 
 }  // namespace lockstep::program

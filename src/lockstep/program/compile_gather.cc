@@ -18,25 +18,28 @@ class Rewriter {
  public:
   explicit Rewriter(Program& program) : program_(program) {
     for (size_t b = 0; b < program.blocks.size(); ++b) {
-      if (program.blocks[b].compute >= 0) owner_[program.blocks[b].compute] = static_cast<int>(b);
+      for (const int values : {program.blocks[b].compute, program.blocks[b].frozen}) {
+        if (values >= 0) owner_[values] = static_cast<int>(b);
+      }
     }
   }
 
   void shrink() {
     const DataRanks& r = program_.ranks;
     for (size_t b = 0; b < program_.blocks.size(); ++b) {
-      const BlockBuffers& keep = program_.blocks[b];
-      if (keep.compute < 0) continue;
+      BlockBuffers& keep = program_.blocks[b];
       const Shard& shard = program_.own_shard(static_cast<int>(b));
       const auto cut = [&](int buffer, int64_t elements) {
         Buffer& it = program_.buffers[static_cast<size_t>(buffer)];
         it.shape = {elements};
         it.sharded = true;
       };
-      if (r.zero == 3 && keep.master != keep.compute) cut(keep.compute, shard.values.count);
+      if (r.zero == 3 && keep.frozen >= 0) cut(keep.frozen, shard.frozen.count);
+      if (r.zero == 3 && keep.master != keep.compute && keep.compute >= 0)
+        cut(keep.compute, shard.values.count);
       if (!keep.held()) continue;
       if (r.zero == 3 || keep.master != keep.compute) cut(keep.master, shard.values.count);
-      for (const int moment : keep.moments) cut(moment, shard.values.count);
+      for (StateBuffer& state : keep.state) cut_state(state, shard.values);
       for (const int table : {keep.chunks, keep.norm_chunks})
         cut(table, shard.chunks * static_cast<int64_t>(sizeof(kernels::Chunk)));
       if (r.round_robin()) {
@@ -47,12 +50,16 @@ class Rewriter {
 
   // Stages 1 and 2: each rank updates its share, then everyone gets the others' behind its back.
   void gather_after_update() {
+    std::map<int, size_t> last;  // of a block: its last update
+    for (size_t n = 0; n < program_.instructions.size(); ++n) {
+      if (program_.instructions[n].is<Update>()) last[program_.instructions[n].block] = n;
+    }
     std::vector<Instruction> list;
-    for (Instruction& i : program_.instructions) {
-      const bool update = i.is<Update>();
-      const int block = i.block;
-      list.push_back(std::move(i));
-      if (update) gather(list, block, program_.blocks[static_cast<size_t>(block)].compute, -1);
+    for (size_t n = 0; n < program_.instructions.size(); ++n) {
+      const int block = program_.instructions[n].block;
+      const bool updated = program_.instructions[n].is<Update>() && last.at(block) == n;
+      list.push_back(std::move(program_.instructions[n]));
+      if (updated) gather(list, program_.blocks[static_cast<size_t>(block)].compute, -1);
     }
     program_.instructions = std::move(list);
   }
@@ -62,22 +69,20 @@ class Rewriter {
     const std::vector<Stay> stays = find_stays();
     std::vector<std::vector<Instruction>> before(program_.instructions.size()),
         after(program_.instructions.size());
-    std::map<int, int> whole;  // owner to its gathered buffer, in the stay at hand
+    std::map<int, int> whole;  // this rank's shard to the gathered buffer, in the stay at hand
     for (size_t k = 0; k < stays.size(); ++k) {
       std::map<int, int> next;
-      for (const int owner : stays[k].owners) {
-        const auto there = whole.find(owner);
-        next[owner] = there != whole.end() ? there->second : fresh(owner);
-        if (there == whole.end()) {
-          const int share = program_.blocks[static_cast<size_t>(owner)].compute;
-          gather(before[stays[k > 0 ? k - 1 : 0].first], owner, share, stays[k].slice, next[owner]);
-        }
+      for (const int shard : stays[k].shards) {
+        const auto there = whole.find(shard);
+        next[shard] = there != whole.end() ? there->second : fresh(shard);
+        if (there == whole.end())
+          gather(before[stays[k > 0 ? k - 1 : 0].first], shard, stays[k].slice, next[shard]);
       }
       for (size_t n = stays[k].first; n <= stays[k].last; ++n) redirect(program_.instructions[n], next);
-      for (const auto& [owner, buffer] : next) {
+      for (const auto& [shard, buffer] : next) {
         const bool stays_on = k + 1 < stays.size() &&
-                              std::count(stays[k + 1].owners.begin(), stays[k + 1].owners.end(), owner) > 0;
-        if (!stays_on) after[stays[k].last].push_back(release(owner, buffer, stays[k].slice));
+                              std::count(stays[k + 1].shards.begin(), stays[k + 1].shards.end(), shard) > 0;
+        if (!stays_on) after[stays[k].last].push_back(release(owner_.at(shard), buffer, stays[k].slice));
       }
       whole = std::move(next);
     }
@@ -91,12 +96,25 @@ class Rewriter {
   }
 
  private:
-  // A run of instructions of one block and slice, and the blocks whose weights they read.
+  // A run of instructions of one block and slice, and the weights that they read: this rank's shards.
   struct Stay {
     size_t first = 0, last = 0;
     int block = -1, slice = -1;
-    std::vector<int> owners;
+    std::vector<int> shards;
   };
+
+  // What the optimizer keeps goes with the values; of a parameter that it needs whole, with all of it.
+  void cut_state(StateBuffer& state, const Span& values) {
+    Buffer& it = program_.buffers[static_cast<size_t>(state.buffer)];
+    it.sharded = true;
+    if (state.param >= 0) {
+      if (state.values.begin < values.begin || state.values.end() > values.end()) it.shape = {0};
+      return;
+    }
+    const Span held = intersect(values, state.values);
+    state.values = held;
+    it.shape = {held.count};
+  }
 
   std::vector<Stay> find_stays() const {
     std::vector<Stay> stays;
@@ -104,38 +122,45 @@ class Rewriter {
       const Instruction& i = program_.instructions[n];
       if (i.segment < 0 || i.is<FoldStatistics>()) continue;
       if (stays.empty() || stays.back().block != i.block || stays.back().slice != i.slice) {
-        stays.push_back({.first = n, .last = n, .block = i.block, .slice = i.slice, .owners = {}});
+        stays.push_back({.first = n, .last = n, .block = i.block, .slice = i.slice, .shards = {}});
       }
       Stay& stay = stays.back();
       for (const Use& use : i.reads) {
         if (use.role != Role::weight) continue;
-        const int owner = owner_.at(use.buffer);
         stay.last = n;
-        if (std::count(stay.owners.begin(), stay.owners.end(), owner) == 0) stay.owners.push_back(owner);
+        if (std::count(stay.shards.begin(), stay.shards.end(), use.buffer) == 0)
+          stay.shards.push_back(use.buffer);
       }
     }
-    std::erase_if(stays, [](const Stay& stay) { return stay.owners.empty(); });
+    std::erase_if(stays, [](const Stay& stay) { return stay.shards.empty(); });
     return stays;
   }
 
-  int fresh(int owner) {
-    const BlockBuffers& keep = program_.blocks[static_cast<size_t>(owner)];
+  bool frozen(int shard) const {
+    return program_.buffers[static_cast<size_t>(shard)].kind == BufferKind::frozen;
+  }
+
+  int fresh(int shard) {
+    const int owner = owner_.at(shard);
     int64_t elements = 0;
-    for (const Shard& shard : program_.shards[static_cast<size_t>(owner)]) elements += shard.values.count;
+    for (const Shard& one : program_.shards[static_cast<size_t>(owner)])
+      elements += frozen(shard) ? one.frozen.count : one.values.count;
     return program_.add_buffer({.name = fmt::format("b{} weights gathered {}", owner, count_++),
                                 .kind = BufferKind::compute,
-                                .dtype = program_.buffers[static_cast<size_t>(keep.compute)].dtype,
+                                .dtype = program_.buffers[static_cast<size_t>(shard)].dtype,
                                 .shape = {elements},
                                 .block = owner});
   }
 
   // Where the shard group spans nodes, every share crosses to each node once, to the rank with the same seat
   // there, which hands it on to its neighbours.
-  void gather(std::vector<Instruction>& list, int owner, int from, int slice, int to = -1) const {
+  void gather(std::vector<Instruction>& list, int from, int slice, int to = -1) const {
     const bool by_nodes = program_.ranks.split() == Among::shard;
     const int whole = to < 0 ? from : to;
-    Instruction i{
-        .what = GatherWeights{.after_update = to < 0}, .lane = Lane::gather, .block = owner, .slice = slice};
+    Instruction i{.what = GatherWeights{.after_update = to < 0, .frozen = frozen(from)},
+                  .lane = Lane::gather,
+                  .block = owner_.at(from),
+                  .slice = slice};
     i.among = by_nodes ? Among::inter_node : Among::shard;
     i.reads = {{from, to < 0 ? Role::whole : Role::shard}};
     i.writes = {{whole, Role::whole}};
@@ -157,12 +182,12 @@ class Rewriter {
 
   void redirect(Instruction& i, const std::map<int, int>& whole) const {
     for (Use& use : i.reads) {
-      if (use.role == Role::weight) use.buffer = whole.at(owner_.at(use.buffer));
+      if (use.role == Role::weight) use.buffer = whole.at(use.buffer);
     }
   }
 
   Program& program_;
-  std::map<int, int> owner_;  // compute buffer to its block
+  std::map<int, int> owner_;  // compute or frozen buffer to its block
   int count_ = 0;
 };
 

@@ -283,7 +283,7 @@ std::string Compiler::shares_gradient(int block, const std::string& name) const 
       if (!reads) continue;
       for (const auto& [role, other] : plan.same) {
         const std::string with(name_in(other));
-        const bool flows = is(other, Role::din) && flows_[static_cast<size_t>(block)].contains(with);
+        const bool flows = is(other, Role::din) && wanted(block, with);
         if (role == as(Role::din, name) && flows) return with;
       }
       return "";
@@ -327,6 +327,12 @@ void Compiler::receive_edges(Slice& s, int chunk) {
   program_.instructions.push_back(std::move(i));
 }
 
+// Whether an edge flows into `block` whose gradient somebody before it reads.
+bool Compiler::wanted(int block, const std::string& name) const {
+  const auto found = wanted_[static_cast<size_t>(block)].find(name);
+  return found != wanted_[static_cast<size_t>(block)].end() && found->second;
+}
+
 void Compiler::send_gradients(Slice& s, int chunk) {
   const int block = piece(chunk).begin;
   Instruction i{
@@ -337,7 +343,7 @@ void Compiler::send_gradients(Slice& s, int chunk) {
     i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
   }
   s.flow().dedges.clear();
-  program_.instructions.push_back(std::move(i));
+  if (!i.reads.empty()) program_.instructions.push_back(std::move(i));
 }
 
 void Compiler::receive_gradients(Slice& s, int chunk) {
@@ -346,15 +352,15 @@ void Compiler::receive_gradients(Slice& s, int chunk) {
   Instruction i{
       .what = RecvValues{}, .lane = Lane::recv, .block = block - 1, .slice = s.number, .among = Among::next};
   for (const auto& [name, spec] : flows_[static_cast<size_t>(block)]) {
-    if (!spec.gradient || !shares_gradient(block, name).empty()) continue;
+    if (!wanted(block, name) || !shares_gradient(block, name).empty()) continue;
     const int buffer = value({"d" + name, spec.dtype, spec.shape}, BufferKind::dedge, block - 1, s.number);
     flow.dedges[name] = buffer;
     i.writes.push_back({buffer, Role::field, "d" + name});
     i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
   }
-  program_.instructions.push_back(std::move(i));
+  if (!i.writes.empty()) program_.instructions.push_back(std::move(i));
   for (const auto& [name, spec] : flows_[static_cast<size_t>(block)]) {
-    if (const std::string with = shares_gradient(block, name); spec.gradient && !with.empty())
+    if (const std::string with = shares_gradient(block, name); wanted(block, name) && !with.empty())
       flow.dedges[name] = flow.dedges.at(with);
   }
 }

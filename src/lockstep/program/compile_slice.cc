@@ -95,6 +95,7 @@ void Compiler::forward(size_t b, size_t g, Slice& s) {
                 .block = static_cast<int>(b),
                 .segment = static_cast<int>(g),
                 .slice = s.number};
+  if (layout_.training && !plan.loss && !backward_[b][g].any()) i.get<RunSegment>()->keeps_tape = false;
   take_values(i, b, g, s);
   give_values(i, b, g, s);
   add_scratch(i, plan, Part::forward, i.block, s.number);
@@ -165,16 +166,20 @@ void Compiler::add_loss(Instruction& i, size_t b, size_t g, Slice& s) {
   i.reads.push_back({keep_.inputs, Role::inputs});
   i.reads.push_back({keep_.state, Role::state});
   if (!layout_.training) return;
+  bool needed = false;
   for (const std::string& name : plan.inputs) {
     if (without_gradient_.contains({b, g, name})) continue;
     const int gradient = gradient_like(seen.at(as(Role::in, name)), name, i);
-    s.flow().dedges[name] = seen[as(Role::din, name)] = gradient;
+    seen[as(Role::din, name)] = gradient;
     i.writes.push_back({gradient, Role::din, name});
+    if (unread_.contains({b, g, name})) continue;
+    s.flow().dedges[name] = gradient;
+    needed = true;
   }
+  i.get<RunSegment>()->input_gradient = needed;
   add_may_reuse(i, plan, seen);
-  add_gradients(i, b, g, s);
-  add_cost(i, b, g, Part::backward_input);
-  add_cost(i, b, g, Part::backward_weight);
+  if (needed) add_cost(i, b, g, Part::backward_input);
+  if (add_gradients(i, b, g, s)) add_cost(i, b, g, Part::backward_weight);
 }
 
 // For the gradient of `edge`, which `i` took as `name`.
@@ -191,9 +196,11 @@ void Compiler::take_gradients(size_t b, size_t g, Slice& s) {
     s.seen[b][g][as(Role::dout, name)] = s.flow().dedges.at(name);
     s.flow().dedges.erase(name);
   };
+  if (!backward_[b][g].any()) return;
   for (const ValueSpec& spec : plan.outputs) {
     if (spec.gradient) take(spec.name);
   }
+  if (!backward_[b][g].input) return;
   for (const std::string& name : plan.passes) take(name);
 }
 
@@ -201,7 +208,7 @@ void Compiler::backward_input(size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   Roles& seen = s.seen[b][g];
   take_gradients(b, g, s);
-  if (plan.inputs.empty() && plan.passes.empty() && plan.leaves.empty()) return;
+  if (!backward_[b][g].input) return;
   prepare(b, g, s, Part::backward_input);
   Instruction i{.what = RunSegment{Pass::backward_input},
                 .block = static_cast<int>(b),
@@ -244,7 +251,7 @@ void Compiler::give_gradients(Instruction& i, size_t b, size_t g, Slice& s) {
   for (const std::string& name : names) {
     const std::string role = as(Role::din, name);
     if (same.contains(role)) seen[role] = seen.at(same.at(role));
-    s.flow().dedges[name] = seen.at(role);
+    if (!unread_.contains({b, g, name})) s.flow().dedges[name] = seen.at(role);
     i.writes.push_back({seen.at(role), Role::din, name});
   }
 }
@@ -253,14 +260,16 @@ void Compiler::give_gradients(Instruction& i, size_t b, size_t g, Slice& s) {
 void Compiler::seams_backward(Slice& s, size_t b, size_t g) {
   const auto first = s.first_readers.find({b, g});
   if (first == s.first_readers.end()) return;
-  for (const auto& [name, edge] : first->second)
-    s.flow().dedges.at(name) = seam_backward(s, edge, s.flow().dedges.at(name));
+  for (const auto& [name, edge] : first->second) {
+    const auto gradient = s.flow().dedges.find(name);
+    if (gradient != s.flow().dedges.end()) gradient->second = seam_backward(s, edge, gradient->second);
+  }
 }
 
 void Compiler::backward_weight(size_t b, size_t g, Slice& s) {
   const SegmentPlan& plan = plans_[b][g];
   const int block = static_cast<int>(b);
-  if (plan.weight_needs.empty()) return;
+  if (!backward_[b][g].weight) return;
   Instruction w{.what = RunSegment{Pass::backward_weight},
                 .block = block,
                 .segment = static_cast<int>(g),
@@ -306,10 +315,11 @@ void Compiler::add_prepared(Instruction& i, size_t b, size_t g, Part part) {
 }
 
 void Compiler::add_weights(Instruction& i, size_t b, size_t g) {
-  for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
+  for (const model::ParamSpec& spec : model_.blocks[b].params_of(g)) {
     const int owner =
         spec.tied_to.empty() ? static_cast<int>(b) : model::find_tied(layouts_, spec.tied_to).block;
-    i.reads.push_back({program_.blocks[static_cast<size_t>(owner)].compute, Role::weight, spec.key});
+    const BlockBuffers& keep = program_.blocks[static_cast<size_t>(owner)];
+    i.reads.push_back({spec.train.frozen ? keep.frozen : keep.compute, Role::weight, spec.key});
   }
   for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
     auto [it, fresh] = keep_.tables.try_emplace(spec.name, -1);
@@ -329,13 +339,18 @@ void Compiler::add_statistics(Instruction& i, size_t b, size_t g, int slice) {
   }
 }
 
-void Compiler::add_gradients(Instruction& i, size_t b, size_t g, const Slice& s) {
+// Of those that are trained; false: there are none.
+bool Compiler::add_gradients(Instruction& i, size_t b, size_t g, const Slice& s) {
   const DataRanks& r = layout_.ranks;
   const bool folds = !r.exact && !r.round_robin() && s.strand > 0;  // the engine's order: one sum for all
   i.get<RunSegment>()->accumulate = !s.first || folds;
-  for (const model::ParamSpec& spec : model_.blocks[b].segments()[g]->params()) {
+  bool any = false;
+  for (const model::ParamSpec& spec : model_.blocks[b].params_of(g)) {
+    if (spec.train.frozen) continue;
     i.writes.push_back({gradient_at(b, s), Role::grad, spec.key});
+    any = true;
   }
+  return any;
 }
 
 void Compiler::add_may_reuse(Instruction& i, const SegmentPlan& plan, const Roles& seen) {

@@ -27,9 +27,10 @@ Case random_case(uint32_t seed) {
   c.layout.strands = strands;
   const std::string recompute = draw.pick({"none", "cheap", "full", "every-2", "every-3", "up", "up,down"});
   c.layout.recompute = parse_recompute(recompute, *c.model);
-  c.layout.moments = 1 + static_cast<int>(draw.below(2));
-  c.layout.moment_type = draw.below(2) == 0 ? device::DType::f32 : device::DType::bf16;
+  const int moments = 1 + static_cast<int>(draw.below(2));
+  c.layout.rules = {element_rule(moments, draw.below(2) == 0 ? device::DType::f32 : device::DType::bf16)};
   c.layout.offload = draw.below(3) == 0;
+  treat_some(c, draw);
   c.words += fmt::format("slices {} strands {} recompute {}", slices, strands, recompute);
   return c;
 }

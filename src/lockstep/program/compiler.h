@@ -65,6 +65,8 @@ class Compiler {
   void deal_strands();
   void add_persistent();
   void add_block(size_t b, int levels, int64_t chunks);
+  void add_state(size_t b);
+  void find_backward();
   int gradient_levels() const;
   void begin_step();
   std::vector<std::vector<Turn>> when_to_receive(const std::vector<Turn>& order) const;
@@ -92,7 +94,7 @@ class Compiler {
   void add_prepared(Instruction& i, size_t b, size_t g, model::Part part);
   void add_weights(Instruction& i, size_t b, size_t g);
   void add_statistics(Instruction& i, size_t b, size_t g, int slice);
-  void add_gradients(Instruction& i, size_t b, size_t g, const Slice& s);
+  bool add_gradients(Instruction& i, size_t b, size_t g, const Slice& s);
   static void add_may_reuse(Instruction& i, const model::SegmentPlan& plan, const Roles& seen);
   void add_scratch(Instruction& i, const model::SegmentPlan& plan, model::Part part, int block, int slice);
   void add_cost(Instruction& i, size_t b, size_t g, model::Part part);
@@ -110,6 +112,7 @@ class Compiler {
   Instruction seam_instruction(Operation what, Among among, int block, int segment, int slice) const;
   void find_flows();
   std::string shares_gradient(int block, const std::string& name) const;
+  bool wanted(int block, const std::string& name) const;
   void receive(const Turn& turn);
   void send_edges(Slice& s, int chunk);
   void receive_edges(Slice& s, int chunk);
@@ -119,9 +122,18 @@ class Compiler {
 
   // --- compile_finish.cc: the end of the step
   void finish_step();
+  void update(size_t b, size_t region);
   void add_tied(size_t b, int param_index, const model::PlacedParam& param);
   void share_tied();
+  void hand_over(int owner, bool frozen, bool values_here);
   void fold_statistics(size_t b, size_t g, const std::vector<Use>& kept);
+
+  // Which parts of a segment's backward pass have work. Frozen parameters have no gradient, and nothing flows
+  // back to where nothing is trained.
+  struct Backward {
+    bool input = true, weight = true;
+    bool any() const { return input || weight; }
+  };
 
   // Buffers of the whole program that live across steps.
   struct Persistent {
@@ -140,7 +152,12 @@ class Compiler {
   std::map<std::pair<size_t, size_t>, std::vector<Use>> statistics_;  // {block, segment}: of every slice
   std::map<std::pair<size_t, size_t>, Roles> prepared_;  // {block, segment}: what is made of its weights
   std::set<std::tuple<size_t, size_t, std::string>>
-      without_gradient_;  // {block, segment, edge that it takes}
+      without_gradient_;                         // {block, segment, edge that it takes}
+  std::vector<std::vector<Backward>> backward_;  // [block][segment]
+  std::set<std::tuple<size_t, size_t, std::string>>
+      unread_;  // {block, segment, edge}: nobody below reads din
+  std::vector<std::map<std::string, bool>>
+      wanted_;  // of what flows into each block: somebody reads its gradient
   std::map<std::pair<size_t, size_t>, int>
       round_;  // {block, strand}: its gradient, where strands are dealt round-robin
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block

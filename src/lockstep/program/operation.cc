@@ -106,6 +106,10 @@ std::string stage_of(const Operation& what) {
     return fmt::format(" round {}", partial->round);
   if (const auto* run = std::get_if<RunSegment>(&what); run != nullptr && run->part >= 0)
     return fmt::format(" part {}", run->part);
+  if (const auto* update = std::get_if<Update>(&what); update != nullptr && update->region > 0)
+    return fmt::format(" region {}", update->region);
+  if (const auto* gather = std::get_if<GatherWeights>(&what); gather != nullptr && gather->frozen)
+    return " frozen";
   return "";
 }
 

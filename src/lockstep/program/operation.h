@@ -24,9 +24,10 @@ struct LoadSlice {};  // tokens and labels
 // --- a block's own work
 struct RunSegment {
   Pass pass = Pass::forward;
-  int part = -1;            // of a segment that runs in parts (ring attention, a loss in rounds): which
-  bool accumulate = false;  // gradients: add to what is there; false: the first of its strand writes
-  bool keeps_tape = true;   // forward: false when its values are recomputed later
+  int part = -1;               // of a segment that runs in parts (ring attention, a loss in rounds): which
+  bool accumulate = false;     // gradients: add to what is there; false: the first of its strand writes
+  bool keeps_tape = true;      // forward: false when its values are recomputed later, or nothing comes back
+  bool input_gradient = true;  // loss: false where nothing below it is trained
 };
 struct FoldStatistics {};  // running statistics of all slices become the next step's
 
@@ -56,7 +57,8 @@ struct RecvWeights {};
 // --- shards of weights (ZeRO)
 struct GatherWeights {
   bool after_update =
-      false;  // this step's new values, for the next one; false: for the instructions behind it
+      false;            // this step's new values, for the next one; false: for the instructions behind it
+  bool frozen = false;  // those that are not trained
 };
 struct ReleaseWeights {};  // the gathered copy ends here
 
@@ -85,7 +87,9 @@ struct Norm {
   enum class Part : uint8_t { whole, squares, finish };  // squares of this rank's shard; what is made of all
   Part part = Part::whole;
 };
-struct Update {};  // only if every gradient was finite
+struct Update {    // only if every gradient was finite
+  int region = 0;  // of the block: the values of one rule (model/layout.h)
+};
 
 using Operation =
     std::variant<BeginStep, LoadSlice, RunSegment, FoldStatistics, SumValues, GatherTokens, ScatterTokens,

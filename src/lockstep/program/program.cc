@@ -27,7 +27,8 @@ const char* name_of(BufferKind kind) {
                                            "saved for backward",
                                            "activation gradients",
                                            "scratch",
-                                           "workspace"};
+                                           "workspace",
+                                           "frozen weights"};
   return kNames[static_cast<int>(kind)];
 }
 

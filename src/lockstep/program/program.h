@@ -55,6 +55,7 @@ enum class BufferKind : uint8_t {
   dedge,      // gradients that flow backward
   scratch,    // lives inside one instruction
   workspace,  // kernels' own scratch
+  frozen,     // parameters that are not trained, in the type that products read
 };
 const char* name_of(BufferKind kind);
 
@@ -145,19 +146,34 @@ struct Stages {
   int stage_of(int block) const;
 };
 
+// One tensor of what the optimizer keeps: for all elements of a region, or, where its rule needs parameters
+// whole, for one of them.
+struct StateBuffer {
+  int buffer = -1;
+  int region = 0, number = 0;  // the number-th that the rule keeps
+  int param = -1;              // index into BlockLayout::params; -1: of all in the region
+  Span values;                 // elements of the block's trained values that it is of
+  std::string name;            // "m"
+  device::Shape shape;         // param >= 0: of the tensor
+};
+
 // The buffers of a block that live across steps; all -1 for a block of another stage.
 struct BlockBuffers {
   int master = -1,
       compute = -1;  // the same buffer when compute is fp32; only the latter: a copy of tied values
+  int frozen = -1;   // values that are not trained; without a master: a copy of tied ones
   int chunks = -1, norm_chunks = -1;  // the same but where ranks hold the same values
   std::vector<int> gradients;         // by level
-  std::vector<int> moments;
+  std::vector<StateBuffer> state;     // of the optimizer
   bool held() const { return master >= 0; }
 };
 
 struct Program {
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
+  // Not of a step, but once when values were set from outside: frozen ones that another stage keeps a copy
+  // of.
+  std::vector<Instruction> setup;
   bool training = true;
   int64_t slices = 1, strands = 1;  // of the whole batch
   std::vector<BlockBuffers> blocks;

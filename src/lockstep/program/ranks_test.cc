@@ -41,6 +41,7 @@ Case random_case(uint32_t seed) {
   layout.ranks.bucket_bytes = draw.below(2) == 0 ? 0 : 1 << 20;
   const std::string recompute = draw.pick({"none", "full", "every-2"});
   layout.recompute = parse_recompute(recompute, *c.model);
+  treat_some(c, draw);
   c.words += fmt::format(
       "slices {} strands {} zero {} replicas {} shard {} exact {} staged {} a node {} {} recompute {}",
       layout.slices, layout.strands, layout.ranks.zero, layout.ranks.replicas, layout.ranks.shard,
@@ -254,10 +255,24 @@ TEST(Shares, CoverEveryElementOnceAndKeepTiedOnesTogether) {
           }
         }
         EXPECT_EQ(chunks, static_cast<int64_t>(model::chunks_of(layouts[b], 0, false).size()));
+        std::vector<int> of_frozen(static_cast<size_t>(layouts[b].frozen_count), 0);
+        for (const Shard& shard : shards[b]) {
+          for (int64_t e = shard.frozen.begin; e < shard.frozen.end(); ++e)
+            ++of_frozen[static_cast<size_t>(e)];
+        }
         for (const model::PlacedParam& param : layouts[b].params) {
-          for (int64_t e = 0; e < param.spec.shape.numel(); ++e) {
-            ASSERT_EQ(covered[static_cast<size_t>(param.offset + e)], 1)
+          if (!param.spec.holds_values() && param.spec.train.frozen) continue;
+          const int64_t elements = param.spec.shape.numel();
+          const std::vector<int>& all = param.spec.train.frozen ? of_frozen : covered;
+          for (int64_t e = 0; e < elements; ++e) {
+            ASSERT_EQ(all[static_cast<size_t>(param.offset + e)], 1)
                 << param.spec.name << " of " << ranks << " ranks";
+          }
+          int holders = 0;
+          for (const Shard& shard : shards[b])
+            holders += intersect(shard.values, {param.offset, elements}).count > 0 ? 1 : 0;
+          if (param.spec.trained() && param.spec.train.whole) {
+            EXPECT_EQ(holders, 1) << param.spec.name;
           }
         }
       }

@@ -1,6 +1,7 @@
 #include "lockstep/program/shards.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "lockstep/base/round.h"
 
@@ -10,24 +11,50 @@ namespace {
 
 using model::kParamAlignment;
 
-// Borders between `parts` runs of chunks, as near to even as chunks allow: indices into `chunks`.
-std::vector<size_t> borders(const std::vector<kernels::Chunk>& chunks, int parts) {
-  std::vector<int64_t> before(chunks.size() + 1, 0);  // elements before chunk k
-  for (size_t k = 0; k < chunks.size(); ++k) before[k + 1] = before[k] + chunks[k].count;
+// Where values may be cut: in front of each of these chunks, and behind the last.
+std::vector<size_t> places_to_cut(const model::BlockLayout& layout) {
+  std::vector<size_t> places;
+  for (const model::Region& region : layout.regions) {
+    size_t chunk = static_cast<size_t>(region.first_chunk);
+    for (const int k : region.params) {
+      const int64_t elements = layout.params[static_cast<size_t>(k)].spec.shape.numel();
+      const auto chunks = static_cast<size_t>(base::divide_up(elements, kernels::kChunk));
+      for (size_t c = 0; c < (region.whole ? 1 : chunks); ++c) places.push_back(chunk + c);
+      chunk += chunks;
+    }
+  }
+  return places;
+}
+
+std::vector<size_t> every_chunk(size_t chunks) {
+  std::vector<size_t> places(chunks);
+  std::iota(places.begin(), places.end(), size_t{0});
+  return places;
+}
+
+// Borders between `parts` runs of chunks, as near to even as the places allow: indices into `chunks`.
+std::vector<size_t> borders(const std::vector<kernels::Chunk>& chunks, std::vector<size_t> places,
+                            int parts) {
+  places.push_back(chunks.size());
+  std::vector<int64_t> elements(chunks.size() + 1, 0);  // before chunk k
+  for (size_t k = 0; k < chunks.size(); ++k) elements[k + 1] = elements[k] + chunks[k].count;
+  std::vector<int64_t> before;  // each place
+  for (const size_t k : places) before.push_back(elements[k]);
   std::vector<size_t> cuts(static_cast<size_t>(parts) + 1, 0);
   for (int p = 1; p <= parts; ++p) {
     const int64_t target = before.back() * p / parts;
     auto at = std::lower_bound(before.begin(), before.end(), target);
     if (at != before.begin() && target - *(at - 1) < *at - target) --at;
     cuts[static_cast<size_t>(p)] =
-        std::max(cuts[static_cast<size_t>(p) - 1], static_cast<size_t>(at - before.begin()));
+        std::max(cuts[static_cast<size_t>(p) - 1], places[static_cast<size_t>(at - before.begin())]);
   }
   return cuts;
 }
 
-Span intersect(const Span& a, const Span& b) {
-  const int64_t begin = std::max(a.begin, b.begin), end = std::min(a.end(), b.end());
-  return {begin, std::max<int64_t>(0, end - begin)};
+// From border to border. Gaps between parameters fall to the shard before them; they are zero and stay so.
+Span between(const std::vector<kernels::Chunk>& chunks, size_t from, size_t to, int64_t count) {
+  const auto start = [&](size_t k) { return k == 0 ? 0 : k < chunks.size() ? chunks[k].begin : count; };
+  return {start(from), start(to) - start(from)};
 }
 
 }  // namespace
@@ -36,18 +63,18 @@ std::vector<std::vector<Shard>> cut_into_shards(const std::vector<model::BlockLa
   std::vector<std::vector<Shard>> shards(layouts.size());
   for (size_t b = 0; b < layouts.size(); ++b) {
     shards[b].resize(static_cast<size_t>(ranks));
-    const std::vector<kernels::Chunk> chunks = model::chunks_of(layouts[b], 0, false);
-    const std::vector<size_t> cuts = borders(chunks, ranks);
-    for (int piece = 0; piece < ranks; ++piece) {
-      Shard& shard = shards[b][(static_cast<size_t>(piece) + b) % static_cast<size_t>(ranks)];
-      const size_t from = cuts[static_cast<size_t>(piece)], to = cuts[static_cast<size_t>(piece) + 1];
-      shard.first_chunk = static_cast<int64_t>(from);
-      shard.chunks = static_cast<int64_t>(to - from);
-      // Gaps between parameters fall to the shard before them; they are zero and stay so.
-      const auto start = [&](size_t k) {
-        return k == 0 ? 0 : k < chunks.size() ? chunks[k].begin : layouts[b].value_count;
-      };
-      shard.values = {start(from), start(to) - start(from)};
+    const std::vector<kernels::Chunk> chunks = model::chunks_of(layouts[b], 0, false),
+                                      frozen = model::frozen_chunks_of(layouts[b]);
+    const std::vector<size_t> cuts = borders(chunks, places_to_cut(layouts[b]), ranks),
+                              frozen_cuts = borders(frozen, every_chunk(frozen.size()), ranks);
+    for (size_t piece = 0; piece < static_cast<size_t>(ranks); ++piece) {
+      Shard& shard = shards[b][(piece + b) % static_cast<size_t>(ranks)];
+      shard.first_chunk = static_cast<int64_t>(cuts[piece]);
+      shard.chunks = static_cast<int64_t>(cuts[piece + 1] - cuts[piece]);
+      shard.values = between(chunks, cuts[piece], cuts[piece + 1], layouts[b].value_count);
+      shard.first_frozen_chunk = static_cast<int64_t>(frozen_cuts[piece]);
+      shard.frozen_chunks = static_cast<int64_t>(frozen_cuts[piece + 1] - frozen_cuts[piece]);
+      shard.frozen = between(frozen, frozen_cuts[piece], frozen_cuts[piece + 1], layouts[b].frozen_count);
     }
   }
   for (size_t b = 0; b < layouts.size(); ++b) {
@@ -55,7 +82,7 @@ std::vector<std::vector<Shard>> cut_into_shards(const std::vector<model::BlockLa
       Shard& shard = shards[b][r];
       shard.gradients.push_back(shard.values);
       for (const model::PlacedParam& param : layouts[b].params) {
-        if (param.spec.tied_to.empty()) continue;
+        if (param.spec.holds_values() || param.spec.train.frozen) continue;
         const model::TiedTo owner = model::find_tied(layouts, param.spec.tied_to);
         const Span held = intersect(shards[static_cast<size_t>(owner.block)][r].values,
                                     {owner.param->offset, owner.param->spec.shape.numel()});
@@ -73,8 +100,16 @@ std::vector<std::vector<Shard>> cut_into_shards(const std::vector<model::BlockLa
 
 size_t tied_slot(const model::BlockLayout& layout, int param) {
   size_t slot = 1;  // behind the values
-  for (int k = 0; k < param; ++k) slot += layout.params[static_cast<size_t>(k)].spec.tied_to.empty() ? 0 : 1;
+  for (int k = 0; k < param; ++k) {
+    const model::ParamSpec& spec = layout.params[static_cast<size_t>(k)].spec;
+    slot += spec.holds_values() || spec.train.frozen ? 0 : 1;
+  }
   return slot;
+}
+
+Span intersect(const Span& a, const Span& b) {
+  const int64_t begin = std::max(a.begin, b.begin), end = std::min(a.end(), b.end());
+  return {begin, std::max<int64_t>(0, end - begin)};
 }
 
 std::vector<Span> cut_evenly(int64_t count, int parts) {

@@ -1,7 +1,8 @@
 // Shards: how the flat values and gradients of each block are cut among the ranks of a shard group.
 //
 // Values are cut only between canonical chunks (kernels/optimizer/optimizer.h), so that norms and hashes need
-// no gather. A rank's shard of a block's gradients is the range of its values and, for each tied slot of the
+// no gather; parameters that an update rule must see whole are never cut. A rank's shard of a block's
+// gradients is the range of its values and, for each tied slot of the
 // block, the same elements that it holds of the parameter the slot is tied to, so that both can be added
 // without another exchange.
 #pragma once
@@ -26,6 +27,8 @@ struct Shard {
   std::vector<Span> gradients;          // values, then its part of each tied slot, in the layout's order
   std::vector<int64_t> offsets;         // where each of them starts in a buffer that holds only this shard
   int64_t gradient_count = 0;           // elements of such a buffer
+  Span frozen;                          // of the values that are not trained
+  int64_t first_frozen_chunk = 0, frozen_chunks = 0;
 };
 
 // [block][shard rank]. Pieces go round from block to block, so that small blocks do not all fall to one rank.
@@ -33,6 +36,8 @@ std::vector<std::vector<Shard>> cut_into_shards(const std::vector<model::BlockLa
 
 // Where the tied parameter `param` of a block stands among a shard's gradients.
 size_t tied_slot(const model::BlockLayout& layout, int param);
+
+Span intersect(const Span& a, const Span& b);  // begins at the later begin, also where it is empty
 
 // `count` elements in `parts` nearly equal runs whose borders are multiples of 64.
 std::vector<Span> cut_evenly(int64_t count, int parts);

@@ -1,6 +1,7 @@
 // Models and layouts drawn at random, for the property tests of this folder.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -35,6 +36,37 @@ inline Case case_of(const std::vector<std::string>& words, device::DType type) {
   c.layout.kernels = &kernels::kernels_for(device::Kind::cpu);
   for (const std::string& word : words) c.words += word + " ";
   return c;
+}
+
+// Freezes some parameters, and gives some matrices to a second rule that needs them whole and keeps three
+// numbers for each. Weights of one product are treated alike, and so are tied ones.
+inline void treat_some(Case& c, Draw& draw) {
+  if (draw.below(3) == 0) return;
+  const uint32_t frozen_of_four = draw.below(4), whole_of_four = draw.below(4);
+  c.layout.rules.push_back({.state =
+                                [](const device::Shape&) {
+                                  return std::vector<StateRule::State>{{"s", device::DType::f32, {3}}};
+                                },
+                            .scratch = [](const device::Shape& of) { return 4 * of.numel(); }});
+  std::map<std::string, model::Treatment> treatments;
+  model::Treatment last;
+  for (const model::Block& block : c.model->blocks) {
+    for (const model::ParamSpec& spec : block.params()) {
+      if (!spec.holds_values()) continue;
+      const bool whole = spec.shape.rank() == 2 && draw.below(4) < whole_of_four;
+      const model::Treatment drawn{
+          .frozen = draw.below(4) < frozen_of_four, .rule = whole ? 1 : 0, .whole = whole};
+      if (!spec.joined) last = drawn;
+      treatments[spec.name] = last;
+      c.words += last.frozen ? "f" : last.whole ? "w" : ".";
+    }
+  }
+  treatments.begin()->second.frozen = false;
+  c.words += " ";
+  for (model::Block& block : c.model->blocks) {
+    for (const model::ParamSpec& spec : block.params())
+      block.treat(spec.name, treatments.at(spec.holds_values() ? spec.name : spec.tied_to));
+  }
 }
 
 }  // namespace lockstep::program

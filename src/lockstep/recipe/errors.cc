@@ -49,6 +49,12 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"More than one key or value of the file or of the command line does not fit; each line has its own "
         "code."},
        {"Correct them all: `lockstep explain` with a line's code or key says more."}},
+      {142,
+       "A parameter group that cannot be read",
+       {"optim.groups has a word that is no pattern, or a key that groups do not have."},
+       {"Write a pattern of names and what is their own, as \"*.bias weight_decay=0\".",
+        "In a file, each group may be a table: [[optim.groups]] with match, lr_scale, weight_decay, frozen, "
+        "kind."}},
   };
 }
 

@@ -80,7 +80,22 @@ Condition is_not(const std::string& key, const std::vector<std::string>& values)
 }
 
 ConditionOfKey read_by(const std::string& table) {
-  return [=](const std::string& key) { return is(table, rows_that_read(table, key, true)); };
+  return [=](const std::string& key) {
+    const std::vector<std::string> rows = rows_that_read(table, key, true);
+    Condition condition = is(table, rows);
+    if (table != "optim.name") return condition;
+    // Parameter groups may ask for other optimizers.
+    condition.broken = [rows, by_name = condition.broken](const Circumstances& c) -> std::string {
+      const std::string groups = c.recipe.optim.groups + " ";
+      for (const std::string& row : rows) {
+        for (const char* end : {" ", ",", ";"}) {
+          if (groups.find("kind=" + row + end) != std::string::npos) return "";
+        }
+      }
+      return by_name(c);
+    };
+    return condition;
+  };
 }
 
 ConditionOfKey not_ignored_by(const std::string& table) {

@@ -88,9 +88,21 @@ TEST(SetInVain, NamesKeysThatDoNothing) {
 
 TEST(SetInVain, SaysWhy) {
   const Resolved resolved = settled(read_recipe({.overrides = {"optim.momentum=0.5"}}));
-  EXPECT_EQ(
-      set_in_vain(resolved, {.recipe = resolved.recipe}).at(0),
-      "optim.momentum = 0.5 (command line) has no effect: it is for optim.name = sgd, and that is adamw");
+  EXPECT_EQ(set_in_vain(resolved, {.recipe = resolved.recipe}).at(0),
+            "optim.momentum = 0.5 (command line) has no effect: it is for optim.name = sgd or muon, and that "
+            "is adamw");
+}
+
+// An optimizer of a parameter group reads its keys as well.
+TEST(SetInVain, GroupsReadKeysToo) {
+  const auto of = [](const std::string& groups) {
+    const Resolved resolved =
+        settled(read_recipe({.overrides = {"optim.momentum=0.5", "optim.groups=" + groups}}));
+    return in_vain(resolved, {.recipe = resolved.recipe});
+  };
+  EXPECT_EQ(of("a kind=muon,b kind=lion"), "");
+  EXPECT_EQ(of("a kind=sgd"), "");
+  EXPECT_EQ(of("a kind=lion"), "optim.momentum");
 }
 
 TEST(SetInVain, DependsOnTheRun) {

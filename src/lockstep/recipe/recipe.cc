@@ -192,6 +192,7 @@ const std::vector<Section>& recipe_sections() {
       {"data", "What it learns from."},
       {"batch", "How many samples a step, and how they are cut: the numeric contract."},
       {"optim", "How the weights move."},
+      {"tune", "Which parameters are trained."},
       {"precision", "Number formats."},
       {"parallel", "How ranks share the work; the result has the same bits."},
       {"memory", "What to do without when memory is short."},
@@ -204,7 +205,7 @@ const std::vector<Section>& recipe_sections() {
 const std::vector<Key>& recipe_keys() {
   static const std::vector<Key> keys = [] {
     std::vector<Key> rows;
-    for (auto add : {add_run, add_model, add_data, add_batch, add_optim, add_precision,
+    for (auto add : {add_run, add_model, add_data, add_batch, add_optim, add_tune, add_precision,
                      add_parallel_and_memory, add_checkpoint, add_log}) {
       add(rows);
     }

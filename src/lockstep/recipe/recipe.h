@@ -104,7 +104,14 @@ struct Recipe {
     bool offload = false;           // moments in the host's memory instead of the GPU's
     std::string lr_scale = "none";  // none, linear, sqrt: with batch.global / base_batch
     int64_t base_batch = 64;
+    std::string groups = "";    // parameters with a rate, decay or rule of their own (recipe/groups.h)
+    double layer_lr_decay = 1;  // rate of a block as a fraction of that of the block behind it
   } optim;
+
+  struct Tune {
+    std::string freeze = "";  // patterns of parameters' names with commas
+    std::string train = "";   // the same; empty: all
+  } tune;
 
   struct Precision {
     std::string compute = "auto";  // auto, fp32, bf16, fp16, fp8

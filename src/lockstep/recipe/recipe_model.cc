@@ -226,7 +226,8 @@ void add_optim(std::vector<Key>& keys) {
                    "adamw: added to the square root of the second moment.", "1e-8",
                    {.at_most = 1, .above = 0, .also = {"eps", "adam_epsilon"}}),
           make_key(MEMBER(optim.momentum), read_by("optim.name"),
-                   "sgd: share of the last update that is kept.", "0.9", {.at_least = 0, .at_most = 0.99999}),
+                   "sgd, muon: share of the last update that is kept; 0.95 is usual for muon.", "0.9",
+                   {.at_least = 0, .at_most = 0.99999}),
           make_key(MEMBER(optim.weight_decay), always(),
                    "Decoupled weight decay of matrices and embeddings; norms and biases get none.", "0.1",
                    {.at_least = 0, .at_most = 10, .also = {"wd", "l2"}}),
@@ -255,6 +256,34 @@ void add_optim(std::vector<Key>& keys) {
           make_key(MEMBER(optim.base_batch), is("optim.lr_scale", {"linear", "sqrt"}),
                    "Samples a step for which optim.lr was tuned; used by optim.lr_scale.", "256",
                    {.at_least = 1, .at_most = 1e9}),
+          make_key(MEMBER(optim.groups), always(),
+                   "Parameter groups: a pattern of names, then what is their own, as lr_scale (times "
+                   "optim.lr), weight_decay, kind (an optimizer) or frozen. In a file also as tables, "
+                   "[[optim.groups]] with match = \"*.bias\". Where several match, the last word on each "
+                   "counts.",
+                   "[\"*.bias weight_decay=0\", \"wte.* lr_scale=0.1\"]",
+                   {.also = {"param_groups", "parameter_groups"}, .list = true, .tables = true}),
+          make_key(MEMBER(optim.layer_lr_decay), always(),
+                   "Layer-wise learning rates: the rate of each block is that of the block behind it times "
+                   "this; the head has optim.lr. 1: all alike.",
+                   "0.9", {.at_most = 1, .above = 0, .also = {"layer_decay", "llrd", "layerwise_lr_decay"}}),
+      });
+}
+
+void add_tune(std::vector<Key>& keys) {
+  keys.insert(
+      keys.end(),
+      {
+          make_key(MEMBER(tune.freeze), always(),
+                   "Parameters that are not trained: patterns of their names, as `lockstep explain "
+                   "parameters` lists them. * stands for anything. They have no gradient and no optimizer "
+                   "state.",
+                   "[\"transformer.wte.*\", \"transformer.h.0.*\"]",
+                   {.also = {"frozen", "freeze_layers", "requires_grad"}, .list = true}),
+          make_key(MEMBER(tune.train), always(),
+                   "Only parameters that match one of these patterns are trained, all others are frozen; "
+                   "tune.freeze is taken from them. Empty: all are trained.",
+                   "[\"lm_head.*\"]", {.also = {"trainable", "trainable_parameters"}, .list = true}),
       });
 }
 

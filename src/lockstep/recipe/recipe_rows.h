@@ -25,6 +25,7 @@ struct Limits {
   std::string pattern = {}, form = {};
   std::vector<std::string> also = {};
   bool list = false;
+  bool tables = false;
   Key::Names names = Key::Names::nothing;
 };
 
@@ -45,6 +46,7 @@ inline Key make_key(std::string name, Key::Type type, Member member, Condition c
   key.form = std::move(limits.form);
   key.also = std::move(limits.also);
   key.list = limits.list;
+  key.tables = limits.tables;
   key.names = limits.names;
   return key;
 }
@@ -80,6 +82,7 @@ void add_model(std::vector<Key>& keys);
 void add_data(std::vector<Key>& keys);
 void add_batch(std::vector<Key>& keys);
 void add_optim(std::vector<Key>& keys);
+void add_tune(std::vector<Key>& keys);
 void add_precision(std::vector<Key>& keys);
 void add_parallel_and_memory(std::vector<Key>& keys);
 void add_checkpoint(std::vector<Key>& keys);

@@ -35,6 +35,7 @@ struct Key {
   std::vector<std::string> also;  // what other trainers call it: only for "did you mean"
   Condition counts;               // when it has an effect
   bool list = false;              // for text: a TOML list is the same with commas between
+  bool tables = false;            // of a list: its items may be tables, which read as "key=value key=value"
   enum class Names : uint8_t { nothing, input, output };
   Names names = Names::nothing;  // for text: files that are read, or a folder that is written
 

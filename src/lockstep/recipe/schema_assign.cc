@@ -160,7 +160,8 @@ struct Assigner {
 
 bool is_list_for(const Key& key, const TomlValue& value) {
   const auto* list = std::get_if<TomlList>(&value);
-  return key.list && list != nullptr && (list->of_text || key.names == Key::Names::nothing);
+  return key.list && list != nullptr && (!list->of_tables || key.tables) &&
+         (list->of_text || (key.names == Key::Names::nothing && !key.tables));
 }
 
 std::string written_as(const TomlValue& value) {

@@ -40,7 +40,9 @@ void add_text(const Key& key, Json& schema) {
   if (!key.pattern.empty()) schema["pattern"] = "^(" + key.pattern + ")$";
   if (!key.list) return;
   schema["type"] = {"string", "array"};
-  schema["items"]["type"] = key.names == Key::Names::nothing ? Json{"string", "integer"} : Json("string");
+  schema["items"]["type"] = key.tables                         ? Json{"string", "object"}
+                            : key.names == Key::Names::nothing ? Json{"string", "integer"}
+                                                               : Json("string");
 }
 
 Json key_schema(const Key& key) {

@@ -49,6 +49,7 @@ TEST(RecipeKeys, EveryMemberHasARow) {
   EXPECT_EQ(rows_of("data"), count_members<Recipe::Data>());
   EXPECT_EQ(rows_of("batch"), count_members<Recipe::Batch>());
   EXPECT_EQ(rows_of("optim"), count_members<Recipe::Optim>());
+  EXPECT_EQ(rows_of("tune"), count_members<Recipe::Tune>());
   EXPECT_EQ(rows_of("precision"), count_members<Recipe::Precision>());
   EXPECT_EQ(rows_of("parallel"), count_members<Recipe::Parallel>());
   EXPECT_EQ(rows_of("memory"), count_members<Recipe::Memory>());
@@ -230,7 +231,7 @@ TEST(ReadRecipe, RefusesWithTheKeyTheExpectationAndTheRemedy) {
            {"[run]\nsteps = \"5\"\n", 102, "is text"},
            {"optim.lr=nan", 103, "out of range"},
            {"optim.lr=inf", 103, "out of range"},
-           {"optim.name=adamm", 104, "one of adamw, sgd, lion; did you mean adamw?"},
+           {"optim.name=adamm", 104, "one of adamw, sgd, lion, muon; did you mean adamw?"},
            {"parallel.zero=4", 104, "one of 0, 1, 2, 3"},
            {"run.device=gpu", 104, "auto, cpu, cuda or cuda:N"},
            {"run.name=../../etc", 104, "letters, digits"},

@@ -17,7 +17,32 @@ bool is_bare(std::string_view key) {
   });
 }
 
+// A table of plain values as one text; empty where it holds anything else.
+std::string text_of(const toml::table& table) {
+  std::string text;
+  for (const auto& [key, node] : table) {
+    std::string value;
+    if (const auto* b = node.as_boolean()) value = b->get() ? "true" : "false";
+    if (const auto* i = node.as_integer()) value = std::to_string(i->get());
+    if (const auto* d = node.as_floating_point()) value = toml_number(d->get());
+    if (const auto* s = node.as_string()) value = s->get();
+    if (value.empty()) return "";
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key.str(), value);
+  }
+  return text;
+}
+
+TomlValue list_of_tables(const toml::array& array) {
+  TomlList list{.items = {}, .of_tables = true};
+  for (const toml::node& item : array) {
+    list.items.push_back(text_of(*item.as_table()));
+    if (list.items.back().empty()) return TomlOther{"a list"};
+  }
+  return list;
+}
+
 TomlValue list_of(const toml::array& array) {
+  if (!array.empty() && array.is_homogeneous<toml::table>()) return list_of_tables(array);
   const bool text = array.is_homogeneous<std::string>();
   if (!text && !array.is_homogeneous<int64_t>()) return TomlOther{"a list"};
   TomlList list{.items = {}, .of_text = text};

@@ -16,6 +16,7 @@ struct TomlTable {};
 struct TomlList {
   std::vector<std::string> items;  // each as text
   bool of_text = true;             // false: whole numbers
+  bool of_tables = false;          // items are tables of plain values: "match=*.bias weight_decay=0.0"
 };
 struct TomlOther {
   std::string what;  // "a list" of other things or of several kinds, "a date"

@@ -10,10 +10,14 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/audit.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/lockstep.h"
 #include "lockstep/model/modules/autograd_torch.h"
@@ -409,6 +413,47 @@ TEST_F(Autograd, ACheckpointHoldsStatistics) {
   EXPECT_EQ(options.first_step, 3);
   train(session, options, nobody);
   expect_same(whole, outcome_of(session));
+}
+
+// What is frozen keeps its bits, what is trained moves as if nothing were, and the checkpoint is whole.
+TEST_F(Autograd, FrozenParametersStay) {
+  const auto values_after = [](const std::vector<std::string>& words, Session& session) {
+    one_step(session, 0, 0.01f);
+    std::map<std::string, std::vector<float>> all;
+    for (const Parameters::Named& one : session.parameters->named()) {
+      std::vector<float>& values = all[one.name];
+      values.resize(static_cast<size_t>(one.master.values.numel()));
+      session.parameters->read(one.master.values, values.data());
+      EXPECT_EQ(one.state.empty(), one.frozen) << one.name << " " << base::join(words, " ");
+    }
+    return all;
+  };
+  const std::vector<std::string> plain = {"optim.clip=0"};
+  const Net one, other;
+  Session whole(plan_for(one, plain)), still(plan_for(other, plain));
+  const auto moved = values_after(plain, whole);
+  std::map<std::string, std::vector<float>> before;
+  for (const Parameters::Named& param : still.parameters->named()) {
+    std::vector<float>& values = before[param.name];
+    values.resize(static_cast<size_t>(param.master.values.numel()));
+    still.parameters->read(param.master.values, values.data());
+  }
+  for (const char* frozen : {"first.*", "second.0.*", "*.bias", "second.*"}) {
+    const std::vector<std::string> words = {"optim.clip=0", std::string("tune.freeze=") + frozen};
+    const Net net;
+    Session session(plan_for(net, words));
+    const auto after = values_after(words, session);
+    int stay = 0;
+    for (const Parameters::Named& param : session.parameters->named()) {
+      EXPECT_EQ(after.at(param.name), param.frozen ? before.at(param.name) : moved.at(param.name))
+          << param.name << " with " << frozen;
+      stay += param.frozen ? 1 : 0;
+    }
+    EXPECT_GT(stay, 0) << frozen;
+    const base::TemporaryFolder run;
+    const checkpoint::Opened saved(save_checkpoint(session, run.path(), 1));
+    EXPECT_NO_THROW(checkpoint::audit(saved)) << frozen;
+  }
 }
 
 TEST_F(Autograd, MetricsCountSamples) {

@@ -25,9 +25,9 @@ run::NoticeCheck notice_check(const run::Session& session, const std::string& fo
   run::Notice notice = run::find_notice(session.plan.recipe().checkpoint.notice, run::this_place());
   int64_t bytes = 0;  // masters and moments
   for (const run::Parameters::Named& one : session.parameters->named()) {
-    bytes += one.shape.numel() * 4;
-    for (const run::Parameters::Held& moment : one.moments)
-      bytes += one.shape.numel() * device::size_of(moment.values.dtype);
+    bytes += one.shape.numel() * device::size_of(one.dtype);
+    for (const run::Parameters::State& state : one.state)
+      bytes += state.shape.numel() * device::size_of(state.held.values.dtype);
   }
   const double estimate = notice.seconds > 0 ? run::estimate_save(folder, bytes) : 0;
   return {std::move(notice), estimate, session.ranks->alone() ? run::kStepsToStopAlone : run::kStepsToStop};

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 
+#include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/segments/rope.h"
 #include "lockstep/plan/layout.h"
+#include "lockstep/recipe/groups.h"
 
 namespace lockstep::verify {
 namespace {
@@ -86,6 +88,28 @@ void shrink_run(recipe::Recipe& recipe, int64_t steps, int64_t ranks) {
   recipe.log.fingerprint = true;
 }
 
+// Patterns of names that only the large model has, as those of its tenth layer.
+void drop_unmatched(recipe::Recipe& recipe) {
+  if (recipe.tune.freeze.empty() && recipe.tune.train.empty() && recipe.optim.groups.empty()) return;
+  const model::Model model = model::build_model(recipe, device::DType::f32);
+  const auto known = [&](const std::string& pattern) {
+    for (const model::Block& block : model.blocks) {
+      for (const model::ParamSpec& spec : block.params()) {
+        if (recipe::matches(pattern, spec.name)) return true;
+      }
+    }
+    return false;
+  };
+  for (std::string* list : {&recipe.tune.freeze, &recipe.tune.train}) {
+    std::vector<std::string> patterns = recipe::read_patterns(*list);
+    std::erase_if(patterns, [&](const std::string& pattern) { return !known(pattern); });
+    *list = base::join(patterns, ",");
+  }
+  std::vector<recipe::ParamGroup> groups = recipe::read_groups(recipe.optim.groups);
+  std::erase_if(groups, [&](const recipe::ParamGroup& group) { return !known(group.match); });
+  recipe.optim.groups = recipe::write_groups(groups);
+}
+
 }  // namespace
 
 Small small_recipe(const recipe::Resolved& resolved, int64_t steps, int64_t ranks, int64_t pieces) {
@@ -106,6 +130,7 @@ Small small_recipe(const recipe::Resolved& resolved, int64_t steps, int64_t rank
   recipe::Resolved again{.recipe = small.recipe, .origin = resolved.origin};
   model::resolve_model(again, dataset->vocab());
   small.recipe = again.recipe;
+  drop_unmatched(small.recipe);
   return small;
 }
 

@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/round.h"
 #include "lockstep/base/threads.h"
+#include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/checkpoint/saving/range_writer.h"
 #include "lockstep/device/thread_pool.h"
 
@@ -154,6 +155,7 @@ PartWriter::PartWriter(const std::vector<PlannedFile>& plan, const std::vector<W
                          .from = offsets[k] + run.from * size,
                          .bytes = run.count * size,
                          .tensor = hashed ? numbers.at(tensor.name) : -1,
+                         .type = tensor.dtype,
                          .element = run.at});
     }
   }
@@ -163,10 +165,18 @@ PartWriter::PartWriter(const std::vector<PlannedFile>& plan, const std::vector<W
 
 HashSums PartWriter::hash(std::span<const std::byte> memory) const {
   HashSums hashes;
+  std::vector<float> wide;  // frozen weights may be kept in another type
   for (const Place& place : places_) {
     if (place.tensor < 0) continue;
-    const auto* values = reinterpret_cast<const float*>(memory.data() + place.from);
-    hashes.add(place.tensor, place.element, {values, static_cast<size_t>(place.bytes) / sizeof(float)});
+    const std::byte* const from = memory.data() + place.from;
+    if (place.type == device::DType::f32) {
+      const auto* values = reinterpret_cast<const float*>(from);
+      hashes.add(place.tensor, place.element, {values, static_cast<size_t>(place.bytes) / sizeof(float)});
+      continue;
+    }
+    wide.resize(static_cast<size_t>(place.bytes / device::size_of(place.type)));
+    widen(from, place.type, static_cast<int64_t>(wide.size()), wide.data());
+    hashes.add(place.tensor, place.element, wide);
   }
   return hashes;
 }

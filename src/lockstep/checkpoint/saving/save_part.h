@@ -50,7 +50,9 @@ class PartWriter {
   struct Place {
     size_t file;
     int64_t at, from, bytes;
-    int64_t tensor, element;  // for its hash; -1: not hashed
+    int64_t tensor;  // for its hash; -1: not hashed
+    device::DType type;
+    int64_t element;
   };
   HashSums hash(std::span<const std::byte> memory) const;
   template <class Action>

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -222,6 +224,26 @@ std::vector<FileSummary> SaveTeam::prepare(const std::string& folder, const Fact
   return small;
 }
 
+namespace {
+
+// Said only where it cannot be seen: a weight without an "m" may be frozen, or its optimizer keeps other
+// things.
+std::optional<std::vector<std::string>> statistics_of(const std::vector<Whole>& tensors) {
+  std::set<std::string> moments;
+  for (const Whole& one : tensors) {
+    if (one.kind == Kind::moment) moments.insert(one.name);
+  }
+  bool seen = true;
+  std::vector<std::string> statistics;
+  for (const Whole& one : tensors) {
+    seen &= one.kind != Kind::weight || moments.empty() || moments.contains(one.name + ".m");
+    if (one.kind == Kind::statistic) statistics.push_back(one.name);
+  }
+  return seen ? std::nullopt : std::optional(statistics);
+}
+
+}  // namespace
+
 Outcome SaveTeam::lead(const Facts& facts, std::span<const std::byte> memory) {
   const auto began = Clock::now();
   Outcome outcome{.step = facts.step, .folder = step_folder(options_.run_folder, facts.step)};
@@ -243,7 +265,8 @@ Outcome SaveTeam::lead(const Facts& facts, std::span<const std::byte> memory) {
                         .params_hash = all.hashes.finish(tensors_),
                         .layout = facts.layout,
                         .state = facts.state,
-                        .files = files},
+                        .files = files,
+                        .statistics = statistics_of(tensors_)},
                        disk_);
       }
     }

@@ -175,12 +175,13 @@ int explain_command(Arguments& arguments) {
     if (words[0] == "recipe") return explain_recipe(after);
     if (words[0] == "program") return explain_program(after);
     if (words[0] == "memory") return explain_memory(after);
+    if (words[0] == "parameters") return explain_parameters(after);
   }
   std::string word;
   bool json = false;
   arguments.positional(
       "WHAT", word,
-      "a key, a section, an error code, environment, or recipe, program or memory, which have "
+      "a key, a section, an error code, environment, or recipe, program, memory or parameters, which have "
       "a --help of their own; nothing lists every key");
   arguments.flag("--json", json, "print it as JSON");
   arguments.example("lockstep explain optim.lr", "a key");
@@ -192,6 +193,8 @@ int explain_command(Arguments& arguments) {
   arguments.example("lockstep explain program first.toml --nproc 4 parallel.zero=3",
                     "those of a rank among four");
   arguments.example("lockstep explain memory first.toml", "what takes how much memory, and when");
+  arguments.example("lockstep explain parameters first.toml tune.freeze='*.wte.*'",
+                    "every parameter by name, and how it is trained");
   if (!arguments.parse()) return 0;
   return word.empty() ? explain_section("", json) : explain_word(word, json);
 }

@@ -93,10 +93,13 @@ std::string start_lines(const run::Plan& plan, const std::string& ranks, const s
   const device::Properties device = plan.device->properties();
   const int64_t slices = r.batch.slices.value, strands = r.batch.strands.value;
   std::string text;
-  text += fmt::format("model   {}{}: {} parameters, {} blocks, {}\n", plan.model->family,
-                      r.model.preset.empty() ? "" : " " + r.model.preset,
-                      human_count(static_cast<double>(plan.model->param_count())), plan.model->blocks.size(),
-                      device::name_of(plan.model->compute));
+  const int64_t parameters = plan.model->param_count(), trained = plan.model->trained_count();
+  text += fmt::format(
+      "model   {}{}: {} parameters, {}{} blocks, {}\n", plan.model->family,
+      r.model.preset.empty() ? "" : " " + r.model.preset, human_count(static_cast<double>(parameters)),
+      trained == parameters ? ""
+                            : fmt::format("{} of them trained, ", human_count(static_cast<double>(trained))),
+      plan.model->blocks.size(), device::name_of(plan.model->compute));
   text += fmt::format("data    {}\n", plan.dataset->describe());
   text += fmt::format(
       "device  {} ({}){}\n", plan.device->id().to_string(), device.name,

@@ -23,7 +23,7 @@ struct EmbeddingBackward {
   int64_t samples = 0, seq_len = 0, width = 0, vocab = 0;
   const int32_t* tokens = nullptr;
   const void* dout = nullptr;   // [samples * seq_len, width]
-  float* dtable = nullptr;      // [vocab, width]
+  float* dtable = nullptr;      // [vocab, width] or null
   float* dpositions = nullptr;  // [position_rows, width] or null
   int64_t position_rows = 0;    // rows that no token stands at get no gradient (written as zero, or kept)
   int64_t first_position = 0;   // of token 0 of every sample

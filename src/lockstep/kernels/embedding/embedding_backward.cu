@@ -202,7 +202,7 @@ void table_gradient(const EmbeddingBackward& op, const Launch& launch, const Lau
 
 void embedding_backward(const EmbeddingBackward& op, const Launch& launch) {
   const Launcher run("embedding_backward", launch);
-  table_gradient(op, launch, run);
+  if (op.dtable) table_gradient(op, launch, run);
   if (!op.dpositions) return;
   LS_ASSERT(op.position_rows >= op.first_position + op.seq_len);
   by_type(op.type, [&](auto element) {

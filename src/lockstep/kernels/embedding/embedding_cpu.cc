@@ -86,11 +86,11 @@ void embedding(const Embedding& op, const Launch&) {
 
 void embedding_backward(const EmbeddingBackward& op, const Launch&) {
   if (!op.accumulate) {
-    clear(op.dtable, op.vocab * op.width);
+    if (op.dtable != nullptr) clear(op.dtable, op.vocab * op.width);
     if (op.dpositions != nullptr) clear(op.dpositions, op.position_rows * op.width);
   }
   with_type(op.type, [&](auto tag) {
-    add_tokens<decltype(tag)>(op);
+    if (op.dtable != nullptr) add_tokens<decltype(tag)>(op);
     if (op.dpositions != nullptr) add_positions<decltype(tag)>(op);
   });
 }

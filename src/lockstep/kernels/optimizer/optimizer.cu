@@ -22,7 +22,7 @@ struct Rates {
 };
 
 __device__ Rates rates_of(const Update& op, const Chunk& chunk) {
-  return {.learning_rate = op.inputs->learning_rate,
+  return {.learning_rate = op.inputs->learning_rate * chunk.rate,
           .clip = op.state->clip,
           .beta1 = op.beta1,
           .beta2 = op.beta2,

@@ -15,6 +15,7 @@ struct Chunk {
   int64_t begin = 0;       // element offset in the flat buffer
   int32_t count = 0;       // <= kChunk
   float weight_decay = 0;  // of the parameter it belongs to
+  float rate = 1;          // times the learning rate, for that parameter
 };
 
 // sums[i] = sum of squares of chunk i in fp64, fixed order. `gradient` holds the scaled gradient.
@@ -40,13 +41,17 @@ struct NormFinish {
 // own: a program's, which brings its function (Update::own); on the CPU only.
 enum class UpdateRule : uint8_t { adamw, sgd, lion, own };
 
+// Tensors that a rule of chunks keeps for a parameter, at most.
+constexpr int kMostState = 8;
+
 // What a rule of a program's own is called with: a run of elements of one parameter, with what it keeps of
 // them in fp32. Runs are cut anywhere, so an element's update may look at nothing but that element.
 struct OwnUpdate {
   float* master = nullptr;
   const float* gradient = nullptr;  // times `clip` is what counts
-  float* m = nullptr;
-  float* v = nullptr;  // null: it keeps one value only
+  float* state[kMostState] = {};    // in the order in which its row names them
+  float* m = nullptr;               // the first of them
+  float* v = nullptr;               // and the second; null: it keeps one value only
   int64_t count = 0;
   float rate = 0, clip = 1, weight_decay = 0;
   float beta1 = 0, beta2 = 0, epsilon = 0;
@@ -66,6 +71,11 @@ struct Update {
   const float* gradient = nullptr;
   void* m = nullptr;
   void* v = nullptr;  // adamw only
+  // With UpdateRule::own, instead of these two: as many as it keeps, each in a type of its own. Of those in
+  // bf16 the second is rounded as v is, and must not be negative.
+  void* kept[kMostState] = {};
+  device::DType kept_types[kMostState] = {};
+  int kept_count = 0;
   // fp32 or bf16. In bf16 both are computed in fp32 and used so; then m is rounded to the nearest and v,
   // which moves by less than a last place, at random (kernels/optimizer/random_rounding.h).
   device::DType moment_type = device::DType::f32;

@@ -24,11 +24,12 @@ struct Rates {
   float second_scale;  // 1 / sqrt(1 - beta2^t)
 };
 
-Rates rates_of(const Update& op) {
+// `factor`: of the chunk's parameter.
+Rates rates_of(const Update& op, float factor) {
   const StepState& state = *op.state;
   Rates rates{};
   rates.clip = state.clip;
-  rates.rate = op.inputs->learning_rate;
+  rates.rate = op.inputs->learning_rate * factor;
   rates.beta1 = op.beta1;
   rates.beta2 = op.beta2;
   rates.epsilon = op.epsilon;
@@ -86,19 +87,7 @@ void update_run(const Update& op, int64_t at, int64_t count, float* m, float* v,
     case UpdateRule::lion:
       return lion(p, op.gradient + at, m, count, decay, rates);
     case UpdateRule::own:
-      return op.own({.master = p,
-                     .gradient = op.gradient + at,
-                     .m = m,
-                     .v = v,
-                     .count = count,
-                     .rate = rates.rate,
-                     .clip = rates.clip,
-                     .weight_decay = decay,
-                     .beta1 = rates.beta1,
-                     .beta2 = rates.beta2,
-                     .epsilon = rates.epsilon,
-                     .beta1_power = op.state->beta1_power,
-                     .beta2_power = op.state->beta2_power});
+      break;  // update_own_chunk()
   }
 }
 
@@ -128,10 +117,54 @@ void update_chunk_in_bf16(const Update& op, const Chunk& chunk, int64_t number, 
   }
 }
 
+// A program's rule, with what it keeps in fp32 for so long.
+void update_own_chunk(const Update& op, const Chunk& chunk, int64_t number, const Rates& rates) {
+  constexpr int64_t kRun = 4 * kDraws;
+  float wide[kMostState][kRun];
+  bool rounds = false;
+  for (int k = 0; k < op.kept_count; ++k) rounds |= op.kept_types[k] == device::DType::bf16;
+  for (int64_t first = 0; first < chunk.count; first += rounds ? kRun : chunk.count) {
+    const int64_t at = chunk.begin + first, left = chunk.count - first;
+    const int64_t count = rounds && left > kRun ? kRun : left;
+    OwnUpdate own{.master = op.master + at,
+                  .gradient = op.gradient + at,
+                  .count = count,
+                  .rate = rates.rate,
+                  .clip = rates.clip,
+                  .weight_decay = chunk.weight_decay,
+                  .beta1 = rates.beta1,
+                  .beta2 = rates.beta2,
+                  .epsilon = rates.epsilon,
+                  .beta1_power = pow(static_cast<double>(op.beta1), static_cast<double>(op.state->applied)),
+                  .beta2_power = pow(static_cast<double>(op.beta2), static_cast<double>(op.state->applied))};
+    for (int k = 0; k < op.kept_count; ++k) {
+      const bool half = op.kept_types[k] == device::DType::bf16;
+      if (half) widen_run(static_cast<Bf16*>(op.kept[k]) + at, count, wide[k]);
+      own.state[k] = half ? wide[k] : static_cast<float*>(op.kept[k]) + at;
+    }
+    own.m = own.state[0], own.v = own.state[1];
+    op.own(own);
+    for (int k = 0; k < op.kept_count; ++k) {
+      if (op.kept_types[k] != device::DType::bf16) continue;
+      Bf16* const to = static_cast<Bf16*>(op.kept[k]) + at;
+      if (k != 1) {
+        narrow_run(wide[k], count, to);
+        continue;
+      }
+      Draws draws;
+      draw(rounding_key(*op.inputs), static_cast<uint64_t>(first / 4),
+           static_cast<uint64_t>(op.first_chunk + number), draws);
+      narrow_randomly(wide[k], count, draws, to);
+    }
+  }
+}
+
 void update_chunk(const Update& op, const Chunk& chunk, int64_t number, const Rates& rates) {
   const int64_t at = chunk.begin, count = chunk.count;
   float* p = op.master + at;
-  if (op.moment_type == device::DType::bf16) {
+  if (op.rule == UpdateRule::own) {
+    update_own_chunk(op, chunk, number, rates);
+  } else if (op.moment_type == device::DType::bf16) {
     update_chunk_in_bf16(op, chunk, number, rates);
   } else {
     float* v = op.v == nullptr ? nullptr : static_cast<float*>(op.v) + at;
@@ -195,8 +228,8 @@ void norm_finish(const NormFinish& op, const Launch&) {
 
 void update(const Update& op, const Launch&) {
   if (op.state->apply == 0) return;
-  const Rates rates = rates_of(op);
-  for_items(op.chunk_count, kSerialBelow, [&](int64_t i) { update_chunk(op, op.chunks[i], i, rates); });
+  for_items(op.chunk_count, kSerialBelow,
+            [&](int64_t i) { update_chunk(op, op.chunks[i], i, rates_of(op, op.chunks[i].rate)); });
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

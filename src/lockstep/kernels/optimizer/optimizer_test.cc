@@ -10,7 +10,7 @@ namespace {
 
 // Runs of several sizes, one of them a full chunk, with gaps that no kernel may touch.
 const std::vector<Chunk> kChunks = {
-    {0, 1, 0.1f}, {1, 7, 0}, {16, 100, 0.1f}, {128, static_cast<int32_t>(kChunk), 0.2f}};
+    {0, 1, 0.1f}, {1, 7, 0, 0.5f}, {16, 100, 0.1f, 3.0f}, {128, static_cast<int32_t>(kChunk), 0.2f}};
 constexpr int64_t kCount = 128 + kChunk + 5;
 
 class OptimizerTest : public KernelTest {};
@@ -154,7 +154,7 @@ TEST_P(OptimizerTest, UpdateFollowsTheRule) {
         for (const Chunk& chunk : kChunks) {
           for (int64_t i = chunk.begin; apply != 0 && i < chunk.begin + chunk.count; ++i) {
             const auto at = static_cast<size_t>(i);
-            const double lr = inputs.learning_rate;
+            const double lr = inputs.learning_rate * chunk.rate;
             update_reference(rule, g[at] * 0.5, chunk.weight_decay, lr, p[at], m[at], v[at]);
           }
         }

@@ -21,7 +21,7 @@ namespace {
 struct Tape {
   std::shared_ptr<Lease> lease;
   at::Tensor input, output;
-  std::vector<at::Tensor> gradients;  // in the order of the trained values
+  std::vector<at::Tensor> gradients;  // of those that are not frozen, in the order of the trained values
 };
 
 class ModuleSegment : public Segment {
@@ -95,11 +95,13 @@ class ModuleSegment : public Segment {
     Tape& tape = tape_of(f);
     std::vector<at::Tensor> wanted, found;
     if (!o_.reads_batch) wanted.push_back(tape.input);
-    for (const ModuleValue& value : values_.trained) wanted.push_back(value.tensor);
+    for (const ModuleValue& value : values_.trained) {
+      if (f.trains(value.key)) wanted.push_back(value.tensor);
+    }
     found.resize(wanted.size());
     const at::Tensor dout =
         view_of(f.dout("hidden"), tape.output.sizes(), scalar_type(o_.type), here.device());
-    if (tape.output.requires_grad()) {
+    if (tape.output.requires_grad() && !wanted.empty()) {
       found = torch::autograd::grad({tape.output}, wanted, {dout.to(tape.output.scalar_type())}, false, false,
                                     true);
     }
@@ -115,8 +117,10 @@ class ModuleSegment : public Segment {
     const OnDevice here(f.device->id(), f.launch, {.exact = o_.exact});
     Tape& tape = tape_of(f);
     const Into into = f.accumulate ? Into::sum : Into::nothing;
-    for (size_t k = 0; k < params_.size(); ++k) {
-      write(f.grad(params_[k].key), tape.gradients[k], at::kFloat, into, here.device());
+    size_t found = 0;
+    for (const ParamSpec& param : params_) {
+      if (f.trains(param.key))
+        write(f.grad(param.key), tape.gradients[found++], at::kFloat, into, here.device());
     }
     tape.gradients.clear();
   }

@@ -28,12 +28,14 @@ class Embed : public Segment {
                      .name = o_.token_name + ".weight",
                      .shape = {vocab(), o_.width},
                      .init = init,
-                     .cut = cut_rows(o_.vocab, o_.parts.tensor_rank, o_.parts.tensor)});
+                     .cut = cut_rows(o_.vocab, o_.parts.tensor_rank, o_.parts.tensor),
+                     .table = true});
     if (o_.positions > 0) {
       specs.push_back({.key = "positions",
                        .name = o_.position_name + ".weight",
                        .shape = {o_.positions, o_.width},
-                       .init = init});
+                       .init = init,
+                       .table = true});
     }
     return specs;
   }
@@ -91,13 +93,13 @@ class Embed : public Segment {
                                    .vocab = vocab(),
                                    .tokens = f.batch("inputs").as<int32_t>() + rows.first_row,
                                    .dout = at(dout, rows),
-                                   .dtable = f.grad("table").as<float>(),
                                    .position_rows = o_.positions,
                                    .first_position = rows.position,
                                    .first_token = first_token(),
                                    .accumulate = std::exchange(accumulate, true),
                                    .scale = scale_};
-      if (o_.positions > 0) e.dpositions = f.grad("positions").as<float>();
+      if (f.trains("table")) e.dtable = f.grad("table").as<float>();
+      if (o_.positions > 0 && f.trains("positions")) e.dpositions = f.grad("positions").as<float>();
       f.kernels->embedding_backward(e, f.launch);
     }
   }

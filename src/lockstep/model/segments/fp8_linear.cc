@@ -143,7 +143,8 @@ void fp8_prepare(const LinearMap& map, const Frame& f) {
 void fp8_forward(const LinearMap& map, const Frame& f, const void* x, const void* bias, void* y, int64_t rows,
                  const float* amax) {
   const Source from = x_of(map, rows), w = weight_of(map);
-  cast(f, from, x, amax, Kept::scratch, map.at_once ? Kept::scratch : Kept::saved, f.slice.training);
+  cast(f, from, x, amax, Kept::scratch, map.at_once ? Kept::scratch : Kept::saved,
+       f.slice.training && f.trains("weight"));
   Fp8Gemm product = forward_product(map, rows);
   product.a = operand(f, from, Kept::scratch, from.straight());
   product.b = operand(f, w, Kept::prepared, map.out_major ? w.straight() : w.transposed());
@@ -155,7 +156,7 @@ void fp8_forward(const LinearMap& map, const Frame& f, const void* x, const void
 void fp8_backward_input(const LinearMap& map, const Frame& f, const void* dy, void* dx, int64_t rows,
                         const float* amax) {
   const Source from = dy_of(map, rows), w = weight_of(map);
-  cast(f, from, dy, amax, Kept::scratch, map.at_once ? Kept::scratch : Kept::left, true);
+  cast(f, from, dy, amax, Kept::scratch, map.at_once ? Kept::scratch : Kept::left, f.trains("weight"));
   Fp8Gemm product = input_product(map, rows);
   product.a = operand(f, from, Kept::scratch, from.straight());
   product.b = operand(f, w, Kept::prepared, map.out_major ? w.transposed() : w.straight());

@@ -19,7 +19,8 @@ class Head : public Segment {
                                      .name = o_.name + ".weight",
                                      .shape = map_.weight_shape(),
                                      .init = {Init::Kind::normal, o_.init_std},
-                                     .tied_to = o_.tied_to}};
+                                     .tied_to = o_.tied_to,
+                                     .table = true}};
     if (o_.bias)
       specs.push_back({.key = "bias", .name = o_.name + ".bias", .shape = {o_.vocab}, .decay = false});
     return specs;
@@ -65,10 +66,12 @@ class Head : public Segment {
                                 .softcap = o_.softcap},
                                f.launch);
       if (!f.slice.training) continue;
-      map_.backward_input(f, logits.data, weight.data,
-                          f.din("normed").as<char>() + begin * o_.width * element, rows, nullptr, amax);
-      map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
-      if (o_.bias) {
+      if (f.input_gradient || map_.in_fp8(rows))  // which leaves the copy that the weight's gradient reads
+        map_.backward_input(f, logits.data, weight.data,
+                            f.din("normed").as<char>() + begin * o_.width * element, rows, nullptr, amax);
+      if (f.trains("weight"))
+        map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
+      if (o_.bias && f.trains("bias")) {
         f.kernels->bias_backward(
             {o_.type, rows, o_.vocab, logits.data, f.grad("bias").as<float>(), f.accumulate || begin > 0},
             f.launch);

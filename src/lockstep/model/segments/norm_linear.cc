@@ -175,13 +175,14 @@ class NormLinear : public Segment {
 
   void backward_weight(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
-    if (map_.in_fp8(rows)) {
+    if (!f.trains("weight")) {
+    } else if (map_.in_fp8(rows)) {
       map_.backward_weight(f, nullptr, nullptr, f.grad("weight").data, rows, f.accumulate);
     } else {
       const Tensor normed = norm_ ? f.saved("normed") : f.in("normed");
       map_.backward_weight(f, normed.data, dlinear(f).data, f.grad("weight").data, rows, f.accumulate);
     }
-    if (map_.bias) {
+    if (map_.bias && f.trains("bias")) {
       f.kernels->bias_backward(
           {map_.type, rows, map_.out, dlinear(f).data, f.grad("bias").as<float>(), f.accumulate}, f.launch);
     }

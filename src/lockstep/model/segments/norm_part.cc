@@ -105,12 +105,14 @@ void NormPart::backward_input(const Frame& f, const void* dy, bool keeps_sum) co
 }
 
 void NormPart::backward_weight(const Frame& f) const {
-  const Tensor sums = f.left("dnorm_weight");
+  const bool weight = f.trains("norm.weight"), bias = has_mean() && f.trains("norm.bias");
+  if (!weight && !bias) return;
+  const Tensor sums = f.left(weight ? "dnorm_weight" : "dnorm_bias");  // the bias may stand alone
   kernels::NormWeightBackward op{.parts = sums.shape[0],
                                  .width = options_.width,
                                  .partial = sums.as<float>(),
-                                 .gradient = f.grad("norm.weight").as<float>()};
-  if (has_mean()) {
+                                 .gradient = f.grad(weight ? "norm.weight" : "norm.bias").as<float>()};
+  if (weight && bias) {
     op.partial_bias = f.left("dnorm_bias").as<float>();
     op.bias_gradient = f.grad("norm.bias").as<float>();
   }

@@ -77,9 +77,10 @@ class Projection : public Segment {
   void backward_weight(const Frame& f) const override {
     const int64_t rows = f.slice.tokens();
     const bool copies = map_.in_fp8(rows);
-    map_.backward_weight(f, copies ? nullptr : f.in(o_.input).data, copies ? nullptr : dmapped(f),
-                         f.grad("weight").data, rows, f.accumulate);
-    if (!map_.bias) return;
+    if (f.trains("weight"))
+      map_.backward_weight(f, copies ? nullptr : f.in(o_.input).data, copies ? nullptr : dmapped(f),
+                           f.grad("weight").data, rows, f.accumulate);
+    if (!map_.bias || !f.trains("bias")) return;
     f.kernels->bias_backward(
         {map_.type, rows, map_.out, dmapped(f), f.grad("bias").as<float>(), f.accumulate}, f.launch);
   }

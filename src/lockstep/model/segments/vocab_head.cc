@@ -23,7 +23,8 @@ class VocabHead : public Segment {
                                      .shape = map_.weight_shape(),
                                      .init = {Init::Kind::normal, o_.init_std},
                                      .cut = cut,
-                                     .tied_to = o_.tied_to}};
+                                     .tied_to = o_.tied_to,
+                                     .table = true}};
     if (o_.bias) {
       specs.push_back(
           {.key = "bias", .name = o_.name + ".bias", .shape = {map_.out}, .decay = false, .cut = cut});
@@ -115,10 +116,13 @@ class VocabHead : public Segment {
                                     .softcap = o_.softcap},
                                    f.launch);
     if (f.slice.training) {
-      map_.backward_input(f, logits.data, f.weight("weight").data, row_of(f.din("normed"), rows), rows.count);
-      map_.backward_weight(f, row_of(f.in("normed"), rows), logits.data, f.grad("weight").data, rows.count,
-                           f.accumulate);
-      if (o_.bias) {
+      if (f.input_gradient)
+        map_.backward_input(f, logits.data, f.weight("weight").data, row_of(f.din("normed"), rows),
+                            rows.count);
+      if (f.trains("weight"))
+        map_.backward_weight(f, row_of(f.in("normed"), rows), logits.data, f.grad("weight").data, rows.count,
+                             f.accumulate);
+      if (o_.bias && f.trains("bias")) {
         f.kernels->bias_backward(
             {o_.type, rows.count, map_.out, logits.data, f.grad("bias").as<float>(), f.accumulate}, f.launch);
       }

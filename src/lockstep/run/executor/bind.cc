@@ -85,19 +85,6 @@ void Staging::in_use(device::Device& device, device::Stream stream) {
   slots_[current_].busy = true;
 }
 
-namespace {
-
-// Whether the parameter at this element of a block is cut among the tensor ranks.
-bool is_cut(const model::BlockLayout& layout, int64_t element) {
-  for (const model::PlacedParam& param : layout.params) {
-    const bool here = element >= param.offset && element < param.offset + param.spec.shape.numel();
-    if (here && param.spec.tied_to.empty()) return param.spec.cut.cuts();
-  }
-  return false;
-}
-
-}  // namespace
-
 Binder::Binder(BindContext context)
     : c_(std::move(context)),
       kernels_(kernels::kernels_for(c_.device.id().kind)),
@@ -106,30 +93,11 @@ Binder::Binder(BindContext context)
   for (const model::Block& block : c_.model.blocks) layouts_.push_back(model::layout_of(block));
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const optim::Optimizer& o = c_.options.optimizer;
-    std::vector<kernels::Chunk> chunks = model::chunks_of(layouts_[b], o.weight_decay, o.decay_all);
+    const std::vector<kernels::Chunk> all = model::chunks_of(layouts_[b], o.weight_decay, o.decay_all);
     first_chunk_.push_back(chunk_count_);
-    chunk_count_ += static_cast<int64_t>(chunks.size());
-    const program::BlockBuffers& keep = c_.program.blocks[b];
-    if (!keep.held()) continue;
-    if (!c_.program.shards.empty()) {
-      const program::Shard& shard = c_.program.own_shard(static_cast<int>(b));
-      chunks = {chunks.begin() + shard.first_chunk, chunks.begin() + shard.first_chunk + shard.chunks};
-      for (kernels::Chunk& chunk : chunks) chunk.begin -= shard.values.begin;
-      first_chunk_.back() += shard.first_chunk;
-    }
-    const auto fill = [&](int buffer) {
-      const Tensor table = c_.memory.tensor(buffer);
-      c_.device.copy(table.data, chunks.data(), table.bytes(), CopyKind::host_to_device, stream_);
-      c_.device.synchronize(stream_);
-    };
-    fill(keep.chunks);
-    if (keep.norm_chunks == keep.chunks) continue;
-    const int64_t base =
-        c_.program.shards.empty() ? 0 : c_.program.own_shard(static_cast<int>(b)).values.begin;
-    for (kernels::Chunk& chunk : chunks) {
-      if (!is_cut(layouts_[b], chunk.begin + base)) chunk.count = 0;  // the first tensor rank counts it
-    }
-    fill(keep.norm_chunks);
+    chunk_count_ += static_cast<int64_t>(all.size());
+    parts_.emplace_back();
+    if (c_.program.blocks[b].held()) fill_chunks(b, all);
   }
 }
 
@@ -138,11 +106,6 @@ char* Binder::own(int buffer, int block) const {
   const bool all_of_it = c_.program.shards.empty() || c_.program.buffers[static_cast<size_t>(buffer)].sharded;
   return flat.as<char>() +
          (all_of_it ? 0 : c_.program.own_shard(block).values.begin * device::size_of(flat.dtype));
-}
-
-int64_t Binder::own_chunks(int block) const {
-  return c_.memory.tensor(c_.program.blocks[static_cast<size_t>(block)].chunks).numel() /
-         static_cast<int64_t>(sizeof(kernels::Chunk));
 }
 
 Binder::Call Binder::bind(const Instruction& i) {
@@ -174,7 +137,7 @@ Binder::Call Binder::bind(const Instruction& i) {
                         [&](const program::SumScalars&) { return bind_sum_scalars(c_, i, lane); },
                         [&](const program::GatherStatistics&) { return bind_gather_statistics(c_, i, lane); },
                         [&](const program::Norm& norm) { return this->norm(i, norm); },
-                        [&](const program::Update&) { return update(i); },
+                        [&](const program::Update& what) { return update(i, what); },
                     },
                     i.what);
 }
@@ -242,6 +205,11 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   const program::RunSegment* run = i.get<program::RunSegment>();  // null: FoldStatistics
   frame->part = run != nullptr ? run->part : -1;
   frame->accumulate = run != nullptr && run->accumulate;
+  frame->input_gradient = run == nullptr || run->input_gradient;
+  for (const model::ParamSpec& spec :
+       c_.model.blocks[static_cast<size_t>(i.block)].params_of(static_cast<size_t>(i.segment))) {
+    if (spec.train.frozen) frame->freeze(spec.key);
+  }
   frame->slices = c_.program.slices;
   frame->inputs = c_.memory.find("step inputs").as<StepInputs>();
   frame->state = c_.memory.find("step state").as<StepState>();
@@ -328,13 +296,15 @@ Binder::Call Binder::norm(const Instruction& i, const program::Norm& norm) {
   const Tensor sums = c_.memory.find("square sums");
   for (size_t b = 0; b < layouts_.size() && norm.part != program::Norm::Part::finish; ++b) {
     const int block = static_cast<int>(b);
-    if (!c_.program.blocks[b].held() || own_chunks(block) == 0) continue;
-    const Use& gradient = *std::find_if(i.reads.begin(), i.reads.end(), [&](const Use& use) {
-      return use.role == Role::gradient && use.block == block;
-    });
-    passes.push_back({reinterpret_cast<float*>(own(gradient.buffer, block)),
-                      used(i.reads, Role::chunks, block).as<kernels::Chunk>(), own_chunks(block),
-                      sums.as<double>() + first_chunk_[b]});
+    for (const OwnPart& part : parts_[b]) {
+      if (part.chunks == 0) continue;
+      const Use& gradient = *std::find_if(i.reads.begin(), i.reads.end(), [&](const Use& use) {
+        return use.role == Role::gradient && use.block == block;
+      });
+      passes.push_back({reinterpret_cast<float*>(own(gradient.buffer, block)) + part.offset,
+                        used(i.reads, Role::chunks, block).as<kernels::Chunk>() + part.first_chunk,
+                        part.chunks, sums.as<double>() + first_chunk_[b] + part.first_chunk});
+    }
   }
   if (norm.part == program::Norm::Part::squares) {  // the others' are zero
     return [this, passes, sums] {
@@ -353,33 +323,6 @@ Binder::Call Binder::norm(const Instruction& i, const program::Norm& norm) {
     for (const kernels::SquareSums& pass : passes) kernels_.square_sums(pass, launch_);
     kernels_.norm_finish(finish, launch_);
   };
-}
-
-Binder::Call Binder::update(const Instruction& i) {
-  const optim::Optimizer& o = c_.options.optimizer;
-  const program::BlockBuffers& keep = c_.program.blocks[static_cast<size_t>(i.block)];
-  const auto share = [&](int buffer) { return reinterpret_cast<float*>(own(buffer, i.block)); };
-  kernels::Update update{.rule = o.rule,
-                         .own = o.own,
-                         .beta1 = o.beta1,
-                         .beta2 = o.beta2,
-                         .epsilon = o.epsilon,
-                         .master = share(keep.master),
-                         .gradient = share(i.reads[0].buffer),
-                         .m = own(keep.moments[0], i.block),
-                         .moment_type = o.moment_type,
-                         .first_chunk = first_chunk_[static_cast<size_t>(i.block)],
-                         .chunks = used(i.reads, Role::chunks).as<kernels::Chunk>(),
-                         .chunk_count = own_chunks(i.block),
-                         .inputs = used(i.reads, Role::inputs).as<StepInputs>(),
-                         .state = used(i.reads, Role::state).as<StepState>()};
-  if (o.moments > 1) update.v = own(keep.moments[1], i.block);
-  if (c_.model.compute != device::DType::f32) {
-    update.compute = own(keep.compute, i.block);
-    update.compute_type = c_.model.compute;
-  }
-  if (update.chunk_count == 0) return [] {};
-  return [this, update] { kernels_.update(update, launch_); };
 }
 
 }  // namespace lockstep::run

@@ -73,18 +73,27 @@ class Binder {
                     const device::Tensor& from) const;
   Call fold_statistics(const program::Instruction& i);
   Call norm(const program::Instruction& i, const program::Norm& norm);
-  Call update(const program::Instruction& i);
+  Call update(const program::Instruction& i, const program::Update& what);
+  Call update_chunks(const program::Instruction& i, const program::Update& what);
+  Call update_whole(const program::Instruction& i, const program::Update& what);
+  void fill_chunks(size_t block, const std::vector<kernels::Chunk>& all);
   // This rank's shard of a flat buffer of a block; all of it where nothing is sharded.
   char* own(int buffer, int block) const;
-  int64_t own_chunks(int block) const;
   device::Tensor used(const std::vector<program::Use>& uses, program::Role role, int block = -1) const;
   device::Tensor parameter(const program::Instruction& i, const program::Use& use) const;
+
+  // What this rank holds of a region of a block.
+  struct OwnPart {
+    int64_t first_chunk = 0, chunks = 0;  // in its table of chunks
+    int64_t offset = 0;                   // elements from its first of the block
+  };
 
   BindContext c_;
   const kernels::Kernels& kernels_;
   device::Stream stream_;  // of the compute lane
   kernels::Launch launch_;
   std::vector<model::BlockLayout> layouts_;
+  std::vector<std::vector<OwnPart>> parts_;                   // [block][region]
   std::vector<int64_t> first_chunk_;                          // of a block, among all
   int64_t chunk_count_ = 0;                                   // of all blocks
   std::map<std::vector<int>, std::shared_ptr<void>> graphs_;  // {block, segment, slice}: AutogradBlock's tape

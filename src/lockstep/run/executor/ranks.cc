@@ -49,8 +49,10 @@ bool Ranks::shares_memory() const { return !alone() && host_->shares_memory(); }
 
 void Ranks::connect(const comm::Mesh& mesh, const program::Program& program, device::Device& device) {
   std::set<std::pair<Lane, Among>> wanted;
-  for (const program::Instruction& i : program.instructions) {
-    if (i.among != Among::none) wanted.insert({i.lane, i.among});
+  for (const auto* list : {&program.instructions, &program.setup}) {
+    for (const program::Instruction& i : *list) {
+      if (i.among != Among::none) wanted.insert({i.lane, i.among});
+    }
   }
   std::map<std::pair<Lane, std::vector<int>>, std::shared_ptr<comm::Group>>
       made;  // one for the same members of a lane

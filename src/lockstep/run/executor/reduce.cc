@@ -248,7 +248,7 @@ std::function<void()> bind_sum_partials(const BindContext& context,
       continue;
     }
     for (const model::PlacedParam& param : layouts[static_cast<size_t>(use.block)].params) {
-      if (!param.spec.partial) continue;
+      if (!param.spec.partial || param.spec.train.frozen) continue;
       values.push_back({all.as<float>() + param.offset, DType::f32, {param.spec.shape.numel()}});
     }
   }
@@ -313,8 +313,10 @@ std::function<void()> bind_gather_weights(const BindContext& context, const Inst
   comm::Group* group = &context.options.ranks->group(i.among, i.lane);
   const Tensor whole = context.memory.tensor(i.writes[0].buffer),
                from = context.memory.tensor(i.reads[0].buffer);
-  const GatherParts calls = gather_parts(context.program, i.block, i.among, whole);
-  const Span own = context.program.own_shard(i.block).values;
+  const Weights which = i.get<program::GatherWeights>()->frozen ? Weights::frozen : Weights::trained;
+  const GatherParts calls = gather_parts(context.program, {i.block, which}, i.among, whole);
+  const program::Shard& shard = context.program.own_shard(i.block);
+  const Span own = which == Weights::frozen ? shard.frozen : shard.values;
   const Tensor to{whole.as<char>() + own.begin * device::size_of(whole.dtype), whole.dtype, {own.count}};
   device::Device* device = &context.device;
   return [group, calls, to, from, whole, device, launch] {
@@ -325,10 +327,11 @@ std::function<void()> bind_gather_weights(const BindContext& context, const Inst
   };
 }
 
-GatherParts gather_parts(const program::Program& program, int block, Among among, const Tensor& whole) {
-  const std::vector<program::Shard>& shares = program.shards[static_cast<size_t>(block)];
+GatherParts gather_parts(const program::Program& program, const WeightsOf& of, Among among,
+                         const Tensor& whole) {
+  const std::vector<program::Shard>& shares = program.shards[static_cast<size_t>(of.block)];
   const auto part = [&](size_t rank) -> Tensor {
-    const Span& values = shares[rank].values;
+    const Span& values = of.which == Weights::frozen ? shares[rank].frozen : shares[rank].values;
     return {whole.as<char>() + values.begin * device::size_of(whole.dtype), whole.dtype, {values.count}};
   };
   const auto near = static_cast<size_t>(program.ranks.near());

@@ -28,7 +28,12 @@ std::function<void()> bind_gather_weights(const BindContext& context, const prog
 
 // The calls that make a block's weights whole in one group: each is a list of parts, by rank of the group.
 using GatherParts = std::vector<std::vector<device::Tensor>>;
-GatherParts gather_parts(const program::Program& program, int block, program::Among among,
+enum class Weights : uint8_t { trained, frozen };
+struct WeightsOf {
+  int block = 0;
+  Weights which = Weights::trained;
+};
+GatherParts gather_parts(const program::Program& program, const WeightsOf& of, program::Among among,
                          const device::Tensor& whole);
 
 }  // namespace lockstep::run

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/run/reference/groups.h"
 #include "lockstep/run/reference/models.h"
 
 namespace lockstep::reference {
@@ -71,8 +72,10 @@ class Loop {
       tape.backward(loss);
       report.loss += loss->value[0];
     }
-    for (const auto& [name, weight] : weights_)
+    for (const auto& [name, weight] : weights_) {
+      if (group_of(words_, name).frozen) continue;
       for (const double slope : weight->slope) report.grad_norm += slope * slope;
+    }
     report.grad_norm = std::sqrt(report.grad_norm);
     const double most = words_.number("optim.clip", 1);
     const double clip = most > 0 ? std::min(1.0, most / (report.grad_norm + 1e-6)) : 1;
@@ -132,15 +135,66 @@ class Loop {
     return tape.cross_entropy(model.logits(tape, inputs, samples[0].inputs.size(), pass), labels, count);
   }
 
+  // Muon (Jordan et al.), as torch.optim.Muon writes it, step by step.
+  void muon(const std::string& name, Matrix& weight, double clip, double rate, double decay) {
+    const double beta = words_.number("optim.momentum", 0.9);
+    const size_t rows = weight.rows, columns = weight.value.size() / rows;
+    std::vector<double>& m = first_[name];
+    m.resize(weight.value.size());
+    std::vector<double> x(weight.value.size());
+    double norm = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double g = weight.slope[i] * clip;
+      m[i] = beta * m[i] + (1 - beta) * g;
+      x[i] = (1 - beta) * g + beta * m[i];
+      norm += x[i] * x[i];
+    }
+    for (double& value : x) value /= std::max(std::sqrt(norm), 1e-7);
+    // X becomes (a + b S + c S S) X with S = X X^T, for tall and wide alike.
+    for (int step = 0; step < 5; ++step) {
+      const std::vector<double> s = times(x, rows, columns, transposed(x, rows, columns), rows);
+      const std::vector<double> s2 = times(s, rows, rows, s, rows);
+      std::vector<double> by(s.size());
+      for (size_t i = 0; i < s.size(); ++i) by[i] = -4.7750 * s[i] + 2.0315 * s2[i];
+      std::vector<double> next = times(by, rows, rows, x, columns);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = 3.4445 * x[i] + next[i];
+    }
+    const double scale = std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(columns)));
+    for (size_t i = 0; i < x.size(); ++i) weight.value[i] -= rate * (scale * x[i] + decay * weight.value[i]);
+  }
+  static std::vector<double> transposed(const std::vector<double>& a, size_t rows, size_t columns) {
+    std::vector<double> t(a.size());
+    for (size_t r = 0; r < rows; ++r)
+      for (size_t c = 0; c < columns; ++c) t[c * rows + r] = a[r * columns + c];
+    return t;
+  }
+  static std::vector<double> times(const std::vector<double>& a, size_t m, size_t k,
+                                   const std::vector<double>& b, size_t n) {
+    std::vector<double> c(m * n);
+    for (size_t i = 0; i < m; ++i)
+      for (size_t j = 0; j < n; ++j)
+        for (size_t l = 0; l < k; ++l) c[i * n + j] += a[i * k + l] * b[l * n + j];
+    return c;
+  }
+
   // AdamW (Loshchilov and Hutter), SGD with momentum and decoupled decay, Lion (Chen et al.).
-  void update(const std::string& name, Matrix& weight, double clip, double rate) {
-    const std::string rule = words_.text("optim.name", "adamw");
+  void update(const std::string& name, Matrix& weight, double clip, double peak) {
+    const Group group = group_of(words_, name);
+    if (group.frozen) return;
+    const double rate = peak * group.rate;
+    std::string rule = group.rule;
     const double beta1 = words_.number("optim.beta1", 0.9), beta2 = words_.number("optim.beta2", 0.95);
     const double momentum = words_.number("optim.momentum", 0.9),
                  epsilon = words_.number("optim.epsilon", 1e-8);
     // Norms and biases are rows; what is a matrix decays.
     const bool decays = weight.rows > 1 || words_.flag("optim.decay_all", false);
-    const double decay = decays ? words_.number("optim.weight_decay", 0.1) : 0;
+    const double decay = group.decay.value_or(decays ? words_.number("optim.weight_decay", 0.1) : 0);
+    if (rule == "muon") {
+      const bool table = name.find("wte") != std::string::npos || name.find("wpe") != std::string::npos ||
+                         name.find("embed") != std::string::npos || name.find("head") != std::string::npos;
+      if (weight.rows > 1 && !table) return muon(name, weight, clip, rate, decay);
+      rule = "adamw";
+    }
     std::vector<double>&m = first_[name], &v = second_[name];
     m.resize(weight.value.size()), v.resize(weight.value.size());
     for (size_t i = 0; i < weight.value.size(); ++i) {

@@ -48,8 +48,8 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   add("step state", parameters.state(), false, 0);
   for (const Parameters::Named& param : parameters.named()) {
     add(param.name, param.master.values, param.master.sharded, param.master.first);
-    for (const Parameters::Held& moment : param.moments)
-      add("moment", moment.values, moment.sharded, moment.first);
+    for (const Parameters::State& state : param.state)
+      add("moment", state.held.values, state.held.sharded, state.held.first);
   }
   for (const Parameters::Named& one : parameters.statistics()) add(one.name, one.master.values, false, 0);
   shape_ = base::hash_text(shape);

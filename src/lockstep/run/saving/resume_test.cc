@@ -145,6 +145,9 @@ TEST_P(Resume, InAnyOtherLayout) {
 INSTANTIATE_TEST_SUITE_P(
     Recipes, Resume,
     testing::Values(Recipe{"gpt2_dropout", {"model.dropout=0.1", "optim.schedule=cosine"}},
+                    Recipe{"frozen_and_groups",
+                           {"tune.freeze=*wte*,*.h.0.*,*.h.2.attn.c_attn.*", "optim.layer_lr_decay=0.9",
+                            "optim.groups=*.mlp.* kind=lion lr_scale=0.1,*.bias weight_decay=0.2"}},
                     Recipe{"llama_fp16_loss_scale",
                            {"model.family=llama", "precision.compute=fp16", "precision.growth_interval=2"}}),
     [](const auto& row) { return std::string(row.param.name); });

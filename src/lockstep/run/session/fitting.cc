@@ -100,11 +100,11 @@ bool is_allowed(const Plan& plan, const Variant& variant) {
 std::vector<Variant> variants_of(const Plan& plan, const Freedom& freedom) {
   const Variant now = variant_of(plan);
   std::vector<DType> moments{now.moments};
-  if (freedom.moments && plan.optimizer.moments > 0 && now.moments == DType::f32)
+  if (freedom.moments && plan.optimizer.keeps_state() && now.moments == DType::f32)
     moments.push_back(DType::bf16);
   std::vector<bool> offloads{now.offload};
   const bool gpu = plan.device->id().kind != device::Kind::cpu;
-  if (freedom.offload && gpu && plan.optimizer.moments > 0 && !now.offload) offloads.push_back(true);
+  if (freedom.offload && gpu && plan.optimizer.keeps_state() && !now.offload) offloads.push_back(true);
   std::vector<Variant> all;
   for (const int64_t slices : slices_to_try(plan, freedom)) {
     for (const int64_t strands : strands_to_try(plan, freedom, slices)) {

@@ -44,7 +44,7 @@ TEST(Fitting, TheAdviceFits) {
         EXPECT_EQ(changed.memory.peak_bytes(), way.peak_bytes) << way.change;
         const bool same = changed.layout.slices == plan.layout.slices &&
                           changed.layout.strands == plan.layout.strands &&
-                          changed.layout.moment_type == plan.layout.moment_type;
+                          changed.optimizer.moment_type == plan.optimizer.moment_type;
         EXPECT_EQ(way.price.ends_with("same bits"), same) << way.price;
       }
     }

@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/checkpoint_error.h"
+#include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/families/huggingface.h"
 
@@ -67,10 +68,38 @@ class Stage {
   int64_t used_ = 0;
 };
 
+// Frozen weights that are kept in the type of products: read in fp32, whatever the file has, and rounded.
+bool is_rounded(const Parameters::Saved& one) {
+  return one.piece.tensor.kind == Kind::weight && one.piece.tensor.dtype != device::DType::f32;
+}
+
+void read_rounded(device::Device& device, const Opened& from, const Parameters::Saved& one,
+                  checkpoint::HashSums* hashes) {
+  constexpr int64_t kMost = kStageBytes / 4;
+  const device::DType type = one.piece.tensor.dtype;
+  std::vector<float> wide;
+  std::vector<char> narrow;
+  for (int64_t at = 0; at < one.piece.count; at += kMost) {
+    checkpoint::Piece piece = checkpoint::part_of(one.piece, at, std::min(kMost, one.piece.count - at));
+    piece.tensor.dtype = device::DType::f32;
+    wide.resize(static_cast<size_t>(piece.count));
+    narrow.resize(static_cast<size_t>(piece.count * device::size_of(type)));
+    from.read({{piece, wide.data(), one.copy == 0}}, hashes);
+    checkpoint::narrow(wide.data(), piece.count, type, narrow.data());
+    device.copy(one.values.as<char>() + at * device::size_of(type), narrow.data(),
+                static_cast<int64_t>(narrow.size()), device::CopyKind::host_to_device, nullptr);
+    device.synchronize(nullptr);
+  }
+}
+
 // Into host memory straight from the file, hashed on the way; elsewhere through a stage, and the device
 // hashes faster. Nothing larger than the stage is held.
-void read_held(device::Device& device, const Opened& from, const Held& held,
+void read_held(device::Device& device, const Opened& from, Held held,
                checkpoint::HashSums* hashes = nullptr) {
+  for (const Parameters::Saved& one : held) {
+    if (is_rounded(one)) read_rounded(device, from, one, hashes);
+  }
+  std::erase_if(held, is_rounded);
   if (device.id().kind == device::Kind::cpu) {
     std::vector<Opened::Wanted> wanted;
     for (const Parameters::Saved& one : held) {

@@ -47,23 +47,32 @@ class Parameters {
     int64_t first = 0;
     device::Tensor values;  // device memory, flat; empty when it holds none
   };
+  // A tensor of what the optimizer keeps for a parameter.
+  struct State {
+    std::string name;     // "m"
+    device::Shape shape;  // whole
+    model::Cut cut;
+    Held held;
+  };
   struct Named {
     std::string name;
     device::Shape shape;  // whole
     model::Cut cut;       // what part of it the tensor ranks' `held` elements are of
-    Held master;
-    std::vector<Held> moments;  // "m", "v"
+    Held master;          // of a frozen one: in the type that products read
+    std::vector<State> state;
     device::DType dtype = device::DType::f32;
     int64_t order = 0;  // by block, whichever blocks this rank has
+    bool frozen = false;
   };
   std::vector<Named> named() const;  // tied ones left out
   // Statistics under their names, in their own types and without moments, whole on every rank: saved and
   // restored with the masters.
   std::vector<Named> statistics() const;
-  // What a checkpoint keeps of this rank: masters, moments ("NAME.m", "NAME.v") and statistics, each as the
-  // piece of the canonical tensor that lies in `values`. `copies` ranks hold the same, this is number `copy`
-  // of them: together, the ranks' shares of their copies must cover every tensor once. What is shared out or
-  // cut has its copies on other ranks than what is not, even where they are as many.
+  // What a checkpoint keeps of this rank: masters and frozen values, what the optimizer keeps ("NAME.m",
+  // "NAME.v") and statistics, each as the piece of the canonical tensor that lies in `values`. `copies` ranks
+  // hold the same, this is number `copy` of them: together, the ranks' shares of their copies must cover
+  // every tensor once. What is shared out or cut has its copies on other ranks than what is not, even where
+  // they are as many.
   struct Saved {
     checkpoint::Piece piece;
     device::Tensor values;  // device memory, flat
@@ -79,15 +88,28 @@ class Parameters {
  private:
   enum class Tables : uint8_t { all, by_length };
   void fill_tables(Tables which, int64_t length);
-  Held held(int buffer, const model::PlacedParam& param, int block) const;
+  Held held(const model::PlacedParam& param, int block) const;
+  Held held(const program::StateBuffer& state, const model::PlacedParam& param) const;
+  Held held_of(const device::Tensor& flat, const program::Span& holds, bool sharded,
+               const model::PlacedParam& param) const;
   Saved saved_as(const std::string& name, const Named& param, const Held& held, checkpoint::Kind kind) const;
   void fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const;
   void share_copies() const;
   checkpoint::HashSums hash_runs() const;
-  // Chunks of a block whose masters this rank hashes, begins counted from the master buffer's first element.
-  std::vector<kernels::Chunk> own_chunks(size_t block, int64_t& first) const;
-  std::vector<uint64_t> hash_chunks(const device::Tensor& values,
-                                    const std::vector<kernels::Chunk>& chunks) const;
+  // Chunks of a block of which this rank holds the values, trained or frozen, begins counted from the
+  // buffer's first element, and their numbers in the model's own order, which is the hash's. Of what several
+  // ranks of a shard group hold, each takes its shard; `all`: every one takes all.
+  struct Chunks {
+    std::vector<kernels::Chunk> chunks;
+    std::vector<int64_t> numbers;
+    device::Tensor values;
+  };
+  enum class Take : uint8_t { shard, all };
+  std::vector<Chunks> own_chunks(size_t block, Take take) const;
+  std::vector<uint64_t> hash_chunks(const Chunks& own) const;
+  std::vector<uint64_t> hash_fp32(const float* values, const std::vector<kernels::Chunk>& chunks) const;
+  std::vector<std::vector<int64_t>> first_chunk_;  // [block][parameter as the model lists it]
+  int64_t chunk_count_ = 0;
   const model::Model& model_;
   const program::Program& program_;
   const Memory& memory_;

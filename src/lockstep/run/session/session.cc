@@ -1,4 +1,5 @@
 #include "lockstep/run/session/session.h"
+#include "lockstep/run/session/param_groups.h"
 
 #include <fmt/format.h>
 
@@ -239,9 +240,11 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
     check_parts(resolved.recipe, parts, plan.seat.world);
     model::check_fp8(resolved.recipe, parts);
   }
-  plan.build_part = [recipe = resolved.recipe, compute = compute,
-                     build = own.build_model](const model::Parts& of_rank) {
-    return build ? build(recipe, compute) : model::build_model(recipe, compute, of_rank);
+  plan.build_part = [recipe = resolved.recipe, compute = compute, build = own.build_model,
+                     optimizer = plan.optimizer](const model::Parts& of_rank) {
+    model::Model model = build ? build(recipe, compute) : model::build_model(recipe, compute, of_rank);
+    assign_groups(model, recipe, optimizer);
+    return model;
   };
   plan.model = std::make_unique<model::Model>(plan.build_part(parts));
 }
@@ -332,8 +335,7 @@ program::Layout layout_of(const Plan& plan, const Variant& variant) {
   program::resolve_nodes(layout.ranks, layout.strands);
   layout.stages = plan.layout.stages;
   layout.stages.pieces = cut_stages(recipe, *plan.model, layout);
-  layout.moments = plan.optimizer.moments;
-  layout.moment_type = variant.moments;
+  layout.rules = state_rules(plan.optimizer, variant.moments, kernels::kernels_for(plan.device->id().kind));
   layout.offload = variant.offload;
   layout.kernels = &kernels::kernels_for(plan.device->id().kind);
   layout.recompute = program::parse_recompute(settled(plan, variant.recompute, layout), *plan.model);
@@ -399,10 +401,10 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   static_cast<void>(kernels::kernels_for(id.kind));
   base::end_lap(plan.laps, "load its kernels");  // of the CPU: LibTorch
   const DType compute = resolve_precision(resolved, plan.device->properties(), own.build_model != nullptr);
+  plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
   add_model(plan, resolved, own, {compute, here.parts});
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   base::end_lap(plan.laps, "build the model");
-  plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
   if (plan.optimizer.offload && id.kind == device::Kind::cpu) {
     throw ConfigError(
         187,
@@ -410,11 +412,13 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
         "run computes on the CPU, where they are already: set optim.offload=false, or run.device "
         "to a GPU");
   }
-  if (plan.optimizer.own != nullptr && id.kind != device::Kind::cpu) {
+  for (const optim::Rule& rule : plan.optimizer.rules) {
+    const bool anywhere = rule.kind->own == nullptr && (!rule.kind->whole || rule.kind->whole_on_gpu);
+    if (anywhere || id.kind == device::Kind::cpu) continue;
     throw ConfigError(189,
                       fmt::format("optim.name = \"{}\" has a rule for the CPU only: set run.device=cpu, or "
                                   "another optim.name",
-                                  resolved.recipe.optim.name));
+                                  rule.kind->name));
   }
   plan.resolved = std::move(resolved);
   plan.available_bytes = available_bytes(plan);

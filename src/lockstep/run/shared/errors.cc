@@ -115,6 +115,25 @@ std::vector<base::ErrorExplanation> error_rows() {
         "run "
         "computes on a GPU."},
        {"Set run.device=cpu, or choose another optim.name."}},
+      {190,
+       "A pattern of parameters' names that matches nothing",
+       {"tune.freeze, tune.train or optim.groups has a name that this model does not have: families name "
+        "their parameters as Hugging Face does, and differ."},
+       {"`lockstep explain parameters RECIPE` lists the names.", "A star stands for anything: \"*.mlp.*\"."}},
+      {191,
+       "Nothing is left to train",
+       {"tune.train, tune.freeze and optim.groups together freeze every parameter."},
+       {"Leave out a pattern; `lockstep explain parameters RECIPE` shows what each of them does."}},
+      {192,
+       "Weights of one product that are treated differently",
+       {"Llama's q, k and v (and gate and up) lie side by side and are multiplied at once, so that they are "
+        "frozen together, and updated by one optimizer."},
+       {"Let the pattern match all of them: \"*.self_attn.[qkv]_proj.*\"."}},
+      {193,
+       "An optimizer that needs matrices whole, and tensor parallelism that cuts them",
+       {"optim.name or a group's kind names an optimizer, as muon, that looks at whole matrices."},
+       {"Use parallel.zero, parallel.pipeline or parallel.context to share the work.",
+        "Or choose an element-wise optimizer, as adamw."}},
       {311,
        "A head that is said to be the embedding, and is not",
        {"config.json says tie_word_embeddings (for gpt2 also where it says nothing), but the folder holds an "
