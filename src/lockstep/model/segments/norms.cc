@@ -164,6 +164,7 @@ class PostNorm : public Segment {
                              f.launch);
   }
   void backward_weight(const Frame& f) const override {
+    if (!f.trains("weight")) return;
     const Tensor sums = f.left("dweight");
     f.kernels->norm_weight_backward({.parts = sums.shape[0],
                                      .width = options_.width,

@@ -146,6 +146,7 @@ class QkNorm : public Segment {
 
   void backward_weight(const Frame& f) const override {
     for (const std::string key : {"q_weight", "k_weight"}) {
+      if (!f.trains(key)) continue;
       const Tensor sums = f.left("d" + key);
       f.kernels->norm_weight_backward({.parts = sums.shape[0],
                                        .width = sums.shape[1],
