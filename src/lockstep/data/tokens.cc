@@ -14,22 +14,13 @@
 #include "lockstep/data/kind.h"
 #include "lockstep/data/npy.h"
 #include "lockstep/data/parallel.h"
+#include "lockstep/data/token_header.h"
 #include "lockstep/data/windows.h"
 
 namespace lockstep::data {
 namespace {
 
-struct Format {
-  const char* name;
-  int32_t magic, version;
-  int width;  // bytes a token
-};
-constexpr Format kFormats[] = {
-    {"llm.c GPT-2", 20240520, 1, 2},
-    {"llm.c Llama-3", 20240801, 7, 4},
-};
 const std::vector<std::string> kTokenFiles = {".bin", ".npy"};
-constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
 constexpr int kRawWidth = 2;  // nanoGPT
 constexpr int64_t kLargestVocab = int64_t{1}
                                   << 20;  // without model.vocab: more means that these are no tokens
@@ -82,29 +73,29 @@ TokenSegment open_raw(base::MappedFile file) {
   return file_segment(std::move(file), 0, kRawWidth);
 }
 
-TokenSegment open_with_header(base::MappedFile file, const Format& format) {
+TokenSegment open_with_header(base::MappedFile file, const TokenFormat& format) {
   const int32_t version = int_at(file, 4);
   const int64_t count = int_at(file, 8);
-  if (file.size() >= kHeaderBytes && version != format.version) {
+  if (file.size() >= kTokenHeaderBytes && version != format.version) {
     throw base::DataError(
         231, fmt::format("{} has version {} at byte 4, version {} of the {} format is supported", file.path(),
                          version, format.version, format.name));
   }
-  const int64_t expected = kHeaderBytes + count * format.width;
-  if (file.size() < kHeaderBytes || count < 0 || file.size() != expected) {
+  const int64_t expected = kTokenHeaderBytes + count * format.width;
+  if (file.size() < kTokenHeaderBytes || count < 0 || file.size() != expected) {
     throw base::DataError(
         230,
         fmt::format("{} ends at byte {}, its {} header of {} bytes promises {} tokens, that is {} bytes; it "
                     "was cut off or changed: fetch it again",
-                    file.path(), file.size(), format.name, kHeaderBytes, count, expected));
+                    file.path(), file.size(), format.name, kTokenHeaderBytes, count, expected));
   }
-  return file_segment(std::move(file), kHeaderBytes, format.width);
+  return file_segment(std::move(file), kTokenHeaderBytes, format.width);
 }
 
 TokenSegment open_file(const std::string& path) {
   base::MappedFile file = base::MappedFile::open(path);
   if (is_npy(file)) return open_npy(std::move(file));
-  for (const Format& format : kFormats) {
+  for (const TokenFormat& format : kTokenFormats) {
     if (int_at(file, 0) == format.magic) return open_with_header(std::move(file), format);
   }
   return open_raw(std::move(file));
