@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/text/tokenizer.h"
 
 namespace lockstep::cli {
 
@@ -16,6 +17,13 @@ int64_t first_token_of(const std::string& config_json) {
 }
 
 }  // namespace
+
+void adopt_tokenizer(FolderModel& model) {
+  recipe::Recipe& recipe = model.resolved.recipe;
+  const bool takes_text = recipe.data.kind == "auto" || recipe.data.kind == "tokens" || model.said("data.path");
+  if (model.said("data.tokenizer") || recipe.data.tokenizer != "bytes" || model.trained_here || !takes_text) return;
+  if (!text::find_tokenizer(recipe.model.from).empty()) recipe.data.tokenizer = recipe.model.from;
+}
 
 FolderModel folder_model(const std::string& folder, const std::vector<std::string>& words) {
   const checkpoint::Opened opened(folder);

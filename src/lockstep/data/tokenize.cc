@@ -77,7 +77,7 @@ void encode_part(const CorpusReader& reader, const CorpusPart& part, const Aroun
   };
   const auto bad = [&](const BadDocument& document) {
     if (options.on_error == OnError::stop)
-      throw base::DataError(document.number, document.sentence + "; correct it, or leave such documents out with --on-error skip");
+      throw base::DataError(document.number, document.sentence + "; correct or remove it (lockstep tokenize --on-error skip leaves it out)");
     ++out.counts.skipped;
     if (out.counts.faults.size() < kMostFaults) out.counts.faults.push_back(document.sentence);
   };

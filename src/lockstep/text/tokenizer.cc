@@ -11,7 +11,6 @@
 #include "lockstep/base/text.h"
 #include "lockstep/text/fault.h"
 #include "lockstep/text/kinds.h"
-#include "lockstep/text/utf8.h"
 
 namespace lockstep::text {
 namespace {
@@ -66,26 +65,6 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   } catch (const Fault& fault) {
     throw base::DataError(fault.number, fmt::format("{}: {}", file, fault.sentence));
   }
-}
-
-std::string StreamDecoder::add(int32_t token) {
-  tokens_.push_back(token);
-  const std::string known = tokenizer_.decode(std::span(tokens_).first(known_));
-  const std::string all = tokenizer_.decode(tokens_);
-  constexpr size_t kLongestChar = 8;  // tokens: who has waited for more will not become whole
-  const bool whole = unfinished_bytes(all) == 0 && !all.ends_with(kReplacement);
-  if (all.size() < known.size() || (!whole && tokens_.size() - known_ < kLongestChar)) return "";
-  tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(known_));
-  known_ = tokens_.size();
-  return all.substr(known.size());
-}
-
-std::string StreamDecoder::finish() {
-  const std::string known = tokenizer_.decode(std::span(tokens_).first(known_));
-  const std::string all = tokenizer_.decode(tokens_);
-  known_ = tokens_.size();
-  std::string store;
-  return all.size() < known.size() ? "" : std::string(whole_utf8(std::string_view(all).substr(known.size()), store));
 }
 
 }  // namespace lockstep::text

@@ -66,17 +66,4 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
 // The file that open_tokenizer() takes; empty: `path` is a folder without one, or nothing.
 std::string find_tokenizer(const std::string& path);
 
-// Text from tokens as they come: what is sure is given at once, half a character is kept for its other half.
-class StreamDecoder {
- public:
-  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  std::string add(int32_t token);  // the text that is new
-  std::string finish();            // what was kept, with U+FFFD for what is broken
-
- private:
-  const Tokenizer& tokenizer_;
-  std::vector<int32_t> tokens_;  // since the last place where the text was whole, and a few before it
-  size_t known_ = 0;             // of them: their text has been given
-};
-
 }  // namespace lockstep::text

@@ -50,4 +50,8 @@ std::string_view whole_utf8(std::string_view text, std::string& store);
 // Bytes at the end that begin a character which is not complete: 0 to 3.
 size_t unfinished_bytes(std::string_view text);
 
+// How much of a text that is still growing can be shown: without half a character at its end, which the next token may
+// complete, be it as bytes or as U+FFFD.
+size_t settled_size(std::string_view text);
+
 }  // namespace lockstep::text
