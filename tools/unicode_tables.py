@@ -7,6 +7,7 @@ library, and what it does is written down. The test real_tokenizers compares wit
 
     pip install tokenizers unicodedata2 && python3 tools/unicode_tables.py
 """
+import unicodedata
 from pathlib import Path
 
 import tokenizers
@@ -113,6 +114,28 @@ def compositions():
     return sorted(out)
 
 
+def newer_classes(known):
+    """Of Python's unicodedata, which tokenizers in Python normalize by: what the library has otherwise."""
+    return [(code, unicodedata.combining(chr(code))) for code in CODES if unicodedata.combining(chr(code)) != known.get(code, 0)]
+
+
+def newer_mapping(known):
+    found = {code: unicodedata.normalize("NFD", chr(code)) for code in CODES if not is_hangul(code)}
+    return {code: text for code, text in found.items() if text != known.get(code, chr(code))}
+
+
+def newer_compositions(known):
+    out = []
+    for code in CODES:
+        parts = unicodedata.normalize("NFD", chr(code))
+        if len(parts) < 2 or is_hangul(code) or unicodedata.normalize("NFC", parts) != chr(code):
+            continue
+        first = unicodedata.normalize("NFC", parts[:-1])
+        if len(first) == 1 and (ord(first), ord(parts[-1]), code) not in known:
+            out.append((ord(first), ord(parts[-1]), code))
+    return out
+
+
 def array(kind, name, numbers):
     lines, line = [], "   "
     for number in numbers:
@@ -134,20 +157,23 @@ def flat_mapping(table):
 
 
 def main():
-    canonical = mapping(normalizers.NFD())
+    canonical, classes, joined = mapping(normalizers.NFD()), combining_classes(), compositions()
     parts = [
-        f"""// Made by tools/unicode_tables.py from tokenizers {tokenizers.__version__}; do not edit.
+        f"""// Made by tools/unicode_tables.py from tokenizers {tokenizers.__version__} and Unicode {unicodedata.unidata_version} of Python; do not edit.
 // clang-format off
 #include "lockstep/text/unicode_data.h"
 
 namespace lockstep::text {{
 """,
         array("uint32_t", "FlagRuns", flat(runs(flags()))),
-        array("uint32_t", "ClassRuns", flat(runs(combining_classes()))),
+        array("uint32_t", "ClassRuns", flat(runs(classes))),
         array("uint32_t", "Canonical", flat_mapping(canonical)),
         array("uint32_t", "Compatible", flat_mapping(mapping(normalizers.NFKD(), canonical))),
-        array("uint32_t", "Compositions", flat(compositions())),
+        array("uint32_t", "Compositions", flat(joined)),
         array("uint32_t", "Lowercase", flat_mapping(mapping(normalizers.Lowercase()))),
+        array("uint32_t", "NewerClasses", flat(newer_classes(classes))),
+        array("uint32_t", "NewerCanonical", flat_mapping(newer_mapping(canonical))),
+        array("uint32_t", "NewerCompositions", flat(newer_compositions(set(joined)))),
         "}  // namespace lockstep::text\n",
     ]
     OUT.write_text("\n".join(parts))

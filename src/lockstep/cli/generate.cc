@@ -123,7 +123,8 @@ int generate_command(Arguments& arguments) {
   arguments.flag("--json", wanted.json, "print text and tokens as JSON");
   arguments.example("lockstep generate runs/first", "text from the default recipe's model");
   arguments.example("lockstep generate --prompt \"this dog\" --tokens 20", "twenty words that follow these");
-  arguments.example("lockstep generate llama-1b --prompt \"The dog\"", "a Hugging Face folder, by its own tokenizer");
+  arguments.example("lockstep generate llama-1b --prompt \"The dog\"",
+                    "a Hugging Face folder, by its own tokenizer");
   if (!arguments.parse()) return 0;
   if (options.tokens < 1) throw base::ConfigError(109, "--tokens: at least 1 is expected");
   if (options.top_k < 0) throw base::ConfigError(109, "--top-k: at least 0 is expected; 0 is all");

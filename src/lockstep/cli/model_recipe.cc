@@ -20,8 +20,9 @@ int64_t first_token_of(const std::string& config_json) {
 
 void adopt_tokenizer(FolderModel& model) {
   recipe::Recipe& recipe = model.resolved.recipe;
-  const bool takes_text = recipe.data.kind == "auto" || recipe.data.kind == "tokens" || model.said("data.path");
-  if (model.said("data.tokenizer") || recipe.data.tokenizer != "bytes" || model.trained_here || !takes_text) return;
+  const bool reads = recipe.data.kind == "tokens" || !recipe.data.path.empty();
+  if (model.said("data.tokenizer") || recipe.data.tokenizer != "bytes" || model.trained_here || !reads)
+    return;
   if (!text::find_tokenizer(recipe.model.from).empty()) recipe.data.tokenizer = recipe.model.from;
 }
 

@@ -33,7 +33,8 @@ void append_ids(const std::vector<int32_t>& ids, bool as_json, std::string& out)
 }
 
 std::vector<int32_t> read_ids(const std::string& line, int64_t number, bool as_json, int64_t vocab) {
-  const std::string expected = fmt::format("{} from 0 to {} are", as_json ? "a JSON list of ids" : "ids", vocab - 1);
+  const std::string expected =
+      fmt::format("{} from 0 to {} are", as_json ? "a JSON list of ids" : "ids", vocab - 1);
   std::vector<int32_t> ids;
   const auto take = [&](std::optional<int64_t> id) {
     if (!id || *id < 0 || *id >= vocab) refuse_line(number, line, expected);
@@ -42,7 +43,8 @@ std::vector<int32_t> read_ids(const std::string& line, int64_t number, bool as_j
   if (as_json) {
     const json list = json::parse(line, nullptr, false);
     if (!list.is_array()) refuse_line(number, line, expected);
-    for (const json& one : list) take(one.is_number_integer() ? std::optional(one.get<int64_t>()) : std::nullopt);
+    for (const json& one : list)
+      take(one.is_number_integer() ? std::optional(one.get<int64_t>()) : std::nullopt);
     return ids;
   }
   std::string_view left = base::trimmed(line);

@@ -22,9 +22,11 @@ void refuse_foreign(const std::string& file) {
   char begin[16] = {};
   std::ifstream stream(file, std::ios::binary);
   stream.read(begin, sizeof begin);
-  const std::string_view format = foreign_format({begin, static_cast<size_t>(std::max<std::streamsize>(0, stream.gcount()))});
+  const std::string_view format =
+      foreign_format({begin, static_cast<size_t>(std::max<std::streamsize>(0, stream.gcount()))});
   if (format.empty()) return;
-  throw base::DataError(236, fmt::format("{} is {}, which is not read: unpack or convert it to text or JSONL", file, format));
+  throw base::DataError(
+      236, fmt::format("{} is {}, which is not read: unpack or convert it to text or JSONL", file, format));
 }
 
 }  // namespace
@@ -38,8 +40,9 @@ std::unique_ptr<CorpusReader> open_corpus(const std::string& file, const CorpusO
   refuse_foreign(file);
   const std::string name = in_small_letters(file);
   const auto claims = [&](const CorpusFormat& format) {
-    return format.endings.empty() || std::any_of(format.endings.begin(), format.endings.end(),
-                                                 [&](const std::string& ending) { return name.ends_with(ending); });
+    return format.endings.empty() ||
+           std::any_of(format.endings.begin(), format.endings.end(),
+                       [&](const std::string& ending) { return name.ends_with(ending); });
   };
   const std::vector<CorpusFormat>& all = corpus_formats();
   const auto format = std::find_if(all.begin(), all.end(), claims);

@@ -1,7 +1,8 @@
 // Text that is to be tokenized, by the format it lies in: one file and one row each.
 //
-// A reader cuts its file into parts that are looked at by several threads, and knows the documents of each part. A
-// document may reach over several parts, where the tokenizer allows that (text::Tokenizer::cuts_between_words).
+// A reader cuts its file into parts that are looked at by several threads, and knows the documents of each
+// part. A document may reach over several parts, where the tokenizer allows that
+// (text::Tokenizer::cuts_between_words).
 //
 //     const auto reader = open_corpus(file, {.field = "text"});
 //     while (const auto part = reader->next_part()) reader->each_document(*part, use);
@@ -24,8 +25,8 @@ struct CorpusOptions {
 };
 
 struct CorpusPart {
-  std::string_view bytes;  // of the file
-  int64_t offset = 0;      // where they stand in it
+  std::string_view bytes;           // of the file
+  int64_t offset = 0;               // where they stand in it
   bool begins = true, ends = true;  // its first document begins here, its last one ends here
 };
 

@@ -53,8 +53,9 @@ class JsonlCorpus final : public CorpusReader {
  private:
   std::string where(size_t line_start, const FieldFault& fault) const {
     const std::string_view before = file_.text().substr(0, line_start);
-    return fmt::format("{} line {} (byte {}) {}", file_.path(), std::count(before.begin(), before.end(), '\n') + 1,
-                       line_start + fault.offset, fault.reason);
+    return fmt::format("{} line {} (byte {}) {}", file_.path(),
+                       std::count(before.begin(), before.end(), '\n') + 1, line_start + fault.offset,
+                       fault.reason);
   }
 
   base::MappedFile file_;

@@ -12,7 +12,8 @@ namespace lockstep::data {
 namespace {
 
 constexpr size_t kPart = size_t{1} << 20;
-constexpr size_t kLongestPart = size_t{256} << 20;  // a document that cannot be cut; it takes about 30 times as much memory
+constexpr size_t kLongestPart =
+    size_t{256} << 20;  // a document that cannot be cut; it takes about 30 times as much memory
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
@@ -27,10 +28,12 @@ class TextCorpus final : public CorpusReader {
     if (at_ >= text.size()) return std::nullopt;
     const size_t begin = at_, end = cut(begin + kPart);
     if (end - begin > kLongestPart) {
-      throw base::DataError(214, fmt::format("{} has {} from byte {} on that must be one piece for this tokenizer, and more than {} "
-                                             "are not taken: write it as several documents (JSONL)",
-                                             file_.path(), base::human_bytes(static_cast<double>(end - begin)), begin,
-                                             base::human_bytes(static_cast<double>(kLongestPart))));
+      throw base::DataError(
+          214,
+          fmt::format("{} has {} from byte {} on that must be one piece for this tokenizer, and more than {} "
+                      "are not taken: write it as several documents (JSONL)",
+                      file_.path(), base::human_bytes(static_cast<double>(end - begin)), begin,
+                      base::human_bytes(static_cast<double>(kLongestPart))));
     }
     at_ = end;
     return CorpusPart{.bytes = text.substr(begin, end - begin),

@@ -88,7 +88,8 @@ std::unique_ptr<Dataset> open_dataset(const recipe::Recipe& given, Use use) {
     throw base::ConfigError(
         204, fmt::format("data.seq_len = {} is not between 1 and {}", recipe.data.seq_len, kLongestSample));
   }
-  if (!kind.makes.empty()) static_cast<void>(tokenizer_of(recipe.data));  // of no use there, but none that is not there
+  if (!kind.makes.empty())
+    static_cast<void>(tokenizer_of(recipe.data));  // of no use there, but none that is not there
   std::unique_ptr<Dataset> dataset = kind.open(recipe, use);
   if (!recipe.model.vocab.is_auto && recipe.model.vocab.value < dataset->vocab()) {
     throw base::ConfigError(206,

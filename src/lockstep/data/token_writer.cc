@@ -40,16 +40,16 @@ TokenWriter::~TokenWriter() {
 }
 
 void TokenWriter::fail(const char* what) const {
-  throw base::IoError(802, fmt::format("{} cannot be {}: {}; make room or name another --out, and run the same command again",
-                                       parts_.empty() ? stem_ : parts_.back(), what, std::strerror(errno)));
+  throw base::IoError(
+      802, fmt::format("{} cannot be {}: {}; make room or name another --out, and run the same command again",
+                       parts_.empty() ? stem_ : parts_.back(), what, std::strerror(errno)));
 }
 
 void TokenWriter::open_next() {
-  const size_t index = parts_.size();
-  const std::string name = index == 0 ? stem_ + ".bin" : fmt::format("{}-{:05d}.bin", stem_, index);
-  const fs::path path(name);
-  parts_.push_back((path.parent_path() / ("." + path.filename().string() + ".part")).string());
-  names_.push_back(name);
+  const fs::path path(stem_);
+  parts_.push_back(
+      (path.parent_path() / fmt::format(".{}-{:05d}.part", path.filename().string(), parts_.size()))
+          .string());
   file_ = ::open(parts_.back().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file_ < 0) fail("made");
   in_file_ = 0;
@@ -75,7 +75,8 @@ void TokenWriter::close_file() {
   write_all(buffer_.data(), buffer_.size());
   buffer_.clear();
   const TokenHeader header = make_token_header(format_, static_cast<int32_t>(in_file_), tokenizer_);
-  if (::pwrite(file_, header.data(), sizeof header, 0) != static_cast<ssize_t>(sizeof header)) fail("written");
+  if (::pwrite(file_, header.data(), sizeof header, 0) != static_cast<ssize_t>(sizeof header))
+    fail("written");
   if (::fsync(file_) != 0) fail("written");
   ::close(file_);
   file_ = -1;
@@ -85,7 +86,8 @@ void TokenWriter::add(std::span<const int32_t> tokens) {
   while (!tokens.empty()) {
     if (file_ >= 0 && in_file_ == most_tokens_) close_file();
     if (file_ < 0) open_next();
-    const auto count = static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(tokens.size()), most_tokens_ - in_file_));
+    const auto count =
+        static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(tokens.size()), most_tokens_ - in_file_));
     const size_t width = static_cast<size_t>(format_.width), old = buffer_.size();
     buffer_.resize(old + count * width);
     char* to = buffer_.data() + old;
@@ -109,12 +111,14 @@ void TokenWriter::add(std::span<const int32_t> tokens) {
 
 std::vector<std::string> TokenWriter::finish() {
   close_file();
+  std::vector<std::string> names;
   for (size_t i = 0; i < parts_.size(); ++i) {
-    if (::rename(parts_[i].c_str(), names_[i].c_str()) != 0) fail("renamed");
+    names.push_back(parts_.size() == 1 ? stem_ + ".bin" : fmt::format("{}-{:05d}.bin", stem_, i));
+    if (::rename(parts_[i].c_str(), names[i].c_str()) != 0) fail("renamed");
   }
-  if (!names_.empty()) sync_folder(fs::path(names_[0]).parent_path());
+  if (!names.empty()) sync_folder(fs::path(names[0]).parent_path());
   parts_.clear();
-  return std::move(names_);
+  return names;
 }
 
 }  // namespace lockstep::data

@@ -1,6 +1,6 @@
 // Writes token files: beside their place, then renamed, so that a file that can be seen is whole.
 //
-// Tokens beyond what a header can count go into a next file: name.bin, name-00001.bin, ...
+// Tokens beyond what a header can count go into a next file: name.bin, or name-00000.bin, name-00001.bin, ...
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class TokenWriter {
   int64_t most_tokens_;
   int file_ = -1;
   int64_t in_file_ = 0, total_ = 0;
-  std::vector<std::string> parts_, names_;  // as they are called while written, and then
+  std::vector<std::string> parts_;  // as they are called while they are written
   std::vector<char> buffer_;
 };
 

@@ -55,7 +55,8 @@ Around around(const text::Tokenizer& tokenizer, const TokenizeOptions& options) 
   if (!options.encoding.add_special) return out;
   tokenizer.special_ids_around(out.before, out.after);
   const std::optional<int32_t> end = tokenizer.end_token();
-  if (options.end_documents && end && (out.after.empty() || out.after.back() != *end)) out.after.push_back(*end);
+  if (options.end_documents && end && (out.after.empty() || out.after.back() != *end))
+    out.after.push_back(*end);
   return out;
 }
 
@@ -64,8 +65,8 @@ struct Encoded {
   TokenizeCounts counts;
 };
 
-void encode_part(const CorpusReader& reader, const CorpusPart& part, const Around& around, const TokenizeOptions& options,
-                 text::Encoder& encoder, Encoded& out) {
+void encode_part(const CorpusReader& reader, const CorpusPart& part, const Around& around,
+                 const TokenizeOptions& options, text::Encoder& encoder, Encoded& out) {
   const text::EncodeOptions plain{.add_special = false, .parse_special = options.encoding.parse_special};
   out.tokens.clear();
   out.counts = {};
@@ -77,7 +78,9 @@ void encode_part(const CorpusReader& reader, const CorpusPart& part, const Aroun
   };
   const auto bad = [&](const BadDocument& document) {
     if (options.on_error == OnError::stop)
-      throw base::DataError(document.number, document.sentence + "; correct or remove it (lockstep tokenize --on-error skip leaves it out)");
+      throw base::DataError(
+          document.number,
+          document.sentence + "; correct or remove it (lockstep tokenize --on-error skip leaves it out)");
     ++out.counts.skipped;
     if (out.counts.faults.size() < kMostFaults) out.counts.faults.push_back(document.sentence);
   };
@@ -109,7 +112,8 @@ json identity_of(const std::string& file) {
 std::string stem_of(const std::string& folder, const std::string& file) {
   std::error_code error;
   const fs::path path = fs::absolute(file, error).lexically_normal();
-  return (fs::path(folder) / fmt::format("{}-{}", path.filename().string(), base::hex64(base::hash_text(path.string())).substr(0, 8)))
+  return (fs::path(folder) / fmt::format("{}-{}", path.filename().string(),
+                                         base::hex64(base::hash_text(path.string())).substr(0, 8)))
       .string();
 }
 
@@ -129,10 +133,12 @@ std::unordered_map<std::string, json> read_done(const std::string& folder, const
     begin = end + 1;
     if (!line.is_object() || !line.contains("input") || !line["input"].is_string()) continue;
     if (line.value("tokenizer", "") != settings.tokenizer || line.value("how", "") != settings.how) {
-      throw base::ConfigError(247, fmt::format("{} holds tokens of another tokenizer, or made with other options: {} of tokenizer "
-                                               "{}, not {} of {}; name another --out, or remove the folder",
-                                               folder, line.value("how", "?"), line.value("tokenizer", "?"), settings.how,
-                                               settings.tokenizer));
+      throw base::ConfigError(
+          247,
+          fmt::format("{} holds tokens of another tokenizer, or made with other options: {} of tokenizer "
+                      "{}, not {} of {}; name another --out, or remove the folder",
+                      folder, line.value("how", "?"), line.value("tokenizer", "?"), settings.how,
+                      settings.tokenizer));
     }
     done[line["input"].get<std::string>()] = line;
   }
@@ -143,7 +149,8 @@ bool is_done(const std::unordered_map<std::string, json>& done, const json& iden
   const auto found = done.find(identity["input"].get<std::string>());
   if (found == done.end()) return false;
   const json& line = found->second;
-  if (line.value("bytes", int64_t{-1}) != identity["bytes"] || line.value("modified", int64_t{-1}) != identity["modified"])
+  if (line.value("bytes", int64_t{-1}) != identity["bytes"] ||
+      line.value("modified", int64_t{-1}) != identity["modified"])
     return false;
   std::error_code error;
   for (const json& file : line.value("files", json::array())) {
@@ -154,7 +161,8 @@ bool is_done(const std::unordered_map<std::string, json>& done, const json& iden
 
 }  // namespace
 
-TokenizeCounts tokenize_file(const std::string& file, const text::Tokenizer& tokenizer, const TokenizeOptions& options,
+TokenizeCounts tokenize_file(const std::string& file, const text::Tokenizer& tokenizer,
+                             const TokenizeOptions& options,
                              const std::function<void(std::span<const int32_t>)>& tokens,
                              const std::function<void(int64_t)>& progress) {
   CorpusOptions corpus = options.corpus;
@@ -198,7 +206,12 @@ TokenizeResult tokenize_files(const TokenizeJob& job, const text::Tokenizer& tok
   const auto done = read_done(job.folder, settings);
   base::LineWriter lines((fs::path(job.folder) / kDone).string());
   TokenizeResult result;
-  TokenizeProgress now{.file = {}, .files_done = 0, .files = static_cast<int64_t>(job.inputs.size()), .bytes_done = 0, .bytes = 0, .tokens = 0};
+  TokenizeProgress now{.file = {},
+                       .files_done = 0,
+                       .files = static_cast<int64_t>(job.inputs.size()),
+                       .bytes_done = 0,
+                       .bytes = 0,
+                       .tokens = 0};
   std::error_code error;
   for (const std::string& file : job.inputs) now.bytes += static_cast<int64_t>(fs::file_size(file, error));
   for (const std::string& file : job.inputs) {
@@ -217,8 +230,12 @@ TokenizeResult tokenize_files(const TokenizeJob& job, const text::Tokenizer& tok
             if (progress) progress(now);
           });
       const std::vector<std::string> made = writer.finish();
-      line.update({{"tokenizer", settings.tokenizer}, {"how", settings.how}, {"files", made}, {"tokens", counts.tokens},
-                   {"documents", counts.documents}, {"skipped", counts.skipped}});
+      line.update({{"tokenizer", settings.tokenizer},
+                   {"how", settings.how},
+                   {"files", made},
+                   {"tokens", counts.tokens},
+                   {"documents", counts.documents},
+                   {"skipped", counts.skipped}});
       lines.write(line.dump());
       result.files.insert(result.files.end(), made.begin(), made.end());
       add_counts(result.counts, counts);

@@ -1,7 +1,8 @@
 // Tokenizes files of text into files of tokens: all cores, constant memory, and never half a file.
 //
-// Each input becomes a token file of its own in the folder. What is finished is written down in .tokenize.jsonl there, so
-// the same command goes on after whatever stopped it: inputs that are done and have not changed are not read again.
+// Each input becomes a token file of its own in the folder. What is finished is written down in
+// .tokenize.jsonl there, so the same command goes on after whatever stopped it: inputs that are done and have
+// not changed are not read again.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ struct TokenizeCounts {
 };
 
 // The tokens of one file, in its order. `tokens` gets them as they come; `progress` the bytes done.
-TokenizeCounts tokenize_file(const std::string& file, const text::Tokenizer& tokenizer, const TokenizeOptions& options,
+TokenizeCounts tokenize_file(const std::string& file, const text::Tokenizer& tokenizer,
+                             const TokenizeOptions& options,
                              const std::function<void(std::span<const int32_t>)>& tokens,
                              const std::function<void(int64_t bytes)>& progress = {});
 
@@ -39,8 +41,8 @@ struct TokenizeJob {
   TokenizeOptions options;
 };
 struct TokenizeResult {
-  TokenizeCounts counts;  // of this time
-  int64_t done_before = 0;  // inputs
+  TokenizeCounts counts;                // of this time
+  int64_t done_before = 0;              // inputs
   std::vector<std::string> files = {};  // made this time
 };
 struct TokenizeProgress {

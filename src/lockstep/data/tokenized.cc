@@ -49,7 +49,8 @@ class Encoded final : public WindowedDataset {
       : WindowedDataset(recipe, vocab, std::move(streams)) {}
 };
 
-TokenStream encode_files(const std::vector<std::string>& files, const text::Tokenizer& tokenizer, const std::string& field) {
+TokenStream encode_files(const std::vector<std::string>& files, const text::Tokenizer& tokenizer,
+                         const std::string& field) {
   TokenStream stream;
   const TokenizeOptions options{.corpus = {.field = field}, .encoding = {}};
   for (const std::string& file : files) {
@@ -69,19 +70,22 @@ TokenStream encode_files(const std::vector<std::string>& files, const text::Toke
 SharedTokenizer tokenizer_of(const recipe::Recipe::Data& data) {
   if (data.tokenizer == "bytes" || data.tokenizer.empty()) return nullptr;
   if (text::find_tokenizer(data.tokenizer).empty()) {
-    throw base::ConfigError(207, fmt::format("data.tokenizer = {} is neither \"bytes\" nor a tokenizer: name a tokenizer.json, a "
-                                             "*.tiktoken, a tokenizer.model, a tekken.json, or a folder that holds one",
-                                             base::quoted(data.tokenizer, 200)));
+    throw base::ConfigError(
+        207, fmt::format("data.tokenizer = {} is neither \"bytes\" nor a tokenizer: name a tokenizer.json, a "
+                         "*.tiktoken, a tokenizer.model, a tekken.json, or a folder that holds one",
+                         base::quoted(data.tokenizer, 200)));
   }
   return text::open_tokenizer(data.tokenizer);
 }
 
-std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use, const std::vector<std::string>& extensions,
+std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use,
+                                        const std::vector<std::string>& extensions,
                                         SharedTokenizer tokenizer) {
   const auto open = [&](const std::vector<std::string>& files) {
     return encode_files(files, *tokenizer, recipe.data.field);
   };
-  auto data = std::make_unique<Encoded>(recipe.data, tokenizer->vocab(), open_streams(recipe.data, use, extensions, open));
+  auto data = std::make_unique<Encoded>(recipe.data, tokenizer->vocab(),
+                                        open_streams(recipe.data, use, extensions, open));
   return with_tokenizer(std::move(data), std::move(tokenizer));
 }
 

@@ -1,4 +1,5 @@
-// Data whose tokens have a tokenizer: text that is encoded when it is opened, and token files that read as text.
+// Data whose tokens have a tokenizer: text that is encoded when it is opened, and token files that read as
+// text.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,8 @@ using SharedTokenizer = std::shared_ptr<const text::Tokenizer>;
 SharedTokenizer tokenizer_of(const recipe::Recipe::Data& data);
 
 // Text or JSONL of data.path, in memory as tokens. `extensions`: see FileQuery.
-std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use, const std::vector<std::string>& extensions,
+std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use,
+                                        const std::vector<std::string>& extensions,
                                         SharedTokenizer tokenizer);
 
 // The same data; generate's text goes through the tokenizer. Null: as it is.

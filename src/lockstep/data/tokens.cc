@@ -243,11 +243,12 @@ void check_maker(const std::string& file, Maker& maker, bool is_tokenizer) {
   if (!hash) return;
   if (!maker.hash) maker = {file, hash};
   if (*hash == *maker.hash) return;
-  throw base::DataError(237, fmt::format("{} was made by the tokenizer {}, but {} {} {}: {}", file, base::hex64(*hash), maker.path,
-                                         is_tokenizer ? "is" : "by", base::hex64(*maker.hash),
-                                         is_tokenizer ? "set data.tokenizer to the one that made it, or make it anew with "
-                                                        "`lockstep tokenize`"
-                                                      : "train on files of one tokenizer"));
+  throw base::DataError(
+      237, fmt::format("{} was made by the tokenizer {}, but {} {} {}: {}", file, base::hex64(*hash),
+                       maker.path, is_tokenizer ? "is" : "by", base::hex64(*maker.hash),
+                       is_tokenizer ? "set data.tokenizer to the one that made it, or make it anew with "
+                                      "`lockstep tokenize`"
+                                    : "train on files of one tokenizer"));
 }
 
 std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
@@ -279,7 +280,8 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
   };
   Streams streams = open_streams(recipe.data, use, kTokenFiles, open);
   const int64_t vocab = said.is_auto ? needed : said.value;
-  return with_tokenizer(std::make_unique<Tokens>(recipe.data, vocab, std::move(streams), scanned), std::move(tokenizer));
+  return with_tokenizer(std::make_unique<Tokens>(recipe.data, vocab, std::move(streams), scanned),
+                        std::move(tokenizer));
 }
 
 }  // namespace

@@ -15,9 +15,7 @@ const uint32_t* child(const std::vector<std::pair<unsigned char, uint32_t>>& nex
   return nullptr;
 }
 
-bool has(const char* at, uint32_t bit) {
-  return (Unicode::table().bits(next_char(at)) & bit) != 0;
-}
+bool has(const char* at, uint32_t bit) { return (Unicode::table().bits(next_char(at)) & bit) != 0; }
 
 size_t space_before(std::string_view text, size_t at) {
   while (at > 0) {
@@ -28,7 +26,8 @@ size_t space_before(std::string_view text, size_t at) {
   return at;
 }
 size_t space_behind(std::string_view text, size_t at) {
-  while (at < text.size() && has(text.data() + at, kSpace)) at += static_cast<size_t>(length_of_char(text[at]));
+  while (at < text.size() && has(text.data() + at, kSpace))
+    at += static_cast<size_t>(length_of_char(text[at]));
   return at;
 }
 

@@ -1,7 +1,8 @@
 // Tokens that are looked for in the text itself, before anything cuts it: <|im_end|>, <s>, [MASK].
 //
-// The leftmost counts, of those that begin at one place the longest. Some are looked for in the text as it came, the
-// others after it was normalized; some take the white space beside them, some count only between words.
+// The leftmost counts, of those that begin at one place the longest. Some are looked for in the text as it
+// came, the others after it was normalized; some take the white space beside them, some count only between
+// words.
 #pragma once
 
 #include <cstdint>

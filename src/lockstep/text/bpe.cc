@@ -127,7 +127,8 @@ void PairTable::replace(int32_t left, int32_t right, uint32_t rank, int32_t join
 uint64_t PairTable::hash() const {
   uint64_t sum = size_;
   for (const Pair& pair : pairs_) {
-    if (pair.key != kEmpty) sum += base::hash_combine(base::hash_combine(pair.key, pair.rank), static_cast<uint64_t>(pair.joined));
+    if (pair.key != kEmpty)
+      sum += base::hash_combine(base::hash_combine(pair.key, pair.rank), static_cast<uint64_t>(pair.joined));
   }
   return sum;
 }

@@ -1,8 +1,8 @@
 // Byte-pair encoding: which neighbours join, in which order, and the joining itself.
 //
-// A PairTable says of two tokens whether they join, to which, and at what rank. merge_pairs() joins the pair of the
-// lowest rank, the leftmost of equals, until none is left: exactly, in O(n^2) with a tiny constant for words and in
-// O(n log n) with a heap for anything longer, so that a megabyte without a space is no trap.
+// A PairTable says of two tokens whether they join, to which, and at what rank. merge_pairs() joins the pair
+// of the lowest rank, the leftmost of equals, until none is left: exactly, in O(n^2) with a tiny constant for
+// words and in O(n log n) with a heap for anything longer, so that a megabyte without a space is no trap.
 #pragma once
 
 #include <cstddef>

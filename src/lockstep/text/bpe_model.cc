@@ -18,7 +18,8 @@ bool words_are_apart(const Vocabulary& vocabulary) {
   for (int64_t id = 0; id < vocabulary.size(); ++id) {
     const std::string* token = vocabulary.token(id);
     if (token == nullptr) continue;
-    for (size_t at = token->find(kSpaceMark, 1); at != std::string::npos; at = token->find(kSpaceMark, at + 1)) {
+    for (size_t at = token->find(kSpaceMark, 1); at != std::string::npos;
+         at = token->find(kSpaceMark, at + 1)) {
       if (at < 3 || token->compare(at - 3, 3, kSpaceMark) != 0) return false;
     }
   }
@@ -71,7 +72,8 @@ bool BpeModel::add_bytes(std::string_view letter, std::vector<int32_t>& symbols)
   return true;
 }
 
-// Unknown characters wait, so that neighbours can be fused; as in `tokenizers`, bytes that come meanwhile go first.
+// Unknown characters wait, so that neighbours can be fused; as in `tokenizers`, bytes that come meanwhile go
+// first.
 void BpeModel::to_symbols(std::string_view piece, std::vector<int32_t>& symbols) const {
   bool waiting = false;
   const auto settle = [&] {
@@ -100,7 +102,8 @@ void BpeModel::to_symbols(std::string_view piece, std::vector<int32_t>& symbols)
   settle();
 }
 
-void BpeModel::encode(std::string_view piece, size_t readable, Workspace& space, std::vector<int32_t>& out) const {
+void BpeModel::encode(std::string_view piece, size_t readable, Workspace& space,
+                      std::vector<int32_t>& out) const {
   if (parts_) return encode_parts(piece, readable, space, out);
   if (space.cache.find(piece, readable, out)) return;
   std::vector<int32_t>& tokens = space.tokens;
@@ -115,9 +118,10 @@ void BpeModel::encode(std::string_view piece, size_t readable, Workspace& space,
   out.insert(out.end(), tokens.begin(), tokens.end());
 }
 
-// A sentence that was not cut before: words that begin with ▁ are joined apart, and remembered. Not where unknown
-// characters would be fused over their border: ▁ is known, so there is none.
-void BpeModel::encode_parts(std::string_view piece, size_t readable, Workspace& space, std::vector<int32_t>& out) const {
+// A sentence that was not cut before: words that begin with ▁ are joined apart, and remembered. Not where
+// unknown characters would be fused over their border: ▁ is known, so there is none.
+void BpeModel::encode_parts(std::string_view piece, size_t readable, Workspace& space,
+                            std::vector<int32_t>& out) const {
   for (size_t at = 0; at < piece.size();) {
     size_t end = at;
     while (piece.compare(end, kSpaceMark.size(), kSpaceMark) == 0) end += kSpaceMark.size();
@@ -153,7 +157,8 @@ void BpeModel::encode_bytes(std::string_view piece, size_t readable, Workspace& 
 
 uint64_t BpeModel::hash() const {
   uint64_t hash = base::hash_text(options_.continuing_prefix + "|" + options_.end_suffix);
-  hash = base::hash_combine(hash, options_.fuse_unknown | options_.byte_fallback << 1 | options_.whole_first << 2);
+  hash = base::hash_combine(hash,
+                            options_.fuse_unknown | options_.byte_fallback << 1 | options_.whole_first << 2);
   hash = base::hash_combine(hash, static_cast<uint64_t>(options_.unknown.value_or(-1)));
   return base::hash_combine(hash, pairs_.hash());
 }

@@ -79,7 +79,8 @@ class Learning {
     for (size_t i = 0; i < out_.tokens.size(); ++i) ids_.emplace(out_.tokens[i], static_cast<int32_t>(i));
     for (uint32_t i = 0; i < words_.size(); ++i) {
       const std::vector<int32_t>& tokens = words_[i].tokens;
-      for (size_t at = 0; at + 1 < tokens.size(); ++at) count(pair_of(tokens[at], tokens[at + 1]), words_[i].count, i);
+      for (size_t at = 0; at + 1 < tokens.size(); ++at)
+        count(pair_of(tokens[at], tokens[at + 1]), words_[i].count, i);
     }
     offer_found();
   }
@@ -125,7 +126,8 @@ class Learning {
     return place->second;
   }
 
-  // The count of the pair itself is left as it is: nobody asks for it again but through a list of other words.
+  // The count of the pair itself is left as it is: nobody asks for it again but through a list of other
+  // words.
   void merge_in(uint32_t index, Pair pair, int32_t joined) {
     Word& word = words_[index];
     std::vector<int32_t>& tokens = word.tokens;
@@ -177,8 +179,9 @@ size_t BpeTrainer::Hash::operator()(std::string_view text) const { return base::
 BpeTrainer::BpeTrainer(BpeTrainerOptions options) : options_(std::move(options)) {
   const int64_t least = 256 + static_cast<int64_t>(options_.special_tokens.size());
   if (options_.vocab_size < least) {
-    throw base::ConfigError(248, fmt::format("--vocab-size {} leaves no room: the bytes and special tokens are {} by themselves",
-                                             options_.vocab_size, least));
+    throw base::ConfigError(
+        248, fmt::format("--vocab-size {} leaves no room: the bytes and special tokens are {} by themselves",
+                         options_.vocab_size, least));
   }
 }
 
@@ -210,7 +213,8 @@ TrainedBpe BpeTrainer::train() {
   int32_t ids[256];
   const std::vector<std::string> letters = alphabet();
   for (int byte = 0; byte < 256; ++byte) {
-    const auto place = std::find(letters.begin(), letters.end(), letter_of_byte(static_cast<unsigned char>(byte)));
+    const auto place =
+        std::find(letters.begin(), letters.end(), letter_of_byte(static_cast<unsigned char>(byte)));
     ids[byte] = first + static_cast<int32_t>(place - letters.begin());
   }
   out.tokens.insert(out.tokens.end(), letters.begin(), letters.end());
@@ -231,17 +235,37 @@ void save_tokenizer(const TrainedBpe& learned, const std::string& folder) {
   using nlohmann::json;
   json added = json::array(), vocab = json::object(), merges = json::array();
   for (size_t i = 0; i < learned.special_tokens.size(); ++i) {
-    added.push_back({{"id", i}, {"content", learned.special_tokens[i]}, {"single_word", false}, {"lstrip", false},
-                     {"rstrip", false}, {"normalized", false}, {"special", true}});
+    added.push_back({{"id", i},
+                     {"content", learned.special_tokens[i]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
   }
   for (size_t i = 0; i < learned.tokens.size(); ++i) vocab[learned.tokens[i]] = i;
   for (const auto& [left, right] : learned.merges) merges.push_back({left, right});
-  const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  const json file = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", added},
-                     {"normalizer", nullptr}, {"pre_tokenizer", bytes}, {"post_processor", nullptr}, {"decoder", bytes},
-                     {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr},
-                                {"continuing_subword_prefix", nullptr}, {"end_of_word_suffix", nullptr}, {"fuse_unk", false},
-                                {"byte_fallback", false}, {"ignore_merges", false}, {"vocab", vocab}, {"merges", merges}}}};
+  const json bytes = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const json file = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", added},
+                     {"normalizer", nullptr},
+                     {"pre_tokenizer", bytes},
+                     {"post_processor", nullptr},
+                     {"decoder", bytes},
+                     {"model",
+                      {{"type", "BPE"},
+                       {"dropout", nullptr},
+                       {"unk_token", nullptr},
+                       {"continuing_subword_prefix", nullptr},
+                       {"end_of_word_suffix", nullptr},
+                       {"fuse_unk", false},
+                       {"byte_fallback", false},
+                       {"ignore_merges", false},
+                       {"vocab", vocab},
+                       {"merges", merges}}}};
   base::make_folders(folder);
   base::write_file_durable(folder + "/tokenizer.json", file.dump(1) + "\n");
 }

@@ -1,11 +1,12 @@
-// Learns a byte-level BPE from text, with the merges that the BpeTrainer of `tokenizers` finds in the same text.
+// Learns a byte-level BPE from text, with the merges that the BpeTrainer of `tokenizers` finds in the same
+// text.
 //
 //     BpeTrainer trainer({.vocab_size = 32000, .special_tokens = {"<|endoftext|>"}});
 //     for (line of the corpus) trainer.add(line);
 //     save_tokenizer(trainer.train(), "mine/");
 //
-// Text is cut by GPT-2's pattern, and the words are counted; then the most frequent pair becomes a token, of equals the
-// one with the smaller ids, until there are enough. Memory is for different words, not for text.
+// Text is cut by GPT-2's pattern, and the words are counted; then the most frequent pair becomes a token, of
+// equals the one with the smaller ids, until there are enough. Memory is for different words, not for text.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct BpeTrainerOptions {
 
 struct TrainedBpe {
   std::vector<std::string> special_tokens;
-  std::vector<std::string> tokens;                      // by id, in GPT-2's alphabet; special ones first
+  std::vector<std::string> tokens;  // by id, in GPT-2's alphabet; special ones first
   std::vector<std::pair<std::string, std::string>> merges;
   int64_t words = 0, bytes = 0;  // that were looked at
   int64_t vocab_size() const { return static_cast<int64_t>(tokens.size()); }
@@ -33,7 +34,8 @@ struct TrainedBpe {
 
 class BpeTrainer {
  public:
-  explicit BpeTrainer(BpeTrainerOptions options);  // ConfigError 248: fewer tokens than bytes and special ones are
+  explicit BpeTrainer(
+      BpeTrainerOptions options);  // ConfigError 248: fewer tokens than bytes and special ones are
   void add(std::string_view text);
   TrainedBpe train();
 

@@ -1,4 +1,5 @@
-// GPT-2's alphabet for bytes: each of the 256 is a printable character, so that tokens of bytes can be written down.
+// GPT-2's alphabet for bytes: each of the 256 is a printable character, so that tokens of bytes can be
+// written down.
 #pragma once
 
 #include <string>

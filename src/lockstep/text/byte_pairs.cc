@@ -51,7 +51,8 @@ std::unique_ptr<Model> model_of(const ByteTokenizer& parts) {
     if (!ranks.contains({&one, 1}))
       throw Fault{241, fmt::format("it has no token for the byte {}, and all 256 are expected", byte)};
   }
-  return std::make_unique<BpeModel>(std::move(vocabulary), pairs_of(parts, ranks), BpeOptions{.whole_first = true});
+  return std::make_unique<BpeModel>(std::move(vocabulary), pairs_of(parts, ranks),
+                                    BpeOptions{.whole_first = true});
 }
 
 std::unique_ptr<PreTokenizer> splitter_of(const std::string& pattern) {
@@ -73,7 +74,10 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer(ByteTokenizer parts) {
                     .begin = parts.begin,
                     .end = parts.end,
                     .pad = parts.pad};
-  if (parts.nfc) out.normalizer = make_normalizer({{"type", "NFC"}});
+  if (parts.nfc) {  // all of the text, before special tokens are looked for in it
+    out.normalizer = make_python_nfc();
+    for (AddedToken& token : out.added) token.normalized = true;
+  }
   out.steps_hash = base::hash_combine(base::hash_text(parts.pattern), parts.nfc);
   return make_pipeline(std::move(out));
 }

@@ -1,5 +1,5 @@
-// Tokenizers that are a list of byte strings in the order of their ranks, as tiktoken's are: two tokens join where what
-// they are together is a token, the lowest rank first; a piece that is a token is that token.
+// Tokenizers that are a list of byte strings in the order of their ranks, as tiktoken's are: two tokens join
+// where what they are together is a token, the lowest rank first; a piece that is a token is that token.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct ByteTokenizer {
   bool nfc = false;     // text is normalized first
   std::vector<AddedToken> added = {};
   bool added_in_text = true;  // they are looked for in texts
-  int32_t first_id = 0;  // ids are ranks and this
+  int32_t first_id = 0;       // ids are ranks and this
   std::string begin = {}, end = {}, pad = {};
 };
 

@@ -20,12 +20,13 @@ constexpr size_t kShortCluster = 6;  // bytes: longer ones are taken character b
 // Whether a character stays with the one before it (the common part of Unicode's grapheme clusters).
 bool extends(uint32_t code) {
   const uint32_t bits = Unicode::table().bits(code);
-  return (bits & kMark) || code == 0x200C || code == 0x200D || code == 0xFF9E || code == 0xFF9F || code == 0xE33 ||
-         code == 0xEB3 || (code >= 0x1F3FB && code <= 0x1F3FF);
+  return (bits & kMark) || code == 0x200C || code == 0x200D || code == 0xFF9E || code == 0xFF9F ||
+         code == 0xE33 || code == 0xEB3 || (code >= 0x1F3FB && code <= 0x1F3FF);
 }
 bool stands_alone(uint32_t code) {
   const uint32_t category = Unicode::table().bits(code) & kCategoryMask;
-  return category == kCc || category == kZl || category == kZp || (category == kCf && code != 0x200C && code != 0x200D);
+  return category == kCc || category == kZl || category == kZp ||
+         (category == kCf && code != 0x200C && code != 0x200D);
 }
 
 size_t cluster_size(std::string_view text) {
@@ -56,7 +57,8 @@ Charsmap Charsmap::from_blob(std::string_view blob) {
   uint32_t size = 0;
   if (blob.size() < sizeof size) refuse("its precompiled charsmap is cut off");
   std::memcpy(&size, blob.data(), sizeof size);
-  if (size % 4 != 0 || size > blob.size() - sizeof size) refuse("its precompiled charsmap is cut off or damaged");
+  if (size % 4 != 0 || size > blob.size() - sizeof size)
+    refuse("its precompiled charsmap is cut off or damaged");
   map.units_.resize(size / 4);
   std::memcpy(map.units_.data(), blob.data() + sizeof size, size);
   map.texts_ = blob.substr(sizeof size + size);
@@ -77,7 +79,8 @@ std::optional<Charsmap::Found> Charsmap::find(std::string_view text, Length leng
     if (place >= units_.size()) break;
     const size_t at = value_of(units_[place]);
     if (at >= texts_.size()) break;
-    found = Found{i + 1, std::string_view(texts_).substr(at, std::min(texts_.find('\0', at), texts_.size()) - at)};
+    found = Found{i + 1,
+                  std::string_view(texts_).substr(at, std::min(texts_.find('\0', at), texts_.size()) - at)};
     if (length == Length::shortest) break;
   }
   return found;

@@ -1,7 +1,7 @@
 // SentencePiece's precompiled rules for characters ("nmt_nfkc"): a trie of what is replaced, and by what.
 //
-// The blob is a double array (darts-clone's units) and, behind it, texts that end with a zero. Every step into it is
-// checked: a damaged one is refused or finds nothing, and never reads outside.
+// The blob is a double array (darts-clone's units) and, behind it, texts that end with a zero. Every step
+// into it is checked: a damaged one is refused or finds nothing, and never reads outside.
 #pragma once
 
 #include <cstdint>

@@ -106,11 +106,13 @@ class Strip final : public DecodeStep {
 
 class Replace final : public DecodeStep {
  public:
-  Replace(const PatternText& pattern, std::string content) : literal_(pattern.text), content_(std::move(content)) {
+  Replace(const PatternText& pattern, std::string content)
+      : literal_(pattern.text), content_(std::move(content)) {
     if (pattern.is_regex) pattern_.emplace(pattern.text, Engine::oniguruma);
   }
   void apply(Tokens& tokens) const override {
-    for (std::string& token : tokens) token = pattern_ ? by_pattern(token) : replaced(token, literal_, content_);
+    for (std::string& token : tokens)
+      token = pattern_ ? by_pattern(token) : replaced(token, literal_, content_);
   }
 
  private:
@@ -131,7 +133,8 @@ class Metaspace final : public DecodeStep {
  public:
   Metaspace(std::string mark, bool prepends) : mark_(std::move(mark)), prepends_(prepends) {}
   void apply(Tokens& tokens) const override {
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = replaced(tokens[i], mark_, i == 0 && prepends_ ? "" : " ");
+    for (size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = replaced(tokens[i], mark_, i == 0 && prepends_ ? "" : " ");
   }
 
  private:
@@ -142,8 +145,8 @@ class Metaspace final : public DecodeStep {
 // English before it was cut: "do n't" is "don't" again.
 std::string cleaned(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> kRules[] = {
-      {" .", "."},     {" ?", "?"},     {" !", "!"},           {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
-      {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kRules) text = replaced(text, from, to);
   return text;
 }
@@ -168,7 +171,8 @@ class BpeSuffix final : public DecodeStep {
  public:
   explicit BpeSuffix(std::string suffix) : suffix_(std::move(suffix)) {}
   void apply(Tokens& tokens) const override {
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = replaced(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
+    for (size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = replaced(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
   }
 
  private:
@@ -225,17 +229,23 @@ const StepRow<Made> kRows[] = {
     {"Fuse", [](const Json&) -> Made { return std::make_unique<Fuse>(); }},
     {"Strip",
      [](const Json& part) -> Made {
-       return std::make_unique<Strip>(text_of(part, "content"), number_of(part, "start"), number_of(part, "stop"));
+       return std::make_unique<Strip>(text_of(part, "content"), number_of(part, "start"),
+                                      number_of(part, "stop"));
      }},
     {"Replace",
-     [](const Json& part) -> Made { return std::make_unique<Replace>(pattern_of(part), text_of(part, "content")); }},
+     [](const Json& part) -> Made {
+       return std::make_unique<Replace>(pattern_of(part), text_of(part, "content"));
+     }},
     {"Metaspace",
-     [](const Json& part) -> Made { return std::make_unique<Metaspace>(text_of(part, "replacement"), prepends(part)); }},
+     [](const Json& part) -> Made {
+       return std::make_unique<Metaspace>(text_of(part, "replacement"), prepends(part));
+     }},
     {"WordPiece",
      [](const Json& part) -> Made {
        return std::make_unique<WordPiece>(text_of(part, "prefix"), flag_of(part, "cleanup", true));
      }},
-    {"BPEDecoder", [](const Json& part) -> Made { return std::make_unique<BpeSuffix>(text_of(part, "suffix")); }},
+    {"BPEDecoder",
+     [](const Json& part) -> Made { return std::make_unique<BpeSuffix>(text_of(part, "suffix")); }},
     {"CTC",
      [](const Json& part) -> Made {
        return std::make_unique<Ctc>(text_of(part, "pad_token"), text_of(part, "word_delimiter_token"),
@@ -251,6 +261,8 @@ const StepRow<Made> kRows[] = {
 
 }  // namespace
 
-std::unique_ptr<DecodeStep> make_decode_step(const nlohmann::json& part) { return make_step<Made>("decoder", part, kRows); }
+std::unique_ptr<DecodeStep> make_decode_step(const nlohmann::json& part) {
+  return make_step<Made>("decoder", part, kRows);
+}
 
 }  // namespace lockstep::text

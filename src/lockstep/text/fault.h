@@ -1,4 +1,5 @@
-// Why a tokenizer's file cannot be used. open_tokenizer() makes a DataError of it, with the file's name before it.
+// Why a tokenizer's file cannot be used. open_tokenizer() makes a DataError of it, with the file's name
+// before it.
 #pragma once
 
 #include <string>

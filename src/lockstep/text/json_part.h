@@ -16,18 +16,21 @@ using Json = nlohmann::json;
 [[noreturn]] inline void refuse(const std::string& what) { throw Fault{241, what}; }
 
 inline const Json& member(const Json& part, const char* key) {
-  if (!part.is_object() || !part.contains(key)) refuse(fmt::format("it has no \"{}\" where one is expected", key));
+  if (!part.is_object() || !part.contains(key))
+    refuse(fmt::format("it has no \"{}\" where one is expected", key));
   return part[key];
 }
 inline std::string text_of(const Json& part, const char* key) {
   const Json& value = member(part, key);
-  if (!value.is_string()) refuse(fmt::format("\"{}\" is {}, and text is expected", key, base::quoted(value.dump(), 60)));
+  if (!value.is_string())
+    refuse(fmt::format("\"{}\" is {}, and text is expected", key, base::quoted(value.dump(), 60)));
   return value.get<std::string>();
 }
 inline bool flag_of(const Json& part, const char* key, bool otherwise) {
   if (!part.contains(key) || part[key].is_null()) return otherwise;
   if (!part[key].is_boolean())
-    refuse(fmt::format("\"{}\" is {}, and true or false is expected", key, base::quoted(part[key].dump(), 60)));
+    refuse(
+        fmt::format("\"{}\" is {}, and true or false is expected", key, base::quoted(part[key].dump(), 60)));
   return part[key].get<bool>();
 }
 inline bool is_set(const Json& part, const char* key) { return part.contains(key) && !part[key].is_null(); }
@@ -37,7 +40,8 @@ inline std::string type_of(const Json& part) { return text_of(part, "type"); }
 
 // A step, or a value, that we do not do.
 [[noreturn]] inline void refuse_kind(const char* what, const std::string& name, const std::string& known) {
-  throw Fault{243, fmt::format("its {} {} is not supported; those that are: {}", what, base::quoted(name), known)};
+  throw Fault{243,
+              fmt::format("its {} {} is not supported; those that are: {}", what, base::quoted(name), known)};
 }
 
 // The table of a kind of step.

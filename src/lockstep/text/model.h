@@ -22,8 +22,10 @@ class Model {
  public:
   virtual ~Model() = default;
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  // Appends the tokens of a piece. `readable`: bytes that may be read from piece.data() on, at least its size.
-  virtual void encode(std::string_view piece, size_t readable, Workspace& space, std::vector<int32_t>& out) const = 0;
+  // Appends the tokens of a piece. `readable`: bytes that may be read from piece.data() on, at least its
+  // size.
+  virtual void encode(std::string_view piece, size_t readable, Workspace& space,
+                      std::vector<int32_t>& out) const = 0;
   virtual uint64_t hash() const = 0;  // of what the vocabulary does not say
   virtual std::string name() const = 0;
 

@@ -28,10 +28,18 @@ struct Tables {
   Mapping canonical = mapping_of(kCanonical, kCanonicalSize);
   Mapping compatible = mapping_of(kCompatible, kCompatibleSize);
   Mapping small = mapping_of(kLowercase, kLowercaseSize);
-  std::unordered_map<uint64_t, uint32_t> joined;
+  Mapping newer = mapping_of(kNewerCanonical, kNewerCanonicalSize);
+  std::unordered_map<uint32_t, uint32_t> newer_classes;
+  std::unordered_map<uint64_t, uint32_t> joined, newer_joined;
   Tables() {
-    for (size_t i = 0; i < kCompositionsSize; i += 3)
-      joined.emplace(uint64_t{kCompositions[i]} << 32 | kCompositions[i + 1], kCompositions[i + 2]);
+    const auto fill = [](auto& into, const uint32_t* triples, size_t size) {
+      for (size_t i = 0; i < size; i += 3)
+        into.emplace(uint64_t{triples[i]} << 32 | triples[i + 1], triples[i + 2]);
+    };
+    fill(joined, kCompositions, kCompositionsSize);
+    fill(newer_joined, kNewerCompositions, kNewerCompositionsSize);
+    for (size_t i = 0; i < kNewerClassesSize; i += 2)
+      newer_classes.emplace(kNewerClasses[i], kNewerClasses[i + 1]);
   }
 };
 const Tables& tables() {
@@ -39,7 +47,11 @@ const Tables& tables() {
   return all;
 }
 
-uint32_t class_of(uint32_t code) {
+uint32_t class_of(uint32_t code, bool newer) {
+  if (newer) {
+    const auto found = tables().newer_classes.find(code);
+    if (found != tables().newer_classes.end()) return found->second;
+  }
   const size_t runs = kClassRunsSize / 2;
   size_t low = 0, high = runs;  // the last run that begins at or before it
   while (high - low > 1) {
@@ -53,8 +65,9 @@ struct Char {
   uint32_t code, order;  // `order`: its combining class
 };
 
-void decompose(uint32_t code, bool compatible, std::vector<Char>& out) {
-  const auto put = [&](uint32_t one) { out.push_back({one, class_of(one)}); };
+void decompose(uint32_t code, Form form, std::vector<Char>& out) {
+  const bool compatible = form == Form::nfkc || form == Form::nfkd, newer = form == Form::nfc_newer;
+  const auto put = [&](uint32_t one) { out.push_back({one, class_of(one, newer)}); };
   if (code - kHangul < kSyllables) {
     const uint32_t index = code - kHangul;
     put(kLead + index / (kVowels * kTrails));
@@ -65,6 +78,12 @@ void decompose(uint32_t code, bool compatible, std::vector<Char>& out) {
   const Tables& all = tables();
   if (compatible) {
     if (const auto found = all.compatible.find(code); found != all.compatible.end()) {
+      for (const uint32_t one : found->second) put(one);
+      return;
+    }
+  }
+  if (newer) {
+    if (const auto found = all.newer.find(code); found != all.newer.end()) {
       for (const uint32_t one : found->second) put(one);
       return;
     }
@@ -92,14 +111,21 @@ void order_marks(std::vector<Char>& text) {
 }
 
 // 0: the two do not join.
-uint32_t join(uint32_t a, uint32_t b) {
-  if (a - kLead < kLeads && b - kVowel < kVowels) return kHangul + ((a - kLead) * kVowels + (b - kVowel)) * kTrails;
-  if (a - kHangul < kSyllables && (a - kHangul) % kTrails == 0 && b - kTrail - 1 < kTrails - 1) return a + (b - kTrail);
-  const auto found = tables().joined.find(uint64_t{a} << 32 | b);
+uint32_t join(uint32_t a, uint32_t b, bool newer) {
+  if (a - kLead < kLeads && b - kVowel < kVowels)
+    return kHangul + ((a - kLead) * kVowels + (b - kVowel)) * kTrails;
+  if (a - kHangul < kSyllables && (a - kHangul) % kTrails == 0 && b - kTrail - 1 < kTrails - 1)
+    return a + (b - kTrail);
+  const uint64_t pair = uint64_t{a} << 32 | b;
+  if (newer) {
+    if (const auto found = tables().newer_joined.find(pair); found != tables().newer_joined.end())
+      return found->second;
+  }
+  const auto found = tables().joined.find(pair);
   return found == tables().joined.end() ? 0 : found->second;
 }
 
-void compose(std::vector<Char>& text) {
+void compose(std::vector<Char>& text, bool newer) {
   size_t kept = 0, starter = SIZE_MAX;
   uint32_t last_order = 0;  // of what stands between the starter and here
   for (size_t i = 0; i < text.size(); ++i) {
@@ -107,7 +133,7 @@ void compose(std::vector<Char>& text) {
     const bool adjacent = starter != SIZE_MAX && kept == starter + 1;
     const bool blocked = !adjacent && (last_order >= one.order || last_order == 0);
     if (starter != SIZE_MAX && (adjacent || !blocked)) {
-      if (const uint32_t code = join(text[starter].code, one.code)) {
+      if (const uint32_t code = join(text[starter].code, one.code, newer)) {
         text[starter] = {code, 0};
         continue;
       }
@@ -119,16 +145,18 @@ void compose(std::vector<Char>& text) {
   text.resize(kept);
 }
 
+bool composes(Form form) { return form != Form::nfd && form != Form::nfkd; }
+
 void append_form(Form form, std::string_view text, std::string& out, std::vector<Char>& chars) {
   chars.clear();
-  const bool compatible = form == Form::nfkc || form == Form::nfkd;
-  for (const char *at = text.data(), *end = at + text.size(); at < end;) decompose(next_char(at), compatible, chars);
+  for (const char *at = text.data(), *end = at + text.size(); at < end;)
+    decompose(next_char(at), form, chars);
   order_marks(chars);
-  if (form == Form::nfc || form == Form::nfkc) compose(chars);
+  if (composes(form)) compose(chars, form == Form::nfc_newer);
   for (const Char& one : chars) append_char(out, one.code);
 }
 
-uint32_t change_bit(Form form) { return form == Form::nfc ? kChangesNfc : kChangesNfkc; }
+uint32_t change_bit(Form form) { return form == Form::nfkc ? kChangesNfkc : kChangesNfc; }
 
 // Where the first character stands that the form may change; the end where there is none.
 const char* first_change(uint32_t bit, const char* at, const char* end) {
@@ -144,7 +172,8 @@ const char* first_change(uint32_t bit, const char* at, const char* end) {
   return end;
 }
 
-// Composed forms: a stretch from the last character that nothing changes to the next such one is all that counts.
+// Composed forms: a stretch from the last character that nothing changes to the next such one is all that
+// counts.
 std::string composed(Form form, std::string_view text) {
   const Unicode& unicode = Unicode::table();
   const uint32_t bit = change_bit(form);
@@ -171,13 +200,13 @@ std::string composed(Form form, std::string_view text) {
 
 bool is_in_form(Form form, std::string_view text) {
   const char* end = text.data() + text.size();
-  if (form == Form::nfc || form == Form::nfkc) return first_change(change_bit(form), text.data(), end) == end;
+  if (composes(form)) return first_change(change_bit(form), text.data(), end) == end;
   return std::all_of(text.begin(), text.end(), [](char byte) { return static_cast<signed char>(byte) >= 0; });
 }
 
 std::string normal_form(Form form, std::string_view text) {
   if (is_in_form(form, text)) return std::string(text);
-  if (form == Form::nfc || form == Form::nfkc) return composed(form, text);
+  if (composes(form)) return composed(form, text);
   std::string out;
   std::vector<Char> chars;
   append_form(form, text, out, chars);

@@ -6,7 +6,13 @@
 
 namespace lockstep::text {
 
-enum class Form : unsigned char { nfc, nfd, nfkc, nfkd };
+enum class Form : unsigned char {
+  nfc,
+  nfd,
+  nfkc,
+  nfkd,
+  nfc_newer
+};  // nfc_newer: as Python does it, by a newer Unicode
 
 // Whole UTF-8 in and out. What NFC and NFKC leave as it is, as most text, costs one look a character.
 std::string normal_form(Form form, std::string_view text);

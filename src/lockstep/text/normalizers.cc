@@ -1,4 +1,4 @@
-// The normalizers of tokenizer.json.
+// The normalizers of tokenizer.json, and those that other files need.
 #include <algorithm>
 #include <optional>
 
@@ -84,7 +84,8 @@ class Strip final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  Replace(const PatternText& pattern, std::string content) : literal_(pattern.text), content_(std::move(content)) {
+  Replace(const PatternText& pattern, std::string content)
+      : literal_(pattern.text), content_(std::move(content)) {
     if (pattern.is_regex) pattern_.emplace(pattern.text, Engine::oniguruma);
   }
   void apply(std::string& text) const override {
@@ -204,7 +205,9 @@ const StepRow<Made> kRows[] = {
        return std::make_unique<Strip>(flag_of(part, "strip_left", true), flag_of(part, "strip_right", true));
      }},
     {"Replace",
-     [](const Json& part) -> Made { return std::make_unique<Replace>(pattern_of(part), text_of(part, "content")); }},
+     [](const Json& part) -> Made {
+       return std::make_unique<Replace>(pattern_of(part), text_of(part, "content"));
+     }},
     {"Prepend", [](const Json& part) -> Made { return std::make_unique<Prepend>(text_of(part, "prepend")); }},
     {"ByteLevel", [](const Json&) -> Made { return std::make_unique<Letters>(); }},
     {"BertNormalizer",
@@ -228,6 +231,8 @@ const StepRow<Made> kRows[] = {
 };
 
 }  // namespace
+
+std::unique_ptr<Normalizer> make_python_nfc() { return std::make_unique<Forms>(Form::nfc_newer); }
 
 std::unique_ptr<Normalizer> make_normalizer(const nlohmann::json& part) {
   return make_step<Made>("normalizer", part, kRows);

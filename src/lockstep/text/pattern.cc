@@ -26,7 +26,8 @@ std::string ranges_where(const Holds& holds) {
     if ((code >= 0xD800 && code < 0xE000) || !holds(unicode.bits(code))) continue;
     uint32_t last = code;
     while (last + 1 < kCodes && last + 1 != 0xD800 && holds(unicode.bits(last + 1))) ++last;
-    out += last == code ? fmt::format("\\x{{{:x}}}", code) : fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", code, last);
+    out +=
+        last == code ? fmt::format("\\x{{{:x}}}", code) : fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", code, last);
     code = last;
   }
   return out;
@@ -49,14 +50,17 @@ Holds property(std::string_view name) {
   return nullptr;
 }
 
-Holds shorthand(char letter) {
+// Oniguruma's \w alone has the six numbers of Latin-1 that are no digits; inside a class it has not.
+Holds shorthand(char letter, bool in_class) {
   switch (letter) {
     case 's':
       return [](uint32_t bits) { return (bits & kSpace) != 0; };
     case 'd':
       return [](uint32_t bits) { return (bits & kCategoryMask) == kNd; };
     case 'w':
-      return [](uint32_t bits) { return (bits & kOnigWord) != 0; };
+      return [=](uint32_t bits) {
+        return (bits & kOnigWord) != 0 && !(in_class && (bits & kCategoryMask) == kNo);
+      };
     default:
       return nullptr;
   }
@@ -69,11 +73,11 @@ struct Escape {
 };
 
 // The class that `pattern` names at `at`, a backslash. Without one: `holds` is null.
-Escape escape_at(std::string_view pattern, size_t at) {
+Escape escape_at(std::string_view pattern, size_t at, bool in_class) {
   if (at + 1 >= pattern.size()) return {};
   const char letter = pattern[at + 1];
   const char small = static_cast<char>(letter | 0x20);
-  if (small != 'p') return {shorthand(small), letter != small, 2};
+  if (small != 'p') return {shorthand(small, in_class), letter != small, 2};
   size_t name = at + 2, end = name + 1;
   if (name < pattern.size() && pattern[name] == '{') {
     end = pattern.find('}', ++name);
@@ -92,7 +96,7 @@ std::string written_out(const std::string& pattern) {
   int depth = 0;  // of classes
   for (size_t at = 0; at < pattern.size();) {
     if (pattern[at] == '\\') {
-      const Escape escape = escape_at(pattern, at);
+      const Escape escape = escape_at(pattern, at, depth > 0);
       if (escape.holds) {
         const Holds holds = [&](uint32_t bits) { return escape.holds(bits) != escape.negated; };
         const std::string ranges = ranges_where(holds);
@@ -137,18 +141,21 @@ std::string message_of(int error) {
 
 }  // namespace
 
-Pattern::Pattern(const std::string& pattern, Engine engine) : code_(std::make_unique<Code>()), source_(pattern) {
+Pattern::Pattern(const std::string& pattern, Engine engine)
+    : code_(std::make_unique<Code>()), source_(pattern) {
   const std::string written = written_out(pattern);
   int error = 0;
   size_t place = 0;
   uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK;
   if (engine == Engine::oniguruma) options |= PCRE2_MULTILINE;
-  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(), options, &error, &place,
-                              nullptr);
+  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(), options, &error,
+                              &place, nullptr);
   if (code_->code == nullptr) {
-    throw Fault{242, fmt::format("it splits by the pattern {}, which cannot be used: {}; take a tokenizer whose pattern is "
-                                 "written in the common syntax",
-                                 base::quoted(pattern, 200), message_of(error))};
+    throw Fault{
+        242, fmt::format(
+                 "it splits by the pattern {}, which cannot be used: {}; take a tokenizer whose pattern is "
+                 "written in the common syntax",
+                 base::quoted(pattern, 200), message_of(error))};
   }
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);
 }
@@ -169,9 +176,10 @@ void Pattern::each_match(std::string_view text, const std::function<void(size_t,
                                   PCRE2_NO_UTF_CHECK, data.get(), context.get());
     if (count == PCRE2_ERROR_NOMATCH) return;
     if (count < 0) {
-      throw base::DataError(242, fmt::format("the pattern {} gives up at byte {} of a text: {}; take another tokenizer, or "
-                                             "shorter texts",
-                                             base::quoted(source_, 200), at, message_of(count)));
+      throw base::DataError(
+          242, fmt::format("the pattern {} gives up at byte {} of a text: {}; take another tokenizer, or "
+                           "shorter texts",
+                           base::quoted(source_, 200), at, message_of(count)));
     }
     const size_t* place = pcre2_get_ovector_pointer(data.get());
     if (place[1] == place[0] && place[0] == last) {  // nothing, right behind a match: it counts for nothing

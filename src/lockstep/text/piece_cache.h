@@ -1,8 +1,9 @@
 // What pieces of text became: a bounded memory of one thread, in front of a model.
 //
-// Most words of a text have been seen before. Short ones lie in slots of 32 bytes, key and tokens together, so that
-// one line of the processor's cache answers; longer ones in a table with an arena that is emptied when it is full.
-// Entries replace each other: a corpus with endless new words costs time, never memory, and never a wrong token.
+// Most words of a text have been seen before. Short ones lie in slots of 32 bytes, key and tokens together,
+// so that one line of the processor's cache answers; longer ones in a table with an arena that is emptied
+// when it is full. Entries replace each other: a corpus with endless new words costs time, never memory, and
+// never a wrong token.
 #pragma once
 
 #include <cstdint>

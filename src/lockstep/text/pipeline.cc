@@ -13,11 +13,12 @@
 namespace lockstep::text {
 namespace {
 
-constexpr const char* kBegins[] = {"<s>", "<|begin_of_text|>", "<bos>", "<｜begin▁of▁sentence｜>", "<|startoftext|>",
-                                   "[CLS]"};
-constexpr const char* kEnds[] = {"</s>",  "<|end_of_text|>", "<|endoftext|>", "<eos>", "<｜end▁of▁sentence｜>",
-                                 "<EOT>", "[SEP]"};
-constexpr const char* kPads[] = {"<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|finetune_right_pad|>", "<｜▁pad▁｜>"};
+constexpr const char* kBegins[] = {
+    "<s>", "<|begin_of_text|>", "<bos>", "<｜begin▁of▁sentence｜>", "<|startoftext|>", "[CLS]"};
+constexpr const char* kEnds[] = {
+    "</s>", "<|end_of_text|>", "<|endoftext|>", "<eos>", "<｜end▁of▁sentence｜>", "<EOT>", "[SEP]"};
+constexpr const char* kPads[] = {"<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|finetune_right_pad|>",
+                                 "<｜▁pad▁｜>"};
 
 class Pipeline final : public Tokenizer {
  public:
@@ -73,14 +74,16 @@ class PipelineEncoder final : public Encoder {
       if (section.id >= 0) {
         out.push_back(section.id);
       } else {
-        encode_section(text.substr(section.begin, section.end - section.begin), section.begin == 0, options, out);
+        encode_section(text.substr(section.begin, section.end - section.begin), section.begin == 0, options,
+                       out);
       }
     }
     if (options.add_special) out.insert(out.end(), p_.parts_.after.begin(), p_.parts_.after.end());
   }
 
  private:
-  void encode_section(std::string_view text, bool at_start, const EncodeOptions& options, std::vector<int32_t>& out) {
+  void encode_section(std::string_view text, bool at_start, const EncodeOptions& options,
+                      std::vector<int32_t>& out) {
     if (p_.parts_.normalizer && !p_.parts_.normalizer->leaves(text)) {
       normalized_.assign(text);
       p_.parts_.normalizer->apply(normalized_);
@@ -93,7 +96,8 @@ class PipelineEncoder final : public Encoder {
       if (section.id >= 0) {
         out.push_back(section.id);
       } else {
-        encode_text(text.substr(section.begin, section.end - section.begin), at_start && section.begin == 0, out);
+        encode_text(text.substr(section.begin, section.end - section.begin), at_start && section.begin == 0,
+                    out);
       }
     }
   }
@@ -102,7 +106,7 @@ class PipelineEncoder final : public Encoder {
     if (p_.scan_ != nullptr) return encode_bytes(text, out);
     if (!p_.parts_.pre_tokenizer) return p_.parts_.model->encode(text, text.size(), space_, out);
     pieces_.clear();
-    if (!text.empty()) pieces_.push_back({std::string(text), at_start});
+    if (!text.empty()) pieces_.push_back({.text = std::string(text), .at_start = at_start});
     p_.parts_.pre_tokenizer->split(pieces_);
     for (const Piece& piece : pieces_) {
       if (!piece.text.empty()) p_.parts_.model->encode(piece.text, piece.text.size(), space_, out);
@@ -132,7 +136,8 @@ Pipeline::Pipeline(PipelineParts parts) : parts_(std::move(parts)) {
   for (const AddedToken& token : parts_.added) {
     vocab_ = std::max<int64_t>(vocab_, token.id + 1);
     if (token.special) specials_.push_back({token.content, token.id});
-    if (token.single_word || token.lstrip || token.rstrip || token.content.find(' ') != std::string::npos) plain = false;
+    if (token.single_word || token.lstrip || token.rstrip || token.content.find(' ') != std::string::npos)
+      plain = false;
     std::string written = token.content;
     if (token.normalized && parts_.normalizer) parts_.normalizer->apply(written);
     added_[token.id] = {written, token.special};
@@ -165,7 +170,8 @@ void Pipeline::find_scanner() {
 }
 
 template <size_t kCount>
-std::optional<int32_t> Pipeline::find_named(const std::string& name, const char* const (&usual)[kCount]) const {
+std::optional<int32_t> Pipeline::find_named(const std::string& name,
+                                            const char* const (&usual)[kCount]) const {
   if (!name.empty()) return id_of(name);
   for (const char* one : usual) {
     if (const auto id = id_of(one)) return id;
@@ -221,12 +227,14 @@ std::string Pipeline::decode(std::span<const int32_t> ids, bool skip_special) co
 }
 
 std::string Pipeline::describe() const {
-  return fmt::format("{}{} of {} tokens ({})", scan_ != nullptr ? "byte-level " : "", parts_.model->name(), vocab_,
-                     parts_.source);
+  return fmt::format("{}{} of {} tokens ({})", scan_ != nullptr ? "byte-level " : "", parts_.model->name(),
+                     vocab_, parts_.source);
 }
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_pipeline(PipelineParts parts) { return std::make_unique<Pipeline>(std::move(parts)); }
+std::unique_ptr<Tokenizer> make_pipeline(PipelineParts parts) {
+  return std::make_unique<Pipeline>(std::move(parts));
+}
 
 }  // namespace lockstep::text

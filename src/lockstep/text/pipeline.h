@@ -2,8 +2,9 @@
 //
 //     text ─ added tokens ─ normalizer ─ added tokens ─ pre-tokenizer ─ model ─ what stands around a text
 //
-// Most tokenizers cut by a pattern that a scanner is written for and join bytes: for them all but the normalizer is
-// one loop over the text, without a copy and without memory for each piece. Others go step by step.
+// Most tokenizers cut by a pattern that a scanner is written for and join bytes: for them all but the
+// normalizer is one loop over the text, without a copy and without memory for each piece. Others go step by
+// step.
 #pragma once
 
 #include <memory>

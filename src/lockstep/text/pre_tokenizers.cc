@@ -22,12 +22,19 @@ struct Stretch {
 using Stretches = std::vector<Stretch>;
 
 // What becomes of the stretches that match.
-enum class Behaviour : unsigned char { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+enum class Behaviour : unsigned char {
+  removed,
+  isolated,
+  merged_with_previous,
+  merged_with_next,
+  contiguous
+};
 
 Behaviour behaviour_of(const Json& part, const char* key, Behaviour otherwise) {
   if (!is_set(part, key)) return otherwise;
   const std::string name = text_of(part, key);
-  constexpr const char* kNames[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+  constexpr const char* kNames[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+                                    "Contiguous"};
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (name == kNames[i]) return static_cast<Behaviour>(i);
   }
@@ -86,8 +93,10 @@ void cut_pieces(std::vector<Piece>& pieces, Behaviour behaviour, const Cut& cut)
   std::vector<Piece> out;
   for (const Piece& piece : pieces) {
     for (const Stretch& one : resolved(cut(piece.text), behaviour)) {
-      if (one.begin < one.end)
-        out.push_back({piece.text.substr(one.begin, one.end - one.begin), piece.at_start && one.begin == 0});
+      if (one.begin == one.end) continue;
+      out.push_back({.text = piece.text.substr(one.begin, one.end - one.begin),
+                     .at_start = piece.at_start && one.begin <= piece.inserted,
+                     .inserted = piece.inserted - std::min(piece.inserted, one.begin)});
     }
   }
   pieces = std::move(out);
@@ -112,7 +121,8 @@ Stretches cut_by_bits(std::string_view text, uint32_t mask) {
 Stretches cut_by_literal(std::string_view text, std::string_view literal) {
   Stretches out;
   size_t done = 0;
-  for (size_t at = text.find(literal); !literal.empty() && at != std::string_view::npos; at = text.find(literal, done)) {
+  for (size_t at = text.find(literal); !literal.empty() && at != std::string_view::npos;
+       at = text.find(literal, done)) {
     if (done < at) out.push_back({done, at, false});
     done = at + literal.size();
     out.push_back({at, done, true});
@@ -168,8 +178,8 @@ class Split final : public PreTokenizer {
   void split(std::vector<Piece>& pieces) const override {
     cut_pieces(pieces, behaviour_, [&](std::string_view text) {
       Stretches all = scan_ != nullptr ? cut_by_scan(text, scan_)
-                      : pattern_      ? cut_by_pattern(text, *pattern_)
-                                      : cut_by_literal(text, text_.text);
+                      : pattern_       ? cut_by_pattern(text, *pattern_)
+                                       : cut_by_literal(text, text_.text);
       for (Stretch& one : all) one.match = one.match != invert_;
       return all;
     });
@@ -180,7 +190,8 @@ class Split final : public PreTokenizer {
   }
   Scan scan() const override { return isolates() ? scan_ : nullptr; }
   std::string_view pattern() const override {
-    return behaviour_ == Behaviour::isolated && text_.is_regex ? std::string_view(text_.text) : std::string_view();
+    return behaviour_ == Behaviour::isolated && text_.is_regex ? std::string_view(text_.text)
+                                                               : std::string_view();
   }
 
  private:
@@ -196,12 +207,18 @@ class ByteLevel final : public PreTokenizer {
   ByteLevel(bool prefix_space, bool use_regex) : prefix_space_(prefix_space), use_regex_(use_regex) {}
   void split(std::vector<Piece>& pieces) const override {
     for (Piece& piece : pieces) {
-      if (prefix_space_ && !piece.text.starts_with(' ')) piece.text.insert(0, " ");
+      if (prefix_space_ && !piece.text.starts_with(' ')) {
+        piece.text.insert(0, " ");
+        ++piece.inserted;
+      }
     }
     const Scan gpt2 = find_scan(kGpt2Pattern);
     if (use_regex_)
       cut_pieces(pieces, Behaviour::isolated, [&](std::string_view text) { return cut_by_scan(text, gpt2); });
-    for (Piece& piece : pieces) piece.text = bytes_to_letters(piece.text);
+    for (Piece& piece : pieces) {
+      piece.inserted = bytes_to_letters(std::string_view(piece.text).substr(0, piece.inserted)).size();
+      piece.text = bytes_to_letters(piece.text);
+    }
   }
   Scan scan() const override { return use_regex_ && !prefix_space_ ? find_scan(kGpt2Pattern) : nullptr; }
   bool to_letters() const override { return !prefix_space_; }
@@ -224,11 +241,15 @@ class Metaspace final : public PreTokenizer {
           text += byte;
       }
       const bool wanted = scheme_ == Scheme::always || (scheme_ == Scheme::first && piece.at_start);
-      if (wanted && !text.starts_with(mark_)) text.insert(0, mark_);
+      if (wanted && !text.starts_with(mark_)) {
+        text.insert(0, mark_);
+        piece.inserted += mark_.size();
+      }
       piece.text = std::move(text);
     }
     if (cut_)
-      cut_pieces(pieces, Behaviour::merged_with_next, [&](std::string_view text) { return cut_by_literal(text, mark_); });
+      cut_pieces(pieces, Behaviour::merged_with_next,
+                 [&](std::string_view text) { return cut_by_literal(text, mark_); });
   }
 
  private:
@@ -277,7 +298,8 @@ class Sequence final : public PreTokenizer {
 };
 
 Scheme scheme_of(const Json& part) {
-  if (!is_set(part, "prepend_scheme")) return flag_of(part, "add_prefix_space", true) ? Scheme::always : Scheme::never;
+  if (!is_set(part, "prepend_scheme"))
+    return flag_of(part, "add_prefix_space", true) ? Scheme::always : Scheme::never;
   const std::string name = text_of(part, "prepend_scheme");
   if (name == "always") return Scheme::always;
   if (name == "first") return Scheme::first;
@@ -297,7 +319,8 @@ Made make_bert(const Json&) {
 const StepRow<Made> kRows[] = {
     {"ByteLevel",
      [](const Json& part) -> Made {
-       return std::make_unique<ByteLevel>(flag_of(part, "add_prefix_space", true), flag_of(part, "use_regex", true));
+       return std::make_unique<ByteLevel>(flag_of(part, "add_prefix_space", true),
+                                          flag_of(part, "use_regex", true));
      }},
     {"Split",
      [](const Json& part) -> Made {
@@ -305,7 +328,8 @@ const StepRow<Made> kRows[] = {
                                       flag_of(part, "invert", false));
      }},
     {"Whitespace", [](const Json&) -> Made { return std::make_unique<Whitespace>(); }},
-    {"WhitespaceSplit", [](const Json&) -> Made { return std::make_unique<ByBits>(kSpace, Behaviour::removed); }},
+    {"WhitespaceSplit",
+     [](const Json&) -> Made { return std::make_unique<ByBits>(kSpace, Behaviour::removed); }},
     {"BertPreTokenizer", make_bert},
     {"Digits",
      [](const Json& part) -> Made {
@@ -318,11 +342,13 @@ const StepRow<Made> kRows[] = {
      }},
     {"CharDelimiterSplit",
      [](const Json& part) -> Made {
-       return std::make_unique<Split>(PatternText{text_of(part, "delimiter"), false}, Behaviour::removed, false);
+       return std::make_unique<Split>(PatternText{text_of(part, "delimiter"), false}, Behaviour::removed,
+                                      false);
      }},
     {"Metaspace",
      [](const Json& part) -> Made {
-       return std::make_unique<Metaspace>(text_of(part, "replacement"), scheme_of(part), flag_of(part, "split", true));
+       return std::make_unique<Metaspace>(text_of(part, "replacement"), scheme_of(part),
+                                          flag_of(part, "split", true));
      }},
     {"Sequence",
      [](const Json& part) -> Made {

@@ -61,7 +61,8 @@ inline const char* while_none(const Unicode& unicode, const char* at, const char
   return at;
 }
 
-inline const char* at_most(const Unicode& unicode, const char* at, const char* end, uint32_t mask, int count) {
+inline const char* at_most(const Unicode& unicode, const char* at, const char* end, uint32_t mask,
+                           int count) {
   for (; count > 0 && at < end; --count) {
     const Seen seen = see(unicode, at);
     if (!(seen.bits & mask)) break;
@@ -76,7 +77,9 @@ enum class Case : uint8_t { exact, any };
 template <Case kCase>
 inline const char* contraction(const char* at, const char* end) {
   if (end - at < 2 || *at != '\'') return at;
-  const auto small = [](char c) { return kCase == Case::any && c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  const auto small = [](char c) {
+    return kCase == Case::any && c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  };
   const char first = small(at[1]);
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
   if (end - at < 3) return at;
@@ -89,8 +92,8 @@ inline const char* contraction(const char* at, const char* end) {
 
 enum class Lines : uint8_t { none, apart, apart_but_last };  // whether \s*[\r\n]+ stands before \s+(?!\S)
 
-// White space from `at` on: \s*[\r\n]+ where asked for, then \s+(?!\S), then \s+. apart_but_last: all of it at the end
-// of the text (\s++$ stands first). Characters with the bits kStop end the text.
+// White space from `at` on: \s*[\r\n]+ where asked for, then \s+(?!\S), then \s+. apart_but_last: all of it
+// at the end of the text (\s++$ stands first). Characters with the bits kStop end the text.
 template <Lines kLines, uint32_t kStop = 0>
 inline const char* space(const Unicode& unicode, const char* at, const char* end) {
   const char *last = at, *next = at, *line = nullptr;
@@ -121,7 +124,8 @@ const char* scan_gpt2(const Unicode& unicode, const char* at, const char* end) {
   return space<Lines::none>(unicode, at, end);
 }
 
-// cl100k, Llama 3, Qwen: they differ in what a word is made of, how many digits stand together, and at the end.
+// cl100k, Llama 3, Qwen: they differ in what a word is made of, how many digits stand together, and at the
+// end.
 template <uint32_t kWord, int kDigits, Lines kLines>
 const char* scan_cl100k(const Unicode& unicode, const char* at, const char* end) {
   if (*at == '\'') {
@@ -144,8 +148,8 @@ const char* scan_cl100k(const Unicode& unicode, const char* at, const char* end)
   return while_any(unicode, next, end, kNewline);
 }
 
-// [upper]*[lower]+ from `at` on, or `at`. Characters that are both (Lo, Lm, M) are given back by the first part where
-// the second needs one.
+// [upper]*[lower]+ from `at` on, or `at`. Characters that are both (Lo, Lm, M) are given back by the first
+// part where the second needs one.
 inline const char* upper_lower(const Unicode& unicode, const char* at, const char* end) {
   const char *next = at, *both = at;  // `both`: behind the last one that is both
   while (next < end) {
@@ -162,7 +166,8 @@ inline const char* upper_lower(const Unicode& unicode, const char* at, const cha
 // A word of o200k without what it ends with, or `at`.
 const char* o200k_word(const Unicode& unicode, const char* at, const char* end) {
   const Seen first = see(unicode, at);
-  const char* behind = first.bits & (kNewline | kLetter | kNumber) ? nullptr : first.next;  // of a sign before the word
+  const char* behind =
+      first.bits & (kNewline | kLetter | kNumber) ? nullptr : first.next;  // of a sign before the word
   if (behind != nullptr) {
     if (const char* next = upper_lower(unicode, behind, end); next != behind) return next;
   }
@@ -192,19 +197,27 @@ const char* scan_o200k(const Unicode& unicode, const char* at, const char* end) 
 
 bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// The first two splits of DeepSeek cut these out, and the third sees a text that ends there.
+// The first two splits of DeepSeek cut these out. The third sees each stretch of Han and Kana, and each
+// stretch between what was cut out, as a text of its own.
 constexpr uint32_t kCut = kNumber | kHanKana;
+enum class Stretch : uint8_t { han_kana, between };
+template <Stretch kStretch>
+inline bool belongs(uint32_t bits) {
+  return kStretch == Stretch::han_kana ? (bits & kHanKana) != 0 : (bits & kCut) == 0;
+}
 
-const char* while_word(const Unicode& unicode, const char* at, const char* end, uint32_t mask) {
+template <Stretch kStretch>
+const char* while_both(const Unicode& unicode, const char* at, const char* end, uint32_t mask) {
   while (at < end) {
     const Seen seen = see(unicode, at);
-    if (!(seen.bits & mask) || (seen.bits & kCut)) break;
+    if (!(seen.bits & mask) || !belongs<kStretch>(seen.bits)) break;
     at = seen.next;
   }
   return at;
 }
 
 // The third split at `at`; `at` where it matches nothing.
+template <Stretch kStretch>
 const char* deepseek_match(const Unicode& unicode, const char* at, const char* end) {
   const Seen first = see(unicode, at);
   const bool ascii = static_cast<signed char>(*at) >= 0;
@@ -214,27 +227,33 @@ const char* deepseek_match(const Unicode& unicode, const char* at, const char* e
   }
   constexpr uint32_t kWord = kLetter | kMark;
   if (!(first.bits & (kNewline | kLetter | kSymbol))) {
-    const char* next = while_word(unicode, first.next, end, kWord);
+    const char* next = while_both<kStretch>(unicode, first.next, end, kWord);
     if (next != first.next) return next;
   }
-  if (first.bits & kWord) return while_word(unicode, first.next, end, kWord);
+  if (first.bits & kWord) return while_both<kStretch>(unicode, first.next, end, kWord);
   const char* other = *at == ' ' ? at + 1 : at;
-  if (const char* next = while_word(unicode, other, end, kSymbol); next != other)
-    return while_any(unicode, next, end, kNewline);
+  if (const char* next = while_both<kStretch>(unicode, other, end, kSymbol); next != other)
+    return while_both<kStretch>(unicode, next, end, kNewline);
   if (first.bits & kSpace) return space<Lines::apart, kCut>(unicode, at, end);
+  return at;
+}
+
+template <Stretch kStretch>
+const char* scan_stretch(const Unicode& unicode, const char* at, const char* end) {
+  const char* next = deepseek_match<kStretch>(unicode, at, end);
+  if (next != at) return next;
+  do {  // nothing matches: all of it up to the next match is one piece
+    at = see(unicode, at).next;
+  } while (at < end && belongs<kStretch>(see(unicode, at).bits) &&
+           deepseek_match<kStretch>(unicode, at, end) == at);
   return at;
 }
 
 const char* scan_deepseek(const Unicode& unicode, const char* at, const char* end) {
   const Seen first = see(unicode, at);
   if (first.bits & kNumber) return at_most(unicode, first.next, end, kNumber, 2);
-  if (first.bits & kHanKana) return while_any(unicode, first.next, end, kHanKana);
-  const char* next = deepseek_match(unicode, at, end);
-  if (next != at) return next;
-  do {  // nothing matches: all of it up to the next match is one piece
-    at = see(unicode, at).next;
-  } while (at < end && !(see(unicode, at).bits & kCut) && deepseek_match(unicode, at, end) == at);
-  return at;
+  if (first.bits & kHanKana) return scan_stretch<Stretch::han_kana>(unicode, at, end);
+  return scan_stretch<Stretch::between>(unicode, at, end);
 }
 
 struct Row {

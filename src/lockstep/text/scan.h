@@ -1,9 +1,10 @@
 // Cutting text into pieces by hand: the patterns that most tokenizers use, without an engine for patterns.
 //
-//     if (const Scan scan = find_scan(pattern)) for (at = begin; at < end; at = next) next = scan(unicode, at, end);
+//     if (const Scan scan = find_scan(pattern)) for (at = begin; at < end; at = next) next = scan(unicode,
+//     at, end);
 //
-// Each scanner matches what its pattern matches, the same alternative first, and pieces follow each other without a
-// gap. A test holds each against the pattern itself; real_tokenizers against the owners' libraries.
+// Each scanner matches what its pattern matches, the same alternative first, and pieces follow each other
+// without a gap. A test holds each against the pattern itself; real_tokenizers against the owners' libraries.
 #pragma once
 
 #include <string_view>

@@ -24,7 +24,8 @@ using Proto = SentencePieceProto;
 using Type = Proto::Type;
 constexpr std::string_view kMark = "\xE2\x96\x81";  // ▁
 
-// Pieces joined by their scores. Characters that occur in pieces without being one have ids behind the vocabulary.
+// Pieces joined by their scores. Characters that occur in pieces without being one have ids behind the
+// vocabulary.
 class ScoredBpe {
  public:
   ScoredBpe(const Proto& proto, const Vocabulary& pieces);
@@ -43,7 +44,8 @@ class ScoredBpe {
   bool apart_ = true;  // ▁ joins only what stands behind it, so words are encoded by themselves
 };
 
-ScoredBpe::ScoredBpe(const Proto& proto, const Vocabulary& pieces) : vocab_(static_cast<int32_t>(pieces.size())) {
+ScoredBpe::ScoredBpe(const Proto& proto, const Vocabulary& pieces)
+    : vocab_(static_cast<int32_t>(pieces.size())) {
   const auto joins = [](const Proto::Piece& piece) {
     return piece.type == Type::normal || piece.type == Type::user_defined || piece.type == Type::unused;
   };
@@ -192,7 +194,8 @@ class SentencePieceEncoder final : public Encoder {
       if (id >= 0) {
         out.push_back(id);
       } else if (m_.proto_.byte_fallback) {
-        for (const char byte : text.substr(at, size)) out.push_back(m_.bytes_[static_cast<unsigned char>(byte)]);
+        for (const char byte : text.substr(at, size))
+          out.push_back(m_.bytes_[static_cast<unsigned char>(byte)]);
       } else if (!unknown_before) {
         out.push_back(m_.proto_.unknown);
       }
@@ -219,9 +222,11 @@ SentencePiece::SentencePiece(Proto proto) : proto_(std::move(proto)) {
     const auto id = static_cast<int32_t>(i);
     if (piece.text.empty() || whole_prefix(piece.text) != piece.text.size())
       throw Fault{241, fmt::format("piece {} is empty or no UTF-8", i)};
-    if (pieces_.find(piece.text)) throw Fault{241, fmt::format("the piece {} is there twice", base::quoted(piece.text))};
+    if (pieces_.find(piece.text))
+      throw Fault{241, fmt::format("the piece {} is there twice", base::quoted(piece.text))};
     if (piece.type == Type::unused && proto_.kind == Proto::Kind::bpe)
-      throw Fault{243, fmt::format("it has unused pieces such as {}, which are not supported in BPE", base::quoted(piece.text))};
+      throw Fault{243, fmt::format("it has unused pieces such as {}, which are not supported in BPE",
+                                   base::quoted(piece.text))};
     pieces_.add(piece.text, id);
     if (piece.type == Type::unknown) proto_.unknown = id, unknown = true;
     if (piece.type == Type::control) specials_.push_back({piece.text, id});
@@ -231,7 +236,8 @@ SentencePiece::SentencePiece(Proto proto) : proto_(std::move(proto)) {
   for (int byte = 0; proto_.byte_fallback && byte < 256; ++byte) {
     const std::string name = fmt::format("<0x{:02X}>", byte);
     bytes_[static_cast<size_t>(byte)] = pieces_.id(name);
-    if (!pieces_.find(name)) throw Fault{241, fmt::format("it falls back to bytes and has no piece {}", name)};
+    if (!pieces_.find(name))
+      throw Fault{241, fmt::format("it falls back to bytes and has no piece {}", name)};
   }
   std::stable_sort(user_defined_.begin(), user_defined_.end(),
                    [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
@@ -245,7 +251,8 @@ void SentencePiece::make_model() {
                                         proto_.dummy_prefix << 5 | proto_.remove_extra_spaces << 6 |
                                         proto_.escape_spaces << 7);
   for (const Proto::Piece& piece : proto_.pieces)
-    hash_ = base::hash_combine(hash_, static_cast<uint64_t>(piece.type) ^ std::bit_cast<uint32_t>(piece.score) * 16ull);
+    hash_ = base::hash_combine(
+        hash_, static_cast<uint64_t>(piece.type) ^ std::bit_cast<uint32_t>(piece.score) * 16ull);
   if (proto_.kind == Proto::Kind::bpe) {
     bpe_ = std::make_unique<ScoredBpe>(proto_, pieces_);
     return;
@@ -264,7 +271,8 @@ void SentencePiece::make_model() {
     pieces.add(piece.text, static_cast<int32_t>(i));
     const bool user = piece.type == Type::user_defined;
     options.usable.push_back(user || piece.type == Type::normal);
-    options.scores.push_back(user ? static_cast<double>(static_cast<float>(piece.text.size()) * most) - 0.1 : piece.score);
+    options.scores.push_back(user ? static_cast<double>(static_cast<float>(piece.text.size()) * most) - 0.1
+                                  : piece.score);
   }
   options.least_score = least;
   unigram_ = std::make_unique<UnigramModel>(std::move(pieces), std::move(options));
@@ -323,7 +331,9 @@ std::string SentencePiece::normalized(std::string_view text) const {
   return out;
 }
 
-std::unique_ptr<Encoder> SentencePiece::encoder() const { return std::make_unique<SentencePieceEncoder>(*this); }
+std::unique_ptr<Encoder> SentencePiece::encoder() const {
+  return std::make_unique<SentencePieceEncoder>(*this);
+}
 
 void append_bytes(std::string& bytes, std::string& out) {
   std::string_view left = bytes;

@@ -8,7 +8,9 @@
 namespace lockstep::text {
 namespace {
 
-[[noreturn]] void cut_off() { throw Fault{241, "it is cut off or damaged: a SentencePiece model is expected"}; }
+[[noreturn]] void cut_off() {
+  throw Fault{241, "it is cut off or damaged: a SentencePiece model is expected"};
+}
 
 uint64_t take_varint(std::string_view& bytes) {
   uint64_t value = 0;

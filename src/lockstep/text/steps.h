@@ -1,7 +1,7 @@
 // The steps of a tokenizer.json beside its model: normalizers, pre-tokenizers, decoders.
 //
-// Each kind of step is a row in a table of its file: a name as the files write it, and a function that reads its
-// keys. A name that no row has is refused (DataError 243), and so is a key's value that we do not do.
+// Each kind of step is a row in a table of its file: a name as the files write it, and a function that reads
+// its keys. A name that no row has is refused (DataError 243), and so is a key's value that we do not do.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,8 @@ class Normalizer {
 
 struct Piece {
   std::string text;
-  bool at_start;  // it begins where the whole text does
+  bool at_start;        // it begins where the whole text does
+  size_t inserted = 0;  // bytes at its beginning that were put there: no part of the text
 };
 class PreTokenizer {
  public:
@@ -32,9 +33,9 @@ class PreTokenizer {
   virtual void split(std::vector<Piece>& pieces) const = 0;
   // What a scanner over raw bytes can do in its place, for the way without pieces.
   virtual void flatten(std::vector<const PreTokenizer*>& steps) const { steps.push_back(this); }
-  virtual Scan scan() const { return nullptr; }               // it isolates by this scanner
-  virtual std::string_view pattern() const { return {}; }     // or by this pattern
-  virtual bool to_letters() const { return false; }           // GPT-2's alphabet and nothing else
+  virtual Scan scan() const { return nullptr; }            // it isolates by this scanner
+  virtual std::string_view pattern() const { return {}; }  // or by this pattern
+  virtual bool to_letters() const { return false; }        // GPT-2's alphabet and nothing else
 };
 
 class DecodeStep {
@@ -44,10 +45,8 @@ class DecodeStep {
 };
 
 std::unique_ptr<Normalizer> make_normalizer(const nlohmann::json& part);
+std::unique_ptr<Normalizer> make_python_nfc();  // unicodedata.normalize("NFC", text)
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const nlohmann::json& part);
 std::unique_ptr<DecodeStep> make_decode_step(const nlohmann::json& part);
-
-// SentencePiece's own rules, precompiled: longest match, as that library does.
-class Charsmap;
 
 }  // namespace lockstep::text

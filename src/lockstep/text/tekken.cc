@@ -11,16 +11,32 @@ namespace lockstep::text {
 namespace {
 
 // Of files that do not list theirs.
-constexpr const char* kOldSpecials[] = {
-    "<unk>",         "<s>",           "</s>",         "[INST]",        "[/INST]",     "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
-    "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]",         "<pad>",       "[IMG_BREAK]",       "[IMG_END]",
-    "[PREFIX]",      "[MIDDLE]",      "[SUFFIX]",     "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"};
+constexpr const char* kOldSpecials[] = {"<unk>",
+                                        "<s>",
+                                        "</s>",
+                                        "[INST]",
+                                        "[/INST]",
+                                        "[AVAILABLE_TOOLS]",
+                                        "[/AVAILABLE_TOOLS]",
+                                        "[TOOL_RESULTS]",
+                                        "[/TOOL_RESULTS]",
+                                        "[TOOL_CALLS]",
+                                        "[IMG]",
+                                        "<pad>",
+                                        "[IMG_BREAK]",
+                                        "[IMG_END]",
+                                        "[PREFIX]",
+                                        "[MIDDLE]",
+                                        "[SUFFIX]",
+                                        "[SYSTEM_PROMPT]",
+                                        "[/SYSTEM_PROMPT]",
+                                        "[TOOL_CONTENT]"};
 
 int64_t number_of(const Json& part, const char* key) {
   const Json& value = member(part, key);
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() >= kMostTokens)
-    refuse(fmt::format("\"{}\" is {}, and a whole number from 0 to {} is expected", key, base::quoted(value.dump(), 40),
-                       kMostTokens - 1));
+    refuse(fmt::format("\"{}\" is {}, and a whole number from 0 to {} is expected", key,
+                       base::quoted(value.dump(), 40), kMostTokens - 1));
   return value.get<int64_t>();
 }
 
@@ -29,11 +45,15 @@ std::vector<AddedToken> specials_of(const Json& file, int64_t count) {
   std::vector<AddedToken> out;
   if (is_set(file, "special_tokens")) {
     for (const Json& one : file["special_tokens"])
-      out.push_back({.content = text_of(one, "token_str"), .id = static_cast<int32_t>(number_of(one, "rank")), .special = true});
+      out.push_back({.content = text_of(one, "token_str"),
+                     .id = static_cast<int32_t>(number_of(one, "rank")),
+                     .special = true});
   } else {
-    for (const char* name : kOldSpecials) out.push_back({.content = name, .id = static_cast<int32_t>(out.size()), .special = true});
+    for (const char* name : kOldSpecials)
+      out.push_back({.content = name, .id = static_cast<int32_t>(out.size()), .special = true});
   }
-  if (static_cast<int64_t>(out.size()) > count) refuse(fmt::format("it has {} special tokens and room for {}", out.size(), count));
+  if (static_cast<int64_t>(out.size()) > count)
+    refuse(fmt::format("it has {} special tokens and room for {}", out.size(), count));
   for (auto id = static_cast<int32_t>(out.size()); id < count; ++id)
     out.push_back({.content = fmt::format("<SPECIAL_{}>", id), .id = id, .special = true});
   return out;

@@ -27,9 +27,10 @@ const FileKind& kind_of(const std::string& path, std::string_view bytes) {
   for (const FileKind* kind : kKinds) {
     if (kind->is(bytes.substr(0, kLookedAt))) return *kind;
   }
-  throw base::DataError(241, fmt::format("{} is no tokenizer: a tokenizer.json, a tiktoken file, a SentencePiece .model or "
-                                         "mistral's tekken.json is expected",
-                                         path));
+  throw base::DataError(
+      241, fmt::format("{} is no tokenizer: a tokenizer.json, a tiktoken file, a SentencePiece .model or "
+                       "mistral's tekken.json is expected",
+                       path));
 }
 
 }  // namespace
@@ -54,9 +55,10 @@ std::string find_tokenizer(const std::string& path) {
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   const std::string file = find_tokenizer(path);
   if (file.empty()) {
-    throw base::ConfigError(240, fmt::format("{} is no tokenizer: name a tokenizer.json, a *.tiktoken, a tokenizer.model, a "
-                                             "tekken.json, or a folder that holds one",
-                                             base::quoted(path, 200)));
+    throw base::ConfigError(
+        240, fmt::format("{} is no tokenizer: name a tokenizer.json, a *.tiktoken, a tokenizer.model, a "
+                         "tekken.json, or a folder that holds one",
+                         base::quoted(path, 200)));
   }
   const base::MappedFile mapped = base::MappedFile::open(file);
   const FileKind& kind = kind_of(file, mapped.text());

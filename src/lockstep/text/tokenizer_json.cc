@@ -17,8 +17,8 @@ namespace {
 
 int32_t id_of(const Json& value, const std::string& token) {
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() >= kMostTokens) {
-    refuse(fmt::format("token {} has the id {}, and a whole number from 0 to {} is expected", base::quoted(token),
-                       base::quoted(value.dump(), 40), kMostTokens - 1));
+    refuse(fmt::format("token {} has the id {}, and a whole number from 0 to {} is expected",
+                       base::quoted(token), base::quoted(value.dump(), 40), kMostTokens - 1));
   }
   return value.get<int32_t>();
 }
@@ -30,7 +30,8 @@ Vocabulary vocabulary_of(const Json& model) {
   for (const auto& [token, id] : tokens.items()) {
     const int32_t number = id_of(id, token);
     if (const std::string* other = vocabulary.token(number)) {
-      refuse(fmt::format("the tokens {} and {} have the same id {}", base::quoted(*other), base::quoted(token), number));
+      refuse(fmt::format("the tokens {} and {} have the same id {}", base::quoted(*other),
+                         base::quoted(token), number));
     }
     vocabulary.add(token, number);
   }
@@ -59,18 +60,23 @@ PairTable pairs_of(const Json& model, const Vocabulary& vocabulary, size_t prefi
   for (size_t i = 0; i < merges.size(); ++i) {
     const Merge merge = merge_of(merges[i], i);
     const std::string joined = merge.left + merge.right.substr(std::min(prefix_size, merge.right.size()));
-    const int32_t left = vocabulary.id(merge.left), right = vocabulary.id(merge.right), id = vocabulary.id(joined);
+    const int32_t left = vocabulary.id(merge.left), right = vocabulary.id(merge.right),
+                  id = vocabulary.id(joined);
     if (left < 0 || right < 0 || id < 0) {
-      refuse(fmt::format("merge {} joins {} and {}, but {} is not in its vocabulary", i, base::quoted(merge.left),
-                         base::quoted(merge.right),
-                         base::quoted(left < 0 ? merge.left : right < 0 ? merge.right : joined)));
+      refuse(fmt::format("merge {} joins {} and {}, but {} is not in its vocabulary", i,
+                         base::quoted(merge.left), base::quoted(merge.right),
+                         base::quoted(left < 0    ? merge.left
+                                      : right < 0 ? merge.right
+                                                  : joined)));
     }
     pairs.replace(left, right, static_cast<uint32_t>(i), id);
   }
   return pairs;
 }
 
-std::string optional_text(const Json& part, const char* key) { return is_set(part, key) ? text_of(part, key) : ""; }
+std::string optional_text(const Json& part, const char* key) {
+  return is_set(part, key) ? text_of(part, key) : "";
+}
 
 std::optional<int32_t> unknown_of(const Json& model, const Vocabulary& vocabulary) {
   if (!is_set(model, "unk_token")) return std::nullopt;
@@ -82,7 +88,8 @@ std::optional<int32_t> unknown_of(const Json& model, const Vocabulary& vocabular
 
 std::unique_ptr<Model> make_bpe(const Json& model) {
   if (is_set(model, "dropout") && model["dropout"] != 0.0)
-    refuse_kind("value of \"dropout\",", model["dropout"].dump(), "null: merges are left out at random otherwise");
+    refuse_kind("value of \"dropout\",", model["dropout"].dump(),
+                "null: merges are left out at random otherwise");
   Vocabulary vocabulary = vocabulary_of(model);
   BpeOptions options{.unknown = unknown_of(model, vocabulary),
                      .fuse_unknown = flag_of(model, "fuse_unk", false),
@@ -99,10 +106,12 @@ std::unique_ptr<Model> make_word_piece(const Json& model) {
   const std::string unknown = is_set(model, "unk_token") ? text_of(model, "unk_token") : "[UNK]";
   const auto id = vocabulary.find(unknown);
   if (!id) refuse(fmt::format("its unk_token {} is not in its vocabulary", base::quoted(unknown)));
-  const std::string prefix = is_set(model, "continuing_subword_prefix") ? text_of(model, "continuing_subword_prefix") : "##";
+  const std::string prefix =
+      is_set(model, "continuing_subword_prefix") ? text_of(model, "continuing_subword_prefix") : "##";
   int64_t most = 100;
   if (is_set(model, "max_input_chars_per_word")) {
-    if (!model["max_input_chars_per_word"].is_number_integer()) refuse("its max_input_chars_per_word is no whole number");
+    if (!model["max_input_chars_per_word"].is_number_integer())
+      refuse("its max_input_chars_per_word is no whole number");
     most = model["max_input_chars_per_word"].get<int64_t>();
   }
   return std::make_unique<WordPieceModel>(std::move(vocabulary), *id, prefix, most);
@@ -124,7 +133,8 @@ std::unique_ptr<Model> make_unigram(const Json& model) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     const Json& one = tokens[i];
     if (!one.is_array() || one.size() != 2 || !one[0].is_string() || !one[1].is_number())
-      refuse(fmt::format("token {} is {}, and a text and a score are expected", i, base::quoted(one.dump(), 60)));
+      refuse(fmt::format("token {} is {}, and a text and a score are expected", i,
+                         base::quoted(one.dump(), 60)));
     vocabulary.add(one[0].get<std::string>(), static_cast<int32_t>(i));
     options.scores.push_back(one[1].get<double>());
     options.least_score = std::min(options.least_score, options.scores.back());
@@ -138,17 +148,19 @@ std::unique_ptr<Model> make_unigram(const Json& model) {
 }
 
 using Made = std::unique_ptr<Model>;
-const StepRow<Made> kModels[] = {
-    {"BPE", make_bpe}, {"Unigram", make_unigram}, {"WordPiece", make_word_piece}, {"WordLevel", make_word_level}};
+const StepRow<Made> kModels[] = {{"BPE", make_bpe},
+                                 {"Unigram", make_unigram},
+                                 {"WordPiece", make_word_piece},
+                                 {"WordLevel", make_word_level}};
 
 // Old files do not say what their model is.
 Made make_model(Json model) {
   if (!model.is_object()) refuse("its \"model\" is missing");
   if (!model.contains("type")) {
-    model["type"] = model.contains("merges")                      ? "BPE"
-                    : member(model, "vocab").is_array()           ? "Unigram"
+    model["type"] = model.contains("merges")                     ? "BPE"
+                    : member(model, "vocab").is_array()          ? "Unigram"
                     : model.contains("max_input_chars_per_word") ? "WordPiece"
-                                                                  : "WordLevel";
+                                                                 : "WordLevel";
   }
   return make_step<Made>("model", model, kModels);
 }
@@ -157,8 +169,10 @@ std::vector<AddedToken> added_tokens_of(const Json& file, const Vocabulary& voca
   std::vector<AddedToken> out;
   if (!is_set(file, "added_tokens")) return out;
   for (const Json& one : file["added_tokens"]) {
-    AddedToken token{.content = text_of(one, "content"), .special = flag_of(one, "special", false),
-                     .single_word = flag_of(one, "single_word", false), .lstrip = flag_of(one, "lstrip", false),
+    AddedToken token{.content = text_of(one, "content"),
+                     .special = flag_of(one, "special", false),
+                     .single_word = flag_of(one, "single_word", false),
+                     .lstrip = flag_of(one, "lstrip", false),
                      .rstrip = flag_of(one, "rstrip", false)};
     token.normalized = flag_of(one, "normalized", !token.special);
     token.id = id_of(member(one, "id"), token.content);
@@ -166,14 +180,15 @@ std::vector<AddedToken> added_tokens_of(const Json& file, const Vocabulary& voca
     const std::string* known = vocabulary.token(token.id);
     const int32_t other = vocabulary.id(token.content);
     if ((known != nullptr && *known != token.content) || (other >= 0 && other != token.id)) {
-      refuse(fmt::format("the added token {} has the id {}, which its vocabulary gives to {}; {} has {} there",
-                         base::quoted(token.content), token.id, known ? base::quoted(*known) : "none",
-                         base::quoted(token.content), other >= 0 ? fmt::format("{}", other) : "none"));
+      refuse(
+          fmt::format("the added token {} has the id {}, which its vocabulary gives to {}; {} has {} there",
+                      base::quoted(token.content), token.id, known ? base::quoted(*known) : "none",
+                      base::quoted(token.content), other >= 0 ? fmt::format("{}", other) : "none"));
     }
     for (const AddedToken& before : out) {
       if (before.id == token.id || before.content == token.content) {
-        refuse(fmt::format("the added tokens {} ({}) and {} ({}) clash", base::quoted(before.content), before.id,
-                           base::quoted(token.content), token.id));
+        refuse(fmt::format("the added tokens {} ({}) and {} ({}) clash", base::quoted(before.content),
+                           before.id, base::quoted(token.content), token.id));
       }
     }
     out.push_back(std::move(token));
@@ -184,7 +199,8 @@ std::vector<AddedToken> added_tokens_of(const Json& file, const Vocabulary& voca
 // ["[CLS]", 101].
 int32_t id_of_pair(const Json& part, const char* key) {
   const Json& value = member(part, key);
-  if (!value.is_array() || value.size() != 2) refuse(fmt::format("its post-processor's \"{}\" is no token and id", key));
+  if (!value.is_array() || value.size() != 2)
+    refuse(fmt::format("its post-processor's \"{}\" is no token and id", key));
   return id_of(value[1], key);
 }
 
@@ -217,7 +233,8 @@ void add_post_processor(const Json& part, PipelineParts& parts) {
     return;
   }
   if (type != "Sequence")
-    refuse_kind("post-processor", type, "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, Sequence");
+    refuse_kind("post-processor", type,
+                "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, Sequence");
   for (const Json& step : member(part, "processors")) add_post_processor(step, parts);
 }
 
@@ -251,7 +268,8 @@ uint64_t hash_of_steps(const Json& file) {
 std::unique_ptr<Tokenizer> open(const std::string& path, std::string_view bytes) {
   const Json file = Json::parse(bytes, nullptr, false);
   if (!file.is_object()) refuse("it is no JSON object: it is cut off or of another format");
-  PipelineParts parts{.source = "tokenizer.json", .model = make_model(file.contains("model") ? file["model"] : Json())};
+  PipelineParts parts{.source = "tokenizer.json",
+                      .model = make_model(file.contains("model") ? file["model"] : Json())};
   parts.added = added_tokens_of(file, parts.model->vocabulary());
   if (is_set(file, "normalizer")) parts.normalizer = make_normalizer(file["normalizer"]);
   if (is_set(file, "pre_tokenizer")) parts.pre_tokenizer = make_pre_tokenizer(file["pre_tokenizer"]);

@@ -34,10 +34,16 @@ void mark_changes(std::vector<uint32_t>& all) {
     for (uint32_t code = kClassRuns[i]; kClassRuns[i + 1] != 0 && code < end; ++code)
       all[code] |= kChangesNfc | kChangesNfkc;
   }
-  for (size_t i = 0; i < kCanonicalSize; i += 2 + kCanonical[i + 1]) all[kCanonical[i]] |= kChangesNfc | kChangesNfkc;
+  for (size_t i = 0; i < kCanonicalSize; i += 2 + kCanonical[i + 1])
+    all[kCanonical[i]] |= kChangesNfc | kChangesNfkc;
   for (size_t i = 0; i < kCompatibleSize; i += 2 + kCompatible[i + 1]) all[kCompatible[i]] |= kChangesNfkc;
   for (size_t i = 0; i < kCompositionsSize; i += 3) all[kCompositions[i + 1]] |= kChangesNfc | kChangesNfkc;
-  for (uint32_t code = 0x1161; code < 0x11C3; ++code) all[code] |= kChangesNfc | kChangesNfkc;  // Hangul's vowels
+  for (size_t i = 0; i < kNewerClassesSize; i += 2) all[kNewerClasses[i]] |= kChangesNfc | kChangesNfkc;
+  for (size_t i = 0; i < kNewerCanonicalSize; i += 2 + kNewerCanonical[i + 1])
+    all[kNewerCanonical[i]] |= kChangesNfc;
+  for (size_t i = 0; i < kNewerCompositionsSize; i += 3) all[kNewerCompositions[i + 1]] |= kChangesNfc;
+  for (uint32_t code = 0x1161; code < 0x11C3; ++code)
+    all[code] |= kChangesNfc | kChangesNfkc;  // Hangul's vowels
 }
 
 }  // namespace

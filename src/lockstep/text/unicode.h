@@ -3,8 +3,8 @@
 //     const Unicode& unicode = Unicode::table();
 //     if (unicode.bits(code) & kLetter) ...
 //
-// The answers are those of the libraries whose ids we must equal (tools/unicode_tables.py), so two of them may
-// differ on what a word is: each has its bit.
+// The answers are those of the libraries whose ids we must equal (tools/unicode_tables.py), so two of them
+// may differ on what a word is: each has its bit.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,35 @@ namespace lockstep::text {
 
 // In the order of tools/unicode_tables.py: the lowest five bits.
 enum Category : uint8_t {
-  kCn, kLu, kLl, kLt, kLm, kLo, kMn, kMc, kMe, kNd, kNl, kNo, kPc, kPd, kPs, kPe, kPi, kPf, kPo, kSm, kSc, kSk, kSo,
-  kZs, kZl, kZp, kCc, kCf, kCo
+  kCn,
+  kLu,
+  kLl,
+  kLt,
+  kLm,
+  kLo,
+  kMn,
+  kMc,
+  kMe,
+  kNd,
+  kNl,
+  kNo,
+  kPc,
+  kPd,
+  kPs,
+  kPe,
+  kPi,
+  kPf,
+  kPo,
+  kSm,
+  kSc,
+  kSk,
+  kSo,
+  kZs,
+  kZl,
+  kZp,
+  kCc,
+  kCf,
+  kCo
 };
 constexpr int kCategories = 29;
 constexpr std::string_view kCategoryNames[kCategories] = {

@@ -20,6 +20,14 @@ extern const size_t kCompatibleSize;
 extern const uint32_t kLowercase[];
 extern const size_t kLowercaseSize;
 
+// What Python's unicodedata, a newer Unicode, has otherwise: pairs, and the same forms as above.
+extern const uint32_t kNewerClasses[];
+extern const size_t kNewerClassesSize;
+extern const uint32_t kNewerCanonical[];
+extern const size_t kNewerCanonicalSize;
+extern const uint32_t kNewerCompositions[];
+extern const size_t kNewerCompositionsSize;
+
 extern const uint32_t kCompositions[];  // triples: these two become that one
 extern const size_t kCompositionsSize;
 

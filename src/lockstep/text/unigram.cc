@@ -80,7 +80,8 @@ void UnigramModel::walk(std::string_view piece, std::vector<Best>& best) const {
       const Edge* edge = edges_.data() + nodes_[node].first;
       const Edge* last = edge + nodes_[node].count;
       const auto byte = static_cast<unsigned char>(piece[end]);
-      edge = std::lower_bound(edge, last, byte, [](const Edge& one, unsigned char b) { return one.byte < b; });
+      edge =
+          std::lower_bound(edge, last, byte, [](const Edge& one, unsigned char b) { return one.byte < b; });
       if (edge == last || edge->byte != byte) break;
       node = edge->node;
       ++end;
@@ -97,13 +98,15 @@ void UnigramModel::walk(std::string_view piece, std::vector<Best>& best) const {
 void UnigramModel::emit_unknown(std::string_view text, std::vector<int32_t>& out) const {
   if (const auto known = vocabulary_.find(text)) return out.push_back(*known);
   const auto token = [&](char byte) { return byte_tokens_[static_cast<unsigned char>(byte)]; };
-  if (options_.byte_fallback && std::all_of(text.begin(), text.end(), [&](char b) { return token(b) >= 0; })) {
+  if (options_.byte_fallback &&
+      std::all_of(text.begin(), text.end(), [&](char b) { return token(b) >= 0; })) {
     for (const char byte : text) out.push_back(token(byte));
     return;
   }
   if (!options_.unknown) {
-    throw base::DataError(245, fmt::format("the tokenizer has no token for {} and none for unknown characters",
-                                           base::quoted(text)));
+    throw base::DataError(
+        245,
+        fmt::format("the tokenizer has no token for {} and none for unknown characters", base::quoted(text)));
   }
   out.push_back(*options_.unknown);
 }
@@ -136,7 +139,8 @@ void UnigramModel::encode(std::string_view piece, size_t, Workspace&, std::vecto
 }
 
 uint64_t UnigramModel::hash() const {
-  uint64_t hash = base::hash_combine(options_.byte_fallback, static_cast<uint64_t>(options_.unknown.value_or(-1)));
+  uint64_t hash =
+      base::hash_combine(options_.byte_fallback, static_cast<uint64_t>(options_.unknown.value_or(-1)));
   for (const double score : options_.scores) {
     uint64_t bits;
     std::memcpy(&bits, &score, sizeof bits);

@@ -1,7 +1,7 @@
 // The model Unigram: of all ways to cut a piece into tokens, the one whose scores add up to most.
 //
-// Sums are kept in the number format of the library that the file belongs to (double in `tokenizers`, float in
-// SentencePiece), token by token from the left: ties and roundings are part of the answer.
+// Sums are kept in the number format of the library that the file belongs to (double in `tokenizers`, float
+// in SentencePiece), token by token from the left: ties and roundings are part of the answer.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,8 @@ struct UnigramOptions {
 class UnigramModel final : public Model {
  public:
   UnigramModel(Vocabulary vocabulary, UnigramOptions options);
-  void encode(std::string_view piece, size_t readable, Workspace& space, std::vector<int32_t>& out) const override;
+  void encode(std::string_view piece, size_t readable, Workspace& space,
+              std::vector<int32_t>& out) const override;
   uint64_t hash() const override;
   std::string name() const override { return "Unigram"; }
 

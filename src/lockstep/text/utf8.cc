@@ -107,7 +107,8 @@ size_t unfinished_bytes(std::string_view text) {
 size_t settled_size(std::string_view text) {
   constexpr int kMostBytes = 4;  // of a character: more U+FFFD are none that wait
   text.remove_suffix(unfinished_bytes(text));
-  for (int i = 0; i < kMostBytes && text.ends_with(kReplacement); ++i) text.remove_suffix(kReplacement.size());
+  for (int i = 0; i < kMostBytes && text.ends_with(kReplacement); ++i)
+    text.remove_suffix(kReplacement.size());
   return text.size();
 }
 

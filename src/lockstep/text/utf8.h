@@ -18,8 +18,7 @@ inline uint32_t next_char(const char*& at) {
   const auto* byte = reinterpret_cast<const unsigned char*>(at);
   if (byte[0] < 0x80) return at += 1, byte[0];
   if (byte[0] < 0xE0) return at += 2, (byte[0] & 0x1Fu) << 6 | (byte[1] & 0x3Fu);
-  if (byte[0] < 0xF0)
-    return at += 3, (byte[0] & 0x0Fu) << 12 | (byte[1] & 0x3Fu) << 6 | (byte[2] & 0x3Fu);
+  if (byte[0] < 0xF0) return at += 3, (byte[0] & 0x0Fu) << 12 | (byte[1] & 0x3Fu) << 6 | (byte[2] & 0x3Fu);
   return at += 4,
          (byte[0] & 0x07u) << 18 | (byte[1] & 0x3Fu) << 12 | (byte[2] & 0x3Fu) << 6 | (byte[3] & 0x3Fu);
 }
@@ -50,8 +49,8 @@ std::string_view whole_utf8(std::string_view text, std::string& store);
 // Bytes at the end that begin a character which is not complete: 0 to 3.
 size_t unfinished_bytes(std::string_view text);
 
-// How much of a text that is still growing can be shown: without half a character at its end, which the next token may
-// complete, be it as bytes or as U+FFFD.
+// How much of a text that is still growing can be shown: without half a character at its end, which the next
+// token may complete, be it as bytes or as U+FFFD.
 size_t settled_size(std::string_view text);
 
 }  // namespace lockstep::text

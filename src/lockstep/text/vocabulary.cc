@@ -15,7 +15,8 @@ void Vocabulary::add(std::string token, int32_t id) {
 
 uint64_t Vocabulary::hash() const {
   uint64_t hash = tokens_.size();
-  for (const std::string* token : tokens_) hash = base::hash_combine(hash, token ? base::hash_text(*token) : 0);
+  for (const std::string* token : tokens_)
+    hash = base::hash_combine(hash, token ? base::hash_text(*token) : 0);
   return hash;
 }
 

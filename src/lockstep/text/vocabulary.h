@@ -13,8 +13,8 @@ namespace lockstep::text {
 
 class Vocabulary {
  public:
-  // Ids may come in any order and leave holes. A token that is there already gets the new id; its old one still
-  // reads as it did.
+  // Ids may come in any order and leave holes. A token that is there already gets the new id; its old one
+  // still reads as it did.
   void add(std::string token, int32_t id);
 
   std::optional<int32_t> find(std::string_view token) const {

@@ -41,7 +41,8 @@ void WordPieceModel::encode(std::string_view piece, size_t readable, Workspace& 
   if (space.cache.find(piece, readable, out)) return;
   std::vector<int32_t>& tokens = space.tokens;
   tokens.clear();
-  const auto chars = std::count_if(piece.begin(), piece.end(), [](char byte) { return !continues_char(byte); });
+  const auto chars =
+      std::count_if(piece.begin(), piece.end(), [](char byte) { return !continues_char(byte); });
   if (chars > most_chars_ || !cut(piece, tokens)) tokens.assign(1, unknown_);
   space.cache.keep(piece, tokens);
   out.insert(out.end(), tokens.begin(), tokens.end());

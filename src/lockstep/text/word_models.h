@@ -1,4 +1,5 @@
-// Models that look words up: WordPiece, which takes the longest beginning of what is left, and a plain list of words.
+// Models that look words up: WordPiece, which takes the longest beginning of what is left, and a plain list
+// of words.
 #pragma once
 
 #include <optional>
@@ -11,7 +12,8 @@ namespace lockstep::text {
 class WordPieceModel final : public Model {
  public:
   WordPieceModel(Vocabulary vocabulary, int32_t unknown, std::string prefix, int64_t most_chars);
-  void encode(std::string_view piece, size_t readable, Workspace& space, std::vector<int32_t>& out) const override;
+  void encode(std::string_view piece, size_t readable, Workspace& space,
+              std::vector<int32_t>& out) const override;
   uint64_t hash() const override;
   std::string name() const override { return "WordPiece"; }
 
@@ -28,7 +30,8 @@ class WordLevelModel final : public Model {
   WordLevelModel(Vocabulary vocabulary, std::optional<int32_t> unknown)
       : Model(std::move(vocabulary)), unknown_(unknown) {}
   // A word that is not in the list and has no unknown token to be is DataError 245.
-  void encode(std::string_view piece, size_t readable, Workspace& space, std::vector<int32_t>& out) const override;
+  void encode(std::string_view piece, size_t readable, Workspace& space,
+              std::vector<int32_t>& out) const override;
   uint64_t hash() const override { return static_cast<uint64_t>(unknown_.value_or(-1)); }
   std::string name() const override { return "WordLevel"; }
 
