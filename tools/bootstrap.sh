@@ -40,6 +40,7 @@ build_packages=(
   "libtomlplusplus-dev /usr/include/toml++/toml.h"
   "libssl-dev /usr/include/openssl/ssl.h"
   "libhwloc-dev /usr/include/hwloc.h"
+  "libpcre2-dev /usr/include/pcre2.h"
   "libgtest-dev /usr/include/gtest/gtest.h"
   "libbenchmark-dev /usr/include/benchmark/benchmark.h"
 )

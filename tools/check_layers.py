@@ -15,12 +15,13 @@ SOURCE = ROOT / "src"
 # names only entries above it, so that there are no circles.
 MAY_INCLUDE = {
     "base": "",
+    "text": "base",
     "terminal": "base",
     "recipe": "base",
     "device": "base",
     "kernels": "base device",
     "comm": "base device kernels",
-    "data": "base kernels recipe",
+    "data": "base text kernels recipe",
     "model": "base device kernels recipe",
     "optim": "base device kernels recipe",
     "tables": "base recipe comm data model optim",
@@ -39,7 +40,7 @@ MAY_INCLUDE = {
     "training": "base recipe comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/loop launch",
     "verify": "base recipe data model checkpoint plan launch",
-    "cli": "base terminal recipe device comm model program checkpoint watch run/executor "
+    "cli": "base text terminal recipe device comm data model program checkpoint watch run/executor "
            "run/session run/saving run/loop run/tools launch training verify",
 }
 # Tests may use what builds whole runs, wherever they stand.

@@ -21,6 +21,7 @@ int drill_command(Arguments& arguments);
 int tune_command(Arguments& arguments);
 int verify_command(Arguments& arguments);
 int generate_command(Arguments& arguments);
+int tokenize_command(Arguments& arguments);
 int eval_command(Arguments& arguments);
 int export_command(Arguments& arguments);
 int inspect_command(Arguments& arguments);

@@ -41,6 +41,7 @@ data::Use resolve_data(FolderModel& model) {
   if (model.said("data.path") && !model.said("data.eval_path")) recipe.data.eval_path.clear();
   if (recipe.data.path.empty()) recipe.data.path = recipe.data.eval_path;  // it tells the kind
   run::adopt_model(model.resolved);
+  adopt_tokenizer(model);
   if (!model.trained_here && !model.said("data.seq_len") && !recipe.model.context.is_auto)
     recipe.data.seq_len = std::min(recipe.data.seq_len, recipe.model.context.value);
   const bool whole = model.said("data.path") || !recipe.data.eval_path.empty();
@@ -104,6 +105,7 @@ int eval_command(Arguments& arguments) {
   arguments.example("lockstep eval runs/first", "the newest checkpoint on its own held-out data");
   arguments.example("lockstep eval llama-1b data.kind=tokens data.path=test.bin data.seq_len=2048",
                     "a Hugging Face model on a file of its tokens");
+  arguments.example("lockstep eval llama-1b data.path=book.txt", "on text, by the folder's own tokenizer");
   arguments.example("lockstep eval runs/first log.eval_batches=1000", "on more of it");
   if (!arguments.parse()) return 0;
   if (model.empty()) throw base::ConfigError(109, "eval takes a folder: lockstep eval DIR [key=value ...]");

@@ -15,6 +15,7 @@
 #include "lockstep/cli/print.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/tools/generate.h"
+#include "lockstep/text/utf8.h"
 #include "lockstep/training/stop_signal.h"
 
 namespace lockstep::cli {
@@ -38,6 +39,7 @@ run::Plan plan_of(FolderModel& model) {
   recipe.batch.global = 1;
   recipe.batch.slices = recipe.batch.strands = 1;
   if (!model.trained_here && !model.said("data.kind")) recipe.data.kind = "tokens";
+  adopt_tokenizer(model);
   constexpr int64_t kShort = 16;  // what fp8 multiplies at least
   recipe.data.seq_len = std::min(recipe.data.seq_len, kShort);
   return run::make_plan(std::move(model.resolved), {}, {.reads_data = false});
@@ -69,18 +71,22 @@ int draw_text(const Wanted& wanted, const std::string& checkpoint) {
   if (!begun) text = start_of(dataset, model);
   const size_t hidden = begun ? 0 : text.size();
   std::string shown = dataset.decode(std::span(text).subspan(hidden));
-  if (!wanted.json) print("{}", shown);
+  size_t printed = 0;
+  const auto show_until = [&](size_t end) {
+    if (wanted.json || end <= printed) return;
+    print("{}", shown.substr(printed, end - printed));
+    std::fflush(stdout);
+    printed = end;
+  };
+  show_until(text::settled_size(shown));
   training::StopSignal signal;
   signal.arm();
   generator.run(text, wanted.sampling, [&](int32_t token) {
     text.push_back(token);
     // Decoding from the start keeps spaces right; only what is new is printed.
     const std::string whole = dataset.decode(std::span<const int32_t>(text).subspan(hidden));
-    if (!wanted.json) {
-      print("{}", whole.substr(std::min(shown.size(), whole.size())));
-      std::fflush(stdout);
-    }
     shown = whole;
+    show_until(text::settled_size(shown));
     return signal.value().load() == 0;
   });
   const std::optional<double> accepted = dataset.acceptance(text);
@@ -90,6 +96,7 @@ int draw_text(const Wanted& wanted, const std::string& checkpoint) {
     print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;
   }
+  show_until(shown.size());
   print("\n");
   std::fflush(stdout);
   if (accepted) remark("the grammar accepts {:.0f} % of the complete sentences\n", *accepted * 100);
@@ -116,8 +123,8 @@ int generate_command(Arguments& arguments) {
   arguments.flag("--json", wanted.json, "print text and tokens as JSON");
   arguments.example("lockstep generate runs/first", "text from the default recipe's model");
   arguments.example("lockstep generate --prompt \"this dog\" --tokens 20", "twenty words that follow these");
-  arguments.example("lockstep generate gpt2 --prompt \"464 3290\"",
-                    "a Hugging Face folder: token numbers, because its tokenizer is not read");
+  arguments.example("lockstep generate llama-1b --prompt \"The dog\"",
+                    "a Hugging Face folder, by its own tokenizer");
   if (!arguments.parse()) return 0;
   if (options.tokens < 1) throw base::ConfigError(109, "--tokens: at least 1 is expected");
   if (options.top_k < 0) throw base::ConfigError(109, "--top-k: at least 0 is expected; 0 is all");

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/text/tokenizer.h"
 
 namespace lockstep::cli {
 
@@ -16,6 +17,14 @@ int64_t first_token_of(const std::string& config_json) {
 }
 
 }  // namespace
+
+void adopt_tokenizer(FolderModel& model) {
+  recipe::Recipe& recipe = model.resolved.recipe;
+  const bool reads = recipe.data.kind == "tokens" || !recipe.data.path.empty();
+  if (model.said("data.tokenizer") || recipe.data.tokenizer != "bytes" || model.trained_here || !reads)
+    return;
+  if (!text::find_tokenizer(recipe.model.from).empty()) recipe.data.tokenizer = recipe.model.from;
+}
 
 FolderModel folder_model(const std::string& folder, const std::vector<std::string>& words) {
   const checkpoint::Opened opened(folder);

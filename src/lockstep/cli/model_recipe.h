@@ -17,6 +17,9 @@ struct FolderModel {
   // Whether the user has named the key for this command.
   bool said(const std::string& key) const { return resolved.origin.at(key) == "command line"; }
 };
+// Text goes through the tokenizer that lies in the model's folder, unless the recipe or the user names
+// another.
+void adopt_tokenizer(FolderModel& model);
 FolderModel folder_model(const std::string& folder, const std::vector<std::string>& words);
 
 }  // namespace lockstep::cli

@@ -8,6 +8,7 @@
 #include "lockstep/base/registry.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/kind.h"
+#include "lockstep/data/tokenized.h"
 
 namespace lockstep::data {
 namespace {
@@ -72,9 +73,12 @@ std::unique_ptr<Dataset> stand_in_dataset(const recipe::Recipe& given) {
   const recipe::Recipe recipe = with_kind(given, false);
   const DatasetKind& kind = find_kind(recipe.data.kind);
   if (!kind.words) return nullptr;
+  SharedTokenizer tokenizer = kind.makes.empty() ? tokenizer_of(recipe.data) : nullptr;
   const recipe::AutoInt& said = recipe.model.vocab;
-  const int64_t vocab = kind.words->vocab > 0 ? kind.words->vocab : said.is_auto ? 0 : said.value;
-  return vocab > 0 ? std::make_unique<StandIn>(kind, vocab) : nullptr;
+  const int64_t own = tokenizer ? tokenizer->vocab() : kind.words->vocab;
+  const int64_t vocab = own > 0 ? own : said.is_auto ? 0 : said.value;
+  if (vocab == 0) return nullptr;
+  return with_tokenizer(std::make_unique<StandIn>(kind, vocab), std::move(tokenizer));
 }
 
 std::unique_ptr<Dataset> open_dataset(const recipe::Recipe& given, Use use) {
@@ -84,12 +88,8 @@ std::unique_ptr<Dataset> open_dataset(const recipe::Recipe& given, Use use) {
     throw base::ConfigError(
         204, fmt::format("data.seq_len = {} is not between 1 and {}", recipe.data.seq_len, kLongestSample));
   }
-  if (recipe.data.tokenizer != "bytes") {
-    throw base::ConfigError(207,
-                            fmt::format("data.tokenizer = \"{}\" is not known; use \"bytes\", or token files "
-                                        "(data.kind = \"tokens\")",
-                                        recipe.data.tokenizer));
-  }
+  if (!kind.makes.empty())
+    static_cast<void>(tokenizer_of(recipe.data));  // of no use there, but none that is not there
   std::unique_ptr<Dataset> dataset = kind.open(recipe, use);
   if (!recipe.model.vocab.is_auto && recipe.model.vocab.value < dataset->vocab()) {
     throw base::ConfigError(206,

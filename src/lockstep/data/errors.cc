@@ -110,6 +110,28 @@ std::vector<base::ErrorExplanation> error_rows() {
         "byte "
         "order or Python objects."},
        {"np.save(file, tokens.astype(np.uint16).reshape(-1)), or uint32 for vocabularies above 65536."}},
+      {237,
+       "Tokens of another tokenizer",
+       {"data.tokenizer names one tokenizer, and the token files were made with another; or the files of "
+        "data.path were made with "
+        "several."},
+       {"Name the tokenizer that `lockstep tokenize` made the files with.",
+        "Make the files anew: lockstep tokenize FILES "
+        "--tokenizer DIR --out tokens/."}},
+      {246,
+       "A line that is no ids or no text",
+       {"`lockstep tokenize --decode` reads ids with spaces between them; with --json, a line is a JSON list "
+        "or a JSON string."},
+       {"Correct the line that the message names."}},
+      {247,
+       "A folder with other tokens",
+       {"`lockstep tokenize` goes on in a folder that holds tokens of another tokenizer, or that were made "
+        "with other options."},
+       {"Name another --out, or remove the folder."}},
+      {248,
+       "Too few tokens to learn",
+       {"--vocab-size is smaller than the 256 bytes and the special tokens."},
+       {"Raise --vocab-size."}},
       {236,
        "An archive or another format where tokens are expected",
        {"The file begins like a compressed or columnar file, and its bytes are no tokens."},

@@ -11,6 +11,7 @@
 #include "lockstep/data/kind.h"
 #include "lockstep/data/parallel.h"
 #include "lockstep/data/text.h"
+#include "lockstep/data/tokenized.h"
 #include "lockstep/data/windows.h"
 
 namespace lockstep::data {
@@ -120,6 +121,8 @@ bool is_jsonl(std::string_view bytes) {
 }
 
 std::unique_ptr<Dataset> open_jsonl(const recipe::Recipe& recipe, Use use) {
+  if (SharedTokenizer tokenizer = tokenizer_of(recipe.data))
+    return open_tokenized(recipe, use, kJsonlFiles, std::move(tokenizer));
   const auto open = [&](const std::vector<std::string>& files) {
     return open_stream(files, recipe.data.field);
   };

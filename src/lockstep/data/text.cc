@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/data/kind.h"
-
+#include "lockstep/data/tokenized.h"
 #include "lockstep/data/windows.h"
 
 namespace lockstep::data {
@@ -52,6 +52,8 @@ std::string tokens_to_bytes(std::span<const int32_t> tokens) {
 namespace {
 
 std::unique_ptr<Dataset> open_text(const recipe::Recipe& recipe, Use use) {
+  if (SharedTokenizer tokenizer = tokenizer_of(recipe.data))
+    return open_tokenized(recipe, use, {}, std::move(tokenizer));
   return std::make_unique<Text>(recipe.data, open_streams(recipe.data, use, {}, open_stream));
 }
 

@@ -74,9 +74,9 @@ TokenSegment file_segment(base::MappedFile file, int64_t skipped_bytes, int widt
   return {.storage = std::move(file), .bytes = bytes, .width = width};
 }
 
-TokenSegment buffer_segment(std::vector<std::byte> buffer) {
+TokenSegment buffer_segment(std::vector<std::byte> buffer, int width) {
   const std::span<const std::byte> bytes(buffer);
-  return {.storage = std::move(buffer), .bytes = bytes, .width = 1};
+  return {.storage = std::move(buffer), .bytes = bytes, .width = width};
 }
 
 void TokenStream::append(TokenSegment segment) {

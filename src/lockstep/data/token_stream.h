@@ -25,7 +25,7 @@ struct TokenSegment {
   void read(int64_t first_byte, std::span<std::byte> out) const;
 };
 TokenSegment file_segment(base::MappedFile file, int64_t skipped_bytes, int width);
-TokenSegment buffer_segment(std::vector<std::byte> buffer);
+TokenSegment buffer_segment(std::vector<std::byte> buffer, int width = 1);
 
 class TokenStream {
  public:

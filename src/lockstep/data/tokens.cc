@@ -8,28 +8,21 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/hash.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/data/npy.h"
 #include "lockstep/data/parallel.h"
+#include "lockstep/data/token_header.h"
+#include "lockstep/data/tokenized.h"
 #include "lockstep/data/windows.h"
 
 namespace lockstep::data {
 namespace {
 
-struct Format {
-  const char* name;
-  int32_t magic, version;
-  int width;  // bytes a token
-};
-constexpr Format kFormats[] = {
-    {"llm.c GPT-2", 20240520, 1, 2},
-    {"llm.c Llama-3", 20240801, 7, 4},
-};
 const std::vector<std::string> kTokenFiles = {".bin", ".npy"};
-constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
 constexpr int kRawWidth = 2;  // nanoGPT
 constexpr int64_t kLargestVocab = int64_t{1}
                                   << 20;  // without model.vocab: more means that these are no tokens
@@ -82,29 +75,29 @@ TokenSegment open_raw(base::MappedFile file) {
   return file_segment(std::move(file), 0, kRawWidth);
 }
 
-TokenSegment open_with_header(base::MappedFile file, const Format& format) {
+TokenSegment open_with_header(base::MappedFile file, const TokenFormat& format) {
   const int32_t version = int_at(file, 4);
   const int64_t count = int_at(file, 8);
-  if (file.size() >= kHeaderBytes && version != format.version) {
+  if (file.size() >= kTokenHeaderBytes && version != format.version) {
     throw base::DataError(
         231, fmt::format("{} has version {} at byte 4, version {} of the {} format is supported", file.path(),
                          version, format.version, format.name));
   }
-  const int64_t expected = kHeaderBytes + count * format.width;
-  if (file.size() < kHeaderBytes || count < 0 || file.size() != expected) {
+  const int64_t expected = kTokenHeaderBytes + count * format.width;
+  if (file.size() < kTokenHeaderBytes || count < 0 || file.size() != expected) {
     throw base::DataError(
         230,
         fmt::format("{} ends at byte {}, its {} header of {} bytes promises {} tokens, that is {} bytes; it "
                     "was cut off or changed: fetch it again",
-                    file.path(), file.size(), format.name, kHeaderBytes, count, expected));
+                    file.path(), file.size(), format.name, kTokenHeaderBytes, count, expected));
   }
-  return file_segment(std::move(file), kHeaderBytes, format.width);
+  return file_segment(std::move(file), kTokenHeaderBytes, format.width);
 }
 
 TokenSegment open_file(const std::string& path) {
   base::MappedFile file = base::MappedFile::open(path);
   if (is_npy(file)) return open_npy(std::move(file));
-  for (const Format& format : kFormats) {
+  for (const TokenFormat& format : kTokenFormats) {
     if (int_at(file, 0) == format.magic) return open_with_header(std::move(file), format);
   }
   return open_raw(std::move(file));
@@ -237,30 +230,58 @@ std::vector<int32_t> numbers_to_tokens(const std::string& text, int64_t vocab) {
 
 namespace {
 
+// Whose tokens these are: the tokenizer that the recipe names, or the file that said it first.
+struct Maker {
+  std::string path;
+  std::optional<uint64_t> hash;
+};
+
+// Files that do not say who made them are believed.
+void check_maker(const std::string& file, Maker& maker, bool is_tokenizer) {
+  const base::MappedFile mapped = base::MappedFile::open(file);
+  const std::optional<uint64_t> hash = tokenizer_of(mapped.bytes());
+  if (!hash) return;
+  if (!maker.hash) maker = {file, hash};
+  if (*hash == *maker.hash) return;
+  throw base::DataError(
+      237, fmt::format("{} was made by the tokenizer {}, but {} {} {}: {}", file, base::hex64(*hash),
+                       maker.path, is_tokenizer ? "is" : "by", base::hex64(*maker.hash),
+                       is_tokenizer ? "set data.tokenizer to the one that made it, or make it anew with "
+                                      "`lockstep tokenize`"
+                                    : "train on files of one tokenizer"));
+}
+
 std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
+  SharedTokenizer tokenizer = tokenizer_of(recipe.data);
+  Maker maker{.path = {}, .hash = {}};
+  if (tokenizer) maker = {.path = recipe.data.tokenizer, .hash = tokenizer->hash()};
+  recipe::AutoInt said = recipe.model.vocab;
+  if (said.is_auto && tokenizer) said = tokenizer->vocab();
   int64_t needed = 1;
   bool scanned = true;
   const auto open = [&](const std::vector<std::string>& files) {
     TokenStream stream;
     int64_t bytes = 0;
     for (const std::string& file : files) {
+      check_maker(file, maker, tokenizer != nullptr);
       stream.append(open_file(file));
       bytes += static_cast<int64_t>(stream.segments().back().bytes.size());
     }
-    if (recipe.model.vocab.is_auto && bytes > kSearchedBytes) {
+    if (said.is_auto && bytes > kSearchedBytes) {
       throw base::ConfigError(
           232, fmt::format("model.vocab is auto, and finding it would mean reading all {} GiB of {}: set "
-                           "model.vocab to the tokenizer's vocabulary size",
+                           "model.vocab to the tokenizer's vocabulary size, or data.tokenizer",
                            bytes >> 30, recipe.data.path));
     }
-    const bool whole = recipe.model.vocab.is_auto || bytes <= kScannedBytes;
-    if (whole) needed = std::max(needed, scan(stream, recipe.model.vocab));
+    const bool whole = said.is_auto || bytes <= kScannedBytes;
+    if (whole) needed = std::max(needed, scan(stream, said));
     scanned = scanned && whole;
     return stream;
   };
   Streams streams = open_streams(recipe.data, use, kTokenFiles, open);
-  const int64_t vocab = recipe.model.vocab.is_auto ? needed : recipe.model.vocab.value;
-  return std::make_unique<Tokens>(recipe.data, vocab, std::move(streams), scanned);
+  const int64_t vocab = said.is_auto ? needed : said.value;
+  return with_tokenizer(std::make_unique<Tokens>(recipe.data, vocab, std::move(streams), scanned),
+                        std::move(tokenizer));
 }
 
 }  // namespace
@@ -268,7 +289,7 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
 DatasetKind tokens_kind() {
   return {.name = "tokens",
           .describe = "files of token numbers",
-          .reads = {"data.path", "data.eval_path", "data.eval_fraction"},
+          .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer"},
           .files = {.begins = {"\x93NUMPY"}, .endings = {".bin", ".npy"}},
           .of_any_tokenizer = true,
           .words = Words{0, 0, tokens_to_numbers, numbers_to_tokens},

@@ -89,8 +89,12 @@ void add_data(std::vector<Key>& keys) {
           make_key(MEMBER(data.workers), always(), "Reading threads. They change the speed, never the order.",
                    "2", {.at_least = 1, .at_most = 256, .also = {"num_workers", "n_workers"}}),
           make_key(MEMBER(data.tokenizer), read_by("data.kind"),
-                   "How text becomes tokens: as bytes (256 tokens, nothing to install) is the only way yet.",
-                   "\"bytes\"", {.also = {"tokenizer_path", "tokenizer_file"}}),
+                   "How text becomes tokens: as bytes (256 tokens), or by a tokenizer: a tokenizer.json, a "
+                   "*.tiktoken, "
+                   "a tokenizer.model, a tekken.json, or a folder that holds one. tokens: who made the "
+                   "files, and how "
+                   "they read as text.",
+                   "\"llama3/\"", {.also = {"tokenizer_path", "tokenizer_file"}, .names = Key::Names::input}),
       });
 }
 

@@ -1,0 +1,251 @@
+#include "lockstep/data/tokenize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <unordered_map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/data/parallel.h"
+#include "lockstep/data/token_writer.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr size_t kMostFaults = 20;  // that are told
+constexpr const char* kDone = ".tokenize.jsonl";
+
+// Encoders remember words: whoever needs one takes one that has been used before.
+class Encoders {
+ public:
+  explicit Encoders(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  std::unique_ptr<text::Encoder> take() {
+    const std::scoped_lock lock(mutex_);
+    if (free_.empty()) return tokenizer_.encoder();
+    auto one = std::move(free_.back());
+    free_.pop_back();
+    return one;
+  }
+  void give_back(std::unique_ptr<text::Encoder> one) {
+    const std::scoped_lock lock(mutex_);
+    free_.push_back(std::move(one));
+  }
+
+ private:
+  const text::Tokenizer& tokenizer_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<text::Encoder>> free_;
+};
+
+// What the tokenizer puts around a text, which stands around a document and not around its parts.
+struct Around {
+  std::vector<int32_t> before, after;
+};
+Around around(const text::Tokenizer& tokenizer, const TokenizeOptions& options) {
+  Around out;
+  if (!options.encoding.add_special) return out;
+  tokenizer.special_ids_around(out.before, out.after);
+  const std::optional<int32_t> end = tokenizer.end_token();
+  if (options.end_documents && end && (out.after.empty() || out.after.back() != *end))
+    out.after.push_back(*end);
+  return out;
+}
+
+struct Encoded {
+  std::vector<int32_t> tokens;
+  TokenizeCounts counts;
+};
+
+void encode_part(const CorpusReader& reader, const CorpusPart& part, const Around& around,
+                 const TokenizeOptions& options, text::Encoder& encoder, Encoded& out) {
+  const text::EncodeOptions plain{.add_special = false, .parse_special = options.encoding.parse_special};
+  out.tokens.clear();
+  out.counts = {};
+  const auto use = [&](const Document& document) {
+    if (document.begins) out.tokens.insert(out.tokens.end(), around.before.begin(), around.before.end());
+    encoder.encode(document.text, out.tokens, plain);
+    if (document.ends) out.tokens.insert(out.tokens.end(), around.after.begin(), around.after.end());
+    out.counts.documents += document.ends;
+  };
+  const auto bad = [&](const BadDocument& document) {
+    if (options.on_error == OnError::stop)
+      throw base::DataError(
+          document.number,
+          document.sentence + "; correct or remove it (lockstep tokenize --on-error skip leaves it out)");
+    ++out.counts.skipped;
+    if (out.counts.faults.size() < kMostFaults) out.counts.faults.push_back(document.sentence);
+  };
+  reader.each_document(part, use, bad);
+  out.counts.bytes = static_cast<int64_t>(part.bytes.size());
+  out.counts.tokens = static_cast<int64_t>(out.tokens.size());
+}
+
+void add_counts(TokenizeCounts& sum, const TokenizeCounts& one) {
+  sum.bytes += one.bytes;
+  sum.documents += one.documents;
+  sum.tokens += one.tokens;
+  sum.skipped += one.skipped;
+  for (const std::string& fault : one.faults) {
+    if (sum.faults.size() < kMostFaults) sum.faults.push_back(fault);
+  }
+}
+
+// Which file, as it was when it was tokenized.
+json identity_of(const std::string& file) {
+  std::error_code error;
+  const auto time = fs::last_write_time(file, error).time_since_epoch().count();
+  return {{"input", fs::absolute(file, error).lexically_normal().string()},
+          {"bytes", static_cast<int64_t>(fs::file_size(file, error))},
+          {"modified", static_cast<int64_t>(time)}};
+}
+
+// Names that are alike in two folders become two files.
+std::string stem_of(const std::string& folder, const std::string& file) {
+  std::error_code error;
+  const fs::path path = fs::absolute(file, error).lexically_normal();
+  return (fs::path(folder) / fmt::format("{}-{}", path.filename().string(),
+                                         base::hex64(base::hash_text(path.string())).substr(0, 8)))
+      .string();
+}
+
+struct Settings {
+  std::string tokenizer, how;  // how documents became tokens
+};
+
+// Lines of what is finished, by input.
+std::unordered_map<std::string, json> read_done(const std::string& folder, const Settings& settings) {
+  std::unordered_map<std::string, json> done;
+  const base::ReadResult read = base::try_read_file((fs::path(folder) / kDone).string());
+  size_t begin = 0;
+  while (begin < read.text.size()) {
+    const size_t end = read.text.find('\n', begin);
+    if (end == std::string::npos) break;  // a line that was not finished
+    const json line = json::parse(std::string_view(read.text).substr(begin, end - begin), nullptr, false);
+    begin = end + 1;
+    if (!line.is_object() || !line.contains("input") || !line["input"].is_string()) continue;
+    if (line.value("tokenizer", "") != settings.tokenizer || line.value("how", "") != settings.how) {
+      throw base::ConfigError(
+          247,
+          fmt::format("{} holds tokens of another tokenizer, or made with other options: {} of tokenizer "
+                      "{}, not {} of {}; name another --out, or remove the folder",
+                      folder, line.value("how", "?"), line.value("tokenizer", "?"), settings.how,
+                      settings.tokenizer));
+    }
+    done[line["input"].get<std::string>()] = line;
+  }
+  return done;
+}
+
+bool is_done(const std::unordered_map<std::string, json>& done, const json& identity) {
+  const auto found = done.find(identity["input"].get<std::string>());
+  if (found == done.end()) return false;
+  const json& line = found->second;
+  if (line.value("bytes", int64_t{-1}) != identity["bytes"] ||
+      line.value("modified", int64_t{-1}) != identity["modified"])
+    return false;
+  std::error_code error;
+  for (const json& file : line.value("files", json::array())) {
+    if (!file.is_string() || !fs::is_regular_file(file.get<std::string>(), error)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TokenizeCounts tokenize_file(const std::string& file, const text::Tokenizer& tokenizer,
+                             const TokenizeOptions& options,
+                             const std::function<void(std::span<const int32_t>)>& tokens,
+                             const std::function<void(int64_t)>& progress) {
+  CorpusOptions corpus = options.corpus;
+  corpus.may_cut = tokenizer.cuts_between_words();
+  const std::unique_ptr<CorpusReader> reader = open_corpus(file, corpus);
+  const Around special = around(tokenizer, options);
+  Encoders encoders(tokenizer);
+  const size_t parts_a_round = 4 * std::max<size_t>(1, std::thread::hardware_concurrency());
+  std::vector<CorpusPart> parts;
+  std::vector<Encoded> encoded(parts_a_round);
+  TokenizeCounts sum;
+  for (;;) {
+    parts.clear();
+    while (parts.size() < parts_a_round) {
+      std::optional<CorpusPart> part = reader->next_part();
+      if (!part) break;
+      parts.push_back(*part);
+    }
+    if (parts.empty()) return sum;
+    parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t index) {
+      const auto i = static_cast<size_t>(index);
+      auto encoder = encoders.take();
+      encode_part(*reader, parts[i], special, options, *encoder, encoded[i]);
+      encoders.give_back(std::move(encoder));
+    });
+    for (size_t i = 0; i < parts.size(); ++i) {
+      tokens(encoded[i].tokens);
+      add_counts(sum, encoded[i].counts);
+    }
+    if (progress) progress(sum.bytes);
+  }
+}
+
+TokenizeResult tokenize_files(const TokenizeJob& job, const text::Tokenizer& tokenizer,
+                              const std::function<void(const TokenizeProgress&)>& progress) {
+  base::make_folders(job.folder);
+  const base::FolderLock lock(job.folder);
+  const Settings settings{base::hex64(tokenizer.hash()),
+                          fmt::format("field {}, special {}, in text {}", job.options.corpus.field,
+                                      job.options.encoding.add_special, job.options.encoding.parse_special)};
+  const auto done = read_done(job.folder, settings);
+  base::LineWriter lines((fs::path(job.folder) / kDone).string());
+  TokenizeResult result;
+  TokenizeProgress now{.file = {},
+                       .files_done = 0,
+                       .files = static_cast<int64_t>(job.inputs.size()),
+                       .bytes_done = 0,
+                       .bytes = 0,
+                       .tokens = 0};
+  std::error_code error;
+  for (const std::string& file : job.inputs) now.bytes += static_cast<int64_t>(fs::file_size(file, error));
+  for (const std::string& file : job.inputs) {
+    json line = identity_of(file);
+    now.file = file;
+    const int64_t before = now.bytes_done;
+    if (is_done(done, line)) {
+      ++result.done_before;
+    } else {
+      TokenWriter writer(stem_of(job.folder, file), tokenizer.vocab(), tokenizer.hash());
+      const TokenizeCounts counts = tokenize_file(
+          file, tokenizer, job.options, [&](std::span<const int32_t> tokens) { writer.add(tokens); },
+          [&](int64_t bytes) {
+            now.bytes_done = before + bytes;
+            now.tokens = result.counts.tokens + writer.tokens();
+            if (progress) progress(now);
+          });
+      const std::vector<std::string> made = writer.finish();
+      line.update({{"tokenizer", settings.tokenizer},
+                   {"how", settings.how},
+                   {"files", made},
+                   {"tokens", counts.tokens},
+                   {"documents", counts.documents},
+                   {"skipped", counts.skipped}});
+      lines.write(line.dump());
+      result.files.insert(result.files.end(), made.begin(), made.end());
+      add_counts(result.counts, counts);
+    }
+    ++now.files_done;
+    now.bytes_done = before + line["bytes"].get<int64_t>();
+    now.tokens = result.counts.tokens;
+    if (progress) progress(now);
+  }
+  return result;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,97 @@
+#include "lockstep/data/tokenized.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/tokenize.h"
+#include "lockstep/data/windows.h"
+
+namespace lockstep::data {
+namespace {
+
+// All that a dataset says, but text by the tokenizer.
+class Spoken final : public Dataset {
+ public:
+  Spoken(std::unique_ptr<Dataset> data, SharedTokenizer tokenizer)
+      : data_(std::move(data)), tokenizer_(std::move(tokenizer)) {}
+  int64_t vocab() const override { return std::max(data_->vocab(), tokenizer_->vocab()); }
+  int64_t samples(Split split) const override { return data_->samples(split); }
+  int64_t inputs_per_sample(int64_t seq_len) const override { return data_->inputs_per_sample(seq_len); }
+  int64_t labels_per_sample(int64_t seq_len) const override { return data_->labels_per_sample(seq_len); }
+  void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
+    data_->read(split, index, inputs, labels);
+  }
+  std::string describe() const override { return data_->describe(); }
+  std::string describe_eval() const override { return data_->describe_eval(); }
+  uint64_t content_hash() const override { return data_->content_hash(); }
+  std::vector<int32_t> start() const override {
+    return {tokenizer_->begin_token().value_or(tokenizer_->end_token().value_or(0))};
+  }
+  std::string decode(std::span<const int32_t> tokens) const override { return tokenizer_->decode(tokens); }
+  std::vector<int32_t> encode(const std::string& text) const override {
+    std::vector<int32_t> tokens;
+    if (!text.empty()) tokenizer_->encoder()->encode(text, tokens);
+    return tokens;
+  }
+
+ private:
+  std::unique_ptr<Dataset> data_;
+  SharedTokenizer tokenizer_;
+};
+
+class Encoded final : public WindowedDataset {
+ public:
+  Encoded(const recipe::Recipe::Data& recipe, int64_t vocab, Streams streams)
+      : WindowedDataset(recipe, vocab, std::move(streams)) {}
+};
+
+TokenStream encode_files(const std::vector<std::string>& files, const text::Tokenizer& tokenizer,
+                         const std::string& field) {
+  TokenStream stream;
+  const TokenizeOptions options{.corpus = {.field = field}, .encoding = {}};
+  for (const std::string& file : files) {
+    std::vector<std::byte> bytes;
+    tokenize_file(file, tokenizer, options, [&](std::span<const int32_t> tokens) {
+      const auto more = std::as_bytes(tokens);
+      bytes.insert(bytes.end(), more.begin(), more.end());
+    });
+    bytes.shrink_to_fit();
+    stream.append(buffer_segment(std::move(bytes), sizeof(int32_t)));
+  }
+  return stream;
+}
+
+}  // namespace
+
+SharedTokenizer tokenizer_of(const recipe::Recipe::Data& data) {
+  if (data.tokenizer == "bytes" || data.tokenizer.empty()) return nullptr;
+  if (text::find_tokenizer(data.tokenizer).empty()) {
+    throw base::ConfigError(
+        207, fmt::format("data.tokenizer = {} is neither \"bytes\" nor a tokenizer: name a tokenizer.json, a "
+                         "*.tiktoken, a tokenizer.model, a tekken.json, or a folder that holds one",
+                         base::quoted(data.tokenizer, 200)));
+  }
+  return text::open_tokenizer(data.tokenizer);
+}
+
+std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use,
+                                        const std::vector<std::string>& extensions,
+                                        SharedTokenizer tokenizer) {
+  const auto open = [&](const std::vector<std::string>& files) {
+    return encode_files(files, *tokenizer, recipe.data.field);
+  };
+  auto data = std::make_unique<Encoded>(recipe.data, tokenizer->vocab(),
+                                        open_streams(recipe.data, use, extensions, open));
+  return with_tokenizer(std::move(data), std::move(tokenizer));
+}
+
+std::unique_ptr<Dataset> with_tokenizer(std::unique_ptr<Dataset> dataset, SharedTokenizer tokenizer) {
+  if (!tokenizer || !dataset) return dataset;
+  return std::make_unique<Spoken>(std::move(dataset), std::move(tokenizer));
+}
+
+}  // namespace lockstep::data

