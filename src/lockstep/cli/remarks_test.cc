@@ -65,11 +65,11 @@ TEST(Remarks, AnUnfitGpuIsNamedFirst) {
                   {old_gpu + train + "2>&1 | head -1", 0,
                    "warning: the GPU is not used: GTX 1060 has compute capability 6.1, 7.5 is needed; "},
                   {old_driver + train + "2>&1 | head -1", 0,
-                   "the GPU is not used: driver 470 is older than 580; install NVIDIA's driver 580"},
+                   "the GPU is not used: driver 470 is older than 580; install NVIDIA driver 580"},
                   {old_driver + train + "--nproc 2 2>&1", 0, "the GPU is not used: driver 470"},
                   {"! " + old_gpu + kTiny + "2>&1 | grep 'not used'", 0, ""},  // run.device=cpu: as wished
                   {old_gpu + "$L doctor | grep GPUs", 0, "warn"},
-                  {old_driver + "$L doctor | grep -A2 GPUs", 0, "install NVIDIA's driver"},
+                  {old_driver + "$L doctor | grep -A2 GPUs", 0, "install NVIDIA driver"},
               });
 }
 
@@ -118,9 +118,9 @@ TEST(Train, GoesOnWithAnotherLength) {
           {train + "run.steps=10 run.name=b", 0, "done"},
           {train + "run.steps=16 run.name=a", 0,
            "run.steps was 10, is 16: the cosine schedule now ends at step 16, so that step 11 learns at"},
-          {train + "run.steps=16 run.name=b optim.decay_steps=10", 0, "the learning rate goes on as"},
+          {train + "run.steps=16 run.name=b optim.decay_steps=10", 0, "the learning rate is unaffected"},
           // What was said once counts from then on.
-          {train + "run.steps=20 run.name=b", 0, "run.steps was 16, is 20: the learning rate goes on as"},
+          {train + "run.steps=20 run.name=b", 0, "run.steps was 16, is 20: the learning rate is unaffected"},
           {train + "run.steps=8 run.name=b", 0, "already done: runs/b holds 20 steps"},
           {train + "run.steps=20 run.name=b optim.beta1=0.8", 2, "[LS0160]"},
       });
@@ -143,7 +143,7 @@ TEST(Train, ARecipesOwnMistakeComesBeforeTheFolder) {
                   {kSmall + "run.steps=2 model.heads=3", 2, "[LS0122]"},
                   {kSmall + "run.steps=2 model.preset=7b", 2, "[LS0121]"},
                   {kSmall + "run.steps=2 data.path=absent.txt", 3, "[LS0202]"},
-                  {kSmall + "run.steps=2 model.heads=3 batch.slices=3", 2, "2 mistakes"},
+                  {kSmall + "run.steps=2 model.heads=3 batch.slices=3", 2, "2 errors"},
                   {kSmall + "run.steps=2 model.heads=3 batch.slices=3", 2, "[LS0122]\n"},
                   {kSmall + "run.steps=2 optim.lr=0.5", 2, "[LS0160]"},
                   // Sound alone, but not with what "auto" was in this folder: it is the change that counts.

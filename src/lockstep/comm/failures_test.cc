@@ -159,7 +159,7 @@ TEST(ShmFailures, ASegmentThatIsAnotherByNowIsRefused) {
   EXPECT_EQ(SharedSegment::open(address).data()[5000], std::byte{42});
   SegmentAddress wrong = address;
   wrong.token[1] ^= 1;
-  expect_has(refusal(525, [&] { SharedSegment::open(wrong); }), "another file");
+  expect_has(refusal(525, [&] { SharedSegment::open(wrong); }), "is not the file");
   wrong = address;
   wrong.bytes = 4096;
   refusal(525, [&] { SharedSegment::open(wrong); });

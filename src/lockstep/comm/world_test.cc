@@ -108,7 +108,7 @@ TEST(World, TheRollCallNamesANumberThatIsTakenTwice) {
       options.seat.rank = at.rank == 2 ? twice : at.rank;
       World world(options, at.store->clone());
       expect_error<base::ConfigError>(
-          528, "two processes say that they are rank " + std::to_string(twice) + ": process ", [&] {
+          528, "two processes claim to be rank " + std::to_string(twice) + ": process ", [&] {
             world.roll_call({{"build", "a"}});
           });
     });
@@ -131,7 +131,7 @@ TEST(World, ASecondComerIsToldSo) {
   other.join();
   for (const int late : {0, 1}) {
     World third(seat(late), store->clone());
-    expect_error<base::ConfigError>(528, fmt::format("another process is rank {} of this run already", late),
+    expect_error<base::ConfigError>(528, fmt::format("another process is already rank {} of this run", late),
                                     [&] {
                                       third.roll_call({{"build", "a"}});
                                     });
@@ -182,9 +182,9 @@ TEST(Engine, RanksThatCannotShareMemoryUseGlooAndSayWhy) {
   };
   const std::string none = SegmentAddress{}.to_text();
   const Row rows[] = {
-      {"another-boot\n" + gone.address().to_text(), "", "rank 1 is on another host than rank 0"},
-      {"nonsense", "", "rank 1 is on another host than rank 0"},
-      {boot_id() + "\n" + none, "", "rank 1 cannot make shared memory"},
+      {"another-boot\n" + gone.address().to_text(), "", "rank 1 is on a different host from rank 0"},
+      {"nonsense", "", "rank 1 is on a different host from rank 0"},
+      {boot_id() + "\n" + none, "", "rank 1 cannot create shared memory"},
       {boot_id() + "\n" + stale.to_text(), "", "rank 0 cannot map rank 1's memory"},
       {boot_id() + "\n" + gone.address().to_text(), "rank 1 cannot map rank 0's memory (EACCES)",
        "rank 1 cannot map rank 0's memory (EACCES)"},

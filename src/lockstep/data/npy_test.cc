@@ -91,8 +91,8 @@ TEST(Npy, RefusesTheRest) {
       {whole.substr(0, 6), 235, "version"},
       {std::string("\x93NUMPY\x09\0\x10\0", 10) + std::string(16, ' '), 235, "version 9"},
       {std::string("\x93NUMPY\x01\0\x10\0", 10) + std::string(16, ' '), 235, "np.save"},
-      {npy("<i4", "(50,)", bytes_of(std::vector<int32_t>(50, -1))), 232, "holds token"},
-      {npy("<i8", "(50,)", bytes_of(std::vector<int64_t>(50, -1))), 232, "holds token"},
+      {npy("<i4", "(50,)", bytes_of(std::vector<int32_t>(50, -1))), 232, "contains token"},
+      {npy("<i8", "(50,)", bytes_of(std::vector<int64_t>(50, -1))), 232, "contains token"},
       {"PK\x03\x04" + data, 236, "zip"},
       {"\x1f\x8b" + data, 236, "gzip"},
   };

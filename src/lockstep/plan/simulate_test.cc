@@ -231,7 +231,7 @@ TEST(Simulate, FaultsAreNamed) {
            return;
          }
        },
-       "never comes"},
+       "never arrives"},
       {"other bytes", [&](auto& p) { first(p[0], program::Verb::send).moved_bytes = 32; },
        "32 bytes are sent and 4096 are taken"},
       {"another slice", [&](auto& p) { first(p[0], program::Verb::send).slice = 5; }, "slice 5"},
@@ -266,7 +266,7 @@ TEST(Simulate, OneOrderOfLaunchesForAllLanes) {
   world.program_of = {0, 1};
   const Walk walk = simulate(world, unit);
   ASSERT_EQ(walk.problems.size(), 1u);
-  EXPECT_NE(walk.problems[0].find("no one order of launches"), std::string::npos) << walk.problems[0];
+  EXPECT_NE(walk.problems[0].find("issue collectives in incompatible orders"), std::string::npos) << walk.problems[0];
   world.program_of = {0, 0};
   EXPECT_TRUE(simulate(world, unit).problems.empty());
 }

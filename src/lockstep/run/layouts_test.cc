@@ -338,7 +338,7 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
       {4,
        {"run.exact=false", "batch.global=6", "batch.slices=6", "batch.strands=6"},
        156,
-       "start another number, or"},
+       "start a different number, or"},
       {4, {"parallel.shard=2"}, 153, "set parallel.zero=3"},
       {4,
        {"parallel.tensor=1048576", "parallel.context=1048576", "parallel.pipeline=1048576"},

@@ -187,7 +187,7 @@ TEST(Verify, NamesWhatDoesNotHold) {
                                        if (step == 2) v[0] += 1;
                                      };
                                    },
-                                   "resumed in the middle"}};
+                                   "the resumed run has different bits"}};
   for (const Fault& fault : faults) {
     const base::TemporaryFolder folder;
     Forger forger{.change = fault.change, .jobs = {}};
@@ -320,7 +320,7 @@ TEST(Child, ARunThatHangsIsEnded) {
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const Ended ended = train_by({.program = program, .most_seconds = 0.2})({.folder = folder.path() + "/run"});
   EXPECT_EQ(ended.how, Ended::How::failed);
-  EXPECT_NE(ended.why.find("did not end"), std::string::npos);
+  EXPECT_NE(ended.why.find("did not finish"), std::string::npos);
 }
 
 }  // namespace

@@ -54,11 +54,11 @@ void check_tensor(const Whole& tensor, std::vector<Owned>& owned) {
   for (const Owned& one : owned) {
     LS_ASSERT(one.run.at >= at, fmt::format("element {} of {} is written by rank {} and by rank {}",
                                             one.run.at, tensor.name, before, one.rank));
-    LS_ASSERT(one.run.at == at, fmt::format("nobody writes element {} of {}", at, tensor.name));
+    LS_ASSERT(one.run.at == at, fmt::format("no rank writes element {} of {}", at, tensor.name));
     at = one.run.at + one.run.count;
     before = one.rank;
   }
-  LS_ASSERT(at == tensor.shape.numel(), fmt::format("nobody writes element {} of {}", at, tensor.name));
+  LS_ASSERT(at == tensor.shape.numel(), fmt::format("no rank writes element {} of {}", at, tensor.name));
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ Piece whole_piece(Whole tensor) {
 void cut(Piece& piece, int dimension, int64_t part, int64_t parts, int64_t groups) {
   const int64_t size = cut_of(piece.tensor.shape, dimension).size;
   LS_ASSERT(piece.ranges.empty() && size % (parts * groups) == 0,
-            fmt::format("{} cannot be cut into {} x {} parts", piece.tensor.name, groups, parts));
+            fmt::format("{} cannot be divided into {} x {} blocks", piece.tensor.name, groups, parts));
   piece.dimension = dimension;
   const int64_t group = size / groups, count = group / parts;
   for (int64_t g = 0; g < groups; ++g) piece.ranges.push_back({g * group + part * count, count});

@@ -250,7 +250,7 @@ TEST(HuggingFace, OtherModelsAreRefused) {
        "\"factor\" is missing"},
       {"{" + llama +
            R"(, "rope_scaling": {"type": "llama3", "factor": 0, "low_freq_factor": 1, "high_freq_factor": 4}})",
-       "\"factor\" is not a number above 0"},
+       "\"factor\" is not a positive number"},
       {"{" + llama + R"(, "partial_rotary_factor": 0.5})", "partial_rotary_factor"},
       {"{" + llama + R"(, "rms_norm_eps": -1})", "\"rms_norm_eps\" is not a number above 0"},
       {"{" + llama + R"(, "quantization_config": {"bits": 4}})", "quantization_config"},

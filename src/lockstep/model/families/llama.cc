@@ -161,7 +161,7 @@ int64_t usual_ffn(const recipe::Recipe::Model& m) { return base::round_up(m.hidd
 
 Family llama_family() {
   return {.name = "llama",
-          .describe = "Llama: rotary positions, RMSNorm, grouped heads, SwiGLU",
+          .describe = "Llama: RoPE, RMSNorm, grouped-query attention, SwiGLU",
           .reads = keys(),
           .defaults = {.ffn = usual_ffn, .activation = "silu"},
           .presets = {preset("1b", 16, 2048, 32, 8192, true, 32), preset("3b", 28, 3072, 24, 8192, true, 32),

@@ -20,25 +20,22 @@ using ModelKeys = recipe::Recipe::Model;
 void check_factors(const ModelKeys& m, const char* key, const std::string& text) {
   const size_t wanted = static_cast<size_t>(m.head_dim.value / 2), given = rope_factors(text).size();
   if (given == wanted) return;
-  throw ConfigError(128,
-                    fmt::format("model.rope_type = \"longrope\" needs {} numbers above 0 in {}, one for each "
-                                "rotation of a head of {} (model.head_dim), and there are {}",
-                                wanted, key, m.head_dim.value, given));
+  throw ConfigError(128, fmt::format("model.rope_type = \"longrope\" needs {} positive numbers in {}, one "
+                                     "for each rotation of a head of {} (model.head_dim), but there are {}",
+                                     wanted, key, m.head_dim.value, given));
 }
 
 void check_stretching(const ModelKeys& m) {
   if (m.rope_type == "dynamic" && m.head_dim.value <= 2) {
-    throw ConfigError(
-        128, fmt::format("model.rope_type = \"dynamic\" needs heads wider than 2, and model.head_dim "
-                         "= {}: use fewer heads, or rope_type=linear",
-                         m.head_dim.value));
+    throw ConfigError(128, fmt::format("model.rope_type = \"dynamic\" needs heads wider than 2, but "
+                                       "model.head_dim = {}; use fewer heads, or rope_type=linear",
+                                       m.head_dim.value));
   }
   if (m.rope_type != "longrope") return;
   check_factors(m, "model.rope_short_factor", m.rope_short_factor);
   check_factors(m, "model.rope_long_factor", m.rope_long_factor);
   if (m.rope_original_context < 2) {
-    throw ConfigError(128,
-                      "model.rope_original_context = 1: longrope stretches a context of at least 2 tokens");
+    throw ConfigError(128, "model.rope_original_context = 1: longrope needs a context of at least 2 tokens");
   }
 }
 
@@ -110,14 +107,14 @@ RopeOptions rope_options(const ModelKeys& m) {
 
 void check_rotary(const ModelKeys& m) {
   if (m.head_dim.value % 2 != 0) {
-    throw ConfigError(124, fmt::format("rotary embedding needs an even head width, but model.head_dim = {}{}",
-                                       m.head_dim.value,
-                                       m.head_dim.value * m.heads == m.hidden ? " (hidden / heads)" : ""));
+    throw ConfigError(124,
+                      fmt::format("RoPE needs an even head size, but model.head_dim = {}{}", m.head_dim.value,
+                                  m.head_dim.value * m.heads == m.hidden ? " (hidden / heads)" : ""));
   }
   if (m.rope_scaling > 0) check_stretching(m);
   if (m.rope_scaling > 0 && m.rope_type == "yarn" && m.rope_theta <= 1) {
-    throw ConfigError(124, fmt::format("model.rope_theta = {}: yarn tells slow rotations from fast ones, and "
-                                       "there are none; set it above 1, such as 10000",
+    throw ConfigError(124, fmt::format("model.rope_theta = {}: yarn distinguishes slow from fast rotations, "
+                                       "but there are none; set it above 1, such as 10000",
                                        m.rope_theta));
   }
 }
@@ -135,7 +132,7 @@ void read_rotary(const ConfigReader& c, int64_t context, ConfigSettings& setting
   }
   const std::vector<std::string>& known = recipe::find_key("model.rope_type")->choices;
   if (std::find(known.begin(), known.end(), type) == known.end()) {
-    c.refuse(fmt::format("RoPE scaling of type {} is not known; there are {}", base::quoted(type),
+    c.refuse(fmt::format("RoPE scaling of type {} is not supported; supported are {}", base::quoted(type),
                          base::join(known, ", ")));
   }
   settings.push_back({"model.rope_type", type});
