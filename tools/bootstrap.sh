@@ -424,7 +424,7 @@ build_flash() {
       --out "$library" --cudart "$(find_cudart)" --jobs "$jobs" ${LOCKSTEP_FLASH_HEADS:+--heads "$LOCKSTEP_FLASH_HEADS"}; then
     flash_inputs >"$made"
   else
-    say "lockstep: FlashAttention's kernels could not be made; attention takes cuDNN. The next set-up tries again."
+    say "lockstep: could not build the FlashAttention kernels; attention uses cuDNN. The next setup tries again."
   fi
   rm -rf "$tool"
 }

@@ -156,7 +156,7 @@ TABLE
   inside "$made; LOCKSTEP_FLASH_HEADS=64:5 build_flash"
   expect "flash, made again for other heads" 0 "compiled: attention kernels for Hopper"
   inside "$made; build_flash; wheels() { return 1; }; LOCKSTEP_FLASH_HEADS=64:7 build_flash; echo went on"
-  expect "flash, the compiler cannot be fetched" 0 $'attention takes cuDNN. The next set-up tries again.\nwent on'
+  expect "flash, the compiler cannot be fetched" 0 $'attention uses cuDNN. The next setup tries again.\nwent on'
   inside "$made; run_logged() { return 1; }; LOCKSTEP_FLASH_HEADS=64:7 build_flash; echo went on"
   expect "flash, the compiler fails" 0 "went on"
 }

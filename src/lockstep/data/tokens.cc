@@ -198,16 +198,15 @@ class Tokens final : public WindowedDataset {
  private:
   [[noreturn]] void refuse_sample(int64_t index, uint32_t token) const {
     if (!scanned_) {
-      throw base::DataError(232,
-                            fmt::format("sample {} holds token {}, and model.vocab = {} has no row for it: "
-                                        "raise model.vocab or prepare the data anew",
-                                        index, token, vocab()));
+      throw base::DataError(232, fmt::format("sample {} contains token {}, but model.vocab = {} has no row "
+                                             "for it; raise model.vocab or prepare the data again",
+                                             index, token, vocab()));
     }
-    throw base::DataError(232,
-                          fmt::format("sample {} now holds token {}, beyond the {} that there were when the "
-                                      "data was opened: somebody wrote into its files meanwhile; put them "
-                                      "back and run the same command again",
-                                      index, token, vocab()));
+    throw base::DataError(
+        232,
+        fmt::format("sample {} now contains token {}, beyond the {} present when the data was opened: its "
+                    "files were modified during the run; restore them and run the same command again",
+                    index, token, vocab()));
   }
   bool scanned_;
 };
@@ -246,10 +245,10 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
       bytes += static_cast<int64_t>(stream.segments().back().bytes.size());
     }
     if (recipe.model.vocab.is_auto && bytes > kSearchedBytes) {
-      throw base::ConfigError(
-          232, fmt::format("model.vocab is auto, and finding it would mean reading all {} GiB of {}: set "
-                           "model.vocab to the tokenizer's vocabulary size",
-                           bytes >> 30, recipe.data.path));
+      throw base::ConfigError(232,
+                              fmt::format("model.vocab is auto, but determining it would mean reading all {} "
+                                          "GiB of {}; set model.vocab to the tokenizer's vocabulary size",
+                                          bytes >> 30, recipe.data.path));
     }
     const bool whole = recipe.model.vocab.is_auto || bytes <= kScannedBytes;
     if (whole) needed = std::max(needed, scan(stream, recipe.model.vocab));

@@ -174,7 +174,7 @@ ordered_json to_json(const Line& line) {
 }
 
 void print_lines(const DrillArguments& arguments, const std::vector<Line>& lines) {
-  terminal::Table table({"fault", "noticed after", "recovered after", "steps lost", "bits equal"});
+  terminal::Table table({"fault", "detected after", "recovered after", "steps lost", "bits equal"});
   for (const size_t column : {1, 2, 3}) table.align_right(column);
   for (const Line& line : lines) table.add(cells(line));
   print(

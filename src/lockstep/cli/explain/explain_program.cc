@@ -65,7 +65,7 @@ std::string notes_of(const program::Program& program, const program::Instruction
   const bool gradients = i.is<program::ReduceGradients, program::SumPartials>();
   const std::string bucket = gradients && i.block < 0 ? bucket_of(program, i) : "";
   if (!bucket.empty()) notes.push_back(bucket);
-  if (i.is<program::AddTied>()) notes.push_back("adds the tied weight's gradient");
+  if (i.is<program::AddTied>()) notes.push_back("adds tied gradient");
   if (adds(i)) notes.push_back("adds");
   if (i.is<program::Update>()) notes.push_back("if every gradient is finite");
   std::string waits;
@@ -186,7 +186,7 @@ int explain_program(const std::vector<std::string>& words) {
   print(
       "checked: the {} ranks have {}; every send has its receive, collectives are in the same order "
       "everywhere\n",
-      plan.seat.world, lists == 1 ? "one list" : fmt::format("{} different lists", lists));
+      plan.seat.world, lists == 1 ? "one program" : fmt::format("{} different programs", lists));
   return 0;
 }
 

@@ -27,7 +27,7 @@ TEST(Explain, ProgramAndMemory) {
        "rank 1 of 4, parallel.zero=3; slices 1, 5 of 8"},
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4", 0, "gather b1 s0 among shard ranks"},
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4", 0, "release b1 s0"},
-      {"$L explain program parallel.pipeline=2 --nproc 4", 0, "the 4 ranks have 2 different lists"},
+      {"$L explain program parallel.pipeline=2 --nproc 4", 0, "the 4 ranks have 2 different programs"},
       {"$L explain memory parallel.auto=true --nproc 2 2>&1", 0, "chosen"},
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4 | grep 'forward b0.embed s0'", 0,
        "waits #3"},
