@@ -82,7 +82,7 @@ refuse_rank() {
   local variable
   for variable in RANK LOCAL_RANK LOCKSTEP_RANK OMPI_COMM_WORLD_RANK PMI_RANK; do
     if [[ -n ${!variable:-} ]]; then
-      fail 2 LS0705 "this is a rank ($variable=${!variable}) and there is no finished build of this commit in $root: run ./lockstep setup there once, before the ranks start"
+      fail 2 LS0705 "this is a rank ($variable=${!variable}), but $root has no complete build of this commit; run ./lockstep setup there once, before starting ranks"
     fi
   done
 }
@@ -133,9 +133,9 @@ run_logged() {
     return 0
   fi
   grep -A 3 -E '(error|Error)[: ]|FAILED|^E:' "$log" | head -n 16 >&2 || true
-  say "  $label: failed after $((SECONDS - start)) s; the whole output is in $log"
+  say "  $label: failed after $((SECONDS - start)) s; see $log"
   if grep -qi 'no space left on device' "$log"; then
-    fail 1 LS0703 "the disk of $root is full; make room and run the same command again"
+    fail 1 LS0703 "the disk of $root is full; free some space and run the same command again"
   fi
   return "$status"
 }
@@ -171,14 +171,14 @@ may_install() {
       return 0
     fi
   fi
-  fail 2 LS0701 "packages are missing and only root can install them; run: sudo sh -c 'apt-get update && $line'"
+  fail 2 LS0701 "missing packages, which only root can install; run: sudo sh -c 'apt-get update && $line'"
 }
 
 # may_install has filled `sudo`.
 install_packages() {
   local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300)
   run_logged "package lists" apt-update "${apt[@]}" update ||
-    say "  the package lists could not all be renewed; trying with what is there"
+    say "  some package lists could not be updated; trying with the existing ones"
   run_logged "packages" apt-install "${apt[@]}" install -y --no-install-recommends "$@" ||
     fail 1 LS0709 "apt-get could not install the packages; see $deps/log/apt-install.log"
 }
@@ -254,10 +254,10 @@ torch_version() {
 check_torch() {
   local version
   [[ -f $1/lib/libtorch_cpu.so ]] ||
-    fail 2 LS0704 "LOCKSTEP_TORCH=$1 holds no lib/libtorch_cpu.so: name the folder 'torch' of a PyTorch $torch_series"
+    fail 2 LS0704 "LOCKSTEP_TORCH=$1 contains no lib/libtorch_cpu.so; set it to the folder 'torch' of a PyTorch $torch_series"
   version=$(torch_version "$1")
   [[ $version == "$torch_series".* ]] ||
-    fail 2 LS0704 "LOCKSTEP_TORCH=$1 is PyTorch ${version:-of unknown version}, Lockstep needs $torch_series: unset LOCKSTEP_TORCH or name another folder"
+    fail 2 LS0704 "LOCKSTEP_TORCH=$1 is PyTorch ${version:-of unknown version}, but Lockstep needs $torch_series; unset LOCKSTEP_TORCH or use another folder"
 }
 
 # ---- the plan: what is wanted, what is missing --------------------------------------------------------
@@ -305,7 +305,7 @@ decide_cuda() {
     *) if [[ $gpu == fit ]]; then gpu=cuda; fi ;;
   esac
   if [[ $gpu == cuda && ${#wheel_sets[@]} == 0 && ! -f $torch/lib/libtorch_cuda.so ]]; then
-    say "lockstep: $torch has no libtorch_cuda.so: training uses the CPU."
+    say "lockstep: $torch has no libtorch_cuda.so; training will use the CPU."
     gpu=unfit
   fi
 }
@@ -324,11 +324,11 @@ announce() {
   if ((disk)); then
     say "  LibTorch  $(gigabytes "$download") GB to download, $(gigabytes "$disk") GB on disk (${wheel_sets[*]})"
   fi
-  say "  build     $([[ $gpu == cuda ]] && echo "program and CUDA plugin" || echo "program for the CPU"), $jobs at once"
+  say "  build     $([[ $gpu == cuda ]] && echo "program and CUDA plugin" || echo "program for the CPU"), $jobs jobs"
   needed=$(((disk + download) / 1000 + 1000000))  # kB, with 1 GB for the build
   free=$(df -Pk "$root" | awk 'NR == 2 { print $4 }')
   if ((free < needed)); then
-    fail 2 LS0703 "$root has $(gigabytes $((free * 1000))) GB free and set-up needs $(gigabytes $((needed * 1000))) GB: make room and run the same command again"
+    fail 2 LS0703 "$root has $(gigabytes $((free * 1000))) GB free, but setup needs $(gigabytes $((needed * 1000))) GB; free some space and run the same command again"
   fi
 }
 
@@ -347,10 +347,10 @@ count_jobs() {
 
 take_lock() {
   { mkdir -p "$deps/log" && touch "$deps/lock"; } 2>/dev/null ||
-    fail 2 LS0710 "$deps cannot be written: set up as the user who owns $root"
+    fail 2 LS0710 "cannot write to $deps; run setup as the owner of $root"
   exec {lock}<>"$deps/lock"
   if ! flock -n "$lock"; then
-    say "lockstep: another set-up is at work here ($(cat "$deps/lock.holder" 2>/dev/null)); waiting for it."
+    say "lockstep: another setup is running here ($(cat "$deps/lock.holder" 2>/dev/null)); waiting for it."
     flock "$lock"
   fi
   printf 'process %d on %s since %(%H:%M:%S)T' $$ "$(uname -n)" -1 >"$deps/lock.holder"
@@ -370,7 +370,7 @@ configure() {
   shift 2
   home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$folder/CMakeCache.txt" 2>/dev/null || true)
   if [[ -n $home && $home != "$root" ]]; then
-    say "  $folder was configured for $home: starting it afresh"
+    say "  $folder was configured for $home; configuring it again"
     rm -rf "$folder"
   fi
   mkdir -p "$folder"
@@ -425,7 +425,7 @@ build_flash() {
       --out "$library" --cudart "$(find_cudart)" --jobs "$jobs" ${LOCKSTEP_FLASH_HEADS:+--heads "$LOCKSTEP_FLASH_HEADS"}; then
     flash_inputs >"$made"
   else
-    say "lockstep: FlashAttention's kernels could not be made; attention takes cuDNN. The next set-up tries again."
+    say "lockstep: could not build the FlashAttention kernels; attention uses cuDNN. The next setup tries again."
   fi
   rm -rf "$tool"
 }
@@ -449,7 +449,7 @@ cmake_arguments() {
 prepare() {
   refuse_rank
   command -v python3 >/dev/null || fail 2 LS0701 "python3 is missing: install it and run the same command again"
-  trap 'stop_watcher; if on_terminal; then say; fi; say "lockstep: stopped; the same command goes on from here."; exit 130' INT TERM
+  trap 'stop_watcher; if on_terminal; then say; fi; say "lockstep: stopped; run the same command again to continue."; exit 130' INT TERM
   count_jobs
   take_lock
   mapfile -t missing < <(missing_of "${build_packages[@]}")

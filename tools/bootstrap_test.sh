@@ -156,7 +156,7 @@ TABLE
   inside "$made; LOCKSTEP_FLASH_HEADS=64:5 build_flash"
   expect "flash, made again for other heads" 0 "compiled: attention kernels for Hopper"
   inside "$made; build_flash; wheels() { return 1; }; LOCKSTEP_FLASH_HEADS=64:7 build_flash; echo went on"
-  expect "flash, the compiler cannot be fetched" 0 $'attention takes cuDNN. The next set-up tries again.\nwent on'
+  expect "flash, the compiler cannot be fetched" 0 $'attention uses cuDNN. The next setup tries again.\nwent on'
   inside "$made; run_logged() { return 1; }; LOCKSTEP_FLASH_HEADS=64:7 build_flash; echo went on"
   expect "flash, the compiler fails" 0 "went on"
 }
@@ -197,12 +197,12 @@ test_torch() {
   done <<'TABLE'
 the right version|2.11.0|0|0 wheels
 a later patch|2.11.1+cpu|0|0 wheels
-an older version|2.10.0|2|is PyTorch 2.10.0, Lockstep needs 2.11
+an older version|2.10.0|2|is PyTorch 2.10.0, but Lockstep needs 2.11
 a version that starts alike|2.110.0|2|is PyTorch 2.110.0
 no version||2|is PyTorch of unknown version
 TABLE
   inside "LOCKSTEP_TORCH=/nowhere make_plan"
-  expect "torch, not there" 2 "LOCKSTEP_TORCH=/nowhere holds no lib/libtorch_cpu.so"
+  expect "torch, not there" 2 "LOCKSTEP_TORCH=/nowhere contains no lib/libtorch_cpu.so"
 }
 
 test_start() {
@@ -223,8 +223,8 @@ no program|rm "$root/build/lockstep"|0|ran train a b calls: 1
 an unfinished build|rm "$root/build/.lockstep_stamp"|0|ran train a b calls: 1
 a torn stamp|echo x >"$root/build/.lockstep_stamp"|0|ran train a b calls: 1
 the build fails|rm "$root/build/.lockstep_stamp"; fake ninja 'echo "x.cc:1: error: no"; exit 1'|1|x.cc:1: error: no
-the disk is full while building|rm "$root/build/.lockstep_stamp"; fake ninja 'echo "No space left on device"; exit 1'|1|is full; make room
-the disk is full before|rm "$root/build/.lockstep_stamp"; fake df 'printf "h\nfs 100 90 10 x\n"'|2|GB free and set-up needs
+the disk is full while building|rm "$root/build/.lockstep_stamp"; fake ninja 'echo "No space left on device"; exit 1'|1|is full; free some space
+the disk is full before|rm "$root/build/.lockstep_stamp"; fake df 'printf "h\nfs 100 90 10 x\n"'|2|GB free, but setup needs
 TABLE
 }
 
@@ -263,7 +263,7 @@ test_failed_build_is_not_used() {
 test_options() {
   fresh_sandbox
   launch setup --frob
-  expect "options, unknown" 2 "setup does not know --frob"
+  expect "options, unknown" 2 "setup: unknown option --frob"
   launch setup --help
   expect "options, help" 0 "usage: ./lockstep setup"
 }
@@ -275,7 +275,7 @@ test_lock() {
   flock "$root/.deps/lock" sleep 1 &
   sleep 0.3
   inside 'take_lock; echo got it; free_lock; [[ ! -e $deps/lock.holder ]]'
-  expect "lock, held by another" 0 "another set-up is at work here (process 77 on elsewhere); waiting for it."
+  expect "lock, held by another" 0 "another setup is running here (process 77 on elsewhere); waiting for it."
   expect "lock, taken afterwards" 0 "got it"
   wait
 }

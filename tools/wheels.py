@@ -85,7 +85,7 @@ def read_lock(path, sets, arch):
             if wheel.set in sets and wheel.arch == arch:
                 wanted.setdefault((wheel.set, wheel.name), []).append(wheel)
     if not wanted:
-        raise Refusal("LS0707", f"there is no LibTorch wheel for {arch}: only x86_64 and aarch64 Linux are supported")
+        raise Refusal("LS0707", f"no LibTorch wheel for {arch}; only x86_64 and aarch64 Linux are supported")
     fitting = {key: [wheel for wheel in wheels if wheel.imports_here()] for key, wheels in wanted.items()}
     if not all(fitting.values()):
         raise Refusal("LS0707", f"FlashAttention's compiler has no wheels for this Python ({PYTHON})")
@@ -226,14 +226,14 @@ def download(wheel, folder):
             problem = getattr(error, "reason", error)
             if isinstance(problem, ssl.SSLCertVerificationError):
                 raise Refusal("LS0702", f"the package index shows a certificate that is not trusted here "
-                              f"({problem.verify_message}): name your network's certificates in SSL_CERT_FILE") from None
+                              f"({problem.verify_message}); set SSL_CERT_FILE to your network's certificates") from None
             problem = str(problem) or type(problem).__name__
         newline = "\n" if sys.stderr.isatty() else ""
         print(f"{newline}  {wheel.name}: {problem} (attempt {attempt} of {ATTEMPTS})", file=sys.stderr, flush=True)
         if attempt < ATTEMPTS:
             time.sleep(float(os.environ.get("LOCKSTEP_RETRY_S", attempt * 2)))
     raise Refusal("LS0702", f"could not download {wheel.file}: {problem}; check the network or the proxy and run the "
-                  "same command again, it goes on where it stopped")
+                  "same command again to continue")
 
 
 def obtain(alternatives, folder):
@@ -345,12 +345,12 @@ def main():
         print(f"lockstep: {refusal}", file=sys.stderr)
         return 1
     except zipfile.BadZipFile as error:
-        print(f"lockstep: a wheel cannot be unpacked ({error}); run the same command again [LS0708]", file=sys.stderr)
+        print(f"lockstep: cannot unpack a wheel ({error}); run the same command again [LS0708]", file=sys.stderr)
         return 1
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        print(f"lockstep: the disk of {arguments.deps} is full; make room and run the same command again [LS0703]",
+        print(f"lockstep: the disk of {arguments.deps} is full; free some space and run the same command again [LS0703]",
               file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -38,7 +38,7 @@ again() {
   kill "-$1" "$(with_variable RANK=2 | tail -n 1)"
   until_true 60 gone "$mpirun" || return 1
   wait "$mpirun" || { echo "mpirun ended with $?" && cat says && return 1; }
-  says "$2" && says "all ranks start again; 2 restarts left" && says "going on from step" && has_bits "$faulty_steps" && nothing_runs
+  says "$2" && says "restarting all ranks; 2 restarts left" && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
 }
 
 interrupted() {

@@ -68,7 +68,7 @@ again() {
   training "$steps"
   begin "$@" "$program" "${words[@]}" run.hang_timeout=2 checkpoint.snapshot_every=5 || return 1
   kill "-$signal" "$(with_variable RANK=3 | tail -n 1)"
-  ended 0 && says "$text" && says "all ranks start again; 2 restarts left" && says "going on from step" || return 1
+  ended 0 && says "$text" && says "restarting all ranks; 2 restarts left" && says "resuming from step" || return 1
   has_bits "$steps" && nothing_runs
 }
 
@@ -87,8 +87,8 @@ preempted() {
   training "$steps"
   begin "$@" "$program" "${words[@]}" || return 1
   scancel --signal="$signal" "$(job)"
-  ended 75 && says "run the same command again to go on" && nothing_runs || return 1
-  ends 0 srun "$@" "$program" "${words[@]}" && says "going on from step" && has_bits "$steps" && nothing_runs
+  ended 75 && says "run the same command again to resume" && nothing_runs || return 1
+  ends 0 srun "$@" "$program" "${words[@]}" && says "resuming from step" && has_bits "$steps" && nothing_runs
 }
 
 # The job is cancelled for good: nothing of it survives.

@@ -48,7 +48,7 @@ restarted() {
   until_true 120 step_reached 60 || { cat says; return 1; }
   kill -KILL "$(with_variable RANK=1 | head -n 1)"
   wait "$agent" || { cat says; return 1; }
-  says "going on from step" && has_bits "$faulty_steps" && nothing_runs
+  says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
 }
 
 row "torchrun --nproc-per-node 4" same_bits 4

@@ -15,7 +15,7 @@ Error::Error(int number, int exit_code, const std::string& sentence)
       exit_code_(exit_code) {}
 
 void throw_bug(const char* file, int line, const char* condition, const std::string& detail) {
-  std::string text = fmt::format("{}:{}: {} does not hold", file, line, condition);
+  std::string text = fmt::format("{}:{}: assertion {} failed", file, line, condition);
   if (!detail.empty()) text += ": " + detail;
   void* frames[32];
   const int count = backtrace(frames, 32);

@@ -27,13 +27,13 @@ std::string reason(int error) {
     case EACCES:
       return "permission denied";
     case ENOSPC:
-      return "no space left on the disk";
+      return "no space left on disk";
     case EDQUOT:
       return "the disk quota is used up";
     case EROFS:
       return "the file system is read-only";
     case ENOTDIR:
-      return "a part of the path is a file, not a folder";
+      return "a component of the path is a file, not a folder";
     default:
       return std::strerror(error);
   }
@@ -94,7 +94,7 @@ bool is_pipe(int file) {
 }  // namespace
 
 ReadResult try_read_file(const std::string& path, int64_t most_bytes) {
-  if (path.find('\0') != std::string::npos) return {"", "the path holds a zero byte"};
+  if (path.find('\0') != std::string::npos) return {"", "the path contains a NUL byte"};
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe might never open
   if (file.number < 0) return {"", reason(errno)};
   struct stat status {};
@@ -112,7 +112,7 @@ ReadResult try_read_file(const std::string& path, int64_t most_bytes) {
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return {"", reason(errno)};
     if (got == 0 && text.empty() && S_ISFIFO(status.st_mode)) {
-      if (++looks > kLooksForAWriter) return {"", "it is a pipe, and nobody writes to it"};
+      if (++looks > kLooksForAWriter) return {"", "it is a pipe without a writer"};
       ::poll(nullptr, 0, kLookMilliseconds);
       continue;
     }
@@ -158,8 +158,8 @@ void make_folders(const std::string& path) {
     struct stat status {};
     const bool exists = ::stat(so_far.c_str(), &status) == 0;
     if (exists && S_ISDIR(status.st_mode)) continue;
-    const std::string why = exists ? "a file of that name stands there" : reason(error);
-    throw IoError(803, fmt::format("folder {} cannot be made: {}", so_far.string(), why));
+    const std::string why = exists ? "a file with that name exists" : reason(error);
+    throw IoError(803, fmt::format("cannot create folder {}: {}", so_far.string(), why));
   }
 }
 

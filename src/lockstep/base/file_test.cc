@@ -46,7 +46,7 @@ TEST(File, PipesAreReadIfSomebodyWritesAndNeverWrittenTo) {
   TemporaryFolder folder;
   const std::string path = folder.path() + "/pipe";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_TRUE(has(refusal(801, [&] { read_file(path); }), "nobody writes to it"));
+  EXPECT_TRUE(has(refusal(801, [&] { read_file(path); }), "it is a pipe without a writer"));
   EXPECT_TRUE(has(refusal(802, [&] { LineWriter writer(path); }), "it is a pipe"));
   std::thread slow([&] {
     std::ofstream out(path);  // opens once it is read
@@ -75,7 +75,7 @@ TEST(File, MakeFoldersNamesTheFirstThatFails) {
   EXPECT_TRUE(std::filesystem::is_directory(folder.path() + "/a/b/c"));
   folder.write("file", "");
   const std::string text = refusal(803, [&] { make_folders(folder.path() + "/file/x/y"); });
-  EXPECT_TRUE(has(text, "/file cannot be made: a file of that name stands there")) << text;
+  EXPECT_TRUE(has(text, "/file: a file with that name exists")) << text;
 }
 
 TEST(LineWriter, AppendsAndCutsATornLine) {

@@ -25,10 +25,10 @@ MappedFile MappedFile::open(const std::string& path) {
   }
   struct stat status {};
   if (fstat(mapped.file_, &status) != 0) {
-    throw IoError(811, fmt::format("{} cannot be examined: {}", path, std::strerror(errno)));
+    throw IoError(811, fmt::format("cannot stat {}: {}", path, std::strerror(errno)));
   }
   if (!S_ISREG(status.st_mode)) {
-    throw DataError(812, fmt::format("{} is not a regular file; name a file", path));
+    throw DataError(812, fmt::format("{} is not a regular file; expected a file", path));
   }
   const size_t size = static_cast<size_t>(status.st_size);
   if (size == 0) return mapped;  // mmap refuses a length of 0
@@ -57,10 +57,9 @@ void MappedFile::read(int64_t offset, std::span<std::byte> out) const {
                                      offset, std::strerror(errno)));
     }
     if (got == 0) {
-      throw DataError(817,
-                      fmt::format("{} ends at byte {}, it had {} bytes when it was opened: somebody made "
-                                  "it shorter meanwhile; put it back and run the same command again",
-                                  path_, offset, size_));
+      throw DataError(817, fmt::format("{} ends at byte {} but had {} bytes when it was opened: it was "
+                                       "truncated during the run; restore it and run the same command again",
+                                       path_, offset, size_));
     }
     out = out.subspan(static_cast<size_t>(got));
     offset += got;

@@ -123,7 +123,7 @@ RingReader::RingReader(const std::string& path) : path_(path) {
       static_cast<uint64_t>(size) == sizeof(header) + header.capacity * sizeof(RingWriter::Slot);
   if (!whole) {
     ::close(file_);
-    throw DataError(806, fmt::format("{} is not a whole recorder ring of this version", path));
+    throw DataError(806, fmt::format("{} is not a complete recorder ring of this version", path));
   }
   pid_ = header.pid;
   rank_ = header.rank;
@@ -139,7 +139,7 @@ std::vector<RingEntry> RingReader::entries() const {
   std::vector<uint64_t> first(capacity_ * kWords), second(capacity_ * kWords);
   for (std::vector<uint64_t>* copy : {&first, &second}) {
     if (!read_at(file_, copy->data(), copy->size() * sizeof(uint64_t), sizeof(RingWriter::Header))) {
-      throw DataError(806, fmt::format("{} was cut short while it was read", path_));
+      throw DataError(806, fmt::format("{} was truncated while it was being read", path_));
     }
   }
   std::vector<RingEntry> entries;

@@ -225,7 +225,7 @@ TEST(Ring, DamagedFilesAreRefusedOrReadSafely) {
   };
   expect_refused("", "empty");
   expect_refused(whole.substr(0, 64), "half a header");
-  expect_refused(whole.substr(0, whole.size() - 1), "cut short");
+  expect_refused(whole.substr(0, whole.size() - 1), "complete recorder ring");
   expect_refused(whole + "x", "too long");
   std::string huge = whole;
   for (size_t i = 16; i < 24; ++i) huge[i] = '\xFF';

@@ -24,10 +24,9 @@ namespace fs = std::filesystem;
 constexpr int64_t kElements = int64_t{1} << 20;  // at a time
 
 [[noreturn]] void refuse_missing(const Opened& opened, const std::string& what) {
-  throw CheckpointError(305,
-                        fmt::format("{} is not whole: {}; use another checkpoint of the run, or copy this "
-                                    "one again",
-                                    opened.folder(), what));
+  throw CheckpointError(
+      305, fmt::format("{} is incomplete: {}; use another checkpoint of the run, or copy this one again",
+                       opened.folder(), what));
 }
 
 // model-00001-of-00003.safetensors stands for three; moments are there if the optimizer keeps any.
@@ -41,10 +40,10 @@ void check_sets(const Opened& opened) {
     sets[kind].first = std::max(sets[kind].first, count);
     sets[kind].second.insert(number);
   }
-  if (!sets.contains("model")) refuse_missing(opened, "its manifest names no file of weights");
+  if (!sets.contains("model")) refuse_missing(opened, "its manifest lists no weight files");
   for (const auto& [kind, set] : sets) {
     if (static_cast<int>(set.second.size()) != set.first)
-      refuse_missing(opened, fmt::format("its manifest names {} of {} files {}-*.safetensors",
+      refuse_missing(opened, fmt::format("its manifest lists {} of {} files {}-*.safetensors",
                                          set.second.size(), set.first, kind));
   }
   if (sets.contains("optimizer")) return;
@@ -57,7 +56,7 @@ void check_sets(const Opened& opened) {
   } catch (const base::ConfigError&) {
     return;  // another version's recipe: what it kept is not known
   }
-  refuse_missing(opened, "its manifest names no file of the optimizer, which its recipe has");
+  refuse_missing(opened, "its manifest lists no optimizer files, but its recipe has an optimizer");
 }
 
 void check_index(const Opened& opened) {
@@ -66,8 +65,8 @@ void check_index(const Opened& opened) {
   if (!fs::exists(path, error)) refuse_missing(opened, fmt::format("{} is missing", kIndexName));
   for (const auto& [tensor, file] : read_index(file_inside(opened.folder(), kIndexName, opened.folder()))) {
     if (opened.has(tensor)) continue;
-    throw CheckpointError(303, fmt::format("{} says that tensor {} is in {}, which has no such tensor; use "
-                                           "another checkpoint of the run",
+    throw CheckpointError(303, fmt::format("{} says that tensor {} is in {}, but that file does not contain "
+                                           "it; use another checkpoint of the run",
                                            path, base::quoted(tensor), file));
   }
 }
@@ -115,10 +114,11 @@ void check_hash(const Opened& opened) {
   }
   const std::string found = hashes.finish(weights);
   if (found == said) return;
-  throw CheckpointError(322,
-                        fmt::format("{}: its weights have the hash {}, its manifest says {}; use another "
-                                    "checkpoint of the run",
-                                    opened.folder(), found, base::quoted(said, 40)));
+  throw CheckpointError(
+      322,
+      fmt::format(
+          "{}: the weights have params_hash {}, but the manifest says {}; use another checkpoint of the run",
+          opened.folder(), found, base::quoted(said, 40)));
 }
 
 }  // namespace

@@ -31,9 +31,11 @@ int open_file(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file >= 0) return file;
   if (errno != ENOENT && errno != EMFILE && errno != ENFILE) {
-    throw CheckpointError(305, fmt::format("{} cannot be opened: {}; use another checkpoint of the run, or "
-                                           "see to its disk and permissions",
-                                           path, std::strerror(errno)));
+    throw CheckpointError(
+        305,
+        fmt::format(
+            "{} cannot be opened: {}; use another checkpoint of the run, or check its disk and permissions",
+            path, std::strerror(errno)));
   }
   throw base::IoError(810, fmt::format("{} cannot be opened: {}", path, std::strerror(errno)));
 }
@@ -87,8 +89,8 @@ CheckedFile::CheckedFile(std::string path, std::optional<std::vector<uint32_t>> 
   size_ = status.st_size;
   if (regular && (!bytes || *bytes == size_)) return;
   ::close(file_);
-  if (!regular) throw base::IoError(812, path_ + " is not a regular file; name a file");
-  refuse(fmt::format("it has {} bytes, the manifest says {}", size_, *bytes), nullptr);
+  if (!regular) throw base::IoError(812, path_ + " is not a regular file");
+  refuse(fmt::format("it has {} bytes, but the manifest says {}", size_, *bytes), nullptr);
 }
 
 CheckedFile::~CheckedFile() { ::close(file_); }
@@ -136,7 +138,8 @@ void CheckedFile::run(const Task& task, Worker& worker) const {
   const std::span<std::byte> bytes(to, static_cast<size_t>(task.bytes));
   load(worker.file, task.at, bytes, first.tensor);
   if (sums_ && crc32c(bytes) != (*sums_)[static_cast<size_t>(task.at / kChunkBytes)])
-    refuse(fmt::format("the checksum of the bytes from {} on is not the manifest's", task.at), first.tensor);
+    refuse(fmt::format("the checksum of the MiB at byte {} does not match the manifest", task.at),
+           first.tensor);
   for (const Wish& wish : task.wishes) {
     const int64_t begin = std::max(wish.at, task.at);
     const int64_t end = std::min(wish.at + wish.bytes, task.at + task.bytes);

@@ -23,7 +23,7 @@ void make_target(const std::string& target) {
   std::error_code error;
   if (fs::exists(target, error) && !(fs::is_directory(target, error) && fs::is_empty(target, error))) {
     throw base::ConfigError(
-        326, fmt::format("{} is there already and not an empty folder: export into a new one", target));
+        326, fmt::format("{} already exists and is not an empty folder; export into a new one", target));
   }
   base::make_folders(target);
 }

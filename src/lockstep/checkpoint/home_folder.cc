@@ -19,10 +19,9 @@ void HomeFolder::check() const {
   const bool there = ::stat(path_.c_str(), &now) == 0;
   if (there && now.st_dev == device_ && now.st_ino == number_) return;
   if (there && ::stat((path_ + "/config.toml").c_str(), &now) == 0) return;
-  throw base::IoError(
-      816, fmt::format("{} is not the folder any more that this run began in: its mount has gone, or "
-                       "it was moved; bring it back, and the next save tries again",
-                       path_));
+  throw base::IoError(816, fmt::format("{} is no longer the folder this run started in: it was unmounted or "
+                                       "moved; restore it, and the next save will try again",
+                                       path_));
 }
 
 }  // namespace lockstep::checkpoint

@@ -41,7 +41,7 @@ class Reader {
 
   int64_t size(const char* key) const {
     const Json& value = member(key);
-    if (!value.is_number_unsigned()) refuse(fmt::format("\"{}\" is not a whole number", key));
+    if (!value.is_number_unsigned()) refuse(fmt::format("\"{}\" is not an integer", key));
     const uint64_t number = value.get<uint64_t>();
     if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
       refuse(fmt::format("\"{}\" is out of range", key));
@@ -50,7 +50,7 @@ class Reader {
 
   std::string text(const char* key) const {
     const Json& value = member(key);
-    if (!value.is_string()) refuse(fmt::format("\"{}\" is not text", key));
+    if (!value.is_string()) refuse(fmt::format("\"{}\" is not a string", key));
     return value.get<std::string>();
   }
 
@@ -97,14 +97,14 @@ class Reader {
     if (!read_sums(text("crc32c"), file.sums) ||
         static_cast<int64_t>(file.sums.size()) !=
             (file.bytes / kChunkBytes) + (file.bytes % kChunkBytes != 0)) {
-      refuse(fmt::format("\"crc32c\" of {} is not eight digits for each MiB", base::quoted(file.name)));
+      refuse(fmt::format("\"crc32c\" of {} does not have eight digits per MiB", base::quoted(file.name)));
     }
     return file;
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
     throw CheckpointError(
-        304, fmt::format("{} is not a usable manifest: {}; use another checkpoint of the run", path_, why));
+        304, fmt::format("{} is not a valid manifest: {}; use another checkpoint of the run", path_, why));
   }
 
  private:
@@ -143,10 +143,10 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
   const Json json = parse_strict(text, 304, path);
   const Reader reader(path, json);
   if (const int64_t version = reader.size("version"); version != kVersion) {
-    reader.refuse(fmt::format("it is of version {}, this program reads version {}", version, kVersion));
+    reader.refuse(fmt::format("it has version {}, but this program reads version {}", version, kVersion));
   }
   if (reader.text("checksum") != checksum_without_itself(json)) {
-    reader.refuse("it was changed or damaged after it was written");
+    reader.refuse("it was modified or damaged after it was written");
   }
   return {.step = reader.size("step"),
           .recipe_toml = reader.text("recipe"),

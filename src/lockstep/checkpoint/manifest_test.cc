@@ -53,19 +53,19 @@ struct Change {
 
 TEST(Manifest, RefusesWrongMembers) {
   const Change changes[] = {
-      {R"({"version": 1})", "it is of version 1, this program reads version 2"},
+      {R"({"version": 1})", "it has version 1, but this program reads version 2"},
       {R"({"version": null})", "\"version\" is missing"},
-      {R"({"step": -1})", "\"step\" is not a whole number"},
-      {R"({"step": 1.5})", "\"step\" is not a whole number"},
+      {R"({"step": -1})", "\"step\" is not an integer"},
+      {R"({"step": 1.5})", "\"step\" is not an integer"},
       {R"({"step": 9223372036854775808})", "\"step\" is out of range"},
-      {R"({"recipe": 1})", "\"recipe\" is not text"},
+      {R"({"recipe": 1})", "\"recipe\" is not a string"},
       {R"({"state": "0"})", "\"state\" is not hexadecimal"},
       {R"({"state": "0g"})", "\"state\" is not hexadecimal"},
       {R"({"files": {}})", "\"files\" is not a list"},
       {R"({"files": ["a"]})", "\"name\" is missing"},
-      {R"({"files": [{"name": "a", "bytes": -1, "crc32c": ""}]})", "\"bytes\" is not a whole number"},
-      {R"({"files": [{"name": "a", "bytes": 1, "crc32c": ""}]})", "eight digits for each MiB"},
-      {R"({"files": [{"name": "a", "bytes": 1, "crc32c": "0000000g"}]})", "eight digits for each MiB"},
+      {R"({"files": [{"name": "a", "bytes": -1, "crc32c": ""}]})", "\"bytes\" is not an integer"},
+      {R"({"files": [{"name": "a", "bytes": 1, "crc32c": ""}]})", "eight digits per MiB"},
+      {R"({"files": [{"name": "a", "bytes": 1, "crc32c": "0000000g"}]})", "eight digits per MiB"},
       {R"({"files": [{"name": "a", "bytes": 9223372036854775807, "crc32c": "00000000"}]})", "eight digits"},
       {R"({"files": [{"name": "a", "bytes": 0, "crc32c": ""}, {"name": "a", "bytes": 0, "crc32c": ""}]})",
        "\"a\" is listed twice"},
@@ -78,7 +78,7 @@ TEST(Manifest, RefusesWrongMembers) {
     bad.merge_patch(Json::parse(change.patch));
     folder.write("manifest.json", bad.dump());
     if (bad.value("version", 0) == 2) {
-      EXPECT_NE(refusal(304, [&] { read_manifest(folder.path()); }).find("changed or damaged"),
+      EXPECT_NE(refusal(304, [&] { read_manifest(folder.path()); }).find("modified or damaged"),
                 std::string::npos);
     }
     bad.erase("checksum");

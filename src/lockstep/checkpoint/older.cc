@@ -17,7 +17,7 @@ int name_damaged(const std::string& run_folder, const std::vector<std::string>& 
     ++named;
     if (!one.unfinished) ++count;
   }
-  if (named > 0 && !usable.empty()) say("taking the one before it: " + usable.front());
+  if (named > 0 && !usable.empty()) say("using the previous one: " + usable.front());
   return count;
 }
 
@@ -30,7 +30,7 @@ void offer_older(const std::string& checkpoint_folder, const Say& say) {
     const std::string name = fs::path(one).filename(), refused = folder.filename();  // step-00000100
     return std::pair(name.size(), name) < std::pair(refused.size(), refused);
   });
-  if (older != whole.end()) say("the one before it is complete: " + *older);
+  if (older != whole.end()) say("the previous one is complete: " + *older);
 }
 
 std::vector<std::string> folders_to_read(const std::string& folder, const Say& say) {
@@ -44,7 +44,7 @@ std::string read_newest(const std::string& named, const std::function<void(const
   const std::vector<std::string> folders = folders_to_read(named, say);
   const auto passing = [&](const std::string& why, const std::string& next) {
     say(why);
-    say("taking the one before it: " + next);
+    say("using the previous one: " + next);
   };
   try {
     return for_first_usable(folders, read, passing).folder;
@@ -56,7 +56,7 @@ std::string read_newest(const std::string& named, const std::function<void(const
 
 void name_passed_over(const Taken& taken, const Say& say) {
   for (const std::string& why : taken.passed_over) say(why);
-  if (!taken.passed_over.empty()) say("taking the one before it: " + taken.folder);
+  if (!taken.passed_over.empty()) say("using the previous one: " + taken.folder);
 }
 
 }  // namespace lockstep::checkpoint

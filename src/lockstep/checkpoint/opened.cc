@@ -38,14 +38,11 @@ bool stands(const std::string& folder, const char* name) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     throw CheckpointError(
-        306, fmt::format("{} is not a folder; name the folder of a checkpoint or of a Hugging Face "
-                         "model",
-                         folder));
+        306, fmt::format("{} is not a folder; expected a checkpoint or a Hugging Face model", folder));
   }
-  throw CheckpointError(306,
-                        fmt::format("{} holds no {}, {}, {} or {}; name the folder of a checkpoint or of a "
-                                    "Hugging Face model",
-                                    folder, kManifestName, kSingleName, kIndexName, kPytorchName));
+  throw CheckpointError(
+      306, fmt::format("{} contains no {}, {}, {} or {}; expected a checkpoint or a Hugging Face model",
+                       folder, kManifestName, kSingleName, kIndexName, kPytorchName));
 }
 
 // As it is: whoever needs a part of it says what is wrong with that.
@@ -53,8 +50,8 @@ std::string read_config(const std::string& folder) {
   const std::string path = file_inside(folder, kConfigName, folder);
   std::string text = read_small_file(path, kMostConfigBytes);
   if (nested_deeper(text, kDeepestConfig)) {
-    throw CheckpointError(310, fmt::format("{} is nested deeper than {} levels; no model's is: do not use "
-                                           "files from a source you do not trust",
+    throw CheckpointError(310, fmt::format("{} is nested deeper than {} levels, more than any real model "
+                                           "needs; do not use files from a source you do not trust",
                                            path, kDeepestConfig));
   }
   return text;
@@ -95,7 +92,7 @@ struct Opened::State {
       const auto [at, added] = tensors.emplace(name, Place{&file, &entry});
       if (!added) {
         throw CheckpointError(
-            309, fmt::format("tensor {} is both in {} and in {}; save or export the checkpoint again",
+            309, fmt::format("tensor {} is in both {} and {}; save or export the checkpoint again",
                              base::quoted(name), at->second.file->path(), file.path()));
       }
     }
@@ -118,10 +115,9 @@ struct Opened::State {
       const TensorFile& file = pytorch ? open_pytorch(file_name, index) : open(file_name, index);
       const auto entry = file.entries().find(name);
       if (entry == file.entries().end()) {
-        throw CheckpointError(
-            303, fmt::format("{} says that tensor {} is in {}, which has no such tensor; fetch or "
-                             "export the folder again",
-                             index, base::quoted(name), file_name));
+        throw CheckpointError(303, fmt::format("{} says that tensor {} is in {}, but that file does not "
+                                               "contain it; download or export the folder again",
+                                               index, base::quoted(name), file_name));
       }
       tensors.emplace(name, Place{&file, &entry->second});
     }
@@ -139,10 +135,11 @@ struct Opened::State {
   const Place& find(const std::string& name) const {
     const auto found = look_up(name);
     if (found == tensors.end()) {
-      throw CheckpointError(307,
-                            fmt::format("{} has no tensor {} among its {}; it is of another model: check "
-                                        "model.family and the sizes",
-                                        folder, base::quoted(name), tensors.size()));
+      throw CheckpointError(
+          307,
+          fmt::format(
+              "{} has no tensor {} among its {}; this is a different model: check model.family and the sizes",
+              folder, base::quoted(name), tensors.size()));
     }
     return found->second;
   }
@@ -162,21 +159,21 @@ const Opened::State::Place& Opened::State::find_as(const Whole& tensor) const {
   for (int i = 0; same_shape && i < tensor.shape.rank(); ++i)
     same_shape = tensor.shape[i] == entry.shape[static_cast<size_t>(i)];
   if (!same_shape) {
-    refuse(307, fmt::format("has shape {}, the model needs {}; check the recipe's model sizes",
+    refuse(307, fmt::format("has shape {}, but the model needs {}; check the model sizes in the recipe",
                             shape_text(entry.shape), tensor.shape.to_string()));
   }
   if (entry.dtype == tensor.dtype) return place;
   if (tensor.dtype != device::DType::f32) {
-    refuse(307, fmt::format("is stored as {}, the model keeps it as {}; it is of another model",
+    refuse(307, fmt::format("is stored as {}, but the model keeps it as {}; this is a different model",
                             device::name_of(entry.dtype), device::name_of(tensor.dtype)));
   }
   if (!can_widen(entry.dtype)) {
-    refuse(307, fmt::format("is stored as {}; weights are read from fp32, bf16 or fp16: convert it",
+    refuse(307, fmt::format("is stored as {}, but weights must be fp32, bf16 or fp16; convert it",
                             device::name_of(entry.dtype)));
   }
   // Chunks end at multiples of a MiB: an element that lies across would be converted in halves.
   if (place.file->file().checked() && entry.begin % device::size_of(entry.dtype) != 0)
-    refuse(302, "does not begin at a multiple of its elements; save or export the checkpoint again");
+    refuse(302, "is not aligned to its element size; save or export the checkpoint again");
   return place;
 }
 
@@ -214,7 +211,7 @@ std::vector<std::string> Opened::names() const {
 Whole Opened::find(const std::string& name) const {
   const auto& [file, entry] = state_->find(name);
   if (entry->shape.size() > 4) {
-    throw CheckpointError(307, fmt::format("{}: tensor {} has {} dimensions; no model here has more than 4",
+    throw CheckpointError(307, fmt::format("{}: tensor {} has {} dimensions; at most 4 are supported",
                                            file->path(), base::quoted(name), entry->shape.size()));
   }
   const bool moment = fs::path(file->path()).filename().string().starts_with("optimizer-");

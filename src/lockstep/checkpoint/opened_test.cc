@@ -59,7 +59,7 @@ TEST(Opened, ReadsASingleFileOfEveryFloat) {
                           [&] {
                             read_tensor(opened, "f32", {values, DType::f32, {3}});
                           }),
-                  "shape [2], the model needs [3]"));
+                  "shape [2], but the model needs [3]"));
   EXPECT_TRUE(has(refusal(307,
                           [&] {
                             read_tensor(opened, "f32", {values, DType::f32, {2, 1}});
@@ -111,7 +111,7 @@ TEST(Opened, TellsWhetherTwoTensorsAreTheSame) {
 TEST(Opened, RefusesFoldersWithoutAModel) {
   base::TemporaryFolder folder;
   EXPECT_TRUE(has(refusal(306, [&] { Opened(folder.path() + "/none"); }), "is not a folder"));
-  EXPECT_TRUE(has(refusal(306, [&] { Opened(folder.path()); }), "holds no manifest.json"));
+  EXPECT_TRUE(has(refusal(306, [&] { Opened(folder.path()); }), "contains no manifest.json"));
   folder.write("pytorch_model.bin", "");
   EXPECT_TRUE(has(refusal(312, [&] { Opened(folder.path()); }), "it has only 0 bytes"));
 }
@@ -167,8 +167,8 @@ TEST(Opened, IndexMustAgreeWithItsFiles) {
   Tensors memory;
   write_safetensors(folder.path() + "/x.safetensors", {{"b", memory.make(DType::f32, {1}, 1)}}, {});
   write_index_text(folder, "x.safetensors");
-  EXPECT_TRUE(has(refusal(303, [&] { Opened(folder.path()); }),
-                  "tensor \"a\" is in x.safetensors, which has no such"));
+  EXPECT_TRUE(
+      has(refusal(303, [&] { Opened(folder.path()); }), "tensor \"a\" is in x.safetensors, but that file"));
 }
 
 TEST(Opened, NamesTheDamagedFile) {
@@ -183,7 +183,7 @@ TEST(Opened, NamesTheDamagedFile) {
     bad[bad.size() - 2] ^= 1;
     run.write(inner, bad);
     const std::string said = refusal(305, [&] { Opened(folder).check_all(); });
-    EXPECT_TRUE(has(said, path + " is damaged: the checksum of the bytes from 0 on")) << said;
+    EXPECT_TRUE(has(said, path + " is damaged: the checksum of the MiB at byte 0")) << said;
     run.write(inner, good + "x");
     EXPECT_TRUE(has(refusal(305, [&] { Opened{folder}; }), path + " is damaged: it has"));
     fs::remove(path);
@@ -217,7 +217,7 @@ TEST(Opened, ReadsOnlyThePiecesAskedFor) {
   std::vector<float> all(static_cast<size_t>(left.count));
   const std::string said = refusal(305, [&] { opened.read({{left, all.data()}}); });
   EXPECT_TRUE(
-      has(said, "x.safetensors is damaged in tensor \"big\": the checksum of the bytes from 3145728 on"))
+      has(said, "x.safetensors is damaged in tensor \"big\": the checksum of the MiB at byte 3145728"))
       << said;
 }
 
@@ -237,7 +237,7 @@ TEST(Opened, ATensorInTwoFilesIsRefused) {
   const FileSummary x = write_safetensors(folder.path() + "/x.safetensors", {{"a", tensor}}, {});
   const FileSummary y = write_safetensors(folder.path() + "/y.safetensors", {{"a", tensor}}, {});
   write_manifest(folder.path(), {.files = {x, y}});
-  EXPECT_TRUE(has(refusal(309, [&] { Opened{folder.path()}; }), "tensor \"a\" is both in"));
+  EXPECT_TRUE(has(refusal(309, [&] { Opened{folder.path()}; }), "tensor \"a\" is in both"));
 }
 
 }  // namespace

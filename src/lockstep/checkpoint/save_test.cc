@@ -92,7 +92,7 @@ TEST(Save, ListsOnlyWholeOnes) {
   // Those that were finished once are named with what is wrong.
   const std::vector<Damaged> found = damaged(run.path());
   const char* const says[] = {"step-00000008",
-                              "is of step 2",
+                              "is for step 2",
                               "step-00000006 has lost its manifest.json",
                               "step-00000005/manifest.json is not JSON",
                               "optimizer-00001-of-00001.safetensors is missing",

@@ -57,7 +57,7 @@ std::vector<StepFolder> step_folders(const std::string& run_folder) {
 void check_whole(const StepFolder& folder) {
   const Manifest manifest = read_manifest(folder.path);
   if (manifest.step != folder.step) {
-    throw CheckpointError(304, fmt::format("{}/{} is of step {}; the folder was copied or renamed",
+    throw CheckpointError(304, fmt::format("{}/{} is for step {}; the folder was copied or renamed",
                                            folder.path, kManifestName, manifest.step));
   }
   for (const FileSummary& file : manifest.files) {
@@ -65,7 +65,7 @@ void check_whole(const StepFolder& folder) {
     std::error_code error;
     const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
     if (bytes == file.bytes) continue;
-    throw CheckpointError(305, fmt::format("{} is damaged: it has {} bytes, the manifest says {}", path,
+    throw CheckpointError(305, fmt::format("{} is damaged: it has {} bytes, but the manifest says {}", path,
                                            error ? 0 : bytes, file.bytes));
   }
 }
@@ -151,8 +151,8 @@ std::vector<Damaged> damaged(const std::string& run_folder) {
   for (const StepFolder& folder : step_folders(run_folder)) {
     if (is_broken_save(folder)) {
       if (was_whole(run_folder, folder))
-        found.push_back(
-            {fmt::format("{} has lost its {}, with which its save had ended", folder.path, kManifestName)});
+        found.push_back({fmt::format("{} has lost its {}, which was written when the save completed",
+                                     folder.path, kManifestName)});
       continue;
     }
     try {

@@ -73,7 +73,7 @@ void Arguments::option(const std::string& names, std::string& value, const std::
 
 void Arguments::option(const std::string& names, int64_t& value, const std::string& help) {
   parser_->app.add_option(names, value)->take_last()->check([](const std::string& word) {
-    return base::parse_number(word) ? "" : base::quoted(word) + " is not a whole number";
+    return base::parse_number(word) ? "" : base::quoted(word) + " is not an integer";
   });
   declare(names, " N", with_default(help, value > 0 ? std::to_string(value) : ""));
 }
@@ -95,9 +95,9 @@ void Arguments::recipe(recipe::RecipeSource& source) {
   recipe_ = &source;
   parser_->app.add_option("RECIPE", recipe_words_);
   positionals_.push_back(
-      {"RECIPE", "a TOML file; without one, the small first one (`lockstep explain recipe`)"});
+      {"RECIPE", "a TOML file; default: a small built-in recipe (`lockstep explain recipe`)"});
   positionals_.push_back(
-      {"KEY=VALUE ...", "changes to it, such as optim.lr=1e-3; `lockstep explain` lists the keys"});
+      {"KEY=VALUE ...", "overrides, such as optim.lr=1e-3; `lockstep explain` lists the keys"});
 }
 
 void Arguments::program(const std::string& name, std::vector<std::string>& words, const std::string& help) {
@@ -155,7 +155,7 @@ bool Arguments::parse() {
     parser_->app.parse(
         std::vector<std::string>(words_.rbegin(), words_.rend()));  // CLI11 takes them last first
   } catch (const CLI::ParseError& error) {
-    throw base::ConfigError(109, fmt::format("{}: {}; `lockstep {} --help` shows what it takes", command_,
+    throw base::ConfigError(109, fmt::format("{}: {}; see `lockstep {} --help`", command_,
                                              base::cut_to_width(error.what(), 300), command_));
   }
   if (program_) take_program();
@@ -202,12 +202,12 @@ void Arguments::check_leftovers() const {
     std::vector<std::string> names;
     for (const Option& option : option_names_) names.push_back(option.name);
     const std::string near = name.starts_with("-") ? base::nearest_word(name, names) : "";
-    const std::string remedy =
-        recipe::find_key(bare) ? fmt::format("keys have no dashes: write {}=VALUE", bare)
-        : near.empty()         ? fmt::format("`lockstep {} --help` shows what it takes", command_)
-                               : fmt::format("did you mean {}?", near);
-    throw base::ConfigError(109,
-                            fmt::format("{} does not take {}; {}", command_, base::quoted(word), remedy));
+    const std::string remedy = recipe::find_key(bare)
+                                   ? fmt::format("recipe keys have no dashes: write {}=VALUE", bare)
+                               : near.empty() ? fmt::format("see `lockstep {} --help`", command_)
+                                              : fmt::format("did you mean {}?", near);
+    throw base::ConfigError(
+        109, fmt::format("{}: unknown argument {}; {}", command_, base::quoted(word), remedy));
   }
 }
 

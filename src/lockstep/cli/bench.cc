@@ -103,7 +103,7 @@ class Ranks {
     const pid_t parent = ::getpid();
     for (int rank = 0; rank < count; ++rank) {
       const pid_t child = ::fork();
-      if (child < 0) throw base::IoError(803, "a rank cannot be started: the system refuses another process");
+      if (child < 0) throw base::IoError(803, "cannot start a rank: the system refuses another process");
       if (child == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(1);
@@ -153,7 +153,7 @@ std::vector<std::string> engines_here() {
 base::ConfigError too_large(const BenchOptions& options, double needed, double free) {
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
   return base::ConfigError(
-      524, fmt::format("--sizes up to {} take {}, and {} are free; choose a smaller one, or fewer ranks",
+      524, fmt::format("--sizes up to {} needs {}, but only {} is free; choose a smaller size or fewer ranks",
                        base::human_bytes(static_cast<double>(most)), base::human_bytes(needed),
                        base::human_bytes(free)));
 }
@@ -234,8 +234,7 @@ int measure(const BenchOptions& options, int count, bool json) {
       }
       last = row.operation;
     }
-    if (running < 0)
-      throw base::CommError(520, "a rank of the benchmark has died; what it said stands above");
+    if (running < 0) throw base::CommError(520, "a rank of the benchmark died; see its output above");
   }
   if (!json) print("\n# wrong elements: {}\n", wrong);
   const std::string slow =
@@ -257,24 +256,23 @@ int bench_command(Arguments& arguments) {
                        "what to measure: collectives, checkpoint or step (`lockstep bench step --help`)");
   arguments.option("--nproc,--nproc-per-node", ranks, "ranks on this host");
   arguments.option("--engine", engines,
-                   fmt::format("engines, with commas: {}; default: those that work here",
+                   fmt::format("engines, comma-separated: {}; default: those that work here",
                                base::join(base::names_of(comm::engines()), ", ")));
   arguments.option("--sizes", sizes, "MIN:MAX or MIN:MAX:FACTOR in bytes, with K, M or G");
-  arguments.option("--op", operations, "operations, with commas; default: all");
-  arguments.flag("--bind", bind, "give each rank a core of its own: steadier figures on a busy machine");
-  arguments.flag("--json", json, "print one JSON object a row");
+  arguments.option("--op", operations, "operations, comma-separated; default: all");
+  arguments.flag("--bind", bind, "pin each rank to its own core: steadier results on a busy machine");
+  arguments.flag("--json", json, "print one JSON object per row");
   arguments.example("lockstep bench collectives --nproc 4", "every operation, both engines");
-  arguments.example("lockstep bench checkpoint", "saving and loading; its own --help says more");
+  arguments.example("lockstep bench checkpoint", "saving and loading; see its own --help");
   arguments.example("lockstep bench collectives --op all_reduce --sizes 64K:64K", "one figure");
   if (!arguments.parse()) return 0;
   if (subject != "collectives") {
-    throw base::ConfigError(109,
-                            fmt::format("bench what? {} is not known; use `lockstep bench collectives` or "
-                                        "`lockstep bench checkpoint` or `lockstep bench step`",
-                                        base::quoted(subject)));
+    throw base::ConfigError(109, fmt::format("unknown benchmark {}; use `lockstep bench collectives`, "
+                                             "`lockstep bench checkpoint` or `lockstep bench step`",
+                                             base::quoted(subject)));
   }
   if (ranks < 2 || ranks > 1024)
-    throw base::ConfigError(109, "--nproc must be 2 to 1024: one rank has nobody to talk to");
+    throw base::ConfigError(109, "--nproc must be 2 to 1024: collectives need at least two ranks");
   BenchOptions options;
   options.engines = engines.empty() ? engines_here() : split(engines);
   options.bind = bind;

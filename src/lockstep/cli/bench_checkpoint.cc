@@ -140,19 +140,19 @@ Rounds measure(run::Session& session, const std::string& folder, int64_t rounds)
 }  // namespace
 
 int bench_checkpoint(const std::vector<std::string>& words) {
-  Arguments arguments("bench checkpoint", "Saving and loading against a plain copy, writer and reader.",
+  Arguments arguments("bench checkpoint", "Compare saving and loading with a plain copy, write and read.",
                       words);
   recipe::RecipeSource source;
   std::string parent = ".";
   int64_t rounds = 5;
   bool json = false;
   arguments.recipe(source);
-  arguments.option("--folder", parent, "on the disk to measure; what is written there is removed");
-  arguments.option("--rounds", rounds, "medians are of so many");
+  arguments.option("--folder", parent, "a folder on the disk to measure; files written there are removed");
+  arguments.option("--rounds", rounds, "number of rounds; medians are reported");
   arguments.flag("--json", json, "print the figures as JSON");
-  arguments.example("lockstep bench checkpoint model.hidden=512 model.layers=8", "a state of 300 MB");
+  arguments.example("lockstep bench checkpoint model.hidden=512 model.layers=8", "300 MB of state");
   if (!arguments.parse()) return 0;
-  if (rounds < 1) throw base::ConfigError(109, "--rounds: at least 1 is expected");
+  if (rounds < 1) throw base::ConfigError(109, "--rounds must be at least 1");
   recipe::Resolved resolved = recipe::read_recipe(source);
   resolved.recipe.checkpoint.every = 1;
   resolved.recipe.checkpoint.keep = 1;

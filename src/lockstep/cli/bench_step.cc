@@ -91,26 +91,26 @@ void print_one(const BenchStep& r) {
   print("{}, {} of {} parameters, {} x {} tokens in {}, {}\n", r.device, r.model,
         base::human_count(static_cast<double>(r.parameters)), r.samples, r.seq_len,
         r.slices == 1 ? "one slice" : fmt::format("{} slices", r.slices), r.compute);
-  print("  step         {:.2f} ms (median; {:.2f} to {:.2f} without the lowest and highest tenth)\n",
-        r.median_ms, r.low_ms, r.high_ms);
+  print("  step         {:.2f} ms (median; 10th to 90th percentile {:.2f} to {:.2f})\n", r.median_ms,
+        r.low_ms, r.high_ms);
   print("  tokens/s     {}\n", base::human_count(r.tokens_per_s));
   if (r.mfu)
-    print("  MFU          {:.1f} % (6 x parameters + 12 x layers x width x length FLOPs a token)\n",
+    print("  MFU          {:.1f} % (6 x parameters + 12 x layers x width x length FLOPs per token)\n",
           100 * *r.mfu);
   print("  memory       {}\n", memory_text(r));
   print("  first step   {:.2f} s after the process started\n", r.first_step_s);
   if (r.limit_ms <= 0) return;
   const std::string fp8 =
-      r.fp8_tflops > 0 ? fmt::format(", of fp8 at {}FLOP/s", base::human_count(r.fp8_tflops * 1e12)) : "";
+      r.fp8_tflops > 0 ? fmt::format(", fp8 ones at {}FLOP/s", base::human_count(r.fp8_tflops * 1e12)) : "";
   print(
-      "  limit        {:.2f} ms: products at {}FLOP/s{}, the rest at a copy's {:.0f} GB/s, all measured "
-      "now\n",
+      "  limit        {:.2f} ms: products at {}FLOP/s{}, the rest at copy bandwidth, {:.0f} GB/s, all "
+      "measured now\n",
       r.limit_ms, base::human_count(r.product_tflops * 1e12), fp8, r.copy_gb_s);
   print("  of the limit {:.1f} %\n", 100 * r.limit_ms / r.median_ms);
 }
 
 int sweep(recipe::RecipeSource source, const run::BenchStepOptions& options, bool json) {
-  terminal::Table table({"shape", "step", "tokens/s", "MFU", "memory", "of its limit"});
+  terminal::Table table({"shape", "step", "tokens/s", "MFU", "memory", "of limit"});
   for (const size_t column : {1, 2, 3, 4, 5}) table.align_right(column);
   const std::vector<std::string> given = source.overrides;
   std::string refused;  // why, below the table
@@ -140,17 +140,17 @@ int sweep(recipe::RecipeSource source, const run::BenchStepOptions& options, boo
 }  // namespace
 
 int bench_step(const std::vector<std::string>& words) {
-  Arguments arguments("bench step",
-                      "Time a recipe's training step, and say how far from the device's limit it is.", words);
+  Arguments arguments("bench step", "Time a recipe's training step and compare it with the device's limit.",
+                      words);
   recipe::RecipeSource source;
   run::BenchStepOptions options;
   base::Laps laps("load the program and its libraries");
   bool json = false, varied = false, timing = false;
   arguments.recipe(source);
-  arguments.option("--steps", options.steps, "timed steps, after five that warm up");
-  arguments.flag("--sweep", varied, "other lengths, batches, widths and key heads around the recipe's too");
-  arguments.flag("--timing", timing, "print where the time up to the end of the first step went");
-  arguments.flag("--json", json, "print one JSON object a measurement");
+  arguments.option("--steps", options.steps, "timed steps, after five warm-up steps");
+  arguments.flag("--sweep", varied, "also vary sequence length, batch size, width and key heads");
+  arguments.flag("--timing", timing, "print a breakdown of the time until the end of the first step");
+  arguments.flag("--json", json, "print one JSON object per measurement");
   arguments.example("lockstep bench step model.preset=124m data.seq_len=1024 batch.global=32 batch.slices=1",
                     "GPT-2 124M");
   arguments.example("lockstep bench step first.toml --sweep --json", "many shapes, for a script");

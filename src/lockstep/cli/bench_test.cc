@@ -13,11 +13,11 @@ namespace {
 TEST(Bench, WrongWordsAreRefused) {
   base::TemporaryFolder folder;
   expect_rows(folder.path(), {
-                                 {"$L bench", 2, "bench what?"},
+                                 {"$L bench", 2, "unknown benchmark"},
                                  {"$L bench collectivs", 2, "lockstep bench collectives"},
                                  {"$L bench collectives --nproc 1", 2, "--nproc must be 2 to 1024"},
                                  {"$L bench collectives --sizes 32M:8", 2, "[LS0524]"},
-                                 {"$L bench collectives --sizes 8:900G", 2, "choose a smaller one"},
+                                 {"$L bench collectives --sizes 8:900G", 2, "choose a smaller size"},
                                  {"$L bench collectives --op all_reduc", 2, "is not one of all_reduce"},
                                  {"$L bench collectives --engine mpi", 2, "[LS0522]"},
                                  {"$L bench --help", 0, "--engine"},
@@ -28,7 +28,7 @@ TEST(Bench, AStepIsTimedAgainstItsLimit) {
   base::TemporaryFolder folder;
   expect_rows(folder.path(),
               {{"$L bench step --help", 0, "--sweep"},
-               {"$L bench step --help", 0, "--steps N  timed steps, after five that warm up; default: 20"},
+               {"$L bench step --help", 0, "--steps N  timed steps, after five warm-up steps; default: 20"},
                {"$L bench step --steps 1", 2, "at least 3"},
                {"$L bench step --steps 1 --sweep", 2, "at least 3"},
                {"$L bench step model.layrs=2", 2, "[LS0101]"},

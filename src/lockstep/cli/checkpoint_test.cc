@@ -25,7 +25,7 @@ TEST(CheckpointCommands, EvalExportAndInspectAgree) {
   const auto inspected = json_of(folder.path(), "$L inspect runs/first --check --json");
   EXPECT_EQ(inspected["params_hash"], trained["params_hash"]);
   EXPECT_EQ(inspected["step"], 4);
-  EXPECT_EQ(inspected["checked"], "every checksum is right, and so is params_hash");
+  EXPECT_EQ(inspected["checked"], "all checksums and params_hash are correct");
   EXPECT_EQ(inspected["checkpoints"].size(), 1u);
   const auto ours = json_of(folder.path(), "$L eval runs/first run.device=cpu --json");
   EXPECT_NEAR(ours["loss"].get<double>(), trained["eval_loss"].get<double>(), 1e-6);
@@ -41,10 +41,10 @@ TEST(CheckpointCommands, EvalExportAndInspectAgree) {
                                  "log.eval_every=0 --json 2>/dev/null");
   EXPECT_EQ(tuned["steps"], 2);
   expect_rows(folder.path(),
-              {{"$L inspect plain", 0, "a model without a manifest"},
+              {{"$L inspect plain", 0, "model without a manifest"},
                {"$L inspect runs/first", 0, "saved by 1 rank"},
                {"$L export runs/first plain", 2, "not an empty folder"},
-               {"$L export runs/first", 2, "export takes two folders"},
+               {"$L export runs/first", 2, "export needs two folders"},
                {"$L export runs/first x --dtype fp8", 2, "fp32, bf16 or fp16"},
                {"$L eval none", 3, "is not a folder"},
                {"$L eval plain data.kind=text data.path=plain/config.json data.seq_len=16", 2, "LS0206"},
@@ -67,7 +67,7 @@ TEST(CheckpointCommands, GenerateTakesARunACheckpointOrAFolder) {
   const auto plain = json_of(folder.path(), "$L generate plain --prompt '3 4' --tokens 2 --json");
   EXPECT_EQ(plain["tokens"].size(), 4u);
   EXPECT_EQ(plain["text"].get<std::string>().substr(0, 4), "3 4 ");
-  expect_rows(folder.path(), {{"$L generate plain --prompt dog", 2, "there is no tokenizer here"},
+  expect_rows(folder.path(), {{"$L generate plain --prompt dog", 2, "there is no tokenizer for this data"},
                               {"$L generate plain --prompt ' ' --tokens 2", 0, " "},
                               {"$L generate plain data.kind=text data.path=x", 2, "LS0127"}});
 }

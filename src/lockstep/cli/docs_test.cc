@@ -62,7 +62,7 @@ std::string masked(std::string line, bool numbers) {
   line = without(line, R"([0-9.]+( [kMB])? (tokens|samples)/s)", "RATE");
   line = without(line, R"((([0-9]+ [dhm] )?[0-9.]+ (us|ms|s|m|h))\b)", "TIME");
   line = without(line, R"( of [0-9.]+ [KMGT]iB$)", " of MEMORY");
-  line = without(line, R"([0-9.]+ [KMGT]iB can be had)", "MEMORY can be had");
+  line = without(line, R"([0-9.]+ [KMGT]iB available)", "MEMORY available");
   if (numbers) line = without(line, R"([0-9]+(\.[0-9]+)?)", "N");
   line.erase(line.find_last_not_of(' ') + 1);
   return line;

@@ -60,8 +60,8 @@ int doctor_command(Arguments& arguments) {
   bool json = false;
   std::string folder = "runs";
   arguments.flag("--json", json, "print the findings as JSON");
-  arguments.option("--run", folder, "the folder that runs will be written to");
-  arguments.example("lockstep doctor", "exit code 1 if something must be solved before training");
+  arguments.option("--run", folder, "the folder for run folders");
+  arguments.example("lockstep doctor", "exit code 1 if something must be fixed before training");
   if (!arguments.parse()) return 0;
 
   const device::MachineFacts facts = device::read_facts({.run_folder = folder});
@@ -76,9 +76,9 @@ int doctor_command(Arguments& arguments) {
     print("{}", json_of(findings, failed == 0));
   } else {
     print("{}\n{}\n", table_of(findings, terminal::terminal_of(STDOUT_FILENO)),
-          failed   ? fmt::format("not fit to train: {} to solve first", failed)
-          : warned ? fmt::format("fit to train; {} could be better", warned)
-                   : "fit to train");
+          failed   ? fmt::format("not ready to train: {} to fix first", failed)
+          : warned ? fmt::format("ready to train; {} could be improved", warned)
+                   : "ready to train");
   }
   return failed ? 1 : 0;
 }

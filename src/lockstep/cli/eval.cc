@@ -51,9 +51,10 @@ data::Use resolve_data(FolderModel& model) {
 // A script that looks at the exit code alone must not take such a model for a good one.
 int judge(double loss, const std::string& folder) {
   if (std::isfinite(loss)) return 0;
-  throw base::RunError(604, folder +
-                                ": its loss is not a finite number: its weights are not, or they overflow "
-                                "in precision.compute; evaluate an older checkpoint, or in fp32");
+  throw base::RunError(604,
+                       folder +
+                           ": the loss is not finite: the weights are not, or values overflow in "
+                           "precision.compute; evaluate an older checkpoint, or use precision.compute=fp32");
 }
 
 int evaluate(const std::string& folder, const std::vector<std::string>& words, bool json) {
@@ -66,7 +67,7 @@ int evaluate(const std::string& folder, const std::vector<std::string>& words, b
   const int64_t there = plan.dataset->samples(data::Split::eval);
   if (there == 0) {
     throw base::ConfigError(327,
-                            "the data has nothing held out to evaluate on: name a file with data.eval_path, "
+                            "the data has no held-out samples to evaluate on; set data.eval_path to a file, "
                             "or set data.eval_fraction");
   }
   const int64_t samples_a_batch = plan.layout.slice.samples;
@@ -100,15 +101,15 @@ int eval_command(Arguments& arguments) {
   std::vector<std::string> words;
   bool json = false;
   arguments.positional("DIR", model, "a run, a checkpoint or a Hugging Face folder");
-  arguments.rest("key=value", words, "what differs from the recipe that it was trained with");
-  arguments.flag("--json", json, "print the numbers as JSON, loss_hex with every bit");
+  arguments.rest("key=value", words, "overrides of the recipe it was trained with");
+  arguments.flag("--json", json, "print the results as JSON, with every bit of the loss in loss_hex");
   arguments.example("lockstep eval runs/first", "the newest checkpoint on its own held-out data");
   arguments.example("lockstep eval llama-1b data.kind=tokens data.path=test.bin data.seq_len=2048",
                     "a Hugging Face model on a file of its tokens");
   arguments.example("lockstep eval llama-1b data.path=book.txt", "on text, by the folder's own tokenizer");
   arguments.example("lockstep eval runs/first log.eval_batches=1000", "on more of it");
   if (!arguments.parse()) return 0;
-  if (model.empty()) throw base::ConfigError(109, "eval takes a folder: lockstep eval DIR [key=value ...]");
+  if (model.empty()) throw base::ConfigError(109, "eval needs a folder: lockstep eval DIR [key=value ...]");
   int code = 0;
   checkpoint::read_newest(
       model, [&](const std::string& folder) { code = evaluate(folder, words, json); }, remark_line);

@@ -19,7 +19,7 @@ std::optional<device::DType> type_of(const std::string& word) {
   for (const device::DType type : {device::DType::f32, device::DType::bf16, device::DType::f16}) {
     if (word == device::name_of(type)) return type;
   }
-  throw base::ConfigError(109, fmt::format("--dtype {}: fp32, bf16 or fp16 is expected", word));
+  throw base::ConfigError(109, fmt::format("--dtype {}: expected fp32, bf16 or fp16", word));
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ int export_command(Arguments& arguments) {
   arguments.example("lockstep export runs/first first-bf16 --dtype bf16", "half the size");
   if (!arguments.parse()) return 0;
   if (source.empty() || target.empty())
-    throw base::ConfigError(109, "export takes two folders: lockstep export SRC DST");
+    throw base::ConfigError(109, "export needs two folders: lockstep export SRC DST");
   const std::optional<device::DType> type = type_of(dtype);
   checkpoint::Exported done;
   const auto write = [&](const std::string& one) {
@@ -44,8 +44,8 @@ int export_command(Arguments& arguments) {
   };
   const std::string folder = checkpoint::read_newest(source, write, remark_line);
   if (done.overflowed > 0) {
-    remark("warning: {} weights are too large for {} and became infinite; use bf16 or fp32\n",
-           done.overflowed, dtype);
+    remark("warning: {} weights overflow in {} and became infinite; use bf16 or fp32\n", done.overflowed,
+           dtype);
   }
   if (json) {
     print("{}\n", nlohmann::json{{"source", folder},
@@ -59,7 +59,7 @@ int export_command(Arguments& arguments) {
   } else {
     print("{} tensors, {}, from {} to {}\n", done.tensors, base::human_bytes(static_cast<double>(done.bytes)),
           folder, target);
-    if (!done.has_config) print("without a config.json: transformers has no family for this model\n");
+    if (!done.has_config) print("no config.json was written: transformers does not have this model family\n");
   }
   return 0;
 }

@@ -205,11 +205,12 @@ TEST(Faults, AFrozenRankIsNamedAndTheRunGoesOn) {
   EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 800));
   const std::string why = training.event("hang");
   // The signal may find it inside a collective as well as before one.
-  std::vector<std::string> parts = {"rank 1 (", ", seq ", ", group ", " there since "};
+  std::vector<std::string> parts = {"rank 1 (", ", seq ", ", group ", " waiting there for "};
   if (why.find(" inside ") != std::string::npos) {
     parts.push_back(") stopped (SIGSTOP) inside ");
   } else {
-    parts.insert(parts.end(), {") never entered ", "; ranks 0 2 wait", "its process is stopped (SIGSTOP)"});
+    parts.insert(parts.end(),
+                 {") never entered ", "; ranks 0 2 have been waiting", "its process is stopped (SIGSTOP)"});
   }
   for (const std::string& part : parts) EXPECT_NE(why.find(part), std::string::npos) << part << "\n" << why;
   EXPECT_NE(outcome.output.find("lockstep: the run hangs: rank 1 ("), std::string::npos) << outcome.output;
@@ -243,7 +244,7 @@ TEST(Faults, ATimeoutOnAGpuEndsTheRank) {
   ::kill(training.rank(1), SIGSTOP);
   const Outcome outcome = training.end();
   EXPECT_EQ(outcome.code, 1) << outcome.output;
-  EXPECT_NE(outcome.output.find("has not ended within 6 s: rank 1 has not come to it"), std::string::npos)
+  EXPECT_NE(outcome.output.find("did not finish within 6 s: rank 1 has not reached it"), std::string::npos)
       << outcome.output;
 }
 
@@ -343,7 +344,7 @@ TEST(Faults, ARankThatIsStoppedWhileItStartsIsNamed) {
   ::kill(training.ranks().back(), SIGSTOP);
   const Outcome outcome = training.end();
   EXPECT_EQ(outcome.code, 1) << outcome.output;
-  EXPECT_NE(outcome.output.find("is stopped (SIGSTOP) since"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("has been stopped (SIGSTOP) for"), std::string::npos) << outcome.output;
 }
 
 // A small file system of its own that can be made to stand still; needs root.
@@ -378,7 +379,7 @@ TEST(Faults, ADiskThatStandsStillIsNamedAndTheRunGoesOn) {
   disk.freeze(false);
   const Outcome outcome = training.end();
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_NE(outcome.output.find("a disk or a file server"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("a disk or file server"), std::string::npos) << outcome.output;
   EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 400));
 }
 
@@ -395,13 +396,13 @@ TEST(Faults, WhatRanksCannotSaveTheLauncherKeeps) {
     ::kill(training.rank(1), SIGKILL);
     const Outcome outcome = training.end();
     EXPECT_EQ(outcome.code, 1) << outcome.output;
-    EXPECT_NE(outcome.output.find("was kept in runs/kept/snapshots"), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.find("was written to runs/kept/snapshots"), std::string::npos) << outcome.output;
   }
   std::filesystem::remove(in_the_way);
   const Outcome outcome = run_shell(folder.path(), "$L " + kTiny + words + " run.name=kept");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_EQ(outcome.output.find("going on from step 0"), std::string::npos);
-  EXPECT_NE(outcome.output.find("going on from step"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("resuming from step 0"), std::string::npos);
+  EXPECT_NE(outcome.output.find("resuming from step"), std::string::npos) << outcome.output;
   EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 400));
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/runs/kept/snapshots")) << "a checkpoint holds more";
 }
@@ -413,7 +414,7 @@ TEST(Faults, WhatWouldFailAgainIsNotTried) {
       "$L " + kTiny + "run.steps=50 optim.lr=1000 optim.clip=0 optim.warmup=0 model.init_std=10 --nproc 2");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.output.find("[LS0601]"), std::string::npos) << outcome.output;
-  EXPECT_EQ(outcome.output.find("start again"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("restarting all ranks"), std::string::npos) << outcome.output;
 }
 
 TEST(Faults, StartingOverDoesNotFallBackToWhatWasThereBefore) {
@@ -472,7 +473,7 @@ TEST(Notices, ComputeEngineSaysItInItsMetadata) {
             "wait $!; code=$?; kill $server; exit $code",
             kTiny, words, name));
     EXPECT_EQ(outcome.code, 75) << outcome.output;
-    EXPECT_NE(outcome.output.find("Compute Engine preempts this machine: saving and stopping"),
+    EXPECT_NE(outcome.output.find("Compute Engine is preempting this machine: saving and stopping"),
               std::string::npos)
         << outcome.output;
   }
@@ -491,13 +492,13 @@ TEST(Notices, AStepThatDoesNotFitIsDropped) {
   const Outcome stopped = training.end();
   EXPECT_EQ(stopped.code, 75) << stopped.output;
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(), 12);
-  EXPECT_NE(stopped.output.find("does not fit into the notice and is dropped"), std::string::npos)
+  EXPECT_NE(stopped.output.find("does not fit into the notice period and is abandoned"), std::string::npos)
       << stopped.output;
   // On a busy machine ranks may not come up in time; then the launcher keeps it.
   EXPECT_TRUE(training.newest_checkpoint() >= 3 ||
               std::filesystem::exists(folder.path() + "/runs/drop/snapshots"))
       << stopped.output;
-  EXPECT_NE(training.event("notice").find("of notice: when this machine is taken away"), std::string::npos);
+  EXPECT_NE(training.event("notice").find("of notice: when this machine is preempted"), std::string::npos);
   const Outcome outcome = run_shell(folder.path(), "$L " + kTiny + words + " run.name=drop");
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 6));
@@ -524,7 +525,7 @@ TEST(Elastic, AFrozenRankOfAnotherNodeIsNamed) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(other.code, 0) << other.output;
   // Where it is stopped is chance: outside a call, or inside one that the others have entered too.
-  for (const char* part : {"rank 3 (", "stopped (SIGSTOP)", " there since "})
+  for (const char* part : {"rank 3 (", "stopped (SIGSTOP)", " waiting there for "})
     EXPECT_NE(first.event("hang").find(part), std::string::npos) << first.event("hang");
   EXPECT_EQ(first.event("hang").find("rank 2 ("), std::string::npos) << first.event("hang");
   EXPECT_NE(other.output.find("the run hangs: rank 3 ("), std::string::npos) << "every node says it";
@@ -559,8 +560,7 @@ TEST(Elastic, ALostNodesSharesAreKeptByAnother) {
   const Outcome outcome = first.end(), replaced = third.get();
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(replaced.code, 0) << replaced.output;
-  EXPECT_NE(replaced.output.find("another node kept snapshots of 2 ranks"), std::string::npos)
-      << replaced.output;
+  EXPECT_NE(replaced.output.find("fetched snapshots of 2 ranks"), std::string::npos) << replaced.output;
   ASSERT_EQ(first.starts().size(), 2u) << outcome.output;
   EXPECT_GT(first.starts()[1], 0) << "nothing was saved on disk, and nothing came from memory";
   EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 1500));
@@ -599,7 +599,7 @@ TEST(Elastic, FewerAndMoreNodesWithTheSameBits) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(joined.code, 0) << joined.output;
   EXPECT_EQ(first.starts().size(), 3u) << outcome.output;
-  EXPECT_NE(outcome.output.find("a node has come"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("a node joined"), std::string::npos) << outcome.output;
   EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 4000));
 }
 

@@ -27,7 +27,7 @@ double number(const std::string& option, const std::string& text) {
   const double value = std::strtod(text.c_str(), &end);
   if (end == text.c_str() || *end != '\0' || !(value >= 0)) {
     throw base::ConfigError(
-        109, fmt::format("{} {}: a number of at least 0 is expected, as in {} 0.8", option, text, option));
+        109, fmt::format("{} {}: expected a number of at least 0, for example {} 0.8", option, text, option));
   }
   return value;
 }
@@ -112,35 +112,35 @@ int generate_command(Arguments& arguments) {
   int64_t seed = 1;
   arguments.positional("DIR", wanted.folder,
                        "a run, a checkpoint or a Hugging Face folder; default: runs/first");
-  arguments.rest("key=value", wanted.words, "what differs from the recipe that it was trained with");
-  arguments.option("--run", run, "the same as DIR");
-  arguments.option("--prompt", wanted.prompt, "text to begin with");
-  arguments.option("--tokens", options.tokens, "how many tokens to draw");
+  arguments.rest("key=value", wanted.words, "overrides of the recipe it was trained with");
+  arguments.option("--run", run, "same as DIR");
+  arguments.option("--prompt", wanted.prompt, "text to continue");
+  arguments.option("--tokens", options.tokens, "number of tokens to generate");
   arguments.option("--temperature", temperature,
-                   "0 always takes the likeliest token, 1 samples as the model says");
-  arguments.option("--top-k", options.top_k, "only among the k likeliest; 0: all");
-  arguments.option("--seed", seed, "another seed draws another text");
+                   "0: always the most likely token (greedy); 1: sample from the model's distribution");
+  arguments.option("--top-k", options.top_k, "sample only from the k most likely tokens; 0: all");
+  arguments.option("--seed", seed, "random seed");
   arguments.flag("--json", wanted.json, "print text and tokens as JSON");
   arguments.example("lockstep generate runs/first", "text from the default recipe's model");
   arguments.example("lockstep generate --prompt \"this dog\" --tokens 20", "twenty words that follow these");
   arguments.example("lockstep generate llama-1b --prompt \"The dog\"",
                     "a Hugging Face folder, by its own tokenizer");
   if (!arguments.parse()) return 0;
-  if (options.tokens < 1) throw base::ConfigError(109, "--tokens: at least 1 is expected");
-  if (options.top_k < 0) throw base::ConfigError(109, "--top-k: at least 0 is expected; 0 is all");
+  if (options.tokens < 1) throw base::ConfigError(109, "--tokens must be at least 1");
+  if (options.top_k < 0) throw base::ConfigError(109, "--top-k must be at least 0; 0 means all");
   options.temperature = number("--temperature", temperature);
   options.seed = static_cast<uint64_t>(seed);
   if (wanted.folder.find('=') != std::string::npos && !std::filesystem::exists(wanted.folder))
     wanted.words.insert(wanted.words.begin(), std::exchange(wanted.folder, ""));  // the first word is a key
   if (!run.empty() && !wanted.folder.empty() && run != wanted.folder) {
-    throw base::ConfigError(109, fmt::format("generate takes one folder, not both {} and --run {}",
+    throw base::ConfigError(109, fmt::format("give one folder, not both {} and --run {}",
                                              base::quoted(wanted.folder), base::quoted(run)));
   }
   if (wanted.folder.empty()) wanted.folder = run.empty() ? "runs/first" : run;
   std::error_code error;
   if (!std::filesystem::is_directory(wanted.folder, error)) {
-    throw base::ConfigError(162, fmt::format("{} is not a folder: name a run, a checkpoint or a Hugging Face "
-                                             "folder, as in lockstep generate runs/first",
+    throw base::ConfigError(162, fmt::format("{} is not a folder; expected a run, a checkpoint or a Hugging "
+                                             "Face folder, for example lockstep generate runs/first",
                                              base::quoted(wanted.folder, 200)));
   }
   int code = 0;

@@ -15,8 +15,8 @@ namespace lockstep::cli {
 int init_command(Arguments& arguments) {
   std::string file = "recipe.toml";
   bool force = false;
-  arguments.positional("FILE", file, "where to write it (recipe.toml); - is standard output");
-  arguments.flag("--force", force, "overwrite the file if it is there");
+  arguments.positional("FILE", file, "output file (recipe.toml); - for standard output");
+  arguments.flag("--force", force, "overwrite an existing file");
   arguments.example("lockstep init first.toml", "then edit it and: lockstep train first.toml");
   if (!arguments.parse()) return 0;
 
@@ -26,8 +26,7 @@ int init_command(Arguments& arguments) {
   }
   std::error_code ignored;
   if (!force && std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) {
-    throw base::ConfigError(110,
-                            fmt::format("{} is already there; choose another name or add --force", file));
+    throw base::ConfigError(110, fmt::format("{} already exists; choose another name or add --force", file));
   }
   base::write_file_durable(file, recipe::commented_recipe());
   print("wrote {}: every key with its meaning and default\ntrain it with: lockstep train {}\n", file, file);

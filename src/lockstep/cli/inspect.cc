@@ -94,8 +94,8 @@ json report_of(const std::string& folder, bool check) {
   if (config.is_object() && config.contains("model_type")) out["model_type"] = config["model_type"];
   if (check) {
     checkpoint::audit(opened);
-    out["checked"] = opened.manifest() ? "every checksum is right, and so is params_hash"
-                                       : "every byte can be read; there are no checksums";
+    out["checked"] = opened.manifest() ? "all checksums and params_hash are correct"
+                                       : "every byte is readable; there are no checksums";
   }
   return out;
 }
@@ -110,7 +110,7 @@ std::string name_text(const std::string& name) {
 void print_report(const json& r, bool everything) {
   print("{}: {}{}, {} parameters, {} on disk\n", r["folder"].get<std::string>(),
         r.contains("step") ? fmt::format("checkpoint of step {}", r["step"].get<int64_t>())
-                           : "a model without a manifest",
+                           : "model without a manifest",
         r.contains("model_type") ? fmt::format(" ({})", r["model_type"].dump()) : "",
         base::human_count(r["parameters"].get<double>()), bytes_text(r["bytes"].get<int64_t>()));
   if (r.contains("step")) {
@@ -133,7 +133,7 @@ void print_report(const json& r, bool everything) {
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
   print("\n{}\n{}", files.to_text(terminal), tensors.to_text(terminal));
   if (!everything && r["tensors"].size() > kShortTable)
-    print("... and {} more: --all shows them\n", r["tensors"].size() - kShortTable);
+    print("... and {} more (--all)\n", r["tensors"].size() - kShortTable);
   if (checked) print("\n{}\n", r["checked"].get<std::string>());
 }
 
@@ -157,9 +157,9 @@ json checkpoints_of(const std::string& run) {
 int end_of_check(const std::string& run, int damaged) {
   if (damaged == 0) return 0;
   throw checkpoint::CheckpointError(
-      329, fmt::format("{} is not whole: {} newer than the checkpoint that was checked cannot "
-                       "be used and {} named above",
-                       run, damaged == 1 ? "one" : fmt::format("{}", damaged), damaged == 1 ? "is" : "are"));
+      329,
+      fmt::format("{} is damaged: {} newer than the checked checkpoint cannot be used and {} listed above",
+                  run, damaged == 1 ? "one" : fmt::format("{}", damaged), damaged == 1 ? "is" : "are"));
 }
 
 }  // namespace
@@ -170,11 +170,11 @@ int inspect_command(Arguments& arguments) {
   arguments.positional("DIR", path, "a run, a checkpoint or a Hugging Face folder");
   arguments.flag("--check", check, "read every byte and verify every checksum");
   arguments.flag("--all", everything, "every tensor");
-  arguments.flag("--json", as_json, "print it as JSON");
+  arguments.flag("--json", as_json, "print as JSON");
   arguments.example("lockstep inspect runs/first", "the newest checkpoint of a run");
-  arguments.example("lockstep inspect runs/first --check", "is it whole, to the last bit?");
+  arguments.example("lockstep inspect runs/first --check", "verify it, bit by bit");
   if (!arguments.parse()) return 0;
-  if (path.empty()) throw base::ConfigError(109, "inspect takes a folder: lockstep inspect DIR");
+  if (path.empty()) throw base::ConfigError(109, "inspect needs a folder: lockstep inspect DIR");
   json run = nullptr;
   std::error_code error;
   if (fs::is_directory(checkpoint::checkpoints_folder(path), error)) run = checkpoints_of(path);

@@ -51,7 +51,7 @@ TEST(LaunchConsole, ManyRanksFitInAShellsUsualLimitOfFiles) {
   base::TemporaryFolder folder;
   const std::string launch = "$L launch --nproc-per-node 40 sh -c 'ulimit -Sn'";
   expect_rows(folder.path(), {{"ulimit -Sn 64; " + launch + " | sort | uniq -c", 0, "40 64\n"},
-                              {"ulimit -n 64; " + launch, 1, "Too many open files"}});
+                              {"ulimit -n 64; " + launch, 1, "too many open files"}});
 }
 
 }  // namespace

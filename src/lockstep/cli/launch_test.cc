@@ -36,7 +36,7 @@ TEST(Launch, WordsAreChecked) {
                                  {"$L launch --nproc-per-node x true", 2, "[LS0530]"},
                                  {"$L launch --rdzv-backend etcd true", 2, "etcd is not supported"},
                                  {"$L launch --nnodes 2 true", 2, "--rdzv-endpoint"},
-                                 {"$L launch no.py", 2, "there is no such script"},
+                                 {"$L launch no.py", 2, "no such script"},
                                  {"$L launch no-such-program", 2, "[LS0531]"},
                                  {"$L launch --no-python notes.txt", 2, "is not executable"},
                                  {"PET_NPROC_PER_NODE=none $L launch true", 2, "[LS0530]"},
@@ -55,7 +55,7 @@ TEST(Launch, AVirtualLocalRankSeesItsOwnGpuAlone) {
       "$CUDA_VISIBLE_DEVICES.'";
   expect_rows(folder.path(), {{"unset CUDA_VISIBLE_DEVICES; " + launch, 0, "1: 0 1."},
                               {"CUDA_VISIBLE_DEVICES=3,GPU-5 " + launch, 0, "1: 0 GPU-5."},
-                              {"CUDA_VISIBLE_DEVICES=3 " + launch, 2, "names no GPU for local rank 1"}});
+                              {"CUDA_VISIBLE_DEVICES=3 " + launch, 2, "lists no GPU for local rank 1"}});
 }
 
 TEST(Launch, APortInUseIsNamed) {
@@ -67,7 +67,7 @@ TEST(Launch, APortInUseIsNamed) {
                                            "$L launch --master-port $(cat port) true; code=$?; "
                                            "kill $!; exit $code",
                                            listener),
-                               2, "another program listens on it"}});
+                               2, "another program is listening on it"}});
 }
 
 TEST(Launch, RanksGetTorchrunsEnvironment) {
@@ -201,8 +201,8 @@ TEST(Launch, RestartsWhileTheBudgetLasts) {
       "2; exit; fi'";
   const Outcome good = run_shell(folder.path(), "$L launch --nproc-per-node 2 --max-restarts 2 " + program);
   EXPECT_EQ(good.code, 0) << good.output;
-  EXPECT_NE(good.output.find("all ranks start again; 1 restart left"), std::string::npos) << good.output;
-  EXPECT_NE(good.output.find("all ranks start again; 0 restarts left"), std::string::npos) << good.output;
+  EXPECT_NE(good.output.find("restarting all ranks; 1 restart left"), std::string::npos) << good.output;
+  EXPECT_NE(good.output.find("restarting all ranks; 0 restarts left"), std::string::npos) << good.output;
   std::set<std::string> ports;
   for (const std::string& line : base::split_lines(good.output)) {
     if (line.starts_with("try ")) ports.insert(line);
@@ -236,7 +236,7 @@ TEST(Launch, CtrlCIsPassedOnAndASecondOneInsists) {
           // Ignored: the second ends them at once.
           {when_up("--nproc-per-node 2 sh -c 'trap \"\" INT; echo up; sleep 100; sleep 100'",
                    "kill -INT $!; sleep 0.3; kill -INT $!"),
-           130, "SIGINT again: ending the ranks now"},
+           130, "SIGINT again: killing the ranks now"},
           // Ignored, and nobody insists: the grace does.
           {when_up("--nproc-per-node 2 --grace 0.5 sh -c 'trap \"\" TERM; echo up; sleep 100; sleep 100'",
                    "kill $!"),
@@ -380,7 +380,7 @@ TEST(Launch, NobodyAnswers) {
                         "127.0.0.1:{} true",
                         nodes.port),
         1,
-        fmt::format("nobody answered at 127.0.0.1:{0} within 1 s (127.0.0.1:{0}: Connection refused)",
+        fmt::format("no response at 127.0.0.1:{0} within 1 s (127.0.0.1:{0}: Connection refused)",
                     nodes.port)},
        {nodes.secret +
             "timeout 3 $L launch --nnodes 2 --node-rank 1 --rdzv-endpoint no-such-host.invalid true",
@@ -389,7 +389,7 @@ TEST(Launch, NobodyAnswers) {
             fmt::format("$L launch --nnodes 2 --node-rank 0 --rdzv-conf join_timeout=1 --rdzv-endpoint "
                         "127.0.0.1:{} true",
                         nodes.port),
-        1, "waiting for 1 of 2 nodes: node 1; nobody came within 1 s"}});
+        1, "waiting for 1 of 2 nodes: node 1; none joined within 1 s"}});
 }
 
 TEST(Launch, AFailureEndsEveryNode) {

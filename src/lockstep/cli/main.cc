@@ -31,20 +31,20 @@ constexpr Command kCommands[] = {
     {"tokenize", "Turn text into tokens and back, make token files, learn a tokenizer.", tokenize_command},
     {"train", "Train from a recipe; run it again to go on where it stopped.", train_command},
     {"launch", "Run any program on many ranks, with torchrun's flags.", launch_command},
-    {"drill", "Rehearse faults on a recipe: kill, freeze, corrupt, fill the disk; compare the bits.",
+    {"drill", "Inject faults into a run (kill, freeze, corrupt, fill the disk) and compare the bits.",
      drill_command},
-    {"tune", "Time every slice size and recomputation that fits, and name the fastest.", tune_command},
-    {"verify", "Train a small version of a recipe in many layouts and compare them with one rank.",
-     verify_command},
+    {"tune", "Time every slice size and recompute setting that fits, and report the fastest.", tune_command},
+    {"verify", "Train a scaled-down recipe in many layouts and compare them with one rank.", verify_command},
     {"generate", "Continue a text with a trained model.", generate_command},
     {"eval", "Print the loss of a checkpoint or a Hugging Face folder on any data.", eval_command},
     {"export", "Write a checkpoint's weights as a Hugging Face folder.", export_command},
-    {"inspect", "Show what a checkpoint holds, and check every bit of it.", inspect_command},
-    {"explain", "Say what a key, an error, a recipe, a step program or its memory is.", explain_command},
+    {"inspect", "Show what a checkpoint contains, and verify every bit.", inspect_command},
+    {"explain", "Explain a key, an error, a recipe, a step program or its memory.", explain_command},
     {"schema", "Print the recipe's JSON Schema, for editors.", schema_command},
-    {"doctor", "Check whether this machine is fit to train.", doctor_command},
-    {"topo", "Show how this machine is wired, and what NCCL makes of it.", topo_command},
-    {"bench", "Measure a training step, checkpoints, or collectives in nccl-tests' columns.", bench_command},
+    {"doctor", "Check whether this machine is ready to train.", doctor_command},
+    {"topo", "Show this machine's topology and how NCCL will use it.", topo_command},
+    {"bench", "Benchmark training steps, checkpoints, or collectives (in nccl-tests' columns).",
+     bench_command},
 };
 
 std::string help() {
@@ -52,11 +52,11 @@ std::string help() {
   terminal::Table commands({}), examples({});
   for (const Command& command : kCommands) commands.add({std::string("  ") + command.name, command.summary});
   for (const auto& [line, what] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"  lockstep doctor", "is this machine fit?"},
-           {"  lockstep train", "train a small model in a minute, nothing to download"},
+           {"  lockstep doctor", "is this machine ready?"},
+           {"  lockstep train", "train a small model in a minute, no download needed"},
            {"  lockstep init first.toml", "a recipe with every key explained"},
            {"  lockstep train first.toml optim.lr=1e-3 run.name=second",
-            "one key changed, in a run of its own"},
+            "one key changed, in its own run folder"},
            {"  lockstep explain optim.lr", "what a key means"},
            {"  lockstep explain LS0107", "what an error means"},
        }) {
@@ -65,12 +65,12 @@ std::string help() {
   const auto lines = [&](const char* text) { return base::hanging(text, terminal.width, 2); };
   return fmt::format(
       "lockstep COMMAND [...]\n\n{}\n\n{}\n{}\n{}\n{}\n{}\n{}\n",
-      lines("Trains deep networks on one device or many: the same recipe and seed give the same bits."),
+      lines("Train deep networks on one device or many: the same recipe and seed give the same bits."),
       terminal.paint("commands", terminal::Colour::bold), commands.to_text(terminal),
       terminal.paint("examples", terminal::Colour::bold), examples.to_text(terminal),
-      lines("`lockstep COMMAND --help` says more. Every command that reports takes --json."),
-      lines("exit codes: 0 done, 1 failed, 2 refused, 3 data or checkpoint unusable, 75 preempted and saved: "
-            "run again"));
+      lines("See `lockstep COMMAND --help`. Every command that reports supports --json."),
+      lines("exit codes: 0 done, 1 failed, 2 rejected, 3 unusable data or checkpoint, 75 preempted and "
+            "saved: run again"));
 }
 
 int run(const std::vector<std::string>& words) {
@@ -126,7 +126,7 @@ void finish_output() {
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
   const int error = errno;
   if (error == EPIPE || reader_has_gone()) return;
-  throw base::IoError(802, fmt::format("standard output cannot be written: {}",
+  throw base::IoError(802, fmt::format("cannot write to standard output: {}",
                                        error ? std::strerror(error) : "an earlier write failed"));
 }
 

@@ -34,7 +34,7 @@ TEST(Program, UsageAndHelp) {
       {"$L \"$(printf '\\033[2Jx')\"", 2, "\"\\u001B[2Jx\" is not a command"},
       {"$L init --help", 0, "lockstep init first.toml"},
       {"$L init --forec", 2, "did you mean --force?"},
-      {"$L init a b", 2, "init does not take \"b\""},
+      {"$L init a b", 2, "init: unknown argument \"b\""},
       {"$L doctor --run", 2, "[LS0109]"},
       {"$L explain recipe --help", 0, "KEY=VALUE"},
   };
@@ -46,7 +46,7 @@ TEST(Program, InitWritesARecipeOnce) {
   folder.write("file", "");
   const std::vector<Row> rows = {
       {"$L init first.toml", 0, "lockstep train first.toml"},
-      {"$L init first.toml", 2, "first.toml is already there"},
+      {"$L init first.toml", 2, "first.toml already exists"},
       {"$L init --force first.toml", 0, "wrote first.toml"},
       {"$L init && test -s recipe.toml", 0, "wrote recipe.toml"},
       {"$L init -", 0, "[optim]"},
@@ -134,7 +134,7 @@ TEST(Program, SlipsOfTheFingerAreNamedWithTheirRemedy) {
 TEST(Program, OutputThatCannotBeWritten) {
   base::TemporaryFolder folder;
   const std::vector<Row> rows = {
-      {"$L schema > /dev/full", 1, "standard output cannot be written"},
+      {"$L schema > /dev/full", 1, "cannot write to standard output"},
       {"$L schema > /dev/null", 0, ""},
   };
   expect_rows(folder.path(), rows);

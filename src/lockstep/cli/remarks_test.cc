@@ -40,7 +40,7 @@ TEST(Remarks, KeysWithoutEffectAreNamed) {
           {"$L train m.toml" + kTiny.substr(8), 0, "optim.momentum = 0.5 (m.toml:2) has no effect"},
           {kTiny + "data.eval_path=a.txt", 0, "data.eval_path = \"a.txt\" (command line) has no effect"},
           {kTiny + "data.path=a.txt data.field=body", 0, "data.field = \"body\""},
-          {kTiny + "precision.fp8_head=true", 0, "it is for precision.compute = fp8, and that is fp32"},
+          {kTiny + "precision.fp8_head=true", 0, "it applies to precision.compute = fp8, but that is fp32"},
           {kTiny + "parallel.zero=3", 0, "parallel.zero = \"3\" (command line) has no effect: this run"},
           {kTiny + "run.name=x --run here", 0, "run.name = \"x\" (command line) has no effect: --run"},
           {kTiny + "optim.warmup=500", 0, "optim.warmup = 500 is longer than the run"},
@@ -49,7 +49,7 @@ TEST(Remarks, KeysWithoutEffectAreNamed) {
           {"OMP_NUM_THREADS=many " + kTiny, 0, "OMP_NUM_THREADS=\"many\" is no number of threads"},
           {"OMP_NUM_THREADS=64 " + kTiny, 0, "OMP_NUM_THREADS = 64 is more than the"},
           {"printf 'a\\nb\\n' > nodes; PBS_JOBID=1 PBS_NODEFILE=nodes " + kTiny, 0,
-           "PBS gave this job 2 nodes"},
+           "PBS allocated 2 nodes to this job"},
           {"! " + kTiny + "2>&1 | grep warning", 0, ""},
       });
 }
@@ -65,11 +65,11 @@ TEST(Remarks, AnUnfitGpuIsNamedFirst) {
                   {old_gpu + train + "2>&1 | head -1", 0,
                    "warning: the GPU is not used: GTX 1060 has compute capability 6.1, 7.5 is needed; "},
                   {old_driver + train + "2>&1 | head -1", 0,
-                   "the GPU is not used: driver 470 is older than 580; install NVIDIA's driver 580"},
+                   "the GPU is not used: driver 470 is older than 580; install NVIDIA driver 580"},
                   {old_driver + train + "--nproc 2 2>&1", 0, "the GPU is not used: driver 470"},
                   {"! " + old_gpu + kTiny + "2>&1 | grep 'not used'", 0, ""},  // run.device=cpu: as wished
                   {old_gpu + "$L doctor | grep GPUs", 0, "warn"},
-                  {old_driver + "$L doctor | grep -A2 GPUs", 0, "install NVIDIA's driver"},
+                  {old_driver + "$L doctor | grep -A2 GPUs", 0, "install NVIDIA driver"},
               });
 }
 
@@ -118,9 +118,9 @@ TEST(Train, GoesOnWithAnotherLength) {
           {train + "run.steps=10 run.name=b", 0, "done"},
           {train + "run.steps=16 run.name=a", 0,
            "run.steps was 10, is 16: the cosine schedule now ends at step 16, so that step 11 learns at"},
-          {train + "run.steps=16 run.name=b optim.decay_steps=10", 0, "the learning rate goes on as"},
+          {train + "run.steps=16 run.name=b optim.decay_steps=10", 0, "the learning rate is unaffected"},
           // What was said once counts from then on.
-          {train + "run.steps=20 run.name=b", 0, "run.steps was 16, is 20: the learning rate goes on as"},
+          {train + "run.steps=20 run.name=b", 0, "run.steps was 16, is 20: the learning rate is unaffected"},
           {train + "run.steps=8 run.name=b", 0, "already done: runs/b holds 20 steps"},
           {train + "run.steps=20 run.name=b optim.beta1=0.8", 2, "[LS0160]"},
       });
@@ -139,11 +139,11 @@ TEST(Train, ARecipesOwnMistakeComesBeforeTheFolder) {
   expect_rows(folder.path(),
               {
                   {kSmall + "run.steps=2", 0, "done"},
-                  {kSmall + "run.steps=2 batch.slices=3", 2, "slices that do: 1, 2, 4"},
+                  {kSmall + "run.steps=2 batch.slices=3", 2, "choose one of 1, 2, 4"},
                   {kSmall + "run.steps=2 model.heads=3", 2, "[LS0122]"},
                   {kSmall + "run.steps=2 model.preset=7b", 2, "[LS0121]"},
                   {kSmall + "run.steps=2 data.path=absent.txt", 3, "[LS0202]"},
-                  {kSmall + "run.steps=2 model.heads=3 batch.slices=3", 2, "2 mistakes"},
+                  {kSmall + "run.steps=2 model.heads=3 batch.slices=3", 2, "2 errors"},
                   {kSmall + "run.steps=2 model.heads=3 batch.slices=3", 2, "[LS0122]\n"},
                   {kSmall + "run.steps=2 optim.lr=0.5", 2, "[LS0160]"},
                   // Sound alone, but not with what "auto" was in this folder: it is the change that counts.
@@ -163,7 +163,7 @@ TEST(Train, TheBuiltInRecipeGivesWay) {
                                  {train, 0, "64 samples = 8 slices in 8 strands"},
                                  {"$L explain batch.slices", 0, "8 in the built-in recipe"},
                                  {"$L explain optim.momentum", 0, "optim.name = sgd"},
-                                 {train + "batch.slices=2 batch.strands=8", 2, "strands that do: 1, 2 ("},
+                                 {train + "batch.slices=2 batch.strands=8", 2, "choose one of 1, 2 ("},
                              });
 }
 

@@ -9,9 +9,9 @@ namespace lockstep::cli {
 
 int schema_command(Arguments& arguments) {
   bool json = false;
-  arguments.flag("--json", json, "the same: it is always JSON");
+  arguments.flag("--json", json, "same: the output is always JSON");
   arguments.example("lockstep schema > recipe.schema.json",
-                    "editors with a TOML plug-in check recipes with it");
+                    "for editors with a TOML plugin that validates recipes");
   if (!arguments.parse()) return 0;
   std::fputs(recipe::json_schema().c_str(), stdout);
   return 0;

@@ -43,7 +43,7 @@ void refuse_spaced_keys(const std::vector<std::string>& words) {
     const bool sign_apart = word.starts_with("=");
     if (!key_alone && !value_apart && !sign_apart) continue;
     const Spaced spaced = join(words, sign_apart && i > 0 ? i - 1 : i);
-    throw base::ConfigError(107, fmt::format("{}: a key and its value are one word; write {}, without spaces",
+    throw base::ConfigError(107, fmt::format("{}: write {}, without spaces around '='",
                                              base::quoted(spaced.written), spaced.meant));
   }
 }

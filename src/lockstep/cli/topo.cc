@@ -58,7 +58,7 @@ std::string cpu_text(const Topology& machine, size_t width) {
        base::join({counted(cpu.sockets.size(), "socket"), counted(cpu.nodes.size(), "NUMA node"),
                    counted(cpu.core_complexes.size(), "shared cache"), counted(cpu.cores.size(), "core")},
                   ", ")});
-  facts.add({"told by", machine.cpu_source});
+  facts.add({"source", machine.cpu_source});
   terminal::Table nodes({"NUMA node", "memory", "threads"});
   for (const device::NumaNode& node : cpu.nodes) {
     nodes.add({std::to_string(node.id),
@@ -110,7 +110,7 @@ std::string transport_text(const std::vector<Pair>& pairs, size_t width) {
 }
 
 std::string advice_text(const std::vector<device::Advice>& advices, size_t width) {
-  if (advices.empty()) return "nothing: NCCL's own choices fit this machine\n";
+  if (advices.empty()) return "none: NCCL's defaults suit this machine\n";
   terminal::Table table({});
   for (const device::Advice& advice : advices) {
     // Quoted: a shell may make something else of a leading '='.
@@ -230,8 +230,8 @@ void print_json(const Topology& machine) {
 
 int topo_command(Arguments& arguments) {
   bool json = false;
-  arguments.flag("--json", json, "print it as JSON");
-  arguments.example("lockstep topo", "the matrix of GPUs and network cards, and what NCCL makes of it");
+  arguments.flag("--json", json, "print as JSON");
+  arguments.example("lockstep topo", "the matrix of GPUs and network cards, and how NCCL will use it");
   if (!arguments.parse()) return 0;
   const Topology machine = device::read_topology();
   json ? print_json(machine) : print_text(machine);

@@ -69,8 +69,8 @@ std::string ranks_text(int64_t strands) {
 
 // What the user gets, and what it is paid with.
 std::string changes_of(const run::Trial& trial, const run::Trial& own) {
-  if (trial.same_bits) return "the same bits as now";
-  std::string text = fmt::format("other bits: {} slices in {} strands instead of {} in {}", trial.slices,
+  if (trial.same_bits) return "same bits";
+  std::string text = fmt::format("different bits: {} slices in {} strands instead of {} in {}", trial.slices,
                                  trial.strands, own.slices, own.strands);
   if (trial.strands != own.strands)
     text += fmt::format("; for {} instead of {}", ranks_text(trial.strands), ranks_text(own.strands));
@@ -82,11 +82,11 @@ void print_advice(const std::vector<run::Trial>& trials, const recipe::RecipeSou
   const auto own = std::find_if(trials.begin(), trials.end(), [](const auto& t) { return t.own; });
   const auto same = std::find_if(trials.begin(), trials.end(), [](const auto& t) { return t.same_bits; });
   if (trials.empty() || !trials[0].fits) {
-    print("\nnothing fits: `lockstep explain memory` shows what holds the memory\n");
+    print("\nnothing fits: `lockstep explain memory` shows what takes up the memory\n");
     return;
   }
   if (trials[0].own) {
-    print("\nthe recipe's own is the fastest\n");
+    print("\nthe recipe's own setting is the fastest\n");
     return;
   }
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
@@ -94,7 +94,7 @@ void print_advice(const std::vector<run::Trial>& trials, const recipe::RecipeSou
   const auto advise = [&](const char* title, const run::Trial& trial) {
     std::string gain;
     if (own != trials.end() && own->fits)
-      gain = fmt::format(", {:.2f} times as fast as the recipe's own", own->step_ms / trial.step_ms);
+      gain = fmt::format(", {:.2f} times as fast as the recipe's own setting", own->step_ms / trial.step_ms);
     print("\n{}{}\n  {}\n{}\n", terminal.paint(title, terminal::Colour::bold), gain,
           command_for(trial, source, name),
           base::hanging("  " + changes_of(trial, own != trials.end() ? *own : trial), terminal.width, 2));
@@ -111,7 +111,7 @@ int tune_command(Arguments& arguments) {
   run::TuneOptions options;
   bool json = false;
   arguments.recipe(source);
-  arguments.option("--steps", options.steps, "timed steps for each trial");
+  arguments.option("--steps", options.steps, "timed steps per trial");
   arguments.flag("--json", json, "print the rows as JSON");
   arguments.example("lockstep tune first.toml", "every slice size that fits, with and without recomputation");
   if (!arguments.parse()) return 0;
@@ -121,7 +121,7 @@ int tune_command(Arguments& arguments) {
   const std::vector<run::Trial> trials =
       run::tune(resolved, options, [&](const std::string& what) { line.update(what); });
   line.finish();
-  if (asks_for_ranks(resolved.recipe)) remark("timed on one rank: the [parallel] keys play no part here\n");
+  if (asks_for_ranks(resolved.recipe)) remark("timed on one rank: the [parallel] keys are ignored\n");
   if (json) {
     nlohmann::json out = nlohmann::json::array();
     for (const run::Trial& t : trials) {
@@ -139,7 +139,7 @@ int tune_command(Arguments& arguments) {
     print("{}\n", out.dump());
     return 0;
   }
-  terminal::Table table({"batch.slices", "batch.strands", "samples a slice", "memory.recompute", "memory",
+  terminal::Table table({"batch.slices", "batch.strands", "samples per slice", "memory.recompute", "memory",
                          "step", "tokens/s", ""});
   for (const size_t column : {0, 1, 2, 4, 5, 6}) table.align_right(column);
   for (size_t k = 0; k < trials.size(); ++k) {

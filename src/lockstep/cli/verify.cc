@@ -84,7 +84,7 @@ void print_text(const VerifyArguments& wanted, const Report& report) {
   print("{}, {} layer{}, {}; {} step{} of {} slices{}{}\n", small.model.family, small.model.layers,
         small.model.layers == 1 ? "" : "s", small.precision.compute, small.run.steps,
         small.run.steps == 1 ? "" : "s", small.batch.slices.value,
-        report.small.changes.empty() ? "" : "; made small: ", base::join(report.small.changes, ", "));
+        report.small.changes.empty() ? "" : "; scaled down: ", base::join(report.small.changes, ", "));
   print_table(report);
   print_notes(report);
   if (report.golden) {
@@ -99,8 +99,8 @@ void print_text(const VerifyArguments& wanted, const Report& report) {
     refused += row.refused ? 1 : 0;
   }
   print(
-      "\n{} of {} hold{}; layouts that cut sums{} are held to {:.0e} in loss and {:.0e} in gradients, all "
-      "others to the same bits\n",
+      "\n{} of {} pass{}; layouts that split sums{} may differ by {:.0e} in loss and {:.0e} in gradients, "
+      "all others must match bit for bit\n",
       held, report.rows.size(), refused > 0 ? fmt::format(", {} refused", refused) : "",
       small.run.exact ? "" : " or, with run.exact = false, have data ranks", report.tolerance.loss,
       report.tolerance.gradient);
@@ -148,8 +148,8 @@ void print_json(const Report& report) {
 
 void check_range(const char* name, int64_t value, int64_t least, int64_t most) {
   if (value >= least && value <= most) return;
-  throw base::ConfigError(
-      109, fmt::format("{} {}: expected a whole number from {} to {}", name, value, least, most));
+  throw base::ConfigError(109,
+                          fmt::format("{} {}: expected an integer from {} to {}", name, value, least, most));
 }
 
 }  // namespace
@@ -159,16 +159,15 @@ int verify_command(Arguments& arguments) {
   arguments.recipe(wanted.source);
   arguments.option(
       "--layouts", wanted.layouts,
-      "which, with blanks between: \"data=4,zero=3 tensor=2,sequence pipeline=2,schedule=gpipe\"");
+      "layouts, separated by spaces: \"data=4,zero=3 tensor=2,sequence pipeline=2,schedule=gpipe\"");
   arguments.option("--nproc,--nproc-per-node", wanted.ranks,
-                   "without --layouts: all usual ones of up to so many ranks");
-  arguments.option("--steps", wanted.steps, "steps of each run");
-  arguments.option("--jobs", wanted.jobs,
-                   "layouts that are tried at once; default: as many as cores, at most 4");
+                   "without --layouts: the usual ones of up to this many ranks");
+  arguments.option("--steps", wanted.steps, "steps per run");
+  arguments.option("--jobs", wanted.jobs, "layouts run in parallel; default: number of cores, at most 4");
   arguments.flag("--json", wanted.json, "print the report as JSON");
   arguments.option("--against", wanted.against, "compare with the golden run in this folder");
-  arguments.option("--keep", wanted.keep, "store the run of one rank in this folder as a golden run");
-  arguments.example("lockstep verify first.toml", "every usual layout of up to 4 ranks");
+  arguments.option("--keep", wanted.keep, "store the one-rank run in this folder as a golden run");
+  arguments.example("lockstep verify first.toml", "the usual layouts of up to 4 ranks");
   arguments.example("lockstep verify first.toml --layouts \"data=2 data=2,zero=3\"", "these two");
   arguments.example("lockstep verify first.toml --keep golden", "later: --against golden");
   if (!arguments.parse()) return 0;
@@ -178,7 +177,7 @@ int verify_command(Arguments& arguments) {
   check_range("--jobs", wanted.jobs, 1, 64);
   if (!wanted.keep.empty()) verify::check_keeps(wanted.keep);
   if (!wanted.against.empty() && !std::filesystem::exists(wanted.against + "/recipe.toml")) {
-    throw base::ConfigError(621, fmt::format("{} holds no golden run; --keep {} stores one there",
+    throw base::ConfigError(621, fmt::format("{} contains no golden run; --keep {} stores one there",
                                              wanted.against, wanted.against));
   }
   const bool named = !wanted.layouts.empty();

@@ -26,7 +26,7 @@ TEST(VerifyCommand, RowsHoldOrAreNamed) {
           {"$L verify --nproc 1000000", 2, "[LS0109]"},
           {"$L verify --jobs 65", 2, "[LS0109]"},
           {"$L verify model.heads=3 --layouts data=2", 2, "model.heads"},
-          {"$L verify --against nowhere --layouts data=1 " + tiny, 2, "nowhere holds no golden run"},
+          {"$L verify --against nowhere --layouts data=1 " + tiny, 2, "nowhere contains no golden run"},
       });
 }
 
@@ -48,7 +48,7 @@ TEST(VerifyCommand, GoldenRunsAreComparedTensorByTensor) {
   const std::string tiny = kTiny, line = "$L verify --layouts data=1 --against golden " + tiny;
   expect_rows(folder.path(), {{"$L verify --layouts data=1 --keep golden " + tiny, 0, "1 of 1 hold"},
                               {line, 0, "golden run in golden: loss bitwise"},
-                              {"$L verify --layouts data=1 --keep golden " + tiny, 2, "already there"},
+                              {"$L verify --layouts data=1 --keep golden " + tiny, 2, "already exists"},
                               {line + " run.seed=2", 2, "run.seed"}});
   spoil(folder.path() + "/golden/one-rank/checkpoints/step-00000001/optimizer-00001-of-00001.safetensors",
         "transformer.h.1.attn.c_proj.weight.m");

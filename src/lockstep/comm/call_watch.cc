@@ -98,7 +98,8 @@ std::string CallWatch::sentence(const Open& late) {
   found_.clear();
   changed_.notify_all();
   const bool told = changed_.wait_for(lock, options_.time_to_ask, [this] { return !found_.empty(); });
-  return base::CommError(520, (told ? found_ : describe(late)) + ". parallel.timeout allows more time")
+  return base::CommError(520,
+                         (told ? found_ : describe(late)) + ". To allow more time, raise parallel.timeout")
       .what();
 }
 
@@ -138,7 +139,7 @@ std::vector<CallWatch::Suspect> CallWatch::suspects(const Open& late) const {
 std::string CallWatch::describe(const Suspect& suspect) const {
   const auto& [group, call] = suspect;
   const std::string title = options_.title ? options_.title(call.instruction) : "";
-  return fmt::format("{}{} (call {} of group {}, step {}) has not ended within {:g} s", name_of(call.kind),
+  return fmt::format("{}{} (call {} of group {}, step {}) did not finish within {:g} s", name_of(call.kind),
                      title.empty() ? "" : " of " + title, call.sequence, group->name(), call.step + 1,
                      seconds());
 }
@@ -147,8 +148,8 @@ std::string CallWatch::describe(const Suspect& suspect) const {
 std::string CallWatch::describe(const Open& late) const {
   const std::vector<Suspect> calls = suspects(late);
   if (!calls.empty()) return describe(calls[0]);
-  return late.first == this ? fmt::format("a step has not ended within {:g} s", seconds())
-                            : fmt::format("the device's driver has not answered within {:g} s", seconds());
+  return late.first == this ? fmt::format("a step did not finish within {:g} s", seconds())
+                            : fmt::format("the device driver did not respond within {:g} s", seconds());
 }
 
 // A call that somebody has not come to says more than one in which all are.
@@ -158,10 +159,10 @@ std::string CallWatch::find(const Open& late) const {
     const std::vector<int> missing = one.group->missing(one.call.sequence);
     if (missing.empty()) continue;
     const bool several = missing.size() > 1;
-    return fmt::format("{}: rank{} {} {} not come to it", describe(one), several ? "s" : "",
+    return fmt::format("{}: rank{} {} {} not reached it", describe(one), several ? "s" : "",
                        fmt::join(missing, " "), several ? "have" : "has");
   }
-  return describe(late) + (calls.empty() ? "" : ": all ranks are in it and none gets through");
+  return describe(late) + (calls.empty() ? "" : ": all ranks are in it, but none makes progress");
 }
 
 }  // namespace lockstep::comm

@@ -3,10 +3,10 @@
 // NCCL gives enqueued work no time limit, and the thread that trains may be inside a CUDA call that comes
 // back only when the device does. So a thread of its own looks which calls are open. It touches neither the
 // device nor the network, so nothing can hold it. One that stays open for the whole timeout ends the process,
-// with a sentence that names the call and the ranks that have not come to it:
+// with a sentence that names the call and the ranks that have not reached it:
 //
 //     all_to_all of reduce b3 (call 812 of group reduce.data.0, step 17) has not ended within 600 s: rank 1
-//     has not come to it
+//     has not reached it
 //
 // The launcher's verdict on a hang, which says more, has a shorter time. Time in which this process was
 // itself stopped does not count.

@@ -128,7 +128,7 @@ struct Case {
 
 TEST(CallWatch, EndsAProcessWhoseDeviceDoesNot) {
   const std::string call =
-      "all_reduce of reduce b3 (call 1 of group data, step 17) has not ended within 0.6 s";
+      "all_reduce of reduce b3 (call 1 of group data, step 17) did not finish within 0.6 s";
   const std::vector<Case> cases = {
       {"it waits in a call of the device",
        [](Rank& rank) {
@@ -136,14 +136,14 @@ TEST(CallWatch, EndsAProcessWhoseDeviceDoesNot) {
          rank.call(), rank.call();
          StuckDevice::hold();
        },
-       call + ": rank 1 has not come to it"},
+       call + ": rank 1 has not reached it"},
       {"it waits where it hands over the next call",
        [](Rank& rank) {
          rank.device.passed = 3;
          rank.device.blocks_at_record = 5;
          rank.call(), rank.call(), rank.call();
        },
-       call + ": rank 1 has not come to it"},
+       call + ": rank 1 has not reached it"},
       {"the driver answers nobody, so that it is not known what has begun",
        [](Rank& rank) {
          rank.device.passed = 2;
@@ -153,7 +153,7 @@ TEST(CallWatch, EndsAProcessWhoseDeviceDoesNot) {
          rank.call();
          StuckDevice::hold();
        },
-       call + ": rank 1 has not come to it"},
+       call + ": rank 1 has not reached it"},
       {"several are missing",
        [](Rank& rank) {
          rank.group.absent = {1, 2};
@@ -161,7 +161,7 @@ TEST(CallWatch, EndsAProcessWhoseDeviceDoesNot) {
          rank.call(), rank.call();
          StuckDevice::hold();
        },
-       call + ": ranks 1 2 have not come to it"},
+       call + ": ranks 1 2 have not reached it"},
       {"all are there",
        [](Rank& rank) {
          rank.group.absent = {};
@@ -169,7 +169,7 @@ TEST(CallWatch, EndsAProcessWhoseDeviceDoesNot) {
          rank.call(), rank.call();
          StuckDevice::hold();
        },
-       call + ": all ranks are in it and none gets through"},
+       call + ": all ranks are in it, but none makes progress"},
       {"nobody can be asked",
        [](Rank& rank) {
          rank.group.nobody_answers = true;
@@ -177,7 +177,7 @@ TEST(CallWatch, EndsAProcessWhoseDeviceDoesNot) {
          rank.call(), rank.call();
          StuckDevice::hold();
        },
-       call + ". parallel.timeout allows more time [LS0520]\n"},
+       call + ". To allow more time, raise parallel.timeout [LS0520]\n"},
   };
   for (const Case& one : cases) {
     const Ended ended = in_child([&] {
@@ -202,7 +202,7 @@ TEST(CallWatch, AStepThatIsOneGraphIsWatchedAsAWhole) {
     StuckDevice::hold();
   });
   EXPECT_EQ(ended.code, 1);
-  EXPECT_NE(ended.said.find("a step has not ended within 0.6 s"), std::string::npos) << ended.said;
+  EXPECT_NE(ended.said.find("a step did not finish within 0.6 s"), std::string::npos) << ended.said;
 }
 
 // Short calls and steps take longer than the timeout together, but none of them does.

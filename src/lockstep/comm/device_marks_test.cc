@@ -65,7 +65,7 @@ TEST(DeviceMarks, ComeWhenTheStreamPasses) {
       marks.expect({&ring.writer, ticket, DeviceMarks::Stamp::finish}, nullptr);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_EQ(ring.state(0), State::enqueued) << "the device has not come to it";
+    EXPECT_EQ(ring.state(0), State::enqueued) << "the device has not reached it";
     device.passed = 1;
     EXPECT_TRUE(soon([&] { return ring.state(0) == State::started; }));
     EXPECT_EQ(reached->load(), 0);

@@ -28,7 +28,7 @@ std::vector<const Engine*> automatic_for(device::Kind kind) {
   for (const Engine& engine : engines()) {
     if (engine.automatic && engine.carries_memory_of(kind)) all.push_back(&engine);
   }
-  LS_ASSERT(!all.empty(), "no engine for this kind of memory");
+  LS_ASSERT(!all.empty(), "no engine supports this kind of memory");
   return all;
 }
 
@@ -57,7 +57,8 @@ const std::vector<Engine>& engines() { return registry().rows(); }
 const Engine* find_engine(const std::string& name) { return registry().find(name); }
 
 void register_engine(Engine engine) {
-  LS_ASSERT(engine.make && !engine.carries.empty(), "engine " + engine.name + " lacks make or carries");
+  LS_ASSERT(engine.make && !engine.carries.empty(),
+            "engine " + engine.name + " has no make or carries function");
   registry().add(std::move(engine));
 }
 
@@ -76,7 +77,7 @@ std::string resolve_engine(const std::string& wish, const GroupOptions& options,
   if (wish != "auto") {
     const Engine& engine = named(wish);
     if (!engine.carries_memory_of(kind)) {
-      throw ConfigError(522, fmt::format("engine {} does not work on {} memory; use {}", wish,
+      throw ConfigError(522, fmt::format("engine {} does not support {} memory; use {}", wish,
                                          kind == device::Kind::cuda ? "CUDA" : "CPU", instead(kind)));
     }
     const std::string reason = why_not(engine, options, store);
@@ -91,7 +92,7 @@ std::string resolve_engine(const std::string& wish, const GroupOptions& options,
     if (why != nullptr) *why = first;
     return engine->name;
   }
-  throw ConfigError(522, fmt::format("no engine can carry this group: {}", first));
+  throw ConfigError(522, fmt::format("no engine can be used for this group: {}", first));
 }
 
 std::unique_ptr<Group> make_group(const std::string& engine, GroupOptions options, Store& store,

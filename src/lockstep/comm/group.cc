@@ -98,7 +98,7 @@ auto Group::marked(Collective kind, int64_t bytes, Stream stream, Call call) {
                                            sequence, name_, step_, why));
   };
   if (broken_)
-    fail("an earlier call of this group failed, so its members no longer agree; start the run again");
+    fail("an earlier call of this group failed, so its members are out of sync; start the run again");
   struct Finish {  // also behind a call that returns something
     base::RingWriter* ring;
     uint64_t ticket;

@@ -31,8 +31,12 @@ class GroupAlone final : public Group {
     copy(recv[0], send[0], stream);
   }
   void do_broadcast(const Tensor&, int, Stream) override {}
-  void do_send(const Tensor&, int, Stream) override { LS_ASSERT(false, "nobody to send to"); }
-  void do_recv(const Tensor&, int, Stream) override { LS_ASSERT(false, "nobody to receive from"); }
+  void do_send(const Tensor&, int, Stream) override {
+    LS_ASSERT(false, "a group of one has no rank to send to");
+  }
+  void do_recv(const Tensor&, int, Stream) override {
+    LS_ASSERT(false, "a group of one has no rank to receive from");
+  }
   void do_barrier() override {}
 
  private:

@@ -57,7 +57,7 @@ std::string named(const std::vector<int>& ranks) {
 }
 
 std::string missing_sentence(const std::vector<int>& missing, int size, Duration timeout) {
-  return fmt::format("{} of {} ranks did not come within {}: {}; see their logs, or allow more time",
+  return fmt::format("{} of {} ranks did not join within {}: {}; see their logs, or allow more time",
                      missing.size(), size, seconds(timeout), named(missing));
 }
 
@@ -143,8 +143,9 @@ class Judge {
     for (const Arrival& one : came_) all.push_back(one.facts);
     const std::string difference = first_difference(all, names_);
     if (difference.empty()) return std::nullopt;
-    return Finding{Finding::Kind::differ,
-                   difference + "; start every rank with the same program, recipe and machine"};
+    return Finding{
+        Finding::Kind::differ,
+        difference + "; start every rank with the same program and recipe on the same kind of machine"};
   }
 
  private:
@@ -153,7 +154,7 @@ class Judge {
     if (arrival.rank < 0) return;
     Arrival& place = came_[static_cast<size_t>(arrival.rank)];
     if (place.rank >= 0) {
-      twice_ = fmt::format("two processes say that they are rank {}: {} and {}; give each its own RANK",
+      twice_ = fmt::format("two processes claim to be rank {}: {} and {}; give each its own RANK",
                            names_[static_cast<size_t>(arrival.rank)], place.who, arrival.who);
     }
     place = std::move(arrival);
@@ -208,7 +209,7 @@ std::string first_difference(const std::vector<Facts>& all, const std::vector<in
     for (size_t q = 1; q < all.size(); ++q) {
       const std::string* other = find(all[q], what);
       if (other == nullptr) {
-        return fmt::format("rank {} says nothing of {}, rank {} has {}", names[q], what, names[0],
+        return fmt::format("rank {} does not have {}, rank {} has {}", names[q], what, names[0],
                            shown(value));
       }
       if (*other != value) {
@@ -220,7 +221,7 @@ std::string first_difference(const std::vector<Facts>& all, const std::vector<in
   for (size_t q = 1; q < all.size(); ++q) {
     for (const auto& [what, value] : all[q]) {
       if (find(first, what) != nullptr) continue;
-      return fmt::format("rank {} has {} = {}, rank {} says nothing of it", names[q], what, shown(value),
+      return fmt::format("rank {} has {} = {}, rank {} does not have it", names[q], what, shown(value),
                          names[0]);
     }
   }
@@ -264,7 +265,7 @@ void meet_in_store(const GroupOptions& options, Store& store) {
                       options.ranks,
                       {}};
   const Facts facts{{"members", fmt::format("{}", fmt::join(options.ranks, ","))}};
-  const std::string what = fmt::format("group {} cannot be made: ", options.name);
+  const std::string what = fmt::format("cannot create group {}: ", options.name);
   hold_roll_call(call, facts, *own, what);
 }
 

@@ -41,10 +41,9 @@ void World::roll_call(const std::vector<std::pair<std::string, std::string>>& fa
     if (!taken) throw;  // else the others are at work already, and nobody judges any more
   }
   if (!taken) return;
-  throw base::ConfigError(528,
-                          fmt::format("another process is rank {} of this run already, and the run has begun "
-                                      "without this one; give each process its own RANK",
-                                      rank()));
+  throw base::ConfigError(528, fmt::format("another process is already rank {} of this run, which has "
+                                           "started without this one; give each process its own RANK",
+                                           rank()));
 }
 
 std::unique_ptr<Group> World::group(const std::string& name, const std::vector<int>& ranks,

@@ -77,9 +77,9 @@ TEST(World, TheRollCallNamesFactAndRankOnEveryRank) {
   const Facts facts{{"build", "a"}, {"optim.lr", "0.2"}, {"seed", "7"}};
   const Row rows[] = {
       {{{"build", "a"}, {"optim.lr", "0.1"}, {"seed", "8"}}, "rank 2 has optim.lr = 0.1, rank 0 has 0.2"},
-      {{{"build", "a"}, {"optim.lr", "0.2"}}, "rank 2 says nothing of seed, rank 0 has 7"},
+      {{{"build", "a"}, {"optim.lr", "0.2"}}, "rank 2 does not have seed, rank 0 has 7"},
       {{{"build", "a"}, {"optim.lr", "0.2"}, {"seed", "7"}, {"more", "x"}},
-       "rank 2 has more = x, rank 0 says nothing"},
+       "rank 2 has more = x, rank 0 does not have it"},
   };
   for (const Row& row : rows) {
     run_threads(3, [&](const TestRank& at) {
@@ -94,7 +94,7 @@ TEST(World, TheRollCallNamesWhoIsMissing) {
   run_threads(4, [](const TestRank& at) {
     if (at.rank == 1 || at.rank == 3) return;
     World world(world_of(at, Duration(300)), at.store->clone());
-    expect_error<base::CommError>(521, "2 of 4 ranks did not come within 0.3 s: ranks 1, 3",
+    expect_error<base::CommError>(521, "2 of 4 ranks did not join within 0.3 s: ranks 1, 3",
                                   [&] { world.roll_call({}); });
   });
 }
@@ -108,7 +108,7 @@ TEST(World, TheRollCallNamesANumberThatIsTakenTwice) {
       options.seat.rank = at.rank == 2 ? twice : at.rank;
       World world(options, at.store->clone());
       expect_error<base::ConfigError>(
-          528, "two processes say that they are rank " + std::to_string(twice) + ": process ", [&] {
+          528, "two processes claim to be rank " + std::to_string(twice) + ": process ", [&] {
             world.roll_call({{"build", "a"}});
           });
     });
@@ -131,7 +131,7 @@ TEST(World, ASecondComerIsToldSo) {
   other.join();
   for (const int late : {0, 1}) {
     World third(seat(late), store->clone());
-    expect_error<base::ConfigError>(528, fmt::format("another process is rank {} of this run already", late),
+    expect_error<base::ConfigError>(528, fmt::format("another process is already rank {} of this run", late),
                                     [&] {
                                       third.roll_call({{"build", "a"}});
                                     });
@@ -163,7 +163,7 @@ TEST(Engine, AWishThatDoesNotFitIsRefused) {
     const GroupOptions options = testing::options_of(at, "wish");
     expect_error<base::ConfigError>(522, "\"mpi\" is not an engine",
                                     [&] { resolve_engine("mpi", options, *at.store); });
-    expect_error<base::ConfigError>(522, "does not work on CPU memory",
+    expect_error<base::ConfigError>(522, "does not support CPU memory",
                                     [&] { resolve_engine("nccl", options, *at.store); });
     std::string why = "unset";
     EXPECT_EQ(resolve_engine("auto", options, *at.store, &why), "shm");
@@ -182,9 +182,9 @@ TEST(Engine, RanksThatCannotShareMemoryUseGlooAndSayWhy) {
   };
   const std::string none = SegmentAddress{}.to_text();
   const Row rows[] = {
-      {"another-boot\n" + gone.address().to_text(), "", "rank 1 is on another host than rank 0"},
-      {"nonsense", "", "rank 1 is on another host than rank 0"},
-      {boot_id() + "\n" + none, "", "rank 1 cannot make shared memory"},
+      {"another-boot\n" + gone.address().to_text(), "", "rank 1 is on a different host from rank 0"},
+      {"nonsense", "", "rank 1 is on a different host from rank 0"},
+      {boot_id() + "\n" + none, "", "rank 1 cannot create shared memory"},
       {boot_id() + "\n" + stale.to_text(), "", "rank 0 cannot map rank 1's memory"},
       {boot_id() + "\n" + gone.address().to_text(), "rank 1 cannot map rank 0's memory (EACCES)",
        "rank 1 cannot map rank 0's memory (EACCES)"},
@@ -206,7 +206,7 @@ TEST(Engine, RanksThatCannotShareMemoryUseGlooAndSayWhy) {
   }
   const auto store = make_local_store();  // and one that says nothing
   const GroupOptions options = testing::options_of({0, 2, store.get()}, "g", Duration(100));
-  expect_error<base::CommError>(521, "rank 1 did not come", [&] { resolve_engine("auto", options, *store); });
+  expect_error<base::CommError>(521, "rank 1 did not join", [&] { resolve_engine("auto", options, *store); });
 }
 
 }  // namespace

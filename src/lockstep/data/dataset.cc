@@ -37,7 +37,7 @@ class StandIn final : public Dataset {
   void read(Split, int64_t, std::span<int32_t>, std::span<int32_t>) const override {
     LS_ASSERT(false, "this dataset stands for one that is not read");
   }
-  std::string describe() const override { return kind_.name + ", not looked at"; }
+  std::string describe() const override { return kind_.name + ", not inspected"; }
   uint64_t content_hash() const override { return 0; }
   std::vector<int32_t> start() const override { return {words_.start}; }
   std::string decode(std::span<const int32_t> tokens) const override { return words_.decode(tokens); }
@@ -55,7 +55,7 @@ const std::vector<DatasetKind>& dataset_kinds() { return registry().rows(); }
 
 const DatasetKind& find_kind(const std::string& name) {
   if (const DatasetKind* kind = registry().find(name)) return *kind;
-  throw base::ConfigError(200, fmt::format("data.kind = \"{}\" is not known; choose one of {}", name,
+  throw base::ConfigError(200, fmt::format("unknown data.kind = \"{}\"; choose one of {}", name,
                                            base::join(base::names_of(dataset_kinds()), ", ")));
 }
 
@@ -92,10 +92,10 @@ std::unique_ptr<Dataset> open_dataset(const recipe::Recipe& given, Use use) {
     static_cast<void>(tokenizer_of(recipe.data));  // of no use there, but none that is not there
   std::unique_ptr<Dataset> dataset = kind.open(recipe, use);
   if (!recipe.model.vocab.is_auto && recipe.model.vocab.value < dataset->vocab()) {
-    throw base::ConfigError(206,
-                            fmt::format("model.vocab = {} is smaller than the {} tokens of the data ({}); "
-                                        "raise it or set it to \"auto\"",
-                                        recipe.model.vocab.value, dataset->vocab(), kind.name));
+    throw base::ConfigError(
+        206, fmt::format(
+                 "model.vocab = {} is smaller than the data's {} tokens ({}); raise it or set it to \"auto\"",
+                 recipe.model.vocab.value, dataset->vocab(), kind.name));
   }
   return dataset;
 }

@@ -49,11 +49,11 @@ class Search {
     std::error_code ignored;
     const bool missing = fs::path(part).is_relative() && !fs::exists(part, ignored);
     throw base::DataError(
-        202, fmt::format("{} ({}) cannot be read: {}{}", part, query_.key, why,
-                         missing ? fmt::format(" in {}; what a recipe names is looked for beside the recipe "
-                                               "first",
-                                               fs::current_path(ignored).string())
-                                 : ""));
+        202,
+        fmt::format("{} ({}) cannot be read: {}{}", part, query_.key, why,
+                    missing ? fmt::format(" in {}; paths in a recipe are looked up next to the recipe first",
+                                          fs::current_path(ignored).string())
+                            : ""));
   }
 
   bool is_excluded(const fs::path& file) const {
@@ -68,7 +68,7 @@ class Search {
 
   void add_matches(const std::string& pattern) {
     const std::vector<std::string> matches = recipe::matches_of(pattern);
-    if (matches.empty()) refuse(pattern, "no file has such a name");
+    if (matches.empty()) refuse(pattern, "no file matches");
     std::vector<std::string> files;
     for (const std::string& path : matches) {
       std::error_code error;
@@ -95,7 +95,7 @@ class Search {
       std::vector<std::string> wanted;
       for (const std::string& end : query_.extensions) wanted.push_back("*" + end);
       throw base::DataError(
-          203, fmt::format("{} ({}) holds no {}file; name a folder of data files", from, query_.key,
+          203, fmt::format("{} ({}) contains no {}file; expected a folder of data files", from, query_.key,
                            wanted.empty() ? "" : base::join(wanted, " or ") + " "));
     }
     std::sort(files.begin(), files.end());
@@ -115,12 +115,13 @@ class Search {
       } else if (!is_wanted(path.native())) {
         found_.left_out.push_back(path);
       } else if (it->is_symlink(vanished) && !it->exists(vanished)) {  // the rest alone would go unnoticed
-        throw base::DataError(
-            202, fmt::format("{} ({}) is a link to nothing: mend or remove it", path.native(), query_.key));
+        throw base::DataError(202, fmt::format("{} ({}) is a broken symbolic link; fix or remove it",
+                                               path.native(), query_.key));
       } else if (it->is_regular_file(vanished) && !is_excluded(path)) {
         files.push_back(path);
       }
-      if (files.size() > kMostFiles) refuse(folder, fmt::format("it holds more than {} files", kMostFiles));
+      if (files.size() > kMostFiles)
+        refuse(folder, fmt::format("it contains more than {} files", kMostFiles));
     }
     if (error) {
       throw base::IoError(202, fmt::format("the folder {} ({}) cannot be read: {}; check its permissions",
@@ -139,7 +140,7 @@ FoundFiles find_files(const FileQuery& query) {
   const std::vector<std::string> parts = recipe::split_paths(query.path);
   if (parts.empty()) {
     throw base::ConfigError(
-        201, fmt::format("{} names no file; set it to a file, a folder, a pattern or a list with commas",
+        201, fmt::format("{} is empty; set it to a file, a folder, a pattern or a comma-separated list",
                          query.key));
   }
   Search search(query);

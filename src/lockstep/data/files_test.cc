@@ -109,14 +109,14 @@ TEST(FindFiles, Refuses) {
     const char* says;
   };
   for (const Row& row : std::initializer_list<Row>{
-           {"", 201, "names no file"},
-           {" , ,", 201, "names no file"},
+           {"", 201, "is empty; set it"},
+           {" , ,", 201, "is empty; set it"},
            {folder / "absent.txt", 202, "No such file"},
-           {"absent.txt", 202, "beside the recipe"},
-           {folder / "*.bin", 202, "no file has such a name"},
-           {folder / "deep", 202, "is a link to nothing"},
-           {folder / "empty", 203, "holds no file"},
-           {folder / "empt*", 203, "holds no file"},
+           {"absent.txt", 202, "next to the recipe"},
+           {folder / "*.bin", 202, "no file matches"},
+           {folder / "deep", 202, "is a broken symbolic link"},
+           {folder / "empty", 203, "contains no file"},
+           {folder / "empt*", 203, "contains no file"},
            {"/dev/null", 202, "neither"},
        }) {
     const std::string said =

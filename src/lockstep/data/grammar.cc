@@ -135,9 +135,8 @@ std::vector<int32_t> Grammar::encode(const std::string& text) const {
     const int32_t token = word_id(word);
     if (token < 0) {
       const std::string shown = word.substr(0, kLongestWord);
-      throw base::ConfigError(
-          220, fmt::format("the grammar has no word \"{}\"; the nearest it knows is \"{}\"", shown,
-                           nearest(shown, automaton_.words())));
+      throw base::ConfigError(220, fmt::format("the grammar has no word \"{}\"; the nearest is \"{}\"", shown,
+                                               nearest(shown, automaton_.words())));
     }
     tokens.push_back(token);
   }
@@ -175,7 +174,7 @@ std::unique_ptr<Dataset> open_grammar(const recipe::Recipe& recipe, Use) {
 
 DatasetKind grammar_kind() {
   return {.name = "grammar",
-          .describe = "a made-up language, nothing to download",
+          .describe = "a synthetic language, no download needed",
           .reads = {"data.grammar_seed"},
           .makes = "sentences",
           .open = open_grammar};

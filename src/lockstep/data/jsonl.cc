@@ -40,8 +40,8 @@ std::vector<size_t> cut_at_lines(std::string_view text) {
   const std::string_view before = file.text().substr(0, line_start);
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
   const char* remedy = fault.number == 212 || fault.number == 213 ? "set data.field to a string field"
-                       : fault.number == 214                      ? "write the document as several lines"
-                                                                  : "correct or remove the line";
+                       : fault.number == 214                      ? "split the document into several lines"
+                                                                  : "fix or remove the line";
   throw base::DataError(fault.number, fmt::format("{} line {} (byte {}) {}; {}", file.path(), line,
                                                   line_start + fault.offset, fault.reason, remedy));
 }
@@ -134,7 +134,7 @@ std::unique_ptr<Dataset> open_jsonl(const recipe::Recipe& recipe, Use use) {
 DatasetKind jsonl_kind() {
   return {
       .name = "jsonl",
-      .describe = "one JSON object a line",
+      .describe = "one JSON object per line",
       .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer", "data.field"},
       .files = {.endings = kJsonlFiles,
                 .looks_like = [](std::string_view ending,

@@ -99,20 +99,20 @@ std::string kind_of(const std::string& file) {
   const std::string bytes = first_bytes(file);
   if (const std::string kind = kind_by_first_bytes(bytes); !kind.empty()) return kind;
   if (const std::string_view format = foreign_format(bytes); !format.empty())
-    refuse(fmt::format("{} is {}, which is not read: unpack or convert it to text, JSONL or tokens", file,
-                       format));
+    refuse(fmt::format("{} is {}, which is not supported; unpack it or convert it to text, JSONL or tokens",
+                       file, format));
   if (const std::string kind = kind_by_name(file); !kind.empty()) return kind;
   if (bytes.empty()) return "";
   const std::string ending = ending_of(file);
   if (const std::string kind = kind_by_looks(ending, bytes); !kind.empty()) return kind;
   if (ending == ".json") {
     refuse(
-        fmt::format("{} is one JSON document; write one object a line (jsonl), or set data.kind=text to "
-                    "train on it as it stands",
+        fmt::format("{} is a single JSON document; write one object per line (jsonl), or set data.kind=text "
+                    "to train on its bytes",
                     file));
   }
   refuse(
-      fmt::format("{} is no text, and its name does not say what it is: set data.kind=tokens for token "
+      fmt::format("{} is not text, and its name does not say what it is; set data.kind=tokens for token "
                   "files, or data.kind=text to train on its bytes",
                   file));
 }
@@ -153,8 +153,8 @@ std::string infer_kind(const std::string& path, bool must_exist) {
   }
   if (kinds.size() > 1) {
     refuse(
-        fmt::format("data.path = {} holds files of several kinds, {}: set data.kind to the one that is "
-                    "meant, or name the files with a pattern",
+        fmt::format("data.path = {} contains files of several kinds, {}; set data.kind to the one you mean, "
+                    "or select files with a pattern",
                     base::quoted(path, 200), counts_text(kinds)));
   }
   return kinds.empty() ? plain_kind() : kinds.begin()->first;
@@ -171,9 +171,8 @@ void resolve_kind(recipe::Resolved& resolved, bool must_exist) {
   if (makes.empty() || data.path.empty()) return;
   throw base::ConfigError(
       209,
-      fmt::format("data.kind = \"{}\" ({}) makes its own {} and reads no file, but data.path = {} "
-                  "({}) names one: set data.kind=auto, which goes by what the file is, or leave data.path "
-                  "out",
+      fmt::format("data.kind = \"{}\" ({}) generates its own {} and reads no files, but data.path = {} ({}) "
+                  "is set; set data.kind=auto to detect the kind from the files, or remove data.path",
                   data.kind, resolved.origin["data.kind"], makes, base::quoted(data.path, 200),
                   resolved.origin["data.path"]));
 }

@@ -65,9 +65,9 @@ TEST(Kind, IsRefusedWhereItCannotBeTold) {
   for (const Row& row : std::initializer_list<Row>{
            {{kText, kJsonl}, "", "several kinds, jsonl ("},
            {{kTokens, kMarkdown}, "", "set data.kind"},
-           {{kBinary}, "weights.dat", "is no text"},
-           {{kDocument}, "one.json", "one JSON document"},
-           {{kList}, "list.json", "one JSON document"},
+           {{kBinary}, "weights.dat", "is not text"},
+           {{kDocument}, "one.json", "a single JSON document"},
+           {{kList}, "list.json", "a single JSON document"},
            {{kGzip}, "book.txt.gz", "gzip"},
            {{kParquet, kJsonl}, "", "Parquet"},
        }) {

@@ -33,11 +33,10 @@ std::string_view header_of(const base::MappedFile& file, size_t& data) {
   const size_t begin = version == 1 ? 10 : 12;
   size_t length = byte(8) | byte(9) << 8;
   if (version > 1) length |= size_t{byte(10)} << 16 | size_t{byte(11)} << 24;
-  if (version < 1 || version > 3)
-    refuse(file, fmt::format("is of version {} of .npy, which is not known", version));
+  if (version < 1 || version > 3) refuse(file, fmt::format("has unknown .npy version {}", version));
   data = begin + length;
   if (data > text.size())
-    refuse(file, fmt::format("ends at byte {}, inside its .npy header: it was cut off, fetch it again",
+    refuse(file, fmt::format("ends at byte {}, inside its .npy header; it is truncated: download it again",
                              text.size()));
   return text.substr(begin, length);
 }
@@ -69,24 +68,26 @@ TokenSegment open_npy(base::MappedFile file) {
   std::string_view descr = value_of(header, "descr");
   const std::string_view shape = value_of(header, "shape");
   if (descr.size() < 2 || descr.front() != '\'' || shape.size() < 2)
-    refuse(file, "has an .npy header without a plain type and a shape: save it with np.save");
+    refuse(file, "has an .npy header without a simple dtype and a shape; save it with np.save");
   descr = descr.substr(1, descr.size() - 2);
   const std::optional<int64_t> count = count_of(shape);
   if (!count) {
-    refuse(file, fmt::format("holds an array of shape {}; tokens are one long row: save tokens.reshape(-1)",
-                             base::cut_to_width(shape, 40)));
+    refuse(file,
+           fmt::format(
+               "contains an array of shape {}, but tokens must be one-dimensional; save tokens.reshape(-1)",
+               base::cut_to_width(shape, 40)));
   }
   for (const Type& type : kTypes) {
     if (descr != type.name) continue;
     const int64_t there = file.size() - static_cast<int64_t>(data);
     if (*count > there / type.width || *count * type.width != there) {
-      refuse(file, fmt::format("holds {} bytes of data, its .npy header promises {} tokens of {} bytes: it "
-                               "was cut off or changed, fetch it again",
+      refuse(file, fmt::format("contains {} bytes of data, but its .npy header promises {} tokens of {} "
+                               "bytes; it was truncated or modified: download it again",
                                there, *count, type.width));
     }
     return file_segment(std::move(file), static_cast<int64_t>(data), type.width);
   }
-  refuse(file, fmt::format("holds numbers of type {}; tokens are whole numbers: save "
+  refuse(file, fmt::format("contains values of type {}, but tokens must be integers; save "
                            "tokens.astype(np.uint16), or np.uint32 for vocabularies above 65536",
                            base::quoted(descr, 20)));
 }

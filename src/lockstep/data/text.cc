@@ -61,7 +61,7 @@ std::unique_ptr<Dataset> open_text(const recipe::Recipe& recipe, Use use) {
 
 DatasetKind text_kind() {
   return {.name = "text",
-          .describe = "plain files, as bytes",
+          .describe = "any files, as bytes",
           .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer"},
           .files = {.looks_like =
                         [](std::string_view ending, std::string_view bytes) {

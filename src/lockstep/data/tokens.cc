@@ -56,21 +56,20 @@ bool looks_wider(const base::MappedFile& file) {
 TokenSegment open_raw(base::MappedFile file) {
   if (const std::string_view format = foreign_format(file.text()); !format.empty()) {
     throw base::DataError(
-        236, fmt::format("{} is {}, no file of tokens: unpack or convert it", file.path(), format));
+        236, fmt::format("{} is {}, not a token file; unpack or convert it", file.path(), format));
   }
   if (file.size() % kRawWidth != 0) {
     throw base::DataError(233,
-                          fmt::format("{} ends in the middle of a token at byte {}: 16-bit tokens without a "
-                                      "header (nanoGPT) are expected; it is cut off or of another format",
+                          fmt::format("{} ends in the middle of a token at byte {}; expected 16-bit tokens "
+                                      "without a header (nanoGPT), so it is truncated or in another format",
                                       file.path(), file.size() - 1));
   }
   if (looks_wider(file)) {
     throw base::DataError(
-        234,
-        fmt::format("{} holds tokens of 32 or 64 bits, but files without a header (nanoGPT) are read as 16 "
-                    "bits: write it with llm.c's Llama-3 header for 32 bits, or its GPT-2 header if each "
-                    "second token is 0 or 1 after all",
-                    file.path()));
+        234, fmt::format("{} contains tokens of 32 or 64 bits, but files without a header (nanoGPT) are read "
+                         "as 16 bits; write it with llm.c's Llama-3 header for 32 bits, or with its GPT-2 "
+                         "header if every second token really is 0 or 1",
+                         file.path()));
   }
   return file_segment(std::move(file), 0, kRawWidth);
 }
@@ -80,7 +79,7 @@ TokenSegment open_with_header(base::MappedFile file, const TokenFormat& format) 
   const int64_t count = int_at(file, 8);
   if (file.size() >= kTokenHeaderBytes && version != format.version) {
     throw base::DataError(
-        231, fmt::format("{} has version {} at byte 4, version {} of the {} format is supported", file.path(),
+        231, fmt::format("{} has version {} at byte 4; supported is version {} of the {} format", file.path(),
                          version, format.version, format.name));
   }
   const int64_t expected = kTokenHeaderBytes + count * format.width;
@@ -134,12 +133,12 @@ int64_t largest(std::span<const std::byte> bytes, int width) {
   const std::string limit =
       vocab.is_auto
           ? fmt::format(
-                "no vocabulary is larger than {}; the file is no token file or model.vocab must be set",
+                "no vocabulary is larger than {}; this is not a token file, or model.vocab must be set",
                 kLargestVocab)
-          : fmt::format("model.vocab = {} allows tokens to {}; raise it or prepare the data anew",
+          : fmt::format("model.vocab = {} allows tokens up to {}; raise it or prepare the data again",
                         vocab.value, vocab.value - 1);
-  throw base::DataError(232,
-                        fmt::format("{} holds token {} at byte {}: {}", file.path(), token, offset, limit));
+  throw base::DataError(
+      232, fmt::format("{} contains token {} at byte {}: {}", file.path(), token, offset, limit));
 }
 
 // One pass over all tokens, in parallel: the vocabulary they need, or an error for the first that is too
@@ -193,16 +192,15 @@ class Tokens final : public WindowedDataset {
  private:
   [[noreturn]] void refuse_sample(int64_t index, uint32_t token) const {
     if (!scanned_) {
-      throw base::DataError(232,
-                            fmt::format("sample {} holds token {}, and model.vocab = {} has no row for it: "
-                                        "raise model.vocab or prepare the data anew",
-                                        index, token, vocab()));
+      throw base::DataError(232, fmt::format("sample {} contains token {}, but model.vocab = {} has no row "
+                                             "for it; raise model.vocab or prepare the data again",
+                                             index, token, vocab()));
     }
-    throw base::DataError(232,
-                          fmt::format("sample {} now holds token {}, beyond the {} that there were when the "
-                                      "data was opened: somebody wrote into its files meanwhile; put them "
-                                      "back and run the same command again",
-                                      index, token, vocab()));
+    throw base::DataError(
+        232,
+        fmt::format("sample {} now contains token {}, beyond the {} present when the data was opened: its "
+                    "files were modified during the run; restore them and run the same command again",
+                    index, token, vocab()));
   }
   bool scanned_;
 };
@@ -219,8 +217,8 @@ std::vector<int32_t> numbers_to_tokens(const std::string& text, int64_t vocab) {
   for (std::string word; stream >> word;) {
     const int32_t token = base::parse_number<int32_t>(word).value_or(-1);
     if (token < 0 || token >= vocab) {
-      throw base::ConfigError(221, fmt::format("{} is no token: there is no tokenizer here, write numbers "
-                                               "from 0 to {}, as in --prompt \"17 4\"",
+      throw base::ConfigError(221, fmt::format("{} is not a token number; there is no tokenizer for this "
+                                               "data, so write numbers from 0 to {}, as in --prompt \"17 4\"",
                                                base::quoted(word, 40), vocab - 1));
     }
     tokens.push_back(token);

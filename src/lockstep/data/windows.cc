@@ -30,11 +30,10 @@ std::string shown(const std::string& path) {
 int64_t windows_in(const TokenStream& stream, int64_t seq_len, const Source& source) {
   const int64_t windows = (stream.size() - 1) / seq_len;
   if (stream.size() > 0 && windows > 0) return windows;
-  throw base::DataError(
-      205,
-      fmt::format("{} ({}) holds {} tokens, one sample of data.seq_len = {} needs {}; use more data or a "
-                  "smaller data.seq_len",
-                  shown(source.path), source.key, stream.size(), seq_len, seq_len + 1));
+  throw base::DataError(205,
+                        fmt::format("{} ({}) contains {} tokens, but one sample of data.seq_len = {} needs "
+                                    "{}; use more data or a smaller data.seq_len",
+                                    shown(source.path), source.key, stream.size(), seq_len, seq_len + 1));
 }
 
 Source eval_source(const recipe::Recipe::Data& data) {
@@ -111,7 +110,7 @@ void WindowedDataset::read(Split split, int64_t index, std::span<int32_t> inputs
 
 std::string WindowedDataset::describe() const {
   if (!streams_.train) return describe_eval();
-  return fmt::format("{} {}: {} tokens of {} kinds, {} samples to train on, {} to evaluate", kind_,
+  return fmt::format("{} {}: {} tokens, vocabulary {}; {} samples to train on, {} to evaluate", kind_,
                      shown(path_), streams_.train->size() + (streams_.eval ? streams_.eval->size() : 0),
                      vocab_, train_windows_, eval_windows_) +
          left_out_text();
@@ -120,13 +119,13 @@ std::string WindowedDataset::describe() const {
 std::string WindowedDataset::left_out_text() const {
   const std::vector<std::string>& others = streams_.left_out;
   if (others.empty()) return "";
-  return fmt::format("; left out by {}: {}{}", others.size() > 1 ? "their names" : "its name", others.front(),
+  return fmt::format("; skipped because of {}: {}{}", others.size() > 1 ? "their names" : "its name", others.front(),
                      others.size() > 1 ? fmt::format(" and {} more", others.size() - 1) : "");
 }
 
 std::string WindowedDataset::describe_eval() const {
   if (streams_.eval)
-    return fmt::format("{} {}: {} tokens of {} kinds", kind_, shown(eval_path_), streams_.eval->size(),
+    return fmt::format("{} {}: {} tokens, vocabulary {}", kind_, shown(eval_path_), streams_.eval->size(),
                        vocab_) +
            left_out_text();
   return fmt::format("{} {}: the last {} of {} samples, held out from training", kind_, shown(path_),

@@ -29,7 +29,7 @@ Finding processor(const MachineFacts& facts, const CudaAvailability&) {
       fmt::format("{}, {} cores, {} threads, {}", cpu.model.empty() ? "unknown" : cpu.model, cpu.cores,
                   cpu.threads, cpu.architecture);
   if (cpu.architecture == "x86-64") {
-    return {"processor", Verdict::fail, found, "the CPU kernels need AVX2 and FMA (x86-64-v3, from 2013 on)"};
+    return {"processor", Verdict::fail, found, "the CPU kernels need AVX2 and FMA (x86-64-v3, since 2013)"};
   }
   return ok("processor", found);
 }
@@ -42,9 +42,9 @@ double usable_processors(const MachineFacts& facts) {
 
 Finding processor_limit(const MachineFacts& facts, const CudaAvailability&) {
   const double usable = usable_processors(facts);
-  const std::string found = fmt::format("{:.3g} of {} threads usable here", usable, facts.cpu.threads);
+  const std::string found = fmt::format("{:.3g} of {} threads usable", usable, facts.cpu.threads);
   if (usable < 1) {
-    return {"processor limit", Verdict::warn, found, "give the container at least one whole CPU"};
+    return {"processor limit", Verdict::warn, found, "give the container at least one full CPU"};
   }
   return ok("processor limit", found);
 }
@@ -54,7 +54,7 @@ Finding memory(const MachineFacts& facts, const CudaAvailability&) {
   const bool limited = limit && *limit < facts.memory.total;
   const int64_t usable = limited ? std::min(*limit, facts.memory.available) : facts.memory.available;
   const std::string found =
-      fmt::format("{} in all, {} available{}", bytes(facts.memory.total), bytes(facts.memory.available),
+      fmt::format("{} total, {} available{}", bytes(facts.memory.total), bytes(facts.memory.available),
                   limited ? ", limited to " + bytes(*limit) : "");
   if (usable < 2 * kGiB) {
     return {"memory", Verdict::warn, found,
@@ -73,14 +73,15 @@ Finding gpus(const MachineFacts& facts, const CudaAvailability& cuda) {
       visible == facts.variables.end() ? "" : fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible->second);
   if (cuda.devices > 0) return ok("GPUs", fmt::format("{} usable{}", cuda.devices, filter));
   if (!cuda.is_there && facts.nvidia_driver.empty())
-    return ok("GPUs", fmt::format("none, trains on the CPU: {}", cuda.why_not));
+    return ok("GPUs", fmt::format("none, training on the CPU: {}", cuda.why_not));
   return {"GPUs", Verdict::warn, fmt::format("none usable{}: {}", filter, cuda.why_not),
-          cuda.remedy.empty() ? "training will use the CPU until this is solved" : cuda.remedy};
+          cuda.remedy.empty() ? "training will use the CPU until this is fixed" : cuda.remedy};
 }
 
 Finding torch(const MachineFacts& facts, const CudaAvailability&) {
   if (facts.torch_version.empty()) {
-    return {"LibTorch", Verdict::warn, "version not found", "install PyTorch 2.11 as the set-up guide says"};
+    return {"LibTorch", Verdict::warn, "version not found",
+            "install PyTorch 2.11 as described in the setup guide"};
   }
   const std::string found =
       fmt::format("{}{} in {}", facts.torch_version,
@@ -94,7 +95,7 @@ Finding torch(const MachineFacts& facts, const CudaAvailability&) {
 Finding shared_memory(const MachineFacts& facts, const CudaAvailability&) {
   if (!facts.shared_memory_bytes) {
     return {"shared memory", Verdict::warn, "no /dev/shm",
-            "mount a tmpfs there: several ranks on a host need it"};
+            "mount a tmpfs there: several ranks per host need it"};
   }
   const std::string found = bytes(*facts.shared_memory_bytes) + " in /dev/shm";
   if (*facts.shared_memory_bytes < 256 * kMiB) {
@@ -113,18 +114,17 @@ Finding open_files(const MachineFacts& facts, const CudaAvailability&) {
 
 Finding disk(const MachineFacts& facts, const CudaAvailability&) {
   if (!facts.disk_free_bytes) {
-    return {"disk", Verdict::fail, facts.run_folder + " cannot be looked at", "choose another with --run"};
+    return {"disk", Verdict::fail, facts.run_folder + " cannot be inspected", "choose another with --run"};
   }
   const std::string found = fmt::format("{} free for {}", bytes(*facts.disk_free_bytes), facts.run_folder);
   if (!facts.disk_writable) {
-    return {"disk", Verdict::fail, found + ", not writable",
-            "choose a folder that this user may write with log.folder"};
+    return {"disk", Verdict::fail, found + ", not writable", "set log.folder to a folder you can write to"};
   }
   if (*facts.disk_free_bytes < 256 * kMiB)
-    return {"disk", Verdict::fail, found, "free some, or set log.folder"};
+    return {"disk", Verdict::fail, found, "free some space, or set log.folder"};
   if (*facts.disk_free_bytes < 10 * kGiB) {
     return {"disk", Verdict::warn, found,
-            "checkpoints take 16 bytes a parameter: 124 M parameters are 2 GiB"};
+            "checkpoints take 16 bytes per parameter: 2 GiB for 124 M parameters"};
   }
   return ok("disk", found);
 }
@@ -132,8 +132,9 @@ Finding disk(const MachineFacts& facts, const CudaAvailability&) {
 Finding clock_source(const MachineFacts& facts, const CudaAvailability&) {
   for (const char* slow : {"hpet", "acpi_pm", "jiffies", "pit"}) {
     if (facts.clock_source != slow) continue;
-    return {"clock source", Verdict::warn, facts.clock_source,
-            "time stamps are slow with it: boot with tsc=reliable if the machine's TSC is sound"};
+    return {
+        "clock source", Verdict::warn, facts.clock_source,
+        "timestamps are slow with this clock source: boot with tsc=reliable if the machine's TSC is stable"};
   }
   return ok("clock source", facts.clock_source.empty() ? "not known" : facts.clock_source);
 }
@@ -142,7 +143,7 @@ Finding date(const MachineFacts& facts, const CudaAvailability&) {
   constexpr int64_t kStartOf2025 = 1735689600;
   const std::string now = base::utc_timestamp(facts.unix_seconds * 1000);
   if (facts.unix_seconds < kStartOf2025) {
-    return {"date", Verdict::fail, now + " cannot be right", "set the clock: TLS and time stamps need it"};
+    return {"date", Verdict::fail, now + " is implausible", "set the clock: TLS and timestamps depend on it"};
   }
   if (facts.clock_synchronized == false) {
     return {"date", Verdict::warn, now + ", not synchronized",
@@ -154,8 +155,9 @@ Finding date(const MachineFacts& facts, const CudaAvailability&) {
 Finding huge_pages(const MachineFacts& facts, const CudaAvailability&) {
   const std::string& mode = facts.transparent_huge_pages;
   if (mode == "never") {
-    return {"huge pages", Verdict::warn, "transparent huge pages: never",
-            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled speeds up large buffers on CPU"};
+    return {
+        "huge pages", Verdict::warn, "transparent huge pages: never",
+        "for faster large buffers on the CPU: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"};
   }
   return ok("huge pages", mode.empty() ? "not known" : "transparent huge pages: " + mode);
 }
@@ -168,11 +170,11 @@ Finding thread_variables(const MachineFacts& facts, const CudaAvailability&) {
     if (name == "CUDA_VISIBLE_DEVICES") continue;
     set.push_back(name + "=" + base::cut_to_width(value, 40));
     if (name != "OMP_NUM_THREADS" && name != "MKL_NUM_THREADS") {
-      remedy = "unset " + name + ": it pins threads and slows several ranks on a host";
+      remedy = "unset " + name + ": it pins threads and slows down several ranks per host";
     } else if (!parse_threads(value)) {
-      remedy = fmt::format("unset {}: it is no number of threads and is ignored", name);
+      remedy = fmt::format("unset {}: it is not a number of threads and is ignored", name);
     } else if (*parse_threads(value) > usable) {
-      remedy = fmt::format("unset {}: more threads than the {:.3g} that can run", name, usable);
+      remedy = fmt::format("unset {}: it asks for more threads than the {:.3g} available", name, usable);
     }
   }
   if (set.empty()) return ok("thread variables", "none set");

@@ -132,14 +132,14 @@ std::string remedy_for_old_gpu(const CudaFacts& facts) {
   for (size_t i = 0; i < facts.gpus.size(); ++i) {
     if (is_new_enough(facts.gpus[i].major, facts.gpus[i].minor)) newer.push_back(std::to_string(i));
   }
-  if (newer.empty()) return "train on the CPU, or on a GPU of Turing's generation or newer";
-  return fmt::format("CUDA_VISIBLE_DEVICES={} leaves those that are new enough", base::join(newer, ","));
+  if (newer.empty()) return "train on the CPU, or on a GPU of the Turing generation or newer";
+  return fmt::format("CUDA_VISIBLE_DEVICES={} selects those that are new enough", base::join(newer, ","));
 }
 
 }  // namespace
 
 CudaAvailability judge_cuda(const CudaFacts& facts) {
-  const std::string install = fmt::format("install NVIDIA's driver {} or newer", kOldestDriver);
+  const std::string install = fmt::format("install NVIDIA driver {} or newer", kOldestDriver);
   if (!facts.has_nvml || !facts.has_libcuda) {
     return unusable(facts, "no NVIDIA driver",
                     install + "; in a container, start it with the GPUs (--gpus all)");
@@ -151,12 +151,11 @@ CudaAvailability judge_cuda(const CudaFacts& facts) {
                                 driver > 0 ? std::to_string(driver) : "of unknown version", kOldestDriver),
                     install);
   }
-  if (facts.gpus.empty())
-    return unusable(facts, "the NVIDIA driver sees no GPU", "nvidia-smi says what it sees");
+  if (facts.gpus.empty()) return unusable(facts, "the NVIDIA driver sees no GPU", "check nvidia-smi");
   const std::vector<GpuFacts> gpus = visible_gpus(facts.gpus, facts.visible_devices);
   if (gpus.empty()) {
     return unusable(facts, fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides every GPU", *facts.visible_devices),
-                    "unset it, or set run.device=cpu if the CPU is meant");
+                    "unset it, or set run.device=cpu to use the CPU");
   }
   // Only GPUs before the first one that is too old are counted, so that cuda:0 to cuda:N-1 are all usable.
   int usable = 0;
@@ -167,13 +166,13 @@ CudaAvailability judge_cuda(const CudaFacts& facts) {
   if (usable == 0) {
     const GpuFacts& gpu = gpus.front();
     return unusable(facts,
-                    fmt::format("{} has compute capability {}.{}, {}.{} is needed", gpu.name, gpu.major,
+                    fmt::format("{} has compute capability {}.{}, but {}.{} is needed", gpu.name, gpu.major,
                                 gpu.minor, kOldestCapability[0], kOldestCapability[1]),
                     remedy_for_old_gpu(facts));
   }
   if (!facts.has_plugin) {
-    return unusable(facts, "the CUDA plugin is not built",
-                    "./lockstep setup builds it (./dev build --cuda in a checkout)");
+    return unusable(facts, "the CUDA plugin has not been built",
+                    "build it with ./lockstep setup (./dev build --cuda in a checkout)");
   }
   return {.devices = usable, .is_there = true};
 }

@@ -35,7 +35,7 @@ TEST(CudaFacts, EveryMachineGetsItsVerdict) {
       {strange_driver, 0, "driver of unknown version is older than 580"},
       {machine({}), 0, "the NVIDIA driver sees no GPU"},
       {machine({kV100}), 0, "Tesla V100-SXM2-16GB has compute capability 7.0, 7.5 is needed"},
-      {no_plugin, 0, "the CUDA plugin is not built"},
+      {no_plugin, 0, "the CUDA plugin has not been built"},
       {machine({kH200, kH200}), 2, ""},
       {machine({kT4}), 1, ""},
       {machine({kL4, kV100, kL4}), 1, ""},
@@ -64,8 +64,8 @@ TEST(CudaFacts, SaysWhatWouldHelp) {
     const char* remedy;
   };
   for (const Row& row : std::initializer_list<Row>{
-           {no_driver, "install NVIDIA's driver 580"},
-           {old_driver, "install NVIDIA's driver 580"},
+           {no_driver, "install NVIDIA driver 580"},
+           {old_driver, "install NVIDIA driver 580"},
            {machine({kV100}), "train on the CPU, or on a GPU"},
            {machine({kV100, kL4, kT4}), "CUDA_VISIBLE_DEVICES=1,2"},
            {machine({kH200}, "-1"), "unset it"},

@@ -36,8 +36,8 @@ Function find_symbol(void* handle, const char* name) {
   const auto function = reinterpret_cast<Function>(dlsym(handle, name));
   if (function == nullptr) {
     throw base::ConfigError(
-        404,
-        fmt::format("{} does not export {}: install library and plugin from one build", kPluginFile, name));
+        404, fmt::format("{} does not export {}: install library and plugin from the same build", kPluginFile,
+                         name));
   }
   return function;
 }
@@ -58,8 +58,9 @@ void* load_plugin() {
   const int abi = find_symbol<PluginAbi>(handle, "lockstep_cuda_abi")();
   if (abi != kPluginAbi) {
     throw base::ConfigError(
-        404, fmt::format("{} has interface {}, this library needs {}: install both from one build", path, abi,
-                         kPluginAbi));
+        404,
+        fmt::format("{} has interface version {}, this library needs {}: install both from the same build",
+                    path, abi, kPluginAbi));
   }
   return plugin.handle = handle;
 }
@@ -70,11 +71,10 @@ void require_cuda(const CudaAvailability& cuda, int index) {
         402, fmt::format("CUDA cannot be used here: {}; set run.device=cpu or auto", cuda.why_not));
   }
   if (index >= cuda.devices) {
-    throw base::ConfigError(
-        403, fmt::format("cuda:{} does not exist, {} usable GPU{} here: start at most {} process{} "
-                         "on this host, or set run.device=cpu",
-                         index, cuda.devices, cuda.devices == 1 ? "" : "s", cuda.devices,
-                         cuda.devices == 1 ? "" : "es"));
+    throw base::ConfigError(403, fmt::format("cuda:{} does not exist: {} usable GPU{} on this host; start at "
+                                             "most {} process{}, or set run.device=cpu",
+                                             index, cuda.devices, cuda.devices == 1 ? "" : "s", cuda.devices,
+                                             cuda.devices == 1 ? "" : "es"));
   }
 }
 

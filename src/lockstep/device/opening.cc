@@ -38,7 +38,7 @@ void Opening::start_driver() {
   try {
     if (const Id id = found_.get(); id.kind == Kind::cuda) {
       steps_.make_context(id);
-      driver_laps_.end("make the context");
+      driver_laps_.end("create the context");
     }
   } catch (...) {  // whoever asks for the device hears it
   }

@@ -57,7 +57,7 @@ TEST(Opening, ADeviceComesFromTwoThreads) {
   std::string names;
   for (const base::Laps::Lap& lap : laps.meanwhile()) names += lap.what + "; ";
   for (const char* name :
-       {"start the CUDA driver", "make the context", "load the CUDA plugin", "start cuDNN"}) {
+       {"start the CUDA driver", "create the context", "load the CUDA plugin", "start cuDNN"}) {
     EXPECT_NE(names.find(name), std::string::npos) << name << " in " << names;
   }
 }

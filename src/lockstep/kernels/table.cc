@@ -19,10 +19,9 @@ const Kernels& cpu_kernels() {
   const device::CpuLevel level = device::cpu_level();
   if (level == device::CpuLevel::v4) return cpu_v4::table();
   if (level == device::CpuLevel::v3) return cpu_v3::table();
-  throw base::ConfigError(
-      405, fmt::format("this processor is {}, x86-64-v3 (AVX2 and FMA) is needed: use a machine "
-                       "of 2015 or later, or a GPU",
-                       device::name_of(level)));
+  throw base::ConfigError(405, fmt::format("this processor is {}, but x86-64-v3 (AVX2 and FMA) is needed: "
+                                           "use a machine from 2015 or later, or a GPU",
+                                           device::name_of(level)));
 #else
   return cpu_generic::table();
 #endif
@@ -34,9 +33,9 @@ const Kernels& cuda_kernels() {
   const auto get = reinterpret_cast<device::PluginKernels>(dlsym(plugin, "lockstep_cuda_kernels"));
   if (get == nullptr) {
     throw base::ConfigError(
-        404, fmt::format("{} does not export lockstep_cuda_kernels: install library and plugin from "
-                         "one build",
-                         device::kPluginFile));
+        404, fmt::format(
+                 "{} does not export lockstep_cuda_kernels: install library and plugin from the same build",
+                 device::kPluginFile));
   }
   return *get();
 }

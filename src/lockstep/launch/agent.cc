@@ -55,10 +55,9 @@ void require_descriptors(int ranks) {
   const int64_t needed = 24 + 4 * int64_t{ranks};
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max >= static_cast<rlim_t>(needed)) return;
-  throw base::IoError(532,
-                      fmt::format("Too many open files: `ulimit -n` allows {}, and a launcher of {} rank{} "
-                                  "needs some {}; raise the limit",
-                                  limit.rlim_max, ranks, ranks == 1 ? "" : "s", needed));
+  throw base::IoError(532, fmt::format("too many open files: `ulimit -n` allows {}, but a launcher of {} "
+                                       "rank{} needs about {}; raise the limit",
+                                       limit.rlim_max, ranks, ranks == 1 ? "" : "s", needed));
 }
 
 // No node starts a rank, and so a log, before the leader lets it: one lock serves them all.
@@ -169,7 +168,7 @@ void Agent::tick(Duration most) {
   const GuardNews news = guard_.take();
   if (news.lost) {
     throw base::CommError(
-        533, "the launcher's guard process was killed; the ranks on this node were ended with it");
+        533, "the launcher's guard process was killed; the ranks on this node were stopped with it");
   }
   for (const Ended& ended : news.ended) ranks_.note(ended);
   nothing_runs_ |= news.all_gone;

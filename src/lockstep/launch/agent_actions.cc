@@ -27,10 +27,9 @@ bool Agent::folder_stands() const {
 // Fresh ranks would make it anew, on the disk below a mount that has gone.
 void Agent::check_folder() const {
   if (!had_folder_ || folder_stands()) return;
-  throw base::IoError(
-      816, fmt::format("{} has gone: its mount, or the folder itself; bring it back and run the same "
-                       "command again, which goes on from its newest checkpoint",
-                       job_.run_folder));
+  throw base::IoError(816, fmt::format("{} is gone: it was unmounted, moved or removed; restore it and run "
+                                       "the same command again to resume from its newest checkpoint",
+                                       job_.run_folder));
 }
 
 void Agent::carry_out(const EndRanks& end) {

@@ -95,7 +95,7 @@ void Step::hear(const SignalCaught& caught) {
 void Step::hear_again(int number) {
   const bool ends = !rules_.own_program || (number == SIGINT && ++state_.insisted >= 2);
   if (ends) {
-    act(Announce{fmt::format("{} again: ending the ranks now", signal_name(number))});
+    act(Announce{fmt::format("{} again: killing the ranks now", signal_name(number))});
     force();
   } else if (number == SIGINT) {
     act(SignalRanks{SIGINT});
@@ -193,7 +193,7 @@ void Step::judge_memory(Failure& failure, int64_t step) {
   if (!failure.out_of_memory || !rules_.own_program) return;
   failure.final = state_.out_of_memory_at && step <= *state_.out_of_memory_at;
   if (failure.final)
-    failure.ending += ", and not for the first time; `lockstep explain memory` says what takes it";
+    failure.ending += ", not for the first time; `lockstep explain memory` shows what needs it";
   state_.out_of_memory_at = step;
 }
 
@@ -228,7 +228,7 @@ void Step::on(Working& working, TimePassed& passed) {
 void Step::watch_the_end(Working& working, const Progress* progress) {
   if (!rules_.own_program || state_.stop != Stop::passed || working.told != Told::nothing) return;
   if (state_.end_by && now_ >= *state_.end_by) {
-    act(Announce{fmt::format("the ranks did not save within {:.0f} s of {}: ending them now",
+    act(Announce{fmt::format("the ranks did not save within {:.0f} s of {}: killing them now",
                              seconds(rules_.end_within), signal_name(state_.signal))});
     return force();
   }
@@ -239,8 +239,8 @@ void Step::watch_the_end(Working& working, const Progress* progress) {
   const double most = progress->all_start ? seconds(rules_.grace) : kStill;
   const double still = progress->all_start ? waited : std::min(waited, progress->since_mark);
   if (progress->busy || still < most) return;
-  act(TellHang{fmt::format("rank {} has not moved for {:.0f} s since {}", progress->first_running, still,
-                           signal_name(state_.signal)),
+  act(TellHang{fmt::format("rank {} has made no progress for {:.0f} s since {}", progress->first_running,
+                           still, signal_name(state_.signal)),
                progress->first_running, still});
   working.told = Told::failed;
 }

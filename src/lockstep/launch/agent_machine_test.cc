@@ -345,9 +345,8 @@ INSTANTIATE_TEST_SUITE_P(
             "working, told failed", "tell failed 1:137"},
         Row{"and again at that step", kOwn, with(running(), [](AgentState& s) { s.out_of_memory_at = 4; }),
             RanksEnded{.failures = {out_of_memory()}, .step = 4}, "working, told failed",
-            "tell failed 1:137 for good, and not for the first time; `lockstep explain memory` says what "
-            "takes "
-            "it"},
+            "tell failed 1:137 for good, not for the first time; `lockstep explain memory` shows what "
+            "needs it"},
         Row{"but further on", kOwn, with(running(), [](AgentState& s) { s.out_of_memory_at = 4; }),
             RanksEnded{.failures = {out_of_memory()}, .step = 5}, "working, told failed",
             "tell failed 1:137"},
@@ -416,10 +415,10 @@ INSTANTIATE_TEST_SUITE_P(
             "working; passed", "signal ranks 2"},
         Row{"a third ends them", kOwn,
             with(running(Stop::passed, SIGINT), [](AgentState& s) { s.insisted = 1; }), SignalCaught{SIGINT},
-            "working; forced", "say: SIGINT again: ending the ranks now; end ranks within 0"},
+            "working; forced", "say: SIGINT again: killing the ranks now; end ranks within 0"},
         Row{"a second word ends another program", kOther, running(Stop::passed, SIGTERM),
             SignalCaught{SIGTERM}, "working; forced",
-            "say: SIGTERM again: ending the ranks now; end ranks within 0"},
+            "say: SIGTERM again: killing the ranks now; end ranks within 0"},
         Row{"a dropped terminal is no second word", kOther, running(Stop::passed, SIGTERM),
             SignalCaught{SIGHUP}, "working; passed", ""},
         Row{"a scheduler's first word after the leader's", kScheduled, running(Stop::passed, SIGINT),
@@ -443,7 +442,8 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"those that do not have failed", kOwn,
             with(running(Stop::passed, SIGTERM), [](AgentState& s) { s.signalled_at = ago(100); }),
             TimePassed{Progress{.first_running = 3, .all_start = false, .since_mark = 31}},
-            "working, told failed; passed", "tell hang of 3: rank 3 has not moved for 31 s since SIGTERM"},
+            "working, told failed; passed",
+            "tell hang of 3: rank 3 has made no progress for 31 s since SIGTERM"},
         Row{"counted from the signal", kOwn,
             with(running(Stop::passed, SIGTERM), [](AgentState& s) { s.signalled_at = ago(29); }),
             TimePassed{Progress{.all_start = false, .since_mark = 100}}, "working; passed", ""},
@@ -456,7 +456,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"and no more", kOwn,
             with(running(Stop::passed, SIGTERM), [](AgentState& s) { s.signalled_at = ago(3.1); }),
             TimePassed{Progress{.since_mark = 0}}, "working, told failed; passed",
-            "tell hang of 0: rank 0 has not moved for 3 s since SIGTERM"},
+            "tell hang of 0: rank 0 has made no progress for 3 s since SIGTERM"},
         Row{"of ranks that only save there will be a verdict", kOwn,
             with(running(Stop::passed, SIGTERM),
                  [](AgentState& s) {

@@ -27,7 +27,7 @@ void Agent::bring_back_memory() {
 
 void Agent::say_rescue() const {
   if (rendezvous_.place()->node != 0) return;
-  const std::string what = "ranks start once more, only to save what their memory holds";
+  const std::string what = "restarting ranks once more, only to save what is in memory";
   say(what);
   add_event("restart", state_.leader.why.empty() ? what : state_.leader.why + "; " + what,
             memories_->steps().newest);
@@ -49,19 +49,18 @@ bool Agent::keep_memory() const {
                     : kMostToKeep;
   const std::string problem = kept_->keep(first_rank_, most);
   say(problem.empty()
-          ? fmt::format("step {} is in no checkpoint and was kept in {}/snapshots; the same command "
-                        "goes on from there",
+          ? fmt::format("step {} is in no checkpoint and was written to {}/snapshots; the same command "
+                        "resumes from there",
                         step, job_.run_folder)
-          : fmt::format("step {} is in no checkpoint and could not be kept: {}", step, problem));
+          : fmt::format("step {} is in no checkpoint and could not be written: {}", step, problem));
   return problem.empty();
 }
 
 // Called by a thread of its own while the launcher itself does not get to it: nothing here may wait for
 // anybody.
 void Agent::end_now(int number) {
-  const char* const why = number != 0
-                              ? "lockstep: the launcher does not come to hear the signal, and ends at once\n"
-                              : "lockstep: the launcher's time is over, and it ends at once\n";
+  const char* const why = number != 0 ? "lockstep: the launcher does not react to the signal and exits now\n"
+                                      : "lockstep: the launcher's grace period is over; it exits now\n";
   std::string problem;
   const bool keeps = job_.own_program && holds_unsaved();
   if (keeps) problem = kept_->keep(first_rank_, kDeaf);

@@ -45,11 +45,11 @@ void Agent::carry_out(const SayWhoCannotEnd&) {
   for (const RunningRank& one : ranks_.running()) {
     watch::Names unknown;
     const watch::RankFacts facts = watch::read_facts(job_.run_folder, one.rank, one.pid, 0, unknown);
-    say(fmt::format("rank {} (process {}) was killed but does not end: {}", one.rank, one.pid,
+    say(fmt::format("rank {} (process {}) was killed but does not exit: {}", one.rank, one.pid,
                     facts.in_kernel
-                        ? "it waits inside the kernel, for a disk or a file server that does not answer"
+                        ? "it is blocked in the kernel on a disk or file server that does not respond"
                     : facts.frozen ? "its cgroup is frozen"
-                                   : "something outside holds it"));
+                                   : "something else blocks it"));
   }
 }
 
@@ -68,7 +68,7 @@ void Agent::record_failures(const State& state) const {
   add_event("restart",
             state.failures.empty()
                 ? state.why
-                : fmt::format("all ranks start again; {} restart{} left", left, left == 1 ? "" : "s"),
+                : fmt::format("restarting all ranks; {} restart{} left", left, left == 1 ? "" : "s"),
             step);
 }
 

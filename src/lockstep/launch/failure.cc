@@ -108,7 +108,7 @@ std::string failure_report(const std::vector<Failure>& failures, int restarts_le
   if (failures.size() > 5) others.push_back(fmt::format("and {} more", failures.size() - 5));
   if (!others.empty()) tail.push_back("  after it: " + base::join(others, ", "));
   if (restarts_left >= 0) {
-    tail.push_back(fmt::format("  all ranks start again; {} restart{} left", restarts_left,
+    tail.push_back(fmt::format("  restarting all ranks; {} restart{} left", restarts_left,
                                restarts_left == 1 ? "" : "s"));
   }
   const size_t room = kReportLines - head.size() - tail.size(),

@@ -29,7 +29,7 @@ std::optional<int64_t> whole_number(std::string_view word) {
 int number(const std::string& flag, const std::string& word, int64_t least, int64_t most) {
   const std::optional<int64_t> value = whole_number(word);
   if (!value || *value < least || *value > most) {
-    refuse(flag, word, fmt::format("a whole number from {} to {}", least, most));
+    refuse(flag, word, fmt::format("an integer from {} to {}", least, most));
   }
   return static_cast<int>(*value);
 }
@@ -73,10 +73,9 @@ void read_nproc(const std::string& word, Options& options) {
 void read_backend(const std::string& word) {
   if (word == "c10d" || word == "static") return;
   if (word.starts_with("etcd")) {
-    throw base::ConfigError(
-        530, fmt::format("--rdzv-backend {}: etcd is not supported; leave the flag out, and node 0 "
-                         "holds Lockstep's own store at --rdzv-endpoint",
-                         base::quoted(word)));
+    throw base::ConfigError(530, fmt::format("--rdzv-backend {}: etcd is not supported; omit the option, and "
+                                             "node 0 hosts Lockstep's own store at --rdzv-endpoint",
+                                             base::quoted(word)));
   }
   refuse("rdzv-backend", word, "c10d or static");
 }
@@ -154,8 +153,7 @@ std::vector<int> read_signals(const std::string& word) {
     if (name.empty()) continue;
     const int signal = signal_number(name);
     if (signal <= 0 || signal == SIGKILL || signal == SIGSTOP || signal == SIGCHLD) {
-      refuse("signals-to-handle", name,
-             "names of signals that can be handled, such as SIGTERM,SIGINT,SIGUSR1");
+      refuse("signals-to-handle", name, "names of catchable signals, such as SIGTERM,SIGINT,SIGUSR1");
     }
     signals.push_back(signal);
   }
@@ -175,10 +173,9 @@ void read_meeting(const Words& words, Options& options) {
     options.master_port = 0;
   }
   if (!options.one_node() && options.endpoint_host.empty()) {
-    throw base::ConfigError(
-        530, fmt::format("--nnodes {}: the nodes need a place to meet; add --rdzv-endpoint HOST:PORT "
-                         "with node 0's address",
-                         words.nnodes));
+    throw base::ConfigError(530, fmt::format("--nnodes {}: several nodes need a rendezvous; add "
+                                             "--rdzv-endpoint HOST:PORT with node 0's address",
+                                             words.nnodes));
   }
   if (options.node_rank >= options.max_nodes) {
     refuse("node-rank", std::to_string(options.node_rank),
@@ -235,7 +232,7 @@ Options read_options(const Words& words) {
   options.no_python = words.no_python && !words.run_path;  // as torchrun has it
   options.virtual_local_rank = words.virtual_local_rank;
   if (options.no_python && options.module)
-    refuse("no-python", "--module", "one of the two: a module needs python");
+    refuse("no-python", "--module", "only one of the two: a module needs python");
   return options;
 }
 
@@ -252,7 +249,7 @@ int local_ranks(const Options& options, int gpus, int processors) {
   }
   if (gpus == 0) {
     throw base::ConfigError(
-        530, "--nproc-per-node gpu: no GPU is visible here; `lockstep doctor` says why, or give a number");
+        530, "--nproc-per-node gpu: no GPU is visible; `lockstep doctor` says why, or give a number");
   }
   return gpus;
 }
@@ -298,7 +295,7 @@ std::vector<std::string> rank_command(const Options& options, const std::vector<
   // A file that cannot be run by itself is taken for a Python script, as torchrun takes every file.
   if (!options.no_python && (options.module || script || (is_file && ::access(name.c_str(), X_OK) != 0))) {
     if (!options.module && !is_file)
-      throw base::ConfigError(531, fmt::format("{}: there is no such script", base::quoted(name)));
+      throw base::ConfigError(531, fmt::format("{}: no such script", base::quoted(name)));
     command = {python(variable), "-u"};
     if (options.module) command.push_back("-m");
     command.insert(command.end(), program.begin(), program.end());
@@ -309,9 +306,9 @@ std::vector<std::string> rank_command(const Options& options, const std::vector<
           ? find_in_path("./" + name, variable)
           : find_in_path(name, variable);
   if (path.empty()) {
-    throw base::ConfigError(
-        531, fmt::format("{}: {}", base::quoted(name),
-                         is_file ? "is not executable; chmod +x it" : "there is no such program"));
+    throw base::ConfigError(531,
+                            fmt::format("{}: {}", base::quoted(name),
+                                        is_file ? "is not executable; run chmod +x" : "no such program"));
   }
   command = program;
   command[0] = path;

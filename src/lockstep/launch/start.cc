@@ -38,10 +38,11 @@ std::optional<int> number_in(const Variable& variable, const std::string& name) 
   int value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc{} || end != text->data() + text->size() || value < 0) {
-    throw base::ConfigError(538,
-                            fmt::format("{} = {} in the environment is not a number; unset it, or start with "
-                                        "`lockstep train --nproc N`",
-                                        name, base::quoted(*text)));
+    throw base::ConfigError(
+        538,
+        fmt::format(
+            "{} = {} in the environment is not a number; unset it, or start with `lockstep train --nproc N`",
+            name, base::quoted(*text)));
   }
   return value;
 }
@@ -56,10 +57,9 @@ void say_what_idles(const AgentJob& job, const Say& say) {
 Start join_launcher(const std::string& endpoint, const comm::Seat& seat) {
   const std::optional<int> descriptor = number_in(process_variable, "LOCKSTEP_SECRET_FD");
   if (!descriptor) {
-    throw base::ConfigError(
-        538,
-        "LOCKSTEP_STORE is set but LOCKSTEP_SECRET_FD is not: the environment is half set; unset "
-        "LOCKSTEP_STORE, or start with `lockstep train --nproc N`");
+    throw base::ConfigError(538,
+                            "incomplete environment: LOCKSTEP_STORE is set but LOCKSTEP_SECRET_FD is not; "
+                            "unset LOCKSTEP_STORE, or start with `lockstep train --nproc N`");
   }
   comm::StoreClientOptions client;
   client.endpoint = endpoint;
@@ -76,10 +76,9 @@ Start join_launcher(const std::string& endpoint, const comm::Seat& seat) {
 // A rank of another launcher.
 Start join_stranger(const comm::Seat& seat, const Words& words, const Say& say) {
   if (!words.nproc_per_node.empty() || !words.nnodes.empty()) {
-    throw base::ConfigError(
-        553, fmt::format("--nproc and --nnodes are for starting ranks, but this process is rank {} of {} of "
-                         "another launcher already; leave them out",
-                         seat.rank, seat.world));
+    throw base::ConfigError(553, fmt::format("--nproc and --nnodes start ranks, but this process is already "
+                                             "rank {} of {} of another launcher; omit them",
+                                             seat.rank, seat.world));
   }
   Start start;
   if (seat.world == 1) return start;
@@ -97,10 +96,9 @@ std::optional<comm::Seat> seat_from_environment(const Variable& variable) {
   const std::optional<int> rank = number_in(variable, "RANK"), world = number_in(variable, "WORLD_SIZE");
   if (!rank && !world) return std::nullopt;
   if (!rank || !world) {
-    throw base::ConfigError(
-        538, fmt::format("{} is set but {} is not: the environment of a launcher is half set; set both, "
-                         "or unset both and use --nproc",
-                         rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK"));
+    throw base::ConfigError(538, fmt::format("incomplete launcher environment: {} is set but {} is not; set "
+                                             "both, or unset both and use --nproc",
+                                             rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK"));
   }
   comm::Seat seat;
   seat.rank = *rank, seat.world = *world;
@@ -111,10 +109,9 @@ std::optional<comm::Seat> seat_from_environment(const Variable& variable) {
                    .value_or(std::max(1, seat.world / std::max(1, seat.local_world)));
   if (seat.rank >= seat.world || seat.local_rank >= seat.local_world || seat.local_world > seat.world ||
       seat.node >= seat.nodes) {
-    throw base::ConfigError(
-        538, fmt::format("the environment contradicts itself: RANK = {} of WORLD_SIZE = {}, LOCAL_RANK = "
-                         "{} of LOCAL_WORLD_SIZE = {}",
-                         seat.rank, seat.world, seat.local_rank, seat.local_world));
+    throw base::ConfigError(538, fmt::format("contradictory environment: RANK = {} of WORLD_SIZE = {}, "
+                                             "LOCAL_RANK = {} of LOCAL_WORLD_SIZE = {}",
+                                             seat.rank, seat.world, seat.local_rank, seat.local_world));
   }
   return seat;
 }
@@ -123,10 +120,9 @@ std::vector<std::string> own_command(const std::vector<std::string>& argv) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) {
-    throw base::ConfigError(
-        557,
-        "/proc/self/exe cannot be read, which says what to start as a rank: mount /proc, as "
-        "every container runtime does");
+    throw base::ConfigError(557,
+                            "/proc/self/exe cannot be read, so the program to start as a rank is unknown: "
+                            "mount /proc, as container runtimes do");
   }
   std::vector<std::string> command = {self.string()};
   command.insert(command.end(), argv.begin(), argv.end());
@@ -154,10 +150,9 @@ Start start(Words words, const std::string& log_folder, Say say, const RankWishe
   if (endpoint || torchrun) {
     const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
     if (endpoint && !seat) {
-      throw base::ConfigError(
-          538,
-          "LOCKSTEP_STORE is set but RANK and WORLD_SIZE are not: the environment is half set; unset "
-          "LOCKSTEP_STORE, or start with `lockstep train --nproc N`");
+      throw base::ConfigError(538,
+                              "incomplete environment: LOCKSTEP_STORE is set but RANK and WORLD_SIZE are "
+                              "not; unset LOCKSTEP_STORE, or start with `lockstep train --nproc N`");
     }
     if (endpoint) return join_launcher(*endpoint, *seat);
     if (seat) return join_stranger(*seat, words, say);
@@ -235,10 +230,9 @@ namespace {
 void check_master_port(const Options& options) {
   const bool first_node = options.one_node() || options.node_rank == 0;
   if (!first_node || options.master_port == 0 || port_is_free(options.master_port)) return;
-  throw base::ConfigError(
-      539, fmt::format("--master-port {}: another program listens on it; leave it out, and a free port is "
-                       "chosen, or give another",
-                       options.master_port));
+  throw base::ConfigError(539, fmt::format("--master-port {}: another program is listening on it; omit it to "
+                                           "get a free port, or choose another",
+                                           options.master_port));
 }
 
 }  // namespace
@@ -248,11 +242,9 @@ int launch_program(Words words, const std::vector<std::string>& program, Say say
   const std::optional<Scheduled> scheduled = read_environment(this_environment());
   if (scheduled) {
     if (scheduled->kind == TaskKind::one_a_rank && scheduled->tasks > scheduled->nodes) {
-      throw base::ConfigError(
-          553,
-          fmt::format("lockstep launch starts the ranks itself, but {} has started {} tasks on {} nodes; "
-                      "start one task a node",
-                      scheduled->scheduler, scheduled->tasks, scheduled->nodes));
+      throw base::ConfigError(553, fmt::format("lockstep launch starts the ranks itself, but {} has started "
+                                               "{} tasks on {} nodes; start one task per node",
+                                               scheduled->scheduler, scheduled->tasks, scheduled->nodes));
     }
     take_scheduled(words, *scheduled);
   }

@@ -190,7 +190,8 @@ TEST(Start, AKilledTaskIsNamed) {
   EXPECT_TRUE(shell.says("failed: its task was killed")) << shell.output;
   EXPECT_TRUE(shell.says("rank 1 on ")) << shell.output;
   EXPECT_TRUE(shell.says("code 1")) << shell.output;
-  EXPECT_FALSE(shell.says("start again")) << "nobody can start a scheduler's task again\n" << shell.output;
+  EXPECT_FALSE(shell.says("restarting all ranks")) << "nobody can start a scheduler's task again\n"
+                                                   << shell.output;
 }
 
 TEST(Start, AFailingRankBelowATaskIsStartedAgain) {
@@ -198,7 +199,7 @@ TEST(Start, AFailingRankBelowATaskIsStartedAgain) {
   shell.run("export TEST_VICTIM=2 PET_MAX_RESTARTS=1; " + mpi_tasks(3) +
             "wait $pid0; echo code $?; wait $pid2; cat task0.txt");
   EXPECT_TRUE(shell.says("code 1")) << shell.output;
-  EXPECT_TRUE(shell.says("all ranks start again; 0 restarts left")) << shell.output;
+  EXPECT_TRUE(shell.says("restarting all ranks; 0 restarts left")) << shell.output;
   EXPECT_TRUE(shell.says("killed by SIGSEGV (11)")) << shell.output;
   EXPECT_TRUE(shell.says("attempt-1/rank-2.log")) << shell.output;
   EXPECT_TRUE(shell.says("\n  | rank 2 of 3")) << shell.output;

@@ -45,7 +45,7 @@ device::Tensor Frame::get(std::string_view role, std::string_view name) const {
     if (is(key, role, name)) return tensor;
   }
   LS_ASSERT(false, "a segment asked for " + std::string(role) + std::string(name) +
-                       ", which its plan does not name");
+                       ", which its plan does not declare");
   return {};
 }
 

@@ -6,8 +6,8 @@ namespace lockstep::optim {
 std::vector<base::ErrorExplanation> error_rows() {
   return {
       {140,
-       "A schedule that does not exist",
-       {"optim.schedule is misspelt."},
+       "Unknown schedule",
+       {"optim.schedule is misspelled."},
        {"`lockstep explain optim.schedule` lists them."}},
       {141,
        "An optimizer that does not exist",

@@ -33,7 +33,7 @@ OptimizerKind adamw() {
 
 OptimizerKind sgd() {
   return {.name = "sgd",
-          .describe = "gradient descent with momentum",
+          .describe = "stochastic gradient descent with momentum",
           .reads = {"optim.momentum"},
           .rule = kernels::UpdateRule::sgd,
           .constants =
@@ -45,7 +45,7 @@ OptimizerKind sgd() {
 
 OptimizerKind lion() {
   return {.name = "lion",
-          .describe = "the sign of a running mean",
+          .describe = "sign of an exponential moving average",
           .reads = {"optim.beta1", "optim.beta2"},
           .rule = kernels::UpdateRule::lion,
           .constants =
@@ -100,7 +100,7 @@ const std::vector<OptimizerKind>& optimizers() { return registry().rows(); }
 
 const OptimizerKind& find_optimizer(const std::string& name) {
   if (const OptimizerKind* kind = registry().find(name)) return *kind;
-  throw base::ConfigError(141, fmt::format("optim.name = \"{}\" is not an optimizer: {}", name,
+  throw base::ConfigError(141, fmt::format("unknown optim.name = \"{}\": {}", name,
                                            base::listed(base::names_of(optimizers()), "or")));
 }
 

@@ -31,24 +31,25 @@ double inverse_sqrt(const Optim&, const Position& p) {
 
 base::Registry<Schedule>& registry() {
   static base::Registry<Schedule> all(
-      "schedule",
-      {{.name = "constant", .describe = "no fall", .factor = constant},
-       {.name = "linear",
-        .describe = "a straight line down",
-        .reads = {"optim.min_lr", "optim.decay_steps"},
-        .factor = linear,
-        .falls = true},
-       {.name = "cosine",
-        .describe = "half a cosine down",
-        .reads = {"optim.min_lr", "optim.decay_steps"},
-        .factor = cosine,
-        .falls = true},
-       {.name = "wsd",
-        .describe = "constant, then a straight line down",
-        .reads = {"optim.min_lr", "optim.decay_steps", "optim.decay_fraction"},
-        .factor = warmup_stable_decay,
-        .falls = true},
-       {.name = "inverse_sqrt", .describe = "with the square root of the steps", .factor = inverse_sqrt}});
+      "schedule", {{.name = "constant", .describe = "no fall", .factor = constant},
+                   {.name = "linear",
+                    .describe = "linear decay",
+                    .reads = {"optim.min_lr", "optim.decay_steps"},
+                    .factor = linear,
+                    .falls = true},
+                   {.name = "cosine",
+                    .describe = "cosine decay",
+                    .reads = {"optim.min_lr", "optim.decay_steps"},
+                    .factor = cosine,
+                    .falls = true},
+                   {.name = "wsd",
+                    .describe = "constant, then linear decay",
+                    .reads = {"optim.min_lr", "optim.decay_steps", "optim.decay_fraction"},
+                    .factor = warmup_stable_decay,
+                    .falls = true},
+                   {.name = "inverse_sqrt",
+                    .describe = "decay with the inverse square root of the step",
+                    .factor = inverse_sqrt}});
   return all;
 }
 
@@ -66,7 +67,7 @@ const Schedule& find_schedule(const std::string& name) {
 }
 
 void register_schedule(Schedule schedule) {
-  LS_ASSERT(schedule.factor != nullptr, "schedule " + schedule.name + " lacks its factor");
+  LS_ASSERT(schedule.factor != nullptr, "schedule " + schedule.name + " has no factor function");
   registry().add(std::move(schedule));
 }
 

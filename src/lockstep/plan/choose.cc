@@ -78,7 +78,7 @@ class Chooser {
   void try_forms(Layout layout) {
     if (layout.tensor > question_.machine.ranks_per_node) {
       trials_.push_back({.candidate = {layout, question_.recompute},
-                         .refused = fmt::format("tensor ranks would not stay inside a node of {}",
+                         .refused = fmt::format("tensor ranks would not fit inside a node of {}",
                                                 question_.machine.ranks_per_node)});
       return;
     }
@@ -171,19 +171,17 @@ class Chooser {
     const bool possible = !trials_.empty() && trials_.front().refused.empty();
     if (!possible) {
       const std::string why =
-          trials_.empty() ? "no split of them has the sizes that the recipe sets" : trials_[0].refused;
+          trials_.empty() ? "no factorization has the sizes set in the recipe" : trials_[0].refused;
       throw base::ConfigError(
           183, fmt::format("parallel.auto finds no layout for {} ranks: {}", question_.ranks, why));
     }
     const Trial& nearest = trials_.front();
     throw base::ConfigError(
-        183,
-        fmt::format(
-            "parallel.auto finds no layout of {} ranks that fits: the most sparing{}, {}, needs {} of the {} "
-            "that a rank has; use more ranks, more batch.slices or shorter sequences",
-            question_.ranks, unseen_ > 0 ? " that was looked at" : "", nearest.candidate.words(),
-            base::human_bytes(static_cast<double>(nearest.peak_bytes)),
-            base::human_bytes(static_cast<double>(question_.available_bytes))));
+        183, fmt::format("parallel.auto finds no layout of {} ranks that fits: the smallest{}, {}, needs {} "
+                         "of the {} that a rank has; use more ranks, more batch.slices or shorter sequences",
+                         question_.ranks, unseen_ > 0 ? " tried" : "", nearest.candidate.words(),
+                         base::human_bytes(static_cast<double>(nearest.peak_bytes)),
+                         base::human_bytes(static_cast<double>(question_.available_bytes))));
   }
 
   const Question& question_;
@@ -224,11 +222,10 @@ std::string Choice::why() const {
                shown == 1 ? "chosen" : ""});
   }
   std::string text = fmt::format(
-      "parallel.auto: {} of {} layouts fit in {}; by forecast the best are\n{}", fitting, trials.size(),
+      "parallel.auto: {} of {} layouts fit in {}; estimated to be fastest:\n{}", fitting, trials.size(),
       base::human_bytes(static_cast<double>(available_bytes)), table.to_text(kWholeNames));
   if (too_large > 0) text += fmt::format("{} need more memory\n", too_large);
-  if (unseen > 0)
-    text += fmt::format("{} that cut the model into more parts than these were not looked at\n", unseen);
+  if (unseen > 0) text += fmt::format("{} that split the model further were not tried\n", unseen);
   size_t told = 0;
   for (const auto& [reason, whom] : reasons) {
     if (told++ == kReasons) break;

@@ -6,22 +6,21 @@ namespace lockstep::plan {
 std::vector<base::ErrorExplanation> error_rows() {
   return {
       {181,
-       "No such machine to price for",
-       {"The name is misspelt, or the machine is not in the list."},
-       {"Use one of the names in the message; docs/layouts.md says what is known of each."}},
+       "Unknown machine for the cost model",
+       {"The name is misspelled, or the machine is not in the list."},
+       {"Use one of the names in the message."}},
       {182,
-       "Words that are no layout",
-       {"A word of --layouts is misspelt, stands twice, or has a value that it cannot have.",
-        "A word needs another: zero needs data, sequence needs tensor, schedule needs pipeline."},
-       {"Write layouts like data=4,zero=3 or pipeline=2,schedule=gpipe, with blanks between them.",
-        "docs/verify.md lists the words."}},
+       "Invalid layout",
+       {"A setting in --layouts is misspelled, given twice, or has an invalid value.",
+        "A setting needs another one: zero needs data, sequence needs tensor, schedule needs pipeline."},
+       {"Write layouts like data=4,zero=3 or pipeline=2,schedule=gpipe, separated by spaces.",
+        "docs/verify.md lists the settings."}},
       {183,
-       "No layout that fits",
-       {"parallel.auto tried every layout of the ranks that were started, and each needs more memory than a "
-        "rank has.",
-        "Sizes that the recipe settles (parallel.tensor and others) leave no way to deal the ranks out."},
-       {"Start more ranks, or make slices smaller with a larger batch.slices.",
-        "Leave the keys of [parallel] at their defaults, so that more layouts are tried."}},
+       "No layout fits",
+       {"parallel.auto tried every layout of the started ranks, and each needs more memory than a rank has.",
+        "Sizes fixed in the recipe (parallel.tensor and others) leave no possible layout."},
+       {"Start more ranks, or use smaller slices with a larger batch.slices.",
+        "Leave the keys of [parallel] at their defaults, so more layouts are tried."}},
   };
 }
 

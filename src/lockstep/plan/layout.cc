@@ -46,15 +46,15 @@ void set_choice(const std::string& layout, const std::string& name, const std::s
                 std::string& into, const std::vector<std::string>& choices) {
   if (std::find(choices.begin(), choices.end(), value) == choices.end())
     refuse(layout,
-           fmt::format("{} is one of {}, not {}", name, base::join(choices, ", "), base::quoted(value)));
+           fmt::format("{} must be one of {}, not {}", name, base::join(choices, ", "), base::quoted(value)));
   into = value;
 }
 
 void set_number(const std::string& layout, const Word& word, const std::string& value, Layout& made) {
   const std::optional<int> n = base::parse_number<int>(value);
   if (!n || *n < word.least || *n > word.most)
-    refuse(layout, fmt::format("{} is a whole number from {} to {}, not {}", word.name, word.least, word.most,
-                               base::quoted(value)));
+    refuse(layout, fmt::format("{} must be an integer from {} to {}, not {}", word.name, word.least,
+                               word.most, base::quoted(value)));
   made.*word.number = *n;
 }
 
@@ -71,10 +71,9 @@ void set_word(const std::string& layout, const std::string& name, const std::str
     made.sequence = said == "true";
     return;
   }
-  refuse(layout,
-         fmt::format("{} is none of data, zero, shard, tensor, sequence, context, form, pipeline, schedule, "
-                     "chunks",
-                     base::quoted(name)));
+  refuse(layout, fmt::format("unknown setting {}; expected data, zero, shard, tensor, sequence, context, "
+                             "form, pipeline, schedule or chunks",
+                             base::quoted(name)));
 }
 
 // Words that say nothing without another.
@@ -132,10 +131,10 @@ Layout parse_layout(const std::string& words) {
     std::string name = piece.substr(0, equals);
     if (name == "context_form") name = "form";  // the recipe's word
     const std::string value = equals == std::string::npos ? "" : piece.substr(equals + 1);
-    if (!named.insert(name).second) refuse(words, fmt::format("{} stands twice", name));
+    if (!named.insert(name).second) refuse(words, fmt::format("{} is given twice", name));
     set_word(words, name, value, made);
   }
-  if (named.empty()) refuse(words, "it has no word; write it like data=2,tensor=2");
+  if (named.empty()) refuse(words, "it is empty; write it like data=2,tensor=2");
   if (made.schedule == "interleaved" && !named.contains("chunks")) made.chunks = 2;
   check_sense(words, made, named);
   return made;
@@ -147,10 +146,9 @@ std::vector<Layout> parse_layouts(const std::string& list) {
     const Layout layout = parse_layout(words);
     if (std::find(layouts.begin(), layouts.end(), layout) == layouts.end()) layouts.push_back(layout);
     if (layouts.size() > kMostLayouts)
-      throw base::ConfigError(182, fmt::format("--layouts names more than {}; name fewer", kMostLayouts));
+      throw base::ConfigError(182, fmt::format("--layouts lists more than {}; give fewer", kMostLayouts));
   }
-  if (layouts.empty())
-    throw base::ConfigError(182, "--layouts names none; write it like \"data=4 tensor=2\"");
+  if (layouts.empty()) throw base::ConfigError(182, "--layouts is empty; write it like \"data=4 tensor=2\"");
   return layouts;
 }
 

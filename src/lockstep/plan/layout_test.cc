@@ -50,23 +50,23 @@ TEST(LayoutWords, SayWhatTheRecipeSays) {
 
 TEST(LayoutWords, WrongOnesAreNamed) {
   for (const auto& [words, says] : std::vector<std::pair<std::string, std::string>>{
-           {"date=4", "\"date\" is none of data"},
-           {"data=0", "data is a whole number"},
+           {"date=4", "unknown setting \"date\""},
+           {"data=0", "data must be an integer"},
            {"data=4x", "\"4x\""},
-           {"data=99999999999999", "data is a whole number"},
+           {"data=99999999999999", "data must be an integer"},
            {"data=", "\"\""},
-           {"data=2,data=2", "stands twice"},
+           {"data=2,data=2", "is given twice"},
            {"zero=3", "zero needs data"},
-           {"data=2,zero=4", "zero is a whole number from 0 to 3"},
+           {"data=2,zero=4", "zero must be an integer from 0 to 3"},
            {"sequence", "sequence needs tensor"},
            {"tensor=2,sequence=maybe", "one of true, false"},
            {"tensor=2,form=heads", "form needs context"},
            {"context_form=heads", "form needs context"},
-           {"context=2,form=ring,context_form=heads", "stands twice"},
+           {"context=2,form=ring,context_form=heads", "is given twice"},
            {"pipeline=2,schedule=dualpipe", "schedule is one of gpipe"},
            {"data=2,schedule=gpipe", "schedule needs pipeline"},
            {"pipeline=2,chunks=3", "chunks needs schedule=interleaved"},
-           {"pipeline=2,schedule=interleaved,chunks=1", "chunks is a whole number from 2"},
+           {"pipeline=2,schedule=interleaved,chunks=1", "chunks must be an integer from 2"},
            {"data=4096,tensor=2", "8192 ranks"},
            {",", "no word"}}) {
     try {

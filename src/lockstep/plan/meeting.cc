@@ -36,12 +36,13 @@ int64_t bytes_of(const Program& program, const std::vector<program::Use>& uses) 
 }
 
 std::string differing_message(const Instruction& x, const Instruction& y) {
-  if (x.slice != y.slice) return fmt::format("one is of slice {}, the other of slice {}", x.slice, y.slice);
+  if (x.slice != y.slice)
+    return fmt::format("one belongs to slice {}, the other to slice {}", x.slice, y.slice);
   const bool x_sends = sends(x);
   const int64_t sent = x_sends ? x.moved_bytes : y.moved_bytes,
                 taken = x_sends ? y.moved_bytes : x.moved_bytes;
-  if (sent != taken) return fmt::format("{} bytes are sent and {} are taken", sent, taken);
-  if ((x.among == Among::next) == (y.among == Among::next)) return "one goes forward, the other goes back";
+  if (sent != taken) return fmt::format("{} bytes are sent, but {} are received", sent, taken);
+  if ((x.among == Among::next) == (y.among == Among::next)) return "one is forward, the other backward";
   return "";
 }
 
@@ -63,15 +64,15 @@ std::string differs(const Program& a, const Instruction& x, const Program& b, co
     return fmt::format("one is {}, the other {}", program::name_of(program::verb_of(x.what)),
                        program::name_of(program::verb_of(y.what)));
   }
-  if (x.block != y.block) return fmt::format("one is of b{}, the other of b{}", x.block, y.block);
+  if (x.block != y.block) return fmt::format("one belongs to b{}, the other to b{}", x.block, y.block);
   if (x.segment != y.segment)
-    return fmt::format("one is of segment {}, the other of {}", x.segment, y.segment);
+    return fmt::format("one belongs to segment {}, the other to {}", x.segment, y.segment);
   const std::string here = program::stage_of(x.what), there = program::stage_of(y.what);
   if (here != there) return fmt::format("one is of{}, the other of{}", here, there);
-  if (blocks_of(a, x) != blocks_of(b, y)) return "they bring gradients of different blocks";
+  if (blocks_of(a, x) != blocks_of(b, y)) return "they carry gradients of different blocks";
   const bool same_slice = x.among == Among::tensor || x.among == Among::context;
   if (same_slice && x.slice != y.slice)
-    return fmt::format("one is of slice {}, the other of slice {}", x.slice, y.slice);
+    return fmt::format("one belongs to slice {}, the other to slice {}", x.slice, y.slice);
   const bool whole = same_slice || x.is<program::GatherWeights, program::GatherSums>();
   if (whole && bytes_of(a, x.writes) != bytes_of(b, y.writes)) {
     return fmt::format("one gets {} bytes, the other {}", bytes_of(a, x.writes), bytes_of(b, y.writes));

@@ -117,8 +117,8 @@ const Machine& machine_named(const std::string& name) {
     if (machine.name == name) return machine;
     names.push_back(machine.name);
   }
-  throw base::ConfigError(
-      181, fmt::format("'{}' is no machine that can be priced; those are {}", name, base::join(names, ", ")));
+  throw base::ConfigError(181,
+                          fmt::format("unknown machine '{}'; known are {}", name, base::join(names, ", ")));
 }
 
 Machine this_machine(device::Kind kind, const device::Properties& device, int ranks_here) {

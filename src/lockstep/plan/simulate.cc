@@ -123,7 +123,7 @@ class Walker {
   double price(int c, const Instruction& i) const {
     const RankClass& one = class_at(c);
     const double seconds = price_(one.first, program_of(one), i);
-    LS_ASSERT(seconds >= 0, "a price below zero");
+    LS_ASSERT(seconds >= 0, "a negative cost");
     return seconds;
   }
 
@@ -249,7 +249,7 @@ class Walker {
       const Lane& there = lanes_[static_cast<size_t>(expected)][lane_there];
       const int rank = class_at(expected).first;
       if (there.done()) {
-        why = fmt::format("{} waits for rank {}, which never comes", who, rank);
+        why = fmt::format("{} waits for rank {}, which never arrives", who, rank);
         return false;
       }
       why = fmt::format("{} waits for rank {}, which is at #{}", who, rank, there.list[there.next]);
@@ -308,8 +308,8 @@ class Walker {
         if (other == c || at[other] >= lists[other].size() || lists[other][at[other]] == lists[c][at[c]])
           continue;
         complain(
-            fmt::format("no one order of launches suits all ranks: {} is behind {} there, and rank {} has "
-                        "them the other way round, directly or through others",
+            fmt::format("the ranks issue collectives in incompatible orders: {} is after {} there, but rank "
+                        "{} has them the other way round, directly or through others",
                         name(who.of_class, who.index), call_at(who.of_class, lists[other][at[other]]),
                         class_at(static_cast<int>(c)).first));
         return;

@@ -182,7 +182,7 @@ class Checker {
         const size_t k = found[program_.buffers[static_cast<size_t>(use.buffer)].block]++;
         const auto& there = folds_[use.buffer];
         if (k >= before.size() || there.empty() || strands_in(there.begin()->second) != before[k]) {
-          fail(i, "goes on from " + name(use) + ", which does not hold the rounds before");
+          fail(i, "continues " + name(use) + ", which does not hold the rounds before");
         }
       }
       if (use.role != Role::node) continue;

@@ -178,7 +178,8 @@ Recompute parse_recompute(const std::string& text, const model::Model& model) {
     recompute.every = base::parse_number<int>(std::string_view(text).substr(6)).value_or(0);
     if (recompute.every >= 1) return recompute;
     throw base::ConfigError(
-        130, fmt::format("memory.recompute = \"{}\": write every-K with K of at least 1, as every-2", text));
+        130, fmt::format("memory.recompute = \"{}\": expected every-K with K of at least 1, such as every-2",
+                         text));
   }
   std::set<std::string> known;
   for (const model::Block& block : model.blocks) {
@@ -195,10 +196,9 @@ Recompute parse_recompute(const std::string& text, const model::Model& model) {
     if (!known.contains(name)) {
       std::string names;
       for (const std::string& k : known) names += (names.empty() ? "" : ", ") + k;
-      throw base::ConfigError(
-          131, fmt::format("memory.recompute = \"{}\": this model has no segment \"{}\"; it has: {}. "
-                           "Or use auto, none, cheap, full, every-K",
-                           text, name, names));
+      throw base::ConfigError(131, fmt::format("memory.recompute = \"{}\": this model has no segment \"{}\"; "
+                                               "it has {}. Other values: auto, none, cheap, full, every-K",
+                                               text, name, names));
     }
     recompute.segments.push_back(name);
     begin = end + 1;

@@ -51,8 +51,9 @@ std::string resolve_nodes(DataRanks& ranks, int64_t strands) {
         if (nodes_of(strands, run).size() == 1) continue;
         return run.count() == 0
                    ? fmt::format("{} strands do not fill every round", strands)
-                   : fmt::format("strands {} to {} of a node's ranks are no one branch of the tree over {}",
-                                 run.begin, run.end - 1, strands);
+                   : fmt::format(
+                         "strands {} to {} of a node's ranks do not form one subtree of the {} strands",
+                         run.begin, run.end - 1, strands);
       }
     }
   }

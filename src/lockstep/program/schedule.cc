@@ -131,7 +131,7 @@ Schedule schedule_of(const std::string& name) {
     if (name == name_of(schedule)) return schedule;
   }
   throw base::ConfigError(
-      180, fmt::format("'{}' is no pipeline schedule; use gpipe, 1f1b, interleaved or zero-bubble", name));
+      180, fmt::format("unknown pipeline schedule '{}'; use gpipe, 1f1b, interleaved or zero-bubble", name));
 }
 
 std::vector<Turn> turns(Schedule schedule, int stages, int stage, int chunks, int64_t slices) {
@@ -180,26 +180,26 @@ std::vector<std::vector<int64_t>> turn_ends(Schedule schedule, int stages, int c
     }
   }
   for (size_t stage = 0; stage < lists.size(); ++stage)
-    LS_ASSERT(ends[stage].size() == lists[stage].size(), "a schedule that does not end");
+    LS_ASSERT(ends[stage].size() == lists[stage].size(), "a schedule that does not terminate");
   return ends;
 }
 
 std::string cannot(Schedule schedule, int stages, int chunks, int64_t slices) {
   if (schedule != Schedule::gpipe && slices < stages) {
     return fmt::format(
-        "parallel.schedule = {} keeps {} stages busy with at least as many slices on each rank, and there "
-        "{} {}; raise batch.slices, or set parallel.schedule=gpipe",
+        "parallel.schedule = {} with {} stages needs at least as many slices on each rank, but there {} {}; "
+        "raise batch.slices, or set parallel.schedule=gpipe",
         name_of(schedule), stages, slices == 1 ? "is" : "are", slices);
   }
   if (schedule == Schedule::interleaved && chunks < 2) {
     return fmt::format(
-        "parallel.schedule = interleaved gives each stage several pieces of the model, and parallel.chunks = "
-        "{}; set parallel.chunks=2, or parallel.schedule=1f1b",
+        "parallel.schedule = interleaved needs several chunks per stage, but parallel.chunks = {}; set "
+        "parallel.chunks=2, or parallel.schedule=1f1b",
         chunks);
   }
   if (schedule != Schedule::interleaved && chunks != 1) {
     return fmt::format(
-        "parallel.chunks = {} is for parallel.schedule = interleaved, and the schedule is {}; set "
+        "parallel.chunks = {} needs parallel.schedule = interleaved, but the schedule is {}; set "
         "parallel.chunks=1, or parallel.schedule=interleaved",
         chunks, name_of(schedule));
   }
@@ -208,7 +208,7 @@ std::string cannot(Schedule schedule, int stages, int chunks, int64_t slices) {
 
 std::vector<Piece> cut_blocks(const std::vector<double>& costs, int pieces) {
   const int blocks = static_cast<int>(costs.size());
-  LS_ASSERT(pieces >= 1 && pieces <= blocks, fmt::format("{} blocks in {} pieces", blocks, pieces));
+  LS_ASSERT(pieces >= 1 && pieces <= blocks, fmt::format("{} blocks in {} chunks", blocks, pieces));
   std::vector<double> sums(costs.size() + 1, 0.0);
   for (size_t b = 0; b < costs.size(); ++b) sums[b + 1] = sums[b] + costs[b];
   const Cuts dearest =

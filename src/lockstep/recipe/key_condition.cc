@@ -66,7 +66,7 @@ Condition is(const std::string& key, const std::vector<std::string>& values) {
   return {wanted, [=](const Circumstances& c) -> std::string {
             const std::string value = value_of(key, c.recipe);
             if (std::find(values.begin(), values.end(), value) != values.end()) return "";
-            return fmt::format("it is for {}, and that is {}", wanted, shown(value));
+            return fmt::format("it applies to {}, but that is {}", wanted, shown(value));
           }};
 }
 
@@ -104,7 +104,7 @@ ConditionOfKey not_ignored_by(const std::string& table) {
 
 Condition is_empty(const std::string& key) {
   return {key + " empty", [=](const Circumstances& c) -> std::string {
-            return value_of(key, c.recipe).empty() ? "" : key + " is set and takes its place";
+            return value_of(key, c.recipe).empty() ? "" : key + " is set and takes precedence";
           }};
 }
 
@@ -113,42 +113,42 @@ Condition above(const std::string& key, double bound) {
   return {wanted, [=](const Circumstances& c) -> std::string {
             const double number = number_of(key, c.recipe);
             if (number > bound) return "";
-            return fmt::format("it is for {}, and that is {}", wanted, bound_text(number));
+            return fmt::format("it applies to {}, but that is {}", wanted, bound_text(number));
           }};
 }
 
 Condition on_several_ranks() {
   return of_run(
       "several ranks", [](const Circumstances& c) { return c.ranks > 1; },
-      "this run has one rank (--nproc N starts more)");
+      "this run has a single rank (start more with --nproc N)");
 }
 
 Condition on_several_nodes() {
   return of_run(
       "several nodes", [](const Circumstances& c) { return c.nodes > 1; },
-      "this run has one node (--nnodes N)");
+      "this run has a single node (--nnodes N)");
 }
 
 Condition under_a_launcher() {
   return of_run(
       "under a launcher", [](const Circumstances& c) { return c.launched; },
-      "no launcher watches this run (--nproc 1 starts it under one)");
+      "this run has no launcher (use --nproc 1 to start it under one)");
 }
 
 Condition on_a_gpu() {
   return of_run(
-      "on a GPU", [](const Circumstances& c) { return c.gpu; }, "this run computes on the CPU");
+      "on a GPU", [](const Circumstances& c) { return c.gpu; }, "this run is on the CPU");
 }
 
 Condition with_held_out_data() {
   return of_run(
       "held-out data", [](const Circumstances& c) { return c.evaluates; },
-      "nothing is held out to evaluate on (data.eval_fraction, data.eval_path)");
+      "no data is held out for evaluation (data.eval_fraction, data.eval_path)");
 }
 
 Condition without_run_option() {
   return of_run(
-      "without --run", [](const Circumstances& c) { return !c.folder_given; }, "--run names the folder");
+      "without --run", [](const Circumstances& c) { return !c.folder_given; }, "--run sets the folder");
 }
 
 Condition all_of(const std::vector<Condition>& conditions) {

@@ -15,7 +15,7 @@ void Mistakes::refuse(const std::string& what) const {
     lines += fmt::format("\n  {}", all_[k].what());
   if (all_.size() > kMostShown) lines += fmt::format("\n  and {} more", all_.size() - kMostShown);
   throw base::ConfigError(
-      112, fmt::format("{} mistakes in {}:{}\n  `lockstep explain KEY` says what a key may be", all_.size(),
+      112, fmt::format("{} errors in {}:{}\n  `lockstep explain KEY` shows what a key accepts", all_.size(),
                        what, lines));
 }
 

@@ -18,34 +18,32 @@ void add_run(std::vector<Key>& keys) {
           make_key(MEMBER(run.name), without_run_option(), "The run's name: its folder under log.folder.",
                    "\"first\"",
                    {.pattern = "[A-Za-z0-9_][A-Za-z0-9._+=,@-]{0,199}",
-                    .form = "letters, digits and . _ - + = , @, not starting with a point or a dash",
+                    .form = "letters, digits and . _ - + = , @, not starting with a dot or a dash",
                     .also = {"run_name", "experiment", "experiment_name"}}),
-          make_key(
-              MEMBER(run.seed), always(),
-              "Seeds everything random: first weights, sample order, dropout. The same seed and recipe give "
-              "the same bits.",
-              "1", {.at_least = 0, .also = {"random_seed", "manual_seed"}}),
+          make_key(MEMBER(run.seed), always(),
+                   "Seed of everything random: initial weights, sample order, dropout. The same seed and "
+                   "recipe give the same bits.",
+                   "1", {.at_least = 0, .also = {"random_seed", "manual_seed"}}),
           make_key(MEMBER(run.steps), always(), "Optimizer steps to train for.", "600",
                    {.at_least = 1,
                     .at_most = kMostSteps,
                     .also = {"max_steps", "max_iters", "iterations", "num_steps", "train_steps"}}),
           make_key(MEMBER(run.device), always(),
-                   "Where to train. auto takes the GPUs if there are any, else the CPU.", "\"cuda:0\"",
+                   "Where to train. auto: GPUs if there are any, otherwise the CPU.", "\"cuda:0\"",
                    {.pattern = "auto|cpu|cuda(:[0-9]{1,3})?", .form = "auto, cpu, cuda or cuda:N"}),
           make_key(MEMBER(run.exact), always(),
-                   "Same bits at any number of ranks, sharding and restart. false allows faster kernels that "
-                   "are not repeatable.",
+                   "Same bits with any number of ranks, any sharding and any restart. false allows faster "
+                   "reductions that are not reproducible.",
                    "true", {.also = {"deterministic"}}),
-          make_key(
-              MEMBER(run.nonfinite), always(),
-              "What to do when a loss or gradient is not a finite number: stop the run, or skip that update.",
-              "\"skip\"", {.choices = {"stop", "skip"}}),
+          make_key(MEMBER(run.nonfinite), always(),
+                   "What to do when a loss or gradient is not finite: stop the run, or skip that update.",
+                   "\"skip\"", {.choices = {"stop", "skip"}}),
           make_key(MEMBER(run.threads), always(),
-                   "CPU threads that compute. auto: OMP_NUM_THREADS when set, else every core this process "
-                   "may use.",
+                   "Compute threads on the CPU. auto: OMP_NUM_THREADS if set, otherwise every core available "
+                   "to this process.",
                    "8", {.at_least = 1, .at_most = 4096, .also = {"num_threads", "omp_num_threads"}}),
           make_key(MEMBER(run.hang_timeout), under_a_launcher(),
-                   "Seconds that ranks wait for one that does not come before all are started again. auto: "
+                   "Seconds that ranks wait for a rank that does not arrive before all are restarted. auto: "
                    "30, or ten times what that instruction usually takes.",
                    "120", {.at_least = 1, .at_most = 1e6, .also = {"watchdog", "heartbeat_timeout"}}),
       });
@@ -56,38 +54,38 @@ void add_data(std::vector<Key>& keys) {
       keys.end(),
       {
           make_key(MEMBER(data.kind), always(),
-                   "What the data is: grammar (made up on the spot, nothing to download), text (plain "
-                   "files), jsonl (one JSON object a line) or tokens (numbers already). auto: what the files "
-                   "of data.path are, or grammar without a path.",
+                   "Kind of data: grammar (generated on the fly, no download needed), text (plain files), "
+                   "jsonl (one JSON object per line) or tokens (token numbers). auto: detected from the "
+                   "files in data.path, or grammar without a path.",
                    "\"text\"",
                    {.choices = choice_names("data.kind", {"auto"}), .also = {"format", "dataset"}}),
           make_key(MEMBER(data.path), not_ignored_by("data.kind"),
-                   "What to read: a file, a folder with all that is in it, a pattern such as data/*.txt, or "
-                   "several of these as a list or with commas. ~ is the home folder; what a recipe names is "
-                   "looked for beside the recipe first. Not needed for grammar.",
+                   "What to read: a file, a folder (recursively), a pattern such as data/*.txt, or a list or "
+                   "comma-separated string of these. ~ is the home folder; paths in a recipe are looked up "
+                   "next to the recipe first. Not needed for grammar.",
                    "\"data/train.txt\"",
                    {.also = {"train_path", "file", "dataset_path", "data_dir"},
                     .list = true,
                     .names = Key::Names::input}),
-          make_key(MEMBER(data.field), read_by("data.kind"), "jsonl: the field that holds the text.",
-                   "\"text\"", {.also = {"text_field", "column"}}),
-          make_key(MEMBER(data.seq_len), always(), "Tokens a sample.", "1024",
+          make_key(MEMBER(data.field), read_by("data.kind"), "jsonl: the field with the text.", "\"text\"",
+                   {.also = {"text_field", "column"}}),
+          make_key(MEMBER(data.seq_len), always(), "Tokens per sample.", "1024",
                    {.at_least = 1,
                     .at_most = 1 << 28,
                     .also = {"sequence_length", "seq_length", "block_size", "max_seq_len", "max_length"}}),
           make_key(MEMBER(data.eval_fraction), held_out_of_the_files,
-                   "Share of the samples held out for evaluation.", "0.05",
+                   "Fraction of the samples held out for evaluation.", "0.05",
                    {.at_least = 0, .at_most = 0.9, .also = {"val_fraction", "validation_split"}}),
           make_key(MEMBER(data.eval_path), not_ignored_by("data.kind"),
-                   "Files of their own for evaluation, as in data.path; data.eval_fraction is then not used.",
+                   "Separate files for evaluation, as in data.path; data.eval_fraction is then ignored.",
                    "\"data/valid.txt\"",
                    {.also = {"val_path", "validation_path"}, .list = true, .names = Key::Names::input}),
-          make_key(MEMBER(data.grammar_seed), read_by("data.kind"), "grammar: which made-up language.", "7",
+          make_key(MEMBER(data.grammar_seed), read_by("data.kind"), "grammar: which synthetic language.", "7",
                    {.at_least = 0}),
-          make_key(MEMBER(data.prefetch), always(), "Steps of data read ahead of the one that trains.", "4",
+          make_key(MEMBER(data.prefetch), always(), "Steps of data to read ahead.", "4",
                    {.at_least = 1, .at_most = 1024, .also = {"prefetch_factor", "read_ahead"}}),
-          make_key(MEMBER(data.workers), always(), "Reading threads. They change the speed, never the order.",
-                   "2", {.at_least = 1, .at_most = 256, .also = {"num_workers", "n_workers"}}),
+          make_key(MEMBER(data.workers), always(), "Reader threads. They affect speed, never the order.", "2",
+                   {.at_least = 1, .at_most = 256, .also = {"num_workers", "n_workers"}}),
           make_key(MEMBER(data.tokenizer), read_by("data.kind"),
                    "How text becomes tokens: as bytes (256 tokens), or by a tokenizer: a tokenizer.json, a "
                    "*.tiktoken, "
@@ -102,22 +100,20 @@ void add_batch(std::vector<Key>& keys) {
   keys.insert(
       keys.end(),
       {
-          make_key(MEMBER(batch.global), always(), "Samples a step, over all ranks together.", "512",
+          make_key(MEMBER(batch.global), always(), "Samples per step, over all ranks.", "512",
                    {.at_least = 1,
                     .at_most = 1e9,
                     .also = {"batch_size", "global_batch_size", "train_batch_size", "size"}}),
-          make_key(
-              MEMBER(batch.slices), always(),
-              "Forward and backward passes that the batch is cut into; must divide batch.global. Part of the "
-              "numeric contract: auto fits it to memory once and writes it down.",
-              "32",
-              {.at_least = 1,
-               .at_most = 1 << 20,
-               .also = {"gradient_accumulation_steps", "accumulate", "micro_batches", "grad_accum"}}),
+          make_key(MEMBER(batch.slices), always(),
+                   "Number of micro-batches the batch is split into; must divide batch.global. Part of the "
+                   "numeric contract: auto fits it to memory once and records it.",
+                   "32",
+                   {.at_least = 1,
+                    .at_most = 1 << 20,
+                    .also = {"gradient_accumulation_steps", "accumulate", "micro_batches", "grad_accum"}}),
           make_key(MEMBER(batch.strands), always(),
-                   "Independent sums of slices: the most data-parallel ranks this recipe can use with the "
-                   "same bits. "
-                   "auto: batch.slices, at most 8.",
+                   "Independent gradient sums over slices: the maximum number of data-parallel ranks with "
+                   "the same bits. auto: batch.slices, at most 8.",
                    "8", {.at_least = 1, .at_most = 1 << 20}),
       });
 }
@@ -134,18 +130,16 @@ void add_log(std::vector<Key>& keys) {
                    {.at_least = 0,
                     .at_most = kMostSteps,
                     .also = {"eval_interval", "eval_steps", "val_interval"}}),
-          make_key(MEMBER(log.eval_batches), with_held_out_data(),
-                   "Slices of held-out samples that an evaluation looks at.", "8",
+          make_key(MEMBER(log.eval_batches), with_held_out_data(), "Held-out slices per evaluation.", "8",
                    {.at_least = 1, .at_most = 1e9, .also = {"eval_iters", "val_batches"}}),
           make_key(MEMBER(log.fingerprint), always(),
-                   "Writes params_hash, a hash of every weight, into each logged line.", "true",
+                   "Write params_hash, a hash of all weights, to each logged line.", "true",
                    {.also = {"params_hash"}}),
           make_key(MEMBER(log.fingerprint_every), on_several_ranks(),
-                   "Steps between comparisons of the weights that several ranks hold copies of: a bit that "
-                   "flipped is noticed, and the rank named. 0: never.",
+                   "Steps between comparisons of replicated weights across ranks: detects bit flips and "
+                   "names the rank. 0: never.",
                    "100", {.at_least = 0, .at_most = kMostSteps}),
-          make_key(MEMBER(log.folder), without_run_option(), "Where the folders of runs are made.",
-                   "\"runs\"",
+          make_key(MEMBER(log.folder), without_run_option(), "Parent folder of run folders.", "\"runs\"",
                    {.also = {"output_dir", "out_dir", "log_dir", "save_dir"}, .names = Key::Names::output}),
       });
 }
@@ -154,37 +148,35 @@ void add_checkpoint(std::vector<Key>& keys) {
   keys.insert(
       keys.end(),
       {
-          make_key(
-              MEMBER(checkpoint.every), always(),
-              "Steps between checkpoints; 0 saves by time (checkpoint.minutes). In any case a run saves at "
-              "its end, when it is stopped, and before a loss that is not a number ends it.",
-              "1000", {.at_least = 0, .at_most = kMostSteps, .also = {"save_steps", "save_every"}}),
+          make_key(MEMBER(checkpoint.every), always(),
+                   "Steps between checkpoints; 0 saves by time (checkpoint.minutes). A run also saves at its "
+                   "end, when it is stopped, and before a non-finite loss ends it.",
+                   "1000", {.at_least = 0, .at_most = kMostSteps, .also = {"save_steps", "save_every"}}),
           make_key(MEMBER(checkpoint.minutes), is("checkpoint.every", {"0"}),
-                   "Minutes between checkpoints where checkpoint.every is 0, and at least a hundred times as "
-                   "long as training stands still for one. 0: none by time.",
+                   "Minutes between checkpoints if checkpoint.every is 0, and at least a hundred times as "
+                   "long as a save pauses training. 0: no saves by time.",
                    "30.0",
                    {.at_least = 0, .at_most = 1e6, .also = {"save_minutes", "save_interval_minutes"}}),
-          make_key(MEMBER(checkpoint.keep), always(), "How many of the newest checkpoints stay on disk.", "2",
+          make_key(MEMBER(checkpoint.keep), always(), "Number of newest checkpoints to keep.", "2",
                    {.at_least = 1, .at_most = 1e6, .also = {"save_total_limit"}}),
           make_key(MEMBER(checkpoint.keep_every), always(),
-                   "Checkpoints of steps that this divides stay for good, beside the newest; 0: none do.",
+                   "Also keep checkpoints of steps that are multiples of this, permanently; 0: none.",
                    "10000", {.at_least = 0, .at_most = kMostSteps, .also = {"keep_period"}}),
           make_key(MEMBER(checkpoint.async), always(),
-                   "Training goes on while a checkpoint is written; it waits only for the copy out of device "
-                   "memory. "
-                   "Takes host memory of the size of what a rank writes, twice where saves overlap.",
+                   "Continue training while a checkpoint is written; training pauses only for the copy out "
+                   "of device memory. Needs host memory for what a rank writes, twice if saves overlap.",
                    "false", {.also = {"async_save", "async_mode", "dist_ckpt_async"}}),
           make_key(MEMBER(checkpoint.snapshot_every), under_a_launcher(),
-                   "Steps between snapshots in the launcher's memory, from which ranks start again without a "
-                   "disk. auto: so that they cost below 1 % of the time; 0: none.",
+                   "Steps between snapshots in the launcher's memory, from which ranks restart without a "
+                   "disk. auto: so that they cost less than 1 % of the time; 0: none.",
                    "10", {.at_least = 0, .at_most = kMostSteps, .also = {"memory_every"}}),
           make_key(MEMBER(checkpoint.replicas), on_several_nodes(),
-                   "Copies of each snapshot that the launcher of another node keeps, so that a lost node "
-                   "costs no more than a lost rank.",
+                   "Copies of each snapshot kept by another node's launcher, so that a lost node costs no "
+                   "more than a lost rank.",
                    "1", {.at_least = 0, .at_most = 1}),
           make_key(MEMBER(checkpoint.notice), always(),
-                   "Seconds from the warning (SIGTERM, SIGUSR1, a preemption notice) to the end. auto: what "
-                   "this place gives: Compute Engine 30, GKE 15, EC2 120, Slurm's --signal.",
+                   "Seconds from the preemption warning (SIGTERM, SIGUSR1, a preemption notice) to the end "
+                   "of the machine. auto: Compute Engine 30, GKE 15, EC2 120, Slurm's --signal.",
                    "60", {.at_least = 1, .at_most = 1e6, .also = {"grace_period"}}),
       });
 }
@@ -198,10 +190,10 @@ const std::vector<Section>& recipe_sections() {
       {"optim", "How the weights move."},
       {"tune", "Which parameters are trained."},
       {"precision", "Number formats."},
-      {"parallel", "How ranks share the work; the result has the same bits."},
-      {"memory", "What to do without when memory is short."},
-      {"checkpoint", "What is saved, and when."},
-      {"log", "What is written down, and where."},
+      {"parallel", "How the work is distributed over ranks; the bits stay the same."},
+      {"memory", "How to save memory."},
+      {"checkpoint", "What to save, and when."},
+      {"log", "What to log, and where."},
   };
   return sections;
 }

@@ -38,11 +38,10 @@ void add_model(std::vector<Key>& keys) {
           make_key(MEMBER(model.family), always(), "The architecture.", "\"llama\"",
                    {.choices = choice_names("model.family"),
                     .also = {"arch", "architecture", "model_type", "type"}}),
-          make_key(
-              MEMBER(model.preset), always(),
-              "A known size of the family, such as 124m, that sets the sizes below. Empty: the sizes as they "
-              "stand here.",
-              "\"124m\"", {.also = {"size"}}),
+          make_key(MEMBER(model.preset), always(),
+                   "A standard size of the family, such as 124m, which sets the sizes below. Empty: the "
+                   "sizes given here.",
+                   "\"124m\"", {.also = {"size"}}),
           make_key(MEMBER(model.layers), always(), "Transformer layers (mlp: hidden layers).", "12",
                    {.at_least = 1,
                     .at_most = 4096,
@@ -59,8 +58,8 @@ void add_model(std::vector<Key>& keys) {
                     .also = {"n_head", "n_heads", "num_heads", "num_attention_heads"}}),
           make_key(MEMBER(model.kv_heads),
                    with_attention([](const Recipe::Model& m) { return m.kv_heads == AutoInt(m.heads); }),
-                   "Heads of keys and values, shared by groups of query heads. auto: as many as model.heads.",
-                   "4", {.at_least = 1, .at_most = 65536, .also = {"n_kv_heads", "num_key_value_heads"}}),
+                   "Key/value heads, each shared by a group of query heads. auto: model.heads.", "4",
+                   {.at_least = 1, .at_most = 65536, .also = {"n_kv_heads", "num_key_value_heads"}}),
           make_key(MEMBER(model.head_dim), with_attention([](const Recipe::Model& m) {
                      return m.head_dim == AutoInt(m.hidden / m.heads);
                    }),
@@ -78,15 +77,15 @@ void add_model(std::vector<Key>& keys) {
               MEMBER(model.vocab), always(),
               "Rows of the embedding. auto: the data's, rounded up to a multiple of 64.", "50304",
               {.at_least = 2, .at_most = 1 << 28, .also = {"vocab_size", "n_vocab", "padded_vocab_size"}}),
-          make_key(MEMBER(model.context), always(), "Positions the model can see. auto: data.seq_len.",
-                   "1024",
+          make_key(MEMBER(model.context), always(),
+                   "Maximum sequence length of the model. auto: data.seq_len.", "1024",
                    {.at_least = 1,
                     .at_most = 1 << 28,
                     .also = {"n_positions", "max_position_embeddings", "context_length", "n_ctx"}}),
-          make_key(MEMBER(model.dropout), always(), "Share of activations dropped while training.", "0.1",
+          make_key(MEMBER(model.dropout), always(), "Dropout probability.", "0.1",
                    {.at_least = 0, .at_most = 0.99, .also = {"dropout_rate", "resid_pdrop"}}),
-          make_key(MEMBER(model.tied), always(), "One matrix serves as embedding and as output head.",
-                   "false", {.also = {"tie_word_embeddings", "tie_embeddings", "weight_tying"}}),
+          make_key(MEMBER(model.tied), always(), "Tie the embedding and the output head.", "false",
+                   {.also = {"tie_word_embeddings", "tie_embeddings", "weight_tying"}}),
           make_key(
               MEMBER(model.activation), always(),
               "The nonlinearity of the feed-forward part, by its name in transformers; where that is gated, "
@@ -181,7 +180,7 @@ void add_model(std::vector<Key>& keys) {
                    {.pattern = kNumbers, .form = "numbers with commas", .also = {"long_factor"}}),
           make_key(
               MEMBER(model.from), always(),
-              "A Hugging Face folder (config.json and weights) to start from. Empty: fresh weights.",
+              "A Hugging Face folder (config.json and weights) to start from. Empty: random initial weights.",
               "\"checkpoints/llama-3.2-1b\"",
               {.also = {"pretrained", "init_from", "checkpoint", "model_path"}, .names = Key::Names::input}),
       });
@@ -195,7 +194,7 @@ void add_optim(std::vector<Key>& keys) {
                    {.choices = choice_names("optim.name"), .also = {"optimizer", "type"}}),
           make_key(MEMBER(optim.lr), always(), "Learning rate after the warm-up.", "3e-4",
                    {.at_least = 0, .at_most = 1000, .also = {"learning_rate", "eta", "max_lr", "peak_lr"}}),
-          make_key(MEMBER(optim.schedule), always(), "How the learning rate falls after the warm-up.",
+          make_key(MEMBER(optim.schedule), always(), "How the learning rate decays after the warm-up.",
                    "\"wsd\"",
                    {.choices = choice_names("optim.schedule"),
                     .also = {"lr_schedule", "scheduler", "lr_scheduler", "lr_scheduler_type", "decay"}}),
@@ -205,22 +204,21 @@ void add_optim(std::vector<Key>& keys) {
                     .at_most = kMostSteps,
                     .also = {"warmup_steps", "warmup_iters", "num_warmup_steps"}}),
           make_key(MEMBER(optim.min_lr), read_by("optim.schedule"),
-                   "Where the schedule ends, as a fraction of optim.lr.", "0.1",
+                   "Final learning rate, as a fraction of optim.lr.", "0.1",
                    {.at_least = 0, .at_most = 1, .also = {"min_lr_ratio", "final_lr", "lr_end"}}),
           make_key(MEMBER(optim.decay_fraction), read_by("optim.schedule"),
-                   "wsd: the last part of the run, in which the learning rate falls.", "0.2",
+                   "wsd: fraction of the run, at its end, in which the learning rate decays.", "0.2",
                    {.at_least = 0, .at_most = 1, .also = {"cooldown", "cooldown_fraction"}}),
           make_key(
               MEMBER(optim.decay_steps), read_by("optim.schedule"),
-              "The step at which the schedule has come down to optim.min_lr and stays there; say it to "
-              "train longer without stretching the schedule. auto: run.steps.",
+              "The step at which the schedule reaches optim.min_lr and stays there; set it to train longer "
+              "without stretching the schedule. auto: run.steps.",
               "10000",
               {.at_least = 1, .at_most = kMostSteps, .also = {"lr_decay_iters", "lr_decay_steps", "t_max"}}),
-          make_key(MEMBER(optim.beta1), read_by("optim.name"),
-                   "adamw, lion: how long the first moment remembers.", "0.9",
-                   {.at_least = 0, .at_most = 0.99999, .also = {"adam_beta1"}}),
+          make_key(MEMBER(optim.beta1), read_by("optim.name"), "adamw, lion: decay rate of the first moment.",
+                   "0.9", {.at_least = 0, .at_most = 0.99999, .also = {"adam_beta1"}}),
           make_key(MEMBER(optim.beta2), read_by("optim.name"),
-                   "adamw: how long the second moment remembers; lion: how long its only one does.", "0.95",
+                   "adamw: decay rate of the second moment; lion: of its only moment.", "0.95",
                    {.at_least = 0, .at_most = 0.9999999, .also = {"adam_beta2"}}),
           make_key(MEMBER(optim.epsilon), read_by("optim.name"),
                    "adamw: added to the square root of the second moment.", "1e-8",
@@ -229,32 +227,28 @@ void add_optim(std::vector<Key>& keys) {
                    "sgd, muon: share of the last update that is kept; 0.95 is usual for muon.", "0.9",
                    {.at_least = 0, .at_most = 0.99999}),
           make_key(MEMBER(optim.weight_decay), always(),
-                   "Decoupled weight decay of matrices and embeddings; norms and biases get none.", "0.1",
-                   {.at_least = 0, .at_most = 10, .also = {"wd", "l2"}}),
+                   "Decoupled weight decay of matrices and embeddings; not applied to norms and biases.",
+                   "0.1", {.at_least = 0, .at_most = 10, .also = {"wd", "l2"}}),
           make_key(MEMBER(optim.decay_all), above("optim.weight_decay", 0),
-                   "Weight decay for norms and biases too.", "true"),
+                   "Apply weight decay to norms and biases too.", "true"),
           make_key(
-              MEMBER(optim.clip), always(),
-              "Largest global gradient norm; larger gradients are scaled down. 0 is none.", "1.0",
+              MEMBER(optim.clip), always(), "Clip gradients to this global norm. 0: no clipping.", "1.0",
               {.at_least = 0,
                .at_most = 1e9,
                .also = {"grad_clip", "max_grad_norm", "gradient_clip", "clip_grad", "gradient_clipping"}}),
           make_key(MEMBER(optim.moments), always(),
-                   "Number format of what the optimizer keeps of past gradients. bf16 halves it, with the "
-                   "second moment rounded at random.",
+                   "Number format of the optimizer state. bf16 halves it, with stochastic rounding of the "
+                   "second moment.",
                    "\"bf16\"", {.choices = {"fp32", "bf16"}, .also = {"state_dtype", "optim_dtype"}}),
-          make_key(
-              MEMBER(optim.offload), always(),
-              "Keep what the optimizer keeps in the host's memory: less memory of the GPU, slower steps, "
-              "the same bits.",
-              "true", {.also = {"cpu_offload", "offload_optimizer"}}),
-          make_key(
-              MEMBER(optim.lr_scale), always(),
-              "Scales optim.lr with batch.global / optim.base_batch: not at all, in proportion, or with its "
-              "square root.",
-              "\"sqrt\"", {.choices = {"none", "linear", "sqrt"}, .also = {"lr_scaling"}}),
+          make_key(MEMBER(optim.offload), always(),
+                   "Keep the optimizer state in host memory: less GPU memory, slower steps, same bits.",
+                   "true", {.also = {"cpu_offload", "offload_optimizer"}}),
+          make_key(MEMBER(optim.lr_scale), always(),
+                   "Scale optim.lr with batch.global / optim.base_batch: not at all, linearly, or with its "
+                   "square root.",
+                   "\"sqrt\"", {.choices = {"none", "linear", "sqrt"}, .also = {"lr_scaling"}}),
           make_key(MEMBER(optim.base_batch), is("optim.lr_scale", {"linear", "sqrt"}),
-                   "Samples a step for which optim.lr was tuned; used by optim.lr_scale.", "256",
+                   "Samples per step for which optim.lr was tuned; used by optim.lr_scale.", "256",
                    {.at_least = 1, .at_most = 1e9}),
           make_key(MEMBER(optim.groups), always(),
                    "Parameter groups: a pattern of names, then what is their own, as lr_scale (times "
@@ -291,43 +285,40 @@ void add_precision(std::vector<Key>& keys) {
   keys.insert(
       keys.end(),
       {
-          make_key(
-              MEMBER(precision.compute), always(),
-              "Number format of forward and backward; the masters are always fp32. auto: bf16 where the "
-              "device "
-              "is fast at it, else fp16 with a loss scale, fp32 on CPU. fp8: bf16 with the products of the "
-              "layers in fp8, and the head's with fp8_head.",
-              "\"bf16\"",
-              {.choices = {"auto", "fp32", "bf16", "fp16", "fp8"},
-               .also = {"dtype", "precision", "mixed_precision", "amp"}}),
+          make_key(MEMBER(precision.compute), always(),
+                   "Number format of forward and backward; master weights are always fp32. auto: bf16 if the "
+                   "device is fast at it, otherwise fp16 with a loss scale, fp32 on the CPU. fp8: bf16, with "
+                   "fp8 products in the layers and, with fp8_head, in the output head.",
+                   "\"bf16\"",
+                   {.choices = {"auto", "fp32", "bf16", "fp16", "fp8"},
+                    .also = {"dtype", "precision", "mixed_precision", "amp"}}),
           make_key(MEMBER(precision.tf32), all_of({on_a_gpu(), is("precision.compute", {"fp32"})}),
-                   "Lets fp32 matrix products on GPUs round their inputs to TF32.", "false",
+                   "Let fp32 matrix products on GPUs round their inputs to TF32.", "false",
                    {.also = {"allow_tf32"}}),
           make_key(MEMBER(precision.loss_scale), is("precision.compute", {"fp16"}),
-                   "fp16: the factor on the loss at the start.", "65536.0",
+                   "fp16: initial loss scale.", "65536.0",
                    {.at_least = 1, .at_most = 1e30, .also = {"init_scale"}}),
           make_key(MEMBER(precision.growth_interval), is("precision.compute", {"fp16"}),
                    "fp16: steps without overflow after which the loss scale doubles.", "2000",
                    {.at_least = 1, .at_most = kMostSteps}),
           make_key(MEMBER(precision.fp8_scaling), is("precision.compute", {"fp8"}),
-                   "fp8: which values share a scale, found anew from the values themselves: those of a whole "
-                   "matrix, of a row, or 128 neighbours (of weights 128 x 128).",
+                   "fp8: which values share a scale, computed from their current values: a whole matrix, a "
+                   "row, or 128 consecutive elements (128 x 128 for weights).",
                    "\"row\"", {.choices = {"tensor", "row", "block"}, .also = {"fp8_recipe"}}),
           make_key(MEMBER(precision.fp8_gradients), is("precision.compute", {"fp8"}),
-                   "fp8: format of the gradients that products read; e5m2 reaches further, e4m3 is finer. "
+                   "fp8: format of the gradients read by products; e5m2 has more range, e4m3 more precision. "
                    "Activations and weights are e4m3.",
                    "\"e4m3\"", {.choices = {"e5m2", "e4m3"}, .also = {"fp8_format"}}),
           make_key(MEMBER(precision.fp8_fast_sums), is("precision.compute", {"fp8"}),
-                   "fp8: products whose sums GPUs may keep in the matrix units, with fewer bits and faster: "
-                   "all, those of the forward pass, or none.",
+                   "fp8: products that may accumulate in the tensor cores, with fewer bits and faster: all, "
+                   "those of the forward pass, or none.",
                    "\"forward\"", {.choices = {"all", "forward", "none"}, .also = {"use_fast_accum"}}),
           make_key(MEMBER(precision.fp8_skip_first), is("precision.compute", {"fp8"}),
-                   "fp8: layers at the front whose products stay bf16.", "1",
-                   {.at_least = 0, .at_most = 1e6}),
+                   "fp8: number of first layers that stay bf16.", "1", {.at_least = 0, .at_most = 1e6}),
           make_key(MEMBER(precision.fp8_skip_last), is("precision.compute", {"fp8"}),
-                   "fp8: layers at the back whose products stay bf16.", "1", {.at_least = 0, .at_most = 1e6}),
+                   "fp8: number of last layers that stay bf16.", "1", {.at_least = 0, .at_most = 1e6}),
           make_key(MEMBER(precision.fp8_head), is("precision.compute", {"fp8"}),
-                   "fp8: the head's products are fp8 too: faster, and losses suffer.", "true"),
+                   "fp8: use fp8 in the output head too: faster, but hurts the loss.", "true"),
       });
 }
 

@@ -62,13 +62,13 @@ std::string type_text(const Key& key) {
     case Key::Type::boolean:
       return "true or false";
     case Key::Type::integer:
-      return "a whole number";
+      return "an integer";
     case Key::Type::number:
       return "a number";
     case Key::Type::text:
-      return "text";
+      return "a string";
     case Key::Type::auto_integer:
-      return "a whole number or \"auto\"";
+      return "an integer or \"auto\"";
   }
   return "";
 }

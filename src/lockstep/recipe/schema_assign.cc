@@ -27,18 +27,18 @@ std::string kind_of(const TomlValue& value) {
     std::string operator()(const TomlList&) const { return "a list"; }
     std::string operator()(const TomlOther& other) const { return other.what; }
     std::string operator()(bool) const { return "true or false"; }
-    std::string operator()(int64_t) const { return "a whole number"; }
-    std::string operator()(double) const { return "a number with a fraction"; }
-    std::string operator()(const std::string&) const { return "text"; }
+    std::string operator()(int64_t) const { return "an integer"; }
+    std::string operator()(double) const { return "a floating-point number"; }
+    std::string operator()(const std::string&) const { return "a string"; }
   };
   return std::visit(Namer{}, value);
 }
 
 [[noreturn]] void refuse_range(const Setting& setting) {
   const std::string allowed = allowed_text(setting.key);
-  throw base::ConfigError(103,
-                          fmt::format("{} is out of range; it must be {}, as in {}", sentence_start(setting),
-                                      allowed.empty() ? "finite" : allowed, setting.key.example));
+  throw base::ConfigError(
+      103, fmt::format("{} is out of range; expected {}, for example {}", sentence_start(setting),
+                       allowed.empty() ? "finite" : allowed, setting.key.example));
 }
 
 // Digits that no number here can hold, such as 1e400 or twenty nines: a number to a person, text to TOML.
@@ -56,12 +56,12 @@ bool is_beyond_numbers(const TomlValue& value) {
   const bool number = setting.key.type != Key::Type::text && setting.key.type != Key::Type::boolean;
   if (number && is_beyond_numbers(setting.value)) {
     throw base::ConfigError(
-        103, fmt::format("{} is larger than any number that fits; {} is expected, as in {}",
-                         sentence_start(setting), type_text(setting.key), setting.key.example));
+        103, fmt::format("{} is too large; expected {}, for example {}", sentence_start(setting),
+                         type_text(setting.key), setting.key.example));
   }
-  throw base::ConfigError(
-      102, fmt::format("{} is {}; {} is expected, as in {}", sentence_start(setting), kind_of(setting.value),
-                       type_text(setting.key), setting.key.example));
+  throw base::ConfigError(102,
+                          fmt::format("{} is {}; expected {}, for example {}", sentence_start(setting),
+                                      kind_of(setting.value), type_text(setting.key), setting.key.example));
 }
 
 [[noreturn]] void refuse_text(const Setting& setting, const std::string& allowed) {
@@ -71,7 +71,7 @@ bool is_beyond_numbers(const TomlValue& value) {
     if (!near.empty()) hint = fmt::format("; did you mean {}?", near);
   }
   throw base::ConfigError(
-      104, fmt::format("{} is not allowed; it must be {}{}", sentence_start(setting), allowed, hint));
+      104, fmt::format("{} is not allowed; expected {}{}", sentence_start(setting), allowed, hint));
 }
 
 void check_range(const Setting& setting, double value) {

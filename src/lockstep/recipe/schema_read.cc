@@ -36,8 +36,8 @@ bool is_section(std::string_view name) {
 [[noreturn]] void refuse_section_as_value(const std::string& prefix, const std::string& name) {
   for (const Key& key : recipe_keys()) {
     if (key.section() != name) continue;
-    throw base::ConfigError(102, fmt::format("{}{} is a section, not a value; set its keys, as in {}", prefix,
-                                             name, key.example));
+    throw base::ConfigError(102, fmt::format("{}{} is a section, not a value; set its keys, for example {}",
+                                             prefix, name, key.example));
   }
   refuse_unknown(prefix, name);
 }
@@ -68,7 +68,7 @@ std::string read_recipe_file(const std::string& file) {
   base::ReadResult read = base::try_read_file(file, kMostRecipeBytes);
   if (!read.problem.empty()) {
     throw base::ConfigError(
-        106, fmt::format("recipe {} cannot be read: {}; `lockstep init FILE` writes one to start from",
+        106, fmt::format("cannot read recipe {}: {}; `lockstep init FILE` writes one to start from",
                          base::quoted(file, 200), read.problem));
   }
   return std::move(read.text);
@@ -124,8 +124,9 @@ std::optional<TomlValue> toml_value(const std::string& text) {
 void override_with(const std::string& words, Resolved& resolved) {
   const size_t equals = words.find('=');
   if (equals == std::string::npos || base::trimmed(std::string_view(words).substr(0, equals)).empty()) {
-    throw base::ConfigError(
-        107, fmt::format("{} is not an override; write key=value, as in optim.lr=1e-3", base::quoted(words)));
+    throw base::ConfigError(107,
+                            fmt::format("{} is not an override; write key=value, for example optim.lr=1e-3",
+                                        base::quoted(words)));
   }
   const std::string name(base::trimmed(std::string_view(words).substr(0, equals)));
   const std::string text(base::trimmed(std::string_view(words).substr(equals + 1)));

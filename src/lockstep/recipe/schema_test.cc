@@ -211,24 +211,24 @@ TEST(ReadRecipe, RefusesWithTheKeyTheExpectationAndTheRemedy) {
            {"[optim]\nlr = {}\n", 102, "optim.lr is a key with a value"},
            {"[[optim]]\nlr = 1\n", 102, "optim is a section, not a value"},
            {"[model]\nlayers = \"four\"\n", 102,
-            "toml:2) is text; a whole number is expected, as in model.layers = 12"},
-           {"model.layers=four", 102, "model.layers = \"four\" (command line) is text"},
-           {"model.layers=", 102, "a whole number is expected"},
-           {"model.layers=3.5", 102, "is a number with a fraction"},
+            "toml:2) is a string; expected an integer, for example model.layers = 12"},
+           {"model.layers=four", 102, "model.layers = \"four\" (command line) is a string"},
+           {"model.layers=", 102, "expected an integer"},
+           {"model.layers=3.5", 102, "is a floating-point number"},
            {"model.layers=[1, 2]", 102, "is a list"},
            {"model.layers=1979-05-27", 102, "is a date"},
-           {"model.layers=1e300", 102, "a whole number is expected"},
-           {"batch.slices=many", 102, "a whole number or \"auto\" is expected"},
-           {"run.exact=yes", 102, "true or false is expected"},
-           {"run.name = 3\n", 102, "text is expected"},
-           {"model.layers=0", 103, "is out of range; it must be at least 1, at most 4096"},
+           {"model.layers=1e300", 102, "expected an integer"},
+           {"batch.slices=many", 102, "expected an integer or \"auto\""},
+           {"run.exact=yes", 102, "expected true or false"},
+           {"run.name = 3\n", 102, "expected a string"},
+           {"model.layers=0", 103, "is out of range; expected at least 1, at most 4096"},
            {"model.layers=-4", 103, "out of range"},
-           {"optim.epsilon=0", 103, "must be above 0"},
-           {"optim.lr=1e400", 103, "larger than any number"},
-           {"run.steps=99999999999999999999", 103, "larger than any number"},
-           {"run.seed=-18446744073709551615", 103, "larger than any number"},
-           {"run.steps=0x99999999999999999999z", 102, "is text"},
-           {"[run]\nsteps = \"5\"\n", 102, "is text"},
+           {"optim.epsilon=0", 103, "expected above 0"},
+           {"optim.lr=1e400", 103, "is too large"},
+           {"run.steps=99999999999999999999", 103, "is too large"},
+           {"run.seed=-18446744073709551615", 103, "is too large"},
+           {"run.steps=0x99999999999999999999z", 102, "is a string"},
+           {"[run]\nsteps = \"5\"\n", 102, "is a string"},
            {"optim.lr=nan", 103, "out of range"},
            {"optim.lr=inf", 103, "out of range"},
            {"optim.name=adamm", 104, "one of adamw, sgd, lion, muon; did you mean adamw?"},
@@ -243,7 +243,7 @@ TEST(ReadRecipe, RefusesWithTheKeyTheExpectationAndTheRemedy) {
            {"run.name = \"\xFF\"\n", 105, "not valid TOML"},
            {"optim.lr", 107, "\"optim.lr\" is not an override; write key=value"},
            {"=3", 107, "write key=value"},
-           {"run.seed=1\nmodel.layers = 2", 102, "is text"},
+           {"run.seed=1\nmodel.layers = 2", 102, "is a string"},
        }) {
     SCOPED_TRACE(row.text);
     const bool is_file = std::string(row.text).ends_with("\n");
@@ -300,8 +300,8 @@ TEST(ReadRecipe, NamesAllMistakesAtOnce) {
     const std::string said = error.what();
     EXPECT_EQ(error.number(), 112);
     for (const char* part :
-         {"6 mistakes", "a.toml:2: optim.lrr is not a recipe key; did you mean optim.lr? [LS0101]\n",
-          "a.toml:5) is text", "a.toml:7: banana.x", "batch.global = -1", "run.seed = -1 (command line)",
+         {"6 errors", "a.toml:2: optim.lrr is not a recipe key; did you mean optim.lr? [LS0101]\n",
+          "a.toml:5) is a string", "a.toml:7: banana.x", "batch.global = -1", "run.seed = -1 (command line)",
           "did you mean adamw? [LS0104]", "[LS0112]"}) {
       EXPECT_NE(said.find(part), std::string::npos) << part << "\n" << said;
     }

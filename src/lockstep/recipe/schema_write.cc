@@ -16,13 +16,10 @@ std::string comment(const std::string& text) {
 }
 
 constexpr const char* kIntroduction =
-    "# A Lockstep recipe: everything that decides what a run computes.\n"
-    "#\n"
-    "#     lockstep train THIS_FILE                   trains\n"
-    "#     lockstep train THIS_FILE optim.lr=1e-3     trains with one key changed\n"
-    "#     lockstep explain optim.lr                  says what a key means\n"
-    "#\n"
-    "# Every key stands here with its default; delete what you do not change.\n";
+    "# A Lockstep recipe: everything that decides what a run computes.\n#\n#     lockstep train THIS_FILE    "
+    "               train\n#     lockstep train THIS_FILE optim.lr=1e-3     train with one key changed\n#    "
+    " lockstep explain optim.lr                  explain a key\n#\n# Every key is listed with its default; "
+    "delete the ones you do not change.\n";
 
 }  // namespace
 

@@ -88,7 +88,7 @@ TEST(Fp8Run, RefusesWhatItCannotDo) {
                          Row{{"model.family=llama", "model.hidden=32", "model.heads=2", "model.kv_heads=1",
                               "model.head_dim=4", "model.ffn=32"},
                              186,
-                             "attention's output"}}) {
+                             "the attention output"}}) {
     try {
       make_plan(tiny_recipe(with({"precision.compute=fp8"}, row.words)), {});
       FAIL() << row.said << " was accepted";

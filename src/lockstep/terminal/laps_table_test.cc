@@ -42,7 +42,7 @@ TEST(Laps, WhatAnotherThreadDidIsShownButNotCounted) {
   base::Laps laps("load"), other = base::Laps::from_now();
   EXPECT_TRUE(other.all().empty());
   sleep_ms(20);
-  other.end("make the context");
+  other.end("create the context");
   laps.end("wait for the device");
   const double total = laps.total();
   laps.add_meanwhile(other);
@@ -50,8 +50,8 @@ TEST(Laps, WhatAnotherThreadDidIsShownButNotCounted) {
   ASSERT_EQ(laps.meanwhile().size(), 1u);
   EXPECT_GE(laps.meanwhile()[0].seconds, 0.020);
   const std::string text = laps_table(laps);
-  EXPECT_GT(text.find("meanwhile: make the context"), text.find("to the end of the first step")) << text;
-  EXPECT_NE(text.find("meanwhile: make the context"), std::string::npos) << text;
+  EXPECT_GT(text.find("meanwhile: create the context"), text.find("to the end of the first step")) << text;
+  EXPECT_NE(text.find("meanwhile: create the context"), std::string::npos) << text;
 }
 
 TEST(Laps, NobodyAsksNothingIsTimed) { base::end_lap(nullptr, "nothing"); }

@@ -50,7 +50,7 @@ TEST(Table, CutsNothing) {
 }
 
 TEST(Table, BreaksCellsBetweenWordsBeforeItGivesUpColumns) {
-  Table table({"samples a slice", "memory"});
+  Table table({"samples per slice", "memory"});
   table.add({"8", "12.5 MiB"});
   table.align_right(0);
   table.align_right(1);

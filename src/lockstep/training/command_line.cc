@@ -35,9 +35,9 @@ std::vector<Taken> words_for(TrainOptions& options) {
   for (const Taken& one : known) names.insert(names.end(), one.spellings.begin(), one.spellings.end());
   const std::string near = base::nearest_word(word, names);
   throw base::ConfigError(
-      109, fmt::format("{} is not taken; {}", base::quoted(word),
-                       near.empty() ? "words are a recipe's file, key=value, --run DIR, --resume "
-                                      "auto|never|PATH, --dry-run and the launcher's flags, such as --nproc 2"
+      109, fmt::format("unexpected argument {}; {}", base::quoted(word),
+                       near.empty() ? "expected a recipe file, key=value, --run DIR, --resume "
+                                      "auto|never|PATH, --dry-run and launcher options such as --nproc 2"
                                     : "did you mean " + near + "?"));
 }
 
@@ -52,7 +52,7 @@ void take_option(const std::vector<std::string>& words, size_t& k, const std::ve
       return;
     }
     const bool apart = sign == std::string::npos;
-    if (apart && k + 1 == words.size()) throw base::ConfigError(109, name + " needs a value behind it");
+    if (apart && k + 1 == words.size()) throw base::ConfigError(109, name + " needs a value");
     *one.text = apart ? words[++k] : words[k].substr(sign + 1);
     return;
   }

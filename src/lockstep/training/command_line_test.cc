@@ -34,9 +34,9 @@ TEST(ProgramWords, OverrideTheProgramsDefaults) {
 TEST(ProgramWords, OthersAreRefused) {
   for (const auto& [words, says] : std::vector<std::pair<Words, std::string>>{
            {{"--resum", "never"}, "did you mean --resume?"},
-           {{"one.toml", "two.toml"}, "\"two.toml\" is not taken"},
+           {{"one.toml", "two.toml"}, "unexpected argument \"two.toml\""},
            {{"--nproc"}, "--nproc needs a value"},
-           {{"--no-python"}, "is not taken"},  // for programs that lockstep launch starts
+           {{"--no-python"}, "unexpected argument"},  // for programs that lockstep launch starts
        }) {
     EXPECT_NE(base::refusal(109, [&] { read_command_line(words); }).find(says), std::string::npos)
         << words[0];

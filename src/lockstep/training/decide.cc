@@ -36,7 +36,7 @@ std::vector<std::string> starting_points(const Request& request) {
   const std::string& resume = request.options.resume;
   if (resume == "never") return points;
   if (!std::filesystem::exists(resume)) {
-    throw checkpoint::CheckpointError(323, "--resume " + resume + ": there is no such checkpoint folder");
+    throw checkpoint::CheckpointError(323, "--resume " + resume + ": no such checkpoint folder");
   }
   for (std::string& one : checkpoint::folders_to_read(resume, remarks_to(request.observer)))
     points.push_back(std::move(one));
@@ -53,7 +53,7 @@ bool is_done(run::OwnCheckpoints& own, int64_t steps, TrainObserver& observer) {
       if (!checkpoint::is_unusable(error)) throw;
       observer.remark(error.what());
       own.drop_newest();
-      if (!own.folders.empty()) observer.remark("taking the one before it: " + own.folders.front());
+      if (!own.folders.empty()) observer.remark("using the previous one: " + own.folders.front());
     }
   }
   return false;
@@ -73,12 +73,12 @@ void take_own_newest(const Request& request, run::Decision& decision) {
   // A run that has saved does not start over as if it had not, whatever has become of its checkpoints.
   if (own.folders.empty() && own.passed_over.empty() && (damaged > 0 || run::has_saved(folder))) {
     decision.lost = folder +
-                    " has no checkpoint left that can be used: bring one back, name another with --resume "
-                    "PATH, or start over with --resume never";
+                    " has no usable checkpoint left: restore one, choose another with --resume PATH, or "
+                    "start over with --resume never";
   }
   if (own.folders.empty() && !own.passed_over.empty()) {
     throw base::ConfigError(160, folder +
-                                     " holds only checkpoints of other recipes: go on from one with "
+                                     " contains only checkpoints of other recipes: resume from one with "
                                      "--resume PATH, or start over with --resume never");
   }
 }
@@ -157,7 +157,7 @@ int64_t load_first(run::Session& session, const std::vector<std::string>& checkp
         throw;
       }
       observer.remark(error.what());
-      observer.remark("trying the one before it: " + checkpoints[k + 1]);
+      observer.remark("trying the previous one: " + checkpoints[k + 1]);
     }
   }
   return 0;

@@ -117,7 +117,7 @@ void say_beginning(const Rank& rank, const run::TrainOptions& options, const run
                                  [&](const std::string& line) { observer.remark(line); });
     return;
   }
-  observer.note(fmt::format("going on from step {}", options.first_step));
+  observer.note(fmt::format("resuming from step {}", options.first_step));
   const std::string length = change_of_length(plan.recipe(), rank.decision.checkpoints, options.first_step);
   if (!length.empty()) observer.note(length);
 }
@@ -142,7 +142,7 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
   run::TrainOptions options = train_options(rank);
   const run::Begun begun = files.begin(session.plan, options.first_step, history_of(rank.request));
   files.on_trouble = [&](const std::string& why) {
-    observer.warn(why + "; what would go there waits for room");
+    observer.warn(why + "; its lines are kept in memory until there is space");
   };
   say_beginning(rank, options, begun);
 
@@ -156,7 +156,7 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
     observer.profiled(session, profile, keep_profile(session, profile, folder));
   };
   everyone.event("start",
-                 options.first_step > 0 ? fmt::format("going on from step {}", options.first_step)
+                 options.first_step > 0 ? fmt::format("resuming from step {}", options.first_step)
                                         : "from the beginning",
                  options.first_step);
   if (!begun.missing.empty()) everyone.event("lines_missing", begun.missing, options.first_step);
@@ -170,12 +170,12 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
       summary.steps);
   const TrainResult result = result_of(summary, rank);
   if (options.save_only && !summary.finished) {
-    observer.note(fmt::format("run the same command again to go on from step {}", summary.steps));
+    observer.note(fmt::format("run the same command again to resume from step {}", summary.steps));
   } else {
     observer.ended(result);
   }
   if (const std::string left = files.unwritten(); !left.empty())
-    observer.warn(left + " could not be written: the disk had no room for them until the end");
+    observer.warn(left + " could not be written: the disk stayed full until the end");
   return result;
 }
 

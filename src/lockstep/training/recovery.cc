@@ -36,10 +36,10 @@ run::NoticeCheck notice_check(const run::Session& session, const std::string& fo
 void say_of_other_layout(const run::Session& session, const run::MemorySnapshots& snapshots,
                          TrainObserver& observer) {
   if (!session.ranks->first() || snapshots.of_other_layout() == 0) return;
-  observer.warn(fmt::format(
-      "step {} was kept in the run folder's snapshots/, but of another number of ranks or another "
-      "layout; started as before, the run goes on from it",
-      snapshots.of_other_layout()));
+  observer.warn(
+      fmt::format("step {} is in the run folder's snapshots/, but for a different number of ranks or layout; "
+                  "start the run as before to resume from it",
+                  snapshots.of_other_layout()));
 }
 
 }  // namespace

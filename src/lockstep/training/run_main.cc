@@ -37,15 +37,14 @@ base::Error explain(const std::system_error& error) {
     const std::string path = file->path1().string();
     return base::IoError(
         820,
-        gone ? "the folder that this command was started in is not there any more: change to another one"
+        gone ? "the working directory no longer exists: change to another one"
         : path.starts_with("/proc")
-            ? fmt::format("{} cannot be read: mount /proc, as every container runtime does", path)
+            ? fmt::format("{} cannot be read: mount /proc, as container runtimes do", path)
             : fmt::format("{} cannot be used: {}", path.empty() ? "a path" : path, error.code().message()));
   }
-  return base::IoError(819,
-                       fmt::format("this process may not start another thread ({}): raise `ulimit -u`, or "
-                                   "pids.max of its control group; run.threads=1 needs fewest",
-                                   error.code().message()));
+  return base::IoError(819, fmt::format("this process cannot start another thread ({}): raise `ulimit -u`, "
+                                        "or pids.max of its cgroup; run.threads=1 needs the fewest",
+                                        error.code().message()));
 }
 
 int run_and_complain(const std::function<int()>& body, const Complain& complain) {
@@ -62,7 +61,7 @@ int run_and_complain(const std::function<int()>& body, const Complain& complain)
     complain(explained.what());
     return explained.exit_code();
   } catch (const std::bad_alloc&) {
-    complain("this machine's memory is used up; `lockstep doctor` shows how much there is");
+    complain("out of host memory; `lockstep doctor` shows how much this machine has");
   } catch (const std::exception& error) {
     complain(fmt::format("this is a bug in Lockstep {}; please report it: {}", base::kVersion, error.what()));
   }

@@ -31,8 +31,8 @@ TrainResult already_done(const Request& request, const run::Decision& decision, 
   TrainResult result;
   if (first) {
     request.observer.remark(
-        fmt::format("already done: {} holds {} steps. Use a larger run.steps to train longer, run.name=NAME "
-                    "for another run, or --resume never to start over",
+        fmt::format("already done: {} has {} steps. Set a larger run.steps to train longer, run.name=NAME to "
+                    "start another run, or --resume never to start over",
                     request.folder, decision.step));
     result = training::recorded_result(request.folder, decision.checkpoints);
   }
@@ -62,8 +62,8 @@ TrainResult rehearse(const Request& request, const comm::Seat& seat) {
   if (!decision.checkpoints.empty())
     result.steps = training::recorded_result(request.folder, decision.checkpoints).steps;
   training::say_planned({.plan = *own.plan, .folder = request.folder, .first_step = result.steps}, request);
-  request.observer.note(fmt::format("a dry run: nothing was started or written; the run would {} step {}",
-                                    result.steps == 0 ? "begin at" : "go on from",
+  request.observer.note(fmt::format("dry run: nothing was started or written; the run would {} step {}",
+                                    result.steps == 0 ? "start at" : "resume from",
                                     result.steps == 0 ? 1 : result.steps));
   return result;
 }
@@ -87,7 +87,7 @@ TrainResult train_in(comm::World& world, const Request& request, const StopSigna
   if (world.size() > 1) ranks = std::make_unique<run::Ranks>(world);
   run::PlanOptions options = ranks ? run::for_this(*ranks) : run::PlanOptions{};
   options.laps = laps;
-  base::end_lap(laps, "meet the ranks");
+  base::end_lap(laps, "rendezvous with the other ranks");
   FirstRank own;
   const run::Decision decision =
       run::decide_together(world, [&] { return training::decide(request, options, own); });
@@ -145,9 +145,8 @@ TrainResult launched(const Request& request, int exit_code) {
 
 void check_profile(const TrainOptions::Steps& steps, int64_t run_steps) {
   if (steps.first <= run_steps) return;
-  throw base::ConfigError(
-      109, fmt::format("--profile {}:{} begins behind the run's last step, run.steps = {}", steps.first,
-                       steps.last, run_steps));
+  throw base::ConfigError(109, fmt::format("--profile {}:{} starts after the run's last step, run.steps = {}",
+                                           steps.first, steps.last, run_steps));
 }
 
 TrainResult start_or_join(const Request& request, const StopSignal& signal) {

@@ -95,7 +95,7 @@ TEST(LibraryTrain, AskedToStopItSavesAndGoesOnToTheSameBits) {
   EXPECT_EQ(watcher.events.back(), "preempted");
   const TrainResult done = train(tiny(), options);
   EXPECT_EQ(watcher.first_step, 2);
-  EXPECT_EQ(watcher.notes, std::vector<std::string>{"going on from step 2"});
+  EXPECT_EQ(watcher.notes, std::vector<std::string>{"resuming from step 2"});
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_EQ(done.params_hash, expected);
   // And from a checkpoint that is named, in another folder.
@@ -162,7 +162,7 @@ TEST(LibraryTrain, ADryRunWritesNothing) {
   EXPECT_EQ(watcher.first_step, 0);
   EXPECT_EQ(watcher.steps, 0);
   ASSERT_EQ(watcher.notes.size(), 1u);
-  EXPECT_NE(watcher.notes[0].find("would begin at step 1"), std::string::npos);
+  EXPECT_NE(watcher.notes[0].find("would start at step 1"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/run"));
 }
 
@@ -181,7 +181,7 @@ TEST(LibraryTrain, WhatIsThrownBecomesASentenceAndAnExitCode) {
   EXPECT_EQ(code_of([]() -> int { throw base::ConfigError(109, "no"); }), 2);
   EXPECT_EQ(code_of([]() -> int { throw std::bad_alloc(); }), 1);
   ASSERT_EQ(said.size(), 3u);
-  EXPECT_NE(said[0].find("there is no such checkpoint folder"), std::string::npos);
+  EXPECT_NE(said[0].find("no such checkpoint folder"), std::string::npos);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ pid_t start(launch::Process process, const std::string& log) {
   }
   ::close(in);
   ::close(out);
-  if (child < 0) throw base::IoError(803, "a run cannot be started: the system refuses another process");
+  if (child < 0) throw base::IoError(803, "cannot start a run: the system refuses another process");
   return child;
 }
 
@@ -121,7 +121,7 @@ Train train_by(const ChildOptions& options) {
     const Waited waited = wait(start(process_of(job, options), log), options, status);
     if (waited == Waited::stopped) return {Ended::How::stopped, "stopped"};
     if (waited == Waited::too_long) {
-      return {Ended::How::failed, fmt::format("it did not end within {:.0f} s", options.most_seconds)};
+      return {Ended::How::failed, fmt::format("it did not finish within {:.0f} s", options.most_seconds)};
     }
     const int code = launch::exit_code_of(status);
     if (code == 0) return {};

@@ -33,7 +33,7 @@ class Tensors {
     for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
       if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
     }
-    if (paths.empty()) throw base::DataError(622, folder + " holds no checkpoint");
+    if (paths.empty()) throw base::DataError(622, folder + " contains no checkpoint");
     std::sort(paths.begin(), paths.end());
     for (const std::string& path : paths) {
       const SafetensorsFile& file = *files_.emplace_back(std::make_unique<SafetensorsFile>(path));
@@ -156,10 +156,10 @@ Run read_run(const std::string& folder) {
       if (json.contains("mem_gib") && json["mem_gib"].is_number())
         run.memory_gib = std::max(run.memory_gib, json["mem_gib"].get<double>());
     } catch (const nlohmann::json::exception&) {
-      throw base::DataError(622, path + " has a line that no run wrote: " + base::quoted(line));
+      throw base::DataError(622, path + " has an invalid line: " + base::quoted(line));
     }
   }
-  if (run.steps.empty()) throw base::DataError(622, path + " holds no step; the run did not get that far");
+  if (run.steps.empty()) throw base::DataError(622, path + " contains no step; the run did not get that far");
   return run;
 }
 

@@ -88,7 +88,7 @@ class Verifier {
       rows[k] = finished([&] { return layout_row(wishes_.layouts[k]); });
       if (!rows[k]) break;
       std::string& note = rows[k]->note;
-      note += (note.empty() ? "beside other runs: " : "; beside other runs: ") + before;
+      note += (note.empty() ? "while other runs were active: " : "; while other runs were active: ") + before;
     }
     return rows;
   }
@@ -163,9 +163,9 @@ class Verifier {
       row.resumes = ends_alike(run, *late);
       fs::remove_all(late->folder);
     }
-    if (!*row.repeats) row.note = "a second run of the same layout has other bits";
+    if (!*row.repeats) row.note = "a second run of the same layout has different bits";
     if (row.resumes && !*row.resumes)
-      row.note += std::string(row.note.empty() ? "" : "; ") + "resumed in the middle it ends with other bits";
+      row.note += std::string(row.note.empty() ? "" : "; ") + "the resumed run has different bits";
     return *row.repeats && row.resumes.value_or(true);
   }
 
@@ -206,10 +206,10 @@ class Verifier {
     const recipe::Recipe golden = recipe::read_recipe({.file = wishes_.against + "/recipe.toml"}).recipe;
     const recipe::Recipe ours = recipe::read_recipe({.file = recipe_file_}).recipe;
     if (const std::vector<std::string> keys = recipe::differing_keys(golden, ours); !keys.empty()) {
-      throw base::ConfigError(621, fmt::format("the golden run in {} is of another recipe: it differs in {}; "
-                                               "verify the recipe that it was made "
-                                               "from, or make a new one with --keep",
-                                               wishes_.against, base::join(keys, ", ")));
+      throw base::ConfigError(621,
+                              fmt::format("the golden run in {} has another recipe: it differs in {}; verify "
+                                          "the recipe it was made from, or make a new one with --keep",
+                                          wishes_.against, base::join(keys, ", ")));
     }
   }
 
@@ -236,7 +236,7 @@ Report verify(const Wishes& wishes, const Train& train) { return Verifier(wishes
 
 void check_keeps(const std::string& golden) {
   if (!fs::exists(golden)) return;
-  throw base::ConfigError(621, golden + " is already there; name a new folder, or remove it first");
+  throw base::ConfigError(621, golden + " already exists; choose a new folder, or remove it first");
 }
 
 void keep_golden(const std::string& folder, const std::string& golden) {
@@ -247,8 +247,7 @@ void keep_golden(const std::string& folder, const std::string& golden) {
   if (!error)
     fs::copy(folder + "/" + kReference, golden + "/" + kReference, fs::copy_options::recursive, error);
   if (error)
-    throw base::IoError(623,
-                        fmt::format("the golden run cannot be stored in {}: {}", golden, error.message()));
+    throw base::IoError(623, fmt::format("cannot store the golden run in {}: {}", golden, error.message()));
 }
 
 }  // namespace lockstep::verify

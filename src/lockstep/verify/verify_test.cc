@@ -135,7 +135,8 @@ TEST(Verify, WhatBreaksInACrowdIsTriedAlone) {
     EXPECT_EQ(tries, 2);
     EXPECT_FALSE(report.rows[1].holds);
     EXPECT_EQ(report.rows[2].holds, crowd);
-    EXPECT_NE(report.rows[2].note.find("beside other runs: tensor=2 failed: no memory"), std::string::npos)
+    EXPECT_NE(report.rows[2].note.find("while other runs were active: tensor=2 failed: no memory"),
+              std::string::npos)
         << report.rows[2].note;
     EXPECT_EQ(std::count_if(forger.jobs.begin(), forger.jobs.end(),
                             [](const Job& job) { return job.title == "data=2"; }),
@@ -187,7 +188,7 @@ TEST(Verify, NamesWhatDoesNotHold) {
                                        if (step == 2) v[0] += 1;
                                      };
                                    },
-                                   "resumed in the middle"}};
+                                   "the resumed run has different bits"}};
   for (const Fault& fault : faults) {
     const base::TemporaryFolder folder;
     Forger forger{.change = fault.change, .jobs = {}};
@@ -320,7 +321,7 @@ TEST(Child, ARunThatHangsIsEnded) {
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const Ended ended = train_by({.program = program, .most_seconds = 0.2})({.folder = folder.path() + "/run"});
   EXPECT_EQ(ended.how, Ended::How::failed);
-  EXPECT_NE(ended.why.find("did not end"), std::string::npos);
+  EXPECT_NE(ended.why.find("did not finish"), std::string::npos);
 }
 
 }  // namespace

@@ -101,13 +101,13 @@ class Judge {
     if (f.stopped)
       return fmt::format("its process is stopped ({}){}", by(f), f.last.empty() ? "" : ", in " + f.last);
     if (f.in_kernel) {
-      return "its process waits inside the kernel (state D): a disk or a file server does not answer" +
+      return "its process is blocked in the kernel (state D): a disk or file server does not respond" +
              (f.last.empty() ? "" : "; its last instruction: " + f.last);
     }
-    if (f.phase == Phase::train && !f.reached.empty()) return "its device has come as far as " + f.reached;
+    if (f.phase == Phase::train && !f.reached.empty()) return "its device has reached " + f.reached;
     if (f.phase != Phase::train)
-      return fmt::format("it is at {} since {:.0f} s", watch::name_of(f.phase), f.phase_seconds);
-    return f.last.empty() ? "it has begun no instruction" : "its last instruction: " + f.last;
+      return fmt::format("it has been at {} for {:.0f} s", watch::name_of(f.phase), f.phase_seconds);
+    return f.last.empty() ? "it has started no instruction" : "its last instruction: " + f.last;
   }
 
   std::optional<Verdict> dead() const {
@@ -117,7 +117,7 @@ class Judge {
           Verdict::Kind::dead,
           {f.rank},
           fmt::format("{} is dead; {}", name(f.rank),
-                      f.last.empty() ? "it had begun no instruction" : "its last instruction: " + f.last),
+                      f.last.empty() ? "it had started no instruction" : "its last instruction: " + f.last),
           0};
     }
     return std::nullopt;
@@ -129,7 +129,7 @@ class Judge {
       if (!f.stopped || f.stopped_seconds <= 0 || f.stopped_seconds < budget_of(f, budgets_)) continue;
       return Verdict{Verdict::Kind::frozen,
                      {f.rank},
-                     fmt::format("{}: its process {} is stopped (SIGSTOP) since {:.0f} s, at {}",
+                     fmt::format("{}: its process {} has been stopped (SIGSTOP) for {:.0f} s, at {}",
                                  name(f.rank), f.pid, f.stopped_seconds, watch::name_of(f.phase)),
                      f.stopped_seconds};
     }
@@ -213,13 +213,13 @@ class Judge {
     }
     if (wait.entered) {
       verdict.sentence =
-          fmt::format("{} stopped ({}) inside {}; {} since {:.0f} s", fmt::join(who, " and "), by(roots[0]),
+          fmt::format("{} stopped ({}) inside {}; {} for {:.0f} s", fmt::join(who, " and "), by(roots[0]),
                       where(*wait.group, wait.group->entered), those_who_wait(wait), wait.since);
       return verdict;
     }
     if (moves) verdict.kind = Verdict::Kind::slow;
     verdict.sentence =
-        fmt::format("{} {} {}; {} since {:.0f} s; {}", fmt::join(who, " and "),
+        fmt::format("{} {} {}; {} for {:.0f} s; {}", fmt::join(who, " and "),
                     moves ? "is slow to enter" : "never entered", where(*wait.group, wait.group->entered),
                     those_who_wait(wait), wait.since, fmt::join(what, "; "));
     return verdict;
@@ -231,7 +231,7 @@ class Judge {
       if (other.group->name == wait.group->name && other.group->entered == wait.group->entered)
         there.push_back(other.who->rank);
     }
-    return list(there) + (there.size() == 1 ? " waits there" : " wait there");
+    return list(there) + (there.size() == 1 ? " has been waiting there" : " have been waiting there");
   }
 
   // Everyone who is waited for waits as well.
@@ -247,8 +247,8 @@ class Judge {
                                     where(*wait.group, wait.group->entered)));
       }
     }
-    verdict.sentence =
-        fmt::format("ranks wait for each other since {:.0f} s: {}", verdict.waited, fmt::join(parts, "; "));
+    verdict.sentence = fmt::format("ranks have been waiting for each other for {:.0f} s: {}", verdict.waited,
+                                   fmt::join(parts, "; "));
     return verdict;
   }
 
@@ -277,24 +277,26 @@ class Judge {
     }
     const std::string there = where(group, group.entered);
     if (other != nullptr) {
-      return Verdict{Verdict::Kind::mismatch,
-                     {first, differs},
-                     fmt::format("{} came to {} and {} to {}: they will never meet; both wait since {:.0f} s",
-                                 name(first), there, name(differs), where(*other, other->entered), since),
-                     since};
+      return Verdict{
+          Verdict::Kind::mismatch,
+          {first, differs},
+          fmt::format(
+              "{} reached {} and {} reached {}, which do not match; both have been waiting for {:.0f} s",
+              name(first), there, name(differs), where(*other, other->entered), since),
+          since};
     }
     if (const std::vector<int> stopped = stopped_in(group); !stopped.empty()) {
-      return Verdict{Verdict::Kind::frozen, stopped,
-                     fmt::format("{} stopped ({}) inside {} since {:.0f} s", list(stopped), by(stopped[0]),
-                                 there, since),
-                     since};
+      return Verdict{
+          Verdict::Kind::frozen, stopped,
+          fmt::format("{} stopped ({}) inside {} for {:.0f} s", list(stopped), by(stopped[0]), there, since),
+          since};
     }
-    return Verdict{Verdict::Kind::stuck,
-                   {},
-                   fmt::format("{} are all inside {} since {:.0f} s and none gets through: they cannot reach "
-                               "each other",
-                               list(group.members), there, since),
-                   since};
+    return Verdict{
+        Verdict::Kind::stuck,
+        {},
+        fmt::format("{} have all been inside {} for {:.0f} s without progress: they cannot reach each other",
+                    list(group.members), there, since),
+        since};
   }
 
   // On a device, where the host only sees what it enqueued: nothing is left to enqueue and nothing ends.
@@ -311,13 +313,12 @@ class Judge {
       ranks.push_back(f.rank);
     }
     if (ranks.empty()) return std::nullopt;
-    return Verdict{
-        Verdict::Kind::stuck,
-        {},
-        fmt::format("{} have enqueued all of step {} and nothing has ended since {:.0f} s: a kernel "
-                    "or a link is stuck; last instruction of {}: {}",
-                    list(ranks), facts_[0].step, since, name(facts_[0].rank), facts_[0].last),
-        since};
+    return Verdict{Verdict::Kind::stuck,
+                   {},
+                   fmt::format("{} have enqueued all of step {} and nothing has finished for {:.0f} s: a "
+                               "kernel or a link is stuck; last instruction of {}: {}",
+                               list(ranks), facts_[0].step, since, name(facts_[0].rank), facts_[0].last),
+                   since};
   }
 
   const std::vector<RankFacts>& facts_;

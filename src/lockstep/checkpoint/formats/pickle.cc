@@ -43,11 +43,9 @@ constexpr Allowed kAllowed[] = {
 }  // namespace
 
 void Pickle::refuse(const std::string& why) const {
-  throw CheckpointError(
-      313,
-      fmt::format("{}: its pickle {}, at byte {}; it was read as data and nothing in it was run. Save the "
-                  "model as safetensors",
-                  path_, why, at_));
+  throw CheckpointError(313, fmt::format("{}: its pickle {} at byte {}; it was read as data and nothing in "
+                                         "it was executed. Save the model as safetensors",
+                                         path_, why, at_));
 }
 
 Pickle::Pickle(std::string_view bytes, const std::string& path)
@@ -59,7 +57,7 @@ Pickle::Pickle(std::string_view bytes, const std::string& path)
 // ---- bytes ----
 
 std::string_view Pickle::take(size_t count) {
-  if (count > text_.size() - at_) refuse("ends too early");
+  if (count > text_.size() - at_) refuse("ends unexpectedly");
   at_ += count;
   return text_.substr(at_ - count, count);
 }
@@ -76,7 +74,7 @@ uint64_t Pickle::take_number(size_t bytes) {
 
 std::string_view Pickle::take_line() {
   const size_t end = text_.find('\n', at_);
-  if (end == std::string_view::npos) refuse("ends too early");
+  if (end == std::string_view::npos) refuse("ends unexpectedly");
   const std::string_view line = take(end - at_);
   take(1);
   return line;
@@ -97,21 +95,21 @@ int64_t Pickle::take_long(size_t bytes) {
 // ---- the stack ----
 
 Pickle::Ref Pickle::push(Value value) {
-  if (values_.size() >= kMostValues) refuse("holds more values than a list of tensors needs");
+  if (values_.size() >= kMostValues) refuse("contains more values than a state_dict needs");
   values_.push_back(std::move(value));
   stack_.push_back(static_cast<Ref>(values_.size() - 1));
   return stack_.back();
 }
 
 Pickle::Ref Pickle::pop() {
-  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) refuse("takes from an empty stack");
+  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) refuse("pops from an empty stack");
   const Ref ref = stack_.back();
   stack_.pop_back();
   return ref;
 }
 
 std::vector<Pickle::Ref> Pickle::pop_to_mark() {
-  if (marks_.empty()) refuse("takes from an empty stack");
+  if (marks_.empty()) refuse("pops from an empty stack");
   const auto begin = stack_.begin() + static_cast<int64_t>(marks_.back());
   std::vector<Ref> items(begin, stack_.end());
   stack_.erase(begin, stack_.end());
@@ -120,18 +118,18 @@ std::vector<Pickle::Ref> Pickle::pop_to_mark() {
 }
 
 const Pickle::Value& Pickle::top() const {
-  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) refuse("takes from an empty stack");
+  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) refuse("pops from an empty stack");
   return of(stack_.back());
 }
 
 Pickle::Value& Pickle::changeable_top(Value::Kind kind) {
-  if (top().kind != kind) refuse("fills something that is no container");
+  if (top().kind != kind) refuse("appends to something that is not a container");
   return values_[stack_.back()];
 }
 
 void Pickle::push_text(size_t length_bytes) {
   const uint64_t length = take_number(length_bytes);
-  if (length > text_.size()) refuse("ends too early");
+  if (length > text_.size()) refuse("ends unexpectedly");
   push({.kind = Value::Kind::text, .text = std::string(take(static_cast<size_t>(length)))});
 }
 
@@ -142,14 +140,14 @@ void Pickle::push_tuple(size_t count) {
 }
 
 void Pickle::remember(uint64_t index) {
-  if (index >= kMostValues) refuse("remembers more than a list of tensors needs");
+  if (index >= kMostValues) refuse("memoizes more than a state_dict needs");
   if (memo_.size() <= index) memo_.resize(index + 1);
   top();
   memo_[index] = stack_.back();
 }
 
 void Pickle::recall(uint64_t index) {
-  if (index >= memo_.size() || !memo_[index]) refuse("recalls what it did not remember");
+  if (index >= memo_.size() || !memo_[index]) refuse("reads a memo entry that was not written");
   stack_.push_back(*memo_[index]);
 }
 
@@ -160,19 +158,19 @@ bool Pickle::step() {
   switch (code) {
     case 0x80:  // PROTO
       if (const uint64_t protocol = take_number(1); protocol < 2 || protocol > 5)
-        refuse(fmt::format("is of protocol {}", protocol));
+        refuse(fmt::format("has unsupported protocol {}", protocol));
       return true;
     case 0x95:  // FRAME
       take_number(8);
       return true;
     case '.':  // STOP
-      if (stack_.size() != 1 || !marks_.empty()) refuse("does not end with one value");
+      if (stack_.size() != 1 || !marks_.empty()) refuse("does not end with exactly one value");
       return false;
     default:
       break;
   }
   if (!step_value(code) && !step_container(code) && !step_memo(code))
-    refuse(fmt::format("has the opcode {:#04x}, which no file of weights needs", code));
+    refuse(fmt::format("has opcode {:#04x}, which a state_dict never uses", code));
   return true;
 }
 
@@ -211,7 +209,8 @@ bool Pickle::step_value(unsigned char code) {
     }
     case 0x93: {  // STACK_GLOBAL
       const Value name = of(pop()), module = of(pop());
-      if (name.kind != Kind::text || module.kind != Kind::text) refuse("mentions a name that is no text");
+      if (name.kind != Kind::text || module.kind != Kind::text)
+        refuse("contains a name that is not a string");
       return push_name(module.text, name.text), true;
     }
     default:
@@ -291,19 +290,19 @@ void Pickle::push_name(std::string_view module, std::string_view name) {
       return;
     }
   }
-  refuse(fmt::format("asks for {}, which no file of weights needs",
+  refuse(fmt::format("asks for {}, which a state_dict never needs",
                      base::quoted(std::string(module) + "." + std::string(name))));
 }
 
 int64_t Pickle::size_of_value(Ref ref) const {
   if (of(ref).kind != Value::Kind::integer || of(ref).integer < 0)
-    refuse("describes a tensor with something other than sizes");
+    refuse("describes a tensor with something other than integers");
   return of(ref).integer;
 }
 
 std::vector<int64_t> Pickle::sizes(Ref ref) const {
   if (of(ref).kind != Value::Kind::tuple || of(ref).items.size() > kMostDimensions)
-    refuse("describes a tensor with something other than sizes");
+    refuse("describes a tensor with something other than integers");
   std::vector<int64_t> all;
   for (const Ref one : of(ref).items) all.push_back(size_of_value(one));
   return all;
@@ -316,10 +315,10 @@ void Pickle::push_storage() {
   if (id.kind != Value::Kind::tuple || id.items.size() < 5 || id.items.size() > 6 ||
       !is(0, Value::Kind::text) || of(id.items[0]).text != "storage" || !is(1, Value::Kind::name) ||
       !is(2, Value::Kind::text))
-    refuse("names a storage in a way that PyTorch does not");
+    refuse("refers to a storage in a way PyTorch never does");
   const Allowed& type = kAllowed[of(id.items[1]).integer];
-  if (type.what != Name::storage) refuse("names a storage in a way that PyTorch does not");
-  if (of(id.items[2]).text.size() > kMostKey) refuse("names a storage in a way that PyTorch does not");
+  if (type.what != Name::storage) refuse("refers to a storage in a way PyTorch never does");
+  if (of(id.items[2]).text.size() > kMostKey) refuse("refers to a storage in a way PyTorch never does");
   if (id.items.size() == 6 && !is(5, Value::Kind::none)) refuse("has a storage that is a view of another");
   storages_.push_back({of(id.items[2]).text, type.dtype, size_of_value(id.items[4])});
   push({.kind = Value::Kind::storage, .integer = static_cast<int64_t>(storages_.size() - 1)});
@@ -328,10 +327,10 @@ void Pickle::push_storage() {
 void Pickle::call() {
   const Value arguments = of(pop()), function = of(pop());
   if (function.kind != Value::Kind::name || arguments.kind != Value::Kind::tuple)
-    refuse("calls something that is no function");
+    refuse("calls something that is not a function");
   switch (kAllowed[function.integer].what) {
     case Name::ordered_dict:
-      if (!arguments.items.empty()) refuse("makes a dictionary of something");
+      if (!arguments.items.empty()) refuse("builds a dictionary from arguments");
       push({.kind = Value::Kind::dictionary});
       return;
     case Name::rebuild_tensor:
@@ -340,7 +339,7 @@ void Pickle::call() {
       return;
     case Name::rebuild_parameter:
       if (arguments.items.size() != 3 || of(arguments.items[0]).kind != Value::Kind::tensor)
-        refuse("makes a parameter of something that is no tensor");
+        refuse("builds a parameter from something that is not a tensor");
       stack_.push_back(arguments.items[0]);
       return;
     case Name::storage:
@@ -354,13 +353,13 @@ void Pickle::call() {
 Pickle::Value Pickle::rebuilt(const std::vector<Ref>& arguments, bool second_version) {
   const size_t least = second_version ? 6 : 4, most = second_version ? 7 : 4;
   if (arguments.size() < least || arguments.size() > most || of(arguments[0]).kind != Value::Kind::storage)
-    refuse("makes a tensor of something that is no storage");
+    refuse("builds a tensor from something that is not a storage");
   PickledTensor tensor{.storage = storages_[static_cast<size_t>(of(arguments[0]).integer)],
                        .offset = size_of_value(arguments[1]),
                        .shape = sizes(arguments[2]),
                        .strides = sizes(arguments[3])};
   if (tensor.shape.size() != tensor.strides.size())
-    refuse("gives a tensor more sizes than strides, or fewer");
+    refuse("has a tensor with different numbers of sizes and strides");
   tensors_.push_back(std::move(tensor));
   return {.kind = Value::Kind::tensor, .integer = static_cast<int64_t>(tensors_.size() - 1)};
 }
@@ -369,31 +368,31 @@ Pickle::Value Pickle::rebuilt(const std::vector<Ref>& arguments, bool second_ver
 
 std::map<std::string, PickledTensor> Pickle::tensors() const {
   const Value& root = of(stack_[0]);
-  if (root.kind != Value::Kind::dictionary) refuse("holds something other than a dictionary of tensors");
+  if (root.kind != Value::Kind::dictionary) refuse("contains something other than a dictionary of tensors");
   std::map<std::string, PickledTensor> named;
   for (size_t k = 0; k < root.items.size(); k += 2) {
     const Value &key = of(root.items[k]), &value = of(root.items[k + 1]);
     if (value.kind != Value::Kind::tensor) continue;
-    if (key.kind != Value::Kind::text) refuse("has a tensor whose name is no text");
+    if (key.kind != Value::Kind::text) refuse("has a tensor whose name is not a string");
     if (!named.emplace(key.text, tensors_[static_cast<size_t>(value.integer)]).second)
-      refuse(fmt::format("has the tensor {} twice", base::quoted(key.text)));
+      refuse(fmt::format("contains tensor {} twice", base::quoted(key.text)));
   }
-  if (named.empty()) refuse("has no tensors at its top level: a model's own state_dict is expected");
+  if (named.empty()) refuse("has no tensors at its top level: expected a model's state_dict");
   return named;
 }
 
 std::vector<std::string> Pickle::texts() const {
-  if (of(stack_[0]).kind != Value::Kind::list) refuse("holds something other than a list");
+  if (of(stack_[0]).kind != Value::Kind::list) refuse("contains something other than a list");
   std::vector<std::string> all;
   for (const Ref one : of(stack_[0]).items) {
-    if (of(one).kind != Value::Kind::text) refuse("holds a list of something other than names");
+    if (of(one).kind != Value::Kind::text) refuse("contains a list of something other than names");
     all.push_back(of(one).text);
   }
   return all;
 }
 
 int64_t Pickle::integer() const {
-  if (of(stack_[0]).kind != Value::Kind::integer) refuse("holds something other than a number");
+  if (of(stack_[0]).kind != Value::Kind::integer) refuse("contains something other than a number");
   return of(stack_[0]).integer;
 }
 

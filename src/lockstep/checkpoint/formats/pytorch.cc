@@ -22,7 +22,7 @@ using Storages = std::map<std::string, ZipEntry>;  // by key
 [[noreturn]] void refuse(const CheckedFile& file, const std::string& why) {
   throw CheckpointError(
       312,
-      fmt::format("{} is not a usable file of PyTorch: {}; fetch it again, or save the model as safetensors",
+      fmt::format("{} is not a valid PyTorch file: {}; download it again, or save the model as safetensors",
                   file.path(), why));
 }
 
@@ -43,10 +43,10 @@ class Placing {
 
   Entry entry(const std::string& name, const PickledTensor& tensor) const {
     const auto storage = storages_.find(tensor.storage.key);
-    if (storage == storages_.end()) bad(name, "has no bytes in the file");
+    if (storage == storages_.end()) bad(name, "has no data in the file");
     const device::DType type = *tensor.storage.dtype;
     const int64_t size = device::size_of(type), room = storage->second.bytes / size;
-    if (tensor.storage.elements > room) bad(name, "is longer than its bytes in the file");
+    if (tensor.storage.elements > room) bad(name, "is longer than its data in the file");
     const int64_t elements = count(name, tensor, room),
                   last = elements == 0 ? 0 : last_of(name, tensor, room);
     if (tensor.offset > room - last) bad(name, "lies outside its storage");
@@ -105,16 +105,16 @@ std::map<std::string, Entry> read_archive(const CheckedFile& file) {
   std::string folder;
   for (const auto& [name, entry] : all) {
     if (!name.ends_with(kPickle)) continue;
-    if (!folder.empty()) refuse(file, "it holds more than one data.pkl");
+    if (!folder.empty()) refuse(file, "it contains more than one data.pkl");
     folder = name.substr(0, name.size() - kPickle.size() + 1);
   }
-  if (folder.empty()) refuse(file, "it holds no data.pkl");
+  if (folder.empty()) refuse(file, "it contains no data.pkl");
   if (const auto order = all.find(folder + "byteorder");
       order != all.end() &&
       file.text(order->second.begin, std::min<int64_t>(order->second.bytes, 16)) != "little")
-    refuse(file, "it was written on a machine with another order of bytes");
+    refuse(file, "it was written on a machine with a different byte order");
   const ZipEntry& pickle = all.at(folder + "data.pkl");
-  if (pickle.bytes > kMostPickle) refuse(file, "its data.pkl is longer than any list of tensors");
+  if (pickle.bytes > kMostPickle) refuse(file, "its data.pkl is longer than any state_dict");
   Storages storages;
   for (const auto& [name, entry] : all) {
     if (name.starts_with(folder + "data/")) storages[name.substr(folder.size() + 5)] = entry;
@@ -136,7 +136,7 @@ std::map<std::string, Entry> read_old(const CheckedFile& file) {
   };
   next();
   if (const int64_t version = next().integer(); version != 1001)
-    refuse(file, fmt::format("it is of PyTorch's old format in version {}", version));
+    refuse(file, fmt::format("it uses version {} of PyTorch's legacy format", version));
   next();
   const Tensors tensors = next().tensors();
   std::map<std::string, int64_t> sizes;  // bytes of an element, by the key of the storage
@@ -146,7 +146,7 @@ std::map<std::string, Entry> read_old(const CheckedFile& file) {
   const std::vector<std::string> keys = next().texts();
   auto at = static_cast<int64_t>(head.size() - rest.size());
   for (const std::string& key : keys) {
-    if (!sizes.contains(key)) refuse(file, "it has a storage of a type that is not known");
+    if (!sizes.contains(key)) refuse(file, "it has a storage of unknown type");
     int64_t elements = 0, bytes = 0;
     if (file.size() - at < int64_t{sizeof elements}) refuse(file, "it ends before its last storage");
     std::memcpy(&elements, file.text(at, sizeof elements).data(), sizeof elements);

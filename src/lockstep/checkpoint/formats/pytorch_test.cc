@@ -84,7 +84,7 @@ TEST(Pytorch, ShardsHaveAnIndexAndExportAsSafetensors) {
   const Opened again(folder.path() + "/out");
   for (const std::string& name : opened.names()) EXPECT_EQ(values_of(again, name), values_of(opened, name));
   folder.write("pytorch_model.bin.index.json", R"({"weight_map": {"nowhere": "one.bin"}})");
-  EXPECT_TRUE(has(refusal(303, [&] { Opened{folder.path()}; }), "which has no such tensor"));
+  EXPECT_TRUE(has(refusal(303, [&] { Opened{folder.path()}; }), "but that file does not contain it"));
 }
 
 TEST(Pytorch, WhatAsksForMoreThanWeightsIsNamedAndNotRun) {
@@ -171,17 +171,17 @@ TEST(Pytorch, HostilePicklesAreRefused) {
     return refusal(313, [&] { Pickle(bytes, "x").tensors(); });
   };
   const std::pair<std::string, const char*> rows[] = {
-      {"", "ends too early"},
-      {"\x80\x09.", "is of protocol 9"},
-      {"\x80\x02.", "does not end with one value"},
-      {"\x80\x02(.", "does not end with one value"},
-      {"\x80\x02K\x01K\x02.", "does not end with one value"},
+      {"", "ends unexpectedly"},
+      {"\x80\x09.", "unsupported protocol 9"},
+      {"\x80\x02.", "does not end with exactly one value"},
+      {"\x80\x02(.", "does not end with exactly one value"},
+      {"\x80\x02K\x01K\x02.", "does not end with exactly one value"},
       {"\x80\x02R", "empty stack"},
       {"\x80\x02t", "empty stack"},
       {"\x80\x02)K\x01(s", "empty stack"},
-      {"\x80\x02h\x07.", "recalls what it did not remember"},
-      {"\x80\x02}K\x01r\xff\xff\xff\x7f.", "remembers more"},
-      {"\x80\x02X\xff\xff\xff\xff.", "ends too early"},
+      {"\x80\x02h\x07.", "reads a memo entry that was not written"},
+      {"\x80\x02}K\x01r\xff\xff\xff\x7f.", "memoizes more"},
+      {"\x80\x02X\xff\xff\xff\xff.", "ends unexpectedly"},
       {"\x80\x02"
        "cos\nsystem\n.",
        "asks for \"os.system\""},
@@ -203,18 +203,18 @@ TEST(Pytorch, HostilePicklesAreRefused) {
       {"\x80\x02"
        "ctorch\nFloatStorage\n)R.",
        "calls a storage's type"},
-      {"\x80\x02K\x01)R.", "calls something that is no function"},
-      {"\x80\x02K\x01}b.", "no container"},
+      {"\x80\x02K\x01)R.", "calls something that is not a function"},
+      {"\x80\x02K\x01}b.", "not a container"},
       {"\x80\x02K\x01.", "other than a dictionary"},
       {"\x80\x02}.", "no tensors at its top level"},
-      {"\x80\x02}K\x01" + tensor_of(")", ")") + "s.", "name is no text"},
+      {"\x80\x02}K\x01" + tensor_of(")", ")") + "s.", "name is not a string"},
       {"\x80\x02}(" + text("w") + tensor_of(")", ")") + text("w") + tensor_of(")", ")") + "u.", "twice"},
       {"\x80\x02}(K\x01u.", "a key without a value"},
-      {pickled(tensor_of("K\x01", ")")), "other than sizes"},
-      {pickled(tensor_of("J\xff\xff\xff\xff\x85", "K\x01\x85")), "other than sizes"},
-      {pickled(tensor_of("K\x01\x85", ")")), "more sizes than strides"},
-      {pickled("ctorch._utils\n_rebuild_tensor_v2\n)R"), "no storage"},
-      {pickled("(" + text("storage") + "tQ"), "in a way that PyTorch does not"},
+      {pickled(tensor_of("K\x01", ")")), "other than integers"},
+      {pickled(tensor_of("J\xff\xff\xff\xff\x85", "K\x01\x85")), "other than integers"},
+      {pickled(tensor_of("K\x01\x85", ")")), "different numbers of sizes and strides"},
+      {pickled("ctorch._utils\n_rebuild_tensor_v2\n)R"), "not a storage"},
+      {pickled("(" + text("storage") + "tQ"), "in a way PyTorch never does"},
   };
   for (const auto& [bytes, why] : rows) EXPECT_TRUE(has(says(bytes), why)) << why << ": " << says(bytes);
 }

@@ -32,10 +32,10 @@ bool is_allowed(const fs::path& file, const fs::path& folder) {
 std::string read_small_file(const std::string& path, int64_t most_bytes) {
   base::ReadResult read = base::try_read_file(path, most_bytes);
   if (read.problem.empty()) return std::move(read.text);
-  throw CheckpointError(305,
-                        fmt::format("{} cannot be read: {}; use another checkpoint of the run, or see to "
-                                    "its disk and permissions",
-                                    path, read.problem));
+  throw CheckpointError(
+      305, fmt::format(
+               "{} cannot be read: {}; use another checkpoint of the run, or check its disk and permissions",
+               path, read.problem));
 }
 
 bool is_plain_name(const std::string& name) {
@@ -46,27 +46,29 @@ bool is_plain_name(const std::string& name) {
 
 std::string file_inside(const std::string& folder, const std::string& name, const std::string& named_by) {
   if (!is_plain_name(name)) {
-    throw CheckpointError(308,
-                          fmt::format("{} names the file {}, which is not a plain name in its folder; do not "
-                                      "use files from a source you do not trust",
-                                      named_by, base::quoted(name)));
+    throw CheckpointError(308, fmt::format("{} refers to file {}, which is not a plain name in its folder; "
+                                           "do not use files from a source you do not trust",
+                                           named_by, base::quoted(name)));
   }
   const fs::path path = fs::path(folder) / name;
   std::error_code error;
   const fs::path real = fs::canonical(path, error);
   if (error) {
-    throw CheckpointError(305, fmt::format("{} is missing ({}), but {} names it; copy the whole folder again",
-                                           path.string(), error.message(), named_by));
+    throw CheckpointError(305,
+                          fmt::format("{} is missing ({}), but {} refers to it; copy the whole folder again",
+                                      path.string(), error.message(), named_by));
   }
   const fs::path real_folder = fs::canonical(folder, error);
   if (error || !is_allowed(real, real_folder)) {
     throw CheckpointError(
-        308, fmt::format("{} is a link out of its folder, to {}; put a copy of the file there instead",
-                         path.string(), base::quoted(real.string(), 200)));
+        308,
+        fmt::format(
+            "{} is a symbolic link that points outside its folder, to {}; replace it with a copy of the file",
+            path.string(), base::quoted(real.string(), 200)));
   }
   if (!fs::is_regular_file(real, error)) {
-    throw CheckpointError(308,
-                          fmt::format("{} is not a regular file; put the file itself there", path.string()));
+    throw CheckpointError(
+        308, fmt::format("{} is not a regular file; replace it with the file itself", path.string()));
   }
   return path.string();
 }

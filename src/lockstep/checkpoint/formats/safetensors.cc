@@ -25,12 +25,12 @@ constexpr const char* kMetadata = "__metadata__";
 
 [[noreturn]] void refuse_file(const std::string& path, const std::string& why) {
   throw CheckpointError(
-      301, fmt::format("{} is not a usable safetensors file: {}; fetch or export it again", path, why));
+      301, fmt::format("{} is not a valid safetensors file: {}; download or export it again", path, why));
 }
 
 [[noreturn]] void refuse_tensor(const std::string& path, const std::string& name, const std::string& why) {
   throw CheckpointError(
-      302, fmt::format("{}: tensor {} {}; fetch or export the file again", path, base::quoted(name), why));
+      302, fmt::format("{}: tensor {} {}; download or export the file again", path, base::quoted(name), why));
 }
 
 std::string header_text(const CheckedFile& file) {
@@ -38,12 +38,12 @@ std::string header_text(const CheckedFile& file) {
   uint64_t length = 0;
   std::memcpy(&length, file.text(0, kLengthBytes).data(), sizeof length);
   if (length > kMostHeader) {
-    refuse_file(file.path(), fmt::format("its header's length is {}, more than the format's {} bytes", length,
-                                         kMostHeader));
+    refuse_file(file.path(), fmt::format("its header length is {}, but the format allows at most {} bytes",
+                                         length, kMostHeader));
   }
   if (length > static_cast<uint64_t>(file.size() - kLengthBytes)) {
     refuse_file(file.path(),
-                fmt::format("its header of {} bytes does not fit into its {}", length, file.size()));
+                fmt::format("its header of {} bytes does not fit in its {}", length, file.size()));
   }
   std::string header = file.text(kLengthBytes, static_cast<int64_t>(length));
   if (!header.starts_with('{')) refuse_file(file.path(), "its header does not begin with {");
@@ -70,7 +70,7 @@ class Parser {
       : path_(path), data_begin_(data_begin), file_size_(file_size) {}
 
   Entry entry(const std::string& name, const Json& from) const {
-    if (!from.is_object()) refuse_tensor(path_, name, "is described by something that is not an object");
+    if (!from.is_object()) refuse_tensor(path_, name, "has an entry that is not an object");
     Entry entry;
     entry.dtype = dtype(name, member(from, "dtype"));
     const int64_t bytes = shape(name, member(from, "shape"), entry);
@@ -78,7 +78,7 @@ class Parser {
     if (entry.end - entry.begin != bytes) {
       refuse_tensor(
           path_, name,
-          fmt::format("of shape {} and type {} needs {} bytes, its range has {}", shape_text(entry.shape),
+          fmt::format("of shape {} and type {} needs {} bytes, but its range has {}", shape_text(entry.shape),
                       device::name_of(entry.dtype), bytes, entry.end - entry.begin));
     }
     return entry;
@@ -89,7 +89,7 @@ class Parser {
     if (!value.is_string()) refuse_tensor(path_, name, "has no dtype");
     const std::string& text = value.get_ref<const std::string&>();
     const auto type = type_of_safetensors_name(text);
-    if (!type) refuse_tensor(path_, name, fmt::format("has the unknown dtype {}", base::quoted(text)));
+    if (!type) refuse_tensor(path_, name, fmt::format("has unknown dtype {}", base::quoted(text)));
     return *type;
   }
 
@@ -99,9 +99,9 @@ class Parser {
     int64_t bytes = device::size_of(entry.dtype);
     for (const Json& one : value) {
       const int64_t size = as_size(one);
-      if (size < 0) refuse_tensor(path_, name, "has a shape with something other than sizes in it");
+      if (size < 0) refuse_tensor(path_, name, "has a shape with something other than sizes");
       if (__builtin_mul_overflow(bytes, size, &bytes)) {
-        refuse_tensor(path_, name, "has a shape too large to be true");
+        refuse_tensor(path_, name, "has an impossibly large shape");
       }
       entry.shape.push_back(size);
     }
@@ -128,7 +128,8 @@ class Parser {
 void check_metadata(const std::string& path, const Json& metadata) {
   if (!metadata.is_object()) refuse_file(path, "its __metadata__ is not an object");
   for (const auto& [key, value] : metadata.items()) {
-    if (!value.is_string()) refuse_file(path, fmt::format("its metadata {} is not text", base::quoted(key)));
+    if (!value.is_string())
+      refuse_file(path, fmt::format("its metadata {} is not a string", base::quoted(key)));
   }
 }
 
@@ -145,7 +146,8 @@ void check_tiling(const std::string& path, const std::map<std::string, Entry>& e
     if (one->second.begin > at) refuse_tensor(path, one->first, "leaves a gap before it");
     at = one->second.end;
   }
-  if (at != size) refuse_file(path, fmt::format("{} bytes after its last tensor belong to none", size - at));
+  if (at != size)
+    refuse_file(path, fmt::format("{} bytes after its last tensor belong to no tensor", size - at));
 }
 
 }  // namespace

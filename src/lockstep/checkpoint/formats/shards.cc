@@ -69,12 +69,12 @@ std::map<std::string, std::string> read_index(const std::string& path) {
 std::map<std::string, std::string> parse_index(const std::string& text, const std::string& path) {
   const auto refuse = [&](const std::string& why) {
     throw CheckpointError(303,
-                          fmt::format("{} is not a usable index: {}; fetch or export it again", path, why));
+                          fmt::format("{} is not a valid index: {}; download or export it again", path, why));
   };
   const nlohmann::json json = parse_strict(text, 303, path);
   if (!json.is_object() || !json.contains("weight_map")) refuse("\"weight_map\" is missing");
   const nlohmann::json& weight_map = json["weight_map"];
-  if (!weight_map.is_object() || weight_map.empty()) refuse("\"weight_map\" names no tensors");
+  if (!weight_map.is_object() || weight_map.empty()) refuse("\"weight_map\" lists no tensors");
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : weight_map.items()) {
     if (!file.is_string()) refuse(fmt::format("tensor {} has no file name", base::quoted(tensor)));

@@ -41,16 +41,16 @@ class Watch : public nlohmann::json_sax<Json> {
     return count();
   }
   bool parse_error(size_t at, const std::string&, const Json::exception& error) override {
-    if (error.id == kOutOfRange) refuse("holds a number out of range");
+    if (error.id == kOutOfRange) refuse("contains a number out of range");
     refuse(fmt::format("is not JSON at byte {}", at));
   }
 
  private:
   [[noreturn]] void refuse(const std::string& why) const {
-    throw CheckpointError(number_, fmt::format("{} {}; fetch or export it again", what_, why));
+    throw CheckpointError(number_, fmt::format("{} {}; download or export it again", what_, why));
   }
   bool count() {
-    if (++values_ > kMostValues) refuse(fmt::format("holds more than {} values", kMostValues));
+    if (++values_ > kMostValues) refuse(fmt::format("contains more than {} values", kMostValues));
     return true;
   }
   bool open() {

@@ -25,7 +25,7 @@ TEST(StrictJson, RefusesTheRestWithASentence) {
       {R"({"a": 1, "b": 2, "a": 3})", "x names \"a\" twice"},
       {R"([{"b": {"a": 1, "c": [], "a": 1}}])", "x names \"a\" twice"},
       {"[[[[[[[[[]]]]]]]]]", "x is nested deeper than 8 levels"},
-      {"[1e999]", "x holds a number out of range"},
+      {"[1e999]", "x contains a number out of range"},
       {"[1, ]", "x is not JSON at byte 5"},
       {"", "x is not JSON at byte 1"},
       {"[\"\xff\"]", "x is not JSON at byte 3"},

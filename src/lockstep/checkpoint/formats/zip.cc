@@ -21,7 +21,7 @@ constexpr uint64_t kIn64 = 0xffffffff;  // the true value stands in the ZIP64 fi
 [[noreturn]] void refuse(const CheckedFile& file, const std::string& why) {
   throw CheckpointError(
       312,
-      fmt::format("{} is not a usable file of PyTorch: {}; fetch it again, or save the model as safetensors",
+      fmt::format("{} is not a valid PyTorch file: {}; download it again, or save the model as safetensors",
                   file.path(), why));
 }
 
@@ -42,8 +42,8 @@ struct Directory {
 Directory checked(const CheckedFile& file, uint64_t begin, uint64_t bytes, uint64_t entries, int64_t before) {
   if (bytes > static_cast<uint64_t>(std::min(before, kMostDirectory)) ||
       begin > static_cast<uint64_t>(before) - bytes)
-    refuse(file, "its list of contents does not lie inside it");
-  if (entries > bytes / kCentralBytes) refuse(file, "its list of contents is shorter than it says");
+    refuse(file, "its ZIP directory lies outside the file");
+  if (entries > bytes / kCentralBytes) refuse(file, "its ZIP directory is shorter than declared");
   return {static_cast<int64_t>(begin), static_cast<int64_t>(bytes), entries};
 }
 
@@ -63,13 +63,13 @@ Directory find_directory(const CheckedFile& file) {
     const auto end64 = number<uint64_t>(tail, at - kLocatorBytes + 8);
     if (end64 > static_cast<uint64_t>(end) - kLocatorBytes || end - kLocatorBytes < kEnd64Bytes ||
         end64 > static_cast<uint64_t>(end - kLocatorBytes - kEnd64Bytes))
-      refuse(file, "its list of contents does not lie inside it");
+      refuse(file, "its ZIP directory lies outside the file");
     const std::string record = file.text(static_cast<int64_t>(end64), kEnd64Bytes);
-    if (number<uint32_t>(record, 0) != kEnd64) refuse(file, "it has no list of contents");
+    if (number<uint32_t>(record, 0) != kEnd64) refuse(file, "it has no ZIP directory");
     return checked(file, number<uint64_t>(record, 48), number<uint64_t>(record, 40),
                    number<uint64_t>(record, 32), static_cast<int64_t>(end64));
   }
-  refuse(file, "it has no list of contents: it was cut off, or is no ZIP archive");
+  refuse(file, "it has no ZIP directory: it is truncated, or not a ZIP archive");
 }
 
 struct Listed {
@@ -89,7 +89,7 @@ void read_extra(const CheckedFile& file, std::string_view extra, Listed& one) {
     for (uint64_t* value : {&one.bytes, &one.stored, &one.local}) {
       if (*value != kIn64) continue;
       if (used + 8 > static_cast<int64_t>(field.size()))
-        refuse(file, "a size in its list of contents is missing");
+        refuse(file, "a size in its ZIP directory is missing");
       *value = number<uint64_t>(field, used);
       used += 8;
     }
@@ -101,10 +101,10 @@ void read_extra(const CheckedFile& file, std::string_view extra, Listed& one) {
 Listed read_listed(const CheckedFile& file, std::string_view list, int64_t& at) {
   const auto size = static_cast<int64_t>(list.size());
   if (at + kCentralBytes > size || number<uint32_t>(list, at) != kCentral)
-    refuse(file, "its list of contents is damaged");
+    refuse(file, "its ZIP directory is damaged");
   const int64_t name = number<uint16_t>(list, at + 28), extra = number<uint16_t>(list, at + 30),
                 comment = number<uint16_t>(list, at + 32);
-  if (at + kCentralBytes + name + extra + comment > size) refuse(file, "its list of contents is damaged");
+  if (at + kCentralBytes + name + extra + comment > size) refuse(file, "its ZIP directory is damaged");
   Listed one{
       .name = std::string(list.substr(static_cast<size_t>(at + kCentralBytes), static_cast<size_t>(name))),
       .bytes = number<uint32_t>(list, at + 24),
@@ -115,7 +115,7 @@ Listed read_listed(const CheckedFile& file, std::string_view list, int64_t& at) 
   const bool encrypted = (number<uint16_t>(list, at + 8) & 1) != 0;
   const auto method = number<uint16_t>(list, at + 10);
   if (encrypted || method != 0 || one.stored != one.bytes) {
-    refuse(file, fmt::format("{} in it is {}, which PyTorch never does", base::quoted(one.name),
+    refuse(file, fmt::format("its entry {} is {}, which PyTorch never writes", base::quoted(one.name),
                              encrypted ? "encrypted" : "compressed"));
   }
   at += kCentralBytes + name + extra + comment;
@@ -125,14 +125,14 @@ Listed read_listed(const CheckedFile& file, std::string_view list, int64_t& at) 
 // Behind the header that stands before the bytes themselves.
 ZipEntry locate(const CheckedFile& file, const Listed& one, int64_t end) {
   const auto outside = [&] {
-    refuse(file, fmt::format("{} in it does not lie inside it", base::quoted(one.name)));
+    refuse(file, fmt::format("its entry {} lies outside the file", base::quoted(one.name)));
   };
   if (one.local > static_cast<uint64_t>(end) || end - static_cast<int64_t>(one.local) < kLocalBytes)
     outside();
   const auto at = static_cast<int64_t>(one.local);
   const std::string header = file.text(at, kLocalBytes);
   if (number<uint32_t>(header, 0) != kLocal)
-    refuse(file, fmt::format("{} in it has no header", base::quoted(one.name)));
+    refuse(file, fmt::format("its entry {} has no header", base::quoted(one.name)));
   const int64_t begin = at + kLocalBytes + number<uint16_t>(header, 26) + number<uint16_t>(header, 28);
   if (begin > end || one.bytes > static_cast<uint64_t>(end - begin)) outside();
   return {begin, static_cast<int64_t>(one.bytes)};
@@ -149,7 +149,7 @@ std::map<std::string, ZipEntry> read_zip(const CheckedFile& file) {
   for (uint64_t k = 0; k < directory.entries; ++k) {
     const Listed one = read_listed(file, list, at);
     if (!entries.emplace(one.name, locate(file, one, directory.begin)).second)
-      refuse(file, fmt::format("{} is in it twice", base::quoted(one.name)));
+      refuse(file, fmt::format("it contains {} twice", base::quoted(one.name)));
   }
   return entries;
 }

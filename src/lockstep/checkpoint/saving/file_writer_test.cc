@@ -61,7 +61,7 @@ TEST(FileWriter, RefusedFileIsRemoved) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
   const std::string text = refusal(807, [&] { write_text(folder.path() + "/x", bytes_of(9'000'000)); });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_NE(text.find("/x cannot be written: the limit on a file's size is reached after 4.8 MiB"),
+  EXPECT_NE(text.find("/x cannot be written: the file size limit is reached after 4.8 MiB"),
             std::string::npos)
       << text;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));

@@ -54,11 +54,11 @@ void check_tensor(const Whole& tensor, std::vector<Owned>& owned) {
   for (const Owned& one : owned) {
     LS_ASSERT(one.run.at >= at, fmt::format("element {} of {} is written by rank {} and by rank {}",
                                             one.run.at, tensor.name, before, one.rank));
-    LS_ASSERT(one.run.at == at, fmt::format("nobody writes element {} of {}", at, tensor.name));
+    LS_ASSERT(one.run.at == at, fmt::format("no rank writes element {} of {}", at, tensor.name));
     at = one.run.at + one.run.count;
     before = one.rank;
   }
-  LS_ASSERT(at == tensor.shape.numel(), fmt::format("nobody writes element {} of {}", at, tensor.name));
+  LS_ASSERT(at == tensor.shape.numel(), fmt::format("no rank writes element {} of {}", at, tensor.name));
 }
 
 }  // namespace

@@ -22,13 +22,13 @@ void check_disk(int64_t result, const std::string& path, int64_t written) {
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     const char* why = error == ENOSPC   ? "the disk is full"
                       : error == EDQUOT ? "the disk quota is used up"
-                                        : "the limit on a file's size is reached";
+                                        : "the file size limit is reached";
     throw base::IoError(807, fmt::format("{} cannot be written: {} after {}; free some space, lower "
-                                         "checkpoint.keep, or put the run on another disk",
+                                         "checkpoint.keep, or move the run to another disk",
                                          path, why, base::human_bytes(static_cast<double>(written))));
   }
   throw base::IoError(808, fmt::format("{} cannot be written: {}; check the disk and its permissions, then "
-                                       "run again: earlier checkpoints are untouched",
+                                       "run again; earlier checkpoints are intact",
                                        path, std::strerror(error)));
 }
 

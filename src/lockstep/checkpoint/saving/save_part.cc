@@ -217,7 +217,7 @@ Part PartWriter::write(const std::string& folder, std::span<const std::byte> mem
     RangeWriter writer(disk_, file.file(), file.path());
     for (; k < places_.size() && places_[k].file == number; ++k) {
       each_chunk(memory, places_[k], part, [&](std::span<const std::byte> bytes, int64_t at) {
-        if (stop) throw base::IoError(814, "the save was given up: the run ends");
+        if (stop) throw base::IoError(814, "the save was aborted: the run is ending");
         writer.write(bytes, at);
       });
     }

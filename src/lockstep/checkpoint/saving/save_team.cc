@@ -76,7 +76,7 @@ std::string SaveTeam::hear(const std::string& what) {
       return member_.store->get(key(what), kGlance);
     } catch (const comm::StoreTimeoutError&) {
       if (Clock::now() > until) throw;
-      if (stop_) throw base::IoError(814, "the save was given up: the run ends");
+      if (stop_) throw base::IoError(814, "the save was aborted: the run is ending");
     }
   }
 }
@@ -94,7 +94,8 @@ void SaveTeam::agree_on_tensors(const std::vector<Whole>& held) {
   tell(fmt::format("pieces/{}", member_.rank), message_of(known));
   if (member_.rank != 0) {
     const std::string told = hear("tensors");
-    LS_ASSERT(!told.empty(), "the ranks' pieces do not cover every tensor once; the first rank says which");
+    LS_ASSERT(!told.empty(),
+              "the ranks' pieces do not cover every tensor exactly once; see the log of rank 0");
     for (const Piece& piece : pieces_of(told)) tensors_.push_back(piece.tensor);
     return;
   }

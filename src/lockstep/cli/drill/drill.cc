@@ -52,15 +52,15 @@ std::vector<Wanted> read_faults(const std::string& text) {
     if (counted) {
       times = base::parse_number(std::string_view(text).substr(colon + 1, end - colon - 1)).value_or(0);
       if (times < 1 || times > 100000) {
-        throw base::ConfigError(561, fmt::format("--faults {}: behind the colon stands how often it strikes, "
-                                                 "such as kill:20",
-                                                 base::quoted(text.substr(at, end - at))));
+        throw base::ConfigError(561,
+                                fmt::format("--faults {}: expected a count after the colon, such as kill:20",
+                                            base::quoted(text.substr(at, end - at))));
       }
     }
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) {
       const std::string near = base::nearest_word(name, names);
-      throw base::ConfigError(561, fmt::format("--faults {}: there is no such fault; {}", base::quoted(name),
+      throw base::ConfigError(561, fmt::format("--faults {}: unknown fault; {}", base::quoted(name),
                                                near.empty() ? "they are " + base::join(names, ", ")
                                                             : "did you mean " + near + "?"));
     }
@@ -115,9 +115,9 @@ class Undisturbed {
     DrillRun run(std::move(options));
     const int code = run.finish();
     if (code == 0) return run.params_hash();
-    throw base::RunError(603, fmt::format("the run that nothing disturbs ended with code {}; get it to work "
-                                          "before the drill:\n{}",
-                                          code, run.last_lines()));
+    throw base::RunError(
+        603, fmt::format("the reference run without faults exited with code {}; fix it before the drill:\n{}",
+                         code, run.last_lines()));
   }
   const Drill& drill_;
   std::map<int64_t, std::string> hashes_;
@@ -174,11 +174,12 @@ ordered_json to_json(const Line& line) {
 }
 
 void print_lines(const DrillArguments& arguments, const std::vector<Line>& lines) {
-  terminal::Table table({"fault", "noticed after", "recovered after", "steps lost", "bits equal"});
+  terminal::Table table({"fault", "detected after", "recovered after", "steps lost", "bits equal"});
   for (const size_t column : {1, 2, 3}) table.align_right(column);
   for (const Line& line : lines) table.add(cells(line));
   print(
-      "{}\nSeed {}: the same faults again with --seed {}. Times are medians, steps the most of any strike.\n",
+      "{}\nSeed {}: repeat the same faults with --seed {}. Times are medians, steps the maximum over all "
+      "faults injected.\n",
       table.to_text(terminal::terminal_of(STDOUT_FILENO)), arguments.seed, arguments.seed);
   for (const Line& line : lines) {
     if (!line.result.problem.empty()) print("\n{}: {}\n", line.wanted.fault->name, line.result.problem);
@@ -196,7 +197,7 @@ struct Scratch {
       return;
     }
     std::string name = std::filesystem::temp_directory_path().string() + "/lockstep-drill-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) throw base::IoError(803, name + " cannot be made");
+    if (::mkdtemp(name.data()) == nullptr) throw base::IoError(803, name + " cannot be created");
     path = name;
   }
   ~Scratch() {
@@ -210,13 +211,14 @@ struct Scratch {
 int drill_command(Arguments& arguments) {
   DrillArguments wanted;
   arguments.recipe(wanted.source);
-  arguments.option("--nproc-per-node,--nproc", wanted.ranks, "ranks of the runs; default: 4");
-  arguments.option("--seed", wanted.seed, "decides where the faults strike; default: a new one, printed");
-  arguments.option("--faults", wanted.faults, "some of them, with commas; NAME:N strikes N times in one run");
-  arguments.option("--steps", wanted.steps, "of each run; default: as many as take a few seconds");
+  arguments.option("--nproc-per-node,--nproc", wanted.ranks, "ranks per run; default: 4");
+  arguments.option("--seed", wanted.seed, "seed for where faults are injected; default: a new one, printed");
+  arguments.option("--faults", wanted.faults,
+                   "faults, comma-separated; NAME:N injects it N times in one run");
+  arguments.option("--steps", wanted.steps, "steps per run; default: as many as take a few seconds");
   arguments.option("--patience", wanted.patience,
-                   "seconds after which a run that shows nothing new has failed; default: 120");
-  arguments.option("--folder", wanted.folder, "keep the runs there; default: a temporary folder");
+                   "seconds without progress after which a run has failed; default: 120");
+  arguments.option("--folder", wanted.folder, "folder to keep the runs in; default: a temporary folder");
   arguments.flag("--json", wanted.json, "print the rows as JSON");
   arguments.example("lockstep drill", "the default recipe on four ranks, every fault once");
   arguments.example("lockstep drill first.toml --nproc 8 --faults kill:20,stop",
@@ -225,9 +227,10 @@ int drill_command(Arguments& arguments) {
   const std::vector<Wanted> faults = read_faults(wanted.faults);
   recipe::read_recipe(wanted.source);  // refused before anything starts
   if (wanted.ranks < 1 || wanted.ranks > 4096)
-    throw base::ConfigError(561, fmt::format("--nproc {}: a number of ranks from 1 to 4096", wanted.ranks));
+    throw base::ConfigError(561, fmt::format("--nproc {}: expected 1 to 4096 ranks", wanted.ranks));
   if (wanted.patience < 1 || wanted.patience > 1000000)
-    throw base::ConfigError(561, fmt::format("--patience {}: seconds from 1 to 1000000", wanted.patience));
+    throw base::ConfigError(561,
+                            fmt::format("--patience {}: expected 1 to 1000000 seconds", wanted.patience));
   if (wanted.seed == 0) wanted.seed = static_cast<int64_t>(std::random_device()() & 0xFFFFFF) + 1;
 
   Scratch scratch(wanted.folder);

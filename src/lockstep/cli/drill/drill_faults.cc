@@ -69,12 +69,12 @@ class Follow {
 // Ends the run in peace and compares.
 DrillResult& conclude(DrillRun& run, DrillResult& result) {
   if (!result.problem.empty()) {
-    result.problem += "; its last words:\n" + run.last_lines();
+    result.problem += "; its last output:\n" + run.last_lines();
     return result;
   }
   const int code = run.finish();
   result.params_hash = run.params_hash();
-  if (code != 0) result.problem = fmt::format("it ended with code {}:\n{}", code, run.last_lines());
+  if (code != 0) result.problem = fmt::format("it exited with code {}:\n{}", code, run.last_lines());
   return result;
 }
 
@@ -92,7 +92,7 @@ pid_t random_rank(Drill& drill, const DrillRun& run) {
 
 // Empty: done; else why not.
 std::string send_signal(pid_t process, int number) {
-  return process > 0 && ::kill(process, number) == 0 ? "" : "the rank that was to be struck was gone";
+  return process > 0 && ::kill(process, number) == 0 ? "" : "the target rank had already exited";
 }
 
 // `strike` disturbs the run and says why it could not, or nothing.
@@ -106,8 +106,7 @@ DrillResult strike_again_and_again(Drill& drill, const Fault& fault, std::vector
   const auto done = [&] { return !result.struck.empty() && run.code() == 0; };
   for (int64_t k = 0; k < drill.times && result.problem.empty(); ++k) {
     if (!some_steps_later(drill, run, drill.times - k)) {
-      if (!done())
-        result.problem = fmt::format("the run came to an end after {} of {} strikes", k, drill.times);
+      if (!done()) result.problem = fmt::format("the run finished after {} of {} faults", k, drill.times);
       break;
     }
     Follow follow(run, tells);
@@ -116,7 +115,7 @@ DrillResult strike_again_and_again(Drill& drill, const Fault& fault, std::vector
       if (done()) result.problem.clear();
       break;
     }
-    if (!follow.recovered(result.struck.emplace_back())) result.problem = "it did not come back";
+    if (!follow.recovered(result.struck.emplace_back())) result.problem = "it did not recover";
   }
   return conclude(run, result);
 }
@@ -152,7 +151,7 @@ DrillResult kill_while_recovering(Drill& drill, const Fault& fault) {
       std::erase_if(fresh, [&](pid_t one) { return std::find(old.begin(), old.end(), one) != old.end(); });
       return static_cast<int>(fresh.size()) == drill.ranks;
     });
-    if (!came) return std::string("no new ranks came up");
+    if (!came) return std::string("no new ranks started");
     std::this_thread::sleep_for(std::chrono::milliseconds(drill.pick(0, 400)));
     ::kill(fresh[static_cast<size_t>(drill.pick(0, drill.ranks - 1))], SIGKILL);
     return std::string();
@@ -162,8 +161,8 @@ DrillResult kill_while_recovering(Drill& drill, const Fault& fault) {
 // Told to stop, whatever it is at, it ends with 75 and the same command goes on. Empty: so it was.
 std::string tell_to_stop(DrillRun& run, int number) {
   ::kill(run.pid(), number);
-  if (!run.until([&] { return run.code().has_value(); })) return "it did not end";
-  return *run.code() == 75 ? "" : fmt::format("it ended with code {} instead of 75", *run.code());
+  if (!run.until([&] { return run.code().has_value(); })) return "it did not exit";
+  return *run.code() == 75 ? "" : fmt::format("it exited with code {} instead of 75", *run.code());
 }
 
 void wait_up_to(Drill& drill, int64_t milliseconds) {
@@ -211,7 +210,7 @@ DrillResult terminate_at_the_start(Drill& drill, const Fault& fault) {
 }
 
 DrillResult freeze(Drill& drill, const Fault& fault) {
-  if (drill.ranks == 1) return {.skipped = "a rank alone has nobody who waits for it"};
+  if (drill.ranks == 1) return {.skipped = "with a single rank, no other rank waits for it"};
   return strike_again_and_again(drill, fault, {"hang"}, [&](DrillRun& run, Follow& follow) {
     const pid_t rank = random_rank(drill, run);
     follow.begin();
@@ -224,22 +223,22 @@ DrillResult corrupt(Drill& drill, const Fault& fault) {
   DrillResult result;
   DrillRun run(options_of(drill, fault));
   if (!run.until([&] { return checkpoint::list(run.folder()).size() >= 2; })) {
-    result.problem = "there were no two checkpoints";
+    result.problem = "there were fewer than two checkpoints";
     return conclude(run, result);
   }
   ::kill(run.pid(), SIGTERM);
   run.until([&] { return run.code().has_value(); });
   const int64_t before = run.step();
   const std::vector<std::string> checkpoints = checkpoint::list(run.folder());
-  if (!damage_checkpoint(checkpoints.at(0), drill.random())) result.problem = "nothing could be damaged";
+  if (!damage_checkpoint(checkpoints.at(0), drill.random())) result.problem = "nothing could be corrupted";
   const Clock::time_point at = Clock::now();
   run.start_again();
   Struck& struck = result.struck.emplace_back();
   if (!run.until([&] { return run.newest_start() > 0 && run.newest_start() < before; }))
-    result.problem = "the damage was not noticed";
+    result.problem = "the corruption was not detected";
   struck.noticed = since(at);
   if (result.problem.empty() && !run.until([&] { return run.step() > before; }))
-    result.problem = "it did not come back";
+    result.problem = "it did not recover";
   struck.recovered = since(at), struck.lost = before - run.newest_start();
   return conclude(run, result);
 }
@@ -271,7 +270,7 @@ DrillResult full_disk(Drill& drill, const Fault& fault) {
 }
 
 DrillResult drop_connection(Drill& drill, const Fault& fault) {
-  if (drill.ranks == 1) return {.skipped = "a rank alone is connected to nobody"};
+  if (drill.ranks == 1) return {.skipped = "a single rank has no connections"};
   std::string problem;
   DrillResult result =
       strike_again_and_again(drill, fault, {"rank_failed", "hang"}, [&](DrillRun& run, Follow& follow) {
@@ -289,15 +288,15 @@ const std::vector<Fault>& drill_faults() {
   static const std::vector<Fault> faults = {
       {"kill", "kill -9 of a rank", {}, kill_rank},
       {"kill-save", "kill -9 of a rank during a save", {}, kill_while_saving},
-      {"kill-recovery", "kill -9 of two ranks, the second while they come up", {}, kill_while_recovering},
+      {"kill-recovery", "kill -9 of two ranks, the second while they restart", {}, kill_while_recovering},
       {"term", "SIGTERM to the run, then the same command", {}, terminate<SIGTERM>},
-      {"hangup", "SIGHUP to the run, as from a dropped terminal", {}, terminate<SIGHUP>},
+      {"hangup", "SIGHUP to the run, as from a closed terminal", {}, terminate<SIGHUP>},
       {"term-start", "SIGTERM to the run while it starts", {}, terminate_at_the_start},
       {"term-save", "SIGTERM to the run during a save", {}, terminate_while_saving},
       {"kill-term", "kill -9 of a rank, then SIGTERM to the run", {}, lose_and_terminate<SIGKILL>},
       {"stop-term", "SIGSTOP of a rank, then SIGTERM to the run", {}, lose_and_terminate<SIGSTOP>},
       {"stop", "SIGSTOP of a rank", {"run.hang_timeout=3"}, freeze},
-      {"corrupt", "a flipped byte in the newest checkpoint", {}, corrupt},
+      {"corrupt", "a corrupted byte in the newest checkpoint", {}, corrupt},
       {"disk", "a full disk", {}, full_disk},
       {"connection", "a dropped connection", {"parallel.engine=gloo", "run.hang_timeout=3"}, drop_connection},
   };

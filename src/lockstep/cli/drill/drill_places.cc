@@ -54,7 +54,7 @@ SmallDisk::SmallDisk(std::string path, int64_t checkpoint_bytes) : path_(std::mo
   fs::create_directories(path_, error);
   const std::string size = fmt::format("size={}m,mode=0700", (checkpoint_bytes * 6 >> 20) + 32);
   if (::mount("lockstep-drill", path_.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, size.c_str()) != 0)
-    problem_ = fmt::format("a small disk may not be mounted here ({})", std::strerror(errno));
+    problem_ = fmt::format("cannot mount a small disk here ({})", std::strerror(errno));
 }
 
 SmallDisk::~SmallDisk() {
@@ -124,8 +124,8 @@ std::string drop_connections_of(pid_t process) {
   ::close(handle);
   if (dropped > 0) return "";
   return refused != 0
-             ? fmt::format("connections of another process may not be cut here ({})", std::strerror(refused))
-             : "the ranks have no connections to cut";
+             ? fmt::format("cannot close connections of another process here ({})", std::strerror(refused))
+             : "the ranks have no connections to close";
 }
 
 }  // namespace lockstep::cli

@@ -79,7 +79,7 @@ void DrillRun::start() {
   code_.reset();
   const pid_t parent = ::getpid();
   pid_ = ::fork();
-  if (pid_ < 0) throw base::IoError(532, "a training run cannot be started: no more processes");
+  if (pid_ < 0) throw base::IoError(532, "cannot start a training run: process limit reached");
   if (pid_ > 0) return;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(126);

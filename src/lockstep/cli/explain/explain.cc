@@ -40,9 +40,8 @@ Json json_of(const recipe::Key& key) {
 std::string built_in_text(const recipe::Key& key) {
   const recipe::Resolved built_in = recipe::read_recipe({.default_recipe = true});
   const std::string value = recipe::value_text(key, built_in.recipe);
-  return value == recipe::default_text(key)
-             ? ""
-             : value + " in the built-in recipe, which is taken without a file";
+  return value == recipe::default_text(key) ? ""
+                                            : value + " in the built-in recipe, which is used without a file";
 }
 
 int explain_key(const recipe::Key& key, bool json) {
@@ -96,13 +95,14 @@ int explain_section(const std::string& wanted, bool json) {
 }
 
 int explain_recipe(const std::vector<std::string>& words) {
-  Arguments arguments("explain recipe",
-                      "Every key's value, and whether it is a default, from the file or from here.", words);
+  Arguments arguments(
+      "explain recipe",
+      "Show every key's value, and whether it is a default, from the file or from the command line.", words);
   recipe::RecipeSource source;
   bool json = false, changed = false;
   arguments.recipe(source);
-  arguments.flag("--changed", changed, "only values that are not the default");
-  arguments.flag("--json", json, "print it as JSON");
+  arguments.flag("--changed", changed, "only non-default values");
+  arguments.flag("--json", json, "print as JSON");
   arguments.example("lockstep explain recipe first.toml optim.lr=1e-3", "what would be trained");
   if (!arguments.parse()) return 0;
 
@@ -128,9 +128,9 @@ int explain_environment(bool json) {
     SetBy set_by;
     const char *name, *title;
   };
-  constexpr Part kParts[] = {{SetBy::user, "user", "To change what Lockstep does:"},
-                             {SetBy::launcher, "launcher", "What a launcher tells its ranks:"},
-                             {SetBy::tests, "tests", "For who runs the tests:"}};
+  constexpr Part kParts[] = {{SetBy::user, "user", "For users:"},
+                             {SetBy::launcher, "launcher", "Set by the launcher for its ranks:"},
+                             {SetBy::tests, "tests", "For tests:"}};
   Json rows = Json::array();
   for (const Part& part : kParts) {
     terminal::Table table({});
@@ -157,12 +157,12 @@ int explain_word(const std::string& word, bool json) {
   }
   if (const std::optional<int> number = base::parse_code(word)) {
     if (const base::ErrorExplanation* row = base::find_error(*number)) return explain_error(*row, json);
-    throw base::ConfigError(
-        111, fmt::format("{} is not an error of Lockstep; codes look like LS0107", base::code_name(*number)));
+    throw base::ConfigError(111, fmt::format("{} is not a Lockstep error code; codes look like LS0107",
+                                             base::code_name(*number)));
   }
   const std::string near = recipe::nearest_key(word);
   throw base::ConfigError(
-      111, fmt::format("{} is no key, section or error code; {}", base::quoted(word),
+      111, fmt::format("{} is not a key, section or error code; {}", base::quoted(word),
                        near.empty() ? "`lockstep explain` lists the keys" : "did you mean " + near + "?"));
 }
 

@@ -84,9 +84,8 @@ void print_peak(const run::Plan& plan, size_t width) {
   const auto placed = static_cast<double>(plan.memory.transient_bytes);
   const double gaps = placed > 0 ? 1 - static_cast<double>(plan.memory.live_bytes) / placed : 0;
   print(
-      "\npeak {} at \"{}\" (instruction {}): {} kept across steps, {} inside the step ({:.1f} % of it gaps); "
-      "{} can be had on "
-      "{}\n",
+      "\npeak {} at \"{}\" (instruction {}): {} persistent, {} per step ({:.1f} % of it gaps); {} available "
+      "on {}\n",
       bytes_text(peak), program::title(plan.program, *plan.model, instruction), at,
       bytes_text(plan.memory.persistent_bytes), bytes_text(plan.memory.transient_bytes), 100 * gaps,
       bytes_text(plan.available_bytes), plan.device->id().to_string());
@@ -94,14 +93,14 @@ void print_peak(const run::Plan& plan, size_t width) {
 
 void print_host(const run::Plan& plan) {
   if (plan.memory.host_bytes == 0) return;
-  print("and {} of moments in the host's memory (optim.offload)\n", bytes_text(plan.memory.host_bytes));
+  print("and {} of moments in host memory (optim.offload)\n", bytes_text(plan.memory.host_bytes));
 }
 
 // Neighbours that need the same are one row: most layouts have two or three kinds of ranks.
 void print_ranks(const run::Plan& plan, size_t width) {
   const std::vector<program::MemoryPlan> all = memory_of_ranks(plan);
   if (all.empty()) return;
-  terminal::Table table({"ranks", "kept", "in a step", "peak"});
+  terminal::Table table({"ranks", "persistent", "per step", "peak"});
   for (const size_t column : {1, 2, 3}) table.align_right(column);
   for (size_t first = 0; first < all.size();) {
     size_t last = first;
@@ -120,7 +119,7 @@ void print_ranks(const run::Plan& plan, size_t width) {
 void print_curve(const run::Plan& plan, const terminal::Terminal& terminal) {
   std::vector<double> mib = alive_bytes(plan.program);
   for (double& bytes : mib) bytes /= 1 << 20;
-  print("\nalive inside the step, MiB, by instruction\n{}",
+  print("\nlive memory within the step, MiB, by instruction\n{}",
         terminal::draw_curve(mib, {.width = std::min<size_t>(terminal.width, 76),
                                    .first = 0,
                                    .last = static_cast<int64_t>(mib.size()) - 1,
@@ -131,12 +130,12 @@ void print_curve(const run::Plan& plan, const terminal::Terminal& terminal) {
 
 int explain_memory(const std::vector<std::string>& words) {
   PlanWords wanted;
-  Arguments arguments("explain memory", "Show what holds the memory of a step, and when.", words);
+  Arguments arguments("explain memory", "Show what takes up the memory of a step, and when.", words);
   add_plan_words(arguments, wanted);
   arguments.flag("--json", wanted.json, "as JSON");
-  arguments.example("lockstep explain memory first.toml", "on one rank, and what would need less");
+  arguments.example("lockstep explain memory first.toml", "on one rank, and how to reduce it");
   arguments.example("lockstep explain memory first.toml --nproc 8 parallel.zero=3",
-                    "what each of 8 ranks would hold");
+                    "what each of 8 ranks would need");
   if (!arguments.parse()) return 0;
   const run::Plan plan = plan_for(wanted);
   if (wanted.json) {
@@ -154,8 +153,8 @@ int explain_memory(const std::vector<std::string>& words) {
   }
   if (plan.memory.peak_bytes() <= plan.available_bytes) return 0;
   const std::vector<run::Remedy> ways = run::ways_to_fit(plan, plan.available_bytes);
-  print("\n{}\n", ways.empty() ? "does not fit, and no combination of changes does"
-                               : "does not fit; what does, the cheapest first:");
+  print("\n{}\n", ways.empty() ? "does not fit, and no combination of changes helps"
+                               : "does not fit; settings that do, cheapest first:");
   for (const run::Remedy& way : ways)
     print("  {}\n    needs {}: {}\n", way.change, bytes_text(way.peak_bytes), way.price);
   return 0;

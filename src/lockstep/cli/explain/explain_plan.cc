@@ -21,16 +21,16 @@ constexpr int64_t kMostRanks = 1 << 20;
 void add_plan_words(Arguments& arguments, PlanWords& words) {
   arguments.recipe(words.source);
   arguments.option("--nproc,--nproc-per-node", words.ranks,
-                   "as it would be on so many ranks; they need not exist");
-  arguments.option("--nnodes", words.nodes, "on so many nodes, with --nproc ranks on each");
-  arguments.option("--rank", words.rank, "which of them");
+                   "plan for this many ranks per node; they need not exist");
+  arguments.option("--nnodes", words.nodes, "plan for this many nodes, with --nproc ranks each");
+  arguments.option("--rank", words.rank, "which rank");
 }
 
 run::Plan plan_for(const PlanWords& words) {
   for (const auto& [flag, count] : {std::pair("--nproc", words.ranks), {"--nnodes", words.nodes}}) {
     if (count >= 1 && count <= kMostRanks) continue;
-    throw base::ConfigError(
-        109, fmt::format("{} {}: expected a whole number from 1 to {}", flag, count, kMostRanks));
+    throw base::ConfigError(109,
+                            fmt::format("{} {}: expected an integer from 1 to {}", flag, count, kMostRanks));
   }
   const int64_t world = words.ranks * words.nodes;
   if (world > kMostRanks) {
@@ -39,7 +39,7 @@ run::Plan plan_for(const PlanWords& words) {
   }
   if (words.rank < 0 || words.rank >= world) {
     throw base::ConfigError(
-        109, fmt::format("--rank {}: {} has the ranks 0 to {}", words.rank,
+        109, fmt::format("--rank {}: {} has ranks 0 to {}", words.rank,
                          words.nodes == 1 ? fmt::format("--nproc {}", words.ranks)
                                           : fmt::format("--nnodes {} x --nproc {}", words.nodes, words.ranks),
                          world - 1));
@@ -64,8 +64,8 @@ run::Plan plan_for(const PlanWords& words) {
 std::string traffic_text(const run::Plan& plan) {
   const plan::Traffic sent = run::traffic_of(plan);
   const auto text = [](int64_t bytes) { return base::human_bytes(static_cast<double>(bytes)); };
-  if (plan.per_node == 0) return fmt::format("sends {} a step", text(sent.all()));
-  return fmt::format("sends {} a step inside its node and {} to other nodes", text(sent.inside),
+  if (plan.per_node == 0) return fmt::format("sends {} per step", text(sent.all()));
+  return fmt::format("sends {} per step within its node and {} to other nodes", text(sent.inside),
                      text(sent.across));
 }
 
@@ -96,7 +96,7 @@ std::string rank_line(const run::Plan& plan) {
   if (stages.count > 1) text += fmt::format(", stage {} of {}", stages.self, stages.count);
   if (ranks.sharded()) text += fmt::format(", parallel.zero={}", ranks.zero);
   if (ranks.sharded() && ranks.replicas > 1) {
-    text += fmt::format(": rank {} of {} in copy {} of {}", ranks.shard_rank, ranks.shard, ranks.replica,
+    text += fmt::format(": rank {} of {} in replica {} of {}", ranks.shard_rank, ranks.shard, ranks.replica,
                         ranks.replicas);
   }
   const auto& own = plan.program.own_slices;

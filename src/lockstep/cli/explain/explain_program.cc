@@ -65,7 +65,7 @@ std::string notes_of(const program::Program& program, const program::Instruction
   const bool gradients = i.is<program::ReduceGradients, program::SumPartials>();
   const std::string bucket = gradients && i.block < 0 ? bucket_of(program, i) : "";
   if (!bucket.empty()) notes.push_back(bucket);
-  if (i.is<program::AddTied>()) notes.push_back("adds the tied slot");
+  if (i.is<program::AddTied>()) notes.push_back("adds tied gradient");
   if (adds(i)) notes.push_back("adds");
   if (i.is<program::Update>()) notes.push_back("if every gradient is finite");
   std::string waits;
@@ -141,7 +141,7 @@ void print_table(const run::Plan& plan, const Gap& gap) {
   for (size_t n = 0; n < program.instructions.size(); ++n) {
     if (n >= gap.begin && n < gap.end) {
       if (n == gap.begin)
-        table.add({"", fmt::format("... {} more slices alike (--all)", program.own_slices.size() - 2)});
+        table.add({"", fmt::format("... {} more identical slices (--all)", program.own_slices.size() - 2)});
       continue;
     }
     const program::Instruction& i = program.instructions[n];
@@ -161,13 +161,13 @@ int explain_program(const std::vector<std::string>& words) {
   Arguments arguments("explain program", "Print the step program of a recipe, instruction by instruction.",
                       words);
   add_plan_words(arguments, wanted);
-  arguments.flag("--all", all, "every slice, not only the first and the last");
+  arguments.flag("--all", all, "all slices, not just the first and the last");
   arguments.flag("--json", wanted.json, "the program as JSON: instructions and buffers");
   arguments.example("lockstep explain program first.toml", "one step on one rank");
   arguments.example("lockstep explain program first.toml --nproc 4 --rank 1 parallel.zero=3",
                     "what rank 1 of 4 would do: gathers, reductions, releases");
   arguments.example("lockstep explain program first.toml --nnodes 2 --nproc 4",
-                    "two nodes: sums inside each first, and how many bytes cross");
+                    "two nodes: hierarchical reduction and inter-node traffic");
   if (!arguments.parse()) return 0;
   const run::Plan plan = plan_for(wanted);
   if (wanted.json) {
@@ -178,13 +178,15 @@ int explain_program(const std::vector<std::string>& words) {
   print_table(plan, all ? Gap{} : gap_between_slices(plan.program));
   double flops = 0;
   for (const program::Instruction& i : plan.program.instructions) flops += i.flops;
-  print("\n{} instructions, {} FLOPs a step, peak memory {}\n", plan.program.instructions.size(),
+  print("\n{} instructions, {} FLOPs per step, peak memory {}\n", plan.program.instructions.size(),
         human_count(flops), human_bytes(static_cast<double>(plan.memory.peak_bytes())));
   if (plan.seat.world == 1) return 0;
   print("rank {} {}\n", plan.seat.rank, traffic_text(plan));
   const size_t lists = run::check_ranks(plan);
-  print("checked: the {} ranks have {}; every message is taken, collectives come in one order\n",
-        plan.seat.world, lists == 1 ? "one list" : fmt::format("{} different lists", lists));
+  print(
+      "checked: the {} ranks have {}; every send has its receive, collectives are in the same order "
+      "everywhere\n",
+      plan.seat.world, lists == 1 ? "one program" : fmt::format("{} different programs", lists));
   return 0;
 }
 

@@ -27,7 +27,7 @@ TEST(Explain, ProgramAndMemory) {
        "rank 1 of 4, parallel.zero=3; slices 1, 5 of 8"},
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4", 0, "gather b1 s0 among shard ranks"},
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4", 0, "release b1 s0"},
-      {"$L explain program parallel.pipeline=2 --nproc 4", 0, "the 4 ranks have 2 different lists"},
+      {"$L explain program parallel.pipeline=2 --nproc 4", 0, "the 4 ranks have 2 different programs"},
       {"$L explain memory parallel.auto=true --nproc 2 2>&1", 0, "chosen"},
       {"$L explain program model.layers=1 parallel.zero=3 --nproc 4 | grep 'forward b0.embed s0'", 0,
        "waits #3"},
@@ -36,7 +36,7 @@ TEST(Explain, ProgramAndMemory) {
        "rank 1 of 2 in copy 1 of 2"},
       {"$L explain memory model.layers=1 parallel.zero=3 --nproc 3", 0, "ranks"},
       {"$L explain program --nproc 4 --rank 4", 2, "--nproc 4 has the ranks 0 to 3"},
-      {"$L explain program --nproc 9", 2, "cannot be shared by 9 data ranks"},
+      {"$L explain program --nproc 9", 2, "cannot be distributed over 9 data ranks"},
       {"$L explain memory --nproc 0", 2, "--nproc 0"},
       // What is timed is one rank, whatever the recipe is for.
       {"$L tune model.layers=1 model.hidden=16 batch.global=4 data.seq_len=8 parallel.data=2 parallel.zero=3 "

@@ -114,9 +114,9 @@ void Progress::finish(const run::Summary& s, const std::string& folder) {
   const size_t label = text.find(':') + 1;
   const terminal::Colour colour = s.finished ? terminal::Colour::green : terminal::Colour::yellow;
   remark("{}{}\n", terminal_.paint(text.substr(0, label), colour), text.substr(label));
-  if (s.skipped > 0) remark("{} updates were skipped: their gradients were not finite\n", s.skipped);
+  if (s.skipped > 0) remark("{} updates were skipped because their gradients were not finite\n", s.skipped);
   if (!s.finished)
-    remark("run the same command again to go on from step {}\n", s.steps);
+    remark("run the same command again to resume from step {}\n", s.steps);
   else if (folder.find(' ') == std::string::npos)
     remark("next: lockstep generate {}\n", folder);
 }

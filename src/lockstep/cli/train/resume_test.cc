@@ -29,7 +29,7 @@ TEST(Train, KilledAtAnyMomentTheRunGoesOnFromACheckpoint) {
                                "& pid=$!; while ! ls runs/k/checkpoints/*/manifest.json; do sleep 0.01; done "
                                ">/dev/null 2>&1; kill -9 $pid; wait $pid");
   const Outcome outcome = run_shell(folder.path(), train + "--json");
-  EXPECT_NE(outcome.output.find("going on from step"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("resuming from step"), std::string::npos) << outcome.output;
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   const Outcome whole = run_shell(folder.path(), kTiny + "run.steps=4000 run.name=whole --json 2>/dev/null");
   const auto hash = [](const std::string& text) {
@@ -66,13 +66,14 @@ TEST(Train, ACheckpointThatIsCutOffIsNamedAndTheOneBeforeItTaken) {
       folder.path(),
       {{train, 0, ""},
        {keep + "truncate -s 100 " + newest + "optimizer-*; " + train, 0,
-        "it has 100 bytes, the manifest says"},
+        "it has 100 bytes, but the manifest says"},
        {bring_back + "rm " + newest + "model-*; " + train, 0,
-        "taking the one before it: " + before.substr(0, 32)},
+        "using the previous one: " + before.substr(0, 32)},
        {bring_back + "truncate -s 100 " + newest + "manifest.json; " + train, 0, "manifest.json is not JSON"},
-       {bring_back + "truncate -s 100 " + newest + "manifest.json; $L eval runs/d; ", 0, "taking the one"},
+       {bring_back + "truncate -s 100 " + newest + "manifest.json; $L eval runs/d; ", 0,
+        "using the previous"},
        {bring_back + "truncate -s 100 " + newest + "model-*; $L eval " + newest, 3,
-        "the one before it is complete: " + before.substr(0, 32)},
+        "the previous one is complete: " + before.substr(0, 32)},
        {bring_back + "truncate -s 100 " + newest + "model-* " + before + "model-*; " + train, 3, "LS0328"},
        {train + "--resume never", 0, "done: 12 of 12"},
        // A run that has saved does not start over by itself, whatever has become of its manifests.
@@ -101,7 +102,7 @@ TEST(Train, WhoeverReadsARunPassesADamagedCheckpointOver) {
   const std::string lock = restore + "chmod 000 " + newest +
                            "model-*; test $(id -u) = 0 && "
                            "L=\"setpriv --bounding-set=-dac_override,-dac_read_search $L\"; ";
-  const std::string taken = "taking the one before it: runs/d/checkpoints/step-00000008";
+  const std::string taken = "using the previous one: runs/d/checkpoints/step-00000008";
   std::vector<Row> rows = {{train + "&& cp -r runs/d kept", 0, ""}};
   for (const std::string& fault : {flip, lock}) {
     rows.insert(rows.end(),
@@ -113,7 +114,7 @@ TEST(Train, WhoeverReadsARunPassesADamagedCheckpointOver) {
                  {fault + "rm -rf runs/new; $L train model.from=runs/d run.steps=2 run.name=new " +
                       "data.seq_len=8 batch.global=4 batch.slices=2 batch.strands=2 run.device=cpu",
                   0, taken},
-                 {fault + train, 0, "going on from step 8"},
+                 {fault + train, 0, "resuming from step 8"},
                  {train, 0, "already done"}});
   }
   rows.push_back({restore + train, 0, "already done"});
@@ -154,7 +155,7 @@ TEST(Train, MetricsOfAnEarlierStartAreKept) {
        {cut + "sed -i '/\"step\":[789],/d; /\"step\":1[0-9],/d' " + metrics + "; " + train, 0,
         "metrics.jsonl lacks the lines of steps 7 to 8"},
        {"grep -c lines_missing runs/d/events.jsonl", 0, "1"},
-       {cut + train, 0, "going on from step 8"},
+       {cut + train, 0, "resuming from step 8"},
        {steps, 0, "12"}});
 }
 
@@ -165,15 +166,15 @@ TEST(Train, SavesWithoutBeingAsked) {
               {{kTiny + "run.steps=2", 0, "folder  runs/first, saved every 10 minutes and at the end"},
                {kTiny + "run.steps=30 run.name=nan optim.lr=1000 optim.weight_decay=10 "
                         "optim.schedule=constant optim.warmup=0",
-                1, "is saved, as the checkpoint of step"},
-               {"$L inspect runs/nan --check", 0, "every checksum is right, and so is params_hash"},
+                1, "was saved as the checkpoint of step"},
+               {"$L inspect runs/nan --check", 0, "all checksums and params_hash are correct"},
                {kTiny + "run.steps=30 run.name=nan optim.lr=1000 optim.weight_decay=10 "
                         "optim.schedule=constant optim.warmup=0",
                 1, "LS0601"},
                {kTiny + "run.steps=30 run.name=ranks optim.lr=1000 optim.weight_decay=10 "
                         "optim.schedule=constant optim.warmup=0 --nproc 2 parallel.zero=3",
-                1, "is saved, as the checkpoint of step"},
-               {"$L inspect runs/ranks --check", 0, "every checksum is right, and so is params_hash"},
+                1, "was saved as the checkpoint of step"},
+               {"$L inspect runs/ranks --check", 0, "all checksums and params_hash are correct"},
                // Killed at once, and with nothing of its own to say when to save.
                {"(" + kTiny +
                     "run.steps=1000000 run.name=timed checkpoint.minutes=0.001 >/dev/null & p=$!; until ls "
@@ -195,11 +196,11 @@ TEST(Train, StartedOverItGoesOnFromItsOwnCheckpoints) {
                {keep + again, 2, "optim.lr: was"},
                {again + "--resume never", 0, "done: 6 of 6"},
                // As if stopped after 4 steps, with the end of the run before it still there.
-               {drop + "6; " + put_back + again, 0, "step-00000006 is of another recipe and is passed over"},
+               {drop + "6; " + put_back + again, 0, "step-00000006 belongs to another recipe and is skipped"},
                {again, 0, "already done"},
                {drop + "6 " + drop.substr(6) + "4 " + drop.substr(6) +
                     "2; mkdir runs/r/checkpoints/step-00000006; " + put_back + again,
-                2, "holds only checkpoints of other recipes"},
+                2, "contains only checkpoints of other recipes"},
                {again + "--resume runs/r", 0, "done: 6 of 6"}});
 }
 
@@ -211,7 +212,7 @@ TEST(Train, ARunOfAnOlderVersionGoesOn) {
                               {"rm -r runs/old/checkpoints/step-00000004; sed -i '/head_dim/d; /rope_type/d' "
                                "runs/old/config.toml; " +
                                    train,
-                               0, "going on from step 2"},
+                               0, "resuming from step 2"},
                               {train + "model.hidden=32", 2, "model.hidden: was 16, is 32"}});
 }
 

@@ -52,13 +52,13 @@ std::string connected_line(const run::Session& session) {
   add("pipeline", session.plan.layout.stages.count);
   if (r.sharded()) {
     text += fmt::format(", parallel.zero={}", r.zero);
-    if (r.replicas > 1) text += fmt::format(", {} copies shared by {} ranks each", r.replicas, r.shard);
+    if (r.replicas > 1) text += fmt::format(", {} replicas of {} ranks each", r.replicas, r.shard);
   }
   size_t buffers = 0;
   for (const program::BlockBuffers& block : session.plan.program.blocks)
     buffers = std::max(buffers, block.gradients.size());
-  text += fmt::format("; {} gradient buffer{} a rank", buffers, buffers == 1 ? "" : "s");
-  if (!r.exact) return text + ", sums in the engine's order: not exact";
+  text += fmt::format("; {} gradient buffer{} per rank", buffers, buffers == 1 ? "" : "s");
+  if (!r.exact) return text + ", reduced in the engine's order: not exact";
   bool even = true;
   for (int p = 0; p < r.replicas; ++p) even = even && nodes_of(deal.strands, deal.of_replica(p)).size() == 1;
   for (int q = 0; q < r.shard && !r.round_robin(); ++q)
@@ -68,10 +68,10 @@ std::string connected_line(const run::Session& session) {
         fmt::format("; {} strands do not divide evenly, so ranks send several partial sums", deal.strands);
   program::DataRanks tried = r;
   const std::string why = program::resolve_nodes(tried, deal.strands);
-  if (r.node_first) text += "; sums inside each node, then between nodes";
-  if (!why.empty()) text += fmt::format("; all ranks meet at once, because {}", why);
+  if (r.node_first) text += "; reduced inside each node, then between nodes";
+  if (!why.empty()) text += fmt::format("; all ranks reduce in one group, because {}", why);
   const bool uneven = session.plan.seat.nodes > 1 && r.width() > 1 && r.per_node == 0;
-  if (uneven) text += "; all ranks meet at once, because nodes do not hold the same number of data ranks";
+  if (uneven) text += "; all ranks reduce in one group, because nodes have different numbers of data ranks";
   return text;
 }
 
@@ -115,12 +115,12 @@ std::string start_lines(const run::Plan& plan, const std::string& ranks, const s
     text += fmt::format("links   rank {} {}\n", plan.seat.rank, traffic_text(plan));
   }
   const double host = static_cast<double>(plan.memory.host_bytes);
-  text += fmt::format("memory  {} ({} kept, {} in a step) of {}{}\n",
+  text += fmt::format("memory  {} ({} persistent, {} per step) of {}{}\n",
                       human_bytes(static_cast<double>(plan.memory.peak_bytes())),
                       human_bytes(static_cast<double>(plan.memory.persistent_bytes)),
                       human_bytes(static_cast<double>(plan.memory.transient_bytes)),
                       human_bytes(static_cast<double>(plan.available_bytes)),
-                      host > 0 ? ", moments in " + human_bytes(host) + " of the host's" : "");
+                      host > 0 ? ", moments in " + human_bytes(host) + " of host memory" : "");
   return text + fmt::format("folder  {}, saved {}", folder, when_saved(r));
 }
 

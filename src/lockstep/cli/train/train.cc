@@ -18,21 +18,21 @@ int train_command(Arguments& arguments) {
   arguments.recipe(source);
   arguments.option("--run", options.folder, "the run folder; default: log.folder/run.name");
   arguments.option("--resume", options.resume,
-                   "auto: go on where the folder's run stopped; never: start over; or a checkpoint");
+                   "auto: resume the run in the folder; never: start over; or a checkpoint to resume from");
   arguments.option("--profile", profile,
-                   "FIRST:LAST: note what runs in these steps, as trace/profile.json and a table");
-  arguments.flag("--timing", shown.timing, "print where the time up to the end of the first step went");
-  arguments.flag("--quiet,-q", shown.quiet, "print nothing but warnings and errors");
+                   "FIRST:LAST: profile these steps; writes trace/profile.json and prints a table");
+  arguments.flag("--timing", shown.timing, "print a breakdown of the time until the end of the first step");
+  arguments.flag("--quiet,-q", shown.quiet, "print only warnings and errors");
   arguments.flag("--dry-run", options.dry_run,
-                 "check everything and print the plan, start and write nothing");
+                 "validate everything and print the plan; start and write nothing");
   arguments.flag("--json", shown.json, "print the summary as JSON on standard output");
   add_launch_flags(arguments, options.launch, FlagsFor::training);
-  arguments.example("lockstep train", "the default recipe: a small GPT on the embedded grammar");
+  arguments.example("lockstep train", "the default recipe: a small GPT on the built-in grammar");
   arguments.example("lockstep train first.toml optim.lr=1e-3 run.name=second",
-                    "one key changed, in a run of its own");
+                    "one key changed, in its own run folder");
   arguments.example("lockstep train first.toml --nproc 4", "four ranks on this machine; the same bits");
   arguments.example("lockstep train first.toml --nproc 8 parallel.zero=3",
-                    "weights, gradients and moments shared out");
+                    "weights, gradients and moments sharded");
   arguments.example("lockstep train model.family=llama precision.compute=bf16 run.name=llama",
                     "another model");
   if (!arguments.parse()) return 0;

@@ -24,8 +24,7 @@ TrainOptions::Steps read_profile(const std::string& text) {
   }
   if (error != std::errc() || at != end || first < 1 || last < first) {
     throw base::ConfigError(
-        109,
-        fmt::format("--profile {}: FIRST:LAST steps, counted from 1, such as 10:12, were expected", text));
+        109, fmt::format("--profile {}: expected FIRST:LAST steps, counted from 1, such as 10:12", text));
   }
   return {.first = first, .last = last};
 }
@@ -42,7 +41,7 @@ std::string profile_lines(const run::Session& session, const run::Profile& profi
   }
   return run::profile_table(profile, plan.program, *plan.model, ceilings,
                             terminal.is_tty ? terminal.width - 1 : 100) +
-         "the trace is in " + trace + ": open it at ui.perfetto.dev";
+         "trace written to " + trace + ": open it at ui.perfetto.dev";
 }
 
 }  // namespace lockstep::cli

@@ -29,13 +29,13 @@ TEST(Train, RefusesBadInput) {
       {kTiny + "model.hidden=0", 2, "[LS0103]"},
       {kTiny + "model.heads=3", 2, "does not divide model.hidden = 16"},
       {kTiny + "model.family=llama model.heads=4 model.kv_heads=3", 2, "model.kv_heads = 3 does not divide"},
-      {kTiny + "model.family=llama model.head_dim=7", 2, "needs an even head width"},
-      {kTiny + "model.head_dim=7", 2, "the heads of a gpt2 share model.hidden"},
+      {kTiny + "model.family=llama model.head_dim=7", 2, "needs an even head size"},
+      {kTiny + "model.head_dim=7", 2, "the heads of a gpt2 divide model.hidden"},
       {kTiny + "model.family=llama model.rope_scaling=4 model.rope_type=yarn model.rope_theta=1", 2,
        "set it above 1"},
-      {kTiny + "batch.slices=3", 2, "slices that do: 1, 2, 4"},
-      {kTiny + "batch.slices=4 batch.strands=3", 2, "strands that do"},
-      {kTiny + "batch.slices=auto batch.strands=3", 2, "strands that do: 1, 2, 4"},
+      {kTiny + "batch.slices=3", 2, "choose one of 1, 2, 4"},
+      {kTiny + "batch.slices=4 batch.strands=3", 2, "choose one of"},
+      {kTiny + "batch.slices=auto batch.strands=3", 2, "choose one of 1, 2, 4"},
       {kTiny + "batch.slices=auto batch.strands=auto --nproc 5", 2, "start at most 4"},
       {kTiny + "model.family=bert", 2, "gpt2"},
       {kTiny + "model.preset=7b", 2, "124m"},
@@ -55,7 +55,7 @@ TEST(Train, RefusesBadInput) {
       {kTiny + "run.device=tpu", 2, "run.device"},
       {"CUDA_VISIBLE_DEVICES= " + kTiny + "run.device=cuda", 2, "run.device=cpu"},
       {kTiny + "log.folder=occupied", 1, "occupied"},
-      {kTiny + "memory.limit_gib=0.00001", 1, "remedies"},
+      {kTiny + "memory.limit_gib=0.00001", 1, "try a smaller model"},
       {kTiny + "--resume nowhere", 3, "nowhere"},
       {kTiny + "--nproc 4 batch.slices=2 batch.strands=2", 2, "[LS0154]"},
       {kTiny + "--nproc 2 --nproc 4 parallel.data=3", 2, "parallel.data = 3 needs 3 ranks, 4 started"},
@@ -94,7 +94,7 @@ TEST(Train, WritesItsFolderAndGoesOn) {
       // As an earlier version left it, which did not have the key.
       {"sed -i /head_dim/d runs/first/config.toml; rm -r runs/first/checkpoints/step-00000006; " + kTiny +
            "run.steps=6 checkpoint.every=4 log.fingerprint=true",
-       0, "going on from step 4"},
+       0, "resuming from step 4"},
   };
   expect_rows(folder.path(), rows);
   const std::vector<nlohmann::json> metrics = lines_of(run + "/metrics.jsonl"),
@@ -167,10 +167,10 @@ TEST(Train, RanksOfAnotherLauncherMeetOrAreToldWhyNot) {
       {"WORLD_SIZE=2 RANK=0", "WORLD_SIZE=2 RANK=1", "", "code 0", 2},
       {"WORLD_SIZE=3 RANK=0", "WORLD_SIZE=3 RANK=1", "WORLD_SIZE=3 RANK=1", "code 2", 3},
       {"WORLD_SIZE=3 RANK=0", "WORLD_SIZE=3 RANK=1", "WORLD_SIZE=3 RANK=1",
-       "two processes say that they are rank 1", 3},
+       "two processes claim to be rank 1", 3},
       // The second is refused by the first, which would wait for it.
       {"WORLD_SIZE=2 RANK=0 timeout -s KILL 8", "WORLD_SIZE=2 RANK=1 LOCKSTEP_SECRET=another-secret-is-this",
-       "", "do not trust each other", 1},
+       "", "authentication failed", 1},
   };
   for (const Case& c : cases) {
     std::string line = meet + "(" + rank(c.first) + ") & (" + rank(c.second) + ") & ";
@@ -207,7 +207,7 @@ TEST(Train, TunesAdviceCanBePasted) {
                                        fmt::format(" log.folder=out{}", ++pasted));
       EXPECT_EQ(trained.code, 0) << line << "\n" << trained.output;
     }
-    const bool own = tuned.output.find("the recipe's own is the fastest") != std::string::npos;
+    const bool own = tuned.output.find("the recipe's own setting is the fastest") != std::string::npos;
     EXPECT_EQ(pasted == 0, own) << tuned.output;
     if (!own) EXPECT_NE(tuned.output.find(" bits"), std::string::npos) << tuned.output;
     std::filesystem::remove_all(folder.path() + "/out1");
@@ -221,7 +221,7 @@ TEST(Train, QuietSaysNothingAndADryRunDoesNothing) {
   EXPECT_EQ(quiet.code, 0);
   EXPECT_EQ(quiet.output, "");
   const std::vector<Row> rows = {
-      {kTiny + "run.steps=3 run.name=dry --dry-run", 0, "would begin at step 1"},
+      {kTiny + "run.steps=3 run.name=dry --dry-run", 0, "would start at step 1"},
       {kTiny + "run.steps=3 run.name=dry --dry-run --nproc 2", 0, "ranks   2, none was started"},
       {kTiny + "run.steps=3 run.name=dry --dry-run --nproc 4", 2, "[LS0154]"},
       {kTiny + "run.steps=3 run.name=dry --dry-run --json 2>/dev/null", 0, "\"first_step\":0"},

@@ -195,7 +195,7 @@ class GlooGroup final : public Group {
     std::string text;
     for (const std::string& one : silent) text += (text.empty() ? "" : ", ") + one;
     if (text.empty()) return text;
-    return std::string("no word from rank") + (silent.size() == 1 ? " " : "s ") + text + "; ";
+    return std::string("no message from rank") + (silent.size() == 1 ? " " : "s ") + text + "; ";
   }
 
   std::vector<int> ranks_;
@@ -211,7 +211,7 @@ std::shared_ptr<gloo::transport::Device> open_device(const std::string& interfac
                                                 : c10d::ProcessGroupGloo::createDeviceForHostname(where);
   } catch (const std::exception& error) {
     throw base::ConfigError(526, "Gloo cannot use " + where + " (" + first_line(error.what()) +
-                                     "): name an interface or address of this machine");
+                                     "): use an interface or address of this machine");
   }
 }
 
@@ -240,11 +240,11 @@ extern "C" Group* lockstep_gloo_group(const GroupOptions& options, Store& store)
                                                             size, settings);
     return new GlooGroup(options, rank, with_prefix(store.clone(), prefix), std::move(gloo));
   } catch (const c10::Error& error) {
-    throw base::CommError(526,
-                          "group " + options.name + " cannot be made over Gloo: " + first_line(error.what()));
+    throw base::CommError(
+        526, "group " + options.name + " cannot be created with Gloo: " + first_line(error.what()));
   } catch (const std::runtime_error& error) {
-    throw base::CommError(526,
-                          "group " + options.name + " cannot be made over Gloo: " + first_line(error.what()));
+    throw base::CommError(
+        526, "group " + options.name + " cannot be created with Gloo: " + first_line(error.what()));
   }
 }
 

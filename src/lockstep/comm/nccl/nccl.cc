@@ -216,7 +216,7 @@ class NcclGroup final : public Group {
   void check(NcclResult result) {
     if (result == kNcclSuccess || result == kNcclInProgress) return;
     failed_ = true;
-    throw CallFailed{fmt::format("NCCL says: {} ({}); NCCL_DEBUG=WARN shows more",
+    throw CallFailed{fmt::format("NCCL error: {} ({}); set NCCL_DEBUG=WARN for details",
                                  nccl_.GetErrorString(result), nccl_.GetLastError(comm_))};
   }
 
@@ -244,16 +244,16 @@ NcclComm connect(const GroupOptions& options, int rank, const NcclUniqueId& id) 
     promise.set_value({result, comm});
   }).detach();
   if (future.wait_for(options.timeout) != std::future_status::ready) {
-    throw base::CommError(
-        521, fmt::format("group {} cannot be made: NCCL's ranks did not find each other within {:g} s; "
-                         "check NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO shows more",
-                         options.name, static_cast<double>(options.timeout.count()) / 1000));
+    throw base::CommError(521,
+                          fmt::format("cannot create group {}: NCCL ranks did not connect within {:g} s; "
+                                      "check NCCL_SOCKET_IFNAME, and set NCCL_DEBUG=INFO for details",
+                                      options.name, static_cast<double>(options.timeout.count()) / 1000));
   }
   const auto [result, comm] = future.get();
   if (result == kNcclSuccess) return comm;
   throw base::CommError(
-      520, fmt::format("group {} cannot be made over NCCL: {} ({}); NCCL_DEBUG=WARN shows more", options.name,
-                       nccl.GetErrorString(result), nccl.GetLastError(nullptr)));
+      520, fmt::format("cannot create group {} with NCCL: {} ({}); set NCCL_DEBUG=WARN for details",
+                       options.name, nccl.GetErrorString(result), nccl.GetLastError(nullptr)));
 }
 
 }  // namespace
@@ -302,13 +302,14 @@ std::unique_ptr<Group> make_nccl_group(const GroupOptions& options, Store& store
   NcclUniqueId id{};
   if (rank == 0) {
     if (nccl.GetUniqueId(&id) != kNcclSuccess) {
-      throw base::CommError(520, fmt::format("group {} cannot be made over NCCL: {}", options.name,
-                                             nccl.GetLastError(nullptr)));
+      throw base::CommError(
+          520, fmt::format("cannot create group {} with NCCL: {}", options.name, nccl.GetLastError(nullptr)));
     }
     own->set("id", std::string(id.bytes, sizeof(id.bytes)));
   } else {
     const std::string bytes = own->get("id", options.timeout);
-    if (bytes.size() != sizeof(id.bytes)) throw base::CommError(520, "NCCL's id in the store is not whole");
+    if (bytes.size() != sizeof(id.bytes))
+      throw base::CommError(520, "the NCCL id in the store is incomplete");
     std::memcpy(id.bytes, bytes.data(), sizeof(id.bytes));
   }
   const NcclComm comm = connect(options, rank, id);

@@ -31,16 +31,16 @@ void* open_nccl() {
     reasons.push_back(reason != nullptr ? reason : path);
   }
   throw base::ConfigError(
-      527, fmt::format("NCCL cannot be loaded ({}): run `lockstep setup`, or put its folder into "
-                       "LD_LIBRARY_PATH",
-                       fmt::join(reasons, "; ")));
+      527,
+      fmt::format("NCCL cannot be loaded ({}): run `lockstep setup`, or add its folder to LD_LIBRARY_PATH",
+                  fmt::join(reasons, "; ")));
 }
 
 template <class Function>
 void find(void* handle, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(::dlsym(handle, name));
   if (*function == nullptr) {
-    throw base::ConfigError(527, fmt::format("NCCL here has no {}: it is too old, 2.17 is needed", name));
+    throw base::ConfigError(527, fmt::format("this NCCL lacks {}: version 2.17 or newer is needed", name));
   }
 }
 

@@ -38,8 +38,8 @@ class PlainArena final : public SharedArena {
 
 std::byte* PeerArena::at(int64_t offset, int64_t bytes) {
   if (offset < SharedSegment::kHeaderBytes || bytes < 0 || offset > address_.bytes - bytes) {
-    throw base::CommError(525, fmt::format("process {} offers {} bytes at {} of an arena of {}", address_.pid,
-                                           bytes, offset, address_.bytes));
+    throw base::CommError(525, fmt::format("process {} offers {} bytes at offset {} of an arena of {}",
+                                           address_.pid, bytes, offset, address_.bytes));
   }
   const int64_t end = offset + bytes;
   const SharedSegment* longest = longest_.load(std::memory_order_acquire);

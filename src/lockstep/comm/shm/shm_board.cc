@@ -90,12 +90,12 @@ void Board::look_after(const std::vector<Awaited>& awaited, uint32_t target) {
       late.push_back(name(q));
     }
   }
-  if (!dead.empty()) throw CallFailed{fmt::format("{}; its log says more", fmt::join(dead, ", "))};
+  if (!dead.empty()) throw CallFailed{fmt::format("{}; see its log", fmt::join(dead, ", "))};
   if (!left.empty()) {
-    throw CallFailed{fmt::format("{} after a failure of its own; its log says more", fmt::join(left, ", "))};
+    throw CallFailed{fmt::format("{} after a failure; see its log", fmt::join(left, ", "))};
   }
   if (!late.empty() && base::monotonic_ns() >= deadline_ns_) {
-    throw CallFailed{fmt::format("{} did not come within {:g} s; see what it does, or allow more time",
+    throw CallFailed{fmt::format("{} did not arrive within {:g} s; see what it is doing, or allow more time",
                                  fmt::join(late, ", "),
                                  static_cast<double>(options_.timeout.count()) / 1000)};
   }

@@ -35,7 +35,7 @@ void ShmGroup::pull(int64_t entry, const std::vector<Tensor>& into, const std::v
       const PostEntry place = post.entries[entry];
       const Tensor& to = into[static_cast<size_t>(q)];
       if (entry >= post.entry_count || place.bytes != to.bytes()) {
-        throw CallFailed{fmt::format("rank {} sends {} bytes where this rank expects {}",
+        throw CallFailed{fmt::format("rank {} sends {} bytes, but this rank expects {}",
                                      board_->world_rank(q), place.bytes, to.bytes())};
       }
       if (post.form != PostForm::in_pieces) {
@@ -97,7 +97,7 @@ void ShmGroup::do_reduce_scatter(const std::vector<Tensor>& parts, const Tensor&
       for (int q = 0; q < size(); ++q) {
         const Post& post = post_of(q);
         if (post.entries[rank()].bytes != mine.bytes()) {
-          throw CallFailed{fmt::format("rank {} cuts its parts differently", board_->world_rank(q))};
+          throw CallFailed{fmt::format("rank {} divides its buffer differently", board_->world_rank(q))};
         }
         const std::byte* data = q == rank() ? parts[static_cast<size_t>(q)].as<std::byte>() + (low - begin)
                                 : post.form == PostForm::in_pieces

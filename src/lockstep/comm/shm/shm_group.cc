@@ -80,7 +80,7 @@ void ShmGroup::compare(const Call& call) const {
     }
     const auto kind =
         static_cast<Collective>(std::min<uint32_t>(post.kind, static_cast<uint32_t>(Collective::give_back)));
-    throw CallFailed{fmt::format("rank {} came with {} of {} bytes, this rank with {} of {} bytes",
+    throw CallFailed{fmt::format("rank {} called {} of {} bytes, this rank {} of {} bytes",
                                  board_->world_rank(q), name_of(kind), post.bytes, name_of(call.kind),
                                  call.bytes)};
   }
@@ -120,7 +120,7 @@ std::byte* ShmGroup::locate(int q, int64_t entry) const {
   Post& post = board_->pages(q).posts[turn_];
   const PostEntry place = post.entries[entry];
   if (entry >= post.entry_count)
-    throw CallFailed{fmt::format("rank {} offers too little", board_->world_rank(q))};
+    throw CallFailed{fmt::format("rank {} offers too few bytes", board_->world_rank(q))};
   if (post.form == PostForm::in_arena) {
     return place.bytes == 0 ? nullptr : peers_[static_cast<size_t>(q)]->at(place.offset, place.bytes);
   }
@@ -152,12 +152,12 @@ std::unique_ptr<Group> make_shm_group(const GroupOptions& options, Store& store,
     try {
       if (!SegmentAddress::from_text(store.get(key, options.timeout), &address) ||
           address.bytes != Board::bytes_for(size)) {
-        throw base::CommError(
-            521, fmt::format("group {}: rank {} announced something else", options.name, options.ranks[0]));
+        throw base::CommError(521, fmt::format("group {}: rank {} announced a different group", options.name,
+                                               options.ranks[0]));
       }
     } catch (const StoreTimeoutError&) {
       throw base::CommError(
-          521, fmt::format("group {} cannot be made: rank {} did not come within {:g} s", options.name,
+          521, fmt::format("cannot create group {}: rank {} did not join within {:g} s", options.name,
                            options.ranks[0], static_cast<double>(options.timeout.count()) / 1000));
     }
     segment = SharedSegment::open(address);
@@ -171,7 +171,7 @@ std::unique_ptr<Group> make_shm_group(const GroupOptions& options, Store& store,
     board->begin();
     board->meet();  // the name is free again
   } catch (const CallFailed& failure) {
-    throw base::CommError(521, fmt::format("group {} cannot be made: {}", options.name, failure.why));
+    throw base::CommError(521, fmt::format("cannot create group {}: {}", options.name, failure.why));
   }
   return std::make_unique<ShmGroup>(options.name, std::move(board), shared, std::move(own));
 }

@@ -37,8 +37,8 @@ void ShmGroup::do_recv(const Tensor& values, int from, Stream) {
   uint32_t taken = channel.taken.value.load(std::memory_order_relaxed);
   board_->wait_for(channel.offered, taken + 1, from);
   if (channel.bytes != values.bytes()) {
-    throw CallFailed{fmt::format("rank {} sends {} bytes where this rank expects {}",
-                                 board_->world_rank(from), channel.bytes, values.bytes())};
+    throw CallFailed{fmt::format("rank {} sends {} bytes, but this rank expects {}", board_->world_rank(from),
+                                 channel.bytes, values.bytes())};
   }
   if (channel.form == PostForm::in_arena) {
     if (channel.bytes > 0) {
@@ -74,7 +74,7 @@ std::vector<std::vector<Tensor>> ShmGroup::do_borrow(const std::vector<std::vect
       }
       view.data = locate(q, entry);
       if (post_of(q).entries[entry].bytes != view.bytes()) {
-        throw CallFailed{fmt::format("rank {} lends {} bytes where this rank expects {}",
+        throw CallFailed{fmt::format("rank {} lends {} bytes, but this rank expects {}",
                                      board_->world_rank(q), post_of(q).entries[entry].bytes, view.bytes())};
       }
     }

@@ -29,7 +29,7 @@ std::string try_to_open(const std::vector<Member>& members, const std::vector<in
     SegmentAddress address;
     if (ranks[q] == self) continue;
     if (!SegmentAddress::from_text(members[q].segment, &address)) {
-      return fmt::format("rank {} cannot make shared memory", ranks[q]);
+      return fmt::format("rank {} cannot create shared memory", ranks[q]);
     }
     try {
       SharedSegment::open(address);
@@ -51,7 +51,7 @@ class Survey {
       return store_.get(key(what, rank), options_.timeout);
     } catch (const StoreTimeoutError&) {
       throw base::CommError(
-          521, fmt::format("group {} cannot be made: rank {} did not come within {:g} s", options_.name, rank,
+          521, fmt::format("cannot create group {}: rank {} did not join within {:g} s", options_.name, rank,
                            static_cast<double>(options_.timeout.count()) / 1000));
     }
   }
@@ -84,7 +84,7 @@ std::string why_not_shm(const GroupOptions& options, Store& store) {
     for (const int rank : options.ranks) {
       const Member member = parse(survey.ask("member", rank));
       if (apart.empty() && (member.boot.empty() || member.boot != boot_id())) {
-        apart = fmt::format("rank {} is on another host than rank {}", rank, first);
+        apart = fmt::format("rank {} is on a different host from rank {}", rank, first);
       }
     }
     survey.say("apart", apart);

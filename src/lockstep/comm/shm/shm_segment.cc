@@ -77,7 +77,7 @@ SharedSegment SharedSegment::open(const SegmentAddress& address, int64_t bytes) 
                     ::pread(file.number, token, sizeof(token), 0) == sizeof(token) &&
                     std::memcmp(token, address.token, sizeof(token)) == 0;
   errno = ENXIO;
-  if (!same) refuse(path + " is another file than was announced");
+  if (!same) refuse(path + " is not the file that was announced");
   SharedSegment segment;
   segment.data_ = map(file.number, bytes);
   if (segment.data_ == nullptr) refuse(fmt::format("mapping {} bytes of {}", bytes, path));

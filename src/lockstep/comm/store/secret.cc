@@ -73,10 +73,11 @@ Secret Secret::random() { return Secret(random_bytes(kBytes)); }
 Secret Secret::from_text(const std::string& text) {
   const std::string_view word = base::trimmed(text);
   if (word.size() < kFewestCharacters || word.size() > kMostBytes) {
-    throw base::ConfigError(511,
-                            fmt::format("a secret has {} to {} characters, this one has {}: make one with "
-                                        "`openssl rand -hex 32`",
-                                        kFewestCharacters, kMostBytes, word.size()));
+    throw base::ConfigError(
+        511,
+        fmt::format(
+            "a secret must have {} to {} characters, this one has {}; create one with `openssl rand -hex 32`",
+            kFewestCharacters, kMostBytes, word.size()));
   }
   std::string bytes = from_hex(word);
   return Secret(bytes.empty() ? stretched(word) : std::move(bytes));
@@ -89,10 +90,11 @@ Secret Secret::from_file(const std::string& path) {
   if (file.number < 0 || ::fstat(file.number, &status) != 0) refuse_file(path, std::strerror(errno));
   if (!S_ISREG(status.st_mode)) refuse_file(path, "it is not a regular file");
   if (status.st_uid != ::geteuid()) {
-    refuse_file(path, fmt::format("it belongs to user {}, not to us ({})", status.st_uid, ::geteuid()));
+    refuse_file(path,
+                fmt::format("it belongs to user {}, not to this user ({})", status.st_uid, ::geteuid()));
   }
   if (status.st_mode & 077) {
-    refuse_file(path, fmt::format("others may read or write it (mode {:o}): chmod 600 {}",
+    refuse_file(path, fmt::format("it is accessible to others (mode {:o}); run chmod 600 {}",
                                   status.st_mode & 0777, path));
   }
   const std::string text = read_whole(file.number);
@@ -104,10 +106,9 @@ Secret Secret::from_descriptor(int number) {
   const base::Descriptor descriptor(number);
   std::string bytes = read_whole(descriptor.number);
   if (bytes.size() < kFewestCharacters) {
-    throw base::ConfigError(
-        519, fmt::format("descriptor {} (LOCKSTEP_SECRET_FD) holds no secret: ranks are started "
-                         "by the launcher, which hands it over",
-                         number));
+    throw base::ConfigError(519, fmt::format("descriptor {} (LOCKSTEP_SECRET_FD) contains no secret: ranks "
+                                             "must be started by the launcher, which passes it on",
+                                             number));
   }
   return Secret(std::move(bytes));
 }
@@ -128,7 +129,7 @@ int secret_descriptor(const Secret& secret) {
   const int error = errno;
   if (file >= 0) ::close(file);
   throw base::IoError(
-      519, fmt::format("the secret cannot be put into memory for the ranks: {}", std::strerror(error)));
+      519, fmt::format("cannot store the secret in memory for the ranks: {}", std::strerror(error)));
 }
 
 }  // namespace lockstep::comm

@@ -30,7 +30,7 @@ bool Channel::broken(const std::string& why) {
 
 bool Channel::tls_broken() {
   misunderstood_ = true;
-  return broken("TLS failed (another secret, or no TLS there): " + tls_->problem());
+  return broken("TLS failed (different secret, or no TLS on the other side): " + tls_->problem());
 }
 
 bool Channel::begin() { return !tls_ || tls_->begin(out_) || tls_broken(); }
@@ -46,7 +46,7 @@ bool Channel::receive() {
   if (tls_ && first && bytes[0] != kTlsAlert && bytes[0] != kTlsHandshake) {
     tls_.reset();  // what we answer, it shall understand
     misunderstood_ = true;
-    return broken("the other side does not speak TLS and this one does");
+    return broken("the other side does not use TLS, but this side does");
   }
   if (!tls_) {
     in_.add(bytes);
@@ -84,8 +84,8 @@ std::optional<Message> Channel::next(int64_t most_bytes) {
   if (length && *length > most_bytes) {
     misunderstood_ = true;
     broken(looks_like_tls(in_.view())
-               ? "the other side speaks TLS and this one does not"
-               : fmt::format("a message of {} bytes where {} are the most, beginning with {}", *length,
+               ? "the other side uses TLS, but this side does not"
+               : fmt::format("a message of {} bytes exceeds the limit of {}; it starts with {}", *length,
                              most_bytes, base::quoted(in_.view().substr(0, 16))));
     return std::nullopt;
   }

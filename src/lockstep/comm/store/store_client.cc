@@ -103,13 +103,13 @@ class StoreClient final : public Store {
     if (!channel_.send(request)) lost(channel_.problem());
     std::optional<Message> reply =
         hear(channel_, most_message_bytes_, Clock::now() + timeout + options_.patience);
-    if (!reply) lost(channel_.problem().empty() ? "it does not answer" : channel_.problem());
+    if (!reply) lost(channel_.problem().empty() ? "it does not respond" : channel_.problem());
     if (reply->code == Code::refused && reply->words.size() == 1) throw base::CommError(516, reply->words[0]);
     const bool has_word = !reply->words.empty();
     const bool needs_word = request.code == Code::get || request.code == Code::try_get ||
                             request.code == Code::pop || request.code == Code::compare_set;
     if (reply->code < Code::ok || (reply->code == Code::ok && needs_word && !has_word))
-      lost("it gave a malformed reply");
+      lost("it sent a malformed reply");
     return std::move(*reply);
   }
 
@@ -118,14 +118,14 @@ class StoreClient final : public Store {
     for (const std::string& word : request.words) bytes += 4 + static_cast<int64_t>(word.size());
     if (bytes <= most_message_bytes_ && request.words.size() <= kMostWords) return;
     const std::string key = request.words.empty() ? "" : request.words[0];
-    throw base::CommError(516, fmt::format("the store refuses key {}: a message of {} bytes is more than {}",
+    throw base::CommError(516, fmt::format("the store rejects key {}: a message of {} bytes exceeds {}",
                                            base::quoted(key), bytes, most_message_bytes_));
   }
 
   // The connection is of no use any more: a late reply would be taken for the next one's.
   [[noreturn]] void lost(const std::string& why) {
     broken_ = why;
-    throw base::CommError(517, fmt::format("the store at {} is gone: {}", options_.endpoint, why));
+    throw base::CommError(517, fmt::format("lost connection to the store at {}: {}", options_.endpoint, why));
   }
 
   StoreClientOptions options_;
@@ -156,12 +156,12 @@ std::unique_ptr<Store> shake_hands(const StoreClientOptions& options, Socket soc
     const int64_t most_bytes = handshake.check_welcome(*answer, options.endpoint);
     return std::make_unique<StoreClient>(options, std::move(tls), std::move(channel), most_bytes);
   }
-  problem = channel.problem().empty() ? "it accepts connections but does not answer" : channel.problem();
+  problem = channel.problem().empty() ? "it accepts connections but does not respond" : channel.problem();
   // What was heard is no store's language, or TLS failed: trying again would not help.
   if (channel.misunderstood()) {
     throw base::ConfigError(
-        515, fmt::format("the store at {} and this process ({}) do not understand each other: {}",
-                         options.endpoint, options.who.empty() ? "unnamed" : options.who, problem));
+        515, fmt::format("protocol error between the store at {} and this process ({}): {}", options.endpoint,
+                         options.who.empty() ? "unnamed" : options.who, problem));
   }
   return nullptr;
 }
@@ -189,8 +189,7 @@ std::unique_ptr<Store> connect_store(const StoreClientOptions& options) {
     return store;
   const double seconds = std::chrono::duration<double>(options.connect_timeout).count();
   throw base::CommError(
-      514, fmt::format("no store answered at {} within {} ({}): is node 0 running, and can it be "
-                       "reached from here?",
+      514, fmt::format("no store responded at {} within {} ({}): is node 0 running and reachable from here?",
                        options.endpoint, base::human_duration(seconds), problem));
 }
 

@@ -171,7 +171,7 @@ Message StoreDesk::list_keys() const {
   int64_t bytes = kReplyOverhead;
   for (const std::string& key : reply.words) bytes += 4 + static_cast<int64_t>(key.size());
   if (bytes <= most_message_bytes_ && reply.words.size() <= kMostWords) return reply;
-  return {Code::refused, 0, {"the list of all keys is longer than a message may be"}};
+  return {Code::refused, 0, {"the list of all keys exceeds the message size limit"}};
 }
 
 }  // namespace lockstep::comm

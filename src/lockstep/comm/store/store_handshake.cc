@@ -30,7 +30,7 @@ std::string prove(const Secret& secret, const Transcript& transcript) {
 
 [[noreturn]] void refuse_server(const std::string& endpoint, const std::string& who, const std::string& why) {
   throw base::ConfigError(
-      515, fmt::format("the store at {} and this process ({}) do not trust each other: {}", endpoint,
+      515, fmt::format("authentication failed between the store at {} and this process ({}): {}", endpoint,
                        who.empty() ? "unnamed" : who, why));
 }
 
@@ -47,8 +47,8 @@ Message ServerHandshake::refuse(const std::string& why) {
 Message ServerHandshake::answer(const Message& message) {
   const std::vector<std::string>& words = message.words;
   if (stage_ == Stage::hello) {
-    if (message.code != Code::hello || words.empty()) return refuse("it does not speak the store's language");
-    if (words[0] != kProtocol) return refuse("it is of another version: " + base::quoted(words[0], 40));
+    if (message.code != Code::hello || words.empty()) return refuse("it does not speak the store protocol");
+    if (words[0] != kProtocol) return refuse("it has a different version: " + base::quoted(words[0], 40));
     if (words.size() != 3 || words[1].size() != kChallengeBytes || words[2].size() > kMostWhoBytes) {
       return refuse("its greeting is malformed");
     }
@@ -61,7 +61,7 @@ Message ServerHandshake::answer(const Message& message) {
     return refuse("its proof is malformed");
   }
   if (!same_secret(words[0], prove(*secret_, {"client", theirs_, mine_, who_}))) {
-    return refuse("it does not have this run's secret");
+    return refuse("it does not know this run's secret");
   }
   stage_ = Stage::done;
   return {Code::welcome,
@@ -80,7 +80,7 @@ Message ClientHandshake::proof(const Message& challenge, const std::string& endp
   }
   if (challenge.code != Code::challenge || challenge.words.size() != 1 ||
       challenge.words[0].size() != kChallengeBytes) {
-    refuse_server(endpoint, who_, "whatever listens there is not a store of Lockstep");
+    refuse_server(endpoint, who_, "the server there is not a Lockstep store");
   }
   theirs_ = challenge.words[0];
   return {Code::proof, 0, {prove(*secret_, {"client", mine_, theirs_, who_})}};
@@ -93,7 +93,7 @@ int64_t ClientHandshake::check_welcome(const Message& welcome, const std::string
   const bool formed = welcome.code == Code::welcome && welcome.words.size() == 1 && welcome.number > 0;
   if (!formed ||
       !same_secret(welcome.words[0], prove(*secret_, {"server", mine_, theirs_, who_, welcome.number}))) {
-    refuse_server(endpoint, who_, "it could not prove that it has this run's secret");
+    refuse_server(endpoint, who_, "it could not prove that it knows this run's secret");
   }
   return welcome.number;
 }

@@ -92,7 +92,7 @@ StoreServer::State::State(StoreServerOptions given)
   const bool watching = ::epoll_ctl(epoll.number(), EPOLL_CTL_ADD, listener.number(), &event) == 0;
   event.data.u64 = kStop;
   if (!watching || ::epoll_ctl(epoll.number(), EPOLL_CTL_ADD, stop.number(), &event) != 0) {
-    throw base::ConfigError(513, fmt::format("the store cannot watch its sockets: {}", std::strerror(errno)));
+    throw base::ConfigError(513, fmt::format("the store cannot poll its sockets: {}", std::strerror(errno)));
   }
 }
 
@@ -153,7 +153,7 @@ void StoreServer::State::accept_without_descriptor() {
   int error = 0;
   spare = Socket();
   if (const Socket turned_away = accept_from(listener, error)) {
-    report(fmt::format("the store turned {} away: this process may not open more files",
+    report(fmt::format("the store rejected {}: this process cannot open more files",
                        to_text(far_end(turned_away))));
   }
   spare = Socket(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -163,7 +163,7 @@ void StoreServer::State::accept_without_descriptor() {
 // rank among them finds its connection closed, and tries again.
 void StoreServer::State::make_way() {
   const uint64_t oldest = strangers.begin()->second;
-  report(fmt::format("the store dropped {}: it had not proved itself when another needed its place",
+  report(fmt::format("the store dropped {}: it had not authenticated when another peer needed its slot",
                      name(peers.at(oldest))));
   close(oldest);
 }
@@ -188,7 +188,7 @@ void StoreServer::State::welcome(Socket socket) {
   strangers.insert({deadline, id});
   epoll_event event{EPOLLIN, {.u64 = id}};
   if (::epoll_ctl(epoll.number(), EPOLL_CTL_ADD, number, &event) != 0) return close(id);
-  if (!room) refuse(id, fmt::format("all {} connections are taken", options.most_connections));
+  if (!room) refuse(id, fmt::format("all {} connections are in use", options.most_connections));
 }
 
 std::string StoreServer::State::name(const Peer& peer) const {
@@ -203,19 +203,19 @@ void StoreServer::State::report(const std::string& sentence) {
   if (!options.log) return;
   if (Clock::now() - minute > std::chrono::minutes(1)) {
     if (reports > kMostInAMinute)
-      options.log(fmt::format("the store refused {} more peers", reports - kMostInAMinute));
+      options.log(fmt::format("the store rejected {} more peers", reports - kMostInAMinute));
     minute = Clock::now();
     reports = 0;
   }
   ++reports;
   if (reports <= kMostInAMinute) options.log(sentence);
-  if (reports == kMostInAMinute) options.log("the store only counts further refusals of this minute");
+  if (reports == kMostInAMinute) options.log("further rejections within this minute are only counted");
 }
 
 // Says so here and, as far as it still listens, there.
 void StoreServer::State::refuse(uint64_t id, const std::string& why) {
   Peer& peer = peers.at(id);
-  report(fmt::format("the store refused {}: {}", name(peer), why));
+  report(fmt::format("the store rejected {}: {}", name(peer), why));
   peer.channel.send({Code::refused, 0, {why}});
   peer.channel.flush();
   close(id);
@@ -252,10 +252,10 @@ void StoreServer::State::hear(uint64_t id) {
   if (!peer.channel.problem().empty()) {
     // A rank that is done just leaves; all else is worth a word.
     if (peer.handshake.done() && !open && !peer.channel.holds_input()) return close(id);
-    if (!peer.channel.heard_anything()) return refuse(id, "it connected and said nothing");
+    if (!peer.channel.heard_anything()) return refuse(id, "it connected but sent nothing");
     return refuse(id, peer.channel.problem());
   }
-  if (desk.waits(id) && peer.channel.holds_input()) return refuse(id, "it spoke while it should wait");
+  if (desk.waits(id) && peer.channel.holds_input()) return refuse(id, "it sent data out of turn");
   push_out(id);
 }
 

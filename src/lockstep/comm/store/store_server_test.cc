@@ -49,10 +49,10 @@ std::vector<Meddler> meddlers() {
     };
   };
   return {
-      {"scan", [](TestServer&, RawPeer& peer) { peer.close(); }, "said nothing"},
+      {"scan", [](TestServer&, RawPeer& peer) { peer.close(); }, "sent nothing"},
       {"http", [](TestServer&, RawPeer& peer) { peer.send("GET / HTTP/1.1\r\n\r\n"); }, "GET /"},
       {"ssh", [](TestServer&, RawPeer& peer) { peer.send("SSH-2.0-OpenSSH_9.2\r\n"); }, "SSH-2.0"},
-      {"tls", [](TestServer&, RawPeer& peer) { peer.send("\x16\x03\x01\x02\x05\x01"); }, "speaks TLS"},
+      {"tls", [](TestServer&, RawPeer& peer) { peer.send("\x16\x03\x01\x02\x05\x01"); }, "uses TLS"},
       {"short_garbage", [](TestServer&, RawPeer& peer) { peer.send(std::string("\2\0\0\0xy", 6)); },
        "malformed"},
       {"half_a_greeting",
@@ -88,7 +88,7 @@ std::vector<Meddler> meddlers() {
          peer.hear();
          peer.send(Message{Code::proof, 0, {std::string(32, '\0')}});
        },
-       "(\"eve\"): it does not have this run's secret"},
+       "(\"eve\"): it does not know this run's secret"},
       {"empty_proof",
        [](TestServer&, RawPeer& peer) {
          peer.send(Message{Code::hello, 0, {"lockstep store 1", std::string(32, 'c'), "eve"}});
@@ -122,7 +122,7 @@ std::vector<Meddler> meddlers() {
          peer.send(Message{Code::get, 60'000, {"never"}});
          peer.send(Message{Code::get, 60'000, {"never"}});
        },
-       "while it should wait"},
+       "out of turn"},
   };
 }
 
@@ -150,7 +150,7 @@ TEST_P(Meddlers, IsNamedDroppedAndDisturbsNobody) {
 TEST(StoreServer, AStormOfScansDoesNotFillTheLog) {
   TestServer server;
   for (int i = 0; i < 150; ++i) RawPeer(server.endpoint()).close();
-  EXPECT_TRUE(server.reported("only counts further refusals"));
+  EXPECT_TRUE(server.reported("further rejections within this minute are only counted"));
   expect_serves(server);
   EXPECT_EQ(server.reports().size(), 101u);
 }
@@ -192,9 +192,9 @@ TEST(StoreServer, OneSideWithoutTlsIsSaidSo) {
   wants_plain.tls = false;
   wants_plain.connect_timeout = 1s;
   EXPECT_TRUE(contains(base::refusal(515, [&] { connect_store(wants_tls); }), "TLS"));
-  EXPECT_TRUE(plain.reported("speaks TLS"));
+  EXPECT_TRUE(plain.reported("uses TLS"));
   EXPECT_TRUE(contains(base::refusal(515, [&] { connect_store(wants_plain); }), "TLS"));
-  EXPECT_TRUE(sealed.reported("does not speak TLS"));
+  EXPECT_TRUE(sealed.reported("does not use TLS"));
 }
 
 // What an honest client said, sent once more: the server's challenge is another one by then.
@@ -210,7 +210,7 @@ TEST(StoreServer, AReplayedHandshakeIsRefused) {
   EXPECT_EQ(second.hear().value().code, Code::challenge);
   second.send(proof);
   EXPECT_EQ(second.hear().value().code, Code::refused);
-  EXPECT_TRUE(server.reported("it does not have this run's secret"));
+  EXPECT_TRUE(server.reported("it does not know this run's secret"));
 }
 
 TEST(StoreServer, AServersProofIsNoClientsProof) {
@@ -285,8 +285,8 @@ TEST(StoreServer, ConnectionsAreLimited) {
   {
     const std::unique_ptr<Store> one = server.connect(), two = server.connect();
     const std::string sentence = base::refusal(515, [&] { server.connect("the third"); });
-    EXPECT_TRUE(contains(sentence, "all 2 connections are taken")) << sentence;
-    EXPECT_TRUE(server.reported("all 2 connections are taken"));
+    EXPECT_TRUE(contains(sentence, "all 2 connections are in use")) << sentence;
+    EXPECT_TRUE(server.reported("all 2 connections are in use"));
     one->set("k", "v");
     EXPECT_EQ(two->get("k", 1s), "v");
   }
@@ -299,7 +299,7 @@ TEST(StoreServer, StrangersMakeWayForRanks) {
   RawPeer idle(server.endpoint()), idle_too(server.endpoint());
   expect_serves(server);
   EXPECT_TRUE(idle.dropped());
-  EXPECT_TRUE(server.reported(idle.address() + ": it had not proved itself"));
+  EXPECT_TRUE(server.reported(idle.address() + ": it had not authenticated"));
 }
 
 // Idle connections without the secret, more than this process may open files: who knows the secret is served
@@ -331,7 +331,7 @@ TEST(StoreServer, AFloodOfStrangersDoesNotStopIt) {
   }
   ::kill(flood, SIGKILL);
   ::waitpid(flood, nullptr, 0);
-  EXPECT_TRUE(server.reported("had not proved itself"));
+  EXPECT_TRUE(server.reported("had not authenticated"));
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   expect_serves(server);
 }

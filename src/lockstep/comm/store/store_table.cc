@@ -17,13 +17,14 @@ constexpr int64_t kEntryBytes = 128;
 int64_t length(const std::string& text) { return static_cast<int64_t>(text.size()); }
 
 [[noreturn]] void refuse(const std::string& key, const std::string& why) {
-  throw base::CommError(516, fmt::format("the store refuses key {}: {}", base::quoted(key), why));
+  throw base::CommError(516, fmt::format("the store rejects key {}: {}", base::quoted(key), why));
 }
 
 int64_t parse_counter(const std::string& key, const std::string& text) {
   const std::optional<int64_t> value = base::parse_number(text);
   if (!value) {
-    refuse(key, fmt::format("its value {} is not a number, so nothing can be added", base::quoted(text, 20)));
+    refuse(key,
+           fmt::format("its value {} is not a number, so it cannot be incremented", base::quoted(text, 20)));
   }
   return *value;
 }
@@ -33,10 +34,10 @@ int64_t parse_counter(const std::string& key, const std::string& text) {
 // `more` bytes are about to be added, and the value of `key` will then have `value_bytes`.
 void StoreTable::make_room(const std::string& key, int64_t value_bytes, int64_t more) const {
   if (length(key) > kMostKeyBytes) {
-    refuse(key, fmt::format("it has {} bytes, and {} is the most", length(key), kMostKeyBytes));
+    refuse(key, fmt::format("it has {} bytes, but at most {} are allowed", length(key), kMostKeyBytes));
   }
   if (value_bytes > limits_.most_value_bytes) {
-    refuse(key, fmt::format("a value of {} bytes is more than {}", value_bytes, limits_.most_value_bytes));
+    refuse(key, fmt::format("a value of {} bytes exceeds {}", value_bytes, limits_.most_value_bytes));
   }
   if (bytes_ + more > limits_.most_bytes) {
     refuse(key,
@@ -62,7 +63,7 @@ int64_t StoreTable::add(const std::string& key, int64_t amount) {
   const std::string* now = find(key);
   int64_t sum = 0;
   if (__builtin_add_overflow(now ? parse_counter(key, *now) : 0, amount, &sum)) {
-    refuse(key, fmt::format("{} + {} is beyond 64 bits", *now, amount));
+    refuse(key, fmt::format("{} + {} overflows 64 bits", *now, amount));
   }
   set(key, fmt::format("{}", sum));
   return sum;

@@ -15,7 +15,7 @@ void throw_store_timeout(const std::vector<std::string>& missing, Duration timeo
   if (missing.size() > kNamed) list += fmt::format(" and {} more", missing.size() - kNamed);
   const double seconds = std::chrono::duration<double>(timeout).count();
   throw StoreTimeoutError(
-      510, fmt::format("nobody set {} in the store within {}: a rank is late, or has ended", list,
+      510, fmt::format("key {} was not set in the store within {}: a rank is late or has exited", list,
                        base::human_duration(seconds)));
 }
 

@@ -58,7 +58,7 @@ TlsContext::TlsContext(TlsSide side, const Secret& secret)
   context_ = SSL_CTX_new(side == TlsSide::client ? TLS_client_method() : TLS_server_method());
   LS_ASSERT(context_ && SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1 &&
                 SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256") == 1,
-            "OpenSSL has no TLS 1.3");
+            "OpenSSL does not support TLS 1.3");
   SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context_, 0);
   if (side == TlsSide::client) {
@@ -95,7 +95,7 @@ TlsSession::~TlsSession() { SSL_free(ssl_); }
 bool TlsSession::fail() {
   const unsigned long error = ERR_peek_error();
   const char* reason = ERR_reason_error_string(error);
-  problem_ = reason ? reason : "the session broke";
+  problem_ = reason ? reason : "the session was interrupted";
   ERR_clear_error();
   return false;
 }

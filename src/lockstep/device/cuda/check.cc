@@ -14,9 +14,10 @@ void throw_cuda_error(cudaError_t error, const char* call) {
   cudaGetLastError();  // an error that the device survives must not show up again in the next launch
   const std::string_view text = call;
   const std::string_view name = text.substr(0, text.find('('));
-  throw base::IoError(410, fmt::format("{} failed on cuda:{}: {} ({}); see `nvidia-smi` and the kernel's log "
-                                       "for a fault of the device",
-                                       name, index, cudaGetErrorName(error), cudaGetErrorString(error)));
+  throw base::IoError(
+      410,
+      fmt::format("{} failed on cuda:{}: {} ({}); check `nvidia-smi` and the kernel log for a device fault",
+                  name, index, cudaGetErrorName(error), cudaGetErrorString(error)));
 }
 
 }  // namespace lockstep::device

@@ -35,9 +35,10 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   int count = 0;
   CUDA_CHECK(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {
-    throw base::ConfigError(403, fmt::format("cuda:{} does not exist: {} GPU(s) are visible here; check "
-                                             "run.device and CUDA_VISIBLE_DEVICES",
-                                             index, count));
+    throw base::ConfigError(
+        403,
+        fmt::format("cuda:{} does not exist: {} GPU(s) visible; check run.device and CUDA_VISIBLE_DEVICES",
+                    index, count));
   }
   make_current();
 }

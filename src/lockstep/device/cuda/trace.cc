@@ -39,7 +39,7 @@ Cupti load() {
   }
 #define ROW(name)                                                               \
   cupti.name = reinterpret_cast<decltype(cupti.name)>(::dlsym(library, #name)); \
-  if (cupti.name == nullptr) cupti.why_not = "CUPTI here has no " #name;
+  if (cupti.name == nullptr) cupti.why_not = "this CUPTI lacks " #name;
   CUPTI_FUNCTIONS(ROW)
 #undef ROW
   return cupti;
@@ -120,11 +120,10 @@ std::string CudaDevice::begin_trace() {
   make_current();
   if (!cupti().why_not.empty()) return cupti().why_not;
   if (cupti().cuptiActivityRegisterCallbacks(give_buffer, take_buffer) != CUPTI_SUCCESS) {
-    return "CUPTI refuses: another profiler may be at work";
+    return "CUPTI is not available: another profiler may be active";
   }
   for (const CUpti_ActivityKind kind : kKinds) {
-    if (cupti().cuptiActivityEnable(kind) != CUPTI_SUCCESS)
-      return "CUPTI refuses to note what runs on the GPU";
+    if (cupti().cuptiActivityEnable(kind) != CUPTI_SUCCESS) return "CUPTI cannot record GPU activity";
   }
   return "";
 }

@@ -103,7 +103,7 @@ Binding parse_binding(std::string_view text) {
   }
   if (text == "core_complex") return Binding::core_complex;
   throw base::ConfigError(
-      430, fmt::format("{} is no binding: use none, node, socket or core-complex", base::quoted(text)));
+      430, fmt::format("unknown binding {}: use none, node, socket or core-complex", base::quoted(text)));
 }
 
 Cpus cpus_for(Binding binding, int local_rank, int local_world, const Topology& machine) {
@@ -112,12 +112,10 @@ Cpus cpus_for(Binding binding, int local_rank, int local_world, const Topology& 
   const Cpus home = home_of(local_rank, machine);
   const std::vector<Cpus> groups = usable_of(groups_of(binding, machine.cpu), home, machine.cpu.cpus);
   if (groups.empty()) {
-    throw base::ConfigError(
-        431, fmt::format(
-                 "rank {} of this machine belongs to processors {}, and this job may use only {}: widen the "
-                 "job's processors or leave --numa-binding out",
-                 local_rank, home.empty() ? "that are not known" : cpu_list(home),
-                 machine.cpu.cpus.empty() ? "none" : cpu_list(machine.cpu.cpus)));
+    throw base::ConfigError(431, fmt::format("local rank {} should run on processors {}, but this job may "
+                                             "use only {}: request more processors, or omit --numa-binding",
+                                             local_rank, home.empty() ? "that are not known" : cpu_list(home),
+                                             machine.cpu.cpus.empty() ? "none" : cpu_list(machine.cpu.cpus)));
   }
   const auto count = static_cast<int>(groups.size());
   const int64_t group = home.empty() ? static_cast<int64_t>(local_rank) * count / local_world
@@ -138,10 +136,9 @@ void bind_this_thread(const Cpus& cpus) {
   CpuSet set(cpus.back() + 1);
   for (const int cpu : cpus) set.add(cpu);
   if (const int error = set.bind_this_thread()) {
-    throw base::IoError(432,
-                        fmt::format("cannot bind to processors {}: {}; leave --numa-binding out, or let this "
-                                    "job use them",
-                                    cpu_list(cpus), std::strerror(error)));
+    throw base::IoError(
+        432, fmt::format("cannot pin to processors {}: {}; omit --numa-binding, or let this job use them",
+                         cpu_list(cpus), std::strerror(error)));
   }
 }
 

@@ -66,7 +66,7 @@ const char* meaning_of(LinkKind kind) {
     case LinkKind::pix:
       return "one PCIe switch";
     case LinkKind::pxb:
-      return "several PCIe switches, without the processor";
+      return "several PCIe switches, not the processor";
     case LinkKind::phb:
       return "the processor's PCIe host bridge";
     case LinkKind::node:

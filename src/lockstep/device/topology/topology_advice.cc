@@ -102,14 +102,14 @@ void advise_what_to_unset(const Topology& machine, Advices& advices) {
     advices.push_back(
         {"NCCL_P2P_DISABLE", "",
          nvlink_pairs > 0
-             ? fmt::format("it is set, and keeps {} pairs of GPUs off their NVLinks", nvlink_pairs)
-             : fmt::format("it is set, and {} pairs of GPUs could write to each other", peer_pairs)});
+             ? fmt::format("it is set and keeps {} pairs of GPUs from using NVLink", nvlink_pairs)
+             : fmt::format("it is set, but {} pairs of GPUs support peer access", peer_pairs)});
   }
   const auto has_card = [](const Nic& nic) { return nic.has_verbs() && nic.up; };
   if (is_switched_on(machine, "NCCL_IB_DISABLE") &&
       std::any_of(machine.nics.begin(), machine.nics.end(), has_card)) {
     advices.push_back(
-        {"NCCL_IB_DISABLE", "", "it is set, and this machine has cards with verbs that are up"});
+        {"NCCL_IB_DISABLE", "", "it is set, but this machine has InfiniBand or RoCE cards that are up"});
   }
 }
 
@@ -127,10 +127,10 @@ void advise_peer_level(const Topology& machine, Advices& advices) {
   if (pairs == 0) return;
   advices.push_back(
       {"NCCL_P2P_LEVEL", "PHB",
-       fmt::format("the driver lets GPU{} and GPU{} ({} such {}) write to each other, but NCCL stops at "
-                   "{} by itself and copies through host memory; measure both with `lockstep bench "
-                   "collectives`",
-                   first_a, first_b, pairs, pairs == 1 ? "pair" : "pairs", name_of(peer_limit(machine)))});
+       fmt::format(
+           "the driver allows peer access between GPU{} and GPU{} ({} such {}), but NCCL by default stops at "
+           "{} and copies through host memory; measure both with `lockstep bench collectives`",
+           first_a, first_b, pairs, pairs == 1 ? "pair" : "pairs", name_of(peer_limit(machine)))});
 }
 
 // Unequal cards: NCCL would use all of them, and each ring is as fast as its slowest card.
@@ -149,9 +149,10 @@ void advise_cards(const Topology& machine, Advices& advices) {
   // '=': exact names; without it mlx5_1 would also be mlx5_10.
   advices.push_back(
       {"NCCL_IB_HCA", "=" + names_of(use),
-       fmt::format("{} runs {} at {}, the others {} at {}; NCCL would use both kinds, as fast as the slower",
-                   other->name, name_of(other->kind), speed_of(other->gbits), name_of(best->kind),
-                   speed_of(best->gbits))});
+       fmt::format(
+           "{} runs {} at {}, the others {} at {}; NCCL would use both kinds at the speed of the slower",
+           other->name, name_of(other->kind), speed_of(other->gbits), name_of(best->kind),
+           speed_of(best->gbits))});
 }
 
 // By itself NCCL lets a card reach into a GPU (GPUDirect RDMA) no farther than PXB.
@@ -159,11 +160,11 @@ void advise_gdr_level(const Topology& machine, Advices& advices) {
   if (is_set(machine, "NCCL_NET_GDR_LEVEL") || verbs_cards(machine).empty()) return;
   for (int gpu = 0; gpu < static_cast<int>(machine.gpus.size()); ++gpu) {
     if (nearest_card(machine, gpu) != LinkKind::phb) continue;
-    advices.push_back(
-        {"NCCL_NET_GDR_LEVEL", "PHB",
-         fmt::format("GPU{} meets its nearest card at the host bridge, one step beyond where NCCL uses "
-                     "GPUDirect RDMA by itself; measure both, not every host bridge is good at it",
-                     gpu)});
+    advices.push_back({"NCCL_NET_GDR_LEVEL", "PHB",
+                       fmt::format("GPU{} and its nearest network card are connected through the host "
+                                   "bridge, one step beyond where NCCL uses GPUDirect RDMA by default; "
+                                   "measure both, since not every host bridge handles it well",
+                                   gpu)});
     return;
   }
 }
@@ -181,12 +182,11 @@ void advise_interface(const Topology& machine, Advices& advices) {
   if (leave.empty()) return;
   const NetInterface* other = leave.front();
   const std::string why =
-      other->is_physical ? fmt::format("{} is {}, {} is {}; NCCL would use both and meet on the first",
+      other->is_physical ? fmt::format("{} is {}, {} is {}; NCCL would use both and connect over the first",
                                        other->name, speed_of(other->gbits), best->name, speed_of(best->gbits))
                          : fmt::format(
-                               "{} has an address too but no card behind it: other machines may not reach "
-                               "it, and NCCL leaves "
-                               "out only lo and docker*",
+                               "{} also has an address but is not a physical card: other machines may not "
+                               "reach it, and NCCL skips only lo and docker*",
                                other->name);
   advices.push_back({"NCCL_SOCKET_IFNAME", "=" + names_of(use), why});
 }
@@ -206,8 +206,7 @@ Transport nccl_transport(const Topology& machine, int gpu_a, int gpu_b) {
     if (is_switched_on(machine, "NCCL_P2P_DISABLE")) return {Kind::host_memory, "NCCL_P2P_DISABLE is set"};
     return {Kind::host_memory, fmt::format("{} is farther than {}", name_of(link), name_of(limit))};
   }
-  if (!can_access(machine, gpu_a, gpu_b))
-    return {Kind::host_memory, "the driver does not let them write to each other"};
+  if (!can_access(machine, gpu_a, gpu_b)) return {Kind::host_memory, "the driver does not allow peer access"};
   return {link == LinkKind::nvlink ? Kind::nvlink : Kind::peer, ""};
 }
 
@@ -215,13 +214,13 @@ std::string nccl_network(const Topology& machine) {
   const std::vector<const Nic*> cards = verbs_cards(machine);
   if (cards.empty()) {
     const std::string names = names_of(socket_interfaces(machine));
-    return names.empty() ? "no interface that is up: this machine alone" : "sockets over " + names;
+    return names.empty() ? "no interface is up: this machine only" : "sockets over " + names;
   }
   int direct = 0;
   const int count = static_cast<int>(machine.gpus.size());
   for (int gpu = 0; gpu < count; ++gpu) direct += nearest_card(machine, gpu) <= LinkKind::pxb ? 1 : 0;
   const std::string reach = count == 0        ? ""
-                            : direct == count ? ", GPUDirect RDMA if its module is loaded (nvidia_peermem)"
+                            : direct == count ? ", GPUDirect RDMA if nvidia_peermem is loaded"
                             : direct == 0     ? ", through host memory"
                                           : fmt::format(", GPUDirect RDMA for {} of {} GPUs", direct, count);
   return fmt::format("verbs over {}{}", names_of(cards), reach);

@@ -93,9 +93,8 @@ std::string slow_link(const Topology& machine, int ranks, double measured) {
   }
   if (measured >= kEnough * expected) return "";
   return fmt::format(
-      "{:.1f} GB/s is little for {} between {} and {}, which should carry about {:.0f}: look for other work "
-      "on the "
-      "GPUs, a link that runs below its width (`lockstep topo`), and NCCL_* variables that close a way",
+      "{:.1f} GB/s is low for {} between {} and {}, which should reach about {:.0f}: check for other work on "
+      "the GPUs, a link below its full width (`lockstep topo`), and NCCL_* variables that disable a path",
       measured, label(machine.link(from, to)), machine.device_name(from), machine.device_name(to), expected);
 }
 

@@ -116,7 +116,7 @@ void launch_forward(const Launcher& run, const AttentionPartShape& shape, const 
 
 void check_head_dim(int64_t head_dim) {
   if (head_dim > kMostHeadDim) {
-    throw base::ConfigError(414, "attention on CUDA takes heads of up to 256 elements, and this model has " +
+    throw base::ConfigError(414, "CUDA attention supports head sizes up to 256, but this model has " +
                                      std::to_string(head_dim) + "; raise model.heads");
   }
 }

@@ -111,7 +111,7 @@ class Graph {
     auto problem = graph_.execute(handle, at, workspace);
     if (problem.is_bad()) {
       throw base::IoError(433, fmt::format("cuDNN could not run attention ({}); update the NVIDIA driver, or "
-                                           "set LOCKSTEP_ATTENTION=own to do without cuDNN",
+                                           "set LOCKSTEP_ATTENTION=own to run without cuDNN",
                                            problem.get_message()));
     }
   }

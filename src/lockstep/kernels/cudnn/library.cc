@@ -73,7 +73,7 @@ void* open_cudnn(std::string& why_not) {
 template <class Function>
 bool find(void* handle, const char* name, Function* function, std::string& why_not) {
   *function = reinterpret_cast<Function>(::dlsym(handle, name));
-  if (*function == nullptr) why_not = fmt::format("cuDNN here has no {}", name);
+  if (*function == nullptr) why_not = fmt::format("this cuDNN lacks {}", name);
   return *function != nullptr;
 }
 

@@ -23,11 +23,10 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 void check(int32_t error, const std::string& what) {
   if (error == cudaSuccess) return;
-  throw base::IoError(
-      434,
-      fmt::format("FlashAttention's kernels could not {} ({}); compile them again with `lockstep setup`, "
-                  "or set LOCKSTEP_ATTENTION=cudnn to do without them",
-                  what, cudaGetErrorString(static_cast<cudaError_t>(error))));
+  throw base::IoError(434,
+                      fmt::format("FlashAttention kernels could not {} ({}); compile them again with "
+                                  "`lockstep setup`, or set LOCKSTEP_ATTENTION=cudnn to run without them",
+                                  what, cudaGetErrorString(static_cast<cudaError_t>(error))));
 }
 
 // Calls what the compiler wrote. Arguments are passed by value here, so that each has an address of its own

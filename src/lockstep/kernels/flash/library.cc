@@ -20,8 +20,8 @@ FlashState load() {
   if (table_of == nullptr) return {nullptr, path + " has no lockstep_flash_table"};
   const LockstepFlashTable* table = table_of();
   if (table->abi != LOCKSTEP_FLASH_ABI)
-    return {nullptr, fmt::format("{} is of another Lockstep (its table is of kind {}, not {})", path,
-                                 table->abi, LOCKSTEP_FLASH_ABI)};
+    return {nullptr, fmt::format("{} is from another version of Lockstep (its table is of kind {}, not {})",
+                                 path, table->abi, LOCKSTEP_FLASH_ABI)};
   return {table, ""};
 }
 

@@ -20,8 +20,8 @@ namespace lockstep::launch {
 namespace {
 
 [[noreturn]] void fail(const char* what) {
-  throw base::IoError(
-      532, fmt::format("{}: {}; `ulimit -a` shows the limits of this shell", what, std::strerror(errno)));
+  throw base::IoError(532,
+                      fmt::format("{}: {}; check the limits with `ulimit -a`", what, std::strerror(errno)));
 }
 
 void send_with_descriptors(int socket, const Request& request, const std::vector<int>& descriptors) {
@@ -49,14 +49,14 @@ int letter(const std::string& bytes) {
   const int error = errno;
   if (file >= 0) ::close(file);
   errno = error;
-  fail("the guard cannot be told what to start");
+  fail("cannot tell the guard what to start");
 }
 
 }  // namespace
 
 Guard::Guard(Duration grace) {
   int pair[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) fail("a socket cannot be made");
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) fail("cannot create a socket");
   become_subreaper();
   warden_ = ::fork();
   if (warden_ == 0) {
@@ -67,7 +67,7 @@ Guard::Guard(Duration grace) {
   socket_ = pair[0];
   if (warden_ < 0) {
     ::close(socket_);
-    fail("the guard process cannot be started");
+    fail("cannot start the guard process");
   }
   while (pid_ == 0 && receive(true)) {
   }
@@ -99,10 +99,10 @@ pid_t Guard::start(const Process& process) {
   while (!has_started_ && receive(true)) {
   }
   if (!has_started_)
-    throw base::IoError(532, "the launcher's guard process was killed; nothing is left running");
+    throw base::IoError(532, "the launcher's guard process was killed; no rank is left running");
   if (started_ < 0) {
     errno = start_error_;
-    fail("a rank's process cannot be started");
+    fail("cannot start a rank");
   }
   return started_;
 }

@@ -32,7 +32,7 @@ void name_memory_kill(int64_t kills_before, Failure& failure) {
   if (group.kills <= kills_before) return;
   failure.out_of_memory = true;
   failure.ending += group.limit_bytes
-                        ? fmt::format(" by the kernel, out of memory: the limit of its control group is {}",
+                        ? fmt::format(" by the kernel, out of memory: the limit of its cgroup is {}",
                                       base::human_bytes(static_cast<double>(*group.limit_bytes)))
                         : " by the kernel: this machine is out of memory";
 }

@@ -75,8 +75,8 @@ RankStream::RankStream(StreamPlan plan, Console& console, DiskWriter* disk)
   if (!terminal_) {
     int pipe[2];
     if (::pipe2(pipe, O_CLOEXEC) != 0) {
-      throw base::IoError(532, fmt::format("a pipe to a rank cannot be made: {}; `ulimit -n` shows the limit",
-                                           std::strerror(errno)));
+      throw base::IoError(
+          532, fmt::format("cannot create a pipe to a rank: {}; check `ulimit -n`", std::strerror(errno)));
     }
     read_ = pipe[0], child_ = pipe[1];
   }

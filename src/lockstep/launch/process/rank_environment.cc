@@ -28,9 +28,10 @@ std::string gpu_of(int local_rank, const std::vector<std::string>& environment) 
   for (int before = 0; before < local_rank; ++before) {
     const size_t comma = visible->find(',', begin);
     if (comma == std::string::npos) {
-      throw base::ConfigError(530, fmt::format("--virtual-local-rank: {} names no GPU for local rank {}; "
-                                               "start fewer ranks, or unset it",
-                                               *visible, local_rank));
+      throw base::ConfigError(
+          530, fmt::format(
+                   "--virtual-local-rank: {} lists no GPU for local rank {}; start fewer ranks, or unset it",
+                   *visible, local_rank));
     }
     begin = comma + 1;
   }

@@ -23,7 +23,7 @@ std::string make_unique_folder(const std::string& parent, std::string name) {
   }
   std::string path = parent + "/" + name + "_XXXXXX";
   if (!::mkdtemp(path.data())) {
-    throw base::IoError(803, fmt::format("{} cannot be made: {}", path, std::strerror(errno)));
+    throw base::IoError(803, fmt::format("cannot create {}: {}", path, std::strerror(errno)));
   }
   return path;
 }

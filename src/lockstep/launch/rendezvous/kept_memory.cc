@@ -158,7 +158,7 @@ std::string KeptMemory::keep(int first_rank, Duration most) const {
     }
   }).detach();
   if (written.wait_for(most) == std::future_status::ready) return written.get();
-  return fmt::format("{} does not answer since {} s", run_folder_,
+  return fmt::format("{} has not responded for {} s", run_folder_,
                      std::chrono::duration_cast<std::chrono::seconds>(most).count());
 }
 

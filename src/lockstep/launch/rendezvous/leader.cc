@@ -49,7 +49,7 @@ void Leader::turn(const Moment& now) {
     try {
       hear(message);
     } catch (const nlohmann::json::exception& error) {
-      say_(fmt::format("a node of another version spoke ({}); what it said is ignored", error.what()));
+      say_(fmt::format("ignoring a message from a node of another version ({})", error.what()));
     }
   }
   watch_beats();
@@ -98,7 +98,7 @@ void Leader::hear_signal(bool drop) {
     state_.save_only = ours && holds_unsaved();
     if (!state_.save_only) finish(*final_code_);
   } else if (state_.phase == Phase::running && drop) {
-    stop(false, kPreempted, "the step in progress does not fit into the notice and is dropped");
+    stop(false, kPreempted, "the step in progress does not fit into the notice period and is abandoned");
   } else if (state_.phase == Phase::stopping && state_.again && ours) {
     state_.again = false, state_.code = kPreempted;
   }
@@ -119,18 +119,18 @@ std::string Leader::objection(const NodeCard& card) const {
     const NodeCard& other = member.card;
     if (token == card.token || member.gone) continue;
     if (card.wanted >= 0 && card.wanted == other.wanted) {
-      return fmt::format("node {} is already {} (process {}); {} (process {}) must have another --node-rank",
+      return fmt::format("node {} is already {} (process {}); {} (process {}) needs a different --node-rank",
                          card.wanted, other.host, other.pid, card.host, card.pid);
     }
     if (card.trains != other.trains) {
       const auto command = [](const NodeCard& one) {
         return one.trains ? "`lockstep train`" : "`lockstep launch`";
       };
-      return fmt::format("{} runs {}, {} runs {}; start the same command on every node", card.host,
+      return fmt::format("{} runs {}, but {} runs {}; start the same command on every node", card.host,
                          command(card), other.host, command(other));
     }
     if (card.min_nodes != other.min_nodes || card.max_nodes != other.max_nodes) {
-      return fmt::format("{} says --nnodes {}:{}, {} says {}:{}; they must be the same", card.host,
+      return fmt::format("{} has --nnodes {}:{}, but {} has {}:{}; they must be the same", card.host,
                          card.min_nodes, card.max_nodes, other.host, other.min_nodes, other.max_nodes);
     }
   }
@@ -205,9 +205,10 @@ void Leader::lose(Member& member, const std::string& how) {
   const double silent = std::chrono::duration<double>(now_.steady - member.beat_at).count();
   const double at_most = std::chrono::duration<double>(now_.steady - member.lived_after).count();
   if (!place || state_.phase == Phase::roll_call) {
-    say_(fmt::format("{} vanished while waiting", member.card.host));
+    say_(fmt::format("{} disappeared while waiting", member.card.host));
     if (!member.card.one_task_a_rank) return;
-    state_.why = fmt::format("task {} on {} ended before all had come", member.card.wanted, member.card.host);
+    state_.why =
+        fmt::format("task {} on {} exited before all had joined", member.card.wanted, member.card.host);
     return finish(1);
   }
   if (state_.phase != Phase::running || member.standing == Standing::done) return;
@@ -218,8 +219,8 @@ void Leader::lose(Member& member, const std::string& how) {
   const int last = place->first_rank + place->card.ranks - 1;
   const std::string ranks = last > place->first_rank ? fmt::format("ranks {} to {}", place->first_rank, last)
                                                      : fmt::format("rank {}", last);
-  failure.ending = fmt::format("its launcher (process {}, {}) vanished: no sign of life for {}",
-                               member.card.pid, ranks, base::human_duration(silent));
+  failure.ending = fmt::format("its launcher (process {}, {}) was lost: no heartbeat for {}", member.card.pid,
+                               ranks, base::human_duration(silent));
   if (member.card.one_task_a_rank) {
     const comm::Seat seat = seat_of_task(state_, *place);
     failure.rank = seat.rank, failure.local_rank = seat.local_rank, failure.node = seat.node;
@@ -255,7 +256,7 @@ void Leader::call_the_roll() {
   if (count == options_.max_nodes || last_call_over || known) return start_round(present);
   state_.waiting = describe_waiting(present, enough_at_ ? options_.max_nodes : options_.min_nodes);
   if (since(*phase_at_) < patience) return;
-  state_.why = fmt::format("{}; nobody came within {}", state_.waiting,
+  state_.why = fmt::format("{}; none joined within {}", state_.waiting,
                            base::human_duration(static_cast<double>(patience.count()) / 1000));
   finish(final_code_.value_or(1));
 }
@@ -333,7 +334,7 @@ void Leader::judge() {
   }
   if (newcomer && state_.signal == 0 && !state_.save_only &&
       static_cast<int>(state_.nodes.size()) < options_.max_nodes) {
-    stop(true, 0, "a node has come; all ranks start again with it");
+    stop(true, 0, "a node joined; restarting all ranks with it");
   }
 }
 
@@ -351,7 +352,7 @@ bool Leader::wait_for_stops() {
   for (auto& [token, member] : members_) {
     if (!takes_part(member) || member.gone || member.standing == Standing::stopped) continue;
     if (patient || others < options_.min_nodes) return true;
-    say_(fmt::format("{} did not stop its ranks in time and is left out", member.card.host));
+    say_(fmt::format("{} did not stop its ranks in time and is excluded", member.card.host));
     member.gone = true;
   }
   return false;

@@ -53,7 +53,7 @@ std::unique_ptr<comm::Store> connect_patiently(const comm::StoreClientOptions& w
     end_if_asked();
     if (left <= turn) {
       throw base::CommError(
-          536, fmt::format("nobody answered at {} within {} ({}): is node 0 started, and the port open?",
+          536, fmt::format("no response at {} within {} ({}): is node 0 running and the port open?",
                            wanted.endpoint, base::human_duration(static_cast<double>(timeout.count()) / 1000),
                            problem));
     }

@@ -57,7 +57,7 @@ int automatic_port() {
                      ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   const int error = errno;
   if (socket >= 0) ::close(socket);
-  if (!bound) throw base::IoError(532, fmt::format("no free TCP port can be had: {}", std::strerror(error)));
+  if (!bound) throw base::IoError(532, fmt::format("no free TCP port: {}", std::strerror(error)));
   return ntohs(address.sin_port);
 }
 

@@ -52,7 +52,7 @@ auto Rendezvous::reach(Call call) {
     return call();
   } catch (const base::CommError& error) {
     throw base::CommError(
-        534, fmt::format("the node that holds the store at {} has gone ({}); all ranks here end", where_,
+        534, fmt::format("lost the node that hosts the store at {} ({}); stopping all ranks here", where_,
                          error.what()));
   }
 }

@@ -123,7 +123,7 @@ void Replicas::fetch(const NodePlace& place) {
     }
   }
   if (brought > 0)
-    options_.say(fmt::format("another node kept snapshots of {} rank{} of this one", brought,
+    options_.say(fmt::format("fetched snapshots of {} rank{} of this node from another node", brought,
                              brought == 1 ? "" : "s"));
 }
 

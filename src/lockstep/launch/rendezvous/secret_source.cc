@@ -46,15 +46,13 @@ FoundSecret make_secret(const SecretPlaces& places) {
     const std::string path = places.config_file();
     make_private_folders(places);
     if (make_file(path, secret.to_text() + "\n")) {
-      return {
-          secret,
-          fmt::format("made a secret for your runs in {}; nodes that do not share this folder need a copy "
-                      "of the file, or LOCKSTEP_SECRET",
-                      path)};
+      return {secret, fmt::format("created a secret for your runs in {}; nodes that do not share this folder "
+                                  "need a copy of the file, or LOCKSTEP_SECRET",
+                                  path)};
     }
     if (exists(path)) return {comm::Secret::from_file(path), ""};  // another run was first
   }
-  return {secret, fmt::format("on the other nodes, first: export LOCKSTEP_SECRET={}", secret.to_text())};
+  return {secret, fmt::format("on the other nodes, run first: export LOCKSTEP_SECRET={}", secret.to_text())};
 }
 
 bool appears(const std::string& path, comm::Duration patience) {
@@ -91,10 +89,9 @@ FoundSecret find_secret(const SecretPlaces& places, bool first_node, comm::Durat
   if (!path.empty() && exists(path)) return {comm::Secret::from_file(path), ""};
   if (first_node) return make_secret(places);
   if (!path.empty() && appears(path, patience)) return {comm::Secret::from_file(path), ""};
-  throw base::ConfigError(
-      543, fmt::format("this node does not have the run's secret: set LOCKSTEP_SECRET to what node 0 "
-                       "has, or give --rdzv-secret-file{}{}",
-                       path.empty() ? "" : ", or copy node 0's file to ", path));
+  throw base::ConfigError(543, fmt::format("this node does not have the run's secret: set LOCKSTEP_SECRET to "
+                                           "the same value as on node 0, or give --rdzv-secret-file{}{}",
+                                           path.empty() ? "" : ", or copy node 0's file to ", path));
 }
 
 }  // namespace lockstep::launch

@@ -61,8 +61,7 @@ void Variables::require(const std::vector<std::string>& names) const {
   for (const std::string& name : names) (has(name) ? present : missing).push_back(name);
   if (missing.empty()) return;
   throw base::ConfigError(
-      540, fmt::format("{}'s environment is half set: {} {} missing{}{}; unset the rest to run "
-                       "without it",
+      540, fmt::format("incomplete {} environment: {} {} missing{}{}; unset the rest to run without it",
                        scheduler_, base::join(missing, ", "), missing.size() == 1 ? "is" : "are",
                        present.empty() ? "" : " beside ", base::join(present, ", ")));
 }
@@ -70,7 +69,7 @@ void Variables::require(const std::vector<std::string>& names) const {
 int Variables::number(const std::string& name) const {
   require({name});
   const std::optional<int> value = parse_count(base::trimmed(text(name)));
-  if (!value) unreadable(name, "is not a whole number");
+  if (!value) unreadable(name, "is not an integer");
   return *value;
 }
 
@@ -83,12 +82,11 @@ void Variables::require_below(const std::string& name, const std::string& limit)
 }
 
 void Variables::contradict(const std::string& sentence) const {
-  throw base::ConfigError(541, fmt::format("{}'s environment contradicts itself: {}", scheduler_, sentence));
+  throw base::ConfigError(541, fmt::format("contradictory {} environment: {}", scheduler_, sentence));
 }
 
 void Variables::unreadable(const std::string& name, const std::string& why) const {
-  throw base::ConfigError(
-      542, fmt::format("{}'s environment cannot be read: {} {}", scheduler_, shown(name), why));
+  throw base::ConfigError(542, fmt::format("invalid {} environment: {} {}", scheduler_, shown(name), why));
 }
 
 // ---- what several of them write -----------------------------------------------------------------------

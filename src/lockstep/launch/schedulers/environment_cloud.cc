@@ -59,7 +59,7 @@ std::optional<Scheduled> read_vertex(const Environment& environment, const FileR
   const json *cluster = at(spec, "cluster"), *task = at(spec, "task");
   const json *type = task ? at(*task, "type") : nullptr, *index = task ? at(*task, "index") : nullptr;
   if (!cluster || !type || !type->is_string() || !index || !index->is_number_integer()) {
-    vertex.unreadable(name, "is not the JSON that describes a cluster and a task of it");
+    vertex.unreadable(name, "is not the JSON of a cluster and one of its tasks");
   }
   // Pools 2 and 3 are for parameter servers and evaluators.
   std::vector<std::string> hosts;
@@ -74,13 +74,13 @@ std::optional<Scheduled> read_vertex(const Environment& environment, const FileR
     }
   }
   if (node < 0) {
-    vertex.contradict(fmt::format("{}'s task {} {} is none of workerpool0 and workerpool1", name,
+    vertex.contradict(fmt::format("{}'s task {} {} is neither workerpool0 nor workerpool1", name,
                                   base::quoted(type->get<std::string>()), index->dump()));
   }
   Scheduled to = one_a_node("Vertex AI", static_cast<int>(hosts.size()), node);
   for (const std::string& text : hosts) {
     const std::optional<HostPort> host = parse_host(text);
-    if (!host) vertex.unreadable(name, "has " + base::quoted(text) + " where host:port should be");
+    if (!host) vertex.unreadable(name, "has " + base::quoted(text) + " instead of host:port");
     if (to.hosts.empty()) to.port = host->port;
     to.hosts.push_back(host->host);
   }
@@ -105,7 +105,7 @@ std::optional<Scheduled> read_kubeflow(const Environment& environment, const Fil
   if (elastic) {
     const std::optional<std::pair<int, int>> range = parse_node_range(pod.text("PET_NNODES"));
     const std::optional<HostPort> host = parse_host(pod.text("PET_RDZV_ENDPOINT"));
-    if (!range) pod.unreadable("PET_NNODES", "is not a number of nodes, nor min:max");
+    if (!range) pod.unreadable("PET_NNODES", "is neither a number of nodes nor min:max");
     if (!host) pod.unreadable("PET_RDZV_ENDPOINT", "is not host:port");
     to = one_a_node("Kubeflow", range->second, -1);
     to.fewest_nodes = range->first;
@@ -146,7 +146,7 @@ std::optional<Scheduled> read_tpu(const Environment& environment, const FileRead
   }
   const int workers = static_cast<int>(hosts.size()), worker = tpu.number(id);
   if (worker >= workers) {
-    tpu.contradict(fmt::format("{}, but {} names {} hosts", tpu.shown(id), tpu.shown(names), workers));
+    tpu.contradict(fmt::format("{}, but {} lists {} hosts", tpu.shown(id), tpu.shown(names), workers));
   }
   const std::string slices_name = "MEGASCALE_NUM_SLICES", slice_name = "MEGASCALE_SLICE_ID";
   int slices = 1, slice = 0;
@@ -154,7 +154,7 @@ std::optional<Scheduled> read_tpu(const Environment& environment, const FileRead
     tpu.require({slices_name, slice_name, "MEGASCALE_COORDINATOR_ADDRESS"});
     tpu.require_below(slice_name, slices_name);
     slices = tpu.number(slices_name);
-    if (slices > 65536 / workers + 1) tpu.unreadable(slices_name, "is more than any cluster has");
+    if (slices > 65536 / workers + 1) tpu.unreadable(slices_name, "is larger than any cluster");
     slice = tpu.number(slice_name);
   }
   Scheduled to = one_a_node("TPU VM", slices * workers, slice * workers + worker);

@@ -90,7 +90,7 @@ std::optional<Scheduled> read_pbs(const Environment& environment, const FileRead
   const std::optional<Names> slots = slots_of_nodefile(pbs, read);
   if (!slots || slots->empty()) {
     pbs.unreadable("PBS_NODEFILE",
-                   "is no file of host names on this node: copy it to a shared folder in the job's "
+                   "is not a readable file of host names on this node: copy it to a shared folder in the job "
                    "script and set PBS_NODEFILE to the copy");
   }
   Scheduled to;

@@ -57,7 +57,7 @@ bool is_step(const Variables& slurm) {
   if (name.empty()) return false;
   const std::string text = slurm.text(name);
   if (text.size() > 10 || text.find_first_not_of("0123456789") != std::string::npos) {
-    slurm.unreadable(name, "is not a step's number");
+    slurm.unreadable(name, "is not a step number");
   }
   return std::stoll(text) < kFirstSpecialStep;
 }
@@ -73,8 +73,8 @@ void read_tasks(const Variables& slurm, const std::string& nodes_name, const std
   const std::optional<std::vector<int>> counts = expand_counts(slurm.text(name));
   if (!counts) slurm.unreadable(name, "is not a list such as 2(x3),1");
   if (static_cast<int>(counts->size()) != to.nodes) {
-    slurm.contradict(fmt::format("{} speaks of {} nodes, {} of {}", slurm.shown(name), counts->size(),
-                                 nodes_name, to.nodes));
+    slurm.contradict(
+        fmt::format("{} has {} nodes, {} has {}", slurm.shown(name), counts->size(), nodes_name, to.nodes));
   }
   if (std::accumulate(counts->begin(), counts->end(), 0) != to.tasks) {
     slurm.contradict(fmt::format("{} does not add up to {}", slurm.shown(name), slurm.shown(tasks_name)));
@@ -148,7 +148,7 @@ std::optional<Scheduled> read_slurm(const Environment& environment, const FileRe
   if (!hosts) slurm.unreadable(list, "is not a list of nodes such as n[1-4]");
   if (static_cast<int>(hosts->size()) != to.nodes) {
     slurm.contradict(
-        fmt::format("{} names {} nodes, {} says {}", slurm.shown(list), hosts->size(), nodes, to.nodes));
+        fmt::format("{} lists {} nodes, but {} says {}", slurm.shown(list), hosts->size(), nodes, to.nodes));
   }
   to.hosts = *hosts;
   to.first_host = to.hosts.front();

@@ -60,9 +60,9 @@ class Patience {
 };
 
 [[noreturn]] void throw_second_first(const std::string& endpoint) {
-  throw base::ConfigError(528, fmt::format("another process is rank 0 of this job already, at {}; give each "
-                                           "process its own RANK",
-                                           endpoint));
+  throw base::ConfigError(
+      528, fmt::format("another process is already rank 0 of this job, at {}; give each process its own RANK",
+                       endpoint));
 }
 
 bool answers(const std::string& endpoint, const comm::Secret& secret) {
@@ -91,11 +91,11 @@ std::unique_ptr<comm::Store> follow_rendezvous_file(const std::string& job, cons
     } catch (const base::Error&) {
       if (patience.over()) {
         throw base::CommError(551,
-                              fmt::format("rank {}: rank 0 did not come within {}", seat.rank,
+                              fmt::format("rank {}: rank 0 did not join within {}", seat.rank,
                                           base::human_duration(static_cast<double>(timeout.count()) / 1000)));
       }
     }
-    patience.tell(fmt::format("rank {} waits for rank 0 on this machine", seat.rank));
+    patience.tell(fmt::format("rank {} is waiting for rank 0 on this machine", seat.rank));
   }
 }
 
@@ -152,11 +152,11 @@ std::unique_ptr<comm::Store> find_at(const std::string& host, const std::string&
     } catch (const base::Error& error) {  // nobody yet
       why = error.what();
     }
-    patience.tell(fmt::format("rank {} waits for rank 0 at {} ({})", seat.rank, host, why));
+    patience.tell(fmt::format("rank {} is waiting for rank 0 at {} ({})", seat.rank, host, why));
   }
   throw base::CommError(
       552,
-      fmt::format("rank {}: rank 0 did not answer within {} at {} ({})", seat.rank,
+      fmt::format("rank {}: rank 0 did not respond within {} at {} ({})", seat.rank,
                   base::human_duration(static_cast<double>(wanted.join_timeout.count()) / 1000), tried, why));
 }
 
@@ -168,10 +168,9 @@ std::unique_ptr<comm::Store> join_foreign_ranks(const comm::Seat& seat, const Op
   if (seat.local_world == seat.world) return meet_on_one_machine(seat, options, say);
   const std::optional<std::string> host = process_variable("MASTER_ADDR");
   if (!host || host->empty()) {
-    throw base::ConfigError(
-        538,
-        "RANK and WORLD_SIZE are set but MASTER_ADDR is not: the environment is half set; set it to the "
-        "address of rank 0's machine");
+    throw base::ConfigError(538,
+                            "incomplete environment: RANK and WORLD_SIZE are set but MASTER_ADDR is not; set "
+                            "it to the address of rank 0's machine");
   }
   const std::string job = job_name(false);
   const comm::Secret secret = meeting_secret(options, seat.rank == 0, say);

@@ -64,9 +64,8 @@ std::string idle_allocation(const Environment& environment, int ranks, const Fil
   const std::string given = found.nodes > 1 ? fmt::format("{} nodes", found.nodes)
                                             : fmt::format("{} slots on this node", found.slots);
   return fmt::format(
-      "lockstep: warning: {} gave this job {}, but lockstep was started here alone, with {} rank{}: start it "
-      "on all "
-      "of them with {}{}\n",
+      "lockstep: warning: {} allocated {} to this job, but lockstep was started only here, with {} rank{}; "
+      "start it on all of them with {}{}\n",
       found.scheduler, given, ranks, ranks == 1 ? "" : "s", found.how,
       found.nodes > 1 ? "" : fmt::format(", or with --nproc {}", found.slots));
 }

@@ -30,10 +30,10 @@ std::string metadata_server(const std::optional<std::string>& gce_metadata_host,
 }
 
 std::string preemption_notice(const std::string& server) {
-  if (ask(server, "preempted").starts_with("TRUE")) return "Compute Engine preempts this machine";
+  if (ask(server, "preempted").starts_with("TRUE")) return "Compute Engine is preempting this machine";
   // MIGRATE_ON_HOST_MAINTENANCE moves the machine while it runs: no reason to stop.
   if (ask(server, "maintenance-event").starts_with("TERMINATE_ON_HOST_MAINTENANCE"))
-    return "Compute Engine stops this machine for maintenance of its host";
+    return "Compute Engine is stopping this machine for host maintenance";
   return "";
 }
 

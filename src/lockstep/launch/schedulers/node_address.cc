@@ -81,10 +81,11 @@ std::string first_host(const Scheduled& scheduled, const AskScheduler& ask) {
   const std::optional<std::string> address = node_addr_in(ask(name));
   if (address && name_resolves(*address)) return *address;
   throw base::ConfigError(
-      555, fmt::format(
-               "the job's first node {} cannot be found: its name does not resolve here, and Slurm says {}; "
-               "give --rdzv-endpoint HOST:PORT with its address",
-               name, address ? fmt::format("NodeAddr={}, which does not either", *address) : "nothing"));
+      555,
+      fmt::format("cannot find the job's first node {}: its name does not resolve here, and Slurm says {}; "
+                  "give --rdzv-endpoint HOST:PORT with its address",
+                  name,
+                  address ? fmt::format("NodeAddr={}, which does not resolve either", *address) : "nothing"));
 }
 
 }  // namespace lockstep::launch

@@ -58,11 +58,9 @@ std::string runtime_folder(const Variable& variable) {
   struct stat facts {};
   const bool there = ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
   if (!there || facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0) {
-    throw FolderNotOursError(
-        550,
-        fmt::format("{} must be a folder of this user that nobody else can enter (mode 0700); remove it, "
-                    "or set XDG_RUNTIME_DIR to another place",
-                    folder));
+    throw FolderNotOursError(550, fmt::format("{} must be a private folder of this user (mode 0700); remove "
+                                              "it, or set XDG_RUNTIME_DIR to another folder",
+                                              folder));
   }
   return folder;
 }
@@ -97,7 +95,7 @@ StoreAddress await_rendezvous_file(const std::string& job, Duration timeout) {
     std::this_thread::sleep_for(Duration(20));
   }
   throw base::CommError(551,
-                        fmt::format("rank 0 did not come within {}: no {} was written",
+                        fmt::format("rank 0 did not join within {}: no {} was written",
                                     base::human_duration(static_cast<double>(timeout.count()) / 1000), path));
 }
 

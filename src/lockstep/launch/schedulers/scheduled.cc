@@ -30,16 +30,16 @@ AgentJob job_of_task(const Scheduled& scheduled, const Words& given) {
   Words words = given;
   const auto refuse = [&](const std::string& flag, const std::string& why) {
     throw base::ConfigError(
-        553, fmt::format("{}: {} starts one task for each of {} ranks already; {}, or start one task a node",
-                         flag, scheduled.scheduler, scheduled.tasks, why));
+        553,
+        fmt::format("{}: {} already starts one task for each of {} ranks; {}, or start one task per node",
+                    flag, scheduled.scheduler, scheduled.tasks, why));
   };
   if (!words.nproc_per_node.empty() && words.nproc_per_node != "1")
-    refuse("--nproc " + words.nproc_per_node, "leave --nproc out");
+    refuse("--nproc " + words.nproc_per_node, "omit --nproc");
   words.nproc_per_node = "1";
   AgentJob job;
   job.options = read_options(words);
-  if (job.options.min_nodes != job.options.max_nodes)
-    refuse("--nnodes " + words.nnodes, "leave --nnodes out");
+  if (job.options.min_nodes != job.options.max_nodes) refuse("--nnodes " + words.nnodes, "omit --nnodes");
   const bool one_machine = job.options.endpoint_host.empty();
   // The store sits on the first node, where it has a number; else on the machine that the endpoint names.
   const bool first = scheduled.node >= 0 ? scheduled.node == 0 : is_this_machine(job.options.endpoint_host);

@@ -63,13 +63,12 @@ void fill(recipe::Resolved& resolved, const KeyValues& keys, const std::string& 
 
 void check_heads(const Family& family, const ModelKeys& m) {
   if (m.hidden % m.heads != 0) {  // with a head_dim of one's own too: transformers opens no such model
-    throw ConfigError(
-        122, fmt::format("model.heads = {} does not divide model.hidden = {}; heads that do: {}", m.heads,
-                         m.hidden, base::divisors_near(m.hidden, m.heads)));
+    throw ConfigError(122, fmt::format("model.heads = {} does not divide model.hidden = {}; choose one of {}",
+                                       m.heads, m.hidden, base::divisors_near(m.hidden, m.heads)));
   }
   const bool own_width = family.heads && family.heads->own_width;
   if (!m.head_dim.is_auto && !own_width && m.head_dim.value * m.heads != m.hidden) {
-    throw ConfigError(124, fmt::format("model.head_dim = {}: the heads of a {} share model.hidden = {}; "
+    throw ConfigError(124, fmt::format("model.head_dim = {}: the heads of a {} divide model.hidden = {}; "
                                        "leave it \"auto\", or set model.family={}",
                                        m.head_dim.value, m.family, m.hidden,
                                        families_where([](const Heads& h) { return h.own_width; })));
@@ -78,13 +77,13 @@ void check_heads(const Family& family, const ModelKeys& m) {
 
 void check_groups(const Family& family, const ModelKeys& m) {
   if (m.heads % m.kv_heads.value != 0) {
-    throw ConfigError(
-        123, fmt::format("model.kv_heads = {} does not divide model.heads = {}; try {}", m.kv_heads.value,
-                         m.heads, base::divisors_near(m.heads, m.kv_heads.value)));
+    throw ConfigError(123,
+                      fmt::format("model.kv_heads = {} does not divide model.heads = {}; choose one of {}",
+                                  m.kv_heads.value, m.heads, base::divisors_near(m.heads, m.kv_heads.value)));
   }
   if (family.heads && !family.heads->grouped && m.kv_heads.value != m.heads) {
     throw ConfigError(123, fmt::format("model.kv_heads = {}: a {} has keys and values for each of its {} "
-                                       "heads; leave it out, or set model.family={}",
+                                       "heads; remove it, or set model.family={}",
                                        m.kv_heads.value, m.family, m.heads,
                                        families_where([](const Heads& h) { return h.grouped; })));
   }
@@ -101,9 +100,10 @@ void check_sizes(const Family& family, const recipe::Recipe& recipe) {
   }
   if (m.context.value < recipe.data.seq_len) {
     throw ConfigError(
-        126, fmt::format("data.seq_len = {} is longer than model.context = {}: raise model.context or "
-                         "shorten data.seq_len",
-                         recipe.data.seq_len, m.context.value));
+        126,
+        fmt::format(
+            "data.seq_len = {} is longer than model.context = {}; raise model.context or lower data.seq_len",
+            recipe.data.seq_len, m.context.value));
   }
 }
 
@@ -112,13 +112,14 @@ void check_sizes(const Family& family, const recipe::Recipe& recipe) {
 const std::vector<Family>& families() { return registry().rows(); }
 
 void register_family(Family family) {
-  LS_ASSERT(family.build && family.defaults.ffn, "family " + family.name + " lacks build or defaults.ffn");
+  LS_ASSERT(family.build && family.defaults.ffn,
+            "family " + family.name + " has no build function or defaults.ffn");
   registry().add(std::move(family));
 }
 
 const Family& find_family(const std::string& name) {
   if (const Family* family = registry().find(name)) return *family;
-  throw ConfigError(120, fmt::format("model.family = \"{}\" is not known; there are: {}", name,
+  throw ConfigError(120, fmt::format("unknown model.family = \"{}\"; choose one of {}", name,
                                      base::join(base::names_of(families()), ", ")));
 }
 
@@ -129,8 +130,8 @@ void apply_preset(recipe::Resolved& resolved) {
   const auto preset = std::find_if(family.presets.begin(), family.presets.end(),
                                    [&](const Preset& p) { return p.name == wish; });
   if (preset == family.presets.end()) {
-    throw ConfigError(121, fmt::format("model.preset = \"{}\" is not a preset of family {}; it has: {}", wish,
-                                       family.name, names_or_none(family.presets)));
+    throw ConfigError(121, fmt::format("model.preset = \"{}\" is not a preset of family {}; choose one of {}",
+                                       wish, family.name, names_or_none(family.presets)));
   }
   fill(resolved, preset->keys, "preset " + wish, left_alone);
 }
@@ -156,7 +157,7 @@ void resolve_model(recipe::Resolved& resolved, int64_t data_vocab) {
   if (m.vocab.value < data_vocab) {
     throw ConfigError(
         127,
-        fmt::format("model.vocab = {} is smaller than the data's {} tokens: raise it, or leave it \"auto\"",
+        fmt::format("model.vocab = {} is smaller than the data's {} tokens; raise it, or leave it \"auto\"",
                     m.vocab.value, data_vocab));
   }
   check_sizes(family, recipe);

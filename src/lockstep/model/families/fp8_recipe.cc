@@ -21,9 +21,9 @@ Fp8Products products_of(const recipe::Recipe::Precision& p) {
 
 void check_multiple(const ProductSize& one) {
   if (one.size % kernels::kFp8Multiple == 0) return;
-  throw ConfigError(186, fmt::format("precision.compute = \"fp8\" multiplies sizes that are multiples of {}, "
-                                     "and {} is {}: {}",
-                                     kernels::kFp8Multiple, one.what, one.size, one.remedy));
+  throw ConfigError(
+      186, fmt::format("precision.compute = \"fp8\" needs sizes that are multiples of {}, but {} is {}: {}",
+                       kernels::kFp8Multiple, one.what, one.size, one.remedy));
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ std::vector<ProductSize> attention_products(const recipe::Recipe::Model& m) {
   std::vector<ProductSize> all = layer_products(m);
   all.push_back({"the width of q, k and v", (m.heads + 2 * m.kv_heads.value) * m.head_dim.value,
                  "choose other model.heads or model.kv_heads"});
-  all.push_back({"the width of attention's output", m.heads * m.head_dim.value,
+  all.push_back({"the width of the attention output", m.heads * m.head_dim.value,
                  "choose other model.heads or model.head_dim"});
   return all;
 }
@@ -65,19 +65,18 @@ std::vector<ProductSize> attention_products(const recipe::Recipe::Model& m) {
 void check_fp8(const recipe::Recipe& recipe, const Parts& parts) {
   if (recipe.precision.compute != "fp8") return;
   if (parts.tensor > 1 || parts.context > 1) {
-    throw ConfigError(185,
-                      fmt::format("precision.compute = \"fp8\" scales whole matrices, and parallel.{} = {} "
-                                  "cuts them among ranks, so that the result would depend on the layout: "
-                                  "use data, zero and pipeline ranks, or precision.compute=bf16",
-                                  parts.tensor > 1 ? "tensor" : "context",
-                                  parts.tensor > 1 ? parts.tensor : parts.context));
+    throw ConfigError(185, fmt::format("precision.compute = \"fp8\" scales whole matrices, but parallel.{} = "
+                                       "{} splits them across ranks, so the result would depend on the "
+                                       "layout; use data, zero and pipeline ranks, or precision.compute=bf16",
+                                       parts.tensor > 1 ? "tensor" : "context",
+                                       parts.tensor > 1 ? parts.tensor : parts.context));
   }
   const auto& m = recipe.model;
   const Family& family = find_family(m.family);
   if (!family.fp8_products) {
     throw ConfigError(
         185,
-        fmt::format("precision.compute = \"fp8\": family {} has no products in fp8; use bf16", family.name));
+        fmt::format("precision.compute = \"fp8\": family {} does not support fp8; use bf16", family.name));
   }
   for (const ProductSize& one : family.fp8_products(m)) check_multiple(one);
   if (!recipe.precision.fp8_head) return;

@@ -27,7 +27,7 @@ const Family& family_of(const ConfigReader& config) {
       known.push_back(one);
     }
   }
-  config.refuse(fmt::format("model_type {} is not known; {} are",
+  config.refuse(fmt::format("model_type {} is not supported; supported are {}",
                             type.empty() ? "(missing)" : base::quoted(type), base::listed(known, "and")));
 }
 
@@ -61,7 +61,7 @@ void check_preset(const recipe::Recipe& recipe, const ConfigSettings& settings, 
       for (const ConfigSetting& setting : settings) {
         if (setting.key != key || setting.free || printed({key, value}) == printed(setting)) continue;
         throw ConfigError(
-            178, fmt::format("model.preset = \"{}\" means {} = {}, but {} says {}: leave model.preset out",
+            178, fmt::format("model.preset = \"{}\" means {} = {}, but {} says {}; remove model.preset",
                              preset.name, key, value, path, setting.value));
       }
     }
@@ -103,7 +103,7 @@ void adopt_config(recipe::Resolved& resolved, const std::string& text, const std
       resolved.origin[setting.key] = path;
     } else if (!setting.free) {
       throw ConfigError(
-          178, fmt::format("{} = {} ({}), but {} says {}: leave the key out, or start from another folder",
+          178, fmt::format("{} = {} ({}), but {} says {}; remove the key, or start from another folder",
                            setting.key, said, resolved.origin.at(setting.key), path, printed(setting)));
     }
   }
@@ -121,11 +121,10 @@ void check_vocabulary(const recipe::Resolved& resolved, const DataTokens& data) 
   if (fits) return;
   throw ConfigError(
       179,
-      fmt::format(
-          "the model of {} knows {} tokens, the data has {} ({}): they cannot be the same tokens, and it "
-          "would learn nonsense. Encode the data with the model's own tokenizer into a file of tokens "
-          "(data.kind=tokens); if they are the same after all, say so with model.vocab={}",
-          recipe.model.from, vocab, data.vocab, data.describe, vocab));
+      fmt::format("the model in {} has {} tokens, but the data has {} ({}): they cannot be the same tokens, "
+                  "and training would be meaningless. Encode the data with the model's own tokenizer into a "
+                  "token file (data.kind=tokens); if they are the same after all, set model.vocab={}",
+                  recipe.model.from, vocab, data.vocab, data.describe, vocab));
 }
 
 }  // namespace lockstep::model

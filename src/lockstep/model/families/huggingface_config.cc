@@ -41,7 +41,7 @@ int64_t ConfigReader::size(const char* key, const char* other_key, int64_t other
 double ConfigReader::number(const char* key) const {
   if (!has(key)) refuse(fmt::format("\"{}\" is missing", key));
   if (!json_[key].is_number() || !(json_[key].get<double>() > 0))
-    refuse(fmt::format("\"{}\" is not a number above 0", key));
+    refuse(fmt::format("\"{}\" is not a positive number", key));
   return json_[key].get<double>();
 }
 
@@ -53,7 +53,7 @@ bool ConfigReader::truth(const char* key, bool otherwise) const {
 
 std::string ConfigReader::text(const char* key, const std::string& otherwise) const {
   if (!has(key)) return otherwise;
-  if (!json_[key].is_string()) refuse(fmt::format("\"{}\" is not text", key));
+  if (!json_[key].is_string()) refuse(fmt::format("\"{}\" is not a string", key));
   return json_[key].get<std::string>();
 }
 
@@ -63,7 +63,7 @@ std::vector<double> ConfigReader::numbers(const char* key) const {
   for (const Json& one : json_[key]) {
     all.push_back(one.is_number() ? one.get<double>() : 0);
     if (!json_[key].is_array() || !(all.back() > 0) || all.size() > kMostFactors)
-      refuse(fmt::format("\"{}\" is not a list of up to {} numbers above 0", key, kMostFactors));
+      refuse(fmt::format("\"{}\" is not a list of up to {} positive numbers", key, kMostFactors));
   }
   return all;
 }
@@ -108,7 +108,7 @@ void ConfigReader::require_none(const char* key) const {
 std::string ConfigReader::activation(const char* key, const char* usual) const {
   const std::string name = text(key, usual);
   if (!activation_named(name)) {
-    refuse(fmt::format("{} {} is not known; there are {}", key, base::quoted(name),
+    refuse(fmt::format("{} {} is not supported; supported are {}", key, base::quoted(name),
                        base::join(activation_names(), ", ")));
   }
   return name;
@@ -120,8 +120,7 @@ ConfigReader ConfigReader::part(const char* key) const {
 }
 
 void ConfigReader::refuse(const std::string& why) const {
-  throw base::ConfigError(177,
-                          fmt::format("{} describes a model that cannot be started from: {}", path_, why));
+  throw base::ConfigError(177, fmt::format("{} describes an unsupported model: {}", path_, why));
 }
 
 std::string toml(int64_t n) { return std::to_string(n); }

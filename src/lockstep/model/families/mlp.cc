@@ -58,7 +58,7 @@ Model build(const recipe::Recipe& recipe, DType compute, const Parts& parts) {
 
 Family mlp_family() {
   return {.name = "mlp",
-          .describe = "residual feed-forward layers, each token on its own",
+          .describe = "residual feed-forward layers, applied to each token independently",
           .defaults = {.ffn = [](const recipe::Recipe::Model& m) { return 4 * m.hidden; }},
           .build = build,
           .fp8_products = layer_products};

@@ -37,8 +37,7 @@ void check_stretching(const ModelKeys& m) {
   check_factors(m, "model.rope_short_factor", m.rope_short_factor);
   check_factors(m, "model.rope_long_factor", m.rope_long_factor);
   if (m.rope_original_context < 2) {
-    throw ConfigError(128,
-                      "model.rope_original_context = 1: longrope stretches a context of at least 2 tokens");
+    throw ConfigError(128, "model.rope_original_context = 1: longrope needs a context of at least 2 tokens");
   }
 }
 
@@ -127,8 +126,8 @@ void check_rotary(const ModelKeys& m) {
   }
   if (m.rope_scaling > 0) check_stretching(m);
   if (m.rope_scaling > 0 && m.rope_type == "yarn" && m.rope_theta <= 1) {
-    throw ConfigError(124, fmt::format("model.rope_theta = {}: yarn tells slow rotations from fast ones, and "
-                                       "there are none; set it above 1, such as 10000",
+    throw ConfigError(124, fmt::format("model.rope_theta = {}: yarn distinguishes slow from fast rotations, "
+                                       "but there are none; set it above 1, such as 10000",
                                        m.rope_theta));
   }
 }
@@ -158,7 +157,7 @@ void read_rotary(const ConfigReader& rope, const ConfigReader& c, int64_t contex
   }
   const std::vector<std::string>& known = recipe::find_key("model.rope_type")->choices;
   if (std::find(known.begin(), known.end(), type) == known.end()) {
-    c.refuse(fmt::format("RoPE scaling of type {} is not known; there are {}", base::quoted(type),
+    c.refuse(fmt::format("RoPE scaling of type {} is not supported; supported are {}", base::quoted(type),
                          base::join(known, ", ")));
   }
   settings.push_back({"model.rope_type", type});

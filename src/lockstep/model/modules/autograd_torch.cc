@@ -215,17 +215,17 @@ class ModuleSegment : public Segment {
     const at::Device where = torch_device(f.device->id());
     const std::vector<int64_t> sizes = batched(f.slice.samples, o_.in);
     if (!o_.reads_batch) {
-      check_count(f.in("hidden"), f.slice.samples, "the block before it gives");
+      check_count(f.in("hidden"), f.slice.samples, "the previous block outputs");
       return view_of(f.in("hidden"), sizes, scalar_type(o_.type), where).requires_grad_(with_graph);
     }
-    check_count(f.batch("inputs"), f.slice.samples, "the data gives");
+    check_count(f.batch("inputs"), f.slice.samples, "the data has");
     const at::Tensor words = view_of(f.batch("inputs"), sizes, o_.tokens ? at::kInt : at::kFloat, where);
     return words.to(o_.tokens ? at::kLong : scalar_type(o_.type));
   }
 
   void check_count(const Tensor& given, int64_t samples, const char* who) const {
     if (given.numel() == samples * o_.in.numel()) return;
-    throw base::ConfigError(175, "block " + o_.name + " takes " + o_.in.to_string() + " a sample, " + who +
+    throw base::ConfigError(175, "block " + o_.name + " takes " + o_.in.to_string() + " per sample, " + who +
                                      " " + std::to_string(given.numel() / samples) + " values");
   }
 

@@ -37,8 +37,8 @@ void open_cuda_half() {
   const std::filesystem::path path = path_of_cuda_half();
   if (!std::filesystem::exists(path)) {
     throw base::ConfigError(
-        174, "a torch::nn::Module on a GPU needs LibTorch's CUDA half, and there is no " + path.string() +
-                 ": build Lockstep and this program with LOCKSTEP_TORCH set to the folder of a whole PyTorch "
+        174, "a torch::nn::Module on a GPU needs LibTorch's CUDA library, but there is no " + path.string() +
+                 ": build Lockstep and this program with LOCKSTEP_TORCH set to the folder of a full PyTorch "
                  "2.11 (pip install torch==2.11.0)" +
                  kOrCpu);
   }
@@ -48,8 +48,9 @@ void open_cuda_half() {
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     const char* why = ::dlerror();
     throw base::ConfigError(
-        174, "LibTorch's CUDA half cannot be loaded: " + std::string(why != nullptr ? why : path.string()) +
-                 ": install what it needs (pip install torch==2.11.0 brings all of it)" + kOrCpu);
+        174,
+        "LibTorch's CUDA library cannot be loaded: " + std::string(why != nullptr ? why : path.string()) +
+            ": install its dependencies (pip install torch==2.11.0 includes all of them)" + kOrCpu);
   }
 }
 
@@ -59,11 +60,10 @@ void load_torch_cuda() {
   if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) open_cuda_half();
   if (at::globalContext().hasCUDA()) return;
   throw base::ConfigError(
-      174,
-      std::string("LibTorch finds no GPU, though this run has one: where it was asked before its CUDA half "
-                  "was loaded (at::manual_seed does), that is for good. Make modules and seed inside the "
-                  "model function that train() is given") +
-          kOrCpu);
+      174, std::string("LibTorch finds no GPU, although this run has one: it was probably asked before its "
+                       "CUDA library was loaded (at::manual_seed does that), and remembers the answer. "
+                       "Create modules and seed inside the model function passed to train()") +
+               kOrCpu);
 }
 
 at::Device torch_device(const device::Id& id) {
@@ -104,7 +104,7 @@ namespace {
 // the same, in a library that is not linked). Asked back, so that another version's other mind is noticed.
 c10::Stream external_stream(at::Device device, device::Stream stream) {
   const c10::Stream known(c10::Stream::UNSAFE, device, reinterpret_cast<int64_t>(stream));
-  LS_ASSERT(known.native_handle() == stream, "LibTorch does not take the stream of the compute lane");
+  LS_ASSERT(known.native_handle() == stream, "LibTorch does not accept the stream of the compute lane");
   return known;
 }
 

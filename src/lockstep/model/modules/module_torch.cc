@@ -35,7 +35,7 @@ DType dtype_of(const at::Tensor& tensor) {
     if (scalar_type(type) == tensor.scalar_type()) return type;
   }
   throw base::ConfigError(
-      172, std::string("values of type ") + c10::toString(tensor.scalar_type()) + " cannot be kept");
+      172, std::string("values of type ") + c10::toString(tensor.scalar_type()) + " are not supported");
 }
 
 Shape shape_of(const at::Tensor& tensor) {

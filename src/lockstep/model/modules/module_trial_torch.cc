@@ -80,7 +80,7 @@ Trial measure(const AutogradOptions& options, const ModuleValues& values, int64_
     refuse(options, samples, "it gives " + text_of(output.sizes()) + ", `out` says " + text_of(expected));
   }
   if (input._version() != version)
-    refuse(options, samples, "it changes its input in place; let it work on a copy");
+    refuse(options, samples, "it modifies its input in place; make it work on a copy");
   trial.kept_bytes = meter->now();
   trial.forward_bytes = meter->peak_since_last() - trial.kept_bytes;
   if (output.requires_grad() && !wanted.empty()) {
@@ -115,7 +115,7 @@ Trial try_module(const AutogradOptions& options, const ModuleValues& values, int
     const std::string why = error.what_without_backtrace();
     const bool repeats = why.find("deterministic") == std::string::npos;
     refuse(options, samples,
-           why.substr(0, why.find('\n')) + (!repeats                     ? "; .exact = false goes without"
+           why.substr(0, why.find('\n')) + (!repeats                     ? "; .exact = false allows it"
                                             : options.type == DType::f32 ? ""
                                                                          : "; try precision.compute=fp32"));
   }

@@ -54,13 +54,13 @@ class Classify : public Segment {
     if (logits.numel() != samples * o_.classes || logits.dtype != o_.type) {
       throw base::ConfigError(
           170, "the loss expects " + std::to_string(o_.classes) + " " + device::name_of(o_.type) +
-                   " values a sample, the block before it gives " + logits.shape.to_string() + " " +
+                   " values per sample, but the previous block outputs " + logits.shape.to_string() + " " +
                    device::name_of(logits.dtype) + " for " + std::to_string(samples) + " samples");
     }
     if (labels.numel() != samples) {
-      throw base::ConfigError(171, "the loss expects one label a sample, the data gives " +
+      throw base::ConfigError(171, "the loss expects one label per sample, but the data has " +
                                        std::to_string(labels.numel() / samples) +
-                                       ": let labels_per_sample() return 1");
+                                       "; labels_per_sample() must return 1");
     }
   }
 

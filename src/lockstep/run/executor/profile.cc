@@ -182,7 +182,7 @@ std::string profile_table(const Profile& profile, const program::Program& progra
   std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
   std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.second.ms > b.second.ms; });
-  terminal::Table table({"instruction", "times", "ms a step", "share", "ceiling ms", "times the ceiling"});
+  terminal::Table table({"instruction", "times", "ms per step", "share", "ceiling ms", "times the ceiling"});
   for (const size_t column : {1, 2, 3, 4, 5}) table.align_right(column);
   for (const auto& [kind, row] : sorted) {
     const double ms = row.ms / steps, ceiling = row.ceiling_ms / steps;

@@ -137,7 +137,7 @@ void Ranks::record_in(base::RingWriter* ring, comm::DeviceMarks* marks) {
 
 comm::Group& Ranks::group(Among among, Lane lane) const {
   const auto it = groups_.find({lane, among});
-  LS_ASSERT(it != groups_.end(), "no group for this lane");
+  LS_ASSERT(it != groups_.end(), "no process group for this lane");
   return *it->second;
 }
 

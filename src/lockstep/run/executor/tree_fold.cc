@@ -27,7 +27,8 @@ kernels::TreeSum pass_of(const Value& value) {
 void shorten(Value& value, std::vector<FoldPass>& passes) {
   float* place = nullptr;
   for (const Partial& input : value.inputs) place = place != nullptr ? place : input.scratch;
-  LS_ASSERT(place != nullptr, "a sum of more inputs than one call takes, and nowhere to keep its parts");
+  LS_ASSERT(place != nullptr,
+            "a sum of more inputs than one call supports, and no workspace for partial sums");
   FoldPass pass{-1, pass_of(value)};
   pass.sum.out = place;
   passes.push_back(pass);

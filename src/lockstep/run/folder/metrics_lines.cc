@@ -24,10 +24,9 @@ using nlohmann::json;
 constexpr int64_t kLongestLine = 1 << 16;  // ours are a few hundred bytes
 
 [[noreturn]] void refuse(const std::string& path, int error) {
-  throw base::IoError(818,
-                      fmt::format("{} cannot be read and cut to the step that the run goes on from: {}; it "
-                                  "was not changed: mend its disk or its permissions, or move it away",
-                                  path, std::strerror(error)));
+  throw base::IoError(818, fmt::format("{} cannot be read and truncated to the step the run resumes from: "
+                                       "{}; it was not changed: fix its disk or permissions, or move it away",
+                                       path, std::strerror(error)));
 }
 
 // Whole lines of a file, the last one first.

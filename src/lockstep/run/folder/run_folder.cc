@@ -86,7 +86,7 @@ std::vector<std::string> changes_of_record(const std::string& path, const json& 
   if (!fs::exists(path, error)) return {};
   const json was = json::parse(base::read_file(path), nullptr, false);
   if (was.is_object()) return record_changes(was, record);
-  return {path + " of the run so far is not JSON, so that nobody knows what it was computed with"};
+  return {path + " of the earlier run is not JSON, so it is unknown under which conditions it was computed"};
 }
 
 // The last step whose line is there, and the one that the run goes on from.
@@ -94,8 +94,8 @@ std::string missing_lines(int64_t last, int64_t first_step, int64_t every) {
   const int64_t expected = first_step - first_step % every;
   if (last >= expected) return "";
   return fmt::format(
-      "metrics.jsonl lacks the lines of steps {} to {}: they waited for room on the disk when the "
-      "run was ended, or were removed",
+      "metrics.jsonl lacks the lines of steps {} to {}: the disk was full when the run ended, or they were "
+      "removed",
       last + 1, expected);
 }
 
@@ -147,10 +147,10 @@ void refuse_changes(const recipe::Resolved& resolved, const std::string& folder)
   if (changes.empty()) return;
   throw base::ConfigError(
       160,
-      fmt::format("{} holds a run of another recipe:{}\n  Give this run its own name with "
-                  "run.name=NAME (and --resume {} to go on from what was learned), or start over in that "
-                  "folder with --resume never",
-                  folder, changes, folder));
+      fmt::format(
+          "{} contains a run of another recipe:{}\n  Give this run its own name with run.name=NAME (and "
+          "--resume {} to continue from what was learned), or start over in that folder with --resume never",
+          folder, changes, folder));
 }
 
 void refuse_said_changes(const recipe::Resolved& resolved, const std::string& folder) {
@@ -175,7 +175,7 @@ OwnCheckpoints checkpoints_of(const std::string& folder, const recipe::Resolved&
     if (changes.empty()) {
       own.folders.push_back(path);
     } else {
-      own.passed_over += fmt::format("{} is of another recipe and is passed over:{}\n", path, changes);
+      own.passed_over += fmt::format("{} belongs to another recipe and is skipped:{}\n", path, changes);
     }
   }
   if (!own.folders.empty()) own.step = step_of(own.folders.front());

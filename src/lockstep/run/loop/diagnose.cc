@@ -19,7 +19,7 @@ bool is_float(DType type) { return type == DType::f32 || type == DType::bf16 || 
 
 const char* direction(const program::Instruction& i) {
   const bool back = i.runs(program::Pass::backward_input) || i.runs(program::Pass::backward_weight);
-  return back ? "while going backward" : "while going forward";
+  return back ? "in the backward pass" : "in the forward pass";
 }
 
 int64_t count_bad(Session& session, const Tensor& values, int64_t* counter) {
@@ -58,7 +58,7 @@ std::string diagnose(Session& session, const kernels::StepInputs& inputs, const 
     }
   });
   session.plan.device->free(counter);
-  if (found.instruction == nullptr) return "running the step again did not show where";
+  if (found.instruction == nullptr) return "rerunning the step did not reproduce it";
   const auto& block = session.plan.model->blocks[static_cast<size_t>(found.instruction->block)];
   return fmt::format("first in slice {}, block {} ({}), {}: {} of {} values of {}", found.instruction->slice,
                      block.name(), block.segments()[static_cast<size_t>(found.instruction->segment)]->name(),

@@ -39,10 +39,10 @@ std::string compare_copies(const Session& session, int64_t step) {
   if (odd.empty()) return "";
   const bool decided = odd.size() * 2 < hashes.size();
   return fmt::format(
-      "after step {} the weights of rank{} {} differ from the copies of the others{}: a bit has "
-      "flipped in memory, on a device or on a link",
+      "after step {} the weights of rank{} {} differ from the other replicas{}: a bit flipped in memory, on "
+      "a device or on a link",
       step, odd.size() == 1 ? "" : "s", fmt::join(odd, " "),
-      decided ? "" : " (no majority says which is right)");
+      decided ? "" : " (no majority to tell which is right)");
 }
 
 }  // namespace lockstep::run

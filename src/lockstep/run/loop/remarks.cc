@@ -25,8 +25,8 @@ std::string warmup_remark(const Recipe& recipe) {
   }
   if (falls(recipe) && warmup >= optim::schedule_steps(recipe) && steps > warmup) {
     return fmt::format(
-        "optim.decay_steps = {} ends before the warm-up of {} steps does: behind it the learning rate is {} "
-        "at once",
+        "optim.decay_steps = {} ends before the warm-up of {} steps: after it the learning rate drops to {} "
+        "immediately",
         optim::schedule_steps(recipe), warmup, optim::learning_rate(recipe, warmup));
   }
   return "";
@@ -40,7 +40,7 @@ std::string min_lr_remark(const recipe::Resolved& resolved) {
   if (!absolute || !falls(resolved.recipe) || !recipe::is_wished(resolved, *recipe::find_key("optim.min_lr")))
     return "";
   const double end = o.lr * optim::batch_scale(resolved.recipe) * o.min_lr;
-  return fmt::format("optim.min_lr = {} is a fraction of optim.lr = {}: the learning rate ends at {:.4g}",
+  return fmt::format("optim.min_lr = {} is a fraction of optim.lr = {}: the final learning rate is {:.4g}",
                      o.min_lr, o.lr, end);
 }
 
@@ -62,15 +62,14 @@ std::vector<std::string> thread_remarks(const ThreadFacts& facts) {
   const char* const variable = facts.variable;
   const bool readable = variable != nullptr && device::parse_threads(variable).has_value();
   if (variable != nullptr && *variable != '\0' && !readable) {
-    add(lines,
-        fmt::format("OMP_NUM_THREADS={} is no number of threads from 1 to {} and is ignored: set it to "
-                    "one, or unset it",
-                    base::quoted(variable, 40), device::kMostThreads));
+    add(lines, fmt::format("OMP_NUM_THREADS={} is not a number of threads from 1 to {} and is ignored; "
+                           "correct it, or unset it",
+                           base::quoted(variable, 40), device::kMostThreads));
   }
   if (facts.threads * facts.local_ranks <= facts.processors) return lines;
   if (!facts.from_recipe && !readable) return lines;  // more ranks than processors: the user's own number
-  add(lines, fmt::format("{} = {}{} is more than the {} processor{} that this process may use: threads wait "
-                         "for each other, and steps take longer; leave it out",
+  add(lines, fmt::format("{} = {}{} exceeds the {} processor{} available to this process: threads compete "
+                         "and steps take longer; leave it unset",
                          facts.from_recipe ? "run.threads" : "OMP_NUM_THREADS", facts.threads,
                          facts.local_ranks > 1 ? fmt::format(" on each of {} ranks", facts.local_ranks) : "",
                          facts.processors, facts.processors == 1 ? "" : "s"));
@@ -104,17 +103,19 @@ std::string schedule_change(const Recipe& before, const Recipe& now, int64_t ste
   const double old_rate = optim::learning_rate(before, step), new_rate = optim::learning_rate(now, step);
   const bool longer = before.run.steps != now.run.steps;
   if (!longer && was == is) return "";
-  const std::string change = longer ? fmt::format("run.steps was {}, is {}", before.run.steps, now.run.steps)
-                                    : fmt::format("the schedule had {} steps, has {}", was, is);
-  if (was == is || !falls(now)) return change + ": the learning rate goes on as it would have";
+  const std::string change = longer
+                                 ? fmt::format("run.steps was {}, is now {}", before.run.steps, now.run.steps)
+                                 : fmt::format("the schedule had {} steps, now has {}", was, is);
+  if (was == is || !falls(now)) return change + ": the learning rate is unaffected";
   const std::string keep = fmt::format("; to keep the old schedule, add optim.decay_steps={}", was);
   if (old_rate == new_rate) {
     return fmt::format("{}: the {} schedule ends at step {} instead of {}{}", change, now.optim.schedule, is,
                        was, keep);
   }
   return fmt::format(
-      "{}: the {} schedule now ends at step {}, so that step {} learns at {:.4g} instead of {:.4g}{}", change,
-      now.optim.schedule, is, step + 1, new_rate, old_rate, keep);
+      "{}: the {} schedule now ends at step {}, so the learning rate at step {} is {:.4g} instead of "
+      "{:.4g}{}",
+      change, now.optim.schedule, is, step + 1, new_rate, old_rate, keep);
 }
 
 }  // namespace lockstep::run

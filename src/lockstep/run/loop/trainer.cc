@@ -176,7 +176,7 @@ class Trainer {
     const SliceLoss worst = worst_slice(session_, done.inputs, {done.batch->inputs, done.batch->labels});
     observer_.event(
         "loss_spike",
-        fmt::format("step {}: the loss jumped to {:.4g} from about {:.4g}; the highest is slice {}",
+        fmt::format("step {}: the loss jumped to {:.4g} from about {:.4g}; slice {} has the highest",
                     report.step, report.loss, spikes_.usual(), worst.slice),
         report.step);
   }
@@ -193,10 +193,9 @@ class Trainer {
     observer_.event("nonfinite", what, report.step);
     if (recipe_.run.nonfinite == "skip") return;
     const std::string kept = keep_what_was_before(report);
-    throw NonfiniteError(601,
-                         what + ". " + (report.applied ? "" : "The update was not applied. ") + kept +
-                             "Lower optim.lr, look at the data of that step, or set run.nonfinite=skip to go "
-                             "on without such steps");
+    throw NonfiniteError(
+        601, what + ". " + (report.applied ? "" : "The update was not applied. ") + kept +
+                 "Lower optim.lr, check the data of that step, or set run.nonfinite=skip to skip such steps");
   }
 
   // Updates stop at the first one that is not finite, those of steps under way too
@@ -216,7 +215,7 @@ class Trainer {
     enter(watch::Phase::save, step);
     options_.save(step);
     saved_ = step;
-    return fmt::format("What stood before it is saved, as the checkpoint of step {}. ", step);
+    return fmt::format("The state before it was saved as the checkpoint of step {}. ", step);
   }
 
   std::optional<double> utilization(double tokens_per_s) const {
@@ -300,9 +299,10 @@ class Trainer {
     session_.executor->restart_clock();
     if (difference.empty()) return;
     observer_.event("diverged", difference, step);
-    throw DivergedError(602, difference +
-                                 ". The run goes back to the state before it; if it happens again, "
-                                 "take that machine out");
+    throw DivergedError(
+        602,
+        difference +
+            ". The run returns to the state before; if it happens again, take that machine out of service");
   }
 
   Summary finish(int64_t step) {
@@ -311,7 +311,7 @@ class Trainer {
     if (options_.profile.last > 0 && !profile_tried_) {
       observer_.event(
           "no_profile",
-          fmt::format("nothing was profiled: steps {} to {} were asked for, and {} to {} were run",
+          fmt::format("nothing was profiled: steps {} to {} were requested, but {} to {} were run",
                       options_.profile.first, options_.profile.last, options_.first_step + 1, step),
           step);
     }

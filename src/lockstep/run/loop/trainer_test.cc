@@ -123,7 +123,7 @@ TEST(Trainer, SavesWhatStoodBeforeALossThatIsNotFinite) {
   const std::string said = base::refusal(601, [&] { train(session, options, watcher); });
   ASSERT_EQ(saved.size(), 1u) << said;
   ASSERT_GT(saved[0], 0);
-  EXPECT_NE(said.find(fmt::format("is saved, as the checkpoint of step {}", saved[0])), std::string::npos)
+  EXPECT_NE(said.find(fmt::format("was saved as the checkpoint of step {}", saved[0])), std::string::npos)
       << said;
   Session before = diverging(saved[0]);
   train(before, {}, watcher);
@@ -252,8 +252,8 @@ TEST(OutOfMemory, SaysWhatHoldsTheMemoryAndWhatWouldHelp) {
     FAIL();
   } catch (const base::RunError& error) {
     const std::string text = error.what();
-    for (const char* part : {"what holds it", "weights", "optimizer", "gradients", "activations: layer 0",
-                             "nothing fits", "memory.recompute=", "batch.slices=8"}) {
+    for (const char* part : {"what takes up memory", "weights", "optimizer", "gradients",
+                             "activations: layer 0", "nothing fits", "memory.recompute=", "batch.slices=8"}) {
       EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
     }
   }

@@ -79,13 +79,13 @@ void MemorySnapshots::map(int descriptor, int sharers) {
   ::close(descriptor);
   if (too_much) {
     throw base::IoError(
-        560, fmt::format("snapshots need {:.1f} GiB of this host's memory for each rank and half of what is "
-                         "free is {:.1f} GiB: a lost rank costs the steps since the last checkpoint; "
-                         "checkpoint.snapshot_every=0 says so without a word",
+        560, fmt::format("snapshots need {:.1f} GiB of host memory per rank, but half of the free memory is "
+                         "{:.1f} GiB: a lost rank costs the steps since the last checkpoint; set "
+                         "checkpoint.snapshot_every=0 to silence this warning",
                          static_cast<double>(mapped_) / (1 << 30), static_cast<double>(there) / (1 << 30)));
   }
   if (memory == MAP_FAILED)
-    throw base::IoError(560, fmt::format("memory for snapshots cannot be had: {}", std::strerror(error)));
+    throw base::IoError(560, fmt::format("cannot allocate memory for snapshots: {}", std::strerror(error)));
   header_ = static_cast<SnapshotHeader*>(memory);
   const bool ours = header_->magic == kSnapshotMagic && header_->shape == shape_ && header_->bytes == bytes_;
   if (ours) return;

@@ -44,9 +44,10 @@ std::byte* touched_pages(int64_t bytes) {
       ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     throw base::IoError(
-        412, fmt::format("{} bytes of host memory for a checkpoint's copy are not there; free memory, "
-                         "or use more ranks",
-                         bytes));
+        412,
+        fmt::format(
+            "cannot allocate {} bytes of host memory for a checkpoint's copy; free memory, or use more ranks",
+            bytes));
   }
   ::madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   auto* const pages = static_cast<std::byte*>(memory);
@@ -218,10 +219,9 @@ void Saver::finish() {
   std::unique_lock lock(mutex_);
   wait_until_idle(lock);
   if (newest_ && newest_->error != 0) {
-    throw base::IoError(
-        815, fmt::format("the checkpoint of step {} was not saved: {}. Run the same command again: "
-                         "it goes on from the one before, if there is one",
-                         newest_->step, newest_->why));
+    throw base::IoError(815, fmt::format("the checkpoint of step {} was not saved: {}. Run the same command "
+                                         "again: it resumes from the previous one, if there is one",
+                                         newest_->step, newest_->why));
   }
 }
 

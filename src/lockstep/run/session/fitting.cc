@@ -24,7 +24,7 @@ struct Recomputation {
 };
 constexpr Recomputation kRecomputations[] = {
     {"none", 0, ""},
-    {"cheap", 0.02, "norms and activations again"},
+    {"cheap", 0.02, "recomputes norms and activations"},
     {"up", 0.06, "a little more computation"},
     {"every-2", 0.33, "about a third more computation"},
     {"full", 0.34, "about a third more computation"},
@@ -195,14 +195,13 @@ std::string change_price(const Plan& plan, const Variant& v) {
   const Variant now = variant_of(plan);
   std::vector<std::string> words;
   if (v.slices != now.slices) words.push_back("smaller products");
-  if (v.strands > now.strands)
-    words.push_back("gradients shared out after every slice, more bytes between ranks");
+  if (v.strands > now.strands) words.push_back("gradients sharded after every slice, more traffic");
   if (v.strands < now.strands)
     words.push_back(v.strands == 1 ? "for one data rank" : fmt::format("for up to {} data ranks", v.strands));
   const Recomputation* again = find_recomputation(v.recompute);
   if (v.recompute != now.recompute && again != nullptr) words.push_back(again->words);
   if (v.moments != now.moments) words.push_back("moments rounded to bf16");
-  if (v.offload != now.offload) words.push_back("moments over the bus in every step");
+  if (v.offload != now.offload) words.push_back("moments cross the bus in every step");
   const bool same = v.slices == now.slices && v.strands == now.strands && v.moments == now.moments;
   words.push_back(same ? "same bits" : "other bits");
   return base::join(words, "; ");

@@ -125,11 +125,14 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
                               checkpoint::HashSums& hashes) {
   const Opened from(folder);
   if (!from.manifest())
-    throw checkpoint::CheckpointError(320, folder + " has no manifest.json: it is no checkpoint of a run");
+    throw checkpoint::CheckpointError(320,
+                                      folder + " has no manifest.json, so it is not a checkpoint of a run");
   const checkpoint::Manifest& manifest = *from.manifest();
   if (manifest.state.size() != sizeof(kernels::StepState)) {
     throw checkpoint::CheckpointError(
-        321, folder + "/manifest.json: the step state has another size; another version wrote it");
+        321,
+        folder +
+            "/manifest.json: the training state has a different size; it was written by another version");
   }
   kernels::StepState state;
   std::memcpy(&state, manifest.state.data(), sizeof state);
@@ -137,7 +140,7 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
   if (!usable(state.loss_scale) || !(state.beta1_power >= 0 && state.beta1_power <= 1) ||
       !(state.beta2_power >= 0 && state.beta2_power <= 1)) {
     throw checkpoint::CheckpointError(321,
-                                      folder + "/manifest.json: the step state is none that a run can be in");
+                                      folder + "/manifest.json: the training state has impossible values");
   }
   const Held held = parameters.saved();
   for (const Parameters::Saved& one : held) {
@@ -146,8 +149,8 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
     const device::DType stored = from.find(tensor.name).dtype;
     if (stored == tensor.dtype) continue;
     throw base::ConfigError(
-        188, fmt::format("{} keeps moments as {}, this run as {}; going on would change the result: set "
-                         "optim.moments as it was, or start anew from its weights with model.from",
+        188, fmt::format("{} stores moments as {}, this run as {}; resuming would change the result: set "
+                         "optim.moments as it was, or start a new run from its weights with model.from",
                          folder, device::name_of(stored), device::name_of(tensor.dtype)));
   }
   read_held(device, from, held, &hashes);
@@ -163,8 +166,8 @@ void check_tied(const Opened& from, const model::HuggingFace& names) {
   const std::string embedding = names.tokens + ".weight", head = names.head + ".weight";
   if (!from.has(head) || !from.has(embedding) || from.same(head, embedding)) return;
   throw checkpoint::CheckpointError(
-      311, fmt::format("{} holds an {} that differs from {}, but its config.json says that they are one "
-                       "(tie_word_embeddings, true where it is left out for gpt2); set it to what is meant",
+      311, fmt::format("{} contains an {} that differs from {}, but its config.json declares them tied "
+                       "(tie_word_embeddings, which defaults to true for gpt2); set it correctly",
                        from.folder(), head, embedding));
 }
 
@@ -209,7 +212,7 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
   const bool hashed = session.plan.device->id().kind == device::Kind::cpu;
   if ((hashed ? parameters.hash_of(hashes) : parameters.hash()) != manifest.params_hash)
     throw checkpoint::CheckpointError(
-        322, folder + ": the loaded parameters do not have the hash in manifest.json");
+        322, folder + ": params_hash of the loaded parameters does not match manifest.json");
   return manifest.step;
 }
 
@@ -227,13 +230,13 @@ void adopt_from(recipe::Resolved& resolved, const std::string& folder) {
   if (from.manifest()) {
     throw checkpoint::CheckpointError(
         336, from.folder() +
-                 " is a checkpoint of a model that a C++ program brought (run::Own): only that program can "
-                 "build it again; run it with this checkpoint, or `lockstep inspect` shows the tensors");
+                 " is a checkpoint of a model built by a C++ program (run::Own), and only that program can "
+                 "rebuild it; run it with this checkpoint, or use `lockstep inspect` to list the tensors");
   }
-  throw checkpoint::CheckpointError(
-      306, from.folder() +
-               " has weights but no config.json, which alone says how many heads they are "
-               "for, among others: fetch it from where the weights came from");
+  throw checkpoint::CheckpointError(306,
+                                    from.folder() +
+                                        " has weights but no config.json, which defines the number of heads, "
+                                        "among others; download it from where the weights came from");
 }
 
 }  // namespace

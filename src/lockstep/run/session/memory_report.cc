@@ -23,7 +23,7 @@ static bool is_sum(const Plan& plan, const program::Buffer& buffer) {
 // What a buffer that lives inside a step is to a user.
 static std::string name_of(const Plan& plan, const program::Buffer& buffer) {
   const bool staging = buffer.kind == program::BufferKind::scratch && buffer.block < 0;
-  if (staging) return "what other ranks sent";
+  if (staging) return "received from other ranks";
   const std::string block =
       buffer.block < 0 ? "batch" : plan.model->blocks[static_cast<size_t>(buffer.block)].name();
   switch (buffer.kind) {
@@ -114,26 +114,26 @@ static std::string nothing_fits(const Plan& plan) {
       least.combinations);
   text += change.empty()
               ? "none needs less"
-              : fmt::format("the least is {} with {}",
+              : fmt::format("the smallest needs {} with {}",
                             human_bytes(static_cast<double>(least.fitting.memory.peak_bytes())), change);
   return text +
-         "\n  remedies: a smaller model, a shorter data.seq_len, more ranks with parallel.zero=3, or a "
-         "device "
-         "with more memory";
+         "\n  try a smaller model, a shorter data.seq_len, more ranks with parallel.zero=3, or a device with "
+         "more memory";
 }
 
 void throw_out_of_memory(const Plan& plan, int64_t available) {
   const int64_t needed = plan.memory.peak_bytes();
-  std::string text = fmt::format("out of memory on {}: the step needs {}, {} can be had.\n  what holds it:",
-                                 plan.device->id().to_string(), human_bytes(static_cast<double>(needed)),
-                                 human_bytes(static_cast<double>(available)));
+  std::string text =
+      fmt::format("out of memory on {}: the step needs {}, but {} is available.\n  what takes up memory:",
+                  plan.device->id().to_string(), human_bytes(static_cast<double>(needed)),
+                  human_bytes(static_cast<double>(available)));
   const std::vector<MemoryRow> rows = memory_rows(plan);
   for (size_t k = 0; k < rows.size() && k < 10; ++k) {
     text += fmt::format("\n    {:<34} {:>10}", rows[k].what, human_bytes(static_cast<double>(rows[k].bytes)));
   }
   if (rows.size() > 10) text += fmt::format("\n    ... and {} smaller", rows.size() - 10);
   const std::vector<Remedy> ways = ways_to_fit(plan, available);
-  text += ways.empty() ? nothing_fits(plan) : "\n  remedies that fit, the cheapest first:";
+  text += ways.empty() ? nothing_fits(plan) : "\n  changes that fit, cheapest first:";
   for (const Remedy& way : ways) {
     text += fmt::format("\n    {}\n      needs {}: {}", way.change,
                         human_bytes(static_cast<double>(way.peak_bytes)), way.price);

@@ -48,7 +48,7 @@ int data_width(const recipe::Recipe::Parallel& p, int world) {
   if (world % together != 0) {
     const int64_t enough = base::round_up(world, together);
     const std::string more = enough <= kMostRanks ? fmt::format("add --nproc {} or ", enough) : "";
-    throw ConfigError(157, fmt::format("{} needs {} ranks or a multiple of that, {} started: {}{}",
+    throw ConfigError(157, fmt::format("{} needs {} ranks or a multiple, but {} started: {}{}",
                                        product_text(p), together, world, more, smaller(p, world)));
   }
   const auto width = static_cast<int>(world / together);
@@ -56,12 +56,14 @@ int data_width(const recipe::Recipe::Parallel& p, int world) {
     const std::string others = product_text(p);
     const int64_t needed = p.data.value * together;
     throw ConfigError(
-        152, others.empty() ? fmt::format("parallel.data = {} needs {} ranks, {} started: add --nproc {}, or "
-                                          "leave it \"auto\"",
-                                          p.data.value, needed, world, needed)
-                            : fmt::format("data {} x {} needs {} ranks, {} started: add --nproc {}, or leave "
-                                          "parallel.data \"auto\"",
-                                          p.data.value, others, needed, world, needed));
+        152,
+        others.empty()
+            ? fmt::format(
+                  "parallel.data = {} needs {} ranks, but {} started: add --nproc {}, or leave it \"auto\"",
+                  p.data.value, needed, world, needed)
+            : fmt::format("data {} x {} needs {} ranks, but {} started: add --nproc {}, or leave "
+                          "parallel.data \"auto\"",
+                          p.data.value, others, needed, world, needed));
   }
   return width;
 }
@@ -77,20 +79,20 @@ program::DataRanks data_ranks(const recipe::Recipe& recipe, int width) {
                   : fmt::format("set parallel.zero=3{}, or ",
                                 fits == p.shard.value ? "" : fmt::format(" and parallel.shard={}", fits));
     throw ConfigError(153,
-                      fmt::format("parallel.shard = {} says among how many ranks state is shared out, and "
-                                  "parallel.zero = 0 shares nothing out: {}leave parallel.shard \"auto\"",
+                      fmt::format("parallel.shard = {} is the number of ranks that state is sharded over, "
+                                  "but parallel.zero = 0 shards nothing: {}leave parallel.shard \"auto\"",
                                   p.shard.value, groups));
   }
   ranks.shard = ranks.zero == 0 ? 1 : p.shard.is_auto ? width : static_cast<int>(p.shard.value);
   if (width % ranks.shard != 0) {
     throw ConfigError(
         153, fmt::format(
-                 "parallel.shard = {} does not divide the {} data ranks that were started; sizes that do: {}",
+                 "parallel.shard = {} does not divide the {} data ranks that were started; choose one of {}",
                  ranks.shard, width, base::divisors_near(width, ranks.shard)));
   }
   if (p.wire != "fp32" && recipe.run.exact) {
     throw ConfigError(155,
-                      "parallel.wire = \"bf16\" rounds gradients on their way: it needs run.exact = false");
+                      "parallel.wire = \"bf16\" rounds gradients in transit, which needs run.exact = false");
   }
   ranks.replicas = width / ranks.shard;
   ranks.exact = recipe.run.exact || width == 1;
@@ -212,11 +214,10 @@ std::vector<program::Piece> placed(const std::string& by_hand, const model::Mode
   const std::string way =
       fmt::format("use parallel.stages={} or leave it empty", in_layers(even, model.layers));
   if (layers.size() != even.size() || sum != model.layers) {
-    throw ConfigError(
-        159, fmt::format("parallel.stages = \"{}\" places {} layers in {} piece{}; the model has {} layers "
-                         "and the pipeline {} piece{}: {}",
-                         by_hand, sum, layers.size(), layers.size() == 1 ? "" : "s", model.layers,
-                         even.size(), even.size() == 1 ? "" : "s", way));
+    throw ConfigError(159, fmt::format("parallel.stages = \"{}\" places {} layers in {} chunk{}, but the "
+                                       "model has {} layers and the pipeline {} chunk{}: {}",
+                                       by_hand, sum, layers.size(), layers.size() == 1 ? "" : "s",
+                                       model.layers, even.size(), even.size() == 1 ? "" : "s", way));
   }
   std::vector<program::Piece> cut;
   int at = 0;
@@ -225,7 +226,7 @@ std::vector<program::Piece> placed(const std::string& by_hand, const model::Mode
                                            : at + static_cast<int>(layers[k]) + (k == 0 ? 1 : 0);
     if (end == at) {
       throw ConfigError(
-          159, fmt::format("parallel.stages = \"{}\": piece {} would be empty: {}", by_hand, k + 1, way));
+          159, fmt::format("parallel.stages = \"{}\": chunk {} would be empty: {}", by_hand, k + 1, way));
     }
     cut.push_back({at, end});
     at = end;
@@ -242,15 +243,15 @@ std::vector<program::Piece> cut_stages(const recipe::Recipe& recipe, const model
   const std::string& by_hand = recipe.parallel.stages;
   const auto named = std::count(by_hand.begin(), by_hand.end(), ',') + 1;
   if (layout.stages.count == 1 && named > 1) {
-    throw ConfigError(159, fmt::format("parallel.stages = \"{}\" places layers on {} stages, but "
-                                       "parallel.pipeline = 1: set parallel.pipeline={}, or leave "
-                                       "parallel.stages empty",
-                                       by_hand, named, named));
+    throw ConfigError(
+        159, fmt::format("parallel.stages = \"{}\" places layers on {} stages, but parallel.pipeline = 1; "
+                         "set parallel.pipeline={}, or leave parallel.stages empty",
+                         by_hand, named, named));
   }
   if (pieces > blocks) {
     throw ConfigError(
-        158, fmt::format("parallel.pipeline = {} in {} piece{} each needs {} blocks, but the model has {} "
-                         "({} layers, embedding and head): {}, or more layers",
+        158, fmt::format("parallel.pipeline = {} in {} chunk{} each needs {} blocks, but the model has {} "
+                         "({} layers, embedding and head): {}, or use more layers",
                          layout.stages.count, layout.stages.chunks, layout.stages.chunks == 1 ? "" : "s",
                          pieces, blocks, model.layers, fewer_pieces(layout, blocks)));
   }
@@ -268,7 +269,7 @@ namespace {
 void check_divides(const char* key, int64_t parts, const char* size_key, int64_t size, int64_t common,
                    int number) {
   if (size % parts == 0) return;
-  throw ConfigError(number, fmt::format("parallel.{} = {} does not divide {} = {}; sizes that do: {}", key,
+  throw ConfigError(number, fmt::format("parallel.{} = {} does not divide {} = {}; choose one of {}", key,
                                         parts, size_key, size, base::divisors_near(common, parts)));
 }
 
@@ -288,12 +289,11 @@ void check_ring(int64_t seq_len, int context, int64_t ranks) {
   const int64_t runs = int64_t{2} * context;
   if (seq_len % runs == 0) return;
   throw ConfigError(
-      165,
-      fmt::format("parallel.context = {} cuts sequences into {} runs, which do not divide data.seq_len = "
-                  "{}; context ranks that do: {}, or data.seq_len={}",
-                  context, runs, seq_len,
-                  seq_len % 2 == 0 ? base::divisors_near(std::gcd(seq_len / 2, ranks), context) : "1",
-                  base::round_up(seq_len, runs)));
+      165, fmt::format("parallel.context = {} splits sequences into {} pieces, which do not divide "
+                       "data.seq_len = {}; choose one of {}, or data.seq_len={}",
+                       context, runs, seq_len,
+                       seq_len % 2 == 0 ? base::divisors_near(std::gcd(seq_len / 2, ranks), context) : "1",
+                       base::round_up(seq_len, runs)));
 }
 
 void check_heads(const recipe::Recipe& recipe, const model::Parts& parts, int64_t ranks) {
@@ -307,16 +307,15 @@ void check_heads(const recipe::Recipe& recipe, const model::Parts& parts, int64_
       base::divisors_near(common, parts.context) +
       (seq_len % (int64_t{2} * parts.context) == 0 ? ", or parallel.context_form=ring" : "");
   if (seq_len % parts.context != 0) {
-    throw ConfigError(
-        165, fmt::format("parallel.context = {} does not divide data.seq_len = {}; sizes that do: {}",
-                         parts.context, seq_len, ways));
+    throw ConfigError(165,
+                      fmt::format("parallel.context = {} does not divide data.seq_len = {}; choose one of {}",
+                                  parts.context, seq_len, ways));
   }
   if (heads % parts.context == 0 && kv_heads % parts.context == 0) return;
   throw ConfigError(
-      165, fmt::format(
-               "parallel.context = {} with context_form \"heads\" deals out {} heads and {} kv_heads of each "
-               "tensor rank, which it does not divide; context ranks that do: {}",
-               parts.context, heads, kv_heads, ways));
+      165, fmt::format("parallel.context = {} with context_form \"heads\" distributes the {} heads and {} "
+                       "kv_heads of each tensor rank, which it does not divide; choose one of {}",
+                       parts.context, heads, kv_heads, ways));
 }
 
 }  // namespace
@@ -334,10 +333,9 @@ void check_parts(const recipe::Recipe& recipe, const model::Parts& parts, int wo
 
 void check_own_model(const model::Parts& parts) {
   if (parts.tensor == 1 && parts.context == 1) return;
-  throw ConfigError(
-      166,
-      "a model of one's own cannot be split by parallel.tensor or parallel.context: its blocks do not say "
-      "how. Data, zero and pipeline layouts work");
+  throw ConfigError(166,
+                    "your own model cannot be split by parallel.tensor or parallel.context, because its "
+                    "blocks do not say how; data, zero and pipeline layouts work");
 }
 
 void check_strands(const recipe::Recipe& recipe, const program::DataRanks& ranks) {
@@ -348,26 +346,23 @@ void check_strands(const recipe::Recipe& recipe, const program::DataRanks& ranks
       if (recipe.batch.slices.value % n == 0) enough = n;
     }
     throw ConfigError(
-        154,
-        enough >= width
-            ? fmt::format(
-                  "batch.strands = {} allows at most {} data ranks, {} were started: start fewer, or set "
-                  "batch.strands={}, which changes the bits of the result",
-                  strands, strands, width, enough)
-            : fmt::format(
-                  "batch.slices = {} in {} strand{} cannot be shared by {} data ranks: start fewer, or set "
-                  "batch.slices to a multiple of {}, which changes the bits of the result",
-                  recipe.batch.slices.value, strands, strands == 1 ? "" : "s", width, width));
+        154, enough >= width
+                 ? fmt::format("batch.strands = {} allows at most {} data ranks, but {} were started; start "
+                               "fewer, or set batch.strands={}, which changes the bits of the result",
+                               strands, strands, width, enough)
+                 : fmt::format(
+                       "batch.slices = {} in {} strand{} cannot be distributed over {} data ranks; start "
+                       "fewer, or set batch.slices to a multiple of {}, which changes the bits of the result",
+                       recipe.batch.slices.value, strands, strands == 1 ? "" : "s", width, width));
   }
   if (!ranks.exact && strands % width != 0) {
     int64_t even = base::round_up(strands, width);  // strands that the slices allow
     while (even <= recipe.batch.slices.value && recipe.batch.slices.value % even != 0) even += width;
     const std::string way = even <= recipe.batch.slices.value ? fmt::format("set batch.strands={}", even)
-                                                              : "start another number";
-    throw ConfigError(156,
-                      fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the {} "
-                                  "data ranks: {}, or leave run.exact on",
-                                  strands, width, way));
+                                                              : "start a different number";
+    throw ConfigError(156, fmt::format("run.exact = false needs batch.strands = {} to be a multiple of the "
+                                       "{} data ranks: {}, or keep run.exact = true",
+                                       strands, width, way));
   }
 }
 
@@ -377,10 +372,10 @@ void check_slices(const recipe::Recipe& recipe, const program::DataRanks& ranks,
                 tokens = recipe.batch.global / slices * recipe.data.seq_len;
   if (parts.sequence && tokens / parts.context % parts.tensor != 0) {
     throw ConfigError(
-        167, fmt::format("parallel.sequence splits the {} tokens of a slice among {} tensor ranks, which do "
-                         "not divide them: choose another batch.slices or data.seq_len, or set "
-                         "parallel.sequence=false",
-                         tokens / parts.context, parts.tensor));
+        167,
+        fmt::format("parallel.sequence splits the {} tokens of a slice over {} tensor ranks, which do not "
+                    "divide them; change batch.slices or data.seq_len, or set parallel.sequence=false",
+                    tokens / parts.context, parts.tensor));
   }
   if (stages.count == 1) return;
   const program::Deal deal = ranks.deal(recipe.batch.strands.value);

@@ -24,11 +24,11 @@ struct Field {
 };
 constexpr Field kNumeric[] = {{"build", "the build"},
                               {"device", "the device"},
-                              {"instruction_set", "its instruction set"},
+                              {"instruction_set", "the instruction set"},
                               {"compute", "the compute precision"},
                               {"kernels", "the choice of kernels"},
-                              {"products", "the library of matrix products"},
-                              {"logits_chunk", "the rows of logits at a time"},
+                              {"products", "the matrix product library"},
+                              {"logits_chunk", "the logits chunk size"},
                               {"libtorch", "LibTorch"},
                               {"dataset_hash", "the data"}};
 

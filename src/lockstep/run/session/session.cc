@@ -34,16 +34,14 @@ using device::DType;
 
 void check_fp8_device(const recipe::Recipe& recipe, const device::Properties& device) {
   if (!device.fp8) {
-    throw ConfigError(
-        184,
-        fmt::format("precision.compute = \"fp8\" needs a GPU of compute capability 8.9 or newer, and {} is "
-                    "{}: set precision.compute=bf16",
-                    device.name, device.instruction_set));
+    throw ConfigError(184, fmt::format("precision.compute = \"fp8\" needs a GPU of compute capability 8.9 or "
+                                       "newer, but {} is {}; set precision.compute=bf16",
+                                       device.name, device.instruction_set));
   }
   const bool gpu = device.instruction_set.starts_with("sm_");
   if (gpu && device.instruction_set != "sm_90" && recipe.precision.fp8_scaling != "tensor") {
-    throw ConfigError(184, fmt::format("precision.fp8_scaling = \"{}\" is multiplied on GPUs of compute "
-                                       "capability 9.0 alone, and {} is {}: set precision.fp8_scaling=tensor",
+    throw ConfigError(184, fmt::format("precision.fp8_scaling = \"{}\" needs a GPU of compute capability "
+                                       "9.0, but {} is {}; set precision.fp8_scaling=tensor",
                                        recipe.precision.fp8_scaling, device.name, device.instruction_set));
   }
 }
@@ -73,22 +71,20 @@ void check_batch(const recipe::Recipe& recipe) {
   const auto& b = recipe.batch;
   if (!b.slices.is_auto && b.global % b.slices.value != 0) {
     throw BatchContradictionError(
-        150, fmt::format("batch.slices = {} does not divide batch.global = {}; slices that do: {}",
+        150, fmt::format("batch.slices = {} does not divide batch.global = {}; choose one of {}",
                          b.slices.value, b.global, base::divisors_near(b.global, b.slices.value)));
   }
   if (!b.strands.is_auto && b.slices.is_auto && b.global % b.strands.value != 0) {
     throw BatchContradictionError(
-        151, fmt::format(
-                 "batch.strands = {} does not divide batch.global = {}, so that no batch.slices suits both; "
-                 "strands that do: {}",
-                 b.strands.value, b.global, base::divisors_near(b.global, b.strands.value)));
+        151, fmt::format("batch.strands = {} does not divide batch.global = {}, so no batch.slices suits "
+                         "both; choose one of {}",
+                         b.strands.value, b.global, base::divisors_near(b.global, b.strands.value)));
   }
   if (!b.strands.is_auto && !b.slices.is_auto && b.slices.value % b.strands.value != 0) {
-    throw BatchContradictionError(
-        151,
-        fmt::format("batch.strands = {} does not divide batch.slices = {}; strands that do: {} "
-                    "(batch.strands=auto takes the most)",
-                    b.strands.value, b.slices.value, base::divisors_near(b.slices.value, b.strands.value)));
+    throw BatchContradictionError(151, fmt::format("batch.strands = {} does not divide batch.slices = {}; "
+                                                   "choose one of {} (batch.strands=auto uses the largest)",
+                                                   b.strands.value, b.slices.value,
+                                                   base::divisors_near(b.slices.value, b.strands.value)));
   }
 }
 
@@ -119,11 +115,9 @@ void settle_what_is_said(recipe::Resolved& resolved, const Own& own, const PlanO
 void check_engine(const recipe::Recipe& recipe, bool cpu) {
   const comm::Engine* engine = comm::find_engine(recipe.parallel.engine);
   if (!cpu || engine == nullptr || engine->carries_memory_of(device::Kind::cpu)) return;
-  throw ConfigError(
-      522,
-      fmt::format("parallel.engine = \"{}\" carries the memory of GPUs, but the ranks compute on the CPU: "
-                  "leave it \"auto\", or set run.device=cuda",
-                  engine->name));
+  throw ConfigError(522, fmt::format("parallel.engine = \"{}\" is for GPUs, but the ranks compute on the "
+                                     "CPU; leave it \"auto\", or set run.device=cuda",
+                                     engine->name));
 }
 
 // The cores of a host are shared by its ranks.
@@ -192,10 +186,9 @@ void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq
   const auto settle = [&](int64_t& words, int64_t given, const char* what) {
     const int64_t wanted = words > 0 ? words : model.predicts_tokens ? seq_len : given;
     if (wanted != given) {
-      throw ConfigError(
-          176, fmt::format("a sample of the data has {} {}, the model takes {}: bring data of that size, or "
-                           "build the model for this one",
-                           given, what, wanted));
+      throw ConfigError(176, fmt::format("a sample of the data has {} {}, but the model expects {}; provide "
+                                         "data of that size, or build the model for this one",
+                                         given, what, wanted));
     }
     if (!model.predicts_tokens) words = given;
   };
@@ -227,8 +220,8 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
     if (plan.device->id().kind == device::Kind::cuda) model::load_torch_cuda_where_linked();
     if (resolved.recipe.precision.compute == "fp8") {
       throw ConfigError(185,
-                        "precision.compute = \"fp8\" is for the built-in families: the modules of a model of "
-                        "one's own multiply as they like; set precision.compute=bf16");
+                        "precision.compute = \"fp8\" is for the built-in families, because your own model's "
+                        "modules do their own products; set precision.compute=bf16");
     }
   } else {
     model::resolve_model(resolved, plan.dataset->vocab());
@@ -309,11 +302,10 @@ void check_layout(const recipe::Recipe& recipe, int ranks) {
   const program::DataRanks layout = rank_layout(recipe, {.world = ranks}).data;
   if (!recipe.batch.slices.is_auto && !recipe.batch.strands.is_auto) check_strands(recipe, layout);
   if (layout.width() > recipe.batch.global) {
-    throw ConfigError(
-        154,
-        fmt::format("batch.global = {} samples cannot be shared by {} data ranks: start at most {}, or raise "
-                    "batch.global, which changes the bits of the result",
-                    recipe.batch.global, layout.width(), recipe.batch.global));
+    throw ConfigError(154,
+                      fmt::format("batch.global = {} samples cannot be distributed over {} data ranks; start "
+                                  "at most {}, or raise batch.global, which changes the bits of the result",
+                                  recipe.batch.global, layout.width(), recipe.batch.global));
   }
 }
 
@@ -407,11 +399,9 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   base::end_lap(plan.laps, "build the model");
   if (plan.optimizer.offload && id.kind == device::Kind::cpu) {
-    throw ConfigError(
-        187,
-        "optim.offload = true keeps moments in the host's memory instead of the GPU's, but this "
-        "run computes on the CPU, where they are already: set optim.offload=false, or run.device "
-        "to a GPU");
+    throw ConfigError(187,
+                      "optim.offload = true keeps moments in host memory, but this run is on the CPU, where "
+                      "they already are; set optim.offload=false, or run.device to a GPU");
   }
   for (const optim::Rule& rule : plan.optimizer.rules) {
     const bool anywhere = rule.kind->own == nullptr && (!rule.kind->whole || rule.kind->whole_on_gpu);
@@ -424,7 +414,7 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   plan.resolved = std::move(resolved);
   plan.available_bytes = available_bytes(plan);
   resolve_layout(plan);
-  base::end_lap(plan.laps, "plan attention and what is computed again");
+  base::end_lap(plan.laps, "plan attention and recomputation");
   check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.program = program::compile(*plan.model, plan.layout);
   plan.memory = program::place(plan.program);
@@ -462,7 +452,7 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
     throw_out_of_memory(plan, refused.free_bytes);
   }
   if (shared) plan.device->allocate_from(nullptr);
-  base::end_lap(plan.laps, "take the memory");
+  base::end_lap(plan.laps, "allocate memory");
   if (!ranks->alone())
     ranks->connect(mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages), plan.program,
                    *plan.device);

@@ -58,10 +58,9 @@ Notice find_notice(const recipe::AutoInt& wish, const Place& place) {
 std::string notice_warning(const Notice& notice, double stop_seconds, double save_seconds, bool measured) {
   if (notice.seconds <= 0 || stop_seconds + save_seconds <= notice.seconds) return "";
   return fmt::format(
-      "it may take {} until the ranks have stopped, and a save {} ({}), but {} gives {} of notice: when this "
-      "machine is taken away, the "
-      "steps since the last checkpoint are lost; save more often (checkpoint.every), on a faster disk, or on "
-      "more ranks",
+      "stopping the ranks may take {}, and a save {} ({}), but {} gives {} of notice: when this machine is "
+      "preempted, the steps since the last checkpoint are lost; save more often (checkpoint.every), to a "
+      "faster disk, or on more ranks",
       base::human_duration(stop_seconds), base::human_duration(save_seconds),
       measured ? "measured" : "estimated", notice.from, base::human_duration(notice.seconds));
 }

@@ -64,14 +64,13 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
 }  // namespace
 
 void check(const BenchStepOptions& options) {
-  if (options.steps < 3 || options.warm_up < 1)
-    throw base::ConfigError(109, "--steps: at least 3 are expected");
+  if (options.steps < 3 || options.warm_up < 1) throw base::ConfigError(109, "--steps must be at least 3");
 }
 
 BenchStep bench_step(const recipe::Resolved& resolved, const BenchStepOptions& options) {
   check(options);
   Plan made = make_plan(resolved, {}, {.reads_data = false, .laps = options.laps});
-  if (!made.model->predicts_tokens) throw base::ConfigError(109, "bench step measures language models");
+  if (!made.model->predicts_tokens) throw base::ConfigError(109, "bench step supports language models only");
   Session session(std::move(made));
   Plan& plan = session.plan;
   BenchStep result{.device = plan.device->properties().name,

@@ -84,7 +84,7 @@ Trial try_one(const recipe::Resolved& resolved, const std::optional<Variant>& ow
 
 std::vector<Trial> tune(const recipe::Resolved& resolved, const TuneOptions& options,
                         const std::function<void(const std::string&)>& say) {
-  if (options.steps < 1) throw base::ConfigError(109, "--steps: at least 1 is expected");
+  if (options.steps < 1) throw base::ConfigError(109, "--steps must be at least 1");
   const std::optional<Variant> own = own_variant(resolved);
   std::vector<Trial> trials;
   for (const char* recompute : {"none", "cheap", "full"}) {
