@@ -25,7 +25,8 @@ using device::Tensor;
 
 namespace {
 
-// The order of a tensor in checkpoints: by block, then as the block lists them (parameters_hash.cc knows it too).
+// The order of a tensor in checkpoints: by block, then as the block lists them (parameters_hash.cc knows it
+// too).
 int64_t order_of(size_t block, size_t index) { return static_cast<int64_t>(block << 32 | index); }
 
 checkpoint::Piece piece_of(const std::string& name, const device::Shape& whole, const model::Cut& cut,

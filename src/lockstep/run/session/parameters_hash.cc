@@ -1,4 +1,5 @@
-// params_hash of what ranks hold: chunks in the model's own order, whoever has them and however they are trained.
+// params_hash of what ranks hold: chunks in the model's own order, whoever has them and however they are
+// trained.
 #include <algorithm>
 #include <span>
 
