@@ -167,8 +167,8 @@ TEST(Opened, IndexMustAgreeWithItsFiles) {
   Tensors memory;
   write_safetensors(folder.path() + "/x.safetensors", {{"b", memory.make(DType::f32, {1}, 1)}}, {});
   write_index_text(folder, "x.safetensors");
-  EXPECT_TRUE(has(refusal(303, [&] { Opened(folder.path()); }),
-                  "tensor \"a\" is in x.safetensors, but that file"));
+  EXPECT_TRUE(
+      has(refusal(303, [&] { Opened(folder.path()); }), "tensor \"a\" is in x.safetensors, but that file"));
 }
 
 TEST(Opened, NamesTheDamagedFile) {

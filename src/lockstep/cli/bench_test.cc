@@ -28,7 +28,7 @@ TEST(Bench, AStepIsTimedAgainstItsLimit) {
   base::TemporaryFolder folder;
   expect_rows(folder.path(),
               {{"$L bench step --help", 0, "--sweep"},
-               {"$L bench step --help", 0, "--steps N  timed steps, after five that warm up; default: 20"},
+               {"$L bench step --help", 0, "--steps N  timed steps, after five warm-up steps; default: 20"},
                {"$L bench step --steps 1", 2, "at least 3"},
                {"$L bench step --steps 1 --sweep", 2, "at least 3"},
                {"$L bench step model.layrs=2", 2, "[LS0101]"},

@@ -209,7 +209,8 @@ TEST(Faults, AFrozenRankIsNamedAndTheRunGoesOn) {
   if (why.find(" inside ") != std::string::npos) {
     parts.push_back(") stopped (SIGSTOP) inside ");
   } else {
-    parts.insert(parts.end(), {") never entered ", "; ranks 0 2 have been waiting", "its process is stopped (SIGSTOP)"});
+    parts.insert(parts.end(),
+                 {") never entered ", "; ranks 0 2 have been waiting", "its process is stopped (SIGSTOP)"});
   }
   for (const std::string& part : parts) EXPECT_NE(why.find(part), std::string::npos) << part << "\n" << why;
   EXPECT_NE(outcome.output.find("lockstep: the run hangs: rank 1 ("), std::string::npos) << outcome.output;
@@ -395,7 +396,7 @@ TEST(Faults, WhatRanksCannotSaveTheLauncherKeeps) {
     ::kill(training.rank(1), SIGKILL);
     const Outcome outcome = training.end();
     EXPECT_EQ(outcome.code, 1) << outcome.output;
-    EXPECT_NE(outcome.output.find("was kept in runs/kept/snapshots"), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.find("was written to runs/kept/snapshots"), std::string::npos) << outcome.output;
   }
   std::filesystem::remove(in_the_way);
   const Outcome outcome = run_shell(folder.path(), "$L " + kTiny + words + " run.name=kept");
@@ -472,7 +473,7 @@ TEST(Notices, ComputeEngineSaysItInItsMetadata) {
             "wait $!; code=$?; kill $server; exit $code",
             kTiny, words, name));
     EXPECT_EQ(outcome.code, 75) << outcome.output;
-    EXPECT_NE(outcome.output.find("Compute Engine preempts this machine: saving and stopping"),
+    EXPECT_NE(outcome.output.find("Compute Engine is preempting this machine: saving and stopping"),
               std::string::npos)
         << outcome.output;
   }
@@ -559,8 +560,7 @@ TEST(Elastic, ALostNodesSharesAreKeptByAnother) {
   const Outcome outcome = first.end(), replaced = third.get();
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(replaced.code, 0) << replaced.output;
-  EXPECT_NE(replaced.output.find("fetched snapshots of 2 ranks"), std::string::npos)
-      << replaced.output;
+  EXPECT_NE(replaced.output.find("fetched snapshots of 2 ranks"), std::string::npos) << replaced.output;
   ASSERT_EQ(first.starts().size(), 2u) << outcome.output;
   EXPECT_GT(first.starts()[1], 0) << "nothing was saved on disk, and nothing came from memory";
   EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 1500));

@@ -380,7 +380,7 @@ TEST(Launch, NobodyAnswers) {
                         "127.0.0.1:{} true",
                         nodes.port),
         1,
-        fmt::format("nobody answered at 127.0.0.1:{0} within 1 s (127.0.0.1:{0}: Connection refused)",
+        fmt::format("no response at 127.0.0.1:{0} within 1 s (127.0.0.1:{0}: Connection refused)",
                     nodes.port)},
        {nodes.secret +
             "timeout 3 $L launch --nnodes 2 --node-rank 1 --rdzv-endpoint no-such-host.invalid true",
@@ -389,7 +389,7 @@ TEST(Launch, NobodyAnswers) {
             fmt::format("$L launch --nnodes 2 --node-rank 0 --rdzv-conf join_timeout=1 --rdzv-endpoint "
                         "127.0.0.1:{} true",
                         nodes.port),
-        1, "waiting for 1 of 2 nodes: node 1; nobody came within 1 s"}});
+        1, "waiting for 1 of 2 nodes: node 1; none joined within 1 s"}});
 }
 
 TEST(Launch, AFailureEndsEveryNode) {

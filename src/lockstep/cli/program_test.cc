@@ -46,7 +46,7 @@ TEST(Program, InitWritesARecipeOnce) {
   folder.write("file", "");
   const std::vector<Row> rows = {
       {"$L init first.toml", 0, "lockstep train first.toml"},
-      {"$L init first.toml", 2, "first.toml is already there"},
+      {"$L init first.toml", 2, "first.toml already exists"},
       {"$L init --force first.toml", 0, "wrote first.toml"},
       {"$L init && test -s recipe.toml", 0, "wrote recipe.toml"},
       {"$L init -", 0, "[optim]"},

@@ -40,7 +40,7 @@ TEST(Remarks, KeysWithoutEffectAreNamed) {
           {"$L train m.toml" + kTiny.substr(8), 0, "optim.momentum = 0.5 (m.toml:2) has no effect"},
           {kTiny + "data.eval_path=a.txt", 0, "data.eval_path = \"a.txt\" (command line) has no effect"},
           {kTiny + "data.path=a.txt data.field=body", 0, "data.field = \"body\""},
-          {kTiny + "precision.fp8_head=true", 0, "it is for precision.compute = fp8, and that is fp32"},
+          {kTiny + "precision.fp8_head=true", 0, "it applies to precision.compute = fp8, but that is fp32"},
           {kTiny + "parallel.zero=3", 0, "parallel.zero = \"3\" (command line) has no effect: this run"},
           {kTiny + "run.name=x --run here", 0, "run.name = \"x\" (command line) has no effect: --run"},
           {kTiny + "optim.warmup=500", 0, "optim.warmup = 500 is longer than the run"},
@@ -49,7 +49,7 @@ TEST(Remarks, KeysWithoutEffectAreNamed) {
           {"OMP_NUM_THREADS=many " + kTiny, 0, "OMP_NUM_THREADS=\"many\" is no number of threads"},
           {"OMP_NUM_THREADS=64 " + kTiny, 0, "OMP_NUM_THREADS = 64 is more than the"},
           {"printf 'a\\nb\\n' > nodes; PBS_JOBID=1 PBS_NODEFILE=nodes " + kTiny, 0,
-           "PBS gave this job 2 nodes"},
+           "PBS allocated 2 nodes to this job"},
           {"! " + kTiny + "2>&1 | grep warning", 0, ""},
       });
 }
@@ -139,7 +139,7 @@ TEST(Train, ARecipesOwnMistakeComesBeforeTheFolder) {
   expect_rows(folder.path(),
               {
                   {kSmall + "run.steps=2", 0, "done"},
-                  {kSmall + "run.steps=2 batch.slices=3", 2, "slices that do: 1, 2, 4"},
+                  {kSmall + "run.steps=2 batch.slices=3", 2, "choose one of 1, 2, 4"},
                   {kSmall + "run.steps=2 model.heads=3", 2, "[LS0122]"},
                   {kSmall + "run.steps=2 model.preset=7b", 2, "[LS0121]"},
                   {kSmall + "run.steps=2 data.path=absent.txt", 3, "[LS0202]"},
@@ -163,7 +163,7 @@ TEST(Train, TheBuiltInRecipeGivesWay) {
                                  {train, 0, "64 samples = 8 slices in 8 strands"},
                                  {"$L explain batch.slices", 0, "8 in the built-in recipe"},
                                  {"$L explain optim.momentum", 0, "optim.name = sgd"},
-                                 {train + "batch.slices=2 batch.strands=8", 2, "strands that do: 1, 2 ("},
+                                 {train + "batch.slices=2 batch.strands=8", 2, "choose one of 1, 2 ("},
                              });
 }
 

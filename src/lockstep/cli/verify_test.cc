@@ -26,7 +26,7 @@ TEST(VerifyCommand, RowsHoldOrAreNamed) {
           {"$L verify --nproc 1000000", 2, "[LS0109]"},
           {"$L verify --jobs 65", 2, "[LS0109]"},
           {"$L verify model.heads=3 --layouts data=2", 2, "model.heads"},
-          {"$L verify --against nowhere --layouts data=1 " + tiny, 2, "nowhere holds no golden run"},
+          {"$L verify --against nowhere --layouts data=1 " + tiny, 2, "nowhere contains no golden run"},
       });
 }
 

@@ -77,9 +77,9 @@ TEST(World, TheRollCallNamesFactAndRankOnEveryRank) {
   const Facts facts{{"build", "a"}, {"optim.lr", "0.2"}, {"seed", "7"}};
   const Row rows[] = {
       {{{"build", "a"}, {"optim.lr", "0.1"}, {"seed", "8"}}, "rank 2 has optim.lr = 0.1, rank 0 has 0.2"},
-      {{{"build", "a"}, {"optim.lr", "0.2"}}, "rank 2 says nothing of seed, rank 0 has 7"},
+      {{{"build", "a"}, {"optim.lr", "0.2"}}, "rank 2 does not have seed, rank 0 has 7"},
       {{{"build", "a"}, {"optim.lr", "0.2"}, {"seed", "7"}, {"more", "x"}},
-       "rank 2 has more = x, rank 0 says nothing"},
+       "rank 2 has more = x, rank 0 does not have it"},
   };
   for (const Row& row : rows) {
     run_threads(3, [&](const TestRank& at) {
@@ -94,7 +94,7 @@ TEST(World, TheRollCallNamesWhoIsMissing) {
   run_threads(4, [](const TestRank& at) {
     if (at.rank == 1 || at.rank == 3) return;
     World world(world_of(at, Duration(300)), at.store->clone());
-    expect_error<base::CommError>(521, "2 of 4 ranks did not come within 0.3 s: ranks 1, 3",
+    expect_error<base::CommError>(521, "2 of 4 ranks did not join within 0.3 s: ranks 1, 3",
                                   [&] { world.roll_call({}); });
   });
 }
@@ -163,7 +163,7 @@ TEST(Engine, AWishThatDoesNotFitIsRefused) {
     const GroupOptions options = testing::options_of(at, "wish");
     expect_error<base::ConfigError>(522, "\"mpi\" is not an engine",
                                     [&] { resolve_engine("mpi", options, *at.store); });
-    expect_error<base::ConfigError>(522, "does not work on CPU memory",
+    expect_error<base::ConfigError>(522, "does not support CPU memory",
                                     [&] { resolve_engine("nccl", options, *at.store); });
     std::string why = "unset";
     EXPECT_EQ(resolve_engine("auto", options, *at.store, &why), "shm");
@@ -206,7 +206,7 @@ TEST(Engine, RanksThatCannotShareMemoryUseGlooAndSayWhy) {
   }
   const auto store = make_local_store();  // and one that says nothing
   const GroupOptions options = testing::options_of({0, 2, store.get()}, "g", Duration(100));
-  expect_error<base::CommError>(521, "rank 1 did not come", [&] { resolve_engine("auto", options, *store); });
+  expect_error<base::CommError>(521, "rank 1 did not join", [&] { resolve_engine("auto", options, *store); });
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ TEST(OpenDatasetTest, LargeTokenFilesAreCheckedAsTheyAreRead) {
     data->read(Split::train, 0, inputs, labels);
     ADD_FAILURE() << "a token that has no row";
   } catch (const base::DataError& error) {
-    EXPECT_NE(std::string(error.what()).find("sample 0 holds token 65535"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("sample 0 contains token 65535"), std::string::npos)
         << error.what();
   }
   recipe.model.vocab = recipe::AutoInt{};

@@ -115,8 +115,8 @@ TEST(FindFiles, Refuses) {
            {"absent.txt", 202, "next to the recipe"},
            {folder / "*.bin", 202, "no file matches"},
            {folder / "deep", 202, "is a broken symbolic link"},
-           {folder / "empty", 203, "holds no file"},
-           {folder / "empt*", 203, "holds no file"},
+           {folder / "empty", 203, "contains no file"},
+           {folder / "empt*", 203, "contains no file"},
            {"/dev/null", 202, "neither"},
        }) {
     const std::string said =

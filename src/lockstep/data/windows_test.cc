@@ -55,7 +55,8 @@ TEST(Text, IsDescribedInALine) {
   EXPECT_NE(said.find("part-0.txt and 39 more: 240 tokens"), std::string::npos) << said;
   folder.write("mixed/a.jsonl", "{\"text\": \"abcdef\"}\n"), folder.write("mixed/README.md", "x");
   const std::string other = open_dataset(recipe_for("jsonl", folder / "mixed", 3))->describe();
-  EXPECT_NE(other.find("skipped because of its name: " + (folder / "mixed/README.md")), std::string::npos) << other;
+  EXPECT_NE(other.find("skipped because of its name: " + (folder / "mixed/README.md")), std::string::npos)
+      << other;
 }
 
 TEST(Text, IsCutIntoWindowsThatShareOneToken) {

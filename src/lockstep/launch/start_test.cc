@@ -190,7 +190,8 @@ TEST(Start, AKilledTaskIsNamed) {
   EXPECT_TRUE(shell.says("failed: its task was killed")) << shell.output;
   EXPECT_TRUE(shell.says("rank 1 on ")) << shell.output;
   EXPECT_TRUE(shell.says("code 1")) << shell.output;
-  EXPECT_FALSE(shell.says("restarting all ranks")) << "nobody can start a scheduler's task again\n" << shell.output;
+  EXPECT_FALSE(shell.says("restarting all ranks")) << "nobody can start a scheduler's task again\n"
+                                                   << shell.output;
 }
 
 TEST(Start, AFailingRankBelowATaskIsStartedAgain) {

@@ -50,14 +50,14 @@ TEST(LayoutWords, SayWhatTheRecipeSays) {
 
 TEST(LayoutWords, WrongOnesAreNamed) {
   for (const auto& [words, says] : std::vector<std::pair<std::string, std::string>>{
-           {"date=4", "\"date\" is none of data"},
+           {"date=4", "unknown setting \"date\""},
            {"data=0", "data must be an integer"},
            {"data=4x", "\"4x\""},
            {"data=99999999999999", "data must be an integer"},
            {"data=", "\"\""},
            {"data=2,data=2", "is given twice"},
            {"zero=3", "zero needs data"},
-           {"data=2,zero=4", "zero is a whole number from 0 to 3"},
+           {"data=2,zero=4", "zero must be an integer from 0 to 3"},
            {"sequence", "sequence needs tensor"},
            {"tensor=2,sequence=maybe", "one of true, false"},
            {"tensor=2,form=heads", "form needs context"},

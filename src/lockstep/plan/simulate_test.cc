@@ -233,7 +233,7 @@ TEST(Simulate, FaultsAreNamed) {
        },
        "never arrives"},
       {"other bytes", [&](auto& p) { first(p[0], program::Verb::send).moved_bytes = 32; },
-       "32 bytes are sent and 4096 are taken"},
+       "32 bytes are sent, but 4096 are received"},
       {"another slice", [&](auto& p) { first(p[0], program::Verb::send).slice = 5; }, "slice 5"},
       {"another direction", [&](auto& p) { first(p[1], program::Verb::recv).among = Among::next; }, ""},
       {"a circle of waits",
@@ -266,7 +266,8 @@ TEST(Simulate, OneOrderOfLaunchesForAllLanes) {
   world.program_of = {0, 1};
   const Walk walk = simulate(world, unit);
   ASSERT_EQ(walk.problems.size(), 1u);
-  EXPECT_NE(walk.problems[0].find("issue collectives in incompatible orders"), std::string::npos) << walk.problems[0];
+  EXPECT_NE(walk.problems[0].find("issue collectives in incompatible orders"), std::string::npos)
+      << walk.problems[0];
   world.program_of = {0, 0};
   EXPECT_TRUE(simulate(world, unit).problems.empty());
 }

@@ -307,7 +307,7 @@ TEST(LayoutRules, AreRefusedWithAWayOut) {
   const Row rows[] = {
       {4, {"parallel.tensor=4", "parallel.pipeline=2"}, 157, "tensor 4 x pipeline 2 needs 8 ranks"},
       {8, {"parallel.tensor=8", "model.heads=4"}, 164, "model.heads = 4"},
-      {4, {"parallel.tensor=4", "model.heads=6", "model.hidden=96"}, 164, "sizes that do: 1, 2 ["},
+      {4, {"parallel.tensor=4", "model.heads=6", "model.hidden=96"}, 164, "choose one of 1, 2 ["},
       {4, {"parallel.context=4", "data.seq_len=20"}, 165, "data.seq_len = 20"},
       {8,
        {"parallel.context=8", "parallel.context_form=heads", "model.heads=4", "data.seq_len=64"},

@@ -74,11 +74,11 @@ std::string refusal(const Drawn& drawn, int rank) {
 }
 
 // Each way out that a refusal names: "set batch.strands=6", "set parallel.tensor=1 and parallel.context=2",
-// "--nproc 8", "parallel.tensor = 3 ...; sizes that do: 1, 2".
+// "--nproc 8", "parallel.tensor = 3 ...; choose one of 1, 2".
 std::vector<std::string> ways_out(const std::string& why) {
   std::vector<std::string> ways;
   const std::regex set(R"(\b[a-z]+\.[a-z_]+=[a-z0-9]+( and [a-z]+\.[a-z_]+=[a-z0-9]+)*|--nproc [0-9]+)"),
-      list(R"(^([a-z]+\.[a-z_]+) = .* that do: ([0-9]+)((, [0-9]+)*))"), number("[0-9]+");
+      list(R"(^([a-z]+\.[a-z_]+) = .* choose one of ([0-9]+)((, [0-9]+)*))"), number("[0-9]+");
   for (std::sregex_iterator at(why.begin(), why.end(), set), end; at != end; ++at) ways.push_back(at->str());
   std::smatch found;
   if (!std::regex_search(why, found, list)) return ways;

@@ -162,7 +162,7 @@ TEST(LibraryTrain, ADryRunWritesNothing) {
   EXPECT_EQ(watcher.first_step, 0);
   EXPECT_EQ(watcher.steps, 0);
   ASSERT_EQ(watcher.notes.size(), 1u);
-  EXPECT_NE(watcher.notes[0].find("would begin at step 1"), std::string::npos);
+  EXPECT_NE(watcher.notes[0].find("would start at step 1"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/run"));
 }
 

@@ -135,7 +135,8 @@ TEST(Verify, WhatBreaksInACrowdIsTriedAlone) {
     EXPECT_EQ(tries, 2);
     EXPECT_FALSE(report.rows[1].holds);
     EXPECT_EQ(report.rows[2].holds, crowd);
-    EXPECT_NE(report.rows[2].note.find("beside other runs: tensor=2 failed: no memory"), std::string::npos)
+    EXPECT_NE(report.rows[2].note.find("while other runs were active: tensor=2 failed: no memory"),
+              std::string::npos)
         << report.rows[2].note;
     EXPECT_EQ(std::count_if(forger.jobs.begin(), forger.jobs.end(),
                             [](const Job& job) { return job.title == "data=2"; }),

@@ -81,7 +81,8 @@ std::vector<Case> cases() {
        {},
        "frozen",
        {3},
-       "rank 3 (b) never entered reduce b7, seq 812, group data; ranks 0 1 2 have been waiting there for 31 s; its last "
+       "rank 3 (b) never entered reduce b7, seq 812, group data; ranks 0 1 2 have been waiting there for 31 "
+       "s; its last "
        "instruction: load s3"},
       {"a timeout of one's own", one_missing(6), {.hang = 5}, "frozen", {3}, "for 6 s"},
       {"a longer one", one_missing(31), {.hang = 60}, "", {}, ""},
@@ -147,7 +148,8 @@ std::vector<Case> cases() {
        {},
        "frozen",
        {3},
-       "rank 3 (b) stopped (SIGSTOP) inside reduce b7, seq 7, group node; rank 2 has been waiting there for 32 s"},
+       "rank 3 (b) stopped (SIGSTOP) inside reduce b7, seq 7, group node; rank 2 has been waiting there for "
+       "32 s"},
       {"two stopped inside one call, which a third waits in",
        changed({rank(0, {data_group(7, true, 31, {0, 1, 2})}, 31),
                 rank(1, {data_group(7, true, 31, {0, 1, 2})}, 31),
@@ -174,7 +176,8 @@ std::vector<Case> cases() {
        {},
        "frozen",
        {3},
-       "rank 3 (b) stopped (SIGSTOP) inside reduce b7, seq 4, group between; rank 1 has been waiting there for 32 s"},
+       "rank 3 (b) stopped (SIGSTOP) inside reduce b7, seq 4, group between; rank 1 has been waiting there "
+       "for 32 s"},
       {"dead comes first",
        changed(one_missing(1), [](auto& f) { f[3].alive = false; }),
        {},
@@ -297,7 +300,8 @@ std::vector<Case> cases() {
        {},
        "frozen",
        {3},
-       "rank 3 (b) never entered reduce b7, seq 20, group data; ranks 0 1 2 have been waiting there for 36 s; its "
+       "rank 3 (b) never entered reduce b7, seq 20, group data; ranks 0 1 2 have been waiting there for 36 "
+       "s; its "
        "device has "
        "come as far as backward b7 s1 of step 12"},
       {"on a device: the host that was to enqueue it is stopped",

@@ -33,9 +33,9 @@ TEST(Train, RefusesBadInput) {
       {kTiny + "model.head_dim=7", 2, "the heads of a gpt2 divide model.hidden"},
       {kTiny + "model.family=llama model.rope_scaling=4 model.rope_type=yarn model.rope_theta=1", 2,
        "set it above 1"},
-      {kTiny + "batch.slices=3", 2, "slices that do: 1, 2, 4"},
+      {kTiny + "batch.slices=3", 2, "choose one of 1, 2, 4"},
       {kTiny + "batch.slices=4 batch.strands=3", 2, "choose one of"},
-      {kTiny + "batch.slices=auto batch.strands=3", 2, "choose one of: 1, 2, 4"},
+      {kTiny + "batch.slices=auto batch.strands=3", 2, "choose one of 1, 2, 4"},
       {kTiny + "batch.slices=auto batch.strands=auto --nproc 5", 2, "start at most 4"},
       {kTiny + "model.family=bert", 2, "gpt2"},
       {kTiny + "model.preset=7b", 2, "124m"},
@@ -55,7 +55,7 @@ TEST(Train, RefusesBadInput) {
       {kTiny + "run.device=tpu", 2, "run.device"},
       {"CUDA_VISIBLE_DEVICES= " + kTiny + "run.device=cuda", 2, "run.device=cpu"},
       {kTiny + "log.folder=occupied", 1, "occupied"},
-      {kTiny + "memory.limit_gib=0.00001", 1, "remedies"},
+      {kTiny + "memory.limit_gib=0.00001", 1, "try a smaller model"},
       {kTiny + "--resume nowhere", 3, "nowhere"},
       {kTiny + "--nproc 4 batch.slices=2 batch.strands=2", 2, "[LS0154]"},
       {kTiny + "--nproc 2 --nproc 4 parallel.data=3", 2, "parallel.data = 3 needs 3 ranks, 4 started"},
@@ -221,7 +221,7 @@ TEST(Train, QuietSaysNothingAndADryRunDoesNothing) {
   EXPECT_EQ(quiet.code, 0);
   EXPECT_EQ(quiet.output, "");
   const std::vector<Row> rows = {
-      {kTiny + "run.steps=3 run.name=dry --dry-run", 0, "would begin at step 1"},
+      {kTiny + "run.steps=3 run.name=dry --dry-run", 0, "would start at step 1"},
       {kTiny + "run.steps=3 run.name=dry --dry-run --nproc 2", 0, "ranks   2, none was started"},
       {kTiny + "run.steps=3 run.name=dry --dry-run --nproc 4", 2, "[LS0154]"},
       {kTiny + "run.steps=3 run.name=dry --dry-run --json 2>/dev/null", 0, "\"first_step\":0"},

@@ -99,7 +99,7 @@ TEST(Guard, ARankRunsOnItsProcessorsOrSaysWhyNot) {
   guard.start(process);
   refused.close_write_end();
   const std::string said = refused.read_until("");
-  EXPECT_NE(said.find("cannot bind to processors 4000-4001"), std::string::npos) << said;
+  EXPECT_NE(said.find("cannot pin to processors 4000-4001"), std::string::npos) << said;
   EXPECT_NE(said.find("LS0432"), std::string::npos) << said;
 }
 

@@ -425,7 +425,7 @@ TEST(Leader, ADeadNodeIsTheCauseOfOthersFailures) {
   }
   ASSERT_EQ(story.state.failures.size(), 2u);
   EXPECT_EQ(story.state.failures[0].host, "b");
-  EXPECT_NE(story.state.failures[0].ending.find("rank 1) vanished"), std::string::npos)
+  EXPECT_NE(story.state.failures[0].ending.find("rank 1) was lost"), std::string::npos)
       << story.state.failures[0].ending;
 }
 
@@ -439,7 +439,7 @@ TEST(Leader, ASilentNodeIsNamed) {
     story.turn();
   }
   ASSERT_FALSE(story.state.failures.empty());
-  EXPECT_NE(story.state.failures[0].ending.find("vanished"), std::string::npos);
+  EXPECT_NE(story.state.failures[0].ending.find("was lost"), std::string::npos);
 }
 
 NodeCard task_card(int number, const char* machine) {
@@ -499,7 +499,7 @@ TEST(Leader, NobodyComes) {
   story.turn();
   EXPECT_EQ(story.state.phase, Phase::over);
   EXPECT_EQ(story.state.code, 1);
-  EXPECT_NE(story.state.why.find("waiting for 1 of 2 nodes: node 1; nobody came"), std::string::npos)
+  EXPECT_NE(story.state.why.find("waiting for 1 of 2 nodes: node 1; none joined"), std::string::npos)
       << story.state.why;
 }
 

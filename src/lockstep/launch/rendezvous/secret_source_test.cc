@@ -86,7 +86,8 @@ TEST_F(SecretSource, WithoutAFolderNodeZeroSaysWhatToType) {
   const std::string blocked = folder_.write("a file", "");  // no folder can be made below it
   for (const std::string& config : {std::string(), blocked}) {
     const FoundSecret found = find_secret({"", "", config}, true, 0ms);
-    EXPECT_EQ(found.notice, "on the other nodes, run first: export LOCKSTEP_SECRET=" + found.secret.to_text());
+    EXPECT_EQ(found.notice,
+              "on the other nodes, run first: export LOCKSTEP_SECRET=" + found.secret.to_text());
     EXPECT_EQ(base::number_of_refusal([&] { find_secret({"", "", config}, false, 0ms); }), 543);
   }
 }

@@ -17,7 +17,7 @@ TEST(IdleAllocation, IsNamed) {
   const Environment slurm{{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NUM_NODES", "4"}, {"SLURM_NTASKS", "8"}};
   for (const Row& row : std::initializer_list<Row>{
            {"a shell", {}, "", 1, ""},
-           {"PBS, two nodes", pbs, "a\nb\n", 1, "PBS gave this job 2 nodes"},
+           {"PBS, two nodes", pbs, "a\nb\n", 1, "PBS allocated 2 nodes to this job"},
            {"PBS, two nodes, a node's ranks", pbs, "a\na\nb\nb\n", 4, "with 4 ranks"},
            {"PBS, slots", pbs, "a\na\na\na\n", 1, "4 slots on this node"},
            {"PBS, slots taken", pbs, "a\na\na\na\n", 4, ""},
@@ -38,8 +38,12 @@ TEST(IdleAllocation, IsNamed) {
             {{"JOB_ID", "5"}, {"PE_HOSTFILE", "/x"}},
             "a 4 all.q UNDEFINED\nb 4 all.q UNDEFINED\n",
             1,
-            "Grid Engine gave this job 2 nodes"},
-           {"LSF", {{"LSB_JOBID", "5"}, {"LSB_HOSTS", "a a b b"}}, "", 1, "LSF gave this job 2 nodes"},
+            "Grid Engine allocated 2 nodes to this job"},
+           {"LSF",
+            {{"LSB_JOBID", "5"}, {"LSB_HOSTS", "a a b b"}},
+            "",
+            1,
+            "LSF allocated 2 nodes to this job"},
        }) {
     const std::string said = idle_allocation(row.environment, row.ranks, [&](const std::string&) {
       return row.file == nullptr ? std::nullopt : std::optional<std::string>(row.file);

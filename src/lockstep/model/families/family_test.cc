@@ -136,9 +136,10 @@ TEST(AddedFamily, ConfigJsonGoesBothWays) {
   EXPECT_EQ(third.recipe.model.layers, 5);
   EXPECT_TRUE(third.recipe.model.tied);  // what the folder means counts more than the family's default
   recipe::Resolved other = recipe::read_recipe({});
-  EXPECT_NE(base::refusal(177, [&] { adopt_config(other, R"({"model_type": "mamba"})", "c.json"); })
-                .find("model_type \"mamba\" is not known; gpt2, llama, cousin and cousin_text are"),
-            std::string::npos);
+  EXPECT_NE(
+      base::refusal(177, [&] { adopt_config(other, R"({"model_type": "mamba"})", "c.json"); })
+          .find("model_type \"mamba\" is not supported; supported are gpt2, llama, cousin and cousin_text"),
+      std::string::npos);
 }
 
 }  // namespace

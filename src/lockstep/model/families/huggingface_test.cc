@@ -104,7 +104,7 @@ TEST(HuggingFace, FactorsMustFitTheHeads) {
     return std::string();
   };
   EXPECT_EQ(says({}), "");
-  EXPECT_NE(says({"model.rope_short_factor=1,2"}).find("needs 3 numbers above 0 in model.rope_short_factor"),
+  EXPECT_NE(says({"model.rope_short_factor=1,2"}).find("needs 3 positive numbers in model.rope_short_factor"),
             std::string::npos);
   EXPECT_NE(says({"model.rope_long_factor="}).find("model.rope_long_factor"), std::string::npos);
   EXPECT_NE(says({"model.rope_long_factor=1,0,2"}).find("model.rope_long_factor"), std::string::npos);
@@ -223,16 +223,16 @@ TEST(HuggingFace, OtherModelsAreRefused) {
       {"", "not a JSON object"},
       {"[]", "not a JSON object"},
       {"{}", "model_type (missing)"},
-      {R"({"model_type": "mistral"})", "\"mistral\" is not known"},
+      {R"({"model_type": "mistral"})", "\"mistral\" is not supported"},
       {R"({"model_type": 3})", "\"model_type\" is not text"},
       {R"({"model_type": "gpt2", "vocab_size": -1})", "\"vocab_size\" is not a size"},
       {R"({"model_type": "gpt2", "vocab_size": 1e300})", "\"vocab_size\" is not a size"},
       {R"({"model_type": "gpt2", "vocab_size": 8, "activation_function": "mish"})",
-       "activation_function \"mish\" is not known; there are gelu,"},
+       "activation_function \"mish\" is not supported; supported are gelu,"},
       {R"({"model_type": "gpt2", "vocab_size": 8, "scale_attn_by_inverse_layer_idx": true})",
        "inverse_layer_idx"},
       {"{" + llama + R"(, "attention_bias": 1})", "\"attention_bias\" is neither true nor false"},
-      {"{" + llama + R"(, "hidden_act": "tanh"})", "hidden_act \"tanh\" is not known"},
+      {"{" + llama + R"(, "hidden_act": "tanh"})", "hidden_act \"tanh\" is not supported"},
       {"{" + llama + R"(, "rope_scaling": {"type": "longrope", "factor": 2, "long_factor": [1]}})",
        "\"short_factor\" is missing"},
       {"{" + llama +
@@ -242,7 +242,7 @@ TEST(HuggingFace, OtherModelsAreRefused) {
        "\"short_factor\" is not a list"},
       {"{" + llama + R"(, "head_dim": -16})", "\"head_dim\" is not a size"},
       {"{" + llama + R"(, "rope_scaling": {"type": "su", "factor": 2}})",
-       "\"su\" is not known; there are llama3, linear, yarn, dynamic, longrope"},
+       "\"su\" is not supported; supported are llama3, linear, yarn, dynamic, longrope"},
       {"{" + llama + R"(, "rope_scaling": {"type": "dynamic"}})", "\"factor\" is missing"},
       {"{" + llama + R"(, "rope_scaling": {"type": "yarn", "factor": 2, "truncate": false}})", "truncate"},
       {"{" + llama + R"(, "rope_scaling": {"type": "linear"}})", "\"factor\" is missing"},
@@ -252,7 +252,7 @@ TEST(HuggingFace, OtherModelsAreRefused) {
            R"(, "rope_scaling": {"type": "llama3", "factor": 0, "low_freq_factor": 1, "high_freq_factor": 4}})",
        "\"factor\" is not a positive number"},
       {"{" + llama + R"(, "partial_rotary_factor": 0.5})", "partial_rotary_factor"},
-      {"{" + llama + R"(, "rms_norm_eps": -1})", "\"rms_norm_eps\" is not a number above 0"},
+      {"{" + llama + R"(, "rms_norm_eps": -1})", "\"rms_norm_eps\" is not a positive number"},
       {"{" + llama + R"(, "quantization_config": {"bits": 4}})", "quantization_config"},
       {R"({"model_type": "gpt2", "n_head": 4, "num_attention_heads": 12})",
        "\"n_head\" is 4, but \"num_attention_heads\" is 12"},

@@ -80,7 +80,7 @@ TEST(Remarks, AnotherLengthIsExplained) {
            {{"run.steps=150"}, {"run.steps=150", "optim.decay_steps=150"}, ""},
            {{"run.steps=150"},
             {"run.steps=150", "optim.decay_steps=300"},
-            "the schedule had 150 steps, has 300"},
+            "the schedule had 150 steps, now has 300"},
            {{"run.steps=400", "optim.schedule=wsd"},
             {"run.steps=500", "optim.schedule=wsd"},
             "run.steps was 400, is 500: the wsd schedule ends at step 500 instead of 400"},
@@ -92,8 +92,8 @@ TEST(Remarks, AnotherLengthIsExplained) {
   // The rates that it names are those of the next step.
   const recipe::Recipe before = resolved({"run.steps=150"}).recipe, now = resolved({"run.steps=200"}).recipe;
   EXPECT_NE(schedule_change(before, now, 100)
-                .find(fmt::format("step 101 learns at {:.4g} instead of {:.4g}",
-                                  optim::learning_rate(now, 100), optim::learning_rate(before, 100))),
+                .find(fmt::format("at step 101 is {:.4g} instead of {:.4g}", optim::learning_rate(now, 100),
+                                  optim::learning_rate(before, 100))),
             std::string::npos)
       << schedule_change(before, now, 100);
 }

@@ -252,8 +252,8 @@ TEST(OutOfMemory, SaysWhatHoldsTheMemoryAndWhatWouldHelp) {
     FAIL();
   } catch (const base::RunError& error) {
     const std::string text = error.what();
-    for (const char* part : {"what takes up memory", "weights", "optimizer", "gradients", "activations: layer 0",
-                             "nothing fits", "memory.recompute=", "batch.slices=8"}) {
+    for (const char* part : {"what takes up memory", "weights", "optimizer", "gradients",
+                             "activations: layer 0", "nothing fits", "memory.recompute=", "batch.slices=8"}) {
       EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
     }
   }
