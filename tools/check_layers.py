@@ -16,6 +16,7 @@ SOURCE = ROOT / "src"
 MAY_INCLUDE = {
     "base": "",
     "text": "base",
+    "chat": "text",
     "terminal": "base",
     "recipe": "base",
     "device": "base",

@@ -1,0 +1,79 @@
+// Expressions: {{ these }}, and what stands in tags. Precedence is Jinja's, which is not Python's everywhere.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/chat/jinja/lexer.h"
+#include "lockstep/chat/jinja/run.h"
+
+namespace lockstep::chat::jinja {
+
+// Tokens and where we stand in them.
+class TokenReader {
+ public:
+  explicit TokenReader(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  const Token& now() const { return tokens_[at_]; }
+  const Token& then() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
+  Token take();
+  bool is(TokenKind kind) const { return now().kind == kind; }
+  bool is_symbol(std::string_view text) const { return is(TokenKind::symbol) && now().text == text; }
+  bool is_word(std::string_view text) const { return is(TokenKind::name) && now().text == text; }
+  bool skip_symbol(std::string_view text);
+  bool skip_word(std::string_view text);
+  void expect_symbol(std::string_view text);
+  void expect_word(std::string_view text);
+  std::string expect_name();
+  [[noreturn]] void refuse(const std::string& why) const;  // with the line
+
+ private:
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+};
+
+// As they stand in the source; names in order.
+struct ArgumentCode {
+  std::vector<Expression> positional;
+  std::vector<std::pair<std::string, Expression>> named;
+  Expression more_positional, more_named;  // behind * and **; empty: none
+  Arguments evaluate(Run& run) const;
+};
+
+class ExpressionParser {
+ public:
+  explicit ExpressionParser(TokenReader& tokens) : t_(tokens) {}
+  Expression whole();                       // with `a if b else c`
+  Expression without_condition();           // for a loop's `if`
+  Expression tuple(bool with_condition);    // one, or several with commas
+  ArgumentCode arguments();                 // behind "("
+  Expression filters(Expression input);     // a chain of | and `is`
+  std::pair<std::string, ArgumentCode> named_call();  // name, name(...): a filter
+
+ private:
+  Expression condition();
+  Expression either();
+  Expression both();
+  Expression negation();
+  Expression comparison();
+  Expression sum();
+  Expression joined();
+  Expression product();
+  Expression power();
+  Expression unary(bool with_filters);
+  Expression primary();
+  Expression postfix(Expression value);
+  Expression subscript(Expression value);
+  Expression test(Expression value);
+  Expression bracketed();
+  Expression list();
+  Expression dict();
+  Expression one_or_tuple(bool with_condition, bool explicit_parentheses);
+  bool ends_tuple() const;
+
+  TokenReader& t_;
+  int depth_ = 0;
+};
+
+}  // namespace lockstep::chat::jinja

@@ -1,0 +1,16 @@
+// Python's notion of space around a text.
+#pragma once
+
+#include <string_view>
+
+namespace lockstep::chat::jinja {
+
+// What str.strip(), lstrip() and rstrip() leave; `characters` null: all space, as Unicode has it.
+std::string_view left_stripped(std::string_view text, const std::string_view* characters = nullptr);
+std::string_view right_stripped(std::string_view text, const std::string_view* characters = nullptr);
+inline std::string_view stripped(std::string_view text, const std::string_view* characters = nullptr) {
+  return left_stripped(right_stripped(text, characters), characters);
+}
+bool is_space(std::string_view character);
+
+}  // namespace lockstep::chat::jinja

@@ -1,0 +1,93 @@
+#include "lockstep/chat/jinja/template.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace lockstep::chat::jinja {
+namespace {
+
+using Names = std::vector<std::pair<std::string, Value>>;
+
+Names names_of(const nlohmann::ordered_json& json) {
+  Names names;
+  for (const auto& [name, value] : json.items()) names.emplace_back(name, Value::from_json(value));
+  return names;
+}
+
+std::string rendered(const std::string& source, const Names& names = {}) {
+  return Template(source).render(names, 1700000000).text;
+}
+
+std::string failure_of(const std::string& source, const Names& names = {}) {
+  try {
+    return "rendered: " + rendered(source, names);
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+}
+
+// What jinja2 makes of conversations and of random templates (tools/jinja_cases.py).
+TEST(Template, RendersWhatJinja2Does) {
+  std::ifstream file(std::string(LOCKSTEP_SOURCE) + "/src/lockstep/chat/jinja/cases.jsonl");
+  nlohmann::ordered_json shared;
+  int count = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto row = nlohmann::ordered_json::parse(line);
+    if (row.contains("shared")) {
+      shared = row["shared"];
+      continue;
+    }
+    const auto source = row["template"].get<std::string>();
+    const Names names = names_of(row.value("names", shared));
+    ++count;
+    if (row.contains("error")) {
+      EXPECT_THROW(rendered(source, names), Failure) << source;
+    } else {
+      try {
+        EXPECT_EQ(rendered(source, names), row["text"].get<std::string>()) << source;
+      } catch (const Failure& failure) {
+        ADD_FAILURE() << source << "\n" << failure.what();
+      }
+    }
+  }
+  EXPECT_GT(count, 500);
+}
+
+TEST(Template, SaysWhatItsAuthorWants) {
+  EXPECT_EQ(failure_of("a\n{{ raise_exception('roles must alternate') }}"), "roles must alternate (line 2)");
+  EXPECT_EQ(failure_of("{{ messages[0].role.x }}", {{"messages", List{}}}), "'list object' has no attribute '0' (line 1)");
+  EXPECT_EQ(failure_of("{{ nobody.name }}"), "'nobody' is undefined (line 1)");
+  EXPECT_NE(failure_of("{% include 'other' %}").find("{% include %}"), std::string::npos);
+  EXPECT_NE(failure_of("{% if a %}x").find("expected {% endif %}"), std::string::npos);
+  EXPECT_NE(failure_of("{{ 'x }}").find("not closed"), std::string::npos);
+}
+
+TEST(Template, MarksWhatTheAssistantSays) {
+  const Template marked("{% for m in ms %}[{% generation %}{{ m }}{% endgeneration %}]{% endfor %}");
+  EXPECT_TRUE(marked.marks_generation());
+  const Output out = marked.render({{"ms", List{{"one", "two"}}}});
+  ASSERT_EQ(out.generated.size(), 2u);
+  EXPECT_EQ(out.text.substr(out.generated[1].first, out.generated[1].second - out.generated[1].first), "two");
+}
+
+// Whatever a stranger's template does, rendering ends, and soon.
+TEST(Template, HostileOnesEnd) {
+  std::string nested = "{{ x }}";
+  for (int i = 0; i < 4; ++i) nested = "{% for i" + std::to_string(i) + " in range(99999) %}" + nested + "{% endfor %}";
+  EXPECT_NE(failure_of(nested).find("too many steps"), std::string::npos);
+  EXPECT_NE(failure_of("{{ range(10 ** 9) }}").find("range too big"), std::string::npos);
+  EXPECT_NE(failure_of("{{ 'x' * 10 ** 9 }}").find("too long"), std::string::npos);
+  EXPECT_NE(failure_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").find("without end"), std::string::npos);
+  EXPECT_NE(failure_of("{{ " + std::string(100'000, '(') + std::string(100'000, ')') + " }}").find("deeply"), std::string::npos);
+  EXPECT_NE(failure_of("{{ " + std::string(100'000, '-') + "1 }}").find("deeply"), std::string::npos);
+  EXPECT_NE(failure_of("{{ 10 ** 30 }}").find("64 bits"), std::string::npos);
+  EXPECT_NE(failure_of("{{ [1].append(2) }}").find("would change"), std::string::npos);
+  // A macro that outlives the loop that made it.
+  EXPECT_EQ(rendered("{% set ns = namespace(f=none) %}{% for x in [7] %}{% macro m() %}{{ x }}{% endmacro %}"
+                     "{% set ns.f = m %}{% endfor %}{{ ns.f() }}"),
+            "7");
+}
+
+}  // namespace
+}  // namespace lockstep::chat::jinja

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Write src/lockstep/chat/jinja/cases.jsonl: templates, and what jinja2 makes of them in Hugging Face's sandbox.
+
+    tools/jinja_cases.py [--seed N] [--count N] > src/lockstep/chat/jinja/cases.jsonl
+
+Needs jinja2 3.1. Half of the cases are conversations in forms that chat templates take, half are random expressions and
+tags. Where jinja2 refuses, a case says "error": true.
+"""
+import argparse
+import copy
+import json
+import random
+import re
+import sys
+import warnings
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+NOW = 1700000000  # what strftime_now() would say is not compared: it depends on the time zone
+
+
+class Generation(jinja2.ext.Extension):
+    """{% generation %}: marks what the assistant says, and prints it."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_render"), [], [], body).set_lineno(line)
+
+    def _render(self, caller):
+        return caller()
+
+
+def environment():
+    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    def raise_exception(message):
+        raise jinja2.exceptions.TemplateError(message)
+
+    env = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+    env.filters["tojson"] = tojson
+    env.globals["raise_exception"] = raise_exception
+    return env
+
+
+CHAT = {
+    "marks": """{% for m in messages %}
+{{ '<|' ~ m.role ~ '|>' }}
+{{ m['content'] | trim }}<|end|>
+{% endfor %}
+{% if add_generation_prompt %}<|assistant|>
+{% endif %}""",
+    "system first": """{%- if messages and messages[0].role == 'system' %}
+    {%- set system = messages[0].content %}{% set rest = messages[1:] %}
+{%- else %}
+    {%- set rest = messages %}
+{%- endif -%}
+{{ bos_token }}{% for m in rest %}
+    {%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate: ' ~ m.role) }}{% endif -%}
+    {%- if m.role == 'user' -%}
+[INST] {{ system ~ '\\n\\n' ~ m.content if loop.last and system is defined else m.content }} [/INST]
+    {%- else -%}
+ {{ m.content }}{{ eos_token }}
+    {%- endif %}
+{%- endfor %}""",
+    "tools": """{%- macro show(t) -%}{{ t.name }}({% for k, v in (t.parameters or {}).items() %}{{ k }}: {{ v.type | default('any') }}{% if not loop.last %}, {% endif %}{% endfor %}){%- endmacro -%}
+{%- if tools %}{{ 'Tools:\\n' }}{% for t in tools %}{{- show(t) ~ '\\n' }}{{ t | tojson }}
+{{ t | tojson(indent=2) }}
+{% endfor %}{% endif %}
+{%- set ns = namespace(last=-1, seen=[]) -%}
+{%- for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor -%}
+{%- for m in messages -%}
+{%- if m.role == 'assistant' -%}
+{%- set text = m.content.split('</think>')[-1].lstrip('\\n') if m.content is string and loop.index0 < ns.last else m.content -%}
+{% generation %}A: {{ text }}{% endgeneration %}
+{%- for call in m.tool_calls or [] %}<call>{{ call.name }} {{ call.arguments | tojson }}</call>{% endfor %}
+{%- elif m.content is mapping or m.content is not string and m.content is iterable -%}
+{% for part in m.content %}{{ part.text if part.type == 'text' else '<' ~ part.type ~ '>' }}{% endfor %}
+{%- else %}{{ m.role[0] | upper }}: {{ m.content }}{{ '\\n' }}{% endif -%}
+{%- endfor -%}""",
+}
+TALK = [
+    [{"role": "user", "content": "Hi"}],
+    [{"role": "system", "content": "Be kind.\n"}, {"role": "user", "content": " Hello é 日本 "},
+     {"role": "assistant", "content": "Hey!\n"}, {"role": "user", "content": "Bye"}],
+    [{"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>\nhm\n</think>\n\nyes"},
+     {"role": "user", "content": "b"}, {"role": "assistant", "content": "<think>x</think>no"}],
+    [{"role": "user", "content": "w?"},
+     {"role": "assistant", "content": "", "tool_calls": [{"name": "f", "arguments": {"city": "Zürich", "n": 3, "x": 1.5, "z": None}}]},
+     {"role": "tool", "content": "{\"t\": 21}"}],
+    [{"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image"}]}],
+    [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}],
+    [{"role": "assistant", "content": "first"}],
+    [],
+]
+TOOLS = [{"name": "f", "description": "say \"now\" <b> é", "parameters": {"city": {"type": "string"}, "n": {}}}]
+NAMES = {"a": 1, "b": -3, "f": 2.5, "s": "Hello wörld  ", "q": "plain text", "t": "", "l": [1, 2, 3, "x", None],
+         "d": {"k": "v", "n": {"m": [1, 2]}, "items": 5}, "z": None, "y": True,
+         "ms": [{"role": "user", "content": " hi "}, {"role": "assistant", "content": "yo\n", "x": 1}, {"role": "tool"}]}
+ATOMS = ["a", "b", "f", "s", "q", "t", "l", "d", "ms", "z", "y", "u", "1", "0", "2.5", "1e3", "'q'", '"w z"', "none", "true",
+         "[]", "{}", "'\\n\\t\\u00e9'"]
+FILTERS = ["length", "trim", "lower", "string", "list", "first", "last", "tojson", "join(',')", "default('D')",
+           "default('D', true)", "int", "float", "abs", "reverse|list", "sort", "unique|list", "sum", "min", "max", "items|list",
+           "dictsort", "replace('l', 'Z')", "indent(2)", "tojson(indent=2)", "map(attribute='role')|list",
+           "map('lower')|list", "selectattr('role', 'equalto', 'user')|list", "rejectattr('x')|list", "select('string')|list",
+           "round", "round(1)", "count", "map('string')|join('-')", "capitalize", "select", "map(attribute='x')"]
+TESTS = ["defined", "none", "string", "mapping", "number", "iterable", "sequence", "true", "undefined", "boolean", "integer",
+         "not none", "not string", "odd", "divisibleby 2", "equalto(1)", "in [1, 2]", "sameas none"]
+ENDINGS = [".role", ".content", ".k", ".items", ".n", ".strip()", ".split()", ".keys()|list", ".get('k')", ".startswith('H')",
+           ".replace('l', 'L')", ".split('l', 1)", ".lower()", ".find('o')", ".values()|list", ".lstrip(' H')", "[0]", "[-1]",
+           "[1:]", "[::-1]", "[:2]", "[-2:]", "['role']", "['k']", ".rsplit('l', 1)", ".splitlines()",
+           ".removeprefix('He')", ".endswith(('x', ' '))", ".count('l')", ".join(['a', 'b'])"]
+
+
+class Writer:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.pick = lambda *some: self.random.choice(some)
+
+    def expression(self, depth=0):
+        if depth > 3 or self.random.random() < 0.25:
+            return self.random.choice(ATOMS)
+        one, two = self.expression(depth + 1), self.expression(depth + 1)
+        return self.pick(
+            f"({one} {self.pick('+', '-', '*', '/', '//', '~')} {two})",
+            f"({one} {self.pick('==', '!=', '<', '>=', 'in', 'not in')} {two})",
+            f"({one} {self.pick('and', 'or')} {two})", f"(not {one})", f"({one} if {two} else {self.expression(depth + 1)})",
+            f"({one}){self.random.choice(ENDINGS)}", f"({one}){self.random.choice(ENDINGS)}",
+            f"(({one}) is {self.random.choice(TESTS)})", f"(({one})|{self.random.choice(FILTERS)})",
+            f"(({one})|{self.random.choice(FILTERS)})", f"[{one}, {two}]", f"{{'k': {one}, 1: {two}}}", f"({one}, {two})",
+            f"range({self.pick('3', '1, 4', '5, 0, -2', 'a')})|list", f"namespace(x={one}).x")
+
+    def text(self):
+        return self.pick("", "x", " ", "\n", "  \n  ", "a\n", "\t", "b c\n\n", "}", "%")
+
+    def tag(self, words):
+        return "{%" + self.pick("", "", "-", "+") + f" {words} " + self.pick("", "", "-") + "%}"
+
+    def body(self, depth):
+        return "".join(self.text() + self.statement(depth + 1) for _ in range(self.random.randrange(1, 3))) + self.text()
+
+    def statement(self, depth=0):
+        kind = self.random.randrange(11)
+        if depth > 2 or kind < 4:
+            return "{{" + self.pick("", "-") + f" {self.expression()} " + self.pick("", "-") + "}}"
+        if kind == 4:
+            return (self.tag("if " + self.expression()) + self.body(depth) + self.tag("elif " + self.expression())
+                    + self.body(depth) + self.tag("else") + self.body(depth) + self.tag("endif"))
+        if kind in (5, 6):
+            over = self.pick("m in ms", "m in l", "k, v in d.items()", "i in range(3)", "m in ms if m.content", "c in q")
+            shown = self.pick("{{ loop.index }}", "{{ loop.last }}", "{{ loop.revindex }}{{ loop.length }}", "{{ loop.previtem }}")
+            cut = self.tag(self.pick("break", "continue")) if self.random.random() < 0.1 else ""
+            return self.tag("for " + over) + shown + self.body(depth) + cut + self.tag("else") + "none" + self.tag("endfor")
+        if kind == 7:
+            return self.tag("set n = " + self.expression()) + "{{ n }}" + self.body(depth)
+        if kind == 8:
+            return self.tag("set n") + self.body(depth) + self.tag("endset") + "{{ n | trim }}"
+        if kind == 9:
+            return (self.tag("macro shown(p, r=" + self.expression() + ")") + "{{ p }}{{ r }}" + self.text() + self.tag("endmacro")
+                    + "{{ shown(" + self.expression() + ") }}{{ shown(1, r=" + self.expression() + ") }}")
+        return "{#" + self.pick("", "-") + " note " + self.pick("", "-") + "#}" + self.text()
+
+    def template(self):
+        return "".join(self.text() + self.statement() for _ in range(self.random.randrange(1, 4))) + self.text()
+
+
+def outcome(env, template, names):
+    try:
+        return {"text": env.from_string(template).render(**copy.deepcopy(names))}  # some filters change what they are given
+    except Exception:  # whatever it is: the template is refused
+        return {"error": True}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--count", type=int, default=600)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    env = environment()
+    for name, template in CHAT.items():
+        for messages in TALK:
+            for more in ({}, {"tools": TOOLS, "add_generation_prompt": True}):
+                names = {"messages": messages, "bos_token": "<s>", "eos_token": "</s>", **more}
+                print(json.dumps({"name": name, "template": template, "names": names, **outcome(env, template, names)}))
+    print(json.dumps({"shared": NAMES}))
+    writer, told, refused = Writer(options.seed), 0, 0
+    while told < options.count:
+        template = writer.template()
+        if re.search(r"(none|true|[0-9.e]+|not .*)\)+\[", template):
+            continue  # jinja2 folds constants, and folds these to nothing
+        if re.search(r"(true|[0-9.e]+)\)+\|(map|select|reject)", template):
+            continue  # what cannot be walked over is not noticed before somebody does
+        result = outcome(env, template, NAMES)
+        if " object " in result.get("text", ""):
+            continue  # "<generator object at 0x7f...>"
+        refused += "error" in result
+        if "error" in result and refused % 10 != 0:
+            continue
+        told += 1
+        print(json.dumps({"template": template, **result}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
