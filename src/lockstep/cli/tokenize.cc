@@ -178,13 +178,13 @@ int tokenize_command(Arguments& arguments) {
   arguments.flag("--json", wanted.json,
                  "report as JSON; with --ids, a line is a JSON string and its ids a JSON list");
   arguments.example("lockstep tokenize corpus/*.jsonl --tokenizer llama3/ --out tokens/",
-                    "token files to train on; run it again to go on where it stopped");
+                    "token files to train on; run it again to resume");
   arguments.example("echo \"Hello world\" | lockstep tokenize --ids --tokenizer llama3/",
                     "the ids of a line");
   arguments.example("echo \"9906 1917\" | lockstep tokenize --decode --tokenizer llama3/",
                     "and the way back");
   arguments.example("lockstep tokenize --train corpus/ --vocab-size 32000 --out mine/",
-                    "a tokenizer of one's own");
+                    "a new tokenizer");
   if (!arguments.parse()) return 0;
   wanted.lines.encoding = {.add_special = !wanted.no_special, .parse_special = !wanted.as_text};
   wanted.lines.skip_special = wanted.no_special;

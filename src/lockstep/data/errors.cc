@@ -113,7 +113,7 @@ std::vector<base::ErrorExplanation> error_rows() {
         "data.path were made with "
         "several."},
        {"Name the tokenizer that `lockstep tokenize` made the files with.",
-        "Make the files anew: lockstep tokenize FILES "
+        "Make the files again: lockstep tokenize FILES "
         "--tokenizer DIR --out tokens/."}},
       {246,
        "A line that is no ids or no text",

@@ -41,7 +41,7 @@ TokenWriter::~TokenWriter() {
 
 void TokenWriter::fail(const char* what) const {
   throw base::IoError(
-      802, fmt::format("{} cannot be {}: {}; make room or name another --out, and run the same command again",
+      802, fmt::format("{} cannot be {}: {}; free space or name another --out, and run the same command again",
                        parts_.empty() ? stem_ : parts_.back(), what, std::strerror(errno)));
 }
 

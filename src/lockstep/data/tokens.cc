@@ -87,7 +87,7 @@ TokenSegment open_with_header(base::MappedFile file, const TokenFormat& format) 
     throw base::DataError(
         230,
         fmt::format("{} ends at byte {}, its {} header of {} bytes promises {} tokens, that is {} bytes; it "
-                    "was cut off or changed: fetch it again",
+                    "was truncated or changed: fetch it again",
                     file.path(), file.size(), format.name, kTokenHeaderBytes, count, expected));
   }
   return file_segment(std::move(file), kTokenHeaderBytes, format.width);
@@ -244,7 +244,7 @@ void check_maker(const std::string& file, Maker& maker, bool is_tokenizer) {
   throw base::DataError(
       237, fmt::format("{} was made by the tokenizer {}, but {} {} {}: {}", file, base::hex64(*hash),
                        maker.path, is_tokenizer ? "is" : "by", base::hex64(*maker.hash),
-                       is_tokenizer ? "set data.tokenizer to the one that made it, or make it anew with "
+                       is_tokenizer ? "set data.tokenizer to the one that made it, or make it again with "
                                       "`lockstep tokenize`"
                                     : "train on files of one tokenizer"));
 }

@@ -11,7 +11,7 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"`lockstep explain optim.schedule` lists them."}},
       {141,
        "An optimizer that does not exist",
-       {"optim.name, or kind in optim.groups, is misspelt."},
+       {"optim.name, or kind in optim.groups, is misspelled."},
        {"`lockstep explain optim.name` lists them."}},
   };
 }

@@ -186,7 +186,7 @@ const std::vector<Section>& recipe_sections() {
       {"run", "What is run, how long and where."},
       {"model", "The network: family and sizes."},
       {"data", "What it learns from."},
-      {"batch", "How many samples a step, and how they are cut: the numeric contract."},
+      {"batch", "How many samples per step, and how they are cut: the numeric contract."},
       {"optim", "How the weights move."},
       {"tune", "Which parameters are trained."},
       {"precision", "Number formats."},

@@ -108,7 +108,7 @@ void add_model(std::vector<Key>& keys) {
                    [](const std::string& key) {
                      return all_of({of_family()(key), above("model.sliding_window", 0)});
                    },
-                   "Which layers have the window: sliding and full in turns, repeated over all layers. "
+                   "Which layers have the window: sliding and full, separated by commas, repeated over all layers. "
                    "Empty: "
                    "all have it.",
                    "\"sliding*5,full\"",

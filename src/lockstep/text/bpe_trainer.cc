@@ -180,7 +180,7 @@ BpeTrainer::BpeTrainer(BpeTrainerOptions options) : options_(std::move(options))
   const int64_t least = 256 + static_cast<int64_t>(options_.special_tokens.size());
   if (options_.vocab_size < least) {
     throw base::ConfigError(
-        248, fmt::format("--vocab-size {} leaves no room: the bytes and special tokens are {} by themselves",
+        248, fmt::format("--vocab-size {} is too small: the bytes and special tokens are {} by themselves",
                          options_.vocab_size, least));
   }
 }

@@ -55,10 +55,10 @@ Charsmap Charsmap::from_blob(std::string_view blob) {
   Charsmap map;
   if (blob.empty()) return map;
   uint32_t size = 0;
-  if (blob.size() < sizeof size) refuse("its precompiled charsmap is cut off");
+  if (blob.size() < sizeof size) refuse("its precompiled charsmap is truncated");
   std::memcpy(&size, blob.data(), sizeof size);
   if (size % 4 != 0 || size > blob.size() - sizeof size)
-    refuse("its precompiled charsmap is cut off or damaged");
+    refuse("its precompiled charsmap is truncated or damaged");
   map.units_.resize(size / 4);
   std::memcpy(map.units_.data(), blob.data() + sizeof size, size);
   map.texts_ = blob.substr(sizeof size + size);

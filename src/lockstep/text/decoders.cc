@@ -214,7 +214,7 @@ class Sequence final : public DecodeStep {
 
 int64_t number_of(const Json& part, const char* key) {
   const Json& value = member(part, key);
-  if (!value.is_number_integer()) refuse(fmt::format("\"{}\" is no whole number", key));
+  if (!value.is_number_integer()) refuse(fmt::format("\"{}\" is no integer", key));
   return value.get<int64_t>();
 }
 

@@ -7,12 +7,12 @@ std::vector<base::ErrorExplanation> error_rows() {
   return {
       {240,
        "No tokenizer there",
-       {"The path is misspelt, or the folder holds neither tokenizer.json nor *.tiktoken, tokenizer.model or "
+       {"The path is misspelled, or the folder holds neither tokenizer.json nor *.tiktoken, tokenizer.model or "
         "tekken.json."},
        {"Name a tokenizer's file, or a folder that holds one, such as a Hugging Face model folder."}},
       {241,
        "A tokenizer that cannot be used",
-       {"The file is cut off, damaged or of another format.",
+       {"The file is truncated, damaged or of another format.",
         "Its parts contradict each other: two tokens have one id, a merge "
         "names a token that is not there."},
        {"Fetch the file again.", "Correct what the message names."}},

@@ -9,7 +9,7 @@ namespace lockstep::text {
 namespace {
 
 [[noreturn]] void cut_off() {
-  throw Fault{241, "it is cut off or damaged: a SentencePiece model is expected"};
+  throw Fault{241, "it is truncated or damaged: a SentencePiece model is expected"};
 }
 
 uint64_t take_varint(std::string_view& bytes) {

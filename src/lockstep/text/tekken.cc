@@ -35,7 +35,7 @@ constexpr const char* kOldSpecials[] = {"<unk>",
 int64_t number_of(const Json& part, const char* key) {
   const Json& value = member(part, key);
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() >= kMostTokens)
-    refuse(fmt::format("\"{}\" is {}, and a whole number from 0 to {} is expected", key,
+    refuse(fmt::format("\"{}\" is {}, and an integer from 0 to {} is expected", key,
                        base::quoted(value.dump(), 40), kMostTokens - 1));
   return value.get<int64_t>();
 }
@@ -61,7 +61,7 @@ std::vector<AddedToken> specials_of(const Json& file, int64_t count) {
 
 std::unique_ptr<Tokenizer> open(const std::string&, std::string_view bytes) {
   const Json file = Json::parse(bytes, nullptr, false);
-  if (!file.is_object()) refuse("it is no JSON object: it is cut off or of another format");
+  if (!file.is_object()) refuse("it is no JSON object: it is truncated or of another format");
   const Json& config = member(file, "config");
   const int64_t specials = number_of(config, "default_num_special_tokens");
   const int64_t tokens = number_of(config, "default_vocab_size") - specials;

@@ -17,7 +17,7 @@ namespace {
 
 int32_t id_of(const Json& value, const std::string& token) {
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() >= kMostTokens) {
-    refuse(fmt::format("token {} has the id {}, and a whole number from 0 to {} is expected",
+    refuse(fmt::format("token {} has the id {}, and an integer from 0 to {} is expected",
                        base::quoted(token), base::quoted(value.dump(), 40), kMostTokens - 1));
   }
   return value.get<int32_t>();
@@ -111,7 +111,7 @@ std::unique_ptr<Model> make_word_piece(const Json& model) {
   int64_t most = 100;
   if (is_set(model, "max_input_chars_per_word")) {
     if (!model["max_input_chars_per_word"].is_number_integer())
-      refuse("its max_input_chars_per_word is no whole number");
+      refuse("its max_input_chars_per_word is no integer");
     most = model["max_input_chars_per_word"].get<int64_t>();
   }
   return std::make_unique<WordPieceModel>(std::move(vocabulary), *id, prefix, most);
@@ -267,7 +267,7 @@ uint64_t hash_of_steps(const Json& file) {
 
 std::unique_ptr<Tokenizer> open(const std::string& path, std::string_view bytes) {
   const Json file = Json::parse(bytes, nullptr, false);
-  if (!file.is_object()) refuse("it is no JSON object: it is cut off or of another format");
+  if (!file.is_object()) refuse("it is no JSON object: it is truncated or of another format");
   PipelineParts parts{.source = "tokenizer.json",
                       .model = make_model(file.contains("model") ? file["model"] : Json())};
   parts.added = added_tokens_of(file, parts.model->vocabulary());

@@ -134,7 +134,7 @@ void check(const recipe::Recipe& recipe) {
   check_rotary(m);
   if (m.query_scalar != std::floor(m.query_scalar)) {
     throw base::ConfigError(124,
-                            "model.query_scalar: transformers takes a whole number (query_pre_attn_scalar)");
+                            "model.query_scalar: transformers takes an integer (query_pre_attn_scalar)");
   }
 }
 

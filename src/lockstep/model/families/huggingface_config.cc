@@ -81,7 +81,7 @@ std::vector<std::string> ConfigReader::texts(const char* key) const {
 
 int64_t ConfigReader::counted(const char* key) const {
   if (!has(key) || !json_[key].is_number_unsigned() || json_[key].get<double>() > 1e12)
-    refuse(fmt::format("\"{}\" is not a whole number", key));
+    refuse(fmt::format("\"{}\" is not an integer", key));
   return json_[key].get<int64_t>();
 }
 
@@ -90,7 +90,7 @@ std::vector<int64_t> ConfigReader::counts(const char* key) const {
   if (!has(key) || !json_[key].is_array()) refuse(fmt::format("\"{}\" is not a list", key));
   for (const Json& one : json_[key]) {
     if (!one.is_number_unsigned() || all.size() >= kMostLayers)
-      refuse(fmt::format("\"{}\" is not a list of whole numbers", key));
+      refuse(fmt::format("\"{}\" is not a list of integers", key));
     all.push_back(one.get<int64_t>());
   }
   return all;
