@@ -93,10 +93,10 @@ TEST(CheckpointCommands, EvalCountsAFileOnceAndNamesTheKeyThatWasSet) {
   folder.write("short.txt", "abc");
   json_of(folder.path(), std::string(kTrain) + " data.kind=text data.path=book.txt");
   const auto one = json_of(folder.path(), "$L eval runs/first data.path=book.txt --json");
-  EXPECT_EQ(one["data"], "text book.txt: 3800 tokens of 256 kinds");
+  EXPECT_EQ(one["data"], "text book.txt: 3800 tokens, vocabulary 256");
   EXPECT_EQ(one["samples"], 3799 / 16);
   const auto two = json_of(folder.path(), "$L eval runs/first data.path=test --json");  // a folder too
-  EXPECT_EQ(two["data"], "text test: 7600 tokens of 256 kinds");
+  EXPECT_EQ(two["data"], "text test: 7600 tokens, vocabulary 256");
   const auto own = json_of(folder.path(), "$L eval runs/first --json");
   EXPECT_EQ(own["data"].get<std::string>().find("to train on"), std::string::npos) << own;
   expect_rows(folder.path(),

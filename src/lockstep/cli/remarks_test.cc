@@ -109,21 +109,22 @@ TEST(Data, ThePathSaysWhatItIs) {
 TEST(Train, GoesOnWithAnotherLength) {
   base::TemporaryFolder folder;
   const std::string train = kSmall + "optim.lr=0.01 ";
-  expect_rows(
-      folder.path(),
-      {
-          {train + "run.steps=10 run.name=a", 0, "done: 10 of 10"},
-          {"! " + train + "run.steps=10 run.name=a 2>&1 | grep schedule", 0, ""},
-          {train + "run.steps=10 run.name=a", 0, "run.steps to train longer"},
-          {train + "run.steps=10 run.name=b", 0, "done"},
-          {train + "run.steps=16 run.name=a", 0,
-           "run.steps was 10, is 16: the cosine schedule now ends at step 16, so that step 11 learns at"},
-          {train + "run.steps=16 run.name=b optim.decay_steps=10", 0, "the learning rate is unaffected"},
-          // What was said once counts from then on.
-          {train + "run.steps=20 run.name=b", 0, "run.steps was 16, is 20: the learning rate is unaffected"},
-          {train + "run.steps=8 run.name=b", 0, "already done: runs/b holds 20 steps"},
-          {train + "run.steps=20 run.name=b optim.beta1=0.8", 2, "[LS0160]"},
-      });
+  expect_rows(folder.path(), {
+                                 {train + "run.steps=10 run.name=a", 0, "done: 10 of 10"},
+                                 {"! " + train + "run.steps=10 run.name=a 2>&1 | grep schedule", 0, ""},
+                                 {train + "run.steps=10 run.name=a", 0, "run.steps to train longer"},
+                                 {train + "run.steps=10 run.name=b", 0, "done"},
+                                 {train + "run.steps=16 run.name=a", 0,
+                                  "run.steps was 10, is now 16: the cosine schedule now ends at step 16, so "
+                                  "the learning rate at step 11 is"},
+                                 {train + "run.steps=16 run.name=b optim.decay_steps=10", 0,
+                                  "the learning rate is unaffected"},
+                                 // What was said once counts from then on.
+                                 {train + "run.steps=20 run.name=b", 0,
+                                  "run.steps was 16, is now 20: the learning rate is unaffected"},
+                                 {train + "run.steps=8 run.name=b", 0, "already done: runs/b has 20 steps"},
+                                 {train + "run.steps=20 run.name=b optim.beta1=0.8", 2, "[LS0160]"},
+                             });
   const auto a = steps_of(folder.path() + "/runs/a/metrics.jsonl"),
              b = steps_of(folder.path() + "/runs/b/metrics.jsonl");
   ASSERT_EQ(a.size(), 16u);

@@ -16,7 +16,7 @@ TEST(VerifyCommand, RowsHoldOrAreNamed) {
   expect_rows(
       folder.path(),
       {
-          {"$L verify --layouts 'data=2 data=2,zero=3' --jobs 2 " + tiny, 0, "3 of 3 hold"},
+          {"$L verify --layouts 'data=2 data=2,zero=3' --jobs 2 " + tiny, 0, "3 of 3 pass"},
           {"$L verify model.family=llama model.kv_heads=2 precision.compute=bf16 --json --layouts data=2 " +
                tiny + " 2> /dev/null",
            0, "\"holds\":true"},
@@ -46,7 +46,7 @@ void spoil(const std::string& path, const std::string& name) {
 TEST(VerifyCommand, GoldenRunsAreComparedTensorByTensor) {
   const base::TemporaryFolder folder;
   const std::string tiny = kTiny, line = "$L verify --layouts data=1 --against golden " + tiny;
-  expect_rows(folder.path(), {{"$L verify --layouts data=1 --keep golden " + tiny, 0, "1 of 1 hold"},
+  expect_rows(folder.path(), {{"$L verify --layouts data=1 --keep golden " + tiny, 0, "1 of 1 pass"},
                               {line, 0, "golden run in golden: loss bitwise"},
                               {"$L verify --layouts data=1 --keep golden " + tiny, 2, "already exists"},
                               {line + " run.seed=2", 2, "run.seed"}});

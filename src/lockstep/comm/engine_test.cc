@@ -53,7 +53,7 @@ TEST(Engine, OneThatCannotServeIsRefused) {
   };
   for (const Row& row :
        {Row{"grounded", "engine grounded cannot be used: the weather is bad; use auto or gloo"},
-        Row{"nccl", "engine nccl does not work on CPU memory; use auto or gloo"},
+        Row{"nccl", "engine nccl does not support CPU memory; use auto or gloo"},
         Row{"ucx", "\"ucx\" is not an engine; use auto, shm, gloo, nccl, pigeons or grounded"}}) {
     testing::run_threads(2, [&](const testing::TestRank& rank) {
       const std::string said =

@@ -134,7 +134,7 @@ TEST(ShmFailures, DifferentCallsAreToldApart) {
     return [root](Group& group, std::vector<float>& values) { group.broadcast(floats(values), root); };
   };
   const Row rows[] = {
-      {reduce(8), reduce(9), "rank 1 called all_reduce of 36 bytes, this rank with all_reduce of 32 bytes"},
+      {reduce(8), reduce(9), "rank 1 called all_reduce of 36 bytes, this rank all_reduce of 32 bytes"},
       {reduce(8), reduce(20'000), "rank 1 called all_reduce of 80000 bytes"},
       {reduce(8), barrier, "rank 1 called barrier"},
       {gather, reduce(8), "this rank all_gather"},

@@ -262,8 +262,9 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
     int64_t bytes = 0;
     for (const std::string& file : files) {
       check_maker(file, maker, tokenizer != nullptr);
-      stream.append(open_file(file));
-      bytes += static_cast<int64_t>(stream.segments().back().bytes.size());
+      TokenSegment segment = open_file(file);
+      bytes += static_cast<int64_t>(segment.bytes.size());
+      stream.append(std::move(segment));  // which leaves empty ones out
     }
     if (said.is_auto && bytes > kSearchedBytes) {
       throw base::ConfigError(

@@ -61,7 +61,7 @@ TEST(CheckUp, EachAilmentIsFoundAlone) {
            {"date", "warn", [](auto& f) { f.clock_synchronized = false; }, "chrony"},
            {"huge pages", "warn", [](auto& f) { f.transparent_huge_pages = "never"; }, "madvise"},
            {"thread variables", "warn", [](auto& f) { f.variables["OMP_NUM_THREADS"] = "64"; },
-            "the 16 that"},
+            "the 16 available"},
            {"thread variables", "warn", [](auto& f) { f.variables["OMP_NUM_THREADS"] = "many"; },
             "not a number of threads"},
            {"thread variables", "warn", [](auto& f) { f.variables["OMP_PROC_BIND"] = "true"; },

@@ -34,14 +34,14 @@ TEST(CudaFacts, EveryMachineGetsItsVerdict) {
       {old_driver, 0, "driver 550 is older than 580"},
       {strange_driver, 0, "driver of unknown version is older than 580"},
       {machine({}), 0, "the NVIDIA driver sees no GPU"},
-      {machine({kV100}), 0, "Tesla V100-SXM2-16GB has compute capability 7.0, 7.5 is needed"},
+      {machine({kV100}), 0, "Tesla V100-SXM2-16GB has compute capability 7.0, but 7.5 is needed"},
       {no_plugin, 0, "the CUDA plugin has not been built"},
       {machine({kH200, kH200}), 2, ""},
       {machine({kT4}), 1, ""},
       {machine({kL4, kV100, kL4}), 1, ""},
       {machine({kH200}, ""), 0, "CUDA_VISIBLE_DEVICES=\"\" hides every GPU"},
       {machine({kH200}, "-1"), 0, "CUDA_VISIBLE_DEVICES=\"-1\" hides every GPU"},
-      {machine({kH200, kV100}, "1"), 0, "Tesla V100-SXM2-16GB has compute capability 7.0, 7.5 is needed"},
+      {machine({kH200, kV100}, "1"), 0, "Tesla V100-SXM2-16GB has compute capability 7.0, but 7.5 is needed"},
       {machine({kH200, kV100}, "0"), 1, ""},
   };
   for (const Row& row : rows) {

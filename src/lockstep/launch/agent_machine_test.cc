@@ -469,7 +469,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"the launcher's time is over", kLimited,
             with(running(Stop::passed, SIGTERM), [](AgentState& s) { s.end_by = kNow; }), TimePassed{},
             "working; forced",
-            "say: the ranks did not save within 60 s of SIGTERM: ending them now; end ranks within 0"},
+            "say: the ranks did not save within 60 s of SIGTERM: killing them now; end ranks within 0"},
         Row{"it is not yet", kLimited,
             with(running(Stop::passed, SIGTERM), [](AgentState& s) { s.end_by = in(0.1); }), TimePassed{},
             "working; passed", ""},

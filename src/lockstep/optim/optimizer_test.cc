@@ -100,7 +100,7 @@ TEST(Optimizers, RowsThatNobodyCouldRunAreRefused) {
   EXPECT_NE(why_refused(rows).find("for each element"), std::string::npos) << why_refused(rows);
   OptimizerKind none = row("none");
   none.own = nullptr;
-  EXPECT_NE(why_refused(none).find("has no update rule"), std::string::npos) << why_refused(none);
+  EXPECT_NE(why_refused(none).find("lacks its rule"), std::string::npos) << why_refused(none);
 }
 
 }  // namespace

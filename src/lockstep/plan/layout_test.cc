@@ -63,12 +63,12 @@ TEST(LayoutWords, WrongOnesAreNamed) {
            {"tensor=2,form=heads", "form needs context"},
            {"context_form=heads", "form needs context"},
            {"context=2,form=ring,context_form=heads", "is given twice"},
-           {"pipeline=2,schedule=dualpipe", "schedule is one of gpipe"},
+           {"pipeline=2,schedule=dualpipe", "schedule must be one of gpipe"},
            {"data=2,schedule=gpipe", "schedule needs pipeline"},
            {"pipeline=2,chunks=3", "chunks needs schedule=interleaved"},
            {"pipeline=2,schedule=interleaved,chunks=1", "chunks must be an integer from 2"},
            {"data=4096,tensor=2", "8192 ranks"},
-           {",", "no word"}}) {
+           {",", "it is empty"}}) {
     try {
       parse_layout(words);
       ADD_FAILURE() << words;

@@ -88,9 +88,10 @@ TEST(SetInVain, NamesKeysThatDoNothing) {
 
 TEST(SetInVain, SaysWhy) {
   const Resolved resolved = settled(read_recipe({.overrides = {"optim.momentum=0.5"}}));
-  EXPECT_EQ(set_in_vain(resolved, {.recipe = resolved.recipe}).at(0),
-            "optim.momentum = 0.5 (command line) has no effect: it is for optim.name = sgd or muon, and that "
-            "is adamw");
+  EXPECT_EQ(
+      set_in_vain(resolved, {.recipe = resolved.recipe}).at(0),
+      "optim.momentum = 0.5 (command line) has no effect: it applies to optim.name = sgd or muon, but that "
+      "is adamw");
 }
 
 // An optimizer of a parameter group reads its keys as well.

@@ -220,7 +220,8 @@ TEST(FrozenMemory, HoldsValuesAlone) {
   };
   using enum program::BufferKind;
   const Words half = {"tune.freeze=*.wte.*,*.wpe.*,*.h.0.*,*.h.1.*"};
-  auto all = bytes({}), some = bytes(half), narrow = bytes(with(half, {"precision.compute=bf16"}));
+  auto all = bytes({"precision.compute=fp32"}), some = bytes(with(half, {"precision.compute=fp32"})),
+       narrow = bytes(with(half, {"precision.compute=bf16"}));
   const double share = static_cast<double>(some[state]) / static_cast<double>(all[state]);
   EXPECT_LT(share, 0.6);
   for (const program::BufferKind kind : {master, optimizer, gradient})
@@ -258,8 +259,9 @@ TEST(FrozenBlocks, HaveNoWayBack) {
 
 // The hash is of the weights, not of how they are trained.
 TEST(FrozenHash, IsThatOfTheValues) {
-  const std::string plain = tiny_session({}).parameters->hash();
-  EXPECT_EQ(tiny_session({"tune.freeze=*.h.0.*"}).parameters->hash(), plain);
+  const std::string fp32 = "precision.compute=fp32";  // frozen ones are kept in it
+  const std::string plain = tiny_session({fp32}).parameters->hash();
+  EXPECT_EQ(tiny_session({fp32, "tune.freeze=*.h.0.*"}).parameters->hash(), plain);
   EXPECT_EQ(tiny_session({"optim.groups=*.mlp.* kind=sgd"}).parameters->hash(), plain);
   EXPECT_EQ(tiny_session({"optim.name=muon"}).parameters->hash(), plain);
 }

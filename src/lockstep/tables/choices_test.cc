@@ -47,6 +47,7 @@ TEST(Choices, AKeyCountsForTheRowsThatReadIt) {
         recipe.model.rope_scaling = 2,
         recipe.model.rope_type = key == "model.rope_low_freq" ? "llama3" : "yarn";
         if (key.ends_with("_factor")) recipe.model.rope_type = "longrope";
+        recipe.model.sliding_window = 4;
         recipe.model.kv_heads = 1, recipe.model.head_dim = 8;
         set_value(recipe, table, choice.name);
         const bool reads = std::find(choice.reads.begin(), choice.reads.end(), key) != choice.reads.end();

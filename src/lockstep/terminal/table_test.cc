@@ -56,7 +56,8 @@ TEST(Table, BreaksCellsBetweenWordsBeforeItGivesUpColumns) {
   table.align_right(1);
   EXPECT_EQ(table.to_text(18),
             " samples    memory\n"
-            " a slice\n"
+            "     per\n"
+            "   slice\n"
             "       8  12.5 MiB\n");
 }
 

@@ -119,7 +119,7 @@ std::vector<Case> cases() {
        {.stopped = 0.5},
        "frozen",
        {1},
-       "is stopped (SIGSTOP)"},
+       "has been stopped (SIGSTOP)"},
       {"frozen with its cgroup",
        changed(one_missing(31), [](auto& f) { f[3].stopped = f[3].frozen = true; }),
        {},
@@ -248,7 +248,7 @@ std::vector<Case> cases() {
        {},
        "frozen",
        {3},
-       "it is at evaluate"},
+       "it has been at evaluate"},
       {"the one it waits for is the culprit",
        // 0 waits for 1 in one group, 1 for 2 in another; 2 does nothing.
        {rank(0, {pair("a.x.0", {0, 1}, 4, 40)}, 40),
@@ -292,7 +292,7 @@ std::vector<Case> cases() {
        {},
        "mismatch",
        {0, 1},
-       "rank 0 (a) came to reduce b7, seq 5, group data and rank 1 (a) to gather b2"},
+       "rank 0 (a) reached reduce b7, seq 5, group data and rank 1 (a) reached gather b2"},
       {"on a device: one has not come",
        changed({rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
                 rank(3, {nccl(19, 0)}, 40)},
@@ -303,7 +303,7 @@ std::vector<Case> cases() {
        "rank 3 (b) never entered reduce b7, seq 20, group data; ranks 0 1 2 have been waiting there for 36 "
        "s; its "
        "device has "
-       "come as far as backward b7 s1 of step 12"},
+       "reached backward b7 s1 of step 12"},
       {"on a device: the host that was to enqueue it is stopped",
        changed({rank(0, {nccl(20, 35)}, 35), rank(1, {nccl(20, 36)}, 36), rank(2, {nccl(20, 35)}, 35),
                 rank(3, {nccl(19, 40)}, 40)},

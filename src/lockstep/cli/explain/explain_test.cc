@@ -33,9 +33,9 @@ TEST(Explain, ProgramAndMemory) {
        "waits #3"},
       {"$L explain program model.layers=1 --nproc 2 | grep 'reduce among replicas'", 0, "b2 b1 b0"},
       {"$L explain program model.layers=1 parallel.zero=3 parallel.shard=2 --nproc 4 --rank 3", 0,
-       "rank 1 of 2 in copy 1 of 2"},
+       "rank 1 of 2 in replica 1 of 2"},
       {"$L explain memory model.layers=1 parallel.zero=3 --nproc 3", 0, "ranks"},
-      {"$L explain program --nproc 4 --rank 4", 2, "--nproc 4 has the ranks 0 to 3"},
+      {"$L explain program --nproc 4 --rank 4", 2, "--nproc 4 has ranks 0 to 3"},
       {"$L explain program --nproc 9", 2, "cannot be distributed over 9 data ranks"},
       {"$L explain memory --nproc 0", 2, "--nproc 0"},
       // What is timed is one rank, whatever the recipe is for.

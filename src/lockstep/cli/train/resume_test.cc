@@ -140,7 +140,7 @@ TEST(Train, MetricsOfAnEarlierStartAreKept) {
       folder.path(),
       {{train + "&& cp -r runs/d kept", 0, "saved every 4 steps and at the end"},
        {cut + "chmod 000 " + metrics + "; " + without_right + train, 1,
-        "metrics.jsonl cannot be read and cut"},
+        "metrics.jsonl cannot be read and truncated"},
        {"chmod 644 " + metrics + "; cmp " + metrics + " kept/metrics.jsonl", 0, ""},
        {"chmod 000 runs/d/record.json; " + without_right + train, 1, "record.json cannot be read"},
        {"cmp " + metrics + " kept/metrics.jsonl", 0, ""},

@@ -65,7 +65,7 @@ std::vector<Meddler> meddlers() {
        [](TestServer&, RawPeer& peer) {
          peer.send(Message{Code::keys, 0, {}});
        },
-       "language"},
+       "store protocol"},
       {"other_version",
        [](TestServer&, RawPeer& peer) {
          peer.send(Message{Code::hello, 0, {"lockstep store 9", "", ""}});

@@ -163,7 +163,7 @@ TEST(Leader, RefusesAnotherIdeaOfTheWorld) {
   NodeCard trains = card("c");
   trains.trains = true;
   story.send({{"say", "join"}, {"token", "c"}, {"card", to_json(trains)}});
-  EXPECT_NE(story.refusal("c").find("`lockstep train`, a runs `lockstep launch`; start the same command"),
+  EXPECT_NE(story.refusal("c").find("`lockstep train`, but a runs `lockstep launch`; start the same command"),
             std::string::npos)
       << story.refusal("c");
 }

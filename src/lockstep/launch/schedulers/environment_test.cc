@@ -323,7 +323,7 @@ TEST(Environment, FaultsNameTheVariables) {
       {kSlurmUneven, "", "SLURM_STEP_TASKS_PER_NODE=2(x2),1", 541, {"SLURM_STEP_TASKS_PER_NODE", "3 nodes"}},
       {kSlurmUneven, "", "SLURM_STEP_TASKS_PER_NODE=3,2", 541, {"does not add up", "SLURM_STEP_NUM_TASKS"}},
       {kSlurmUneven, "", "SLURM_STEP_TASKS_PER_NODE=3;1", 542, {"SLURM_STEP_TASKS_PER_NODE=\"3;1\""}},
-      {kSlurmUneven, "", "SLURM_STEP_NODELIST=n[1-3]", 541, {"names 3 nodes", "SLURM_STEP_NUM_NODES"}},
+      {kSlurmUneven, "", "SLURM_STEP_NODELIST=n[1-3]", 541, {"lists 3 nodes", "SLURM_STEP_NUM_NODES"}},
       {kSlurmUneven, "", "SLURM_STEP_NODELIST=n[1-", 542, {"SLURM_STEP_NODELIST=\"n[1-\""}},
       {kSlurmUneven, "", "SLURM_STEP_NUM_TASKS=four", 542, {"SLURM_STEP_NUM_TASKS=\"four\""}},
       {kSlurmUneven, "", "SLURM_STEP_ID=0x1", 542, {"SLURM_STEP_ID=\"0x1\""}},

@@ -75,7 +75,7 @@ TEST(Metadata, WhatTheServerSays) {
   };
   const Case cases[] = {
       {ok("FALSE"), ok("NONE"), ""},
-      {ok("TRUE"), ok("NONE"), "preempts"},
+      {ok("TRUE"), ok("NONE"), "preempting"},
       {ok("FALSE"), ok("TERMINATE_ON_HOST_MAINTENANCE"), "maintenance"},
       {ok("FALSE"), ok("MIGRATE_ON_HOST_MAINTENANCE"), ""},
       {"HTTP/1.1 404 Not Found\r\n\r\nTRUE", ok("NONE"), ""},

@@ -76,16 +76,16 @@ void check_heads(const Family& family, const ModelKeys& m) {
 }
 
 void check_groups(const Family& family, const ModelKeys& m) {
-  if (m.heads % m.kv_heads.value != 0) {
-    throw ConfigError(123,
-                      fmt::format("model.kv_heads = {} does not divide model.heads = {}; choose one of {}",
-                                  m.kv_heads.value, m.heads, base::divisors_near(m.heads, m.kv_heads.value)));
-  }
   if (family.heads && !family.heads->grouped && m.kv_heads.value != m.heads) {
     throw ConfigError(123, fmt::format("model.kv_heads = {}: a {} has keys and values for each of its {} "
                                        "heads; remove it, or set model.family={}",
                                        m.kv_heads.value, m.family, m.heads,
                                        families_where([](const Heads& h) { return h.grouped; })));
+  }
+  if (m.heads % m.kv_heads.value != 0) {
+    throw ConfigError(123,
+                      fmt::format("model.kv_heads = {} does not divide model.heads = {}; choose one of {}",
+                                  m.kv_heads.value, m.heads, base::divisors_near(m.heads, m.kv_heads.value)));
   }
 }
 

@@ -97,7 +97,12 @@ void adopt_config(recipe::Resolved& resolved, const std::string& text, const std
   for (const ConfigSetting& setting : settings) {
     const recipe::Key* key = recipe::find_key(setting.key);
     const std::string said = recipe::value_text(*key, resolved.recipe);
-    if (said == printed(setting) || means_the_same(setting, resolved.recipe.model, family.name)) continue;
+    if (said == printed(setting) || means_the_same(setting, resolved.recipe.model, family.name)) {
+      std::string& origin = resolved.origin.at(setting.key);
+      if (origin == "default")
+        origin = path;  // the folder says so: what is usual in its family does not count
+      continue;
+    }
     if (left_alone(resolved, setting.key)) {
       recipe::set_value(resolved.recipe, setting.key, setting.value);
       resolved.origin[setting.key] = path;

@@ -76,7 +76,7 @@ void write_qwen3(const recipe::Recipe::Model& m, ConfigWriter& c) {
 }
 
 Preset preset(const char* name, int layers, int hidden, int heads, int kv_heads, int head_dim, int ffn,
-              bool tied) {
+              bool tied, int vocab = 151936) {
   return {name,
           {{"model.layers", std::to_string(layers)},
            {"model.hidden", std::to_string(hidden)},
@@ -84,7 +84,7 @@ Preset preset(const char* name, int layers, int hidden, int heads, int kv_heads,
            {"model.kv_heads", std::to_string(kv_heads)},
            {"model.head_dim", std::to_string(head_dim)},
            {"model.ffn", std::to_string(ffn)},
-           {"model.vocab", "151936"},
+           {"model.vocab", std::to_string(vocab)},
            {"model.tied", tied ? "true" : "false"},
            {"model.context", "32768"},
            {"model.norm_epsilon", "1e-6"},
@@ -107,7 +107,7 @@ Family qwen2_family() {
           .reads = keys_of({attention_keys(), rotary_keys(), window_keys()}),
           .defaults = defaults(),
           .presets = {preset("0.5b", 24, 896, 14, 2, 64, 4864, true),
-                      preset("7b", 28, 3584, 28, 4, 128, 18944, false)},
+                      preset("7b", 28, 3584, 28, 4, 128, 18944, false, 152064)},
           .heads = Heads{.grouped = true},
           .check = check,
           .build = build_qwen2,

@@ -59,7 +59,7 @@ TEST(Fingerprint, AFlippedBitNamesItsRank) {
       {4, -1, {}, ""},
       {4, 2, {}, "after step 4 the weights of rank 2 differ"},
       {3, 0, {"precision.compute=bf16"}, "rank 0 differ"},
-      {2, 1, {}, "ranks 0 1 differ from the copies of the others (no majority"},
+      {2, 1, {}, "ranks 0 1 differ from the other replicas (no majority"},
       {6, 3, {"parallel.zero=3", "parallel.shard=2"}, "rank 3 differ"},
       {6, -1, {"parallel.zero=3", "parallel.shard=2"}, ""},
       {2, 1, {"parallel.zero=3"}, ""},  // each weight is held once: there is nothing to compare

@@ -27,7 +27,7 @@ TEST(Remarks, ASchedulesThatCannotBeMeant) {
            {{"optim.warmup=500", "run.steps=100"}, "to 20 % of optim.lr"},
            {{"optim.warmup=60", "optim.decay_steps=40"}, "optim.decay_steps = 40 ends before the warm-up"},
            {{"optim.warmup=60", "optim.decay_steps=40", "optim.schedule=constant"}, ""},
-           {{"optim.lr=1e-3", "optim.min_lr=1e-2"}, "ends at 1e-05"},
+           {{"optim.lr=1e-3", "optim.min_lr=1e-2"}, "final learning rate is 1e-05"},
            {{"optim.lr=3e-4", "optim.min_lr=3e-5"}, "optim.min_lr = 3e-05 is a fraction of optim.lr"},
            {{"optim.lr=0.5", "optim.min_lr=0.1"}, ""},
            {{"optim.lr=1e-3", "optim.min_lr=0"}, ""},
@@ -47,11 +47,11 @@ TEST(Remarks, MoreThreadsThanProcessors) {
   for (const ThreadRow& row : std::initializer_list<ThreadRow>{
            {{.threads = 2, .processors = 2}, ""},
            {{.threads = 64, .processors = 2, .from_recipe = true},
-            "run.threads = 64 is more than the 2 processors"},
-           {{.threads = 64, .processors = 2, .variable = "64"}, "OMP_NUM_THREADS = 64 is more than"},
+            "run.threads = 64 exceeds the 2 processors"},
+           {{.threads = 64, .processors = 2, .variable = "64"}, "OMP_NUM_THREADS = 64 exceeds"},
            {{.threads = 2, .local_ranks = 4, .processors = 2, .from_recipe = true}, "on each of 4 ranks"},
            {{.threads = 1, .local_ranks = 4, .processors = 2}, ""},
-           {{.threads = 2, .processors = 2, .variable = "many"}, "\"many\" is no number of threads"},
+           {{.threads = 2, .processors = 2, .variable = "many"}, "\"many\" is not a number of threads"},
            {{.threads = 2, .processors = 2, .variable = "0"}, "is ignored"},
            {{.threads = 2, .processors = 2, .variable = ""}, ""},
            {{.threads = 2, .processors = 2, .variable = "2,4"}, ""},
@@ -71,7 +71,7 @@ TEST(Remarks, AnotherLengthIsExplained) {
            {{"run.steps=150"}, {"run.steps=150"}, ""},
            {{"run.steps=150"},
             {"run.steps=200"},
-            "run.steps was 150, is 200: the cosine schedule now ends at step 200"},
+            "run.steps was 150, is now 200: the cosine schedule now ends at step 200"},
            {{"run.steps=150"}, {"run.steps=200"}, "add optim.decay_steps=150"},
            {{"run.steps=150"}, {"run.steps=200", "optim.decay_steps=150"}, "is unaffected"},
            {{"run.steps=150", "optim.schedule=constant"},
@@ -83,7 +83,7 @@ TEST(Remarks, AnotherLengthIsExplained) {
             "the schedule had 150 steps, now has 300"},
            {{"run.steps=400", "optim.schedule=wsd"},
             {"run.steps=500", "optim.schedule=wsd"},
-            "run.steps was 400, is 500: the wsd schedule ends at step 500 instead of 400"},
+            "run.steps was 400, is now 500: the wsd schedule ends at step 500 instead of 400"},
        }) {
     const std::string said = schedule_change(resolved(row.before).recipe, resolved(row.now).recipe, 100);
     EXPECT_EQ(said.empty(), *row.says == '\0') << said;
