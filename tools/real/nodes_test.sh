@@ -158,7 +158,7 @@ row "the same with all ranks at once" all_at_once
 row "ZeRO-3 over all nodes: weights and sums by way of each node" same_bits "$by_nodes, parallel.zero=3" parallel.zero=3
 row "bytes on a node's cable are those of the plan" bytes_as_planned
 row "and with ZeRO-3" bytes_as_planned parallel.zero=3
-row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outside" same_bits "8 over shm inside a copy and gloo between them, parallel.zero=3, 4 copies shared by 2 ranks each" \
+row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outside" same_bits "8 over shm inside a copy and gloo between them, parallel.zero=3, 4 replicas of 2 ranks each" \
   parallel.zero=3 parallel.shard=2
 row "a node whose cable is pulled is named" cut_off 2 "node 2 on node3"
 row "the first node's cable is pulled: the others say that the store has gone" cut_off 0 "10.77.0.1:29400"

@@ -77,7 +77,7 @@ killed_launcher() {
   training 100000
   begin -N4 --ntasks-per-node=1 "$program" "${words[@]}" --nproc 1 --max-restarts 0 --rdzv-conf node_timeout=4 || return 1
   kill -KILL "$(with_variable SLURM_PROCID=2 | head -n 1)"
-  ended 1 137 && says "node 2 on " && says "vanished" && nothing_runs
+  ended 1 137 && says "node 2 on " && says "was lost" && nothing_runs
 }
 
 # preempted SIGNAL SRUN-FLAG...: a signal to all processes of the step saves; the same command again goes on.
@@ -126,5 +126,5 @@ done
 row "scancel leaves nothing running" cancelled
 training 20
 row "--nproc beside a task a rank is refused" refused "[LS0553]" -N2 -n4 "$program" "${words[@]}" --nproc 2
-row "a layout that needs more ranks is refused" refused "needs 8 ranks, 4 started" -N2 -n4 "$program" "${words[@]}" parallel.data=8
+row "a layout that needs more ranks is refused" refused "needs 8 ranks, but 4 started" -N2 -n4 "$program" "${words[@]}" parallel.data=8
 finish

@@ -7,7 +7,8 @@
         bin, bin-old or bin-shards: pytorch_model.bin instead of safetensors
     transformers_peer.py loss FILE SEQ_LEN FOLDER...   mean over consecutive windows, as `lockstep eval` takes them
     transformers_peer.py serve      the same, many times: reads "NUMBER<tab>FOLDER<tab>WORD<tab>...", runs the words in the folder,
-                                    leaves what they print in FOLDER/peer-says and answers "NUMBER CODE""""
+                                    leaves what they print in FOLDER/peer-says and answers "NUMBER CODE".
+"""
 import array, contextlib, json, os, pathlib, random, sys, traceback
 
 

@@ -98,7 +98,7 @@ in_every_layout() {
 }
 
 refused_architecture() {
-  mkdir -p mamba-folder && echo '{"model_type": "mamba"}' >mamba-folder/config.json && : >mamba-folder/model.safetensors
+  mkdir -p mamba-folder && echo '{"model_type": "mamba"}' >mamba-folder/config.json && printf '\x02\0\0\0\0\0\0\0{}' >mamba-folder/model.safetensors
   ends 2 "$program" eval mamba-folder && says 'gpt2, llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi, phi3, olmo2'
 }
 

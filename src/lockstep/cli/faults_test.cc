@@ -340,8 +340,9 @@ TEST_P(StopSignals, SavesAndEndsWith75) {
 TEST(Faults, ARankThatIsStoppedWhileItStartsIsNamed) {
   const base::TemporaryFolder folder;
   Training training(folder.path(), "start", "run.steps=5 run.hang_timeout=2 --nproc 3 --max-restarts 0");
-  ASSERT_TRUE(training.until([&] { return !training.ranks().empty(); }));
-  ::kill(training.ranks().back(), SIGSTOP);
+  auto ranks = training.ranks();
+  ASSERT_TRUE(training.until([&] { return !(ranks = training.ranks()).empty(); }));
+  ::kill(ranks.back(), SIGSTOP);
   const Outcome outcome = training.end();
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_NE(outcome.output.find("has been stopped (SIGSTOP) for"), std::string::npos) << outcome.output;

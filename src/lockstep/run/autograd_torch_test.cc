@@ -107,7 +107,7 @@ model::Model build(const Net& net, device::DType type, int64_t out = kClasses) {
 
 Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken = -1, int64_t out = kClasses,
               PlanOptions options = {}) {
-  std::vector<std::string> all{"run.device=" + test_device(),
+  std::vector<std::string> all{"precision.tf32=false", "run.device=" + test_device(),
                                "run.steps=6",
                                "batch.global=32",
                                "batch.slices=4",

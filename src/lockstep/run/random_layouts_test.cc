@@ -293,7 +293,7 @@ void compare(const Drawn& drawn, const Result& one, const Gathered& gradients_of
     EXPECT_LT(most, tolerance.gradient) << why;
   }
   // Frozen weights that are kept in 16 bits are drawn, and hashed, in fp32 a few at a time, outside of steps.
-  const bool widens = drawn.words().find("tune.freeze") != std::string::npos;
+  const bool widens = drawn.words().find("tune.") != std::string::npos;
   EXPECT_NEAR(
       static_cast<double>(rank.peak_bytes), static_cast<double>(rank.planned_bytes),
       0.02 * static_cast<double>(rank.planned_bytes) + (widens ? 32768 : 1024));  // some have a few KiB

@@ -76,13 +76,15 @@ void check_heads(const Family& family, const ModelKeys& m) {
 }
 
 void check_groups(const Family& family, const ModelKeys& m) {
+  const bool divides = m.heads % m.kv_heads.value == 0;
   if (family.heads && !family.heads->grouped && m.kv_heads.value != m.heads) {
+    const std::string others = families_where([](const Heads& h) { return h.grouped; });
     throw ConfigError(123, fmt::format("model.kv_heads = {}: a {} has keys and values for each of its {} "
-                                       "heads; remove it, or set model.family={}",
+                                       "heads; remove it{}",
                                        m.kv_heads.value, m.family, m.heads,
-                                       families_where([](const Heads& h) { return h.grouped; })));
+                                       divides ? ", or set model.family=" + others : ""));
   }
-  if (m.heads % m.kv_heads.value != 0) {
+  if (!divides) {
     throw ConfigError(123,
                       fmt::format("model.kv_heads = {} does not divide model.heads = {}; choose one of {}",
                                   m.kv_heads.value, m.heads, base::divisors_near(m.heads, m.kv_heads.value)));

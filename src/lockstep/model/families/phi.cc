@@ -95,6 +95,7 @@ ConfigSettings read_phi3(const ConfigReader& c) {
 
 void write_phi3(const ModelKeys& m, ConfigWriter& c) {
   write_sizes(m, kPhi3, c);
+  c["pad_token_id"] = nullptr;  // transformers would take 32000, which small vocabularies do not have
   c["max_position_embeddings"] = m.context.value;
   if (m.rope_scaling > 0) c["original_max_position_embeddings"] = m.rope_original_context;
   c["partial_rotary_factor"] = m.partial_rotary;

@@ -56,6 +56,7 @@ ConfigSettings read_config(const ConfigReader& c) {
 
 void write_config(const ModelKeys& m, ConfigWriter& c) {
   write_sizes(m, kUsual, c);
+  c["pad_token_id"] = nullptr;  // transformers would take 128004, which small vocabularies do not have
   std::vector<int> positions;
   for (int64_t i = 0; i < m.layers; ++i) positions.push_back(has_positions(m.no_rope_every, i) ? 1 : 0);
   c["no_rope_layers"] = positions;
