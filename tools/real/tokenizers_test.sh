@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # tokenizers_test.sh BUILD: ids and text of every real vocabulary against its owner's library. Exit 77: skipped.
-# LOCKSTEP_STRINGS=10000 sets how many texts each vocabulary sees (1,000 by default); LOCKSTEP_SEED=7 repeats a run.
+# LOCKSTEP_STRINGS=10000 sets how many texts each vocabulary sees (300 by default); LOCKSTEP_SEED=7 repeats a run.
 # shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 row_limit=600
-strings=${LOCKSTEP_STRINGS:-1000}
+strings=${LOCKSTEP_STRINGS:-300}
 seed=${LOCKSTEP_SEED:-$RANDOM$RANDOM}
 packages=${LOCKSTEP_TOKENIZERS:-${LOCKSTEP_REAL_VENV:+$LOCKSTEP_REAL_VENV-tokenizers}}
 packages=${packages:-$work/tokenizers}
