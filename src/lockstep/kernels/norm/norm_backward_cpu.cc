@@ -11,13 +11,20 @@ struct RowSums {
   float plain, with_normal;  // means of dy * weight, and of dy * weight * normalised
 };
 
-template <class T>
+// Without an offset nothing is added: the compiler would round the sums in another order, and bits would
+// change.
+template <bool kShifted, class T>
+LS_INLINE float weight_of(T weight, float offset) {
+  return kShifted ? widen(weight) + offset : widen(weight);
+}
+
+template <bool kShifted, class T>
 LS_INLINE RowSums row_sums(const T* dy, const T* sum, const T* weight, float offset, int64_t width,
                            float mean, float rstd) {
   float plain = 0, with_normal = 0;
 #pragma omp simd reduction(+ : plain, with_normal)
   for (int64_t i = 0; i < width; ++i) {
-    const float weighted = widen(dy[i]) * (widen(weight[i]) + offset);
+    const float weighted = widen(dy[i]) * weight_of<kShifted>(weight[i], offset);
     plain += weighted;
     with_normal += weighted * ((widen(sum[i]) - mean) * rstd);
   }
@@ -25,7 +32,7 @@ LS_INLINE RowSums row_sums(const T* dy, const T* sum, const T* weight, float off
   return {plain * scale, with_normal * scale};
 }
 
-template <class T, bool kLayer, bool kAdd>
+template <class T, bool kLayer, bool kAdd, bool kShifted>
 LS_INLINE void backward_row(const NormBackward& op, int64_t row, float* dweight, float* dbias) {
   const int64_t width = op.width, at = row * width;
   const T* dy = static_cast<const T*>(op.dy) + at;
@@ -34,13 +41,13 @@ LS_INLINE void backward_row(const NormBackward& op, int64_t row, float* dweight,
   const T* dresidual = static_cast<const T*>(op.dresidual) + (kAdd ? at : 0);
   T* dsum = static_cast<T*>(op.dsum) + at;
   const float mean = kLayer ? op.mean[row] : 0.0f, rstd = op.rstd[row];
-  const RowSums sums = row_sums(dy, sum, weight, op.weight_offset, width, mean, rstd);
+  const RowSums sums = row_sums<kShifted>(dy, sum, weight, op.weight_offset, width, mean, rstd);
   const float plain = kLayer ? sums.plain : 0.0f, with_normal = sums.with_normal;
 #pragma omp simd
   for (int64_t i = 0; i < width; ++i) {
     const float gradient = widen(dy[i]), normal = (widen(sum[i]) - mean) * rstd;
-    const float weighted = gradient * (widen(weight[i]) + op.weight_offset);
-    const float inner = (weighted - plain - normal * with_normal) * rstd;
+    const float inner =
+        (gradient * weight_of<kShifted>(weight[i], op.weight_offset) - plain - normal * with_normal) * rstd;
     dsum[i] = narrow<T>(kAdd ? inner + widen(dresidual[i]) : inner);
     dweight[i] += gradient * normal;
     if (kLayer) dbias[i] += gradient;
@@ -51,7 +58,7 @@ LS_INLINE void clear(float* values, int64_t count) {
   for (int64_t i = 0; i < count; ++i) values[i] = 0;
 }
 
-template <class T, bool kLayer, bool kAdd>
+template <class T, bool kLayer, bool kAdd, bool kShifted>
 void backward_part(const NormBackward& op, int64_t part, int64_t parts) {
   float* dweight = op.partial_dweight + part * op.width;
   float* dbias = kLayer ? op.partial_dbias + part * op.width : nullptr;
@@ -59,7 +66,7 @@ void backward_part(const NormBackward& op, int64_t part, int64_t parts) {
   if (kLayer) clear(dbias, op.width);
   const int64_t end = part_begin(op.rows, parts, part + 1);
   for (int64_t row = part_begin(op.rows, parts, part); row < end; ++row) {
-    backward_row<T, kLayer, kAdd>(op, row, dweight, dbias);
+    backward_row<T, kLayer, kAdd, kShifted>(op, row, dweight, dbias);
   }
 }
 
@@ -79,6 +86,15 @@ void fold_parts(const NormWeightBackward& op) {
   });
 }
 
+template <class T, bool kShifted>
+void backward_part_of_kind(const NormBackward& op, int64_t part, int64_t parts) {
+  const bool layer = op.kind == NormKind::layer, add = op.dresidual != nullptr;
+  if (layer && add) return backward_part<T, true, true, kShifted>(op, part, parts);
+  if (layer) return backward_part<T, true, false, kShifted>(op, part, parts);
+  if (add) return backward_part<T, false, true, kShifted>(op, part, parts);
+  return backward_part<T, false, false, kShifted>(op, part, parts);
+}
+
 }  // namespace
 
 void norm_backward(const NormBackward& op, const Launch&) {
@@ -86,11 +102,8 @@ void norm_backward(const NormBackward& op, const Launch&) {
   with_type(op.type, [&](auto tag) {
     using T = decltype(tag);
     for_items(parts, (op.rows + parts - 1) / parts * op.width, [&](int64_t part) {
-      const bool layer = op.kind == NormKind::layer, add = op.dresidual != nullptr;
-      if (layer && add) return backward_part<T, true, true>(op, part, parts);
-      if (layer) return backward_part<T, true, false>(op, part, parts);
-      if (add) return backward_part<T, false, true>(op, part, parts);
-      return backward_part<T, false, false>(op, part, parts);
+      if (op.weight_offset != 0) return backward_part_of_kind<T, true>(op, part, parts);
+      return backward_part_of_kind<T, false>(op, part, parts);
     });
   });
 }

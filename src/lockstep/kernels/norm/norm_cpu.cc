@@ -31,7 +31,13 @@ LS_INLINE float mean_square_about(const T* values, int64_t width, float mean) {
   return total / static_cast<float>(width);
 }
 
-template <class T>
+// Without an offset nothing is added, so that the compiler rounds as it always did.
+template <bool kShifted, class T>
+LS_INLINE float weight_of(T weight, float offset) {
+  return kShifted ? widen(weight) + offset : widen(weight);
+}
+
+template <class T, bool kShifted>
 void forward_row(const NormForward& op, int64_t row) {
   const int64_t width = op.width, at = row * width;
   const T* values = static_cast<const T*>(op.x) + at;
@@ -51,13 +57,13 @@ void forward_row(const NormForward& op, int64_t row) {
   if (bias != nullptr) {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
-      y[i] = narrow<T>((widen(values[i]) - mean) * rstd * (widen(weight[i]) + op.weight_offset) +
+      y[i] = narrow<T>((widen(values[i]) - mean) * rstd * weight_of<kShifted>(weight[i], op.weight_offset) +
                        widen(bias[i]));
     }
   } else {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i)
-      y[i] = narrow<T>((widen(values[i]) - mean) * rstd * (widen(weight[i]) + op.weight_offset));
+      y[i] = narrow<T>((widen(values[i]) - mean) * rstd * weight_of<kShifted>(weight[i], op.weight_offset));
   }
 }
 
@@ -65,7 +71,10 @@ void forward_row(const NormForward& op, int64_t row) {
 
 void norm_forward(const NormForward& op, const Launch&) {
   with_type(op.type, [&](auto tag) {
-    for_items(op.rows, op.width, [&](int64_t row) { forward_row<decltype(tag)>(op, row); });
+    using T = decltype(tag);
+    for_items(op.rows, op.width, [&](int64_t row) {
+      op.weight_offset != 0 ? forward_row<T, true>(op, row) : forward_row<T, false>(op, row);
+    });
   });
 }
 
