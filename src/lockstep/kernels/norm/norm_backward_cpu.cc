@@ -1,6 +1,7 @@
 // Gradients of norms and of biases. Rows are summed within parts that depend on the shape alone
 // (row_parts), then the parts in order.
 #include "lockstep/kernels/norm/norm.h"
+#include "lockstep/kernels/norm/norm_cpu.h"
 #include "lockstep/kernels/ops_cpu.h"
 #include "lockstep/kernels/workspace.h"
 
@@ -10,13 +11,6 @@ namespace {
 struct RowSums {
   float plain, with_normal;  // means of dy * weight, and of dy * weight * normalised
 };
-
-// Without an offset nothing is added: the compiler would round the sums in another order, and bits would
-// change.
-template <bool kShifted, class T>
-LS_INLINE float weight_of(T weight, float offset) {
-  return kShifted ? widen(weight) + offset : widen(weight);
-}
 
 template <bool kShifted, class T>
 LS_INLINE RowSums row_sums(const T* dy, const T* sum, const T* weight, float offset, int64_t width,

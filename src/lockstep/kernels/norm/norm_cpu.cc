@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "lockstep/kernels/norm/norm_cpu.h"
 #include "lockstep/kernels/ops_cpu.h"
 #include "lockstep/kernels/workspace.h"
 
@@ -29,12 +30,6 @@ LS_INLINE float mean_square_about(const T* values, int64_t width, float mean) {
 #pragma omp simd reduction(+ : total)
   for (int64_t i = 0; i < width; ++i) total += (widen(values[i]) - mean) * (widen(values[i]) - mean);
   return total / static_cast<float>(width);
-}
-
-// Without an offset nothing is added, so that the compiler rounds as it always did.
-template <bool kShifted, class T>
-LS_INLINE float weight_of(T weight, float offset) {
-  return kShifted ? widen(weight) + offset : widen(weight);
 }
 
 template <class T, bool kShifted>

@@ -1,0 +1,40 @@
+// What the tags that are more than text do: loops, macros, and the names that they give values to.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/chat/jinja/run.h"
+
+namespace lockstep::chat::jinja {
+
+// What a for, set or with gives values to: a name, several, or an attribute of a namespace.
+using Target = std::function<void(Run&, const Value&)>;
+Target name_target(std::string name);
+Target tuple_target(std::vector<Target> all);
+Target namespace_target(std::string name, std::string attribute);
+
+// What a body renders, apart from the output.
+std::string captured(const Statement& body, Run& run);
+
+struct Loop {
+  Target target;
+  Expression over, condition;
+  Statement body, otherwise;
+  Flow render(Run& run, Output& out) const;
+
+ private:
+  std::vector<Value> kept(Run& run, const std::vector<Value>& items) const;  // those that the condition takes
+};
+
+struct Macro {
+  std::string name;
+  std::vector<std::string> parameters;
+  std::vector<Expression> defaults;  // null: none
+  Statement body;
+  Value call(Run& run, Scope* outside, const Arguments& arguments) const;
+};
+
+}  // namespace lockstep::chat::jinja
