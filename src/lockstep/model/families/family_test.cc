@@ -80,6 +80,17 @@ TEST(Families, LayerTypesTakeTurns) {
             104);
 }
 
+TEST(Families, KeyHeadsDivideTheHeadsAndAdviceWorks) {
+  const auto says = [](const std::string& family, const std::string& kv_heads) {
+    return base::refusal(123, [&] {
+      resolved({"model.family=" + family, "model.heads=4", "model.hidden=32", "model.kv_heads=" + kv_heads});
+    });
+  };
+  EXPECT_NE(says("llama", "3").find("choose one of"), std::string::npos);
+  EXPECT_NE(says("gpt2", "2").find("or set model.family=llama"), std::string::npos);
+  EXPECT_EQ(says("gpt2", "3").find("model.family="), std::string::npos) << "a llama would refuse it too";
+}
+
 TEST(Families, AutoIsWhatTheDocsSay) {
   const recipe::Recipe::Model gpt2 =
       resolved({"model.hidden=96", "model.heads=3", "data.seq_len=40"}).recipe.model;
