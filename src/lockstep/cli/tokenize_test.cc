@@ -59,7 +59,7 @@ TEST(TokenizeCommand, GoesOnAfterAKill) {
       json_of(folder.path(), "$L tokenize in --tokenizer mine --out wanted --json 2>/dev/null");
   run_shell(folder.path(),
             "$L tokenize in --tokenizer mine --out tokens >/dev/null 2>&1 & pid=$!; "
-            "until ls tokens/*.bin >/dev/null 2>&1 || ! kill -0 $pid 2>/dev/null; do :; done; kill -9 $pid; "
+            "until [ -s tokens/.tokenize.jsonl ] || ! kill -0 $pid 2>/dev/null; do :; done; kill -9 $pid; "
             "wait $pid");
   const json again = json_of(folder.path(), command);
   EXPECT_GE(again["done_before"].get<int>(), 1);
