@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 
 namespace lockstep::base {
 namespace {
@@ -34,7 +35,7 @@ double seconds_since_process_start() {
     while (*field == ' ') ++field;
     while (*field && *field != ' ') ++field;
   }
-  const double started = static_cast<double>(std::strtoull(field, nullptr, 10)) /
+  const double started = static_cast<double>(leading_number<uint64_t>(field + (*field == ' ')).value_or(0)) /
                          static_cast<double>(std::max(1L, ::sysconf(_SC_CLK_TCK)));
   const double now = static_cast<double>(nanoseconds_of(CLOCK_BOOTTIME)) * 1e-9;
   return started > 0 ? std::max(0.0, now - started) : 0;

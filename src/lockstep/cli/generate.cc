@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/older.h"
 #include "lockstep/cli/commands.h"
@@ -23,13 +24,12 @@ namespace lockstep::cli {
 namespace {
 
 double number(const std::string& option, const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (end == text.c_str() || *end != '\0' || !(value >= 0)) {
+  const std::optional<double> value = base::parse_number<double>(text);
+  if (!value || !(*value >= 0)) {
     throw base::ConfigError(
         109, fmt::format("{} {}: expected a number of at least 0, for example {} 0.8", option, text, option));
   }
-  return value;
+  return *value;
 }
 
 // As small a batch as can be: generation trains nothing, and reads no data either.

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/options.h"
 
@@ -75,10 +75,7 @@ void take_error_file(const std::string& path, Failure& failure) {
   if (!message.contains("extraInfo") || !message["extraInfo"].is_object()) return;
   const nlohmann::json stamp = message["extraInfo"].value("timestamp", nlohmann::json());
   int64_t seconds = stamp.is_number_integer() ? stamp.get<int64_t>() : 0;
-  if (stamp.is_string()) {
-    const std::string text = stamp.get<std::string>();
-    std::from_chars(text.data(), text.data() + text.size(), seconds);
-  }
+  if (stamp.is_string()) seconds = base::leading_number(stamp.get_ref<const std::string&>()).value_or(0);
   if (seconds > 0 && seconds < int64_t{1} << 40) failure.unix_micros = seconds * 1000000;
 }
 

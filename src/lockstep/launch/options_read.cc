@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/options.h"
 #include "lockstep/launch/process/process.h"
@@ -19,15 +19,8 @@ namespace {
   throw base::ConfigError(530, fmt::format("--{} {}: expected {}", flag, base::quoted(word), expected));
 }
 
-std::optional<int64_t> whole_number(std::string_view word) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc{} || end != word.data() + word.size()) return std::nullopt;
-  return value;
-}
-
 int number(const std::string& flag, const std::string& word, int64_t least, int64_t most) {
-  const std::optional<int64_t> value = whole_number(word);
+  const std::optional<int64_t> value = base::parse_number(word);
   if (!value || *value < least || *value > most) {
     refuse(flag, word, fmt::format("an integer from {} to {}", least, most));
   }
@@ -35,11 +28,9 @@ int number(const std::string& flag, const std::string& word, int64_t least, int6
 }
 
 Duration seconds(const std::string& flag, const std::string& word) {
-  char* end = nullptr;
-  const double value = word.empty() ? -1 : std::strtod(word.c_str(), &end);
-  if (!end || *end != 0 || !std::isfinite(value) || value < 0 || value > 1e7)
-    refuse(flag, word, "seconds, such as 30 or 0.5");
-  return Duration(static_cast<int64_t>(value * 1000));
+  const std::optional<double> value = base::parse_number<double>(word);
+  if (!value || !(*value >= 0 && *value <= 1e7)) refuse(flag, word, "seconds, such as 30 or 0.5");
+  return Duration(static_cast<int64_t>(*value * 1000));
 }
 
 std::vector<std::string> split(const std::string& text, char between) {
@@ -66,7 +57,7 @@ void read_nproc(const std::string& word, Options& options) {
                        : word == "gpu" ? Nproc::gpu
                                        : Nproc::given;
   if (options.nproc_kind != Nproc::given) return;
-  if (!whole_number(word)) refuse("nproc-per-node", word, "a number, auto, cpu or gpu");
+  if (!base::parse_number(word)) refuse("nproc-per-node", word, "a number, auto, cpu or gpu");
   options.nproc = number("nproc-per-node", word, 1, kMostLocalRanks);
 }
 

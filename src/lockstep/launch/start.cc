@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/store/secret.h"
 #include "lockstep/comm/store/store_server.h"
@@ -35,9 +35,8 @@ int usable_gpu_count() { return device::cuda_availability().devices; }
 std::optional<int> number_in(const Variable& variable, const std::string& name) {
   const std::optional<std::string> text = variable(name);
   if (!text) return std::nullopt;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc{} || end != text->data() + text->size() || value < 0) {
+  const std::optional<int> value = base::parse_number<int>(*text);
+  if (!value || *value < 0) {
     throw base::ConfigError(
         538,
         fmt::format(

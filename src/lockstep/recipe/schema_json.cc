@@ -1,6 +1,7 @@
 // The recipe's JSON Schema, with which editors complete and check recipes as they are written.
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/number.h"
 #include "lockstep/recipe/schema.h"
 
 namespace lockstep::recipe {
@@ -28,7 +29,7 @@ bool is_number(const std::string& choice) {
 void add_choices(const Key& key, Json& schema) {
   schema["enum"] = key.choices;
   for (const std::string& choice : key.choices) {
-    if (is_number(choice)) schema["enum"].push_back(std::stoll(choice));
+    if (is_number(choice)) schema["enum"].push_back(*base::parse_number(choice));
   }
   if (schema["enum"].size() > key.choices.size()) schema["type"] = {"string", "integer"};
 }

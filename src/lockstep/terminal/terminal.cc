@@ -1,4 +1,5 @@
 #include "lockstep/terminal/terminal.h"
+#include "lockstep/base/number.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -30,7 +31,7 @@ bool locale_is_utf8() {
 
 size_t width_of(int file_descriptor, bool is_tty) {
   constexpr size_t kLeast = 20, kMost = 1000;
-  const size_t columns = std::strtoul(std::string(environment("COLUMNS")).c_str(), nullptr, 10);
+  const size_t columns = base::leading_number<size_t>(environment("COLUMNS")).value_or(0);
   if (columns > 0) return std::clamp(columns, kLeast, kMost);
   winsize size{};
   if (is_tty && ::ioctl(file_descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {

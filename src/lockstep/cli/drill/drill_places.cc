@@ -1,4 +1,5 @@
 #include "lockstep/cli/drill/drill_places.h"
+#include "lockstep/base/number.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -92,7 +93,7 @@ int port_of(const sockaddr_storage& address) {
 int store_port(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
   for (std::string one; std::getline(file, one, '\0');) {
-    if (one.starts_with("LOCKSTEP_STORE=")) return std::atoi(one.c_str() + one.rfind(':') + 1);
+    if (one.starts_with("LOCKSTEP_STORE=")) return base::parse_number<int>(std::string_view(one).substr(one.rfind(':') + 1)).value_or(0);
   }
   return 0;
 }
@@ -106,7 +107,7 @@ std::string drop_connections_of(pid_t process) {
   int dropped = 0, refused = 0;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/fd", process), error)) {
-    const int number = std::atoi(entry.path().filename().c_str());
+    const int number = base::parse_number<int>(entry.path().filename().string()).value_or(-1);
     const int mine = static_cast<int>(::syscall(SYS_pidfd_getfd, handle, number, 0));
     if (mine < 0) {
       refused = errno;

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/run/executor/ceilings.h"
 #include "lockstep/terminal/terminal.h"
 
@@ -13,20 +13,15 @@ namespace lockstep::cli {
 
 TrainOptions::Steps read_profile(const std::string& text) {
   if (text.empty()) return {};
-  int64_t first = 0, last = 0;
-  const char* end = text.data() + text.size();
-  auto [at, error] = std::from_chars(text.data(), end, first);
-  last = first;
-  if (error == std::errc() && at != end && *at == ':') {
-    const auto second = std::from_chars(at + 1, end, last);
-    at = second.ptr;
-    error = second.ec;
-  }
-  if (error != std::errc() || at != end || first < 1 || last < first) {
+  const size_t colon = text.find(':');
+  const std::optional<int64_t> first = base::parse_number(std::string_view(text).substr(0, colon));
+  const std::optional<int64_t> last =
+      colon == std::string::npos ? first : base::parse_number(std::string_view(text).substr(colon + 1));
+  if (!first || !last || *first < 1 || *last < *first) {
     throw base::ConfigError(
         109, fmt::format("--profile {}: expected FIRST:LAST steps, counted from 1, such as 10:12", text));
   }
-  return {.first = first, .last = last};
+  return {.first = *first, .last = *last};
 }
 
 std::string profile_lines(const run::Session& session, const run::Profile& profile,

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdlib>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/base/number.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -35,11 +35,9 @@ std::optional<std::pair<std::string, int>> read_line(const std::string& line) {
   const std::string text = line.substr(0, last);
   const size_t before = text.rfind(' ');
   if (before == std::string::npos || line.substr(last + 1) != checksum(text)) return std::nullopt;
-  int candidate = -1;
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data() + before + 1, end, candidate);
-  if (error != std::errc() || at != end || candidate < 0 || candidate >= kMostCandidates) return std::nullopt;
-  return std::pair(text.substr(0, before), candidate);
+  const std::optional<int> candidate = base::parse_number<int>(std::string_view(text).substr(before + 1));
+  if (!candidate || *candidate < 0 || *candidate >= kMostCandidates) return std::nullopt;
+  return std::pair(text.substr(0, before), *candidate);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "lockstep/launch/process/descendants.h"
+#include "lockstep/base/number.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <map>
 
@@ -42,10 +42,12 @@ ProcessLine parse_process_line(std::string_view stat) {
   ProcessLine line;
   const size_t close = stat.rfind(')');
   if (close == std::string_view::npos || close + 4 > stat.size()) return {};
-  const char* end = stat.data() + stat.size();
-  if (std::from_chars(stat.data(), end, line.pid).ec != std::errc{}) return {};
+  const std::optional<pid_t> pid = base::leading_number<pid_t>(stat);
+  const std::optional<pid_t> parent = base::leading_number<pid_t>(stat.substr(close + 4));
+  if (!pid || !parent) return {};
+  line.pid = *pid;
   line.state = stat[close + 2];
-  if (std::from_chars(stat.data() + close + 4, end, line.parent).ec != std::errc{}) return {};
+  line.parent = *parent;
   return line;
 }
 

@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/device/topology/affinity.h"
 
 namespace lockstep::launch {
@@ -100,7 +100,7 @@ Process unpack(const std::string& bytes) {
   size_t at = 0;
   process.words = take(bytes, at);
   process.environment = take(bytes, at);
-  for (const std::string& cpu : take(bytes, at)) process.cpus.push_back(std::stoi(cpu));
+  for (const std::string& cpu : take(bytes, at)) process.cpus.push_back(base::parse_number<int>(cpu).value());
   return process;
 }
 
@@ -121,12 +121,10 @@ void exec_process(const Process& process) {
 }
 
 int signal_number(const std::string& name) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error == std::errc{} && end == name.data() + name.size())
-    return number > 0 && number < NSIG ? number : 0;
+  if (const std::optional<int> number = base::parse_number<int>(name))
+    return *number > 0 && *number < NSIG ? *number : 0;
   const std::string whole = name.starts_with("SIG") ? name : "SIG" + name;
-  for (number = 1; number < NSIG; ++number) {
+  for (int number = 1; number < NSIG; ++number) {
     if (whole == signal_name(number)) return number;
   }
   return 0;

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
 
 namespace lockstep::launch {
 
@@ -106,11 +106,9 @@ int RankLogs::next_attempt(const std::string& run_logs) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(run_logs, error)) {
     const std::string name = entry.path().filename().string();
-    int number = 0;
     if (!name.starts_with("attempt-")) continue;
-    const auto [end, bad] = std::from_chars(name.data() + 8, name.data() + name.size(), number);
-    if (bad == std::errc{} && end == name.data() + name.size() && number < 1000000)
-      next = std::max(next, number + 1);
+    const std::optional<int> number = base::parse_number<int>(std::string_view(name).substr(8));
+    if (number && *number < 1000000) next = std::max(next, *number + 1);
   }
   return next;
 }

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "lockstep/base/number.h"
 #include "lockstep/launch/options.h"
 
 namespace lockstep::launch {
@@ -20,11 +20,9 @@ namespace {
 
 std::optional<int64_t> number(const char* name) {
   const std::optional<std::string> text = process_variable(name);
-  int64_t value = 0;
   if (!text) return std::nullopt;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc{} || end != text->data() + text->size() || value < 0) return std::nullopt;
-  return value;
+  const std::optional<int64_t> value = base::parse_number(*text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/schedulers/environment_readers.h"
 
@@ -105,12 +105,8 @@ std::vector<std::string> split(std::string_view text, char separator) {
 
 std::optional<int> parse_count(std::string_view digits) {
   constexpr int kMost = 1'000'000;
-  int value = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [last, error] = std::from_chars(digits.data(), end, value);
-  if (digits.empty() || digits[0] == '-' || error != std::errc() || last != end || value > kMost)
-    return std::nullopt;
-  return value;
+  const std::optional<int> value = base::parse_number<int>(digits);
+  return value && digits[0] != '-' && *value <= kMost ? value : std::nullopt;
 }
 
 }  // namespace lockstep::launch

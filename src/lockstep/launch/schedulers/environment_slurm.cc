@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/schedulers/environment_readers.h"
 
@@ -56,10 +57,9 @@ bool is_step(const Variables& slurm) {
   const std::string name = slurm.first_of({"SLURM_STEP_ID", "SLURM_STEPID"});
   if (name.empty()) return false;
   const std::string text = slurm.text(name);
-  if (text.size() > 10 || text.find_first_not_of("0123456789") != std::string::npos) {
-    slurm.unreadable(name, "is not a step number");
-  }
-  return std::stoll(text) < kFirstSpecialStep;
+  const std::optional<uint32_t> step = base::parse_number<uint32_t>(text);
+  if (!step) slurm.unreadable(name, "is not a step number");
+  return *step < kFirstSpecialStep;
 }
 
 void read_tasks(const Variables& slurm, const std::string& nodes_name, const std::string& tasks_name,

@@ -1,0 +1,248 @@
+#include "lockstep/run/session/session_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/kind.h"
+#include "lockstep/device/opening.h"
+#include "lockstep/device/thread_pool.h"
+#include "lockstep/model/families/family.h"
+#include "lockstep/model/families/fp8_recipe.h"
+#include "lockstep/model/families/huggingface.h"
+#include "lockstep/model/modules/torch_cuda.h"
+#include "lockstep/plan/cheap.h"
+#include "lockstep/program/nodes.h"
+#include "lockstep/run/session/memory_report.h"
+#include "lockstep/run/session/param_groups.h"
+#include "lockstep/run/session/rank_layout.h"
+#include "lockstep/run/session/recipe_checks.h"
+#include "lockstep/run/session/resolve_auto.h"
+
+namespace lockstep::run {
+
+namespace {
+
+using base::ConfigError;
+using device::DType;
+
+// The cores of a host are shared by its ranks.
+void set_threads(const recipe::Recipe& recipe, const comm::Seat& seat) {
+  int threads = recipe.run.threads.is_auto ? 0 : static_cast<int>(recipe.run.threads.value);
+  device::set_thread_count(threads);
+  const char* const variable = std::getenv("OMP_NUM_THREADS");
+  const bool wished = threads > 0 || (variable != nullptr && device::parse_threads(variable));
+  if (!wished && seat.local_world > 1) {
+    device::set_thread_count(std::max(1, device::thread_count() / seat.local_world));
+  }
+}
+
+int64_t available_bytes(const Plan& plan) {
+  const int64_t limit = static_cast<int64_t>(plan.recipe().memory.limit_gib * (1 << 30));
+  if (limit > 0 && !plan.exists) return limit;
+  int64_t free = plan.device->properties().free_bytes;
+  if (plan.device->id().kind == device::Kind::cpu)
+    free /= plan.seat.local_world;  // the host's, for all of its ranks
+  return limit > 0 ? std::min(limit, free) : free;
+}
+
+// The batch's buffers are as large as the data's samples.
+void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq_len) {
+  const auto settle = [&](int64_t& words, int64_t given, const char* what) {
+    const int64_t wanted = words > 0 ? words : model.predicts_tokens ? seq_len : given;
+    if (wanted != given) {
+      throw ConfigError(176, fmt::format("a sample of the data has {} {}, but the model expects {}; provide "
+                                         "data of that size, or build the model for this one",
+                                         given, what, wanted));
+    }
+    if (!model.predicts_tokens) words = given;
+  };
+  settle(model.input_words, dataset.inputs_per_sample(seq_len), "inputs");
+  settle(model.label_words, dataset.labels_per_sample(seq_len), "labels");
+}
+
+// "auto" in memory.recompute: on a GPU, what costs less than it is worth.
+std::string settled(const Plan& plan, const std::string& recompute, const program::Layout& layout) {
+  if (recompute != "auto") return recompute;
+  if (plan.device->id().kind == device::Kind::cpu) return "none";
+  const plan::Machine machine =
+      plan::this_machine(plan.device->id().kind, plan.device->properties(), plan.seat.local_world);
+  const double share = plan::cheap_share(*plan.model, layout.slice, *layout.kernels, machine);
+  return share > 0 && share < plan::kCheapShare ? "cheap" : "none";
+}
+
+struct BuildFor {
+  DType compute;
+  const model::Parts& parts;
+};
+
+// The model of the recipe or the caller's own, and how another rank's part of it is built.
+void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const BuildFor& wanted) {
+  const auto& [compute, parts] = wanted;
+  plan.own_model = static_cast<bool>(own.build_model);
+  if (own.build_model) {
+    check_own_model(parts);
+    if (plan.device->id().kind == device::Kind::cuda) model::load_torch_cuda_where_linked();
+    if (resolved.recipe.precision.compute == "fp8") {
+      throw ConfigError(185,
+                        "precision.compute = \"fp8\" is for the built-in families, because your own model's "
+                        "modules do their own products; set precision.compute=bf16");
+    }
+  } else {
+    model::resolve_model(resolved, plan.dataset->vocab());
+    model::check_vocabulary(resolved,
+                            {.vocab = plan.dataset->vocab(),
+                             .describe = plan.dataset->describe(),
+                             .of_any_tokenizer = data::is_of_any_tokenizer(resolved.recipe.data.kind) ||
+                                                 resolved.recipe.data.tokenizer != "bytes"});
+    resolve_logits_chunk(resolved, compute, plan.device->id().kind == device::Kind::cuda);
+    check_parts(resolved.recipe, parts, plan.seat.world);
+    model::check_fp8(resolved.recipe, parts);
+  }
+  plan.build_part = [recipe = resolved.recipe, compute = compute, build = own.build_model,
+                     optimizer = plan.optimizer](const model::Parts& of_rank) {
+    model::Model model = build ? build(recipe, compute) : model::build_model(recipe, compute, of_rank);
+    assign_groups(model, recipe, optimizer);
+    return model;
+  };
+  plan.model = std::make_unique<model::Model>(plan.build_part(parts));
+}
+
+// ConfigError 187, 189: what an optimizer asks for and this device does not have.
+void check_optimizer(const optim::Optimizer& optimizer, bool cpu) {
+  if (optimizer.offload && cpu) {
+    throw ConfigError(187,
+                      "optim.offload = true keeps moments in host memory, but this run is on the CPU, where "
+                      "they already are; set optim.offload=false, or run.device to a GPU");
+  }
+  for (const optim::Rule& rule : optimizer.rules) {
+    const bool anywhere = rule.kind->own == nullptr && (!rule.kind->whole || rule.kind->whole_on_gpu);
+    if (anywhere || cpu) continue;
+    throw ConfigError(189,
+                      fmt::format("optim.name = \"{}\" has a rule for the CPU only: set run.device=cpu, or "
+                                  "another optim.name",
+                                  rule.kind->name));
+  }
+}
+
+}  // namespace
+
+PlanOptions for_this(const Ranks& ranks) {
+  PlanOptions options;
+  if (ranks.world() != nullptr) options.seat = ranks.world()->seat();
+  options.shares_memory = ranks.shares_memory();
+  options.node_shares_memory = ranks.node_shares_memory();
+  options.per_node = ranks.per_node();
+  return options;
+}
+
+Variant variant_of(const Plan& plan) {
+  const recipe::Recipe& recipe = plan.recipe();
+  return {.slices = recipe.batch.slices.value,
+          .strands = recipe.batch.strands.value,
+          .recompute = recipe.memory.recompute,
+          .moments = plan.optimizer.moment_type,
+          .offload = plan.optimizer.offload};
+}
+
+program::Layout layout_of(const Plan& plan, const Variant& variant) {
+  const recipe::Recipe& recipe = plan.recipe();
+  program::Layout layout;
+  layout.slice = slice_of({recipe.batch.global / variant.slices, recipe.data.seq_len}, plan.model->parts);
+  layout.slices = variant.slices;
+  layout.strands = variant.strands;
+  layout.ranks = plan.layout.ranks;
+  program::resolve_nodes(layout.ranks, layout.strands);
+  layout.stages = plan.layout.stages;
+  layout.stages.pieces = cut_stages(recipe, *plan.model, layout);
+  layout.rules = state_rules(plan.optimizer, variant.moments, kernels::kernels_for(plan.device->id().kind));
+  layout.offload = variant.offload;
+  layout.kernels = &kernels::kernels_for(plan.device->id().kind);
+  layout.recompute = program::parse_recompute(settled(plan, variant.recompute, layout), *plan.model);
+  return layout;
+}
+
+void check_variant(const Plan& plan, const Variant& variant) {
+  recipe::Recipe recipe = plan.recipe();
+  recipe.batch.slices = variant.slices;
+  recipe.batch.strands = variant.strands;
+  check_batch(recipe);
+  check_strands(recipe, plan.layout.ranks);
+  check_slices(recipe, plan.layout.ranks, plan.layout.stages, plan.model->parts);
+  model::check_fp8_slice(recipe);
+}
+
+plan::Traffic traffic_of(const Plan& plan) {
+  return plan::traffic_of({.program = plan.program,
+                           .model = *plan.model,
+                           .mesh = mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages),
+                           .rank = plan.seat.rank,
+                           .per_node = plan.per_node});
+}
+
+program::Program compile_for_rank(const Plan& plan, int rank, program::MemoryPlan& memory) {
+  const RankLayout there = rank_layout(plan.recipe(), {.rank = rank, .world = plan.seat.world});
+  program::Layout layout = plan.layout;
+  layout.ranks.replica = there.data.replica, layout.ranks.shard_rank = there.data.shard_rank;
+  layout.stages.self = there.stages.self;
+  model::Model model = plan.build_part(there.parts);
+  model.input_words = plan.model->input_words, model.label_words = plan.model->label_words;
+  program::Program program = program::compile(model, layout);
+  memory = program::place(program);
+  return program;
+}
+
+Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
+  Plan plan;
+  plan.seat = options.seat;
+  plan.per_node = options.per_node;
+  plan.exists = options.exists;
+  plan.laps = options.laps;
+  check_before_opening(resolved, own, options);
+  device::Opening opening(resolved.recipe.run.device, options.seat.local_rank, options.seat.world > 1);
+  const device::Id id = opening.id();
+  base::end_lap(plan.laps, "find the device");
+  set_threads(resolved.recipe, options.seat);
+  const bool cpu = id.kind == device::Kind::cpu;
+  const RankLayout here = rank_layout(resolved.recipe, options.seat,
+                                      {.shares_memory = cpu && options.shares_memory,
+                                       .node_shares_memory = cpu && options.node_shares_memory,
+                                       .per_node = options.per_node});
+  plan.layout.ranks = here.data;
+  plan.layout.stages = here.stages;
+  if (!own.dataset && !options.reads_data) {
+    model::apply_preset(resolved);  // which may say how many tokens there are
+    own.dataset = data::stand_in_dataset(resolved.recipe);
+  }
+  plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe, options.data_use);
+  base::end_lap(plan.laps, "open the data");
+  plan.device = opening.take();
+  base::end_lap(plan.laps, "open the device");
+  static_cast<void>(kernels::kernels_for(id.kind));
+  base::end_lap(plan.laps, "load its kernels");  // of the CPU: LibTorch
+  const DType compute = resolve_precision(resolved, plan.device->properties(), own.build_model != nullptr);
+  plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
+  add_model(plan, resolved, own, {compute, here.parts});
+  settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
+  base::end_lap(plan.laps, "build the model");
+  check_optimizer(plan.optimizer, cpu);
+  plan.resolved = std::move(resolved);
+  plan.available_bytes = available_bytes(plan);
+  resolve_layout(plan);
+  base::end_lap(plan.laps, "plan attention and recomputation");
+  check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
+  plan.program = program::compile(*plan.model, plan.layout);
+  plan.memory = program::place(plan.program);
+  if (plan.memory.peak_bytes() > plan.available_bytes) resolve_smaller(plan);
+  program::check(plan.program, *plan.model);
+  if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes)
+    throw_out_of_memory(plan, plan.available_bytes);
+  base::end_lap(plan.laps, "compile the step and place its memory");
+  opening.finish(plan.laps);
+  base::end_lap(plan.laps, "wait for the libraries");
+  return plan;
+}
+
+}  // namespace lockstep::run
