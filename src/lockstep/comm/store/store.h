@@ -6,7 +6,7 @@
 // Values are bytes. Every waiting call has a timeout and fails with CommError 510, naming the key. There are
 // three kinds: LocalStore (threads of one process), StoreClient (a connection to the StoreServer that sits in
 // the launcher) and PrefixStore (another one's keys below a prefix). A store is used by one thread at a time;
-// clone() gives another thread its own.
+// clone() gives another thread its own, also while this one waits.
 #pragma once
 
 #include <chrono>
@@ -40,7 +40,7 @@ class Store {
   // Nothing when there was nothing in time. A timeout of zero does not wait.
   virtual std::optional<std::string> pop(const std::string& queue, Duration timeout) = 0;
   virtual int64_t queue_length(const std::string& queue) = 0;
-  virtual std::unique_ptr<Store> clone() = 0;  // with a connection of its own
+  virtual std::unique_ptr<Store> clone() = 0;  // with a connection of its own; any thread, at any time
 };
 
 // A dictionary inside this process; clones share it. For ranks that are threads, and for tests.

@@ -22,7 +22,8 @@ class TorchStore final : public c10d::Store {
       : c10d::Store(timeout), store_(std::move(store)) {}
 
   c10::intrusive_ptr<c10d::Store> clone() override {
-    return call([&] { return c10::make_intrusive<TorchStore>(store_->clone(), timeout_); });
+    // Without the lock, which a wait of another thread may hold for long.
+    return translated([&] { return c10::make_intrusive<TorchStore>(store_->clone(), timeout_); });
   }
 
   using c10d::Store::set;
@@ -109,6 +110,12 @@ class TorchStore final : public c10d::Store {
   template <class Call>
   auto call(Call&& run) -> decltype(run()) {
     const std::lock_guard lock(mutex_);
+    return translated(run);
+  }
+
+  // With c10d's errors in the place of ours.
+  template <class Call>
+  static auto translated(Call&& run) -> decltype(run()) {
     try {
       return run();
     } catch (const comm::StoreTimeoutError& error) {

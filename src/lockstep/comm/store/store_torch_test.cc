@@ -84,7 +84,8 @@ TEST_P(TorchStoreTest, ZeroMeansForEver) {
 }
 
 TEST_P(TorchStoreTest, ACloneWorksWhileTheOtherWaits) {
-  std::thread waiting([this] { store_->wait({"go"}, 10s); });
+  std::thread waiting([this] { store_->wait({"go"}, 60s); });
+  std::this_thread::sleep_for(50ms);  // so that it is inside, most of the time
   const auto clone = store_->clone();
   for (int i = 0; i < 10; ++i) clone->add("n", 1);
   clone->set("go", bytes(""));
