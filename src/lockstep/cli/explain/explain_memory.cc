@@ -74,7 +74,7 @@ void print_peak(const run::Plan& plan, size_t width) {
   table.align_right(1);
   table.align_right(2);
   const int64_t peak = plan.memory.peak_bytes();
-  for (const run::MemoryRow& row : run::memory_rows(plan)) {
+  for (const run::MemoryRow& row : run::folded_memory_rows(plan)) {
     const double share = 100.0 * static_cast<double>(row.bytes) / static_cast<double>(peak);
     table.add({row.what, bytes_text(row.bytes), fmt::format("{:.1f} %", share)});
   }

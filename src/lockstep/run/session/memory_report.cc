@@ -20,40 +20,87 @@ static bool is_sum(const Plan& plan, const program::Buffer& buffer) {
   return std::find(sums.begin(), sums.end(), index) != sums.end();
 }
 
-// What a buffer that lives inside a step is to a user.
-static std::string name_of(const Plan& plan, const program::Buffer& buffer) {
+// What a buffer that lives inside a step is to a user, and whose it is.
+struct Holder {
+  std::string use;
+  int block = -1;  // not of one block
+  auto operator<=>(const Holder&) const = default;
+};
+
+static Holder holder_of(const Plan& plan, const program::Buffer& buffer) {
   const bool staging = buffer.kind == program::BufferKind::scratch && buffer.block < 0;
-  if (staging) return "received from other ranks";
-  const std::string block =
-      buffer.block < 0 ? "batch" : plan.model->blocks[static_cast<size_t>(buffer.block)].name();
+  if (staging) return {"received from other ranks"};
   switch (buffer.kind) {
     case program::BufferKind::compute:
-      return "gathered weights: " + block;
+      return {"gathered weights", buffer.block};
     case program::BufferKind::gradient:
-      return is_sum(plan, buffer) ? "gradients" : "gradients to reduce: " + block;
+      return is_sum(plan, buffer) ? Holder{"gradients"} : Holder{"gradients to reduce", buffer.block};
     case program::BufferKind::workspace:
-      return "workspace";
+      return {"workspace"};
     default:
-      return "activations: " + block;
+      return buffer.block < 0 ? Holder{"activations: batch"} : Holder{"activations", buffer.block};
   }
 }
 
-std::vector<MemoryRow> memory_rows(const Plan& plan) {
+static const std::string& block_name(const Plan& plan, int block) {
+  return plan.model->blocks[static_cast<size_t>(block)].name();
+}
+
+static void largest_first(std::vector<MemoryRow>& rows) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
+}
+
+// In the order of blocks.
+static std::vector<MemoryRow> rows_at_peak(const Plan& plan) {
   std::vector<MemoryRow> rows;
   for (const auto& [kind, bytes] : plan.memory.persistent_by_kind)
     rows.push_back({program::name_of(kind), bytes});
-  std::map<std::string, int64_t> by_name;
+  std::map<Holder, int64_t> held;
   const std::vector<program::Lifetime> lives = program::lifetimes(plan.program);
   for (size_t b = 0; b < plan.program.buffers.size(); ++b) {
     const program::Buffer& buffer = plan.program.buffers[b];
     const bool alive =
         lives[b].first <= plan.memory.peak_instruction && plan.memory.peak_instruction <= lives[b].last;
-    if (!buffer.persistent && alive && lives[b].first >= 0) by_name[name_of(plan, buffer)] += buffer.bytes();
+    if (!buffer.persistent && alive && lives[b].first >= 0) held[holder_of(plan, buffer)] += buffer.bytes();
   }
-  for (const auto& [name, bytes] : by_name) rows.push_back({name, bytes});
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
+  for (const auto& [holder, bytes] : held) {
+    const bool of_block = holder.block >= 0;
+    rows.push_back({of_block ? holder.use + ": " + block_name(plan, holder.block) : holder.use, bytes,
+                    of_block ? holder.use : "", holder.block});
+  }
   return rows;
+}
+
+std::vector<MemoryRow> memory_rows(const Plan& plan) {
+  std::vector<MemoryRow> rows = rows_at_peak(plan);
+  largest_first(rows);
+  return rows;
+}
+
+std::vector<MemoryRow> folded_memory_rows(const Plan& plan) {
+  std::vector<MemoryRow> folded;
+  const std::vector<MemoryRow> rows = rows_at_peak(plan);
+  for (size_t first = 0; first < rows.size();) {
+    size_t end = first + 1;
+    const auto continues = [&](const MemoryRow& before, const MemoryRow& row) {
+      return row.block >= 0 && row.use == before.use && row.block == before.block + 1 &&
+             row.bytes == before.bytes;
+    };
+    while (end < rows.size() && continues(rows[end - 1], rows[end])) ++end;
+    const auto count = static_cast<int64_t>(end - first);
+    MemoryRow row = rows[first];
+    if (count > 1) {
+      row.what = fmt::format("{}: {} to {}, {} each", row.use, block_name(plan, row.block),
+                             block_name(plan, rows[end - 1].block),
+                             human_bytes(static_cast<double>(row.bytes)));
+      row.bytes *= count;
+    }
+    folded.push_back(std::move(row));
+    first = end;
+  }
+  largest_first(folded);
+  return folded;
 }
 
 std::vector<Remedy> remedies(const Plan& plan) {
@@ -127,9 +174,9 @@ void throw_out_of_memory(const Plan& plan, int64_t available) {
       fmt::format("out of memory on {}: the step needs {}, but {} is available.\n  what takes up memory:",
                   plan.device->id().to_string(), human_bytes(static_cast<double>(needed)),
                   human_bytes(static_cast<double>(available)));
-  const std::vector<MemoryRow> rows = memory_rows(plan);
+  const std::vector<MemoryRow> rows = folded_memory_rows(plan);
   for (size_t k = 0; k < rows.size() && k < 10; ++k) {
-    text += fmt::format("\n    {:<34} {:>10}", rows[k].what, human_bytes(static_cast<double>(rows[k].bytes)));
+    text += fmt::format("\n    {:<46} {:>10}", rows[k].what, human_bytes(static_cast<double>(rows[k].bytes)));
   }
   if (rows.size() > 10) text += fmt::format("\n    ... and {} smaller", rows.size() - 10);
   const std::vector<Remedy> ways = ways_to_fit(plan, available);

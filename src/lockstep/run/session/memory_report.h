@@ -9,12 +9,16 @@
 namespace lockstep::run {
 
 struct MemoryRow {
-  std::string what;
+  std::string what;  // "activations: layer 3"
   int64_t bytes = 0;
+  std::string use{};  // "activations", of rows that belong to one block
+  int block = -1;
 };
 
 // At the moment of the peak: weights, gradients, optimizer, then activations by block, largest first.
 std::vector<MemoryRow> memory_rows(const Plan& plan);
+// For people: neighbouring blocks that hold the same are one row.
+std::vector<MemoryRow> folded_memory_rows(const Plan& plan);
 
 // Changes to the recipe that would need less, the largest saving first.
 struct Remedy {
