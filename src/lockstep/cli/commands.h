@@ -22,6 +22,7 @@ int tune_command(Arguments& arguments);
 int verify_command(Arguments& arguments);
 int generate_command(Arguments& arguments);
 int tokenize_command(Arguments& arguments);
+int data_command(Arguments& arguments);
 int eval_command(Arguments& arguments);
 int export_command(Arguments& arguments);
 int inspect_command(Arguments& arguments);
@@ -35,6 +36,7 @@ int bench_command(Arguments& arguments);
 int explain_program(const std::vector<std::string>& words);
 int explain_memory(const std::vector<std::string>& words);
 int explain_parameters(const std::vector<std::string>& words);
+int data_show(const std::vector<std::string>& words);   // `lockstep data show ...`
 int bench_step(const std::vector<std::string>& words);  // `lockstep bench step ...`
 
 // `lockstep bench checkpoint ...`.

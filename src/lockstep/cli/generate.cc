@@ -37,6 +37,7 @@ run::Plan plan_of(FolderModel& model) {
   recipe::Recipe& recipe = model.resolved.recipe;
   run::adopt_model(model.resolved);
   recipe.batch.global = 1;
+  recipe.data.pack = false;
   recipe.batch.slices = recipe.batch.strands = 1;
   if (!model.trained_here && !model.said("data.kind")) recipe.data.kind = "tokens";
   adopt_tokenizer(model);

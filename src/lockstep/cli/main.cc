@@ -29,6 +29,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"init", "Write a commented recipe to start from.", init_command},
     {"tokenize", "Turn text into tokens and back, make token files, learn a tokenizer.", tokenize_command},
+    {"data", "Show samples as the model sees them, and what is trained on.", data_command},
     {"train", "Train from a recipe; run it again to resume.", train_command},
     {"launch", "Run any program on many ranks, with torchrun's flags.", launch_command},
     {"drill", "Inject faults into a run (kill, freeze, corrupt, fill the disk) and compare the bits.",

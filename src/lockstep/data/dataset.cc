@@ -15,7 +15,7 @@ namespace {
 
 base::Registry<DatasetKind>& registry() {
   static base::Registry<DatasetKind> all("dataset",
-                                         {grammar_kind(), text_kind(), jsonl_kind(), tokens_kind()});
+                                         {grammar_kind(), text_kind(), jsonl_kind(), chat_kind(), tokens_kind()});
   return all;
 }
 

@@ -33,6 +33,12 @@ class Dataset {
   // Fills that many inputs and labels (kIgnoredLabel, -1, where nothing is to be predicted).
   virtual void read(Split split, int64_t index, std::span<int32_t> inputs,
                     std::span<int32_t> labels) const = 0;
+  // Whether samples hold several documents that know nothing of each other (data.pack). If so, for each input the
+  // place in the sample where its document begins.
+  virtual bool has_documents() const { return false; }
+  virtual void read_documents(Split split, int64_t index, std::span<int32_t> begins) const {
+    (void)split, (void)index, (void)begins;
+  }
   // Nats per token of the true source, when it is known: no model can do better on average.
   virtual std::optional<double> entropy_floor() const { return std::nullopt; }
   // Share of the complete sentences in `tokens` that the source could have said; null where the source
@@ -43,6 +49,7 @@ class Dataset {
   }
   virtual std::string describe() const = 0;  // one line: "grammar 7: 137 words, floor 1.973 nats/token"
   virtual std::string describe_eval() const { return describe(); }  // the same of the eval split alone
+  virtual std::vector<std::string> remarks() const { return {}; }  // what was left out, a sentence each
   virtual uint64_t content_hash() const = 0;                        // for record.json; reads all of the data
   // Token to text, for `generate`; and text to tokens for its prompt.
   // What `generate` begins with when it is given no prompt: a boundary, so that a new text follows.

@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/jsonl_field.h"
 #include "lockstep/data/kind.h"
+#include "lockstep/data/packed_stream.h"
 #include "lockstep/data/parallel.h"
 #include "lockstep/data/text.h"
 #include "lockstep/data/tokenized.h"
@@ -126,6 +127,7 @@ std::unique_ptr<Dataset> open_jsonl(const recipe::Recipe& recipe, Use use) {
   const auto open = [&](const std::vector<std::string>& files) {
     return open_stream(files, recipe.data.field);
   };
+  if (recipe.data.pack) return open_packed(recipe, use, {.open = open});  // which says why not
   return std::make_unique<Jsonl>(recipe.data, open_streams(recipe.data, use, kJsonlFiles, open));
 }
 
@@ -135,7 +137,7 @@ DatasetKind jsonl_kind() {
   return {
       .name = "jsonl",
       .describe = "one JSON object per line",
-      .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer", "data.field"},
+      .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer", "data.field", "data.pack"},
       .files = {.endings = kJsonlFiles,
                 .looks_like = [](std::string_view ending,
                                  std::string_view bytes) { return ending == ".json" && is_jsonl(bytes); }},

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/chat.h"
 #include "lockstep/data/files.h"
 #include "lockstep/recipe/path_list.h"
 
@@ -101,9 +102,12 @@ std::string kind_of(const std::string& file) {
   if (const std::string_view format = foreign_format(bytes); !format.empty())
     refuse(fmt::format("{} is {}, which is not supported; unpack it or convert it to text, JSONL or tokens",
                        file, format));
+  const std::string ending = ending_of(file);
+  for (const DatasetKind& kind : dataset_kinds()) {
+    if (kind.files.claims && kind.files.claims(ending, file)) return kind.name;
+  }
   if (const std::string kind = kind_by_name(file); !kind.empty()) return kind;
   if (bytes.empty()) return "";
-  const std::string ending = ending_of(file);
   if (const std::string kind = kind_by_looks(ending, bytes); !kind.empty()) return kind;
   if (ending == ".json") {
     refuse(
@@ -125,6 +129,19 @@ std::string counts_text(const std::map<std::string, std::vector<std::string>>& k
                                 files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : ""));
   }
   return base::join(parts, ", ");
+}
+
+// A path beside a kind that reads no files.
+void refuse_useless_path(recipe::Resolved& resolved) {
+  const auto& data = resolved.recipe.data;
+  const std::string& makes = find_kind(data.kind).makes;
+  if (makes.empty() || data.path.empty()) return;
+  throw base::ConfigError(
+      209,
+      fmt::format("data.kind = \"{}\" ({}) generates its own {} and reads no files, but data.path = {} ({}) "
+                  "is set; set data.kind=auto to detect the kind from the files, or remove data.path",
+                  data.kind, resolved.origin["data.kind"], makes, base::quoted(data.path, 200),
+                  resolved.origin["data.path"]));
 }
 
 }  // namespace
@@ -165,16 +182,12 @@ void resolve_kind(recipe::Resolved& resolved, bool must_exist) {
   if (data.kind == "auto") {
     data.kind = infer_kind(data.path, must_exist);
     resolved.origin["data.kind"] = "auto";
-    return;
+  } else {
+    refuse_useless_path(resolved);
   }
-  const std::string& makes = find_kind(data.kind).makes;
-  if (makes.empty() || data.path.empty()) return;
-  throw base::ConfigError(
-      209,
-      fmt::format("data.kind = \"{}\" ({}) generates its own {} and reads no files, but data.path = {} ({}) "
-                  "is set; set data.kind=auto to detect the kind from the files, or remove data.path",
-                  data.kind, resolved.origin["data.kind"], makes, base::quoted(data.path, 200),
-                  resolved.origin["data.path"]));
+  if (data.kind != "chat" || data.tokenizer == conversation_tokenizer(resolved.recipe)) return;
+  data.tokenizer = conversation_tokenizer(resolved.recipe);
+  resolved.origin["data.tokenizer"] = "model.from";
 }
 
 }  // namespace lockstep::data

@@ -24,6 +24,8 @@ namespace lockstep::data {
 
 // How the files of a kind are known.
 struct FileSigns {
+  // Asked first, and may look into the file: "a .jsonl whose objects are conversations". Null: no.
+  std::function<bool(std::string_view ending, const std::string& file)> claims = {};
   std::vector<std::string> begins = {};   // the first bytes of each of its formats
   std::vector<std::string> endings = {};  // ".jsonl", in small letters
   // Asked where neither tells: the first bytes of a file with this ending. Null: no.
@@ -57,11 +59,11 @@ bool is_of_any_tokenizer(const std::string& name);      // of "auto": false
 // Before the first recipe is read (base/registry.h).
 void register_dataset(DatasetKind kind);
 
-// "text", "jsonl" or "tokens" by the files of `path`; "grammar" without a path. ConfigError 208 where that
+// "text", "jsonl", "chat" or "tokens" by the files of `path`; "grammar" without a path. ConfigError 208 where that
 // cannot be told. `must_exist` = false: files need not be there, and their names tell.
 std::string infer_kind(const std::string& path, bool must_exist = true);
 
-// Puts the kind in the place of "auto". ConfigError 209: a path that the user has set beside a kind that
+// Puts the kind in the place of "auto", and the tokenizer of model.from where conversations have no other. ConfigError 209: a path that the user has set beside a kind that
 // reads no files.
 void resolve_kind(recipe::Resolved& resolved, bool must_exist = true);
 
@@ -72,6 +74,7 @@ std::string_view foreign_format(std::string_view first_bytes);
 DatasetKind grammar_kind();
 DatasetKind text_kind();
 DatasetKind jsonl_kind();
+DatasetKind chat_kind();
 DatasetKind tokens_kind();
 
 }  // namespace lockstep::data

@@ -34,12 +34,15 @@ struct BatchWriter {
     batch.step = step;
     batch.inputs.resize(static_cast<size_t>(samples) * input_count, 0);
     batch.labels.resize(static_cast<size_t>(samples) * label_count, kIgnoredLabel);
+    if (source.has_documents()) batch.documents.resize(batch.inputs.size(), 0);
   }
 
   void read(Split split, int64_t index, int64_t place) {
     const auto at = static_cast<size_t>(place);
     const std::span labels = std::span(batch.labels).subspan(at * label_count, label_count);
     dataset.read(split, index, std::span(batch.inputs).subspan(at * input_count, input_count), labels);
+    if (dataset.has_documents())
+      dataset.read_documents(split, index, std::span(batch.documents).subspan(at * input_count, input_count));
     batch.valid_labels +=
         static_cast<int64_t>(label_count) - std::count(labels.begin(), labels.end(), kIgnoredLabel);
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/data/kind.h"
+#include "lockstep/data/packed_stream.h"
 #include "lockstep/data/tokenized.h"
 #include "lockstep/data/windows.h"
 
@@ -54,6 +55,7 @@ namespace {
 std::unique_ptr<Dataset> open_text(const recipe::Recipe& recipe, Use use) {
   if (SharedTokenizer tokenizer = tokenizer_of(recipe.data))
     return open_tokenized(recipe, use, {}, std::move(tokenizer));
+  if (recipe.data.pack) return open_packed(recipe, use, {.open = open_stream});  // which says why not
   return std::make_unique<Text>(recipe.data, open_streams(recipe.data, use, {}, open_stream));
 }
 
@@ -62,7 +64,7 @@ std::unique_ptr<Dataset> open_text(const recipe::Recipe& recipe, Use use) {
 DatasetKind text_kind() {
   return {.name = "text",
           .describe = "any files, as bytes",
-          .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer"},
+          .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer", "data.pack"},
           .files = {.looks_like =
                         [](std::string_view ending, std::string_view bytes) {
                           return ending != ".json" && bytes.find('\0') == std::string_view::npos;

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/packed_stream.h"
 #include "lockstep/data/tokenize.h"
 #include "lockstep/data/windows.h"
 
@@ -25,6 +26,11 @@ class Spoken final : public Dataset {
   void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
     data_->read(split, index, inputs, labels);
   }
+  bool has_documents() const override { return data_->has_documents(); }
+  void read_documents(Split split, int64_t index, std::span<int32_t> begins) const override {
+    data_->read_documents(split, index, begins);
+  }
+  std::vector<std::string> remarks() const override { return data_->remarks(); }
   std::string describe() const override { return data_->describe(); }
   std::string describe_eval() const override { return data_->describe_eval(); }
   uint64_t content_hash() const override { return data_->content_hash(); }
@@ -84,6 +90,11 @@ std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use,
   const auto open = [&](const std::vector<std::string>& files) {
     return encode_files(files, *tokenizer, recipe.data.field);
   };
+  if (recipe.data.pack) {
+    const StreamDocuments documents{
+        .extensions = extensions, .vocab = tokenizer->vocab(), .end = tokenizer->end_token(), .open = open};
+    return with_tokenizer(open_packed(recipe, use, documents), std::move(tokenizer));
+  }
   auto data = std::make_unique<Encoded>(recipe.data, tokenizer->vocab(),
                                         open_streams(recipe.data, use, extensions, open));
   return with_tokenizer(std::move(data), std::move(tokenizer));

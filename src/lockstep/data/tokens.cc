@@ -14,6 +14,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/data/npy.h"
+#include "lockstep/data/packed_stream.h"
 #include "lockstep/data/parallel.h"
 #include "lockstep/data/token_header.h"
 #include "lockstep/data/tokenized.h"
@@ -277,6 +278,13 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
     scanned = scanned && whole;
     return stream;
   };
+  if (recipe.data.pack) {
+    const StreamDocuments documents{.extensions = kTokenFiles,
+                                    .vocab = said.is_auto ? 1 : said.value,
+                                    .end = tokenizer ? tokenizer->end_token() : std::nullopt,
+                                    .open = open};
+    return with_tokenizer(open_packed(recipe, use, documents), std::move(tokenizer));
+  }
   Streams streams = open_streams(recipe.data, use, kTokenFiles, open);
   const int64_t vocab = said.is_auto ? needed : said.value;
   return with_tokenizer(std::make_unique<Tokens>(recipe.data, vocab, std::move(streams), scanned),
@@ -288,7 +296,7 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
 DatasetKind tokens_kind() {
   return {.name = "tokens",
           .describe = "files of token numbers",
-          .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer"},
+          .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer", "data.pack"},
           .files = {.begins = {"\x93NUMPY"}, .endings = {".bin", ".npy"}},
           .of_any_tokenizer = true,
           .words = Words{0, 0, tokens_to_numbers, numbers_to_tokens},

@@ -19,60 +19,71 @@ struct Source {
   const std::string& path;
 };
 
-// A long list by its first name.
-std::string shown(const std::string& path) {
-  constexpr size_t kMostShown = 100;
-  const std::vector<std::string> parts = recipe::split_paths(path);
-  if (path.size() <= kMostShown || parts.size() < 2) return path;
-  return fmt::format("{} and {} more", parts.front(), parts.size() - 1);
-}
-
 int64_t windows_in(const TokenStream& stream, int64_t seq_len, const Source& source) {
   const int64_t windows = (stream.size() - 1) / seq_len;
   if (stream.size() > 0 && windows > 0) return windows;
   throw base::DataError(205,
                         fmt::format("{} ({}) contains {} tokens, but one sample of data.seq_len = {} needs "
                                     "{}; use more data or a smaller data.seq_len",
-                                    shown(source.path), source.key, stream.size(), seq_len, seq_len + 1));
+                                    shown_path(source.path), source.key, stream.size(), seq_len, seq_len + 1));
 }
 
 Source eval_source(const recipe::Recipe::Data& data) {
   return data.eval_path.empty() ? Source{"data.path", data.path} : Source{"data.eval_path", data.eval_path};
 }
 
-// At least one window to evaluate on when a share was asked for, at least one to train on in any case.
-int64_t held_out(int64_t windows, double fraction) {
-  if (!(fraction > 0)) return 0;
-  const double wanted = std::min(fraction, 1.0) * static_cast<double>(windows);
-  return std::clamp<int64_t>(static_cast<int64_t>(wanted), std::min<int64_t>(1, windows - 1), windows - 1);
-}
-
 }  // namespace
 
-Streams open_streams(const recipe::Recipe::Data& data, Use use, const std::vector<std::string>& extensions,
-                     const std::function<TokenStream(const std::vector<std::string>& files)>& open) {
-  Streams streams;
+std::string shown_path(const std::string& path) {
+  constexpr size_t kMostShown = 100;
+  const std::vector<std::string> parts = recipe::split_paths(path);
+  if (path.size() <= kMostShown || parts.size() < 2) return path;
+  return fmt::format("{} and {} more", parts.front(), parts.size() - 1);
+}
+
+std::string left_out_text(const std::vector<std::string>& files) {
+  if (files.empty()) return "";
+  return fmt::format("; skipped because of {}: {}{}", files.size() > 1 ? "their names" : "its name", files.front(),
+                     files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "");
+}
+
+int64_t held_out(int64_t samples, double fraction) {
+  if (!(fraction > 0)) return 0;
+  const double wanted = std::min(fraction, 1.0) * static_cast<double>(samples);
+  return std::clamp<int64_t>(static_cast<int64_t>(wanted), std::min<int64_t>(1, samples - 1), samples - 1);
+}
+
+DataFiles find_data_files(const recipe::Recipe::Data& data, Use use, const std::vector<std::string>& extensions) {
+  DataFiles files;
   if (use == Use::evaluate) {
     const Source source = eval_source(data);
     FoundFiles found = find_files({.key = source.key, .path = source.path, .extensions = extensions});
-    base::raise_descriptor_limit(static_cast<int>(found.files.size()));
-    streams.eval = open(found.files);
-    streams.left_out = std::move(found.left_out);
-    return streams;
+    files.eval = std::move(found.files);
+    files.left_out = std::move(found.left_out);
+    return files;
   }
   FileQuery query{.key = "data.path", .path = data.path, .extensions = extensions};
   if (!data.eval_path.empty()) {
     FoundFiles held_out =
         find_files({.key = "data.eval_path", .path = data.eval_path, .extensions = extensions});
-    query.excluded = std::move(held_out.files);
-    streams.left_out = std::move(held_out.left_out);
+    query.excluded = held_out.files;
+    files.eval = std::move(held_out.files);
+    files.left_out = std::move(held_out.left_out);
   }
   FoundFiles found = find_files(query);
-  streams.left_out.insert(streams.left_out.end(), found.left_out.begin(), found.left_out.end());
-  base::raise_descriptor_limit(
-      static_cast<int>(found.files.size() + query.excluded.size()));  // all stay open
-  if (!data.eval_path.empty()) streams.eval = open(query.excluded);
-  streams.train = open(found.files);
+  files.train = std::move(found.files);
+  files.left_out.insert(files.left_out.end(), found.left_out.begin(), found.left_out.end());
+  return files;
+}
+
+Streams open_streams(const recipe::Recipe::Data& data, Use use, const std::vector<std::string>& extensions,
+                     const std::function<TokenStream(const std::vector<std::string>& files)>& open) {
+  DataFiles files = find_data_files(data, use, extensions);
+  base::raise_descriptor_limit(static_cast<int>(files.train.size() + files.eval.size()));  // all stay open
+  Streams streams;
+  streams.left_out = std::move(files.left_out);
+  if (!files.eval.empty()) streams.eval = open(files.eval);
+  if (!files.train.empty()) streams.train = open(files.train);
   return streams;
 }
 
@@ -111,24 +122,17 @@ void WindowedDataset::read(Split split, int64_t index, std::span<int32_t> inputs
 std::string WindowedDataset::describe() const {
   if (!streams_.train) return describe_eval();
   return fmt::format("{} {}: {} tokens, vocabulary {}; {} samples to train on, {} to evaluate", kind_,
-                     shown(path_), streams_.train->size() + (streams_.eval ? streams_.eval->size() : 0),
+                     shown_path(path_), streams_.train->size() + (streams_.eval ? streams_.eval->size() : 0),
                      vocab_, train_windows_, eval_windows_) +
-         left_out_text();
-}
-
-std::string WindowedDataset::left_out_text() const {
-  const std::vector<std::string>& others = streams_.left_out;
-  if (others.empty()) return "";
-  return fmt::format("; skipped because of {}: {}{}", others.size() > 1 ? "their names" : "its name", others.front(),
-                     others.size() > 1 ? fmt::format(" and {} more", others.size() - 1) : "");
+         left_out_text(streams_.left_out);
 }
 
 std::string WindowedDataset::describe_eval() const {
   if (streams_.eval)
-    return fmt::format("{} {}: {} tokens, vocabulary {}", kind_, shown(eval_path_), streams_.eval->size(),
+    return fmt::format("{} {}: {} tokens, vocabulary {}", kind_, shown_path(eval_path_), streams_.eval->size(),
                        vocab_) +
-           left_out_text();
-  return fmt::format("{} {}: the last {} of {} samples, held out from training", kind_, shown(path_),
+           left_out_text(streams_.left_out);
+  return fmt::format("{} {}: the last {} of {} samples, held out from training", kind_, shown_path(path_),
                      eval_windows_, train_windows_ + eval_windows_);
 }
 

@@ -15,10 +15,26 @@ bool is(std::string_view key, std::string_view role, std::string_view name) {
 }  // namespace
 
 std::vector<PositionedRows> SliceContext::rows() const {
-  if (!ring) return {{0, samples, first_position + context_rank * seq_len}};
+  if (!ring) return {{0, samples, first_position + context_rank * seq_len, seq_len}};
   const int64_t half = samples / 2;
-  return {{0, half, context_rank * seq_len},
-          {half * seq_len, half, (2 * context - 1 - context_rank) * seq_len}};
+  return {{0, half, context_rank * seq_len, seq_len},
+          {half * seq_len, half, (2 * context - 1 - context_rank) * seq_len, seq_len}};
+}
+
+std::vector<PositionedRows> Frame::rows() const {
+  const device::Tensor documents = find("batch.", "documents");
+  if (documents.data == nullptr) return slice.rows();
+  const int32_t* begins = documents.as<int32_t>();
+  std::vector<PositionedRows> all;
+  for (int64_t row = 0; row < slice.tokens(); ++row) {
+    const bool same = row % slice.seq_len > 0 && begins[row] == begins[row - 1];
+    if (same) {
+      ++all.back().length;
+    } else {
+      all.push_back({.first_row = row});
+    }
+  }
+  return all;
 }
 
 void Frame::bind(std::string role_and_name, device::Tensor tensor) {

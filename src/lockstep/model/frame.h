@@ -16,6 +16,7 @@ namespace lockstep::model {
 // Rows whose samples stand at the same positions.
 struct PositionedRows {
   int64_t first_row = 0, samples = 1, position = 0;
+  int64_t length = 1;  // of each sample
 };
 
 // A slice as this rank sees it: `samples` runs of `seq_len` tokens. Context ranks hold parts of every sample:
@@ -71,6 +72,9 @@ class Frame {
   device::Tensor ring_gradient(std::string_view name) const { return get("ringgrad.", name); }
   device::Tensor across(std::string_view name) const { return get("across.", name); }
   device::Tensor batch(std::string_view name) const { return get("batch.", name); }
+  // The slice's rows; where the segment reads "documents", each of them apart, at position 0 (CPU only: the host must
+  // know them).
+  std::vector<PositionedRows> rows() const;
   device::Tensor weight(std::string_view key) const { return get("weight.", key); }
   device::Tensor grad(std::string_view key) const { return get("grad.", key); }
   bool trains(std::string_view key) const;  // this parameter; false: it is frozen and has no gradient

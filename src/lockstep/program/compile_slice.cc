@@ -68,8 +68,10 @@ void Compiler::load(Slice& s, int chunk) {
   const int64_t tokens = layout_.slice.seq_len;
   program_.input_words = layout_.slice.samples * (model_.input_words > 0 ? model_.input_words : tokens);
   program_.label_words = layout_.slice.samples * (model_.label_words > 0 ? model_.label_words : tokens);
+  program_.document_words = model_.documents ? layout_.slice.samples * tokens : 0;
   for (const auto& [field, words] :
-       {std::pair("inputs", program_.input_words), std::pair("labels", program_.label_words)}) {
+       {std::pair("inputs", program_.input_words), std::pair("labels", program_.label_words),
+        std::pair("documents", program_.document_words)}) {
     bool wanted = false;
     for (int b = blocks.begin; b < blocks.end; ++b) {
       for (const SegmentPlan& plan : plans_[static_cast<size_t>(b)])

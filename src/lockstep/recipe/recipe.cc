@@ -55,8 +55,8 @@ void add_data(std::vector<Key>& keys) {
       {
           make_key(MEMBER(data.kind), always(),
                    "Kind of data: grammar (generated on the fly, no download needed), text (plain files), "
-                   "jsonl (one JSON object per line) or tokens (token numbers). auto: detected from the "
-                   "files in data.path, or grammar without a path.",
+                   "jsonl (one JSON object per line), chat (conversations) or tokens (token numbers). auto: "
+                   "detected from the files in data.path, or grammar without a path.",
                    "\"text\"",
                    {.choices = choice_names("data.kind", {"auto"}), .also = {"format", "dataset"}}),
           make_key(MEMBER(data.path), not_ignored_by("data.kind"),
@@ -93,6 +93,21 @@ void add_data(std::vector<Key>& keys) {
                    "files, and how "
                    "they read as text.",
                    "\"llama3/\"", {.also = {"tokenizer_path", "tokenizer_file"}, .names = Key::Names::input}),
+          make_key(MEMBER(data.chat_template), read_by("data.kind"),
+                   "chat: a file with the chat template, a .jinja or a tokenizer_config.json. Empty: the one in the "
+                   "folder of the tokenizer or of model.from.",
+                   "\"chatml.jinja\"", {.names = Key::Names::input}),
+          make_key(MEMBER(data.train_on), read_by("data.kind"),
+                   "chat: which tokens are trained on: assistant (every message of the assistant), last (its last "
+                   "message) or all.",
+                   "\"last\"", {.choices = {"assistant", "last", "all"}, .also = {"train_on_inputs", "mask"}}),
+          make_key(MEMBER(data.on_error), read_by("data.kind"),
+                   "What to do with a row that cannot be used: stop before training, or skip it and count it.",
+                   "\"skip\"", {.choices = {"stop", "skip"}}),
+          make_key(MEMBER(data.pack), read_by("data.kind"),
+                   "Fill samples with several whole documents. Attention and positions stay inside each document, so "
+                   "a document is trained on as if it were alone.",
+                   "true", {.also = {"packing", "sample_packing"}}),
       });
 }
 

@@ -69,7 +69,7 @@ struct Recipe {
   } model;
 
   struct Data {
-    std::string kind = "auto";   // grammar, text, jsonl, tokens; auto: what `path` is
+    std::string kind = "auto";   // grammar, text, jsonl, chat, tokens; auto: what `path` is
     std::string path = "";       // files, folders and patterns with commas
     std::string field = "text";  // jsonl
     int64_t seq_len = 64;
@@ -79,6 +79,10 @@ struct Recipe {
     int64_t prefetch = 4;  // steps read ahead
     int64_t workers = 1;   // reading threads
     std::string tokenizer = "bytes";
+    std::string chat_template = "";        // a file; empty: that of the tokenizer's or the model's folder
+    std::string train_on = "assistant";    // assistant, last, all: which turns of a conversation
+    std::string on_error = "stop";         // stop, skip: a row that cannot be used
+    bool pack = false;                     // several documents to a sample, each for itself
   } data;
 
   struct Batch {

@@ -26,6 +26,9 @@ ErrorRows error_rows();
 namespace text {
 ErrorRows error_rows();
 }
+namespace chat {
+ErrorRows error_rows();
+}
 namespace data {
 ErrorRows error_rows();
 }
@@ -64,7 +67,7 @@ const ErrorRows& error_catalogue() {
     ErrorRows all;
     for (const ErrorRows& some :
          {base::error_rows(), recipe::error_rows(), device::error_rows(), kernels::error_rows(),
-          comm::error_rows(), text::error_rows(), data::error_rows(), model::error_rows(), optim::error_rows(),
+          comm::error_rows(), text::error_rows(), chat::error_rows(), data::error_rows(), model::error_rows(), optim::error_rows(),
           program::error_rows(), checkpoint::error_rows(), plan::error_rows(), run::error_rows(),
           launch::error_rows(), verify::error_rows(), cli::error_rows()}) {
       all.insert(all.end(), some.begin(), some.end());

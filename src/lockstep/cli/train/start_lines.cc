@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "lockstep/base/text.h"
 #include "lockstep/cli/explain/explain_plan.h"
 #include "lockstep/device/thread_pool.h"
@@ -82,6 +84,16 @@ std::string when_saved(const recipe::Recipe& r) {
   return "only at the end";
 }
 
+// Fine-tuning is counted in epochs.
+std::string epochs_line(const run::Plan& plan) {
+  const recipe::Recipe& r = plan.recipe();
+  const auto samples = static_cast<double>(plan.dataset->samples(data::Split::train));
+  if (samples < 1) return "";
+  return fmt::format("epochs  {:.2f}: run.steps = {} of batch.global = {} samples; one epoch is {:.0f} steps\n",
+                     static_cast<double>(r.run.steps) * static_cast<double>(r.batch.global) / samples, r.run.steps,
+                     r.batch.global, std::ceil(samples / static_cast<double>(r.batch.global)));
+}
+
 }  // namespace
 
 std::string ranks_line(const run::Session& session) {
@@ -101,6 +113,8 @@ std::string start_lines(const run::Plan& plan, const std::string& ranks, const s
                             : fmt::format("{} of them trained, ", human_count(static_cast<double>(trained))),
       plan.model->blocks.size(), device::name_of(plan.model->compute));
   text += fmt::format("data    {}\n", plan.dataset->describe());
+  for (const std::string& remark : plan.dataset->remarks()) text += "        " + remark + "\n";
+  if (r.data.kind == "chat" || r.data.pack) text += epochs_line(plan);
   text += fmt::format(
       "device  {} ({}){}\n", plan.device->id().to_string(), device.name,
       plan.device->id().kind == device::Kind::cpu

@@ -35,7 +35,7 @@ class LayerBuilder {
     }
     add_qkv();
     segments_.push_back(make_attention(
-        {place_.compute, m_.heads, m_.kv_heads.value, m_.head_dim.value, rope(), place_.parts, l_.scores}));
+        {place_.compute, m_.heads, m_.kv_heads.value, m_.head_dim.value, rope(), place_.parts, l_.scores, place_.recipe.data.pack}));
     add_projection("out", "context", l_.out, q_width(), l_.out_bias, 0);
     add_post_norm("out_norm", l_.attention_post_norm);
     add_up();
@@ -49,7 +49,11 @@ class LayerBuilder {
   int64_t kv_width() const { return m_.kv_heads.value * m_.head_dim.value; }
   bool first_adds() const { return place_.number > 0; }  // the embedding leaves only a residual
   bool norms_heads() const { return !l_.q_norm.empty(); }
-  const std::optional<RopeOptions>& rope() const { return l_.rope; }
+  std::optional<RopeOptions> rope() const {
+    std::optional<RopeOptions> rope = l_.rope;
+    if (rope) rope->documents = place_.recipe.data.pack;
+    return rope;
+  }
 
   NormOptions norm(const std::string& name, bool adds) const {
     return {.kind = l_.norm,

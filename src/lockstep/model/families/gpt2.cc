@@ -23,6 +23,7 @@ struct Sizes {
   kernels::ActivationKind curve;
   DType type;
   Parts parts;
+  bool documents;
 };
 
 NormOptions norm(const Sizes& s, std::string name, bool adds = true) {
@@ -42,7 +43,13 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
                              .init_std = s.std,
                              .parts = s.parts,
                              .columns = {s.hidden, s.hidden, s.hidden}});
-  segments.push_back(make_attention({s.type, s.heads, s.heads, s.hidden / s.heads, std::nullopt, s.parts}));
+  segments.push_back(make_attention({.type = s.type,
+                                     .heads = s.heads,
+                                     .kv_heads = s.heads,
+                                     .head_dim = s.hidden / s.heads,
+                                     .rope = std::nullopt,
+                                     .parts = s.parts,
+                                     .documents = s.documents}));
   segments.push_back(make_projection({.segment = "out",
                                       .input = "context",
                                       .name = name + "attn.c_proj",
@@ -92,7 +99,8 @@ Model build(const recipe::Recipe& recipe, DType compute, const Parts& parts) {
                 static_cast<float>(m.dropout),
                 activation_of(m),
                 compute,
-                parts};
+                parts,
+                recipe.data.pack};
   return build_language_model(recipe, compute, parts,
                               {.tokens = kTokens,
                                .positions = "transformer.wpe",

@@ -16,7 +16,8 @@ Model build_language_model(const recipe::Recipe& recipe, DType compute, const Pa
               .context = m.context.value,
               .hidden = m.hidden,
               .layers = m.layers,
-              .seq_len = recipe.data.seq_len};
+              .seq_len = recipe.data.seq_len,
+              .documents = recipe.data.pack};
   std::vector<std::unique_ptr<Segment>> first, last;
   first.push_back(make_embedding({.type = compute,
                                   .vocab = m.vocab.value,
@@ -27,7 +28,8 @@ Model build_language_model(const recipe::Recipe& recipe, DType compute, const Pa
                                   .dropout = {static_cast<float>(m.dropout), 0},
                                   .init_std = init_std,
                                   .parts = parts,
-                                  .scale = options.embedding_scale}));
+                                  .scale = options.embedding_scale,
+                                  .documents = recipe.data.pack}));
   model.blocks.emplace_back("embedding", std::move(first));
   for (int64_t i = 0; i < m.layers; ++i) model.blocks.push_back(options.layer(i));
   last.push_back(make_final_norm(options.norm, compute, parts));

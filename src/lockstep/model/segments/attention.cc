@@ -32,29 +32,40 @@ class Attention : public Segment {
     if (o_.parts.context > 1) plan.seams = {{"context", Seam::to_tokens}};
     plan.input_needs = {"in.qkv", "out.context", "save.lse", "dout.context"};
     plan.workspace = kernels.attention_workspace(attention_shape(shape.samples, length));
+    if (o_.documents) {
+      plan.batch = {"documents"};
+      plan.input_needs.push_back("batch.documents");
+    }
     return plan;
   }
 
   void forward(const Frame& f) const override {
-    f.kernels->attention_forward({.shape = shape_of(f),
-                                  .qkv = f.in("qkv").data,
-                                  .out = f.out("context").data,
-                                  .lse = f.saved("lse").as<float>()},
-                                 f.launch);
+    for (const PositionedRows& rows : f.rows()) {
+      f.kernels->attention_forward({.shape = shape_of(rows),
+                                    .qkv = at(f.in("qkv").data, rows, qkv_width()),
+                                    .out = at(f.out("context").data, rows, q_width()),
+                                    .lse = f.saved("lse").as<float>() + rows.first_row * o_.heads},
+                                   f.launch);
+    }
   }
 
   void backward_input(const Frame& f) const override {
-    const Tensor dqkv = f.din("qkv");
-    f.kernels->attention_backward({.shape = shape_of(f),
-                                   .qkv = f.in("qkv").data,
-                                   .out = f.out("context").data,
-                                   .dout = f.dout("context").data,
-                                   .lse = f.saved("lse").as<float>(),
-                                   .dqkv = dqkv.data},
-                                  f.launch);
-    if (!o_.rope) return;
-    f.kernels->rope({.shape = shape_of(f),
-                     .qkv = dqkv.data,
+    for (const PositionedRows& rows : f.rows()) {
+      void* dqkv = at(f.din("qkv").data, rows, qkv_width());
+      f.kernels->attention_backward({.shape = shape_of(rows),
+                                     .qkv = at(f.in("qkv").data, rows, qkv_width()),
+                                     .out = at(f.out("context").data, rows, q_width()),
+                                     .dout = at(f.dout("context").data, rows, q_width()),
+                                     .lse = f.saved("lse").as<float>() + rows.first_row * o_.heads,
+                                     .dqkv = dqkv},
+                                    f.launch);
+      if (o_.rope) rotate_back(f, rows, dqkv);
+    }
+  }
+
+  void rotate_back(const Frame& f, const PositionedRows& rows, void* dqkv) const {
+    f.kernels->rope({.shape = shape_of(rows),
+                     .qkv = dqkv,
                      .table = f.buffer("rope").as<float>(),
                      .backward = true,
                      .rotary_dim = o_.rope->turned()},
@@ -62,7 +73,7 @@ class Attention : public Segment {
   }
 
   void decode(const Frame& f) const override {
-    f.kernels->attention_decode({.shape = shape_of(f),
+    f.kernels->attention_decode({.shape = attention_shape(f.slice.samples, f.slice.seq_len),
                                  .position = f.slice.first_position,
                                  .capacity = f.cache.capacity,
                                  .qkv = f.in("qkv").data,
@@ -93,8 +104,13 @@ class Attention : public Segment {
   kernels::AttentionShape attention_shape(int64_t samples, int64_t seq_len) const {
     return {o_.type, samples, seq_len, o_.heads, o_.kv_heads, o_.head_dim, o_.scores};
   }
-  kernels::AttentionShape shape_of(const Frame& f) const {
-    return attention_shape(f.slice.samples, f.slice.seq_len * o_.parts.context);
+  kernels::AttentionShape shape_of(const PositionedRows& rows) const {
+    return attention_shape(rows.samples, rows.length * o_.parts.context);
+  }
+  int64_t q_width() const { return o_.heads * o_.head_dim; }
+  int64_t qkv_width() const { return q_width() + 2 * o_.kv_heads * o_.head_dim; }
+  void* at(void* values, const PositionedRows& rows, int64_t width) const {
+    return static_cast<char*>(values) + rows.first_row * width * device::size_of(o_.type);
   }
   AttentionOptions o_;
 };

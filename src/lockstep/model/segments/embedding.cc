@@ -43,6 +43,7 @@ class Embed : public Segment {
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     SegmentPlan plan;
     plan.batch = {"inputs"};
+    if (reads_documents()) plan.batch.push_back("documents");
     plan.outputs = {{"residual", o_.type, {shape.tokens(), o_.width}}};
     plan.weight_needs = {"dout.residual"};
     if (o_.dropout.rate > 0) {
@@ -56,10 +57,10 @@ class Embed : public Segment {
 
   void forward(const Frame& f) const override {
     const Tensor out = f.out("residual");
-    for (const PositionedRows& rows : f.slice.rows()) {
+    for (const PositionedRows& rows : f.rows()) {
       kernels::Embedding e{.type = o_.type,
                            .samples = rows.samples,
-                           .seq_len = f.slice.seq_len,
+                           .seq_len = rows.length,
                            .width = o_.width,
                            .vocab = vocab(),
                            .tokens = f.batch("inputs").as<int32_t>() + rows.first_row,
@@ -85,10 +86,10 @@ class Embed : public Segment {
       dout = dropped;
     }
     bool accumulate = f.accumulate;
-    for (const PositionedRows& rows : f.slice.rows()) {
+    for (const PositionedRows& rows : f.rows()) {
       kernels::EmbeddingBackward e{.type = o_.type,
                                    .samples = rows.samples,
-                                   .seq_len = f.slice.seq_len,
+                                   .seq_len = rows.length,
                                    .width = o_.width,
                                    .vocab = vocab(),
                                    .tokens = f.batch("inputs").as<int32_t>() + rows.first_row,
@@ -111,6 +112,7 @@ class Embed : public Segment {
   }
 
  private:
+  bool reads_documents() const { return o_.documents && o_.positions > 0; }
   int64_t vocab() const { return rows_of_part(o_.vocab, o_.parts.tensor); }
   int64_t first_token() const { return vocab() * o_.parts.tensor_rank; }
   void* at(void* values, const PositionedRows& rows) const {

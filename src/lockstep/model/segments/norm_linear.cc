@@ -66,6 +66,7 @@ class NormLinear : public Segment {
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     const int64_t rows = shape.tokens();
     SegmentPlan plan;
+    if (options_.rope && options_.rope->documents) plan.batch = {"documents"};
     if (norm_) {
       norm_->add_to(plan, rows, true);
       const ValueSpec normed{"normed", map_.type, {rows, map_.in}};

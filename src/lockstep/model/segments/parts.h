@@ -24,6 +24,7 @@ struct AttentionOptions {
   std::optional<RopeOptions> rope;
   Parts parts{};
   kernels::ScoreOptions scores{};
+  bool documents = false;  // samples hold documents that do not see each other; without context ranks
 };
 // Pairs of a query and a key that it sees, in a sequence of so many tokens.
 double attended_pairs(int64_t length, const kernels::ScoreOptions& scores);
@@ -60,6 +61,7 @@ struct EmbeddingOptions {
   float init_std = 0.02f;
   Parts parts{};     // tensor ranks hold parts of the vocabulary
   double scale = 1;  // of what is looked up; in 16 bits it is rounded like everything
+  bool documents = false;  // positions begin again at each document of a sample
 };
 std::unique_ptr<Segment> make_embedding(EmbeddingOptions options);
 

@@ -108,6 +108,7 @@ class QkNorm : public Segment {
   SegmentPlan plan(const SliceShape& shape, const kernels::Kernels&) const override {
     const int64_t rows = shape.tokens(), parts = kernels::row_parts(rows);
     SegmentPlan plan;
+    if (o_.rope && o_.rope->documents) plan.batch = {"documents"};
     plan.inputs = {"raw"};
     if (runs_.shared()) plan.inputs.push_back("squares");
     plan.outputs = {{"qkv", o_.type, {rows, runs_.row()}}};

@@ -25,6 +25,7 @@ void Staging::allocate(device::Device& device, const program::Program& program) 
   const auto slices = static_cast<int64_t>(program.own_slices.size());
   input_words_ = slices * program.input_words;
   label_words_ = slices * program.label_words;
+  document_words_ = slices * program.document_words;
   samples_ = program.samples_per_slice;
   rows_ = slices * samples_;
   parts_ = program.parts;
@@ -32,6 +33,8 @@ void Staging::allocate(device::Device& device, const program::Program& program) 
     slot.header = static_cast<StepInputs*>(device.allocate_host(sizeof(StepInputs)));
     slot.inputs = static_cast<int32_t*>(device.allocate_host(input_words_ * 4));
     slot.labels = static_cast<int32_t*>(device.allocate_host(label_words_ * 4));
+    if (document_words_ > 0)
+      slot.documents = static_cast<int32_t*>(device.allocate_host(document_words_ * 4));
     slot.done = device.create_event();
   }
 }
@@ -41,6 +44,7 @@ void Staging::free(device::Device& device) {
     device.free_host(slot.header);
     device.free_host(slot.inputs);
     device.free_host(slot.labels);
+    if (slot.documents != nullptr) device.free_host(slot.documents);
     device.destroy_event(slot.done);
   }
 }
@@ -52,6 +56,7 @@ void Staging::fill(device::Device& device, const HostBatch& batch, const StepInp
   *slot.header = now_ = inputs;
   pick(batch.inputs, slot.inputs, input_words_);
   pick(batch.labels, slot.labels, label_words_);
+  if (document_words_ > 0) pick(batch.documents, slot.documents, document_words_);
 }
 
 void Staging::clear() {
@@ -59,6 +64,7 @@ void Staging::clear() {
     *slot.header = {.valid_tokens = 1};
     std::fill_n(slot.inputs, input_words_, 0);
     std::fill_n(slot.labels, label_words_, 0);
+    if (document_words_ > 0) std::fill_n(slot.documents, document_words_, 0);
   }
 }
 
@@ -160,13 +166,13 @@ Binder::Call Binder::begin_step(const Instruction& i) {
 }
 
 Binder::Call Binder::load(const Instruction& i) {
-  std::vector<std::pair<Tensor, bool>> fields;  // and whether they are labels
-  for (const Use& use : i.writes) fields.emplace_back(c_.memory.tensor(use.buffer), use.name == "labels");
+  std::vector<std::pair<Tensor, std::string>> fields;
+  for (const Use& use : i.writes) fields.emplace_back(c_.memory.tensor(use.buffer), use.name);
   const std::vector<int64_t>& own = c_.program.own_slices;
   const int64_t slice = std::find(own.begin(), own.end(), i.slice) - own.begin();
   return [this, fields, slice] {
-    for (const auto& [to, is_label] : fields) {
-      c_.device.copy(to.data, c_.staging.words(is_label) + slice * to.numel(), to.bytes(),
+    for (const auto& [to, field] : fields) {
+      c_.device.copy(to.data, c_.staging.words(field) + slice * to.numel(), to.bytes(),
                      CopyKind::host_to_device, stream_);
     }
   };

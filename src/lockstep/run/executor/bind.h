@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/run/executor/executor.h"
@@ -23,8 +24,9 @@ class Staging {
   size_t slot() const { return current_; }                     // which of the two the current step uses
   const kernels::StepInputs* inputs() const { return &slots_[current_].header[0]; }
   const kernels::StepInputs* now() const { return &now_; }  // the same, at one place for all steps
-  const int32_t* words(bool labels) const {
-    return labels ? slots_[current_].labels : slots_[current_].inputs;
+  const int32_t* words(std::string_view field) const {
+    const Slot& slot = slots_[current_];
+    return field == "labels" ? slot.labels : field == "documents" ? slot.documents : slot.inputs;
   }
 
  private:
@@ -33,12 +35,13 @@ class Staging {
     kernels::StepInputs* header = nullptr;
     int32_t* inputs = nullptr;
     int32_t* labels = nullptr;
+    int32_t* documents = nullptr;
     device::Event done = nullptr;
     bool busy = false;
   };
   Slot slots_[2];
   size_t current_ = 0;
-  int64_t input_words_ = 0, label_words_ = 0;
+  int64_t input_words_ = 0, label_words_ = 0, document_words_ = 0;
   kernels::StepInputs now_;
   int64_t samples_ = 0, rows_ = 0;  // runs of tokens: of a slice, of all
   model::Parts parts_;

@@ -45,7 +45,7 @@ std::optional<double> Evaluator::run(int64_t batches, const std::atomic<int>* st
     if (stop != nullptr && k / ranks % kBatchesBetweenQuestions == 0 && asked_to_stop(*stop))
       return std::nullopt;
     const data::Batch batch = data::read_eval_batch(*plan.dataset, k, count, plan.recipe().data.seq_len);
-    executor_->step({.valid_tokens = 1}, {batch.inputs, batch.labels});
+    executor_->step({.valid_tokens = 1}, {batch.inputs, batch.labels, batch.documents});
     if (k >= there) continue;
     losses[static_cast<size_t>(k)] = executor_->read_slice_losses()[0];
     if (plan.counts_batch()) valid[static_cast<size_t>(k)] = static_cast<double>(batch.valid_labels);

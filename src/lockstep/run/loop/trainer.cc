@@ -105,7 +105,7 @@ class Trainer {
         .stop = asked_to_stop()  ? 1.0
                 : time_to_save() ? kWishToSave
                                  : 0.0};
-    session_.executor->step(inputs, {batch->inputs, batch->labels});
+    session_.executor->step(inputs, {batch->inputs, batch->labels, batch->documents});
     if (step == options_.first_step) base::end_lap(plan_.laps, "enqueue the first step");
     waiting_.push_back({inputs, loader_.waited_ms(), batch});
     const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu ||
@@ -173,7 +173,7 @@ class Trainer {
 
   // Every rank reads the same loss, so that all of them look for the slice.
   void jumped(const StepReport& report, const Waiting& done) {
-    const SliceLoss worst = worst_slice(session_, done.inputs, {done.batch->inputs, done.batch->labels});
+    const SliceLoss worst = worst_slice(session_, done.inputs, {done.batch->inputs, done.batch->labels, done.batch->documents});
     observer_.event(
         "loss_spike",
         fmt::format("step {}: the loss jumped to {:.4g} from about {:.4g}; slice {} has the highest",
@@ -186,7 +186,7 @@ class Trainer {
   void not_finite(const StepReport& report, const Waiting& done) {
     const bool overflow = plan_.optimizer.policy.dynamic_scale && std::isfinite(report.loss);
     if (overflow && report.loss_scale >= 1) return;
-    const std::string where = diagnose(session_, done.inputs, {done.batch->inputs, done.batch->labels});
+    const std::string where = diagnose(session_, done.inputs, {done.batch->inputs, done.batch->labels, done.batch->documents});
     const std::string what = fmt::format("step {}: {} is not finite{}; {}", report.step,
                                          std::isfinite(report.loss) ? "the gradient" : "the loss",
                                          overflow ? ", even without a loss scale" : "", where);

@@ -110,6 +110,22 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
   plan.model = std::make_unique<model::Model>(plan.build_part(parts));
 }
 
+// ConfigError 271: documents that nobody would keep apart. A stand-in for data says nothing of its documents.
+void check_packing(const Plan& plan, const recipe::Recipe& recipe, const model::Parts& parts, bool reads_data) {
+  if (!recipe.data.pack && !plan.dataset->has_documents()) return;
+  const auto refuse = [](const std::string& why) {
+    throw ConfigError(271, fmt::format("data.pack = true: {}; set data.pack=false", why));
+  };
+  if (plan.own_model || !plan.model->documents)
+    refuse("this model does not keep the documents of a sample apart");
+  if (reads_data && !plan.dataset->has_documents())
+    refuse(fmt::format("data.kind = \"{}\" has no documents to pack", recipe.data.kind));
+  if (parts.context > 1)
+    refuse(fmt::format("documents cannot be packed with parallel.context = {} yet", parts.context));
+  if (plan.device->id().kind != device::Kind::cpu)
+    refuse("documents can be packed on the CPU only so far, and this run is on a GPU");
+}
+
 // ConfigError 187, 189: what an optimizer asks for and this device does not have.
 void check_optimizer(const optim::Optimizer& optimizer, bool cpu) {
   if (optimizer.offload && cpu) {
@@ -225,6 +241,7 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   const DType compute = resolve_precision(resolved, plan.device->properties(), own.build_model != nullptr);
   plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
   add_model(plan, resolved, own, {compute, here.parts});
+  check_packing(plan, resolved.recipe, here.parts, options.reads_data);
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   base::end_lap(plan.laps, "build the model");
   check_optimizer(plan.optimizer, cpu);

@@ -1,0 +1,42 @@
+// The objects of a file of JSON: one on each line, or the elements of one list.
+//
+//     const RecordFile file(path);
+//     for (const Record& record : file.records()) Json::parse(file.text(record));
+//
+// Elements are found without building the list, so memory is bounded by the largest of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/mapped_file.h"
+
+namespace lockstep::data {
+
+struct Record {
+  size_t offset, size;  // bytes
+  int64_t line;         // from 1
+};
+
+class RecordFile {
+ public:
+  explicit RecordFile(const std::string& path);  // DataError 272: a list that is not closed
+  const std::vector<Record>& records() const { return records_; }
+  std::string_view text(const Record& record) const { return file_.text().substr(record.offset, record.size); }
+  std::string where(const Record& record) const;  // "chat.jsonl line 3 (byte 120)"
+  // Records to look at by one thread at a time: [first, last) each.
+  std::vector<std::pair<size_t, size_t>> pieces() const;
+
+ private:
+  void find_lines(std::string_view text, size_t begin);
+  void find_elements(std::string_view text, size_t begin);
+  base::MappedFile file_;
+  std::vector<Record> records_;
+};
+
+// Top-level keys of the first object, as far as they can be read from its first MiB; none: it is no such file.
+std::vector<std::string> first_keys(const std::string& path);
+
+}  // namespace lockstep::data

@@ -1,0 +1,125 @@
+#include "lockstep/data/shown.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "lockstep/data/chat.h"
+#include "lockstep/data/files.h"
+#include "lockstep/data/jsonl.h"
+#include "lockstep/data/windows.h"
+#include "lockstep/kernels/loss/loss.h"
+
+namespace lockstep::data {
+namespace {
+
+using kernels::kIgnoredLabel;
+
+// Text of tokens [begin, end) as it stands in the whole: decoders treat the first token of a text in another way.
+std::string text_between(const Dataset& dataset, std::span<const int32_t> tokens, size_t begin, size_t end) {
+  const std::string before = dataset.decode(tokens.subspan(0, begin)), all = dataset.decode(tokens.subspan(0, end));
+  if (all.starts_with(before)) return all.substr(before.size());
+  return dataset.decode(tokens.subspan(begin, end - begin));  // a character reaches over the edge
+}
+
+void add_parts(const Dataset& dataset, std::span<const int32_t> tokens, size_t first, int64_t document,
+               ShownSample& shown) {
+  for (size_t begin = 0; begin < tokens.size();) {
+    const bool trained = shown.trained[first + begin];
+    size_t end = begin + 1;
+    while (end < tokens.size() && shown.trained[first + end] == trained) ++end;
+    shown.parts.push_back({text_between(dataset, tokens, begin, end), trained, document});
+    begin = end;
+  }
+}
+
+LengthStatistics statistics_of(std::vector<int64_t> lengths, int64_t seq_len) {
+  LengthStatistics made;
+  if (lengths.empty()) return made;
+  std::sort(lengths.begin(), lengths.end());
+  const auto at = [&](double share) {
+    return lengths[static_cast<size_t>(share * static_cast<double>(lengths.size() - 1) + 0.5)];
+  };
+  made.documents = static_cast<int64_t>(lengths.size());
+  made.least = lengths.front(), made.median = at(0.5), made.p95 = at(0.95), made.most = lengths.back();
+  for (const int64_t length : lengths) {
+    made.tokens += length;
+    made.too_long += length > seq_len + 1;
+  }
+  return made;
+}
+
+LengthStatistics measure_chats(const recipe::Recipe& recipe) {
+  const DataFiles files = find_data_files(recipe.data, Use::evaluate, {".jsonl", ".ndjson", ".json"});
+  const DocumentStore store =
+      encode_chats(files.eval, open_speech(recipe),
+                   {.longest = std::numeric_limits<size_t>::max(),
+                    .on_error = recipe.data.on_error == "skip" ? OnError::skip : OnError::stop});
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < store.size(); ++i) lengths.push_back(static_cast<int64_t>(store.document(i).size()));
+  LengthStatistics made = statistics_of(std::move(lengths), recipe.data.seq_len);
+  made.trained = store.trained();
+  made.skipped = store.counts.skipped;
+  made.faults = store.counts.faults;
+  return made;
+}
+
+std::optional<int32_t> end_of_documents(const recipe::Recipe& recipe) {
+  if (const SharedTokenizer tokenizer = tokenizer_of(recipe.data)) return tokenizer->end_token();
+  if (recipe.data.kind == "jsonl") return kEndOfDocument;
+  return std::nullopt;
+}
+
+}  // namespace
+
+ShownSample show_sample(const Dataset& dataset, int64_t index, int64_t seq_len) {
+  const auto size = static_cast<size_t>(seq_len);
+  std::vector<int32_t> inputs(size), labels(size), begins(size, 0);
+  dataset.read(Split::train, index, inputs, labels);
+  dataset.read_documents(Split::train, index, begins);
+  ShownSample shown;
+  for (size_t begin = 0; begin < size;) {
+    size_t end = begin + 1;
+    while (end < size && begins[end] == begins[begin]) ++end;
+    const bool padding = end == begin + 1 && begins[begin] > 0 && labels[begin] == kIgnoredLabel;
+    if (!padding) {
+      const size_t first = shown.tokens.size();
+      shown.documents.push_back(static_cast<int64_t>(first));
+      shown.tokens.push_back(inputs[begin]);
+      shown.trained.push_back(false);
+      for (size_t i = begin; i < end; ++i) {
+        // The last token of a document is only predicted.
+        if (i + 1 == end && labels[i] == kIgnoredLabel) break;
+        shown.tokens.push_back(i + 1 < end ? inputs[i + 1] : labels[i]);
+        shown.trained.push_back(labels[i] != kIgnoredLabel);
+        shown.trained_count += labels[i] != kIgnoredLabel;
+      }
+      add_parts(dataset, std::span(shown.tokens).subspan(first), first,
+                static_cast<int64_t>(shown.documents.size()) - 1, shown);
+    }
+    begin = end;
+  }
+  return shown;
+}
+
+LengthStatistics measure_documents(const recipe::Recipe& recipe, const Dataset& dataset) {
+  if (recipe.data.kind == "chat") return measure_chats(recipe);
+  const std::optional<int32_t> last = end_of_documents(recipe);
+  if (!last || dataset.has_documents()) return {};
+  const auto size = static_cast<size_t>(recipe.data.seq_len);
+  std::vector<int32_t> inputs(size), labels(size);
+  std::vector<int64_t> lengths;
+  int64_t length = 0;
+  for (int64_t i = 0; i < dataset.samples(Split::train); ++i) {
+    dataset.read(Split::train, i, inputs, labels);
+    for (const int32_t token : inputs) {
+      ++length;
+      if (token != *last) continue;
+      lengths.push_back(length);
+      length = 0;
+    }
+  }
+  return statistics_of(std::move(lengths), recipe.data.seq_len);
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,179 @@
+// Documents that share a sample know nothing of each other: each has the losses, bit for bit, that it has alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "lockstep/base/refusal.h"
+#include "lockstep/kernels/loss/loss.h"
+#include "lockstep/run/testing.h"
+
+namespace lockstep::run {
+namespace {
+
+using kernels::kIgnoredLabel;
+
+constexpr int64_t kLength = 96, kSlices = 8, kVocab = 64;
+
+// Tells how large samples are; the tests make their batches themselves.
+class Nothing final : public data::Dataset {
+ public:
+  explicit Nothing(bool packed) : packed_(packed) {}
+  int64_t vocab() const override { return kVocab; }
+  int64_t samples(data::Split) const override { return 1; }
+  bool has_documents() const override { return packed_; }
+  void read(data::Split, int64_t, std::span<int32_t>, std::span<int32_t>) const override {}
+  std::string describe() const override { return "nothing"; }
+  uint64_t content_hash() const override { return 0; }
+
+ private:
+  bool packed_;
+};
+
+Session session_of(std::vector<std::string> overrides, bool pack, int64_t slices = kSlices) {
+  for (const std::string& more :
+       {std::string("model.hidden=64"), std::string("model.heads=4"), "data.seq_len=" + std::to_string(kLength),
+        "batch.global=" + std::to_string(slices), "batch.slices=" + std::to_string(slices), std::string("batch.strands=1"),
+        std::string("data.pack=") + (pack ? "true" : "false")})
+    overrides.push_back(more);
+  return Session(make_plan(tiny_recipe(std::move(overrides)), {.dataset = std::make_unique<Nothing>(pack)}));
+}
+
+struct Documents {
+  std::vector<std::vector<int32_t>> all;  // tokens; the last of each is only predicted
+  unsigned seed;
+};
+
+Documents random_documents() {
+  Documents made{{}, std::random_device{}()};
+  std::mt19937 random(made.seed);
+  for (const int64_t length : {int64_t{13}, int64_t{1}, int64_t{40}, int64_t{1 + static_cast<int64_t>(random() % 30)}}) {
+    std::vector<int32_t> tokens(static_cast<size_t>(length) + 1);
+    for (int32_t& token : tokens) token = static_cast<int32_t>(random() % kVocab);
+    made.all.push_back(std::move(tokens));
+  }
+  return made;
+}
+
+struct Words {
+  std::vector<int32_t> inputs, labels, documents;
+};
+
+// A sample with this document alone, or with all of them and this one's labels.
+void add_sample(const Documents& documents, size_t wanted, bool packed, int64_t only, Words& words) {
+  std::vector<int32_t> inputs(kLength, 0), labels(kLength, kIgnoredLabel), begins(kLength);
+  std::iota(begins.begin(), begins.end(), 0);
+  size_t place = 0;
+  for (size_t d = 0; d < documents.all.size(); ++d) {
+    if (!packed && d != wanted) continue;
+    const std::vector<int32_t>& tokens = documents.all[d];
+    for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+      inputs[place + i] = tokens[i];
+      begins[place + i] = static_cast<int32_t>(place);
+      if (d == wanted && (only < 0 || only == static_cast<int64_t>(i))) labels[place + i] = tokens[i + 1];
+    }
+    place += tokens.size() - 1;
+  }
+  words.inputs.insert(words.inputs.end(), inputs.begin(), inputs.end());
+  words.labels.insert(words.labels.end(), labels.begin(), labels.end());
+  if (packed) words.documents.insert(words.documents.end(), begins.begin(), begins.end());
+}
+
+std::vector<double> losses_of(Session& session, const Words& words) {
+  session.executor->step({.seed = 1, .step = 0, .learning_rate = 0, .valid_tokens = 1},
+                         {words.inputs, words.labels, words.documents});
+  session.executor->read_oldest();
+  return session.executor->read_slice_losses();
+}
+
+// Of single tokens: eight at a time, one to a slice.
+std::vector<double> token_losses(const Documents& documents, Session& session, bool packed) {
+  std::vector<double> all;
+  Words words;
+  const auto finish = [&] {
+    const size_t count = words.inputs.size() / kLength;
+    if (count == 0) return;
+    while (words.inputs.size() < static_cast<size_t>(kSlices * kLength)) add_sample(documents, 0, packed, 0, words);
+    const std::vector<double> losses = losses_of(session, words);
+    all.insert(all.end(), losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(count));
+    words = {};
+  };
+  for (size_t d = 0; d < documents.all.size(); ++d) {
+    const auto last = static_cast<int64_t>(documents.all[d].size()) - 2;
+    for (int64_t i = 0; i <= last; i = i < last && i + 3 > last ? last : i + 3) {
+      add_sample(documents, d, packed, i, words);
+      if (words.inputs.size() == static_cast<size_t>(kSlices * kLength)) finish();
+    }
+  }
+  finish();
+  return all;
+}
+
+const std::vector<std::vector<std::string>> kModels = {
+    {"model.family=gpt2"},
+    {"model.family=llama", "model.kv_heads=2"},
+    {"model.family=qwen3", "model.kv_heads=2"},
+    {"model.family=mistral", "model.kv_heads=2", "model.sliding_window=8"},
+    {"model.family=gemma2", "model.kv_heads=2", "model.sliding_window=8"},
+    {"model.family=llama", "precision.compute=bf16"},
+};
+
+class Packing : public testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(Packing, EveryTokenHasTheLossThatItHasAlone) {
+  LS_NEEDS_HOST_MEMORY();
+  const Documents documents = random_documents();
+  SCOPED_TRACE("seed " + std::to_string(documents.seed));
+  Session packed = session_of(GetParam(), true), alone = session_of(GetParam(), false);
+  EXPECT_EQ(packed.parameters->hash(), alone.parameters->hash());
+  EXPECT_EQ(token_losses(documents, packed, true), token_losses(documents, alone, false));
+}
+
+// The gradient of a sample is the sum of those of its documents; here sums are cut in other places.
+TEST_P(Packing, GradientsAreThoseOfTheDocuments) {
+  LS_NEEDS_HOST_MEMORY();
+  if (GetParam().back() == "precision.compute=bf16") GTEST_SKIP() << "rounded in other places";
+  const Documents documents = random_documents();
+  SCOPED_TRACE("seed " + std::to_string(documents.seed));
+  const auto count = static_cast<int64_t>(documents.all.size());
+  Session packed = session_of(GetParam(), true, 1), alone = session_of(GetParam(), false, count);
+  Words together, apart;
+  add_sample(documents, 0, true, -1, together);
+  for (size_t d = 0; d < documents.all.size(); ++d) {
+    add_sample(documents, d, false, -1, apart);
+    Words one;
+    add_sample(documents, d, true, -1, one);
+    for (size_t i = 0; i < one.labels.size(); ++i) together.labels[i] = std::max(together.labels[i], one.labels[i]);
+  }
+  losses_of(packed, together);
+  losses_of(alone, apart);
+  for (size_t block = 0; block < packed.plan.program.blocks.size(); ++block) {
+    const device::Tensor a = gradient_of_block(packed, block), b = gradient_of_block(alone, block);
+    ASSERT_EQ(a.numel(), b.numel());
+    double difference = 0, size = 0;
+    for (int64_t i = 0; i < a.numel(); ++i) {
+      difference += std::pow(a.as<float>()[i] - b.as<float>()[i], 2);
+      size += std::pow(b.as<float>()[i], 2);
+    }
+    EXPECT_GT(size, 0) << block;
+    EXPECT_LT(std::sqrt(difference / size), 1e-5) << block;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Packing, testing::ValuesIn(kModels), [](const auto& info) {
+  return std::to_string(info.index) + "_" + info.param[0].substr(std::string("model.family=").size());
+});
+
+TEST(PackingRefusals, SayWhatDoesNotWork) {
+  const auto refused = [](std::vector<std::string> overrides) {
+    overrides.push_back("data.pack=true");
+    return base::refusal(271, [&] { make_plan(tiny_recipe(overrides), {}); });
+  };
+  EXPECT_NE(refused({}).find("no documents to pack"), std::string::npos);
+  EXPECT_NE(refused({"model.family=mlp"}).find("does not keep"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::run
