@@ -55,7 +55,7 @@ skip() {
 need() { command -v "$1" >/dev/null || skip "$1 is not here; ./dev test --real installs $2"; }
 
 # need_python MODULE...: $python has them. LOCKSTEP_TEST_PYTHON names one; without it, LOCKSTEP_REAL_VENV names a folder where
-# one is set up from PyPI (./dev test --real does that, once).
+# one is set up from PyPI (./dev test --real does that, once), and gets what else is missing.
 need_python() {
   local module
   python=${LOCKSTEP_TEST_PYTHON:-}
@@ -70,6 +70,10 @@ need_python() {
   fi
   [[ -n $python ]] || skip "LOCKSTEP_TEST_PYTHON names no interpreter"
   for module in "$@"; do
+    if [[ -z ${LOCKSTEP_TEST_PYTHON:-} ]] && ! "$python" -c "import $module" 2>/dev/null; then
+      echo "adding $module from PyPI"
+      "$python" -m pip install --quiet "$module" >"$work/why" 2>&1
+    fi
     "$python" -c "import $module" 2>"$work/why" || skip "$python has no $module: $(tail -n 1 "$work/why")"
   done
 }

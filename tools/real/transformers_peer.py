@@ -6,6 +6,9 @@
         tied, wide, biased, bf16 or fp16; ACTIVATION; llama3, linear, yarn, dynamic, longrope or longrope-short;
         bin, bin-old or bin-shards: pytorch_model.bin instead of safetensors
     transformers_peer.py loss FILE SEQ_LEN FOLDER...   mean over consecutive windows, as `lockstep eval` takes them
+    transformers_peer.py adapter BASE FOLDER TARGETS [WORD=JSON...]     PEFT makes a LoRA adapter with random values; words are LoraConfig's
+    transformers_peer.py adapter_loss FILE SEQ_LEN BASE FOLDER...       the loss of the model with each of these adapters
+    transformers_peer.py adapter_train FILE SEQ_LEN BASE FOLDER STEPS LR    losses of training that adapter on all windows at once
     transformers_peer.py serve      the same, many times: reads "NUMBER<tab>FOLDER<tab>WORD<tab>...", runs the words in the folder,
                                     leaves what they print in FOLDER/peer-says and answers "NUMBER CODE".
 """
@@ -116,6 +119,73 @@ def loss_of(folder, data, seq_len):
     return total / count
 
 
+def adapter(base, folder, targets, *words):
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+    torch.manual_seed(2)
+    values = {key: json.loads(value) for key, value in (word.split("=", 1) for word in words)}
+    targets = targets if targets == "all-linear" else targets.split(",")
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model = get_peft_model(model, LoraConfig(target_modules=targets, task_type="CAUSAL_LM", **values))
+    with torch.no_grad():  # B begins with zeros: then every adapter would look right
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.05 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    print(sorted(path.name for path in pathlib.Path(folder).iterdir()))
+
+
+def with_adapter(base, folder, trainable=False):
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation="eager")
+    model = PeftModel.from_pretrained(model, folder, is_trainable=trainable)
+    import safetensors
+    with safetensors.safe_open(pathlib.Path(folder) / "adapter_model.safetensors", "pt") as file:
+        stored = {name: file.get_tensor(name) for name in file.keys()}
+    from peft import get_peft_model_state_dict
+    loaded = get_peft_model_state_dict(model)
+    assert sorted(loaded) == sorted(stored), (sorted(loaded), sorted(stored))  # every tensor has its place, none is missing
+    assert all(torch.equal(loaded[name].float(), stored[name].float()) for name in stored)
+    return model
+
+
+def windows_of(path, seq_len):
+    import torch
+    data = array.array("H")
+    data.frombytes(pathlib.Path(path).read_bytes())
+    return torch.stack([torch.tensor(data[at : at + seq_len + 1], dtype=torch.long) for at in range(0, len(data) - seq_len, seq_len)])
+
+
+def mean_loss(model, windows):
+    import torch
+    logits = model(windows[:, :-1]).logits
+    return torch.nn.functional.cross_entropy(logits.double().flatten(0, 1), windows[:, 1:].flatten())
+
+
+def adapter_loss(path, seq_len, base, *folders):
+    import torch
+    for folder in folders:
+        model = with_adapter(base, folder).eval()
+        with torch.no_grad():
+            print(json.dumps({"loss": mean_loss(model, windows_of(path, int(seq_len))).item(), "model": folder}))
+
+
+def adapter_train(path, seq_len, base, folder, steps, lr):
+    import torch
+    model = with_adapter(base, folder, trainable=True).train()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=float(lr), betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    for _ in range(int(steps)):
+        loss = mean_loss(model, windows_of(path, int(seq_len)))
+        print(json.dumps({"loss": loss.item()}))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def serve():
     for line in sys.stdin:
         number, folder, *words = line.rstrip("\n").split("\t")
@@ -130,5 +200,6 @@ def serve():
         print(number, code, flush=True)
 
 
-COMMANDS = {"tokens": tokens, "make": make, "loss": loss, "serve": serve}
+COMMANDS = {"tokens": tokens, "make": make, "loss": loss, "adapter": adapter, "adapter_loss": adapter_loss,
+            "adapter_train": adapter_train, "serve": serve}
 COMMANDS[sys.argv[1]](*sys.argv[2:])

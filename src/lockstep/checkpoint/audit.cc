@@ -40,7 +40,8 @@ void check_sets(const Opened& opened) {
     sets[kind].first = std::max(sets[kind].first, count);
     sets[kind].second.insert(number);
   }
-  if (!sets.contains("model")) refuse_missing(opened, "its manifest lists no weight files");
+  const bool adapter = !opened.manifest()->own_hash.empty();
+  if (!sets.contains("model") && !adapter) refuse_missing(opened, "its manifest lists no weight files");
   for (const auto& [kind, set] : sets) {
     if (static_cast<int>(set.second.size()) != set.first)
       refuse_missing(opened, fmt::format("its manifest lists {} of {} files {}-*.safetensors",
@@ -60,6 +61,7 @@ void check_sets(const Opened& opened) {
 }
 
 void check_index(const Opened& opened) {
+  if (!opened.manifest()->own_hash.empty()) return;  // an adapter is one file
   const std::string path = opened.folder() + "/" + kIndexName;
   std::error_code error;
   if (!fs::exists(path, error)) refuse_missing(opened, fmt::format("{} is missing", kIndexName));
@@ -84,7 +86,7 @@ std::vector<Whole> weights_of(const Opened& opened) {
     std::vector<std::pair<int64_t, std::string>> by_place;
     for (const auto& [name, entry] : file->entries()) by_place.emplace_back(entry.begin, name);
     std::sort(by_place.begin(), by_place.end());
-    for (const auto& [begin, name] : by_place) weights.push_back(opened.find(name));
+    for (const auto& [begin, name] : by_place) weights.push_back(opened.find(plain_name(name)));
   }
   const std::optional<std::vector<std::string>>& statistics = opened.manifest()->statistics;
   const auto is_statistic = [&](const Whole& one) {
@@ -97,7 +99,8 @@ std::vector<Whole> weights_of(const Opened& opened) {
 }
 
 void check_hash(const Opened& opened) {
-  const std::string& said = opened.manifest()->params_hash;
+  const Manifest& manifest = *opened.manifest();
+  const std::string& said = manifest.own_hash.empty() ? manifest.params_hash : manifest.own_hash;
   if (said.empty()) return;
   const std::vector<Whole> weights = weights_of(opened);
   std::vector<float> values(static_cast<size_t>(kElements));

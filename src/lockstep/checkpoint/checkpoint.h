@@ -14,12 +14,18 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/adapter.h"
 #include "lockstep/checkpoint/formats/safetensors.h"
 #include "lockstep/checkpoint/params_hash.h"
 #include "lockstep/checkpoint/saving/disk.h"
 #include "lockstep/checkpoint/saving/piece.h"
 
 namespace lockstep::checkpoint {
+
+// The model under an adapter: where it was, and what tells it from others.
+struct Base {
+  std::string folder, fingerprint;
+};
 
 // What a checkpoint says besides its tensors.
 struct Facts {
@@ -28,6 +34,8 @@ struct Facts {
   std::string recipe_toml;           // the run's resolved recipe
   std::vector<unsigned char> state;  // StepState, as bytes
   std::string layout;                // of the ranks that saved it, in words; nothing depends on it
+  std::string adapter_json = {};     // PEFT's adapter_config.json, where only what is trained is saved
+  std::optional<Base> base = {};     // and what it was trained on
 };
 
 // Which checkpoints stay: the newest `keep`, and those of every `every`-th step.
@@ -43,18 +51,32 @@ struct Manifest {
   std::vector<FileSummary> files;
   // Tensors beside the weights that are no part of params_hash. None: what the optimizer keeps no "m" for.
   std::optional<std::vector<std::string>> statistics = {};
+  // Of a run with adapters: the weights under them are not in this folder. params_hash is of all weights,
+  // own_hash of those that are here.
+  std::optional<Base> base = {};
+  std::string own_hash = {};
 };
+
+// What of a folder that holds an adapter is seen: its own tensors alone; those of the model under it too; or
+// that model with the adapter added to its weights, as if there were none. All the same for other folders.
+enum class Adapters : uint8_t { alone, apart, merged };
 
 // A complete checkpoint's folder, opened. Tensors are found by name across its files; a plain Hugging Face
 // folder (safetensors or pytorch_model.bin, sharded or not) opens too, with manifest() empty. Sizes, the
 // small files and the headers are checked at once, the bytes of tensors while they are read.
 class Opened {
  public:
-  explicit Opened(const std::string& folder);  // DataError (LS03xx) names file and tensor
+  // DataError (LS03xx) names file and tensor; 341 and 342: the model under an adapter is gone, or another.
+  explicit Opened(const std::string& folder, Adapters adapters = Adapters::alone);
   ~Opened();
   const std::string& folder() const;
   const std::optional<Manifest>& manifest() const;
-  const std::string& config_json() const;  // empty when there is none
+  const std::string& config_json() const;               // empty when there is none
+  const std::optional<AdapterConfig>& adapter() const;  // PEFT's, of this folder
+  bool merges(const std::string& name) const;           // an adapter is added to this weight when it is read
+  // Tells this model's weights from others, without reading all of them: names, types, shapes, and the first
+  // bytes and some in the middle of each.
+  std::string fingerprint() const;
   bool has(const std::string& name) const;
   std::vector<std::string> names() const;
   // As it is stored; its kind is a guess from the file's name. DataError 307.

@@ -91,6 +91,30 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"The disk or network mount that holds it was unmounted, or the folder was moved or removed.",
         "Continuing to write would put the checkpoint on another disk, where nobody would look for it."},
        {"Mount it again, or move the folder back: training continues, and the next save will try again."}},
+      {340,
+       "Unsupported adapter",
+       {"adapter_config.json is not JSON, or its adapter is not LoRA, or is more than two matrices beside "
+        "each "
+        "map: DoRA, ranks of single layers, trained biases."},
+       {"Train or convert it to a plain LoRA adapter.",
+        "Or merge it into the model with PEFT (merge_and_unload) and use the merged folder."}},
+      {341,
+       "The model under an adapter is missing",
+       {"A checkpoint of a LoRA run holds only what is trained; the model it was trained on is read from its "
+        "own "
+        "folder, which was moved or deleted."},
+       {"Put the model back where the message says; a symbolic link will do.",
+        "Where the model still is, `lockstep export RUN --merge --out DIR` makes a folder that needs nothing "
+        "else."}},
+      {342,
+       "The model under an adapter has changed",
+       {"The weights in the folder that the adapter was trained on are no longer the same."},
+       {"Restore them, or train again."}},
+      {343,
+       "Adapter of another model",
+       {"Names or shapes of the adapter do not fit the model, or tune.targets names other maps."},
+       {"Use the model that the adapter was made for; adapter_config.json names it.",
+        "Leave tune.targets alone: it is taken from the adapter."}},
   };
 }
 

@@ -11,6 +11,7 @@
 #include "lockstep/checkpoint/formats/shards.h"
 #include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/checkpoint/saving/file_writer.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -43,7 +44,7 @@ std::vector<Whole> wanted_of(const Opened& source, std::optional<device::DType> 
 // Every element of one tensor, read as fp32 where it changes its type.
 void copy_tensor(const Opened& source, const Whole& wanted, FileWriter& file, Exported& done) {
   Whole stored = source.find(wanted.name);
-  const bool converts = stored.dtype != wanted.dtype;
+  const bool converts = stored.dtype != wanted.dtype || source.merges(wanted.name);
   if (converts) stored.dtype = device::DType::f32;
   const int64_t from_size = device::size_of(stored.dtype), to_size = device::size_of(wanted.dtype);
   const Piece whole = whole_piece(stored);
@@ -101,7 +102,49 @@ class Unfinished {
   std::vector<std::string> names_;
 };
 
+// A run that saves whole checkpoints has no adapter_config.json: its recipe and tensors say what that would.
+AdapterConfig adapter_config_of(const Opened& source) {
+  if (source.adapter()) return *source.adapter();
+  recipe::RecipeSource from;
+  from.text = source.manifest() ? source.manifest()->recipe_toml : "";
+  const recipe::Recipe recipe = recipe::read_recipe(from).recipe;
+  AdapterConfig config{.rank = recipe.tune.rank,
+                       .alpha = recipe.tune.alpha,
+                       .dropout = recipe.tune.dropout,
+                       .root = recipe.tune.scaling == "sqrt",
+                       .transposed = recipe.model.family == "gpt2"};
+  for (const std::string& name : source.names()) {
+    const std::string weight = is_adapter_tensor(name) ? adapted_weight(name) : "";
+    if (name.find(".lora_A.") != std::string::npos && !weight.empty())
+      config.targets.push_back(weight.substr(0, weight.rfind('.')));
+  }
+  return config;
+}
+
 }  // namespace
+
+bool has_adapter(const Opened& source) {
+  const std::vector<std::string> names = source.names();
+  return std::any_of(names.begin(), names.end(), is_adapter_tensor);
+}
+
+Exported export_adapter(const Opened& source, const std::string& target, std::optional<device::DType> type) {
+  std::vector<Whole> wanted = wanted_of(source, type);
+  // Beside an adapter only what was trained with it; a whole checkpoint does not tell that from the rest.
+  if (!source.adapter()) std::erase_if(wanted, [](const Whole& one) { return !is_adapter_tensor(one.name); });
+  const PlannedFile planned = plan_adapter_files(wanted).front();
+  make_target(target);
+  Unfinished written(target);
+  Exported done{.files = 1};
+  FileWriter file = FileWriter::create(written.add(planned.name));
+  file.append(planned.header);
+  for (const Whole& tensor : planned.tensors) copy_tensor(source, tensor, file, done);
+  file.finish();
+  write_text(written.add(kAdapterConfigName), adapter_config_text(adapter_config_of(source)));
+  written.finish();
+  done.has_config = true;
+  return done;
+}
 
 Exported export_model(const Opened& source, const std::string& target, std::optional<device::DType> type) {
   std::vector<PlannedFile> plan = plan_files(wanted_of(source, type));

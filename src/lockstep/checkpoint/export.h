@@ -1,4 +1,5 @@
-// A model's folder for others: weights alone, in the type wanted, as Hugging Face lays it out.
+// A model's folder for others: weights alone, in the type wanted, as Hugging Face lays it out; or an adapter
+// alone, as PEFT does.
 #pragma once
 
 #include <optional>
@@ -18,5 +19,9 @@ struct Exported {
 // (ConfigError 326). `type`: of the weights that are floats; none: as they are stored. Reads and writes a few
 // MiB at a time.
 Exported export_model(const Opened& source, const std::string& target, std::optional<device::DType> type);
+
+// The adapter alone, as PEFT's files.
+Exported export_adapter(const Opened& source, const std::string& target, std::optional<device::DType> type);
+bool has_adapter(const Opened& source);  // a lora_A among its tensors
 
 }  // namespace lockstep::checkpoint

@@ -77,6 +77,12 @@ class Reader {
     return result;
   }
 
+  std::optional<Base> base() const {
+    if (!json_.is_object() || !json_.contains("base")) return std::nullopt;
+    const Reader of(path_, json_["base"]);
+    return Base{of.text("folder"), of.text("fingerprint")};
+  }
+
   std::vector<FileSummary> files(const char* key) const {
     const Json& value = member(key);
     if (!value.is_array()) refuse(fmt::format("\"{}\" is not a list", key));
@@ -129,6 +135,9 @@ void write_manifest(const std::string& folder, const Manifest& manifest, const D
                {"state", hex_of(manifest.state)}, {"params_hash", manifest.params_hash},
                {"layout", manifest.layout},       {"files", files}};
   if (manifest.statistics) json["statistics"] = *manifest.statistics;
+  if (manifest.base)
+    json["base"] = {{"folder", manifest.base->folder}, {"fingerprint", manifest.base->fingerprint}};
+  if (!manifest.own_hash.empty()) json["own_hash"] = manifest.own_hash;
   json["checksum"] = checksum_without_itself(json);
   write_text(folder + "/" + kManifestName, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",
              disk);
@@ -154,7 +163,9 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
           .layout = reader.text("layout"),
           .state = reader.bytes("state"),
           .files = reader.files("files"),
-          .statistics = reader.names("statistics")};
+          .statistics = reader.names("statistics"),
+          .base = reader.base(),
+          .own_hash = json.contains("own_hash") ? reader.text("own_hash") : ""};
 }
 
 }  // namespace lockstep::checkpoint

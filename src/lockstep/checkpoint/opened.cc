@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/hash.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/checkpoint_error.h"
@@ -17,6 +18,8 @@
 #include "lockstep/checkpoint/formats/strict_json.h"
 #include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/checkpoint/manifest.h"
+#include "lockstep/checkpoint/merge.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -41,13 +44,15 @@ bool stands(const std::string& folder, const char* name) {
         306, fmt::format("{} is not a folder; expected a checkpoint or a Hugging Face model", folder));
   }
   throw CheckpointError(
-      306, fmt::format("{} contains no {}, {}, {} or {}; expected a checkpoint or a Hugging Face model",
-                       folder, kManifestName, kSingleName, kIndexName, kPytorchName));
+      306,
+      fmt::format("{} contains no {}, {}, {}, {} or {}; expected a checkpoint, a Hugging Face model or an "
+                  "adapter",
+                  folder, kManifestName, kSingleName, kIndexName, kPytorchName, kAdapterName));
 }
 
 // As it is: whoever needs a part of it says what is wrong with that.
-std::string read_config(const std::string& folder) {
-  const std::string path = file_inside(folder, kConfigName, folder);
+std::string read_config(const std::string& folder, const char* name = kConfigName) {
+  const std::string path = file_inside(folder, name, folder);
   std::string text = read_small_file(path, kMostConfigBytes);
   if (nested_deeper(text, kDeepestConfig)) {
     throw CheckpointError(310, fmt::format("{} is nested deeper than {} levels, more than any real model "
@@ -74,6 +79,9 @@ struct Opened::State {
   std::string config_json;
   std::map<std::string, std::unique_ptr<TensorFile>> files;  // by file name
   std::map<std::string, Place> tensors;
+  std::optional<AdapterConfig> adapter;
+  std::unique_ptr<Opened> base;                // under an adapter
+  std::map<std::string, MergedWeight> merged;  // by the weight's name
 
   const TensorFile& open(const std::string& name, const std::string& named_by,
                          const std::optional<FileSummary>& expected = {}) {
@@ -88,7 +96,9 @@ struct Opened::State {
   }
 
   void add_all_of(const TensorFile& file) {
-    for (const auto& [name, entry] : file.entries()) {
+    const bool peft = fs::path(file.path()).filename().string().starts_with("adapter_model.");
+    for (const auto& [stored, entry] : file.entries()) {
+      const std::string name = peft ? plain_name(stored) : stored;
       const auto [at, added] = tensors.emplace(name, Place{&file, &entry});
       if (!added) {
         throw CheckpointError(
@@ -123,6 +133,14 @@ struct Opened::State {
     }
   }
 
+  void open_adapter(Adapters adapters);
+  void open_base();
+  void add_merged(float scale);
+  std::vector<float> values_of(const std::string& name) const;
+  bool kept_by_inputs() const;
+  void read(const std::vector<Wanted>& wanted, HashSums* hashes) const;
+  void read_merged(const Wanted& one, const MergedWeight& weight) const;
+
   std::map<std::string, Place>::const_iterator look_up(const std::string& name) const {
     auto found = tensors.find(name);
     for (const std::string prefix : kPrefixes) {
@@ -132,7 +150,16 @@ struct Opened::State {
     return found;
   }
 
+  // Where a tensor is: in this folder, or in that of the model under an adapter.
+  const State& holder_of(const std::string& name) const {
+    return base && look_up(name) == tensors.end() ? base->state_->holder_of(name) : *this;
+  }
+  bool has(const std::string& name) const {
+    return holder_of(name).look_up(name) != holder_of(name).tensors.end();
+  }
+
   const Place& find(const std::string& name) const {
+    if (const State& holder = holder_of(name); &holder != this) return holder.find(name);
     const auto found = look_up(name);
     if (found == tensors.end()) {
       throw CheckpointError(
@@ -177,7 +204,100 @@ const Opened::State::Place& Opened::State::find_as(const Whole& tensor) const {
   return place;
 }
 
-Opened::Opened(const std::string& folder) : state_(std::make_unique<State>()) {
+// A folder with PEFT's files: the adapter itself, what lies under it, or both in one.
+void Opened::State::open_adapter(Adapters adapters) {
+  const std::string path = folder + "/" + kAdapterConfigName;
+  if (stands(folder, kAdapterConfigName))
+    adapter = parse_adapter_config(read_config(folder, kAdapterConfigName), path);
+  if (adapters == Adapters::alone) return;
+  if (manifest ? manifest->base.has_value() : adapter.has_value()) open_base();
+  if (adapters != Adapters::merged) return;
+  if (adapter) return add_merged(static_cast<float>(adapter->scale()));
+  if (!manifest) return;
+  // A whole checkpoint of a run with adapters: its recipe says what PEFT's file would.
+  const bool any = std::any_of(tensors.begin(), tensors.end(),
+                               [](const auto& one) { return is_adapter_tensor(one.first); });
+  if (!any) return;
+  recipe::RecipeSource source;
+  source.text = manifest->recipe_toml;
+  const recipe::Recipe::Tune tune = recipe::read_recipe(source).recipe.tune;
+  adapter = AdapterConfig{.rank = tune.rank, .alpha = tune.alpha, .root = tune.scaling == "sqrt"};
+  add_merged(static_cast<float>(adapter->scale()));
+}
+
+// The manifest's word on it counts; PEFT's file names a folder or a model of the hub.
+void Opened::State::open_base() {
+  const std::string named = manifest ? manifest->base->folder : adapter->base;
+  std::error_code error;
+  if (named.empty() || !fs::is_directory(named, error)) {
+    throw CheckpointError(
+        341,
+        fmt::format("{} is an adapter of the model in {}, and there is no such folder: put the model "
+                    "there again (a symbolic link will do), or merge it where the model is",
+                    folder, named.empty() ? "a folder that it does not name" : base::quoted(named, 300)));
+  }
+  if (fs::equivalent(named, folder, error))
+    throw CheckpointError(341, fmt::format("{} names itself as the model under its adapter", folder));
+  base = std::make_unique<Opened>(named, Adapters::merged);
+  if (!manifest || base->fingerprint() == manifest->base->fingerprint) return;
+  throw CheckpointError(342, fmt::format("{} was trained on the model in {}, whose weights are now others: "
+                                         "restore them, or train again",
+                                         folder, named));
+}
+
+std::vector<float> Opened::State::values_of(const std::string& name) const {
+  const Whole tensor{.name = name, .dtype = device::DType::f32, .shape = shape_of(find(name).entry->shape)};
+  std::vector<float> values(static_cast<size_t>(tensor.shape.numel()));
+  read({{whole_piece(tensor), values.data()}}, nullptr);
+  return values;
+}
+
+// Every pair of A and B is read, and fits the weight that it is added to.
+void Opened::State::add_merged(float scale) {
+  constexpr std::string_view kFirst = ".lora_A.weight";
+  for (const auto& [name, place] : tensors) {
+    if (!name.ends_with(kFirst)) continue;
+    const std::string other = name.substr(0, name.size() - kFirst.size()) + ".lora_B.weight";
+    const std::string weight = adapted_weight(name);
+    const auto refuse = [&](const std::string& why) {
+      throw CheckpointError(343, fmt::format("{}: the adapter of {} {}", folder, base::quoted(weight), why));
+    };
+    if (!tensors.contains(other)) refuse("has a lora_A and no lora_B");
+    if (!has(weight)) refuse("has no weight in the model under it: it is of another model");
+    const auto &a = place.entry->shape, &b = tensors.at(other).entry->shape, &w = find(weight).entry->shape;
+    if (a.size() != 2 || b.size() != 2 || w.size() != 2 || a[0] != b[1])
+      refuse("has matrices that do not fit each other");
+    const bool straight = w[0] == b[0] && w[1] == a[1], turned = w[0] == a[1] && w[1] == b[0];
+    if (!straight && !turned) {
+      refuse(fmt::format("is for {} inputs and {} outputs, and the weight is {}: it is of another model",
+                         a[1], b[0], shape_text(w)));
+    }
+    // A square one does not show which way it lies: GPT-2 keeps its maps as [in, out].
+    const bool lies_turned = straight && turned ? adapter->transposed || kept_by_inputs() : turned;
+    merged[weight] = {.in = a[1],
+                      .out = b[0],
+                      .rank = a[0],
+                      .transposed = lies_turned,
+                      .scale = scale,
+                      .a = values_of(name),
+                      .b = values_of(other)};
+  }
+}
+
+// Read as it is, then added to.
+void Opened::State::read_merged(const Wanted& one, const MergedWeight& weight) const {
+  LS_ASSERT(one.piece.tensor.dtype == device::DType::f32, "a merged weight is read as fp32");
+  if (const auto own = look_up(one.piece.tensor.name); own != tensors.end()) {
+    read({one}, nullptr);
+  } else {
+    base->read({one}, nullptr);
+  }
+  auto* const values = static_cast<float*>(one.to);
+  for (const Run& run : runs_of(one.piece))
+    weight.add_to(run.at, {values + run.from, static_cast<size_t>(run.count)});
+}
+
+Opened::Opened(const std::string& folder, Adapters adapters) : state_(std::make_unique<State>()) {
   state_->folder = folder;
   if (stands(folder, kManifestName)) {
     state_->open_checkpoint();
@@ -189,10 +309,19 @@ Opened::Opened(const std::string& folder) : state_(std::make_unique<State>()) {
     state_->add_all_of(state_->open_pytorch(kPytorchName, folder));
   } else if (stands(folder, kPytorchIndexName)) {
     state_->open_indexed(kPytorchIndexName, true);
+  } else if (stands(folder, kAdapterName)) {
+    state_->add_all_of(state_->open(kAdapterName, folder));
+  } else if (stands(folder, kAdapterPytorchName)) {
+    state_->add_all_of(state_->open_pytorch(kAdapterPytorchName, folder));
   } else {
     refuse_folder(folder);
   }
   if (stands(folder, kConfigName)) state_->config_json = read_config(folder);
+  state_->open_adapter(adapters);
+  // The model's own says more than what a run knows of it.
+  const bool takes_base = state_->config_json.empty() || adapters == Adapters::merged;
+  if (takes_base && state_->base && !state_->base->config_json().empty())
+    state_->config_json = state_->base->config_json();
 }
 
 Opened::~Opened() = default;
@@ -200,11 +329,22 @@ Opened::~Opened() = default;
 const std::string& Opened::folder() const { return state_->folder; }
 const std::optional<Manifest>& Opened::manifest() const { return state_->manifest; }
 const std::string& Opened::config_json() const { return state_->config_json; }
-bool Opened::has(const std::string& name) const { return state_->look_up(name) != state_->tensors.end(); }
+const std::optional<AdapterConfig>& Opened::adapter() const { return state_->adapter; }
+bool Opened::has(const std::string& name) const { return state_->has(name); }
+bool Opened::merges(const std::string& name) const {
+  return state_->merged.contains(name) || (state_->base && state_->base->merges(name));
+}
 
 std::vector<std::string> Opened::names() const {
   std::vector<std::string> names;
-  for (const auto& [name, place] : state_->tensors) names.push_back(name);
+  for (const auto& [name, place] : state_->tensors) {
+    const bool hidden = !state_->merged.empty() && is_adapter_tensor(name);
+    if (!hidden) names.push_back(name);
+  }
+  if (!state_->base) return names;
+  for (const std::string& name : state_->base->names()) {
+    if (!state_->tensors.contains(name)) names.push_back(name);
+  }
   return names;
 }
 
@@ -228,6 +368,22 @@ std::vector<const TensorFile*> Opened::files() const {
 }
 
 void Opened::read(const std::vector<Wanted>& wanted, HashSums* hashes) const {
+  std::vector<Wanted> plain;
+  for (const Wanted& one : wanted) {
+    const auto merged = state_->merged.find(one.piece.tensor.name);
+    if (merged != state_->merged.end()) {
+      LS_ASSERT(!one.hashed || hashes == nullptr, "merged weights are not hashed");
+      state_->read_merged(one, merged->second);
+    } else if (&state_->holder_of(one.piece.tensor.name) != state_.get()) {
+      state_->base->read({one}, hashes);
+    } else {
+      plain.push_back(one);
+    }
+  }
+  if (!plain.empty()) state_->read(plain, hashes);
+}
+
+void Opened::State::read(const std::vector<Wanted>& wanted, HashSums* hashes) const {
   const auto hash = [&](const Wanted& one, const Run& run) {
     const auto* values = static_cast<const float*>(one.to) + run.from;
     hashes->add(one.piece.tensor.order, run.at, {values, static_cast<size_t>(run.count)});
@@ -235,7 +391,7 @@ void Opened::read(const std::vector<Wanted>& wanted, HashSums* hashes) const {
   std::vector<std::pair<const Wanted*, Run>> later;  // whose elements lie across the ends of chunks
   std::map<const TensorFile*, std::vector<Wish>> wishes;
   for (const Wanted& one : wanted) {
-    const auto& [file, entry] = state_->find_as(one.piece.tensor);
+    const auto& [file, entry] = find_as(one.piece.tensor);
     const int64_t stored = device::size_of(entry->dtype), size = device::size_of(one.piece.tensor.dtype);
     for (const Run& run : runs_of(one.piece)) {
       if (!entry->strides.empty()) {
@@ -283,6 +439,28 @@ bool Opened::same(const std::string& one, const std::string& other) const {
       return false;
   }
   return true;
+}
+
+// config.json's word on a square map: only GPT-2's module keeps [in, out].
+bool Opened::State::kept_by_inputs() const {
+  const std::string& text = config_json.empty() && base ? base->config_json() : config_json;
+  const nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
+  return config.is_object() && config.value("model_type", nlohmann::json()) == "gpt2";
+}
+
+std::string Opened::fingerprint() const {
+  constexpr int64_t kSome = 4096;
+  uint64_t hash = 0;
+  const auto add = [&](const std::string& text) { hash = base::hash_text(text, hash); };
+  for (const auto& [name, place] : state_->tensors) {
+    const auto& [file, entry] = place;
+    if (fs::path(file->path()).filename().string().starts_with("optimizer-")) continue;
+    add(fmt::format("{} {} {}", name, device::name_of(entry->dtype), shape_text(entry->shape)));
+    for (const int64_t at : {entry->begin, entry->begin + (entry->end - entry->begin) / 2})
+      add(file->file().text(at, std::min(kSome, entry->end - at)));
+  }
+  if (state_->base) add(state_->base->fingerprint());
+  return base::hex64(hash);
 }
 
 void Opened::check_all() const {

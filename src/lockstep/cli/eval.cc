@@ -97,11 +97,12 @@ int evaluate(const std::string& folder, const std::vector<std::string>& words, b
 }  // namespace
 
 int eval_command(Arguments& arguments) {
-  std::string model;
+  std::string model, adapter;
   std::vector<std::string> words;
   bool json = false;
   arguments.positional("DIR", model, "a run, a checkpoint or a Hugging Face folder");
   arguments.rest("key=value", words, "overrides of the recipe it was trained with");
+  arguments.option("--adapter", adapter, "a LoRA adapter to use with the model: PEFT's files, or a LoRA run");
   arguments.flag("--json", json, "print the results as JSON, with every bit of the loss in loss_hex");
   arguments.example("lockstep eval runs/first", "the newest checkpoint on its own held-out data");
   arguments.example("lockstep eval llama-1b data.kind=tokens data.path=test.bin data.seq_len=2048",
@@ -109,6 +110,7 @@ int eval_command(Arguments& arguments) {
   arguments.example("lockstep eval llama-1b data.path=book.txt", "on text, by the folder's own tokenizer");
   arguments.example("lockstep eval runs/first log.eval_batches=1000", "on more of it");
   if (!arguments.parse()) return 0;
+  words = with_adapter(adapter, std::move(words));
   if (model.empty()) throw base::ConfigError(109, "eval needs a folder: lockstep eval DIR [key=value ...]");
   int code = 0;
   checkpoint::read_newest(

@@ -1,4 +1,5 @@
-// lockstep export: a checkpoint's weights as a Hugging Face folder, in another type if wanted.
+// lockstep export: a checkpoint's weights as a Hugging Face folder, in another type if wanted; of a LoRA run
+// the adapter as PEFT's folder, or merged into the weights.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -25,22 +26,44 @@ std::optional<device::DType> type_of(const std::string& word) {
 }  // namespace
 
 int export_command(Arguments& arguments) {
-  std::string source, target, dtype;
-  bool json = false;
+  std::string source, target, out, dtype;
+  bool json = false, merge = false;
   arguments.positional("SRC", source, "a run, a checkpoint or a Hugging Face folder");
   arguments.positional("DST", target, "a new folder");
+  arguments.option("--out", out, "same as DST");
+  arguments.flag("--merge", merge, "of a LoRA run: the whole model, with the adapter added to its weights");
   arguments.option("--dtype", dtype, "fp32, bf16 or fp16; default: as stored");
   arguments.flag("--json", json, "print what was written as JSON");
   arguments.example("lockstep export runs/first first-model",
                     "the newest checkpoint's weights, for transformers");
   arguments.example("lockstep export runs/first first-bf16 --dtype bf16", "half the size");
+  arguments.example("lockstep export runs/lora adapter", "a LoRA run's adapter, for PEFT");
+  arguments.example("lockstep export runs/lora --merge --out merged",
+                    "its model and adapter in one, for transformers");
   if (!arguments.parse()) return 0;
+  if (!target.empty() && !out.empty() && target != out) {
+    throw base::ConfigError(109, fmt::format("give one folder to write to, not both {} and --out {}",
+                                             base::quoted(target), base::quoted(out)));
+  }
+  if (target.empty()) target = out;
   if (source.empty() || target.empty())
     throw base::ConfigError(109, "export needs two folders: lockstep export SRC DST");
   const std::optional<device::DType> type = type_of(dtype);
   checkpoint::Exported done;
+  bool adapter = false;
   const auto write = [&](const std::string& one) {
-    done = checkpoint::export_model(checkpoint::Opened(one), target, type);
+    const checkpoint::Opened opened(one);
+    adapter = checkpoint::has_adapter(opened);
+    if (merge && !adapter) {
+      throw base::ConfigError(
+          109, fmt::format("--merge: {} holds no adapter, so there is nothing to merge", base::quoted(one)));
+    }
+    if (merge) {
+      done = checkpoint::export_model(checkpoint::Opened(one, checkpoint::Adapters::merged), target, type);
+    } else {
+      done = adapter ? checkpoint::export_adapter(opened, target, type)
+                     : checkpoint::export_model(opened, target, type);
+    }
   };
   const std::string folder = checkpoint::read_newest(source, write, remark_line);
   if (done.overflowed > 0) {
@@ -54,6 +77,8 @@ int export_command(Arguments& arguments) {
                                  {"bytes", done.bytes},
                                  {"files", done.files},
                                  {"config", done.has_config},
+                                 {"adapter", adapter && !merge},
+                                 {"merged", merge},
                                  {"overflowed", done.overflowed}}
                       .dump());
   } else {

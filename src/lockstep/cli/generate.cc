@@ -108,13 +108,14 @@ int draw_text(const Wanted& wanted, const std::string& checkpoint) {
 
 int generate_command(Arguments& arguments) {
   Wanted wanted;
-  std::string run, temperature = "1";
+  std::string run, adapter, temperature = "1";
   run::SamplingOptions& options = wanted.sampling;
   int64_t seed = 1;
   arguments.positional("DIR", wanted.folder,
                        "a run, a checkpoint or a Hugging Face folder; default: runs/first");
   arguments.rest("key=value", wanted.words, "overrides of the recipe it was trained with");
   arguments.option("--run", run, "same as DIR");
+  arguments.option("--adapter", adapter, "a LoRA adapter to use with the model: PEFT's files, or a LoRA run");
   arguments.option("--prompt", wanted.prompt, "text to continue");
   arguments.option("--tokens", options.tokens, "number of tokens to generate");
   arguments.option("--temperature", temperature,
@@ -138,6 +139,7 @@ int generate_command(Arguments& arguments) {
                                              base::quoted(wanted.folder), base::quoted(run)));
   }
   if (wanted.folder.empty()) wanted.folder = run.empty() ? "runs/first" : run;
+  wanted.words = with_adapter(adapter, std::move(wanted.words));
   std::error_code error;
   if (!std::filesystem::is_directory(wanted.folder, error)) {
     throw base::ConfigError(162, fmt::format("{} is not a folder; expected a run, a checkpoint or a Hugging "

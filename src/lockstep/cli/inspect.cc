@@ -89,7 +89,10 @@ json report_of(const std::string& folder, bool check) {
     out["layout"] = manifest->layout;
     out["params_hash"] = manifest->params_hash;
     out["recipe"] = manifest->recipe_toml;
+    if (manifest->base) out["base"] = manifest->base->folder;
   }
+  if (!opened.manifest() && opened.adapter() && !opened.adapter()->base.empty())
+    out["base"] = opened.adapter()->base;
   const json config = json::parse(opened.config_json(), nullptr, false);
   if (config.is_object() && config.contains("model_type")) out["model_type"] = config["model_type"];
   if (check) {
@@ -116,6 +119,7 @@ void print_report(const json& r, bool everything) {
   if (r.contains("step")) {
     print("saved by {}; params_hash {}\n", name_text(r["layout"]), name_text(r["params_hash"]));
   }
+  if (r.contains("base")) print("an adapter of the model in {}\n", name_text(r["base"]));
   // Names come last: they are the longest, and narrow terminals break the last column's lines.
   const bool checked = r.contains("checked");
   terminal::Table files({"bytes", "file"}),

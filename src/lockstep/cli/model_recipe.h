@@ -20,6 +20,11 @@ struct FolderModel {
 // Text goes through the tokenizer that lies in the model's folder, unless the recipe or the user names
 // another.
 void adopt_tokenizer(FolderModel& model);
+// Of a checkpoint with adapters, the model under them and the adapters as they were trained; with
+// tune.method=full among the words, the weights with the adapters merged into them.
 FolderModel folder_model(const std::string& folder, const std::vector<std::string>& words);
+
+// --adapter DIR as words of a recipe, before the user's own.
+std::vector<std::string> with_adapter(const std::string& adapter, std::vector<std::string> words);
 
 }  // namespace lockstep::cli

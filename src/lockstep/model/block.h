@@ -44,8 +44,8 @@ struct SliceShape {
 };
 
 struct Init {
-  enum class Kind : uint8_t { zeros, ones, normal, given } kind = Kind::zeros;
-  float deviation = 0;
+  enum class Kind : uint8_t { zeros, ones, normal, uniform, given } kind = Kind::zeros;
+  float deviation = 0;            // uniform: values lie between minus this and this
   const float* values = nullptr;  // given: one for each element, kept by the segment
 };
 
@@ -70,6 +70,7 @@ struct ParamSpec {
   bool joined = false;   // starts where the previous parameter ends, so that one product reads both
   std::string tied_to;   // shares the values of this canonical name; its gradient has a slot of its own
   bool table = false;    // a row a token or position (embeddings, heads): no matrix that hidden values pass
+  bool adapter = false;  // added to a map whose own weight stays as it was (model/adapters.h)
   Treatment train = {};
   bool holds_values() const { return tied_to.empty(); }
   bool trained() const { return tied_to.empty() && !train.frozen; }
@@ -170,6 +171,16 @@ struct Cost {
   double fp8_flops() const;  // those of them that are fp8
 };
 
+// What is added to linear maps so that they learn while their own weights stay as they are (LoRA):
+// y = x W + scale * drop(x) A B, with A and B of `rank` columns and rows.
+struct AdapterOptions {
+  int64_t rank = 8;
+  float scale = 2;
+  float dropout = 0;
+  std::vector<std::string> targets = {};  // names or patterns of maps; empty: all
+  bool wants(const std::string& map) const;
+};
+
 class Segment {
  public:
   virtual ~Segment() = default;
@@ -183,6 +194,10 @@ class Segment {
   virtual void backward_input(const Frame& frame) const = 0;
   virtual void backward_weight(const Frame&) const {}
   virtual Cost cost(const SliceShape& shape, Part part) const = 0;
+  // Linear maps that may have adapters: canonical names, without ".weight". adapt() adds them to those that
+  // are wanted; before anything else is asked of the segment.
+  virtual std::vector<std::string> adaptable() const { return {}; }
+  virtual void adapt(const AdapterOptions&) {}
   // Columns of what it gives that lie side by side and are dealt out each for itself, where ranks exchange
   // tokens for heads; empty: they are one group.
   virtual std::vector<int64_t> column_groups() const { return {}; }

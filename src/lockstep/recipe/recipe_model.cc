@@ -108,7 +108,8 @@ void add_model(std::vector<Key>& keys) {
                    [](const std::string& key) {
                      return all_of({of_family()(key), above("model.sliding_window", 0)});
                    },
-                   "Which layers have the window: sliding and full, separated by commas, repeated over all layers. "
+                   "Which layers have the window: sliding and full, separated by commas, repeated over all "
+                   "layers. "
                    "Empty: "
                    "all have it.",
                    "\"sliding*5,full\"",
@@ -276,8 +277,40 @@ void add_tune(std::vector<Key>& keys) {
                    {.also = {"frozen", "freeze_layers", "requires_grad"}, .list = true}),
           make_key(MEMBER(tune.train), always(),
                    "Only parameters that match one of these patterns are trained, all others are frozen; "
-                   "tune.freeze is taken from them. Empty: all are trained.",
-                   "[\"lm_head.*\"]", {.also = {"trainable", "trainable_parameters"}, .list = true}),
+                   "tune.freeze is taken from them. Empty: all are trained. With tune.method = lora: trained "
+                   "beside the adapters.",
+                   "[\"lm_head.*\"]",
+                   {.also = {"trainable", "trainable_parameters", "modules_to_save"}, .list = true}),
+          make_key(
+              MEMBER(tune.method), always(),
+              "What is trained. full: the weights. lora: a small product added to each linear map of the "
+              "layers; the weights themselves stay as they are.",
+              "\"lora\"", {.choices = {"full", "lora"}, .also = {"peft_type", "finetuning_type"}}),
+          make_key(MEMBER(tune.rank), is("tune.method", {"lora"}),
+                   "lora: rank of the product that is added to a weight. More learns more and takes more "
+                   "memory.",
+                   "16", {.at_least = 1, .at_most = 65536, .also = {"r", "lora_r", "lora_rank"}}),
+          make_key(MEMBER(tune.alpha), is("tune.method", {"lora"}),
+                   "lora: the product is multiplied by alpha / rank (tune.scaling).", "32.0",
+                   {.at_most = 1e6, .above = 0, .also = {"lora_alpha"}}),
+          make_key(MEMBER(tune.dropout), is("tune.method", {"lora"}),
+                   "lora: fraction of the product's inputs that is dropped in training.", "0.05",
+                   {.at_least = 0, .at_most = 0.99, .also = {"lora_dropout"}}),
+          make_key(MEMBER(tune.targets), is("tune.method", {"lora"}),
+                   "lora: linear maps of the layers that get a product: all, or names as transformers has "
+                   "them, whole or their last parts, with * for anything.",
+                   "[\"q_proj\", \"v_proj\"]",
+                   {.also = {"target_modules", "lora_target_modules", "lora_target"}, .list = true}),
+          make_key(MEMBER(tune.scaling), is("tune.method", {"lora"}),
+                   "lora: what alpha is divided by: the rank, or its square root (rsLoRA), which keeps large "
+                   "ranks learning.",
+                   "\"sqrt\"", {.choices = {"rank", "sqrt"}, .also = {"use_rslora"}}),
+          make_key(
+              MEMBER(tune.adapter), is("tune.method", {"lora"}),
+              "lora: folder of an adapter to start from: PEFT's adapter_config.json and "
+              "adapter_model.safetensors, or a checkpoint of a lora run. Its rank, alpha and targets are "
+              "taken over.",
+              "\"adapter\"", {.also = {"adapter_name_or_path", "lora_path"}, .names = Key::Names::input}),
       });
 }
 

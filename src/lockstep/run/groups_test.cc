@@ -202,7 +202,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Recipe{"muon_bf16_frozen_llama",
                            {"optim.name=muon", "model.family=llama", "precision.compute=bf16",
                             "optim.moments=bf16", "tune.freeze=*.0.*", "model.tied=false"},
-                           true}),
+                           true},
+                    Recipe{"lora_gpt2", {"tune.method=lora", "tune.rank=4", "model.dropout=0.1"}},
+                    Recipe{"lora_llama_dropout_head",
+                           {"model.family=llama", "model.kv_heads=2", "tune.method=lora", "tune.dropout=0.1",
+                            "tune.train=lm_head.*", "model.tied=false", "tune.scaling=sqrt",
+                            "optim.layer_lr_decay=0.9", "optim.groups=*.lora_B.* lr_scale=4"}},
+                    Recipe{"lora_llama_some_bf16",
+                           {"model.family=llama", "tune.method=lora", "tune.targets=q_proj,v_proj,*.3.mlp.*",
+                            "precision.compute=bf16"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
 // Nothing but the values themselves is kept for what is frozen.

@@ -295,6 +295,8 @@ const Family kOtherFamilies[] = {
     {"olmo2_bf16", small_recipe({"model.family=olmo2", "precision.compute=bf16"})},
     {"smollm3", small_recipe({"model.family=smollm3", "model.kv_heads=2", "model.no_rope_every=2"})},
     {"gpt_neox", small_recipe({"model.family=gpt_neox", "model.dropout=0.1"})},
+    {"phi3_lora", small_recipe({"model.family=phi3", "model.kv_heads=2", "tune.method=lora"})},
+    {"gpt_neox_lora", small_recipe({"model.family=gpt_neox", "tune.method=lora", "tune.dropout=0.1"})},
     {"gpt_neox_one_after_the_other",
      small_recipe({"model.family=gpt_neox", "model.parallel_residual=false"})},
 };

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/model/adapters.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/segments/rope.h"
 #include "lockstep/plan/layout.h"
@@ -48,6 +49,7 @@ void shrink_model(recipe::Recipe& recipe, int64_t data_vocab, int64_t pieces) {
   int64_t heads = m.heads, kv_heads = std::max<int64_t>(1, m.kv_heads.value);
   m.preset = "";
   m.from = "";
+  recipe.tune.adapter = "";  // of the large model
   m.layers = std::min(m.layers, std::max(kLayers, pieces));
   if (heads > kMostHeads) {
     const int64_t group = heads / kv_heads;
@@ -88,8 +90,30 @@ void shrink_run(recipe::Recipe& recipe, int64_t steps, int64_t ranks) {
   recipe.log.fingerprint = true;
 }
 
+// The same of maps that have adapters; if none is left, all have.
+void drop_targets(recipe::Recipe& recipe) {
+  if (recipe.tune.method != "lora") return;
+  recipe::Recipe plain = recipe;
+  plain.tune.method = "full";
+  const model::Model model = model::build_model(plain, device::DType::f32);
+  std::vector<std::string> targets = model::adapter_options(recipe.tune).targets;
+  std::erase_if(targets, [&](const std::string& target) {
+    const model::AdapterOptions one{.targets = {target}};
+    for (const model::Block& block : model.blocks) {
+      for (const auto& segment : block.segments()) {
+        for (const std::string& map : segment->adaptable()) {
+          if (one.wants(map)) return false;
+        }
+      }
+    }
+    return true;
+  });
+  recipe.tune.targets = targets.empty() ? "all" : base::join(targets, ",");
+}
+
 // Patterns of names that only the large model has, as those of its tenth layer.
 void drop_unmatched(recipe::Recipe& recipe) {
+  drop_targets(recipe);
   if (recipe.tune.freeze.empty() && recipe.tune.train.empty() && recipe.optim.groups.empty()) return;
   const model::Model model = model::build_model(recipe, device::DType::f32);
   const auto known = [&](const std::string& pattern) {

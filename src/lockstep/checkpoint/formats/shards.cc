@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/adapter.h"
 #include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/formats/strict_json.h"
 
@@ -12,6 +13,15 @@ namespace lockstep::checkpoint {
 namespace {
 
 constexpr int64_t kMostIndexBytes = int64_t{100} << 20;
+
+void lay_out(PlannedFile& file, const std::vector<Whole>& as_named) {
+  file.header = safetensors_header(as_named, {{"format", "pt"}});
+  file.bytes = static_cast<int64_t>(file.header.size());
+  for (const Whole& one : file.tensors) {
+    file.begins.push_back(file.bytes);
+    file.bytes += one.bytes();
+  }
+}
 
 std::vector<PlannedFile> fill_files(const std::string& prefix, const std::vector<Whole>& tensors,
                                     bool moments, int64_t most_bytes) {
@@ -29,12 +39,7 @@ std::vector<PlannedFile> fill_files(const std::string& prefix, const std::vector
   for (size_t i = 0; i < files.size(); ++i) {
     PlannedFile& file = files[i];
     file.name = fmt::format("{}-{:05d}-of-{:05d}.safetensors", prefix, i + 1, files.size());
-    file.header = safetensors_header(file.tensors, {{"format", "pt"}});
-    file.bytes = static_cast<int64_t>(file.header.size());
-    for (const Whole& one : file.tensors) {
-      file.begins.push_back(file.bytes);
-      file.bytes += one.bytes();
-    }
+    lay_out(file, file.tensors);
   }
   return files;
 }
@@ -43,6 +48,23 @@ std::vector<PlannedFile> fill_files(const std::string& prefix, const std::vector
 
 std::vector<PlannedFile> plan_files(const std::vector<Whole>& tensors, int64_t most_bytes) {
   std::vector<PlannedFile> files = fill_files("model", tensors, false, most_bytes);
+  for (PlannedFile& file : fill_files("optimizer", tensors, true, most_bytes)) {
+    if (!file.tensors.empty()) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+std::vector<PlannedFile> plan_adapter_files(const std::vector<Whole>& tensors, int64_t most_bytes) {
+  std::vector<PlannedFile> files(1);
+  std::vector<Whole> named;
+  for (const Whole& one : tensors) {
+    if (one.kind == Kind::moment) continue;
+    files[0].tensors.push_back(one);
+    named.push_back(one);
+    named.back().name = peft_name(one.name);
+  }
+  files[0].name = kAdapterName;
+  lay_out(files[0], named);
   for (PlannedFile& file : fill_files("optimizer", tensors, true, most_bytes)) {
     if (!file.tensors.empty()) files.push_back(std::move(file));
   }

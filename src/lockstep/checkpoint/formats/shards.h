@@ -28,6 +28,9 @@ struct PlannedFile {
 // Weights and statistics in model-*, moments in optimizer-*, in the given order; a tensor larger than a file
 // gets one of its own. At least one file of weights.
 std::vector<PlannedFile> plan_files(const std::vector<Whole>& tensors, int64_t most_bytes = kMostShardBytes);
+// The same with all weights in adapter_model.safetensors, under PEFT's names.
+std::vector<PlannedFile> plan_adapter_files(const std::vector<Whole>& tensors,
+                                            int64_t most_bytes = kMostShardBytes);
 
 std::string index_text(const std::vector<PlannedFile>& files);  // of weights and statistics
 

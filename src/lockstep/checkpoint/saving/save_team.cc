@@ -56,7 +56,8 @@ SaveTeam::SaveTeam(Member member, std::vector<Piece> own, SaveOptions options, c
       home_(options_.run_folder) {
   offsets_ = piece_offsets(own_, memory_bytes_);
   agree_on_tensors(held);
-  plan_ = plan_files(tensors_, options_.most_file_bytes);
+  plan_ = saves_adapter() ? plan_adapter_files(tensors_, options_.most_file_bytes)
+                          : plan_files(tensors_, options_.most_file_bytes);
   writer_ = std::make_unique<PartWriter>(plan_, tensors_, own_, disk_);
 }
 
@@ -174,6 +175,10 @@ std::vector<FileSummary> SaveTeam::summaries(const Part& all) const {
   return files;
 }
 
+std::string SaveTeam::params_hash(const Part& all) const {
+  return saves_adapter() ? options_.whole_hash(all.hashes, tensors_) : all.hashes.finish(tensors_);
+}
+
 // A run that was stopped right after it resumed saves the step that it came from. The one that stands is then
 // worth more than a new one: replacing it could fail and leave none.
 bool SaveTeam::stands_already(const std::string& folder, const Facts& facts,
@@ -190,7 +195,7 @@ bool SaveTeam::stands_already(const std::string& folder, const Facts& facts,
     return false;
   }
   const Part all = everyones(Order::compare, folder, memory);
-  return all.error == 0 && all.hashes.finish(tensors_) == manifest->params_hash &&
+  return all.error == 0 && params_hash(all) == manifest->params_hash &&
          same_files(manifest->files, summaries(all));
 }
 
@@ -201,7 +206,12 @@ std::vector<FileSummary> SaveTeam::prepare(const std::string& folder, const Fact
   remove_broken(options_.run_folder, disk_);  // first, for their room
   check_disk(remove_checkpoint(folder, disk_), folder);
   check_disk(disk_.make_folder(folder), folder);
-  std::vector<FileSummary> small = {write_text(folder + "/" + kIndexName, index_text(plan_), disk_)};
+  std::vector<FileSummary> small;
+  if (saves_adapter()) {
+    small.push_back(write_text(folder + "/" + kAdapterConfigName, facts.adapter_json, disk_));
+  } else {
+    small.push_back(write_text(folder + "/" + kIndexName, index_text(plan_), disk_));
+  }
   if (!facts.config_json.empty())
     small.push_back(write_text(folder + "/config.json", facts.config_json, disk_));
   for (const PlannedFile& planned : plan_) {
@@ -263,11 +273,13 @@ Outcome SaveTeam::lead(const Facts& facts, std::span<const std::byte> memory) {
         write_manifest(outcome.folder,
                        {.step = facts.step,
                         .recipe_toml = facts.recipe_toml,
-                        .params_hash = all.hashes.finish(tensors_),
+                        .params_hash = params_hash(all),
                         .layout = facts.layout,
                         .state = facts.state,
                         .files = files,
-                        .statistics = statistics_of(tensors_)},
+                        .statistics = statistics_of(tensors_),
+                        .base = facts.base,
+                        .own_hash = saves_adapter() ? all.hashes.finish(tensors_) : ""},
                        disk_);
       }
     }

@@ -33,6 +33,9 @@ struct SaveOptions {
   Retention retention = {};
   const Disk* disk = nullptr;  // none: the system's
   int64_t most_file_bytes = kMostShardBytes;
+  // Given: weights that are not among the pieces count in params_hash. From the hashes of those that are, in
+  // the order of these tensors, it makes the whole. What is saved is then an adapter (plan_adapter_files).
+  std::function<std::string(const HashSums&, const std::vector<Whole>&)> whole_hash = {};
 };
 
 // How a save went; the same on every rank but for `own_bytes`.
@@ -76,6 +79,8 @@ class SaveTeam {
   Part everyones(Order order, const std::string& folder, std::span<const std::byte> memory);
   void tidy(const std::string& folder, int64_t step);
   std::vector<FileSummary> summaries(const Part& all) const;
+  bool saves_adapter() const { return static_cast<bool>(options_.whole_hash); }
+  std::string params_hash(const Part& all) const;
 
   Member member_;
   std::vector<Piece> own_;

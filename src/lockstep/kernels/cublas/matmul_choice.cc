@@ -69,7 +69,8 @@ class Trial {
 bool is_worth_measuring(const MatmulKey& key, const Launch& launch) {
   const double flops =
       2.0 * static_cast<double>(key.m) * static_cast<double>(key.n) * static_cast<double>(key.k);
-  if (flops < kWorthMeasuring || key.add_to_c || key.m * key.n * device::size_of(key.out_type) % 4 != 0)
+  if (flops < kWorthMeasuring || key.add_to_c || key.c_row > 0 ||
+      key.m * key.n * device::size_of(key.out_type) % 4 != 0)
     return false;
   cudaStreamCaptureStatus capturing{};
   CUDA_CHECK(cudaStreamIsCapturing(static_cast<cudaStream_t>(launch.stream), &capturing));

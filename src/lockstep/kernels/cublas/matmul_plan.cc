@@ -101,10 +101,11 @@ void describe(MatmulPlan& plan, const MatmulKey& key, const Gemm& op) {
   }
   if (key.fp8) describe_fp8(plan, key);
   describe(&plan.b, key.fp8 ? native_type(key.b_format) : native_type(key.in_type),
-           key.trans_b ? key.n : key.k, key.trans_b ? key.k : key.n, key.trans_b ? key.k : key.n);
+           key.trans_b ? key.n : key.k, key.trans_b ? key.k : key.n,
+           key.b_row > 0 ? key.b_row : (key.trans_b ? key.k : key.n));
   describe(&plan.a, key.fp8 ? native_type(key.a_format) : native_type(key.in_type),
            key.trans_a ? key.k : key.m, key.trans_a ? key.m : key.k, key.a_row);
-  describe(&plan.c, native_type(key.out_type), key.m, key.n, key.n);
+  describe(&plan.c, native_type(key.out_type), key.m, key.n, key.c_row > 0 ? key.c_row : key.n);
 }
 
 // Whether the sum over k may be cut: the result has too few tiles to keep a GPU busy, and k is long.
@@ -183,6 +184,7 @@ std::string MatmulKey::text() const {
         int64_t{workspace}, int64_t{alignment_a}, int64_t{alignment_b}, int64_t{alignment_c}}) {
     text += (text.empty() ? "" : ",") + std::to_string(part);
   }
+  if (b_row > 0 || c_row > 0) text += ",rows," + std::to_string(b_row) + "," + std::to_string(c_row);
   if (!fp8) return text;
   for (const int part : {static_cast<int>(a_format), static_cast<int>(b_format), static_cast<int>(a_scaling),
                          static_cast<int>(b_scaling), int{fast_sum}}) {
@@ -228,7 +230,7 @@ void set_scales(MatmulPlan& plan, const MatmulScales& scales) {
 cublasStatus_t try_matmul(cublasLtHandle_t handle, MatmulPlan plan, const Gemm& op, const Launch& launch) {
   if (op.bias) set(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, op.bias);
   if (beside(op)) set(&plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, beside(op));
-  const float alpha = 1, beta = op.beta;
+  const float alpha = op.alpha, beta = op.beta;
   return cublasLtMatmul(handle, &plan.product, &alpha, op.b, &plan.b, op.a, &plan.a, &beta, op.c, &plan.c,
                         op.c, &plan.c, &plan.how.algorithm,
                         plan.how.workspace > 0 ? launch.workspace : nullptr, plan.how.workspace,

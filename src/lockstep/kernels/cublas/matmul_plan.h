@@ -25,7 +25,8 @@ constexpr int64_t kMatmulWorkspace = 32 << 20;  // what NVIDIA recommends from H
 // Everything that the choice depends on. Row-major, as Gemm names it.
 struct MatmulKey {
   int64_t m = 0, n = 0, k = 0;
-  int64_t a_row = 0;  // values between the beginnings of A's stored rows
+  int64_t a_row = 0;             // values between the beginnings of A's stored rows
+  int64_t b_row = 0, c_row = 0;  // of B's and C's; 0: they lie side by side
   device::DType in_type{}, out_type{};
   bool trans_a = false, trans_b = false, tf32 = false;
   bool add_to_c = false;                                     // beta = 1

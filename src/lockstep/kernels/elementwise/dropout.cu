@@ -35,10 +35,32 @@ __global__ void dropout_kernel(Dropout op) {
   }
 }
 
+// Columns of wider rows: neighbours here need not share a draw, so that each element makes its own.
+template <class T>
+__global__ void dropout_columns_kernel(Dropout op) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= op.count) return;
+  const int64_t number = op.first + i / op.width * op.row + i % op.width;
+  const base::Random4 random = base::site_random(op.inputs->seed, op.inputs->step, op.slice, op.site,
+                                                 static_cast<uint64_t>(number / 4));
+  const uint32_t words[4] = {random.x, random.y, random.z, random.w};
+  const float scale = 1.0f / (1.0f - op.rate);
+  const bool keep = base::unit_float(words[number % 4]) >= op.rate;
+  const T x = static_cast<const T*>(op.x)[i];
+  static_cast<T*>(op.y)[i] = from_float<T>(keep ? to_float(x) * scale : 0.0f);
+}
+
 }  // namespace
 
 void dropout(const Dropout& op, const Launch& launch) {
   const Launcher run("dropout", launch);
+  if (op.width > 0) {
+    by_type(op.type, [&](auto element) {
+      run({.blocks = divide_up(op.count, kThreads), .threads = kThreads},
+          dropout_columns_kernel<decltype(element)>, op);
+    });
+    return;
+  }
   by_type(op.type, [&](auto element) {
     using T = decltype(element);
     constexpr int kBytes = kVectorAlignment<T, 4>;

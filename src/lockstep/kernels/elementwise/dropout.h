@@ -17,6 +17,9 @@ struct Dropout {
   float rate = 0;
   uint32_t slice = 0, site = 0;
   const StepInputs* inputs = nullptr;
+  // Of columns that are a part of wider rows: `width` of them lie side by side here, and `row` values from
+  // the beginning of one row to that of the next in the unsplit tensor. 0: flat.
+  int64_t width = 0, row = 0;
 };
 
 }  // namespace lockstep::kernels

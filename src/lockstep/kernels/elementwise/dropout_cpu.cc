@@ -26,7 +26,20 @@ void keep_factors(uint64_t key, uint64_t site, int64_t first, float rate, float*
 
 }  // namespace
 
-void dropout(const Dropout& op, const Launch&) {
+void dropout(const Dropout& op, const Launch& launch) {
+  if (op.width > 0) {
+    const int64_t element = device::size_of(op.type);
+    for (int64_t at = 0, first = op.first; at < op.count; at += op.width, first += op.row) {
+      Dropout one = op;
+      one.width = one.row = 0;
+      one.count = smaller(op.width, op.count - at);
+      one.first = first;
+      one.x = static_cast<const char*>(op.x) + at * element;
+      one.y = static_cast<char*>(op.y) + at * element;
+      dropout(one, launch);
+    }
+    return;
+  }
   // The key and the counter of base::site_random.
   const uint64_t key = base::mix64(op.inputs->seed + 0x9E3779B97F4A7C15ull * (op.inputs->step + 1));
   const uint64_t site = (static_cast<uint64_t>(op.slice) << 32) | op.site;

@@ -39,6 +39,39 @@ TEST_P(DropoutTest, MaskIsTheDocumentedFunction) {
   }
 }
 
+// Ranks that hold some columns of every row.
+TEST_P(DropoutTest, ColumnsDrawTheMaskOfTheWhole) {
+  const StepInputs inputs{.seed = 42, .step = 7};
+  const int64_t rows = 37;
+  for (const DType type : kEdgeTypes) {
+    for (const auto& [whole_row, parts] : {std::pair<int64_t, int64_t>{64, 4}, {30, 3}, {14, 2}}) {
+      SCOPED_TRACE(fmt::format("{} {} columns in {} parts", name_of(type), whole_row, parts));
+      const Values x = rounded(random_values(rows * whole_row, 2), type);
+      const Values whole = apply(x, type, 0.3f, inputs, 3, 5);
+      const Memory inputs_m = upload_plain<StepInputs>({inputs});
+      const int64_t width = whole_row / parts;
+      for (int64_t part = 0; part < parts; ++part) {
+        Values mine, expected;
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t c = 0; c < width; ++c) {
+            const auto at = static_cast<size_t>(r * whole_row + part * width + c);
+            mine.push_back(x[at]);
+            expected.push_back(whole[at]);
+          }
+        }
+        const Memory there = upload(mine, type);
+        Dropout op{.type = type, .count = rows * width, .first = part * width, .rate = 0.3f};
+        op.x = op.y = there.data();
+        op.slice = 3, op.site = 5;
+        op.inputs = inputs_m.as<StepInputs>();
+        op.width = width, op.row = whole_row;
+        run({&there}, [&] { kernels().dropout(op, launch()); });
+        EXPECT_EQ(download(there), expected);
+      }
+    }
+  }
+}
+
 TEST_P(DropoutTest, PiecesDrawTheMaskOfTheWhole) {
   const StepInputs inputs{.seed = 42, .step = 7};
   const int64_t count = 20001;

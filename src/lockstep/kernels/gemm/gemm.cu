@@ -41,6 +41,8 @@ MatmulKey key_of(const Gemm& op, const Launch& launch) {
           .n = op.n,
           .k = op.k,
           .a_row = op.row_of_a(),
+          .b_row = op.b_row,
+          .c_row = op.c_row,
           .in_type = op.in_type,
           .out_type = op.out_type,
           .trans_a = op.trans_a,
@@ -94,9 +96,12 @@ void gemm(const Gemm& op, const Launch& launch) {
   const Launcher run("gemm", launch);
   if (op.gelu_at && !fuses_slope(op)) return gemm_then_slope(op, launch);
   LS_ASSERT(!op.bias || op.beta == 0, "a bias together with beta");
+  LS_ASSERT(op.c_row == 0 || (!op.bias && !op.before_gelu && !op.gelu_at),
+            "rows of C apart with an epilogue");
   LS_ASSERT(!op.gelu_at || (op.beta == 0 && !op.bias), "gelu's slope together with beta or a bias");
   if (op.m == 0 || op.n == 0) return;
   if (op.k == 0) {  // cuBLASLt refuses an empty sum
+    LS_ASSERT(op.c_row == 0, "rows of C apart in an empty sum");
     if (op.beta == 0) run.fill_zero(op.c, op.m * op.n * device::size_of(op.out_type));
     if (op.bias) add_bias(run, op);
     return;

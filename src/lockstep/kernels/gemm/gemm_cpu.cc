@@ -44,11 +44,20 @@ Tiling cut(int64_t m, int64_t n, int64_t k) {
 // Where the operands lie in fp32: in the caller's memory, or widened in the workspace.
 struct Operands {
   Matrix a, b;
-  float* c = nullptr;  // [m, n]
+  float* c = nullptr;
+  int64_t c_row = 0;
 };
 
-// Stored values of A, those between rows included.
-int64_t values_of_a(const Gemm& op) { return (op.trans_a ? op.k : op.m) * op.row_of_a(); }
+// Stored values of A and B, those between rows included and none behind the last row.
+int64_t stored(int64_t rows, int64_t columns, int64_t row) {
+  return rows > 0 ? (rows - 1) * row + columns : 0;
+}
+int64_t values_of_a(const Gemm& op) {
+  return op.trans_a ? stored(op.k, op.m, op.row_of_a()) : stored(op.m, op.k, op.row_of_a());
+}
+int64_t values_of_b(const Gemm& op) {
+  return op.trans_b ? stored(op.n, op.k, op.row_of_b()) : stored(op.k, op.n, op.row_of_b());
+}
 
 int64_t staged_bytes(DType type, int64_t count) { return type == DType::f32 ? 0 : round_up(count * 4, 256); }
 
@@ -71,8 +80,9 @@ Operands stage(const Gemm& op, char* workspace) {
   };
   Operands staged;
   staged.a = {in_fp32(op.a, values_of_a(op)), op.row_of_a(), op.trans_a};
-  staged.b = {in_fp32(op.b, op.k * op.n), op.trans_b ? op.k : op.n, op.trans_b};
+  staged.b = {in_fp32(op.b, values_of_b(op)), op.row_of_b(), op.trans_b};
   staged.c = op.out_type == DType::f32 ? static_cast<float*>(op.c) : reinterpret_cast<float*>(workspace);
+  staged.c_row = op.out_type == DType::f32 ? op.row_of_c() : op.n;
   return staged;
 }
 
@@ -82,7 +92,7 @@ void prepare_row(const Gemm& op, int64_t row, int64_t column, int64_t columns, f
   if (op.bias != nullptr) {
     widen_run(static_cast<const In*>(op.bias) + column, columns, c);
   } else if (op.beta != 0 && op.out_type != DType::f32) {
-    widen_run(static_cast<const Out*>(op.c) + row * op.n + column, columns, c);
+    widen_run(static_cast<const Out*>(op.c) + row * op.row_of_c() + column, columns, c);
   }
 }
 
@@ -91,10 +101,11 @@ void run_tile(const Gemm& op, const Operands& in, const Tiling& tiling, int64_t 
   const int64_t row = tile / tiling.column_tiles * tiling.rows;
   const int64_t column = tile % tiling.column_tiles * tiling.columns;
   const int64_t rows = smaller(tiling.rows, op.m - row), columns = smaller(tiling.columns, op.n - column);
-  float* c = in.c + row * op.n + column;
-  for (int64_t r = 0; r < rows; ++r) prepare_row<In, Out>(op, row + r, column, columns, c + r * op.n);
+  float* c = in.c + row * in.c_row + column;
+  for (int64_t r = 0; r < rows; ++r) prepare_row<In, Out>(op, row + r, column, columns, c + r * in.c_row);
 
-  Product product{.m = rows, .n = columns, .k = op.k, .a = in.a, .b = in.b, .c = c, .c_stride = op.n};
+  Product product{.m = rows, .n = columns, .k = op.k, .a = in.a, .b = in.b, .c = c, .c_stride = in.c_row};
+  product.alpha = op.alpha;
   product.beta = op.bias != nullptr ? 1.0f : op.beta;
   product.a.data += op.trans_a ? row : row * in.a.stride;
   product.b.data += op.trans_b ? column * in.b.stride : column;
@@ -102,14 +113,14 @@ void run_tile(const Gemm& op, const Operands& in, const Tiling& tiling, int64_t 
 
   if (op.out_type == DType::f32) return;
   for (int64_t r = 0; r < rows; ++r) {
-    narrow_run(c + r * op.n, columns, static_cast<Out*>(op.c) + (row + r) * op.n + column);
+    narrow_run(c + r * in.c_row, columns, static_cast<Out*>(op.c) + (row + r) * op.row_of_c() + column);
   }
 }
 
 }  // namespace
 
 int64_t gemm_workspace(const Gemm& op) {
-  return staged_bytes(op.in_type, values_of_a(op)) + staged_bytes(op.in_type, op.k * op.n) +
+  return staged_bytes(op.in_type, values_of_a(op)) + staged_bytes(op.in_type, values_of_b(op)) +
          staged_bytes(op.out_type, op.m * op.n);
 }
 

@@ -103,6 +103,50 @@ TEST_P(GemmTest, RowsOfAMayLieApart) {
   }
 }
 
+// Columns of B and of C that lie among others, which stay as they are; scaled, and added to what is there.
+TEST_P(GemmTest, RowsOfBAndCMayLieApart) {
+  struct Size {
+    int64_t m, n, k;
+  };
+  uint32_t seed = 1;
+  for (const Size size : {Size{7, 33, 100}, Size{64, 8, 48}, Size{257, 131, 65}}) {
+    for (const DType type : kEdgeTypes) {
+      for (int trans = 0; trans < 4; ++trans, seed += 3) {
+        Gemm op{.m = size.m, .n = size.n, .k = size.k, .in_type = type, .out_type = type, .alpha = 0.5f};
+        op.trans_a = (trans & 1) != 0;
+        op.trans_b = (trans & 2) != 0;
+        op.beta = seed % 2 == 0 ? 1.0f : 0.0f;
+        SCOPED_TRACE(
+            fmt::format("m {} n {} k {} {} trans {} seed {}", op.m, op.n, op.k, name_of(type), trans, seed));
+        const Values a = rounded(random_values(op.m * op.k, seed), type),
+                     b = rounded(random_values(op.k * op.n, seed + 1), type),
+                     c = rounded(random_values(op.m * op.n, seed + 2), type);
+        Values halves = a;
+        for (double& x : halves) x *= 0.5;
+        const Values expected = reference(op, halves, b, {}, c);
+        const int64_t b_columns = op.row_of_b();
+        op.b_row = b_columns + 8, op.c_row = op.n + 24;
+        const Memory a_there = upload(a, type), b_there = upload(rows_apart(b, b_columns, op.b_row), type),
+                     c_there = upload(rows_apart(c, op.n, op.c_row), type);
+        const Values before = download(c_there);
+        op.a = a_there.data(), op.b = b_there.data(), op.c = c_there.data();
+        run({&c_there}, [&] { kernels().gemm(op, launch(kernels().gemm_workspace(op))); });
+        const Values after = download(c_there);
+        Values found;
+        for (size_t i = 0; i < after.size(); ++i) {
+          const bool inside = static_cast<int64_t>(i) % op.c_row < op.n;
+          if (inside) {
+            found.push_back(after[i]);
+          } else {
+            ASSERT_EQ(after[i], before[i]) << "between the rows, at " << i;
+          }
+        }
+        expect_close(found, expected, tolerance(type, std::sqrt(static_cast<double>(op.k) + 1)));
+      }
+    }
+  }
+}
+
 TEST_P(GemmTest, GeluBehindItKeepsWhatStoodBefore) {
   for (const DType type : kEdgeTypes) {
     for (const int64_t n : {24, 31, 256}) {

@@ -8,6 +8,7 @@
 #include "lockstep/base/registry.h"
 #include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
+#include "lockstep/model/adapters.h"
 
 namespace lockstep::model {
 
@@ -168,6 +169,7 @@ void resolve_model(recipe::Resolved& resolved, int64_t data_vocab) {
 Model build_model(const recipe::Recipe& recipe, DType compute, const Parts& parts) {
   Model model = find_family(recipe.model.family).build(recipe, compute, parts);
   model.family = recipe.model.family;
+  if (recipe.tune.method == "lora") add_adapters(model, adapter_options(recipe.tune));
   return model;
 }
 

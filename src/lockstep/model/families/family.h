@@ -61,6 +61,7 @@ struct HuggingFace {
   std::string architecture;  // "LlamaForCausalLM"
   std::string tokens;        // the table of tokens, which in a tied model is the head as well
   std::string head = "lm_head";
+  bool weights_by_input = false;  // linear maps are kept as [in, out]: transformers' Conv1D
   // Names that some versions give to weights, and ours: {"lm_head.weight", "embed_out.weight"}.
   std::vector<std::pair<std::string, std::string>> other_names = {};
   std::function<ConfigSettings(const ConfigReader&)> read;

@@ -71,6 +71,11 @@ void check_fp8(const recipe::Recipe& recipe, const Parts& parts) {
                                        parts.tensor > 1 ? "tensor" : "context",
                                        parts.tensor > 1 ? parts.tensor : parts.context));
   }
+  if (recipe.tune.method == "lora") {
+    throw ConfigError(185,
+                      "precision.compute = \"fp8\" does not work with tune.method = \"lora\" yet; use "
+                      "precision.compute=bf16");
+  }
   const auto& m = recipe.model;
   const Family& family = find_family(m.family);
   if (!family.fp8_products) {

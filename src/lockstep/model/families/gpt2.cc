@@ -166,6 +166,7 @@ Family gpt2_family() {
                                      .architecture = "GPT2LMHeadModel",
                                      .tokens = kTokens,
                                      .head = kHead,
+                                     .weights_by_input = true,
                                      .read = read_config,
                                      .write = write_config}};
 }

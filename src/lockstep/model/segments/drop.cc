@@ -2,19 +2,22 @@
 
 namespace lockstep::model {
 
-void drop(const Frame& f, const DropoutOptions& options, DType type, int64_t width, const void* x, void* y) {
+void drop(const Frame& f, const DropoutOptions& options, DType type, int64_t width, const void* x, void* y,
+          const Cut& cut) {
   const int64_t element = device::size_of(type);
   const auto piece = [&](int64_t row, int64_t rows, int64_t whole_row) {
     const int64_t at = row * width * element;
     f.kernels->dropout({.type = type,
                         .count = rows * width,
-                        .first = whole_row * width,
+                        .first = whole_row * width * cut.parts + cut.part * width,
                         .x = static_cast<const char*>(x) + at,
                         .y = static_cast<char*>(y) + at,
                         .rate = options.rate,
                         .slice = f.slice.slice,
                         .site = options.site,
-                        .inputs = f.inputs},
+                        .inputs = f.inputs,
+                        .width = cut.cuts() ? width : 0,
+                        .row = cut.cuts() ? width * cut.parts : 0},
                        f.launch);
   };
   if (f.slice.context == 1) return piece(0, f.slice.tokens(), 0);

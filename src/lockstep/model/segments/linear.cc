@@ -51,7 +51,7 @@ void pad_weight(const LinearMap& map, const Frame& f) {
 
 // Whether the product itself applies the curve or its slope, as it can for one of them.
 bool product_curves(const LinearMap& map, int64_t rows) {
-  return map.curve == kernels::ActivationKind::gelu_tanh && !map.in_fp8(rows);
+  return map.curve == kernels::ActivationKind::gelu_tanh && !map.in_fp8(rows) && !map.adapters;
 }
 
 }  // namespace
@@ -62,6 +62,7 @@ void LinearMap::add_to(SegmentPlan& plan, int64_t rows, const std::string& x, co
   if (at_once) return;
   plan.weight_needs.push_back(x);
   plan.weight_needs.push_back(dy);
+  if (adapters) adapters->add_to(plan, rows);
 }
 
 void LinearMap::prepare(const Frame& f) const {
@@ -84,6 +85,7 @@ void LinearMap::forward(const Frame& f, const void* x, const void* weight, const
     if (fused) g.before_gelu = before_curve;
     f.kernels->gemm(g, f.launch);
   }
+  if (adapters) adapters->forward(f, x, product, rows);
   if (before_curve != nullptr && !fused)
     f.kernels->activate({curve, type, rows * out, before_curve, y}, f.launch);
 }
@@ -101,6 +103,7 @@ void LinearMap::backward_input(const Frame& f, const void* dy, const void* weigh
     g.c = dx;
     f.kernels->gemm(g, f.launch);
   }
+  if (adapters) adapters->backward_input(f, dy, dx, rows);
   if (curve_at != nullptr && !fused)
     f.kernels->activate_backward({curve, type, rows * in, curve_at, dx, dx}, f.launch);
 }
@@ -118,7 +121,7 @@ void LinearMap::backward_weight(const Frame& f, const void* x, const void* dy, v
 
 int64_t LinearMap::workspace(int64_t rows, const kernels::Kernels& kernels) const {
   if (in_fp8(rows)) return fp8_workspace(*this, rows, kernels);
-  int64_t bytes = 0;
+  int64_t bytes = adapters ? adapters->workspace(rows, kernels) : 0;
   for (const kernels::Gemm& g :
        {forward_product(*this, rows), input_product(*this, rows), weight_product(*this, rows)}) {
     bytes = std::max(bytes, kernels.gemm_workspace(g));
@@ -141,6 +144,7 @@ Cost LinearMap::cost(int64_t rows, Part part) const {
       cost.products.push_back({in, out, rows, copies});
       break;
   }
+  if (adapters) adapters->add_cost(cost, rows, part);
   return cost;
 }
 

@@ -13,6 +13,7 @@
 
 #include "lockstep/kernels/table.h"
 #include "lockstep/model/block.h"
+#include "lockstep/model/segments/adapter.h"
 
 namespace lockstep::model {
 
@@ -36,6 +37,7 @@ struct LinearMap {
   // Behind it or before it: what forward applies when it is asked to, and whose slope backward_input does.
   kernels::ActivationKind curve = kernels::ActivationKind::gelu_tanh;
   bool at_once = false;  // the segment does all three products in its forward (a loss), and keeps nothing
+  std::optional<MapAdapters> adapters{};  // what they give is added before the curve; not with fp8
 
   // Whether a slice of so many rows is multiplied in fp8; the single tokens of `generate` are not.
   bool in_fp8(int64_t rows) const { return fp8 && rows % kernels::kFp8Multiple == 0; }
@@ -52,7 +54,7 @@ struct LinearMap {
   // `amax`: of dy, where it is known already.
   void backward_input(const Frame& f, const void* dy, const void* weight, void* dx, int64_t rows,
                       const void* curve_at = nullptr, const float* amax = nullptr) const;
-  // dW (+)= x^T dy; fp32
+  // dW (+)= x^T dy; fp32. Of the weight alone: the gradients of adapters are adapters->backward_weight().
   void backward_weight(const Frame& f, const void* x, const void* dy, void* dweight, int64_t rows,
                        bool accumulate) const;
 

@@ -20,6 +20,24 @@ class NormLinear : public Segment {
 
   std::string name() const override { return options_.segment; }
 
+  std::vector<std::string> adaptable() const override {
+    std::vector<std::string> names;
+    for (const JoinedWeight& weight : options_.weights) names.push_back(weight.name);
+    return names;
+  }
+
+  void adapt(const AdapterOptions& wanted) override {
+    MapAdapters adapters = MapAdapters::of(wanted, map_.in, map_.out, map_.type);
+    adapters.shared = options_.parts.tensor > 1;
+    int64_t at = 0;
+    for (const JoinedWeight& weight : options_.weights) {
+      const int64_t out = weight.out / options_.parts.tensor;
+      if (wanted.wants(weight.name)) adapters.all.push_back({weight.name, at, out, cut_of(weight, 0)});
+      at += out;
+    }
+    if (!adapters.all.empty()) map_.adapters = std::move(adapters);
+  }
+
   std::vector<ParamSpec> params() const override {
     std::vector<ParamSpec> specs = norm_ ? norm_->params() : std::vector<ParamSpec>{};
     const Parts& parts = options_.parts;
@@ -44,6 +62,9 @@ class NormLinear : public Segment {
                          .cut = cut_of(weight, 0),
                          .joined = i > 0});
       }
+    }
+    if (map_.adapters) {
+      for (ParamSpec& spec : map_.adapters->params()) specs.push_back(std::move(spec));
     }
     return specs;
   }
@@ -182,6 +203,10 @@ class NormLinear : public Segment {
     } else {
       const Tensor normed = norm_ ? f.saved("normed") : f.in("normed");
       map_.backward_weight(f, normed.data, dlinear(f).data, f.grad("weight").data, rows, f.accumulate);
+    }
+    if (map_.adapters) {
+      const Tensor x = norm_ ? f.saved("normed") : f.in("normed");
+      map_.adapters->backward_weight(f, x.data, dlinear(f).data, rows);
     }
     if (map_.bias && f.trains("bias")) {
       f.kernels->bias_backward(

@@ -14,7 +14,9 @@ struct DropoutOptions {
   uint32_t site = 0;
 };
 // Rows of `width` elements; every rank draws the mask that one rank would for the same tokens. y may be x.
-void drop(const Frame& f, const DropoutOptions& options, DType type, int64_t width, const void* x, void* y);
+// `cut`: where tensor ranks hold parts of each row, which of them these are.
+void drop(const Frame& f, const DropoutOptions& options, DType type, int64_t width, const void* x, void* y,
+          const Cut& cut = {});
 
 // "attention": takes "qkv" (q and k already rotated), gives "context". Its gradient of qkv is handed
 // over rotated back, when `rope` is given.

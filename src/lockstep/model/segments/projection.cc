@@ -11,6 +11,17 @@ class Projection : public Segment {
   }
   std::string name() const override { return o_.segment; }
 
+  std::vector<std::string> adaptable() const override { return {o_.name}; }
+
+  void adapt(const AdapterOptions& wanted) override {
+    if (!wanted.wants(o_.name)) return;
+    MapAdapters adapters = MapAdapters::of(wanted, map_.in, map_.out, map_.type);
+    adapters.shared = o_.parts.tensor > 1;
+    adapters.input_cut = {1, 1, o_.parts.tensor_rank, o_.parts.tensor};
+    adapters.all.push_back({.map = o_.name, .at = 0, .out = map_.out});
+    map_.adapters = std::move(adapters);
+  }
+
   std::vector<ParamSpec> params() const override {
     std::vector<ParamSpec> specs;
     specs.push_back({.key = "weight",
@@ -20,6 +31,9 @@ class Projection : public Segment {
                      .cut = {map_.out_major ? 1 : 0, 1, o_.parts.tensor_rank, o_.parts.tensor}});
     if (map_.bias)
       specs.push_back({.key = "bias", .name = o_.name + ".bias", .shape = {map_.out}, .decay = false});
+    if (map_.adapters) {
+      for (ParamSpec& spec : map_.adapters->params()) specs.push_back(std::move(spec));
+    }
     return specs;
   }
 
@@ -80,6 +94,7 @@ class Projection : public Segment {
     if (f.trains("weight"))
       map_.backward_weight(f, copies ? nullptr : f.in(o_.input).data, copies ? nullptr : dmapped(f),
                            f.grad("weight").data, rows, f.accumulate);
+    if (map_.adapters) map_.adapters->backward_weight(f, f.in(o_.input).data, dmapped(f), rows);
     if (!map_.bias || !f.trains("bias")) return;
     f.kernels->bias_backward(
         {map_.type, rows, map_.out, dmapped(f), f.grad("bias").as<float>(), f.accumulate}, f.launch);

@@ -339,7 +339,20 @@ INSTANTIATE_TEST_SUITE_P(
             Row{"smollm3", {"model.family=smollm3", "model.no_rope_every=2"}},
             Row{"gpt_neox", {"model.family=gpt_neox"}},
             Row{"gpt_neox_one_after_the_other", {"model.family=gpt_neox", "model.parallel_residual=false"}},
-            Row{"mlp", {"model.family=mlp"}})),
+            Row{"mlp", {"model.family=mlp"}}, Row{"gpt2_lora", {"tune.method=lora"}},
+            Row{"gpt2_lora_with_dropout", {"tune.method=lora", "tune.dropout=0.2", "tune.rank=3"}},
+            Row{"gpt2_relu_lora", {"tune.method=lora", "model.activation=relu", "model.dropout=0.1"}},
+            Row{"llama_lora", {"model.family=llama", "tune.method=lora", "tune.scaling=sqrt"}},
+            Row{"llama_lora_of_q_and_v",
+                {"model.family=llama", "model.kv_heads=1", "tune.method=lora", "tune.targets=q_proj,v_proj",
+                 "tune.rank=5"}},
+            Row{"qwen3_lora", {"model.family=qwen3", "model.kv_heads=1", "tune.method=lora"}},
+            Row{"gemma2_lora", {"model.family=gemma2", "tune.method=lora", "tune.targets=mlp.*"}},
+            Row{"phi_lora", {"model.family=phi", "tune.method=lora"}},
+            Row{"phi3_lora_grouped", {"model.family=phi3", "model.kv_heads=1", "tune.method=lora"}},
+            Row{"olmo2_lora", {"model.family=olmo2", "tune.method=lora"}},
+            Row{"gpt_neox_lora", {"model.family=gpt_neox", "tune.method=lora", "tune.dropout=0.1"}},
+            Row{"mlp_lora", {"model.family=mlp", "tune.method=lora"}})),
     [](const auto& row) {
       return std::string(std::get<1>(row.param).name) +
              (std::get<0>(row.param) == device::Kind::cuda ? "_cuda" : "_cpu");

@@ -47,6 +47,7 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   const Parameters& parameters = *session.parameters;
   add("step state", parameters.state(), false, 0);
   for (const Parameters::Named& param : parameters.named()) {
+    if (param.frozen && session.saves_adapter()) continue;  // each start reads them from the model's folder
     add(param.name, param.master.values, param.master.sharded, param.master.first);
     for (const Parameters::State& state : param.state)
       add("moment", state.held.values, state.held.sharded, state.held.first);

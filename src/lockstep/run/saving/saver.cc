@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/model/families/huggingface.h"
+#include "lockstep/run/session/adapter.h"
 
 namespace lockstep::run {
 
@@ -26,9 +27,25 @@ checkpoint::Member member_of(const Ranks& ranks) {
   return {ranks.world()->store().clone(), ranks.rank(), ranks.size()};
 }
 
-checkpoint::SaveOptions options_of(const recipe::Recipe& recipe, const std::string& run_folder) {
-  return {.run_folder = run_folder,
-          .retention = {static_cast<int>(recipe.checkpoint.keep), recipe.checkpoint.keep_every}};
+// Collective where only what is trained is saved: the hash of the rest is made once.
+checkpoint::SaveOptions options_of(const Session& session, const std::string& run_folder) {
+  const recipe::Recipe& recipe = session.plan.recipe();
+  checkpoint::SaveOptions options{
+      .run_folder = run_folder,
+      .retention = {static_cast<int>(recipe.checkpoint.keep), recipe.checkpoint.keep_every}};
+  if (!session.saves_adapter()) return options;
+  options.whole_hash = [&parameters = *session.parameters, sums = session.parameters->hash_sums()](
+                           const checkpoint::HashSums& of, const std::vector<checkpoint::Whole>& tensors) {
+    return parameters.hash_with(sums, of, tensors);
+  };
+  return options;
+}
+
+// What a checkpoint holds: everything, or beside a model with a folder of its own what is trained.
+std::vector<Parameters::Saved> to_save(const Session& session) {
+  std::vector<Parameters::Saved> held = session.parameters->saved();
+  if (session.saves_adapter()) std::erase_if(held, [](const Parameters::Saved& one) { return one.frozen; });
+  return held;
 }
 
 std::string layout_words(const Session& session) {
@@ -65,6 +82,9 @@ checkpoint::Facts Saver::about(const Session& session) {
   if (!session.plan.own_model) facts.config_json = model::huggingface_config(session.plan.recipe());
   facts.recipe_toml = recipe::write_toml(session.plan.recipe());
   facts.layout = layout_words(session);
+  if (!session.saves_adapter()) return facts;
+  facts.base = base_of(session);
+  facts.adapter_json = adapter_config_text(adapter_config(session.plan, facts.base->folder));
   return facts;
 }
 
@@ -95,14 +115,14 @@ std::vector<checkpoint::Whole> Saver::tensors_of(const std::vector<Parameters::S
 }
 
 Saver::Saver(Session& session, const std::string& run_folder)
-    : Saver(session, run_folder, session.parameters->saved()) {}
+    : Saver(session, run_folder, to_save(session)) {}
 
 Saver::Saver(Session& session, const std::string& run_folder, const std::vector<Parameters::Saved>& held)
     : session_(session),
       device_(*session.plan.device),
       async_(session.plan.recipe().checkpoint.async),
-      team_(member_of(*session.ranks), pieces_of(held, sources_),
-            options_of(session.plan.recipe(), run_folder), tensors_of(held)),
+      team_(member_of(*session.ranks), pieces_of(held, sources_), options_of(session, run_folder),
+            tensors_of(held)),
       stream_(device_.create_stream()),
       preparing_(session.plan.recipe().checkpoint.every > 0),
       about_(about(session)),

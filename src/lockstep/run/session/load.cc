@@ -14,6 +14,7 @@
 #include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/families/huggingface.h"
+#include "lockstep/run/session/adapter.h"
 
 namespace lockstep::run {
 
@@ -92,10 +93,11 @@ void read_rounded(device::Device& device, const Opened& from, const Parameters::
   }
 }
 
+}  // namespace
+
 // Into host memory straight from the file, hashed on the way; elsewhere through a stage, and the device
 // hashes faster. Nothing larger than the stage is held.
-void read_held(device::Device& device, const Opened& from, Held held,
-               checkpoint::HashSums* hashes = nullptr) {
+void read_held(device::Device& device, const Opened& from, Held held, checkpoint::HashSums* hashes) {
   for (const Parameters::Saved& one : held) {
     if (is_rounded(one)) read_rounded(device, from, one, hashes);
   }
@@ -120,6 +122,8 @@ void read_held(device::Device& device, const Opened& from, Held held,
   stage.flush(from);
 }
 
+namespace {
+
 // What can fail on one rank alone: nobody else is needed here.
 checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, const std::string& folder,
                               checkpoint::HashSums& hashes) {
@@ -142,7 +146,9 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
     throw checkpoint::CheckpointError(321,
                                       folder + "/manifest.json: the training state has impossible values");
   }
-  const Held held = parameters.saved();
+  Held held = parameters.saved();
+  // The model under an adapter was read from its own folder, and is told by params_hash.
+  if (manifest.base) std::erase_if(held, [](const Parameters::Saved& one) { return one.frozen; });
   for (const Parameters::Saved& one : held) {
     const checkpoint::Whole& tensor = one.piece.tensor;
     if (tensor.kind != Kind::moment || !from.has(tensor.name)) continue;
@@ -184,7 +190,8 @@ Held as_named_in(const Opened& from, Held held, const std::string& family) {
   return held;
 }
 
-// Reading is each rank's own; then either all ranks go on with the folder or none does.
+}  // namespace
+
 void all_or_none(const Ranks& ranks, const std::string& folder, const std::function<void()>& read) {
   std::exception_ptr error;
   try {
@@ -199,8 +206,6 @@ void all_or_none(const Ranks& ranks, const std::string& folder, const std::funct
         325, fmt::format("{}: {:.0f} of {} ranks could not read it", folder, failed, ranks.size()));
 }
 
-}  // namespace
-
 int64_t load_checkpoint(Session& session, const std::string& folder) {
   Parameters& parameters = *session.parameters;
   checkpoint::Manifest manifest;
@@ -209,18 +214,24 @@ int64_t load_checkpoint(Session& session, const std::string& folder) {
               [&] { manifest = load_own(parameters, *session.plan.device, folder, hashes); });
   parameters.refresh_compute();
   if (manifest.params_hash.empty()) return manifest.step;
-  const bool hashed = session.plan.device->id().kind == device::Kind::cpu;
-  if ((hashed ? parameters.hash_of(hashes) : parameters.hash()) != manifest.params_hash)
+  const bool hashed = session.plan.device->id().kind == device::Kind::cpu && !manifest.base;
+  if ((hashed ? parameters.hash_of(hashes) : parameters.hash()) == manifest.params_hash) return manifest.step;
+  if (manifest.base) {
     throw checkpoint::CheckpointError(
-        322, folder + ": params_hash of the loaded parameters does not match manifest.json");
-  return manifest.step;
+        342,
+        fmt::format("{} was trained on the model in {}, and the weights read from {} are others: restore "
+                    "them, or train again",
+                    folder, manifest.base->folder, session.weights_from.folder));
+  }
+  throw checkpoint::CheckpointError(
+      322, folder + ": params_hash of the loaded parameters does not match manifest.json");
 }
 
 namespace {
 
 void adopt_from(recipe::Resolved& resolved, const std::string& folder) {
   const auto& model = resolved.recipe.model;
-  const Opened from(folder);
+  const Opened from(folder, checkpoint::Adapters::apart);
   if (!from.config_json().empty()) {
     model::adopt_config(resolved, from.config_json(), from.folder() + "/config.json");
     if (model.tied) check_tied(from, *model::find_family(model.family).huggingface);
@@ -242,6 +253,7 @@ void adopt_from(recipe::Resolved& resolved, const std::string& folder) {
 }  // namespace
 
 void adopt_model(recipe::Resolved& resolved) {
+  adopt_adapter(resolved);
   if (resolved.recipe.model.from.empty()) return;
   checkpoint::for_first_usable(checkpoint::model_folders(resolved.recipe.model.from),
                                [&](const std::string& folder) {
@@ -252,13 +264,16 @@ void adopt_model(recipe::Resolved& resolved) {
 }
 
 checkpoint::Taken load_weights(Parameters& parameters, device::Device& device, const Ranks& ranks,
-                               const std::string& family, const std::string& folder) {
+                               const std::string& family, const std::string& folder,
+                               checkpoint::Adapters adapters) {
   Held held = parameters.saved();
-  std::erase_if(held, [](const Parameters::Saved& one) { return one.piece.tensor.kind == Kind::moment; });
+  std::erase_if(held, [](const Parameters::Saved& one) {
+    return one.piece.tensor.kind == Kind::moment || checkpoint::is_adapter_tensor(one.piece.tensor.name);
+  });
   checkpoint::Taken taken =
       checkpoint::for_first_usable(checkpoint::model_folders(folder), [&](const std::string& one) {
         all_or_none(ranks, one, [&] {
-          const Opened from(one);
+          const Opened from(one, adapters);
           read_held(device, from, as_named_in(from, held, family));
         });
       });

@@ -99,8 +99,9 @@ void each(std::vector<Tensor>& tensors, const std::string& key, const std::strin
 
 void freeze(std::vector<Tensor>& tensors, const recipe::Recipe::Tune& tune) {
   const std::vector<std::string> train = recipe::read_patterns(tune.train);
-  if (!train.empty()) {
-    for (Tensor& one : tensors) one.train.frozen = true;
+  const bool adapts = tune.method == "lora";
+  if (!train.empty() || adapts) {
+    for (Tensor& one : tensors) one.train.frozen = !one.spec.adapter;
   }
   for (const std::string& pattern : train)
     each(tensors, "tune.train", pattern, [](Tensor& one) { one.train.frozen = false; });

@@ -1,7 +1,8 @@
 // Parameter groups: from patterns of names in the recipe to how each parameter of a model is trained.
 //
 // tune.train and tune.freeze say what is trained at all, optim.layer_lr_decay and optim.groups with which
-// rate, decay and rule. A tied tensor has two names and is one: what is said of either is said of both.
+// rate, decay and rule. With tune.method = lora only adapters are trained, and what tune.train names beside
+// them. A tied tensor has two names and is one: what is said of either is said of both.
 // Weights that one product reads (Llama's q, k and v) are treated alike or refused.
 #pragma once
 

@@ -53,6 +53,21 @@ Parameters::Held unpadded(Parameters::Held held, const device::Shape& whole, con
   return held;
 }
 
+// Between -bound and bound, each a function of (seed, stream, element) alone. Adapters are small: drawn here.
+std::vector<float> uniform_values(float bound, uint64_t seed, uint64_t stream, int64_t first, int64_t count) {
+  constexpr uint64_t kUniform = 0x756E69666F726D;  // draws of another kind than the normal ones
+  const uint64_t key = base::mix64(base::mix64(seed) ^ stream);
+  std::vector<float> values(static_cast<size_t>(count));
+  base::Random4 random{};
+  for (int64_t i = 0; i < count; ++i) {
+    const auto number = static_cast<uint64_t>(first + i);
+    if (i == 0 || number % 4 == 0) random = base::philox(key, number / 4, kUniform);
+    const uint32_t words[] = {random.x, random.y, random.z, random.w};
+    values[static_cast<size_t>(i)] = bound * (2 * base::unit_float(words[number % 4]) - 1);
+  }
+  return values;
+}
+
 }  // namespace
 
 Parameters::Parameters(const model::Model& model, const program::Program& program, const Memory& memory,
@@ -116,7 +131,11 @@ void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t s
   } else {
     for (const checkpoint::Run& run : checkpoint::runs_of(piece_of(spec.name, whole, spec.cut, real))) {
       float* to = drawn + run.from;
-      if (spec.init.kind == model::Init::Kind::given) {
+      if (spec.init.kind == model::Init::Kind::uniform) {
+        const std::vector<float> values =
+            uniform_values(spec.init.deviation, seed, base::hash_text(spec.name), run.at, run.count);
+        write({to, DType::f32, {run.count}}, values.data());
+      } else if (spec.init.kind == model::Init::Kind::given) {
         write({to, DType::f32, {run.count}}, spec.init.values + run.at);
       } else {
         kernels_.fill_normal(
@@ -298,6 +317,7 @@ std::vector<Parameters::Saved> Parameters::saved() const {
   std::vector<Saved> all;
   for (const Named& param : named()) {
     all.push_back(saved_as(param.name, param, param.master, checkpoint::Kind::weight));
+    all.back().frozen = param.frozen;
     for (const State& state : param.state) {
       Named kept{param.name, state.shape, state.cut, {}, {}};
       kept.order = param.order;

@@ -36,6 +36,12 @@ class Parameters {
   // Collective.
   std::string hash_of(const checkpoint::HashSums& sums) const;
 
+  // The sums that hash() is folded from, two for each chunk, and the hash of them with those of some weights
+  // in place of what they were: of what is not trained the sums stay the same. The first is collective.
+  std::vector<uint64_t> hash_sums() const;
+  std::string hash_with(std::vector<uint64_t> sums, const checkpoint::HashSums& of,
+                        const std::vector<checkpoint::Whole>& tensors) const;
+
   // One number for all masters that this rank holds, its copies and its shares; ranks that hold the same
   // elements have the same number. Not collective.
   uint64_t held_hash() const;
@@ -78,6 +84,7 @@ class Parameters {
     device::Tensor values;  // device memory, flat
     int copy = 0, copies = 1;
     bool sharded = false, cut = false;
+    bool frozen = false;  // a weight that is not trained
   };
   std::vector<Saved> saved() const;
 
@@ -96,6 +103,7 @@ class Parameters {
   void fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const;
   void share_copies() const;
   checkpoint::HashSums hash_runs() const;
+  std::vector<uint64_t> sums_of(const checkpoint::HashSums& own) const;
   // Chunks of a block of which this rank holds the values, trained or frozen, begins counted from the
   // buffer's first element, and their numbers in the model's own order, which is the hash's. Of what several
   // ranks of a shard group hold, each takes its shard; `all`: every one takes all.

@@ -109,7 +109,8 @@ checkpoint::HashSums Parameters::hash_runs() const {
   return sums;
 }
 
-std::string Parameters::hash_of(const checkpoint::HashSums& sums) const {
+// In the model's order, those of all ranks.
+std::vector<uint64_t> Parameters::sums_of(const checkpoint::HashSums& sums) const {
   std::vector<uint64_t> all(static_cast<size_t>(chunk_count_) * 2, 0);
   for (const auto& [chunk, sum] : sums.sums()) {
     const auto [block, index] = place_of(chunk.first);
@@ -117,11 +118,28 @@ std::string Parameters::hash_of(const checkpoint::HashSums& sums) const {
     all[at] = sum.of[0];
     all[at + 1] = sum.of[1];
   }
-  return checkpoint::fold_hashes(ranks_.sum(std::move(all)));
+  return ranks_.sum(std::move(all));
 }
 
-std::string Parameters::hash() const {
-  if (program_.parts.tensor > 1) return hash_of(hash_runs());
+std::string Parameters::hash_of(const checkpoint::HashSums& sums) const {
+  return checkpoint::fold_hashes(sums_of(sums));
+}
+
+std::string Parameters::hash() const { return checkpoint::fold_hashes(hash_sums()); }
+
+std::string Parameters::hash_with(std::vector<uint64_t> sums, const checkpoint::HashSums& of,
+                                  const std::vector<checkpoint::Whole>& tensors) const {
+  for (const auto& [chunk, sum] : of.sums()) {
+    const auto [block, index] = place_of(tensors[static_cast<size_t>(chunk.first)].order);
+    const auto at = static_cast<size_t>(first_chunk_[block][index] + chunk.second) * 2;
+    sums[at] = sum.of[0];
+    sums[at + 1] = sum.of[1];
+  }
+  return checkpoint::fold_hashes(sums);
+}
+
+std::vector<uint64_t> Parameters::hash_sums() const {
+  if (program_.parts.tensor > 1) return sums_of(hash_runs());
   std::vector<uint64_t> all(static_cast<size_t>(chunk_count_) * 2, 0);
   for (size_t b = 0; b < layouts_.size(); ++b) {
     if (!program_.blocks[b].held()) continue;
@@ -140,7 +158,7 @@ std::string Parameters::hash() const {
     if (copy > 0 || program_.parts.context_rank > 0) std::fill(all.begin(), all.end(), 0);
     all = ranks_.sum(std::move(all));
   }
-  return checkpoint::fold_hashes(all);
+  return all;
 }
 
 bool Parameters::holds_shares() const {

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/plan/world.h"
+#include "lockstep/run/session/adapter.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/session/memory_report.h"
 #include "lockstep/run/session/rank_layout.h"
@@ -57,8 +58,13 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   base::end_lap(plan.laps, "connect the ranks");
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
-  if (const std::string& model = plan.recipe().model.from; !model.empty())
-    weights_from = load_weights(*parameters, *plan.device, *ranks, plan.recipe().model.family, model);
+  const recipe::Recipe& recipe = plan.recipe();
+  if (!recipe.model.from.empty()) {
+    weights_from = load_weights(*parameters, *plan.device, *ranks, recipe.model.family, recipe.model.from,
+                                under_adapter(recipe));
+  }
+  if (!recipe.tune.adapter.empty() && recipe.tune.method == "lora")
+    adapter_from = load_adapter(*parameters, *plan.device, *ranks, *plan.model, recipe.tune.adapter);
   base::end_lap(plan.laps, "set the first weights");
   executor =
       std::make_unique<Executor>(*plan.model, plan.program, *memory, *plan.device, executor_options(*this));
@@ -67,6 +73,10 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
     executor->rehearse();
     base::end_lap(plan.laps, "load the kernels");
   }
+}
+
+bool Session::saves_adapter() const {
+  return plan.recipe().tune.method == "lora" && !plan.recipe().model.from.empty();
 }
 
 Executor::Options executor_options(const Session& session) {

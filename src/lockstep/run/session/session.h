@@ -37,6 +37,9 @@ class Session {
   std::unique_ptr<Parameters> parameters;
   std::unique_ptr<Executor> executor;
   checkpoint::Taken weights_from;  // with model.from: the folder they were read from
+  checkpoint::Taken adapter_from;  // with tune.adapter: the folder of the adapter
+  // Adapters on a model that has a folder of its own: checkpoints hold what is trained and name that folder.
+  bool saves_adapter() const;
 };
 
 // What a ring's numbers mean in this session (watch/recorder.h).

@@ -84,6 +84,12 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
   plan.own_model = static_cast<bool>(own.build_model);
   if (own.build_model) {
     check_own_model(parts);
+    if (resolved.recipe.tune.method == "lora") {
+      throw ConfigError(
+          196,
+          "tune.method = \"lora\" is for the built-in families, because your own model's modules "
+          "do their own products; set tune.method=full");
+    }
     if (plan.device->id().kind == device::Kind::cuda) model::load_torch_cuda_where_linked();
     if (resolved.recipe.precision.compute == "fp8") {
       throw ConfigError(185,
