@@ -35,7 +35,8 @@ int bench_command(Arguments& arguments);
 int explain_program(const std::vector<std::string>& words);
 int explain_memory(const std::vector<std::string>& words);
 int explain_parameters(const std::vector<std::string>& words);
-int bench_step(const std::vector<std::string>& words);  // `lockstep bench step ...`
+int bench_step(const std::vector<std::string>& words);      // `lockstep bench step ...`
+int bench_generate(const std::vector<std::string>& words);  // `lockstep bench generate ...`
 
 // `lockstep bench checkpoint ...`.
 int bench_checkpoint(const std::vector<std::string>& words);

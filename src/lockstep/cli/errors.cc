@@ -22,6 +22,20 @@ std::vector<base::ErrorExplanation> error_rows() {
        "Not a language model",
        {"`lockstep generate` needs a language model."},
        {"Use it on runs of the gpt2, llama or mlp family."}},
+      {198,
+       "Prompt or text cannot be used",
+       {"It is longer than the model's context, empty, not UTF-8, or has tokens that the model does not "
+        "have.",
+        "A line of the file of prompts is not what is expected there."},
+       {"Shorten or correct the text that the message names.",
+        "Use the tokenizer that belongs to the model (data.tokenizer)."}},
+      {199,
+       "No usable chat template",
+       {"The model's folder has no chat_template.jinja and no chat_template in tokenizer_config.json: it was "
+        "not "
+        "trained on conversations.",
+        "The template refuses the messages, such as an unknown role, or two of one role in a row."},
+       {"Use --prompt without --chat.", "Put the template of the model into its folder."}},
       {323,
        "Checkpoint not found",
        {"--resume names a folder that does not exist."},
@@ -39,6 +53,12 @@ std::vector<base::ErrorExplanation> error_rows() {
        "Newest checkpoints damaged",
        {"`lockstep inspect --check` found a usable checkpoint, but also newer ones that are not."},
        {"Remove them, or restore their files: until then every command uses the older one."}},
+      {334,
+       "Line cannot be scored",
+       {"A line of the file given to --choices or a document of data.path is not what is expected: not JSON, "
+        "a field is "
+        "missing, or the answer is none of the choices."},
+       {"Correct the line that the message names.", "Skip such lines with --on-error skip."}},
       {561,
        "Invalid drill",
        {"An unknown fault, an invalid count, or too many ranks."},

@@ -1,0 +1,40 @@
+// Conversations with a model: messages become a prompt by its chat template, and its answer the next message.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/chat/model_template.h"
+#include "lockstep/cli/model_text.h"
+#include "lockstep/run/session/session.h"
+#include "lockstep/run/tools/sampler.h"
+
+namespace lockstep::cli {
+
+class ChatFormat {
+ public:
+  // ConfigError 199: the folder has no chat template, or the model no tokenizer to read it with.
+  ChatFormat(const std::string& folder, const ModelText& text);
+  // With what the model's answer begins with. `where` begins the message of an error.
+  std::string render(const nlohmann::ordered_json& messages, const std::string& where) const;
+
+ private:
+  chat::ModelTemplate template_;
+};
+
+// [{"role": "system", ...}, {"role": "user", ...}]; an empty system message is left out.
+nlohmann::ordered_json conversation(const std::string& system, const std::string& user);
+
+struct ConverseOptions {
+  std::string folder;
+  const ModelText& text;
+  run::SamplingOptions sampling;
+  std::vector<std::string> stops;
+  std::string system;
+};
+// Reads what the user says line by line and prints answers, until the input ends. The first Ctrl-C ends an
+// answer, one at the prompt the conversation.
+int converse(run::Session& session, const ConverseOptions& options);
+
+}  // namespace lockstep::cli
