@@ -36,12 +36,12 @@ MAY_INCLUDE = {
     "run/folder": "base checkpoint run/shared run/session",
     "run/saving": "base device model checkpoint run/shared run/session",
     "run/loop": "base recipe device data optim watch run/shared run/session run/saving",
-    "run/tools": "base recipe data run/executor run/session",
+    "run/tools": "base text recipe device data run/executor run/session",
     "launch": "base device comm watch run/shared",
     "training": "base recipe comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/loop launch",
     "verify": "base recipe data model checkpoint plan launch",
-    "cli": "base text terminal recipe device comm data model program checkpoint watch run/executor "
+    "cli": "base text chat terminal recipe device comm data model program checkpoint watch run/executor "
            "run/session run/saving run/loop run/tools launch training verify",
 }
 # Tests may use what builds whole runs, wherever they stand.

@@ -9,6 +9,14 @@
     transformers_peer.py adapter BASE FOLDER TARGETS [WORD=JSON...]     PEFT makes a LoRA adapter with random values; words are LoraConfig's
     transformers_peer.py adapter_loss FILE SEQ_LEN BASE FOLDER...       the loss of the model with each of these adapters
     transformers_peer.py adapter_train FILE SEQ_LEN BASE FOLDER STEPS LR    losses of training that adapter on all windows at once
+    transformers_peer.py words FOLDER    a byte-level tokenizer for the model in it, with a chat template
+    transformers_peer.py prompts FILE VOCAB    prompts of several lengths, as numbers, for `lockstep generate --prompts`
+    transformers_peer.py greedy FOLDER OURS COUNT [KEY=JSON...]    generate(do_sample=False) draws the tokens that OURS has, printed by
+                                    `lockstep generate --json`
+    transformers_peer.py chat FOLDER OURS    the same for messages, by apply_chat_template
+    transformers_peer.py choices FILE / documents FILE    lines for `lockstep eval`
+    transformers_peer.py likelihoods FOLDER FILE OURS DELIMITER    log-likelihoods as lm-evaluation-harness asks for them
+    transformers_peer.py perplexities FOLDER FILE OURS WINDOW STRIDE    by the windows of transformers' guide
     transformers_peer.py serve      the same, many times: reads "NUMBER<tab>FOLDER<tab>WORD<tab>...", runs the words in the folder,
                                     leaves what they print in FOLDER/peer-says and answers "NUMBER CODE".
 """
@@ -186,6 +194,168 @@ def adapter_train(path, seq_len, base, folder, steps, lr):
         optimizer.step()
 
 
+def words(folder):
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False,
+                                  special_tokens=["<|start|>", "<|end|>"])
+    tokenizer.train_from_iterator(["the dog barks at the cat", "the cat that the dog hears runs", "a bird and the bird"] * 20, trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|start|>", eos_token="<|end|>")
+    fast.chat_template = ("{{ bos_token }}{% for m in messages %}{{ m['role'] }}: {{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}"
+                          "{% if add_generation_prompt %}assistant: {% endif %}")
+    fast.save_pretrained(folder)
+
+
+def prompts(path, vocab):
+    source = random.Random(2)
+    with open(path, "w") as file:
+        for length in (1, 2, 3, 9, 30, 17, 31, 8):
+            numbers = [source.randrange(int(vocab)) for _ in range(length)]
+            print(json.dumps({"prompt": " ".join(map(str, numbers))}), file=file)
+
+
+def load(folder):
+    import torch
+    from transformers import AutoModelForCausalLM
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def lines_of(path):
+    return [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+
+
+def continued(model, prompt, count, **options):
+    import torch
+    with torch.no_grad():
+        whole = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), do_sample=False,
+                               max_new_tokens=count, min_new_tokens=None, pad_token_id=0, **options)
+    return whole[0].tolist()
+
+
+def greedy(folder, ours, count, *options):
+    model = load(folder)
+    options = {key: json.loads(value) for key, value in (word.split("=", 1) for word in options)}
+    for line in lines_of(ours):
+        theirs = continued(model, line["tokens"][:line["prompt_tokens"]], int(count), **options)
+        assert theirs == line["tokens"], (theirs, line["tokens"])
+        ended = theirs[-1] == options.get("eos_token_id")
+        assert line["finish_reason"] == ("stop" if ended else "length"), line
+    print("the same")
+
+
+def chat(folder, ours):
+    from transformers import AutoTokenizer
+    model, tokenizer = load(folder), AutoTokenizer.from_pretrained(folder)
+    for line in lines_of(ours):
+        messages = line.get("messages") or [{"role": "system", "content": "be brief"}, {"role": "user", "content": line["prompt"]}]
+        prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+        assert prompt == line["tokens"][:line["prompt_tokens"]], (prompt, line["tokens"])
+        theirs = continued(model, prompt, 12, eos_token_id=tokenizer.eos_token_id)
+        assert theirs == line["tokens"], (theirs, line["tokens"])
+        text = tokenizer.decode(theirs[len(prompt):]).removesuffix(tokenizer.eos_token)
+        assert text == line["completion"], (text, line["completion"])
+    print("the same")
+
+
+def choices(path):
+    source = random.Random(3)
+    nouns, ends = ["the dog", "a cat", "the bird that runs", "é", "the  cat"], ["", " ", "\n", "  "]
+    with open(path, "w") as file:
+        for k in range(40):
+            context = " and ".join(source.choices(nouns, k=1 + k % 12)) + source.choice(ends) if k else ""
+            line = {"context": context, "choices": source.choices(["barks", "runs at the cat", "hears", "é and é"], k=3), "answer": k % 3}
+            if k % 4 == 3:
+                line = {"prompt": context, "completion": source.choice([" barks", "runs", " at the cat that the dog hears"])}
+            print(json.dumps(line), file=file)
+
+
+def documents(path):
+    source = random.Random(4)
+    with open(path, "w") as file:
+        for length in (1, 3, 20, 60, 200, 9):
+            print(json.dumps({"text": " ".join(source.choices(["the", "dog", "barks", "é", "cat\n"], k=length))}), file=file)
+
+
+def log_likelihood(model, before, after):
+    import torch
+    limit = model.config.max_position_embeddings
+    whole = (before + after)[-(limit + 1):]
+    with torch.no_grad():
+        logits = model(torch.tensor([whole[:-1]])).logits[0].double().log_softmax(-1)
+    rows = logits[-len(after):]
+    return rows.gather(1, torch.tensor(after)[:, None]).sum().item(), rows.argmax(-1).tolist() == after
+
+
+def pair(tokenizer, context, continuation):
+    """As lm-evaluation-harness' _encode_pair."""
+    if not context:
+        return [tokenizer.bos_token_id], tokenizer.encode(continuation, add_special_tokens=False)
+    spaces = len(context) - len(context.rstrip())
+    if spaces > 0:
+        context, continuation = context[:-spaces], context[-spaces:] + continuation
+    whole = tokenizer.encode(context + continuation, add_special_tokens=False)
+    before = tokenizer.encode(context, add_special_tokens=False)
+    return before, whole[len(before):]
+
+
+def likelihoods(folder, path, ours, delimiter):
+    from transformers import AutoTokenizer
+    model, tokenizer = load(folder), AutoTokenizer.from_pretrained(folder)
+    lines, said = lines_of(path), lines_of(ours)
+    right = normed = questions = 0
+    for number, (line, mine) in enumerate(zip(lines, said), 1):
+        assert mine["line"] == number, mine
+        if "completion" in line:
+            theirs, likeliest = log_likelihood(model, *pair(tokenizer, line["prompt"], line["completion"]))
+            assert abs(theirs - mine["logprob"]) < 1e-4 and likeliest == mine["greedy"], (theirs, likeliest, mine)
+            continue
+        scores = [log_likelihood(model, *pair(tokenizer, line["context"], delimiter + choice))[0] for choice in line["choices"]]
+        assert all(abs(a - b) < 1e-4 for a, b in zip(scores, mine["logprobs"])), (scores, mine)
+        by_length = [score / len(choice.encode()) for score, choice in zip(scores, line["choices"])]
+        questions += 1
+        right += scores.index(max(scores)) == line["answer"]
+        normed += by_length.index(max(by_length)) == line["answer"]
+    total = said[len(lines)]
+    assert abs(total["acc"] - right / questions) < 1e-9 and abs(total["acc_norm"] - normed / questions) < 1e-9, (right, normed, total)
+    error = (right / questions * (1 - right / questions) / (questions - 1)) ** 0.5
+    assert abs(total["acc_stderr"] - error) < 1e-9, (error, total)
+    print(f"{questions} questions, {len(lines) - questions} completions: the same")
+
+
+def perplexities(folder, path, ours, window, stride):
+    import math
+    import torch
+    from transformers import AutoTokenizer
+    model, tokenizer = load(folder), AutoTokenizer.from_pretrained(folder)
+    window, stride = int(window), int(stride)
+    lines, said, all_sum, all_count = lines_of(path), lines_of(ours), 0.0, 0
+    for line, mine in zip(lines, said):
+        ids = torch.tensor([tokenizer.encode(line["text"])])
+        total, count, before = 0.0, 0, 0
+        for begin in range(0, ids.size(1), stride):
+            end = min(begin + window, ids.size(1))
+            labels = ids[:, begin:end].clone()
+            labels[:, : -(end - before)] = -100
+            with torch.no_grad():
+                logits = model(ids[:, begin:end]).logits[0, :-1].double()
+            total += torch.nn.functional.cross_entropy(logits, labels[0, 1:], ignore_index=-100, reduction="sum").item()
+            count += (labels[0, 1:] != -100).sum().item()
+            before = end
+            if end == ids.size(1):
+                break
+        assert count == mine["tokens"] and abs(total + mine["logprob"]) < 1e-3, (total, count, mine)
+        if count:
+            assert abs(math.exp(total / count) / mine["perplexity"] - 1) < 1e-4, (total, count, mine)
+            bits = total / math.log(2) / len(line["text"].encode())
+            assert abs(bits - mine["bits_per_byte"]) < 1e-4, (bits, mine)
+        all_sum, all_count = all_sum + total, all_count + count
+    assert abs(all_sum / all_count - said[len(lines)]["loss"]) < 1e-5, (all_sum / all_count, said[len(lines)])
+    print("the same")
+
+
 def serve():
     for line in sys.stdin:
         number, folder, *words = line.rstrip("\n").split("\t")
@@ -200,6 +370,7 @@ def serve():
         print(number, code, flush=True)
 
 
-COMMANDS = {"tokens": tokens, "make": make, "loss": loss, "adapter": adapter, "adapter_loss": adapter_loss,
-            "adapter_train": adapter_train, "serve": serve}
+COMMANDS = {"tokens": tokens, "make": make, "loss": loss, "serve": serve, "adapter": adapter, "adapter_loss": adapter_loss,
+            "adapter_train": adapter_train, "words": words, "prompts": prompts, "greedy": greedy, "chat": chat, "choices": choices,
+            "documents": documents, "likelihoods": likelihoods, "perplexities": perplexities}
 COMMANDS[sys.argv[1]](*sys.argv[2:])

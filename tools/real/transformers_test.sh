@@ -4,24 +4,11 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 row_limit=300
 
+# shellcheck source=tools/real/transformers_peer.sh
+source "$here/transformers_peer.sh"
 need_python torch transformers
-export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false CUDA_VISIBLE_DEVICES=
+start_peer
 
-# One Python for all rows: importing torch and transformers takes longer than most of them.
-mkfifo "$work/requests" "$work/answers"
-"$python" "$here/transformers_peer.py" serve <"$work/requests" >"$work/answers" 2>"$work/peer-log" &
-exec {requests}>"$work/requests" {answers}<"$work/answers"
-
-# peer WORDS...: prints what it says. An answer to a row that was ended is passed over.
-peer() {
-  local number=$BASHPID.$RANDOM answered='' code=''
-  (IFS=$'\t' && printf '%s\n' "$number"$'\t'"$PWD"$'\t'"$*") >&"$requests"
-  until [[ $answered == "$number" ]]; do
-    read -r answered code <&"$answers" || { cat "$work/peer-log"; return 1; }
-  done
-  cat peer-says
-  return "$code"
-}
 number() { grep -o "\"$1\": *[-+0-9.e]*" "$2" | head -n 1 | sed 's/.*: *//'; }
 
 # near A B: equal within 1e-6.

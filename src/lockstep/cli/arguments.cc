@@ -78,6 +78,26 @@ void Arguments::option(const std::string& names, int64_t& value, const std::stri
   declare(names, " N", with_default(help, value > 0 ? std::to_string(value) : ""));
 }
 
+void Arguments::option(const std::string& names, double& value, const std::string& help) {
+  parser_->app
+      .add_option_function<std::string>(
+          names, [&value](const std::string& word) { value = *base::parse_number<double>(word); })
+      ->take_last()
+      ->check([](const std::string& word) {
+        return base::parse_number<double>(word) ? "" : base::quoted(word) + " is not a number";
+      });
+  declare(names, " X", with_default(help, fmt::format("{}", value)));
+}
+
+void Arguments::option(const std::string& names, std::vector<std::string>& values, const std::string& help) {
+  parser_->app
+      .add_option_function<std::vector<std::string>>(
+          names, [&values](const std::vector<std::string>& words) { values = words; })
+      ->take_all()
+      ->allow_extra_args(false);
+  declare(names, " VALUE", help);
+}
+
 // Help leaves out spellings with underscores: each has a twin with dashes.
 void Arguments::declare(const std::string& names, const char* value, const std::string& help) {
   std::string shown;
@@ -206,8 +226,8 @@ void Arguments::check_leftovers() const {
                                    ? fmt::format("recipe keys have no dashes: write {}=VALUE", bare)
                                : near.empty() ? fmt::format("see `lockstep {} --help`", command_)
                                               : fmt::format("did you mean {}?", near);
-    throw base::ConfigError(
-        109, fmt::format("{}: unknown argument {}; {}", command_, base::quoted(word), remedy));
+    throw base::ConfigError(109,
+                            fmt::format("{}: unknown argument {}; {}", command_, base::quoted(word), remedy));
   }
 }
 

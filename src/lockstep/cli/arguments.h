@@ -39,6 +39,9 @@ class Arguments {
   void flag(const std::string& names, bool& value, const std::string& help);
   void option(const std::string& names, std::string& value, const std::string& help);
   void option(const std::string& names, int64_t& value, const std::string& help);
+  void option(const std::string& names, double& value, const std::string& help);
+  // May be given several times, each with one value.
+  void option(const std::string& names, std::vector<std::string>& values, const std::string& help);
   // The rest of the line from the first word that is no option, untouched: another program and its own
   // options.
   void program(const std::string& name, std::vector<std::string>& words, const std::string& help);

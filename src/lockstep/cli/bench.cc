@@ -248,12 +248,14 @@ int measure(const BenchOptions& options, int count, bool json) {
 int bench_command(Arguments& arguments) {
   const std::vector<std::string>& words = arguments.words();
   if (!words.empty() && words[0] == "checkpoint") return bench_checkpoint({words.begin() + 1, words.end()});
+  if (!words.empty() && words[0] == "generate") return bench_generate({words.begin() + 1, words.end()});
   if (!words.empty() && words[0] == "step") return bench_step({words.begin() + 1, words.end()});
   std::string subject, engines, sizes = "16:32M:4", operations;
   int64_t ranks = 2;
   bool json = false, bind = false;
-  arguments.positional("SUBJECT", subject,
-                       "what to measure: collectives, checkpoint or step (`lockstep bench step --help`)");
+  arguments.positional(
+      "SUBJECT", subject,
+      "what to measure: collectives, checkpoint, step or generate (`lockstep bench step --help`)");
   arguments.option("--nproc,--nproc-per-node", ranks, "ranks on this host");
   arguments.option("--engine", engines,
                    fmt::format("engines, comma-separated: {}; default: those that work here",
@@ -267,9 +269,10 @@ int bench_command(Arguments& arguments) {
   arguments.example("lockstep bench collectives --op all_reduce --sizes 64K:64K", "one figure");
   if (!arguments.parse()) return 0;
   if (subject != "collectives") {
-    throw base::ConfigError(109, fmt::format("unknown benchmark {}; use `lockstep bench collectives`, "
-                                             "`lockstep bench checkpoint` or `lockstep bench step`",
-                                             base::quoted(subject)));
+    throw base::ConfigError(
+        109, fmt::format("unknown benchmark {}; use `lockstep bench collectives`, "
+                         "`lockstep bench checkpoint`, `lockstep bench step` or `lockstep bench generate`",
+                         base::quoted(subject)));
   }
   if (ranks < 2 || ranks > 1024)
     throw base::ConfigError(109, "--nproc must be 2 to 1024: collectives need at least two ranks");

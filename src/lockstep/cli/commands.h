@@ -36,8 +36,9 @@ int bench_command(Arguments& arguments);
 int explain_program(const std::vector<std::string>& words);
 int explain_memory(const std::vector<std::string>& words);
 int explain_parameters(const std::vector<std::string>& words);
-int data_show(const std::vector<std::string>& words);   // `lockstep data show ...`
-int bench_step(const std::vector<std::string>& words);  // `lockstep bench step ...`
+int data_show(const std::vector<std::string>& words);       // `lockstep data show ...`
+int bench_step(const std::vector<std::string>& words);      // `lockstep bench step ...`
+int bench_generate(const std::vector<std::string>& words);  // `lockstep bench generate ...`
 
 // `lockstep bench checkpoint ...`.
 int bench_checkpoint(const std::vector<std::string>& words);

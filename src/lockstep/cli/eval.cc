@@ -11,6 +11,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/older.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/eval_modes.h"
 #include "lockstep/cli/model_recipe.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/run/loop/evaluate.h"
@@ -48,15 +49,6 @@ data::Use resolve_data(FolderModel& model) {
   return whole ? data::Use::evaluate : data::Use::train;
 }
 
-// A script that looks at the exit code alone must not take such a model for a good one.
-int judge(double loss, const std::string& folder) {
-  if (std::isfinite(loss)) return 0;
-  throw base::RunError(604,
-                       folder +
-                           ": the loss is not finite: the weights are not, or values overflow in "
-                           "precision.compute; evaluate an older checkpoint, or use precision.compute=fp32");
-}
-
 int evaluate(const std::string& folder, const std::vector<std::string>& words, bool json) {
   FolderModel model = folder_model(folder, words);
   resolve_batch(model);
@@ -86,35 +78,102 @@ int evaluate(const std::string& folder, const std::vector<std::string>& words, b
                                  {"loss_hex", fmt::format("{:a}", loss)},
                                  {"perplexity", perplexity}}
                       .dump());
-    return judge(loss, folder);
+    return judge_finite(std::isfinite(loss), folder);
   }
   print("loss {:.6f}, perplexity {:.4f} on {} samples of {} tokens ({})\n", loss, perplexity, samples,
         plan.recipe().data.seq_len, plan.dataset->describe_eval());
   if (const auto floor = plan.dataset->entropy_floor()) print("the data's entropy is {:.6f}\n", *floor);
-  return judge(loss, folder);
+  return judge_finite(std::isfinite(loss), folder);
+}
+
+struct Wanted {
+  std::string model, choices, on_error = "stop", delimiter = " ";
+  std::vector<std::string> words;
+  int64_t stride = 0;
+  bool json = false, by_document = false, add_bos = false;
+};
+
+void check(const Wanted& wanted) {
+  const auto require = [](bool holds, const std::string& sentence) {
+    if (!holds) throw base::ConfigError(109, sentence);
+  };
+  require(!wanted.model.empty(), "eval needs a folder: lockstep eval DIR [key=value ...]");
+  require(!wanted.by_document || wanted.choices.empty(), "give --by-document or --choices, not both");
+  require(wanted.stride == 0 || wanted.by_document, "--stride is for --by-document; add it");
+  require(!wanted.add_bos || !wanted.choices.empty(), "--add-bos is for --choices; add it");
+  require(wanted.on_error == "stop" || wanted.on_error == "skip",
+          fmt::format("--on-error {}: stop or skip is expected", base::quoted(wanted.on_error)));
 }
 
 }  // namespace
 
+void BadLines::tell(const std::string& sentence) {
+  constexpr int64_t kNamed = 20;
+  if (!skips_)
+    throw base::DataError(334, sentence + "; correct the line, or skip such lines with --on-error skip");
+  if (++count_ <= kNamed) remark("skipped: {}\n", sentence);
+}
+
+void BadLines::report() const {
+  if (count_ > 0) remark("{} lines were skipped because they cannot be used\n", count_);
+}
+
+int judge_finite(bool finite, const std::string& folder) {
+  if (finite) return 0;
+  throw base::RunError(604,
+                       folder +
+                           ": the loss is not finite: the weights are not, or values overflow in "
+                           "precision.compute; evaluate an older checkpoint, or use precision.compute=fp32");
+}
+
 int eval_command(Arguments& arguments) {
-  std::string model, adapter;
-  std::vector<std::string> words;
-  bool json = false;
-  arguments.positional("DIR", model, "a run, a checkpoint or a Hugging Face folder");
-  arguments.rest("key=value", words, "overrides of the recipe it was trained with");
+  Wanted wanted;
+  std::string adapter;
+  arguments.positional("DIR", wanted.model, "a run, a checkpoint or a Hugging Face folder");
+  arguments.rest("key=value", wanted.words, "overrides of the recipe it was trained with");
   arguments.option("--adapter", adapter, "a LoRA adapter to use with the model: PEFT's files, or a LoRA run");
-  arguments.flag("--json", json, "print the results as JSON, with every bit of the loss in loss_hex");
+  arguments.flag("--by-document", wanted.by_document,
+                 "loss, perplexity and bits per byte of each document of data.path");
+  arguments.option(
+      "--stride", wanted.stride,
+      "with --by-document: tokens from one window of a long document to the next; default: half a window");
+  arguments.option(
+      "--choices", wanted.choices,
+      "JSONL file of questions (context, choices, answer) or of completions (prompt, completion): "
+      "log-likelihoods and accuracy");
+  arguments.option("--delimiter", wanted.delimiter,
+                   "with --choices: text between a context and a choice; default: a space");
+  arguments.flag("--add-bos", wanted.add_bos,
+                 "with --choices: begin contexts with what the tokenizer adds to a text");
+  arguments.option("--on-error", wanted.on_error, "what lines that cannot be used do: stop, skip");
+  arguments.flag(
+      "--json", wanted.json,
+      "print the results as JSON, with every bit of the loss in loss_hex; by document or line: a line each");
   arguments.example("lockstep eval runs/first", "the newest checkpoint on its own held-out data");
   arguments.example("lockstep eval llama-1b data.kind=tokens data.path=test.bin data.seq_len=2048",
                     "a Hugging Face model on a file of its tokens");
   arguments.example("lockstep eval llama-1b data.path=book.txt", "on text, by the folder's own tokenizer");
   arguments.example("lockstep eval runs/first log.eval_batches=1000", "on more of it");
+  arguments.example("lockstep eval llama-1b data.path=docs.jsonl --by-document", "each document by itself");
+  arguments.example("lockstep eval llama-1b --choices questions.jsonl", "multiple choice");
   if (!arguments.parse()) return 0;
-  words = with_adapter(adapter, std::move(words));
-  if (model.empty()) throw base::ConfigError(109, "eval needs a folder: lockstep eval DIR [key=value ...]");
+  check(wanted);
+  wanted.words = with_adapter(adapter, std::move(wanted.words));
+  const bool skips = wanted.on_error == "skip";
+  if (wanted.by_document)
+    return evaluate_documents(wanted.model, wanted.words, {wanted.stride, skips, wanted.json});
+  if (!wanted.choices.empty()) {
+    return evaluate_choices(wanted.model, wanted.words,
+                            {.file = wanted.choices,
+                             .delimiter = wanted.delimiter,
+                             .add_bos = wanted.add_bos,
+                             .skips = skips,
+                             .json = wanted.json});
+  }
   int code = 0;
   checkpoint::read_newest(
-      model, [&](const std::string& folder) { code = evaluate(folder, words, json); }, remark_line);
+      wanted.model, [&](const std::string& folder) { code = evaluate(folder, wanted.words, wanted.json); },
+      remark_line);
   return code;
 }
 

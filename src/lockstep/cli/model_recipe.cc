@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/file.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/text/tokenizer.h"
 
@@ -9,11 +10,27 @@ namespace lockstep::cli {
 
 namespace {
 
-int64_t first_token_of(const std::string& config_json) {
-  const nlohmann::json config = nlohmann::json::parse(config_json, nullptr, false);
-  if (!config.is_object() || !config.contains("bos_token_id")) return -1;
-  const nlohmann::json& first = config["bos_token_id"];
-  return first.is_number_integer() ? first.get<int64_t>() : -1;
+// A number, or a list of them; others are left out.
+std::vector<int64_t> tokens_of(const nlohmann::json& config, const char* key) {
+  std::vector<int64_t> tokens;
+  if (!config.is_object() || !config.contains(key)) return tokens;
+  const nlohmann::json list = config[key].is_array() ? config[key] : nlohmann::json::array({config[key]});
+  for (const nlohmann::json& token : list) {
+    if (token.is_number_integer()) tokens.push_back(token.get<int64_t>());
+  }
+  return tokens;
+}
+
+void read_first_and_last(const checkpoint::Opened& opened, FolderModel& model) {
+  const nlohmann::json config = nlohmann::json::parse(opened.config_json(), nullptr, false);
+  const std::vector<int64_t> first = tokens_of(config, "bos_token_id");
+  if (first.size() == 1) model.first_token = first[0];
+  constexpr int64_t kMost = 1 << 20;
+  const base::ReadResult file = base::try_read_file(opened.folder() + "/generation_config.json", kMost);
+  if (file.problem.empty())
+    model.end_tokens = tokens_of(nlohmann::json::parse(file.text, nullptr, false), "eos_token_id");
+  model.generation_config = !model.end_tokens.empty();
+  if (model.end_tokens.empty()) model.end_tokens = tokens_of(config, "eos_token_id");
 }
 
 // A folder that is an adapter is used as one, on the model that it names.
@@ -52,8 +69,10 @@ FolderModel folder_model(const std::string& folder, const std::vector<std::strin
   source.overrides = words;
   FolderModel model{.resolved = recipe::read_recipe(source)};
   model.trained_here = opened.manifest().has_value();
-  model.first_token = first_token_of(opened.config_json());
+  model.folder = folder;
+  read_first_and_last(opened, model);
   recipe::Recipe& recipe = model.resolved.recipe;
+  model.seq_len = recipe.data.seq_len;
   recipe.model.from = folder;
   if (!model.said("tune.adapter")) take_adapter(opened, recipe.tune, recipe.model, model.said("tune.method"));
   recipe.parallel = {};

@@ -13,6 +13,11 @@ struct FolderModel {
   recipe::Resolved resolved;  // model.from names the folder; one rank, the smallest optimizer
   bool trained_here = false;  // the folder is a checkpoint, which says with which recipe
   int64_t first_token = -1;   // what config.json says a text begins with; -1: nothing
+  // What generation_config.json says a text ends with, or else config.json; and which of them said it.
+  std::vector<int64_t> end_tokens;
+  bool generation_config = false;
+  std::string folder;
+  int64_t seq_len = 0;  // data.seq_len as the recipe has it
 
   // Whether the user has named the key for this command.
   bool said(const std::string& key) const { return resolved.origin.at(key) == "command line"; }

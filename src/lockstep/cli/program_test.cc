@@ -72,7 +72,7 @@ TEST(Program, ExplainsKeysErrorsAndRecipes) {
       {"$L explain '[memory]'", 0, "memory.recompute"},
       {"$L explain LS0107", 0, "remedies"},
       {"$L explain ls107", 0, "LS0107"},
-      {"$L explain LS0199", 2, "LS0199 is not a Lockstep error code"},
+      {"$L explain LS0999", 2, "LS0999 is not a Lockstep error code"},
       {"$L explain learning_rate", 2, "did you mean optim.lr?"},
       {"$L explain qqqqqqqqqq", 2, "`lockstep explain` lists the keys"},
       {"$L explain recipe good.toml", 0, "good.toml:2"},

@@ -10,6 +10,9 @@ struct Launch {
   void* workspace = nullptr;  // scratch of the lane, at least what the op's *_workspace() asked for
   int64_t workspace_bytes = 0;
   bool tf32 = false;  // fp32 products on CUDA may round their operands to TF32; the CPU ignores it
+  // Products of few rows, on the CPU: each row of the result has the same bits whatever other rows there are.
+  // What `generate` decodes with, so that a text does not depend on its neighbours; CUDA ignores it.
+  bool rows_alone = false;
 };
 
 // Partitions of work, so that sums are folded in an order that depends on the shape alone, never on

@@ -205,7 +205,8 @@ class Segment {
   virtual std::string numerics(const SliceShape&, const kernels::Kernels&) const { return ""; }
   // Whether all that it does goes to the stream it is handed, so that a step may become a CUDA graph.
   virtual bool can_be_captured() const { return true; }
-  // One new token a sample; only attention, which looks back, differs from forward.
+  // New tokens of texts whose keys and values are cached (SliceContext::slots), as many as the plan has rows
+  // or fewer; only attention, which looks back, and the head differ from forward.
   virtual void decode(const Frame& frame) const { forward(frame); }
   // Fills buffers once, before the first step; `tables` in the order of buffers(), host memory. `length`: of
   // the sequences to come, for those that depend on it.

@@ -15,7 +15,7 @@ bool is(std::string_view key, std::string_view role, std::string_view name) {
 }  // namespace
 
 std::vector<PositionedRows> SliceContext::rows() const {
-  if (!ring) return {{0, samples, first_position + context_rank * seq_len, seq_len}};
+  if (!ring) return {{0, samples, context_rank * seq_len, seq_len}};
   const int64_t half = samples / 2;
   return {{0, half, context_rank * seq_len, seq_len},
           {half * seq_len, half, (2 * context - 1 - context_rank) * seq_len, seq_len}};

@@ -25,7 +25,10 @@ struct PositionedRows {
 struct SliceContext {
   uint32_t slice = 0;  // in the global batch: keys the randomness
   int64_t samples = 1, seq_len = 1;
-  int64_t first_position = 0;  // `generate`: where the new token stands
+  // `generate`: the text (slot of the cache) and the position of each row, on the device; null: rows follow
+  // each other.
+  const int32_t* slots = nullptr;
+  const int32_t* positions = nullptr;
   int context = 1, context_rank = 0;
   bool ring = false;
   bool training = true;
@@ -34,11 +37,16 @@ struct SliceContext {
   std::vector<PositionedRows> rows() const;
 };
 
-// Keys and values of one attention segment, for `generate`.
+// Keys and values of one attention segment, for `generate`: [slots, capacity, width].
 struct DecodeCache {
   void* keys = nullptr;
   void* values = nullptr;
-  int64_t capacity = 0;
+  int64_t slots = 0, capacity = 0;
+};
+
+// `generate`: the rows whose logits the head computes, into the first rows of its scratch.
+struct WantedLogits {
+  int64_t first = 0, rows = 0;
 };
 
 class Frame {
@@ -56,6 +64,7 @@ class Frame {
   const kernels::StepState* state = nullptr;
   double* loss = nullptr;  // loss segments: where the slice's sum goes
   DecodeCache cache;
+  WantedLogits wanted;
   std::shared_ptr<void>* graph = nullptr;  // AutogradBlock: kept from forward to backward_weight
 
   device::Tensor in(std::string_view name) const { return get("in.", name); }

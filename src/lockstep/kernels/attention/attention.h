@@ -55,16 +55,30 @@ struct AttentionBackward {
   void* dqkv = nullptr;  // [rows, qkv_width], every element written
 };
 
-// One new token a sample against cached keys and values: what `generate` uses. CPU and CUDA.
+// New tokens against cached keys and values: what `generate` uses. Each row of qkv is one token of some text
+// (slot) at some position: one of each text, many of one, or any mixture. All rows' keys and values are put
+// into the cache first, then each row attends to its slot's [0, position]. CPU and CUDA.
 struct AttentionDecode {
-  AttentionShape shape;       // seq_len is ignored
-  int64_t position = 0;       // of the new token; the cache holds [0, position) and is extended here
-  int64_t capacity = 0;       // tokens the cache has room for
-  const void* qkv = nullptr;  // [samples, qkv_width]
-  void* keys = nullptr;       // [samples, capacity, kv_heads * head_dim]
+  AttentionShape shape;                // samples: rows; seq_len is ignored
+  int64_t slots = 0;                   // texts that the cache holds
+  int64_t capacity = 0;                // tokens of each
+  const int32_t* slot_of = nullptr;    // [rows], below `slots`
+  const int32_t* positions = nullptr;  // [rows], below `capacity`
+  const void* qkv = nullptr;           // [rows, qkv_width]
+  void* keys = nullptr;                // [slots, capacity, kv_heads * head_dim]
   void* values = nullptr;
-  void* out = nullptr;  // [samples, heads * head_dim]
+  void* out = nullptr;  // [rows, heads * head_dim]
 };
+
+// Rows of one text with consecutive positions are handled this many at a time on the CPU, against runs of
+// keys.
+constexpr int64_t kDecodeQueries = 32, kDecodeKeys = 256;
+// Scratch of AttentionDecode on the CPU for so many threads, in bytes.
+constexpr int64_t attention_decode_workspace(int64_t head_dim, int64_t threads) {
+  const int64_t dim = (head_dim + 15) / 16 * 16;
+  return threads * 4 *
+         (2 * kDecodeQueries * dim + kDecodeQueries * (kDecodeKeys + 32) + 2 * kDecodeKeys * dim);
+}
 
 // Rotary embedding of q and k inside qkv, in place; halves are rotated against each other (Hugging
 // Face's convention). backward rotates the other way.
@@ -74,7 +88,8 @@ struct Rope {
   const float* table = nullptr;  // [positions, turned()]: half of that cosines, then as many sines
   int64_t first_position = 0;    // of row 0 of every sample
   bool backward = false;
-  int64_t rotary_dim = 0;  // only the first so many columns of a head are turned; 0: all
+  int64_t rotary_dim = 0;                  // only the first so many columns of a head are turned; 0: all
+  const int32_t* row_positions = nullptr;  // [rows]: given, it says where each row stands instead
   int64_t turned() const { return rotary_dim > 0 ? rotary_dim : shape.head_dim; }
 };
 

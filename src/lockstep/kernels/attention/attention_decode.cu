@@ -1,4 +1,4 @@
-// Attention of one new token a sample against the cache: a block a (sample, head), its warps share the keys.
+// Attention of new tokens against the cache: a block a (row, head), its warps share the keys.
 #include "lockstep/kernels/attention/attention_launch.cuh"
 #include "lockstep/kernels/table.cuh"
 
@@ -66,37 +66,38 @@ __device__ void write_folded(const Seen& seen, T* out, int head_dim) {
   }
 }
 
+// The new rows' keys and values, into the cache: all of them before anyone attends.
 template <class T>
-__global__ void attention_decode_kernel(AttentionDecode op, int64_t qkv_width, int64_t first_key,
-                                        float scale) {
+__global__ void append_kernel(AttentionDecode op, int64_t qkv_width, int64_t cache_width, int64_t count) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const int64_t row = i / cache_width, column = i % cache_width;
+  const T* key = static_cast<const T*>(op.qkv) + row * qkv_width + op.shape.heads * op.shape.head_dim + column;
+  const int64_t at = (op.slot_of[row] * op.capacity + op.positions[row]) * cache_width + column;
+  static_cast<T*>(op.keys)[at] = key[0];
+  static_cast<T*>(op.values)[at] = key[cache_width];
+}
+
+template <class T>
+__global__ void attention_decode_kernel(AttentionDecode op, int64_t qkv_width, float scale) {
   const int heads = static_cast<int>(op.shape.heads), kv_heads = static_cast<int>(op.shape.kv_heads);
   const int dim = static_cast<int>(op.shape.head_dim), group = heads / kv_heads;
-  const int64_t sample = blockIdx.x / heads;
+  const int64_t row = blockIdx.x / heads, position = op.positions[row];
   const int head = static_cast<int>(blockIdx.x % heads), kv_head = head / group;
-  const T* row = static_cast<const T*>(op.qkv) + sample * qkv_width;
-  const T* new_key = row + (heads + kv_head) * dim;
-  const T* new_value = row + (heads + kv_heads + kv_head) * dim;
   const int64_t cache_width = static_cast<int64_t>(kv_heads) * dim;
-  T* keys = static_cast<T*>(op.keys) + sample * op.capacity * cache_width + kv_head * dim;
-  T* values = static_cast<T*>(op.values) + sample * op.capacity * cache_width + kv_head * dim;
+  const int64_t at = op.slot_of[row] * op.capacity * cache_width + kv_head * dim;
+  const T* keys = static_cast<const T*>(op.keys) + at;
+  const T* values = static_cast<const T*>(op.values) + at;
+  const int64_t window = op.shape.scores.window;
+  const int64_t first_key = window > 0 && position >= window ? position - window + 1 : 0;
 
-  // The first head of the group extends the cache; nobody reads the new entry from there in this launch.
-  if (head % group == 0) {
-    for (int c = threadIdx.x; c < dim; c += kThreads) {
-      keys[op.position * cache_width + c] = new_key[c];
-      values[op.position * cache_width + c] = new_value[c];
-    }
-  }
   float query[kPerLane];
-  load_head(query, row + head * dim, dim);
+  load_head(query, static_cast<const T*>(op.qkv) + row * qkv_width + head * dim, dim);
 #pragma unroll
   for (float& q : query) q *= scale;
   Seen seen;
-  for (int64_t i = first_key + threadIdx.x / kWarp; i <= op.position; i += kWarps) {
-    const bool cached = i < op.position;
-    see(seen, query, cached ? keys + i * cache_width : new_key, cached ? values + i * cache_width : new_value,
-        dim, op.shape.scores.softcap);
-  }
+  for (int64_t i = first_key + threadIdx.x / kWarp; i <= position; i += kWarps)
+    see(seen, query, keys + i * cache_width, values + i * cache_width, dim, op.shape.scores.softcap);
   write_folded(seen, static_cast<T*>(op.out) + static_cast<int64_t>(blockIdx.x) * dim, dim);
 }
 
@@ -104,12 +105,14 @@ __global__ void attention_decode_kernel(AttentionDecode op, int64_t qkv_width, i
 
 void attention_decode(const AttentionDecode& op, const Launch& launch) {
   const Launcher run("attention_decode", launch);
-  LS_ASSERT(op.position >= 0 && op.position < op.capacity, "the cache is full");
   check_head_dim(op.shape.head_dim);
+  const int64_t width = op.shape.kv_heads * op.shape.head_dim, count = op.shape.samples * width;
   by_type(op.shape.type, [&](auto element) {
-    run({.blocks = op.shape.samples * op.shape.heads, .threads = kThreads},
-        attention_decode_kernel<decltype(element)>, op, op.shape.qkv_width(), op.shape.first_key(op.position),
-        op.shape.scale());
+    using T = decltype(element);
+    run({.blocks = divide_up(count, kThreads), .threads = kThreads}, append_kernel<T>, op, op.shape.qkv_width(),
+        width, count);
+    run({.blocks = op.shape.samples * op.shape.heads, .threads = kThreads}, attention_decode_kernel<T>, op,
+        op.shape.qkv_width(), op.shape.scale());
   });
 }
 

@@ -267,8 +267,8 @@ TEST_P(FlashTest, WindowsAndSoftCapsMatchReference) {
                            {385, 4, 2, 128, {.window = 70, .softcap = 2.0f, .scale = 0.2f}},
                            {290, 4, 1, 256, {.window = 100, .softcap = 50.0f, .scale = 0.0625f}}};
   for (const Row& row : kRows) {
-    const AttentionShape shape{DType::bf16,  2,           row.seq_len, row.heads,
-                               row.kv_heads, row.head_dim, row.scores};
+    const AttentionShape shape{DType::bf16,  2,         row.seq_len, row.heads, row.kv_heads,
+                               row.head_dim, row.scores};
     SCOPED_TRACE(describe(shape));
     ASSERT_TRUE(kernels().attention_engine(shape).starts_with("flash")) << kernels().attention_engine(shape);
     Reference reference(shape, rounded(random_values(shape.rows() * shape.qkv_width(), 16), shape.type));
@@ -284,14 +284,13 @@ TEST_P(FlashTest, WindowsAndSoftCapsMatchReference) {
 
 // Sequences of many tiles, and more blocks than the GPU runs at once: turns are really waited for.
 TEST_P(FlashTest, LongSequencesMatchOurOwnKernels) {
-  constexpr ScoredShape kRows[] = {
-      {{1, 8192, 4, 1, 64}, {}},
-      {{3, 3001, 12, 12, 64}, {}},
-      {{2, 5000, 6, 2, 128}, {}},
-      {{1, 4097, 8, 2, 96}, {}},
-      {{2, 4500, 8, 2, 128}, {.window = 1000}},
-      {{1, 4500, 8, 4, 256}, {.window = 2048, .softcap = 50, .scale = 0.0625f}},
-      {{1, 4500, 8, 4, 256}, {.softcap = 50, .scale = 0.0625f}}};
+  constexpr ScoredShape kRows[] = {{{1, 8192, 4, 1, 64}, {}},
+                                   {{3, 3001, 12, 12, 64}, {}},
+                                   {{2, 5000, 6, 2, 128}, {}},
+                                   {{1, 4097, 8, 2, 96}, {}},
+                                   {{2, 4500, 8, 2, 128}, {.window = 1000}},
+                                   {{1, 4500, 8, 4, 256}, {.window = 2048, .softcap = 50, .scale = 0.0625f}},
+                                   {{1, 4500, 8, 4, 256}, {.softcap = 50, .scale = 0.0625f}}};
   for (const auto& [sizes, scores] : kRows) {
     const AttentionShape shape{DType::bf16, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], scores};
     SCOPED_TRACE(describe(shape));
@@ -343,29 +342,55 @@ INSTANTIATE_TEST_SUITE_P(Scores, AttentionReference,
                          ::testing::Values(ScoreOptions{}, ScoreOptions{.window = 2},
                                            ScoreOptions{.softcap = 0.7f, .scale = 0.4f}));
 
-TEST_P(AttentionTest, DecodeGivesTheForwardPassTokenByToken) {
+// Rows of all samples, each in a slot of its own, in passes of `at_a_time` tokens; the last pass may be
+// shorter. Rows of one sample stand together, or one behind the other's.
+struct Passes {
+  int64_t at_a_time;
+  bool together;
+};
+
+TEST_P(AttentionTest, DecodeGivesTheForwardPassInPiecesOfAnyLength) {
   for (const AttentionShape& shape : shapes()) {
-    if (shape.seq_len > 64) continue;  // one launch a token
-    SCOPED_TRACE(describe(shape));
     const Reference reference(shape,
                               rounded(random_values(shape.rows() * shape.qkv_width(), 10), shape.type));
     const int64_t capacity = shape.seq_len + 3, kv_width = shape.kv_heads * shape.head_dim;
-    const int64_t out_width = shape.heads * shape.head_dim;
-    const Memory keys = garbage(shape.samples * capacity * kv_width, shape.type);
-    const Memory values = garbage(keys.count(), shape.type),
-                 out = garbage(shape.samples * out_width, shape.type);
-    for (int64_t t = 0; t < shape.seq_len; ++t) {
-      Values token, expected;
-      for (int64_t sample = 0; sample < shape.samples; ++sample) {
-        const auto row = reference.qkv.begin() + (sample * shape.seq_len + t) * shape.qkv_width();
-        const auto result = reference.out.begin() + (sample * shape.seq_len + t) * out_width;
-        token.insert(token.end(), row, row + shape.qkv_width());
-        expected.insert(expected.end(), result, result + out_width);
+    const int64_t width = shape.heads * shape.head_dim, slots = shape.samples + 1;
+    for (const Passes& passes : {Passes{1, true}, Passes{7, true}, Passes{7, false}, Passes{1000, true}}) {
+      if (passes.at_a_time == 1 && shape.seq_len > 64) continue;  // one launch a token
+      SCOPED_TRACE(fmt::format("{}, {} at a time", describe(shape), passes.at_a_time));
+      const Memory keys = garbage(slots * capacity * kv_width, shape.type);
+      const Memory values = garbage(keys.count(), shape.type);
+      for (int64_t t = 0; t < shape.seq_len; t += passes.at_a_time) {
+        const int64_t tokens = std::min(passes.at_a_time, shape.seq_len - t), rows = shape.samples * tokens;
+        Values qkv, expected;
+        std::vector<int32_t> slot_of, positions;
+        for (int64_t row = 0; row < rows; ++row) {
+          const int64_t sample = passes.together ? row / tokens : row % shape.samples;
+          const int64_t token = t + (passes.together ? row % tokens : row / shape.samples);
+          const auto from = reference.qkv.begin() + (sample * shape.seq_len + token) * shape.qkv_width();
+          const auto result = reference.out.begin() + (sample * shape.seq_len + token) * width;
+          qkv.insert(qkv.end(), from, from + shape.qkv_width());
+          expected.insert(expected.end(), result, result + width);
+          slot_of.push_back(static_cast<int32_t>(slots - 1 - sample));
+          positions.push_back(static_cast<int32_t>(token));
+        }
+        AttentionShape of_pass = shape;
+        of_pass.samples = rows, of_pass.seq_len = 1;
+        const Memory there = upload(qkv, shape.type), out = garbage(rows * width, shape.type);
+        const Memory slots_there = upload_ints(slot_of), positions_there = upload_ints(positions);
+        const AttentionDecode op{.shape = of_pass,
+                                 .slots = slots,
+                                 .capacity = capacity,
+                                 .slot_of = slots_there.as<int32_t>(),
+                                 .positions = positions_there.as<int32_t>(),
+                                 .qkv = there.data(),
+                                 .keys = keys.data(),
+                                 .values = values.data(),
+                                 .out = out.data()};
+        run({&out},
+            [&] { kernels().attention_decode(op, launch(attention_decode_workspace(shape.head_dim, 4))); });
+        expect_close(download(out), expected, tolerance(shape.type), fmt::format("from token {}", t));
       }
-      const Memory qkv = upload(token, shape.type);
-      const AttentionDecode op{shape, t, capacity, qkv.data(), keys.data(), values.data(), out.data()};
-      run({&out}, [&] { kernels().attention_decode(op, launch(kernels().attention_workspace(shape))); });
-      expect_close(download(out), expected, tolerance(shape.type), fmt::format("token {}", t));
     }
   }
 }
@@ -404,6 +429,14 @@ TEST_P(AttentionTest, RopeTurnsHalvesAndTurnsThemBack) {
     op.backward = true;
     run({&there}, [&] { kernels().rope(op, launch()); });
     expect_close(download(there), qkv, tolerance(shape.type, 4), "turned back");
+    std::vector<int32_t> positions;  // the same, said of each row
+    for (int64_t row = 0; row < shape.rows(); ++row)
+      positions.push_back(static_cast<int32_t>(first + row % shape.seq_len));
+    const Memory again = upload(qkv, shape.type), positions_there = upload_ints(positions);
+    op = {.shape = shape, .qkv = again.data(), .table = table_m.as<float>(), .rotary_dim = turned};
+    op.row_positions = positions_there.as<int32_t>();
+    run({&again}, [&] { kernels().rope(op, launch()); });
+    expect_close(download(again), expected, tolerance(shape.type), "by row");
   }
 }
 

@@ -24,7 +24,9 @@ void rope(const Rope& op, const Launch&) {
   with_type(shape.type, [&](auto tag) {
     using T = decltype(tag);
     for_items(shape.rows(), heads_turned * dim, [&](int64_t row) {
-      const float* angles = op.table + (op.first_position + row % shape.seq_len) * 2 * half;
+      const int64_t position =
+          op.row_positions != nullptr ? op.row_positions[row] : op.first_position + row % shape.seq_len;
+      const float* angles = op.table + position * 2 * half;
       T* heads = static_cast<T*>(op.qkv) + row * shape.qkv_width();  // q and k heads, next to each other
       for (int64_t head = 0; head < heads_turned; ++head)
         rotate(heads + head * dim, half, angles, angles + half, direction);

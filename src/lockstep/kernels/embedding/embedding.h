@@ -16,6 +16,7 @@ struct Embedding {
   int64_t first_token = 0;  // the token of the table's row 0; tokens outside the table give zeros
   void* out = nullptr;      // [samples * seq_len, width]
   float scale = 1;          // of the table's rows
+  const int32_t* row_positions = nullptr;  // [samples * seq_len]: given, where each row stands instead
 };
 
 struct EmbeddingBackward {

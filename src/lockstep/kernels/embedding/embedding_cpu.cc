@@ -19,9 +19,9 @@ void embed_row(const Embedding& op, int64_t row) {
   const int64_t at = row_of(op, op.tokens[row]);
   T* out = static_cast<T*>(op.out) + row * width;
   const T* value = at < 0 ? nullptr : static_cast<const T*>(op.table) + at * width;
-  const T* position = op.positions == nullptr ? nullptr
-                                              : static_cast<const T*>(op.positions) +
-                                                    (op.first_position + row % op.seq_len) * width;
+  const int64_t place =
+      op.row_positions != nullptr ? op.row_positions[row] : op.first_position + row % op.seq_len;
+  const T* position = op.positions == nullptr ? nullptr : static_cast<const T*>(op.positions) + place * width;
   if (value != nullptr && position != nullptr) {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) out[i] = narrow<T>(widen(value[i]) * op.scale + widen(position[i]));

@@ -3,6 +3,7 @@
 #include "lockstep/kernels/gemm/gemm.h"
 
 #include "lockstep/kernels/gemm/blas_cpu.h"
+#include "lockstep/kernels/gemm/row_gemm_cpu.h"
 #include "lockstep/kernels/ops_cpu.h"
 #include "lockstep/kernels/workspace.h"
 
@@ -141,6 +142,8 @@ void gemm(const Gemm& op, const Launch& launch) {
                              launch);
   }
   require_workspace(launch, gemm_workspace(op), "gemm");
+  if (launch.rows_alone && !op.trans_a && op.beta == 0)
+    return row_gemm(op, static_cast<char*>(launch.workspace));
   const Operands in = stage(op, static_cast<char*>(launch.workspace));
   const Tiling tiling = cut(op.m, op.n, op.k);
   const int64_t tiles = tiling.row_tiles * tiling.column_tiles;

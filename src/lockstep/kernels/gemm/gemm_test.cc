@@ -147,6 +147,58 @@ TEST_P(GemmTest, RowsOfBAndCMayLieApart) {
   }
 }
 
+// What decoding relies on: a row's bits do not depend on the rows beside it.
+TEST_P(GemmTest, RowsAloneHaveTheSameBitsInAnyCompany) {
+  struct Size {
+    int64_t n, k;
+  };
+  uint32_t seed = 900;
+  for (const Size size :
+       {Size{1, 1}, Size{5, 19}, Size{64, 48}, Size{131, 100}, Size{777, 256}, Size{1030, 31}}) {
+    for (const DType type : kEdgeTypes) {
+      for (const bool trans_b : {false, true}) {
+        SCOPED_TRACE(
+            fmt::format("n {} k {} {} trans {} seed {}", size.n, size.k, name_of(type), trans_b, ++seed));
+        const int64_t m = 13;
+        const Values a = rounded(random_values(m * size.k, seed), type);
+        const Values b = rounded(random_values(size.k * size.n, seed + 1), type);
+        const Values bias = rounded(random_values(size.n, seed + 2), type);
+        const Memory a_there = upload(a, type), b_there = upload(b, type), bias_there = upload(bias, type);
+        const auto product = [&](int64_t first, int64_t rows) {
+          const Memory c = garbage(rows * size.n, type);
+          const Gemm op{
+              .m = rows,
+              .n = size.n,
+              .k = size.k,
+              .in_type = type,
+              .out_type = type,
+              .a = static_cast<const char*>(a_there.data()) + first * size.k * device::size_of(type),
+              .b = b_there.data(),
+              .c = c.data(),
+              .trans_b = trans_b,
+              .bias = bias_there.data()};
+          run({&c}, [&] {
+            Launch alone = launch(kernels().gemm_workspace(op));
+            alone.rows_alone = true;
+            kernels().gemm(op, alone);
+          });
+          return download(c);
+        };
+        const Values all = product(0, m);
+        const Gemm plain{.m = m, .n = size.n, .k = size.k, .trans_b = trans_b};
+        expect_close(all, reference(plain, a, b, bias, {}),
+                     tolerance(type, std::sqrt(static_cast<double>(size.k) + 1)));
+        if (GetParam() != "cpu") continue;  // the promise is the CPU's
+        for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 1}, {3, 1}, {12, 1}, {2, 6}}) {
+          const Values some = product(first, rows);
+          EXPECT_EQ(some, Values(all.begin() + first * size.n, all.begin() + (first + rows) * size.n))
+              << first << " " << rows;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(GemmTest, GeluBehindItKeepsWhatStoodBefore) {
   for (const DType type : kEdgeTypes) {
     for (const int64_t n : {24, 31, 256}) {

@@ -74,8 +74,10 @@ class Attention : public Segment {
 
   void decode(const Frame& f) const override {
     f.kernels->attention_decode({.shape = attention_shape(f.slice.samples, f.slice.seq_len),
-                                 .position = f.slice.first_position,
+                                 .slots = f.cache.slots,
                                  .capacity = f.cache.capacity,
+                                 .slot_of = f.slice.slots,
+                                 .positions = f.slice.positions,
                                  .qkv = f.in("qkv").data,
                                  .keys = f.cache.keys,
                                  .values = f.cache.values,

@@ -68,7 +68,8 @@ class Embed : public Segment {
                            .first_position = rows.position,
                            .first_token = first_token(),
                            .out = at(out.data, rows),
-                           .scale = scale_};
+                           .scale = scale_,
+                           .row_positions = f.slice.positions};
       // Of the tensor ranks, whose rows are added up, one adds the position.
       if (o_.positions > 0 && o_.parts.tensor_rank == 0) e.positions = f.weight("positions").data;
       f.kernels->embedding(e, f.launch);

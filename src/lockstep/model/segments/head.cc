@@ -82,14 +82,14 @@ class Head : public Segment {
 
   void backward_input(const Frame&) const override {}
 
-  // `generate`: logits of the newest token, nothing more.
+  // `generate`: logits of the wanted rows, nothing more.
   void decode(const Frame& f) const override {
     LinearMap plain = map_;
     plain.padded_out = 0;
     const Tensor logits = f.scratch("logits");
-    plain.forward(f, f.in("normed").data, f.weight("weight").data, bias_of(o_, f), logits.data,
-                  f.slice.tokens());
-    cap_logits(o_, f, logits, f.slice.tokens() * o_.vocab);
+    const char* x = f.in("normed").as<char>() + f.wanted.first * o_.width * device::size_of(o_.type);
+    plain.forward(f, x, f.weight("weight").data, bias_of(o_, f), logits.data, f.wanted.rows);
+    cap_logits(o_, f, logits, f.wanted.rows * o_.vocab);
   }
 
   Cost cost(const SliceShape& shape, Part part) const override {

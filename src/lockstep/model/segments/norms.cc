@@ -86,7 +86,7 @@ class Sum : public Segment {
       sum = f.out("residual");
       add(f, f.in("residual"), f.in("hidden"), sum);
     }
-    f.kernels->cast({type_, type_, sum.numel(), sum.data, f.out("normed").data}, f.launch);
+    f.kernels->cast({type_, type_, values_of(f), sum.data, f.out("normed").data}, f.launch);
   }
   void backward_input(const Frame& f) const override {
     add(f, f.dout("residual"), f.dout("normed"), f.din("residual"));
@@ -100,8 +100,9 @@ class Sum : public Segment {
 
  private:
   void add(const Frame& f, const Tensor& a, const Tensor& b, const Tensor& out) const {
-    f.kernels->add_edges({type_, out.numel(), a.data, b.data, out.data}, f.launch);
+    f.kernels->add_edges({type_, values_of(f), a.data, b.data, out.data}, f.launch);
   }
+  int64_t values_of(const Frame& f) const { return f.slice.tokens() / options_.token_parts * options_.width; }
   std::string name_;
   NormOptions options_;
   DType type_;

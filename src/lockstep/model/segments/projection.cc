@@ -73,8 +73,8 @@ class Projection : public Segment {
                  hidden.data, f.slice.tokens(), nullptr, amax);
     if (drops() && f.slice.training) drop(f, hidden.data, hidden.data);
     if (adds()) {
-      f.kernels->add_edges({map_.type, hidden.numel(), hidden.data, f.in(o_.adds).data, hidden.data},
-                           f.launch);
+      f.kernels->add_edges(
+          {map_.type, f.slice.tokens() * map_.out, hidden.data, f.in(o_.adds).data, hidden.data}, f.launch);
     }
   }
 

@@ -74,7 +74,8 @@ void rotate(const Frame& f, const RopeOptions& o, const Tensor& qkv, bool backwa
                      .table = f.buffer("rope").as<float>(),
                      .first_position = rows.position,
                      .backward = backward,
-                     .rotary_dim = o.turned()},
+                     .rotary_dim = o.turned(),
+                     .row_positions = f.slice.positions},
                     f.launch);
   }
 }

@@ -1,135 +1,157 @@
 #include "lockstep/run/tools/generate.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <chrono>
 
-#include "lockstep/base/philox.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::run {
 
-using device::CopyKind;
-using device::DType;
-using device::Tensor;
-
 namespace {
 
-program::Program compile_decode(const Plan& plan) {
-  program::Layout layout = plan.layout;
-  layout.slice = {1, 1};
-  layout.slices = layout.strands = 1;
-  layout.training = false;
-  return program::compile(*plan.model, layout);
+// Products of so few rows are faster as the decoder's own than as BLAS's.
+constexpr size_t kFewRows = 8;
+
+int64_t longest_of(const Session& session, const GenerateSizes& sizes) {
+  const int64_t context = session.plan.model->context;
+  return sizes.longest > 0 ? std::min(sizes.longest, context) : context;
 }
 
-// A token from the softmax of logits / temperature among the k likeliest, by one uniform draw.
-int32_t draw(const std::vector<float>& logits, int64_t vocab, const SamplingOptions& options, uint64_t n) {
-  std::vector<int32_t> order(static_cast<size_t>(vocab));
-  std::iota(order.begin(), order.end(), 0);
-  const auto likelier = [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] != logits[static_cast<size_t>(b)]
-               ? logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]
-               : a < b;
-  };
-  const int64_t k = options.top_k > 0 ? std::min(options.top_k, vocab) : vocab;
-  if (k < vocab)
-    std::partial_sort(order.begin(), order.begin() + k, order.end(), likelier);
-  else
-    std::sort(order.begin(), order.end(), likelier);
-  if (options.temperature <= 0) return order[0];
-  const double top = logits[static_cast<size_t>(order[0])];
-  std::vector<double> weights;
-  double total = 0;
-  for (int64_t i = 0; i < k; ++i) {
-    weights.push_back(
-        std::exp((logits[static_cast<size_t>(order[static_cast<size_t>(i)])] - top) / options.temperature));
-    total += weights.back();
-  }
-  const base::Random4 random = base::philox(base::mix64(options.seed), n, 0x67656E);
-  double left = (static_cast<double>(random.x) + 0.5) / 4294967296.0 * total;
-  for (int64_t i = 0; i < k; ++i) {
-    left -= weights[static_cast<size_t>(i)];
-    if (left <= 0) return order[static_cast<size_t>(i)];
-  }
-  return order[static_cast<size_t>(k) - 1];
+// One slot more than texts: for a prompt that several of them share.
+DecodeSizes decode_sizes(const Session& session, const GenerateSizes& sizes) {
+  return {.slots = sizes.batch + (sizes.batch > 1 ? 1 : 0), .capacity = longest_of(session, sizes)};
 }
+
+int64_t drawable(const Session& session) {
+  return std::min<int64_t>(session.plan.dataset->vocab(), session.plan.model->vocab);
+}
+
+class Timer {
+ public:
+  explicit Timer(double& seconds) : seconds_(seconds), begin_(Clock::now()) {}
+  ~Timer() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& seconds_;
+  Clock::time_point begin_;
+};
 
 }  // namespace
 
-Generator::Generator(Session& session)
+Generator::Generator(Session& session, const GenerateSizes& sizes)
     : session_(session),
-      program_(compile_decode(session.plan)),
-      memory_(std::make_unique<Memory>(*session.plan.device, program_, session.memory.get())) {
-  device::Device& device = *session.plan.device;
-  const model::Model& model = *session.plan.model;
-  binder_ = std::make_unique<Binder>(BindContext{model,
-                                                 program_,
-                                                 *memory_,
-                                                 device,
-                                                 {{program::Lane::compute, session.executor->stream()},
-                                                  {program::Lane::host, session.executor->stream()}},
-                                                 staging_,
-                                                 executor_options(session)});
-  const recipe::Recipe::Model& sizes = session.plan.recipe().model;
-  const int64_t width = sizes.kv_heads.value * sizes.head_dim.value;
-  for (const program::Instruction& i : program_.instructions) {
-    if (i.is<program::LoadSlice>()) input_ = memory_->tensor(i.writes[0].buffer);
-    if (!i.runs(program::Pass::forward) && !i.runs(program::Pass::loss)) continue;
-    Call call{&binder_->segment_of(i), binder_->frame(i)};
-    if (call.segment->name() == "attention") {
-      for (void** memory : {&call.frame->cache.keys, &call.frame->cache.values}) {
-        *memory = device.allocate(model.context * width * device::size_of(model.compute));
-        caches_.push_back(*memory);
-      }
-      call.frame->cache.capacity = model.context;
-    }
-    if (i.runs(program::Pass::loss)) logits_ = call.frame->scratch("logits");
-    calls_.push_back(std::move(call));
-  }
+      batch_(sizes.batch),
+      decoder_(session, decode_sizes(session, sizes)),
+      sampler_(drawable(session)) {
+  if (decoder_.depends_on_length(longest_of(session, sizes))) batch_ = 1;
 }
 
-Generator::~Generator() {
-  for (void* cache : caches_) session_.plan.device->free(cache);
+void Generator::Running::add(int32_t token) {
+  text.push_back(token);
+  if (token < 0 || static_cast<size_t>(token) >= is_seen.size() || is_seen[static_cast<size_t>(token)])
+    return;
+  is_seen[static_cast<size_t>(token)] = true;
+  seen.push_back(token);
 }
 
-const std::vector<float>& Generator::feed(int32_t token, int64_t position) {
-  device::Device& device = *session_.plan.device;
-  const device::Stream stream = session_.executor->stream();
-  device.copy(input_.data, &token, sizeof(token), CopyKind::host_to_device, stream);
-  for (const Call& call : calls_) {
-    call.frame->slice.first_position = position;
-    call.segment->decode(*call.frame);
-  }
-  const int64_t vocab = session_.plan.model->vocab;
-  host_logits_.resize(static_cast<size_t>(vocab));
-  std::vector<char> raw(static_cast<size_t>(vocab * device::size_of(logits_.dtype)));
-  device.copy(raw.data(), logits_.data, static_cast<int64_t>(raw.size()), CopyKind::device_to_host, stream);
-  device.synchronize(stream);
-  kernels::kernels_for(device::Kind::cpu)
-      .cast({logits_.dtype, DType::f32, vocab, raw.data(), host_logits_.data()}, {});
-  return host_logits_;
+void Generator::read(Running& running, size_t begin) {
+  const Timer timer(times_.read_seconds);
+  const std::span<const int32_t> text = std::span(running.text).subspan(begin);
+  decoder_.begin_text(static_cast<int64_t>(text.size()));
+  for_chunks(text, running.slot, decoder_.sizes().rows, [&](std::span<const DecodeRow> rows, bool last) {
+    decoder_.pass(
+        rows, {.logits = last ? 1 : 0, .alone = rows.size() <= kFewRows},
+        [&](int64_t, int64_t, const float* logits) { logits_.assign(logits, logits + decoder_.vocab()); });
+  });
+  running.position = static_cast<int64_t>(text.size());
+  times_.read_tokens += running.position;
 }
 
-void Generator::run(const std::vector<int32_t>& prompt, const SamplingOptions& options,
-                    const std::function<bool(int32_t)>& emit) {
+void Generator::draw(const Job& job, Running& running, const float* logits) {
+  const uint64_t sample = job.requests[running.request].sample;
+  const Drawn drawn = sampler_.draw(logits, running.seen, job.options, sample, running.drawn++);
+  running.add(drawn.token);
+  ++times_.drawn_tokens;
+  running.done =
+      !job.emit(running.request, drawn) || static_cast<int64_t>(running.drawn) >= job.options.tokens;
+}
+
+// Reads the prompt, or takes it from the spare slot, and draws the first token.
+void Generator::start(const Job& job, Running& running) {
+  const std::vector<Request>& requests = job.requests;
+  const Request& request = requests[running.request];
   const int64_t context = session_.plan.model->context;
-  const int64_t vocab = std::min<int64_t>(session_.plan.dataset->vocab(), session_.plan.model->vocab);
-  std::vector<int32_t> text = prompt;
-  int64_t position = 0;
-  const auto read_from = [&](size_t begin) {
-    session_.parameters->fill_tables_for(static_cast<int64_t>(text.size() - begin));
-    position = 0;
-    for (size_t i = begin; i < text.size(); ++i) feed(text[i], position++);
-  };
-  read_from(static_cast<int64_t>(text.size()) > context ? text.size() - static_cast<size_t>(context) : 0);
-  for (int64_t n = 0; n < options.tokens; ++n) {
-    const int32_t token = draw(host_logits_, vocab, options, static_cast<uint64_t>(n));
-    if (!emit(token)) return;
-    text.push_back(token);
-    if (position == context)
-      read_from(text.size() - static_cast<size_t>(std::max<int64_t>(1, context / 2)));
-    else
-      feed(token, position++);
+  LS_ASSERT(!request.prompt.empty() && static_cast<int64_t>(request.prompt.size()) <= context,
+            "a prompt that the model cannot read");
+  running.is_seen.assign(job.options.repetition_penalty != 1 ? static_cast<size_t>(decoder_.vocab()) : 0,
+                         false);
+  for (const int32_t token : request.prompt) running.add(token);
+  const auto spare = static_cast<int32_t>(batch_);
+  const bool has_spare = decoder_.sizes().slots > batch_;
+  if (has_spare && shared_ != SIZE_MAX && requests[shared_].prompt == request.prompt) {
+    decoder_.copy(spare, running.slot, static_cast<int64_t>(request.prompt.size()));
+    running.position = static_cast<int64_t>(request.prompt.size());
+    return draw(job, running, shared_logits_.data());
+  }
+  read(running, 0);
+  const size_t next = running.request + 1;
+  if (has_spare && next < requests.size() && requests[next].prompt == request.prompt) {
+    decoder_.copy(running.slot, spare, running.position);
+    shared_ = running.request;
+    shared_logits_ = logits_;
+  }
+  draw(job, running, logits_.data());
+}
+
+// One more token for each text; those whose context is full are read again from their later half.
+void Generator::step(const Job& job, const std::vector<Running*>& running) {
+  const int64_t context = session_.plan.model->context;
+  rows_.clear();
+  of_rows_.clear();
+  for (Running* each : running) {
+    if (each->position < context) {
+      rows_.push_back({each->text.back(), each->slot, static_cast<int32_t>(each->position++)});
+      of_rows_.push_back(each);
+      continue;
+    }
+    read(*each, each->text.size() - static_cast<size_t>(std::max<int64_t>(1, context / 2)));
+    draw(job, *each, logits_.data());
+  }
+  const Timer timer(times_.drawn_seconds);
+  decoder_.pass(rows_, {.logits = static_cast<int64_t>(rows_.size())},
+                [&](int64_t first, int64_t rows, const float* logits) {
+                  for (int64_t k = 0; k < rows; ++k)
+                    draw(job, *of_rows_[static_cast<size_t>(first + k)], logits + k * decoder_.vocab());
+                });
+}
+
+void Generator::run(const std::vector<Request>& requests, const SamplingOptions& options, const Emit& emit,
+                    const std::atomic<int>* stop) {
+  const Job job{requests, options, emit};
+  shared_ = SIZE_MAX;
+  std::vector<Running> slots(static_cast<size_t>(batch_));
+  std::vector<Running*> running;
+  std::vector<int32_t> free;
+  for (int64_t slot = batch_; slot-- > 0;) free.push_back(static_cast<int32_t>(slot));
+  size_t next = 0;
+  const auto stopped = [&] { return stop != nullptr && stop->load() != 0; };
+  while (!stopped() && (next < requests.size() || !running.empty())) {
+    while (!stopped() && next < requests.size() && !free.empty()) {
+      Running& one = slots[static_cast<size_t>(free.back())];
+      one = {.request = next++, .slot = free.back()};
+      start(job, one);
+      if (one.done) continue;
+      running.push_back(&one);
+      free.pop_back();
+    }
+    if (!running.empty()) step(job, running);
+    std::erase_if(running, [&](const Running* one) {
+      if (one->done) free.push_back(one->slot);
+      return one->done;
+    });
   }
 }
 

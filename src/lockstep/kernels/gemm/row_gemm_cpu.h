@@ -1,0 +1,167 @@
+// Products of few rows, for decoding: weights are read once, in the type they have, and each row of C is
+// summed in an order that knows nothing of the other rows.
+//
+// A few rows make a product that waits for memory, so this is as fast as reading the weights. BLAS would give
+// a row other bits in another company, and would have bf16 weights widened first: three times the traffic.
+#pragma once
+
+#include "lockstep/kernels/gemm/gemm.h"
+#include "lockstep/kernels/numbers_cpu.h"
+#include "lockstep/kernels/parallel_cpu.h"
+
+namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL {
+
+LS_INLINE Lanes load_wide(const float* from) { return load_lanes(from); }
+LS_INLINE Lanes load_wide(const Bf16* from) {
+  typedef uint16_t Halves __attribute__((vector_size(32), aligned(2), may_alias));
+  typedef uint32_t Words __attribute__((vector_size(64)));
+  const Words words = __builtin_convertvector(*reinterpret_cast<const Halves*>(from), Words) << 16;
+  return __builtin_bit_cast(Lanes, words);
+}
+LS_INLINE Lanes load_wide(const F16* from) {
+  float wide[kLanes];
+  widen_run(from, kLanes, wide);
+  return load_lanes(wide);
+}
+// The first `count` values, zeros behind them.
+template <class T>
+LS_INLINE Lanes load_some(const T* from, int64_t count) {
+  float wide[kLanes] = {};
+  for (int64_t i = 0; i < count; ++i) wide[i] = widen(from[i]);
+  return load_lanes(wide);
+}
+
+// C as it is computed: in fp32, in C itself or in the workspace.
+struct RowProduct {
+  const Gemm& op;
+  const float* x = nullptr;  // [m, k], `x_row` apart
+  int64_t x_row = 0;
+  float* y = nullptr;  // [m, n]
+};
+
+constexpr int64_t kRowsAtOnce = 4;
+
+// Weights [n, k]: outputs [column, column + kColumns) of rows [row, row + kRows). Each output has one Lanes
+// of sums over k.
+template <class T, int kRows, int kColumns>
+LS_INLINE void dot_tile(const RowProduct& p, int64_t row, int64_t column) {
+  const int64_t k = p.op.k, whole = k / kLanes * kLanes;
+  const T* w = static_cast<const T*>(p.op.b) + column * k;
+  const float* x = p.x + row * p.x_row;
+  Lanes sums[kRows][kColumns] = {};
+  const auto add = [&](const auto& load, int64_t i) __attribute__((always_inline)) {
+    Lanes of_x[kRows];
+    for (int r = 0; r < kRows; ++r) of_x[r] = load(x + r * p.x_row + i);
+    for (int c = 0; c < kColumns; ++c) {
+      const Lanes of_w = load(w + c * k + i);
+      for (int r = 0; r < kRows; ++r) sums[r][c] += of_x[r] * of_w;
+    }
+  };
+  for (int64_t i = 0; i < whole; i += kLanes) add([](const auto* from) { return load_wide(from); }, i);
+  if (whole < k) add([&](const auto* from) { return load_some(from, k - whole); }, whole);
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kColumns; ++c) p.y[(row + r) * p.op.n + column + c] = sum_of(sums[r][c]);
+  }
+}
+
+// All rows of a run of columns; the weights of the run stay in cache from one group of rows to the next.
+template <class T, int kColumns>
+LS_INLINE void dot_columns(const RowProduct& p, int64_t begin, int64_t end) {
+  int64_t row = 0;
+  for (; row + kRowsAtOnce <= p.op.m; row += kRowsAtOnce) {
+    for (int64_t column = begin; column < end; column += kColumns)
+      dot_tile<T, kRowsAtOnce, kColumns>(p, row, column);
+  }
+  for (; row < p.op.m; ++row) {
+    for (int64_t column = begin; column < end; column += kColumns) dot_tile<T, 1, kColumns>(p, row, column);
+  }
+}
+
+template <class T>
+void rows_by_columns(const RowProduct& p) {
+  constexpr int64_t kCached = 1 << 18;  // bytes of weights
+  constexpr int64_t kColumns = 4;
+  const int64_t row_bytes = larger(1, p.op.k * static_cast<int64_t>(sizeof(T)));
+  const int64_t run = smaller(larger(kCached / row_bytes / kColumns, 1) * kColumns, 256);
+  share((p.op.n + run - 1) / run, p.op.n * p.op.k >= kSerialBelow, [&](int64_t item, int) {
+    const int64_t begin = item * run, end = smaller(p.op.n, begin + run);
+    const int64_t whole = begin + (end - begin) / kColumns * kColumns;
+    dot_columns<T, kColumns>(p, begin, whole);
+    dot_columns<T, 1>(p, whole, end);
+  });
+}
+
+// Weights [k, n]: kDeep rows of them are added to a run of y at a time, in order.
+template <class T, int kDeep>
+LS_INLINE void add_weights(const T* w, int64_t n, const float* x, int64_t columns, float* y) {
+  const int64_t whole = columns / kLanes * kLanes;
+  for (int64_t j = 0; j < whole; j += kLanes) {
+    Lanes sum = load_lanes(y + j);
+    for (int d = 0; d < kDeep; ++d) sum += load_wide(w + d * n + j) * x[d];
+    store_lanes(y + j, sum);
+  }
+  if (whole == columns) return;
+  const int64_t rest = columns - whole;
+  Lanes sum = load_some(y + whole, rest);
+  for (int d = 0; d < kDeep; ++d) sum += load_some(w + d * n + whole, rest) * x[d];
+  float wide[kLanes];
+  store_lanes(wide, sum);
+  for (int64_t j = 0; j < rest; ++j) y[whole + j] = wide[j];
+}
+
+template <class T>
+void rows_by_depth(const RowProduct& p) {
+  constexpr int64_t kRun = 512, kDeep = 8;
+  const int64_t n = p.op.n, k = p.op.k;
+  share((n + kRun - 1) / kRun, n * k >= kSerialBelow, [&](int64_t item, int) {
+    const int64_t begin = item * kRun, columns = smaller(n - begin, kRun);
+    const T* w = static_cast<const T*>(p.op.b) + begin;
+    for (int64_t row = 0; row < p.op.m; ++row) {
+      for (int64_t j = 0; j < columns; ++j) p.y[row * n + begin + j] = 0;
+    }
+    const auto add = [&](auto deep, int64_t i) {
+      for (int64_t row = 0; row < p.op.m; ++row)
+        add_weights<T, deep.value>(w + i * n, n, p.x + row * p.x_row + i, columns, p.y + row * n + begin);
+    };
+    int64_t i = 0;
+    for (; i + kDeep <= k; i += kDeep) add(std::integral_constant<int, kDeep>{}, i);
+    for (; i < k; ++i) add(std::integral_constant<int, 1>{}, i);
+  });
+}
+
+// The bias, and the rounding to C's type.
+template <class In, class Out>
+LS_INLINE void finish_rows(const RowProduct& p) {
+  const Gemm& op = p.op;
+  if (op.bias == nullptr && op.out_type == device::DType::f32) return;
+  for_items(op.m, op.n, [&](int64_t row) {
+    float* y = p.y + row * op.n;
+    const In* bias = static_cast<const In*>(op.bias);
+    if (bias != nullptr) {
+#pragma omp simd
+      for (int64_t j = 0; j < op.n; ++j) y[j] += widen(bias[j]);
+    }
+    if (op.out_type != device::DType::f32) narrow_run(y, op.n, static_cast<Out*>(op.c) + row * op.n);
+  });
+}
+
+// C = A op(B) (+ bias); the workspace is gemm's.
+inline void row_gemm(const Gemm& op, char* workspace) {
+  RowProduct p{.op = op, .x_row = op.row_of_a()};
+  with_type(op.in_type, [&](auto in_tag) {
+    using In = decltype(in_tag);
+    if constexpr (sizeof(In) == sizeof(float)) {
+      p.x = static_cast<const float*>(op.a);
+    } else {
+      float* wide = reinterpret_cast<float*>(workspace);
+      workspace += round_up(op.m * p.x_row * 4, 256);
+      widen_run(static_cast<const In*>(op.a), (op.m - 1) * p.x_row + op.k, wide);
+      p.x = wide;
+    }
+    p.y = op.out_type == device::DType::f32 ? static_cast<float*>(op.c) : reinterpret_cast<float*>(workspace);
+    op.trans_b ? rows_by_columns<In>(p) : rows_by_depth<In>(p);
+    with_type(op.out_type, [&](auto out_tag) { finish_rows<In, decltype(out_tag)>(p); });
+  });
+}
+
+}  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL
