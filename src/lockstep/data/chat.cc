@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/chat/fault.h"
-#include "lockstep/data/documents.h"
+#include "lockstep/data/document_samples.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/data/parallel.h"
 #include "lockstep/data/records.h"
@@ -85,7 +85,7 @@ std::unique_ptr<Dataset> open_chat(const recipe::Recipe& recipe, Use use) {
                           .extensions = kChatFiles,
                           .vocab = tokenizer.vocab(),
                           .padding = tokenizer.pad_token().value_or(tokenizer.end_token().value_or(0))};
-  return with_tokenizer(open_documents(recipe, use, kind,
+  return with_tokenizer(open_document_samples(recipe, use, kind,
                                        [&](const std::vector<std::string>& files) {
                                          return encode_chats(files, speech, options);
                                        }),

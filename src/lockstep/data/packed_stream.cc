@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/documents.h"
+#include "lockstep/data/document_samples.h"
 
 namespace lockstep::data {
 namespace {
@@ -69,7 +69,7 @@ std::unique_ptr<Dataset> open_packed(const recipe::Recipe& recipe, Use use, cons
                          "data.tokenizer to a tokenizer with an end token, or data.pack=false",
                          recipe.data.kind, recipe.data.tokenizer == "bytes" ? " that is read as bytes" : ""));
   }
-  return open_documents(
+  return open_document_samples(
       recipe, use,
       {.unit = "documents", .extensions = documents.extensions, .vocab = documents.vocab, .padding = *documents.end},
       [&](const std::vector<std::string>& files) {

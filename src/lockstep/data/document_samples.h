@@ -23,7 +23,7 @@ struct DocumentKind {
 
 // Opens data.path and data.eval_path by `open`, or holds out a share of the documents. DataError 205: nothing to train
 // on.
-std::unique_ptr<Dataset> open_documents(
+std::unique_ptr<Dataset> open_document_samples(
     const recipe::Recipe& recipe, Use use, const DocumentKind& kind,
     const std::function<DocumentStore(const std::vector<std::string>& files)>& open);
 

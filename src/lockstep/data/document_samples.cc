@@ -1,4 +1,4 @@
-#include "lockstep/data/documents.h"
+#include "lockstep/data/document_samples.h"
 
 #include <fmt/format.h>
 
@@ -154,7 +154,7 @@ const DocumentStore& checked(const DocumentStore& store, const char* key, const 
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_documents(
+std::unique_ptr<Dataset> open_document_samples(
     const recipe::Recipe& recipe, Use use, const DocumentKind& kind,
     const std::function<DocumentStore(const std::vector<std::string>& files)>& open) {
   const recipe::Recipe::Data& data = recipe.data;
