@@ -20,7 +20,8 @@ int64_t first_token_of(const std::string& config_json) {
 
 void adopt_tokenizer(FolderModel& model) {
   recipe::Recipe& recipe = model.resolved.recipe;
-  const bool reads = recipe.data.kind == "tokens" || !recipe.data.path.empty();
+  const bool reads =
+      recipe.data.kind == "tokens" || !recipe.data.path.empty() || !recipe.data.mix.empty();
   if (model.said("data.tokenizer") || recipe.data.tokenizer != "bytes" || model.trained_here || !reads)
     return;
   if (!text::find_tokenizer(recipe.model.from).empty()) recipe.data.tokenizer = recipe.model.from;

@@ -7,11 +7,14 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/kept.h"
 #include "lockstep/data/tokenize.h"
 #include "lockstep/data/windows.h"
 
 namespace lockstep::data {
 namespace {
+
+constexpr size_t kMostSkips = 20;  // that are told
 
 // All that a dataset says, but text by the tokenizer.
 class Spoken final : public Dataset {
@@ -27,6 +30,7 @@ class Spoken final : public Dataset {
   }
   std::string describe() const override { return data_->describe(); }
   std::string describe_eval() const override { return data_->describe_eval(); }
+  std::vector<std::string> remarks() const override { return data_->remarks(); }
   uint64_t content_hash() const override { return data_->content_hash(); }
   std::vector<int32_t> start() const override {
     return {tokenizer_->begin_token().value_or(tokenizer_->end_token().value_or(0))};
@@ -49,16 +53,30 @@ class Encoded final : public WindowedDataset {
       : WindowedDataset(recipe, vocab, std::move(streams)) {}
 };
 
-TokenStream encode_files(const std::vector<std::string>& files, const text::Tokenizer& tokenizer,
-                         const std::string& field) {
+struct Encoding {
+  const text::Tokenizer& tokenizer;
+  const recipe::Recipe::Data& data;
+  KeptInMemory kept = {};
+  Skipped skipped = {};
+};
+
+TokenStream encode_files(const std::vector<std::string>& files, Encoding& encoding) {
   TokenStream stream;
-  const TokenizeOptions options{.corpus = {.field = field}, .encoding = {}};
+  const TokenizeOptions options{.corpus = {.field = encoding.data.field},
+                                .encoding = {},
+                                .on_error = encoding.data.on_error == "skip" ? OnError::skip : OnError::stop};
   for (const std::string& file : files) {
     std::vector<std::byte> bytes;
-    tokenize_file(file, tokenizer, options, [&](std::span<const int32_t> tokens) {
-      const auto more = std::as_bytes(tokens);
-      bytes.insert(bytes.end(), more.begin(), more.end());
-    });
+    const TokenizeCounts counts =
+        tokenize_file(file, encoding.tokenizer, options, [&](std::span<const int32_t> tokens) {
+          const auto more = std::as_bytes(tokens);
+          encoding.kept.add(more.size(), file);
+          bytes.insert(bytes.end(), more.begin(), more.end());
+        });
+    encoding.skipped.documents += counts.skipped;
+    for (const std::string& fault : counts.faults) {
+      if (encoding.skipped.first.size() < kMostSkips) encoding.skipped.first.push_back(fault);
+    }
     bytes.shrink_to_fit();
     stream.append(buffer_segment(std::move(bytes), sizeof(int32_t)));
   }
@@ -81,11 +99,11 @@ SharedTokenizer tokenizer_of(const recipe::Recipe::Data& data) {
 std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use,
                                         const std::vector<std::string>& extensions,
                                         SharedTokenizer tokenizer) {
-  const auto open = [&](const std::vector<std::string>& files) {
-    return encode_files(files, *tokenizer, recipe.data.field);
-  };
-  auto data = std::make_unique<Encoded>(recipe.data, tokenizer->vocab(),
-                                        open_streams(recipe.data, use, extensions, open));
+  Encoding encoding{.tokenizer = *tokenizer, .data = recipe.data};
+  const auto open = [&](const std::vector<std::string>& files) { return encode_files(files, encoding); };
+  Streams streams = open_streams(recipe.data, use, extensions, open);
+  streams.skipped = std::move(encoding.skipped);
+  auto data = std::make_unique<Encoded>(recipe.data, tokenizer->vocab(), std::move(streams));
   return with_tokenizer(std::move(data), std::move(tokenizer));
 }
 

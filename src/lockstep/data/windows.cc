@@ -116,11 +116,24 @@ std::string WindowedDataset::describe() const {
          left_out_text();
 }
 
+std::vector<std::string> WindowedDataset::remarks() const {
+  const Skipped& skipped = streams_.skipped;
+  std::vector<std::string> lines;
+  for (const std::string& sentence : skipped.first) lines.push_back("skipped: " + sentence);
+  const int64_t more = skipped.documents - static_cast<int64_t>(skipped.first.size());
+  if (more > 0) lines.push_back(fmt::format("and {} more", more));
+  return lines;
+}
+
 std::string WindowedDataset::left_out_text() const {
   const std::vector<std::string>& others = streams_.left_out;
-  if (others.empty()) return "";
-  return fmt::format("; skipped because of {}: {}{}", others.size() > 1 ? "their names" : "its name", others.front(),
-                     others.size() > 1 ? fmt::format(" and {} more", others.size() - 1) : "");
+  const int64_t documents = streams_.skipped.documents;
+  const std::string skipped =
+      documents > 0 ? fmt::format("; {} document{} skipped", documents, documents > 1 ? "s" : "") : "";
+  if (others.empty()) return skipped;
+  return skipped + fmt::format("; skipped because of {}: {}{}",
+                               others.size() > 1 ? "their names" : "its name", others.front(),
+                               others.size() > 1 ? fmt::format(" and {} more", others.size() - 1) : "");
 }
 
 std::string WindowedDataset::describe_eval() const {

@@ -16,10 +16,17 @@
 
 namespace lockstep::data {
 
+// Documents that could not be used and were left out (data.on_error = "skip").
+struct Skipped {
+  int64_t documents = 0;
+  std::vector<std::string> first = {};  // a sentence each, with file and place
+};
+
 struct Streams {
   std::optional<TokenStream> train;   // without value when there is only something to evaluate
   std::optional<TokenStream> eval;    // without value when the training stream's end is held out
   std::vector<std::string> left_out;  // files of folders that are not data, by their names
+  Skipped skipped = {};
 };
 // Finds the files of data.path and data.eval_path and opens them. A file that is held out for evaluation is
 // not trained on when data.path is a folder or a pattern that holds it too. `extensions`: see FileQuery.
@@ -33,6 +40,7 @@ class WindowedDataset : public Dataset {
   void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override;
   std::string describe() const override;
   std::string describe_eval() const override;
+  std::vector<std::string> remarks() const override;
   uint64_t content_hash() const override;
 
  protected:

@@ -69,9 +69,9 @@ struct Recipe {
   } model;
 
   struct Data {
-    std::string kind = "auto";   // grammar, text, jsonl, tokens; auto: what `path` is
+    std::string kind = "auto";   // grammar, text, jsonl, csv, ...; auto: what `path` is
     std::string path = "";       // files, folders and patterns with commas
-    std::string field = "text";  // jsonl
+    std::string field = "text";  // of formats with fields or columns
     int64_t seq_len = 64;
     double eval_fraction = 0.05;  // of the samples, held out
     std::string eval_path = "";   // files of their own for evaluation instead
@@ -79,6 +79,9 @@ struct Recipe {
     int64_t prefetch = 4;  // steps read ahead
     int64_t workers = 1;   // reading threads
     std::string tokenizer = "bytes";
+    std::string on_error = "stop";  // stop, skip: documents that cannot be used
+    std::string mix = "";           // several sources with shares (recipe/mix.h)
+    double mix_temperature = 1;     // of sources without weights: share ~ samples^(1/temperature)
   } data;
 
   struct Batch {
