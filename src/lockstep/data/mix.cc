@@ -171,6 +171,24 @@ void check_length(const recipe::Recipe& recipe, const Mix& mix) {
                        mix.length(), recipe.run.steps, recipe.batch.global, needed));
 }
 
+// Whatever is wrong with a source, the sentence begins with its name.
+template <class Work>
+auto of_source(const MixSource& source, const Work& work) {
+  const auto named = [&](const base::Error& error) {
+    std::string sentence = error.what();
+    const std::string code = fmt::format(" [{}]", base::code_name(error.number()));
+    if (sentence.ends_with(code)) sentence.resize(sentence.size() - code.size());  // it is put behind again
+    return fmt::format("data.mix, source {}: {}", base::quoted(source.name, 40), sentence);
+  };
+  try {
+    return work();
+  } catch (const base::DataError& error) {
+    throw base::DataError(error.number(), named(error));
+  } catch (const base::ConfigError& error) {
+    throw base::ConfigError(error.number(), named(error));
+  }
+}
+
 std::unique_ptr<Dataset> open_mix(const recipe::Recipe& recipe, Use use) {
   check_mix(recipe.data);
   const std::vector<MixSource> said = recipe::read_mix(recipe.data.mix);
@@ -180,8 +198,8 @@ std::unique_ptr<Dataset> open_mix(const recipe::Recipe& recipe, Use use) {
     recipe::Recipe one = recipe;
     one.data = of_sources[i];
     // Held out of training, a source's evaluation is a part of it, so that it is opened as for training.
-    sources.push_back(
-        {said[i], open_dataset(one, use == Use::evaluate && !one.data.eval_path.empty() ? use : Use::train)});
+    const Use as = use == Use::evaluate && !one.data.eval_path.empty() ? use : Use::train;
+    sources.push_back({said[i], of_source(said[i], [&] { return open_dataset(one, as); })});
   }
   check_alike(sources);
   auto mix = std::make_unique<Mix>(std::move(sources), recipe.data.mix_temperature, use);
@@ -199,9 +217,11 @@ void check_mix(const recipe::Recipe::Data& data) {
     refuse("data.mix and data.path are both set; write the path as one more source, or remove one of them");
   if (!data.eval_path.empty())
     refuse("data.eval_path is set beside data.mix; write eval=PATH into the source it belongs to");
-  if (data.kind != "auto" && !find_kind(data.kind).makes.empty() && data.kind != kMix)
+  if (data.kind != "auto" && data.kind != kMix)
     refuse(
-        fmt::format("data.kind = \"{}\" reads no files, but data.mix is set; remove one of them", data.kind));
+        fmt::format("data.kind = \"{0}\" is set beside data.mix; write kind={0} into the sources it is meant "
+                    "for, or leave it out: each source's files tell",
+                    data.kind));
 }
 
 std::vector<recipe::Recipe::Data> data_of_sources(const recipe::Recipe::Data& data, bool must_exist) {
@@ -212,8 +232,8 @@ std::vector<recipe::Recipe::Data> data_of_sources(const recipe::Recipe::Data& da
     one.path = source.path;
     one.eval_path = source.eval;
     if (!source.field.empty()) one.field = source.field;
-    one.kind = !source.kind.empty() ? source.kind : data.kind == kMix ? "auto" : data.kind;
-    if (one.kind == "auto") one.kind = infer_kind(one.path, must_exist);
+    one.kind = source.kind.empty() ? "auto" : source.kind;
+    if (one.kind == "auto") one.kind = of_source(source, [&] { return infer_kind(one.path, must_exist); });
     if (one.kind == kMix)
       throw base::ConfigError(
           270, fmt::format("data.mix: the source {} cannot be of kind mix itself", source.name));

@@ -128,7 +128,11 @@ TEST(Mix, RefusesWhatDoesNotGoTogether) {
   EXPECT_NE(base::refusal(272, [&] { s.open(short_lived); }).find("270 samples"), std::string::npos);
   s.recipe.run.steps = 33;
   EXPECT_EQ(s.open(short_lived)->sources(264)[0].seen, 90);
-  EXPECT_EQ(base::number_of_refusal([&] { s.open(s.path("absent") + "=1"); }), 202);
+  EXPECT_NE(base::refusal(202, [&] { s.open(s.path("absent") + "=1"); }).find("source \"absent\""),
+            std::string::npos);
+  s.recipe.data.kind = "text";
+  EXPECT_NE(base::refusal(270, [&] { s.open(s.path("a") + "=1"); }).find("kind=text"), std::string::npos);
+  s.recipe.data.kind = "auto";
   s.recipe.data.path = s.path("a");
   EXPECT_EQ(base::number_of_refusal([&] { s.open(s.path("a") + "=1"); }), 270);
   s.recipe.data.path = "";

@@ -75,7 +75,7 @@ void add_data(std::vector<Key>& keys) {
                    "A document that cannot be used (no such field, null, not UTF-8): stop before the first "
                    "step, or skip it; what was skipped is counted, and the first are listed.",
                    "\"skip\"", {.choices = {"stop", "skip"}}),
-          make_key(MEMBER(data.mix), always(),
+          make_key(MEMBER(data.mix), read_by("data.kind"),
                    "Several sources instead of data.path, each with its share of the samples: "
                    "\"web/=0.7, code/=0.3\". More words: path, weight, name, epochs (at most so many of this "
                    "source), eval (its evaluation files), kind, field. In a file also as tables, "
@@ -85,7 +85,7 @@ void add_data(std::vector<Key>& keys) {
                     .list = true,
                     .tables = true,
                     .names = Key::Names::sources}),
-          make_key(MEMBER(data.mix_temperature), is_not("data.mix", {""}),
+          make_key(MEMBER(data.mix_temperature), read_by("data.kind"),
                    "data.mix without weights: a source's share is proportional to its samples to the power "
                    "1/temperature. 1: as large as it is; larger values bring the shares closer together.",
                    "2", {.at_least = 0.01, .at_most = 1000, .also = {"sampling_temperature"}}),
