@@ -163,7 +163,7 @@ TEST(Corpora, NullsAreCountedOrStopTheRun) {
   recipe::Recipe recipe;
   recipe.data.seq_len = 4;
   recipe.data.path = sample("nulls.parquet");
-  EXPECT_NE(base::refusal(265, [&] { open_dataset(recipe); }).find("data.on_error=skip"), std::string::npos);
+  EXPECT_NE(base::refusal(278, [&] { open_dataset(recipe); }).find("data.on_error=skip"), std::string::npos);
   recipe.data.on_error = "skip";
   const auto data = open_dataset(recipe);
   EXPECT_NE(data->describe().find("2 documents skipped"), std::string::npos) << data->describe();
@@ -250,13 +250,13 @@ TEST(Corpora, AnIndexNamesOnlyFilesBesideIt) {
   const size_t name = index.find("shard.00000.mds");
   index.replace(name, 15, "../../etc/passwd");
   folder.write("index.json", index);
-  EXPECT_EQ(base::number_of_refusal([&] { read_one(folder / "index.json", {}); }), 266);
+  EXPECT_EQ(base::number_of_refusal([&] { read_one(folder / "index.json", {}); }), 279);
   folder.write("saved/dataset_info.json", "{}");
   folder.write("saved/state.json", R"({"_data_files": [{"filename": "../x.arrow"}]})");
   EXPECT_EQ(base::number_of_refusal([&] { find_files({.key = "data.path", .path = folder / "saved"}); }),
-            269);
+            282);
   folder.write("dict/dataset_dict.json", R"({"splits": ["validation", "test"]})");
-  EXPECT_NE(base::refusal(269, [&] { find_files({.key = "data.path", .path = folder / "dict"}); })
+  EXPECT_NE(base::refusal(282, [&] { find_files({.key = "data.path", .path = folder / "dict"}); })
                 .find("validation, test"),
             std::string::npos);
 }
@@ -316,7 +316,7 @@ TEST(Megatron, AnIndexThatLiesIsRefused) {
        }) {
     TestFolder folder;
     const std::string file = folder.write("a.bin", row.bin), index = folder.write("a.idx", row.index);
-    const std::string said = base::refusal(267, [&] { open_megatron(file, megatron_index_of(file)); });
+    const std::string said = base::refusal(280, [&] { open_megatron(file, megatron_index_of(file)); });
     EXPECT_NE(said.find(row.says), std::string::npos) << said;
   }
 }

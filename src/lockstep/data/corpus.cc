@@ -87,7 +87,7 @@ std::optional<BadDocument> unusable(std::string_view text, const std::string& wh
     return BadDocument{214, fmt::format("{} has a text longer than 64 MiB", what)};
   const size_t whole = text::whole_prefix(text);
   if (whole == text.size()) return std::nullopt;
-  return BadDocument{262, fmt::format("{} has a text that is not UTF-8 at its byte {}", what, whole)};
+  return BadDocument{275, fmt::format("{} has a text that is not UTF-8 at its byte {}", what, whole)};
 }
 
 }  // namespace lockstep::data

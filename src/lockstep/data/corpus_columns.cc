@@ -60,7 +60,7 @@ class ColumnCorpus final : public CorpusReader {
         return fmt::format("{} row {}", file_, rows.first + static_cast<int64_t>(row) + 1);
       };
       if (rows.null[row]) {
-        bad({265, fmt::format("{} has nothing in its column \"{}\" (null)", where(), field_)});
+        bad({278, fmt::format("{} has nothing in its column \"{}\" (null)", where(), field_)});
       } else if (holds_tokens()) {
         const auto all = std::span(rows.tokens);
         use({.text = {},

@@ -51,13 +51,13 @@ class CsvCorpus final : public CorpusReader {
       at = record.end;
       if (!record.closed) {
         throw base::DataError(
-            261, fmt::format("{} has a quote that is not closed: a field is longer than 64 MiB, or a quote "
+            274, fmt::format("{} has a quote that is not closed: a field is longer than 64 MiB, or a quote "
                              "in it is not doubled; correct that row",
                              where(part, here)));
       }
       if (record.fields == 0) continue;
       if (!record.clean || record.fields != columns_.size()) {
-        bad({261, where(part, here) + (record.clean
+        bad({274, where(part, here) + (record.clean
                                            ? fmt::format(" has {} fields, but the first line names {}",
                                                          record.fields, columns_.size())
                                            : " has something between a closing quote and the next field")});
@@ -78,7 +78,7 @@ class CsvCorpus final : public CorpusReader {
     columns_ = fields_of(std::string_view(begin).substr(mark), separator_, record);
     header_ = mark + record.end;
     if (!record.closed || !record.clean || (!record.whole && begin.size() == kLongestHeader)) {
-      throw base::DataError(261, fmt::format("{} does not begin with a line of column names: a quote there "
+      throw base::DataError(274, fmt::format("{} does not begin with a line of column names: a quote there "
                                              "is not closed, or the line is longer than 1 MiB",
                                              file));
     }

@@ -100,7 +100,7 @@ TEST(Csv, RefusesWhatHasNoSuchColumnOrNoEnd) {
       base::refusal(212, [&] { open_corpus(folder.write("a.tsv", "id\tbody\n1\tx\n"), {}); });
   EXPECT_NE(said.find("\"id\", \"body\""), std::string::npos) << said;
   const std::string open = folder.write("b.csv", "text\ngood\n\"never closed\n");
-  EXPECT_NE(base::refusal(261, [&] { documents(open, {}); }).find("line 3"), std::string::npos);
+  EXPECT_NE(base::refusal(274, [&] { documents(open, {}); }).find("line 3"), std::string::npos);
   EXPECT_TRUE(documents(folder.write("empty.csv", ""), {}).texts.empty());
 }
 

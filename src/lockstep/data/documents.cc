@@ -34,7 +34,7 @@ const char* remedy_of(int number) {
       return "set data.field to a string field";
     case 214:
       return "split the document into several";
-    case 262:
+    case 275:
       return "convert the file to UTF-8 (iconv), or set data.on_error=skip";
     default:
       return "fix or remove it, or set data.on_error=skip";

@@ -14,7 +14,7 @@ void KeptInMemory::add(size_t bytes, const std::string& file) {
   kept_ += static_cast<int64_t>(bytes);
   if (kept_ <= most_ || most_ <= 0) return;
   throw base::DataError(
-      268, fmt::format("{} does not fit: the data takes more than {} when it is read into memory; make token "
+      281, fmt::format("{} does not fit: the data takes more than {} when it is read into memory; make token "
                        "files of it with `lockstep tokenize`, which are read where they lie",
                        file, base::human_bytes(static_cast<double>(most_))));
 }

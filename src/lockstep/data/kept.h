@@ -11,7 +11,7 @@ class KeptInMemory {
  public:
   KeptInMemory();  // of what is free now
   explicit KeptInMemory(int64_t most) : most_(most) {}
-  void add(size_t bytes, const std::string& file);  // DataError 268
+  void add(size_t bytes, const std::string& file);  // DataError 281
 
  private:
   int64_t most_, kept_ = 0;

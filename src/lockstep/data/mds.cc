@@ -30,7 +30,7 @@ std::string unpack_shard(const MdsShard& shard) {
     if (static_cast<int64_t>(bytes.size()) > shard.raw_bytes) break;
   }
   if (static_cast<int64_t>(bytes.size()) != shard.raw_bytes) {
-    throw base::DataError(266, fmt::format("{} unpacks to {} bytes or more, but the index.json beside it "
+    throw base::DataError(279, fmt::format("{} unpacks to {} bytes or more, but the index.json beside it "
                                            "promises {}; fetch both again",
                                            shard.file, bytes.size(), shard.raw_bytes));
   }
@@ -62,13 +62,13 @@ bool read_dtype(unsigned char code, MdsArray& array) {
 MdsData::MdsData(const MdsShard& shard) : shard_(shard) {
   if (shard.raw_bytes > kLargestShard) {
     throw base::DataError(
-        266, fmt::format("{} holds {} by its index.json, and shards above {} are not read", shard.file,
+        279, fmt::format("{} holds {} by its index.json, and shards above {} are not read", shard.file,
                          base::human_bytes(static_cast<double>(shard.raw_bytes)),
                          base::human_bytes(static_cast<double>(kLargestShard))));
   }
   if (shard.packed) {
     if (!is_packed(shard.file))
-      throw base::DataError(266,
+      throw base::DataError(279,
                             fmt::format("{} is neither gzip nor zstd, as its index.json says", shard.file));
     unpacked_ = unpack_shard(shard);
     bytes_ = unpacked_;
@@ -79,7 +79,7 @@ MdsData::MdsData(const MdsShard& shard) : shard_(shard) {
   const auto there = static_cast<int64_t>(bytes_.size());
   if (there != shard.raw_bytes || there < 8 || word_at(0) != shard.samples || shard.samples > there / 4 - 2) {
     throw base::DataError(
-        266, fmt::format("{} has {} bytes and {} samples, but the index.json beside it "
+        279, fmt::format("{} has {} bytes and {} samples, but the index.json beside it "
                          "promises {} bytes and {} samples; fetch both again",
                          shard.file, there, there < 4 ? 0 : word_at(0), shard.raw_bytes, shard.samples));
   }
@@ -164,7 +164,7 @@ void MdsData::append_tokens(int64_t sample, std::vector<int32_t>& tokens) const 
 
 void MdsData::refuse(int64_t sample, const std::string& why) const {
   throw base::DataError(
-      266, fmt::format("{} sample {} {}; the file is damaged: fetch it again", shard_.file, sample, why));
+      279, fmt::format("{} sample {} {}; the file is damaged: fetch it again", shard_.file, sample, why));
 }
 
 }  // namespace lockstep::data

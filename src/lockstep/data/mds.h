@@ -3,7 +3,7 @@
 // The index stands for the folder: whoever reads data gets its path. A shard holds its number of samples,
 // where each begins, and for each sample the sizes of its columns and their bytes. Columns of strings are
 // text; arrays of whole numbers are tokens that were made before. Nothing is taken from a header that the
-// file's own size does not bear out. DataError 266 names shard and sample.
+// file's own size does not bear out. DataError 279 names shard and sample.
 #pragma once
 
 #include <cstdint>

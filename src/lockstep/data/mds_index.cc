@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr uintmax_t kLargestIndex = uintmax_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& index, const std::string& why) {
-  throw base::DataError(266, fmt::format("{} {}", index, why));
+  throw base::DataError(279, fmt::format("{} {}", index, why));
 }
 
 json read_index(const std::string& index) {

@@ -71,7 +71,7 @@ class Index {
 
   [[noreturn]] void refuse(const std::string& why) const {
     throw base::DataError(
-        267, fmt::format("{} {}; it is damaged or does not belong to {}", file_.path(), why, bin_));
+        280, fmt::format("{} {}; it is damaged or does not belong to {}", file_.path(), why, bin_));
   }
 
  private:

@@ -2,7 +2,7 @@
 // sequence lies.
 //
 // Sequences follow each other without gaps, as Megatron's builder writes them, so the tokens are one stream.
-// The index is held against both files' sizes before anything is taken from it. DataError 267.
+// The index is held against both files' sizes before anything is taken from it. DataError 280.
 #pragma once
 
 #include <string>

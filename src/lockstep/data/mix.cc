@@ -154,7 +154,7 @@ void check_alike(const std::vector<Source>& sources) {
   for (const Source& source : sources) {
     if (reads_text(*source.data) == text) continue;
     throw base::ConfigError(
-        271, fmt::format("data.mix has text as bytes ({}) and token files ({}), whose tokens mean different "
+        284, fmt::format("data.mix has text as bytes ({}) and token files ({}), whose tokens mean different "
                          "things; set data.tokenizer to the tokenizer of the token files",
                          (text ? sources.front() : source).said.name,
                          (text ? source : sources.front()).said.name));
@@ -165,7 +165,7 @@ void check_length(const recipe::Recipe& recipe, const Mix& mix) {
   const int64_t needed = recipe.run.steps * recipe.batch.global;
   if (mix.length() >= needed) return;
   throw base::ConfigError(
-      272, fmt::format("data.mix: with epochs on every source there are {} samples, but run.steps = {} of "
+      285, fmt::format("data.mix: with epochs on every source there are {} samples, but run.steps = {} of "
                        "batch.global = {} need {}; raise epochs, leave it out of one source, or lower "
                        "run.steps",
                        mix.length(), recipe.run.steps, recipe.batch.global, needed));
@@ -210,7 +210,7 @@ std::unique_ptr<Dataset> open_mix(const recipe::Recipe& recipe, Use use) {
 }  // namespace
 
 void check_mix(const recipe::Recipe::Data& data) {
-  const auto refuse = [](const std::string& why) { throw base::ConfigError(270, why); };
+  const auto refuse = [](const std::string& why) { throw base::ConfigError(283, why); };
   if (data.mix.empty())
     refuse("data.kind = \"mix\" needs sources: set data.mix, as in data.mix=\"web/=0.7, code/=0.3\"");
   if (!data.path.empty())
@@ -236,7 +236,7 @@ std::vector<recipe::Recipe::Data> data_of_sources(const recipe::Recipe::Data& da
     if (one.kind == "auto") one.kind = of_source(source, [&] { return infer_kind(one.path, must_exist); });
     if (one.kind == kMix)
       throw base::ConfigError(
-          270, fmt::format("data.mix: the source {} cannot be of kind mix itself", source.name));
+          283, fmt::format("data.mix: the source {} cannot be of kind mix itself", source.name));
     all.push_back(std::move(one));
   }
   return all;

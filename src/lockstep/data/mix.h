@@ -16,7 +16,7 @@ namespace lockstep::data {
 
 constexpr const char* kMix = "mix";  // data.kind of such data
 
-// ConfigError 270: data.mix beside keys that name data in another way.
+// ConfigError 283: data.mix beside keys that name data in another way.
 void check_mix(const recipe::Recipe::Data& data);
 
 // What each source would be as data of its own; data.kind is settled. `must_exist`: see infer_kind().

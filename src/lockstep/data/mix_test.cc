@@ -122,22 +122,22 @@ TEST(Mix, RefusesWhatDoesNotGoTogether) {
   Sources s;
   s.folder.write("t/t.bin", std::string(2000, '\1'));
   const std::string both = fmt::format("path={} weight=1, path={} weight=1", s.path("a"), s.path("t"));
-  EXPECT_NE(base::refusal(271, [&] { s.open(both); }).find("data.tokenizer"), std::string::npos);
+  EXPECT_NE(base::refusal(284, [&] { s.open(both); }).find("data.tokenizer"), std::string::npos);
   const std::string short_lived =
       fmt::format("path={0} weight=1 epochs=2, path={1} weight=1 epochs=1", s.path("a"), s.path("b"));
-  EXPECT_NE(base::refusal(272, [&] { s.open(short_lived); }).find("270 samples"), std::string::npos);
+  EXPECT_NE(base::refusal(285, [&] { s.open(short_lived); }).find("270 samples"), std::string::npos);
   s.recipe.run.steps = 33;
   EXPECT_EQ(s.open(short_lived)->sources(264)[0].seen, 90);
   EXPECT_NE(base::refusal(202, [&] { s.open(s.path("absent") + "=1"); }).find("source \"absent\""),
             std::string::npos);
   s.recipe.data.kind = "text";
-  EXPECT_NE(base::refusal(270, [&] { s.open(s.path("a") + "=1"); }).find("kind=text"), std::string::npos);
+  EXPECT_NE(base::refusal(283, [&] { s.open(s.path("a") + "=1"); }).find("kind=text"), std::string::npos);
   s.recipe.data.kind = "auto";
   s.recipe.data.path = s.path("a");
-  EXPECT_EQ(base::number_of_refusal([&] { s.open(s.path("a") + "=1"); }), 270);
+  EXPECT_EQ(base::number_of_refusal([&] { s.open(s.path("a") + "=1"); }), 283);
   s.recipe.data.path = "";
   s.recipe.data.eval_path = s.path("a");
-  EXPECT_EQ(base::number_of_refusal([&] { s.open(s.path("a") + "=1"); }), 270);
+  EXPECT_EQ(base::number_of_refusal([&] { s.open(s.path("a") + "=1"); }), 283);
 }
 
 }  // namespace

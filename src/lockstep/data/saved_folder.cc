@@ -26,7 +26,7 @@ bool is_file(const fs::path& path) {
 }
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& why) {
-  throw base::DataError(269,
+  throw base::DataError(282,
                         fmt::format("{} {}; save the dataset again with save_to_disk", file.string(), why));
 }
 
@@ -68,7 +68,7 @@ std::string train_split(const fs::path& dict) {
   if (splits.size() == 1) return splits.front();
   if (std::find(splits.begin(), splits.end(), "train") != splits.end()) return "train";
   throw base::DataError(
-      269, fmt::format("{} has the splits {} and none named train; name one of these folders", dict.string(),
+      282, fmt::format("{} has the splits {} and none named train; name one of these folders", dict.string(),
                        base::cut_to_width(base::join(splits, ", "), 200)));
 }
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-// Nothing: a folder like any other. DataError 269: one that cannot be used. An MDS folder is its index.json.
+// Nothing: a folder like any other. DataError 282: one that cannot be used. An MDS folder is its index.json.
 std::optional<std::vector<std::string>> files_of_saved(const std::string& folder);
 
 // A file that only says something of another one: Megatron's NAME.idx beside NAME.bin.

@@ -46,7 +46,7 @@ class Input {
   int64_t place() const { return before_ + static_cast<int64_t>(at_); }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw base::DataError(260, fmt::format("{} cannot be unpacked at byte {} of the compressed file: {}; it "
+    throw base::DataError(273, fmt::format("{} cannot be unpacked at byte {} of the compressed file: {}; it "
                                            "is damaged or incomplete: fetch or compress it again",
                                            file_, place(), why));
   }

@@ -1,7 +1,7 @@
 // Compressed files, unpacked while they are read: gzip (several members too) and zstd (several frames too).
 //
 // Memory does not depend on the file: a window and two buffers. Bytes that cannot be unpacked, and a file
-// that ends too early, are a DataError 260 with the place in the compressed file.
+// that ends too early, are a DataError 273 with the place in the compressed file.
 //
 //     const auto source = open_packed("a.jsonl.zst");
 //     while (const size_t count = source->read(buffer)) use(buffer.first(count));

@@ -30,7 +30,7 @@ bool has_arrow() {
 std::unique_ptr<Column> open_column(const ColumnQuery& query) {
   if (!has_arrow()) {
     throw base::ConfigError(
-        264, fmt::format("{} is a Parquet or Arrow file, and this build was made without Arrow, so there is "
+        277, fmt::format("{} is a Parquet or Arrow file, and this build was made without Arrow, so there is "
                          "no {}; run ./lockstep setup with a network, or convert the file to JSONL",
                          query.file, plugin()));
   }

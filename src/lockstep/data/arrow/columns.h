@@ -46,8 +46,8 @@ class Column {
   virtual bool next(ColumnRows& rows) = 0;  // false at the end
 };
 
-// DataError 212, 213: no such column, or one of another type. 263: the file is not what it seems, is damaged,
-// or needs too much memory. ConfigError 264: this build has no Arrow.
+// DataError 212, 213: no such column, or one of another type. 276: the file is not what it seems, is damaged,
+// or needs too much memory. ConfigError 277: this build has no Arrow.
 std::unique_ptr<Column> open_column(const ColumnQuery& query);
 bool has_arrow();  // whether liblockstep_arrow.so is there
 

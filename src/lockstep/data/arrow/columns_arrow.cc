@@ -34,7 +34,7 @@ arrow::MemoryPool* pool() {
 
 [[noreturn]] void refuse(const ColumnQuery& query, std::string why) {
   why = why.substr(0, std::min(why.find('\n'), size_t{300}));
-  throw base::DataError(263, fmt::format("{} cannot be read as {}: {}", query.file,
+  throw base::DataError(276, fmt::format("{} cannot be read as {}: {}", query.file,
                                          query.form == ColumnForm::parquet ? "Parquet" : "Arrow", why));
 }
 
