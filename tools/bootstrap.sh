@@ -7,6 +7,7 @@
 # codes (LS07xx) are explained by `lockstep explain`. Exit 2: refused, nothing was changed.
 #
 #   LOCKSTEP_TORCH=DIR   use this PyTorch 2.11 instead of downloading it
+#   LOCKSTEP_ARROW=DIR   use this pyarrow 26 for Parquet and Arrow files instead of downloading it; "off": do without
 #   LOCKSTEP_REBUILD=1   rebuild before running, even where the build looks fresh
 #   LOCKSTEP_JOBS=N      compile N files at once (default: cores, less where memory is short)
 #   LOCKSTEP_FLASH_HEADS=128:4,64:5   compile attention for these heads only: width, query heads to a key head
@@ -41,6 +42,8 @@ build_packages=(
   "libssl-dev /usr/include/openssl/ssl.h"
   "libhwloc-dev /usr/include/hwloc.h"
   "libpcre2-dev /usr/include/pcre2.h"
+  "zlib1g-dev /usr/include/zlib.h"
+  "libzstd-dev /usr/include/zstd.h"
   "libgtest-dev /usr/include/gtest/gtest.h"
   "libbenchmark-dev /usr/include/benchmark/benchmark.h"
 )
@@ -316,7 +319,7 @@ wheels() { python3 "$root/tools/wheels.py" --deps "$deps" "$@"; }
 announce() {
   local download=0 disk=0 free minutes needed
   if ((${#wheel_sets[@]})); then
-    read -r download disk < <(wheels missing "${wheel_sets[@]}") || exit 1
+    read -r download disk < <(wheels missing "${wheel_sets[@]}" arrow) || exit 1
   fi
   minutes=$(((build_core_minutes + jobs - 1) / jobs + download / 1000000 / megabytes_per_second / 60 + 1))
   say "lockstep: setting up $root; this happens once and takes about $minutes minutes."
@@ -437,7 +440,15 @@ fetch_wheels() {
   ((status == 0)) || exit "$status"
 }
 
+# Arrow's libraries, for Parquet and Arrow files. Training does without them, so nothing here stops the set-up.
+fetch_arrow() {
+  [[ -z ${LOCKSTEP_ARROW:-} ]] || return 0
+  LOCKSTEP_ATTEMPTS=1 wheels fetch arrow ||
+    say "lockstep: could not fetch Arrow; Parquet and Arrow files will be refused. ./lockstep setup tries again."
+}
+
 cmake_arguments() {
+  printf '%s\n' "-DLOCKSTEP_ARROW=${LOCKSTEP_ARROW:-}"
   if [[ $gpu == cuda ]]; then
     printf '%s\n' -DLOCKSTEP_CUDA=ON "-DCMAKE_CUDA_COMPILER=$nvcc"
   else
@@ -463,6 +474,7 @@ prepare() {
   if [[ -n ${want_flash:-} ]]; then remember flash "$want_flash"; fi
   if [[ -n ${LOCKSTEP_TORCH:-} ]]; then remember torch "$torch"; fi
   fetch_wheels
+  fetch_arrow
 }
 
 # set_up [TARGET...]: prepare, and build these targets (all of them by default).

@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "device": "base",
     "kernels": "base device",
     "comm": "base device kernels",
-    "data": "base text chat kernels recipe",
+    "data": "base text chat device kernels recipe",
     "model": "base device kernels recipe",
     "optim": "base device kernels recipe",
     "tables": "base recipe comm data model optim",

@@ -20,6 +20,7 @@ CUDA_EXTRAS = ["cublas", "cufft", "cufile", "curand", "cusolver", "cusparse", "n
 CUDA_DIRECT = ["nvidia-cudnn", "nvidia-cusparselt", "nvidia-nccl", "nvidia-nvshmem"]
 CUDNN_FRONTEND = "1.18.0"  # headers only, not pinned by torch: any that knows this cuDNN will do
 NVCC_EXTRAS = ["nvcc", "crt", "nvvm", "cccl"]
+PYARROW = "26.0.1"  # Arrow's C++ libraries; the Python that it was built for does not matter
 ARCHES = ["x86_64", "aarch64"]
 # FlashAttention, its compiler, and what these two import when tools/flash/build.py runs them.
 FLASH = [("flash-attn-4", "4.0.0b36"), ("quack-kernels", "0.6.5"), ("nvidia-cutlass-dsl-libs-base", "4.8.1"),
@@ -121,6 +122,7 @@ def main():
     lines += rows("cuda", wheels.FRONTEND, CUDNN_FRONTEND, r"cp\d+-cp\d+-")
     for name in NVCC_EXTRAS:
         lines += rows("nvcc", *extra(name))
+    lines += rows("arrow", wheels.ARROW, PYARROW, r"cp31[1-4]-cp31[1-4]-manylinux")
     for name, version in FLASH:
         lines += rows("flash", name, version, FLASH_PYTHONS)
     print("\n".join(lines))

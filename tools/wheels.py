@@ -5,8 +5,8 @@
     wheels.py fetch SET...     download, verify and unpack what is missing
 
 Sets are cpu (LibTorch and the two CUDA libraries that libtorch_cpu.so links), cuda (what
-libtorch_cuda.so needs on top), nvcc (a CUDA compiler) and flash (FlashAttention and its compiler, which the Python that
-runs this must be able to import). A download goes on where it was
+libtorch_cuda.so needs on top), nvcc (a CUDA compiler), arrow (Arrow's and Parquet's C++ libraries) and flash
+(FlashAttention and its compiler, which the Python that runs this must be able to import). A download goes on where it was
 interrupted, is used only when its SHA-256 is the pinned one, and is unpacked into a folder of its
 own before it reaches the site folder; the stamp that makes it count is written last.
 
@@ -35,7 +35,7 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parent
 PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
 CHUNK = 1 << 20
-ATTEMPTS = 5
+ATTEMPTS = int(os.environ.get("LOCKSTEP_ATTEMPTS", 5))
 
 # What C++ needs of the torch wheel: the rest is Python. The value is what each set unpacks.
 TORCH_FILES = {
@@ -48,6 +48,10 @@ TORCH_FILES = {
 # Of this one the headers: they land in site/include.
 FRONTEND = "nvidia-cudnn-frontend"
 FRONTEND_FILES = ["include/*", "nvidia_cudnn_frontend-*.dist-info/*"]
+# And of this one two libraries and their headers.
+ARROW = "pyarrow"
+ARROW_FILES = ["pyarrow/libarrow.so.*", "pyarrow/libparquet.so.*", "pyarrow/include/arrow/*", "pyarrow/include/parquet/*",
+               "pyarrow-*.dist-info/*"]
 
 
 class Refusal(Exception):
@@ -66,9 +70,9 @@ class Wheel:
 
     def wants(self, member):
         """Whether this set unpacks that file of the wheel."""
-        if self.name not in ("torch", FRONTEND):
+        patterns = {"torch": TORCH_FILES.get(self.set), FRONTEND: FRONTEND_FILES, ARROW: ARROW_FILES}.get(self.name)
+        if patterns is None:
             return True
-        patterns = TORCH_FILES[self.set] if self.name == "torch" else FRONTEND_FILES
         return any(fnmatch.fnmatchcase(member, pattern) for pattern in patterns)
 
     def imports_here(self):
@@ -324,7 +328,7 @@ def missing(store, wanted):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("command", choices=["missing", "fetch"])
-    parser.add_argument("sets", nargs="+", choices=["cpu", "cuda", "nvcc", "flash"])
+    parser.add_argument("sets", nargs="+", choices=["cpu", "cuda", "nvcc", "flash", "arrow"])
     parser.add_argument("--deps", type=Path, default=TOOLS.parent / ".deps")
     parser.add_argument("--lock", type=Path, default=TOOLS / "wheels.lock")
     parser.add_argument("--arch", default=platform.machine())

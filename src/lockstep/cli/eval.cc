@@ -14,6 +14,7 @@
 #include "lockstep/cli/eval_modes.h"
 #include "lockstep/cli/model_recipe.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/data/mix.h"
 #include "lockstep/run/loop/evaluate.h"
 #include "lockstep/run/session/load.h"
 
@@ -40,6 +41,10 @@ void resolve_batch(FolderModel& model) {
 data::Use resolve_data(FolderModel& model) {
   recipe::Recipe& recipe = model.resolved.recipe;
   if (model.said("data.path") && !model.said("data.eval_path")) recipe.data.eval_path.clear();
+  if (model.said("data.path") || model.said("data.eval_path")) {  // instead of the sources it was trained on
+    if (!recipe.data.mix.empty() && recipe.data.kind == data::kMix) recipe.data.kind = "auto";
+    recipe.data.mix.clear();
+  }
   if (recipe.data.path.empty()) recipe.data.path = recipe.data.eval_path;  // it tells the kind
   run::adopt_model(model.resolved);
   adopt_tokenizer(model);

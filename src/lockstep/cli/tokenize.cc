@@ -84,6 +84,7 @@ int make_files(const Wanted& wanted) {
                        {"documents", counts.documents},
                        {"tokens", counts.tokens},
                        {"bytes", counts.bytes},
+                       {"text_bytes", counts.text_bytes},
                        {"skipped", counts.skipped},
                        {"seconds", seconds},
                        {"tokenizer", tokenizer->describe()},
@@ -113,6 +114,10 @@ int learn(const Wanted& wanted) {
   int64_t skipped = 0;
   for (const std::string& file : inputs) {
     const auto reader = data::open_corpus(file, {.field = wanted.field, .by_lines = true});
+    if (reader->holds_tokens())
+      throw base::ConfigError(109, fmt::format("{} holds tokens in \"{}\", and a tokenizer learns from text; "
+                                               "name another column with --field",
+                                               file, wanted.field));
     const auto use = [&](const data::Document& document) { trainer.add(document.text); };
     const auto bad = [&](const data::BadDocument& document) {
       if (wanted.on_error == "stop") throw base::DataError(document.number, document.sentence);
@@ -159,10 +164,11 @@ void check(const Wanted& wanted) {
 int tokenize_command(Arguments& arguments) {
   Wanted wanted;
   std::string special;
-  arguments.rest("FILES", wanted.files, "text or JSONL (*.jsonl): files, folders, patterns");
+  arguments.rest("FILES", wanted.files,
+                 "text, JSONL, CSV, Parquet, Arrow, MDS, also compressed: files, folders, patterns");
   arguments.option("--tokenizer", wanted.lines.tokenizer, "a tokenizer's file, or a folder that holds one");
   arguments.option("--out", wanted.out, "the folder for the token files, or for the new tokenizer");
-  arguments.option("--field", wanted.field, "JSONL: the field that holds the text");
+  arguments.option("--field", wanted.field, "the field or column that holds the text, or tokens");
   arguments.option("--on-error", wanted.on_error,
                    "a document that cannot be used: stop, or skip and count it");
   arguments.flag("--ids", wanted.ids, "read lines from standard input and print their ids, a line each");
@@ -183,8 +189,7 @@ int tokenize_command(Arguments& arguments) {
                     "the ids of a line");
   arguments.example("echo \"9906 1917\" | lockstep tokenize --decode --tokenizer llama3/",
                     "and the way back");
-  arguments.example("lockstep tokenize --train corpus/ --vocab-size 32000 --out mine/",
-                    "a new tokenizer");
+  arguments.example("lockstep tokenize --train corpus/ --vocab-size 32000 --out mine/", "a new tokenizer");
   if (!arguments.parse()) return 0;
   wanted.lines.encoding = {.add_special = !wanted.no_special, .parse_special = !wanted.as_text};
   wanted.lines.skip_special = wanted.no_special;

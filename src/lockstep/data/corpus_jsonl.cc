@@ -3,28 +3,28 @@
 
 #include <algorithm>
 
-#include "lockstep/base/mapped_file.h"
 #include "lockstep/data/corpus.h"
 #include "lockstep/data/jsonl_field.h"
+#include "lockstep/data/text_parts.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr size_t kPart = size_t{1} << 20;
-constexpr size_t kLongestLine = size_t{64} << 20;
+size_t behind_newline(std::string_view text, size_t from) {
+  const size_t newline = text.find('\n', from);
+  return newline == std::string_view::npos ? newline : newline + 1;
+}
 
 class JsonlCorpus final : public CorpusReader {
  public:
-  JsonlCorpus(base::MappedFile file, std::string field) : file_(std::move(file)), field_(std::move(field)) {}
-  int64_t size() const override { return file_.size(); }
-
-  std::optional<CorpusPart> next_part() override {
-    const std::string_view text = file_.text();
-    if (at_ >= text.size()) return std::nullopt;
-    const size_t begin = at_, newline = text.find('\n', std::min(begin + kPart, text.size()));
-    at_ = newline == std::string_view::npos ? text.size() : newline + 1;
-    return CorpusPart{.bytes = text.substr(begin, at_ - begin), .offset = static_cast<int64_t>(begin)};
-  }
+  JsonlCorpus(const std::string& file, const CorpusOptions& options)
+      : parts_(file, {.part = options.part,
+                      .longest = kLongestDocument,
+                      .find = behind_newline,
+                      .pass_over_long_lines = true}),
+        field_(options.field) {}
+  int64_t size() const override { return parts_.size(); }
+  std::optional<CorpusPart> next_part() override { return parts_.next(); }
 
   void each_document(const CorpusPart& part, const std::function<void(const Document&)>& use,
                      const std::function<void(const BadDocument&)>& bad) const override {
@@ -36,7 +36,7 @@ class JsonlCorpus final : public CorpusReader {
       const size_t here = start;
       start = end + 1;
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-      bool good = line.size() <= kLongestLine;
+      bool good = line.size() <= kLongestDocument;
       if (!good) {
         fault = {214, 0, "is longer than 64 MiB"};
       } else {
@@ -45,31 +45,31 @@ class JsonlCorpus final : public CorpusReader {
       if (good) {
         use({.text = value, .begins = true, .ends = true});
       } else {
-        bad({fault.number, where(static_cast<size_t>(part.offset) + here, fault)});
+        bad({fault.number, where(part, here, fault)});
       }
     }
   }
 
  private:
-  std::string where(size_t line_start, const FieldFault& fault) const {
-    const std::string_view before = file_.text().substr(0, line_start);
-    return fmt::format("{} line {} (byte {}) {}", file_.path(),
-                       std::count(before.begin(), before.end(), '\n') + 1, line_start + fault.offset,
-                       fault.reason);
+  std::string where(const CorpusPart& part, size_t line_start, const FieldFault& fault) const {
+    const std::string_view before = part.bytes.substr(0, line_start);
+    return fmt::format("{} line {} (byte {}) {}", parts_.path(),
+                       part.first_line + std::count(before.begin(), before.end(), '\n'),
+                       static_cast<size_t>(part.offset) + line_start + fault.offset, fault.reason);
   }
 
-  base::MappedFile file_;
+  TextParts parts_;
   std::string field_;
-  size_t at_ = 0;
 };
 
 }  // namespace
 
 CorpusFormat jsonl_corpus() {
-  return {.name = "jsonl",
+  return {.name = "JSONL",
           .endings = {".jsonl", ".ndjson"},
+          .packed = true,
           .open = [](const std::string& file, const CorpusOptions& options) -> std::unique_ptr<CorpusReader> {
-            return std::make_unique<JsonlCorpus>(base::MappedFile::open(file), options.field);
+            return std::make_unique<JsonlCorpus>(file, options);
           }};
 }
 

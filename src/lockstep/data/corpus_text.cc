@@ -4,42 +4,55 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/mapped_file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/corpus.h"
+#include "lockstep/data/text_parts.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr size_t kPart = size_t{1} << 20;
 constexpr size_t kLongestPart =
     size_t{256} << 20;  // a document that cannot be cut; it takes about 30 times as much memory
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
+// The first place where the text may be cut: x| y.
+size_t between_words(std::string_view text, size_t at) {
+  for (at = text.find(' ', at); at < text.size() && at + 1 < text.size(); at = text.find(' ', at + 1)) {
+    if (is_letter(text[at - 1]) && is_letter(text[at + 1])) return at;
+  }
+  return std::string_view::npos;
+}
+
+size_t behind_newline(std::string_view text, size_t from) {
+  const size_t newline = text.find('\n', from);
+  return newline == std::string_view::npos ? newline : newline + 1;
+}
+
+size_t nowhere(std::string_view, size_t) { return std::string_view::npos; }
+
 class TextCorpus final : public CorpusReader {
  public:
-  TextCorpus(base::MappedFile file, const CorpusOptions& options)
-      : file_(std::move(file)), may_cut_(options.may_cut), by_lines_(options.by_lines) {}
-  int64_t size() const override { return file_.size(); }
+  TextCorpus(const std::string& file, const CorpusOptions& options)
+      : parts_(file, {.part = options.part,
+                      .longest = kLongestPart,
+                      .find = options.by_lines  ? behind_newline
+                              : options.may_cut ? between_words
+                                                : nowhere}),
+        by_lines_(options.by_lines) {}
+  int64_t size() const override { return parts_.size(); }
 
   std::optional<CorpusPart> next_part() override {
-    const std::string_view text = file_.text();
-    if (at_ >= text.size()) return std::nullopt;
-    const size_t begin = at_, end = cut(begin + kPart);
-    if (end - begin > kLongestPart) {
+    std::optional<CorpusPart> part = parts_.next();
+    if (part && part->bytes.size() > kLongestPart) {
       throw base::DataError(
           214,
-          fmt::format("{} has {} from byte {} on that must be one piece for this tokenizer, and more than {} "
-                      "are not taken: write it as several documents (JSONL)",
-                      file_.path(), base::human_bytes(static_cast<double>(end - begin)), begin,
+          fmt::format("{} has {} or more from byte {} on that must be one piece for this tokenizer, and more "
+                      "than {} are not taken: write it as several documents (JSONL)",
+                      parts_.path(), base::human_bytes(static_cast<double>(part->bytes.size())), part->offset,
                       base::human_bytes(static_cast<double>(kLongestPart))));
     }
-    at_ = end;
-    return CorpusPart{.bytes = text.substr(begin, end - begin),
-                      .offset = static_cast<int64_t>(begin),
-                      .begins = begin == 0,
-                      .ends = end == text.size()};
+    return part;
   }
 
   void each_document(const CorpusPart& part, const std::function<void(const Document&)>& use,
@@ -53,20 +66,8 @@ class TextCorpus final : public CorpusReader {
   }
 
  private:
-  // The first place from `at` on where the text may be cut: x| y.
-  size_t cut(size_t at) const {
-    const std::string_view text = file_.text();
-    if (by_lines_) return std::min(text.find('\n', std::min(at, text.size())), text.size() - 1) + 1;
-    if (!may_cut_) return text.size();
-    for (at = text.find(' ', at); at < text.size() && at + 1 < text.size(); at = text.find(' ', at + 1)) {
-      if (is_letter(text[at - 1]) && is_letter(text[at + 1])) return at;
-    }
-    return text.size();
-  }
-
-  base::MappedFile file_;
-  bool may_cut_, by_lines_;
-  size_t at_ = 0;
+  TextParts parts_;
+  bool by_lines_;
 };
 
 }  // namespace
@@ -74,8 +75,9 @@ class TextCorpus final : public CorpusReader {
 CorpusFormat text_corpus() {
   return {.name = "text",
           .endings = {},
+          .packed = true,
           .open = [](const std::string& file, const CorpusOptions& options) -> std::unique_ptr<CorpusReader> {
-            return std::make_unique<TextCorpus>(base::MappedFile::open(file), options);
+            return std::make_unique<TextCorpus>(file, options);
           }};
 }
 

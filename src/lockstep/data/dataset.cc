@@ -2,20 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/registry.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/kind.h"
+#include "lockstep/data/mix.h"
+#include "lockstep/data/permutation.h"
 #include "lockstep/data/tokenized.h"
 
 namespace lockstep::data {
 namespace {
 
 base::Registry<DatasetKind>& registry() {
-  static base::Registry<DatasetKind> all("dataset",
-                                         {grammar_kind(), text_kind(), jsonl_kind(), chat_kind(), tokens_kind()});
+  static base::Registry<DatasetKind> all(
+      "dataset", {grammar_kind(), text_kind(), jsonl_kind(), chat_kind(), csv_kind(), parquet_kind(), arrow_kind(),
+                  mds_kind(), tokens_kind(), mix_kind()});
   return all;
 }
 
@@ -24,7 +28,8 @@ constexpr int64_t kLongestSample = int64_t{1} << 24;
 // With data.kind = "auto" settled by what the files are.
 recipe::Recipe with_kind(const recipe::Recipe& recipe, bool must_exist) {
   recipe::Recipe settled = recipe;
-  if (recipe.data.kind == "auto") settled.data.kind = infer_kind(recipe.data.path, must_exist);
+  if (recipe.data.kind == "auto")
+    settled.data.kind = recipe.data.mix.empty() ? infer_kind(recipe.data.path, must_exist) : kMix;
   return settled;
 }
 
@@ -51,6 +56,12 @@ class StandIn final : public Dataset {
 
 }  // namespace
 
+int64_t Dataset::sample_at(uint64_t seed, int64_t position) const {
+  const int64_t count = samples(Split::train);
+  const KeyedPermutation permute(static_cast<uint64_t>(count), seed, static_cast<uint64_t>(position / count));
+  return static_cast<int64_t>(permute(static_cast<uint64_t>(position % count)));
+}
+
 const std::vector<DatasetKind>& dataset_kinds() { return registry().rows(); }
 
 const DatasetKind& find_kind(const std::string& name) {
@@ -59,8 +70,13 @@ const DatasetKind& find_kind(const std::string& name) {
                                            base::join(base::names_of(dataset_kinds()), ", ")));
 }
 
-bool is_of_any_tokenizer(const std::string& name) {
-  const DatasetKind* kind = registry().find(name);
+bool is_of_any_tokenizer(const recipe::Recipe::Data& data) {
+  if (!data.mix.empty()) {
+    const std::vector<recipe::Recipe::Data> sources = data_of_sources(data);
+    return std::all_of(sources.begin(), sources.end(),
+                       [](const recipe::Recipe::Data& source) { return is_of_any_tokenizer(source); });
+  }
+  const DatasetKind* kind = registry().find(data.kind);
   return kind != nullptr && kind->of_any_tokenizer;
 }
 
@@ -71,6 +87,7 @@ void register_dataset(DatasetKind kind) {
 
 std::unique_ptr<Dataset> stand_in_dataset(const recipe::Recipe& given) {
   const recipe::Recipe recipe = with_kind(given, false);
+  if (!recipe.data.mix.empty()) return stand_in_of_mix(recipe);
   const DatasetKind& kind = find_kind(recipe.data.kind);
   if (!kind.words) return nullptr;
   SharedTokenizer tokenizer = kind.makes.empty() ? tokenizer_of(recipe.data) : nullptr;
@@ -90,7 +107,7 @@ std::unique_ptr<Dataset> open_dataset(const recipe::Recipe& given, Use use) {
   }
   if (!kind.makes.empty())
     static_cast<void>(tokenizer_of(recipe.data));  // of no use there, but none that is not there
-  std::unique_ptr<Dataset> dataset = kind.open(recipe, use);
+  std::unique_ptr<Dataset> dataset = (recipe.data.mix.empty() ? kind : find_kind(kMix)).open(recipe, use);
   if (!recipe.model.vocab.is_auto && recipe.model.vocab.value < dataset->vocab()) {
     throw base::ConfigError(
         206, fmt::format(

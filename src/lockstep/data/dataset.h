@@ -22,6 +22,15 @@ enum class Split : uint8_t { train, eval };
 // is none, is the eval split, and there is nothing to train on.
 enum class Use : uint8_t { train, evaluate };
 
+// One source of data.mix over a run.
+struct SourceCount {
+  std::string name;
+  double share = 0;     // of the samples, as asked for
+  int64_t samples = 0;  // of the source, to train on
+  int64_t seen = 0;     // of them, repetitions too
+  double epochs() const { return samples > 0 ? static_cast<double>(seen) / static_cast<double>(samples) : 0; }
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -49,8 +58,15 @@ class Dataset {
   }
   virtual std::string describe() const = 0;  // one line: "grammar 7: 137 words, floor 1.973 nats/token"
   virtual std::string describe_eval() const { return describe(); }  // the same of the eval split alone
-  virtual std::vector<std::string> remarks() const { return {}; }  // what was left out, a sentence each
+  virtual std::vector<std::string> remarks() const { return {}; }  // lines below it: what was skipped
   virtual uint64_t content_hash() const = 0;                        // for record.json; reads all of the data
+  // Which training sample stands at a position of the endless order: epoch by epoch, each a keyed permutation
+  // of the samples. A function of its arguments alone.
+  virtual int64_t sample_at(uint64_t seed, int64_t position) const;
+  // What the first positions hold, source by source; empty: there is but one.
+  virtual std::vector<SourceCount> sources(int64_t positions) const {
+    return (void)positions, std::vector<SourceCount>();
+  }
   // Token to text, for `generate`; and text to tokens for its prompt.
   // What `generate` begins with when it is given no prompt: a boundary, so that a new text follows.
   virtual std::vector<int32_t> start() const { return {0}; }

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/saved_folder.h"
 #include "lockstep/recipe/path_list.h"
 
 namespace lockstep::data {
@@ -36,6 +37,7 @@ class Search {
     walked_.clear();
     std::error_code error;
     const fs::file_status status = fs::status(part, error);
+    if (const auto bin = megatron_file(part)) return found_.files.push_back(*bin);
     if (fs::is_directory(status)) return add_folder(part);
     if (fs::is_regular_file(status)) return found_.files.push_back(part);
     if (!fs::exists(status) && recipe::is_pattern(part)) return add_matches(part);
@@ -77,7 +79,7 @@ class Search {
         walk(path, files);
       } else if (!fs::is_regular_file(status)) {
         refuse(path, error ? error.message() : "it is neither a regular file nor a folder");
-      } else if (!is_excluded(path)) {
+      } else if (!is_excluded(path) && !belongs_to_another(path)) {
         files.push_back(path);
       }
     }
@@ -105,6 +107,16 @@ class Search {
   // A folder that several links lead to is walked once.
   void walk(const fs::path& folder, std::vector<std::string>& files) {
     if (!walked_.insert(real_path(folder)).second) return;
+    if (const auto saved = files_of_saved(folder.string())) {
+      for (const std::string& file : *saved) {
+        if (!is_wanted(file)) {
+          found_.left_out.push_back(file);
+        } else if (!is_excluded(file)) {
+          files.push_back(file);
+        }
+      }
+      return;
+    }
     std::error_code error;
     for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
       const fs::path& path = it->path();
@@ -112,6 +124,8 @@ class Search {
       std::error_code vanished;
       if (it->is_directory(vanished)) {
         walk(path, files);
+      } else if (belongs_to_another(path.native())) {
+        continue;
       } else if (!is_wanted(path.native())) {
         found_.left_out.push_back(path);
       } else if (it->is_symlink(vanished) && !it->exists(vanished)) {  // the rest alone would go unnoticed

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <vector>
 
@@ -11,6 +10,9 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/chat.h"
 #include "lockstep/data/files.h"
+#include "lockstep/data/mds.h"
+#include "lockstep/data/mix.h"
+#include "lockstep/data/unpack.h"
 #include "lockstep/recipe/path_list.h"
 
 namespace lockstep::data {
@@ -22,8 +24,8 @@ struct Format {
   std::string_view begins, name;
 };
 constexpr Format kForeign[] = {
-    {"\x1f\x8b", "a gzip archive"},
-    {"\x28\xb5\x2f\xfd", "a zstd archive"},
+    {"\x1f\x8b", "a gzip file"},
+    {"\x28\xb5\x2f\xfd", "a zstd file"},
     {"BZh", "a bzip2 archive"},
     {"\xfd"
      "7zXZ",
@@ -34,14 +36,6 @@ constexpr Format kForeign[] = {
     {"\x89HDF", "an HDF5 file"},
 };
 
-std::string first_bytes(const std::string& file) {
-  std::string bytes(kLookedAt, '\0');
-  std::ifstream stream(file, std::ios::binary);
-  stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(std::max<std::streamsize>(0, stream.gcount())));
-  return bytes;
-}
-
 std::string ending_of(const std::string& file) {
   const size_t slash = file.rfind('/'), point = file.rfind('.');
   if (point == std::string::npos || (slash != std::string::npos && point < slash)) return "";
@@ -51,8 +45,8 @@ std::string ending_of(const std::string& file) {
   return ending;
 }
 
-std::string kind_by_name(const std::string& file) {
-  const std::string ending = ending_of(file);
+std::string kind_by_name(const std::string& packed) {
+  const std::string file = without_packing(packed), ending = ending_of(file);
   for (const DatasetKind& kind : dataset_kinds()) {
     const std::vector<std::string>& own = kind.files.endings;
     if (std::find(own.begin(), own.end(), ending) != own.end()) return kind.name;
@@ -96,15 +90,17 @@ std::string plain_kind() {
 }
 
 // Empty: nothing in it that tells.
-std::string kind_of(const std::string& file) {
-  const std::string bytes = first_bytes(file);
+std::string kind_of(const std::string& packed) {
+  const std::string bytes = first_bytes_of(packed, kLookedAt);
+  const std::string file = is_packed(packed) ? without_packing(packed) : packed;
+  if (is_mds_index(packed)) return "mds";
   if (const std::string kind = kind_by_first_bytes(bytes); !kind.empty()) return kind;
   if (const std::string_view format = foreign_format(bytes); !format.empty())
     refuse(fmt::format("{} is {}, which is not supported; unpack it or convert it to text, JSONL or tokens",
                        file, format));
   const std::string ending = ending_of(file);
   for (const DatasetKind& kind : dataset_kinds()) {
-    if (kind.files.claims && kind.files.claims(ending, file)) return kind.name;
+    if (kind.files.claims && !is_packed(packed) && kind.files.claims(ending, file)) return kind.name;
   }
   if (const std::string kind = kind_by_name(file); !kind.empty()) return kind;
   if (bytes.empty()) return "";
@@ -179,8 +175,9 @@ std::string infer_kind(const std::string& path, bool must_exist) {
 
 void resolve_kind(recipe::Resolved& resolved, bool must_exist) {
   auto& data = resolved.recipe.data;
+  if (!data.mix.empty() || data.kind == kMix) check_mix(data);
   if (data.kind == "auto") {
-    data.kind = infer_kind(data.path, must_exist);
+    data.kind = data.mix.empty() ? infer_kind(data.path, must_exist) : kMix;
     resolved.origin["data.kind"] = "auto";
   } else {
     refuse_useless_path(resolved);

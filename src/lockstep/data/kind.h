@@ -4,9 +4,9 @@
 // as text. A program adds its own before it reads a recipe: register_dataset(row); then data.kind takes its
 // name, and data.kind = "auto" knows its files.
 //
-// Of files with data.kind = "auto", names tell first (.jsonl, .bin, .npy), then the first bytes. Files of
-// several kinds, and bytes that could be anything, are refused: training on the wrong reading of them would
-// go unnoticed.
+// Of files with data.kind = "auto", the first bytes tell where a format has its own, then names (.jsonl,
+// .bin), then what the bytes look like; compressed files are what they hold. Files of several kinds, and
+// bytes that could be anything, are refused: training on the wrong reading of them would go unnoticed.
 #pragma once
 
 #include <functional>
@@ -54,13 +54,13 @@ struct DatasetKind {
 };
 
 const std::vector<DatasetKind>& dataset_kinds();
-const DatasetKind& find_kind(const std::string& name);  // ConfigError 200
-bool is_of_any_tokenizer(const std::string& name);      // of "auto": false
+const DatasetKind& find_kind(const std::string& name);       // ConfigError 200
+bool is_of_any_tokenizer(const recipe::Recipe::Data& data);  // of "auto": false; of data.mix: all of them
 // Before the first recipe is read (base/registry.h).
 void register_dataset(DatasetKind kind);
 
-// "text", "jsonl", "chat" or "tokens" by the files of `path`; "grammar" without a path. ConfigError 208 where that
-// cannot be told. `must_exist` = false: files need not be there, and their names tell.
+// "text", "jsonl", "chat", "parquet" or another by the files of `path`; "grammar" without a path. ConfigError 208
+// where that cannot be told. `must_exist` = false: files need not be there, and their names tell.
 std::string infer_kind(const std::string& path, bool must_exist = true);
 
 // Puts the kind in the place of "auto", and the tokenizer of model.from where conversations have no other. ConfigError 209: a path that the user has set beside a kind that
@@ -70,11 +70,20 @@ void resolve_kind(recipe::Resolved& resolved, bool must_exist = true);
 // "a gzip archive": what a file begins like, if that is known and no data we read; empty otherwise.
 std::string_view foreign_format(std::string_view first_bytes);
 
+// What kinds with documents have in common: the keys that they read, and their tokens as text.
+std::vector<std::string> document_keys();
+Words document_words();
+
 // The kinds' own files.
 DatasetKind grammar_kind();
 DatasetKind text_kind();
 DatasetKind jsonl_kind();
 DatasetKind chat_kind();
+DatasetKind csv_kind();
+DatasetKind parquet_kind();
+DatasetKind arrow_kind();
+DatasetKind mds_kind();
+DatasetKind mix_kind();
 DatasetKind tokens_kind();
 
 }  // namespace lockstep::data

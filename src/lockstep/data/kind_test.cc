@@ -20,7 +20,7 @@ const File kText = {"book.txt", "Once upon a time\n"}, kMarkdown = {"README.md",
            kDocument = {"one.json", "{\n  \"text\": \"x\"\n}\n"}, kList = {"list.json", "[{\"text\": 1}]\n"},
            kTokens = {"train.bin", std::string(64, '\1')}, kNpy = {"tokens.npy", "\x93NUMPY\x01"},
            kRenamed = {"tokens.dat", "\x93NUMPY\x01"}, kBinary = {"weights.dat", std::string(64, '\0')},
-           kGzip = {"book.txt.gz", "\x1f\x8b\x08"}, kParquet = {"train.parquet", "PAR1xxxx"},
+           kBzip = {"book.txt.bz2", "BZh91AY"}, kParquet = {"train.parquet", "PAR1xxxx"},
            kEmpty = {"empty.txt", ""};
 
 // Files in a folder; "" names the folder itself.
@@ -68,8 +68,8 @@ TEST(Kind, IsRefusedWhereItCannotBeTold) {
            {{kBinary}, "weights.dat", "is not text"},
            {{kDocument}, "one.json", "a single JSON document"},
            {{kList}, "list.json", "a single JSON document"},
-           {{kGzip}, "book.txt.gz", "gzip"},
-           {{kParquet, kJsonl}, "", "Parquet"},
+           {{kBzip}, "book.txt.bz2", "bzip2"},
+           {{kParquet, kJsonl}, "", "parquet ("},
        }) {
     TestFolder folder;
     const std::string path = written(folder, row.files, row.name);

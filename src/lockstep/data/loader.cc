@@ -13,7 +13,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/threads.h"
-#include "lockstep/data/permutation.h"
 #include "lockstep/kernels/loss/loss.h"
 
 namespace lockstep::data {
@@ -64,17 +63,13 @@ std::vector<int64_t> slices_to_read(const LoaderOptions& options) {
 // Returns early, with a batch nobody may use, once `stop` is set.
 Batch read_training_batch(const Dataset& dataset, const LoaderOptions& options, int64_t step,
                           const std::atomic<bool>& stop) {
-  const int64_t samples = dataset.samples(Split::train), of_slice = options.global / options.slices;
+  const int64_t of_slice = options.global / options.slices;
   const std::vector<int64_t> slices = slices_to_read(options);
   BatchWriter writer(dataset, step, static_cast<int64_t>(slices.size()) * of_slice, options.seq_len);
   int64_t place = 0;
   for (const int64_t slice : slices) {
     for (int64_t j = slice * of_slice; j < (slice + 1) * of_slice && !stop; ++j) {
-      const int64_t position = step * options.global + j;
-      const auto epoch = static_cast<uint64_t>(position / samples),
-                 within = static_cast<uint64_t>(position % samples);
-      const KeyedPermutation permute(static_cast<uint64_t>(samples), options.seed, epoch);
-      writer.read(Split::train, static_cast<int64_t>(permute(within)), place++);
+      writer.read(Split::train, dataset.sample_at(options.seed, step * options.global + j), place++);
     }
   }
   return std::move(writer.batch);

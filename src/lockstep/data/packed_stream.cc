@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -39,6 +40,13 @@ class Splitter {
   bool split_ = false;
 };
 
+void count_skipped(const Skipped& skipped, DocumentStore::Counts& counts) {
+  counts.skipped += skipped.documents;
+  for (const std::string& sentence : skipped.first) {
+    if (counts.faults.size() < DocumentStore::kFaultsKept) counts.faults.push_back(sentence);
+  }
+}
+
 }  // namespace
 
 DocumentStore split_documents(const TokenStream& stream, const StreamDocuments& documents, int64_t seq_len) {
@@ -73,7 +81,10 @@ std::unique_ptr<Dataset> open_packed(const recipe::Recipe& recipe, Use use, cons
       recipe, use,
       {.unit = "documents", .extensions = documents.extensions, .vocab = documents.vocab, .padding = *documents.end},
       [&](const std::vector<std::string>& files) {
-        return split_documents(documents.open(files), documents, recipe.data.seq_len);
+        const TokenStream stream = documents.open(files);
+        DocumentStore store = split_documents(stream, documents, recipe.data.seq_len);
+        if (documents.skipped != nullptr) count_skipped(std::exchange(*documents.skipped, {}), store.counts);
+        return store;
       });
 }
 

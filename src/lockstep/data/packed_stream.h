@@ -11,6 +11,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/document_store.h"
 #include "lockstep/data/token_stream.h"
+#include "lockstep/data/windows.h"
 
 namespace lockstep::data {
 
@@ -19,6 +20,7 @@ struct StreamDocuments {
   int64_t vocab = 0;
   std::optional<int32_t> end = {};  // the token behind a document; none: ConfigError 271
   std::function<TokenStream(const std::vector<std::string>& files)> open;
+  Skipped* skipped = nullptr;  // where `open` counts what it leaves out; none: nowhere
 };
 std::unique_ptr<Dataset> open_packed(const recipe::Recipe& recipe, Use use, const StreamDocuments& documents);
 

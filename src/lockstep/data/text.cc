@@ -4,18 +4,37 @@
 
 #include <utility>
 
+#include "lockstep/data/kept.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/data/packed_stream.h"
 #include "lockstep/data/tokenized.h"
+#include "lockstep/data/unpack.h"
 #include "lockstep/data/windows.h"
 
 namespace lockstep::data {
 namespace {
 
+// Compressed text is kept in memory as it unpacks.
+TokenSegment unpacked_segment(const std::string& file, KeptInMemory& kept) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  std::vector<std::byte> bytes;
+  std::vector<char> piece(kPiece);
+  const auto source = open_packed(file);
+  while (const size_t count = source->read(piece)) {
+    kept.add(count, file);
+    const auto more = std::as_bytes(std::span(piece).first(count));
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  bytes.shrink_to_fit();
+  return buffer_segment(std::move(bytes));
+}
+
 TokenStream open_stream(const std::vector<std::string>& files) {
   TokenStream stream;
+  KeptInMemory kept;
   for (const std::string& file : files) {
-    stream.append(file_segment(base::MappedFile::open(file), 0, 1));
+    stream.append(is_packed(file) ? unpacked_segment(file, kept)
+                                  : file_segment(base::MappedFile::open(file), 0, 1));
   }
   return stream;
 }

@@ -19,6 +19,7 @@ struct TokenSegment {
   std::variant<base::MappedFile, std::vector<std::byte>> storage;  // keeps `bytes` alive, also when moved
   std::span<const std::byte> bytes;                                // the tokens
   int width = 1;                                                   // bytes a token
+  std::string name = {};                                           // of a buffer: where it comes from
 
   int64_t tokens() const { return static_cast<int64_t>(bytes.size()) / width; }
   // Copies bytes out. Of a file that has become shorter meanwhile: DataError 817.

@@ -65,32 +65,60 @@ struct Encoded {
   TokenizeCounts counts;
 };
 
-void encode_part(const CorpusReader& reader, const CorpusPart& part, const Around& around,
-                 const TokenizeOptions& options, text::Encoder& encoder, Encoded& out) {
+// How the documents of a file become tokens.
+struct HowToEncode {
+  const std::string& file;
+  const TokenizeOptions& options;
+  int64_t vocab;
+  Around around;
+};
+
+// Tokens that somebody made before.
+void check_ready(std::span<const int32_t> tokens, const HowToEncode& how) {
+  const auto wrong =
+      std::find_if(tokens.begin(), tokens.end(), [&](int32_t token) { return token >= how.vocab; });
+  if (wrong == tokens.end()) return;
+  throw base::DataError(232, fmt::format("{} holds token {}, but the tokenizer has {}; name the tokenizer "
+                                         "that made it",
+                                         how.file, *wrong, how.vocab));
+}
+
+void encode_part(const CorpusReader& reader, const CorpusPart& part, const HowToEncode& how,
+                 text::Encoder& encoder, Encoded& out) {
+  const TokenizeOptions& options = how.options;
+  const Around& around = how.around;
   const text::EncodeOptions plain{.add_special = false, .parse_special = options.encoding.parse_special};
   out.tokens.clear();
   out.counts = {};
   const auto use = [&](const Document& document) {
+    out.counts.documents += document.ends;
+    if (reader.holds_tokens()) {  // taken as they are: whoever made them has ended documents or not
+      check_ready(document.tokens, how);
+      out.tokens.insert(out.tokens.end(), document.tokens.begin(), document.tokens.end());
+      return;
+    }
+    out.counts.text_bytes += static_cast<int64_t>(document.text.size());
     if (document.begins) out.tokens.insert(out.tokens.end(), around.before.begin(), around.before.end());
     encoder.encode(document.text, out.tokens, plain);
     if (document.ends) out.tokens.insert(out.tokens.end(), around.after.begin(), around.after.end());
-    out.counts.documents += document.ends;
   };
   const auto bad = [&](const BadDocument& document) {
     if (options.on_error == OnError::stop)
-      throw base::DataError(
-          document.number,
-          document.sentence + "; correct or remove it (lockstep tokenize --on-error skip leaves it out)");
+      throw base::DataError(document.number,
+                            document.sentence +
+                                "; correct or remove it, or leave such documents out: --on-error skip, and "
+                                "data.on_error=skip in training");
     ++out.counts.skipped;
     if (out.counts.faults.size() < kMostFaults) out.counts.faults.push_back(document.sentence);
   };
   reader.each_document(part, use, bad);
-  out.counts.bytes = static_cast<int64_t>(part.bytes.size());
+  out.counts.bytes = part.taken;
   out.counts.tokens = static_cast<int64_t>(out.tokens.size());
 }
 
 void add_counts(TokenizeCounts& sum, const TokenizeCounts& one) {
   sum.bytes += one.bytes;
+  sum.text_bytes += one.text_bytes;
   sum.documents += one.documents;
   sum.tokens += one.tokens;
   sum.skipped += one.skipped;
@@ -168,7 +196,8 @@ TokenizeCounts tokenize_file(const std::string& file, const text::Tokenizer& tok
   CorpusOptions corpus = options.corpus;
   corpus.may_cut = tokenizer.cuts_between_words();
   const std::unique_ptr<CorpusReader> reader = open_corpus(file, corpus);
-  const Around special = around(tokenizer, options);
+  const HowToEncode how{
+      .file = file, .options = options, .vocab = tokenizer.vocab(), .around = around(tokenizer, options)};
   Encoders encoders(tokenizer);
   const size_t parts_a_round = 4 * std::max<size_t>(1, std::thread::hardware_concurrency());
   std::vector<CorpusPart> parts;
@@ -179,19 +208,20 @@ TokenizeCounts tokenize_file(const std::string& file, const text::Tokenizer& tok
     while (parts.size() < parts_a_round) {
       std::optional<CorpusPart> part = reader->next_part();
       if (!part) break;
-      parts.push_back(*part);
+      parts.push_back(std::move(*part));
     }
     if (parts.empty()) return sum;
     parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t index) {
       const auto i = static_cast<size_t>(index);
       auto encoder = encoders.take();
-      encode_part(*reader, parts[i], special, options, *encoder, encoded[i]);
+      encode_part(*reader, parts[i], how, *encoder, encoded[i]);
       encoders.give_back(std::move(encoder));
     });
     for (size_t i = 0; i < parts.size(); ++i) {
       tokens(encoded[i].tokens);
       add_counts(sum, encoded[i].counts);
     }
+    parts.clear();
     if (progress) progress(sum.bytes);
   }
 }
@@ -212,8 +242,7 @@ TokenizeResult tokenize_files(const TokenizeJob& job, const text::Tokenizer& tok
                        .bytes_done = 0,
                        .bytes = 0,
                        .tokens = 0};
-  std::error_code error;
-  for (const std::string& file : job.inputs) now.bytes += static_cast<int64_t>(fs::file_size(file, error));
+  for (const std::string& file : job.inputs) now.bytes += corpus_bytes(file);
   for (const std::string& file : job.inputs) {
     json line = identity_of(file);
     now.file = file;
@@ -241,7 +270,7 @@ TokenizeResult tokenize_files(const TokenizeJob& job, const text::Tokenizer& tok
       add_counts(result.counts, counts);
     }
     ++now.files_done;
-    now.bytes_done = before + line["bytes"].get<int64_t>();
+    now.bytes_done = before + corpus_bytes(file);
     now.tokens = result.counts.tokens;
     if (progress) progress(now);
   }

@@ -25,7 +25,8 @@ struct TokenizeOptions {
 };
 
 struct TokenizeCounts {
-  int64_t bytes = 0, documents = 0, tokens = 0, skipped = 0;
+  int64_t bytes = 0;  // of the files
+  int64_t text_bytes = 0, documents = 0, tokens = 0, skipped = 0;
   std::vector<std::string> faults = {};  // the first skipped documents, a sentence each
 };
 

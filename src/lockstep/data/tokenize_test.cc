@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/file.h"
 #include "lockstep/base/refusal.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/packing_testing.h"
 #include "lockstep/data/test_folder.h"
 #include "lockstep/data/token_writer.h"
 #include "lockstep/text/bpe_trainer.h"
@@ -121,6 +123,32 @@ TEST(TokenizeFiles, BadDocumentsStopOrAreCounted) {
   EXPECT_EQ(result.counts.documents, 2);
   ASSERT_EQ(result.counts.faults.size(), 4u);
   EXPECT_NE(result.counts.faults[1].find("line 3"), std::string::npos);
+}
+
+// Whatever the texts lie in, packed or not: the tokens of the same texts as JSONL.
+TEST(TokenizeFiles, FormatsAndPackingsGiveTheSameTokens) {
+  const TestFolder folder;
+  const auto tokenizer = text::open_tokenizer(make_tokenizer(folder, "t"));
+  const std::string samples = LOCKSTEP_SOURCE "/tools/samples/corpora/";
+  const auto tokens_of = [&](const std::string& file, const std::string& field = "text") {
+    Ids all;
+    const TokenizeCounts counts = tokenize_file(
+        file, *tokenizer, {.corpus = {.field = field}, .encoding = {}},
+        [&](std::span<const int32_t> tokens) { all.insert(all.end(), tokens.begin(), tokens.end()); });
+    EXPECT_EQ(counts.tokens, static_cast<int64_t>(all.size()));
+    return all;
+  };
+  const Ids expected = tokens_of(samples + "texts.jsonl");
+  const std::string lines = base::try_read_file(samples + "texts.jsonl").text;
+  for (const std::string& file :
+       {folder.write("a.jsonl.gz", gzip(lines)), folder.write("b.ndjson.zst", zstd(lines)),
+        samples + "mds/index.json", samples + "mds-zstd/index.json"})
+    EXPECT_EQ(tokens_of(file), expected) << file;
+  const std::string text = long_text(300000);  // several parts
+  EXPECT_EQ(tokens_of(folder.write("c.txt.zst", zstd(text))), tokens_of(folder.write("c.txt", text)));
+  EXPECT_NE(
+      base::refusal(232, [&] { tokens_of(samples + "mds-int32/index.json", "tokens"); }).find("token 500"),
+      std::string::npos);
 }
 
 TEST(TokenizeFiles, TokensOfAnotherTokenizerAreRefused) {

@@ -7,12 +7,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/kept.h"
 #include "lockstep/data/packed_stream.h"
 #include "lockstep/data/tokenize.h"
 #include "lockstep/data/windows.h"
 
 namespace lockstep::data {
 namespace {
+
+constexpr size_t kMostSkips = 20;  // that are told
 
 // All that a dataset says, but text by the tokenizer.
 class Spoken final : public Dataset {
@@ -30,9 +33,9 @@ class Spoken final : public Dataset {
   void read_documents(Split split, int64_t index, std::span<int32_t> begins) const override {
     data_->read_documents(split, index, begins);
   }
-  std::vector<std::string> remarks() const override { return data_->remarks(); }
   std::string describe() const override { return data_->describe(); }
   std::string describe_eval() const override { return data_->describe_eval(); }
+  std::vector<std::string> remarks() const override { return data_->remarks(); }
   uint64_t content_hash() const override { return data_->content_hash(); }
   std::vector<int32_t> start() const override {
     return {tokenizer_->begin_token().value_or(tokenizer_->end_token().value_or(0))};
@@ -55,16 +58,30 @@ class Encoded final : public WindowedDataset {
       : WindowedDataset(recipe, vocab, std::move(streams)) {}
 };
 
-TokenStream encode_files(const std::vector<std::string>& files, const text::Tokenizer& tokenizer,
-                         const std::string& field) {
+struct Encoding {
+  const text::Tokenizer& tokenizer;
+  const recipe::Recipe::Data& data;
+  KeptInMemory kept = {};
+  Skipped skipped = {};
+};
+
+TokenStream encode_files(const std::vector<std::string>& files, Encoding& encoding) {
   TokenStream stream;
-  const TokenizeOptions options{.corpus = {.field = field}, .encoding = {}};
+  const TokenizeOptions options{.corpus = {.field = encoding.data.field},
+                                .encoding = {},
+                                .on_error = encoding.data.on_error == "skip" ? OnError::skip : OnError::stop};
   for (const std::string& file : files) {
     std::vector<std::byte> bytes;
-    tokenize_file(file, tokenizer, options, [&](std::span<const int32_t> tokens) {
-      const auto more = std::as_bytes(tokens);
-      bytes.insert(bytes.end(), more.begin(), more.end());
-    });
+    const TokenizeCounts counts =
+        tokenize_file(file, encoding.tokenizer, options, [&](std::span<const int32_t> tokens) {
+          const auto more = std::as_bytes(tokens);
+          encoding.kept.add(more.size(), file);
+          bytes.insert(bytes.end(), more.begin(), more.end());
+        });
+    encoding.skipped.documents += counts.skipped;
+    for (const std::string& fault : counts.faults) {
+      if (encoding.skipped.first.size() < kMostSkips) encoding.skipped.first.push_back(fault);
+    }
     bytes.shrink_to_fit();
     stream.append(buffer_segment(std::move(bytes), sizeof(int32_t)));
   }
@@ -87,16 +104,19 @@ SharedTokenizer tokenizer_of(const recipe::Recipe::Data& data) {
 std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use,
                                         const std::vector<std::string>& extensions,
                                         SharedTokenizer tokenizer) {
-  const auto open = [&](const std::vector<std::string>& files) {
-    return encode_files(files, *tokenizer, recipe.data.field);
-  };
+  Encoding encoding{.tokenizer = *tokenizer, .data = recipe.data};
+  const auto open = [&](const std::vector<std::string>& files) { return encode_files(files, encoding); };
   if (recipe.data.pack) {
-    const StreamDocuments documents{
-        .extensions = extensions, .vocab = tokenizer->vocab(), .end = tokenizer->end_token(), .open = open};
+    const StreamDocuments documents{.extensions = extensions,
+                                    .vocab = tokenizer->vocab(),
+                                    .end = tokenizer->end_token(),
+                                    .open = open,
+                                    .skipped = &encoding.skipped};
     return with_tokenizer(open_packed(recipe, use, documents), std::move(tokenizer));
   }
-  auto data = std::make_unique<Encoded>(recipe.data, tokenizer->vocab(),
-                                        open_streams(recipe.data, use, extensions, open));
+  Streams streams = open_streams(recipe.data, use, extensions, open);
+  streams.skipped = std::move(encoding.skipped);
+  auto data = std::make_unique<Encoded>(recipe.data, tokenizer->vocab(), std::move(streams));
   return with_tokenizer(std::move(data), std::move(tokenizer));
 }
 

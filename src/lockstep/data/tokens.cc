@@ -13,6 +13,7 @@
 #include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/kind.h"
+#include "lockstep/data/megatron.h"
 #include "lockstep/data/npy.h"
 #include "lockstep/data/packed_stream.h"
 #include "lockstep/data/parallel.h"
@@ -95,6 +96,7 @@ TokenSegment open_with_header(base::MappedFile file, const TokenFormat& format) 
 }
 
 TokenSegment open_file(const std::string& path) {
+  if (const std::string index = megatron_index_of(path); !index.empty()) return open_megatron(path, index);
   base::MappedFile file = base::MappedFile::open(path);
   if (is_npy(file)) return open_npy(std::move(file));
   for (const TokenFormat& format : kTokenFormats) {
@@ -129,8 +131,11 @@ int64_t largest(std::span<const std::byte> bytes, int width) {
 
 [[noreturn]] void refuse_token(const TokenSegment& segment, int64_t index, int64_t token,
                                const recipe::AutoInt& vocab) {
-  const auto& file = std::get<base::MappedFile>(segment.storage);
-  const int64_t offset = segment.bytes.data() - file.bytes().data() + index * segment.width;
+  const auto* file = std::get_if<base::MappedFile>(&segment.storage);
+  const std::string where =
+      file != nullptr ? fmt::format("{} contains token {} at byte {}", file->path(), token,
+                                    segment.bytes.data() - file->bytes().data() + index * segment.width)
+                      : fmt::format("{} contains token {}", segment.name, token);
   const std::string limit =
       vocab.is_auto
           ? fmt::format(
@@ -138,8 +143,7 @@ int64_t largest(std::span<const std::byte> bytes, int width) {
                 kLargestVocab)
           : fmt::format("model.vocab = {} allows tokens up to {}; raise it or prepare the data again",
                         vocab.value, vocab.value - 1);
-  throw base::DataError(
-      232, fmt::format("{} contains token {} at byte {}: {}", file.path(), token, offset, limit));
+  throw base::DataError(232, fmt::format("{}: {}", where, limit));
 }
 
 // One pass over all tokens, in parallel: the vocabulary they need, or an error for the first that is too
@@ -251,9 +255,21 @@ void check_maker(const std::string& file, Maker& maker, bool is_tokenizer) {
 }
 
 std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
-  SharedTokenizer tokenizer = tokenizer_of(recipe.data);
+  const SharedTokenizer tokenizer = tokenizer_of(recipe.data);
   Maker maker{.path = {}, .hash = {}};
   if (tokenizer) maker = {.path = recipe.data.tokenizer, .hash = tokenizer->hash()};
+  return open_token_segments(recipe, use, kTokenFiles, [&](const std::string& file) {
+    check_maker(file, maker, tokenizer != nullptr);
+    return open_file(file);
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_token_segments(
+    const recipe::Recipe& recipe, Use use, const std::vector<std::string>& endings,
+    const std::function<TokenSegment(const std::string&)>& open_one) {
+  SharedTokenizer tokenizer = tokenizer_of(recipe.data);
   recipe::AutoInt said = recipe.model.vocab;
   if (said.is_auto && tokenizer) said = tokenizer->vocab();
   int64_t needed = 1;
@@ -262,8 +278,7 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
     TokenStream stream;
     int64_t bytes = 0;
     for (const std::string& file : files) {
-      check_maker(file, maker, tokenizer != nullptr);
-      TokenSegment segment = open_file(file);
+      TokenSegment segment = open_one(file);
       bytes += static_cast<int64_t>(segment.bytes.size());
       stream.append(std::move(segment));  // which leaves empty ones out
     }
@@ -279,19 +294,17 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
     return stream;
   };
   if (recipe.data.pack) {
-    const StreamDocuments documents{.extensions = kTokenFiles,
+    const StreamDocuments documents{.extensions = endings,
                                     .vocab = said.is_auto ? 1 : said.value,
                                     .end = tokenizer ? tokenizer->end_token() : std::nullopt,
                                     .open = open};
     return with_tokenizer(open_packed(recipe, use, documents), std::move(tokenizer));
   }
-  Streams streams = open_streams(recipe.data, use, kTokenFiles, open);
+  Streams streams = open_streams(recipe.data, use, endings, open);
   const int64_t vocab = said.is_auto ? needed : said.value;
   return with_tokenizer(std::make_unique<Tokens>(recipe.data, vocab, std::move(streams), scanned),
                         std::move(tokenizer));
 }
-
-}  // namespace
 
 DatasetKind tokens_kind() {
   return {.name = "tokens",

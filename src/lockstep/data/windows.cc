@@ -28,6 +28,11 @@ int64_t windows_in(const TokenStream& stream, int64_t seq_len, const Source& sou
                                     shown_path(source.path), source.key, stream.size(), seq_len, seq_len + 1));
 }
 
+std::string skipped_text(const Skipped& skipped) {
+  if (skipped.documents == 0) return "";
+  return fmt::format("; {} document{} skipped", skipped.documents, skipped.documents > 1 ? "s" : "");
+}
+
 Source eval_source(const recipe::Recipe::Data& data) {
   return data.eval_path.empty() ? Source{"data.path", data.path} : Source{"data.eval_path", data.eval_path};
 }
@@ -124,7 +129,16 @@ std::string WindowedDataset::describe() const {
   return fmt::format("{} {}: {} tokens, vocabulary {}; {} samples to train on, {} to evaluate", kind_,
                      shown_path(path_), streams_.train->size() + (streams_.eval ? streams_.eval->size() : 0),
                      vocab_, train_windows_, eval_windows_) +
-         left_out_text(streams_.left_out);
+         skipped_text(streams_.skipped) + left_out_text(streams_.left_out);
+}
+
+std::vector<std::string> WindowedDataset::remarks() const {
+  const Skipped& skipped = streams_.skipped;
+  std::vector<std::string> lines;
+  for (const std::string& sentence : skipped.first) lines.push_back("skipped: " + sentence);
+  const int64_t more = skipped.documents - static_cast<int64_t>(skipped.first.size());
+  if (more > 0) lines.push_back(fmt::format("and {} more", more));
+  return lines;
 }
 
 std::string WindowedDataset::describe_eval() const {

@@ -31,10 +31,17 @@ std::string left_out_text(const std::vector<std::string>& files);  // "; skipped
 // At least one to evaluate on when a share was asked for, at least one to train on in any case.
 int64_t held_out(int64_t samples, double fraction);
 
+// Documents that could not be used and were left out (data.on_error = "skip").
+struct Skipped {
+  int64_t documents = 0;
+  std::vector<std::string> first = {};  // a sentence each, with file and place
+};
+
 struct Streams {
   std::optional<TokenStream> train;   // without value when there is only something to evaluate
   std::optional<TokenStream> eval;    // without value when the training stream's end is held out
   std::vector<std::string> left_out;  // files of folders that are not data, by their names
+  Skipped skipped = {};
 };
 // Finds the files and opens them.
 Streams open_streams(const recipe::Recipe::Data& data, Use use, const std::vector<std::string>& extensions,
@@ -47,6 +54,7 @@ class WindowedDataset : public Dataset {
   void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override;
   std::string describe() const override;
   std::string describe_eval() const override;
+  std::vector<std::string> remarks() const override;
   uint64_t content_hash() const override;
 
  protected:

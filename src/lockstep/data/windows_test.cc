@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/jsonl.h"
+#include "lockstep/data/documents.h"
 #include "lockstep/data/test_folder.h"
 
 namespace lockstep::data {

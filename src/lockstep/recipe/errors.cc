@@ -53,6 +53,13 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"Write a pattern of names and what is their own, as \"*.bias weight_decay=0\".",
         "In a file, each group may be a table: [[optim.groups]] with match, lr_scale, weight_decay, frozen, "
         "kind."}},
+      {148,
+       "Sources of data that cannot be read",
+       {"data.mix has a source without a path, a word that sources do not have, or a value out of range.",
+        "Some sources have a weight and others have none, or two have one name."},
+       {"Write each source as PATH=WEIGHT, or as words: \"path=web/ weight=0.7 name=web epochs=2\".",
+        "In a file, each source may be a table: [[data.mix]] with path, weight, name, epochs, eval, kind, "
+        "field."}},
   };
 }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "lockstep/base/text.h"
+#include "lockstep/recipe/mix.h"
 
 namespace lockstep::recipe {
 namespace {
@@ -94,6 +95,10 @@ void resolve_paths(const Key& key, const std::string& folder, Recipe& recipe) {
   if (value.empty()) return;
   if (key.names == Key::Names::output) {
     value = with_home(value);
+    return;
+  }
+  if (key.names == Key::Names::sources) {
+    value = with_paths(value, [&](const std::string& path) { return found_from(folder, path); });
     return;
   }
   const std::vector<std::string> written = key.list ? split_paths(value) : std::vector{value};

@@ -55,8 +55,9 @@ void add_data(std::vector<Key>& keys) {
       {
           make_key(MEMBER(data.kind), always(),
                    "Kind of data: grammar (generated on the fly, no download needed), text (plain files), "
-                   "jsonl (one JSON object per line), chat (conversations) or tokens (token numbers). auto: "
-                   "detected from the files in data.path, or grammar without a path.",
+                   "jsonl (one JSON object per line), chat (conversations), csv, parquet, arrow, mds (MosaicML), tokens (token "
+                   "numbers) or mix (the sources in data.mix). auto: detected from the files in data.path, "
+                   "or grammar without a path.",
                    "\"text\"",
                    {.choices = choice_names("data.kind", {"auto"}), .also = {"format", "dataset"}}),
           make_key(MEMBER(data.path), not_ignored_by("data.kind"),
@@ -67,8 +68,27 @@ void add_data(std::vector<Key>& keys) {
                    {.also = {"train_path", "file", "dataset_path", "data_dir"},
                     .list = true,
                     .names = Key::Names::input}),
-          make_key(MEMBER(data.field), read_by("data.kind"), "jsonl: the field with the text.", "\"text\"",
-                   {.also = {"text_field", "column"}}),
+          make_key(MEMBER(data.field), read_by("data.kind"),
+                   "The field or column with the text, or with tokens (lists of integers).", "\"text\"",
+                   {.also = {"text_field", "column", "text_column"}}),
+          make_key(MEMBER(data.on_error), read_by("data.kind"),
+                   "A document or conversation that cannot be used (no such field, null, not UTF-8): stop before the first "
+                   "step, or skip it; what was skipped is counted, and the first are listed.",
+                   "\"skip\"", {.choices = {"stop", "skip"}}),
+          make_key(MEMBER(data.mix), read_by("data.kind"),
+                   "Several sources instead of data.path, each with its share of the samples: "
+                   "\"web/=0.7, code/=0.3\". More words: path, weight, name, epochs (at most so many of this "
+                   "source), eval (its evaluation files), kind, field. In a file also as tables, "
+                   "[[data.mix]].",
+                   "\"web/=0.7, code/=0.3\"",
+                   {.also = {"data_mix", "mixture", "blend", "sources"},
+                    .list = true,
+                    .tables = true,
+                    .names = Key::Names::sources}),
+          make_key(MEMBER(data.mix_temperature), read_by("data.kind"),
+                   "data.mix without weights: a source's share is proportional to its samples to the power "
+                   "1/temperature. 1: as large as it is; larger values bring the shares closer together.",
+                   "2", {.at_least = 0.01, .at_most = 1000, .also = {"sampling_temperature"}}),
           make_key(MEMBER(data.seq_len), always(), "Tokens per sample.", "1024",
                    {.at_least = 1,
                     .at_most = 1 << 28,
@@ -101,9 +121,6 @@ void add_data(std::vector<Key>& keys) {
                    "chat: which tokens are trained on: assistant (every message of the assistant), last (its last "
                    "message) or all.",
                    "\"last\"", {.choices = {"assistant", "last", "all"}, .also = {"train_on_inputs", "mask"}}),
-          make_key(MEMBER(data.on_error), read_by("data.kind"),
-                   "What to do with a row that cannot be used: stop before training, or skip it and count it.",
-                   "\"skip\"", {.choices = {"stop", "skip"}}),
           make_key(MEMBER(data.pack), read_by("data.kind"),
                    "Fill samples with several whole documents. Attention and positions stay inside each document, so "
                    "a document is trained on as if it were alone.",

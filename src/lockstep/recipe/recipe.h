@@ -69,9 +69,9 @@ struct Recipe {
   } model;
 
   struct Data {
-    std::string kind = "auto";   // grammar, text, jsonl, chat, tokens; auto: what `path` is
+    std::string kind = "auto";   // grammar, text, jsonl, chat, csv, ...; auto: what `path` is
     std::string path = "";       // files, folders and patterns with commas
-    std::string field = "text";  // jsonl
+    std::string field = "text";  // of formats with fields or columns
     int64_t seq_len = 64;
     double eval_fraction = 0.05;  // of the samples, held out
     std::string eval_path = "";   // files of their own for evaluation instead
@@ -83,6 +83,8 @@ struct Recipe {
     std::string train_on = "assistant";    // assistant, last, all: which turns of a conversation
     std::string on_error = "stop";         // stop, skip: a row that cannot be used
     bool pack = false;                     // several documents to a sample, each for itself
+    std::string mix = "";           // several sources with shares (recipe/mix.h)
+    double mix_temperature = 1;     // of sources without weights: share ~ samples^(1/temperature)
   } data;
 
   struct Batch {

@@ -36,8 +36,9 @@ struct Key {
   Condition counts;               // when it has an effect
   bool list = false;              // for text: a TOML list is the same with commas between
   bool tables = false;            // of a list: its items may be tables, which read as "key=value key=value"
-  enum class Names : uint8_t { nothing, input, output };
-  Names names = Names::nothing;  // for text: files that are read, or a folder that is written
+  enum class Names : uint8_t { nothing, input, output, sources };
+  // For text: files that are read, a folder that is written, or sources of data.mix with their files.
+  Names names = Names::nothing;
 
   std::string section() const { return name.substr(0, name.find('.')); }
   std::string last_part() const { return name.substr(name.find('.') + 1); }

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/text.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/train/start_lines.h"
 #include "lockstep/terminal/curve.h"
 
 namespace lockstep::cli {
@@ -114,6 +115,7 @@ void Progress::finish(const run::Summary& s, const std::string& folder) {
   const size_t label = text.find(':') + 1;
   const terminal::Colour colour = s.finished ? terminal::Colour::green : terminal::Colour::yellow;
   remark("{}{}\n", terminal_.paint(text.substr(0, label), colour), text.substr(label));
+  if (!s.sources.empty()) remark("{}", sources_text(s.sources));
   if (s.skipped > 0) remark("{} updates were skipped because their gradients were not finite\n", s.skipped);
   if (!s.finished)
     remark("run the same command again to resume from step {}\n", s.steps);

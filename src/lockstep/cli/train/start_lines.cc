@@ -8,6 +8,7 @@
 #include "lockstep/cli/explain/explain_plan.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/program/nodes.h"
+#include "lockstep/terminal/table.h"
 
 namespace lockstep::cli {
 
@@ -100,6 +101,20 @@ std::string ranks_line(const run::Session& session) {
   return session.ranks->alone() ? "" : connected_line(session);
 }
 
+std::string sources_text(const std::vector<data::SourceCount>& sources) {
+  if (sources.empty()) return "";
+  terminal::Table table({"source", "share", "samples", "seen", "epochs"});
+  for (size_t column = 1; column < 5; ++column) table.align_right(column);
+  for (const data::SourceCount& source : sources) {
+    table.add({source.name, fmt::format("{:.4g} %", 100 * source.share), std::to_string(source.samples),
+               std::to_string(source.seen), fmt::format("{:.2f}", source.epochs())});
+  }
+  std::string text;
+  for (const std::string& line : base::split_lines(table.to_text(std::string::npos)))
+    text += fmt::format("        {}\n", line);
+  return text;
+}
+
 std::string start_lines(const run::Plan& plan, const std::string& ranks, const std::string& folder) {
   const recipe::Recipe& r = plan.recipe();
   const device::Properties device = plan.device->properties();
@@ -113,7 +128,8 @@ std::string start_lines(const run::Plan& plan, const std::string& ranks, const s
                             : fmt::format("{} of them trained, ", human_count(static_cast<double>(trained))),
       plan.model->blocks.size(), device::name_of(plan.model->compute));
   text += fmt::format("data    {}\n", plan.dataset->describe());
-  for (const std::string& remark : plan.dataset->remarks()) text += "        " + remark + "\n";
+  text += sources_text(plan.dataset->sources(r.run.steps * r.batch.global));
+  for (const std::string& line : plan.dataset->remarks()) text += fmt::format("        {}\n", line);
   if (r.data.kind == "chat" || r.data.pack) text += epochs_line(plan);
   text += fmt::format(
       "device  {} ({}){}\n", plan.device->id().to_string(), device.name,

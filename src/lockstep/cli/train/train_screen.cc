@@ -20,16 +20,27 @@ std::string ranks_of(const Planned& planned) {
   return world == 1 ? "" : fmt::format("{}, none was started", world);
 }
 
+nlohmann::json source_json(const data::SourceCount& source) {
+  return {{"name", source.name},
+          {"share", source.share},
+          {"samples", source.samples},
+          {"seen", source.seen},
+          {"epochs", source.epochs()}};
+}
+
 void print_plan(const Planned& planned) {
   const run::Plan& plan = planned.plan;
-  print("{}\n", nlohmann::json{{"folder", planned.folder},
-                               {"ranks", plan.seat.world},
-                               {"first_step", planned.first_step},
-                               {"steps", plan.recipe().run.steps},
-                               {"parameters", plan.model->param_count()},
-                               {"memory_bytes", plan.memory.peak_bytes()},
-                               {"available_bytes", plan.available_bytes}}
-                    .dump());
+  nlohmann::json out{{"folder", planned.folder},
+                     {"ranks", plan.seat.world},
+                     {"first_step", planned.first_step},
+                     {"steps", plan.recipe().run.steps},
+                     {"parameters", plan.model->param_count()},
+                     {"memory_bytes", plan.memory.peak_bytes()},
+                     {"available_bytes", plan.available_bytes}};
+  const recipe::Recipe& r = plan.recipe();
+  for (const data::SourceCount& source : plan.dataset->sources(r.run.steps * r.batch.global))
+    out["sources"].push_back(source_json(source));
+  print("{}\n", out.dump());
 }
 
 nlohmann::json trained_json(const TrainResult& result) {
@@ -41,6 +52,7 @@ nlohmann::json trained_json(const TrainResult& result) {
                      {"params_hash", s.params_hash}};
   if (s.eval_loss) out["eval_loss"] = *s.eval_loss;
   if (s.floor) out["floor"] = *s.floor;
+  for (const data::SourceCount& source : s.sources) out["sources"].push_back(source_json(source));
   return out;
 }
 

@@ -326,6 +326,7 @@ class Trainer {
     for (const double loss : recent_) summary.loss += loss / static_cast<double>(recent_.size());
     summary.floor = plan_.dataset->entropy_floor();
     summary.skipped = skipped_;
+    summary.sources = plan_.dataset->sources(step * recipe_.batch.global);
     // Before the last evaluation, which may take long and must not put the last steps at risk.
     if (options_.save && saved_ != step && (step > options_.first_step || options_.unsaved)) save(step);
     if (summary.finished && plan_.dataset->samples(data::Split::eval) > 0) summary.eval_loss = evaluate(step);

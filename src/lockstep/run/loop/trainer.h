@@ -4,9 +4,11 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/run/session/session.h"
 #include "lockstep/run/shared/observer.h"
 
@@ -57,6 +59,7 @@ struct Summary {
   double seconds = 0, tokens_per_s = 0;
   int64_t skipped = 0;
   std::string params_hash;
+  std::vector<data::SourceCount> sources = {};  // of data.mix: what was seen of each
 };
 
 Summary train(Session& session, const TrainOptions& options, Observer& observer);

@@ -98,11 +98,10 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
     }
   } else {
     model::resolve_model(resolved, plan.dataset->vocab());
-    model::check_vocabulary(resolved,
-                            {.vocab = plan.dataset->vocab(),
-                             .describe = plan.dataset->describe(),
-                             .of_any_tokenizer = data::is_of_any_tokenizer(resolved.recipe.data.kind) ||
-                                                 resolved.recipe.data.tokenizer != "bytes"});
+    model::check_vocabulary(resolved, {.vocab = plan.dataset->vocab(),
+                                       .describe = plan.dataset->describe(),
+                                       .of_any_tokenizer = data::is_of_any_tokenizer(resolved.recipe.data) ||
+                                                           resolved.recipe.data.tokenizer != "bytes"});
     resolve_logits_chunk(resolved, compute, plan.device->id().kind == device::Kind::cuda);
     check_parts(resolved.recipe, parts, plan.seat.world);
     model::check_fp8(resolved.recipe, parts);
