@@ -39,7 +39,7 @@ const std::string kLlmc = token_header(20240520, 1, 10);
 const Fault kFaults[] = {
     {"unknown_kind",
      200,
-     {"\"tekst\"", "grammar, text, jsonl, tokens"},
+     {"\"tekst\"", "grammar, text, jsonl, chat, tokens"},
      [](auto&, auto& r) { r.data.kind = "tekst"; }},
     {"no_path", 201, {"data.path"}, [](auto&, auto& r) { r.data.kind = "text"; }},
     {"only_commas", 201, {"data.path"}, [](auto&, auto& r) { r.data.kind = "tokens", r.data.path = ",,"; }},

@@ -93,7 +93,8 @@ std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use,
   if (recipe.data.pack) {
     const StreamDocuments documents{
         .extensions = extensions, .vocab = tokenizer->vocab(), .end = tokenizer->end_token(), .open = open};
-    return with_tokenizer(open_packed(recipe, use, documents), std::move(tokenizer));
+    auto packed = open_packed(recipe, use, documents);
+    return with_tokenizer(std::move(packed), std::move(tokenizer));
   }
   auto data = std::make_unique<Encoded>(recipe.data, tokenizer->vocab(),
                                         open_streams(recipe.data, use, extensions, open));
