@@ -71,7 +71,7 @@ std::unique_ptr<Dataset> open_packed(const recipe::Recipe& recipe, Use use, cons
   }
   return open_documents(
       recipe, use,
-      {.unit = "documents", .extensions = documents.extensions, .vocab = documents.vocab, .padding = *documents.end},
+      {.unit = "document", .extensions = documents.extensions, .vocab = documents.vocab, .padding = *documents.end},
       [&](const std::vector<std::string>& files) {
         return split_documents(documents.open(files), documents, recipe.data.seq_len);
       });
