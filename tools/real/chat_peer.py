@@ -95,7 +95,24 @@ def main():
     masks = 0
     if "generation" in ROW["template"].replace("add_generation_prompt", ""):
         masks = compare_masks(tokenizer, good)
+    else:
+        check_turns(good)
     print(f"{NAME}: {len(good)} conversations alike, {len(refused)} refused by both, {masks} masks alike")
+
+
+def check_turns(rows):
+    """Without marks there is no mask to compare with: every turn is found, ends with a special token and says its last word."""
+    rows = [row for row in rows if " ".join(m["role"] for m in row["messages"]).count("assistant") and
+            "assistant assistant" not in " ".join(m["role"] for m in row["messages"])]
+    report = shown(rows, "data.train_on=assistant")
+    assert report["samples"] == len(rows), report["statistics"]
+    for row, sample in zip(rows, report["shown"]):
+        turns = [part["text"] for part in sample["parts"] if part["trained"]]
+        wanted = [message for message in row["messages"] if message["role"] == "assistant"]
+        assert len(turns) == len(wanted), f"turns of {json.dumps(row)}: {turns}"
+        for turn, message in zip(turns, wanted):
+            said = message["content"].split("</think>")[-1].strip()
+            assert said in turn and turn.endswith(tuple(ROW["special"])), f"{message}: {turn!r}"
 
 
 def compare_masks(tokenizer, rows):

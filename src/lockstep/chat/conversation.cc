@@ -40,7 +40,7 @@ std::string forms_text() {
     for (const std::string& field : form.fields) fields.push_back(fmt::format("\"{}\"", field));
     texts.push_back(base::join(fields, " and "));
   }
-  return base::listed(texts, " or ");
+  return base::listed(texts, "or");
 }
 
 std::string text_of_content(const Json& content, size_t turn) {

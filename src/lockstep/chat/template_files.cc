@@ -106,7 +106,7 @@ Sources find(const TemplateQuery& query, const std::vector<fs::path>& folders) {
       267, fmt::format("there is no chat template in {}: neither chat_template.jinja nor \"chat_template\" in "
                        "tokenizer_config.json; name a template's file with data.chat_template, such as that of the "
                        "model's instruction-tuned sibling",
-                       looked.empty() ? "any folder, because none is named" : base::listed(looked, " or ")));
+                       looked.empty() ? "any folder, because none is named" : base::listed(looked, "or")));
 }
 
 // A token is a text, or an object that holds one.

@@ -114,6 +114,15 @@ TEST(Trained, IsWhatTheAssistantSaysAndItsEnd) {
             "{\"x\": 1}}\n</tool_call><|im_end|>⟧\n<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n"
             "<|im_start|>assistant\n⟦two<|im_end|>⟧\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n"
             "⟦<think>\n\n</think>\n\nc<|im_end|>⟧\n"},
+           // Thinking before a call of a tool, which earlier turns lose.
+           {"qwen3",
+            R"([{"role":"user","content":"a"},{"role":"assistant","content":"<think>\nhm\n</think>","tool_calls":)"
+            R"([{"function":{"name":"f","arguments":{}}}]},{"role":"tool","content":"2"},{"role":"assistant",)"
+            R"("content":"<think>\nso\n</think>two"},{"role":"user","content":"b"},{"role":"assistant","content":"c"}])",
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦<tool_call>\n{\"name\": \"f\", \"arguments\": "
+            "{}}\n</tool_call><|im_end|>⟧\n<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n"
+            "<|im_start|>assistant\n⟦two<|im_end|>⟧\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n"
+            "⟦<think>\n\n</think>\n\nc<|im_end|>⟧\n"},
            {"smollm", kTwice,
             "<|im_start|>system\nYou are a helpful AI assistant named SmolLM<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
             "<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n<|im_start|>user\nYes<|im_end|>\n"

@@ -10,6 +10,8 @@
 namespace lockstep::chat {
 namespace {
 
+constexpr std::string_view kThought = "</think>";
+
 size_t common_begin(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
@@ -55,38 +57,52 @@ std::optional<Span> TurnFinder::by_prefixes(size_t turn) const {
   return Span{before->size(), up_to->size()};
 }
 
-std::optional<Names> TurnFinder::with_other_words(size_t turn) const {
-  Conversation other = conversation_;
-  Json& message = other.messages[turn];
-  const std::string words = message.contains("content") ? text_of_content(message["content"], turn) : "";
-  if (!base::trimmed(words).empty()) {
-    if (message["content"].is_array()) {
-      message["content"] = Json::array({{{"type", "text"}, {"text", other_words(words)}}});
-    } else {
-      message["content"] = other_words(words);
-    }
-    return spoken_.names_of(other);
-  }
-  if (!message.contains("tool_calls") || !message["tool_calls"].is_array() || message["tool_calls"].empty())
-    return std::nullopt;
+// A call of another function. Its words stay, so that the template has no reason to write them in another way.
+bool TurnFinder::call_another(Json& message) {
+  if (!message.contains("tool_calls") || !message["tool_calls"].is_array() || message["tool_calls"].empty()) return false;
   Json& call = message["tool_calls"].front();
   Json* function = call.is_object() && call.contains("function") ? &call["function"] : &call;
-  if (!function->is_object() || !function->contains("name") || !(*function)["name"].is_string()) return std::nullopt;
+  if (!function->is_object() || !function->contains("name") || !(*function)["name"].is_string()) return false;
   (*function)["name"] = other_words((*function)["name"].get_ref<const std::string&>());
-  return spoken_.names_of(other);
+  return true;
+}
+
+// Other words; thinking before them stays, because templates look for it.
+bool TurnFinder::say_other_words(Json& message, size_t turn) {
+  if (!message.contains("content")) return false;
+  const std::string content = text_of_content(message["content"], turn);
+  const size_t thought = content.rfind(kThought);
+  size_t kept = thought == std::string::npos ? 0 : thought + kThought.size();
+  if (base::trimmed(std::string_view(content).substr(kept)).empty()) kept = 0;
+  const std::string words = content.substr(kept);
+  if (base::trimmed(words).empty()) return false;
+  const std::string other = content.substr(0, kept) + other_words(words);
+  if (message["content"].is_array()) {
+    message["content"] = Json::array({{{"type", "text"}, {"text", other}}});
+  } else {
+    message["content"] = other;
+  }
+  return true;
 }
 
 std::optional<Span> TurnFinder::by_other_words(size_t turn, size_t floor) const {
-  const auto other = with_other_words(turn);
-  if (!other) return std::nullopt;
-  const auto text = text_of(*other, other->messages.size(), Prompt::none);
+  Conversation calls = conversation_, says = conversation_;
+  if (call_another(calls.messages[turn])) {
+    if (const auto span = by_difference(turn, floor, spoken_.names_of(calls))) return span;
+  }
+  if (!say_other_words(says.messages[turn], turn)) return std::nullopt;
+  return by_difference(turn, floor, spoken_.names_of(says));
+}
+
+std::optional<Span> TurnFinder::by_difference(size_t turn, size_t floor, const Names& other) const {
+  const auto text = text_of(other, other.messages.size(), Prompt::none);
   if (!text || *text == whole_) return std::nullopt;
   const size_t begin = common_begin(whole_, *text);
   const size_t longest = std::min(whole_.size(), text->size()) - begin;  // the two ends must not overlap
   const size_t end = whole_.size() - std::min(common_end(whole_, *text), longest);
   const auto start = start_of(turn, floor, begin);
-  const auto stop = end_of(turn, *other, end);
-  if (!start || !stop) return std::nullopt;
+  const auto stop = end_of(turn, other, end);
+  if (!start || !stop || *start < floor || *start > begin || *stop < end) return std::nullopt;
   return Span{*start, *stop};
 }
 

@@ -22,7 +22,9 @@ class TurnFinder {
   std::optional<Span> by_other_words(size_t turn, size_t floor) const;
   std::optional<size_t> start_of(size_t turn, size_t floor, size_t words_begin) const;
   std::optional<size_t> end_of(size_t turn, const Names& other, size_t words_end) const;
-  std::optional<Names> with_other_words(size_t turn) const;
+  std::optional<Span> by_difference(size_t turn, size_t floor, const Names& other) const;
+  static bool call_another(Json& message);
+  static bool say_other_words(Json& message, size_t turn);
   size_t last_special_end(std::string_view text) const;
 
   const ChatTemplate& spoken_;

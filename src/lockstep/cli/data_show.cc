@@ -103,8 +103,8 @@ void print_sample(const data::ShownSample& shown, int64_t index, int64_t samples
 void print_statistics(const data::LengthStatistics& s, int64_t seq_len, const std::string& kind) {
   if (s.documents == 0) return;
   const bool chat = kind == "chat";
-  print("{} {}: {} tokens{}; shortest {}, median {}, 95th percentile {}, longest {}\n", s.documents,
-        chat ? "conversations" : "documents", base::human_count(static_cast<double>(s.tokens)),
+  print("{} {}{}: {} tokens{}; shortest {}, median {}, 95th percentile {}, longest {}\n", s.documents,
+        chat ? "conversation" : "document", s.documents == 1 ? "" : "s", base::human_count(static_cast<double>(s.tokens)),
         chat ? fmt::format(", {:.0f} % trained on", share(s.trained, s.tokens)) : "", s.least, s.median, s.p95, s.most);
   print("{} longer than data.seq_len = {}{}\n", s.too_long == 1 ? "1 is" : fmt::format("{} are", s.too_long), seq_len,
         s.too_long > 0 && chat ? ", and would be truncated" : "");

@@ -52,7 +52,7 @@ void print_table(const Report& report) {
     const bool one = &row == &report.rows.front();
     const auto& d = row.difference;
     const bool bits = d && d->same_bits;
-    table.add({one ? "one rank" : row.layout.words(), std::to_string(row.layout.ranks()),
+    table.add({one ? "one rank" : row.words(), std::to_string(row.layout.ranks()),
                one || !d ? "-" : difference_text(d->loss, bits),
                one || !d ? "-" : difference_text(d->gradient, bits),
                d ? base::human_bytes(row.memory_gib * (1 << 30)) : "-", yes_no(row.repeats),
@@ -69,7 +69,7 @@ void print_notes(const Report& report) {
     if (row.note.empty()) continue;
     const auto same =
         std::find_if(notes.begin(), notes.end(), [&](const auto& note) { return note.first == row.note; });
-    const std::string name = &row == &report.rows.front() ? "one rank" : row.layout.words();
+    const std::string name = &row == &report.rows.front() ? "one rank" : row.words();
     if (same == notes.end()) {
       notes.push_back({row.note, {name}});
     } else {
@@ -128,7 +128,7 @@ void print_json(const Report& report) {
   nlohmann::json rows = nlohmann::json::array();
   for (const Row& row : report.rows) {
     nlohmann::json out = row.difference ? difference_json(*row.difference) : nlohmann::json::object();
-    out["layout"] = row.layout.words();
+    out["layout"] = row.words();
     out["ranks"] = row.layout.ranks();
     out["memory_gib"] = row.memory_gib;
     out["verdict"] = row.holds ? "ok" : row.refused ? "refused" : "failed";

@@ -81,7 +81,7 @@ std::unique_ptr<Dataset> open_chat(const recipe::Recipe& recipe, Use use) {
   const ChatOptions options{.longest = static_cast<size_t>(recipe.data.seq_len) + 1,
                             .on_error = recipe.data.on_error == "skip" ? OnError::skip : OnError::stop};
   const text::Tokenizer& tokenizer = *speech.tokenizer;
-  const DocumentKind kind{.unit = "conversations",
+  const DocumentKind kind{.unit = "conversation",
                           .extensions = kChatFiles,
                           .vocab = tokenizer.vocab(),
                           .padding = tokenizer.pad_token().value_or(tokenizer.end_token().value_or(0))};

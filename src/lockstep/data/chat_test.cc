@@ -107,7 +107,7 @@ TEST(Chat, ReadsListsOfObjects) {
   const std::string list = folder.write("a.json", "\xef\xbb\xbf [\n" + one + ",\n" + two + "]\n");
   const RecordFile records(list);
   ASSERT_EQ(records.records().size(), 2u);
-  EXPECT_NE(records.where(records.records()[1]).find("a.json line 5"), std::string::npos);
+  EXPECT_NE(records.where(records.records()[1]).find("a.json line 4"), std::string::npos);
   const auto dataset = open_dataset(recipe_of(list, make_model(folder)));
   EXPECT_EQ(dataset->samples(Split::train), 2);
   for (const char* broken : {"[", "[{}", "[{},", "[{},]", "[{} {}]", "[\"a", "[{\"a\": \"]}"}) {

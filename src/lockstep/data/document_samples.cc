@@ -95,10 +95,10 @@ class Documents final : public Dataset {
   }
   std::string describe_eval() const override {
     if (own_eval || train.samples() == 0)
-      return fmt::format("{} {}: {} {}, {} tokens", name_, shown_path(own_eval ? eval_path_ : path_),
-                         eval.documents().size(), kind_.unit, human_count(static_cast<double>(eval.documents().tokens())));
-    return fmt::format("{} {}: the last {} of {} {}, held out from training", name_, shown_path(path_),
-                       eval.documents().size(), eval.documents().size() + train.documents().size(), kind_.unit);
+      return fmt::format("{} {}: {}, {} tokens", name_, shown_path(own_eval ? eval_path_ : path_),
+                         counted(eval.documents().size()), human_count(static_cast<double>(eval.documents().tokens())));
+    return fmt::format("{} {}: the last {} of {}, held out from training", name_, shown_path(path_),
+                       eval.documents().size(), counted(eval.documents().size() + train.documents().size()));
   }
   std::vector<std::string> remarks() const override {
     std::vector<std::string> all;
@@ -115,12 +115,15 @@ class Documents final : public Dataset {
   }
 
  private:
+  std::string counted(int64_t count) const {
+    return fmt::format("{} {}{}", count, kind_.unit, count == 1 ? "" : "s");
+  }
   const Shelf& shelf(Split split) const { return split == Split::train ? train : eval; }
 
   std::string documents_text() const {
     const DocumentStore &a = train.documents(), &b = eval.documents();
     const int64_t tokens = a.tokens() + b.tokens(), trained = a.trained() + b.trained();
-    std::string text = fmt::format("{} {}, {} tokens", a.size() + b.size(), kind_.unit,
+    std::string text = fmt::format("{}, {} tokens", counted(a.size() + b.size()),
                                    human_count(static_cast<double>(tokens)));
     if (trained < tokens && tokens > 0)
       text += fmt::format(" ({:.0f} % trained on)", 100.0 * static_cast<double>(trained) / static_cast<double>(tokens));

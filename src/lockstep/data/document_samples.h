@@ -15,7 +15,7 @@
 namespace lockstep::data {
 
 struct DocumentKind {
-  std::string unit;                          // "conversations"
+  std::string unit;                          // "conversation"
   std::vector<std::string> extensions = {};  // see FileQuery
   int64_t vocab = 0;
   int32_t padding = 0;  // a token for what is left of a sample

@@ -79,7 +79,7 @@ std::unique_ptr<Dataset> open_packed(const recipe::Recipe& recipe, Use use, cons
   }
   return open_document_samples(
       recipe, use,
-      {.unit = "documents", .extensions = documents.extensions, .vocab = documents.vocab, .padding = *documents.end},
+      {.unit = "document", .extensions = documents.extensions, .vocab = documents.vocab, .padding = *documents.end},
       [&](const std::vector<std::string>& files) {
         const TokenStream stream = documents.open(files);
         DocumentStore store = split_documents(stream, documents, recipe.data.seq_len);

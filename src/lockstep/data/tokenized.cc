@@ -112,7 +112,8 @@ std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use,
                                     .end = tokenizer->end_token(),
                                     .open = open,
                                     .skipped = &encoding.skipped};
-    return with_tokenizer(open_packed(recipe, use, documents), std::move(tokenizer));
+    auto packed = open_packed(recipe, use, documents);
+    return with_tokenizer(std::move(packed), std::move(tokenizer));
   }
   Streams streams = open_streams(recipe.data, use, extensions, open);
   streams.skipped = std::move(encoding.skipped);

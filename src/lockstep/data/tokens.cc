@@ -298,7 +298,8 @@ std::unique_ptr<Dataset> open_token_segments(
                                     .vocab = said.is_auto ? 1 : said.value,
                                     .end = tokenizer ? tokenizer->end_token() : std::nullopt,
                                     .open = open};
-    return with_tokenizer(open_packed(recipe, use, documents), std::move(tokenizer));
+    auto packed = open_packed(recipe, use, documents);
+    return with_tokenizer(std::move(packed), std::move(tokenizer));
   }
   Streams streams = open_streams(recipe.data, use, endings, open);
   const int64_t vocab = said.is_auto ? needed : said.value;

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/kind.h"
 #include "lockstep/model/adapters.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/segments/rope.h"
@@ -111,6 +113,18 @@ void drop_targets(recipe::Recipe& recipe) {
   recipe.tune.targets = targets.empty() ? "all" : base::join(targets, ",");
 }
 
+// What short samples make of conversations: those are left out whose answers lie beyond, and where that is all of them,
+// questions are trained on too.
+void shrink_conversations(recipe::Recipe& recipe) {
+  if (recipe.data.kind != "chat") return;
+  recipe.data.on_error = "skip";
+  try {
+    static_cast<void>(data::open_dataset(recipe));
+  } catch (const base::DataError&) {
+    recipe.data.train_on = "all";
+  }
+}
+
 // Patterns of names that only the large model has, as those of its tenth layer.
 void drop_unmatched(recipe::Recipe& recipe) {
   drop_targets(recipe);
@@ -138,12 +152,14 @@ void drop_unmatched(recipe::Recipe& recipe) {
 
 Small small_recipe(const recipe::Resolved& resolved, int64_t steps, int64_t ranks, int64_t pieces) {
   recipe::Resolved whole = resolved;
+  data::resolve_kind(whole);  // with the tokenizer of model.from, which the small model does not come from
   const std::unique_ptr<data::Dataset> dataset = data::open_dataset(whole.recipe);
   model::resolve_model(whole, dataset->vocab());
   Small small{.recipe = whole.recipe, .changes = {}};
   plan::take_layout_off(small.recipe);
   shrink_model(small.recipe, dataset->vocab(), pieces);
   shrink_run(small.recipe, steps, ranks);
+  shrink_conversations(small.recipe);
   for (const char* name : {"model.layers", "model.hidden", "model.heads", "model.ffn", "model.vocab",
                            "data.seq_len", "batch.global"}) {
     const recipe::Key& key = *recipe::find_key(name);

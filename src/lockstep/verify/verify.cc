@@ -6,11 +6,13 @@
 #include <cmath>
 #include <filesystem>
 #include <future>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/step_folders.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep::verify {
 namespace {
@@ -18,6 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kReference = "one-rank";
+constexpr int64_t kEvaluated = 64;     // documents that are compared packed and alone
+constexpr double kSumsApart = 1e-9;    // losses of tokens have the same bits; their sum may differ in its last
 
 std::string size_text(double value) {
   return std::isfinite(value) ? fmt::format("{:.1e}", value) : "not finite";
@@ -47,6 +51,13 @@ class Verifier {
       if (!row) continue;
       report_.holds = report_.holds && (row->holds || (row->refused && !wishes_.named));
       report_.rows.push_back(std::move(*row));
+    }
+    // Other data is no documents without packing, but one stream.
+    if (report_.small.recipe.data.pack && report_.small.recipe.data.kind == "chat" && !stopped_) {
+      if (std::optional<Row> row = finished([&] { return packed_row(); })) {
+        report_.holds = report_.holds && row->holds;
+        report_.rows.push_back(std::move(*row));
+      }
     }
     report_.stopped = stopped_;
     report_.holds = report_.holds && !report_.stopped;
@@ -95,13 +106,14 @@ class Verifier {
 
   // Trains into a folder of its own; its run, or nothing with the reason in the row.
   std::optional<Run> trained(Row& row, const std::string& name, const std::string& title,
-                             const std::string& resume) {
+                             const std::string& resume, const std::vector<std::string>& more = {}) {
     Job job{.recipe = recipe_file_,
             .overrides = row.layout.overrides(),
             .ranks = row.layout.ranks(),
             .folder = wishes_.folder + "/" + name,
             .resume = resume,
             .title = title};
+    job.overrides.insert(job.overrides.end(), more.begin(), more.end());
     const Ended ended = train_(job);
     if (ended.how == Ended::How::done) return read_run(job.folder);
     if (ended.how == Ended::How::stopped) throw Stopped();
@@ -143,6 +155,43 @@ class Verifier {
     // What has the bits of one rank must go on from one rank's checkpoint, too.
     row.holds = check_again(row, words, *run, exact(layout) ? reference_ : *run);
     return row;
+  }
+
+  // The same documents, packed and each in a sample of its own, have the same loss: documents do not see each other.
+  // Nothing is trained: a rate that moves no weight, and an evaluation.
+  Row packed_row() {
+    Row row{.layout = {}, .title = "packed documents"};
+    recipe::Recipe alone = report_.small.recipe;
+    alone.data.pack = false;
+    const std::unique_ptr<data::Dataset> dataset = data::open_dataset(alone);
+    const int64_t documents = dataset->samples(data::Split::train) + dataset->samples(data::Split::eval);
+    const double share = std::min(0.5, kEvaluated / static_cast<double>(documents));
+    std::vector<double> losses;
+    for (const char* pack : {"true", "false"}) {
+      const std::string name = fmt::format("pack={}", pack);
+      const std::optional<Run> run =
+          trained(row, name, name, "",
+                  {fmt::format("data.pack={}", pack), "run.steps=1", "optim.lr=1e-30", "data.eval_path=",
+                   fmt::format("data.eval_fraction={}", share), fmt::format("log.eval_batches={}", kEvaluated)});
+      if (!run) return row;
+      row.memory_gib = std::max(row.memory_gib, run->memory_gib);
+      losses.push_back(eval_loss_of(run->folder));
+    }
+    const double apart = std::abs(losses[0] - losses[1]) / std::abs(losses[1]);
+    row.difference = Difference{.same_bits = losses[0] == losses[1], .loss = apart};
+    row.holds = apart <= kSumsApart;
+    if (!row.holds) row.note = fmt::format("packed documents have another loss than alone: {} and {}", losses[0], losses[1]);
+    return row;
+  }
+
+  // The last one that a run has written; not a number where it has none.
+  static double eval_loss_of(const std::string& folder) {
+    double loss = std::nan("");
+    for (const std::string& line : base::split_lines(base::read_file(folder + "/metrics.jsonl"))) {
+      const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+      if (row.is_object() && row.contains("eval_loss") && row["eval_loss"].is_number()) loss = row["eval_loss"];
+    }
+    return loss;
   }
 
   // Whether it must have the bits of one rank; run.exact = false lets data ranks add up in another order.

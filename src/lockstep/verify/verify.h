@@ -49,6 +49,7 @@ struct Wishes {
 
 struct Row {
   Layout layout;
+  std::string title = {};                // what is compared where it is no layout: "packed documents"
   std::optional<Difference> difference;  // from one rank; none: it did not run
   double memory_gib = 0;                 // of the fullest rank
   std::optional<bool> repeats;           // a second run has the same bits
@@ -56,6 +57,7 @@ struct Row {
   std::string note;                      // what is wrong, in words; or why it was refused
   bool refused = false, holds = false;
   bool broke = false;  // a run of it did not end well
+  std::string words() const { return title.empty() ? layout.words() : title; }
 };
 
 struct Report {

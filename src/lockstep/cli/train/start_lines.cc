@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "lockstep/base/text.h"
 #include "lockstep/cli/explain/explain_plan.h"
 #include "lockstep/device/thread_pool.h"
@@ -90,9 +88,9 @@ std::string epochs_line(const run::Plan& plan) {
   const recipe::Recipe& r = plan.recipe();
   const auto samples = static_cast<double>(plan.dataset->samples(data::Split::train));
   if (samples < 1) return "";
-  return fmt::format("epochs  {:.2f}: run.steps = {} of batch.global = {} samples; one epoch is {:.0f} steps\n",
+  return fmt::format("epochs  {:.2f}: run.steps = {} of batch.global = {} samples; one epoch is {:.1f} steps\n",
                      static_cast<double>(r.run.steps) * static_cast<double>(r.batch.global) / samples, r.run.steps,
-                     r.batch.global, std::ceil(samples / static_cast<double>(r.batch.global)));
+                     r.batch.global, samples / static_cast<double>(r.batch.global));
 }
 
 }  // namespace
