@@ -74,10 +74,11 @@ void add_adapters(Model& model, const AdapterOptions& options) {
   for (const std::string& target : options.targets) {
     if (std::any_of(maps.begin(), maps.end(), [&](const std::string& map) { return means(target, map); }))
       continue;
-    throw base::ConfigError(
-        195, fmt::format("tune.targets: {} names no linear map of this model's layers; there are {}, such as "
-                         "{}, and \"all\" means every one",
-                         base::quoted(target), last_parts(maps), maps.front()));
+    throw TargetError(
+        target,
+        fmt::format("tune.targets: {} names no linear map of this model's layers; there are {}, such as "
+                    "{}, and \"all\" means every one",
+                    base::quoted(target), last_parts(maps), maps.front()));
   }
   for (const Block& block : model.blocks) {
     for (const auto& segment : block.segments()) segment->adapt(options);

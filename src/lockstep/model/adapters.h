@@ -5,6 +5,7 @@
 // and MAP.lora_B.weight, [out, rank]. Families know nothing of it: their segments say which maps they have.
 #pragma once
 
+#include "lockstep/base/error.h"
 #include "lockstep/model/block.h"
 #include "lockstep/recipe/recipe.h"
 
@@ -16,8 +17,19 @@ constexpr const char* kAdapterB = ".lora_B.weight";
 AdapterOptions adapter_options(const recipe::Recipe::Tune& tune);
 double adapter_scale(const recipe::Recipe::Tune& tune);  // alpha / rank, or / sqrt(rank)
 
-// To every map that is wanted. ConfigError 195 where a target names no map of the model, 196 where the model
-// has none.
+// A target that names no map.
+class TargetError : public base::ConfigError {
+ public:
+  TargetError(const std::string& target, const std::string& sentence)
+      : base::ConfigError(195, sentence), target_(target) {}
+  const std::string& target() const { return target_; }
+
+ private:
+  std::string target_;
+};
+
+// To every map that is wanted. TargetError (195) where a target names no map of the model, 196 where the
+// model has none.
 void add_adapters(Model& model, const AdapterOptions& options);
 
 // Names of the maps that have adapters, in the model's order.

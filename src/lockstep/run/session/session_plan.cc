@@ -6,9 +6,12 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/device/opening.h"
 #include "lockstep/device/thread_pool.h"
+#include "lockstep/model/adapters.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/families/fp8_recipe.h"
 #include "lockstep/model/families/huggingface.h"
@@ -112,7 +115,15 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
     assign_groups(model, recipe, optimizer);
     return model;
   };
-  plan.model = std::make_unique<model::Model>(plan.build_part(parts));
+  try {
+    plan.model = std::make_unique<model::Model>(plan.build_part(parts));
+  } catch (const model::TargetError& error) {
+    const recipe::Recipe::Tune& tune = resolved.recipe.tune;
+    if (tune.adapter.empty() || !resolved.origin.at("tune.targets").starts_with(tune.adapter)) throw;
+    throw checkpoint::CheckpointError(
+        343, fmt::format("{} is an adapter of another model: it is for {}, which this model has not",
+                         tune.adapter, base::quoted(error.target())));
+  }
 }
 
 // ConfigError 271: documents that nobody would keep apart. A stand-in for data says nothing of its documents.
