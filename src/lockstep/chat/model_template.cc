@@ -22,7 +22,7 @@ Json object_in(const std::string& path) {
   if (!file.problem.empty()) return nullptr;
   Json object = Json::parse(file.text, nullptr, false);
   if (object.is_discarded() || !object.is_object())
-    throw base::ConfigError(199, fmt::format("{} is not a JSON object; restore the file", path));
+    throw base::ConfigError(197, fmt::format("{} is not a JSON object; restore the file", path));
   return object;
 }
 
@@ -41,7 +41,7 @@ std::optional<std::string> source_in(const Json& object, const std::string& path
     }
   }
   throw base::ConfigError(
-      199,
+      197,
       fmt::format("{}: chat_template is neither text nor a list with a template named \"default\"", path));
 }
 
@@ -57,7 +57,7 @@ jinja::Template parsed(const std::string& file, const std::string& source) {
   try {
     return jinja::Template(source);
   } catch (const jinja::Failure& failure) {
-    throw base::ConfigError(199,
+    throw base::ConfigError(197,
                             fmt::format("{}: the chat template cannot be read: {}", file, failure.what()));
   }
 }
@@ -109,7 +109,7 @@ jinja::Output ModelTemplate::render(const Conversation& conversation) const {
     return template_.render(names, std::time(nullptr));
   } catch (const jinja::Failure& failure) {
     throw base::ConfigError(
-        199, fmt::format("the chat template of {} refuses these messages: {}", file_, failure.what()));
+        197, fmt::format("the chat template of {} refuses these messages: {}", file_, failure.what()));
   }
 }
 

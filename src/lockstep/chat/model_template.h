@@ -23,9 +23,9 @@ struct Conversation {
 class ModelTemplate {
  public:
   // chat_template.jinja, or "chat_template" of chat_template.json or tokenizer_config.json; of several named
-  // ones "default". Nothing: the folder has none. ConfigError 199: it has one that cannot be read.
+  // ones "default". Nothing: the folder has none. ConfigError 197: it has one that cannot be read.
   static std::optional<ModelTemplate> find(const std::string& folder);
-  // ConfigError 199 with what the template says, such as an unknown role.
+  // ConfigError 197 with what the template says, such as an unknown role.
   jinja::Output render(const Conversation& conversation) const;
   const std::string& file() const { return file_; }
   // bos_token, eos_token, ...: names and texts, as the template sees them.

@@ -18,7 +18,7 @@ namespace {
 
 chat::ModelTemplate template_of(const std::string& folder, const ModelText& text) {
   if (text.tokenizer() == nullptr) {
-    throw base::ConfigError(199,
+    throw base::ConfigError(197,
                             "the model has no tokenizer to read a chat template with; put its tokenizer.json "
                             "into the folder, or name "
                             "it with data.tokenizer");
@@ -26,7 +26,7 @@ chat::ModelTemplate template_of(const std::string& folder, const ModelText& text
   std::optional<chat::ModelTemplate> found = chat::ModelTemplate::find(folder);
   if (!found) {
     throw base::ConfigError(
-        199, fmt::format(
+        197, fmt::format(
                  "{} has no chat template: neither chat_template.jinja nor one in tokenizer_config.json; use "
                  "--prompt without --chat for a model that was not trained on conversations",
                  folder));
@@ -84,7 +84,7 @@ ChatFormat::ChatFormat(const std::string& folder, const ModelText& text)
 std::string ChatFormat::render(const nlohmann::ordered_json& messages, const std::string& where) const {
   for (const nlohmann::ordered_json& one : messages) {
     if (one.is_object() && one.contains("role") && one["role"].is_string()) continue;
-    throw base::ConfigError(199,
+    throw base::ConfigError(197,
                             fmt::format("{} has a message that is not an object with a \"role\"", where));
   }
   return template_.render({.messages = messages, .add_generation_prompt = true}).text;

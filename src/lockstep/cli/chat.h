@@ -14,7 +14,7 @@ namespace lockstep::cli {
 
 class ChatFormat {
  public:
-  // ConfigError 199: the folder has no chat template, or the model no tokenizer to read it with.
+  // ConfigError 197: the folder has no chat template, or the model no tokenizer to read it with.
   ChatFormat(const std::string& folder, const ModelText& text);
   // With what the model's answer begins with. `where` begins the message of an error.
   std::string render(const nlohmann::ordered_json& messages, const std::string& where) const;
