@@ -20,9 +20,13 @@ same_tokens() {
   local vocab=192 word batch
   for word in "$@"; do [[ $word == vocab_size=* ]] && vocab=${word#*=}; done
   made "$@" && peer prompts prompts.jsonl "$vocab" || return 1
-  for batch in 1 3; do
-    said generate theirs --prompts prompts.jsonl --temperature 0 --tokens 30 --batch "$batch" --ignore-eos &&
-      peer greedy theirs said 30 || return 1
+  said generate theirs --prompts prompts.jsonl --temperature 0 --tokens 30 --batch 1 --ignore-eos && mv said alone || return 1
+  said generate theirs --prompts prompts.jsonl --temperature 0 --tokens 30 --batch 3 --ignore-eos --logprobs || return 1
+  peer greedy theirs alone 30 || return 1
+  for batch in 1 8; do
+    mv said before
+    said generate theirs --prompts prompts.jsonl --temperature 0 --tokens 30 --batch "$batch" --ignore-eos --logprobs || return 1
+    cmp before said || return 1
   done
 }
 

@@ -220,6 +220,7 @@ def prompts(path, vocab):
 def load(folder):
     import torch
     from transformers import AutoModelForCausalLM
+    torch.set_num_threads(1)  # these models are small, and the machine may be busy
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
 
 

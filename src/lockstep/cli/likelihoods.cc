@@ -125,9 +125,13 @@ run::ScoreItem score_item(const ModelText& text, const std::string& context, con
     const std::vector<int32_t> more = text.encode(options.delimiter + continuation, false);
     item.tokens.insert(item.tokens.end(), more.begin(), more.end());
   } else {
-    const size_t kept = stripped_size(context);
-    item.tokens = text.encode(context + options.delimiter + continuation, options.add_bos);
-    item.first = static_cast<int64_t>(text.encode(context.substr(0, kept), options.add_bos).size());
+    const std::vector<int32_t> whole =
+        text.encode(context + options.delimiter + continuation, options.add_bos);
+    item.tokens = text.encode(context.substr(0, stripped_size(context)), options.add_bos);
+    item.first = static_cast<int64_t>(item.tokens.size());
+    // Where the whole joins the last letters of the context with the continuation, the context keeps its own.
+    if (whole.size() > item.tokens.size())
+      item.tokens.insert(item.tokens.end(), whole.begin() + item.first, whole.end());
   }
   if (item.first == 0) {  // white space alone, which the continuation has now
     const std::vector<int32_t> before = text.beginning();

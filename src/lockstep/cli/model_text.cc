@@ -33,6 +33,8 @@ run::Plan decoding_plan(FolderModel& model) {
   adopt_tokenizer(model);
   constexpr int64_t kShort = 16;
   recipe.data.seq_len = std::min(recipe.data.seq_len, kShort);
+  if (!recipe.model.context.is_auto)
+    recipe.data.seq_len = std::min(recipe.data.seq_len, recipe.model.context.value);
   if (recipe.precision.compute == "fp8") recipe.precision.compute = "bf16";
   return run::make_plan(std::move(model.resolved), {}, {.reads_data = false});
 }

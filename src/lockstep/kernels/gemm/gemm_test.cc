@@ -188,7 +188,7 @@ TEST_P(GemmTest, RowsAloneHaveTheSameBitsInAnyCompany) {
         const Gemm plain{.m = m, .n = size.n, .k = size.k, .trans_b = trans_b};
         expect_close(all, reference(plain, a, b, bias, {}),
                      tolerance(type, std::sqrt(static_cast<double>(size.k) + 1)));
-        if (GetParam() != "cpu") continue;  // the promise is the CPU's
+        if (std::string(GetParam()) == "cuda") continue;  // the promise is the CPU's
         for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 1}, {3, 1}, {12, 1}, {2, 6}}) {
           const Values some = product(first, rows);
           EXPECT_EQ(some, Values(all.begin() + first * size.n, all.begin() + (first + rows) * size.n))

@@ -5,6 +5,8 @@
 // a row other bits in another company, and would have bf16 weights widened first: three times the traffic.
 #pragma once
 
+#include <type_traits>
+
 #include "lockstep/kernels/gemm/gemm.h"
 #include "lockstep/kernels/numbers_cpu.h"
 #include "lockstep/kernels/parallel_cpu.h"
@@ -91,22 +93,29 @@ void rows_by_columns(const RowProduct& p) {
   });
 }
 
-// Weights [k, n]: kDeep rows of them are added to a run of y at a time, in order.
-template <class T, int kDeep>
-LS_INLINE void add_weights(const T* w, int64_t n, const float* x, int64_t columns, float* y) {
-  const int64_t whole = columns / kLanes * kLanes;
+// Weights [k, n]: kDeep rows of them are added to a run of kRows rows of y at a time, in order.
+template <class T, int kDeep, int kRows>
+LS_INLINE void add_weights(const RowProduct& p, int64_t row, int64_t i, int64_t column, int64_t columns) {
+  const int64_t n = p.op.n, whole = columns / kLanes * kLanes, rest = columns - whole;
+  const T* w = static_cast<const T*>(p.op.b) + i * n + column;
+  const float* x = p.x + row * p.x_row + i;
+  float* y = p.y + row * n + column;
   for (int64_t j = 0; j < whole; j += kLanes) {
-    Lanes sum = load_lanes(y + j);
-    for (int d = 0; d < kDeep; ++d) sum += load_wide(w + d * n + j) * x[d];
-    store_lanes(y + j, sum);
+    Lanes weights[kDeep];
+    for (int d = 0; d < kDeep; ++d) weights[d] = load_wide(w + d * n + j);
+    for (int r = 0; r < kRows; ++r) {
+      Lanes sum = load_lanes(y + r * n + j);
+      for (int d = 0; d < kDeep; ++d) sum += weights[d] * x[r * p.x_row + d];
+      store_lanes(y + r * n + j, sum);
+    }
   }
-  if (whole == columns) return;
-  const int64_t rest = columns - whole;
-  Lanes sum = load_some(y + whole, rest);
-  for (int d = 0; d < kDeep; ++d) sum += load_some(w + d * n + whole, rest) * x[d];
-  float wide[kLanes];
-  store_lanes(wide, sum);
-  for (int64_t j = 0; j < rest; ++j) y[whole + j] = wide[j];
+  for (int r = 0; r < kRows && rest > 0; ++r) {
+    float wide[kLanes];
+    Lanes sum = load_some(y + r * n + whole, rest);
+    for (int d = 0; d < kDeep; ++d) sum += load_some(w + d * n + whole, rest) * x[r * p.x_row + d];
+    store_lanes(wide, sum);
+    for (int64_t j = 0; j < rest; ++j) y[r * n + whole + j] = wide[j];
+  }
 }
 
 template <class T>
@@ -115,13 +124,14 @@ void rows_by_depth(const RowProduct& p) {
   const int64_t n = p.op.n, k = p.op.k;
   share((n + kRun - 1) / kRun, n * k >= kSerialBelow, [&](int64_t item, int) {
     const int64_t begin = item * kRun, columns = smaller(n - begin, kRun);
-    const T* w = static_cast<const T*>(p.op.b) + begin;
     for (int64_t row = 0; row < p.op.m; ++row) {
       for (int64_t j = 0; j < columns; ++j) p.y[row * n + begin + j] = 0;
     }
     const auto add = [&](auto deep, int64_t i) {
-      for (int64_t row = 0; row < p.op.m; ++row)
-        add_weights<T, deep.value>(w + i * n, n, p.x + row * p.x_row + i, columns, p.y + row * n + begin);
+      int64_t row = 0;
+      for (; row + kRowsAtOnce <= p.op.m; row += kRowsAtOnce)
+        add_weights<T, deep.value, kRowsAtOnce>(p, row, i, begin, columns);
+      for (; row < p.op.m; ++row) add_weights<T, deep.value, 1>(p, row, i, begin, columns);
     };
     int64_t i = 0;
     for (; i + kDeep <= k; i += kDeep) add(std::integral_constant<int, kDeep>{}, i);

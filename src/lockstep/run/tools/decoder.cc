@@ -111,6 +111,11 @@ bool Decoder::depends_on_length(int64_t tokens) const {
   return by_length_ && tokens > session_.plan.recipe().model.rope_original_context;
 }
 
+int64_t Decoder::read_again_behind() const {
+  const recipe::Recipe::Model& model = session_.plan.recipe().model;
+  return by_length_ && model.family == "phi3" ? model.rope_original_context : 0;
+}
+
 void Decoder::begin_text(int64_t tokens) {
   if (by_length_) session_.parameters->fill_tables_for(tokens);
 }

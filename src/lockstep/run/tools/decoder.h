@@ -56,6 +56,10 @@ class Decoder {
   // Whether texts of up to so many tokens need tables of their own.
   bool depends_on_length(int64_t tokens) const;
 
+  // The number of tokens behind which a text is read again from its beginning, with the table of longer
+  // texts: as transformers generates with Phi-3's LongRoPE. 0: never.
+  int64_t read_again_behind() const;
+
   const DecodeSizes& sizes() const { return sizes_; }
   int64_t vocab() const { return session_.plan.model->vocab; }
   int64_t passes() const { return passes_; }

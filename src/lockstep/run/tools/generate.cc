@@ -66,6 +66,7 @@ void Generator::read(Running& running, size_t begin) {
         rows, {.logits = last ? 1 : 0, .alone = rows.size() <= kFewRows},
         [&](int64_t, int64_t, const float* logits) { logits_.assign(logits, logits + decoder_.vocab()); });
   });
+  running.begin = begin;
   running.position = static_cast<int64_t>(text.size());
   times_.read_tokens += running.position;
 }
@@ -112,12 +113,14 @@ void Generator::step(const Job& job, const std::vector<Running*>& running) {
   rows_.clear();
   of_rows_.clear();
   for (Running* each : running) {
-    if (each->position < context) {
+    const bool again = decoder_.read_again_behind() > 0 && each->position == decoder_.read_again_behind();
+    if (each->position < context && !again) {
       rows_.push_back({each->text.back(), each->slot, static_cast<int32_t>(each->position++)});
       of_rows_.push_back(each);
       continue;
     }
-    read(*each, each->text.size() - static_cast<size_t>(std::max<int64_t>(1, context / 2)));
+    const auto half = static_cast<size_t>(std::max<int64_t>(1, context / 2));
+    read(*each, each->position < context ? each->begin : each->text.size() - half);
     draw(job, *each, logits_.data());
   }
   const Timer timer(times_.drawn_seconds);

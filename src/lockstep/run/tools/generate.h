@@ -53,7 +53,8 @@ class Generator {
     int32_t slot = 0;
     std::vector<int32_t> text, seen;  // seen: distinct tokens of it
     std::vector<bool> is_seen;
-    int64_t position = 0;  // tokens of it in the cache
+    size_t begin = 0;      // the first token that is in the cache
+    int64_t position = 0;  // tokens in the cache
     uint64_t drawn = 0;
     bool done = false;
     void add(int32_t token);

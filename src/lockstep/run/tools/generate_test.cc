@@ -69,10 +69,10 @@ const std::vector<Family> kFamilies = {
     {"qwen3", {"model.head_dim=8"}},
     {"gemma2",
      {"model.sliding_window=4", "model.attn_softcap=3", "model.final_softcap=5", "model.head_dim=8"}},
-    {"phi", {"model.partial_rotary=0.5", "model.head_dim=8"}},
+    {"phi", {"model.partial_rotary=0.5", "model.hidden=16"}},
     {"olmo2", {}},
     {"smollm3", {"model.no_rope_every=2"}},
-    {"gpt_neox", {"model.partial_rotary=0.5", "model.head_dim=8"}},
+    {"gpt_neox", {"model.partial_rotary=0.5", "model.hidden=16"}},
     {"mlp", {}},
 };
 

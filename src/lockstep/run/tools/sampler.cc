@@ -26,14 +26,14 @@ struct Best {
 };
 
 Best likeliest(const std::vector<float>& scores) {
-  Best best;
-  bool numbers = true;
-  for (size_t i = 0; i < scores.size(); ++i) {
-    numbers = numbers && !std::isnan(scores[i]);
-    if (scores[i] > scores[best.token]) best.token = i;
+  float top = scores[0];
+  int strange = 0;  // NaNs; counted without a branch, so that the loop is short
+  for (const float score : scores) {
+    strange += score != score ? 1 : 0;
+    top = score > top ? score : top;
   }
-  best.finite = numbers && std::isfinite(scores[best.token]);
-  return best;
+  if (strange > 0 || !std::isfinite(top)) return {.finite = false};
+  return {.token = static_cast<size_t>(std::find(scores.begin(), scores.end(), top) - scores.begin())};
 }
 
 double weight_of(float score, float top, double temperature) {

@@ -36,7 +36,7 @@ TEST(Score, IsTheLogLikelihoodInAnyCompany) {
     const reference::Words words(words_of(family));
     Session session(make_plan(recipe::read_recipe({.file = "", .overrides = words_of(family)}), {}));
     reference::stir(session);
-    const reference::Weights weights = reference::read_back(session);
+    reference::Weights weights = reference::read_back(session);
     std::vector<ScoreItem> items;
     for (int64_t i = 0; i < 90; ++i) {
       ScoreItem item;
