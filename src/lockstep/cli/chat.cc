@@ -19,7 +19,7 @@ namespace {
 
 chat::ChatTemplate template_of(const recipe::Recipe& recipe, const std::string& folder, const ModelText& text) {
   if (text.tokenizer() == nullptr) {
-    throw base::ConfigError(197,
+    throw base::ConfigError(199,
                             "the model has no tokenizer to read a chat template with; put its tokenizer.json "
                             "into the folder, or name "
                             "it with data.tokenizer");
@@ -80,16 +80,16 @@ ChatFormat::ChatFormat(const recipe::Recipe& recipe, const std::string& folder, 
 std::string ChatFormat::render(const nlohmann::ordered_json& messages, const std::string& where) const {
   for (const nlohmann::ordered_json& one : messages) {
     if (one.is_object() && one.contains("role") && one["role"].is_string()) continue;
-    throw base::ConfigError(197,
+    throw base::ConfigError(199,
                             fmt::format("{} has a message that is not an object with a \"role\"", where));
   }
   try {
     const chat::Names names = template_.names_of({.messages = messages});
     return template_.render(names, names.messages.size(), chat::Prompt::generation).text;
   } catch (const chat::jinja::Failure& failure) {
-    throw base::ConfigError(197, fmt::format("{} is refused by the chat template: {}", where, failure.what()));
+    throw base::ConfigError(199, fmt::format("{} is refused by the chat template: {}", where, failure.what()));
   } catch (const chat::Fault& fault) {
-    throw base::ConfigError(197, fmt::format("{} {}", where, fault.sentence));
+    throw base::ConfigError(199, fmt::format("{} {}", where, fault.sentence));
   }
 }
 

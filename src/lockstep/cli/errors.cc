@@ -22,13 +22,6 @@ std::vector<base::ErrorExplanation> error_rows() {
        "Not a language model",
        {"`lockstep generate` needs a language model."},
        {"Use it on runs of the gpt2, llama or mlp family."}},
-      {197,
-       "No usable chat template",
-       {"The model's folder has no chat_template.jinja and no chat_template in tokenizer_config.json: it was "
-        "not "
-        "trained on conversations.",
-        "The template refuses the messages, such as an unknown role, or two of one role in a row."},
-       {"Use --prompt without --chat.", "Put the template of the model into its folder."}},
       {198,
        "Prompt or text cannot be used",
        {"It is longer than the model's context, empty, not UTF-8, or has tokens that the model does not "
@@ -36,6 +29,11 @@ std::vector<base::ErrorExplanation> error_rows() {
         "A line of the file of prompts is not what is expected there."},
        {"Shorten or correct the text that the message names.",
         "Use the tokenizer that belongs to the model (data.tokenizer)."}},
+      {199,
+       "Messages cannot be put to the model",
+       {"The model has no tokenizer, so no chat template can be read with it.",
+        "The template refuses the messages, such as an unknown role, or two of one role in a row."},
+       {"Name the model's tokenizer with data.tokenizer.", "Use --prompt without --chat."}},
       {323,
        "Checkpoint not found",
        {"--resume names a folder that does not exist."},

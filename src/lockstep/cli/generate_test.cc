@@ -106,7 +106,7 @@ TEST_F(GenerateCommand, WhatIsWrongIsSaid) {
           {"$L generate --prompts blank.txt", 2, "blank.txt line 2 is empty"},
           {"$L generate --prompts bad.jsonl", 2, "bad.jsonl line 2 has neither"},
           {"$L generate --prompts both.jsonl", 2, "both.jsonl line 1 has both"},
-          {"$L generate --prompts chat.jsonl", 2, "LS0197"},
+          {"$L generate --prompts chat.jsonl", 2, "LS0199"},
           {"$L generate --chat --prompt hello", 2, "no tokenizer"},
           {"$L generate --prompt \"$(printf 'a\\377')\"", 2, "--prompt is not UTF-8 from byte 1 on (0xFF)"},
           {"$L generate --prompt $(printf 'a%.0s' $(seq 33))", 2,
