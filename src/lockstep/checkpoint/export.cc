@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/checkpoint/companions.h"
 #include "lockstep/checkpoint/formats/shards.h"
 #include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/checkpoint/saving/file_writer.h"
@@ -162,6 +163,10 @@ Exported export_model(const Opened& source, const std::string& target, std::opti
   if (plan.size() > 1) write_text(written.add(kIndexName), index_text(plan));
   done.has_config = !source.config_json().empty();
   if (done.has_config) write_text(written.add("config.json"), config_for(source.config_json(), type));
+  for (const Companion& one : companions_of(source)) {
+    write_text(written.add(one.name), base::read_file(one.from));
+    done.companions.push_back(one.name);
+  }
   written.finish();
   return done;
 }

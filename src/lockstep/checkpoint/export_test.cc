@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/checkpoint/testing.h"
@@ -41,6 +42,22 @@ TEST(Export, WeightsAloneInTheTypeWanted) {
     EXPECT_NE(refusal(326, [&] { export_model(source, target, type); }).find("not an empty folder"),
               std::string::npos);
   }
+}
+
+// A folder without a manifest gives its own tokenizer; all of its files, and nothing else.
+TEST(Export, TheTokenizerComesAlong) {
+  base::TemporaryFolder run;
+  Tensors memory;
+  const std::string first = run.path() + "/first", second = run.path() + "/second";
+  EXPECT_TRUE(export_model(Opened(save(run.path(), contents_of(memory, 1), 1)), first, {}).companions.empty());
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                           "generation_config.json", "notes.txt"})
+    run.write(std::string("first/") + name, name);
+  EXPECT_EQ(export_model(Opened(first), second, {}).companions,
+            (std::vector<std::string>{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                                      "generation_config.json"}));
+  EXPECT_EQ(base::read_file(second + "/chat_template.jinja"), "chat_template.jinja");
+  EXPECT_FALSE(fs::exists(second + "/notes.txt"));
 }
 
 }  // namespace

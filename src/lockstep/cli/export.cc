@@ -77,6 +77,7 @@ int export_command(Arguments& arguments) {
                                  {"bytes", done.bytes},
                                  {"files", done.files},
                                  {"config", done.has_config},
+                                 {"companions", done.companions},
                                  {"adapter", adapter && !merge},
                                  {"merged", merge},
                                  {"overflowed", done.overflowed}}
@@ -84,6 +85,7 @@ int export_command(Arguments& arguments) {
   } else {
     print("{} tensors, {}, from {} to {}\n", done.tensors, base::human_bytes(static_cast<double>(done.bytes)),
           folder, target);
+    if (!done.companions.empty()) print("with {}\n", base::join(done.companions, ", "));
     if (!done.has_config) print("no config.json was written: transformers does not have this model family\n");
   }
   return 0;

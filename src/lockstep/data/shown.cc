@@ -6,7 +6,8 @@
 
 #include "lockstep/data/chat.h"
 #include "lockstep/data/files.h"
-#include "lockstep/data/jsonl.h"
+#include "lockstep/data/documents.h"
+#include "lockstep/data/kind.h"
 #include "lockstep/data/windows.h"
 #include "lockstep/kernels/loss/loss.h"
 
@@ -66,7 +67,8 @@ LengthStatistics measure_chats(const recipe::Recipe& recipe) {
 
 std::optional<int32_t> end_of_documents(const recipe::Recipe& recipe) {
   if (const SharedTokenizer tokenizer = tokenizer_of(recipe.data)) return tokenizer->end_token();
-  if (recipe.data.kind == "jsonl") return kEndOfDocument;
+  const std::optional<Words>& words = find_kind(recipe.data.kind).words;
+  if (words && words->vocab == kEndOfDocument + 1) return kEndOfDocument;
   return std::nullopt;
 }
 
