@@ -18,7 +18,11 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import zstandard
-from streaming import MDSWriter
+
+try:
+    from streaming import MDSWriter
+except ImportError:  # it brings a PyTorch of its own
+    MDSWriter = None
 
 ALPHABETS = ["abcdefghij     ", "\"',;\t|\\", "\n\r\n\n", "äöüßéèñ", "日本語テキスト", "🙂🚀👩‍👩‍👧", "\0\x01\x7f", "<|endoftext|>"]
 
@@ -67,10 +71,7 @@ def write_tables(folder, texts):
         file.write_table(words)
 
 
-def write_folders(folder, texts, tokens):
-    dataset = datasets.Dataset.from_dict({"text": texts})
-    dataset.save_to_disk(folder / "saved", num_shards=3)
-    datasets.DatasetDict({"train": dataset, "test": dataset.select(range(5))}).save_to_disk(folder / "splits")
+def write_mds(folder, texts, tokens):
     for name, compression in [("mds", None), ("mds-zstd", "zstd"), ("mds-gz", "gz")]:
         with MDSWriter(out=str(folder / name), columns={"text": "str", "id": "int"}, compression=compression, size_limit=50000) as out:
             for number, text in enumerate(texts):
@@ -78,6 +79,14 @@ def write_folders(folder, texts, tokens):
     with MDSWriter(out=str(folder / "mds-tokens"), columns={"tokens": "ndarray:uint16", "id": "int"}, size_limit=3000) as out:
         for number, row in enumerate(tokens):
             out.write({"tokens": numpy.array(row, "uint16"), "id": number})
+
+
+def write_folders(folder, texts, tokens):
+    dataset = datasets.Dataset.from_dict({"text": texts})
+    dataset.save_to_disk(folder / "saved", num_shards=3)
+    datasets.DatasetDict({"train": dataset, "test": dataset.select(range(5))}).save_to_disk(folder / "splits")
+    if MDSWriter:
+        write_mds(folder, texts, tokens)
     pq.write_table(pa.table({"input_ids": tokens}), folder / "tokens.parquet", row_group_size=11)
     datasets.Dataset.from_dict({"input_ids": tokens}).save_to_disk(folder / "saved-tokens")
     flat = numpy.array([token for row in tokens for token in row], "uint16")
