@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kEnds[] = {".lora_A.weight", ".lora_B.weight"};
 constexpr int64_t kMostRank = 65536;
+constexpr double kMostAlpha = 1e6;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw CheckpointError(340, fmt::format("{}: {}", path, why));
@@ -118,6 +119,9 @@ AdapterConfig parse_adapter_config(const std::string& text, const std::string& p
     refuse(path, fmt::format("\"r\" is {}; expected an integer from 1 to {}", rank, kMostRank));
   config.rank = static_cast<int64_t>(rank);
   config.alpha = number_in(json, "lora_alpha", 8, path);
+  if (config.alpha <= 0 || config.alpha > kMostAlpha)
+    refuse(path, fmt::format("\"lora_alpha\" is {}; expected a number above 0, at most {}", config.alpha,
+                             kMostAlpha));
   config.dropout = number_in(json, "lora_dropout", 0, path);
   config.root = truth_in(json, "use_rslora", path);
   config.transposed = truth_in(json, "fan_in_fan_out", path);

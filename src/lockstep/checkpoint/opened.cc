@@ -225,6 +225,27 @@ void Opened::State::open_adapter(Adapters adapters) {
   add_merged(static_cast<float>(adapter->scale()));
 }
 
+namespace {
+
+// Adapters on adapters come to an end: one that names another that names the first would never.
+void check_depth(const std::string& folder, std::string at) {
+  constexpr int kMost = 8;
+  for (int depth = 0; depth < kMost; ++depth) {
+    std::error_code error;
+    if (!fs::is_directory(at, error)) return;  // told when it is opened
+    const Opened one(at);
+    const bool checkpoint = one.manifest() && one.manifest()->base;
+    if (!checkpoint && (one.manifest() || !one.adapter())) return;
+    at = checkpoint ? one.manifest()->base->folder : one.adapter()->base;
+  }
+  throw CheckpointError(
+      341, fmt::format("{} lies on more than {} adapters one on the other, or on itself: merge them into one "
+                       "model with `lockstep export --merge`",
+                       folder, kMost));
+}
+
+}  // namespace
+
 // The manifest's word on it counts; PEFT's file names a folder or a model of the hub.
 void Opened::State::open_base() {
   const std::string named = manifest ? manifest->base->folder : adapter->base;
@@ -238,6 +259,7 @@ void Opened::State::open_base() {
   }
   if (fs::equivalent(named, folder, error))
     throw CheckpointError(341, fmt::format("{} names itself as the model under its adapter", folder));
+  check_depth(folder, named);
   base = std::make_unique<Opened>(named, Adapters::merged);
   if (!manifest || base->fingerprint() == manifest->base->fingerprint) return;
   throw CheckpointError(342, fmt::format("{} was trained on the model in {}, whose weights are now others: "

@@ -240,6 +240,30 @@ TEST(LoraAdapter, SetsItsOwnKeys) {
   EXPECT_NE(more.find("has no"), std::string::npos) << more;
 }
 
+TEST(LoraAdapter, IsRefusedWithoutItsConfigOrOnItself) {
+  const base::TemporaryFolder folder;
+  const std::string under = base_model(folder, {"model.tied=false"});
+  const Words words = {"model.tied=false", "tune.method=lora", "model.from=" + under};
+  Session session = tiny_session(words);
+  const std::string saved = save_checkpoint(session, folder.path() + "/lora", 1);
+  const std::string one = folder.path() + "/one", other = folder.path() + "/other";
+  for (const std::string& copy : {one, other}) checkpoint::export_adapter(Opened(saved), copy, {});
+  const auto name_base = [](const std::string& of, const std::string& base_folder) {
+    checkpoint::AdapterConfig config = *Opened(of).adapter();
+    config.base = base_folder;
+    std::ofstream(of + "/adapter_config.json") << checkpoint::adapter_config_text(config);
+  };
+  name_base(one, other);
+  name_base(other, one);
+  EXPECT_NE(base::refusal(341, [&] { Opened(one, Adapters::merged); }).find("on itself"), std::string::npos);
+  name_base(one, one);
+  EXPECT_NE(base::refusal(341, [&] { Opened(one, Adapters::merged); }).find("itself"), std::string::npos);
+  name_base(one, "meta-llama/Llama-3.2-1B");
+  base::refusal(341, [&] { Opened(one, Adapters::merged); });
+  fs::remove(one + "/adapter_config.json");
+  base::refusal(340, [&] { tiny_session(with(words, {"tune.adapter=" + one})); });
+}
+
 TEST(LoraWords, AreRefusedWithAWayOut) {
   struct Refused {
     Words words;
@@ -282,7 +306,8 @@ TEST(LoraConfig, IsReadFromPeftsFileAndNothingMore) {
   for (const char* text :
        {"[]", "{", R"({"peft_type": "IA3"})", R"({"r": 0})", R"({"r": 1.5})", R"({"r": "8"})",
         R"({"r": 1e9})", R"({"use_dora": true})", R"({"rank_pattern": {"q_proj": 4}})", R"({"bias": "all"})",
-        R"({"use_rslora": "yes"})", R"({"lora_alpha": null, "r": -3})"}) {
+        R"({"lora_alpha": -1})", R"({"lora_alpha": 0})", R"({"use_rslora": "yes"})",
+        R"({"lora_alpha": null, "r": -3})"}) {
     base::refusal(340, [&] { parse(text); });
   }
 }

@@ -79,6 +79,13 @@ std::vector<Setting> settings_of(const Opened& from) {
   if (maps.empty())
     throw checkpoint::CheckpointError(
         343, fmt::format("{} holds no adapter: none of its tensors is a lora_A", from.folder()));
+  if (!from.adapter() && !from.manifest()) {
+    throw checkpoint::CheckpointError(
+        340,
+        fmt::format("{} has no {}, which says how much its adapter counts; copy it from where the adapter "
+                    "came from",
+                    from.folder(), checkpoint::kAdapterConfigName));
+  }
   if (!from.adapter()) {  // a whole checkpoint of a run with adapters
     recipe::RecipeSource source;
     source.text = from.manifest() ? from.manifest()->recipe_toml : "";
