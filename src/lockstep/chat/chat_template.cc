@@ -11,8 +11,8 @@ namespace {
 
 using jinja::Value;
 
-// Noon of the day that Llama's own templates name where they are told none; by the local clock, which strftime_now
-// reads, so that it is the same day everywhere.
+// Noon of the day that Llama's own templates name where they are told none; by the local clock, which
+// strftime_now reads, so that it is the same day everywhere.
 std::time_t fixed_day() {
   std::tm day{};
   day.tm_year = 2024 - 1900;
@@ -69,7 +69,8 @@ Names ChatTemplate::names_of(const Conversation& conversation) const {
   }
   names.tools = !conversation.tools.is_null();
   names.others.emplace_back("tools", Value::from_json(conversation.tools));
-  for (const auto& [name, value] : conversation.names.items()) names.others.emplace_back(name, Value::from_json(value));
+  for (const auto& [name, value] : conversation.names.items())
+    names.others.emplace_back(name, Value::from_json(value));
   return names;
 }
 
@@ -86,6 +87,8 @@ jinja::Output ChatTemplate::render(const Names& names, size_t count, Prompt prom
   return chosen(names.tools).render(all, now);
 }
 
-bool ChatTemplate::marks_generation(const Names& names) const { return chosen(names.tools).marks_generation(); }
+bool ChatTemplate::marks_generation(const Names& names) const {
+  return chosen(names.tools).marks_generation();
+}
 
 }  // namespace lockstep::chat

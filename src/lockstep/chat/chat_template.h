@@ -3,8 +3,8 @@
 //     const ChatTemplate spoken = open_template({.folders = {"Qwen3-8B/"}});
 //     spoken.render(conversation, conversation.messages.size(), Prompt::none).text
 //
-// Equal byte for byte to apply_chat_template(messages, tools=..., tokenize=False), with one exception on purpose:
-// strftime_now() always tells the same day, so that a run gives the same tokens tomorrow.
+// Equal byte for byte to apply_chat_template(messages, tools=..., tokenize=False), with one exception on
+// purpose: strftime_now() always tells the same day, so that a run gives the same tokens tomorrow.
 #pragma once
 
 #include <optional>
@@ -50,12 +50,13 @@ class ChatTemplate {
 };
 
 struct TemplateQuery {
-  std::string file;                  // data.chat_template: wins over what folders hold
-  std::vector<std::string> folders;  // of the tokenizer and of the model, in this order; files count as their folders
+  std::string file;  // data.chat_template: wins over what folders hold
+  std::vector<std::string>
+      folders;  // of the tokenizer and of the model, in this order; files count as their folders
   const text::Tokenizer* tokenizer = nullptr;  // tells special tokens where no file names them
 };
-// chat_template.jinja, chat_template.json or tokenizer_config.json. ConfigError 267: there is none; DataError 268:
-// it cannot be read.
+// chat_template.jinja, chat_template.json or tokenizer_config.json. ConfigError 267: there is none; DataError
+// 268: it cannot be read.
 ChatTemplate open_template(const TemplateQuery& query);
 
 }  // namespace lockstep::chat

@@ -10,13 +10,15 @@
 namespace lockstep::chat {
 
 const std::vector<Form>& forms() {
-  static const std::vector<Form> all = {messages_form(), conversations_form(), conversation_form(), alpaca_form(),
-                                        completion_form()};
+  static const std::vector<Form> all = {messages_form(), conversations_form(), conversation_form(),
+                                        alpaca_form(), completion_form()};
   return all;
 }
 
 const Form* form_of(const std::vector<std::string>& keys) {
-  const auto has = [&](const std::string& field) { return std::find(keys.begin(), keys.end(), field) != keys.end(); };
+  const auto has = [&](const std::string& field) {
+    return std::find(keys.begin(), keys.end(), field) != keys.end();
+  };
   for (const Form& form : forms()) {
     if (std::all_of(form.fields.begin(), form.fields.end(), has)) return &form;
   }
@@ -47,17 +49,18 @@ std::string text_of_content(const Json& content, size_t turn) {
   if (content.is_null()) return "";
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array())
-    throw Fault{261, fmt::format("has a message {} whose content is neither text nor a list of texts", turn + 1)};
+    throw Fault{261,
+                fmt::format("has a message {} whose content is neither text nor a list of texts", turn + 1)};
   std::string text;
   for (const Json& part : content) {
-    const bool is_text = part.is_object() && part.value("type", Json("text")) == "text" && part.contains("text") &&
-                         part["text"].is_string();
+    const bool is_text = part.is_object() && part.value("type", Json("text")) == "text" &&
+                         part.contains("text") && part["text"].is_string();
     if (!is_text) {
       const std::string type = part.is_object() && part.contains("type") && part["type"].is_string()
                                    ? part["type"].get<std::string>()
                                    : "unknown";
-      throw Fault{261, fmt::format("has a message {} with a part of type {}; only text can be trained on", turn + 1,
-                                   base::quoted(type, 40))};
+      throw Fault{261, fmt::format("has a message {} with a part of type {}; only text can be trained on",
+                                   turn + 1, base::quoted(type, 40))};
     }
     text += part["text"].get<std::string>();
   }
@@ -68,14 +71,16 @@ Conversation with_extras(const Json& row) {
   Conversation made;
   if (row.contains("tools") && !row["tools"].is_null()) {
     Json tools = row["tools"];
-    // Columnar files have no column of objects with different fields, so datasets keep tools as JSON in a text.
+    // Columnar files have no column of objects with different fields, so datasets keep tools as JSON in a
+    // text.
     if (tools.is_string()) tools = Json::parse(tools.get<std::string>(), nullptr, false);
     if (tools.is_string() || tools.is_discarded() || !tools.is_array())
       throw Fault{261, "has \"tools\" that are not a list"};
     if (!tools.empty()) made.tools = std::move(tools);
   }
   if (row.contains("chat_template_kwargs") && !row["chat_template_kwargs"].is_null()) {
-    if (!row["chat_template_kwargs"].is_object()) throw Fault{261, "has \"chat_template_kwargs\" that are not an object"};
+    if (!row["chat_template_kwargs"].is_object())
+      throw Fault{261, "has \"chat_template_kwargs\" that are not an object"};
     made.names = row["chat_template_kwargs"];
   }
   return made;

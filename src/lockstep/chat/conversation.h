@@ -1,8 +1,8 @@
 // A conversation, in the form that chat templates take: messages with a role and a content.
 //
-// People keep conversations in several forms. Each has a file in forms/ and a row in its table: the fields by which
-// its objects are known, and how one of them is read. What a reader gives is what Hugging Face's datasets would hand
-// to apply_chat_template; nothing is dropped without a word.
+// People keep conversations in several forms. Each has a file in forms/ and a row in its table: the fields by
+// which its objects are known, and how one of them is read. What a reader gives is what Hugging Face's
+// datasets would hand to apply_chat_template; nothing is dropped without a word.
 //
 //     const Form* form = form_of(row);          // null: no conversation
 //     Conversation conversation = form->read(row);
@@ -24,8 +24,8 @@ struct Conversation {
 };
 
 struct Form {
-  const char* name;                 // "messages"
-  std::vector<std::string> fields;  // all of them are there
+  const char* name;                       // "messages"
+  std::vector<std::string> fields;        // all of them are there
   Conversation (*read)(const Json& row);  // Fault 261
 };
 const std::vector<Form>& forms();
@@ -35,13 +35,13 @@ const Form* form_of(const std::vector<std::string>& keys);
 const Form* form_of(const Json& row);
 std::string forms_text();  // "messages, conversations, instruction and output, ...", for messages
 
-// What readers share. The text of a turn: a string, or a list of {"type": "text", "text": ...} put together. Fault
-// 261: pictures, numbers. null: none.
+// What readers share. The text of a turn: a string, or a list of {"type": "text", "text": ...} put together.
+// Fault 261: pictures, numbers. null: none.
 std::string text_of_content(const Json& content, size_t turn);
 Conversation with_extras(const Json& row);  // tools and names; without messages
 Json message(const char* role, std::string content);
-const std::string& string_field(const Json& row, const char* field);          // Fault 261: absent, no string
-std::string optional_string_field(const Json& row, const char* field);        // empty: absent or null
+const std::string& string_field(const Json& row, const char* field);    // Fault 261: absent, no string
+std::string optional_string_field(const Json& row, const char* field);  // empty: absent or null
 
 // The forms' own files.
 Form messages_form();

@@ -48,8 +48,10 @@ EncodedChat ChatEncoder::encode(const Rendered& rendered) {
   const auto count = std::count(out.trained.begin(), out.trained.end(), true);
   if (count == 0) throw Fault{263, "has no token to train on"};
   if (train_on_ != TrainOn::all && static_cast<size_t>(count) == out.ids.size())
-    throw Fault{266, "is trained on as a whole, with nothing before the assistant's words; set data.train_on=all if "
-                     "that is meant"};
+    throw Fault{
+        266,
+        "is trained on as a whole, with nothing before the assistant's words; set data.train_on=all if "
+        "that is meant"};
   return out;
 }
 
@@ -88,7 +90,8 @@ void ChatEncoder::by_beginnings(const Rendered& rendered, EncodedChat& out) {
 }
 
 // Tokens of the text up to the cut; of one that reaches over it, up to its begin, or to its end (`round_up`).
-size_t ChatEncoder::tokens_before(std::string_view text, size_t cut, bool round_up, const std::vector<int32_t>& ids) {
+size_t ChatEncoder::tokens_before(std::string_view text, size_t cut, bool round_up,
+                                  const std::vector<int32_t>& ids) {
   for (size_t away = 0; away <= kLongestToken; ++away) {
     if (!round_up && away > cut) break;
     const size_t at = round_up ? cut + away : cut - away;
@@ -98,8 +101,10 @@ size_t ChatEncoder::tokens_before(std::string_view text, size_t cut, bool round_
     if (beginning.size() <= ids.size() && std::equal(beginning.begin(), beginning.end(), ids.begin()))
       return beginning.size();
   }
-  throw Fault{264, "has a place between the chat template's words and the assistant's where the tokenizer does not let "
-                   "it be told which token is whose"};
+  throw Fault{
+      264,
+      "has a place between the chat template's words and the assistant's where the tokenizer does not let "
+      "it be told which token is whose"};
 }
 
 }  // namespace lockstep::chat

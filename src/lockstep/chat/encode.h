@@ -1,8 +1,8 @@
 // A rendered conversation as tokens, each with a mark: trained on or not.
 //
-// Ids are those of the whole text, as apply_chat_template gives them: never those of its parts put together, unless
-// they are the same. A token that reaches over the edge of a trained part counts as trained, as it does in Hugging
-// Face's assistant mask.
+// Ids are those of the whole text, as apply_chat_template gives them: never those of its parts put together,
+// unless they are the same. A token that reaches over the edge of a trained part counts as trained, as it
+// does in Hugging Face's assistant mask.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Why a conversation or a template cannot be used. Who reads the file puts its name and line before the sentence.
+// Why a conversation or a template cannot be used. Who reads the file puts its name and line before the
+// sentence.
 #pragma once
 
 #include <string>

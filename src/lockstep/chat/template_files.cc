@@ -1,4 +1,5 @@
-// Where templates and the names of special tokens lie: chat_template.jinja, tokenizer_config.json and their kin.
+// Where templates and the names of special tokens lie: chat_template.jinja, tokenizer_config.json and their
+// kin.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -27,7 +28,8 @@ bool is_file(const fs::path& path) {
 std::string content_of(const fs::path& path) {
   const base::MappedFile file = base::MappedFile::open(path.string());
   if (file.size() > kLargestFile)
-    throw base::DataError(268, fmt::format("{} is larger than 64 MiB, and no chat template is", path.string()));
+    throw base::DataError(268,
+                          fmt::format("{} is larger than 64 MiB, and no chat template is", path.string()));
   return std::string(file.text());
 }
 
@@ -37,7 +39,8 @@ Json json_of(const fs::path& path) {
   return json;
 }
 
-// What a folder or file offers. Of several named templates: "default", and "tool_use" for conversations with tools.
+// What a folder or file offers. Of several named templates: "default", and "tool_use" for conversations with
+// tools.
 struct Sources {
   std::string file, plain, for_tools;
   bool found() const { return !file.empty(); }
@@ -60,9 +63,10 @@ Sources named_sources(const fs::path& path, const Json& value) {
     for (const auto& [name, text] : value.items()) take(name, text);
   }
   if (sources.plain.empty()) {
-    throw base::DataError(268, fmt::format("{} has a \"chat_template\" that is neither a text nor a list with one "
-                                           "named \"default\"; name a file with data.chat_template",
-                                           path.string()));
+    throw base::DataError(268,
+                          fmt::format("{} has a \"chat_template\" that is neither a text nor a list with one "
+                                      "named \"default\"; name a file with data.chat_template",
+                                      path.string()));
   }
   return sources;
 }
@@ -93,9 +97,10 @@ Sources find(const TemplateQuery& query, const std::vector<fs::path>& folders) {
                             : is_file(query.file)               ? in_file(query.file)
                                                                 : Sources{};
     if (sources.found()) return sources;
-    throw base::ConfigError(267, fmt::format("data.chat_template = {} is no file with a chat template; name a .jinja "
-                                             "file, or a tokenizer_config.json that has a \"chat_template\"",
-                                             base::quoted(query.file, 200)));
+    throw base::ConfigError(
+        267, fmt::format("data.chat_template = {} is no file with a chat template; name a .jinja "
+                         "file, or a tokenizer_config.json that has a \"chat_template\"",
+                         base::quoted(query.file, 200)));
   }
   std::vector<std::string> looked;
   for (const fs::path& folder : folders) {
@@ -103,10 +108,11 @@ Sources find(const TemplateQuery& query, const std::vector<fs::path>& folders) {
     looked.push_back(folder.string());
   }
   throw base::ConfigError(
-      267, fmt::format("there is no chat template in {}: neither chat_template.jinja nor \"chat_template\" in "
-                       "tokenizer_config.json; name a template's file with data.chat_template, such as that of the "
-                       "model's instruction-tuned sibling",
-                       looked.empty() ? "any folder, because none is named" : base::listed(looked, "or")));
+      267, fmt::format(
+               "there is no chat template in {}: neither chat_template.jinja nor \"chat_template\" in "
+               "tokenizer_config.json; name a template's file with data.chat_template, such as that of the "
+               "model's instruction-tuned sibling",
+               looked.empty() ? "any folder, because none is named" : base::listed(looked, "or")));
 }
 
 // A token is a text, or an object that holds one.
@@ -127,7 +133,8 @@ void add_tokens(const Json& json, TokenNames& names, std::vector<std::string>& k
     if (const auto text = token_text(json[name])) names.emplace_back(name, *text);
   }
   const char* more = "additional_special_tokens";
-  if (!json.contains(more) || !json[more].is_array() || std::find(known.begin(), known.end(), more) != known.end())
+  if (!json.contains(more) || !json[more].is_array() ||
+      std::find(known.begin(), known.end(), more) != known.end())
     return;
   known.emplace_back(more);
   jinja::List all;
@@ -165,7 +172,8 @@ std::vector<fs::path> folders_of(const std::vector<std::string>& paths) {
     std::error_code error;
     fs::path folder = fs::is_directory(path, error) ? fs::path(path) : fs::path(path).parent_path();
     if (folder.empty()) folder = ".";
-    if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(std::move(folder));
+    if (std::find(folders.begin(), folders.end(), folder) == folders.end())
+      folders.push_back(std::move(folder));
   }
   return folders;
 }

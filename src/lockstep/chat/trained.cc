@@ -75,10 +75,12 @@ void check_stop(const std::string& text, const Conversation& conversation, size_
   if (words.empty() ||
       !base::trimmed(std::string_view(text).substr(span.begin, span.end - span.begin)).ends_with(words))
     return;
-  throw Fault{265, fmt::format("has a message {} behind which the chat template trains on no end-of-turn token, so the "
-                               "model would not learn to stop; use a template that ends the assistant's messages with "
-                               "one, inside {{% generation %}} where it has that (data.chat_template)",
-                               turn + 1)};
+  throw Fault{
+      265,
+      fmt::format("has a message {} behind which the chat template trains on no end-of-turn token, so the "
+                  "model would not learn to stop; use a template that ends the assistant's messages with "
+                  "one, inside {{% generation %}} where it has that (data.chat_template)",
+                  turn + 1)};
 }
 
 }  // namespace
@@ -104,7 +106,8 @@ Rendered render(const ChatTemplate& spoken, const Conversation& conversation, Tr
       for (Span& span : spans) drop_space(out.text, special, span);
     }
     if (spans.size() == turns.trained.size()) {
-      for (size_t i = 0; i < spans.size(); ++i) check_stop(out.text, conversation, turns.trained[i], spans[i]);
+      for (size_t i = 0; i < spans.size(); ++i)
+        check_stop(out.text, conversation, turns.trained[i], spans[i]);
     }
     return {.text = std::move(out.text), .trained = std::move(spans)};
   } catch (const jinja::Failure& failure) {

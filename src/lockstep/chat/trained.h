@@ -1,10 +1,11 @@
-// Which bytes of a rendered conversation are trained on: what the assistant says, and the token that ends its turn.
+// Which bytes of a rendered conversation are trained on: what the assistant says, and the token that ends its
+// turn.
 //
-// Templates that mark it with {% generation %} are taken at their word. Of others, turn i lies between the text of
-// the messages before it (with the prompt that begins an answer) and the text up to it, where both are beginnings of
-// the whole. Some templates write earlier turns in another way than last ones (they leave out old thinking, or move the
-// system message): there the turn is found by rendering the whole with other words in it. What cannot be told is a
-// Fault, never a guess.
+// Templates that mark it with {% generation %} are taken at their word. Of others, turn i lies between the
+// text of the messages before it (with the prompt that begins an answer) and the text up to it, where both
+// are beginnings of the whole. Some templates write earlier turns in another way than last ones (they leave
+// out old thinking, or move the system message): there the turn is found by rendering the whole with other
+// words in it. What cannot be told is a Fault, never a guess.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What is trained on, with templates of many models (tools/samples/chat_templates.json); tools/real/chat_test.sh
-// compares the same templates with transformers.
+// What is trained on, with templates of many models (tools/samples/chat_templates.json);
+// tools/real/chat_test.sh compares the same templates with transformers.
 #include "lockstep/chat/trained.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,8 @@ Model model_named(const std::string& name) {
     std::vector<std::pair<std::string, jinja::Value>> names;
     for (const auto& [key, value] : row["tokens"].items()) names.emplace_back(key, value.get<std::string>());
     Model made{ChatTemplate(row["template"], names), {}};
-    for (const Json& token : row["special"]) made.special.push_back({token, static_cast<int32_t>(made.special.size())});
+    for (const Json& token : row["special"])
+      made.special.push_back({token, static_cast<int32_t>(made.special.size())});
     return made;
   }
   throw std::runtime_error("no template " + name);
@@ -44,7 +45,8 @@ Conversation conversation_of(const std::string& messages) {
 }
 
 // The text with brackets around what is trained on.
-std::string marked(const Model& model, const Conversation& conversation, TrainOn train_on = TrainOn::assistant) {
+std::string marked(const Model& model, const Conversation& conversation,
+                   TrainOn train_on = TrainOn::assistant) {
   try {
     const Rendered rendered = render(model.spoken, conversation, train_on, model.special);
     std::string text = rendered.text;
@@ -58,9 +60,8 @@ std::string marked(const Model& model, const Conversation& conversation, TrainOn
   }
 }
 
-const char* const kTwice =
-    R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes"},)"
-    R"({"role":"user","content":"Yes"},{"role":"assistant","content":"Yes"}])";
+const char* const kTwice = R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes"},)"
+                           R"({"role":"user","content":"Yes"},{"role":"assistant","content":"Yes"}])";
 const char* const kThought =
     R"([{"role":"user","content":"a"},{"role":"assistant","content":"<think>\nhm\n</think>\n\nyes"},)"
     R"({"role":"user","content":"b"},{"role":"assistant","content":"<think>\nso\n</think>\n\nno"}])";
@@ -78,70 +79,80 @@ TEST(Trained, IsWhatTheAssistantSaysAndItsEnd) {
     const char* messages;
     std::string text;
   };
-  for (const Row& row : std::initializer_list<Row>{
-           {"chatml", kTwice,
-            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n"
-            "<|im_start|>user\nYes<|im_end|>\n<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n"},
-           {"llama3", kTwice,
-            "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\n⟦Yes<|eot_id|>⟧"
-            "<|start_header_id|>user<|end_header_id|>\n\nYes<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\n⟦Yes<|eot_id|>⟧"},
-           {"mistral", kTwice, "<s>[INST] Hi [/INST]⟦ Yes</s>⟧[INST] Yes [/INST]⟦ Yes</s>⟧"},
-           // The system message moves to the last question, so that no beginning is one of the whole.
-           {"mistral-nemo", kSystem, "<s>[INST]a[/INST]⟦b</s>⟧[INST]S\n\nc[/INST]⟦d</s>⟧"},
-           {"gemma", kTwice,
-            "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n⟦Yes<end_of_turn>⟧\n"
-            "<start_of_turn>user\nYes<end_of_turn>\n<start_of_turn>model\n⟦Yes<end_of_turn>⟧\n"},
-           // Ends with another token than its turns do.
-           {"phi3", kTwice,
-            "<|user|>\nHi<|end|>\n<|assistant|>\n⟦Yes<|end|>⟧\n<|user|>\nYes<|end|>\n<|assistant|>\n"
-            "⟦Yes<|end|>\n<|endoftext|>⟧"},
-           {"qwen2.5", kTools,
-            "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\na<|im_end|>\n"
-            "<|im_start|>assistant\n⟦<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call><|im_end|>⟧\n"
-            "<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n<|im_start|>assistant\n⟦two<|im_end|>⟧\n"
-            "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n⟦c<|im_end|>⟧\n"},
-           // Earlier thinking is left out, a last answer without any gets an empty one.
-           {"qwen3", kTwice,
-            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n"
-            "<|im_start|>user\nYes<|im_end|>\n<|im_start|>assistant\n⟦<think>\n\n</think>\n\nYes<|im_end|>⟧\n"},
-           {"qwen3", kThought,
-            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦yes<|im_end|>⟧\n"
-            "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n⟦<think>\nso\n</think>\n\nno<|im_end|>⟧\n"},
-           {"qwen3", kTools,
-            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦<tool_call>\n{\"name\": \"f\", \"arguments\": "
-            "{\"x\": 1}}\n</tool_call><|im_end|>⟧\n<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n"
-            "<|im_start|>assistant\n⟦two<|im_end|>⟧\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n"
-            "⟦<think>\n\n</think>\n\nc<|im_end|>⟧\n"},
-           // Thinking before a call of a tool, which earlier turns lose.
-           {"qwen3",
-            R"([{"role":"user","content":"a"},{"role":"assistant","content":"<think>\nhm\n</think>","tool_calls":)"
-            R"([{"function":{"name":"f","arguments":{}}}]},{"role":"tool","content":"2"},{"role":"assistant",)"
-            R"("content":"<think>\nso\n</think>two"},{"role":"user","content":"b"},{"role":"assistant","content":"c"}])",
-            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦<tool_call>\n{\"name\": \"f\", \"arguments\": "
-            "{}}\n</tool_call><|im_end|>⟧\n<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n"
-            "<|im_start|>assistant\n⟦two<|im_end|>⟧\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n"
-            "⟦<think>\n\n</think>\n\nc<|im_end|>⟧\n"},
-           {"smollm", kTwice,
-            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-            "<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n<|im_start|>user\nYes<|im_end|>\n"
-            "<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n"},
-           // The prompt that begins an answer goes on with <think>, which is not written.
-           {"r1", kThought,
-            "<|begin|><|User|>a<|Assistant|>⟦\n\nyes<|end|>⟧<|User|>b<|Assistant|>⟦\n\nno<|end|>⟧"},
-       }) {
+  for (
+      const Row& row : std::initializer_list<Row>{
+          {"chatml", kTwice,
+           "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n"
+           "<|im_start|>user\nYes<|im_end|>\n<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n"},
+          {"llama3", kTwice,
+           "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+           "<|start_header_id|>assistant<|end_header_id|>\n\n⟦Yes<|eot_id|>⟧"
+           "<|start_header_id|>user<|end_header_id|>\n\nYes<|eot_id|>"
+           "<|start_header_id|>assistant<|end_header_id|>\n\n⟦Yes<|eot_id|>⟧"},
+          {"mistral", kTwice, "<s>[INST] Hi [/INST]⟦ Yes</s>⟧[INST] Yes [/INST]⟦ Yes</s>⟧"},
+          // The system message moves to the last question, so that no beginning is one of the whole.
+          {"mistral-nemo", kSystem, "<s>[INST]a[/INST]⟦b</s>⟧[INST]S\n\nc[/INST]⟦d</s>⟧"},
+          {"gemma", kTwice,
+           "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n⟦Yes<end_of_turn>⟧\n"
+           "<start_of_turn>user\nYes<end_of_turn>\n<start_of_turn>model\n⟦Yes<end_of_turn>⟧\n"},
+          // Ends with another token than its turns do.
+          {"phi3", kTwice,
+           "<|user|>\nHi<|end|>\n<|assistant|>\n⟦Yes<|end|>⟧\n<|user|>\nYes<|end|>\n<|assistant|>\n"
+           "⟦Yes<|end|>\n<|endoftext|>⟧"},
+          {"qwen2.5", kTools,
+           "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\na<|im_end|>\n"
+           "<|im_start|>assistant\n⟦<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": "
+           "1}}\n</tool_call><|im_end|>⟧\n"
+           "<|im_start|>user\n<tool_response>\n2\n</"
+           "tool_response><|im_end|>\n<|im_start|>assistant\n⟦two<|im_end|>⟧\n"
+           "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n⟦c<|im_end|>⟧\n"},
+          // Earlier thinking is left out, a last answer without any gets an empty one.
+          {"qwen3", kTwice,
+           "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n"
+           "<|im_start|>user\nYes<|im_end|>\n<|im_start|>assistant\n⟦<think>\n\n</"
+           "think>\n\nYes<|im_end|>⟧\n"},
+          {"qwen3", kThought,
+           "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦yes<|im_end|>⟧\n"
+           "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n⟦<think>\nso\n</think>\n\nno<|im_end|>⟧\n"},
+          {"qwen3", kTools,
+           "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦<tool_call>\n{\"name\": \"f\", "
+           "\"arguments\": "
+           "{\"x\": "
+           "1}}\n</tool_call><|im_end|>⟧\n<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n"
+           "<|im_start|>assistant\n⟦two<|im_end|>⟧\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n"
+           "⟦<think>\n\n</think>\n\nc<|im_end|>⟧\n"},
+          // Thinking before a call of a tool, which earlier turns lose.
+          {"qwen3",
+           R"([{"role":"user","content":"a"},{"role":"assistant","content":"<think>\nhm\n</think>","tool_calls":)"
+           R"([{"function":{"name":"f","arguments":{}}}]},{"role":"tool","content":"2"},{"role":"assistant",)"
+           R"("content":"<think>\nso\n</think>two"},{"role":"user","content":"b"},{"role":"assistant","content":"c"}])",
+           "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦<tool_call>\n{\"name\": \"f\", "
+           "\"arguments\": "
+           "{}}\n</tool_call><|im_end|>⟧\n<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n"
+           "<|im_start|>assistant\n⟦two<|im_end|>⟧\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n"
+           "⟦<think>\n\n</think>\n\nc<|im_end|>⟧\n"},
+          {"smollm", kTwice,
+           "<|im_start|>system\nYou are a helpful AI assistant named "
+           "SmolLM<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+           "<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n<|im_start|>user\nYes<|im_end|>\n"
+           "<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n"},
+          // The prompt that begins an answer goes on with <think>, which is not written.
+          {"r1", kThought,
+           "<|begin|><|User|>a<|Assistant|>⟦\n\nyes<|end|>⟧<|User|>b<|Assistant|>⟦\n\nno<|end|>⟧"},
+      }) {
     EXPECT_EQ(marked(model_named(row.model), conversation_of(row.messages)), row.text) << row.model;
   }
 }
 
 TEST(Trained, IsTheLastTurnOrAll) {
   const Model chatml = model_named("chatml"), smollm = model_named("smollm");
-  const std::string last = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes<|im_end|>\n"
-                           "<|im_start|>user\nYes<|im_end|>\n<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n";
+  const std::string last =
+      "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes<|im_end|>\n"
+      "<|im_start|>user\nYes<|im_end|>\n<|im_start|>assistant\n⟦Yes<|im_end|>⟧\n";
   EXPECT_EQ(marked(chatml, conversation_of(kTwice), TrainOn::last), last);
-  EXPECT_EQ(marked(smollm, conversation_of(kTwice), TrainOn::last).find("⟦"),
-            marked(smollm, conversation_of(kTwice), TrainOn::assistant).rfind("⟦") - std::string("⟦⟧").size());
+  EXPECT_EQ(
+      marked(smollm, conversation_of(kTwice), TrainOn::last).find("⟦"),
+      marked(smollm, conversation_of(kTwice), TrainOn::assistant).rfind("⟦") - std::string("⟦⟧").size());
   EXPECT_TRUE(marked(chatml, conversation_of(kTwice), TrainOn::all).starts_with("⟦"));
   Conversation weighed = conversation_of(kTwice);
   weighed.messages[1]["weight"] = 0;
@@ -153,8 +164,10 @@ TEST(Trained, SaysWhatCannotBeTrainedOn) {
   const auto says = [](const std::string& text, const char* part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  says(marked(model_named("gemma"), conversation_of(kSystem)), "LS0262 is refused by the chat template: System role");
-  says(marked(model_named("mistral"), conversation_of(R"([{"role":"user","content":"a"},{"role":"user","content":"b"}])")),
+  says(marked(model_named("gemma"), conversation_of(kSystem)),
+       "LS0262 is refused by the chat template: System role");
+  says(marked(model_named("mistral"),
+              conversation_of(R"([{"role":"user","content":"a"},{"role":"user","content":"b"}])")),
        "LS0262");
   says(marked(model_named("chatml"), conversation_of(R"([{"role":"user","content":"a"}])")), "LS0263");
   const char* loop = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
@@ -178,7 +191,8 @@ TEST(Trained, PartsOfTextAreTakenOrPutTogether) {
 }
 
 TEST(Trained, TheDayIsAlwaysTheSame) {
-  EXPECT_NE(marked(model_named("llama3.2"), conversation_of(kTwice)).find("Today Date: 26 Jul 2024"), std::string::npos);
+  EXPECT_NE(marked(model_named("llama3.2"), conversation_of(kTwice)).find("Today Date: 26 Jul 2024"),
+            std::string::npos);
   Conversation dated = conversation_of(kTwice);
   dated.names["date_string"] = "1 Jan 2030";
   EXPECT_NE(marked(model_named("llama3.2"), dated).find("Today Date: 1 Jan 2030"), std::string::npos);
@@ -226,18 +240,21 @@ TEST_F(Encoding, TokensAreThoseOfTheWhole) {
 // A token may reach over the edge between the template's words and the assistant's: it is trained on.
 TEST_F(Encoding, TokensOverAnEdgeAreTrainedOn) {
   const auto plain = tokenizer({"</s>"});
-  const Model model = own_model("{% for m in messages %}{{ m.role }} {% if m.role == 'assistant' %}{% generation %}"
-                                "{{ m.content }}</s>{% endgeneration %}{% else %}{{ m.content }} {% endif %}{% endfor %}");
+  const Model model = own_model(
+      "{% for m in messages %}{{ m.role }} {% if m.role == 'assistant' %}{% generation %}"
+      "{{ m.content }}</s>{% endgeneration %}{% else %}{{ m.content }} {% endif %}{% endfor %}");
   ChatEncoder encoder(model.spoken, *plain, TrainOn::assistant);
   const EncodedChat encoded = encoder.encode(
-      Json{{"messages", Json::parse(R"([{"role":"user","content":"the cat"},{"role":"assistant","content":"hello"}])")}});
+      Json{{"messages",
+            Json::parse(R"([{"role":"user","content":"the cat"},{"role":"assistant","content":"hello"}])")}});
   std::vector<int32_t> whole;
   plain->encoder()->encode("user the cat assistant hello</s>", whole, {.add_special = false});
   EXPECT_EQ(encoded.ids, whole);
   EXPECT_EQ(marked_tokens(encoded, *plain), "user the cat assistant⟦ hello</s>⟧");
 }
 
-// Random conversations: what is trained on, decoded, is what the assistant said, each time with the end of its turn.
+// Random conversations: what is trained on, decoded, is what the assistant said, each time with the end of
+// its turn.
 TEST_F(Encoding, OfRandomConversations) {
   const auto special = tokenizer({"<|im_start|>", "<|im_end|>"});
   const unsigned seed = std::random_device{}();

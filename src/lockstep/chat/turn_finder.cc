@@ -19,7 +19,8 @@ size_t common_end(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin());
 }
 
-// Words that differ from these at their first and their last letter, so that texts differ from there to there.
+// Words that differ from these at their first and their last letter, so that texts differ from there to
+// there.
 std::string other_words(std::string_view words) {
   const std::string_view said = base::trimmed(words);
   for (const char letter : {'x', 'y', 'z'}) {
@@ -44,9 +45,10 @@ Span TurnFinder::find(size_t turn, size_t floor) const {
   std::optional<Span> span = by_prefixes(turn);
   if (!span || span->begin < floor) span = by_other_words(turn, floor);
   if (span && span->begin >= floor && span->begin < span->end && span->end <= whole_.size()) return *span;
-  throw Fault{264, fmt::format("has a message {} of which the chat template does not let it be told which tokens are "
-                               "the assistant's; use a template with {{% generation %}} marks (data.chat_template)",
-                               turn + 1)};
+  throw Fault{
+      264, fmt::format("has a message {} of which the chat template does not let it be told which tokens are "
+                       "the assistant's; use a template with {{% generation %}} marks (data.chat_template)",
+                       turn + 1)};
 }
 
 std::optional<Span> TurnFinder::by_prefixes(size_t turn) const {
@@ -57,9 +59,11 @@ std::optional<Span> TurnFinder::by_prefixes(size_t turn) const {
   return Span{before->size(), up_to->size()};
 }
 
-// A call of another function. Its words stay, so that the template has no reason to write them in another way.
+// A call of another function. Its words stay, so that the template has no reason to write them in another
+// way.
 bool TurnFinder::call_another(Json& message) {
-  if (!message.contains("tool_calls") || !message["tool_calls"].is_array() || message["tool_calls"].empty()) return false;
+  if (!message.contains("tool_calls") || !message["tool_calls"].is_array() || message["tool_calls"].empty())
+    return false;
   Json& call = message["tool_calls"].front();
   Json* function = call.is_object() && call.contains("function") ? &call["function"] : &call;
   if (!function->is_object() || !function->contains("name") || !(*function)["name"].is_string()) return false;
@@ -124,7 +128,8 @@ std::optional<size_t> TurnFinder::start_of(size_t turn, size_t floor, size_t wor
 
 // What follows the words at the conversation's end, as far as it follows them here.
 std::optional<size_t> TurnFinder::end_of(size_t turn, const Names& other, size_t words_end) const {
-  const auto last = text_of(names_, turn + 1, Prompt::none), last_other = text_of(other, turn + 1, Prompt::none);
+  const auto last = text_of(names_, turn + 1, Prompt::none),
+             last_other = text_of(other, turn + 1, Prompt::none);
   if (!last || !last_other || *last == *last_other) return std::nullopt;
   const std::string_view tail = std::string_view(*last).substr(last->size() - common_end(*last, *last_other));
   const std::string_view follows = std::string_view(whole_).substr(words_end);

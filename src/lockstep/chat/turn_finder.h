@@ -10,8 +10,8 @@ namespace lockstep::chat {
 
 class TurnFinder {
  public:
-  TurnFinder(const ChatTemplate& spoken, const Conversation& conversation, const Names& names, const std::string& whole,
-             const std::vector<text::SpecialToken>& special)
+  TurnFinder(const ChatTemplate& spoken, const Conversation& conversation, const Names& names,
+             const std::string& whole, const std::vector<text::SpecialToken>& special)
       : spoken_(spoken), conversation_(conversation), names_(names), whole_(whole), special_(special) {}
   // `floor`: the turn begins there at the earliest. Fault 264.
   Span find(size_t turn, size_t floor) const;

@@ -55,7 +55,8 @@ recipe::Recipe recipe_of(const Wanted& wanted) {
   data::resolve_kind(resolved);
   recipe::Recipe& recipe = resolved.recipe;
   if (resolved.origin["data.on_error"] == "default") recipe.data.on_error = "skip";
-  if (resolved.origin["data.seq_len"] == "default") recipe.data.seq_len = recipe.data.kind == "chat" ? 2048 : 64;
+  if (resolved.origin["data.seq_len"] == "default")
+    recipe.data.seq_len = recipe.data.kind == "chat" ? 2048 : 64;
   recipe.data.eval_fraction = 0;
   recipe.data.eval_path.clear();
   return recipe;
@@ -69,21 +70,34 @@ json to_json(const data::ShownSample& shown, int64_t index) {
   json parts = json::array();
   for (const data::ShownPart& part : shown.parts)
     parts.push_back({{"text", part.text}, {"trained", part.trained}, {"document", part.document}});
-  return {{"sample", index},           {"tokens", shown.tokens},       {"trained", shown.trained},
-          {"documents", shown.documents}, {"trained_tokens", shown.trained_count}, {"parts", parts}};
+  return {{"sample", index},
+          {"tokens", shown.tokens},
+          {"trained", shown.trained},
+          {"documents", shown.documents},
+          {"trained_tokens", shown.trained_count},
+          {"parts", parts}};
 }
 
 json to_json(const data::LengthStatistics& s) {
-  return {{"documents", s.documents}, {"tokens", s.tokens},     {"trained_tokens", s.trained}, {"min", s.least},
-          {"median", s.median},       {"p95", s.p95},           {"max", s.most},               {"too_long", s.too_long},
-          {"skipped", s.skipped},     {"faults", s.faults}};
+  return {{"documents", s.documents},
+          {"tokens", s.tokens},
+          {"trained_tokens", s.trained},
+          {"min", s.least},
+          {"median", s.median},
+          {"p95", s.p95},
+          {"max", s.most},
+          {"too_long", s.too_long},
+          {"skipped", s.skipped},
+          {"faults", s.faults}};
 }
 
-void print_sample(const data::ShownSample& shown, int64_t index, int64_t samples, const terminal::Terminal& terminal) {
+void print_sample(const data::ShownSample& shown, int64_t index, int64_t samples,
+                  const terminal::Terminal& terminal) {
   const auto tokens = static_cast<int64_t>(shown.tokens.size());
-  print("{}\n", terminal.paint(fmt::format("sample {} of {}: {} tokens, {} trained on ({:.0f} %)", index, samples,
-                                           tokens, shown.trained_count, share(shown.trained_count, tokens)),
-                               Colour::bold));
+  print("{}\n",
+        terminal.paint(fmt::format("sample {} of {}: {} tokens, {} trained on ({:.0f} %)", index, samples,
+                                   tokens, shown.trained_count, share(shown.trained_count, tokens)),
+                       Colour::bold));
   int64_t document = 0;
   for (const data::ShownPart& part : shown.parts) {
     if (part.document != document) {
@@ -104,17 +118,20 @@ void print_statistics(const data::LengthStatistics& s, int64_t seq_len, const st
   if (s.documents == 0) return;
   const bool chat = kind == "chat";
   print("{} {}{}: {} tokens{}; shortest {}, median {}, 95th percentile {}, longest {}\n", s.documents,
-        chat ? "conversation" : "document", s.documents == 1 ? "" : "s", base::human_count(static_cast<double>(s.tokens)),
-        chat ? fmt::format(", {:.0f} % trained on", share(s.trained, s.tokens)) : "", s.least, s.median, s.p95, s.most);
-  print("{} longer than data.seq_len = {}{}\n", s.too_long == 1 ? "1 is" : fmt::format("{} are", s.too_long), seq_len,
-        s.too_long > 0 && chat ? ", and would be truncated" : "");
+        chat ? "conversation" : "document", s.documents == 1 ? "" : "s",
+        base::human_count(static_cast<double>(s.tokens)),
+        chat ? fmt::format(", {:.0f} % trained on", share(s.trained, s.tokens)) : "", s.least, s.median,
+        s.p95, s.most);
+  print("{} longer than data.seq_len = {}{}\n", s.too_long == 1 ? "1 is" : fmt::format("{} are", s.too_long),
+        seq_len, s.too_long > 0 && chat ? ", and would be truncated" : "");
 }
 
 void check(const Wanted& wanted, int64_t samples) {
-  if (wanted.count < 1) throw base::ConfigError(109, fmt::format("--count {}: at least 1 is expected", wanted.count));
+  if (wanted.count < 1)
+    throw base::ConfigError(109, fmt::format("--count {}: at least 1 is expected", wanted.count));
   if (wanted.sample >= 0 && wanted.sample < samples) return;
-  throw base::ConfigError(109, fmt::format("--sample {}: there are {} samples, 0 to {}", wanted.sample, samples,
-                                           samples - 1));
+  throw base::ConfigError(
+      109, fmt::format("--sample {}: there are {} samples, 0 to {}", wanted.sample, samples, samples - 1));
 }
 
 int show(const Wanted& wanted) {
@@ -127,9 +144,10 @@ int show(const Wanted& wanted) {
   const data::LengthStatistics statistics = data::measure_documents(recipe, *dataset);
   const int64_t end = std::min(samples, wanted.sample + std::min(wanted.count, samples));
   if (wanted.json) {
-    json report = {{"path", recipe.data.path}, {"kind", recipe.data.kind},           {"seq_len", seq_len},
-                   {"samples", samples},       {"describe", dataset->describe()}, {"statistics", to_json(statistics)},
-                   {"shown", json::array()}};
+    json report = {
+        {"path", recipe.data.path}, {"kind", recipe.data.kind},        {"seq_len", seq_len},
+        {"samples", samples},       {"describe", dataset->describe()}, {"statistics", to_json(statistics)},
+        {"shown", json::array()}};
     for (int64_t i = wanted.sample; i < end; ++i)
       report["shown"].push_back(to_json(data::show_sample(*dataset, i, seq_len), i));
     print("{}\n", report.dump(-1, ' ', false, json::error_handler_t::replace));
@@ -147,18 +165,22 @@ int show(const Wanted& wanted) {
 }  // namespace
 
 int data_show(const std::vector<std::string>& words) {
-  Arguments arguments("data show", "Print samples as the model sees them; what is trained on is in colour.", words);
+  Arguments arguments("data show", "Print samples as the model sees them; what is trained on is in colour.",
+                      words);
   Wanted wanted;
-  arguments.rest("PATH", wanted.words,
-                 "conversations, JSONL, text or tokens, as in data.path, or a recipe; then key=value, such as "
-                 "data.seq_len=4096");
-  arguments.option("--tokenizer", wanted.tokenizer, "a tokenizer's file, or a model's folder (data.tokenizer)");
+  arguments.rest(
+      "PATH", wanted.words,
+      "conversations, JSONL, text or tokens, as in data.path, or a recipe; then key=value, such as "
+      "data.seq_len=4096");
+  arguments.option("--tokenizer", wanted.tokenizer,
+                   "a tokenizer's file, or a model's folder (data.tokenizer)");
   arguments.option("--template", wanted.chat_template, "a chat template's file (data.chat_template)");
   arguments.option("--sample", wanted.sample, "the first sample to print, from 0");
   arguments.option("--count", wanted.count, "how many to print");
   arguments.flag("--json", wanted.json, "print as JSON, with tokens");
   arguments.example("lockstep data show chat.jsonl --tokenizer Qwen3-8B/", "the first conversation");
-  arguments.example("lockstep data show chat.jsonl --tokenizer Qwen3-8B/ data.train_on=last", "with another mask");
+  arguments.example("lockstep data show chat.jsonl --tokenizer Qwen3-8B/ data.train_on=last",
+                    "with another mask");
   arguments.example("lockstep data show chat.jsonl --tokenizer Qwen3-8B/ data.pack=true", "packed documents");
   arguments.example("lockstep data show book.txt --count 3", "windows of a text");
   if (!arguments.parse()) return 0;

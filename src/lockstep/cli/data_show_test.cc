@@ -16,8 +16,9 @@ const char* const kTemplate =
 // A tokenizer with a template, and conversations.
 void write_chat(const base::TemporaryFolder& folder, int count) {
   folder.write("words.txt", "user assistant hello world\n");
-  EXPECT_EQ(run_shell(folder.path(), "$L tokenize --train words.txt --vocab-size 300 --special "
-                                     "'<|endoftext|>,<|im_start|>,<|im_end|>' --out model")
+  EXPECT_EQ(run_shell(folder.path(),
+                      "$L tokenize --train words.txt --vocab-size 300 --special "
+                      "'<|endoftext|>,<|im_start|>,<|im_end|>' --out model")
                 .code,
             0);
   folder.write("model/chat_template.jinja", kTemplate);
@@ -68,17 +69,20 @@ TEST(DataShow, FineTunesByItsRecipe) {
   const std::string sft = "$L train " + std::string(LOCKSTEP_SOURCE) +
                           "/recipes/sft.toml model.from=hf data.path=chat.jsonl data.seq_len=64 run.steps=3 "
                           "batch.global=4 batch.slices=4 run.device=cpu ";
-  expect_rows(folder.path(),
-              {{"$L train model.family=llama model.layers=1 model.hidden=32 model.heads=2 data.path=chat.jsonl "
-                "data.tokenizer=model data.seq_len=64 run.steps=1 batch.global=4 optim.warmup=0 run.name=base "
-                "run.device=cpu",
-                0, "done"},
-               {"$L export runs/base hf && cp model/* hf/", 0, "tensors"},
-               {sft, 0, "epochs  0.31: run.steps = 3 of batch.global = 4 samples"},
-               {sft + "run.name=packed data.pack=true", 0, "packed, "},
-               {"rm hf/chat_template.jinja; " + sft + "run.name=other", 2, "LS0267"}});
+  expect_rows(
+      folder.path(),
+      {{"$L train model.family=qwen3 model.layers=1 model.hidden=32 model.heads=2 data.path=chat.jsonl "
+        "data.tokenizer=model data.seq_len=64 run.steps=1 batch.global=4 optim.warmup=0 run.name=base "
+        "run.device=cpu",
+        0, "done"},
+       {"$L export runs/base hf && cp model/* hf/", 0, "tensors"},
+       {sft, 0, "epochs  0.31: run.steps = 3 of batch.global = 4 samples"},
+       {sft + "run.name=packed data.pack=true", 0, "packed, "},
+       {"rm hf/chat_template.jinja; " + sft + "run.name=other", 2, "LS0267"}});
   const auto hash_of = [&](const std::string& more) {
-    const Outcome outcome = run_shell(folder.path(), sft + more + " --json data.pack=true data.chat_template=t.jinja 2>/dev/null | tail -n 1");
+    const Outcome outcome =
+        run_shell(folder.path(),
+                  sft + more + " --json data.pack=true data.chat_template=t.jinja 2>/dev/null | tail -n 1");
     return json::parse(outcome.output, nullptr, false).value("params_hash", outcome.output);
   };
   folder.write("t.jinja", kTemplate);

@@ -28,7 +28,7 @@ TEST(Program, UsageAndHelp) {
       {"$L version", 0, "lockstep 0."},
       {"$L train --version", 0, "lockstep 0."},
       {"$L trian", 2, "did you mean `lockstep train`?"},
-      {"$L banana", 2, "commands are init, tokenize, train"},
+      {"$L banana", 2, "commands are init, tokenize, data, train"},
       {"$L ''", 2, "commands"},
       {"$L --banana", 2, "[LS0108]"},
       {"$L \"$(printf '\\033[2Jx')\"", 2, "\"\\u001B[2Jx\" is not a command"},

@@ -26,8 +26,9 @@ chat::Json parsed(std::string_view text) {
   if (text.size() > kLongestRecord) throw Fault{214, "is longer than 64 MiB"};
   try {
     return chat::Json::parse(text);
-  } catch (const chat::Json::parse_error& error) {
+  } catch (const chat::Json::exception& error) {
     std::string why = error.what();  // "[json...] parse error at line 1, column 5: syntax error ..."
+    if (const size_t tag = why.find("] "); tag != std::string::npos) why = why.substr(tag + 2);
     if (const size_t colon = why.find(": "); colon != std::string::npos) why = why.substr(colon + 2);
     why.resize(std::min({why.size(), why.find("; last read"), size_t{120}}));
     throw Fault{210, "is not JSON: " + why};
@@ -36,15 +37,17 @@ chat::Json parsed(std::string_view text) {
 
 // Truncated where it is too long, as long as something is left to train on.
 void add(const chat::EncodedChat& encoded, size_t longest, DocumentStore& store) {
-  const auto begin = encoded.trained.begin() + (encoded.trained.empty() ? 0 : 1);  // the first token is never predicted
+  const auto begin =
+      encoded.trained.begin() + (encoded.trained.empty() ? 0 : 1);  // the first token is never predicted
   const auto first = std::find(begin, encoded.trained.end(), true);
-  if (first == encoded.trained.end())
-    throw Fault{263, "has no token to train on behind its first"};
+  if (first == encoded.trained.end()) throw Fault{263, "has no token to train on behind its first"};
   const size_t size = std::min(encoded.ids.size(), longest);
   if (static_cast<size_t>(first - encoded.trained.begin()) >= size) {
-    throw Fault{269, fmt::format("has {} tokens before the first that is trained on, which is beyond data.seq_len = {}; "
-                                 "raise data.seq_len, or shorten it",
-                                 first - encoded.trained.begin(), longest - 1)};
+    throw Fault{
+        269,
+        fmt::format("has {} tokens before the first that is trained on, which is beyond data.seq_len = {}; "
+                    "raise data.seq_len, or shorten it",
+                    first - encoded.trained.begin(), longest - 1)};
   }
   std::vector<uint32_t> words(size);
   for (size_t i = 0; i < size; ++i)
@@ -68,7 +71,8 @@ struct Reader {
       } catch (const Fault& fault) {
         const std::string sentence = fmt::format("{} {}", file.where(record), fault.sentence);
         if (options.on_error == OnError::stop)
-          throw base::DataError(fault.number, sentence + "; data.on_error=skip leaves such conversations out");
+          throw base::DataError(fault.number,
+                                sentence + "; data.on_error=skip leaves such conversations out");
         store.add_fault(fmt::format("{} [{}]", sentence, base::code_name(fault.number)));
       }
     }
@@ -103,7 +107,8 @@ bool holds_conversations(std::string_view ending, const std::string& file) {
 
 std::string conversation_tokenizer(const recipe::Recipe& recipe) {
   const bool own = recipe.data.tokenizer != "bytes" && !recipe.data.tokenizer.empty();
-  if (own || recipe.model.from.empty() || text::find_tokenizer(recipe.model.from).empty()) return recipe.data.tokenizer;
+  if (own || recipe.model.from.empty() || text::find_tokenizer(recipe.model.from).empty())
+    return recipe.data.tokenizer;
   return recipe.model.from;
 }
 
@@ -112,10 +117,10 @@ Speech open_speech(const recipe::Recipe& recipe) {
   data.tokenizer = conversation_tokenizer(recipe);
   SharedTokenizer tokenizer = tokenizer_of(data);
   if (!tokenizer) {
-    throw base::ConfigError(
-        270,
-        "conversations need the tokenizer of the model: set data.tokenizer to a folder with tokenizer.json and a chat "
-        "template, or model.from to a model's folder that has them");
+    throw base::ConfigError(270,
+                            "conversations need the tokenizer of the model: set data.tokenizer to a folder "
+                            "with tokenizer.json and a chat "
+                            "template, or model.from to a model's folder that has them");
   }
   chat::ChatTemplate spoken = chat::open_template({.file = recipe.data.chat_template,
                                                    .folders = {data.tokenizer, recipe.model.from},
@@ -125,7 +130,8 @@ Speech open_speech(const recipe::Recipe& recipe) {
           .train_on = chat::train_on_of(recipe.data.train_on)};
 }
 
-DocumentStore encode_chats(const std::vector<std::string>& files, const Speech& speech, const ChatOptions& options) {
+DocumentStore encode_chats(const std::vector<std::string>& files, const Speech& speech,
+                           const ChatOptions& options) {
   DocumentStore all;
   for (const std::string& path : files) {
     const RecordFile file(path);
@@ -148,13 +154,14 @@ DocumentStore encode_chats(const std::vector<std::string>& files, const Speech& 
 DatasetKind chat_kind() {
   return {.name = "chat",
           .describe = "conversations, through the model's chat template",
-          .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer", "data.chat_template",
-                    "data.train_on", "data.on_error", "data.pack"},
+          .reads = {"data.path", "data.eval_path", "data.eval_fraction", "data.tokenizer",
+                    "data.chat_template", "data.train_on", "data.on_error", "data.pack"},
           .files = {.claims = holds_conversations},
           .words = Words{.vocab = 0,
                          .start = 0,
                          .decode = tokens_to_numbers,
-                         .encode = [](const std::string& text, int64_t vocab) { return numbers_to_tokens(text, vocab); }},
+                         .encode = [](const std::string& text,
+                                      int64_t vocab) { return numbers_to_tokens(text, vocab); }},
           .open = open_chat};
 }
 

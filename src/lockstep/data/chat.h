@@ -1,9 +1,9 @@
-// Conversations to fine-tune on: a model's chat template makes a text of each, its tokenizer makes tokens of that, and
-// labels are ignored where the assistant does not speak (chat/trained.h).
+// Conversations to fine-tune on: a model's chat template makes a text of each, its tokenizer makes tokens of
+// that, and labels are ignored where the assistant does not speak (chat/trained.h).
 //
-// Everything is encoded when the data is opened, by all cores, and kept as one 32-bit word a token. A conversation that
-// cannot be used stops the run before it starts, with file, line and reason, or is left out and counted
-// (data.on_error).
+// Everything is encoded when the data is opened, by all cores, and kept as one 32-bit word a token. A
+// conversation that cannot be used stops the run before it starts, with file, line and reason, or is left out
+// and counted (data.on_error).
 #pragma once
 
 #include <string>
@@ -30,6 +30,7 @@ struct ChatOptions {
   size_t longest = 0;  // tokens of a conversation; the rest is truncated
   OnError on_error = OnError::stop;
 };
-DocumentStore encode_chats(const std::vector<std::string>& files, const Speech& speech, const ChatOptions& options);
+DocumentStore encode_chats(const std::vector<std::string>& files, const Speech& speech,
+                           const ChatOptions& options);
 
 }  // namespace lockstep::data

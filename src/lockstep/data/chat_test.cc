@@ -25,18 +25,20 @@ const std::string kChatml =
 
 // A tokenizer of bytes, a few words and special tokens, with a template beside it.
 std::string make_model(const TestFolder& folder, const std::string& chat_template = kChatml) {
-  text::BpeTrainer trainer({.vocab_size = 300, .special_tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}});
+  text::BpeTrainer trainer(
+      {.vocab_size = 300, .special_tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}});
   trainer.add("user assistant user assistant hello hello ");
   text::save_tokenizer(trainer.train(), folder / "model");
   if (!chat_template.empty()) folder.write("model/chat_template.jinja", chat_template);
-  folder.write("model/tokenizer_config.json",
-               R"({"eos_token": "<|im_end|>", "pad_token": {"content": "<|endoftext|>"}, "bos_token": null})");
+  folder.write(
+      "model/tokenizer_config.json",
+      R"({"eos_token": "<|im_end|>", "pad_token": {"content": "<|endoftext|>"}, "bos_token": null})");
   return folder / "model";
 }
 
 std::string line(const std::string& question, const std::string& answer) {
-  return R"({"messages": [{"role": "user", "content": ")" + question + R"("}, {"role": "assistant", "content": ")" +
-         answer + "\"}]}\n";
+  return R"({"messages": [{"role": "user", "content": ")" + question +
+         R"("}, {"role": "assistant", "content": ")" + answer + "\"}]}\n";
 }
 
 recipe::Recipe recipe_of(const std::string& path, const std::string& model, int64_t seq_len = 64) {
@@ -63,7 +65,8 @@ std::string shown(const Dataset& dataset, int64_t index, int64_t seq_len) {
 TEST(Chat, IsTrainedOnWhereTheAssistantSpeaks) {
   const TestFolder folder;
   const std::string model = make_model(folder);
-  const recipe::Recipe recipe = recipe_of(folder.write("a.jsonl", line("hi", "yo") + "\n" + line("b", "c")), model);
+  const recipe::Recipe recipe =
+      recipe_of(folder.write("a.jsonl", line("hi", "yo") + "\n" + line("b", "c")), model);
   const auto dataset = open_dataset(recipe);
   EXPECT_EQ(dataset->samples(Split::train), 2);
   EXPECT_FALSE(dataset->has_documents());
@@ -78,7 +81,8 @@ TEST(Chat, IsTrainedOnWhereTheAssistantSpeaks) {
   ASSERT_NE(first, labels.end());
   EXPECT_EQ(first[1], end);
   // Every label is the next input, and padding is never a label.
-  for (size_t t = 0; t + 1 < 64; ++t) EXPECT_TRUE(labels[t] == kIgnoredLabel || labels[t] == inputs[t + 1]) << t;
+  for (size_t t = 0; t + 1 < 64; ++t)
+    EXPECT_TRUE(labels[t] == kIgnoredLabel || labels[t] == inputs[t + 1]) << t;
   EXPECT_EQ(inputs[63], *tokenizer->pad_token());
 }
 
@@ -124,9 +128,11 @@ TEST(Chat, NamesWhatCannotBeUsedOrSkipsIt) {
   };
   for (const Row& row : std::initializer_list<Row>{
            {210, "{\"messages\": [}\n", "is not JSON"},
+           {210, "{\"messages\": 1e999}\n", "is not JSON"},
            {260, "{\"title\": \"x\"}\n", "\"title\""},
            {261, "{\"messages\": [{\"role\": \"user\"}]}\n", "message 1 without content"},
-           {263, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n", "no message of the assistant"},
+           {263, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n",
+            "no message of the assistant"},
            {269, line(std::string(90, 'q'), "yo"), "beyond data.seq_len = 64"},
        }) {
     const TestFolder folder;
@@ -147,7 +153,8 @@ TEST(Chat, NamesWhatCannotBeUsedOrSkipsIt) {
 TEST(Chat, NeedsATokenizerAndATemplate) {
   const TestFolder folder;
   const std::string path = folder.write("a.jsonl", line("hi", "yo"));
-  EXPECT_NE(base::refusal(270, [&] { open_dataset(recipe_of(path, "bytes")); }).find("data.tokenizer"), std::string::npos);
+  EXPECT_NE(base::refusal(270, [&] { open_dataset(recipe_of(path, "bytes")); }).find("data.tokenizer"),
+            std::string::npos);
   const std::string bare = make_model(folder, "");
   const std::string sentence = base::refusal(267, [&] { open_dataset(recipe_of(path, bare)); });
   EXPECT_NE(sentence.find(bare), std::string::npos);
@@ -160,10 +167,11 @@ TEST(Chat, NeedsATokenizerAndATemplate) {
   recipe.data.chat_template = folder.write("good.jinja", kChatml);
   EXPECT_EQ(open_dataset(recipe)->samples(Split::train), 1);
   // Named templates in tokenizer_config.json.
-  folder.write("model/tokenizer_config.json",
-               R"({"eos_token": "<|im_end|>", "chat_template": [{"name": "tool_use", "template": "no"},)"
-               R"( {"name": "default", "template": "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token }})"
-               R"({% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"}]})");
+  folder.write(
+      "model/tokenizer_config.json",
+      R"({"eos_token": "<|im_end|>", "chat_template": [{"name": "tool_use", "template": "no"},)"
+      R"( {"name": "default", "template": "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token }})"
+      R"({% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"}]})");
   EXPECT_EQ(shown(*open_dataset(recipe_of(path, bare)), 0, 64), "user:hi<|im_end|>assistant:[yo<|im_end|>]");
   // The model's folder tells, where no tokenizer is named.
   recipe::Resolved resolved{.recipe = recipe_of(path, "bytes"), .origin = {}};
@@ -182,8 +190,10 @@ TEST(Chat, IsTruncatedAndHeldOut) {
   const auto dataset = open_dataset(recipe);
   EXPECT_EQ(dataset->samples(Split::train), 15);
   EXPECT_EQ(dataset->samples(Split::eval), 5);
-  EXPECT_NE(dataset->describe().find("truncated to data.seq_len = 32"), std::string::npos) << dataset->describe();
-  EXPECT_NE(dataset->content_hash(), open_dataset(recipe_of(folder / "a.jsonl", folder / "model", 64))->content_hash());
+  EXPECT_NE(dataset->describe().find("truncated to data.seq_len = 32"), std::string::npos)
+      << dataset->describe();
+  EXPECT_NE(dataset->content_hash(),
+            open_dataset(recipe_of(folder / "a.jsonl", folder / "model", 64))->content_hash());
   recipe.data.eval_path = folder.write("b.jsonl", line("b", "c"));
   EXPECT_EQ(open_dataset(recipe)->samples(Split::train), 20);
   EXPECT_EQ(open_dataset(recipe)->samples(Split::eval), 1);
@@ -193,7 +203,8 @@ TEST(Chat, IsTruncatedAndHeldOut) {
 TEST(Chat, IsPacked) {
   const TestFolder folder;
   std::string text;
-  for (int i = 0; i < 50; ++i) text += line("q" + std::to_string(i), std::string(static_cast<size_t>(1 + i % 17), 'a'));
+  for (int i = 0; i < 50; ++i)
+    text += line("q" + std::to_string(i), std::string(static_cast<size_t>(1 + i % 17), 'a'));
   recipe::Recipe recipe = recipe_of(folder.write("a.jsonl", text), make_model(folder), 64);
   const auto alone = open_dataset(recipe);
   recipe.data.pack = true;
@@ -229,8 +240,8 @@ TEST(Chat, IsPacked) {
 TEST(Chat, DocumentsOfTextArePackedToo) {
   const TestFolder folder;
   const std::string model = make_model(folder);
-  const std::string path = folder.write("a.jsonl", "{\"text\": \"hello\"}\n{\"text\": \"" + std::string(30, 'x') +
-                                                       "\"}\n{\"text\": \"yo\"}\n");
+  const std::string path = folder.write(
+      "a.jsonl", "{\"text\": \"hello\"}\n{\"text\": \"" + std::string(30, 'x') + "\"}\n{\"text\": \"yo\"}\n");
   recipe::Recipe recipe = recipe_of(path, model, 16);
   recipe.data.pack = true;
   const auto dataset = open_dataset(recipe);

@@ -1,8 +1,8 @@
 // Which documents share a sample: best fit, in an order that a seed gives.
 //
-// A document goes where it leaves the least space, or begins a sample of its own. The order is a keyed permutation, so
-// which documents meet is random but the same on every rank and after every restart; it does not change from epoch to
-// epoch.
+// A document goes where it leaves the least space, or begins a sample of its own. The order is a keyed
+// permutation, so which documents meet is random but the same on every rank and after every restart; it does
+// not change from epoch to epoch.
 #pragma once
 
 #include <cstdint>

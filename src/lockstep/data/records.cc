@@ -15,7 +15,9 @@ namespace {
 constexpr size_t kPiece = size_t{1} << 20, kLookedAt = size_t{1} << 20, kKeys = 256;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf", kSpace = " \t\r\n";
 
-size_t begin_of(std::string_view text) { return text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0; }
+size_t begin_of(std::string_view text) {
+  return text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+}
 
 // Walks over JSON without reading it: where values end.
 class Walker {
@@ -84,7 +86,8 @@ class Keys final : public nlohmann::json_sax<nlohmann::json> {
 
 // An object over many lines, and nothing behind it.
 bool is_one_object(std::string_view text, size_t first) {
-  const std::string_view line = base::trimmed(text.substr(first, std::min(text.find('\n', first), text.size()) - first));
+  const std::string_view line =
+      base::trimmed(text.substr(first, std::min(text.find('\n', first), text.size()) - first));
   if (text[first] != '{' || line.ends_with('}')) return false;
   const size_t end = Walker(text).end_of_value(first);
   return end != std::string_view::npos && text.find_first_not_of(kSpace, end) == std::string_view::npos;
@@ -119,9 +122,10 @@ void RecordFile::find_elements(std::string_view text, size_t begin) {
   int64_t line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
   size_t counted = begin;
   const auto refuse = [&](size_t at) {
-    throw base::DataError(272, fmt::format("{} (byte {}) is not a list of JSON objects: an element, a comma or the "
-                                           "list's end is missing; fix the file, or write one object per line",
-                                           file_.path(), at));
+    throw base::DataError(
+        272, fmt::format("{} (byte {}) is not a list of JSON objects: an element, a comma or the "
+                         "list's end is missing; fix the file, or write one object per line",
+                         file_.path(), at));
   };
   for (size_t at = list ? text.find_first_not_of(kSpace, begin + 1) : begin;;) {
     if (at == std::string_view::npos) refuse(text.size());
@@ -134,7 +138,8 @@ void RecordFile::find_elements(std::string_view text, size_t begin) {
     records_.push_back({.offset = at, .size = end - at, .line = line});
     if (!list) return;
     at = text.find_first_not_of(kSpace, end);
-    if (at == std::string_view::npos || (text[at] != ',' && text[at] != ']')) refuse(std::min(at, text.size()));
+    if (at == std::string_view::npos || (text[at] != ',' && text[at] != ']'))
+      refuse(std::min(at, text.size()));
     if (text[at] == ']') return;
     at = text.find_first_not_of(kSpace, at + 1);
   }

@@ -24,7 +24,9 @@ class RecordFile {
  public:
   explicit RecordFile(const std::string& path);  // DataError 272: a list that is not closed
   const std::vector<Record>& records() const { return records_; }
-  std::string_view text(const Record& record) const { return file_.text().substr(record.offset, record.size); }
+  std::string_view text(const Record& record) const {
+    return file_.text().substr(record.offset, record.size);
+  }
   std::string where(const Record& record) const;  // "chat.jsonl line 3 (byte 120)"
   // Records to look at by one thread at a time: [first, last) each.
   std::vector<std::pair<size_t, size_t>> pieces() const;
@@ -36,7 +38,8 @@ class RecordFile {
   std::vector<Record> records_;
 };
 
-// Top-level keys of the first object, as far as they can be read from its first MiB; none: it is no such file.
+// Top-level keys of the first object, as far as they can be read from its first MiB; none: it is no such
+// file.
 std::vector<std::string> first_keys(const std::string& path);
 
 }  // namespace lockstep::data

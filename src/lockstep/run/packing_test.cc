@@ -1,4 +1,5 @@
-// Documents that share a sample know nothing of each other: each has the losses, bit for bit, that it has alone.
+// Documents that share a sample know nothing of each other: each has the losses, bit for bit, that it has
+// alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,8 +36,9 @@ class Nothing final : public data::Dataset {
 
 Session session_of(std::vector<std::string> overrides, bool pack, int64_t slices = kSlices) {
   for (const std::string& more :
-       {std::string("model.hidden=64"), std::string("model.heads=4"), "data.seq_len=" + std::to_string(kLength),
-        "batch.global=" + std::to_string(slices), "batch.slices=" + std::to_string(slices), std::string("batch.strands=1"),
+       {std::string("model.hidden=64"), std::string("model.heads=4"),
+        "data.seq_len=" + std::to_string(kLength), "batch.global=" + std::to_string(slices),
+        "batch.slices=" + std::to_string(slices), std::string("batch.strands=1"),
         std::string("data.pack=") + (pack ? "true" : "false")})
     overrides.push_back(more);
   return Session(make_plan(tiny_recipe(std::move(overrides)), {.dataset = std::make_unique<Nothing>(pack)}));
@@ -50,7 +52,8 @@ struct Documents {
 Documents random_documents() {
   Documents made{{}, std::random_device{}()};
   std::mt19937 random(made.seed);
-  for (const int64_t length : {int64_t{13}, int64_t{1}, int64_t{40}, int64_t{1 + static_cast<int64_t>(random() % 30)}}) {
+  for (const int64_t length :
+       {int64_t{13}, int64_t{1}, int64_t{40}, int64_t{1 + static_cast<int64_t>(random() % 30)}}) {
     std::vector<int32_t> tokens(static_cast<size_t>(length) + 1);
     for (int32_t& token : tokens) token = static_cast<int32_t>(random() % kVocab);
     made.all.push_back(std::move(tokens));
@@ -96,7 +99,8 @@ std::vector<double> token_losses(const Documents& documents, Session& session, b
   const auto finish = [&] {
     const size_t count = words.inputs.size() / kLength;
     if (count == 0) return;
-    while (words.inputs.size() < static_cast<size_t>(kSlices * kLength)) add_sample(documents, 0, packed, 0, words);
+    while (words.inputs.size() < static_cast<size_t>(kSlices * kLength))
+      add_sample(documents, 0, packed, 0, words);
     const std::vector<double> losses = losses_of(session, words);
     all.insert(all.end(), losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(count));
     words = {};
@@ -147,7 +151,8 @@ TEST_P(Packing, GradientsAreThoseOfTheDocuments) {
     add_sample(documents, d, false, -1, apart);
     Words one;
     add_sample(documents, d, true, -1, one);
-    for (size_t i = 0; i < one.labels.size(); ++i) together.labels[i] = std::max(together.labels[i], one.labels[i]);
+    for (size_t i = 0; i < one.labels.size(); ++i)
+      together.labels[i] = std::max(together.labels[i], one.labels[i]);
   }
   losses_of(packed, together);
   losses_of(alone, apart);

@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kReference = "one-rank";
-constexpr int64_t kEvaluated = 64;     // documents that are compared packed and alone
-constexpr double kSumsApart = 1e-9;    // losses of tokens have the same bits; their sum may differ in its last
+constexpr int64_t kEvaluated = 64;   // documents that are compared packed and alone
+constexpr double kSumsApart = 1e-9;  // losses of tokens have the same bits; their sum may differ in its last
 
 std::string size_text(double value) {
   return std::isfinite(value) ? fmt::format("{:.1e}", value) : "not finite";
@@ -157,8 +157,8 @@ class Verifier {
     return row;
   }
 
-  // The same documents, packed and each in a sample of its own, have the same loss: documents do not see each other.
-  // Nothing is trained: a rate that moves no weight, and an evaluation.
+  // The same documents, packed and each in a sample of its own, have the same loss: documents do not see each
+  // other. Nothing is trained: a rate that moves no weight, and an evaluation.
   Row packed_row() {
     Row row{.layout = {}, .title = "packed documents"};
     recipe::Recipe alone = report_.small.recipe;
@@ -171,8 +171,9 @@ class Verifier {
       const std::string name = fmt::format("pack={}", pack);
       const std::optional<Run> run =
           trained(row, name, name, "",
-                  {fmt::format("data.pack={}", pack), "run.steps=1", "optim.lr=1e-30", "data.eval_path=",
-                   fmt::format("data.eval_fraction={}", share), fmt::format("log.eval_batches={}", kEvaluated)});
+                  {fmt::format("data.pack={}", pack), "run.steps=1", "optim.lr=1e-30",
+                   "data.eval_path=", fmt::format("data.eval_fraction={}", share),
+                   fmt::format("log.eval_batches={}", kEvaluated)});
       if (!run) return row;
       row.memory_gib = std::max(row.memory_gib, run->memory_gib);
       losses.push_back(eval_loss_of(run->folder));
@@ -180,7 +181,9 @@ class Verifier {
     const double apart = std::abs(losses[0] - losses[1]) / std::abs(losses[1]);
     row.difference = Difference{.same_bits = losses[0] == losses[1], .loss = apart};
     row.holds = apart <= kSumsApart;
-    if (!row.holds) row.note = fmt::format("packed documents have another loss than alone: {} and {}", losses[0], losses[1]);
+    if (!row.holds)
+      row.note =
+          fmt::format("packed documents have another loss than alone: {} and {}", losses[0], losses[1]);
     return row;
   }
 
@@ -189,7 +192,8 @@ class Verifier {
     double loss = std::nan("");
     for (const std::string& line : base::split_lines(base::read_file(folder + "/metrics.jsonl"))) {
       const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
-      if (row.is_object() && row.contains("eval_loss") && row["eval_loss"].is_number()) loss = row["eval_loss"];
+      if (row.is_object() && row.contains("eval_loss") && row["eval_loss"].is_number())
+        loss = row["eval_loss"];
     }
     return loss;
   }

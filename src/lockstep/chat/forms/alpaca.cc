@@ -1,5 +1,5 @@
-// {"instruction": "Translate to French", "input": "Hello", "output": "Bonjour"}: one turn each. "history" holds pairs
-// of earlier ones, "system" a system message.
+// {"instruction": "Translate to French", "input": "Hello", "output": "Bonjour"}: one turn each. "history"
+// holds pairs of earlier ones, "system" a system message.
 #include <fmt/format.h>
 
 #include "lockstep/chat/conversation.h"

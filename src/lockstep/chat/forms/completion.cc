@@ -1,4 +1,5 @@
-// {"prompt": "2 + 2 =", "completion": "4"}: a user's turn and the assistant's. Both may be lists of messages instead.
+// {"prompt": "2 + 2 =", "completion": "4"}: a user's turn and the assistant's. Both may be lists of messages
+// instead.
 #include "lockstep/chat/conversation.h"
 #include "lockstep/chat/fault.h"
 #include "lockstep/chat/forms/turns.h"
@@ -30,6 +31,8 @@ Conversation read(const Json& row) {
 
 }  // namespace
 
-Form completion_form() { return {.name = "prompt and completion", .fields = {"prompt", "completion"}, .read = read}; }
+Form completion_form() {
+  return {.name = "prompt and completion", .fields = {"prompt", "completion"}, .read = read};
+}
 
 }  // namespace lockstep::chat

@@ -1,4 +1,5 @@
-// {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}], "tools": [...]}
+// {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}], "tools":
+// [...]}
 #include <fmt/format.h>
 
 #include "lockstep/chat/fault.h"
@@ -26,9 +27,10 @@ Json read_turns(const Json& row, const char* field) {
   Json messages = Json::array();
   for (const Json& turn : turns) {
     const size_t number = messages.size();
-    if (!turn.is_object()) throw Fault{261, fmt::format("has a message {} that is not an object", number + 1)};
+    if (!turn.is_object())
+      throw Fault{261, fmt::format("has a message {} that is not an object", number + 1)};
     messages.push_back(turn.contains("from") && !turn.contains("role") ? read_sharegpt_turn(turn, number)
-                                                                        : checked(turn, number));
+                                                                       : checked(turn, number));
   }
   return messages;
 }

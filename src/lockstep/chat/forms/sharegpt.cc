@@ -15,9 +15,18 @@ struct Speaker {
   const char* role;
 };
 constexpr Speaker kSpeakers[] = {
-    {"human", "user"},          {"user", "user"},           {"gpt", "assistant"},     {"assistant", "assistant"},
-    {"chatgpt", "assistant"},   {"bing", "assistant"},      {"bard", "assistant"},    {"model", "assistant"},
-    {"system", "system"},       {"tool", "tool"},           {"observation", "tool"},  {"function_response", "tool"},
+    {"human", "user"},
+    {"user", "user"},
+    {"gpt", "assistant"},
+    {"assistant", "assistant"},
+    {"chatgpt", "assistant"},
+    {"bing", "assistant"},
+    {"bard", "assistant"},
+    {"model", "assistant"},
+    {"system", "system"},
+    {"tool", "tool"},
+    {"observation", "tool"},
+    {"function_response", "tool"},
     {"function_call", "assistant"},
 };
 
@@ -45,13 +54,15 @@ void add_call(Json& made) {
 }  // namespace
 
 Json read_sharegpt_turn(const Json& turn, size_t number) {
-  if (!turn["from"].is_string()) throw Fault{261, fmt::format("has a message {} whose \"from\" is not text", number + 1)};
+  if (!turn["from"].is_string())
+    throw Fault{261, fmt::format("has a message {} whose \"from\" is not text", number + 1)};
   const std::string from = turn["from"];
   const char* role = role_of(from);
   if (role == nullptr) {
-    throw Fault{261, fmt::format("has a message {} from {}; known are human, gpt, system, tool, function_call and "
-                                 "observation",
-                                 number + 1, base::quoted(from, 40))};
+    throw Fault{261,
+                fmt::format("has a message {} from {}; known are human, gpt, system, tool, function_call and "
+                            "observation",
+                            number + 1, base::quoted(from, 40))};
   }
   if (!turn.contains("value")) throw Fault{261, fmt::format("has a message {} without a value", number + 1)};
   Json made = message(role, text_of_content(turn["value"], number));
