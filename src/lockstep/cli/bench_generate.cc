@@ -31,6 +31,7 @@ run::Plan plan_of(const recipe::RecipeSource& source, int64_t longest) {
   recipe.data.pack = false;
   constexpr int64_t kShort = 16;
   recipe.data.seq_len = std::min(recipe.data.seq_len, kShort);
+  if (recipe.model.context.is_auto) recipe.model.context = longest;
   recipe.optim.name = "sgd";
   if (recipe.precision.compute == "fp8") recipe.precision.compute = "bf16";
   run::Plan plan = run::make_plan(std::move(resolved), {}, {.reads_data = false});

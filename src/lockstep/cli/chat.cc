@@ -117,7 +117,8 @@ int converse(run::Session& session, const ConverseOptions& options) {
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     messages.push_back(message("user", line));
     const std::vector<int32_t> prompt =
-        options.text.rendered(format.render(messages, "the conversation"), "the conversation").tokens;
+        options.text.encode(format.render(messages, "the conversation"), false);
+    options.text.check_tokens(prompt, "the conversation");
     if (static_cast<int64_t>(prompt.size()) >= context) {
       remark("the conversation has filled the context of {} tokens; start another\n", context);
       return 0;
