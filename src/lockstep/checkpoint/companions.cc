@@ -10,8 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTokenizers[] = {"tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json",
-                                       "vocab.txt",      "spiece.model"};
+constexpr const char* kTokenizers[] = {"tokenizer.json", "tokenizer.model", "tekken.json",
+                                       "vocab.json",     "vocab.txt",       "spiece.model"};
 constexpr const char* kBesideTokenizers[] = {"tokenizer_config.json", "special_tokens_map.json",
                                              "added_tokens.json",     "merges.txt",
                                              "chat_template.jinja",   "chat_template.json"};

@@ -12,9 +12,9 @@ namespace lockstep::checkpoint {
 
 struct Exported {
   int64_t tensors = 0, bytes = 0, files = 0;
-  bool has_config = false;  // config.json: transformers knows the family
+  bool has_config = false;                   // config.json: transformers knows the family
   std::vector<std::string> companions = {};  // files of the tokenizer and the like (companions.h)
-  int64_t overflowed = 0;  // finite weights that the type cannot hold, now infinite
+  int64_t overflowed = 0;                    // finite weights that the type cannot hold, now infinite
 };
 
 // From a checkpoint or any folder that Opened reads into `target`, which must be empty or not there

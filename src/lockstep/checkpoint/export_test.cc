@@ -49,7 +49,8 @@ TEST(Export, TheTokenizerComesAlong) {
   base::TemporaryFolder run;
   Tensors memory;
   const std::string first = run.path() + "/first", second = run.path() + "/second";
-  EXPECT_TRUE(export_model(Opened(save(run.path(), contents_of(memory, 1), 1)), first, {}).companions.empty());
+  EXPECT_TRUE(
+      export_model(Opened(save(run.path(), contents_of(memory, 1), 1)), first, {}).companions.empty());
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
                            "generation_config.json", "notes.txt"})
     run.write(std::string("first/") + name, name);

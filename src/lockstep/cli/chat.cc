@@ -17,7 +17,8 @@ namespace lockstep::cli {
 
 namespace {
 
-chat::ChatTemplate template_of(const recipe::Recipe& recipe, const std::string& folder, const ModelText& text) {
+chat::ChatTemplate template_of(const recipe::Recipe& recipe, const std::string& folder,
+                               const ModelText& text) {
   if (text.tokenizer() == nullptr) {
     throw base::ConfigError(199,
                             "the model has no tokenizer to read a chat template with; put its tokenizer.json "
@@ -87,7 +88,8 @@ std::string ChatFormat::render(const nlohmann::ordered_json& messages, const std
     const chat::Names names = template_.names_of({.messages = messages});
     return template_.render(names, names.messages.size(), chat::Prompt::generation).text;
   } catch (const chat::jinja::Failure& failure) {
-    throw base::ConfigError(199, fmt::format("{} is refused by the chat template: {}", where, failure.what()));
+    throw base::ConfigError(199,
+                            fmt::format("{} is refused by the chat template: {}", where, failure.what()));
   } catch (const chat::Fault& fault) {
     throw base::ConfigError(199, fmt::format("{} {}", where, fault.sentence));
   }

@@ -14,8 +14,8 @@ namespace lockstep::cli {
 
 class ChatFormat {
  public:
-  // Of data.chat_template, the model's folder, its tokenizer's or that of the model it was made from. ConfigError
-  // 199: the model has no tokenizer to read it with; 267: there is no chat template.
+  // Of data.chat_template, the model's folder, its tokenizer's or that of the model it was made from.
+  // ConfigError 199: the model has no tokenizer to read it with; 267: there is no chat template.
   ChatFormat(const recipe::Recipe& recipe, const std::string& folder, const ModelText& text);
   // With what the model's answer begins with. `where` begins the message of an error.
   std::string render(const nlohmann::ordered_json& messages, const std::string& where) const;

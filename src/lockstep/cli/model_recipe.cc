@@ -56,8 +56,7 @@ std::vector<std::string> with_adapter(const std::string& adapter, std::vector<st
 
 void adopt_tokenizer(FolderModel& model) {
   recipe::Recipe& recipe = model.resolved.recipe;
-  const bool reads =
-      recipe.data.kind == "tokens" || !recipe.data.path.empty() || !recipe.data.mix.empty();
+  const bool reads = recipe.data.kind == "tokens" || !recipe.data.path.empty() || !recipe.data.mix.empty();
   if (model.said("data.tokenizer") || recipe.data.tokenizer != "bytes" || model.trained_here || !reads)
     return;
   if (!text::find_tokenizer(recipe.model.from).empty()) recipe.data.tokenizer = recipe.model.from;

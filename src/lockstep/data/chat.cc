@@ -90,9 +90,9 @@ std::unique_ptr<Dataset> open_chat(const recipe::Recipe& recipe, Use use) {
                           .vocab = tokenizer.vocab(),
                           .padding = tokenizer.pad_token().value_or(tokenizer.end_token().value_or(0))};
   return with_tokenizer(open_document_samples(recipe, use, kind,
-                                       [&](const std::vector<std::string>& files) {
-                                         return encode_chats(files, speech, options);
-                                       }),
+                                              [&](const std::vector<std::string>& files) {
+                                                return encode_chats(files, speech, options);
+                                              }),
                         speech.tokenizer);
 }
 

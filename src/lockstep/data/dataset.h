@@ -42,8 +42,8 @@ class Dataset {
   // Fills that many inputs and labels (kIgnoredLabel, -1, where nothing is to be predicted).
   virtual void read(Split split, int64_t index, std::span<int32_t> inputs,
                     std::span<int32_t> labels) const = 0;
-  // Whether samples hold several documents that know nothing of each other (data.pack). If so, for each input the
-  // place in the sample where its document begins.
+  // Whether samples hold several documents that know nothing of each other (data.pack). If so, for each input
+  // the place in the sample where its document begins.
   virtual bool has_documents() const { return false; }
   virtual void read_documents(Split split, int64_t index, std::span<int32_t> begins) const {
     (void)split, (void)index, (void)begins;
@@ -58,7 +58,7 @@ class Dataset {
   }
   virtual std::string describe() const = 0;  // one line: "grammar 7: 137 words, floor 1.973 nats/token"
   virtual std::string describe_eval() const { return describe(); }  // the same of the eval split alone
-  virtual std::vector<std::string> remarks() const { return {}; }  // lines below it: what was skipped
+  virtual std::vector<std::string> remarks() const { return {}; }   // lines below it: what was skipped
   virtual uint64_t content_hash() const = 0;                        // for record.json; reads all of the data
   // Which training sample stands at a position of the endless order: epoch by epoch, each a keyed permutation
   // of the samples. A function of its arguments alone.

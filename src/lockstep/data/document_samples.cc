@@ -24,7 +24,8 @@ using kernels::kIgnoredLabel;
 class Shelf {
  public:
   Shelf() = default;
-  Shelf(DocumentStore documents, int64_t seq_len, const recipe::Recipe& recipe) : documents_(std::move(documents)) {
+  Shelf(DocumentStore documents, int64_t seq_len, const recipe::Recipe& recipe)
+      : documents_(std::move(documents)) {
     if (!recipe.data.pack) return;
     std::vector<int64_t> lengths;
     for (int64_t i = 0; i < documents_.size(); ++i) lengths.push_back(read_length(i));
@@ -47,7 +48,9 @@ class Shelf {
   }
 
  private:
-  int64_t read_length(int64_t document) const { return static_cast<int64_t>(documents_.document(document).size()) - 1; }
+  int64_t read_length(int64_t document) const {
+    return static_cast<int64_t>(documents_.document(document).size()) - 1;
+  }
   DocumentStore documents_;
   std::optional<Packing> packing_;
 };
@@ -55,8 +58,12 @@ class Shelf {
 class Documents final : public Dataset {
  public:
   Documents(const recipe::Recipe& recipe, DocumentKind kind, std::vector<std::string> left_out)
-      : name_(recipe.data.kind), path_(recipe.data.path), eval_path_(recipe.data.eval_path),
-        seq_len_(recipe.data.seq_len), kind_(std::move(kind)), left_out_(std::move(left_out)) {}
+      : name_(recipe.data.kind),
+        path_(recipe.data.path),
+        eval_path_(recipe.data.eval_path),
+        seq_len_(recipe.data.seq_len),
+        kind_(std::move(kind)),
+        left_out_(std::move(left_out)) {}
   Shelf train, eval;
   bool own_eval = false;
 
@@ -89,14 +96,15 @@ class Documents final : public Dataset {
 
   std::string describe() const override {
     if (train.samples() == 0) return describe_eval();
-    return fmt::format("{} {}: {}{}; {} samples to train on, {} to evaluate", name_, shown_path(path_), documents_text(),
-                       packed_text(train), train.samples(), eval.samples()) +
+    return fmt::format("{} {}: {}{}; {} samples to train on, {} to evaluate", name_, shown_path(path_),
+                       documents_text(), packed_text(train), train.samples(), eval.samples()) +
            left_out_text(left_out_);
   }
   std::string describe_eval() const override {
     if (own_eval || train.samples() == 0)
       return fmt::format("{} {}: {}, {} tokens", name_, shown_path(own_eval ? eval_path_ : path_),
-                         counted(eval.documents().size()), human_count(static_cast<double>(eval.documents().tokens())));
+                         counted(eval.documents().size()),
+                         human_count(static_cast<double>(eval.documents().tokens())));
     return fmt::format("{} {}: the last {} of {}, held out from training", name_, shown_path(path_),
                        eval.documents().size(), counted(eval.documents().size() + train.documents().size()));
   }
@@ -123,10 +131,11 @@ class Documents final : public Dataset {
   std::string documents_text() const {
     const DocumentStore &a = train.documents(), &b = eval.documents();
     const int64_t tokens = a.tokens() + b.tokens(), trained = a.trained() + b.trained();
-    std::string text = fmt::format("{}, {} tokens", counted(a.size() + b.size()),
-                                   human_count(static_cast<double>(tokens)));
+    std::string text =
+        fmt::format("{}, {} tokens", counted(a.size() + b.size()), human_count(static_cast<double>(tokens)));
     if (trained < tokens && tokens > 0)
-      text += fmt::format(" ({:.0f} % trained on)", 100.0 * static_cast<double>(trained) / static_cast<double>(tokens));
+      text += fmt::format(" ({:.0f} % trained on)",
+                          100.0 * static_cast<double>(trained) / static_cast<double>(tokens));
     text += fmt::format(", vocabulary {}", kind_.vocab);
     const auto add = [&](int64_t count, const std::string& what) {
       if (count > 0) text += fmt::format("; {} {}", count, what);
@@ -149,10 +158,12 @@ class Documents final : public Dataset {
 };
 
 // Something to train on, or to evaluate on.
-const DocumentStore& checked(const DocumentStore& store, const char* key, const std::string& path, const std::string& unit) {
+const DocumentStore& checked(const DocumentStore& store, const char* key, const std::string& path,
+                             const std::string& unit) {
   if (store.size() > 0) return store;
-  throw base::DataError(205, fmt::format("{} ({}) contains no {} that can be used{}", shown_path(path), key, unit,
-                                         store.counts.faults.empty() ? "" : ": " + store.counts.faults.front()));
+  throw base::DataError(205,
+                        fmt::format("{} ({}) contains no {} that can be used{}", shown_path(path), key, unit,
+                                    store.counts.faults.empty() ? "" : ": " + store.counts.faults.front()));
 }
 
 }  // namespace
@@ -166,7 +177,8 @@ std::unique_ptr<Dataset> open_document_samples(
   if (!files.eval.empty()) {
     DocumentStore store = open(files.eval);
     made->own_eval = !data.eval_path.empty();
-    checked(store, made->own_eval ? "data.eval_path" : "data.path", made->own_eval ? data.eval_path : data.path, kind.unit);
+    checked(store, made->own_eval ? "data.eval_path" : "data.path",
+            made->own_eval ? data.eval_path : data.path, kind.unit);
     made->eval = Shelf(std::move(store), data.seq_len, recipe);
   }
   if (files.train.empty()) return made;

@@ -1,7 +1,7 @@
 // Samples of whole documents: one each, padded, or several packed one behind the other (data.pack).
 //
-// A document of n tokens is read as its first n - 1 and predicts its last n - 1; labels are ignored where it is not
-// trained on, and behind it.
+// A document of n tokens is read as its first n - 1 and predicts its last n - 1; labels are ignored where it
+// is not trained on, and behind it.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ struct DocumentKind {
   int32_t padding = 0;  // a token for what is left of a sample
 };
 
-// Opens data.path and data.eval_path by `open`, or holds out a share of the documents. DataError 205: nothing to train
-// on.
+// Opens data.path and data.eval_path by `open`, or holds out a share of the documents. DataError 205: nothing
+// to train on.
 std::unique_ptr<Dataset> open_document_samples(
     const recipe::Recipe& recipe, Use use, const DocumentKind& kind,
     const std::function<DocumentStore(const std::vector<std::string>& files)>& open);

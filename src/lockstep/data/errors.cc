@@ -8,7 +8,8 @@ std::vector<base::ErrorExplanation> error_rows() {
       {200,
        "Unknown kind of data",
        {"data.kind is misspelled."},
-       {"Use grammar, text, jsonl, chat, csv, parquet, arrow, mds, tokens or mix, or auto, which detects the kind "
+       {"Use grammar, text, jsonl, chat, csv, parquet, arrow, mds, tokens or mix, or auto, which detects the "
+        "kind "
         "from the files."}},
       {201,
        "No data path",
@@ -143,7 +144,8 @@ std::vector<base::ErrorExplanation> error_rows() {
       {270,
        "Conversations without a tokenizer",
        {"data.tokenizer is bytes, and model.from names no folder that has a tokenizer."},
-       {"Set data.tokenizer or model.from to a Hugging Face folder with tokenizer.json and a chat template."}},
+       {"Set data.tokenizer or model.from to a Hugging Face folder with tokenizer.json and a chat "
+        "template."}},
       {271,
        "Documents that cannot be packed",
        {"Packing needs to know where documents end, and these tokens do not say it.",

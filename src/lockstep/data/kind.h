@@ -59,12 +59,12 @@ bool is_of_any_tokenizer(const recipe::Recipe::Data& data);  // of "auto": false
 // Before the first recipe is read (base/registry.h).
 void register_dataset(DatasetKind kind);
 
-// "text", "jsonl", "chat", "parquet" or another by the files of `path`; "grammar" without a path. ConfigError 208
-// where that cannot be told. `must_exist` = false: files need not be there, and their names tell.
+// "text", "jsonl", "chat", "parquet" or another by the files of `path`; "grammar" without a path. ConfigError
+// 208 where that cannot be told. `must_exist` = false: files need not be there, and their names tell.
 std::string infer_kind(const std::string& path, bool must_exist = true);
 
-// Puts the kind in the place of "auto", and the tokenizer of model.from where conversations have no other. ConfigError 209: a path that the user has set beside a kind that
-// reads no files.
+// Puts the kind in the place of "auto", and the tokenizer of model.from where conversations have no other.
+// ConfigError 209: a path that the user has set beside a kind that reads no files.
 void resolve_kind(recipe::Resolved& resolved, bool must_exist = true);
 
 // "a gzip archive": what a file begins like, if that is known and no data we read; empty otherwise.

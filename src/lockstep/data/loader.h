@@ -31,8 +31,9 @@ struct Batch {
   int64_t step = 0;
   std::vector<int32_t> inputs;  // [own slices, samples of a slice, inputs per sample]
   std::vector<int32_t> labels;  // [own slices, samples of a slice, labels per sample]
-  std::vector<int32_t> documents;  // [own slices, samples, inputs]: Dataset::read_documents; empty: it has none
-  int64_t valid_labels = 0;        // in the own slices
+  std::vector<int32_t>
+      documents;             // [own slices, samples, inputs]: Dataset::read_documents; empty: it has none
+  int64_t valid_labels = 0;  // in the own slices
 };
 
 class Loader {

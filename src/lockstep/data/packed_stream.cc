@@ -16,7 +16,8 @@ constexpr int64_t kRead = int64_t{1} << 16;  // tokens at a time
 
 class Splitter {
  public:
-  Splitter(int64_t seq_len, DocumentStore& store) : longest_(static_cast<size_t>(seq_len) + 1), store_(store) {}
+  Splitter(int64_t seq_len, DocumentStore& store)
+      : longest_(static_cast<size_t>(seq_len) + 1), store_(store) {}
   void add(uint32_t word, bool ends) {
     if (words_.size() == longest_) {
       store_.counts.split += !split_;
@@ -58,9 +59,10 @@ DocumentStore split_documents(const TokenStream& stream, const StreamDocuments& 
     stream.copy(at, tokens);
     for (const int32_t token : tokens) {
       if (token < 0 || token >= documents.vocab) {
-        throw base::DataError(232, fmt::format("the data has a token {}, which is outside the vocabulary of {}; use the "
-                                               "tokenizer that made it",
-                                               token, documents.vocab));
+        throw base::DataError(
+            232, fmt::format("the data has a token {}, which is outside the vocabulary of {}; use the "
+                             "tokenizer that made it",
+                             token, documents.vocab));
       }
       splitter.add(static_cast<uint32_t>(token) | DocumentStore::kTrained, token == *documents.end);
     }
@@ -70,22 +72,28 @@ DocumentStore split_documents(const TokenStream& stream, const StreamDocuments& 
   return store;
 }
 
-std::unique_ptr<Dataset> open_packed(const recipe::Recipe& recipe, Use use, const StreamDocuments& documents) {
+std::unique_ptr<Dataset> open_packed(const recipe::Recipe& recipe, Use use,
+                                     const StreamDocuments& documents) {
   if (!documents.end) {
     throw base::ConfigError(
-        271, fmt::format("data.pack = true: it is not known where documents end in data of kind \"{}\"{}; set "
-                         "data.tokenizer to a tokenizer with an end token, or data.pack=false",
-                         recipe.data.kind, recipe.data.tokenizer == "bytes" ? " that is read as bytes" : ""));
+        271,
+        fmt::format("data.pack = true: it is not known where documents end in data of kind \"{}\"{}; set "
+                    "data.tokenizer to a tokenizer with an end token, or data.pack=false",
+                    recipe.data.kind, recipe.data.tokenizer == "bytes" ? " that is read as bytes" : ""));
   }
-  return open_document_samples(
-      recipe, use,
-      {.unit = "document", .extensions = documents.extensions, .vocab = documents.vocab, .padding = *documents.end},
-      [&](const std::vector<std::string>& files) {
-        const TokenStream stream = documents.open(files);
-        DocumentStore store = split_documents(stream, documents, recipe.data.seq_len);
-        if (documents.skipped != nullptr) count_skipped(std::exchange(*documents.skipped, {}), store.counts);
-        return store;
-      });
+  return open_document_samples(recipe, use,
+                               {.unit = "document",
+                                .extensions = documents.extensions,
+                                .vocab = documents.vocab,
+                                .padding = *documents.end},
+                               [&](const std::vector<std::string>& files) {
+                                 const TokenStream stream = documents.open(files);
+                                 DocumentStore store =
+                                     split_documents(stream, documents, recipe.data.seq_len);
+                                 if (documents.skipped != nullptr)
+                                   count_skipped(std::exchange(*documents.skipped, {}), store.counts);
+                                 return store;
+                               });
 }
 
 }  // namespace lockstep::data

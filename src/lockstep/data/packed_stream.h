@@ -1,7 +1,7 @@
 // Documents of a stream of tokens, which end where a token says so, packed into samples (data.pack).
 //
-// A document that is longer than a sample is split: its parts share one token, so that every token but the first is
-// predicted once.
+// A document that is longer than a sample is split: its parts share one token, so that every token but the
+// first is predicted once.
 #pragma once
 
 #include <functional>

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "lockstep/data/chat.h"
-#include "lockstep/data/files.h"
 #include "lockstep/data/documents.h"
+#include "lockstep/data/files.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/data/windows.h"
 #include "lockstep/kernels/loss/loss.h"
@@ -16,9 +16,11 @@ namespace {
 
 using kernels::kIgnoredLabel;
 
-// Text of tokens [begin, end) as it stands in the whole: decoders treat the first token of a text in another way.
+// Text of tokens [begin, end) as it stands in the whole: decoders treat the first token of a text in another
+// way.
 std::string text_between(const Dataset& dataset, std::span<const int32_t> tokens, size_t begin, size_t end) {
-  const std::string before = dataset.decode(tokens.subspan(0, begin)), all = dataset.decode(tokens.subspan(0, end));
+  const std::string before = dataset.decode(tokens.subspan(0, begin)),
+                    all = dataset.decode(tokens.subspan(0, end));
   if (all.starts_with(before)) return all.substr(before.size());
   return dataset.decode(tokens.subspan(begin, end - begin));  // a character reaches over the edge
 }
@@ -57,7 +59,8 @@ LengthStatistics measure_chats(const recipe::Recipe& recipe) {
                    {.longest = std::numeric_limits<size_t>::max(),
                     .on_error = recipe.data.on_error == "skip" ? OnError::skip : OnError::stop});
   std::vector<int64_t> lengths;
-  for (int64_t i = 0; i < store.size(); ++i) lengths.push_back(static_cast<int64_t>(store.document(i).size()));
+  for (int64_t i = 0; i < store.size(); ++i)
+    lengths.push_back(static_cast<int64_t>(store.document(i).size()));
   LengthStatistics made = statistics_of(std::move(lengths), recipe.data.seq_len);
   made.trained = store.trained();
   made.skipped = store.counts.skipped;

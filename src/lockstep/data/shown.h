@@ -1,5 +1,5 @@
-// What a model sees of a dataset: samples with their tokens, which of them are trained on, and how long documents are.
-// For `lockstep data show`.
+// What a model sees of a dataset: samples with their tokens, which of them are trained on, and how long
+// documents are. For `lockstep data show`.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ struct LengthStatistics {
   int64_t skipped = 0;
   std::vector<std::string> faults = {};
 };
-// Reads all of the data. Documents are conversations, or what ends with the tokenizer's end token; without either, none.
+// Reads all of the data. Documents are conversations, or what ends with the tokenizer's end token; without
+// either, none.
 LengthStatistics measure_documents(const recipe::Recipe& recipe, const Dataset& dataset);
 
 }  // namespace lockstep::data

@@ -22,10 +22,10 @@ struct Source {
 int64_t windows_in(const TokenStream& stream, int64_t seq_len, const Source& source) {
   const int64_t windows = (stream.size() - 1) / seq_len;
   if (stream.size() > 0 && windows > 0) return windows;
-  throw base::DataError(205,
-                        fmt::format("{} ({}) contains {} tokens, but one sample of data.seq_len = {} needs "
-                                    "{}; use more data or a smaller data.seq_len",
-                                    shown_path(source.path), source.key, stream.size(), seq_len, seq_len + 1));
+  throw base::DataError(
+      205, fmt::format("{} ({}) contains {} tokens, but one sample of data.seq_len = {} needs "
+                       "{}; use more data or a smaller data.seq_len",
+                       shown_path(source.path), source.key, stream.size(), seq_len, seq_len + 1));
 }
 
 std::string skipped_text(const Skipped& skipped) {
@@ -48,8 +48,8 @@ std::string shown_path(const std::string& path) {
 
 std::string left_out_text(const std::vector<std::string>& files) {
   if (files.empty()) return "";
-  return fmt::format("; skipped because of {}: {}{}", files.size() > 1 ? "their names" : "its name", files.front(),
-                     files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "");
+  return fmt::format("; skipped because of {}: {}{}", files.size() > 1 ? "their names" : "its name",
+                     files.front(), files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "");
 }
 
 int64_t held_out(int64_t samples, double fraction) {
@@ -58,7 +58,8 @@ int64_t held_out(int64_t samples, double fraction) {
   return std::clamp<int64_t>(static_cast<int64_t>(wanted), std::min<int64_t>(1, samples - 1), samples - 1);
 }
 
-DataFiles find_data_files(const recipe::Recipe::Data& data, Use use, const std::vector<std::string>& extensions) {
+DataFiles find_data_files(const recipe::Recipe::Data& data, Use use,
+                          const std::vector<std::string>& extensions) {
   DataFiles files;
   if (use == Use::evaluate) {
     const Source source = eval_source(data);
@@ -143,8 +144,8 @@ std::vector<std::string> WindowedDataset::remarks() const {
 
 std::string WindowedDataset::describe_eval() const {
   if (streams_.eval)
-    return fmt::format("{} {}: {} tokens, vocabulary {}", kind_, shown_path(eval_path_), streams_.eval->size(),
-                       vocab_) +
+    return fmt::format("{} {}: {} tokens, vocabulary {}", kind_, shown_path(eval_path_),
+                       streams_.eval->size(), vocab_) +
            left_out_text(streams_.left_out);
   return fmt::format("{} {}: the last {} of {} samples, held out from training", kind_, shown_path(path_),
                      eval_windows_, train_windows_ + eval_windows_);

@@ -16,17 +16,18 @@
 
 namespace lockstep::data {
 
-// The files of data.path and data.eval_path. A file that is held out for evaluation is not trained on when data.path is
-// a folder or a pattern that holds it too. `extensions`: see FileQuery.
+// The files of data.path and data.eval_path. A file that is held out for evaluation is not trained on when
+// data.path is a folder or a pattern that holds it too. `extensions`: see FileQuery.
 struct DataFiles {
   std::vector<std::string> train;     // empty when there is only something to evaluate
   std::vector<std::string> eval;      // empty when a part of the training data is held out
   std::vector<std::string> left_out;  // files of folders that are not data, by their names
 };
-DataFiles find_data_files(const recipe::Recipe::Data& data, Use use, const std::vector<std::string>& extensions);
+DataFiles find_data_files(const recipe::Recipe::Data& data, Use use,
+                          const std::vector<std::string>& extensions);
 
 // What messages and plans have in common.
-std::string shown_path(const std::string& path);              // a long list by its first name
+std::string shown_path(const std::string& path);                   // a long list by its first name
 std::string left_out_text(const std::vector<std::string>& files);  // "; skipped because of its name: a.md"
 // At least one to evaluate on when a share was asked for, at least one to train on in any case.
 int64_t held_out(int64_t samples, double fraction);

@@ -254,7 +254,8 @@ struct Model {
   int64_t seq_len = 0;  // of the sequences that it is built for
   bool predicts_tokens =
       true;  // language model: metrics count tokens, `generate` works; else they count samples
-  bool documents = false;  // the batch says where documents begin in its samples, and segments keep them apart
+  bool documents =
+      false;  // the batch says where documents begin in its samples, and segments keep them apart
   int64_t input_words = 0, label_words = 0;  // 32-bit words of one sample in the batch; 0: data.seq_len
   int64_t param_count() const;
   int64_t trained_count() const;  // without those that are frozen

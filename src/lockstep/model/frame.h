@@ -81,8 +81,8 @@ class Frame {
   device::Tensor ring_gradient(std::string_view name) const { return get("ringgrad.", name); }
   device::Tensor across(std::string_view name) const { return get("across.", name); }
   device::Tensor batch(std::string_view name) const { return get("batch.", name); }
-  // The slice's rows; where the segment reads "documents", each of them apart, at position 0 (CPU only: the host must
-  // know them).
+  // The slice's rows; where the segment reads "documents", each of them apart, at position 0 (CPU only: the
+  // host must know them).
   std::vector<PositionedRows> rows() const;
   device::Tensor weight(std::string_view key) const { return get("weight.", key); }
   device::Tensor grad(std::string_view key) const { return get("grad.", key); }

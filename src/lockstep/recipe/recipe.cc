@@ -55,7 +55,8 @@ void add_data(std::vector<Key>& keys) {
       {
           make_key(MEMBER(data.kind), always(),
                    "Kind of data: grammar (generated on the fly, no download needed), text (plain files), "
-                   "jsonl (one JSON object per line), chat (conversations), csv, parquet, arrow, mds (MosaicML), tokens (token "
+                   "jsonl (one JSON object per line), chat (conversations), csv, parquet, arrow, mds "
+                   "(MosaicML), tokens (token "
                    "numbers) or mix (the sources in data.mix). auto: detected from the files in data.path, "
                    "or grammar without a path.",
                    "\"text\"",
@@ -72,7 +73,8 @@ void add_data(std::vector<Key>& keys) {
                    "The field or column with the text, or with tokens (lists of integers).", "\"text\"",
                    {.also = {"text_field", "column", "text_column"}}),
           make_key(MEMBER(data.on_error), read_by("data.kind"),
-                   "A document or conversation that cannot be used (no such field, null, not UTF-8): stop before the first "
+                   "A document or conversation that cannot be used (no such field, null, not UTF-8): stop "
+                   "before the first "
                    "step, or skip it; what was skipped is counted, and the first are listed.",
                    "\"skip\"", {.choices = {"stop", "skip"}}),
           make_key(MEMBER(data.mix), read_by("data.kind"),
@@ -114,15 +116,18 @@ void add_data(std::vector<Key>& keys) {
                    "they read as text.",
                    "\"llama3/\"", {.also = {"tokenizer_path", "tokenizer_file"}, .names = Key::Names::input}),
           make_key(MEMBER(data.chat_template), read_by("data.kind"),
-                   "chat: a file with the chat template, a .jinja or a tokenizer_config.json. Empty: the one in the "
+                   "chat: a file with the chat template, a .jinja or a tokenizer_config.json. Empty: the one "
+                   "in the "
                    "folder of the tokenizer or of model.from.",
                    "\"chatml.jinja\"", {.names = Key::Names::input}),
-          make_key(MEMBER(data.train_on), read_by("data.kind"),
-                   "chat: which tokens are trained on: assistant (every message of the assistant), last (its last "
-                   "message) or all.",
-                   "\"last\"", {.choices = {"assistant", "last", "all"}, .also = {"train_on_inputs", "mask"}}),
+          make_key(
+              MEMBER(data.train_on), read_by("data.kind"),
+              "chat: which tokens are trained on: assistant (every message of the assistant), last (its last "
+              "message) or all.",
+              "\"last\"", {.choices = {"assistant", "last", "all"}, .also = {"train_on_inputs", "mask"}}),
           make_key(MEMBER(data.pack), read_by("data.kind"),
-                   "Fill samples with several whole documents. Attention and positions stay inside each document, so "
+                   "Fill samples with several whole documents. Attention and positions stay inside each "
+                   "document, so "
                    "a document is trained on as if it were alone.",
                    "true", {.also = {"packing", "sample_packing"}}),
       });

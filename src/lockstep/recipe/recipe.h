@@ -79,12 +79,12 @@ struct Recipe {
     int64_t prefetch = 4;  // steps read ahead
     int64_t workers = 1;   // reading threads
     std::string tokenizer = "bytes";
-    std::string chat_template = "";        // a file; empty: that of the tokenizer's or the model's folder
-    std::string train_on = "assistant";    // assistant, last, all: which turns of a conversation
-    std::string on_error = "stop";         // stop, skip: a row that cannot be used
-    bool pack = false;                     // several documents to a sample, each for itself
-    std::string mix = "";           // several sources with shares (recipe/mix.h)
-    double mix_temperature = 1;     // of sources without weights: share ~ samples^(1/temperature)
+    std::string chat_template = "";      // a file; empty: that of the tokenizer's or the model's folder
+    std::string train_on = "assistant";  // assistant, last, all: which turns of a conversation
+    std::string on_error = "stop";       // stop, skip: a row that cannot be used
+    bool pack = false;                   // several documents to a sample, each for itself
+    std::string mix = "";                // several sources with shares (recipe/mix.h)
+    double mix_temperature = 1;          // of sources without weights: share ~ samples^(1/temperature)
   } data;
 
   struct Batch {

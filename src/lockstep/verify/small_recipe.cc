@@ -113,8 +113,8 @@ void drop_targets(recipe::Recipe& recipe) {
   recipe.tune.targets = targets.empty() ? "all" : base::join(targets, ",");
 }
 
-// What short samples make of conversations: those are left out whose answers lie beyond, and where that is all of them,
-// questions are trained on too.
+// What short samples make of conversations: those are left out whose answers lie beyond, and where that is
+// all of them, questions are trained on too.
 void shrink_conversations(recipe::Recipe& recipe) {
   if (recipe.data.kind != "chat") return;
   recipe.data.on_error = "skip";

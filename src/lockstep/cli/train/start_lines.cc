@@ -88,9 +88,10 @@ std::string epochs_line(const run::Plan& plan) {
   const recipe::Recipe& r = plan.recipe();
   const auto samples = static_cast<double>(plan.dataset->samples(data::Split::train));
   if (samples < 1) return "";
-  return fmt::format("epochs  {:.2f}: run.steps = {} of batch.global = {} samples; one epoch is {:.1f} steps\n",
-                     static_cast<double>(r.run.steps) * static_cast<double>(r.batch.global) / samples, r.run.steps,
-                     r.batch.global, samples / static_cast<double>(r.batch.global));
+  return fmt::format(
+      "epochs  {:.2f}: run.steps = {} of batch.global = {} samples; one epoch is {:.1f} steps\n",
+      static_cast<double>(r.run.steps) * static_cast<double>(r.batch.global) / samples, r.run.steps,
+      r.batch.global, samples / static_cast<double>(r.batch.global));
 }
 
 }  // namespace

@@ -72,7 +72,8 @@ __global__ void append_kernel(AttentionDecode op, int64_t qkv_width, int64_t cac
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const int64_t row = i / cache_width, column = i % cache_width;
-  const T* key = static_cast<const T*>(op.qkv) + row * qkv_width + op.shape.heads * op.shape.head_dim + column;
+  const T* key =
+      static_cast<const T*>(op.qkv) + row * qkv_width + op.shape.heads * op.shape.head_dim + column;
   const int64_t at = (op.slot_of[row] * op.capacity + op.positions[row]) * cache_width + column;
   static_cast<T*>(op.keys)[at] = key[0];
   static_cast<T*>(op.values)[at] = key[cache_width];
@@ -109,8 +110,8 @@ void attention_decode(const AttentionDecode& op, const Launch& launch) {
   const int64_t width = op.shape.kv_heads * op.shape.head_dim, count = op.shape.samples * width;
   by_type(op.shape.type, [&](auto element) {
     using T = decltype(element);
-    run({.blocks = divide_up(count, kThreads), .threads = kThreads}, append_kernel<T>, op, op.shape.qkv_width(),
-        width, count);
+    run({.blocks = divide_up(count, kThreads), .threads = kThreads}, append_kernel<T>, op,
+        op.shape.qkv_width(), width, count);
     run({.blocks = op.shape.samples * op.shape.heads, .threads = kThreads}, attention_decode_kernel<T>, op,
         op.shape.qkv_width(), op.shape.scale());
   });

@@ -55,8 +55,7 @@ void rope(const Rope& op, const Launch& launch) {
     by_width<kWide<T>>(vectors, [&](auto width) {
       constexpr int N = width.value;
       run({.blocks = divide_up(pairs, kThreads * N), .threads = kThreads}, rope_kernel<T, N>, sizes,
-          static_cast<T*>(op.qkv), op.table, op.first_position, op.row_positions,
-          op.backward ? -1.0f : 1.0f);
+          static_cast<T*>(op.qkv), op.table, op.first_position, op.row_positions, op.backward ? -1.0f : 1.0f);
     });
   });
 }

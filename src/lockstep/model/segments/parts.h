@@ -61,8 +61,8 @@ struct EmbeddingOptions {
   std::string token_name, position_name;
   DropoutOptions dropout;
   float init_std = 0.02f;
-  Parts parts{};     // tensor ranks hold parts of the vocabulary
-  double scale = 1;  // of what is looked up; in 16 bits it is rounded like everything
+  Parts parts{};           // tensor ranks hold parts of the vocabulary
+  double scale = 1;        // of what is looked up; in 16 bits it is rounded like everything
   bool documents = false;  // positions begin again at each document of a sample
 };
 std::unique_ptr<Segment> make_embedding(EmbeddingOptions options);

@@ -26,7 +26,8 @@ namespace lockstep::run {
 // One step's batch in host memory, slice after slice: 32-bit words (tokens, or floats as bits).
 struct HostBatch {
   std::span<const int32_t> inputs, labels;
-  std::span<const int32_t> documents = {};  // where each input's document begins in its sample; empty: not asked for
+  std::span<const int32_t> documents =
+      {};  // where each input's document begins in its sample; empty: not asked for
 };
 
 class Executor {

@@ -173,7 +173,8 @@ class Trainer {
 
   // Every rank reads the same loss, so that all of them look for the slice.
   void jumped(const StepReport& report, const Waiting& done) {
-    const SliceLoss worst = worst_slice(session_, done.inputs, {done.batch->inputs, done.batch->labels, done.batch->documents});
+    const SliceLoss worst =
+        worst_slice(session_, done.inputs, {done.batch->inputs, done.batch->labels, done.batch->documents});
     observer_.event(
         "loss_spike",
         fmt::format("step {}: the loss jumped to {:.4g} from about {:.4g}; slice {} has the highest",
@@ -186,7 +187,8 @@ class Trainer {
   void not_finite(const StepReport& report, const Waiting& done) {
     const bool overflow = plan_.optimizer.policy.dynamic_scale && std::isfinite(report.loss);
     if (overflow && report.loss_scale >= 1) return;
-    const std::string where = diagnose(session_, done.inputs, {done.batch->inputs, done.batch->labels, done.batch->documents});
+    const std::string where =
+        diagnose(session_, done.inputs, {done.batch->inputs, done.batch->labels, done.batch->documents});
     const std::string what = fmt::format("step {}: {} is not finite{}; {}", report.step,
                                          std::isfinite(report.loss) ? "the gradient" : "the loss",
                                          overflow ? ", even without a loss scale" : "", where);

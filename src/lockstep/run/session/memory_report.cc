@@ -91,9 +91,9 @@ std::vector<MemoryRow> folded_memory_rows(const Plan& plan) {
     const auto count = static_cast<int64_t>(end - first);
     MemoryRow row = rows[first];
     if (count > 1) {
-      row.what = fmt::format("{}: {} to {}, {} each", row.use, block_name(plan, row.block),
-                             block_name(plan, rows[end - 1].block),
-                             human_bytes(static_cast<double>(row.bytes)));
+      row.what =
+          fmt::format("{}: {} to {}, {} each", row.use, block_name(plan, row.block),
+                      block_name(plan, rows[end - 1].block), human_bytes(static_cast<double>(row.bytes)));
       row.bytes *= count;
     }
     folded.push_back(std::move(row));

@@ -127,7 +127,8 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
 }
 
 // ConfigError 271: documents that nobody would keep apart. A stand-in for data says nothing of its documents.
-void check_packing(const Plan& plan, const recipe::Recipe& recipe, const model::Parts& parts, bool reads_data) {
+void check_packing(const Plan& plan, const recipe::Recipe& recipe, const model::Parts& parts,
+                   bool reads_data) {
   if (!recipe.data.pack && !plan.dataset->has_documents()) return;
   const auto refuse = [](const std::string& why) {
     throw ConfigError(271, fmt::format("data.pack = true: {}; set data.pack=false", why));
