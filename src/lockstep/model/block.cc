@@ -97,7 +97,7 @@ int64_t Model::trained_count() const {
   return count;
 }
 
-double Model::flops_per_token(int64_t seq_len) const {
+double Model::flops_per_token(int64_t length) const {
   double in_products = 0;
   for (const Block& block : blocks) {
     const Cost cost = block.cost({1, 1}, Part::forward);
@@ -106,7 +106,7 @@ double Model::flops_per_token(int64_t seq_len) const {
   double attention = 0;
   for (const Block& block : blocks)
     attention += block.cost({1, 1}, Part::forward).attention_flops > 0 ? 1 : 0;
-  return 6.0 * in_products + 12.0 * attention * static_cast<double>(hidden) * static_cast<double>(seq_len);
+  return 6.0 * in_products + 12.0 * attention * static_cast<double>(hidden) * static_cast<double>(length);
 }
 
 }  // namespace lockstep::model

@@ -30,6 +30,18 @@ NormOptions norm(const Sizes& s, std::string name, bool adds = true) {
   return {kernels::NormKind::layer, s.hidden, s.epsilon, std::move(name), adds};
 }
 
+// Conv1D: weights are [in, out], with biases.
+LinearMap conv(const Sizes& s, int64_t in, int64_t out, const std::optional<Fp8Products>& fp8) {
+  LinearMap map;
+  map.in = in, map.out = out;
+  map.out_major = false;
+  map.bias = true;
+  map.type = s.type;
+  map.fp8 = fp8;
+  map.curve = s.curve;
+  return map;
+}
+
 Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
   const std::string name = fmt::format("transformer.h.{}.", i);
   const float residual_std = s.std / std::sqrt(2.0f * static_cast<float>(s.layers));
@@ -38,7 +50,7 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
   add_norm_linear(segments, {.segment = "qkv",
                              .output = "qkv",
                              .norm = norm(s, name + "ln_1", i > 0),
-                             .map = {s.hidden, 3 * s.hidden, false, true, s.type, fp8},
+                             .map = conv(s, s.hidden, 3 * s.hidden, fp8),
                              .weights = {{name + "attn.c_attn", 3 * s.hidden, 3}},
                              .init_std = s.std,
                              .parts = s.parts,
@@ -53,20 +65,14 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
   segments.push_back(make_projection({.segment = "out",
                                       .input = "context",
                                       .name = name + "attn.c_proj",
-                                      .map = {s.hidden, s.hidden, false, true, s.type, fp8},
+                                      .map = conv(s, s.hidden, s.hidden, fp8),
                                       .dropout = {s.dropout, site},
                                       .init_std = residual_std,
                                       .parts = s.parts}));
   add_norm_linear(segments, {.segment = "up",
                              .output = "act",
                              .norm = norm(s, name + "ln_2"),
-                             .map = {.in = s.hidden,
-                                     .out = s.ffn,
-                                     .out_major = false,
-                                     .bias = true,
-                                     .type = s.type,
-                                     .fp8 = fp8,
-                                     .curve = s.curve},
+                             .map = conv(s, s.hidden, s.ffn, fp8),
                              .weights = {{name + "mlp.c_fc", s.ffn}},
                              .activation = Activation::plain,
                              .init_std = s.std,
@@ -75,13 +81,7 @@ Block layer(const Sizes& s, int64_t i, const std::optional<Fp8Products>& fp8) {
                                       .input = "act",
                                       .curve_of = "linear",
                                       .name = name + "mlp.c_proj",
-                                      .map = {.in = s.ffn,
-                                              .out = s.hidden,
-                                              .out_major = false,
-                                              .bias = true,
-                                              .type = s.type,
-                                              .fp8 = fp8,
-                                              .curve = s.curve},
+                                      .map = conv(s, s.ffn, s.hidden, fp8),
                                       .dropout = {s.dropout, site + 1},
                                       .init_std = residual_std,
                                       .parts = s.parts}));
