@@ -50,8 +50,9 @@ struct BadDocument {
 class CorpusReader {
  public:
   virtual ~CorpusReader() = default;
-  virtual std::optional<CorpusPart> next_part() = 0;  // in the file's order; one thread
-  // Any thread.
+  // In the file's order; one thread.
+  virtual std::optional<CorpusPart> next_part() = 0;
+  // Any thread, while another reads on.
   virtual void each_document(const CorpusPart& part, const std::function<void(const Document&)>& use,
                              const std::function<void(const BadDocument&)>& bad) const = 0;
   virtual int64_t size() const = 0;                    // bytes of the file

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 
@@ -127,6 +129,16 @@ void add_counts(TokenizeCounts& sum, const TokenizeCounts& one) {
   }
 }
 
+// By a thread of its own, or when it is asked for where the machine gives no more threads.
+template <class Work>
+auto in_background(const Work& work) {
+  try {
+    return std::async(std::launch::async, work);
+  } catch (const std::system_error&) {
+    return std::async(std::launch::deferred, work);
+  }
+}
+
 // Which file, as it was when it was tokenized.
 json identity_of(const std::string& file) {
   std::error_code error;
@@ -200,17 +212,20 @@ TokenizeCounts tokenize_file(const std::string& file, const text::Tokenizer& tok
       .file = file, .options = options, .vocab = tokenizer.vocab(), .around = around(tokenizer, options)};
   Encoders encoders(tokenizer);
   const size_t parts_a_round = 4 * std::max<size_t>(1, std::thread::hardware_concurrency());
-  std::vector<CorpusPart> parts;
   std::vector<Encoded> encoded(parts_a_round);
   TokenizeCounts sum;
-  for (;;) {
-    parts.clear();
+  const auto read_parts = [&] {
+    std::vector<CorpusPart> parts;
     while (parts.size() < parts_a_round) {
       std::optional<CorpusPart> part = reader->next_part();
       if (!part) break;
       parts.push_back(std::move(*part));
     }
-    if (parts.empty()) return sum;
+    return parts;
+  };
+  for (std::vector<CorpusPart> parts = read_parts(); !parts.empty();) {
+    // What comes next is read, and unpacked, while this is encoded.
+    std::future<std::vector<CorpusPart>> next = in_background(read_parts);
     parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t index) {
       const auto i = static_cast<size_t>(index);
       auto encoder = encoders.take();
@@ -221,9 +236,10 @@ TokenizeCounts tokenize_file(const std::string& file, const text::Tokenizer& tok
       tokens(encoded[i].tokens);
       add_counts(sum, encoded[i].counts);
     }
-    parts.clear();
     if (progress) progress(sum.bytes);
+    parts = next.get();
   }
+  return sum;
 }
 
 TokenizeResult tokenize_files(const TokenizeJob& job, const text::Tokenizer& tokenizer,
