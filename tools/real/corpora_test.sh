@@ -32,7 +32,8 @@ files=$work/files
 # tokens_of PATH FIELD: the ids of its documents, one after the other, in the file `ids`.
 tokens_of() {
   local file
-  rm -rf out && "$program" tokenize "$1" --tokenizer "$work/tokenizer" --field "$2" --out out >says 2>&1 || { cat says; return 1; }
+  rm -rf out
+  "$program" tokenize "$1" --tokenizer "$work/tokenizer" --field "$2" --out out >says 2>&1 || { cat says; return 1; }
   for file in out/*.bin; do tail -c +1025 "$file"; done >ids
 }
 
