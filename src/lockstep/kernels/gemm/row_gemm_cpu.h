@@ -50,7 +50,14 @@ LS_INLINE void dot_tile(const RowProduct& p, int64_t row, int64_t column) {
   const int64_t k = p.op.k, whole = k / kLanes * kLanes;
   const T* w = static_cast<const T*>(p.op.b) + column * k;
   const float* x = p.x + row * p.x_row;
-  Lanes sums[kRows][kColumns] = {};
+  // Zeros that the compiler cannot see: else it may take the first product for the sum and fuse another one,
+  // here and not there.
+  float zeros[kLanes] = {};
+  __asm__ volatile("" : "+m"(zeros));
+  Lanes sums[kRows][kColumns];
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kColumns; ++c) sums[r][c] = load_lanes(zeros);
+  }
   const auto add = [&](const auto& load, int64_t i) __attribute__((always_inline)) {
     Lanes of_x[kRows];
     for (int r = 0; r < kRows; ++r) of_x[r] = load(x + r * p.x_row + i);
@@ -70,7 +77,8 @@ LS_INLINE void dot_tile(const RowProduct& p, int64_t row, int64_t column) {
 template <class T, int kColumns>
 LS_INLINE void dot_columns(const RowProduct& p, int64_t begin, int64_t end) {
   int64_t row = 0;
-  for (; row + kRowsAtOnce <= p.op.m; row += kRowsAtOnce) {
+  // The last columns go row by row: the compiler fuses a single column otherwise for four rows than for one.
+  for (; kColumns > 1 && row + kRowsAtOnce <= p.op.m; row += kRowsAtOnce) {
     for (int64_t column = begin; column < end; column += kColumns)
       dot_tile<T, kRowsAtOnce, kColumns>(p, row, column);
   }
