@@ -36,7 +36,7 @@ MAY_INCLUDE = {
     "run/folder": "base checkpoint run/shared run/session",
     "run/saving": "base device model checkpoint run/shared run/session",
     "run/loop": "base recipe device data optim watch run/shared run/session run/saving",
-    "run/tools": "base text recipe device data run/executor run/session",
+    "run/tools": "base text recipe device data model run/executor run/session",
     "launch": "base device comm watch run/shared",
     "training": "base recipe comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/loop launch",

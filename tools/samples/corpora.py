@@ -48,6 +48,7 @@ def main():
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), FOLDER / "empty.parquet")
     pq.write_table(pa.table({"text": MIXED, "number": [1, 2, 3, 4], "nested": [{"a": "b"}] * 4}), FOLDER / "nulls.parquet")
     pq.write_table(pa.table({"input_ids": TOKENS}), FOLDER / "tokens.parquet")
+    pq.write_table(pa.table({"input_ids": pa.array([[1, 2, 3, 4, 5, 6], None, [7, 8, 9, 10]], pa.list_(pa.int32()))}), FOLDER / "token-nulls.parquet")
     dataset = datasets.Dataset.from_dict({"text": TEXTS})
     datasets.DatasetDict({"train": dataset, "test": dataset.select([0])}).save_to_disk(FOLDER / "saved", num_shards={"train": 2, "test": 1})
     for name, compression in [("mds", None), ("mds-zstd", "zstd"), ("mds-gz", "gz")]:

@@ -9,6 +9,7 @@
 #include "lockstep/cli/eval_modes.h"
 #include "lockstep/cli/likelihoods.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/text/utf8.h"
 #include "lockstep/training/stop_signal.h"
 
 namespace lockstep::cli {
@@ -24,6 +25,12 @@ struct Share {
     return all > 1 ? std::sqrt(value() * (1 - value()) / static_cast<double>(all - 1)) : 0;
   }
 };
+
+// As lm-evaluation-harness measures a choice: Python's len().
+double characters(const std::string& text) {
+  return static_cast<double>(
+      std::count_if(text.begin(), text.end(), [](char byte) { return !text::continues_char(byte); }));
+}
 
 class Results {
  public:
@@ -51,7 +58,7 @@ class Results {
     std::vector<double> plain, by_length;
     for (size_t i = 0; i < scores.size(); ++i) {
       plain.push_back(scores[i].logprob);
-      by_length.push_back(scores[i].logprob / static_cast<double>(line.choices[i].size()));
+      by_length.push_back(scores[i].logprob / characters(line.choices[i]));
     }
     const auto best = [](const std::vector<double>& values) {
       return std::max_element(values.begin(), values.end()) - values.begin();

@@ -171,6 +171,21 @@ TEST(Corpora, NullsAreCountedOrStopTheRun) {
   EXPECT_NE(data->remarks()[0].find("row 1"), std::string::npos);
 }
 
+TEST(Corpora, NullsOfTokensAreCountedToo) {
+  if (!has_arrow()) GTEST_SKIP() << "no Arrow in this build";
+  recipe::Recipe recipe;
+  recipe.data.seq_len = 4;
+  recipe.data.eval_fraction = 0;
+  recipe.data.path = sample("token-nulls.parquet");
+  recipe.data.field = "input_ids";
+  recipe.data.on_error = "skip";
+  const auto data = open_dataset(recipe);
+  EXPECT_EQ(data->samples(Split::train), 2);
+  EXPECT_NE(data->describe().find("1 document skipped"), std::string::npos) << data->describe();
+  ASSERT_EQ(data->remarks().size(), 1u);
+  EXPECT_NE(data->remarks()[0].find("row 2"), std::string::npos) << data->remarks()[0];
+}
+
 TEST(Corpora, ColumnsThatAreNoTextAreRefusedByName) {
   if (!has_arrow()) GTEST_SKIP() << "no Arrow in this build";
   const auto open = [](const char* name, const char* field) { open_corpus(sample(name), {.field = field}); };

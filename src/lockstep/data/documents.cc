@@ -171,8 +171,8 @@ std::unique_ptr<Dataset> open_documents(const recipe::Recipe& recipe, Use use,
                                         const std::vector<std::string>& endings) {
   Opener opener{.data = recipe.data, .tokens = holds_tokens(recipe.data, use, endings)};
   if (opener.tokens)
-    return open_token_segments(recipe, use, endings,
-                               [&](const std::string& file) { return opener.segment(file); });
+    return open_token_segments(
+        recipe, use, endings, [&](const std::string& file) { return opener.segment(file); }, &opener.skipped);
   if (SharedTokenizer tokenizer = tokenizer_of(recipe.data))
     return open_tokenized(recipe, use, endings, std::move(tokenizer));
   const auto open = [&](const std::vector<std::string>& files) { return opener.stream(files); };

@@ -266,9 +266,10 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_token_segments(
-    const recipe::Recipe& recipe, Use use, const std::vector<std::string>& endings,
-    const std::function<TokenSegment(const std::string&)>& open_one) {
+std::unique_ptr<Dataset> open_token_segments(const recipe::Recipe& recipe, Use use,
+                                             const std::vector<std::string>& endings,
+                                             const std::function<TokenSegment(const std::string&)>& open_one,
+                                             Skipped* skipped) {
   SharedTokenizer tokenizer = tokenizer_of(recipe.data);
   recipe::AutoInt said = recipe.model.vocab;
   if (said.is_auto && tokenizer) said = tokenizer->vocab();
@@ -297,11 +298,13 @@ std::unique_ptr<Dataset> open_token_segments(
     const StreamDocuments documents{.extensions = endings,
                                     .vocab = said.is_auto ? 1 : said.value,
                                     .end = tokenizer ? tokenizer->end_token() : std::nullopt,
-                                    .open = open};
+                                    .open = open,
+                                    .skipped = skipped};
     auto packed = open_packed(recipe, use, documents);
     return with_tokenizer(std::move(packed), std::move(tokenizer));
   }
   Streams streams = open_streams(recipe.data, use, endings, open);
+  if (skipped != nullptr) streams.skipped = std::move(*skipped);
   const int64_t vocab = said.is_auto ? needed : said.value;
   return with_tokenizer(std::make_unique<Tokens>(recipe.data, vocab, std::move(streams), scanned),
                         std::move(tokenizer));

@@ -13,6 +13,7 @@
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/token_stream.h"
+#include "lockstep/data/windows.h"
 
 namespace lockstep::data {
 
@@ -21,9 +22,10 @@ std::string tokens_to_numbers(std::span<const int32_t> tokens);
 std::vector<int32_t> numbers_to_tokens(const std::string& text, int64_t vocab);
 
 // Data that is tokens already, file by file: checked against model.vocab or data.tokenizer. `endings`: see
-// FileQuery.
-std::unique_ptr<Dataset> open_token_segments(
-    const recipe::Recipe& recipe, Use use, const std::vector<std::string>& endings,
-    const std::function<TokenSegment(const std::string& file)>& open);
+// FileQuery. `skipped`: where `open` counts what it leaves out.
+std::unique_ptr<Dataset> open_token_segments(const recipe::Recipe& recipe, Use use,
+                                             const std::vector<std::string>& endings,
+                                             const std::function<TokenSegment(const std::string& file)>& open,
+                                             Skipped* skipped = nullptr);
 
 }  // namespace lockstep::data

@@ -16,7 +16,7 @@ namespace {
 
 TEST(Train, TimingAddsUpToTheEndOfTheFirstStep) {
   base::TemporaryFolder folder;
-  const Outcome outcome = run_shell(folder.path(), kTiny + "run.steps=2 --run r --timing");
+  const Outcome outcome = run_shell(folder.path(), kTinyRun + "run.steps=2 --run r --timing");
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   double sum = 0, total = 0;
   int laps = 0;
@@ -37,11 +37,11 @@ TEST(Train, TimingAddsUpToTheEndOfTheFirstStep) {
 
 TEST(Train, ProfilesTheStepsAskedFor) {
   base::TemporaryFolder folder;
-  expect_rows(folder.path(), {{kTiny + "run.steps=5 --run r --profile 2:3", 0, "2 steps, "},
-                              {kTiny + "run.steps=5 --run s --profile 5:9", 0, "1 step, "}});
+  expect_rows(folder.path(), {{kTinyRun + "run.steps=5 --run r --profile 2:3", 0, "2 steps, "},
+                              {kTinyRun + "run.steps=5 --run s --profile 5:9", 0, "1 step, "}});
   // A run that goes on inside the steps asked for profiles those that are left, and says when none are.
-  expect_rows(folder.path(), {{kTiny + "run.steps=9 --run t --resume s --profile 4:7", 0, "2 steps, "},
-                              {kTiny + "run.steps=9 --run u --resume s --profile 2:3", 0,
+  expect_rows(folder.path(), {{kTinyRun + "run.steps=9 --run t --resume s --profile 4:7", 0, "2 steps, "},
+                              {kTinyRun + "run.steps=9 --run u --resume s --profile 2:3", 0,
                                "nothing was profiled: steps 2 to 3"}});
   const auto trace = nlohmann::json::parse(base::read_file(folder.path() + "/r/trace/profile.json"));
   int updates = 0;
@@ -59,7 +59,7 @@ TEST(Train, ProfilesTheStepsAskedFor) {
 TEST(Train, ProfilesEveryRankIntoOneTrace) {
   base::TemporaryFolder folder;
   expect_rows(folder.path(),
-              {{kTiny + "run.steps=3 --run r --profile 2 parallel.pipeline=2 batch.slices=2 --nproc 2", 0,
+              {{kTinyRun + "run.steps=3 --run r --profile 2 parallel.pipeline=2 batch.slices=2 --nproc 2", 0,
                 "1 step, "}});
   const auto trace = nlohmann::json::parse(base::read_file(folder.path() + "/r/trace/profile.json"));
   std::map<int, std::set<std::string>> names;
@@ -80,7 +80,7 @@ TEST(Train, ProfilesEveryRankIntoOneTrace) {
 // What is measured for the profile's table is no memory of the run.
 TEST(Train, AProfileLeavesTheMemoryFigureAlone) {
   base::TemporaryFolder folder;
-  ASSERT_EQ(run_shell(folder.path(), kTiny + "run.steps=6 log.every=1 --profile 2:3").code, 0);
+  ASSERT_EQ(run_shell(folder.path(), kTinyRun + "run.steps=6 log.every=1 --profile 2:3").code, 0);
   double first = 0;
   for (const nlohmann::json& line : lines_of(folder.path() + "/runs/first/metrics.jsonl")) {
     if (!line.contains("mem_gib")) continue;

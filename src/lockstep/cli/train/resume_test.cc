@@ -14,7 +14,7 @@ TEST(Train, EndsAtAStepBoundaryWhenInterrupted) {
   base::TemporaryFolder folder;
   for (const char* signal : {"INT", "TERM"}) {
     const std::string line =
-        kTiny + "run.steps=1000000 run.name=" + signal + " & pid=$!; while ! grep -q first_step runs/" +
+        kTinyRun + "run.steps=1000000 run.name=" + signal + " & pid=$!; while ! grep -q first_step runs/" +
         signal + "/events.jsonl; do sleep 0.05; done 2>/dev/null; kill -" + signal + " $pid; wait $pid";
     const Outcome outcome = run_shell(folder.path(), line);
     EXPECT_EQ(outcome.code, 75) << outcome.output;
@@ -24,14 +24,15 @@ TEST(Train, EndsAtAStepBoundaryWhenInterrupted) {
 
 TEST(Train, KilledAtAnyMomentTheRunGoesOnFromACheckpoint) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=4000 checkpoint.every=100 run.name=k ";
+  const std::string train = kTinyRun + "run.steps=4000 checkpoint.every=100 run.name=k ";
   run_shell(folder.path(), train +
                                "& pid=$!; while ! ls runs/k/checkpoints/*/manifest.json; do sleep 0.01; done "
                                ">/dev/null 2>&1; kill -9 $pid; wait $pid");
   const Outcome outcome = run_shell(folder.path(), train + "--json");
   EXPECT_NE(outcome.output.find("resuming from step"), std::string::npos) << outcome.output;
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  const Outcome whole = run_shell(folder.path(), kTiny + "run.steps=4000 run.name=whole --json 2>/dev/null");
+  const Outcome whole =
+      run_shell(folder.path(), kTinyRun + "run.steps=4000 run.name=whole --json 2>/dev/null");
   const auto hash = [](const std::string& text) {
     return nlohmann::json::parse(text.substr(text.find('{')))["params_hash"];
   };
@@ -40,7 +41,7 @@ TEST(Train, KilledAtAnyMomentTheRunGoesOnFromACheckpoint) {
 
 TEST(Train, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=12 checkpoint.every=4 run.name=d --json ";
+  const std::string train = kTinyRun + "run.steps=12 checkpoint.every=4 run.name=d --json ";
   const Outcome whole = run_shell(folder.path(), train + "2>/dev/null");
   // The newest is gone, the next one has a flipped byte, the oldest two are kept by checkpoint.keep=2.
   const Outcome outcome = run_shell(
@@ -57,7 +58,7 @@ TEST(Train, ADamagedCheckpointIsNamedAndTheOneBeforeItTaken) {
 // Also one whose damage shows before it is read: nobody loses steps without a word.
 TEST(Train, ACheckpointThatIsCutOffIsNamedAndTheOneBeforeItTaken) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=12 checkpoint.every=4 run.name=d ";
+  const std::string train = kTinyRun + "run.steps=12 checkpoint.every=4 run.name=d ";
   const std::string newest = "runs/d/checkpoints/step-00000012/",
                     before = "runs/d/checkpoints/step-00000008/";
   const std::string keep = "rm -rf kept; cp -r runs/d kept; ";
@@ -93,7 +94,7 @@ TEST(Train, ACheckpointThatIsCutOffIsNamedAndTheOneBeforeItTaken) {
 // used.
 TEST(Train, WhoeverReadsARunPassesADamagedCheckpointOver) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=12 checkpoint.every=4 run.name=d ";
+  const std::string train = kTinyRun + "run.steps=12 checkpoint.every=4 run.name=d ";
   const std::string newest = "runs/d/checkpoints/step-00000012/";
   const std::string restore = "rm -rf runs/d; cp -r kept runs/d; ";
   const std::string flip = restore + "printf xxxxxxxxxxxxxxxx | dd of=" + newest +
@@ -129,7 +130,7 @@ TEST(Train, WhoeverReadsARunPassesADamagedCheckpointOver) {
 // What is the user's is never written over because it could not be read.
 TEST(Train, MetricsOfAnEarlierStartAreKept) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=12 checkpoint.every=4 run.name=d ";
+  const std::string train = kTinyRun + "run.steps=12 checkpoint.every=4 run.name=d ";
   const std::string metrics = "runs/d/metrics.jsonl";
   const std::string cut = "rm -rf runs/d; cp -r kept runs/d; rm -r runs/d/checkpoints/step-00000012; ";
   const std::string without_right =
@@ -163,20 +164,20 @@ TEST(Train, MetricsOfAnEarlierStartAreKept) {
 TEST(Train, SavesWithoutBeingAsked) {
   base::TemporaryFolder folder;
   expect_rows(folder.path(),
-              {{kTiny + "run.steps=2", 0, "folder  runs/first, saved every 10 minutes and at the end"},
-               {kTiny + "run.steps=30 run.name=nan optim.lr=1000 optim.weight_decay=10 "
-                        "optim.schedule=constant optim.warmup=0",
+              {{kTinyRun + "run.steps=2", 0, "folder  runs/first, saved every 10 minutes and at the end"},
+               {kTinyRun + "run.steps=30 run.name=nan optim.lr=1000 optim.weight_decay=10 "
+                           "optim.schedule=constant optim.warmup=0",
                 1, "was saved as the checkpoint of step"},
                {"$L inspect runs/nan --check", 0, "all checksums and params_hash are correct"},
-               {kTiny + "run.steps=30 run.name=nan optim.lr=1000 optim.weight_decay=10 "
-                        "optim.schedule=constant optim.warmup=0",
+               {kTinyRun + "run.steps=30 run.name=nan optim.lr=1000 optim.weight_decay=10 "
+                           "optim.schedule=constant optim.warmup=0",
                 1, "LS0601"},
-               {kTiny + "run.steps=30 run.name=ranks optim.lr=1000 optim.weight_decay=10 "
-                        "optim.schedule=constant optim.warmup=0 --nproc 2 parallel.zero=3",
+               {kTinyRun + "run.steps=30 run.name=ranks optim.lr=1000 optim.weight_decay=10 "
+                           "optim.schedule=constant optim.warmup=0 --nproc 2 parallel.zero=3",
                 1, "was saved as the checkpoint of step"},
                {"$L inspect runs/ranks --check", 0, "all checksums and params_hash are correct"},
                // Killed at once, and with nothing of its own to say when to save.
-               {"(" + kTiny +
+               {"(" + kTinyRun +
                     "run.steps=1000000 run.name=timed checkpoint.minutes=0.001 >/dev/null & p=$!; until ls "
                     "runs/timed/checkpoints/*/manifest.json >/dev/null 2>&1; do sleep 0.1; kill -0 $p || "
                     "exit 5; done; "
@@ -187,7 +188,7 @@ TEST(Train, SavesWithoutBeingAsked) {
 // Two histories in one folder: what was saved with other keys is neither gone on from nor taken for the end.
 TEST(Train, StartedOverItGoesOnFromItsOwnCheckpoints) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=6 checkpoint.every=2 checkpoint.keep=9 run.name=r ";
+  const std::string train = kTinyRun + "run.steps=6 checkpoint.every=2 checkpoint.keep=9 run.name=r ";
   const std::string again = train + "optim.lr=0.5 ", drop = "rm -r runs/r/checkpoints/step-0000000";
   const std::string keep = "cp -r runs/r/checkpoints/step-00000006 kept; ";
   const std::string put_back = "cp -r kept/. runs/r/checkpoints/step-00000006; ";
@@ -207,7 +208,7 @@ TEST(Train, StartedOverItGoesOnFromItsOwnCheckpoints) {
 // Its config.toml lacks keys that were added since.
 TEST(Train, ARunOfAnOlderVersionGoesOn) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=4 checkpoint.every=2 run.name=old ";
+  const std::string train = kTinyRun + "run.steps=4 checkpoint.every=2 run.name=old ";
   expect_rows(folder.path(), {{train, 0, "done: 4 of 4"},
                               {"rm -r runs/old/checkpoints/step-00000004; sed -i '/head_dim/d; /rope_type/d' "
                                "runs/old/config.toml; " +
@@ -220,7 +221,7 @@ TEST(Train, ARunOfAnOlderVersionGoesOn) {
 TEST(Train, AFullDiskEndsOnlyTheLastSave) {
   base::TemporaryFolder folder;
   const Outcome outcome =
-      run_shell(folder.path(), "ulimit -f 20; " + kTiny + "run.steps=9 checkpoint.every=4 run.name=full");
+      run_shell(folder.path(), "ulimit -f 20; " + kTinyRun + "run.steps=9 checkpoint.every=4 run.name=full");
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_NE(outcome.output.find("warning: runs/full/checkpoints/step-00000004/model-"), std::string::npos)
       << outcome.output;
@@ -231,7 +232,7 @@ TEST(Train, AFullDiskEndsOnlyTheLastSave) {
 TEST(Train, AFullDiskCostsNoStep) {
   base::TemporaryFolder folder;
   const Outcome outcome =
-      run_shell(folder.path(), "ulimit -f 20; " + kTiny + "run.steps=200 log.every=1 run.name=full");
+      run_shell(folder.path(), "ulimit -f 20; " + kTinyRun + "run.steps=200 log.every=1 run.name=full");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.output.find("warning: runs/full/metrics.jsonl cannot be written"), std::string::npos)
       << outcome.output;

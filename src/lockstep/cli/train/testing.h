@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 
 // A run of a fraction of a second.
-inline const std::string kTiny =
+inline const std::string kTinyRun =
     "$L train model.layers=1 model.hidden=16 model.heads=2 data.seq_len=8 batch.global=4 batch.slices=2 "
     "batch.strands=2 run.device=cpu log.eval_batches=1 ";
 

@@ -23,47 +23,48 @@ TEST(Train, RefusesBadInput) {
   folder.write("occupied", "a file where a folder should be");
   folder.write("bad.toml", "[model]\nlayers = \"four\"\n");
   const std::vector<Row> rows = {
-      {kTiny + "optim.learning_rate=1", 2, "did you mean optim.lr?"},
+      {kTinyRun + "optim.learning_rate=1", 2, "did you mean optim.lr?"},
       {"$L train bad.toml", 2, "model.layers"},
-      {kTiny + "model.layers=-1", 2, "[LS0103]"},
-      {kTiny + "model.hidden=0", 2, "[LS0103]"},
-      {kTiny + "model.heads=3", 2, "does not divide model.hidden = 16"},
-      {kTiny + "model.family=llama model.heads=4 model.kv_heads=3", 2, "model.kv_heads = 3 does not divide"},
-      {kTiny + "model.family=llama model.head_dim=7", 2, "needs an even head width"},
-      {kTiny + "model.head_dim=7", 2, "the heads of a gpt2 divide model.hidden"},
-      {kTiny + "model.family=llama model.rope_scaling=4 model.rope_type=yarn model.rope_theta=1", 2,
+      {kTinyRun + "model.layers=-1", 2, "[LS0103]"},
+      {kTinyRun + "model.hidden=0", 2, "[LS0103]"},
+      {kTinyRun + "model.heads=3", 2, "does not divide model.hidden = 16"},
+      {kTinyRun + "model.family=llama model.heads=4 model.kv_heads=3", 2,
+       "model.kv_heads = 3 does not divide"},
+      {kTinyRun + "model.family=llama model.head_dim=7", 2, "needs an even head width"},
+      {kTinyRun + "model.head_dim=7", 2, "the heads of a gpt2 divide model.hidden"},
+      {kTinyRun + "model.family=llama model.rope_scaling=4 model.rope_type=yarn model.rope_theta=1", 2,
        "set it above 1"},
-      {kTiny + "batch.slices=3", 2, "choose one of 1, 2, 4"},
-      {kTiny + "batch.slices=4 batch.strands=3", 2, "choose one of"},
-      {kTiny + "batch.slices=auto batch.strands=3", 2, "choose one of 1, 2, 4"},
-      {kTiny + "batch.slices=auto batch.strands=auto --nproc 5", 2, "start at most 4"},
-      {kTiny + "model.family=bert", 2, "gpt2"},
-      {kTiny + "model.preset=7b", 2, "124m"},
-      {kTiny + "memory.recompute=elbow", 2, "attention"},
-      {kTiny + "model.context=4", 2, "longer than model.context"},
+      {kTinyRun + "batch.slices=3", 2, "choose one of 1, 2, 4"},
+      {kTinyRun + "batch.slices=4 batch.strands=3", 2, "choose one of"},
+      {kTinyRun + "batch.slices=auto batch.strands=3", 2, "choose one of 1, 2, 4"},
+      {kTinyRun + "batch.slices=auto batch.strands=auto --nproc 5", 2, "start at most 4"},
+      {kTinyRun + "model.family=bert", 2, "gpt2"},
+      {kTinyRun + "model.preset=7b", 2, "124m"},
+      {kTinyRun + "memory.recompute=elbow", 2, "attention"},
+      {kTinyRun + "model.context=4", 2, "longer than model.context"},
       {"$L train absent.toml", 2, "absent.toml"},
-      {kTiny + "--profile 3:2", 2, "FIRST:LAST"},
-      {kTiny + "--profile 1:2x", 2, "FIRST:LAST"},
-      {kTiny + "run.steps=3 --profile 4:5", 2, "run.steps = 3"},
-      {kTiny + "data.kind=text data.path=absent.txt", 3, "absent.txt"},
-      {kTiny + "data.kind=text data.path=short.txt", 3, "short.txt"},
-      {kTiny + "data.kind=tokens data.path=odd.bin", 3, "odd.bin"},
-      {kTiny + "data.kind=tokens data.path=cut.bin model.vocab=64", 3, "cut.bin"},
-      {kTiny + "data.kind=jsonl data.path=words.jsonl", 3, "words.jsonl"},
-      {kTiny + "data.kind=text", 2, "data.path"},
-      {kTiny + "model.vocab=64", 2, "model.vocab = 64 is smaller"},
-      {kTiny + "run.device=tpu", 2, "run.device"},
-      {"CUDA_VISIBLE_DEVICES= " + kTiny + "run.device=cuda", 2, "run.device=cpu"},
-      {kTiny + "log.folder=occupied", 1, "occupied"},
-      {kTiny + "memory.limit_gib=0.00001", 1, "try a smaller model"},
-      {kTiny + "--resume nowhere", 3, "nowhere"},
-      {kTiny + "--nproc 4 batch.slices=2 batch.strands=2", 2, "[LS0154]"},
-      {kTiny + "--nproc 2 --nproc 4 parallel.data=3", 2, "parallel.data = 3 needs 3 ranks, but 4 started"},
-      {kTiny + "--nproc 4 parallel.zero=3 parallel.shard=3", 2, "[LS0153]"},
-      {kTiny + "--nproc 2 parallel.wire=bf16", 2, "[LS0155]"},
-      {kTiny + "--nproc 2 parallel.engine=nccl", 2, "[LS0522]"},
-      {"LOCKSTEP_STORE=127.0.0.1:1 " + kTiny, 2, "[LS0538]"},
-      {kTiny + "parallel.data=2", 2, "needs 2 ranks, but 1 started: add --nproc 2"},
+      {kTinyRun + "--profile 3:2", 2, "FIRST:LAST"},
+      {kTinyRun + "--profile 1:2x", 2, "FIRST:LAST"},
+      {kTinyRun + "run.steps=3 --profile 4:5", 2, "run.steps = 3"},
+      {kTinyRun + "data.kind=text data.path=absent.txt", 3, "absent.txt"},
+      {kTinyRun + "data.kind=text data.path=short.txt", 3, "short.txt"},
+      {kTinyRun + "data.kind=tokens data.path=odd.bin", 3, "odd.bin"},
+      {kTinyRun + "data.kind=tokens data.path=cut.bin model.vocab=64", 3, "cut.bin"},
+      {kTinyRun + "data.kind=jsonl data.path=words.jsonl", 3, "words.jsonl"},
+      {kTinyRun + "data.kind=text", 2, "data.path"},
+      {kTinyRun + "model.vocab=64", 2, "model.vocab = 64 is smaller"},
+      {kTinyRun + "run.device=tpu", 2, "run.device"},
+      {"CUDA_VISIBLE_DEVICES= " + kTinyRun + "run.device=cuda", 2, "run.device=cpu"},
+      {kTinyRun + "log.folder=occupied", 1, "occupied"},
+      {kTinyRun + "memory.limit_gib=0.00001", 1, "try a smaller model"},
+      {kTinyRun + "--resume nowhere", 3, "nowhere"},
+      {kTinyRun + "--nproc 4 batch.slices=2 batch.strands=2", 2, "[LS0154]"},
+      {kTinyRun + "--nproc 2 --nproc 4 parallel.data=3", 2, "parallel.data = 3 needs 3 ranks, but 4 started"},
+      {kTinyRun + "--nproc 4 parallel.zero=3 parallel.shard=3", 2, "[LS0153]"},
+      {kTinyRun + "--nproc 2 parallel.wire=bf16", 2, "[LS0155]"},
+      {kTinyRun + "--nproc 2 parallel.engine=nccl", 2, "[LS0522]"},
+      {"LOCKSTEP_STORE=127.0.0.1:1 " + kTinyRun, 2, "[LS0538]"},
+      {kTinyRun + "parallel.data=2", 2, "needs 2 ranks, but 1 started: add --nproc 2"},
       {"$L generate --run nowhere", 2, "nowhere"},
       {"$L generate nowhere", 2, "\"nowhere\" is not a folder"},
       {"$L generate here --run there", 2, "one folder, not both"},
@@ -79,20 +80,20 @@ TEST(Train, WritesItsFolderAndGoesOn) {
   base::TemporaryFolder folder;
   const std::string run = folder.path() + "/runs/first";
   const std::vector<Row> rows = {
-      {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "done: 6 of 6 steps"},
-      {kTiny + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "already done"},
-      {"test $(" + kTiny +
+      {kTinyRun + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "done: 6 of 6 steps"},
+      {kTinyRun + "run.steps=6 log.fingerprint=true checkpoint.every=4", 0, "already done"},
+      {"test $(" + kTinyRun +
            "run.steps=6 log.fingerprint=true checkpoint.every=4 --json 2>/dev/null | "
            "grep -o '\"params_hash\":\"[0-9a-f]*'| cut -c16-) = $(grep -o '\"params_hash\": *\"[0-9a-f]*' "
            "runs/first/metrics.jsonl | tail -1 | grep -o '[0-9a-f]*$') && echo same bits",
        0, "same bits"},
-      {kTiny + "run.steps=6 optim.lr=0.5", 2, "optim.lr: was 0.008, is 0.5"},
+      {kTinyRun + "run.steps=6 optim.lr=0.5", 2, "optim.lr: was 0.008, is 0.5"},
       {"$L generate --tokens 5 --json", 0, "\"tokens\":["},
       {"$L explain recipe runs/first/config.toml", 0, "runs/first/config.toml"},
       // Training from the resolved config repeats the run.
       {"$L train runs/first/config.toml run.name=again", 0, "done"},
       // As an earlier version left it, which did not have the key.
-      {"sed -i /head_dim/d runs/first/config.toml; rm -r runs/first/checkpoints/step-00000006; " + kTiny +
+      {"sed -i /head_dim/d runs/first/config.toml; rm -r runs/first/checkpoints/step-00000006; " + kTinyRun +
            "run.steps=6 checkpoint.every=4 log.fingerprint=true",
        0, "resuming from step 4"},
   };
@@ -119,7 +120,7 @@ TEST(Train, WritesItsFolderAndGoesOn) {
 
 TEST(Train, ARunThatIsDoneSaysAgainHowItEnded) {
   base::TemporaryFolder folder;
-  const std::string train = kTiny + "run.steps=40 --json 2>/dev/null";
+  const std::string train = kTinyRun + "run.steps=40 --json 2>/dev/null";
   const Outcome first = run_shell(folder.path(), train), again = run_shell(folder.path(), train);
   ASSERT_EQ(first.code, 0) << first.output;
   ASSERT_EQ(again.code, 0) << again.output;
@@ -137,11 +138,11 @@ TEST(Train, ARunThatIsDoneSaysAgainHowItEnded) {
 TEST(Train, ARunFolderBelongsToOneProcess) {
   base::TemporaryFolder folder;
   const Outcome outcome =
-      run_shell(folder.path(), kTiny +
+      run_shell(folder.path(), kTinyRun +
                                    "run.steps=1000000 >/dev/null 2>&1 & pid=$!; while ! test -s "
                                    "runs/first/events.jsonl; do sleep 0.05; "
                                    "done; " +
-                                   kTiny + "run.steps=1000000; code=$?; kill -9 $pid; exit $code");
+                                   kTinyRun + "run.steps=1000000; code=$?; kill -9 $pid; exit $code");
   EXPECT_EQ(outcome.code, 2) << outcome.output;
   EXPECT_NE(outcome.output.find("is in use by"), std::string::npos) << outcome.output;
 }
@@ -152,7 +153,7 @@ TEST(Train, RanksOfAnotherLauncherMeetOrAreToldWhyNot) {
   const std::string meet =
       "export MASTER_ADDR=127.0.0.1 MASTER_PORT=$$ LOCKSTEP_SECRET=a-secret-for-this-one-test; ";
   const auto rank = [](const std::string& variables) {
-    return variables + " " + kTiny + "run.steps=3 run.name=hand; echo code $?";
+    return variables + " " + kTinyRun + "run.steps=3 run.name=hand; echo code $?";
   };
   const auto count = [](const std::string& text, const std::string& part) {
     int found = 0;
@@ -184,7 +185,7 @@ TEST(Train, RanksOfAnotherLauncherMeetOrAreToldWhyNot) {
 
 TEST(Train, PrintsNoControlCharactersIntoAPipe) {
   base::TemporaryFolder folder;
-  const Outcome outcome = run_shell(folder.path(), kTiny + "run.steps=30");
+  const Outcome outcome = run_shell(folder.path(), kTinyRun + "run.steps=30");
   for (const char c : outcome.output)
     EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << static_cast<int>(c);
 }
@@ -217,17 +218,17 @@ TEST(Train, TunesAdviceCanBePasted) {
 
 TEST(Train, QuietSaysNothingAndADryRunDoesNothing) {
   base::TemporaryFolder folder;
-  const Outcome quiet = run_shell(folder.path(), kTiny + "run.steps=3 optim.warmup=0 --quiet");
+  const Outcome quiet = run_shell(folder.path(), kTinyRun + "run.steps=3 optim.warmup=0 --quiet");
   EXPECT_EQ(quiet.code, 0);
   EXPECT_EQ(quiet.output, "");
   const std::vector<Row> rows = {
-      {kTiny + "run.steps=3 run.name=dry --dry-run", 0, "would start at step 1"},
-      {kTiny + "run.steps=3 run.name=dry --dry-run --nproc 2", 0, "ranks   2, none was started"},
-      {kTiny + "run.steps=3 run.name=dry --dry-run --nproc 4", 2, "[LS0154]"},
-      {kTiny + "run.steps=3 run.name=dry --dry-run --json 2>/dev/null", 0, "\"first_step\":0"},
-      {kTiny + "run.steps=3 run.name=dry --dry-run memory.limit_gib=0.00001", 1, "[LS0420]"},
-      {kTiny + "run.steps=3 optim.warmup=0 --dry-run", 0, "already done"},
-      {kTiny + "run.steps=3 optim.warmup=0 optim.lr=0.5 --dry-run", 2, "optim.lr"},
+      {kTinyRun + "run.steps=3 run.name=dry --dry-run", 0, "would start at step 1"},
+      {kTinyRun + "run.steps=3 run.name=dry --dry-run --nproc 2", 0, "ranks   2, none was started"},
+      {kTinyRun + "run.steps=3 run.name=dry --dry-run --nproc 4", 2, "[LS0154]"},
+      {kTinyRun + "run.steps=3 run.name=dry --dry-run --json 2>/dev/null", 0, "\"first_step\":0"},
+      {kTinyRun + "run.steps=3 run.name=dry --dry-run memory.limit_gib=0.00001", 1, "[LS0420]"},
+      {kTinyRun + "run.steps=3 optim.warmup=0 --dry-run", 0, "already done"},
+      {kTinyRun + "run.steps=3 optim.warmup=0 optim.lr=0.5 --dry-run", 2, "optim.lr"},
   };
   expect_rows(folder.path(), rows);
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/runs/dry"));
@@ -236,7 +237,7 @@ TEST(Train, QuietSaysNothingAndADryRunDoesNothing) {
 // The summary's loss is a mean, the status line's the last step's: both say so.
 TEST(Train, LossesAreLabelled) {
   base::TemporaryFolder folder;
-  const Outcome outcome = run_shell(folder.path(), kTiny + "run.steps=20 log.every=1 --json");
+  const Outcome outcome = run_shell(folder.path(), kTinyRun + "run.steps=20 log.every=1 --json");
   EXPECT_NE(outcome.output.find("in the last step, "), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.output.find("on average over the last 2,"), std::string::npos) << outcome.output;
   const nlohmann::json summary =
@@ -247,7 +248,7 @@ TEST(Train, LossesAreLabelled) {
     if (line.contains("loss")) last = line["loss"].get<double>();
   }
   EXPECT_EQ(summary["last_loss"].get<double>(), *last);
-  const Outcome again = run_shell(folder.path(), kTiny + "run.steps=20 log.every=1 --json 2>/dev/null");
+  const Outcome again = run_shell(folder.path(), kTinyRun + "run.steps=20 log.every=1 --json 2>/dev/null");
   const nlohmann::json done = nlohmann::json::parse(again.output, nullptr, false);
   for (const char* key : {"loss", "last_loss", "params_hash"}) EXPECT_EQ(done[key], summary[key]) << key;
   EXPECT_EQ(outcome.output.find("ETA 0"), std::string::npos) << outcome.output;

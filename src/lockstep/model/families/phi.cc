@@ -155,7 +155,7 @@ Family phi3_family() {
                     {"model.context", "4096"},
                     {"model.tied", "false"},
                     {"model.sliding_window", "2047"}}}},
-      .heads = Heads{.grouped = true},
+      .heads = Heads{.grouped = true, .reads_grown_text_again = true},
       .check = check_phi3,
       .build = build_phi3,
       .fp8_products = attention_products,

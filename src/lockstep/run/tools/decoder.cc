@@ -1,4 +1,5 @@
 #include "lockstep/run/tools/decoder.h"
+#include "lockstep/model/families/family.h"
 
 #include <fmt/format.h>
 
@@ -113,7 +114,8 @@ bool Decoder::depends_on_length(int64_t tokens) const {
 
 int64_t Decoder::read_again_behind() const {
   const recipe::Recipe::Model& model = session_.plan.recipe().model;
-  return by_length_ && model.family == "phi3" ? model.rope_original_context : 0;
+  const std::optional<model::Heads>& heads = model::find_family(model.family).heads;
+  return by_length_ && heads && heads->reads_grown_text_again ? model.rope_original_context : 0;
 }
 
 void Decoder::begin_text(int64_t tokens) {
