@@ -23,12 +23,14 @@ model::Block layer(const recipe::Recipe::Model& m, device::DType type, int64_t i
   const std::string name = "layers." + std::to_string(i) + ".";
   const auto deviation = static_cast<float>(m.init_std);
   const int64_t ffn = m.ffn.value;
+  const model::LinearMap gate_and_up{
+      .in = m.hidden, .out = 2 * ffn, .type = type, .curve = model::activation_of(m)};
   std::vector<std::unique_ptr<model::Segment>> segments;
   model::add_norm_linear(
       segments, {.segment = "up",
                  .output = "act",
                  .norm = norm(m, name + "norm", i > 0),
-                 .map = {.in = m.hidden, .out = 2 * ffn, .type = type, .curve = model::activation_of(m)},
+                 .map = gate_and_up,
                  .weights = {{name + "gate", ffn}, {name + "up", ffn}},
                  .activation = model::Activation::gated,
                  .init_std = deviation,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "lockstep/base/error.h"
 #include "lockstep/recipe/schema.h"
 
 namespace lockstep::checkpoint {
@@ -59,7 +60,12 @@ std::vector<Companion> companions_of(const Opened& source) {
   if (!source.manifest()) return companions({source.folder()}, source.folder(), "");
   recipe::RecipeSource from;
   from.text = source.manifest()->recipe_toml;
-  const recipe::Recipe recipe = recipe::read_recipe(from).recipe;
+  recipe::Recipe recipe;
+  try {
+    recipe = recipe::read_recipe(from).recipe;
+  } catch (const base::ConfigError&) {
+    return {};  // of another version, or with rows of a program's own: weights can be exported all the same
+  }
   const std::string& tokenizer = recipe.data.tokenizer;
   return companions({tokenizer == "bytes" ? "" : tokenizer, recipe.model.from}, recipe.model.from,
                     recipe.data.chat_template);

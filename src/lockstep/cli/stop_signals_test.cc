@@ -62,7 +62,7 @@ std::vector<StopRow> stop_rows() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, StopSignals, testing::ValuesIn(stop_rows()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& row) { return std::string(row.param.name); });
 
 TEST_P(StopSignals, SavesAndEndsWith75) {
   const StopRow& row = GetParam();

@@ -22,17 +22,17 @@ Block layer(const recipe::Recipe& recipe, DType type, int64_t i, const Parts& pa
   const std::string name = fmt::format("layers.{}.", i);
   const auto std = static_cast<float>(m.init_std);
   const kernels::ActivationKind curve = activation_of(m);
+  const LinearMap up{
+      .in = m.hidden, .out = m.ffn.value, .bias = true, .type = type, .fp8 = fp8, .curve = curve};
   std::vector<std::unique_ptr<Segment>> segments;
-  add_norm_linear(
-      segments,
-      {.segment = "up",
-       .output = "act",
-       .norm = norm(m, name + "norm", i > 0),
-       .map = {.in = m.hidden, .out = m.ffn.value, .bias = true, .type = type, .fp8 = fp8, .curve = curve},
-       .weights = {{name + "up", m.ffn.value}},
-       .activation = Activation::plain,
-       .init_std = std,
-       .parts = parts});
+  add_norm_linear(segments, {.segment = "up",
+                             .output = "act",
+                             .norm = norm(m, name + "norm", i > 0),
+                             .map = up,
+                             .weights = {{name + "up", m.ffn.value}},
+                             .activation = Activation::plain,
+                             .init_std = std,
+                             .parts = parts});
   segments.push_back(make_projection(
       {.segment = "down",
        .input = "act",

@@ -9,6 +9,7 @@
 // copies are values of the segment's plan: add_to() declares them.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "lockstep/kernels/table.h"
@@ -37,7 +38,9 @@ struct LinearMap {
   // Behind it or before it: what forward applies when it is asked to, and whose slope backward_input does.
   kernels::ActivationKind curve = kernels::ActivationKind::gelu_tanh;
   bool at_once = false;  // the segment does all three products in its forward (a loss), and keeps nothing
-  std::optional<MapAdapters> adapters{};  // what they give is added before the curve; not with fp8
+  // What they give is added before the curve; not with fp8. Null: none. Shared by copies of the map, which
+  // never change them.
+  std::shared_ptr<const MapAdapters> adapters{};
 
   // Whether a slice of so many rows is multiplied in fp8; the single tokens of `generate` are not.
   bool in_fp8(int64_t rows) const { return fp8 && rows % kernels::kFp8Multiple == 0; }

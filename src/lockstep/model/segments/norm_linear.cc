@@ -35,7 +35,7 @@ class NormLinear : public Segment {
       if (wanted.wants(weight.name)) adapters.all.push_back({weight.name, at, out, cut_of(weight, 0)});
       at += out;
     }
-    if (!adapters.all.empty()) map_.adapters = std::move(adapters);
+    if (!adapters.all.empty()) map_.adapters = std::make_shared<MapAdapters>(std::move(adapters));
   }
 
   std::vector<ParamSpec> params() const override {

@@ -19,7 +19,7 @@ class Projection : public Segment {
     adapters.shared = o_.parts.tensor > 1;
     adapters.input_cut = {1, 1, o_.parts.tensor_rank, o_.parts.tensor};
     adapters.all.push_back({.map = o_.name, .at = 0, .out = map_.out});
-    map_.adapters = std::move(adapters);
+    map_.adapters = std::make_shared<MapAdapters>(std::move(adapters));
   }
 
   std::vector<ParamSpec> params() const override {
