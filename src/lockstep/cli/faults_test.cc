@@ -107,13 +107,14 @@ TEST(Faults, ARankThatFailsWhenToldToStopIsNamed) {
 
 TEST(Faults, ARankThatIsStoppedWhileItStartsIsNamed) {
   const base::TemporaryFolder folder;
-  Training training(folder.path(), "start", "run.steps=5 run.hang_timeout=2 --nproc 3 --max-restarts 0");
+  // On a busy machine it may have started by then: more steps than it can do, and then the hang says the same.
+  Training training(folder.path(), "start", "run.steps=1000000 run.hang_timeout=2 --nproc 3 --max-restarts 0");
   auto ranks = training.ranks();
   ASSERT_TRUE(training.until([&] { return !(ranks = training.ranks()).empty(); }));
   ::kill(ranks.back(), SIGSTOP);
   const Outcome outcome = training.end();
   EXPECT_EQ(outcome.code, 1) << outcome.output;
-  EXPECT_NE(outcome.output.find("has been stopped (SIGSTOP) for"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("stopped (SIGSTOP)"), std::string::npos) << outcome.output;
 }
 
 // A small file system of its own that can be made to stand still; needs root.

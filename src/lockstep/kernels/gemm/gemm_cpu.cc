@@ -142,8 +142,7 @@ void gemm(const Gemm& op, const Launch& launch) {
                              launch);
   }
   require_workspace(launch, gemm_workspace(op), "gemm");
-  if (launch.rows_alone && !op.trans_a && op.beta == 0)
-    return row_gemm(op, static_cast<char*>(launch.workspace));
+  if (launch.rows_alone && !op.trans_a) return row_gemm(op, static_cast<char*>(launch.workspace));
   const Operands in = stage(op, static_cast<char*>(launch.workspace));
   const Tiling tiling = cut(op.m, op.n, op.k);
   const int64_t tiles = tiling.row_tiles * tiling.column_tiles;

@@ -111,13 +111,14 @@ TEST_P(GemmTest, RowsOfBAndCMayLieApart) {
   uint32_t seed = 1;
   for (const Size size : {Size{7, 33, 100}, Size{64, 8, 48}, Size{257, 131, 65}}) {
     for (const DType type : kEdgeTypes) {
-      for (int trans = 0; trans < 4; ++trans, seed += 3) {
+      for (int way = 0; way < 16; ++way, seed += 3) {
         Gemm op{.m = size.m, .n = size.n, .k = size.k, .in_type = type, .out_type = type, .alpha = 0.5f};
-        op.trans_a = (trans & 1) != 0;
-        op.trans_b = (trans & 2) != 0;
-        op.beta = seed % 2 == 0 ? 1.0f : 0.0f;
+        op.trans_a = (way & 1) != 0;
+        op.trans_b = (way & 2) != 0;
+        op.beta = (way & 4) != 0 ? 1.0f : 0.0f;
+        const bool alone = (way & 8) != 0;  // as decoding does it
         SCOPED_TRACE(
-            fmt::format("m {} n {} k {} {} trans {} seed {}", op.m, op.n, op.k, name_of(type), trans, seed));
+            fmt::format("m {} n {} k {} {} way {} seed {}", op.m, op.n, op.k, name_of(type), way, seed));
         const Values a = rounded(random_values(op.m * op.k, seed), type),
                      b = rounded(random_values(op.k * op.n, seed + 1), type),
                      c = rounded(random_values(op.m * op.n, seed + 2), type);
@@ -130,7 +131,11 @@ TEST_P(GemmTest, RowsOfBAndCMayLieApart) {
                      c_there = upload(rows_apart(c, op.n, op.c_row), type);
         const Values before = download(c_there);
         op.a = a_there.data(), op.b = b_there.data(), op.c = c_there.data();
-        run({&c_there}, [&] { kernels().gemm(op, launch(kernels().gemm_workspace(op))); });
+        run({&c_there}, [&] {
+          Launch with = launch(kernels().gemm_workspace(op));
+          with.rows_alone = alone;
+          kernels().gemm(op, with);
+        });
         const Values after = download(c_there);
         Values found;
         for (size_t i = 0; i < after.size(); ++i) {

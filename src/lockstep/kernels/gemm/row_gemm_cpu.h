@@ -6,6 +6,7 @@
 #pragma once
 
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/kernels/gemm/gemm.h"
 #include "lockstep/kernels/numbers_cpu.h"
@@ -48,7 +49,8 @@ constexpr int64_t kRowsAtOnce = 4;
 template <class T, int kRows, int kColumns>
 LS_INLINE void dot_tile(const RowProduct& p, int64_t row, int64_t column) {
   const int64_t k = p.op.k, whole = k / kLanes * kLanes;
-  const T* w = static_cast<const T*>(p.op.b) + column * k;
+  const int64_t w_row = p.op.row_of_b();
+  const T* w = static_cast<const T*>(p.op.b) + column * w_row;
   const float* x = p.x + row * p.x_row;
   // Zeros that the compiler cannot see: else it may take the first product for the sum and fuse another one,
   // here and not there.
@@ -62,7 +64,7 @@ LS_INLINE void dot_tile(const RowProduct& p, int64_t row, int64_t column) {
     Lanes of_x[kRows];
     for (int r = 0; r < kRows; ++r) of_x[r] = load(x + r * p.x_row + i);
     for (int c = 0; c < kColumns; ++c) {
-      const Lanes of_w = load(w + c * k + i);
+      const Lanes of_w = load(w + c * w_row + i);
       for (int r = 0; r < kRows; ++r) sums[r][c] += of_x[r] * of_w;
     }
   };
@@ -105,12 +107,13 @@ void rows_by_columns(const RowProduct& p) {
 template <class T, int kDeep, int kRows>
 LS_INLINE void add_weights(const RowProduct& p, int64_t row, int64_t i, int64_t column, int64_t columns) {
   const int64_t n = p.op.n, whole = columns / kLanes * kLanes, rest = columns - whole;
-  const T* w = static_cast<const T*>(p.op.b) + i * n + column;
+  const int64_t w_row = p.op.row_of_b();
+  const T* w = static_cast<const T*>(p.op.b) + i * w_row + column;
   const float* x = p.x + row * p.x_row + i;
   float* y = p.y + row * n + column;
   for (int64_t j = 0; j < whole; j += kLanes) {
     Lanes weights[kDeep];
-    for (int d = 0; d < kDeep; ++d) weights[d] = load_wide(w + d * n + j);
+    for (int d = 0; d < kDeep; ++d) weights[d] = load_wide(w + d * w_row + j);
     for (int r = 0; r < kRows; ++r) {
       Lanes sum = load_lanes(y + r * n + j);
       for (int d = 0; d < kDeep; ++d) sum += weights[d] * x[r * p.x_row + d];
@@ -120,7 +123,7 @@ LS_INLINE void add_weights(const RowProduct& p, int64_t row, int64_t i, int64_t 
   for (int r = 0; r < kRows && rest > 0; ++r) {
     float wide[kLanes];
     Lanes sum = load_some(y + r * n + whole, rest);
-    for (int d = 0; d < kDeep; ++d) sum += load_some(w + d * n + whole, rest) * x[r * p.x_row + d];
+    for (int d = 0; d < kDeep; ++d) sum += load_some(w + d * w_row + whole, rest) * x[r * p.x_row + d];
     store_lanes(wide, sum);
     for (int64_t j = 0; j < rest; ++j) y[r * n + whole + j] = wide[j];
   }
@@ -147,14 +150,18 @@ void rows_by_depth(const RowProduct& p) {
   });
 }
 
-// The bias, and the rounding to C's type.
+// The factor, the bias, and the rounding to C's type.
 template <class In, class Out>
 LS_INLINE void finish_rows(const RowProduct& p) {
   const Gemm& op = p.op;
-  if (op.bias == nullptr && op.out_type == device::DType::f32) return;
+  if (op.bias == nullptr && op.alpha == 1 && op.out_type == device::DType::f32) return;
   for_items(op.m, op.n, [&](int64_t row) {
     float* y = p.y + row * op.n;
     const In* bias = static_cast<const In*>(op.bias);
+    if (op.alpha != 1) {
+#pragma omp simd
+      for (int64_t j = 0; j < op.n; ++j) y[j] *= op.alpha;
+    }
     if (bias != nullptr) {
 #pragma omp simd
       for (int64_t j = 0; j < op.n; ++j) y[j] += widen(bias[j]);
@@ -163,8 +170,20 @@ LS_INLINE void finish_rows(const RowProduct& p) {
   });
 }
 
-// C = A op(B) (+ bias); the workspace is gemm's.
+inline void rows_into_others(const Gemm& op, char* workspace);
+
+// A row of C that is added to, or whose neighbours lie apart.
+template <class Out>
+LS_INLINE void add_row(const Gemm& op, const float* y, Out* c) {
+  for (int64_t j = 0; j < op.n; ++j) {
+    const float before = op.beta == 0 ? 0 : widen(c[j]);
+    c[j] = narrow<Out>(before + op.alpha * y[j]);
+  }
+}
+
+// C = alpha A op(B) + beta C (+ bias), without gelu; the workspace is gemm's.
 inline void row_gemm(const Gemm& op, char* workspace) {
+  if (op.beta != 0 || op.row_of_c() != op.n) return rows_into_others(op, workspace);
   RowProduct p{.op = op, .x_row = op.row_of_a()};
   with_type(op.in_type, [&](auto in_tag) {
     using In = decltype(in_tag);
@@ -180,6 +199,26 @@ inline void row_gemm(const Gemm& op, char* workspace) {
     op.trans_b ? rows_by_columns<In>(p) : rows_by_depth<In>(p);
     with_type(op.out_type, [&](auto out_tag) { finish_rows<In, decltype(out_tag)>(p); });
   });
+}
+
+// One row after the other, since C has no place for what is not finished.
+inline void rows_into_others(const Gemm& op, char* workspace) {
+  thread_local std::vector<float> line;
+  line.resize(static_cast<size_t>(op.n));
+  for (int64_t row = 0; row < op.m; ++row) {
+    Gemm one = op;
+    one.m = 1;
+    one.a = static_cast<const char*>(op.a) + row * op.row_of_a() * device::size_of(op.in_type);
+    one.c = line.data();
+    one.c_row = 0;
+    one.out_type = device::DType::f32;
+    one.alpha = 1, one.beta = 0;
+    row_gemm(one, workspace);
+    with_type(op.out_type, [&](auto tag) {
+      using Out = decltype(tag);
+      add_row(op, line.data(), static_cast<Out*>(op.c) + row * op.row_of_c());
+    });
+  }
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL
