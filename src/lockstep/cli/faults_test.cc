@@ -107,10 +107,11 @@ TEST(Faults, ARankThatFailsWhenToldToStopIsNamed) {
 
 TEST(Faults, ARankThatIsStoppedWhileItStartsIsNamed) {
   const base::TemporaryFolder folder;
-  // On a busy machine it may have started by then: more steps than it can do, and then the hang says the same.
-  Training training(folder.path(), "start", "run.steps=1000000 run.hang_timeout=2 --nproc 3 --max-restarts 0");
+  // On a busy machine it may have started by then: more steps than it can do, and then the hang says the
+  // same.
+  Training training(folder.path(), "start", "run.steps=20000 run.hang_timeout=2 --nproc 3 --max-restarts 0");
   auto ranks = training.ranks();
-  ASSERT_TRUE(training.until([&] { return !(ranks = training.ranks()).empty(); }));
+  ASSERT_TRUE(training.until([&] { return (ranks = training.ranks()).size() == 3; }));
   ::kill(ranks.back(), SIGSTOP);
   const Outcome outcome = training.end();
   EXPECT_EQ(outcome.code, 1) << outcome.output;
