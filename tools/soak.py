@@ -31,13 +31,16 @@ def layout(rng):
     return ranks, keys
 
 
-def leftovers(program):
-    """Processes of this program and folders that they made."""
+MARK = f"SOAK={os.getpid()}"  # in the environment of everything that a drill starts
+
+
+def leftovers():
+    """Processes that drills have started, and folders."""
     mine = set()
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if os.readlink(entry / "exe").startswith(str(program)):
+                if MARK.encode() in (entry / "environ").read_bytes().split(b"\0"):
                     mine.add(f"process {entry.name}")
             except OSError:
                 pass  # it ended, or is the kernel's
@@ -51,7 +54,8 @@ def drill(program, rng, times):
     words = [str(program), "drill", *SMALL, *keys, "--nproc", str(ranks), "--seed", str(rng.randint(1, 10**9)), "--json",
              "--patience", "300", "--faults", ",".join(f"{name}:{rng.randint(1, times)}" for name in faults)]
     started = time.time()
-    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    mark = dict([MARK.split("=")])
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | mark)
     try:
         rows = json.loads(ran.stdout)["faults"]
     except (ValueError, KeyError):
@@ -69,7 +73,7 @@ def main():
     options = parser.parse_args()
     rng = random.Random(options.seed)
     print(f"seed {options.seed}", flush=True)
-    before, begun = leftovers(options.program), time.time()
+    before, begun = leftovers(), time.time()
     struck, kinds, bad, drills = 0, {}, 0, 0
     while struck < options.faults and not (options.minutes and time.time() - begun > 60 * options.minutes):
         words, ran, rows, seconds = drill(options.program, rng, options.times)
@@ -77,7 +81,7 @@ def main():
         for row in rows:
             struck += row.get("strikes", 0)
             kinds[row["fault"]] = kinds.get(row["fault"], 0) + row.get("strikes", 0)
-        left = leftovers(options.program) - before
+        left = leftovers() - before
         if ran.returncode != 0 or left:
             bad += 1
             pathlib.Path(f"soak-failure-{bad}.txt").write_text(ran.stdout + ran.stderr)
