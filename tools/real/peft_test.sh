@@ -4,23 +4,11 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 row_limit=300
 
+# shellcheck source=tools/real/transformers_peer.sh
+source "$here/transformers_peer.sh"
 need_python torch transformers peft
-export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false CUDA_VISIBLE_DEVICES=
+start_peer
 
-# One Python for all rows, as in transformers_test.sh.
-mkfifo "$work/requests" "$work/answers"
-"$python" "$here/transformers_peer.py" serve <"$work/requests" >"$work/answers" 2>"$work/peer-log" &
-exec {requests}>"$work/requests" {answers}<"$work/answers"
-
-peer() {
-  local number=$BASHPID.$RANDOM answered='' code=''
-  (IFS=$'\t' && printf '%s\n' "$number"$'\t'"$PWD"$'\t'"$*") >&"$requests"
-  until [[ $answered == "$number" ]]; do
-    read -r answered code <&"$answers" || { cat "$work/peer-log"; return 1; }
-  done
-  cat peer-says
-  return "$code"
-}
 # quietly COMMAND...: says something only when it fails.
 quietly() { "$@" >says 2>&1 || { cat says; return 1; }; }
 losses() { grep -o '"loss": *[-+0-9.e]*' "$1" | sed 's/.*: *//'; }
