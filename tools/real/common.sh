@@ -189,5 +189,13 @@ no_lockstep() { [[ -z $(ours lockstep) ]]; }
 
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# with_variable VARIABLE=VALUE: the lockstep processes that have it in their environment, lowest first.
-with_variable() { ours lockstep "$1" | sort -n; }
+# with_variable VARIABLE=VALUE: the lockstep processes that have it in their environment, parents before children. The numbers
+# of processes start again from the bottom on a machine that runs for long, so they say nothing.
+with_variable() {
+  local pid above depth
+  for pid in $(ours lockstep "$1"); do
+    above=$pid depth=0
+    while above=$(awk '$1 == "PPid:" { print $2 }' "/proc/$above/status" 2>/dev/null) && [[ ${above:-0} -gt 1 ]]; do ((++depth)); done
+    echo "$depth $pid"
+  done | sort -n | cut -d' ' -f2
+}

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # corpora_test.sh BUILD: texts written by pyarrow, pandas, datasets and mosaicml-streaming give the tokens of the same texts as
-# plain JSONL. Exit 77: skipped. LOCKSTEP_SEED=7 repeats a run.
+# plain JSONL. Exit 77: skipped. LOCKSTEP_SEED=$RANDOM looks elsewhere than usual.
 # shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-seed=${LOCKSTEP_SEED:-$RANDOM$RANDOM}
+seed=${LOCKSTEP_SEED:-491921532}
 
 # The libraries, in a folder of their own.
 if [[ -z ${LOCKSTEP_TEST_PYTHON:-} && -n ${LOCKSTEP_REAL_VENV:-} ]]; then

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # tokenizers_test.sh BUILD: ids and text of every real vocabulary against its owner's library. Exit 77: skipped.
-# LOCKSTEP_STRINGS=10000 sets how many texts each vocabulary sees (300 by default); LOCKSTEP_SEED=7 repeats a run.
+# LOCKSTEP_STRINGS=10000 sets how many texts each vocabulary sees (300 by default); LOCKSTEP_SEED=$RANDOM looks
+# elsewhere than usual (a gate that differs from day to day would blame whoever came last).
 # shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 row_limit=600
 strings=${LOCKSTEP_STRINGS:-300}
-seed=${LOCKSTEP_SEED:-$RANDOM$RANDOM}
+seed=${LOCKSTEP_SEED:-491921532}
 packages=${LOCKSTEP_TOKENIZERS:-${LOCKSTEP_REAL_VENV:+$LOCKSTEP_REAL_VENV-tokenizers}}
 packages=${packages:-$work/tokenizers}
 

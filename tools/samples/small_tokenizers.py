@@ -12,7 +12,7 @@ CORPUS = ["The quick brown fox doesn't jump over the lazy dog; it's 1234 times s
           "for (int i = 0; i < 100; ++i) { total += values[i]; }  // sums\n\n\treturn total;\r\n"] * 4
 TEXTS = ["", " ", "Hello world", "hello  world\n", "The quick brown fox doesn't jump", "it's 12345 TIMES", "  two\n\n three \t", "naïve café e\u0301",
          "你好 世界 日本語テキスト", "привет, мир!", "🙂 <s>text</s> <mask> x", "values[i] += 100;\r\n", "\u00a0\u3000 spaces", "ﬁne ½ Ⅳ ＡＢＣ",
-         "<unk>unknown ☃ \U0001F9C0", "a\x00b", "THE the The"]
+         "<unk>unknown ☃ \U0001F9C0", "a\x00b", "THE the The", "\ufffdﬁne", " <s> x", "\n\nit's"]
 PATTERNS = {
     "llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     "other": r"\p{Lu}?\p{Ll}+|\d+|\s+|[^\s\p{L}\d]+",
@@ -58,6 +58,12 @@ def table():
         n.NFKC(), p.Metaspace(), template(), d.Metaspace()
     yield "words", (models.WordLevel(unk_token="<unk>"), trainers.WordLevelTrainer(vocab_size=100, special_tokens=SPECIALS, show_progress=False)), \
         n.StripAccents(), p.Sequence([p.Punctuation("merged_with_next"), p.Digits(True), p.WhitespaceSplit()]), None, None
+    # What a normalizer takes away from a text's beginning is missed behind it: "first" means the text's first character.
+    yield "first_space", bpe(unk_token="<unk>"), n.Sequence([n.BertNormalizer(lowercase=False), n.Replace(Regex(r"\s+"), "#")]), \
+        p.Metaspace(prepend_scheme="first"), None, d.Metaspace()
+    yield "stripped", bpe(unk_token="<unk>"), n.Sequence([n.Strip(), n.Replace("The", "")]), p.Metaspace(prepend_scheme="first"), None, d.Metaspace()
+    yield "nothing", (models.WordLevel(unk_token="<unk>"), trainers.WordLevelTrainer(vocab_size=100, special_tokens=SPECIALS, show_progress=False)), \
+        n.Replace(Regex(r"\s"), ""), None, None, None
 
 
 def main():

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/usable.h"
 #include "lockstep/recipe/schema.h"
 
 namespace lockstep::checkpoint {
@@ -17,6 +19,7 @@ constexpr const char* kBesideTokenizers[] = {"tokenizer_config.json", "special_t
                                              "added_tokens.json",     "merges.txt",
                                              "chat_template.jinja",   "chat_template.json"};
 constexpr const char* kTemplate = "chat_template.jinja";
+constexpr const char* kGeneration = "generation_config.json";
 
 bool is_file(const fs::path& path) {
   std::error_code error;
@@ -40,35 +43,81 @@ std::vector<Companion> tokenizer_files(const std::string& path) {
   return all;
 }
 
-std::vector<Companion> companions(const std::vector<std::string>& tokenizers, const std::string& model,
-                                  const std::string& chat_template) {
-  std::vector<Companion> all;
-  for (const std::string& path : tokenizers) {
-    if (all.empty() && !path.empty()) all = tokenizer_files(path);
+constexpr const char* kTokenIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+
+void add_tokens(Companions& all, const std::string& config_json) {
+  const nlohmann::json config = nlohmann::json::parse(config_json, nullptr, false);
+  if (!config.is_object()) return;
+  for (const char* key : kTokenIds) {
+    const auto found = config.find(key);
+    const bool known = found != config.end() && (found->is_number_integer() || found->is_array());
+    if (known) all.tokens.try_emplace(key, found->dump());
   }
-  if (!chat_template.empty() && is_file(chat_template) && fs::path(chat_template).extension() != ".json") {
-    std::erase_if(all, [](const Companion& one) { return one.name == kTemplate; });
-    all.push_back({chat_template, kTemplate});
-  }
-  if (!model.empty()) add(all, model, "generation_config.json");
-  return all;
 }
 
-}  // namespace
+bool has_tokenizer(const Companions& all) {
+  return std::any_of(all.files.begin(), all.files.end(),
+                     [](const Companion& one) { return one.name != kGeneration && one.name != kTemplate; });
+}
 
-std::vector<Companion> companions_of(const Opened& source) {
-  if (!source.manifest()) return companions({source.folder()}, source.folder(), "");
+void add_generation(Companions& all, const std::string& folder) {
+  const bool there = std::any_of(all.files.begin(), all.files.end(),
+                                 [](const Companion& one) { return one.name == kGeneration; });
+  if (!there) add(all.files, folder, kGeneration);
+}
+
+void add_tokenizer(Companions& all, const std::string& path) {
+  if (path.empty() || has_tokenizer(all)) return;
+  std::vector<Companion> found = tokenizer_files(path);
+  const bool has_template = !all.files.empty() && all.files.front().name == kTemplate;
+  if (has_template) std::erase_if(found, [](const Companion& one) { return one.name == kTemplate; });
+  all.files.insert(all.files.end(), found.begin(), found.end());
+}
+
+// A model that trained weights came from: a folder of somebody else's, or a run.
+void add_origin(Companions& all, const Opened& source, int runs_left);
+
+void add_origin(Companions& all, const std::string& folder, int runs_left) {
+  if (folder.empty() || runs_left == 0) return;
+  add_tokenizer(all, folder);
+  add_generation(all, folder);
+  try {
+    for_first_usable(model_folders(folder),
+                     [&](const std::string& one) { add_origin(all, Opened(one), runs_left - 1); });
+  } catch (const base::Error&) {
+    // It is gone, or damaged: weights can be exported all the same.
+  }
+}
+
+void add_origin(Companions& all, const Opened& source, int runs_left) {
+  add_tokens(all, source.config_json());
+  if (!source.manifest()) return;
   recipe::RecipeSource from;
   from.text = source.manifest()->recipe_toml;
   recipe::Recipe recipe;
   try {
     recipe = recipe::read_recipe(from).recipe;
   } catch (const base::ConfigError&) {
-    return {};  // of another version, or with rows of a program's own: weights can be exported all the same
+    return;  // of another version, or with rows of a program's own
   }
-  const std::string& tokenizer = recipe.data.tokenizer;
-  return companions({tokenizer == "bytes" ? "" : tokenizer, recipe.model.from}, recipe.model.from,
-                    recipe.data.chat_template);
+  const std::string& written = recipe.data.chat_template;
+  if (all.files.empty() && is_file(written) && fs::path(written).extension() != ".json")
+    all.files.push_back({written, kTemplate});
+  if (recipe.data.tokenizer != "bytes") add_tokenizer(all, recipe.data.tokenizer);
+  add_origin(all, recipe.model.from, runs_left);
+}
+
+}  // namespace
+
+Companions companions_of(const Opened& source) {
+  Companions all;
+  constexpr int kRuns = 16;  // one after another; runs that name each other end here
+  if (!source.manifest()) {
+    add_tokenizer(all, source.folder());
+    add_generation(all, source.folder());
+  }
+  add_origin(all, source, kRuns);
+  return all;
 }
 
 }  // namespace lockstep::checkpoint

@@ -67,20 +67,37 @@ void copy_tensor(const Opened& source, const Whole& wanted, FileWriter& file, Ex
   ++done.tensors;
 }
 
-// transformers loads weights in the type that config.json names.
-std::string config_for(const std::string& text, std::optional<device::DType> type) {
-  nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
-  if (!type || !config.is_object()) return text;
-  const char* name = *type == device::DType::bf16  ? "bfloat16"
-                     : *type == device::DType::f16 ? "float16"
-                                                   : "float32";
-  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
-  return config.dump(2) + "\n";
+// A tokenizer may have more tokens than the model, and transformers does not open a model with such an id.
+bool in_vocabulary(const nlohmann::json& id, const nlohmann::json& config) {
+  if (!config.contains("vocab_size") || !config["vocab_size"].is_number_integer()) return true;
+  const int64_t vocab = config["vocab_size"];
+  const nlohmann::json ids = id.is_array() ? id : nlohmann::json::array({id});
+  return std::all_of(ids.begin(), ids.end(), [&](const nlohmann::json& one) {
+    return one.is_number_integer() && one >= 0 && one < vocab;
+  });
 }
 
-}  // namespace
-
-namespace {
+// transformers loads weights in the type that config.json names, and ends a text with the token it names.
+std::string config_for(const std::string& text, std::optional<device::DType> type,
+                       const std::map<std::string, std::string>& tokens) {
+  nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
+  if (!config.is_object()) return text;
+  bool changed = type.has_value();
+  if (type) {
+    const char* name = *type == device::DType::bf16  ? "bfloat16"
+                       : *type == device::DType::f16 ? "float16"
+                                                     : "float32";
+    config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
+  }
+  for (const auto& [key, value] : tokens) {
+    if (config.contains(key) && !config[key].is_null()) continue;
+    const nlohmann::json id = nlohmann::json::parse(value);
+    if (!in_vocabulary(id, config)) continue;
+    config[key] = id;
+    changed = true;
+  }
+  return changed ? config.dump(2) + "\n" : text;
+}
 
 // Half an export looks like a model; what was written goes, unless all of it was.
 class Unfinished {
@@ -147,7 +164,8 @@ Exported export_adapter(const Opened& source, const std::string& target, std::op
   return done;
 }
 
-Exported export_model(const Opened& source, const std::string& target, std::optional<device::DType> type) {
+Exported export_model(const Opened& source, const std::string& target, std::optional<device::DType> type,
+                      const Companions& beside) {
   std::vector<PlannedFile> plan = plan_files(wanted_of(source, type));
   make_target(target);
   Unfinished written(target);
@@ -162,8 +180,8 @@ Exported export_model(const Opened& source, const std::string& target, std::opti
   }
   if (plan.size() > 1) write_text(written.add(kIndexName), index_text(plan));
   done.has_config = !source.config_json().empty();
-  if (done.has_config) write_text(written.add("config.json"), config_for(source.config_json(), type));
-  for (const Companion& one : companions_of(source)) {
+  if (done.has_config) write_text(written.add("config.json"), config_for(source.config_json(), type, beside.tokens));
+  for (const Companion& one : beside.files) {
     write_text(written.add(one.name), base::read_file(one.from));
     done.companions.push_back(one.name);
   }

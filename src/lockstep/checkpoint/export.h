@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/companions.h"
 
 namespace lockstep::checkpoint {
 
@@ -19,8 +20,9 @@ struct Exported {
 
 // From a checkpoint or any folder that Opened reads into `target`, which must be empty or not there
 // (ConfigError 326). `type`: of the weights that are floats; none: as they are stored. Reads and writes a few
-// MiB at a time.
-Exported export_model(const Opened& source, const std::string& target, std::optional<device::DType> type);
+// MiB at a time. `beside`: the files to copy, and the token ids that config.json gets where it has none.
+Exported export_model(const Opened& source, const std::string& target, std::optional<device::DType> type,
+                      const Companions& beside = {});
 
 // The adapter alone, as PEFT's files.
 Exported export_adapter(const Opened& source, const std::string& target, std::optional<device::DType> type);

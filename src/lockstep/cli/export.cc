@@ -2,6 +2,7 @@
 // the adapter as PEFT's folder, or merged into the weights.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -10,6 +11,7 @@
 #include "lockstep/checkpoint/older.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/text/tokenizer.h"
 
 namespace lockstep::cli {
 
@@ -21,6 +23,28 @@ std::optional<device::DType> type_of(const std::string& word) {
     if (word == device::name_of(type)) return type;
   }
   throw base::ConfigError(109, fmt::format("--dtype {}: expected fp32, bf16 or fp16", word));
+}
+
+// A model that began from nothing has the end of its tokenizer.
+checkpoint::Companions companions_with_tokens(const checkpoint::Opened& source) {
+  checkpoint::Companions all = checkpoint::companions_of(source);
+  for (const checkpoint::Companion& one : all.files) {
+    const std::string folder = std::filesystem::path(one.from).parent_path().string();
+    if (text::find_tokenizer(folder).empty()) continue;
+    try {
+      const std::unique_ptr<text::Tokenizer> tokenizer = text::open_tokenizer(folder);
+      const auto add = [&](const char* key, std::optional<int32_t> id) {
+        if (id) all.tokens.try_emplace(key, std::to_string(*id));
+      };
+      add("bos_token_id", tokenizer->begin_token());
+      add("eos_token_id", tokenizer->end_token());
+      add("pad_token_id", tokenizer->pad_token());
+    } catch (const base::Error&) {
+      // One that transformers may read all the same.
+    }
+    break;
+  }
+  return all;
 }
 
 }  // namespace
@@ -59,10 +83,11 @@ int export_command(Arguments& arguments) {
           109, fmt::format("--merge: {} holds no adapter, so there is nothing to merge", base::quoted(one)));
     }
     if (merge) {
-      done = checkpoint::export_model(checkpoint::Opened(one, checkpoint::Adapters::merged), target, type);
+      const checkpoint::Opened merged(one, checkpoint::Adapters::merged);
+      done = checkpoint::export_model(merged, target, type, companions_with_tokens(merged));
     } else {
       done = adapter ? checkpoint::export_adapter(opened, target, type)
-                     : checkpoint::export_model(opened, target, type);
+                     : checkpoint::export_model(opened, target, type, companions_with_tokens(opened));
     }
   };
   const std::string folder = checkpoint::read_newest(source, write, remark_line);

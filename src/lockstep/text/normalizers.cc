@@ -77,6 +77,10 @@ class Strip final : public Normalizer {
     }
     text = std::string(begin, end);
   }
+  bool drops_start(std::string_view text) const override {
+    const char* at = text.data();
+    return left_ && !text.empty() && (Unicode::table().bits(next_char(at)) & kSpace);
+  }
 
  private:
   bool left_, right_;
@@ -101,8 +105,22 @@ class Replace final : public Normalizer {
   bool leaves(std::string_view text) const override {
     return !pattern_ && text.find(literal_) == std::string_view::npos;
   }
+  bool drops_start(std::string_view text) const override {
+    if (!pattern_) return !literal_.empty() && text.starts_with(literal_) && drops(literal_);
+    bool dropped = false;
+    pattern_->each_match(text, [&](size_t begin, size_t end) {
+      dropped |= begin == 0 && end > 0 && drops(text.substr(0, end));
+    });
+    return dropped;
+  }
 
  private:
+  // What stands in a match's place belongs to the match's last character.
+  bool drops(std::string_view match) const {
+    const char* at = match.data();
+    next_char(at);
+    return content_.empty() || at < match.data() + match.size();
+  }
   void replace_literal(std::string& text) const {
     if (literal_.empty()) return;
     std::string out;
@@ -188,6 +206,14 @@ class Sequence final : public Normalizer {
   bool keeps_cuts() const override {
     return std::all_of(steps_.begin(), steps_.end(), [](const Made& step) { return step->keeps_cuts(); });
   }
+  bool drops_start(std::string_view text) const override {
+    std::string now(text);
+    for (const Made& step : steps_) {
+      if (step->drops_start(now)) return true;
+      step->apply(now);
+    }
+    return false;
+  }
 
  private:
   std::vector<Made> steps_;
@@ -233,6 +259,15 @@ const StepRow<Made> kRows[] = {
 }  // namespace
 
 std::unique_ptr<Normalizer> make_python_nfc() { return std::make_unique<Forms>(Form::nfc_newer); }
+
+bool Normalizer::drops_start(std::string_view text) const {
+  if (text.empty()) return false;
+  const char* at = text.data();
+  next_char(at);
+  std::string first(text.data(), at);
+  apply(first);
+  return first.empty();
+}
 
 std::unique_ptr<Normalizer> make_normalizer(const nlohmann::json& part) {
   return make_step<Made>("normalizer", part, kRows);

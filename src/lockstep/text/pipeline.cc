@@ -62,6 +62,15 @@ class Pipeline final : public Tokenizer {
   uint64_t hash_ = 0;
 };
 
+// As much as decides what becomes of the first character.
+std::string_view beginning_of(std::string_view text) {
+  constexpr size_t kEnough = 256;
+  if (text.size() <= kEnough) return text;
+  size_t end = kEnough;
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
 class PipelineEncoder final : public Encoder {
  public:
   explicit PipelineEncoder(const Pipeline& pipeline) : p_(pipeline) {}
@@ -87,6 +96,7 @@ class PipelineEncoder final : public Encoder {
     if (p_.parts_.normalizer && !p_.parts_.normalizer->leaves(text)) {
       normalized_.assign(text);
       p_.parts_.normalizer->apply(normalized_);
+      at_start = at_start && !p_.parts_.normalizer->drops_start(beginning_of(text));
       text = normalized_;
     }
     if (p_.normalized_.empty()) return encode_text(text, at_start, out);
@@ -103,10 +113,11 @@ class PipelineEncoder final : public Encoder {
   }
 
   void encode_text(std::string_view text, bool at_start, std::vector<int32_t>& out) {
+    if (text.empty()) return;  // some models have a token for nothing
     if (p_.scan_ != nullptr) return encode_bytes(text, out);
     if (!p_.parts_.pre_tokenizer) return p_.parts_.model->encode(text, text.size(), space_, out);
     pieces_.clear();
-    if (!text.empty()) pieces_.push_back({.text = std::string(text), .at_start = at_start});
+    pieces_.push_back({.text = std::string(text), .at_start = at_start});
     p_.parts_.pre_tokenizer->split(pieces_);
     for (const Piece& piece : pieces_) {
       if (!piece.text.empty()) p_.parts_.model->encode(piece.text, piece.text.size(), space_, out);

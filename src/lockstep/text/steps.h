@@ -20,6 +20,8 @@ class Normalizer {
   virtual void apply(std::string& text) const = 0;
   virtual bool leaves(std::string_view text) const { return (void)text, false; }  // quick: it changes nothing
   virtual bool keeps_cuts() const { return false; }  // text cut between words comes out alike
+  // It takes away the character that the text begins with: what is left begins later than the text does.
+  virtual bool drops_start(std::string_view text) const;
 };
 
 struct Piece {
