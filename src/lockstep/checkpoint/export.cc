@@ -180,7 +180,8 @@ Exported export_model(const Opened& source, const std::string& target, std::opti
   }
   if (plan.size() > 1) write_text(written.add(kIndexName), index_text(plan));
   done.has_config = !source.config_json().empty();
-  if (done.has_config) write_text(written.add("config.json"), config_for(source.config_json(), type, beside.tokens));
+  if (done.has_config)
+    write_text(written.add("config.json"), config_for(source.config_json(), type, beside.tokens));
   for (const Companion& one : beside.files) {
     write_text(written.add(one.name), base::read_file(one.from));
     done.companions.push_back(one.name);

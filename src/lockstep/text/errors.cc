@@ -7,7 +7,8 @@ std::vector<base::ErrorExplanation> error_rows() {
   return {
       {240,
        "No tokenizer there",
-       {"The path is misspelled, or the folder holds neither tokenizer.json nor *.tiktoken, tokenizer.model or "
+       {"The path is misspelled, or the folder holds neither tokenizer.json nor *.tiktoken, tokenizer.model "
+        "or "
         "tekken.json."},
        {"Name a tokenizer's file, or a folder that holds one, such as a Hugging Face model folder."}},
       {241,

@@ -17,8 +17,8 @@ namespace {
 
 int32_t id_of(const Json& value, const std::string& token) {
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() >= kMostTokens) {
-    refuse(fmt::format("token {} has the id {}, and an integer from 0 to {} is expected",
-                       base::quoted(token), base::quoted(value.dump(), 40), kMostTokens - 1));
+    refuse(fmt::format("token {} has the id {}, and an integer from 0 to {} is expected", base::quoted(token),
+                       base::quoted(value.dump(), 40), kMostTokens - 1));
   }
   return value.get<int32_t>();
 }
