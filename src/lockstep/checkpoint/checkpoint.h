@@ -74,6 +74,7 @@ class Opened {
   const std::string& config_json() const;               // empty when there is none
   const std::optional<AdapterConfig>& adapter() const;  // PEFT's, of this folder
   bool merges(const std::string& name) const;           // an adapter is added to this weight when it is read
+  bool keeps_inputs_first() const;                      // linear maps are [in, out], as GPT-2's are
   // Tells this model's weights from others, without reading all of them: names, types, shapes, and the first
   // bytes and some in the middle of each.
   std::string fingerprint() const;

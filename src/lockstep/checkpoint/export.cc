@@ -130,7 +130,7 @@ AdapterConfig adapter_config_of(const Opened& source) {
                        .alpha = recipe.tune.alpha,
                        .dropout = recipe.tune.dropout,
                        .root = recipe.tune.scaling == "sqrt",
-                       .transposed = recipe.model.family == "gpt2"};
+                       .transposed = source.keeps_inputs_first()};
   for (const std::string& name : source.names()) {
     const std::string weight = is_adapter_tensor(name) ? adapted_weight(name) : "";
     if (name.find(".lora_A.") != std::string::npos && !weight.empty())

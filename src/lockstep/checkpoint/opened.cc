@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <map>
-#include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -17,9 +15,7 @@
 #include "lockstep/checkpoint/formats/shards.h"
 #include "lockstep/checkpoint/formats/strict_json.h"
 #include "lockstep/checkpoint/formats/widen.h"
-#include "lockstep/checkpoint/manifest.h"
-#include "lockstep/checkpoint/merge.h"
-#include "lockstep/recipe/schema.h"
+#include "lockstep/checkpoint/opened_state.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -27,15 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSingleName = "model.safetensors";
-constexpr const char* kConfigName = "config.json";
-constexpr int64_t kMostConfigBytes = int64_t{4} << 20;  // lists of labels are the longest
-constexpr int kDeepestConfig = 64;
-
-// Whether the name is there at all, be it a link to nowhere.
-bool stands(const std::string& folder, const char* name) {
-  std::error_code error;
-  return fs::symlink_status(fs::path(folder) / name, error).type() != fs::file_type::not_found;
-}
 
 [[noreturn]] void refuse_folder(const std::string& folder) {
   std::error_code error;
@@ -50,8 +37,21 @@ bool stands(const std::string& folder, const char* name) {
                   folder, kManifestName, kSingleName, kIndexName, kPytorchName, kAdapterName));
 }
 
-// As it is: whoever needs a part of it says what is wrong with that.
-std::string read_config(const std::string& folder, const char* name = kConfigName) {
+constexpr int64_t kMostConfigBytes = int64_t{4} << 20;  // lists of labels are the longest
+constexpr int kDeepestConfig = 64;
+
+// The part of a name that transformers puts before a model that stands in a larger one, and leaves out when
+// the inner model is saved alone.
+constexpr const char* kPrefixes[] = {"transformer.", "model."};
+
+}  // namespace
+
+bool stands(const std::string& folder, const char* name) {
+  std::error_code error;
+  return fs::symlink_status(fs::path(folder) / name, error).type() != fs::file_type::not_found;
+}
+
+std::string read_config(const std::string& folder, const char* name) {
   const std::string path = file_inside(folder, name, folder);
   std::string text = read_small_file(path, kMostConfigBytes);
   if (nested_deeper(text, kDeepestConfig)) {
@@ -62,117 +62,87 @@ std::string read_config(const std::string& folder, const char* name = kConfigNam
   return text;
 }
 
-// The part of a name that transformers puts before a model that stands in a larger one, and leaves out when
-// the inner model is saved alone.
-constexpr const char* kPrefixes[] = {"transformer.", "model."};
+const TensorFile& Opened::State::open(const std::string& name, const std::string& named_by,
+                                      const std::optional<FileSummary>& expected) {
+  auto& file = files[name];
+  if (!file) file = std::make_unique<SafetensorsFile>(file_inside(folder, name, named_by), expected);
+  return *file;
+}
 
-}  // namespace
+const TensorFile& Opened::State::open_pytorch(const std::string& name, const std::string& named_by) {
+  auto& file = files[name];
+  if (!file) file = std::make_unique<PytorchFile>(file_inside(folder, name, named_by));
+  return *file;
+}
 
-struct Opened::State {
-  struct Place {
-    const TensorFile* file;
-    const TensorFile::Entry* entry;
-  };
-
-  std::string folder;
-  std::optional<Manifest> manifest;
-  std::string config_json;
-  std::map<std::string, std::unique_ptr<TensorFile>> files;  // by file name
-  std::map<std::string, Place> tensors;
-  std::optional<AdapterConfig> adapter;
-  std::unique_ptr<Opened> base;                // under an adapter
-  std::map<std::string, MergedWeight> merged;  // by the weight's name
-
-  const TensorFile& open(const std::string& name, const std::string& named_by,
-                         const std::optional<FileSummary>& expected = {}) {
-    auto& file = files[name];
-    if (!file) file = std::make_unique<SafetensorsFile>(file_inside(folder, name, named_by), expected);
-    return *file;
-  }
-  const TensorFile& open_pytorch(const std::string& name, const std::string& named_by) {
-    auto& file = files[name];
-    if (!file) file = std::make_unique<PytorchFile>(file_inside(folder, name, named_by));
-    return *file;
-  }
-
-  void add_all_of(const TensorFile& file) {
-    const bool peft = fs::path(file.path()).filename().string().starts_with("adapter_model.");
-    for (const auto& [stored, entry] : file.entries()) {
-      const std::string name = peft ? plain_name(stored) : stored;
-      const auto [at, added] = tensors.emplace(name, Place{&file, &entry});
-      if (!added) {
-        throw CheckpointError(
-            309, fmt::format("tensor {} is in both {} and {}; save or export the checkpoint again",
-                             base::quoted(name), at->second.file->path(), file.path()));
-      }
+void Opened::State::add_all_of(const TensorFile& file) {
+  const bool peft = fs::path(file.path()).filename().string().starts_with("adapter_model.");
+  for (const auto& [stored, entry] : file.entries()) {
+    const std::string name = peft ? plain_name(stored) : stored;
+    const auto [at, added] = tensors.emplace(name, Place{&file, &entry});
+    if (!added) {
+      throw CheckpointError(309,
+                            fmt::format("tensor {} is in both {} and {}; save or export the checkpoint again",
+                                        base::quoted(name), at->second.file->path(), file.path()));
     }
   }
+}
 
-  void open_checkpoint() {
-    manifest = read_manifest(folder);
-    for (const FileSummary& file : manifest->files) {
-      if (file.name.ends_with(".safetensors")) {
-        add_all_of(open(file.name, kManifestName, file));
-      } else {
-        CheckedFile(file_inside(folder, file.name, kManifestName), file.sums, file.bytes).check_all();
-      }
+void Opened::State::open_checkpoint() {
+  manifest = read_manifest(folder);
+  for (const FileSummary& file : manifest->files) {
+    if (file.name.ends_with(".safetensors")) {
+      add_all_of(open(file.name, kManifestName, file));
+    } else {
+      CheckedFile(file_inside(folder, file.name, kManifestName), file.sums, file.bytes).check_all();
     }
   }
+}
 
-  void open_indexed(const char* index_name, bool pytorch) {
-    const std::string index = file_inside(folder, index_name, folder);
-    for (const auto& [name, file_name] : read_index(index)) {
-      const TensorFile& file = pytorch ? open_pytorch(file_name, index) : open(file_name, index);
-      const auto entry = file.entries().find(name);
-      if (entry == file.entries().end()) {
-        throw CheckpointError(303, fmt::format("{} says that tensor {} is in {}, but that file does not "
-                                               "contain it; download or export the folder again",
-                                               index, base::quoted(name), file_name));
-      }
-      tensors.emplace(name, Place{&file, &entry->second});
+void Opened::State::open_indexed(const char* index_name, bool pytorch) {
+  const std::string index = file_inside(folder, index_name, folder);
+  for (const auto& [name, file_name] : read_index(index)) {
+    const TensorFile& file = pytorch ? open_pytorch(file_name, index) : open(file_name, index);
+    const auto entry = file.entries().find(name);
+    if (entry == file.entries().end()) {
+      throw CheckpointError(303, fmt::format("{} says that tensor {} is in {}, but that file does not "
+                                             "contain it; download or export the folder again",
+                                             index, base::quoted(name), file_name));
     }
+    tensors.emplace(name, Place{&file, &entry->second});
   }
+}
 
-  void open_adapter(Adapters adapters);
-  void open_base();
-  void add_merged(float scale);
-  std::vector<float> values_of(const std::string& name) const;
-  bool kept_by_inputs() const;
-  void read(const std::vector<Wanted>& wanted, HashSums* hashes) const;
-  void read_merged(const Wanted& one, const MergedWeight& weight) const;
-
-  std::map<std::string, Place>::const_iterator look_up(const std::string& name) const {
-    auto found = tensors.find(name);
-    for (const std::string prefix : kPrefixes) {
-      if (found == tensors.end() && !manifest && name.starts_with(prefix))
-        found = tensors.find(name.substr(prefix.size()));
-    }
-    return found;
+std::map<std::string, Opened::State::Place>::const_iterator Opened::State::look_up(
+    const std::string& name) const {
+  auto found = tensors.find(name);
+  for (const std::string prefix : kPrefixes) {
+    if (found == tensors.end() && !manifest && name.starts_with(prefix))
+      found = tensors.find(name.substr(prefix.size()));
   }
+  return found;
+}
 
-  // Where a tensor is: in this folder, or in that of the model under an adapter.
-  const State& holder_of(const std::string& name) const {
-    return base && look_up(name) == tensors.end() ? base->state_->holder_of(name) : *this;
-  }
-  bool has(const std::string& name) const {
-    return holder_of(name).look_up(name) != holder_of(name).tensors.end();
-  }
+const Opened::State& Opened::State::holder_of(const std::string& name) const {
+  return base && look_up(name) == tensors.end() ? base->state_->holder_of(name) : *this;
+}
 
-  const Place& find(const std::string& name) const {
-    if (const State& holder = holder_of(name); &holder != this) return holder.find(name);
-    const auto found = look_up(name);
-    if (found == tensors.end()) {
-      throw CheckpointError(
-          307,
-          fmt::format(
-              "{} has no tensor {} among its {}; this is a different model: check model.family and the sizes",
-              folder, base::quoted(name), tensors.size()));
-    }
-    return found->second;
-  }
+bool Opened::State::has(const std::string& name) const {
+  return holder_of(name).look_up(name) != holder_of(name).tensors.end();
+}
 
-  const Place& find_as(const Whole& tensor) const;
-};
+const Opened::State::Place& Opened::State::find(const std::string& name) const {
+  if (const State& holder = holder_of(name); &holder != this) return holder.find(name);
+  const auto found = look_up(name);
+  if (found == tensors.end()) {
+    throw CheckpointError(
+        307,
+        fmt::format(
+            "{} has no tensor {} among its {}; this is a different model: check model.family and the sizes",
+            folder, base::quoted(name), tensors.size()));
+  }
+  return found->second;
+}
 
 // The tensor, if it can be read as this one.
 const Opened::State::Place& Opened::State::find_as(const Whole& tensor) const {
@@ -204,121 +174,6 @@ const Opened::State::Place& Opened::State::find_as(const Whole& tensor) const {
   return place;
 }
 
-// A folder with PEFT's files: the adapter itself, what lies under it, or both in one.
-void Opened::State::open_adapter(Adapters adapters) {
-  const std::string path = folder + "/" + kAdapterConfigName;
-  if (stands(folder, kAdapterConfigName))
-    adapter = parse_adapter_config(read_config(folder, kAdapterConfigName), path);
-  if (adapters == Adapters::alone) return;
-  if (manifest ? manifest->base.has_value() : adapter.has_value()) open_base();
-  if (adapters != Adapters::merged) return;
-  if (adapter) return add_merged(static_cast<float>(adapter->scale()));
-  if (!manifest) return;
-  // A whole checkpoint of a run with adapters: its recipe says what PEFT's file would.
-  const bool any = std::any_of(tensors.begin(), tensors.end(),
-                               [](const auto& one) { return is_adapter_tensor(one.first); });
-  if (!any) return;
-  recipe::RecipeSource source;
-  source.text = manifest->recipe_toml;
-  const recipe::Recipe::Tune tune = recipe::read_recipe(source).recipe.tune;
-  adapter = AdapterConfig{.rank = tune.rank, .alpha = tune.alpha, .root = tune.scaling == "sqrt"};
-  add_merged(static_cast<float>(adapter->scale()));
-}
-
-namespace {
-
-// Adapters on adapters come to an end: one that names another that names the first would never.
-void check_depth(const std::string& folder, std::string at) {
-  constexpr int kMost = 8;
-  for (int depth = 0; depth < kMost; ++depth) {
-    std::error_code error;
-    if (!fs::is_directory(at, error)) return;  // told when it is opened
-    const Opened one(at);
-    const bool checkpoint = one.manifest() && one.manifest()->base;
-    if (!checkpoint && (one.manifest() || !one.adapter())) return;
-    at = checkpoint ? one.manifest()->base->folder : one.adapter()->base;
-  }
-  throw CheckpointError(
-      341, fmt::format("{} lies on more than {} adapters one on the other, or on itself: merge them into one "
-                       "model with `lockstep export --merge`",
-                       folder, kMost));
-}
-
-}  // namespace
-
-// The manifest's word on it counts; PEFT's file names a folder or a model of the hub.
-void Opened::State::open_base() {
-  const std::string named = manifest ? manifest->base->folder : adapter->base;
-  std::error_code error;
-  if (named.empty() || !fs::is_directory(named, error)) {
-    throw CheckpointError(
-        341,
-        fmt::format("{} is an adapter of the model in {}, and there is no such folder: put the model "
-                    "there again (a symbolic link will do), or merge it where the model is",
-                    folder, named.empty() ? "a folder that it does not name" : base::quoted(named, 300)));
-  }
-  if (fs::equivalent(named, folder, error))
-    throw CheckpointError(341, fmt::format("{} names itself as the model under its adapter", folder));
-  check_depth(folder, named);
-  base = std::make_unique<Opened>(named, Adapters::merged);
-  if (!manifest || base->fingerprint() == manifest->base->fingerprint) return;
-  throw CheckpointError(342, fmt::format("{} was trained on the model in {}, whose weights are now others: "
-                                         "restore them, or train again",
-                                         folder, named));
-}
-
-std::vector<float> Opened::State::values_of(const std::string& name) const {
-  const Whole tensor{.name = name, .dtype = device::DType::f32, .shape = shape_of(find(name).entry->shape)};
-  std::vector<float> values(static_cast<size_t>(tensor.shape.numel()));
-  read({{whole_piece(tensor), values.data()}}, nullptr);
-  return values;
-}
-
-// Every pair of A and B is read, and fits the weight that it is added to.
-void Opened::State::add_merged(float scale) {
-  constexpr std::string_view kFirst = ".lora_A.weight";
-  for (const auto& [name, place] : tensors) {
-    if (!name.ends_with(kFirst)) continue;
-    const std::string other = name.substr(0, name.size() - kFirst.size()) + ".lora_B.weight";
-    const std::string weight = adapted_weight(name);
-    const auto refuse = [&](const std::string& why) {
-      throw CheckpointError(343, fmt::format("{}: the adapter of {} {}", folder, base::quoted(weight), why));
-    };
-    if (!tensors.contains(other)) refuse("has a lora_A and no lora_B");
-    if (!has(weight)) refuse("has no weight in the model under it: it is of another model");
-    const auto &a = place.entry->shape, &b = tensors.at(other).entry->shape, &w = find(weight).entry->shape;
-    if (a.size() != 2 || b.size() != 2 || w.size() != 2 || a[0] != b[1])
-      refuse("has matrices that do not fit each other");
-    const bool straight = w[0] == b[0] && w[1] == a[1], turned = w[0] == a[1] && w[1] == b[0];
-    if (!straight && !turned) {
-      refuse(fmt::format("is for {} inputs and {} outputs, and the weight is {}: it is of another model",
-                         a[1], b[0], shape_text(w)));
-    }
-    // A square one does not show which way it lies: GPT-2 keeps its maps as [in, out].
-    const bool lies_turned = straight && turned ? adapter->transposed || kept_by_inputs() : turned;
-    merged[weight] = {.in = a[1],
-                      .out = b[0],
-                      .rank = a[0],
-                      .transposed = lies_turned,
-                      .scale = scale,
-                      .a = values_of(name),
-                      .b = values_of(other)};
-  }
-}
-
-// Read as it is, then added to.
-void Opened::State::read_merged(const Wanted& one, const MergedWeight& weight) const {
-  LS_ASSERT(one.piece.tensor.dtype == device::DType::f32, "a merged weight is read as fp32");
-  if (const auto own = look_up(one.piece.tensor.name); own != tensors.end()) {
-    read({one}, nullptr);
-  } else {
-    base->read({one}, nullptr);
-  }
-  auto* const values = static_cast<float*>(one.to);
-  for (const Run& run : runs_of(one.piece))
-    weight.add_to(run.at, {values + run.from, static_cast<size_t>(run.count)});
-}
-
 Opened::Opened(const std::string& folder, Adapters adapters) : state_(std::make_unique<State>()) {
   state_->folder = folder;
   if (stands(folder, kManifestName)) {
@@ -338,7 +193,7 @@ Opened::Opened(const std::string& folder, Adapters adapters) : state_(std::make_
   } else {
     refuse_folder(folder);
   }
-  if (stands(folder, kConfigName)) state_->config_json = read_config(folder);
+  if (stands(folder, kConfigName)) state_->config_json = read_config(folder, kConfigName);
   state_->open_adapter(adapters);
   // The model's own says more than what a run knows of it.
   const bool takes_base = state_->config_json.empty() || adapters == Adapters::merged;
@@ -353,6 +208,7 @@ const std::optional<Manifest>& Opened::manifest() const { return state_->manifes
 const std::string& Opened::config_json() const { return state_->config_json; }
 const std::optional<AdapterConfig>& Opened::adapter() const { return state_->adapter; }
 bool Opened::has(const std::string& name) const { return state_->has(name); }
+bool Opened::keeps_inputs_first() const { return state_->keeps_inputs_first(); }
 bool Opened::merges(const std::string& name) const {
   return state_->merged.contains(name) || (state_->base && state_->base->merges(name));
 }
@@ -461,13 +317,6 @@ bool Opened::same(const std::string& one, const std::string& other) const {
       return false;
   }
   return true;
-}
-
-// config.json's word on a square map: only GPT-2's module keeps [in, out].
-bool Opened::State::kept_by_inputs() const {
-  const std::string& text = config_json.empty() && base ? base->config_json() : config_json;
-  const nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
-  return config.is_object() && config.value("model_type", nlohmann::json()) == "gpt2";
 }
 
 std::string Opened::fingerprint() const {
