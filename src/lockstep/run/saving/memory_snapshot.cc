@@ -38,6 +38,8 @@ int64_t available_memory() {
 
 MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(session) {
   std::string shape;
+  const auto& layout = session.plan.recipe().parallel;
+  whole_ = layout.pipeline == 1 && layout.tensor == 1;
   const auto add = [&](const std::string& name, const device::Tensor& values, bool share, int64_t first) {
     parts_.push_back({values, bytes_});
     shape += fmt::format("{} {} {} {};", name, share, first, values.bytes());
@@ -48,6 +50,7 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   add("step state", parameters.state(), false, 0);
   for (const Parameters::Named& param : parameters.named()) {
     if (param.frozen && session.saves_adapter()) continue;  // each start reads them from the model's folder
+    if (param.cut.cuts()) shape += fmt::format("part {} of {} of ", param.cut.part, param.cut.parts);
     add(param.name, param.master.values, param.master.sharded, param.master.first);
     for (const Parameters::State& state : param.state)
       add("moment", state.held.values, state.held.sharded, state.held.first);

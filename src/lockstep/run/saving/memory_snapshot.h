@@ -64,7 +64,7 @@ class MemorySnapshots {
 
   Session& session_;
   std::vector<Part> parts_;
-  bool whole_ = true;   // every rank holds everything
+  bool whole_ = true;   // every rank holds everything: no tensor or pipeline ranks, no shards
   uint64_t shape_ = 0;  // a hash of what stands in it
   int64_t bytes_ = 0, every_ = 0, settled_at_ = 0, seen_ = 0, of_other_layout_ = 0;
   SnapshotHeader* header_ = nullptr;  // null: another rank of this host keeps it for all

@@ -84,7 +84,10 @@ TEST_P(MemorySnapshotsOf, BringTheSameBitsBack) {
   const auto& [name, world, words] = GetParam();
   const Memories untouched(world);
   const std::string expected = train_with(untouched, world, words, kSteps).hash;
-  const bool shares = std::string(name).find("zero") != std::string::npos;
+  const bool shares = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return word.starts_with("parallel.zero") || word.starts_with("parallel.tensor") ||
+           word.starts_with("parallel.pipeline");
+  });
   struct Case {
     const char* what;
     int64_t died_at;
@@ -129,7 +132,12 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"fp16_llama", 2, {"precision.compute=fp16", "model.family=llama"}},
         Layout{"zero1", 2, {"parallel.zero=1"}}, Layout{"zero2", 4, {"parallel.zero=2"}},
         Layout{"zero3", 3, {"parallel.zero=3"}},
-        Layout{"zero3_pairs_bf16", 4, {"parallel.zero=3", "parallel.shard=2", "precision.compute=bf16"}}),
+        Layout{"zero3_pairs_bf16", 4, {"parallel.zero=3", "parallel.shard=2", "precision.compute=bf16"}},
+        Layout{"tensor", 2, {"parallel.tensor=2"}}, Layout{"tensor_copies", 4, {"parallel.tensor=2"}},
+        Layout{"pipeline", 2, {"parallel.pipeline=2"}},
+        Layout{"pipeline_copies", 4, {"parallel.pipeline=2", "model.family=llama"}},
+        Layout{"context", 2, {"parallel.context=2"}},
+        Layout{"tensor_zero1", 4, {"parallel.tensor=2", "parallel.zero=1"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
 // Copies suit any number of ranks; shares only the one they were cut for.
@@ -168,6 +176,23 @@ TEST(MemorySnapshots, LargeCopiesAreKeptOnce) {
   const Ended ended = train_with(memories, 2, words, 4);
   EXPECT_EQ(ended.from, 2);
   EXPECT_EQ(ended.hash, expected);
+}
+
+// What every rank holds for itself is kept by every rank, however large it is.
+TEST(MemorySnapshots, LargePartsAreKeptByEveryRank) {
+  LS_NEEDS_HOST_MEMORY();
+  for (const char* layout : {"parallel.tensor=2", "parallel.pipeline=2"}) {
+    SCOPED_TRACE(layout);
+    const Words words = {"model.vocab=100000", "model.hidden=64", "model.layers=2", layout};
+    const Memories untouched(2);
+    const std::string expected = train_with(untouched, 2, words, 4).hash;
+    for (const int file : untouched.files) EXPECT_GT(::lseek(file, 0, SEEK_END), 0);
+    Memories memories(2);
+    train_with(memories, 2, words, 3);
+    const Ended ended = train_with(memories, 2, words, 4);
+    EXPECT_EQ(ended.from, 2);
+    EXPECT_EQ(ended.hash, expected);
+  }
 }
 
 TEST(MemorySnapshots, AutoIsTheSameNumberOnEveryRank) {
