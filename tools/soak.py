@@ -11,6 +11,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -33,6 +34,7 @@ def layout(rng):
     return ranks, keys
 
 
+TEMPORARY = tempfile.mkdtemp(prefix="soak-")
 MARK = f"SOAK={os.getpid()}"  # in the environment of everything that a drill starts
 
 
@@ -46,7 +48,7 @@ def leftovers():
                     mine.add(f"process {entry.name}")
             except OSError:
                 pass  # it ended, or is the kernel's
-    mine.update(f"folder {f}" for place in ("/tmp", "/dev/shm") for f in pathlib.Path(place).glob("lockstep*"))
+    mine.update(f"folder {f}" for place in (TEMPORARY, "/dev/shm") for f in pathlib.Path(place).glob("lockstep*"))
     return mine
 
 
@@ -56,7 +58,7 @@ def drill(program, rng, times):
     words = [str(program), "drill", *SMALL, *keys, "--nproc", str(ranks), "--seed", str(rng.randint(1, 10**9)), "--json",
              "--patience", "300", "--faults", ",".join(f"{name}:{rng.randint(1, times)}" for name in faults)]
     started = time.time()
-    mark = dict([MARK.split("=")])
+    mark = dict([MARK.split("=")]) | {"TMPDIR": TEMPORARY}
     ran = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | mark)
     try:
         rows = json.loads(ran.stdout)["faults"]

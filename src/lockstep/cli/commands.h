@@ -26,6 +26,8 @@ int data_command(Arguments& arguments);
 int eval_command(Arguments& arguments);
 int export_command(Arguments& arguments);
 int inspect_command(Arguments& arguments);
+int metrics_command(Arguments& arguments);
+int plot_command(Arguments& arguments);
 int explain_command(Arguments& arguments);
 int schema_command(Arguments& arguments);
 int doctor_command(Arguments& arguments);

@@ -1,0 +1,28 @@
+// The numbers of this folder's errors, at length (base/error_catalogue.h).
+#include "lockstep/base/error_catalogue.h"
+
+namespace lockstep::see {
+
+std::vector<base::ErrorExplanation> error_rows() {
+  return {
+      {760,
+       "No metrics there",
+       {"The folder is not a run's, the name is misspelled, or the run has not finished its first logged "
+        "step."},
+       {"Name a run folder, such as runs/first.", "Wait until the run has printed its first step."}},
+      {761,
+       "Metrics that cannot be read",
+       {"metrics.jsonl was removed, its permissions changed, or the disk reported an error."},
+       {"Check the file and the disk that it is on."}},
+      {762,
+       "A file that is no run's metrics",
+       {"metrics.jsonl has a line that is longer than any that a run writes: it is another file."},
+       {"Name a run folder that `lockstep train` has written."}},
+      {763,
+       "Metrics that cannot be written",
+       {"The folder does not exist, cannot be written to, or the disk is full."},
+       {"Name another place with --out."}},
+  };
+}
+
+}  // namespace lockstep::see

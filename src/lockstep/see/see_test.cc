@@ -1,0 +1,177 @@
+// Rows of runs that grow, restart or are damaged; series; pictures and files made of them.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <random>
+
+#include "lockstep/base/file.h"
+#include "lockstep/base/refusal.h"
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/base/text.h"
+#include "lockstep/see/proto.h"
+#include "lockstep/see/run_log.h"
+#include "lockstep/see/sink.h"
+#include "lockstep/see/svg.h"
+#include "lockstep/see/ticks.h"
+
+namespace lockstep::see {
+namespace {
+
+std::string line_of(int64_t step, double loss) {
+  return fmt::format(R"({{"loss":{},"step":{},"time":"2026-01-02T03:04:05.500Z","tokens":{},"mfu":null}})",
+                     loss, step, step * 10) +
+         "\n";
+}
+
+void append(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::app) << text; }
+
+TEST(RunLog, ReadsWhatIsNewAndOnlyWholeLines) {
+  const base::TemporaryFolder folder;
+  const std::string path = folder.path() + "/metrics.jsonl";
+  folder.write("metrics.jsonl", line_of(1, 5) + "not json\n[1]\n{\"step\":null}\n" + line_of(2, 4));
+  RunLog log(folder.path() + "/");
+  EXPECT_TRUE(log.poll());
+  ASSERT_EQ(log.rows().size(), 2U);
+  EXPECT_EQ(log.left_out(), 3);
+  EXPECT_EQ(log.rows()[1].step, 2);
+  EXPECT_DOUBLE_EQ(log.rows()[0].seconds, 1767323045.5);
+  EXPECT_EQ(log.rows()[0].values, (std::vector<std::pair<std::string, double>>{{"loss", 5}, {"tokens", 10}}));
+  EXPECT_FALSE(log.poll());
+
+  const std::string third = line_of(3, 3);
+  append(path, third.substr(0, 20));  // the run is in the middle of a line
+  EXPECT_FALSE(log.poll());
+  append(path, third.substr(20));
+  EXPECT_TRUE(log.poll());
+  EXPECT_EQ(log.fresh(), 2U);
+  EXPECT_FALSE(log.rewound_to());
+  ASSERT_EQ(log.rows().size(), 3U);
+  std::filesystem::remove(path);
+  EXPECT_NE(base::refusal(761, [&] { log.poll(); }), "");
+  EXPECT_NE(base::refusal(760, [&] { RunLog(folder.path() + "/other"); }), "");
+}
+
+// Lines come off the end and others take their place: shorter, longer or as long as those before.
+TEST(RunLog, ARestartIsSeen) {
+  for (const int again : {2, 5, 9}) {
+    SCOPED_TRACE(again);
+    const base::TemporaryFolder folder;
+    std::string before, after;
+    for (int step = 1; step <= 5; ++step) before += line_of(step, 10 - step);
+    for (int step = 1; step <= again; ++step) after += line_of(step, step <= 3 ? 10 - step : 1.5);
+    folder.write("metrics.jsonl", before);
+    RunLog log(folder.path());
+    log.poll();
+    folder.write("metrics.jsonl", after);
+    EXPECT_TRUE(log.poll());
+    EXPECT_EQ(log.rewound_to(), std::min(3, again));
+    EXPECT_EQ(log.fresh(), static_cast<size_t>(std::min(3, again)));
+    EXPECT_EQ(log.rows().size(), static_cast<size_t>(again));
+  }
+}
+
+TEST(RunLog, KnowsTheEnd) {
+  const base::TemporaryFolder folder;
+  folder.write("metrics.jsonl", line_of(1, 5));
+  const RunLog log(folder.path());
+  EXPECT_FALSE(log.finished());
+  folder.write("events.jsonl", "{\"event\":\"start\"}\n");
+  EXPECT_FALSE(log.finished());
+  folder.write("events.jsonl", "{\"event\":\"start\"}\n{\"event\":\"finished\"}\n");
+  EXPECT_TRUE(log.finished());
+}
+
+TEST(Series, ThinnedKeepsEndsAndExtremes) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  std::vector<Point> points;
+  for (int i = 0; i < 100000; ++i)
+    points.push_back({static_cast<double>(i), static_cast<double>(random() % 1000)});
+  points[777].y = 5000, points[55555].y = -1;
+  const std::vector<Point> thin = thinned(points, 400);
+  EXPECT_LE(thin.size(), 400U);
+  EXPECT_GE(thin.size(), 300U);
+  EXPECT_EQ(thin.front().x, 0);
+  EXPECT_EQ(thin.back().x, 99999);
+  const auto by_y = [](const Point& a, const Point& b) { return a.y < b.y; };
+  EXPECT_EQ(std::max_element(thin.begin(), thin.end(), by_y)->x, 777);
+  EXPECT_EQ(std::min_element(thin.begin(), thin.end(), by_y)->x, 55555);
+  EXPECT_TRUE(
+      std::is_sorted(thin.begin(), thin.end(), [](const Point& a, const Point& b) { return a.x < b.x; }));
+}
+
+TEST(Series, SmoothingBeginsAtTheFirstValue) {
+  const std::vector<Point> points{{0, 4}, {1, 4}, {2, 8}};
+  const std::vector<Point> smooth = smoothed(points, 0.5);
+  EXPECT_DOUBLE_EQ(smooth[0].y, 4);
+  EXPECT_DOUBLE_EQ(smooth[1].y, 4);
+  EXPECT_DOUBLE_EQ(smooth[2].y, (4 * 0.125 + 4 * 0.25 + 8 * 0.5) / 0.875);
+}
+
+TEST(Ticks, AreRoundNumbersInside) {
+  struct Row {
+    double low, high;
+    std::vector<std::string> labels;
+  };
+  const Row rows[] = {{0, 8, {"0", "2", "4", "6", "8"}},
+                      {2.31, 2.47, {"2.35", "2.40", "2.45"}},
+                      {0, 52000, {"0", "20k", "40k"}},
+                      {3, 3, {"3.00"}},
+                      {-1, 1, {"-1.0", "-0.5", "0", "0.5", "1.0"}}};
+  for (const Row& row : rows) {
+    std::vector<std::string> labels;
+    for (const Tick& tick : ticks(row.low, row.high, 4)) labels.push_back(tick.label);
+    EXPECT_EQ(labels, row.labels) << row.low << " to " << row.high;
+  }
+  std::vector<std::string> labels;
+  for (const Tick& tick : log_ticks(0.9, 20000, 6)) labels.push_back(tick.label);
+  EXPECT_EQ(labels, (std::vector<std::string>{"1", "10", "100", "1000", "10k"}));
+}
+
+TEST(Svg, NamesAreNoMarkupAndNothingIsDrawnPlainly) {
+  const Series bad{.name = "<b>\"&", .points = {{1, 2}, {2, std::nan("")}, {3, 4}}};
+  const Series good{.name = "good", .points = {{1, 1}, {2, 3}}};
+  const std::string picture = draw_svg({{.title = "loss", .series = {bad, good}, .faint = {bad}}}, {});
+  EXPECT_NE(picture.find("&lt;b&gt;&quot;&amp;"), std::string::npos);
+  EXPECT_EQ(picture.find("<b>"), std::string::npos);
+  EXPECT_EQ(picture.find("nan"), std::string::npos);
+  EXPECT_NE(draw_svg({{.title = "loss", .series = {}, .faint = {}}}, {}).find("nothing to draw"),
+            std::string::npos);
+  const std::string logs =
+      draw_svg({{.title = "x", .series = {{"a", {{0, -1}, {1, 0}}}}, .faint = {}}}, {.log_y = true});
+  EXPECT_NE(logs.find("nothing to draw"), std::string::npos);
+}
+
+TEST(Csv, AFileIsWrittenAgainAfterARestart) {
+  const base::TemporaryFolder folder;
+  const std::string path = folder.path() + "/out.csv";
+  const auto sink = open_csv(path, {.name = "a", .recipe = {}, .keys = {}, .metrics = {"loss", "eval_loss"}});
+  for (int step = 1; step <= 3; ++step)
+    sink->row({.step = step, .seconds = 2, .values = {{"loss", 0.5 * step}}});
+  sink->rewind(1);
+  sink->row({.step = 2, .seconds = 3, .values = {{"eval_loss", 7}}});
+  sink->flush();
+  EXPECT_EQ(base::read_file(path), "step,time,loss,eval_loss\n1,2.000,0.5,\n2,3.000,,7\n");
+  EXPECT_NE(base::refusal(763, [&] { open_csv(folder.path() + "/no/out.csv", {}); }), "");
+}
+
+// The record's frame; what is in it the real TensorBoard reads (real_see).
+TEST(Tensorboard, RecordsHaveTheirChecksums) {
+  const base::TemporaryFolder folder;
+  open_tensorboard(folder.path(), {.name = "a", .recipe = {}, .keys = {}, .metrics = {}})->flush();
+  const std::string path = std::filesystem::directory_iterator(folder.path() + "/a")->path().string();
+  const std::string bytes = base::read_file(path);
+  ASSERT_GT(bytes.size(), 16U);
+  EXPECT_EQ(static_cast<size_t>(static_cast<unsigned char>(bytes[0])) + 16, bytes.size());
+  EXPECT_NE(bytes.find("brain.Event:2"), std::string::npos);
+  EXPECT_EQ(Proto().number(1, 300).text(2, "a").bytes(), std::string("\x08\xAC\x02\x12\x01"
+                                                                     "a"));
+}
+
+}  // namespace
+}  // namespace lockstep::see
