@@ -41,7 +41,7 @@ MAY_INCLUDE = {
     "training": "base recipe comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/loop launch",
     "verify": "base recipe data model checkpoint plan launch",
-    "see": "base checkpoint",
+    "see": "base checkpoint watch",
     "cli": "base text chat terminal recipe device comm data model program checkpoint watch run/executor "
            "run/session run/saving run/loop run/tools launch training verify see",
 }

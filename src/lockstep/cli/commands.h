@@ -28,6 +28,7 @@ int export_command(Arguments& arguments);
 int inspect_command(Arguments& arguments);
 int metrics_command(Arguments& arguments);
 int plot_command(Arguments& arguments);
+int top_command(Arguments& arguments);
 int explain_command(Arguments& arguments);
 int schema_command(Arguments& arguments);
 int doctor_command(Arguments& arguments);

@@ -13,6 +13,7 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/text.h"
 #include "lockstep/see/proto.h"
+#include "lockstep/see/ranks_now.h"
 #include "lockstep/see/run_log.h"
 #include "lockstep/see/sink.h"
 #include "lockstep/see/svg.h"
@@ -158,6 +159,32 @@ TEST(Csv, AFileIsWrittenAgainAfterARestart) {
   sink->flush();
   EXPECT_EQ(base::read_file(path), "step,time,loss,eval_loss\n1,2.000,0.5,\n2,3.000,,7\n");
   EXPECT_NE(base::refusal(763, [&] { open_csv(folder.path() + "/no/out.csv", {}); }), "");
+}
+
+TEST(RanksNow, WhoWaitsLeastIsWaitedFor) {
+  const auto mark = [](int64_t began, int64_t ended, int group) {
+    base::RingEntry one;
+    one.started_ns = began, one.finished_ns = ended, one.stamp.group = group;
+    return one;
+  };
+  EXPECT_FALSE(waiting_share({}));
+  EXPECT_FALSE(waiting_share({mark(5, 0, -1)}));
+  EXPECT_DOUBLE_EQ(
+      *waiting_share({mark(100, 200, -1), mark(200, 300, 0), mark(300, 400, -1), mark(400, 0, 0)}), 1.0 / 3);
+
+  struct Row {
+    std::vector<double> waits;
+    std::vector<bool> slow;
+  };
+  for (const Row& row :
+       {Row{{0.5, 0.5, 0.1, 0.6}, {false, false, true, false}}, Row{{0.2, 0.25}, {false, false}},
+        Row{{0.05, 0.6}, {true, false}}, Row{{0.0}, {false}}}) {
+    std::vector<RankNow> ranks(row.waits.size());
+    for (size_t r = 0; r < ranks.size(); ++r) ranks[r].alive = true, ranks[r].waits = row.waits[r];
+    mark_stragglers(ranks);
+    for (size_t r = 0; r < ranks.size(); ++r) EXPECT_EQ(ranks[r].straggler, row.slow[r]) << r;
+  }
+  EXPECT_TRUE(RanksNow("/nowhere").look().empty());
 }
 
 // The record's frame; what is in it the real TensorBoard reads (real_see).

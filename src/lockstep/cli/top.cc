@@ -1,0 +1,234 @@
+// lockstep top: what every rank of a run on this host is doing, once or again every second.
+#include <fmt/format.h>
+#include <poll.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
+#include "lockstep/recipe/schema.h"
+#include "lockstep/see/ranks_now.h"
+#include "lockstep/see/run_log.h"
+#include "lockstep/terminal/table.h"
+#include "lockstep/terminal/terminal.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+using terminal::Colour;
+
+// The run that wrote last.
+std::string newest_run(const std::string& folder) {
+  std::string newest;
+  fs::file_time_type when = fs::file_time_type::min();
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code none;
+    const auto written = fs::last_write_time(at->path() / "metrics.jsonl", none);
+    if (!none && written > when) when = written, newest = at->path().string();
+  }
+  if (newest.empty())
+    throw base::ConfigError(109,
+                            fmt::format("there is no run in {}; name a run folder: lockstep top runs/first",
+                                        base::quoted(folder)));
+  return newest;
+}
+
+int64_t steps_wanted(const std::string& folder) {
+  constexpr int64_t kMost = int64_t{1} << 20;
+  recipe::RecipeSource source;
+  source.text = base::try_read_file(folder + "/config.toml", kMost).text;
+  try {
+    return source.text.empty() ? 0 : recipe::read_recipe(source).recipe.run.steps;
+  } catch (const base::ConfigError&) {
+    return 0;  // of another version
+  }
+}
+
+struct Look {
+  const see::RunLog& log;
+  std::vector<see::RankNow> ranks;
+  int64_t steps = 0;  // in all; 0: not known
+
+  double value(const char* name) const {  // the newest; 0: none
+    for (auto row = log.rows().rbegin(); row != log.rows().rend(); ++row) {
+      for (const auto& [key, number] : row->values) {
+        if (key == name) return number;
+      }
+    }
+    return 0;
+  }
+  int64_t step() const { return log.rows().empty() ? 0 : log.rows().back().step; }
+  bool trains() const {
+    return std::any_of(ranks.begin(), ranks.end(), [](const see::RankNow& one) { return one.alive; });
+  }
+};
+
+std::string state_of(const Look& look) {
+  if (look.trains()) return "training";
+  return look.log.finished() ? "finished" : "not running here";
+}
+
+std::string head_line(const Look& look) {
+  std::string line = fmt::format("{}  {}  step {}", look.log.folder(), state_of(look), look.step());
+  if (look.steps > 0) line += fmt::format("/{}", look.steps);
+  if (const double loss = look.value("loss"); loss != 0) line += fmt::format("  loss {:.4f}", loss);
+  if (const double speed = look.value("tokens_per_s"); speed > 0)
+    line += fmt::format("  {} tokens/s", base::human_count(speed));
+  const double step_ms = look.value("step_ms");
+  if (look.trains() && look.steps > look.step() && step_ms > 0)
+    line += fmt::format("  ETA {}",
+                        base::human_duration(static_cast<double>(look.steps - look.step()) * step_ms / 1e3));
+  return line;
+}
+
+std::string doing(const see::RankNow& rank) {
+  if (!rank.alive) return "ended";
+  if (rank.facts.stopped) return rank.facts.traced ? "stopped by a debugger" : "stopped";
+  if (rank.facts.in_kernel) return "waits for a disk or file server";
+  const std::string phase = watch::name_of(rank.facts.phase);
+  return rank.facts.phase == watch::Phase::train && !rank.facts.last.empty() ? rank.facts.last : phase;
+}
+
+std::string table_of(const std::vector<see::RankNow>& ranks, const terminal::Terminal& screen) {
+  constexpr size_t kRoomForAll = 90;
+  const bool all = screen.width >= kRoomForAll;
+  std::vector<std::string> heading{"rank", "step", "doing", "step time", "waits", "memory"};
+  if (all) heading.insert(heading.end(), {"cores", "process"});
+  heading.push_back("");
+  terminal::Table table(heading);
+  for (size_t column = 0; column + 1 < heading.size(); ++column) {
+    if (heading[column] != "doing") table.align_right(column);
+  }
+  for (const see::RankNow& rank : ranks) {
+    std::vector<std::string> row{std::to_string(rank.facts.rank),
+                                 std::to_string(rank.facts.step),
+                                 doing(rank),
+                                 rank.step_seconds > 0 ? base::human_duration(rank.step_seconds) : "",
+                                 rank.waits ? fmt::format("{:.0f} %", 100 * *rank.waits) : "",
+                                 rank.memory > 0 ? base::human_bytes(static_cast<double>(rank.memory)) : ""};
+    if (all) {
+      row.push_back(rank.cpu ? fmt::format("{:.2f}", *rank.cpu) : "");
+      row.push_back(std::to_string(rank.facts.pid));
+    }
+    row.push_back(!rank.straggler ? "" : all ? "others wait for it" : "slow");
+    table.add(std::move(row));
+  }
+  return table.to_text(screen);
+}
+
+void show(const Look& look, const terminal::Terminal& screen) {
+  print("{}\n\n", base::hanging(head_line(look), screen.width, 2));
+  if (look.ranks.empty()) {
+    print("no rank has left a mark in {}/trace on this host\n", look.log.folder());
+  } else {
+    print("{}", table_of(look.ranks, screen));
+  }
+  if (const auto verdict = look.trains() ? see::RanksNow::verdict(look.ranks) : std::nullopt)
+    print("\n{}\n", screen.paint(base::hanging(verdict->sentence, screen.width, 2), Colour::red));
+}
+
+nlohmann::json to_json(const Look& look) {
+  nlohmann::json ranks = nlohmann::json::array();
+  for (const see::RankNow& rank : look.ranks) {
+    nlohmann::json one{{"rank", rank.facts.rank},     {"pid", rank.facts.pid},
+                       {"host", rank.facts.host},     {"alive", rank.alive},
+                       {"step", rank.facts.step},     {"phase", watch::name_of(rank.facts.phase)},
+                       {"doing", doing(rank)},        {"step_ms", 1e3 * rank.step_seconds},
+                       {"memory_bytes", rank.memory}, {"straggler", rank.straggler}};
+    if (rank.waits) one["waits"] = *rank.waits;
+    ranks.push_back(std::move(one));
+  }
+  const auto verdict = look.trains() ? see::RanksNow::verdict(look.ranks) : std::nullopt;
+  return {{"run", look.log.folder()},
+          {"state", state_of(look)},
+          {"step", look.step()},
+          {"steps", look.steps},
+          {"loss", look.value("loss")},
+          {"tokens_per_s", look.value("tokens_per_s")},
+          {"ranks", ranks},
+          {"verdict", verdict ? nlohmann::json(verdict->sentence) : nlohmann::json()}};
+}
+
+// Keys without Enter, given back as they were.
+class Keys {
+ public:
+  Keys() {
+    if (::isatty(STDIN_FILENO) == 0 || ::tcgetattr(STDIN_FILENO, &before_) != 0) return;
+    termios now = before_;
+    now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    raw_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &now) == 0;
+  }
+  ~Keys() {
+    if (raw_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  Keys(const Keys&) = delete;
+  Keys& operator=(const Keys&) = delete;
+
+  // The key that was pressed within this time; 0: none.
+  char wait(int milliseconds) const {
+    pollfd input{raw_ ? STDIN_FILENO : -1, POLLIN, 0};
+    char key = 0;
+    if (::poll(&input, 1, milliseconds) > 0 && ::read(STDIN_FILENO, &key, 1) != 1) return 'q';
+    return key;
+  }
+
+ private:
+  termios before_{};
+  bool raw_ = false;
+};
+
+}  // namespace
+
+int top_command(Arguments& arguments) {
+  std::string folder;
+  bool once = false, json = false;
+  arguments.positional("RUN", folder, "a run folder; default: the run in runs/ that wrote last");
+  arguments.flag("--once", once, "print it once; in a pipe always");
+  arguments.flag("--json", json, "print it once, as JSON");
+  arguments.example("lockstep top", "the newest run, again every second; q ends, space freezes the screen");
+  arguments.example("lockstep top runs/first --json", "for scripts");
+  if (!arguments.parse()) return 0;
+  if (folder.empty()) folder = newest_run("runs");
+  see::RunLog log(folder);
+  see::RanksNow ranks(folder);
+  const int64_t steps = steps_wanted(folder);
+  const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);
+  const auto look = [&] {
+    log.poll();
+    return Look{log, ranks.look(), steps};
+  };
+  if (json || once || !screen.is_tty) {
+    const Look now = look();
+    if (json) {
+      print("{}\n", to_json(now).dump());
+    } else {
+      show(now, screen);
+    }
+    return 0;
+  }
+  const Keys keys;
+  bool frozen = false;
+  while (true) {
+    if (!frozen) {
+      print("\x1b[H\x1b[2J");
+      show(look(), terminal::terminal_of(STDOUT_FILENO));
+      std::fflush(stdout);
+    }
+    constexpr int kPause = 1000;
+    const char key = keys.wait(kPause);
+    if (key == 'q' || key == 'Q' || key == 27) return 0;
+    if (key == ' ') frozen = !frozen;
+  }
+}
+
+}  // namespace lockstep::cli
