@@ -24,7 +24,26 @@ void SaveNews::tell() {
         o.step);
     if (told_.snapshots != nullptr) told_.snapshots->saved(o.step);
     told_.notice.saved(o.seconds + saved->pause_ms / 1e3, o.step);
+    if (told_.uploads != nullptr) told_.uploads->saved(o.step);
   }
+  tell_uploads();
+}
+
+void SaveNews::tell_uploads() {
+  if (told_.uploads == nullptr) return;
+  while (const auto news = told_.uploads->poll()) {
+    const char* const name = news->failed    ? "upload_failed"
+                             : news->skipped ? "upload_skipped"
+                                             : "checkpoint_uploaded";
+    told_.everyone.event(name, news->why, news->step);
+  }
+}
+
+std::string SaveNews::finish_uploads(double seconds) {
+  if (told_.uploads == nullptr) return "";
+  std::string left = told_.uploads->finish(seconds);
+  tell_uploads();
+  return left;
 }
 
 void SaveNews::finish() {

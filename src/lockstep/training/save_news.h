@@ -6,6 +6,7 @@
 #include "lockstep/run/saving/memory_snapshot.h"
 #include "lockstep/run/saving/saver.h"
 #include "lockstep/training/recovery.h"
+#include "lockstep/training/uploader.h"
 
 namespace lockstep::training {
 
@@ -15,13 +16,17 @@ class SaveNews : public run::Observer {
     run::Observer& everyone;
     NoticeWatch& notice;
     run::MemorySnapshots* snapshots;  // null: there are none
+    Uploader* uploads;                // null: checkpoint.to is empty
   };
   SaveNews(run::Saver& saver, Told told) : saver_(saver), told_(told) {}
   void stepped(const run::StepReport&) override { tell(); }
   void tell();
   void finish();  // the last save must succeed; how it went is told in any case
+  // Waits so long for uploads, and tells how they went. Why not all are in the store; empty: they are.
+  std::string finish_uploads(double seconds);
 
  private:
+  void tell_uploads();
   run::Saver& saver_;
   Told told_;
 };
