@@ -80,8 +80,19 @@ def handler(port, spoiler):
             self.connection.close()
             self.close_connection = True
 
+        def read_body(self):
+            if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = b""
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            while self.rfile.readline().strip():  # trailers
+                pass
+            return body
+
         def forward(self):
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.read_body()
             how = spoiler.next(urllib.parse.unquote(self.path))
             if how in ANSWERS:
                 return self.answer(*ANSWERS[how], [("Content-Type", "application/xml")])
@@ -90,7 +101,8 @@ def handler(port, spoiler):
             if how == "slow":
                 time.sleep(2)
             upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            upstream.request(self.command, self.path, body, dict(self.headers.items()))
+            sent = {k: v for k, v in self.headers.items() if k.lower() not in ("transfer-encoding", "content-length", "expect")}
+            upstream.request(self.command, self.path, body, sent)
             reply = upstream.getresponse()
             data = reply.read()
             dropped = {"connection", "transfer-encoding", "server", "date"}

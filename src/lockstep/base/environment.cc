@@ -33,7 +33,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "lockstep/objects in XDG_CACHE_HOME, or ~/.cache/lockstep/objects.",
        "store"},
       {"LOCKSTEP_OBJECT_CACHE_GIB", user,
-       "How large that folder may grow before the copies that were not used for the longest time go. Default: "
+       "How large that folder may grow before the copies that were not used for the longest time go. "
+       "Default: "
        "64.",
        "store"},
       {"LOCKSTEP_OBJECT_PATIENCE", user,

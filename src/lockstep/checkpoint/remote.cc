@@ -213,8 +213,9 @@ std::string fetch_model(const std::string& text) {
   return store::fetch_some(uri, [&](const std::vector<Object>& all) {
     const std::vector<int64_t> complete = complete_steps(uri.path, all);
     if (complete.empty() && !steps_in(uri.path, all).empty()) {
-      throw CheckpointError(324, uri.shown() + " has no complete checkpoint yet: let `lockstep train` finish "
-                                               "its first upload");
+      throw CheckpointError(324, uri.shown() +
+                                     " has no complete checkpoint yet: let `lockstep train` finish "
+                                     "its first upload");
     }
     std::vector<Object> wanted = model_files(uri.path, all);
     if (complete.empty()) return wanted;

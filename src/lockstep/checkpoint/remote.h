@@ -31,8 +31,8 @@ class RemoteRun {
   int64_t upload(const std::string& run_folder, int64_t step);
   void upload_run_files(const std::string& run_folder);
 
-  // What need not stay once `step` is there: older ones as Retention says, those without a manifest, and newer
-  // ones, which are of a past that the run has left.
+  // What need not stay once `step` is there: older ones as Retention says, those without a manifest, and
+  // newer ones, which are of a past that the run has left.
   void remove_others(int64_t step, const Retention& retention);
 
   // Copies the newest complete checkpoint into the run folder, its manifest last, and the run's files where

@@ -124,11 +124,10 @@ Speech open_speech(const recipe::Recipe& recipe) {
                             "with tokenizer.json and a chat "
                             "template, or model.from to a model's folder that has them");
   }
-  chat::ChatTemplate spoken =
-      chat::open_template({.file = store::local_path(recipe.data.chat_template),
-                           .folders = {store::local_small_files(data.tokenizer),
-                                       store::local_small_files(recipe.model.from)},
-                           .tokenizer = tokenizer.get()});
+  chat::ChatTemplate spoken = chat::open_template(
+      {.file = store::local_path(recipe.data.chat_template),
+       .folders = {store::local_small_files(data.tokenizer), store::local_small_files(recipe.model.from)},
+       .tokenizer = tokenizer.get()});
   return {.tokenizer = std::move(tokenizer),
           .spoken = std::move(spoken),
           .train_on = chat::train_on_of(recipe.data.train_on)};

@@ -19,10 +19,10 @@ namespace lockstep::data {
 struct TokenSegment {
   // Keeps `bytes` alive, also when moved; or an object of a store, which has none in memory.
   std::variant<base::MappedFile, std::vector<std::byte>, std::shared_ptr<store::RemoteFile>> storage;
-  std::span<const std::byte> bytes;                                // the tokens
-  int width = 1;                                                   // bytes a token
-  std::string name = {};                                           // of a buffer: where it comes from
-  int64_t skipped = 0;                                             // of an object: bytes before the tokens
+  std::span<const std::byte> bytes;  // the tokens
+  int width = 1;                     // bytes a token
+  std::string name = {};             // of a buffer: where it comes from
+  int64_t skipped = 0;               // of an object: bytes before the tokens
 
   int64_t size() const;  // bytes
   int64_t tokens() const { return size() / width; }

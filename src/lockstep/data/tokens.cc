@@ -69,8 +69,8 @@ bool looks_wider(const Beginning& file) {
 void check_raw(const Beginning& file) {
   const std::string_view text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
   if (const std::string_view format = foreign_format(text); !format.empty()) {
-    throw base::DataError(
-        236, fmt::format("{} is {}, not a token file; unpack or convert it", file.path, format));
+    throw base::DataError(236,
+                          fmt::format("{} is {}, not a token file; unpack or convert it", file.path, format));
   }
   if (file.size % kRawWidth != 0) {
     throw base::DataError(233,

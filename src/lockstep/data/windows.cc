@@ -67,20 +67,16 @@ DataFiles find_data_files(const recipe::Recipe::Data& data, Use use,
   const bool streamed = data.kind == "tokens";
   if (use == Use::evaluate) {
     const Source source = eval_source(data);
-    FoundFiles found = find_files(
-        {.key = source.key, .path = source.path, .extensions = extensions, .streamed = streamed});
+    FoundFiles found =
+        find_files({.key = source.key, .path = source.path, .extensions = extensions, .streamed = streamed});
     files.eval = std::move(found.files);
     files.left_out = std::move(found.left_out);
     return files;
   }
-  FileQuery query{
-      .key = "data.path", .path = data.path, .extensions = extensions, .streamed = streamed};
+  FileQuery query{.key = "data.path", .path = data.path, .extensions = extensions, .streamed = streamed};
   if (!data.eval_path.empty()) {
-    FoundFiles held_out =
-        find_files({.key = "data.eval_path",
-                    .path = data.eval_path,
-                    .extensions = extensions,
-                    .streamed = streamed});
+    FoundFiles held_out = find_files(
+        {.key = "data.eval_path", .path = data.eval_path, .extensions = extensions, .streamed = streamed});
     query.excluded = held_out.files;
     files.eval = std::move(held_out.files);
     files.left_out = std::move(held_out.left_out);

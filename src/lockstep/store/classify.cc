@@ -37,7 +37,7 @@ constexpr Word kWords[] = {
     {"AuthorizationPermissionMismatch", Fault::Kind::denied},
     {"CredentialUnavailable", Fault::Kind::denied},
     {"Could not create a OAuth2", Fault::Kind::denied},
-    {"error code 400", Fault::Kind::denied},
+    {"HTTP status 400", Fault::Kind::denied},  // to a question without a body: a token that has expired
     {"NO_SUCH_BUCKET", Fault::Kind::missing},
     {"NoSuchBucket", Fault::Kind::missing},
     {"NO_SUCH_KEY", Fault::Kind::missing},
@@ -49,15 +49,16 @@ constexpr Word kWords[] = {
     {"BlobNotFound", Fault::Kind::missing},
     {"Path does not exist", Fault::Kind::missing},
     {"does not exist", Fault::Kind::missing},
+    {"No such file or directory", Fault::Kind::missing},
     {"not found", Fault::Kind::missing},
 };
 
 // What stands before a secret in messages of servers and client libraries.
-constexpr const char* kBeforeSecrets[] = {"Signature=",      "signature=",      "sig=",
-                                          "Credential=",     "AWSAccessKeyId=", "<AWSAccessKeyId>",
-                                          "<StringToSign>",  "<SignatureProvided>",
-                                          "Authorization:",  "Bearer ",         "access_token=",
-                                          "X-Amz-Security-Token=", "AccountKey="};
+constexpr const char* kBeforeSecrets[] = {
+    "Signature=",      "signature=",       "sig=",           "Credential=",
+    "AWSAccessKeyId=", "<AWSAccessKeyId>", "<StringToSign>", "<SignatureProvided>",
+    "Authorization:",  "Bearer ",          "access_token=",  "X-Amz-Security-Token=",
+    "AccountKey="};
 
 constexpr size_t kLongest = 400;
 
@@ -75,11 +76,12 @@ std::string without_secrets(const std::string& message) {
   for (const std::string before : kBeforeSecrets) {
     for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at + before.size())) {
       const size_t begin = at + before.size();
-      const auto end = std::find_if(text.begin() + static_cast<std::ptrdiff_t>(std::min(
-                                                       text.size(), begin + (text[begin] == ' ' ? 1 : 0))),
-                                    text.end(), [](unsigned char c) {
-                                      return std::isspace(c) != 0 || c == ',' || c == '&' || c == '<' || c == '"';
-                                    });
+      const auto end = std::find_if(
+          text.begin() +
+              static_cast<std::ptrdiff_t>(std::min(text.size(), begin + (text[begin] == ' ' ? 1 : 0))),
+          text.end(), [](unsigned char c) {
+            return std::isspace(c) != 0 || c == ',' || c == '&' || c == '<' || c == '"';
+          });
       text.replace(begin, static_cast<size_t>(end - text.begin()) - begin, "...");
     }
   }

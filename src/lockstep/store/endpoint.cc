@@ -68,7 +68,8 @@ Endpoint endpoint_of(const Uri& uri) {
     if (endpoint.region.empty()) endpoint.region = said({"AWS_REGION", "AWS_DEFAULT_REGION"});
     std::string unsigned_requests = said({"AWS_NO_SIGN_REQUEST"});
     std::transform(unsigned_requests.begin(), unsigned_requests.end(), unsigned_requests.begin(), ::tolower);
-    endpoint.anonymous = unsigned_requests == "yes" || unsigned_requests == "true" || unsigned_requests == "1";
+    endpoint.anonymous =
+        unsigned_requests == "yes" || unsigned_requests == "true" || unsigned_requests == "1";
   } else if (uri.scheme == "gs") {
     endpoint.anonymous = !address.empty() && said({"GOOGLE_APPLICATION_CREDENTIALS"}).empty();
   } else if (uri.scheme == "abfs") {

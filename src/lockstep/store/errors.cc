@@ -55,7 +55,8 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"Wait until it is done, then run the same command again."}},
       {295,
        "Object replaced or removed during the run",
-       {"Data that is too large for the cache is read where it lies, and somebody wrote another version of it "
+       {"Data that is too large for the cache is read where it lies, and somebody wrote another version of "
+        "it "
         "or deleted it meanwhile."},
        {"Restore it, and run the same command again: it goes on where it stopped.",
         "Write new data under new names."}},

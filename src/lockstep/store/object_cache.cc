@@ -47,7 +47,8 @@ std::string part_for(const std::string& copy) {
 class Part {
  public:
   Part(const std::string& copy, int64_t size)
-      : copy_(copy), path_(part_for(copy)),
+      : copy_(copy),
+        path_(part_for(copy)),
         file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
     if (file_.number < 0) refuse_disk(path_);
     const int failed = size > 0 ? ::posix_fallocate(file_.number, 0, size) : 0;  // not halfway through
@@ -100,9 +101,8 @@ std::vector<Copy> copies_in(const std::string& folder) {
     const std::string path = it->path().string();
     if (!Record::is_record(path)) continue;
     const std::string copy = Record::copy_of(path);
-    copies.push_back({.path = copy,
-                      .bytes = size_of(copy) + size_of(part_for(copy)),
-                      .used = it->last_write_time(gone)});
+    copies.push_back(
+        {.path = copy, .bytes = size_of(copy) + size_of(part_for(copy)), .used = it->last_write_time(gone)});
   }
   return copies;
 }
@@ -135,8 +135,9 @@ CacheOptions usual_cache() {
   } else if (const auto home = base::environment("HOME"); home && !home->empty()) {
     options.folder = *home + "/.cache/lockstep/objects";
   } else {
-    throw base::ConfigError(293, "there is no home folder to keep copies of objects in; set "
-                                 "LOCKSTEP_OBJECT_CACHE to a folder");
+    throw base::ConfigError(293,
+                            "there is no home folder to keep copies of objects in; set "
+                            "LOCKSTEP_OBJECT_CACHE to a folder");
   }
   if (const auto said = base::environment("LOCKSTEP_OBJECT_CACHE_GIB")) {
     const auto gib = base::parse_number<double>(*said);
@@ -196,8 +197,8 @@ void ObjectCache::fetch_one(Store& store, const Uri& uri, const Object& listed, 
   for (int changes = 0; changes < kMostChanges; ++changes) {
     const std::optional<Object> object = store.find(listed.key);
     if (!object) {
-      throw base::DataError(288, fmt::format("{} was removed from the store while it was read",
-                                             uri.shown(listed.key)));
+      throw base::DataError(
+          288, fmt::format("{} was removed from the store while it was read", uri.shown(listed.key)));
     }
     Part part(path, object->size);
     const int64_t ranges = (object->size + options_.range - 1) / options_.range;
@@ -220,7 +221,8 @@ void ObjectCache::fetch_one(Store& store, const Uri& uri, const Object& listed, 
 }
 
 void ObjectCache::make_room(int64_t bytes, const std::string& for_what) {
-  const base::Descriptor lock(::open((options_.folder + "/.room").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  const base::Descriptor lock(
+      ::open((options_.folder + "/.room").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (lock.number < 0 || ::flock(lock.number, LOCK_EX) != 0) refuse_disk(options_.folder + "/.room");
   std::vector<Copy> copies = copies_in(options_.folder);
   int64_t there = 0;

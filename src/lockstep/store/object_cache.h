@@ -4,10 +4,10 @@
 //     cache.fetch(*store, uri, objects);                 // in parallel; what is there already is not fetched
 //     open(cache.path_of(uri, objects.front().key));     // CACHE/s3/bucket/corpus/a.parquet
 //
-// A copy appears under its name only when every byte of it has come and the object was the same one before and
-// after: whoever is killed leaves nothing that looks whole. Several processes share a cache: one fetches an
-// object while the others wait for it. Copies that have not been used for the longest time go when the folder
-// gets too large; those that a living process has asked for stay.
+// A copy appears under its name only when every byte of it has come and the object was the same one before
+// and after: whoever is killed leaves nothing that looks whole. Several processes share a cache: one fetches
+// an object while the others wait for it. Copies that have not been used for the longest time go when the
+// folder gets too large; those that a living process has asked for stay.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace lockstep::store {
 struct CacheOptions {
   std::string folder;
   int64_t most_bytes = int64_t{64} << 30;
-  int threads = 16;                         // requests at once
-  int64_t range = int64_t{8} << 20;         // bytes of a request
+  int threads = 16;                  // requests at once
+  int64_t range = int64_t{8} << 20;  // bytes of a request
 };
 CacheOptions usual_cache();  // LOCKSTEP_OBJECT_CACHE and LOCKSTEP_OBJECT_CACHE_GIB; ConfigError 293
 

@@ -62,8 +62,9 @@ class PatientStore final : public Store {
     const std::string why(base::trimmed(fault.what()));
     switch (fault.kind) {
       case Fault::Kind::missing:
-        throw base::DataError(288, fmt::format("{} cannot be {}: {}; check the bucket's and the object's name",
-                                               where, done, why));
+        throw base::DataError(
+            288,
+            fmt::format("{} cannot be {}: {}; check the bucket's and the object's name", where, done, why));
       case Fault::Kind::denied:
         throw base::ConfigError(
             289, fmt::format("{} cannot be {}: {}; check the credentials in the environment and what they "

@@ -1,5 +1,5 @@
-// Which copies of a cache are in use, and by whom: a file for each living process, locked as long as it lives,
-// with a line for each copy.
+// Which copies of a cache are in use, and by whom: a file for each living process, locked as long as it
+// lives, with a line for each copy.
 #pragma once
 
 #include <set>

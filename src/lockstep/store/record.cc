@@ -79,8 +79,10 @@ Record::Record(const std::string& copy) : path_(path_for(copy)) {
       if (errno != EINTR) refuse(path_);
     }
     // Who made room may have removed the file that was waited for.
-    struct stat held {}, there {};
-    if (::fstat(file_, &held) == 0 && ::stat(path_.c_str(), &there) == 0 && held.st_ino == there.st_ino) return;
+    struct stat held {
+    }, there{};
+    if (::fstat(file_, &held) == 0 && ::stat(path_.c_str(), &there) == 0 && held.st_ino == there.st_ino)
+      return;
     ::close(file_);
   }
 }

@@ -80,8 +80,9 @@ void RemoteFile::check_version() {
   }
   const std::optional<Object> now = store_->find(object_.key);
   if (now && now->size == object_.size && now->version == object_.version) return;
-  throw base::DataError(295, fmt::format("{} was {} during the run; restore it and run the same command again",
-                                         name(), now ? "replaced" : "removed"));
+  throw base::DataError(
+      295, fmt::format("{} was {} during the run; restore it and run the same command again", name(),
+                       now ? "replaced" : "removed"));
 }
 
 }  // namespace lockstep::store

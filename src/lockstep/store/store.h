@@ -4,9 +4,9 @@
 //     for (const Object& object : store->list("bucket/corpus")) read(*store, object);
 //
 // Keys begin with the bucket. An object appears whole or not at all: a write that fails leaves what was there
-// before. What open_store() gives tries again when the store is busy, resets a connection or sends too little,
-// with growing pauses, for LOCKSTEP_OBJECT_PATIENCE seconds, and then says what the last trouble was. Safe to
-// use from several threads.
+// before. What open_store() gives tries again when the store is busy, resets a connection or sends too
+// little, with growing pauses, for LOCKSTEP_OBJECT_PATIENCE seconds, and then says what the last trouble was.
+// Safe to use from several threads.
 #pragma once
 
 #include <cstddef>
@@ -60,10 +60,10 @@ std::unique_ptr<Store> open_store(const Uri& uri);
 
 // The same around any store: how it waits and how long is the caller's.
 struct Patience {
-  double seconds = 120;                             // in all, for one object or range
-  double first_pause = 0.1, longest_pause = 8;      // doubled from one to the other
-  std::function<void(double seconds)> pause = {};   // empty: sleeps
-  std::function<double()> clock = {};               // empty: the monotonic one
+  double seconds = 120;                            // in all, for one object or range
+  double first_pause = 0.1, longest_pause = 8;     // doubled from one to the other
+  std::function<void(double seconds)> pause = {};  // empty: sleeps
+  std::function<double()> clock = {};              // empty: the monotonic one
 };
 Patience usual_patience();  // with LOCKSTEP_OBJECT_PATIENCE
 std::unique_ptr<Store> with_patience(std::unique_ptr<Store> store, Uri uri, Patience patience);

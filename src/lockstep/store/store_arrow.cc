@@ -1,7 +1,7 @@
 // The plugin's half of store.h: Arrow's file systems for S3, Google Cloud Storage and Azure.
 //
-// Arrow tries again only a little: waiting is patient_store.cc's. Its messages name buckets, keys and what the
-// server said, never credentials; those that it may quote all the same are cut out.
+// Arrow tries again only a little: waiting is patient_store.cc's. Its messages name buckets, keys and what
+// the server said, never credentials; those that it may quote all the same are cut out.
 #include <arrow/filesystem/azurefs.h>
 #include <arrow/filesystem/gcsfs.h>
 #include <arrow/filesystem/s3fs.h>
@@ -26,9 +26,9 @@ namespace {
 
 namespace afs = arrow::fs;
 
-constexpr int64_t kOwnAttempts = 2;           // of the client library; the rest is patient_store.cc's
-constexpr double kOwnSeconds = 5;             // the same where it counts in seconds
-constexpr size_t kPart = size_t{8} << 20;     // written at once
+constexpr int64_t kOwnAttempts = 2;        // of the client library; the rest is patient_store.cc's
+constexpr double kOwnSeconds = 5;          // the same where it counts in seconds
+constexpr size_t kPart = size_t{8} << 20;  // written at once
 
 void check(const arrow::Status& status) {
   if (status.ok()) return;

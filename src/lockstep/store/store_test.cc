@@ -70,10 +70,14 @@ TEST(Classify, WhatServersSay) {
     Fault::Kind kind;
   };
   const Row rows[] = {
-      {"AWS Error SLOW_DOWN during GetObject operation: Please reduce your request rate", Fault::Kind::passing},
+      {"AWS Error SLOW_DOWN during GetObject operation: Please reduce your request rate",
+       Fault::Kind::passing},
       {"AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 56", Fault::Kind::passing},
       {"AWS Error UNKNOWN (HTTP status 503) during ListObjectsV2 operation", Fault::Kind::passing},
       {"AWS Error UNKNOWN (HTTP status 400) during HeadObject: ExpiredToken", Fault::Kind::denied},
+      {"AWS Error UNKNOWN (HTTP status 400) during HeadObject operation: No response body.",
+       Fault::Kind::denied},
+      {"No such file or directory 'data/runs/a'", Fault::Kind::missing},
       {"AWS Error ACCESS_DENIED during PutObject operation: no", Fault::Kind::denied},
       {"AWS Error NO_SUCH_BUCKET during CreateMultipartUpload operation", Fault::Kind::missing},
       {"AWS Error NO_SUCH_KEY during GetObject operation", Fault::Kind::missing},

@@ -17,10 +17,10 @@ struct FakeState {
   std::mutex mutex = {};
   std::map<std::string, std::string> objects = {};
   std::map<std::string, int64_t> changed = {};
-  std::deque<Fault> faults = {};         // thrown by the next requests, one each,
-  size_t good = 0;                       // after so many that go well
-  std::vector<std::string> asked = {};   // "read bucket/a 0 4"
-  int64_t now = 1000;                    // seconds since 1970, of what is written next
+  std::deque<Fault> faults = {};        // thrown by the next requests, one each,
+  size_t good = 0;                      // after so many that go well
+  std::vector<std::string> asked = {};  // "read bucket/a 0 4"
+  int64_t now = 1000;                   // seconds since 1970, of what is written next
 
   void put(const std::string& key, const std::string& bytes) {
     objects[key] = bytes;

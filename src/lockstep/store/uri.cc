@@ -95,7 +95,8 @@ Uri parse_uri(const std::string& text) {
     rest = rest.substr(0, at) + rest.substr(slash);
   }
   uri.path = without_slashes(rest);
-  if (uri.path.empty() || (rest.starts_with('/') && uri.scheme != "file")) refuse(shown, "it names no bucket");
+  if (uri.path.empty() || (rest.starts_with('/') && uri.scheme != "file"))
+    refuse(shown, "it names no bucket");
   check_names(uri.path, shown);
   return uri;
 }

@@ -20,16 +20,16 @@ struct Uri {
   std::string path;     // "bucket/corpus/a.parquet", without a slash at its ends
   std::string query;    // "endpoint_override=...&scheme=http"; never shown
 
-  std::string shown() const;  // as it was written, without the query
+  std::string shown() const;                        // as it was written, without the query
   std::string shown(const std::string& key) const;  // of another object of this store
   std::string bucket() const { return path.substr(0, path.find('/')); }
 };
 
-bool is_uri(std::string_view text);  // whether it begins with one of these schemes
+bool is_uri(std::string_view text);      // whether it begins with one of these schemes
 Uri parse_uri(const std::string& text);  // ConfigError 286
 
 std::string joined(const std::string& folder, const std::string& name);  // with one slash between
-bool is_pattern(std::string_view path);                                 // holds *, ? or [
+bool is_pattern(std::string_view path);                                  // holds *, ? or [
 // Whether a pattern matches an object, or a folder that it lies in: * stays within one name.
 bool matches(const std::string& pattern, const std::string& path);
 // What of a pattern stands before its first name that is one: "bucket/corpus" of "bucket/corpus/*.parquet".

@@ -66,9 +66,9 @@ TEST(Uri, Patterns) {
     const char *pattern, *path;
     bool matches;
   };
-  const Row rows[] = {{"b/*.txt", "b/a.txt", true},      {"b/*.txt", "b/c/a.txt", false},
-                      {"b/*", "b/c/a.txt", true},        {"b/x-?.bin", "b/x-1.bin", true},
-                      {"b/*/a.txt", "b/c/a.txt", true},  {"b/[ab].txt", "b/c.txt", false},
+  const Row rows[] = {{"b/*.txt", "b/a.txt", true},       {"b/*.txt", "b/c/a.txt", false},
+                      {"b/*", "b/c/a.txt", true},         {"b/x-?.bin", "b/x-1.bin", true},
+                      {"b/*/a.txt", "b/c/a.txt", true},   {"b/[ab].txt", "b/c.txt", false},
                       {"b/*.txt", "b/.hidden.txt", false}};
   for (const Row& row : rows) EXPECT_EQ(matches(row.pattern, row.path), row.matches) << row.pattern;
   EXPECT_EQ(folder_of_pattern("b/c/*.txt"), "b/c");

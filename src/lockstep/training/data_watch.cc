@@ -8,9 +8,9 @@
 namespace lockstep::training {
 namespace {
 
-constexpr int64_t kSteps = 50;       // looked at together; the first ones fill the loader
-constexpr double kSlowShare = 0.1;   // of the time
-constexpr double kSlowMs = 1;        // of a step: less is nobody's loss
+constexpr int64_t kSteps = 50;      // looked at together; the first ones fill the loader
+constexpr double kSlowShare = 0.1;  // of the time
+constexpr double kSlowMs = 1;       // of a step: less is nobody's loss
 
 }  // namespace
 
@@ -25,11 +25,12 @@ void DataWatch::stepped(const run::StepReport& report) {
   if (++steps_ < kSteps) return;
   const bool slow = waited_ms_ > kSlowShare * all_ms_ && waited_ms_ > kSlowMs * static_cast<double>(kSteps);
   if (slow && !slow_) {
-    everyone_.event("data_slow",
-                    fmt::format("the last {} steps waited {:.0f} % of their time for data from {}: the store "
-                                "does not keep up; raise data.prefetch and data.workers, or train nearer to it",
-                                kSteps, 100 * waited_ms_ / all_ms_, base::quoted(path_, 200)),
-                    report.step);
+    everyone_.event(
+        "data_slow",
+        fmt::format("the last {} steps waited {:.0f} % of their time for data from {}: the store "
+                    "does not keep up; raise data.prefetch and data.workers, or train nearer to it",
+                    kSteps, 100 * waited_ms_ / all_ms_, base::quoted(path_, 200)),
+        report.step);
   } else if (!slow && slow_) {
     everyone_.event("data_fast", fmt::format("data from {} comes in time again", base::quoted(path_, 200)),
                     report.step);

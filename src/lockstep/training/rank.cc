@@ -142,10 +142,10 @@ namespace {
 std::unique_ptr<Uploader> uploader_of(const Rank& rank) {
   const auto& when = rank.session.plan.recipe().checkpoint;
   if (when.to.empty()) return nullptr;
-  auto uploads = std::make_unique<Uploader>(UploadOptions{
-      .to = when.to,
-      .run_folder = rank.request.folder,
-      .retention = {.keep = static_cast<int>(when.keep), .every = when.keep_every}});
+  auto uploads = std::make_unique<Uploader>(
+      UploadOptions{.to = when.to,
+                    .run_folder = rank.request.folder,
+                    .retention = {.keep = static_cast<int>(when.keep), .every = when.keep_every}});
   if (!rank.request.starts_over()) {
     if (const auto left = newest_not_uploaded(when.to, rank.request.folder)) uploads->saved(*left);
   }
@@ -175,10 +175,9 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
   Everyone everyone;
   NoticeWatch notice(session, folder, everyone);
   const std::unique_ptr<Uploader> uploads = uploader_of(rank);
-  SaveNews news(saver, {.everyone = everyone,
-                        .notice = notice,
-                        .snapshots = rank.snapshots.get(),
-                        .uploads = uploads.get()});
+  SaveNews news(
+      saver,
+      {.everyone = everyone, .notice = notice, .snapshots = rank.snapshots.get(), .uploads = uploads.get()});
   DataWatch data(session.plan.recipe().data, everyone);
   everyone.all = {&files, &observer, &news, &notice, &data};
   options.save = [&](int64_t step) { save_now(saver, step, rank.signal), news.tell(); };
@@ -198,7 +197,8 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
           ? fmt::format("{} steps done, params_hash {}", summary.steps, summary.params_hash)
           : fmt::format("stopped by signal {} at a step boundary and saved", rank.signal.value().load()),
       summary.steps);
-  const std::string not_uploaded = news.finish_uploads(upload_seconds(rank, summary));
+  const std::string not_uploaded =
+      news.finish_uploads(upload_seconds(rank, summary), rank.signal.value(), summary.steps);
   const TrainResult result = result_of(summary, rank);
   if (options.save_only && !summary.finished) {
     observer.note(fmt::format("run the same command again to resume from step {}", summary.steps));

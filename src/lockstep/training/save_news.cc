@@ -2,10 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::training {
+namespace {
+
+constexpr double kLooks = 1;  // seconds between looks at a signal while uploads are waited for
+
+}  // namespace
 
 void SaveNews::tell() {
   while (const auto saved = saver_.poll()) {
@@ -39,10 +46,21 @@ void SaveNews::tell_uploads() {
   }
 }
 
-std::string SaveNews::finish_uploads(double seconds) {
+std::string SaveNews::finish_uploads(double seconds, const std::atomic<int>& signal, int64_t step) {
   if (told_.uploads == nullptr) return "";
-  std::string left = told_.uploads->finish(seconds);
-  tell_uploads();
+  const int before = signal.load();
+  std::string left;
+  for (double waited = 0; waited < seconds; waited += kLooks) {
+    left = told_.uploads->finish(std::min(kLooks, seconds - waited));
+    tell_uploads();
+    if (left.empty() || signal.load() != before) return left;
+    if (waited == 0) {
+      told_.everyone.event("upload_awaited",
+                           fmt::format("waiting up to {} for the upload to {}; Ctrl-C ends that",
+                                       base::human_duration(seconds), told_.uploads->to()),
+                           step);
+    }
+  }
   return left;
 }
 

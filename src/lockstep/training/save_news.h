@@ -2,6 +2,8 @@
 // the watch over the notice.
 #pragma once
 
+#include <atomic>
+
 #include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/saving/memory_snapshot.h"
 #include "lockstep/run/saving/saver.h"
@@ -22,8 +24,9 @@ class SaveNews : public run::Observer {
   void stepped(const run::StepReport&) override { tell(); }
   void tell();
   void finish();  // the last save must succeed; how it went is told in any case
-  // Waits so long for uploads, and tells how they went. Why not all are in the store; empty: they are.
-  std::string finish_uploads(double seconds);
+  // Waits so long for uploads, or until a signal comes, and tells how they go. Why not all are in the store;
+  // empty: they are.
+  std::string finish_uploads(double seconds, const std::atomic<int>& signal, int64_t step);
 
  private:
   void tell_uploads();

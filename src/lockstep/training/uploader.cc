@@ -57,12 +57,12 @@ std::optional<UploadNews> Uploader::poll() {
 
 std::string Uploader::finish(double seconds) {
   std::unique_lock lock(mutex_);
-  const bool done = changed_.wait_for(lock, std::chrono::duration<double>(seconds),
-                                      [&] { return !wanted_ && !working_; });
+  const bool done =
+      changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !wanted_ && !working_; });
   if (done) return "";
-  return last_failure_.empty()
-             ? fmt::format("its upload to {} did not end within {}", options_.to, base::human_duration(seconds))
-             : last_failure_;
+  return last_failure_.empty() ? fmt::format("its upload to {} did not end within {}", options_.to,
+                                             base::human_duration(seconds))
+                               : last_failure_;
 }
 
 UploadNews Uploader::upload(int64_t step) {
@@ -80,7 +80,10 @@ UploadNews Uploader::upload(int64_t step) {
                                base::human_bytes(static_cast<double>(bytes)), base::human_duration(seconds))};
   } catch (const base::Error& error) {
     const bool removed = error.number() == kRemoved;
-    return {.step = step, .why = fmt::format("not uploaded: {}", error.what()), .failed = !removed, .skipped = removed};
+    return {.step = step,
+            .why = fmt::format("not uploaded: {}", error.what()),
+            .failed = !removed,
+            .skipped = removed};
   }
 }
 

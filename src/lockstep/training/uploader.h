@@ -27,7 +27,7 @@ constexpr double kUploadSeconds = 600;  // that a finished run waits for its las
 
 struct UploadNews {
   int64_t step = 0;
-  std::string why;  // a sentence: that it is there, or why not
+  std::string why;       // a sentence: that it is there, or why not
   bool failed = false;   // it will be tried again
   bool skipped = false;  // it was removed from the disk before; newer ones follow
 };
@@ -36,7 +36,7 @@ struct UploadOptions {
   std::string to;  // a URI
   std::string run_folder;
   checkpoint::Retention retention = {};
-  double pause = 20;  // seconds after a failure
+  double pause = 20;                                                  // seconds after a failure
   std::function<std::unique_ptr<checkpoint::RemoteRun>()> open = {};  // for tests; empty: the store of `to`
 };
 
@@ -47,6 +47,7 @@ class Uploader {
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
 
+  const std::string& to() const { return options_.to; }
   void saved(int64_t step);
   std::optional<UploadNews> poll();
   // Waits for all uploads, this long. Why not all are there; empty: they are.
@@ -67,8 +68,8 @@ class Uploader {
   std::thread thread_;
 };
 
-// Uploads the newest checkpoint of a run folder if the store lacks it: what an earlier process did not get to.
-// Returns its step; nothing: it is there, or there is none.
+// Uploads the newest checkpoint of a run folder if the store lacks it: what an earlier process did not get
+// to. Returns its step; nothing: it is there, or there is none.
 std::optional<int64_t> newest_not_uploaded(const std::string& to, const std::string& run_folder);
 
 // Copies the newest checkpoint of the store into the run folder if that has none as new. Returns its step.

@@ -74,7 +74,8 @@ TEST_F(UploaderTest, WhatIsLeftAtTheEndIsSaid) {
   EXPECT_NE(left.find("LS0289"), std::string::npos) << left;
 }
 
-// A newer checkpoint takes the place of one that could not be uploaded; one that went meanwhile is no failure.
+// A newer checkpoint takes the place of one that could not be uploaded; one that went meanwhile is no
+// failure.
 TEST_F(UploaderTest, NewerOnesFollow) {
   Uploader uploads(options());
   uploads.saved(2);  // nothing of it is on the disk any more
