@@ -1,5 +1,5 @@
 # Arrow's C++ libraries, as PyPI's pyarrow wheel brings them: LOCKSTEP_ARROW is the folder that holds libarrow.so.* and
-# include/. Optional: without them Parquet and Arrow files are refused.
+# include/. Optional: without them Parquet and Arrow files are refused, and object stores too.
 set(LOCKSTEP_ARROW "" CACHE PATH "Folder of pyarrow (holds libarrow.so.* and include/arrow)")
 set(arrow_folder "${LOCKSTEP_ARROW}")
 if(NOT arrow_folder)
@@ -14,6 +14,13 @@ if(found EQUAL 1 AND parquet_library AND EXISTS "${arrow_folder}/include/arrow/a
   target_link_libraries(lockstep_arrow_libraries INTERFACE "${arrow_library}" "${parquet_library}")
   target_link_options(lockstep_arrow_libraries INTERFACE
     "LINKER:--disable-new-dtags,--allow-shlib-undefined,-rpath,${arrow_folder}")
+  file(GLOB arrow_s3_library "${arrow_folder}/libarrow_s3.so.[0-9]*")  # a library of its own since pyarrow 26
+  if(arrow_s3_library)
+    add_library(lockstep_store_libraries INTERFACE)
+    target_link_libraries(lockstep_store_libraries INTERFACE lockstep_arrow_libraries "${arrow_s3_library}")
+  else()
+    message(STATUS "No libarrow_s3.so in ${arrow_folder}: s3://, gs:// and abfs:// will be refused")
+  endif()
 else()
   message(STATUS "No Arrow in ${arrow_folder}: Parquet and Arrow files will be refused")
 endif()

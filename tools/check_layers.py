@@ -20,14 +20,15 @@ MAY_INCLUDE = {
     "terminal": "base",
     "recipe": "base",
     "device": "base",
+    "store": "base device",
     "kernels": "base device",
     "comm": "base device kernels",
-    "data": "base text chat device kernels recipe",
+    "data": "base text chat device store kernels recipe",
     "model": "base device kernels recipe",
     "optim": "base device kernels recipe",
     "tables": "base recipe comm data model optim",
     "program": "base device model",
-    "checkpoint": "base device kernels comm recipe optim",
+    "checkpoint": "base device store kernels comm recipe optim",
     "plan": "base terminal device kernels comm model program recipe",
     "watch": "base comm program",
     "run/shared": "base recipe",
@@ -38,12 +39,11 @@ MAY_INCLUDE = {
     "run/loop": "base recipe device data optim watch run/shared run/session run/saving",
     "run/tools": "base text recipe device data model run/executor run/session",
     "launch": "base device comm watch run/shared",
-    "training": "base recipe comm data model checkpoint watch run/shared run/executor run/session run/folder "
+    "training": "base recipe store comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/loop launch",
     "verify": "base recipe data model checkpoint plan launch",
     "see": "base checkpoint watch",
-    "cli": "base text chat terminal recipe device comm data model program checkpoint watch run/executor "
-           "run/session run/saving run/loop run/tools launch training verify see",
+    "cli": "base text chat terminal recipe device store comm data model program checkpoint watch run/executor run/session run/saving run/loop run/tools launch training verify see",
 }
 # Tests may use what builds whole runs, wherever they stand.
 TEST = re.compile(r"(_test|_bench)\.cc$|testing\.h$|/reference/")

@@ -48,9 +48,10 @@ TORCH_FILES = {
 # Of this one the headers: they land in site/include.
 FRONTEND = "nvidia-cudnn-frontend"
 FRONTEND_FILES = ["include/*", "nvidia_cudnn_frontend-*.dist-info/*"]
-# And of this one two libraries and their headers.
+# And of this one three libraries and their headers. The last came later than the others: a folder without it is not complete.
 ARROW = "pyarrow"
-ARROW_FILES = ["pyarrow/libarrow.so.*", "pyarrow/libparquet.so.*", "pyarrow/include/arrow/*", "pyarrow/include/parquet/*",
+ARROW_NEWEST = "pyarrow/libarrow_s3.so.*"
+ARROW_FILES = ["pyarrow/libarrow.so.*", "pyarrow/libparquet.so.*", ARROW_NEWEST, "pyarrow/include/arrow/*", "pyarrow/include/parquet/*",
                "pyarrow-*.dist-info/*"]
 
 
@@ -285,6 +286,8 @@ class Store:
 
     def has(self, alternatives):
         """Unpacked before, from any of the alternatives."""
+        if alternatives[0].name == ARROW and not any(self.site.glob(ARROW_NEWEST)):
+            return False
         stamp = self.stamp(alternatives[0])
         return stamp.is_file() and stamp.read_text().split()[-1:] in [[w.sha256] for w in alternatives]
 

@@ -28,6 +28,19 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "comm"},
       {"LOCKSTEP_NODE_FIRST", user,
        "off: disables hierarchical reduction (inside each node first), for comparison.", "run"},
+      {"LOCKSTEP_OBJECT_CACHE", user,
+       "The folder that keeps copies of objects read from s3://, gs:// and abfs://. Default: "
+       "lockstep/objects in XDG_CACHE_HOME, or ~/.cache/lockstep/objects.",
+       "store"},
+      {"LOCKSTEP_OBJECT_CACHE_GIB", user,
+       "How large that folder may grow before the copies that were not used for the longest time go. "
+       "Default: "
+       "64.",
+       "store"},
+      {"LOCKSTEP_OBJECT_PATIENCE", user,
+       "Seconds for which a request to an object store that fails for a passing reason is tried again. "
+       "Default: 120.",
+       "store"},
       {"LOCKSTEP_SECRET", user, "The secret shared by all nodes, unless --rdzv-secret-file names a file.",
        "launch verify"},
 

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/usable.h"
 #include "lockstep/recipe/schema.h"
+#include "lockstep/store/local.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -24,6 +25,15 @@ constexpr const char* kGeneration = "generation_config.json";
 bool is_file(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
+}
+
+// What lies in a store and cannot be had is left out, as what is gone from a disk.
+std::string here(const std::string& path) {
+  try {
+    return store::local_small_files(path);
+  } catch (const base::Error&) {
+    return "";
+  }
 }
 
 void add(std::vector<Companion>& all, const fs::path& folder, const char* name) {
@@ -79,8 +89,10 @@ void add_origin(Companions& all, const Opened& source, int runs_left);
 
 void add_origin(Companions& all, const std::string& folder, int runs_left) {
   if (folder.empty() || runs_left == 0) return;
-  add_tokenizer(all, folder);
-  add_generation(all, folder);
+  if (const std::string local = here(folder); !local.empty()) {
+    add_tokenizer(all, local);
+    add_generation(all, local);
+  }
   try {
     for_first_usable(model_folders(folder),
                      [&](const std::string& one) { add_origin(all, Opened(one), runs_left - 1); });
@@ -103,7 +115,7 @@ void add_origin(Companions& all, const Opened& source, int runs_left) {
   const std::string& written = recipe.data.chat_template;
   if (all.files.empty() && is_file(written) && fs::path(written).extension() != ".json")
     all.files.push_back({written, kTemplate});
-  if (recipe.data.tokenizer != "bytes") add_tokenizer(all, recipe.data.tokenizer);
+  if (recipe.data.tokenizer != "bytes") add_tokenizer(all, here(recipe.data.tokenizer));
   add_origin(all, recipe.model.from, runs_left);
 }
 

@@ -115,6 +115,21 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"Names or shapes of the adapter do not fit the model, or tune.targets names other maps."},
        {"Use the model that the adapter was made for; adapter_config.json names it.",
         "Leave tune.targets alone: it is taken from the adapter."}},
+      {344,
+       "Checkpoint saved, but not uploaded",
+       {"The store of checkpoint.to did not take the last checkpoint before the run ended; the message says "
+        "why. The checkpoint itself is in the run folder."},
+       {"Run the same command again: it uploads what is missing.",
+        "Check the credentials, and that they allow writing, listing and deleting in this folder."}},
+      {345,
+       "Checkpoint removed before it was uploaded",
+       {"Saves follow each other faster than the store takes them, and checkpoint.keep let this one go."},
+       {"Nothing is lost: a newer one is uploaded instead.",
+        "Save less often (checkpoint.every, checkpoint.minutes) or keep more (checkpoint.keep)."}},
+      {346,
+       "Cannot write a fetched checkpoint",
+       {"The disk of the run folder is full or read-only."},
+       {"Free space, and run the same command again."}},
   };
 }
 

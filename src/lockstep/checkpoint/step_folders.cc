@@ -17,16 +17,8 @@
 #include "lockstep/checkpoint/manifest.h"
 
 namespace lockstep::checkpoint {
-namespace {
-
-namespace fs = std::filesystem;
 
 std::string step_name(int64_t step) { return fmt::format("step-{:08d}", step); }
-
-struct StepFolder {
-  int64_t step;
-  std::string path;
-};
 
 std::optional<int64_t> step_of(const std::string& name) {
   constexpr std::string_view kPrefix = "step-";
@@ -34,6 +26,15 @@ std::optional<int64_t> step_of(const std::string& name) {
   const std::optional<int64_t> step = base::leading_number(std::string_view(name).substr(kPrefix.size()));
   return step >= 0 && name == step_name(*step) ? step : std::nullopt;
 }
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct StepFolder {
+  int64_t step;
+  std::string path;
+};
 
 // All folders of the right name, newest first, whole or not.
 std::vector<StepFolder> step_folders(const std::string& run_folder) {

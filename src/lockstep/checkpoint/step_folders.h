@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/checkpoint/checkpoint.h"
@@ -10,6 +11,8 @@ namespace lockstep::checkpoint {
 
 std::string checkpoints_folder(const std::string& run_folder);         // RUN/checkpoints
 std::string step_folder(const std::string& run_folder, int64_t step);  // RUN/checkpoints/step-00000100
+std::string step_name(int64_t step);                                   // step-00000100
+std::optional<int64_t> step_of(const std::string& name);               // and back; nothing: another name
 
 // Takes the manifest away first, so that a crash half-way leaves no folder that looks whole. Of a link
 // only the link goes. Nothing there is no error. Returns 0, or minus the error's number.

@@ -5,13 +5,15 @@
 
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/checkpoint_error.h"
+#include "lockstep/checkpoint/remote.h"
 #include "lockstep/checkpoint/step_folders.h"
 
 namespace lockstep::checkpoint {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> model_folders(const std::string& folder) {
+std::vector<std::string> model_folders(const std::string& named) {
+  const std::string folder = local_model(named);
   std::error_code error;
   if (!fs::is_directory(checkpoints_folder(folder), error)) return {folder};
   std::vector<std::string> whole = list(folder);

@@ -15,7 +15,8 @@
 namespace lockstep::checkpoint {
 
 // What someone means who names `folder`, best first: a run's complete checkpoints, newest first, else the
-// folder itself. DataError 324: a run that has none.
+// folder itself. DataError 324: a run that has none. What lies in an object store (s3://bucket/runs/a) is
+// fetched first: of a run its newest complete checkpoint.
 std::vector<std::string> model_folders(const std::string& folder);
 
 // Whether the error says that a checkpoint cannot be read or believed, so that another one may do.

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/remote.h"
 #include "lockstep/cli/chat.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/generated_texts.h"
@@ -184,6 +185,7 @@ void resolve_folder(Wanted& wanted) {
                                              base::quoted(wanted.folder), base::quoted(wanted.run)));
   }
   if (wanted.folder.empty()) wanted.folder = wanted.run.empty() ? "runs/first" : wanted.run;
+  wanted.folder = checkpoint::local_model(wanted.folder);
   std::error_code error;
   if (!std::filesystem::is_directory(wanted.folder, error)) {
     throw base::ConfigError(162, fmt::format("{} is not a folder; expected a run, a checkpoint or a Hugging "

@@ -14,6 +14,7 @@
 #include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/crc32c.h"
 #include "lockstep/checkpoint/older.h"
+#include "lockstep/checkpoint/remote.h"
 #include "lockstep/checkpoint/step_folders.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
@@ -177,8 +178,10 @@ int inspect_command(Arguments& arguments) {
   arguments.flag("--json", as_json, "print as JSON");
   arguments.example("lockstep inspect runs/first", "the newest checkpoint of a run");
   arguments.example("lockstep inspect runs/first --check", "verify it, bit by bit");
+  arguments.example("lockstep inspect s3://bucket/runs/first", "the newest in an object store");
   if (!arguments.parse()) return 0;
   if (path.empty()) throw base::ConfigError(109, "inspect needs a folder: lockstep inspect DIR");
+  path = checkpoint::local_model(path);
   json run = nullptr;
   std::error_code error;
   if (fs::is_directory(checkpoint::checkpoints_folder(path), error)) run = checkpoints_of(path);

@@ -13,6 +13,7 @@
 #include "lockstep/cli/tokenize_lines.h"
 #include "lockstep/data/files.h"
 #include "lockstep/data/tokenize.h"
+#include "lockstep/store/local.h"
 #include "lockstep/terminal/live_line.h"
 #include "lockstep/terminal/terminal.h"
 #include "lockstep/text/bpe_trainer.h"
@@ -66,7 +67,7 @@ int make_files(const Wanted& wanted) {
   job.options.encoding = wanted.lines.encoding;
   job.options.end_documents = !wanted.no_special;
   job.options.on_error = wanted.on_error == "skip" ? data::OnError::skip : data::OnError::stop;
-  const auto tokenizer = text::open_tokenizer(wanted.lines.tokenizer);
+  const auto tokenizer = text::open_tokenizer(store::local_small_files(wanted.lines.tokenizer));
   terminal::LiveLine line(stderr, terminal::terminal_of(STDERR_FILENO));
   const int64_t begun = base::monotonic_ns();
   const data::TokenizeResult result = data::tokenize_files(
@@ -185,6 +186,8 @@ int tokenize_command(Arguments& arguments) {
                  "report as JSON; with --ids, a line is a JSON string and its ids a JSON list");
   arguments.example("lockstep tokenize corpus/*.jsonl --tokenizer llama3/ --out tokens/",
                     "token files to train on; run it again to resume");
+  arguments.example("lockstep tokenize 's3://bucket/corpus/*.parquet' --tokenizer llama3/ --out tokens/",
+                    "from an object store; gs:// and abfs:// too");
   arguments.example("echo \"Hello world\" | lockstep tokenize --ids --tokenizer llama3/",
                     "the ids of a line");
   arguments.example("echo \"9906 1917\" | lockstep tokenize --decode --tokenizer llama3/",

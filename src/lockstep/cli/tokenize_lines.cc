@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
+#include "lockstep/store/local.h"
 #include "lockstep/text/utf8.h"
 
 namespace lockstep::cli {
@@ -67,7 +68,7 @@ std::string read_text(const std::string& line, int64_t number) {
 
 int tokenize_lines(const LinesWanted& wanted) {
   constexpr size_t kHeld = size_t{1} << 20;
-  const auto tokenizer = text::open_tokenizer(wanted.tokenizer);
+  const auto tokenizer = text::open_tokenizer(store::local_small_files(wanted.tokenizer));
   const auto encoder = tokenizer->encoder();
   std::ios::sync_with_stdio(false);
   std::vector<int32_t> ids;

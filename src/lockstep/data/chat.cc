@@ -13,6 +13,7 @@
 #include "lockstep/data/parallel.h"
 #include "lockstep/data/records.h"
 #include "lockstep/data/tokens.h"
+#include "lockstep/store/local.h"
 
 namespace lockstep::data {
 namespace {
@@ -107,7 +108,8 @@ bool holds_conversations(std::string_view ending, const std::string& file) {
 
 std::string conversation_tokenizer(const recipe::Recipe& recipe) {
   const bool own = recipe.data.tokenizer != "bytes" && !recipe.data.tokenizer.empty();
-  if (own || recipe.model.from.empty() || text::find_tokenizer(recipe.model.from).empty())
+  if (own || recipe.model.from.empty() ||
+      text::find_tokenizer(store::local_small_files(recipe.model.from)).empty())
     return recipe.data.tokenizer;
   return recipe.model.from;
 }
@@ -122,9 +124,10 @@ Speech open_speech(const recipe::Recipe& recipe) {
                             "with tokenizer.json and a chat "
                             "template, or model.from to a model's folder that has them");
   }
-  chat::ChatTemplate spoken = chat::open_template({.file = recipe.data.chat_template,
-                                                   .folders = {data.tokenizer, recipe.model.from},
-                                                   .tokenizer = tokenizer.get()});
+  chat::ChatTemplate spoken = chat::open_template(
+      {.file = store::local_path(recipe.data.chat_template),
+       .folders = {store::local_small_files(data.tokenizer), store::local_small_files(recipe.model.from)},
+       .tokenizer = tokenizer.get()});
   return {.tokenizer = std::move(tokenizer),
           .spoken = std::move(spoken),
           .train_on = chat::train_on_of(recipe.data.train_on)};

@@ -11,6 +11,8 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/saved_folder.h"
 #include "lockstep/recipe/path_list.h"
+#include "lockstep/store/local.h"
+#include "lockstep/store/remote_file.h"
 
 namespace lockstep::data {
 namespace {
@@ -20,6 +22,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMostFiles = 1'000'000;
 
 std::string real_path(const fs::path& path) {
+  if (store::is_uri(path.native())) return path.native();
   std::error_code ignored;
   const fs::path found = fs::canonical(path, ignored);
   return found.empty() ? path.string() : found.string();
@@ -33,6 +36,7 @@ class Search {
   }
 
   void add(const std::string& written) {
+    if (store::is_uri(written)) return add_fetched(written);
     const std::string part = recipe::with_home(written);
     walked_.clear();
     std::error_code error;
@@ -84,6 +88,43 @@ class Search {
       }
     }
     take_sorted(std::move(files), "the pattern " + pattern);
+  }
+
+  // From an object store, by way of the cache.
+  void add_fetched(const std::string& uri) {
+    walked_.clear();
+    if (query_.streamed && add_streamed(uri)) return;
+    const store::Local local = store::fetch(uri);
+    if (local.is_folder) return add_folder(local.path);
+    if (!local.path.empty()) return found_.files.push_back(local.path);
+    std::vector<std::string> files;
+    for (const std::string& file : local.files) {
+      if (!is_excluded(file) && !belongs_to_another(file)) files.push_back(file);
+    }
+    take_sorted(std::move(files), "the pattern " + uri);
+  }
+
+  // Whether it is so much that it stays in its store.
+  bool add_streamed(const std::string& text) {
+    const store::Listed listed = store::list_of(text);
+    int64_t bytes = 0;
+    for (const store::Object& object : listed.objects) {
+      if (object.key.ends_with(".idx") || object.key.ends_with(".npy")) return false;  // read as a whole
+      bytes += object.size;
+    }
+    if (bytes <= store::largest_fetched()) return false;
+    std::vector<std::string> files;
+    const std::string query = listed.uri.query.empty() ? "" : "?" + listed.uri.query;
+    for (const store::Object& object : listed.objects) {
+      const std::string uri = listed.uri.shown(object.key) + query;
+      if (!is_wanted(object.key)) {
+        found_.left_out.push_back(listed.uri.shown(object.key));
+      } else if (!excluded_.contains(uri)) {
+        files.push_back(uri);
+      }
+    }
+    take_sorted(std::move(files), listed.uri.shown());
+    return true;
   }
 
   void add_folder(const std::string& folder) {

@@ -12,6 +12,8 @@ struct FileQuery {
   std::string path;                       // "corpus.txt", "corpus/", "a.bin,b.bin", "data/*.jsonl"
   std::vector<std::string> extensions{};  // in folders, only files that end like this (".bin"); empty: all
   std::vector<std::string> excluded{};    // to leave out of folders and patterns: held out for evaluation
+  // Of a store: when it is more than is fetched (store/remote_file.h), files are URIs that are read there.
+  bool streamed = false;
 };
 
 struct FoundFiles {

@@ -14,6 +14,7 @@
 #include "lockstep/data/mix.h"
 #include "lockstep/data/unpack.h"
 #include "lockstep/recipe/path_list.h"
+#include "lockstep/store/uri.h"
 
 namespace lockstep::data {
 namespace {
@@ -91,6 +92,7 @@ std::string plain_kind() {
 
 // Empty: nothing in it that tells.
 std::string kind_of(const std::string& packed) {
+  if (store::is_uri(packed)) return kind_by_name(store::parse_uri(packed).path);  // too large to be here
   const std::string bytes = first_bytes_of(packed, kLookedAt);
   const std::string file = is_packed(packed) ? without_packing(packed) : packed;
   if (is_mds_index(packed)) return "mds";
@@ -153,7 +155,7 @@ std::string infer_kind(const std::string& path, bool must_exist) {
   if (path.empty()) return first_kind([](const DatasetKind& kind) { return !kind.makes.empty(); });
   std::vector<std::string> files;
   try {
-    files = find_files({.key = "data.path", .path = path}).files;
+    files = find_files({.key = "data.path", .path = path, .streamed = true}).files;
   } catch (const base::Error&) {
     if (must_exist) throw;
     const std::vector<std::string> names = recipe::split_paths(path);

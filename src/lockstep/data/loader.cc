@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/threads.h"
+#include "lockstep/data/announced.h"
 #include "lockstep/kernels/loss/loss.h"
 
 namespace lockstep::data {
@@ -66,12 +67,14 @@ Batch read_training_batch(const Dataset& dataset, const LoaderOptions& options, 
   const int64_t of_slice = options.global / options.slices;
   const std::vector<int64_t> slices = slices_to_read(options);
   BatchWriter writer(dataset, step, static_cast<int64_t>(slices.size()) * of_slice, options.seq_len);
-  int64_t place = 0;
+  std::vector<int64_t> samples;
   for (const int64_t slice : slices) {
-    for (int64_t j = slice * of_slice; j < (slice + 1) * of_slice && !stop; ++j) {
-      writer.read(Split::train, dataset.sample_at(options.seed, step * options.global + j), place++);
-    }
+    for (int64_t j = slice * of_slice; j < (slice + 1) * of_slice; ++j)
+      samples.push_back(dataset.sample_at(options.seed, step * options.global + j));
   }
+  if (const auto* told = dynamic_cast<const Announced*>(&dataset)) told->announce(Split::train, samples);
+  for (size_t place = 0; place < samples.size() && !stop; ++place)
+    writer.read(Split::train, samples[place], static_cast<int64_t>(place));
   return std::move(writer.batch);
 }
 
@@ -180,6 +183,11 @@ Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int6
   LS_ASSERT(batch >= 0 && count > 0 && seq_len > 0);
   BatchWriter writer(dataset, batch, count, seq_len);
   const int64_t first = batch * count, last = std::min(first + count, dataset.samples(Split::eval));
+  if (const auto* told = dynamic_cast<const Announced*>(&dataset); told != nullptr && first < last) {
+    std::vector<int64_t> samples(static_cast<size_t>(last - first));
+    std::iota(samples.begin(), samples.end(), first);
+    told->announce(Split::eval, samples);
+  }
   for (int64_t index = first; index < last; ++index) writer.read(Split::eval, index, index - first);
   return std::move(writer.batch);
 }

@@ -11,6 +11,7 @@
 #include "lockstep/data/packed_stream.h"
 #include "lockstep/data/tokenize.h"
 #include "lockstep/data/windows.h"
+#include "lockstep/store/local.h"
 
 namespace lockstep::data {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 constexpr size_t kMostSkips = 20;  // that are told
 
 // All that a dataset says, but text by the tokenizer.
-class Spoken final : public Dataset {
+class Spoken final : public Dataset, public Announced {
  public:
   Spoken(std::unique_ptr<Dataset> data, SharedTokenizer tokenizer)
       : data_(std::move(data)), tokenizer_(std::move(tokenizer)) {}
@@ -28,6 +29,9 @@ class Spoken final : public Dataset {
   int64_t labels_per_sample(int64_t seq_len) const override { return data_->labels_per_sample(seq_len); }
   void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
     data_->read(split, index, inputs, labels);
+  }
+  void announce(Split split, std::span<const int64_t> samples) const override {
+    if (const auto* told = dynamic_cast<const Announced*>(data_.get())) told->announce(split, samples);
   }
   bool has_documents() const override { return data_->has_documents(); }
   void read_documents(Split split, int64_t index, std::span<int32_t> begins) const override {
@@ -92,13 +96,14 @@ TokenStream encode_files(const std::vector<std::string>& files, Encoding& encodi
 
 SharedTokenizer tokenizer_of(const recipe::Recipe::Data& data) {
   if (data.tokenizer == "bytes" || data.tokenizer.empty()) return nullptr;
-  if (text::find_tokenizer(data.tokenizer).empty()) {
+  const std::string path = store::local_small_files(data.tokenizer);
+  if (text::find_tokenizer(path).empty()) {
     throw base::ConfigError(
         207, fmt::format("data.tokenizer = {} is neither \"bytes\" nor a tokenizer: name a tokenizer.json, a "
                          "*.tiktoken, a tokenizer.model, a tekken.json, or a folder that holds one",
                          base::quoted(data.tokenizer, 200)));
   }
-  return text::open_tokenizer(data.tokenizer);
+  return text::open_tokenizer(path);
 }
 
 std::unique_ptr<Dataset> open_tokenized(const recipe::Recipe& recipe, Use use,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -32,77 +33,99 @@ constexpr int64_t kLargestVocab = int64_t{1}
 constexpr int64_t kScannedBytes = int64_t{4} << 30;
 // The largest whose vocabulary is found by reading all of it.
 constexpr int64_t kSearchedBytes = int64_t{64} << 30;
+constexpr int64_t kLookedAt = int64_t{1} << 17;  // bytes of an object before it is opened
 constexpr int64_t kPieceTokens = int64_t{1} << 22;
 
-int32_t int_at(const base::MappedFile& file, int64_t offset) {
+// The beginning of a file, wherever it lies: what its header says is held against its size.
+struct Beginning {
+  std::string path;
+  int64_t size;
+  std::span<const std::byte> bytes;
+};
+Beginning beginning_of(const base::MappedFile& file) { return {file.path(), file.size(), file.bytes()}; }
+
+int32_t int_at(const Beginning& file, size_t offset) {
   int32_t value = 0;
-  if (file.size() >= offset + 4) std::memcpy(&value, file.bytes().data() + offset, sizeof value);
+  if (file.bytes.size() >= offset + 4) std::memcpy(&value, file.bytes.data() + offset, sizeof value);
   return value;
 }
 
 // Tokens of 32 or 64 bits without a header: each second word of 16 bits is the upper half of one, 0 or 1, and
 // a model would learn to predict those.
-bool looks_wider(const base::MappedFile& file) {
+bool looks_wider(const Beginning& file) {
   constexpr int64_t kLeast = 256, kMost = 1 << 16;  // words that are looked at
   constexpr uint16_t kLargestHalf = 1;              // of vocabularies to 131,072
-  const int64_t words = std::min<int64_t>(file.size() / kRawWidth, kMost) / 2 * 2;
+  const int64_t there = static_cast<int64_t>(file.bytes.size()) / kRawWidth;
+  const int64_t words = std::min<int64_t>(there, kMost) / 2 * 2;
   uint16_t lower = 0, upper = 0;
   for (int64_t i = 0; i < words; i += 2) {
     uint16_t pair[2];
-    std::memcpy(pair, file.bytes().data() + i * kRawWidth, sizeof pair);
+    std::memcpy(pair, file.bytes.data() + i * kRawWidth, sizeof pair);
     lower = std::max(lower, pair[0]), upper = std::max(upper, pair[1]);
   }
   return words >= kLeast && upper <= kLargestHalf && lower >= 256;
 }
 
-TokenSegment open_raw(base::MappedFile file) {
-  if (const std::string_view format = foreign_format(file.text()); !format.empty()) {
-    throw base::DataError(
-        236, fmt::format("{} is {}, not a token file; unpack or convert it", file.path(), format));
+void check_raw(const Beginning& file) {
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
+  if (const std::string_view format = foreign_format(text); !format.empty()) {
+    throw base::DataError(236,
+                          fmt::format("{} is {}, not a token file; unpack or convert it", file.path, format));
   }
-  if (file.size() % kRawWidth != 0) {
+  if (file.size % kRawWidth != 0) {
     throw base::DataError(233,
                           fmt::format("{} ends in the middle of a token at byte {}; expected 16-bit tokens "
                                       "without a header (nanoGPT), so it is truncated or in another format",
-                                      file.path(), file.size() - 1));
+                                      file.path, file.size - 1));
   }
   if (looks_wider(file)) {
     throw base::DataError(
         234, fmt::format("{} contains tokens of 32 or 64 bits, but files without a header (nanoGPT) are read "
                          "as 16 bits; write it with llm.c's Llama-3 header for 32 bits, or with its GPT-2 "
                          "header if every second token really is 0 or 1",
-                         file.path()));
+                         file.path));
   }
-  return file_segment(std::move(file), 0, kRawWidth);
 }
 
-TokenSegment open_with_header(base::MappedFile file, const TokenFormat& format) {
+void check_header(const Beginning& file, const TokenFormat& format) {
   const int32_t version = int_at(file, 4);
   const int64_t count = int_at(file, 8);
-  if (file.size() >= kTokenHeaderBytes && version != format.version) {
+  if (file.size >= kTokenHeaderBytes && version != format.version) {
     throw base::DataError(
-        231, fmt::format("{} has version {} at byte 4; supported is version {} of the {} format", file.path(),
+        231, fmt::format("{} has version {} at byte 4; supported is version {} of the {} format", file.path,
                          version, format.version, format.name));
   }
   const int64_t expected = kTokenHeaderBytes + count * format.width;
-  if (file.size() < kTokenHeaderBytes || count < 0 || file.size() != expected) {
+  if (file.size < kTokenHeaderBytes || count < 0 || file.size != expected) {
     throw base::DataError(
         230,
         fmt::format("{} ends at byte {}, its {} header of {} bytes promises {} tokens, that is {} bytes; it "
                     "was truncated or changed: fetch it again",
-                    file.path(), file.size(), format.name, kTokenHeaderBytes, count, expected));
+                    file.path, file.size, format.name, kTokenHeaderBytes, count, expected));
   }
-  return file_segment(std::move(file), kTokenHeaderBytes, format.width);
+}
+
+// Bytes before the tokens, and how wide these are.
+struct Shape {
+  int64_t skipped;
+  int width;
+};
+Shape checked_shape(const Beginning& file) {
+  for (const TokenFormat& format : kTokenFormats) {
+    if (int_at(file, 0) != format.magic) continue;
+    check_header(file, format);
+    return {kTokenHeaderBytes, format.width};
+  }
+  check_raw(file);
+  return {0, kRawWidth};
 }
 
 TokenSegment open_file(const std::string& path) {
   if (const std::string index = megatron_index_of(path); !index.empty()) return open_megatron(path, index);
   base::MappedFile file = base::MappedFile::open(path);
   if (is_npy(file)) return open_npy(std::move(file));
-  for (const TokenFormat& format : kTokenFormats) {
-    if (int_at(file, 0) == format.magic) return open_with_header(std::move(file), format);
-  }
-  return open_raw(std::move(file));
+  const Shape shape = checked_shape(beginning_of(file));
+  return file_segment(std::move(file), shape.skipped, shape.width);
 }
 
 template <class Word>
@@ -240,9 +263,8 @@ struct Maker {
 };
 
 // Files that do not say who made them are believed.
-void check_maker(const std::string& file, Maker& maker, bool is_tokenizer) {
-  const base::MappedFile mapped = base::MappedFile::open(file);
-  const std::optional<uint64_t> hash = tokenizer_of(mapped.bytes());
+void check_maker(const std::string& file, std::span<const std::byte> begin, Maker& maker, bool is_tokenizer) {
+  const std::optional<uint64_t> hash = tokenizer_of(begin);
   if (!hash) return;
   if (!maker.hash) maker = {file, hash};
   if (*hash == *maker.hash) return;
@@ -258,9 +280,21 @@ std::unique_ptr<Dataset> open_tokens(const recipe::Recipe& recipe, Use use) {
   const SharedTokenizer tokenizer = tokenizer_of(recipe.data);
   Maker maker{.path = {}, .hash = {}};
   if (tokenizer) maker = {.path = recipe.data.tokenizer, .hash = tokenizer->hash()};
+  std::map<std::string, std::shared_ptr<store::Store>> stores;  // one of a bucket is enough for its objects
   return open_token_segments(recipe, use, kTokenFiles, [&](const std::string& file) {
-    check_maker(file, maker, tokenizer != nullptr);
-    return open_file(file);
+    if (!store::is_uri(file)) {
+      check_maker(file, base::MappedFile::open(file).bytes(), maker, tokenizer != nullptr);
+      return open_file(file);
+    }
+    const store::Uri uri = store::parse_uri(file);
+    std::shared_ptr<store::Store>& there = stores[uri.shown(uri.bucket()) + uri.query];
+    if (!there) there = store::open_store(uri);
+    auto remote = store::RemoteFile::open(there, uri);
+    std::vector<std::byte> begin(static_cast<size_t>(std::min(remote->size(), kLookedAt)));
+    remote->read(0, begin);
+    check_maker(uri.shown(), begin, maker, tokenizer != nullptr);
+    const Shape shape = checked_shape({uri.shown(), remote->size(), begin});
+    return remote_segment(std::move(remote), shape.skipped, shape.width);
   });
 }
 
@@ -280,16 +314,16 @@ std::unique_ptr<Dataset> open_token_segments(const recipe::Recipe& recipe, Use u
     int64_t bytes = 0;
     for (const std::string& file : files) {
       TokenSegment segment = open_one(file);
-      bytes += static_cast<int64_t>(segment.bytes.size());
+      bytes += segment.size();
       stream.append(std::move(segment));  // which leaves empty ones out
     }
-    if (said.is_auto && bytes > kSearchedBytes) {
+    if (said.is_auto && (bytes > kSearchedBytes || stream.is_remote())) {
       throw base::ConfigError(
-          232, fmt::format("model.vocab is auto, and finding it would mean reading all {} GiB of {}: set "
+          232, fmt::format("model.vocab is auto, and finding it would mean reading all {} of {}: set "
                            "model.vocab to the tokenizer's vocabulary size, or data.tokenizer",
-                           bytes >> 30, recipe.data.path));
+                           base::human_bytes(static_cast<double>(bytes)), recipe.data.path));
     }
-    const bool whole = said.is_auto || bytes <= kScannedBytes;
+    const bool whole = said.is_auto || (bytes <= kScannedBytes && !stream.is_remote());
     if (whole) needed = std::max(needed, scan(stream, said));
     scanned = scanned && whole;
     return stream;

@@ -10,9 +10,12 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/data/files.h"
 #include "lockstep/recipe/path_list.h"
+#include "lockstep/store/threads.h"
 
 namespace lockstep::data {
 namespace {
+
+constexpr int kRequestsAtOnce = 16;
 
 struct Source {
   const char* key;
@@ -61,17 +64,19 @@ int64_t held_out(int64_t samples, double fraction) {
 DataFiles find_data_files(const recipe::Recipe::Data& data, Use use,
                           const std::vector<std::string>& extensions) {
   DataFiles files;
+  const bool streamed = data.kind == "tokens";
   if (use == Use::evaluate) {
     const Source source = eval_source(data);
-    FoundFiles found = find_files({.key = source.key, .path = source.path, .extensions = extensions});
+    FoundFiles found =
+        find_files({.key = source.key, .path = source.path, .extensions = extensions, .streamed = streamed});
     files.eval = std::move(found.files);
     files.left_out = std::move(found.left_out);
     return files;
   }
-  FileQuery query{.key = "data.path", .path = data.path, .extensions = extensions};
+  FileQuery query{.key = "data.path", .path = data.path, .extensions = extensions, .streamed = streamed};
   if (!data.eval_path.empty()) {
-    FoundFiles held_out =
-        find_files({.key = "data.eval_path", .path = data.eval_path, .extensions = extensions});
+    FoundFiles held_out = find_files(
+        {.key = "data.eval_path", .path = data.eval_path, .extensions = extensions, .streamed = streamed});
     query.excluded = held_out.files;
     files.eval = std::move(held_out.files);
     files.left_out = std::move(held_out.left_out);
@@ -113,16 +118,35 @@ int64_t WindowedDataset::samples(Split split) const {
   return split == Split::train ? train_windows_ : eval_windows_;
 }
 
-void WindowedDataset::read(Split split, int64_t index, std::span<int32_t> inputs,
-                           std::span<int32_t> labels) const {
+WindowedDataset::Place WindowedDataset::place_of(Split split, int64_t index) const {
   LS_ASSERT(index >= 0 && index < samples(split));
-  LS_ASSERT(static_cast<int64_t>(inputs.size()) == seq_len_ && inputs.size() == labels.size());
   const bool own_stream = split == Split::eval && streams_.eval.has_value();
   const int64_t before = split == Split::eval && !own_stream ? train_windows_ : 0;
-  const TokenStream& stream = own_stream ? *streams_.eval : *streams_.train;
-  const int64_t first = (before + index) * seq_len_;
-  stream.copy(first, inputs);
-  stream.copy(first + 1, labels);
+  return {.stream = own_stream ? *streams_.eval : *streams_.train, .first = (before + index) * seq_len_};
+}
+
+// All tokens at once: of a store that is one request.
+void WindowedDataset::read(Split split, int64_t index, std::span<int32_t> inputs,
+                           std::span<int32_t> labels) const {
+  LS_ASSERT(static_cast<int64_t>(inputs.size()) == seq_len_ && inputs.size() == labels.size());
+  const Place place = place_of(split, index);
+  if (!place.stream.is_remote()) {
+    place.stream.copy(place.first, inputs);
+    place.stream.copy(place.first + 1, labels);
+    return;
+  }
+  std::vector<int32_t> tokens(inputs.size() + 1);
+  place.stream.copy(place.first, tokens);
+  std::copy(tokens.begin(), tokens.end() - 1, inputs.begin());
+  std::copy(tokens.begin() + 1, tokens.end(), labels.begin());
+}
+
+void WindowedDataset::announce(Split split, std::span<const int64_t> wanted) const {
+  if (wanted.empty() || !place_of(split, wanted.front()).stream.is_remote()) return;
+  store::in_threads(kRequestsAtOnce, static_cast<int64_t>(wanted.size()), [&](int64_t i) {
+    const Place place = place_of(split, wanted[static_cast<size_t>(i)]);
+    place.stream.announce(place.first, seq_len_ + 1);
+  });
 }
 
 std::string WindowedDataset::describe() const {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/announced.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/token_stream.h"
 
@@ -48,11 +49,12 @@ struct Streams {
 Streams open_streams(const recipe::Recipe::Data& data, Use use, const std::vector<std::string>& extensions,
                      const std::function<TokenStream(const std::vector<std::string>& files)>& open);
 
-class WindowedDataset : public Dataset {
+class WindowedDataset : public Dataset, public Announced {
  public:
   int64_t vocab() const override { return vocab_; }
   int64_t samples(Split split) const override;
   void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override;
+  void announce(Split split, std::span<const int64_t> samples) const override;
   std::string describe() const override;
   std::string describe_eval() const override;
   std::vector<std::string> remarks() const override;
@@ -63,6 +65,12 @@ class WindowedDataset : public Dataset {
   WindowedDataset(const recipe::Recipe::Data& recipe, int64_t vocab, Streams streams);
 
  private:
+  struct Place {
+    const TokenStream& stream;
+    int64_t first;  // token
+  };
+  Place place_of(Split split, int64_t index) const;
+
   std::string kind_, path_, eval_path_;
   int64_t seq_len_, vocab_;
   Streams streams_;

@@ -215,6 +215,16 @@ void add_checkpoint(std::vector<Key>& keys) {
                    "Seconds from the preemption warning (SIGTERM, SIGUSR1, a preemption notice) to the end "
                    "of the machine. auto: Compute Engine 30, GKE 15, EC2 120, Slurm's --signal.",
                    "60", {.at_least = 1, .at_most = 1e6, .also = {"grace_period"}}),
+          make_key(
+              MEMBER(checkpoint.to), always(),
+              "A folder of an object store (s3://, gs://, abfs://, or file:// for another disk) that gets "
+              "a copy of every checkpoint, in the background. A run whose own folder is empty resumes "
+              "from there.",
+              "\"s3://bucket/runs/first\"",
+              {.pattern = "((s3|gs|gcs|abfss?|file)://[^?#\\s]+)?",
+               .form = "a URI such as s3://bucket/runs/first, without a query",
+               .also = {"upload_to", "save_uri", "remote", "checkpoint_uri"},
+               .names = Key::Names::output}),
       });
 }
 

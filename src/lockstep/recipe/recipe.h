@@ -174,6 +174,7 @@ struct Recipe {
     AutoInt snapshot_every;  // steps between snapshots in the launcher's memory; auto: below 1 % of the time
     int64_t replicas = 0;    // 1: another node keeps a copy of each snapshot
     AutoInt notice;          // seconds from the warning to the end; auto: by where it runs
+    std::string to;          // a folder of an object store that gets a copy of each: "s3://bucket/runs/a"
   } checkpoint;
 
   struct Log {

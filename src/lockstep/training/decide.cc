@@ -1,5 +1,7 @@
 #include "lockstep/training/decide.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <utility>
 
@@ -10,11 +12,13 @@
 #include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/older.h"
+#include "lockstep/checkpoint/remote.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/launch/process/rank_memory.h"
 #include "lockstep/run/session/choose_layout.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/training/recovery.h"
+#include "lockstep/training/uploader.h"
 
 namespace lockstep::training {
 
@@ -33,8 +37,8 @@ void take_folder(const Request& request, FirstRank& own) {
 // Where `resume` never or PATH goes on from, the first that can be used; empty: from the beginning.
 std::vector<std::string> starting_points(const Request& request) {
   std::vector<std::string> points = saved_since_launch(request.folder);
-  const std::string& resume = request.options.resume;
-  if (resume == "never") return points;
+  if (request.options.resume == "never") return points;
+  const std::string resume = checkpoint::local_model(request.options.resume);
   if (!std::filesystem::exists(resume)) {
     throw checkpoint::CheckpointError(323, "--resume " + resume + ": no such checkpoint folder");
   }
@@ -83,6 +87,15 @@ void take_own_newest(const Request& request, run::Decision& decision) {
   }
 }
 
+// A disk that lacks what the store of checkpoint.to has, as on a new machine, gets it.
+void restore_run(const Request& request, FirstRank& own) {
+  const std::string& from = request.said.recipe.checkpoint.to;
+  if (from.empty() || own.only_looks || !request.automatic() || only_saves()) return;
+  take_folder(request, own);
+  if (const auto step = restore_from_store(from, request.folder))
+    request.observer.remark(fmt::format("fetched the checkpoint of step {} from {}", *step, from));
+}
+
 // A mistake in the recipe itself comes first. One that is sound alone may contradict what "auto" meant in
 // this folder: then the changed key is what the user must hear of.
 run::Plan plan_to_go_on(const Request& request, const recipe::Resolved& said,
@@ -108,6 +121,7 @@ run::Decision decide(const Request& request, const run::PlanOptions& options, Fi
   if (std::filesystem::is_directory(folder, nothing_there)) take_folder(request, own);
   recipe::Resolved resolved = request.said;
   if (!request.options.data) data::resolve_kind(resolved);
+  restore_run(request, own);
   const recipe::Resolved said = resolved;
   const run::Earlier earlier = request.starts_over() ? run::Earlier{} : run::look_at(folder);
   if (!request.starts_over()) run::adopt_earlier(resolved, folder);

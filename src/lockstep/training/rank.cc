@@ -10,10 +10,12 @@
 #include "lockstep/launch/failure.h"
 #include "lockstep/launch/process/rank_memory.h"
 #include "lockstep/run/saving/saver.h"
+#include "lockstep/training/data_watch.h"
 #include "lockstep/training/profile_file.h"
 #include "lockstep/training/recovery.h"
 #include "lockstep/training/remarks.h"
 #include "lockstep/training/save_news.h"
+#include "lockstep/training/uploader.h"
 
 namespace lockstep::training {
 
@@ -135,6 +137,29 @@ TrainResult run_beside(const Rank& rank) {
   return result_of(train_and_save(rank.session, options, nobody, [&] { saver.finish(); }), rank);
 }
 
+namespace {
+
+std::unique_ptr<Uploader> uploader_of(const Rank& rank) {
+  const auto& when = rank.session.plan.recipe().checkpoint;
+  if (when.to.empty()) return nullptr;
+  auto uploads = std::make_unique<Uploader>(
+      UploadOptions{.to = when.to,
+                    .run_folder = rank.request.folder,
+                    .retention = {.keep = static_cast<int>(when.keep), .every = when.keep_every}});
+  if (!rank.request.starts_over()) {
+    if (const auto left = newest_not_uploaded(when.to, rank.request.folder)) uploads->saved(*left);
+  }
+  return uploads;
+}
+
+// The machine of a run that is stopped may be gone when the notice is over.
+double upload_seconds(const Rank& rank, const run::Summary& summary) {
+  const auto& notice = rank.session.plan.recipe().checkpoint.notice;
+  return summary.finished ? kUploadSeconds : run::find_notice(notice, run::this_place()).seconds;
+}
+
+}  // namespace
+
 TrainResult run_first(const Rank& rank, run::RunFolder& files) {
   run::Session& session = rank.session;
   TrainObserver& observer = rank.request.observer;
@@ -149,8 +174,12 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
   run::Saver saver(session, folder);
   Everyone everyone;
   NoticeWatch notice(session, folder, everyone);
-  SaveNews news(saver, {.everyone = everyone, .notice = notice, .snapshots = rank.snapshots.get()});
-  everyone.all = {&files, &observer, &news, &notice};
+  const std::unique_ptr<Uploader> uploads = uploader_of(rank);
+  SaveNews news(
+      saver,
+      {.everyone = everyone, .notice = notice, .snapshots = rank.snapshots.get(), .uploads = uploads.get()});
+  DataWatch data(session.plan.recipe().data, everyone);
+  everyone.all = {&files, &observer, &news, &notice, &data};
   options.save = [&](int64_t step) { save_now(saver, step, rank.signal), news.tell(); };
   options.profile.made = [&](const run::Profile& profile) {
     observer.profiled(session, profile, keep_profile(session, profile, folder));
@@ -168,6 +197,8 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
           ? fmt::format("{} steps done, params_hash {}", summary.steps, summary.params_hash)
           : fmt::format("stopped by signal {} at a step boundary and saved", rank.signal.value().load()),
       summary.steps);
+  const std::string not_uploaded =
+      news.finish_uploads(upload_seconds(rank, summary), rank.signal.value(), summary.steps);
   const TrainResult result = result_of(summary, rank);
   if (options.save_only && !summary.finished) {
     observer.note(fmt::format("run the same command again to resume from step {}", summary.steps));
@@ -176,6 +207,11 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
   }
   if (const std::string left = files.unwritten(); !left.empty())
     observer.warn(left + " could not be written: the disk stayed full until the end");
+  if (!not_uploaded.empty()) {
+    throw base::IoError(344, fmt::format("step {} is saved in {}, but {}; run the same command again to "
+                                         "upload it",
+                                         summary.steps, folder, not_uploaded));
+  }
   return result;
 }
 

@@ -18,6 +18,7 @@
 #include "lockstep/training/rank.h"
 #include "lockstep/training/recovery.h"
 #include "lockstep/training/remarks.h"
+#include "lockstep/training/uploader.h"
 
 namespace lockstep {
 
@@ -27,6 +28,22 @@ using training::FirstRank;
 using training::Request;
 using training::StopSignal;
 
+// What the process that finished the run did not get to.
+void upload_what_is_left(const Request& request) {
+  const auto& when = request.said.recipe.checkpoint;
+  if (when.to.empty() || request.options.dry_run) return;
+  const auto step = training::newest_not_uploaded(when.to, request.folder);
+  if (!step) return;
+  training::Uploader uploads({.to = when.to,
+                              .run_folder = request.folder,
+                              .retention = {.keep = static_cast<int>(when.keep), .every = when.keep_every}});
+  uploads.saved(*step);
+  if (const std::string left = uploads.finish(training::kUploadSeconds); !left.empty())
+    throw base::IoError(344, fmt::format("step {} is saved in {}, but {}", *step, request.folder, left));
+  if (const auto news = uploads.poll())
+    request.observer.remark(fmt::format("step {}: {}", news->step, news->why));
+}
+
 TrainResult already_done(const Request& request, const run::Decision& decision, bool first) {
   TrainResult result;
   if (first) {
@@ -34,6 +51,7 @@ TrainResult already_done(const Request& request, const run::Decision& decision, 
         fmt::format("already done: {} has {} steps. Set a larger run.steps to train longer, run.name=NAME to "
                     "start another run, or --resume never to start over",
                     request.folder, decision.step));
+    upload_what_is_left(request);
     result = training::recorded_result(request.folder, decision.checkpoints);
   }
   result.ended = TrainResult::Ended::already_done;

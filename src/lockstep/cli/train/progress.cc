@@ -84,7 +84,10 @@ void Progress::evaluated(int64_t, double loss) { eval_ = loss; }
 
 void Progress::event(const std::string& name, const std::string& why, int64_t step) {
   if (name == "nonfinite" || name == "checkpoint_failed" || name == "no_profile") warn(why);
-  if (name == "checkpoint_saved") say(fmt::format("step {}: {}", step, why));
+  if (name == "data_slow") warn(why);
+  if (name == "data_fast" || name == "upload_awaited") say(why);
+  if (name == "upload_failed") warn(fmt::format("step {}: {}", step, why));
+  if (name == "checkpoint_saved" || name == "checkpoint_uploaded") say(fmt::format("step {}: {}", step, why));
 }
 
 std::string Progress::summary_text(const run::Summary& s) const {

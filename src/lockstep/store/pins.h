@@ -1,0 +1,28 @@
+// Which copies of a cache are in use, and by whom: a file for each living process, locked as long as it
+// lives, with a line for each copy.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lockstep::store {
+
+class PinFile {
+ public:
+  explicit PinFile(const std::string& cache_folder);  // IoError 292
+  ~PinFile();
+  PinFile(const PinFile&) = delete;
+  PinFile& operator=(const PinFile&) = delete;
+
+  void add(const std::vector<std::string>& paths);
+
+  // What living processes use. Files of processes that have ended are removed.
+  static std::set<std::string> in_use(const std::string& cache_folder);
+
+ private:
+  std::string path_;
+  int file_ = -1;
+};
+
+}  // namespace lockstep::store
