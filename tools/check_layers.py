@@ -41,8 +41,9 @@ MAY_INCLUDE = {
     "training": "base recipe comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/loop launch",
     "verify": "base recipe data model checkpoint plan launch",
+    "jobs": "base recipe",
     "cli": "base text chat terminal recipe device comm data model program checkpoint watch run/executor "
-           "run/session run/saving run/loop run/tools launch training verify",
+           "run/session run/saving run/loop run/tools launch training verify jobs",
 }
 # Tests may use what builds whole runs, wherever they stand.
 TEST = re.compile(r"(_test|_bench)\.cc$|testing\.h$|/reference/")
