@@ -34,6 +34,13 @@ int schema_command(Arguments& arguments);
 int doctor_command(Arguments& arguments);
 int topo_command(Arguments& arguments);
 int bench_command(Arguments& arguments);
+int submit_command(Arguments& arguments);
+int jobs_command(Arguments& arguments);
+int logs_command(Arguments& arguments);
+int stop_command(Arguments& arguments);
+int why_command(Arguments& arguments);
+int ssh_command(Arguments& arguments);
+int targets_command(Arguments& arguments);
 
 // `lockstep explain program ...` and `lockstep explain memory ...`: the words after the subject.
 int explain_program(const std::vector<std::string>& words);

@@ -1,0 +1,67 @@
+// lockstep why, lockstep ssh: closer looks at one job.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
+#include "lockstep/jobs/submit.h"
+
+namespace lockstep::cli {
+
+int why_command(Arguments& arguments) {
+  std::string name;
+  bool as_json = false;
+  arguments.positional("RUN", name, "a job's id, or the name of its run (the newest)");
+  arguments.flag("--json", as_json, "print as JSON");
+  arguments.example("lockstep why first", "why it waits, or why it has failed");
+  if (!arguments.parse()) return 0;
+  if (name.empty()) throw base::ConfigError(109, "why needs a job: lockstep why RUN");
+  const jobs::Ledger ledger(jobs::jobs_folder());
+  const jobs::Submitted job = jobs::find_job(ledger, name);
+  jobs::ProcessClient client;
+  const jobs::Status status = jobs::status_of(job, client);
+  std::vector<std::string> lines;
+  if (job.submission == jobs::Submitted::Submission::complete)
+    lines = jobs::find_target(job.place.kind).why(job, status, client);
+  if (lines.empty() && !status.reason.empty()) lines = {status.reason};
+  if (as_json) {
+    print("{}\n", nlohmann::json{{"id", job.id}, {"state", jobs::name_of(status.state)}, {"why", lines}}.dump(
+                      2, ' ', false, nlohmann::json::error_handler_t::replace));
+    return 0;
+  }
+  print("{} is {}{}\n", job.id, jobs::name_of(status.state),
+        status.where.empty() ? "" : " on " + status.where);
+  for (const std::string& line : lines) print("  {}\n", line);
+  if (status.state == jobs::State::failed) print("  `lockstep logs {}` shows what it printed\n", job.id);
+  if (status.state == jobs::State::interrupted)
+    print("  `lockstep stop {}` removes what may have been made\n", job.id);
+  return 0;
+}
+
+int ssh_command(Arguments& arguments) {
+  std::string name;
+  int64_t node = 0;
+  bool dry_run = false;
+  arguments.positional("RUN", name, "a job's id, or the name of its run (the newest)");
+  arguments.option("--node", node, "which machine; default: 0");
+  arguments.flag("--dry-run", dry_run, "print the command only");
+  arguments.example("lockstep ssh first --node 2", "a shell on the third machine");
+  if (!arguments.parse()) return 0;
+  if (name.empty()) throw base::ConfigError(109, "ssh needs a job: lockstep ssh RUN");
+  const jobs::Ledger ledger(jobs::jobs_folder());
+  const jobs::Submitted job = jobs::find_job(ledger, name);
+  const jobs::Command command = jobs::find_target(job.place.kind).shell(job, node);
+  if (command.words.empty())
+    throw base::ConfigError(
+        722, fmt::format("a target of kind {} has no machine to open a shell on", job.place.kind));
+  if (dry_run) {
+    print("{}\n", jobs::shell_line(command.words));
+    return 0;
+  }
+  jobs::ProcessClient client;
+  return client.attach(command);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,150 @@
+#include "lockstep/jobs/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/jobs/client.h"
+
+namespace lockstep::jobs {
+namespace {
+
+using base::ConfigError;
+
+bool is_variable(const std::string& name) {
+  const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  return !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) &&
+         std::all_of(name.begin(), name.end(), letter);
+}
+
+std::string variable_of(const std::string& entry) {
+  const std::string name = entry.substr(0, entry.find('='));
+  if (entry.find('=') == std::string::npos || !is_variable(name))
+    throw ConfigError(724, fmt::format("{} is no variable; write NAME=value", base::quoted(name, 40)));
+  return name;
+}
+
+bool looks_secret(const std::string& name) {
+  for (const char* ending : {"TOKEN", "SECRET", "PASSWORD", "_KEY", "PASSPHRASE", "CREDENTIALS"}) {
+    if (name.ends_with(ending)) return true;
+  }
+  return false;
+}
+
+// A line that ends a here-document and does not occur in the text.
+std::string end_mark(const std::string& text) {
+  std::string mark = "END_OF_RECIPE";
+  while (text.find(mark) != std::string::npos) mark += "_";
+  return mark;
+}
+
+}  // namespace
+
+std::string make_id(const std::string& name) {
+  std::string id;
+  for (const char c : name) {
+    const char low = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const bool plain = (low >= 'a' && low <= 'z') || (low >= '0' && low <= '9');
+    if (plain) id += low;
+    if (!plain && !id.empty() && id.back() != '-') id += '-';
+  }
+  id.resize(std::min<size_t>(id.size(), 32));  // places allow 63 letters, with what they add themselves
+  if (id.empty() || !std::isalpha(static_cast<unsigned char>(id[0]))) id = "run-" + id;
+  if (id.back() != '-') id += '-';
+  std::random_device device;
+  for (int k = 0; k < 6; ++k) id += "0123456789abcdefghjkmnpqrstvwxyz"[device() % 32];
+  return id;
+}
+
+std::vector<Secret> secrets_of(const Place& place) {
+  struct Prefix {
+    const char* text;
+    Secret::Keeper keeper;
+  };
+  constexpr Prefix kPrefixes[] = {{"file:", Secret::Keeper::file},
+                                  {"kubernetes:", Secret::Keeper::kubernetes},
+                                  {"google:", Secret::Keeper::google}};
+  std::vector<Secret> secrets;
+  for (const std::string& entry : place.secrets) {
+    const std::string name = variable_of(entry), value = entry.substr(name.size() + 1);
+    const auto* row =
+        std::ranges::find_if(kPrefixes, [&](const Prefix& one) { return value.starts_with(one.text); });
+    if (row == std::end(kPrefixes) || value == row->text)
+      throw ConfigError(724, fmt::format("the secret {} must name where its value is kept: {}=file:PATH, "
+                                         "{}=kubernetes:SECRET/KEY or {}=google:SECRET",
+                                         name, name, name, name));
+    secrets.push_back({name, row->keeper, value.substr(std::string_view(row->text).size())});
+    if (row->keeper == Secret::Keeper::kubernetes &&
+        (place.kind != "kubernetes" || secrets.back().what.find('/') == std::string::npos))
+      throw ConfigError(
+          724,
+          fmt::format("the secret {} is kubernetes:SECRET/KEY, for targets of kind kubernetes only", name));
+  }
+  return secrets;
+}
+
+std::vector<std::pair<std::string, std::string>> variables_of(const Place& place) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const std::string& entry : place.environment) {
+    const std::string name = variable_of(entry);
+    if (looks_secret(name))
+      throw ConfigError(724, fmt::format("{} looks like a secret, and variables are written into scripts and "
+                                         "manifests; use --secret {}=file:PATH",
+                                         name, name));
+    all.emplace_back(name, entry.substr(name.size() + 1));
+  }
+  return all;
+}
+
+int64_t ranks_of(const Place& place) {
+  return place.ranks > 0 ? place.ranks : std::max<int64_t>(place.gpus, 1);
+}
+
+std::string program_of(const Place& place) { return place.program.empty() ? "lockstep" : place.program; }
+
+std::vector<std::string> train_words(const Job& job, const std::string& recipe_file) {
+  std::vector<std::string> words = {program_of(job.place), "train"};
+  if (!job.recipe.empty()) words.push_back(recipe_file);
+  words.insert(words.end(), job.overrides.begin(), job.overrides.end());
+  words.insert(words.end(), {"--nproc", std::to_string(ranks_of(job.place)), "--max-restarts",
+                             std::to_string(job.place.failures)});
+  words.insert(words.end(), job.train.begin(), job.train.end());
+  return words;
+}
+
+std::string environment_lines(const Job& job) {
+  std::string lines;
+  for (const auto& [name, value] : variables_of(job.place))
+    lines += fmt::format("export {}={}\n", name, shell_word(value));
+  for (const Secret& secret : secrets_of(job.place)) {
+    if (secret.keeper == Secret::Keeper::file)
+      lines += fmt::format("{}=$(cat {}) || exit 2\nexport {}\n", secret.variable, shell_word(secret.what),
+                           secret.variable);
+    if (secret.keeper == Secret::Keeper::google) {
+      const size_t slash = secret.what.find('/');
+      lines += fmt::format("{}=$(gcloud secrets versions access {} --secret={}) || exit 2\nexport {}\n",
+                           secret.variable,
+                           shell_word(slash == std::string::npos ? "latest" : secret.what.substr(slash + 1)),
+                           shell_word(secret.what.substr(0, slash)), secret.variable);
+    }
+  }
+  return lines;
+}
+
+std::string self_contained_script(const Job& job, const std::string& prelude) {
+  std::string script = prelude + environment_lines(job);
+  if (!job.place.folder.empty())
+    script += fmt::format("mkdir -p {0} && cd {0} || exit 2\n", shell_word(job.place.folder));
+  const std::string file = fmt::format("/tmp/{}.toml", job.id);
+  if (!job.recipe.empty()) {
+    const std::string mark = end_mark(job.recipe);
+    script += fmt::format("cat >{} <<'{}'\n{}{}{}\n", file, mark, job.recipe,
+                          job.recipe.ends_with('\n') ? "" : "\n", mark);
+  }
+  return script + "exec " + shell_line(train_words(job, file)) + "\n";
+}
+
+}  // namespace lockstep::jobs

@@ -1,0 +1,55 @@
+// One model of a job: what runs, and where. A target turns it into files and commands (target.h).
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/jobs/place.h"
+
+namespace lockstep::jobs {
+
+// A variable whose value is read where the run is. It never passes through this program.
+struct Secret {
+  enum class Keeper { file, kubernetes, google };
+  std::string variable;
+  Keeper keeper;
+  std::string what;  // /home/me/.token, SECRET/KEY, SECRET[/VERSION]
+};
+
+struct Sweep {
+  std::string key;  // empty: none
+  std::vector<std::string> values;
+};
+
+struct Job {
+  std::string id;                      // first-k3f9a2: the tag of everything that is made for it
+  std::string name;                    // run.name
+  std::string recipe;                  // the text of the recipe; empty: the built-in one
+  std::vector<std::string> overrides;  // key=value
+  std::vector<std::string> train;      // more words for `lockstep train`
+  std::string state_folder;            // here, with what was written for it
+  std::string after;                   // the place's id of a job that must end well first
+  Sweep sweep;                         // one run per value, as an array
+  Place place;
+};
+
+// The run's name in letters that every place takes, and six random ones.
+std::string make_id(const std::string& name);
+
+// NAME=file:PATH and the like, as place.secrets has them. ConfigError 724, which quotes no value.
+std::vector<Secret> secrets_of(const Place& place);
+// NAME, value. ConfigError 724: a bad name, or one that is a secret's by its look.
+std::vector<std::pair<std::string, std::string>> variables_of(const Place& place);
+
+int64_t ranks_of(const Place& place);  // per node
+std::string program_of(const Place& place);
+// lockstep train RECIPE KEY=VALUE ... --max-restarts N --nproc R
+std::vector<std::string> train_words(const Job& job, const std::string& recipe_file);
+
+// Lines of a shell script: the variables of the run, secrets read where it is.
+std::string environment_lines(const Job& job);
+// A whole script for a machine that shares nothing with this one: carries the recipe.
+std::string self_contained_script(const Job& job, const std::string& prelude = "");
+
+}  // namespace lockstep::jobs

@@ -1,0 +1,99 @@
+// A kind of place: how a job becomes files and commands there, and how it is watched. One file in targets/
+// and one row of target_table() each.
+//
+//     const Target& target = find_target("slurm");
+//     const Plan plan = target.plan(job);              // pure: needs neither client nor login
+//     const Status status = target.status(submitted, client);
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/jobs/client.h"
+#include "lockstep/jobs/job.h"
+#include "lockstep/jobs/ledger.h"
+
+namespace lockstep::jobs {
+
+struct File {
+  std::string name;  // in the job's state folder
+  std::string text;
+  bool secret = false;  // not printed, mode 0600
+};
+
+// One command of a submission. Where it makes something, that is in the ledger before.
+struct Step {
+  Command command;
+  std::vector<Resource> makes = {};  // at most one; none: it only prepares
+  // The place's id in what the client says; without it the resource's own id is known before.
+  std::string (*id_in)(const std::string& output) = nullptr;
+};
+
+struct Plan {
+  std::vector<File> files;
+  std::vector<Step> steps;
+  std::vector<std::string> remarks;  // what a person must do or know
+};
+
+enum class State { queued, running, ending, done, saved, failed, stopped, interrupted, unknown };
+const char* name_of(State state);
+bool has_ended(State state);
+
+struct Status {
+  State state = State::unknown;
+  std::string where;   // nodes
+  std::string reason;  // in the place's own words
+};
+
+// Log output: bytes from `from` on of one node's file, or whatever the client streams.
+struct LogsWish {
+  int64_t node = 0;
+  int64_t from = 0;  // bytes
+  bool follow = false;
+};
+struct Logs {
+  Command command;
+  bool by_offset = false;  // the command prints the bytes behind LogsWish::from and ends
+};
+
+struct Target {
+  const char* kind;
+  const char* summary;
+  const char* client;   // the program that is driven
+  const char* example;  // of `lockstep submit`
+  bool shares_files;    // with this machine: folder and program are by default those of here
+  Plan (*plan)(const Job& job);
+  Status (*status)(const Submitted& job, Client& client);
+  Logs (*logs)(const Submitted& job, const LogsWish& wish);
+  // Why it is where it is: sentences, the place's own words quoted, with a remedy.
+  std::vector<std::string> (*why)(const Submitted& job, const Status& status, Client& client);
+  Command (*shell)(const Submitted& job, int64_t node);
+  // Commands that succeed where the place can be used: client present, logged in.
+  std::vector<Command> (*checks)(const Place& place);
+};
+
+const std::vector<Target>& target_table();
+const Target& find_target(const std::string& kind);  // ConfigError 723
+
+// A row of a table of reasons: text that a place says, and what it means with a remedy.
+struct Reason {
+  const char* text;
+  const char* meaning;
+};
+// The meaning of the first row whose text is in `said`; nothing: "".
+std::string meaning_of(const std::vector<Reason>& reasons, const std::string& said);
+
+Target slurm_target();
+Target ssh_target();
+Target kubernetes_target();
+Target vertex_target();
+Target gce_target();
+Target terraform_target();
+Target tpu_target();
+Target pbs_target();
+Target lsf_target();
+Target ray_target();
+Target sagemaker_target();
+Target azureml_target();
+
+}  // namespace lockstep::jobs

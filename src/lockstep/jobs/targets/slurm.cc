@@ -1,0 +1,240 @@
+// Slurm: one sbatch script. One task per node, which is the launcher; a run that was preempted and has saved
+// (exit code 75) puts itself into the queue again, a failure does not.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/jobs/target.h"
+
+namespace lockstep::jobs {
+namespace {
+
+constexpr const char* kLabel = "Slurm job";
+
+const std::vector<Reason>& pending_reasons() {
+  static const std::vector<Reason> rows = {
+      {"Resources",
+       "it is next, and waits until enough nodes are free; fewer nodes or a shorter time start sooner"},
+      {"Priority",
+       "other jobs are before it; `sprio -j JOB` shows why, and a shorter time may let it fit in between"},
+      {"DependencyNeverSatisfied", "the job it waits for has failed; stop it and submit it again"},
+      {"Dependency", "it waits for another job to end"},
+      {"PartitionTimeLimit",
+       "its time is longer than the partition allows; submit it with a smaller --time (`sinfo -o '%P %l'`)"},
+      {"PartitionNodeLimit",
+       "it wants more nodes than the partition has; submit it with fewer --nodes (`sinfo`)"},
+      {"PartitionConfig",
+       "it wants more than the partition allows; `scontrol show partition` shows what that is"},
+      {"PartitionDown", "the partition does not start jobs now; `sinfo` shows others"},
+      {"PartitionInactive", "the partition does not start jobs now; `sinfo` shows others"},
+      {"ReqNodeNotAvail", "nodes that it needs are down, reserved or in maintenance; `sinfo -R` says why"},
+      {"NodeDown", "a node that it needs is down; `sinfo -R` says why"},
+      {"BadConstraints",
+       "no node has what it asks for; check gpus, cpus, memory_gib and constraint against `sinfo -o '%N %G "
+       "%c %m %f'`"},
+      {"QOSMax",
+       "a limit of its quality of service is reached; wait for your other jobs, or choose another qos"},
+      {"QOSGrp",
+       "a limit of its quality of service is reached by all its users together; wait, or choose another qos"},
+      {"AssocMax", "a limit of your account is reached; wait for your other jobs, or ask for more"},
+      {"AssocGrp", "a limit of your account is reached by all its users together; wait, or ask for more"},
+      {"InvalidAccount",
+       "the account is not valid here; set account to one of `sacctmgr show associations user=$USER`"},
+      {"InvalidQOS", "the quality of service is not valid here; set qos to another"},
+      {"JobHeldUser", "it is held by its user; `scontrol release JOB` lets it go"},
+      {"JobHeldAdmin", "it is held by an administrator; ask them"},
+      {"launch failed requeued held", "its last start failed on a node; `scontrol release JOB` tries again"},
+      {"JobLaunchFailure", "its last start failed on a node; look at its log, then `scontrol release JOB`"},
+      {"BeginTime", "it was put into the queue again and may start in a moment"},
+      {"Reservation", "it waits for its reservation to begin"},
+      {"Licenses", "it waits for a licence"},
+      {"Cleaning", "it was put into the queue again, and its last start is being cleaned up"},
+      {"None", "Slurm has not looked at it yet"},
+  };
+  return rows;
+}
+
+// Slurm expands %; a folder's own are doubled.
+std::string log_file(const std::string& folder, bool array) {
+  std::string file;
+  for (const char c : folder) file += c == '%' ? std::string("%%") : std::string(1, c);
+  return file + (array ? "/log-%a" : "/log");
+}
+
+// srun and what it starts on every node.
+std::string start_line(const Job& job) {
+  const Place& place = job.place;
+  std::vector<std::string> words = {"srun", "--ntasks-per-node=1", "--kill-on-bad-exit=0"};
+  const std::string binds =
+      job.state_folder + ":" + job.state_folder + "," + place.folder + ":" + place.folder;
+  if (place.container == "pyxis") {
+    words.insert(words.end(), {"--container-image=" + place.image, "--container-mounts=" + binds,
+                               "--container-workdir=" + place.folder});
+  } else if (!place.image.empty()) {
+    words.insert(words.end(),
+                 {"apptainer", "exec", "--nv", "--bind", binds, "--pwd", place.folder, place.image});
+  }
+  const std::vector<std::string> train = train_words(job, job.state_folder + "/recipe.toml");
+  words.insert(words.end(), train.begin(), train.end());
+  std::string line = shell_line(words);
+  if (!job.sweep.key.empty())
+    line += fmt::format(" \"{}=${{values[SLURM_ARRAY_TASK_ID]}}\" \"run.name={}-$SLURM_ARRAY_TASK_ID\"",
+                        job.sweep.key, job.name);
+  return line;
+}
+
+std::string script(const Job& job) {
+  std::string text =
+      fmt::format("#!/bin/bash\n# lockstep submit: {}\n{}\n", job.id, header(job)) + environment_lines(job);
+  if (!job.sweep.key.empty()) text += fmt::format("values=({})\n", shell_line(job.sweep.values));
+  const std::string ending = job.sweep.key.empty() ? "/ended" : "/ended-$SLURM_ARRAY_TASK_ID";
+  text += fmt::format(R"(
+# Slurm's warning comes to this script alone: it tells the ranks, which save and end with 75.
+trap 'scancel --signal=TERM "$SLURM_JOB_ID"' TERM
+rm -f {0}
+{1} &
+srun=$!
+while kill -0 "$srun" 2>/dev/null; do wait "$srun"; done
+wait "$srun"
+code=$?
+
+# Saved: run again, unless somebody has cancelled the job. A failure stays one.
+state=$(squeue --noheader --format=%T --jobs="$SLURM_JOB_ID" 2>/dev/null)
+if [[ $code == 75 && $state == RUNNING && ${{SLURM_RESTART_COUNT:-0}} -lt {2} ]]; then
+  echo "lockstep: preempted and saved; asking Slurm to run the job again"
+  scontrol requeue "$SLURM_JOB_ID" && exit 75
+fi
+echo "$code" >{0}
+exit "$code"
+)",
+                      shell_word(job.state_folder) + ending, start_line(job), job.place.preemptions);
+  return text;
+}
+
+std::string job_number(const std::string& output) {
+  std::string number(base::trimmed(output));
+  number.resize(std::min(number.find(';'), number.size()));  // --parsable: JOB;CLUSTER
+  const bool good = !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
+  return good ? number : "";
+}
+
+Plan plan(const Job& job) {
+  const Place& place = job.place;
+  if (!place.container.empty() && place.image.empty())
+    throw base::ConfigError(722, fmt::format("container = {} needs an image", base::quoted(place.container)));
+  Plan plan;
+  plan.files = {{"job.sh", script(job)}};
+  if (!job.recipe.empty()) plan.files.push_back({"recipe.toml", job.recipe});
+  Resource resource{.job = job.id,
+                    .label = kLabel,
+                    .find = {"squeue", "--noheader", "--me", "--format=%F", "--name=" + job.id},
+                    .remove = {"scancel", "{id}"}};
+  plan.steps = {{.command = {{"sbatch", "--parsable", job.state_folder + "/job.sh"}},
+                 .makes = {resource},
+                 .id_in = job_number}};
+  return plan;
+}
+
+std::vector<std::string> fields(const std::string& line) {
+  std::vector<std::string> all;
+  std::istringstream parts(line);
+  for (std::string part; std::getline(parts, part, '|');) all.emplace_back(base::trimmed(part));
+  all.resize(8);
+  return all;
+}
+
+// What the script wrote at its end; where Slurm keeps no accounts, nothing else remembers.
+Status ended_status(const Submitted& job) {
+  const std::string code(base::trimmed(base::try_read_file(job.state_folder + "/ended", 100).text));
+  if (code == "0") return {State::done, "", ""};
+  if (code == "75") return {State::saved, "", "preempted and saved; submit it again to resume"};
+  if (!code.empty()) return {State::failed, "", "exit code " + code};
+  return {State::unknown, "", "Slurm no longer knows it; its log may say more"};
+}
+
+Status accounted_status(const Submitted& job, Client& client) {
+  const Answer answer = client.run({{"sacct", "--noheader", "--allocations", "--parsable2",
+                                     "--format=State,ExitCode,NodeList", "--jobs=" + job.id_of(kLabel)}});
+  const std::vector<std::string> parts =
+      fields(answer.ok() ? answer.output.substr(0, answer.output.find('\n')) : "");
+  const std::string& state = parts[0];
+  if (state.empty() || state == "RUNNING" || state == "PENDING") return ended_status(job);
+  if (state == "COMPLETED") return {State::done, parts[2], ""};
+  if (state.starts_with("CANCELLED")) return {State::stopped, parts[2], state};
+  if (parts[1].starts_with("75:"))
+    return {State::saved, parts[2], "preempted and saved; submit it again to resume"};
+  return {State::failed, parts[2],
+          fmt::format("{}, exit code {}", state, parts[1].substr(0, parts[1].find(':')))};
+}
+
+Status status(const Submitted& job, Client& client) {
+  const Command command{
+      {"squeue", "--noheader", "--me", "--array", "--format=%A|%T|%r|%N", "--name=" + job.id}};
+  const Answer answer = client.run(command);
+  if (!answer.ok()) return {State::unknown, "", answer.complaint(command)};
+  const std::vector<std::string> lines = base::split_lines(answer.output);
+  if (base::trimmed(answer.output).empty()) return accounted_status(job, client);
+  Status status;
+  for (const std::string& line : lines) {  // of an array: one that runs says more than one that waits
+    const std::vector<std::string> parts = fields(line);
+    if (parts[1].empty() || status.state == State::running) continue;
+    if (parts[1] == "RUNNING") status = {State::running, parts[3], ""};
+    if (parts[1] == "COMPLETING") status = {State::ending, parts[3], ""};
+    if (parts[1] != "RUNNING" && parts[1] != "COMPLETING")
+      status = {State::queued, "", parts[2].empty() ? parts[1] : parts[2]};
+  }
+  return status;
+}
+
+Logs logs(const Submitted& job, const LogsWish& wish) {
+  std::error_code error;
+  const std::string one = job.state_folder + "/log",
+                    of_array = fmt::format("{}/log-{}", job.state_folder, wish.node);
+  const std::string file = std::filesystem::exists(of_array, error) ? of_array : one;
+  return {.command = {{"tail", "-c", fmt::format("+{}", wish.from + 1), file}}, .by_offset = true};
+}
+
+std::vector<std::string> why(const Submitted& job, const Status& status, Client& client) {
+  if (status.state != State::queued) return {};
+  const std::string number = job.id_of(kLabel), meaning = meaning_of(pending_reasons(), status.reason);
+  std::vector<std::string> lines = {
+      fmt::format("Slurm says {}: {}", base::quoted(status.reason),
+                  meaning.empty() ? "see `man squeue`, JOB REASON CODES" : meaning)};
+  const Answer start = client.run({{"squeue", "--noheader", "--start", "--format=%S", "--jobs=" + number}});
+  const std::string time(base::trimmed(start.ok() ? start.output : ""));
+  if (!time.empty() && time != "N/A") lines.push_back("Slurm expects to start it at " + time);
+  return lines;
+}
+
+Command shell(const Submitted& job, int64_t node) {
+  return {{"srun", "--jobid=" + job.id_of(kLabel), "--overlap", "--nodes=1", "--ntasks=1",
+           fmt::format("--relative={}", node), "--pty", "bash", "-l"}};
+}
+
+std::vector<Command> checks(const Place& place) {
+  std::vector<std::string> words = {"sinfo", "--noheader", "--format=%P %a %D"};
+  if (!place.partition.empty()) words.push_back("--partition=" + place.partition);
+  return {{{"sbatch", "--version"}}, {words}};
+}
+
+}  // namespace
+
+Target slurm_target() {
+  return {.kind = "slurm",
+          .summary = "a Slurm cluster, through sbatch; folders are shared with its nodes",
+          .client = "sbatch",
+          .example = "lockstep submit first.toml --to slurm --nodes 4 --gpus 8 --time 24h",
+          .shares_files = true,
+          .plan = plan,
+          .status = status,
+          .logs = logs,
+          .why = why,
+          .shell = shell,
+          .checks = checks};
+}
+
+}  // namespace lockstep::jobs

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# submit_slurm_test.sh BUILD: `lockstep submit`, `jobs`, `logs`, `why` and `stop` with a real Slurm of four virtual nodes.
+# Exit 77: skipped.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+if [[ -z ${LOCKSTEP_INSIDE_SLURM:-} ]]; then
+  LOCKSTEP_INSIDE_SLURM=1 exec "$here/slurm.sh" "$here/submit_slurm_test.sh" "$@"
+fi
+slurm_conf=$SLURM_CONF
+# shellcheck source=tools/real/common.sh
+source "$here/common.sh"
+export SLURM_CONF=$slurm_conf
+mkdir -p "$XDG_CONFIG_HOME/lockstep"
+cat >"$XDG_CONFIG_HOME/lockstep/targets.toml" <<'END'
+[lab]
+kind = "slurm"
+nodes = 2
+ranks = 2
+time = "30m"
+notice = "30s"
+END
+
+# ---- the rows -----------------------------------------------------------------------------------------
+
+# submit STEPS WORD...: a small run; its id is in $id. Each row has a ledger of its own.
+submit() {
+  local steps=$1
+  shift
+  export XDG_STATE_HOME=$PWD/state
+  "$program" submit "$recipe" --to lab "run.steps=$steps" run.name=here "${small[@]}" --train=--json --json "$@" >submitted 2>errors ||
+    { cat submitted errors; return 1; }
+  id=$(sed -n 's/^  "id": "\(.*\)",$/\1/p' submitted)
+}
+state() { "$program" jobs --json | sed -n 's/^    "state": "\(.*\)",$/\1/p' | head -n 1; }
+is() { [[ $(state) == "$1" ]]; }
+comes_to() {
+  until_true 90 is "$1" && return 0
+  "$program" jobs
+  "$program" logs "$id" | tail
+  return 1
+}
+number() { squeue --noheader --name="$id" --format=%A | head -n 1; }
+log_to_says() { "$program" logs "$id" >says; }
+
+completes() {
+  submit 20 && ends 0 "$program" logs "$id" -f && says "$id done" && has_bits 20 && comes_to done && nothing_runs || return 1
+  ends 0 "$program" jobs --orphans && says "nothing is left behind"
+}
+
+# A warning before the end, as the time limit sends it: to the script alone.
+warned() {
+  submit "$faulty_steps" checkpoint.every=0 && until_true 60 step_reached 20 || return 1
+  scancel --signal=TERM --batch "$(number)"
+  until_true 60 grep -q "asking Slurm to run the job again" state/lockstep/jobs/"$id"/log || return 1
+  comes_to done && log_to_says && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
+}
+
+# Slurm itself takes the nodes away and puts the job back.
+requeued() {
+  submit "$faulty_steps" checkpoint.every=50 && until_true 60 step_reached 60 || return 1
+  scontrol requeue "$(number)"
+  comes_to done && log_to_says && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
+}
+
+# A node dies: first its daemon, which would still report what happens to the rest, then all that it has started.
+node_dies() {
+  local node pid
+  submit "$faulty_steps" checkpoint.every=50 && until_true 60 step_reached 60 || return 1
+  node=$(squeue --noheader --name="$id" --format=%B)
+  for pid in $(slurms slurmd); do
+    tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- "-N $node " && kill -KILL "$pid"
+  done
+  for pid in $(slurms '' "SLURMD_NODENAME=$node"); do kill -KILL "$pid" 2>/dev/null; done
+  scontrol update nodename="$node" state=down reason=dead
+  comes_to done && log_to_says && says "resuming from step" && has_bits "$faulty_steps" || return 1
+  setsid slurmd -c -N "$node"
+  scontrol update nodename="$node" state=resume
+}
+# slurms NAME [VARIABLE=VALUE]: processes of this Slurm.
+slurms() {
+  local file pid
+  grep -lzxF "SLURM_CONF=$SLURM_CONF" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
+    pid=${file#/proc/} pid=${pid%/environ}
+    [[ -z $1 || $(cat "/proc/$pid/comm" 2>/dev/null) == "$1" ]] || continue
+    [[ -z ${2:-} ]] || grep -qzxF "$2" "$file" 2>/dev/null || continue
+    echo "$pid"
+  done
+}
+
+fails() {
+  submit 20 parallel.data=64 && comes_to failed && ends 0 "$program" why "$id" && says "exit code 2" && nothing_runs
+}
+
+stopped_twice() {
+  submit 100000 && until_true 60 step_reached 20 || return 1
+  ends 0 "$program" stop "$id" && ends 0 "$program" stop "$id" && comes_to stopped && nothing_runs || return 1
+  [[ -z $(number) ]] && ends 0 "$program" stop "$id" && says "nothing of it is left"
+}
+
+waits() {
+  local first
+  submit 100000 && first=$id && until_true 60 step_reached 20 || return 1
+  submit 20 --after "$first" && ends 0 "$program" why "$id" && says "waits for another job" || return 1
+  ends 0 "$program" stop "$id" && ends 0 "$program" stop "$first" || return 1
+  submit 20 --set options=--hold && ends 0 "$program" why "$id" && says "scontrol release" && ends 0 "$program" stop "$id"
+}
+
+sweeps() {
+  submit 20 --sweep=optim.lr=1e-3,3e-4 --nodes 1 && comes_to_end && grep -q 'optim.lr\|lr = 0.0003' runs/here-1/config.toml || return 1
+  [[ -e runs/here-0/metrics.jsonl && -e runs/here-1/metrics.jsonl ]]
+}
+comes_to_end() { until_true 90 in_no_queue && [[ $(cat state/lockstep/jobs/"$id"/ended-*) == $'0\n0' ]]; }
+in_no_queue() { [[ -z $(number) ]]; }
+
+# Killed between the two lines of the ledger that are around a client's call: the job exists, and is found.
+interrupted() {
+  mkdir bin
+  printf '#!/bin/sh\n%s "$@" && kill -KILL $PPID\n' "$(command -v sbatch)" >bin/sbatch
+  chmod +x bin/sbatch
+  export XDG_STATE_HOME=$PWD/state
+  training 100000
+  PATH=$PWD/bin:$PATH "$program" submit "$recipe" --to lab run.steps=100000 run.name=here "${small[@]}" >says 2>&1
+  ends 0 "$program" jobs && says interrupted && ends 0 "$program" jobs --orphans && says "Slurm job" && says scancel || return 1
+  ends 0 "$program" stop here && ends 0 "$program" jobs --orphans && says "nothing is left behind" && nothing_runs
+}
+
+refused() {
+  export XDG_STATE_HOME=$PWD/state
+  ends 1 "$program" submit "$recipe" --to lab --set partition=nowhere && says "LS0726" && says "nothing of it is left" || return 1
+  ends 0 "$program" jobs --orphans && says "nothing is left behind"
+}
+
+row "submitted, followed, done with one rank's bits" completes
+row "warned by a signal: saved, back by itself, same bits" warned
+row "requeued by Slurm: same bits" requeued
+row "a node dies: the job restarts elsewhere, same bits" node_dies
+row "a failure is not run again, and why says it" fails
+row "stop, twice and thrice" stopped_twice
+row "why a job waits" waits
+row "a sweep is an array" sweeps
+row "killed while submitting: the job is found and stopped" interrupted
+row "refused by Slurm: nothing is left" refused
+row "targets check" ends 0 "$program" targets check lab
+finish
