@@ -1,20 +1,26 @@
 """Direct preference optimization in plain PyTorch, for dpo_test.sh: written from the paper, with transformers' models.
 
-    dpo_peer.py make FOLDER [lora]           a small model with a tokenizer and a chat template; FOLDER-adapter beside it
-    dpo_peer.py pairs FILE FORM              preferences: chats, shared, texts, mixed
-    dpo_peer.py train MODEL PAIRS OUT [KEY=VALUE ...]   steps, lr, beta, smoothing, length, adapter; a line of numbers a step
-    dpo_peer.py compare A B BOUND            weights of two folders, or adapters
+    dpo_peer.py prepare FOLDER          base: a small model with a tokenizer and a chat template; base-adapter: LoRA for it;
+                                        FORM.jsonl: preferences; trained/NAME: what each row of TRAINED comes to, and
+                                        trained/NAME.steps: loss, rewards of the chosen and the rejected answers, accuracy
+    dpo_peer.py compare A B BOUND       weights of two folders, or adapters; needs no PyTorch
 """
+import array
+import glob
 import json
 import os
+import struct
 import sys
 
-import torch
-import transformers
-
-os.environ["HF_HUB_OFFLINE"] = "1"
-torch.manual_seed(7)
-torch.set_num_threads(1)
+# name: the form of the pairs, and what is not as usual
+TRAINED = {
+    "chats": ("chats", {}),
+    "shared": ("shared", {"beta": 0.3}),
+    "texts": ("texts", {}),
+    "smooth": ("mixed", {"smoothing": 0.2}),
+    "mixed": ("mixed", {}),
+    "lora": ("mixed", {"adapter": "base-adapter"}),
+}
 END = "<|im_end|>"
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -24,6 +30,8 @@ WORDS = "red green blue seven eight nine apple pear plum quick slow bright dark 
 
 
 def rows():
+    import torch
+
     draw = torch.Generator().manual_seed(11)
     pick = lambda count: " ".join(WORDS[i] for i in torch.randint(len(WORDS), (count,), generator=draw).tolist())
     for n in range(12):
@@ -54,7 +62,9 @@ def pairs(path, form):
             file.write(json.dumps(row_of(form, n, question, chosen, rejected)) + "\n")
 
 
-def make(folder, *with_adapter):
+def make(folder):
+    import peft
+    import transformers
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -70,16 +80,12 @@ def make(folder, *with_adapter):
                                       num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
                                       eos_token_id=fast.eos_token_id, pad_token_id=fast.pad_token_id)
     model = transformers.LlamaForCausalLM(config)
-    with torch.no_grad():
-        for value in model.parameters():
-            if value.dim() > 1:
-                value.mul_(4)  # far from uniform, so that log-probabilities differ
+    for value in model.parameters():
+        if value.dim() > 1:
+            value.data.mul_(4)  # far from uniform, so that log-probabilities differ
     model.save_pretrained(folder)
-    if with_adapter:
-        import peft
-
-        peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear",
-                                                   task_type="CAUSAL_LM")).save_pretrained(folder + "-adapter")
+    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
+    peft.get_peft_model(model, config).save_pretrained(folder + "-adapter")
 
 
 def encoded(tokenizer, row, answer, length):
@@ -97,6 +103,8 @@ def encoded(tokenizer, row, answer, length):
 
 
 def logprob(model, sample):
+    import torch
+
     ids, first = sample
     tokens = torch.tensor([ids])
     logits = model(tokens).logits[0, :-1].float()
@@ -104,28 +112,27 @@ def logprob(model, sample):
     return each[first - 1:].double().sum()
 
 
-def train(folder, path, out, *words):
-    values = {"steps": 5, "lr": 0.003, "beta": 0.1, "smoothing": 0, "length": 64, "adapter": "", "decay": 0.1}
-    values.update(word.split("=", 1) for word in words)
-    steps, length = int(values["steps"]), int(values["length"])
-    lr, beta, smoothing = (float(values[key]) for key in ("lr", "beta", "smoothing"))
+def train(folder, path, out, beta=0.1, smoothing=0, adapter="", steps=5, lr=0.003, length=64):
+    import peft
+    import torch
+    import transformers
+
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    if values["adapter"]:
-        import peft
-
-        model = peft.PeftModel.from_pretrained(model, values["adapter"], is_trainable=True)
+    if adapter:
+        model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     model.train()
     trained = [value for value in model.parameters() if value.requires_grad]
-    groups = [{"params": [v for v in trained if v.dim() > 1], "weight_decay": float(values["decay"])},
+    groups = [{"params": [v for v in trained if v.dim() > 1], "weight_decay": 0.1},
               {"params": [v for v in trained if v.dim() < 2], "weight_decay": 0}]
-    optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8)
+    optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-5)
     with open(path) as file:
         samples = [[encoded(tokenizer, json.loads(line), answer, length) for answer in ("chosen", "rejected")]
                    for line in file]
     with torch.no_grad():
         reference = [[logprob(model, sample).item() for sample in pair] for pair in samples]
-    for step in range(steps):
+    lines = []
+    for _ in range(steps):
         optimizer.zero_grad()
         sums = [0.0] * 4
         for pair, (before_chosen, before_rejected) in zip(samples, reference):
@@ -137,28 +144,50 @@ def train(folder, path, out, *words):
             for k, number in enumerate((loss, beta * chosen, beta * rejected, (chosen > rejected).double())):
                 sums[k] += number.item() / len(samples)
         optimizer.step()
-        print(" ".join(f"{number:.9f}" for number in sums), flush=True)
+        lines.append(" ".join(f"{number:.9f}" for number in sums) + "\n")
     model.save_pretrained(out)
+    with open(out + ".steps", "w") as file:
+        file.writelines(lines)
+
+
+def prepare(folder):
+    import torch
+
+    torch.manual_seed(7)
+    torch.set_num_threads(1)
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.chdir(folder)
+    make("base")
+    for form in ("chats", "shared", "texts", "mixed"):
+        pairs(form + ".jsonl", form)
+    os.mkdir("trained")
+    for name, (form, options) in TRAINED.items():
+        train("base", form + ".jsonl", "trained/" + name, **options)
 
 
 def weights_of(folder):
-    import glob
-
-    import safetensors.torch
-
-    files = sorted(glob.glob(folder + "/model*.safetensors")) or [folder + "/adapter_model.safetensors"]
+    """fp32 tensors of safetensors files, as arrays."""
     found = {}
-    for file in files:
-        found.update(safetensors.torch.load_file(file))
+    for path in sorted(glob.glob(folder + "/model*.safetensors")) or [folder + "/adapter_model.safetensors"]:
+        with open(path, "rb") as file:
+            whole = file.read()
+        (size,) = struct.unpack("<Q", whole[:8])
+        for name, tensor in json.loads(whole[8 : 8 + size]).items():
+            if name == "__metadata__":
+                continue
+            assert tensor["dtype"] == "F32", name
+            begin, end = tensor["data_offsets"]
+            found[name] = array.array("f", whole[8 + size + begin : 8 + size + end])
     return found
 
 
 def compare(a, b, bound):
     first, second = weights_of(a), weights_of(b)
     assert first and first.keys() == second.keys(), sorted(first.keys() ^ second.keys())
-    worst = max((first[name].float() - second[name].float()).abs().max().item() for name in first)
+    assert all(len(first[name]) == len(second[name]) for name in first)
+    worst = max(abs(x - y) for name in first for x, y in zip(first[name], second[name]))
     print(f"{len(first)} tensors, the largest difference is {worst:.2e}")
     assert worst < float(bound), worst
 
 
-{"make": make, "pairs": pairs, "train": train, "compare": compare}[sys.argv[1]](*sys.argv[2:])
+{"prepare": prepare, "compare": compare}[sys.argv[1]](*sys.argv[2:])

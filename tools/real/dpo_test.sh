@@ -9,18 +9,18 @@ need_python torch transformers peft
 peer() { "$python" -B "$here/dpo_peer.py" "$@"; }
 quietly() { "$@" >says 2>&1 || { cat says; return 1; }; }
 
-# Made once: the model, an adapter for it, and pairs in every form.
-quietly peer make "$work/base" lora || skip "$python cannot make a model: $(tail -n 1 says)"
-for form in chats shared texts mixed; do quietly peer pairs "$work/$form.jsonl" $form || exit 1; done
+# Everything that PyTorch has to do, once.
+quietly peer prepare "$work" || { cat says; exit 1; }
 gzip -k "$work/mixed.jsonl"
 
-# All pairs are one batch: then the order in which they are read does not matter.
+# All pairs are one batch: then the order in which they are read does not matter. With AdamW's usual epsilon the sign of gradients
+# that are all but zero, which rounding decides, would show in the weights.
 train() {  # PAIRS WORDS...
   local pairs=$1
   shift
   "$program" train run.device=cpu precision.compute=fp32 model.from="$work/base" data.path="$pairs" data.seq_len=64 \
     data.eval_fraction=0 tune.loss=dpo batch.global=24 batch.slices=4 run.steps=5 run.name=here optim.lr=0.003 \
-    optim.schedule=constant optim.warmup=0 optim.clip=0 log.eval_every=0 log.fingerprint=true "$@"
+    optim.schedule=constant optim.warmup=0 optim.clip=0 optim.epsilon=1e-5 log.fingerprint=true "$@"
 }
 
 # A line a step: loss, rewards of the chosen and the rejected answers, share of the pairs that are right.
@@ -39,33 +39,21 @@ near() {
     END { exit bad || NR == 0 }'
 }
 
-# FORM "PEER'S WORDS" OUR WORDS...: both train; numbers of every step and the weights behind the last are the same.
+# NAME FORM WORDS...: the numbers of every step and the weights behind the last are those of trained/NAME.
 both() {
-  local form=$1 theirs=$2
+  local name=$1 form=$2
   shift 2
-  # shellcheck disable=SC2086  # words
-  peer train "$work/base" "$work/$form.jsonl" there-model $theirs >there 2>says || { cat says; return 1; }
-  quietly train "$work/$form.jsonl" "$@" && numbers && near here there 1e-5 || return 1
-  peer compare runs/here/checkpoints/step-00000005 there-model 1e-5
-}
-
-lora() {
-  both mixed "adapter=$work/base-adapter" tune.method=lora tune.adapter="$work/base-adapter" "$@"
+  quietly train "$work/$form.jsonl" "$@" && numbers && near here "$work/trained/$name.steps" 1e-5 || return 1
+  peer compare runs/here/checkpoints/step-00000005 "$work/trained/$name" 1e-5
 }
 
 bits() { grep -o '"params_hash": *"[0-9a-f]*"' says | tail -n 1; }
 
-# WORDS...: the same bits as one rank; of others, as many as a comment says.
+# WORDS...: the same bits as one rank.
 same_bits() {
   quietly train "$work/mixed.jsonl" --json && bits >one && rm -r runs || return 1
   quietly train "$work/mixed.jsonl" --json "$@" && bits >several || return 1
   cmp one several || { cat one several; return 1; }
-}
-
-tensor_ranks() {
-  peer train "$work/base" "$work/mixed.jsonl" there-model >there 2>says || { cat says; return 1; }
-  quietly train "$work/mixed.jsonl" parallel.tensor=2 --nproc 2 "$@" && numbers && near here there 1e-5 || return 1
-  peer compare runs/here/checkpoints/step-00000005 there-model 1e-5
 }
 
 # A run that stops and goes on has the bits of one that did not, also where its reference has to be computed again, and in
@@ -80,22 +68,40 @@ goes_on() {
     cmp kept runs/here/reference.bin
 }
 
+refused() {
+  local one
+  ends 2 train "$work/mixed.jsonl" tune.loss=cross_entropy && says "set tune.loss=dpo" || return 1
+  ends 2 train "$work/mixed.jsonl" batch.slices=8 && says "keeps the two of a pair together" || return 1
+  ends 2 train "$work/mixed.jsonl" parallel.context=2 --nproc 2 && says "parallel.context=1" || return 1
+  ends 2 "$program" train run.device=cpu tune.loss=dpo && says "needs pairs" || return 1
+  for one in '{"chosen": 1}' '{"prompt": "a", "chosen": "b", "rejected": "b"}'; do
+    { head -n 2 "$work/mixed.jsonl"; echo "$one"; } >bad.jsonl
+    ends 3 train bad.jsonl && says "bad.jsonl line 3" || return 1
+  done
+  quietly train "$work/mixed.jsonl" && ends 2 "$program" eval runs/here && says "tune.loss" &&
+    quietly "$program" generate runs/here --prompt "red" --tokens 4
+}
+
 compressed() {
   quietly train "$work/mixed.jsonl" --json && bits >one && rm -r runs || return 1
   quietly train "$work/mixed.jsonl.gz" --json && bits >again && cmp one again
 }
 
-row "messages with a prompt" both chats ""
-row "messages that share their beginning, another beta" both shared "beta=0.3" tune.beta=0.3
-row "texts" both texts ""
-row "several turns, label smoothing" both mixed "smoothing=0.2" tune.label_smoothing=0.2
-row "logits in chunks" both mixed "" memory.logits_chunk=50
-row "LoRA, from PEFT's adapter" lora
+row "messages with a prompt" both chats chats
+row "messages that share their beginning, another beta" both shared shared tune.beta=0.3
+row "texts" both texts texts
+row "several turns, label smoothing" both smooth mixed tune.label_smoothing=0.2
+row "several turns, logits in chunks" both mixed mixed memory.logits_chunk=50
+row "LoRA, from PEFT's adapter" both lora mixed tune.method=lora tune.adapter="$work/base-adapter"
+row "LoRA on two ranks, ZeRO 3" both lora mixed tune.method=lora tune.adapter="$work/base-adapter" parallel.zero=3 --nproc 2
+row "two tensor ranks" both mixed mixed parallel.tensor=2 --nproc 2
+row "two tensor ranks, sequence parallel, logits in chunks" both mixed mixed parallel.tensor=2 parallel.sequence=true \
+  memory.logits_chunk=50 --nproc 2
 row "two data ranks: the same bits" same_bits --nproc 2
 row "four ranks, ZeRO 3: the same bits" same_bits --nproc 4 parallel.zero=3
 row "two stages: the same bits" same_bits --nproc 2 parallel.pipeline=2
-row "two tensor ranks" tensor_ranks
-row "two tensor ranks, logits in chunks" tensor_ranks memory.logits_chunk=50
+row "two stages of two ranks, ZeRO 2: the same bits" same_bits --nproc 4 parallel.pipeline=2 parallel.zero=2
 row "a run that stops goes on with the same reference" goes_on
 row "a compressed file" compressed
+row "what cannot be is refused" refused
 finish
