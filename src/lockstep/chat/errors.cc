@@ -55,6 +55,21 @@ std::vector<base::ErrorExplanation> error_rows() {
        "A chat template that cannot be read",
        {"The file is damaged, or uses what chat templates do not have."},
        {"Correct the line that the message names, or name another file with data.chat_template."}},
+      {390,
+       "A row that is not a preference",
+       {"It has no fields \"chosen\" and \"rejected\", or one of them is null."},
+       {"Write {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}, each a text or a list of messages.",
+        "data.on_error=skip leaves such rows out and counts them."}},
+      {391,
+       "A preference that cannot be read",
+       {"It has no prompt, and the answers share no beginning.", "An answer is empty.",
+        "\"prompt\" is a text that stands in none of the messages which both answers share."},
+       {"Correct the row: texts as TRL's standard form has them, or messages as its conversational form.",
+        "data.on_error=skip leaves such rows out and counts them."}},
+      {392,
+       "The same answer was chosen and rejected",
+       {"A tie was written as a preference: it has no gradient."},
+       {"Remove the row.", "data.on_error=skip leaves such rows out and counts them."}},
   };
 }
 

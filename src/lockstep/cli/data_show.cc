@@ -56,7 +56,7 @@ recipe::Recipe recipe_of(const Wanted& wanted) {
   recipe::Recipe& recipe = resolved.recipe;
   if (resolved.origin["data.on_error"] == "default") recipe.data.on_error = "skip";
   if (resolved.origin["data.seq_len"] == "default")
-    recipe.data.seq_len = recipe.data.kind == "chat" ? 2048 : 64;
+    recipe.data.seq_len = recipe.data.kind == "chat" || recipe.data.kind == "preference" ? 2048 : 64;
   recipe.data.eval_fraction = 0;
   recipe.data.eval_path.clear();
   return recipe;
@@ -64,6 +64,12 @@ recipe::Recipe recipe_of(const Wanted& wanted) {
 
 double share(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+// Samples of pairs come two and two.
+std::string half_of(const data::Dataset& dataset, int64_t index) {
+  if (!dataset.has_pairs()) return "";
+  return index % 2 == 0 ? "chosen" : "rejected";
 }
 
 json to_json(const data::ShownSample& shown, int64_t index) {
@@ -91,13 +97,20 @@ json to_json(const data::LengthStatistics& s) {
           {"faults", s.faults}};
 }
 
-void print_sample(const data::ShownSample& shown, int64_t index, int64_t samples,
+// "sample 3 of 40", "pair 1 of 20, rejected".
+std::string title_of(const data::Dataset& dataset, int64_t index) {
+  const int64_t samples = dataset.samples(data::Split::train);
+  if (!dataset.has_pairs()) return fmt::format("sample {} of {}", index, samples);
+  return fmt::format("pair {} of {}, {}", index / 2, samples / 2, half_of(dataset, index));
+}
+
+void print_sample(const data::Dataset& dataset, int64_t index, int64_t seq_len,
                   const terminal::Terminal& terminal) {
+  const data::ShownSample shown = data::show_sample(dataset, index, seq_len);
   const auto tokens = static_cast<int64_t>(shown.tokens.size());
-  print("{}\n",
-        terminal.paint(fmt::format("sample {} of {}: {} tokens, {} trained on ({:.0f} %)", index, samples,
-                                   tokens, shown.trained_count, share(shown.trained_count, tokens)),
-                       Colour::bold));
+  print("{}\n", terminal.paint(fmt::format("{}: {} tokens, {} trained on ({:.0f} %)", title_of(dataset, index),
+                                           tokens, shown.trained_count, share(shown.trained_count, tokens)),
+                               Colour::bold));
   int64_t document = 0;
   for (const data::ShownPart& part : shown.parts) {
     if (part.document != document) {
@@ -116,9 +129,9 @@ void print_sample(const data::ShownSample& shown, int64_t index, int64_t samples
 
 void print_statistics(const data::LengthStatistics& s, int64_t seq_len, const std::string& kind) {
   if (s.documents == 0) return;
-  const bool chat = kind == "chat";
+  const bool chat = kind == "chat" || kind == "preference";
   print("{} {}{}: {} tokens{}; shortest {}, median {}, 95th percentile {}, longest {}\n", s.documents,
-        chat ? "conversation" : "document", s.documents == 1 ? "" : "s",
+        kind == "preference" ? "answer" : chat ? "conversation" : "document", s.documents == 1 ? "" : "s",
         base::human_count(static_cast<double>(s.tokens)),
         chat ? fmt::format(", {:.0f} % trained on", share(s.trained, s.tokens)) : "", s.least, s.median,
         s.p95, s.most);
@@ -140,22 +153,25 @@ int show(const Wanted& wanted) {
   const recipe::Recipe recipe = recipe_of(wanted);
   const auto dataset = data::open_dataset(recipe);
   const int64_t samples = dataset->samples(data::Split::train), seq_len = recipe.data.seq_len;
-  check(wanted, samples);
+  const int64_t together = dataset->has_pairs() ? 2 : 1;  // --sample and --count are of pairs
+  check(wanted, samples / together);
   const data::LengthStatistics statistics = data::measure_documents(recipe, *dataset);
-  const int64_t end = std::min(samples, wanted.sample + std::min(wanted.count, samples));
+  const int64_t first = wanted.sample * together;
+  const int64_t end = std::min(samples, first + std::min(wanted.count, samples) * together);
   if (wanted.json) {
     json report = {
         {"path", recipe.data.path}, {"kind", recipe.data.kind},        {"seq_len", seq_len},
         {"samples", samples},       {"describe", dataset->describe()}, {"statistics", to_json(statistics)},
         {"shown", json::array()}};
-    for (int64_t i = wanted.sample; i < end; ++i)
+    for (int64_t i = first; i < end; ++i) {
       report["shown"].push_back(to_json(data::show_sample(*dataset, i, seq_len), i));
+      if (dataset->has_pairs()) report["shown"].back()["answer"] = half_of(*dataset, i);
+    }
     print("{}\n", report.dump(-1, ' ', false, json::error_handler_t::replace));
     return 0;
   }
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
-  for (int64_t i = wanted.sample; i < end; ++i)
-    print_sample(data::show_sample(*dataset, i, seq_len), i, samples, terminal);
+  for (int64_t i = first; i < end; ++i) print_sample(*dataset, i, seq_len, terminal);
   print("{}\n", visible(dataset->describe()));
   print_statistics(statistics, seq_len, recipe.data.kind);
   for (const std::string& remark : dataset->remarks()) print("{}\n", visible(remark));
@@ -182,6 +198,8 @@ int data_show(const std::vector<std::string>& words) {
   arguments.example("lockstep data show chat.jsonl --tokenizer Qwen3-8B/ data.train_on=last",
                     "with another mask");
   arguments.example("lockstep data show chat.jsonl --tokenizer Qwen3-8B/ data.pack=true", "packed documents");
+  arguments.example("lockstep data show pairs.jsonl --tokenizer Qwen3-8B/ --sample 3",
+                    "a pair of answers, the chosen one first");
   arguments.example("lockstep data show book.txt --count 3", "windows of a text");
   if (!arguments.parse()) return 0;
   return show(wanted);

@@ -61,6 +61,13 @@ int evaluate(const std::string& folder, const std::vector<std::string>& words, b
   const bool all = use == data::Use::evaluate && !model.said("log.eval_batches");
   run::Session session(run::make_plan(std::move(model.resolved), {}, {.data_use = use}));
   const run::Plan& plan = session.plan;
+  if (plan.model->pairs) {
+    throw base::ConfigError(
+        393,
+        "pairs are evaluated against the weights that their run starts with, which this model is not; see "
+        "eval_loss in the run's metrics.jsonl, or evaluate on conversations: tune.loss=cross_entropy "
+        "data.path=FILE");
+  }
   const int64_t there = plan.dataset->samples(data::Split::eval);
   if (there == 0) {
     throw base::ConfigError(327,

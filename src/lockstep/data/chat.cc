@@ -1,85 +1,19 @@
 #include "lockstep/data/chat.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/chat/fault.h"
 #include "lockstep/data/document_samples.h"
+#include "lockstep/data/encoded_records.h"
 #include "lockstep/data/kind.h"
-#include "lockstep/data/parallel.h"
-#include "lockstep/data/records.h"
 #include "lockstep/data/tokens.h"
 #include "lockstep/store/local.h"
 
 namespace lockstep::data {
 namespace {
-
-using chat::Fault;
-
-constexpr size_t kLongestRecord = size_t{64} << 20;
-const std::vector<std::string> kChatFiles = {".jsonl", ".ndjson", ".json"};
-
-chat::Json parsed(std::string_view text) {
-  if (text.size() > kLongestRecord) throw Fault{214, "is longer than 64 MiB"};
-  try {
-    return chat::Json::parse(text);
-  } catch (const chat::Json::exception& error) {
-    std::string why = error.what();  // "[json...] parse error at line 1, column 5: syntax error ..."
-    if (const size_t tag = why.find("] "); tag != std::string::npos) why = why.substr(tag + 2);
-    if (const size_t colon = why.find(": "); colon != std::string::npos) why = why.substr(colon + 2);
-    why.resize(std::min({why.size(), why.find("; last read"), size_t{120}}));
-    throw Fault{210, "is not JSON: " + why};
-  }
-}
-
-// Truncated where it is too long, as long as something is left to train on.
-void add(const chat::EncodedChat& encoded, size_t longest, DocumentStore& store) {
-  const auto begin =
-      encoded.trained.begin() + (encoded.trained.empty() ? 0 : 1);  // the first token is never predicted
-  const auto first = std::find(begin, encoded.trained.end(), true);
-  if (first == encoded.trained.end()) throw Fault{263, "has no token to train on behind its first"};
-  const size_t size = std::min(encoded.ids.size(), longest);
-  if (static_cast<size_t>(first - encoded.trained.begin()) >= size) {
-    throw Fault{
-        269,
-        fmt::format("has {} tokens before the first that is trained on, which is beyond data.seq_len = {}; "
-                    "raise data.seq_len, or shorten it",
-                    first - encoded.trained.begin(), longest - 1)};
-  }
-  std::vector<uint32_t> words(size);
-  for (size_t i = 0; i < size; ++i)
-    words[i] = static_cast<uint32_t>(encoded.ids[i]) | (encoded.trained[i] ? DocumentStore::kTrained : 0);
-  store.add(words);
-  if (size < encoded.ids.size()) ++store.counts.truncated;
-}
-
-struct Reader {
-  const RecordFile& file;
-  const Speech& speech;
-  const ChatOptions& options;
-
-  DocumentStore read(size_t first, size_t last) const {
-    DocumentStore store;
-    chat::ChatEncoder encoder(speech.spoken, *speech.tokenizer, speech.train_on);
-    for (size_t i = first; i < last; ++i) {
-      const Record& record = file.records()[i];
-      try {
-        add(encoder.encode(parsed(file.text(record))), options.longest, store);
-      } catch (const Fault& fault) {
-        const std::string sentence = fmt::format("{} {}", file.where(record), fault.sentence);
-        if (options.on_error == OnError::stop)
-          throw base::DataError(fault.number,
-                                sentence + "; data.on_error=skip leaves such conversations out");
-        store.add_fault(fmt::format("{} [{}]", sentence, base::code_name(fault.number)));
-      }
-    }
-    return store;
-  }
-};
 
 std::unique_ptr<Dataset> open_chat(const recipe::Recipe& recipe, Use use) {
   const Speech speech = open_speech(recipe);
@@ -87,7 +21,7 @@ std::unique_ptr<Dataset> open_chat(const recipe::Recipe& recipe, Use use) {
                             .on_error = recipe.data.on_error == "skip" ? OnError::skip : OnError::stop};
   const text::Tokenizer& tokenizer = *speech.tokenizer;
   const DocumentKind kind{.unit = "conversation",
-                          .extensions = kChatFiles,
+                          .extensions = record_endings(),
                           .vocab = tokenizer.vocab(),
                           .padding = tokenizer.pad_token().value_or(tokenizer.end_token().value_or(0))};
   return with_tokenizer(open_document_samples(recipe, use, kind,
@@ -99,8 +33,7 @@ std::unique_ptr<Dataset> open_chat(const recipe::Recipe& recipe, Use use) {
 
 // Objects with the field that jsonl reads are documents, whatever else they hold.
 bool holds_conversations(std::string_view ending, const std::string& file) {
-  if (std::find(kChatFiles.begin(), kChatFiles.end(), ending) == kChatFiles.end()) return false;
-  const std::vector<std::string> keys = first_keys(file);
+  const std::vector<std::string> keys = keys_of_records(ending, file);
   return std::find(keys.begin(), keys.end(), "text") == keys.end() && chat::form_of(keys) != nullptr;
 }
 
@@ -114,9 +47,10 @@ std::string conversation_tokenizer(const recipe::Recipe& recipe) {
   return recipe.model.from;
 }
 
-Speech open_speech(const recipe::Recipe& recipe) {
+SharedTokenizer open_conversation_tokenizer(const recipe::Recipe& recipe) {
   recipe::Recipe::Data data = recipe.data;
   data.tokenizer = conversation_tokenizer(recipe);
+<<<<<<< HEAD
   SharedTokenizer tokenizer = tokenizer_of(data);
   if (!tokenizer) {
     throw base::ConfigError(270,
@@ -128,6 +62,24 @@ Speech open_speech(const recipe::Recipe& recipe) {
       {.file = store::local_path(recipe.data.chat_template),
        .folders = {store::local_small_files(data.tokenizer), store::local_small_files(recipe.model.from)},
        .tokenizer = tokenizer.get()});
+=======
+  if (SharedTokenizer tokenizer = tokenizer_of(data)) return tokenizer;
+  throw base::ConfigError(270,
+                          "conversations need the tokenizer of the model: set data.tokenizer to a folder "
+                          "with tokenizer.json and a chat "
+                          "template, or model.from to a model's folder that has them");
+}
+
+chat::ChatTemplate open_template_of(const recipe::Recipe& recipe, const text::Tokenizer& tokenizer) {
+  return chat::open_template({.file = recipe.data.chat_template,
+                              .folders = {conversation_tokenizer(recipe), recipe.model.from},
+                              .tokenizer = &tokenizer});
+}
+
+Speech open_speech(const recipe::Recipe& recipe) {
+  SharedTokenizer tokenizer = open_conversation_tokenizer(recipe);
+  chat::ChatTemplate spoken = open_template_of(recipe, *tokenizer);
+>>>>>>> h-dpo
   return {.tokenizer = std::move(tokenizer),
           .spoken = std::move(spoken),
           .train_on = chat::train_on_of(recipe.data.train_on)};
@@ -135,23 +87,17 @@ Speech open_speech(const recipe::Recipe& recipe) {
 
 DocumentStore encode_chats(const std::vector<std::string>& files, const Speech& speech,
                            const ChatOptions& options) {
-  DocumentStore all;
-  for (const std::string& path : files) {
-    const RecordFile file(path);
-    const auto pieces = file.pieces();
-    std::vector<DocumentStore> stores(pieces.size());
-    const Reader reader{file, speech, options};
-    parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
-      const auto& [first, last] = pieces[static_cast<size_t>(i)];
-      stores[static_cast<size_t>(i)] = reader.read(first, last);
-    });
-    for (DocumentStore& store : stores) {
-      all.append(store);
-      store = {};
-    }
-  }
-  all.shrink();
-  return all;
+  const auto make_encoder = [&]() -> RecordEncoder {
+    const auto encoder =
+        std::make_shared<chat::ChatEncoder>(speech.spoken, *speech.tokenizer, speech.train_on);
+    return [encoder, &options](const chat::Json& row, DocumentStore& store) {
+      const chat::EncodedChat encoded = encoder->encode(row);
+      const std::vector<uint32_t> words = words_of(encoded, options.longest);
+      store.add(words);
+      if (words.size() < encoded.ids.size()) ++store.counts.truncated;
+    };
+  };
+  return encode_records(files, {.unit = "conversation", .on_error = options.on_error}, make_encoder);
 }
 
 DatasetKind chat_kind() {

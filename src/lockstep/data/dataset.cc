@@ -18,7 +18,7 @@ namespace {
 
 base::Registry<DatasetKind>& registry() {
   static base::Registry<DatasetKind> all(
-      "dataset", {grammar_kind(), text_kind(), jsonl_kind(), chat_kind(), csv_kind(), parquet_kind(),
+      "dataset", {grammar_kind(), text_kind(), jsonl_kind(), preference_kind(), chat_kind(), csv_kind(), parquet_kind(),
                   arrow_kind(), mds_kind(), tokens_kind(), mix_kind()});
   return all;
 }
@@ -57,6 +57,13 @@ class StandIn final : public Dataset {
 }  // namespace
 
 int64_t Dataset::sample_at(uint64_t seed, int64_t position) const {
+  if (has_pairs()) {  // the permutation is of pairs
+    const int64_t pairs = samples(Split::train) / 2;
+    const KeyedPermutation permute(static_cast<uint64_t>(pairs), seed,
+                                   static_cast<uint64_t>(position / (2 * pairs)));
+    const auto pair = static_cast<int64_t>(permute(static_cast<uint64_t>(position / 2 % pairs)));
+    return 2 * pair + position % 2;
+  }
   const int64_t count = samples(Split::train);
   const KeyedPermutation permute(static_cast<uint64_t>(count), seed, static_cast<uint64_t>(position / count));
   return static_cast<int64_t>(permute(static_cast<uint64_t>(position % count)));

@@ -48,6 +48,9 @@ class Dataset {
   virtual void read_documents(Split split, int64_t index, std::span<int32_t> begins) const {
     (void)split, (void)index, (void)begins;
   }
+  // Whether samples come in pairs, of which 2i is preferred to 2i + 1: sample_at() keeps them side by side,
+  // where positions are counted from an even one.
+  virtual bool has_pairs() const { return false; }
   // Nats per token of the true source, when it is known: no model can do better on average.
   virtual std::optional<double> entropy_floor() const { return std::nullopt; }
   // Share of the complete sentences in `tokens` that the source could have said; null where the source

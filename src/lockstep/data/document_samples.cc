@@ -70,6 +70,7 @@ class Documents final : public Dataset {
   int64_t vocab() const override { return kind_.vocab; }
   int64_t samples(Split split) const override { return shelf(split).samples(); }
   bool has_documents() const override { return train.packed() || eval.packed(); }
+  bool has_pairs() const override { return kind_.pairs; }
 
   void read(Split split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
     LS_ASSERT(index >= 0 && index < samples(split));
@@ -106,7 +107,7 @@ class Documents final : public Dataset {
                          counted(eval.documents().size()),
                          human_count(static_cast<double>(eval.documents().tokens())));
     return fmt::format("{} {}: the last {} of {}, held out from training", name_, shown_path(path_),
-                       eval.documents().size(), counted(eval.documents().size() + train.documents().size()));
+                       eval.documents().size() / (kind_.pairs ? 2 : 1), counted(eval.documents().size() + train.documents().size()));
   }
   std::vector<std::string> remarks() const override {
     std::vector<std::string> all;
@@ -123,7 +124,8 @@ class Documents final : public Dataset {
   }
 
  private:
-  std::string counted(int64_t count) const {
+  std::string counted(int64_t documents) const {
+    const int64_t count = kind_.pairs ? documents / 2 : documents;
     return fmt::format("{} {}{}", count, kind_.unit, count == 1 ? "" : "s");
   }
   const Shelf& shelf(Split split) const { return split == Split::train ? train : eval; }
@@ -184,8 +186,10 @@ std::unique_ptr<Dataset> open_document_samples(
   if (files.train.empty()) return made;
   DocumentStore store = open(files.train);
   checked(store, "data.path", data.path, kind.unit);
+  const int64_t together = kind.pairs ? 2 : 1;
   if (files.eval.empty())
-    made->eval = Shelf(store.take_last(held_out(store.size(), data.eval_fraction)), data.seq_len, recipe);
+    made->eval = Shelf(store.take_last(together * held_out(store.size() / together, data.eval_fraction)),
+                       data.seq_len, recipe);
   made->train = Shelf(std::move(store), data.seq_len, recipe);
   return made;
 }

@@ -19,6 +19,7 @@ struct DocumentKind {
   std::vector<std::string> extensions = {};  // see FileQuery
   int64_t vocab = 0;
   int32_t padding = 0;  // a token for what is left of a sample
+  bool pairs = false;   // two documents belong together, the preferred one first; they are counted as one
 };
 
 // Opens data.path and data.eval_path by `open`, or holds out a share of the documents. DataError 205: nothing

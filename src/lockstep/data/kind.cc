@@ -102,7 +102,7 @@ std::string kind_of(const std::string& packed) {
                        file, format));
   const std::string ending = ending_of(file);
   for (const DatasetKind& kind : dataset_kinds()) {
-    if (kind.files.claims && !is_packed(packed) && kind.files.claims(ending, file)) return kind.name;
+    if (kind.files.claims && kind.files.claims(ending, packed)) return kind.name;
   }
   if (const std::string kind = kind_by_name(file); !kind.empty()) return kind;
   if (bytes.empty()) return "";
@@ -184,7 +184,8 @@ void resolve_kind(recipe::Resolved& resolved, bool must_exist) {
   } else {
     refuse_useless_path(resolved);
   }
-  if (data.kind != "chat" || data.tokenizer == conversation_tokenizer(resolved.recipe)) return;
+  const bool spoken = data.kind == "chat" || data.kind == "preference";
+  if (!spoken || data.tokenizer == conversation_tokenizer(resolved.recipe)) return;
   data.tokenizer = conversation_tokenizer(resolved.recipe);
   resolved.origin["data.tokenizer"] = "model.from";
 }

@@ -79,6 +79,7 @@ DatasetKind grammar_kind();
 DatasetKind text_kind();
 DatasetKind jsonl_kind();
 DatasetKind chat_kind();
+DatasetKind preference_kind();
 DatasetKind csv_kind();
 DatasetKind parquet_kind();
 DatasetKind arrow_kind();

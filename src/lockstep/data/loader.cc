@@ -25,16 +25,20 @@ using kernels::kIgnoredLabel;
 struct BatchWriter {
   Batch batch;
   const Dataset& dataset;
+  const References* references;
   size_t input_count, label_count;  // words of one sample
 
-  BatchWriter(const Dataset& source, int64_t step, int64_t samples, int64_t seq_len)
+  BatchWriter(const Dataset& source, const References* of_pairs, int64_t step, int64_t samples,
+              int64_t seq_len)
       : dataset(source),
+        references(of_pairs),
         input_count(static_cast<size_t>(source.inputs_per_sample(seq_len))),
         label_count(static_cast<size_t>(source.labels_per_sample(seq_len))) {
     batch.step = step;
     batch.inputs.resize(static_cast<size_t>(samples) * input_count, 0);
     batch.labels.resize(static_cast<size_t>(samples) * label_count, kIgnoredLabel);
     if (source.has_documents()) batch.documents.resize(batch.inputs.size(), 0);
+    if (source.has_pairs()) batch.references.resize(static_cast<size_t>(samples), 0);
   }
 
   void read(Split split, int64_t index, int64_t place) {
@@ -43,8 +47,15 @@ struct BatchWriter {
     dataset.read(split, index, std::span(batch.inputs).subspan(at * input_count, input_count), labels);
     if (dataset.has_documents())
       dataset.read_documents(split, index, std::span(batch.documents).subspan(at * input_count, input_count));
+    if (dataset.has_pairs()) return add_half_of_pair(split, index, at);
     batch.valid_labels +=
         static_cast<int64_t>(label_count) - std::count(labels.begin(), labels.end(), kIgnoredLabel);
+  }
+
+  void add_half_of_pair(Split split, int64_t index, size_t at) {
+    batch.valid_labels += index % 2;
+    if (references != nullptr && !references->of(split).empty())
+      batch.references[at] = references->of(split)[static_cast<size_t>(index)];
   }
 };
 
@@ -66,8 +77,14 @@ Batch read_training_batch(const Dataset& dataset, const LoaderOptions& options, 
                           const std::atomic<bool>& stop) {
   const int64_t of_slice = options.global / options.slices;
   const std::vector<int64_t> slices = slices_to_read(options);
+<<<<<<< HEAD
   BatchWriter writer(dataset, step, static_cast<int64_t>(slices.size()) * of_slice, options.seq_len);
   std::vector<int64_t> samples;
+=======
+  BatchWriter writer(dataset, options.references, step, static_cast<int64_t>(slices.size()) * of_slice,
+                     options.seq_len);
+  int64_t place = 0;
+>>>>>>> h-dpo
   for (const int64_t slice : slices) {
     for (int64_t j = slice * of_slice; j < (slice + 1) * of_slice; ++j)
       samples.push_back(dataset.sample_at(options.seed, step * options.global + j));
@@ -179,6 +196,7 @@ Batch read_batch(const Dataset& dataset, const LoaderOptions& options, int64_t s
   return read_training_batch(dataset, options, step, false);
 }
 
+<<<<<<< HEAD
 Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int64_t seq_len) {
   LS_ASSERT(batch >= 0 && count > 0 && seq_len > 0);
   BatchWriter writer(dataset, batch, count, seq_len);
@@ -189,7 +207,20 @@ Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int6
     told->announce(Split::eval, samples);
   }
   for (int64_t index = first; index < last; ++index) writer.read(Split::eval, index, index - first);
+=======
+Batch read_in_order(const Dataset& dataset, const InOrder& which, const References* references) {
+  LS_ASSERT(which.batch >= 0 && which.count > 0 && which.seq_len > 0);
+  BatchWriter writer(dataset, references, which.batch, which.count, which.seq_len);
+  const int64_t first = which.batch * which.count;
+  const int64_t last = std::min(first + which.count, dataset.samples(which.split));
+  for (int64_t index = first; index < last; ++index) writer.read(which.split, index, index - first);
+>>>>>>> h-dpo
   return std::move(writer.batch);
+}
+
+Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int64_t seq_len,
+                      const References* references) {
+  return read_in_order(dataset, {.batch = batch, .count = count, .seq_len = seq_len}, references);
 }
 
 }  // namespace lockstep::data

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/references.h"
 
 namespace lockstep::data {
 
@@ -25,6 +26,7 @@ struct LoaderOptions {
   int64_t first_step = 0;
   int64_t prefetch = 4;
   int64_t workers = 1;
+  const References* references = nullptr;  // of a dataset of pairs; null, or empty: zeros
 };
 
 struct Batch {
@@ -32,8 +34,9 @@ struct Batch {
   std::vector<int32_t> inputs;  // [own slices, samples of a slice, inputs per sample]
   std::vector<int32_t> labels;  // [own slices, samples of a slice, labels per sample]
   std::vector<int32_t>
-      documents;             // [own slices, samples, inputs]: Dataset::read_documents; empty: it has none
-  int64_t valid_labels = 0;  // in the own slices
+      documents;  // [own slices, samples, inputs]: Dataset::read_documents; empty: it has none
+  std::vector<double> references;  // [own slices, samples of a slice]: of a dataset of pairs; else empty
+  int64_t valid_labels = 0;        // in the own slices; of a dataset of pairs, those
 };
 
 class Loader {
@@ -54,6 +57,13 @@ class Loader {
 Batch read_batch(const Dataset& dataset, const LoaderOptions& options, int64_t step);
 // Evaluation batch k: samples k * count .. in order, of the eval split. Past the last sample, labels are
 // all kIgnoredLabel, so that every sample counts once.
-Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int64_t seq_len);
+Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int64_t seq_len,
+                      const References* references = nullptr);
+// The same of either split.
+struct InOrder {
+  Split split = Split::eval;
+  int64_t batch = 0, count = 1, seq_len = 1;
+};
+Batch read_in_order(const Dataset& dataset, const InOrder& which, const References* references = nullptr);
 
 }  // namespace lockstep::data

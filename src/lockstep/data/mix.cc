@@ -173,6 +173,12 @@ class Mix final : public Dataset {
 void check_alike(const std::vector<Source>& sources) {
   const bool text = reads_text(*sources.front().data);
   for (const Source& source : sources) {
+    if (source.data->has_pairs()) {
+      throw base::ConfigError(
+          284, fmt::format("data.mix has pairs of answers ({}), which are not mixed with anything; give them "
+                           "alone: data.path, with several files where there are",
+                           source.said.name));
+    }
     if (reads_text(*source.data) == text) continue;
     throw base::ConfigError(
         284, fmt::format("data.mix has text as bytes ({}) and token files ({}), whose tokens mean different "

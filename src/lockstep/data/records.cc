@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/kept.h"
+#include "lockstep/data/unpack.h"
 
 namespace lockstep::data {
 namespace {
@@ -95,14 +96,30 @@ bool is_one_object(std::string_view text, size_t first) {
 
 }  // namespace
 
-RecordFile::RecordFile(const std::string& path) : file_(base::MappedFile::open(path)) {
-  const std::string_view text = file_.text();
+RecordFile::RecordFile(const std::string& path)
+    : file_(base::MappedFile::open(path)), packed_(is_packed(path)) {
+  if (packed_) unpack();
+  const std::string_view text = whole();
   const size_t begin = begin_of(text), first = text.find_first_not_of(kSpace, begin);
   if (first == std::string_view::npos) return;
   if (text[first] == '[' || is_one_object(text, first)) {
     find_elements(text, first);
   } else {
     find_lines(text, begin);
+  }
+}
+
+void RecordFile::unpack() {
+  KeptInMemory kept;
+  const auto source = open_packed(file_.path());
+  for (size_t filled = 0;;) {
+    unpacked_.resize(filled + kPiece);
+    const size_t count = source->read(std::span(unpacked_).subspan(filled));
+    filled += count;
+    kept.add(count, file_.path());
+    if (count > 0) continue;
+    unpacked_.resize(filled);
+    return;
   }
 }
 
@@ -162,10 +179,7 @@ std::vector<std::pair<size_t, size_t>> RecordFile::pieces() const {
 }
 
 std::vector<std::string> first_keys(const std::string& path) {
-  std::string bytes(kLookedAt, '\0');
-  std::ifstream stream(path, std::ios::binary);
-  stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(std::max<std::streamsize>(0, stream.gcount())));
+  const std::string bytes = first_bytes_of(path, kLookedAt);
   size_t first = bytes.find_first_not_of(kSpace, begin_of(bytes));
   if (first != std::string::npos && bytes[first] == '[') first = bytes.find_first_not_of(kSpace, first + 1);
   if (first == std::string::npos || bytes[first] != '{') return {};

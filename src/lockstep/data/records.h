@@ -3,7 +3,8 @@
 //     const RecordFile file(path);
 //     for (const Record& record : file.records()) Json::parse(file.text(record));
 //
-// Elements are found without building the list, so memory is bounded by the largest of them.
+// Elements are found without building the list, so memory is bounded by the largest of them. A file that is
+// compressed (gzip, zstd) is unpacked into memory; places are those in its text.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +23,24 @@ struct Record {
 
 class RecordFile {
  public:
-  explicit RecordFile(const std::string& path);  // DataError 272: a list that is not closed
+  // DataError 272: a list that is not closed; 273: it cannot be unpacked; 281: nor kept in memory.
+  explicit RecordFile(const std::string& path);
   const std::vector<Record>& records() const { return records_; }
   std::string_view text(const Record& record) const {
-    return file_.text().substr(record.offset, record.size);
+    return whole().substr(record.offset, record.size);
   }
   std::string where(const Record& record) const;  // "chat.jsonl line 3 (byte 120)"
   // Records to look at by one thread at a time: [first, last) each.
   std::vector<std::pair<size_t, size_t>> pieces() const;
 
  private:
+  std::string_view whole() const { return packed_ ? std::string_view(unpacked_) : file_.text(); }
+  void unpack();
   void find_lines(std::string_view text, size_t begin);
   void find_elements(std::string_view text, size_t begin);
   base::MappedFile file_;
+  bool packed_ = false;
+  std::string unpacked_;
   std::vector<Record> records_;
 };
 

@@ -6,8 +6,10 @@
 
 #include "lockstep/data/chat.h"
 #include "lockstep/data/documents.h"
+#include "lockstep/data/encoded_records.h"
 #include "lockstep/data/files.h"
 #include "lockstep/data/kind.h"
+#include "lockstep/data/preference.h"
 #include "lockstep/data/windows.h"
 #include "lockstep/kernels/loss/loss.h"
 
@@ -53,11 +55,13 @@ LengthStatistics statistics_of(std::vector<int64_t> lengths, int64_t seq_len) {
 }
 
 LengthStatistics measure_chats(const recipe::Recipe& recipe) {
-  const DataFiles files = find_data_files(recipe.data, Use::evaluate, {".jsonl", ".ndjson", ".json"});
-  const DocumentStore store =
-      encode_chats(files.eval, open_speech(recipe),
-                   {.longest = std::numeric_limits<size_t>::max(),
-                    .on_error = recipe.data.on_error == "skip" ? OnError::skip : OnError::stop});
+  const std::vector<std::string> files =
+      find_data_files(recipe.data, Use::evaluate, record_endings()).eval;
+  const ChatOptions options{.longest = std::numeric_limits<size_t>::max(),
+                            .on_error = recipe.data.on_error == "skip" ? OnError::skip : OnError::stop};
+  const DocumentStore store = recipe.data.kind == "preference"
+                                  ? encode_preferences(files, open_preference_speech(recipe), options)
+                                  : encode_chats(files, open_speech(recipe), options);
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < store.size(); ++i)
     lengths.push_back(static_cast<int64_t>(store.document(i).size()));
@@ -108,7 +112,7 @@ ShownSample show_sample(const Dataset& dataset, int64_t index, int64_t seq_len) 
 }
 
 LengthStatistics measure_documents(const recipe::Recipe& recipe, const Dataset& dataset) {
-  if (recipe.data.kind == "chat") return measure_chats(recipe);
+  if (recipe.data.kind == "chat" || recipe.data.kind == "preference") return measure_chats(recipe);
   const std::optional<int32_t> last = end_of_documents(recipe);
   if (!last || dataset.has_documents()) return {};
   const auto size = static_cast<size_t>(recipe.data.seq_len);

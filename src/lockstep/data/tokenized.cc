@@ -34,6 +34,7 @@ class Spoken final : public Dataset, public Announced {
     if (const auto* told = dynamic_cast<const Announced*>(data_.get())) told->announce(split, samples);
   }
   bool has_documents() const override { return data_->has_documents(); }
+  bool has_pairs() const override { return data_->has_pairs(); }
   void read_documents(Split split, int64_t index, std::span<int32_t> begins) const override {
     data_->read_documents(split, index, begins);
   }

@@ -53,6 +53,7 @@
   ROW(vocab_stats, VocabStats)                        \
   ROW(vocab_cross_entropy, VocabCrossEntropy)         \
   ROW(loss_sum, LossSum)                              \
+  ROW(preference_loss, PreferenceLoss)                \
   ROW(dropout, Dropout)                               \
   ROW(square_sums, SquareSums)                        \
   ROW(norm_finish, NormFinish)                        \

@@ -132,7 +132,7 @@ struct SegmentPlan {
   std::vector<ValueSpec> outputs;   // edges it writes
   std::vector<ValueSpec> saves;     // further values that forward leaves for the backward pass
   std::vector<ValueSpec> leaves;    // what backward_input leaves for backward_weight
-  std::vector<std::string> batch;   // fields of the batch that it reads: "inputs", "labels", "documents"
+  std::vector<std::string> batch;   // of the batch: "inputs", "labels", "documents", "references"
   // Values of forward ("in.x", "out.x", "save.x") and gradients ("dout.x") that the backward parts read;
   // backward_weight may read "left.x" too.
   std::vector<std::string> input_needs, weight_needs;
@@ -256,6 +256,9 @@ struct Model {
       true;  // language model: metrics count tokens, `generate` works; else they count samples
   bool documents =
       false;  // the batch says where documents begin in its samples, and segments keep them apart
+  // Samples come in pairs, the preferred one first (tune.loss = dpo). The batch has "references", a double
+  // for each sample, and the loss leaves each sample's log-probability.
+  bool pairs = false;
   int64_t input_words = 0, label_words = 0;  // 32-bit words of one sample in the batch; 0: data.seq_len
   int64_t param_count() const;
   int64_t trained_count() const;  // without those that are frozen

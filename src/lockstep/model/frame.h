@@ -63,6 +63,8 @@ class Frame {
   const kernels::StepInputs* on_host = nullptr;  // the same, of the step that is being enqueued
   const kernels::StepState* state = nullptr;
   double* loss = nullptr;  // loss segments: where the slice's sum goes
+  double* sequences =
+      nullptr;  // of pairs (Model::pairs): where the log-probabilities of the slice's samples go
   DecodeCache cache;
   WantedLogits wanted;
   std::shared_ptr<void>* graph = nullptr;  // AutogradBlock: kept from forward to backward_weight

@@ -296,7 +296,10 @@ void Compiler::add_persistent() {
   keep_.inputs = persistent("step inputs", BufferKind::state, DType::u8, {sizeof(kernels::StepInputs)}, -1);
   keep_.state = persistent("step state", BufferKind::state, DType::u8, {sizeof(kernels::StepState)}, -1);
   // And a place for the losses of those that do not count: tensor ranks all compute the same.
-  keep_.slice_losses = persistent("slice losses", BufferKind::state, DType::f64, {layout_.slices + 1}, -1);
+  // Of pairs, the log-probabilities of each slice's samples stand behind them, with such a place too.
+  const int64_t of_slice = 1 + (model_.pairs ? layout_.slice.samples : 0);
+  keep_.slice_losses =
+      persistent("slice losses", BufferKind::state, DType::f64, {(layout_.slices + 1) * of_slice}, -1);
   keep_.square_sums = persistent("square sums", BufferKind::state, DType::f64, {chunk_count}, -1);
 }
 

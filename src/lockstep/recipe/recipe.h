@@ -115,15 +115,18 @@ struct Recipe {
   } optim;
 
   struct Tune {
-    std::string freeze = "";       // patterns of parameters' names with commas
-    std::string train = "";        // the same; empty: all, or with lora only the adapters
-    std::string method = "full";   // full, lora
-    int64_t rank = 8;              // lora: of the product that is added to a weight
-    double alpha = 16;             // lora: that product counts alpha / rank
-    double dropout = 0;            // lora: of what it reads
-    std::string targets = "all";   // lora: maps that have one, by name or pattern, with commas
-    std::string scaling = "rank";  // lora: rank, sqrt: what alpha is divided by
-    std::string adapter = "";      // lora: a folder with PEFT's files to start from
+    std::string freeze = "";             // patterns of parameters' names with commas
+    std::string train = "";              // the same; empty: all, or with lora only the adapters
+    std::string method = "full";         // full, lora
+    int64_t rank = 8;                    // lora: of the product that is added to a weight
+    double alpha = 16;                   // lora: that product counts alpha / rank
+    double dropout = 0;                  // lora: of what it reads
+    std::string targets = "all";         // lora: maps that have one, by name or pattern, with commas
+    std::string scaling = "rank";        // lora: rank, sqrt: what alpha is divided by
+    std::string adapter = "";            // lora: a folder with PEFT's files to start from
+    std::string loss = "cross_entropy";  // cross_entropy, dpo
+    double beta = 0.1;                   // dpo: how much a pair's reward counts
+    double label_smoothing = 0;          // dpo: share of the pairs that are the wrong way round
   } tune;
 
   struct Precision {

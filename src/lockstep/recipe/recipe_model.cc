@@ -311,6 +311,19 @@ void add_tune(std::vector<Key>& keys) {
               "adapter_model.safetensors, or a checkpoint of a lora run. Its rank, alpha and targets are "
               "taken over.",
               "\"adapter\"", {.also = {"adapter_name_or_path", "lora_path"}, .names = Key::Names::input}),
+          make_key(MEMBER(tune.loss), always(),
+                   "What training lowers. cross_entropy: of the next token. dpo: direct preference "
+                   "optimization, on pairs of a chosen and a rejected answer (data.kind = preference); the "
+                   "reference is the model that the run starts with.",
+                   "\"dpo\"", {.choices = {"cross_entropy", "dpo"}, .also = {"loss_type", "pref_loss"}}),
+          make_key(MEMBER(tune.beta), is("tune.loss", {"dpo"}),
+                   "dpo: how much the gain of a pair over the reference counts. Smaller lets the model move "
+                   "farther from the reference.",
+                   "0.1", {.at_most = 1e6, .above = 0, .also = {"dpo_beta", "pref_beta"}}),
+          make_key(MEMBER(tune.label_smoothing), is("tune.loss", {"dpo"}),
+                   "dpo: share of the pairs that are expected to be labelled the wrong way round "
+                   "(conservative DPO).",
+                   "0.1", {.at_least = 0, .at_most = 0.49, .also = {"dpo_label_smoothing"}}),
       });
 }
 

@@ -67,7 +67,7 @@ inline kernels::StepState one_step(Session& session, int64_t step, float learnin
                           .step = static_cast<uint64_t>(step),
                           .learning_rate = learning_rate,
                           .valid_tokens = static_cast<double>(batch.valid_labels)},
-                         {batch.inputs, batch.labels, batch.documents});
+                         {batch.inputs, batch.labels, batch.documents, batch.references});
   return session.executor->read_oldest();
 }
 

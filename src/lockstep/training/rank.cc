@@ -9,6 +9,7 @@
 #include "lockstep/checkpoint/older.h"
 #include "lockstep/launch/failure.h"
 #include "lockstep/launch/process/rank_memory.h"
+#include "lockstep/run/loop/references.h"
 #include "lockstep/run/saving/saver.h"
 #include "lockstep/training/data_watch.h"
 #include "lockstep/training/profile_file.h"
@@ -35,12 +36,35 @@ struct Everyone : run::Observer {
   }
 };
 
+// Of preference tuning, while the session's weights are still those that the run starts with. False: the run
+// was asked to stop meanwhile.
+bool know_reference(const Rank& rank) {
+  run::Session& session = rank.session;
+  TrainObserver& observer = rank.request.observer;
+  if (!session.plan.model->pairs || only_saves()) return true;
+  std::optional<data::References> found = run::find_references(
+      session, {.folder = rank.request.folder,
+                .stop_signal = &rank.signal.value(),
+                .progress =
+                    [&](int64_t done, int64_t all) {
+                      if (session.ranks->first())
+                        observer.remark(fmt::format(
+                            "reference: log-probabilities of {} of {} pairs computed", done / 2, all / 2));
+                    },
+                .warn = [&](const std::string& why) { observer.warn(why); }});
+  if (!found) return false;
+  session.references = std::move(*found);
+  base::end_lap(session.plan.laps, "compute the reference");
+  return true;
+}
+
 // The newest of what the launcher's memory, the folder of a launcher that ended, and checkpoints hold.
 run::TrainOptions train_options(const Rank& rank) {
   run::Session& session = rank.session;
   const run::Decision& decision = rank.decision;
   TrainObserver& observer = rank.request.observer;
   run::TrainOptions options;
+  options.save_only = only_saves() || !know_reference(rank);
   std::optional<int64_t> in_memory = restore_newer(rank.snapshots.get(), decision);
   if (!in_memory && !rank.snapshots)
     in_memory = restore_kept(session, rank.request.folder, decision, observer);
@@ -49,7 +73,6 @@ run::TrainOptions train_options(const Rank& rank) {
   if (rank.snapshots && !in_memory) rank.snapshots->saved(options.first_step);
   base::end_lap(session.plan.laps, "load the checkpoint");
   options.unsaved = in_memory.has_value();
-  options.save_only = only_saves();
   options.stop_signal = &rank.signal.value();
   const auto& when = session.plan.recipe().checkpoint;
   options.save_every = when.every;

@@ -113,16 +113,28 @@ void drop_targets(recipe::Recipe& recipe) {
   recipe.tune.targets = targets.empty() ? "all" : base::join(targets, ",");
 }
 
+bool can_be_opened(const recipe::Recipe& recipe) {
+  try {
+    return data::open_dataset(recipe) != nullptr;
+  } catch (const base::DataError&) {
+    return false;
+  }
+}
+
+// Of pairs, at least one is needed: samples are as long as that takes.
+void shrink_preferences(recipe::Recipe& recipe, int64_t longest) {
+  recipe.data.on_error = "skip";
+  while (recipe.data.seq_len < longest && !can_be_opened(recipe))
+    recipe.data.seq_len = std::min(2 * recipe.data.seq_len, longest);
+}
+
 // What short samples make of conversations: those are left out whose answers lie beyond, and where that is
 // all of them, questions are trained on too.
-void shrink_conversations(recipe::Recipe& recipe) {
+void shrink_conversations(recipe::Recipe& recipe, int64_t longest) {
+  if (recipe.data.kind == "preference") return shrink_preferences(recipe, longest);
   if (recipe.data.kind != "chat") return;
   recipe.data.on_error = "skip";
-  try {
-    static_cast<void>(data::open_dataset(recipe));
-  } catch (const base::DataError&) {
-    recipe.data.train_on = "all";
-  }
+  if (!can_be_opened(recipe)) recipe.data.train_on = "all";
 }
 
 // Patterns of names that only the large model has, as those of its tenth layer.
@@ -159,7 +171,7 @@ Small small_recipe(const recipe::Resolved& resolved, int64_t steps, int64_t rank
   plan::take_layout_off(small.recipe);
   shrink_model(small.recipe, dataset->vocab(), pieces);
   shrink_run(small.recipe, steps, ranks);
-  shrink_conversations(small.recipe);
+  shrink_conversations(small.recipe, whole.recipe.data.seq_len);
   for (const char* name : {"model.layers", "model.hidden", "model.heads", "model.ffn", "model.vocab",
                            "data.seq_len", "batch.global"}) {
     const recipe::Key& key = *recipe::find_key(name);

@@ -105,7 +105,8 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads)
   const Softmax softmax = block_softmax<kThreads>(mine);
   if (threadIdx.x == 0) op.losses[row] = (log2f(softmax.sum) + softmax.max) * kLn2 - logit_of_label;
   if (!op.gradient) return;
-  const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
+  const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens) *
+                      (op.weights == nullptr ? 1.0f : op.weights[row]);
   const float factor = scale / softmax.sum;
   uint32_t top = 0;
 #pragma unroll 4

@@ -107,7 +107,8 @@ __global__ void vocab_cross_entropy_kernel(VocabCrossEntropy op) {
   }
   if (threadIdx.x == 0) op.losses[row] = logf(whole.sum) + (whole.max - logit_of_label);
   if (!op.gradient) return;
-  const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens);
+  const float scale = static_cast<float>(op.state->loss_scale / op.inputs->valid_tokens) *
+                      (op.weights == nullptr ? 1.0f : op.weights[row]);
   const int64_t here = label - op.first;  // behind the last column it is another part's
   write_gradient<T, N>(logits, op.vocab, op.row, whole, here < op.vocab ? here : -1, scale, op.softcap);
 }
@@ -128,6 +129,56 @@ __global__ void loss_sum_kernel(LossSum op, int64_t parts) {
     for (int64_t p = 0; p < parts; ++p) sum += of_parts[p];
     *op.sum = sum;
   }
+}
+
+constexpr int kPairThreads = 256;
+
+__device__ double log_sigmoid(double x) { return x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x)); }
+__device__ double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
+
+// One block: pairs are few. Threads sum the rows of a sequence, each its own, and the sums are folded in the
+// order of the threads, so that a sequence has the same bits wherever it stands.
+__global__ void preference_loss_kernel(PreferenceLoss op) {
+  __shared__ double sums[kPairThreads];
+  __shared__ float slope;
+  __shared__ int real;
+  double total = 0;
+  for (int64_t pair = 0; pair < op.pairs; ++pair) {
+    if (threadIdx.x == 0) real = 0;
+    for (int half = 0; half < 2; ++half) {
+      const int64_t first = (2 * pair + half) * op.length;
+      double sum = 0;
+      __syncthreads();
+      for (int64_t i = threadIdx.x; i < op.length; i += kPairThreads) {
+        sum -= op.losses[first + i];
+        if (op.labels[first + i] != kIgnoredLabel) real = 1;
+      }
+      sums[threadIdx.x] = sum;
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        double whole = 0;
+        for (int t = 0; t < kPairThreads; ++t) whole += sums[t];
+        op.sequences[2 * pair + half] = whole;
+      }
+    }
+    if (threadIdx.x == 0) {
+      const double* now = op.sequences + 2 * pair;
+      const double* before = op.references + 2 * pair;
+      const double beta = op.beta, smoothing = op.smoothing;
+      const double h = beta * ((now[0] - before[0]) - (now[1] - before[1]));
+      slope =
+          real ? static_cast<float>(beta * ((1 - smoothing) * sigmoid(-h) - smoothing * sigmoid(h))) : 0.0f;
+      if (real) total += -(1 - smoothing) * log_sigmoid(h) - smoothing * log_sigmoid(-h);
+    }
+    __syncthreads();
+    float* weights = op.weights + 2 * pair * op.length;
+    for (int64_t i = threadIdx.x; i < op.length; i += kPairThreads) {
+      weights[i] = slope;
+      weights[op.length + i] = -slope;
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *op.sum = total;
 }
 
 }  // namespace
@@ -154,6 +205,11 @@ void vocab_cross_entropy(const VocabCrossEntropy& given, const Launch& launch) {
       run({.blocks = op.rows, .threads = kThreads}, vocab_cross_entropy_kernel<T, width.value>, op);
     });
   });
+}
+
+void preference_loss(const PreferenceLoss& op, const Launch& launch) {
+  const Launcher run("preference_loss", launch);
+  run({.blocks = 1, .threads = kPairThreads}, preference_loss_kernel, op);
 }
 
 void loss_sum(const LossSum& op, const Launch& launch) {

@@ -23,6 +23,7 @@ struct CrossEntropy {
   const StepInputs* inputs = nullptr;  // the gradient is scaled by loss_scale / valid_tokens
   const StepState* state = nullptr;
   float softcap = 0;  // the logits went through SoftCap, and the gradient is of what they were before; 0: no
+  const float* weights = nullptr;  // [rows]: further factors on the gradient of each row; null: none
 };
 
 // Cross-entropy over a vocabulary that ranks hold in parts: each finds what its own logits say of a row, the
@@ -53,6 +54,7 @@ struct VocabCrossEntropy {
   const StepInputs* inputs = nullptr;
   const StepState* state = nullptr;
   float softcap = 0;  // as in CrossEntropy
+  const float* weights = nullptr;
 };
 
 // How far apart the rows of logits are: of any of the three above.
@@ -66,6 +68,22 @@ struct LossSum {
   int64_t rows = 0;
   const float* losses = nullptr;
   double* sum = nullptr;  // one value
+};
+
+// Direct preference optimization: of each pair of sequences, the first is to become likelier than the second,
+// more so than a reference model has it. With h = beta * (what the pair's log-probabilities differ by, less
+// what the reference's do) the loss of a pair is -(1 - smoothing) log sigmoid(h) - smoothing log sigmoid(-h).
+//
+// A pair without a label that counts is none: it has no loss and no gradient.
+struct PreferenceLoss {
+  int64_t pairs = 0, length = 0;       // rows are those of 2 * pairs sequences, one behind the other
+  const int32_t* labels = nullptr;     // [rows]
+  const float* losses = nullptr;       // [rows]: -log p(label), as CrossEntropy gives them
+  const double* references = nullptr;  // [2 * pairs]: log-probabilities that the reference gives sequences
+  float beta = 0, smoothing = 0;
+  double* sequences = nullptr;  // [2 * pairs]: gets their log-probabilities, rows added up in order in fp64
+  float* weights = nullptr;     // [rows]: gets d loss of the pair / d losses[row]
+  double* sum = nullptr;        // one value: the losses of the pairs, in order
 };
 
 }  // namespace lockstep::kernels

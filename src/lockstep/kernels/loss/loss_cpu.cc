@@ -161,6 +161,46 @@ float gradient_scale(const Op& op) {
                                         : 0);
 }
 
+template <class Op>
+LS_INLINE float scale_of_row(const Op& op, int64_t row, float scale) {
+  return op.weights == nullptr ? scale : scale * op.weights[row];
+}
+
+// log sigmoid(x), for any x without a loss of digits.
+double log_sigmoid(double x) { return x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x)); }
+double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
+
+double logprob_of(const PreferenceLoss& op, int64_t sequence) {
+  double sum = 0;
+  const float* losses = op.losses + sequence * op.length;
+  for (int64_t i = 0; i < op.length; ++i) sum -= static_cast<double>(losses[i]);
+  return sum;
+}
+
+bool counts(const PreferenceLoss& op, int64_t pair) {
+  const int32_t* labels = op.labels + 2 * pair * op.length;
+  for (int64_t i = 0; i < 2 * op.length; ++i) {
+    if (labels[i] != kIgnoredLabel) return true;
+  }
+  return false;
+}
+
+// Of the pair with the log-probabilities first and second.
+double pair_loss(const PreferenceLoss& op, int64_t pair) {
+  const double* now = op.sequences + 2 * pair;
+  const double* before = op.references + 2 * pair;
+  const auto beta = static_cast<double>(op.beta), smoothing = static_cast<double>(op.smoothing);
+  const double h = beta * ((now[0] - before[0]) - (now[1] - before[1]));
+  const bool real = counts(op, pair);
+  const double slope = real ? beta * ((1 - smoothing) * sigmoid(-h) - smoothing * sigmoid(h)) : 0;
+  float* weights = op.weights + 2 * pair * op.length;
+  for (int64_t i = 0; i < op.length; ++i) {
+    weights[i] = static_cast<float>(slope);
+    weights[op.length + i] = static_cast<float>(-slope);
+  }
+  return real ? -(1 - smoothing) * log_sigmoid(h) - smoothing * log_sigmoid(-h) : 0;
+}
+
 }  // namespace
 
 void cross_entropy(const CrossEntropy& op, const Launch& launch) {
@@ -168,7 +208,8 @@ void cross_entropy(const CrossEntropy& op, const Launch& launch) {
   with_type(op.type, [&](auto tag) {
     using T = decltype(tag);
     for_items(op.rows, op.vocab, [&](int64_t row) {
-      op.softcap > 0 ? loss_row<T, true>(op, row, scale) : loss_row<T, false>(op, row, scale);
+      const float of_row = scale_of_row(op, row, scale);
+      op.softcap > 0 ? loss_row<T, true>(op, row, of_row) : loss_row<T, false>(op, row, of_row);
     });
   });
   if (op.amax != nullptr)
@@ -186,7 +227,8 @@ void vocab_cross_entropy(const VocabCrossEntropy& op, const Launch&) {
   with_type(op.type, [&](auto tag) {
     using T = decltype(tag);
     for_items(op.rows, op.gradient ? op.vocab : op.parts, [&](int64_t row) {
-      op.softcap > 0 ? vocab_loss_row<T, true>(op, row, scale) : vocab_loss_row<T, false>(op, row, scale);
+      const float of_row = scale_of_row(op, row, scale);
+      op.softcap > 0 ? vocab_loss_row<T, true>(op, row, of_row) : vocab_loss_row<T, false>(op, row, of_row);
     });
   });
 }
@@ -201,6 +243,14 @@ void loss_sum(const LossSum& op, const Launch&) {
       sum += static_cast<double>(op.losses[row]);
     total += sum;
   }
+  *op.sum = total;
+}
+
+void preference_loss(const PreferenceLoss& op, const Launch&) {
+  for_items(2 * op.pairs, op.length,
+            [&](int64_t sequence) { op.sequences[sequence] = logprob_of(op, sequence); });
+  double total = 0;
+  for (int64_t pair = 0; pair < op.pairs; ++pair) total += pair_loss(op, pair);
   *op.sum = total;
 }
 

@@ -202,6 +202,62 @@ TEST_P(LossTest, SumFoldsRowsInParts) {
   }
 }
 
+// The loss, and weights that are its slopes by finite differences of the rows' losses.
+TEST_P(LossTest, PreferencesMatchTheirFormula) {
+  for (const auto& [pairs, length] :
+       std::initializer_list<std::pair<int64_t, int64_t>>{{1, 1}, {3, 7}, {2, 700}}) {
+    for (const double smoothing : {0.0, 0.2}) {
+      SCOPED_TRACE(fmt::format("{} pairs of {} smoothing {}", pairs, length, smoothing));
+      const double beta = 0.25;
+      const auto rows = static_cast<size_t>(2 * pairs * length);
+      Values losses = rounded(random_values(2 * pairs * length, 1), DType::f32),
+             references(rows / static_cast<size_t>(length));
+      for (size_t i = 0; i < references.size(); ++i) references[i] = 0.5 * static_cast<double>(i % 3) - 1;
+      std::vector<int32_t> labels(rows, 5);
+      const bool last_is_none = pairs > 1;
+      if (last_is_none) std::fill(labels.end() - 2 * length, labels.end(), kIgnoredLabel);
+      const auto of_pair = [&](int64_t pair) {
+        if (last_is_none && pair + 1 == pairs) return 0.0;
+        double sums[2] = {0, 0};
+        for (int64_t i = 0; i < 2 * length; ++i)
+          sums[i / length] -= losses[static_cast<size_t>(2 * pair * length + i)];
+        const auto at = static_cast<size_t>(2 * pair);
+        const double h = beta * (sums[0] - references[at] - sums[1] + references[at + 1]);
+        return (1 - smoothing) * std::log(1 + std::exp(-h)) + smoothing * std::log(1 + std::exp(h));
+      };
+      double expected = 0;
+      for (int64_t pair = 0; pair < pairs; ++pair) expected += of_pair(pair);
+      const Memory losses_m = upload(losses, DType::f32), labels_m = upload_ints(labels);
+      const Memory references_m = upload(references, DType::f64);
+      const Memory sequences_m = garbage(2 * pairs, DType::f64),
+                   weights_m = garbage(2 * pairs * length, DType::f32), sum_m = garbage(1, DType::f64);
+      const PreferenceLoss op{.pairs = pairs,
+                              .length = length,
+                              .labels = labels_m.as<int32_t>(),
+                              .losses = losses_m.as<float>(),
+                              .references = references_m.as<double>(),
+                              .beta = static_cast<float>(beta),
+                              .smoothing = static_cast<float>(smoothing),
+                              .sequences = sequences_m.as<double>(),
+                              .weights = weights_m.as<float>(),
+                              .sum = sum_m.as<double>()};
+      run({&sequences_m, &weights_m, &sum_m}, [&] { kernels().preference_loss(op, launch()); });
+      EXPECT_NEAR(download(sum_m)[0], expected, 1e-6);
+      const Values weights = download(weights_m);
+      for (const size_t row : {size_t{0}, rows / 2, rows - 1}) {
+        const auto pair = static_cast<int64_t>(row) / (2 * length);
+        const double kept = losses[row], step = 1e-4;
+        losses[row] = kept + step;
+        const double above = of_pair(pair);
+        losses[row] = kept - step;
+        const double slope = (above - of_pair(pair)) / (2 * step);
+        losses[row] = kept;
+        EXPECT_NEAR(weights[row], slope, 1e-6) << row;
+      }
+    }
+  }
+}
+
 LOCKSTEP_ON_EVERY_DEVICE(LossTest);
 
 }  // namespace

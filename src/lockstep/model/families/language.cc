@@ -5,6 +5,16 @@
 
 namespace lockstep::model {
 
+namespace {
+
+std::optional<PairOptions> pairs_of(const recipe::Recipe& recipe) {
+  if (recipe.tune.loss != "dpo") return std::nullopt;
+  return PairOptions{.beta = static_cast<float>(recipe.tune.beta),
+                     .smoothing = static_cast<float>(recipe.tune.label_smoothing)};
+}
+
+}  // namespace
+
 Model build_language_model(const recipe::Recipe& recipe, DType compute, const Parts& parts,
                            const LanguageOptions& options) {
   const recipe::Recipe::Model& m = recipe.model;
@@ -17,7 +27,8 @@ Model build_language_model(const recipe::Recipe& recipe, DType compute, const Pa
               .hidden = m.hidden,
               .layers = m.layers,
               .seq_len = recipe.data.seq_len,
-              .documents = recipe.data.pack};
+              .documents = recipe.data.pack,
+              .pairs = recipe.tune.loss == "dpo"};
   std::vector<std::unique_ptr<Segment>> first, last;
   first.push_back(make_embedding({.type = compute,
                                   .vocab = m.vocab.value,
@@ -43,7 +54,8 @@ Model build_language_model(const recipe::Recipe& recipe, DType compute, const Pa
             .init_std = init_std,
             .fp8 = fp8_of_head(recipe),
             .bias = options.head_bias,
-            .softcap = static_cast<float>(m.final_softcap)},
+            .softcap = static_cast<float>(m.final_softcap),
+            .pairs = pairs_of(recipe)},
            parts);
   model.blocks.emplace_back("head", std::move(last));
   return model;

@@ -34,6 +34,7 @@ class Head : public Segment {
     plan.loss = true;
     plan.scratch = {{Part::forward, {"logits", o_.type, {rows, map_.row_of_y()}}},
                     {Part::forward, {"losses", DType::f32, {shape.tokens()}}}};
+    if (o_.pairs) add_pairs_to(plan, shape.tokens());
     map_.add_to(plan, rows, "in.normed", "");
     plan.workspace = workspace(shape.tokens(), kernels);
     return plan;
@@ -41,43 +42,27 @@ class Head : public Segment {
 
   void prepare(const Frame& f) const override { map_.prepare(f); }
 
-  // Logits of a chunk become their own gradient in place, and are gone before the next chunk.
+  // Logits of a chunk become their own gradient in place, and are gone before the next chunk. Of pairs,
+  // gradients are known only when the whole slice's losses are: chunks are gone through twice, and only one
+  // that is all of the slice is kept in between.
   void forward(const Frame& f) const override {
-    const int64_t tokens = f.slice.tokens(), chunk = chunk_rows(tokens), element = device::size_of(o_.type);
-    const Tensor logits = f.scratch("logits"), losses = f.scratch("losses"), weight = f.weight("weight");
-    const auto* normed = f.in("normed").as<char>();
-    for (int64_t begin = 0; begin < tokens; begin += chunk) {
-      const int64_t rows = std::min(chunk, tokens - begin);
-      const char* x = normed + begin * o_.width * element;
-      map_.forward(f, x, weight.data, bias_of(o_, f), logits.data, rows);
-      cap_logits(o_, f, logits, rows * map_.row_of_y());
-      float* amax = map_.wants_amax(rows) && f.slice.training ? f.scratch("dy8_amax").as<float>() : nullptr;
-      f.kernels->cross_entropy({.type = o_.type,
-                                .rows = rows,
-                                .vocab = o_.vocab,
-                                .row = map_.row_of_y(),
-                                .logits = logits.data,
-                                .labels = f.batch("labels").as<int32_t>() + begin,
-                                .losses = losses.as<float>() + begin,
-                                .gradient = f.slice.training,
-                                .amax = amax,
-                                .inputs = f.inputs,
-                                .state = f.state,
-                                .softcap = o_.softcap},
-                               f.launch);
-      if (!f.slice.training) continue;
-      if (f.input_gradient || map_.in_fp8(rows))  // which leaves the copy that the weight's gradient reads
-        map_.backward_input(f, logits.data, weight.data,
-                            f.din("normed").as<char>() + begin * o_.width * element, rows, nullptr, amax);
-      if (f.trains("weight"))
-        map_.backward_weight(f, x, logits.data, f.grad("weight").data, rows, f.accumulate || begin > 0);
-      if (o_.bias && f.trains("bias")) {
-        f.kernels->bias_backward(
-            {o_.type, rows, o_.vocab, logits.data, f.grad("bias").as<float>(), f.accumulate || begin > 0},
-            f.launch);
+    const int64_t tokens = f.slice.tokens(), chunk = chunk_rows(tokens);
+    if (o_.pairs) {
+      for (int64_t begin = 0; begin < tokens; begin += chunk) {
+        const Rows rows{begin, std::min(chunk, tokens - begin)};
+        make_logits(f, rows);
+        make_losses(f, rows, false);
       }
+      weigh_pairs(*o_.pairs, f);
+      if (!f.slice.training) return;
     }
-    f.kernels->loss_sum({tokens, losses.as<float>(), f.loss}, f.launch);
+    for (int64_t begin = 0; begin < tokens; begin += chunk) {
+      const Rows rows{begin, std::min(chunk, tokens - begin)};
+      if (!o_.pairs || chunk < tokens) make_logits(f, rows);
+      make_losses(f, rows, f.slice.training);
+      if (f.slice.training) make_gradients(f, rows);
+    }
+    if (!o_.pairs) f.kernels->loss_sum({tokens, f.scratch("losses").as<float>(), f.loss}, f.launch);
   }
 
   void backward_input(const Frame&) const override {}
@@ -99,6 +84,59 @@ class Head : public Segment {
   }
 
  private:
+  struct Rows {
+    int64_t begin = 0, count = 0;
+  };
+  char* row_of(const Tensor& wide, const Rows& rows) const {
+    return wide.as<char>() + rows.begin * o_.width * device::size_of(o_.type);
+  }
+
+  void make_logits(const Frame& f, const Rows& rows) const {
+    const Tensor logits = f.scratch("logits");
+    map_.forward(f, row_of(f.in("normed"), rows), f.weight("weight").data, bias_of(o_, f), logits.data,
+                 rows.count);
+    cap_logits(o_, f, logits, rows.count * map_.row_of_y());
+  }
+
+  float* amax_of(const Frame& f, const Rows& rows) const {
+    return map_.wants_amax(rows.count) && f.slice.training ? f.scratch("dy8_amax").as<float>() : nullptr;
+  }
+
+  void make_losses(const Frame& f, const Rows& rows, bool gradient) const {
+    f.kernels->cross_entropy(
+        {.type = o_.type,
+         .rows = rows.count,
+         .vocab = o_.vocab,
+         .row = map_.row_of_y(),
+         .logits = f.scratch("logits").data,
+         .labels = f.batch("labels").as<int32_t>() + rows.begin,
+         .losses = f.scratch("losses").as<float>() + rows.begin,
+         .gradient = gradient,
+         .amax = gradient ? amax_of(f, rows) : nullptr,
+         .inputs = f.inputs,
+         .state = f.state,
+         .softcap = o_.softcap,
+         .weights = o_.pairs && gradient ? f.scratch("weights").as<float>() + rows.begin : nullptr},
+        f.launch);
+  }
+
+  // Of what the logits have become.
+  void make_gradients(const Frame& f, const Rows& rows) const {
+    const Tensor dlogits = f.scratch("logits");
+    const bool accumulate = f.accumulate || rows.begin > 0;
+    if (f.input_gradient ||
+        map_.in_fp8(rows.count))  // which leaves the copy that the weight's gradient reads
+      map_.backward_input(f, dlogits.data, f.weight("weight").data, row_of(f.din("normed"), rows), rows.count,
+                          nullptr, amax_of(f, rows));
+    if (f.trains("weight"))
+      map_.backward_weight(f, row_of(f.in("normed"), rows), dlogits.data, f.grad("weight").data, rows.count,
+                           accumulate);
+    if (o_.bias && f.trains("bias")) {
+      f.kernels->bias_backward(
+          {o_.type, rows.count, o_.vocab, dlogits.data, f.grad("bias").as<float>(), accumulate}, f.launch);
+    }
+  }
+
   // The last chunk may be shorter, and then of another kind.
   int64_t workspace(int64_t tokens, const kernels::Kernels& kernels) const {
     const int64_t rows = chunk_rows(tokens), rest = tokens % rows;
@@ -133,6 +171,25 @@ LinearMap logits_map(const HeadOptions& options, int64_t vocab) {
   if (!options.bias && vocab > kFew && vocab % kMultiple != 0 && options.width % kMultiple == 0)
     map.padded_out = base::round_up(vocab, kMultiple);
   return map;
+}
+
+void add_pairs_to(SegmentPlan& plan, int64_t tokens) {
+  plan.batch.push_back("references");
+  plan.scratch.push_back({Part::forward, {"weights", DType::f32, {tokens}}});
+}
+
+void weigh_pairs(const PairOptions& pairs, const Frame& f) {
+  f.kernels->preference_loss({.pairs = f.slice.samples / 2,
+                              .length = f.slice.seq_len,
+                              .labels = f.batch("labels").as<int32_t>(),
+                              .losses = f.scratch("losses").as<float>(),
+                              .references = f.batch("references").as<double>(),
+                              .beta = pairs.beta,
+                              .smoothing = pairs.smoothing,
+                              .sequences = f.sequences,
+                              .weights = f.scratch("weights").as<float>(),
+                              .sum = f.loss},
+                             f.launch);
 }
 
 void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts) {

@@ -70,6 +70,9 @@ std::unique_ptr<Segment> make_embedding(EmbeddingOptions options);
 // "logits": takes "normed", computes the loss against labels. Products and softmax run over `chunk` rows
 // at a time, so that only that many rows of logits exist. Where tensor ranks hold parts of the vocabulary,
 // what each part says of these rows passes between the ranks in every round.
+struct PairOptions {  // as in kernels::PreferenceLoss
+  float beta = 0.1f, smoothing = 0;
+};
 struct HeadOptions {
   DType type = DType::f32;
   int64_t vocab = 0, width = 0, chunk = 0;
@@ -78,7 +81,8 @@ struct HeadOptions {
   float init_std = 0.02f;
   std::optional<Fp8Products> fp8{};
   bool bias = false;
-  float softcap = 0;  // logits become cap * tanh(logit / cap); 0: they do not
+  float softcap = 0;                   // logits become cap * tanh(logit / cap); 0: they do not
+  std::optional<PairOptions> pairs{};  // the loss is of pairs of samples
 };
 void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
 void add_vocab_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts);
@@ -87,6 +91,10 @@ void add_vocab_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions
 const void* bias_of(const HeadOptions& options, const Frame& f);
 void cap_logits(const HeadOptions& options, const Frame& f, const Tensor& logits, int64_t count);
 LinearMap logits_map(const HeadOptions& options, int64_t vocab);
+// And where the loss is of pairs: what their rows' losses (scratch "losses") come to, and the weights of
+// their rows' gradients (scratch "weights").
+void add_pairs_to(SegmentPlan& plan, int64_t tokens);
+void weigh_pairs(const PairOptions& pairs, const Frame& f);
 
 // "classify": takes "hidden" as logits [samples, classes] and computes the loss against one label a sample.
 struct ClassifyOptions {

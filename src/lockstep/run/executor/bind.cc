@@ -26,6 +26,7 @@ void Staging::allocate(device::Device& device, const program::Program& program) 
   input_words_ = slices * program.input_words;
   label_words_ = slices * program.label_words;
   document_words_ = slices * program.document_words;
+  reference_words_ = slices * program.reference_words;
   samples_ = program.samples_per_slice;
   rows_ = slices * samples_;
   parts_ = program.parts;
@@ -35,6 +36,8 @@ void Staging::allocate(device::Device& device, const program::Program& program) 
     slot.labels = static_cast<int32_t*>(device.allocate_host(label_words_ * 4));
     if (document_words_ > 0)
       slot.documents = static_cast<int32_t*>(device.allocate_host(document_words_ * 4));
+    if (reference_words_ > 0)
+      slot.references = static_cast<int32_t*>(device.allocate_host(reference_words_ * 4));
     slot.done = device.create_event();
   }
 }
@@ -45,6 +48,7 @@ void Staging::free(device::Device& device) {
     device.free_host(slot.inputs);
     device.free_host(slot.labels);
     if (slot.documents != nullptr) device.free_host(slot.documents);
+    if (slot.references != nullptr) device.free_host(slot.references);
     device.destroy_event(slot.done);
   }
 }
@@ -57,6 +61,10 @@ void Staging::fill(device::Device& device, const HostBatch& batch, const StepInp
   pick(batch.inputs, slot.inputs, input_words_);
   pick(batch.labels, slot.labels, label_words_);
   if (document_words_ > 0) pick(batch.documents, slot.documents, document_words_);
+  if (reference_words_ > 0) {
+    LS_ASSERT(static_cast<int64_t>(batch.references.size_bytes()) == reference_words_ * 4);
+    std::memcpy(slot.references, batch.references.data(), batch.references.size_bytes());
+  }
 }
 
 void Staging::clear() {
@@ -65,6 +73,7 @@ void Staging::clear() {
     std::fill_n(slot.inputs, input_words_, 0);
     std::fill_n(slot.labels, label_words_, 0);
     if (document_words_ > 0) std::fill_n(slot.documents, document_words_, 0);
+    if (reference_words_ > 0) std::fill_n(slot.references, reference_words_, 0);
   }
 }
 
@@ -222,8 +231,11 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   frame->on_host = c_.staging.now();
   // Tensor ranks compute the same losses; those of the first count.
   const bool counts = c_.program.parts.tensor_rank == 0;
-  frame->loss =
-      c_.memory.find("slice losses").as<double>() + (counts ? slice : static_cast<size_t>(c_.program.slices));
+  const auto slices = static_cast<size_t>(c_.program.slices), place = counts ? slice : slices;
+  auto* losses = c_.memory.find("slice losses").as<double>();
+  frame->loss = losses + place;
+  if (c_.model.pairs)
+    frame->sequences = losses + slices + 1 + place * static_cast<size_t>(c_.program.samples_per_slice);
   if (run != nullptr && run->keeps_tape) frame->graph = &graphs_[{i.block, i.segment, i.slice}];
   for (const auto* uses : {&i.reads, &i.writes}) {
     for (const Use& use : *uses) {

@@ -26,7 +26,10 @@ class Staging {
   const kernels::StepInputs* now() const { return &now_; }  // the same, at one place for all steps
   const int32_t* words(std::string_view field) const {
     const Slot& slot = slots_[current_];
-    return field == "labels" ? slot.labels : field == "documents" ? slot.documents : slot.inputs;
+    return field == "labels"       ? slot.labels
+           : field == "documents"  ? slot.documents
+           : field == "references" ? slot.references
+                                   : slot.inputs;
   }
 
  private:
@@ -36,12 +39,13 @@ class Staging {
     int32_t* inputs = nullptr;
     int32_t* labels = nullptr;
     int32_t* documents = nullptr;
+    int32_t* references = nullptr;  // doubles, two words each
     device::Event done = nullptr;
     bool busy = false;
   };
   Slot slots_[2];
   size_t current_ = 0;
-  int64_t input_words_ = 0, label_words_ = 0, document_words_ = 0;
+  int64_t input_words_ = 0, label_words_ = 0, document_words_ = 0, reference_words_ = 0;
   kernels::StepInputs now_;
   int64_t samples_ = 0, rows_ = 0;  // runs of tokens: of a slice, of all
   model::Parts parts_;

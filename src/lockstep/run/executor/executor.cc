@@ -51,6 +51,14 @@ struct Executor::State {
   device::Stream stream() const { return streams.at(Lane::compute); }
   device::Stream stream_of(const Instruction& i) const { return streams.at(i.lane); }
 
+  std::vector<double> read_losses(int64_t first, int64_t count) {  // waits for the step
+    std::vector<double> result(static_cast<size_t>(count));
+    device.copy(result.data(), losses.as<double>() + first, count * static_cast<int64_t>(sizeof(double)),
+                CopyKind::device_to_host, stream());
+    device.synchronize(stream());
+    return result;
+  }
+
   bool on_cpu() const { return device.id().kind == device::Kind::cpu; }
 
   void begin(const StepInputs& from, const HostBatch& batch) {
@@ -340,12 +348,12 @@ void Executor::step_slowly(const StepInputs& inputs, const HostBatch& batch,
   }
 }
 
-std::vector<double> Executor::read_slice_losses() {
-  std::vector<double> result(static_cast<size_t>(state_->losses.numel() - 1));
-  const auto bytes = static_cast<int64_t>(result.size() * sizeof(double));
-  state_->device.copy(result.data(), state_->losses.data, bytes, CopyKind::device_to_host, state_->stream());
-  state_->device.synchronize(state_->stream());
-  return result;
+std::vector<double> Executor::read_slice_losses() { return state_->read_losses(0, state_->program.slices); }
+
+std::vector<double> Executor::read_sequences() {
+  const program::Program& program = state_->program;
+  LS_ASSERT(program.reference_words > 0, "the model's samples are no pairs");
+  return state_->read_losses(program.slices + 1, program.slices * program.samples_per_slice);
 }
 
 }  // namespace lockstep::run

@@ -28,6 +28,7 @@ struct HostBatch {
   std::span<const int32_t> inputs, labels;
   std::span<const int32_t> documents =
       {};  // where each input's document begins in its sample; empty: not asked for
+  std::span<const double> references = {};  // of each sample (model::Model::pairs); empty: not asked for
 };
 
 class Executor {
@@ -72,6 +73,9 @@ class Executor {
   std::string start_profile();
   Profile stop_profile();
   std::vector<double> read_slice_losses();  // waits for the step
+  // Of pairs (model::Model::pairs): log-probabilities of the batch's samples, in its order. Behind a training
+  // step those of all ranks; else those of the slices of this rank's last stage, and zero elsewhere.
+  std::vector<double> read_sequences();
   device::Stream stream() const;
 
  private:

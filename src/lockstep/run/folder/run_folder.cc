@@ -285,6 +285,12 @@ void RunFolder::stepped(const StepReport& r) {
   line["loss_hex"] = hex_of(r.loss);
   line["lr"] = r.learning_rate;
   line["grad_norm"] = finite_or_text(r.grad_norm);
+  if (r.preference) {
+    line["rewards/chosen"] = finite_or_text(r.preference->chosen);
+    line["rewards/rejected"] = finite_or_text(r.preference->rejected);
+    line["rewards/margins"] = finite_or_text(r.preference->margin());
+    line["rewards/accuracies"] = r.preference->accuracy;
+  }
   line[r.unit] = r.tokens;
   line[fmt::format("{}_per_s", r.unit)] = r.tokens_per_s;
   line["step_ms"] = r.step_ms;

@@ -14,6 +14,8 @@
 #include "lockstep/run/loop/diagnose.h"
 #include "lockstep/run/loop/evaluate.h"
 #include "lockstep/run/loop/fingerprint.h"
+#include "lockstep/run/loop/preference.h"
+#include "lockstep/run/loop/references.h"
 #include "lockstep/run/loop/spike.h"
 #include "lockstep/run/saving/memory_snapshot.h"
 #include "lockstep/watch/recorder.h"
@@ -32,7 +34,12 @@ double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-data::LoaderOptions loader_options(const Plan& plan, int64_t first_step) {
+HostBatch host_batch(const data::Batch& batch) {
+  return {batch.inputs, batch.labels, batch.documents, batch.references};
+}
+
+data::LoaderOptions loader_options(const Session& session, int64_t first_step) {
+  const Plan& plan = session.plan;
   const recipe::Recipe& r = plan.recipe();
   return {.seed = static_cast<uint64_t>(r.run.seed),
           .global = r.batch.global,
@@ -41,7 +48,8 @@ data::LoaderOptions loader_options(const Plan& plan, int64_t first_step) {
           .seq_len = r.data.seq_len,
           .first_step = first_step,
           .prefetch = r.data.prefetch,
-          .workers = r.data.workers};
+          .workers = r.data.workers,
+          .references = &session.references};
 }
 
 class Trainer {
@@ -52,7 +60,7 @@ class Trainer {
         recipe_(session.plan.recipe()),
         options_(options),
         observer_(observer),
-        loader_(*plan_.dataset, loader_options(plan_, options.first_step)),
+        loader_(*plan_.dataset, loader_options(session, options.first_step)),
         evaluator_(session) {}
 
   Summary run() {
@@ -105,11 +113,12 @@ class Trainer {
         .stop = asked_to_stop()  ? 1.0
                 : time_to_save() ? kWishToSave
                                  : 0.0};
-    session_.executor->step(inputs, {batch->inputs, batch->labels, batch->documents});
+    session_.executor->step(inputs, host_batch(*batch));
     if (step == options_.first_step) base::end_lap(plan_.laps, "enqueue the first step");
     waiting_.push_back({inputs, loader_.waited_ms(), batch});
+    // The log-probabilities of pairs are where the next step puts its own.
     const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu ||
-                     recipe_.log.fingerprint;
+                     recipe_.log.fingerprint || plan_.model->pairs;
     while (session_.executor->unread() > (now ? 0 : 1)) read_one();
   }
 
@@ -137,6 +146,8 @@ class Trainer {
     report.applied = state.apply != 0;
     report.loss_scale = state.loss_scale;
     report.mfu = utilization(report.tokens_per_s);
+    if (plan_.model->pairs)
+      report.preference = preference_of(session_, session_.executor->read_sequences(), done.inputs.step);
     if (recipe_.log.fingerprint) report.params_hash = session_.parameters->hash();
     skipped_ = state.skipped;
     step_seconds_ = report.step_ms / 1000;
@@ -174,7 +185,7 @@ class Trainer {
   // Every rank reads the same loss, so that all of them look for the slice.
   void jumped(const StepReport& report, const Waiting& done) {
     const SliceLoss worst =
-        worst_slice(session_, done.inputs, {done.batch->inputs, done.batch->labels, done.batch->documents});
+        worst_slice(session_, done.inputs, host_batch(*done.batch));
     observer_.event(
         "loss_spike",
         fmt::format("step {}: the loss jumped to {:.4g} from about {:.4g}; slice {} has the highest",
@@ -188,7 +199,7 @@ class Trainer {
     const bool overflow = plan_.optimizer.policy.dynamic_scale && std::isfinite(report.loss);
     if (overflow && report.loss_scale >= 1) return;
     const std::string where =
-        diagnose(session_, done.inputs, {done.batch->inputs, done.batch->labels, done.batch->documents});
+        diagnose(session_, done.inputs, host_batch(*done.batch));
     const std::string what = fmt::format("step {}: {} is not finite{}; {}", report.step,
                                          std::isfinite(report.loss) ? "the gradient" : "the loss",
                                          overflow ? ", even without a loss scale" : "", where);
@@ -360,6 +371,9 @@ class Trainer {
 }  // namespace
 
 Summary train(Session& session, const TrainOptions& options, Observer& observer) {
+  // A run that nobody has given its reference is its own, as long as nothing is trained.
+  if (session.plan.model->pairs && session.references.empty() && options.first_step == 0 && !options.save_only)
+    session.references = find_references(session, {}).value();
   return Trainer(session, options, observer).run();
 }
 

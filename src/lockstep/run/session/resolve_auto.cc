@@ -38,15 +38,16 @@ bool trial(device::Device& device, const program::MemoryPlan& memory) {
 void resolve_slices(Plan& plan) {
   auto& batch = plan.resolved.recipe.batch;
   if (!batch.slices.is_auto) return;
-  for (int64_t slices = 1; slices <= batch.global; ++slices) {
-    if (batch.global % slices != 0 || (!batch.strands.is_auto && slices % batch.strands.value != 0)) continue;
+  const int64_t most = batch.global / (plan.model->pairs ? 2 : 1);  // of a pair, both are in one
+  for (int64_t slices = 1; slices <= most; ++slices) {
+    if (most % slices != 0 || (!batch.strands.is_auto && slices % batch.strands.value != 0)) continue;
     const int64_t width = plan.layout.ranks.width(), stages = plan.layout.stages.count;
     const int64_t strands = batch.strands.is_auto ? default_strands(slices, width) : batch.strands.value;
     // A strand for every data rank, and a slice for every stage. Where even the smallest slices are too few,
     // check_strands() says so.
     const bool enough = strands >= width && slices >= width * stages;
-    if (!enough && slices != batch.global) continue;
-    if (slices != batch.global) {
+    if (!enough && slices != most) continue;
+    if (slices != most) {
       Variant variant = variant_of(plan);
       variant.slices = slices, variant.strands = strands;
       program::Program program = program::compile(*plan.model, layout_of(plan, variant));

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "lockstep/checkpoint/usable.h"
+#include "lockstep/data/references.h"
 #include "lockstep/run/executor/executor.h"
 #include "lockstep/run/executor/memory.h"
 #include "lockstep/run/executor/ranks.h"
@@ -38,6 +39,7 @@ class Session {
   std::unique_ptr<Executor> executor;
   checkpoint::Taken weights_from;  // with model.from: the folder they were read from
   checkpoint::Taken adapter_from;  // with tune.adapter: the folder of the adapter
+  data::References references;     // with tune.loss = dpo, once they are known (run/loop/references.h)
   // Adapters on a model that has a folder of its own: checkpoints hold what is trained and name that folder.
   bool saves_adapter() const;
 };

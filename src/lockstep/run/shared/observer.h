@@ -7,6 +7,14 @@
 
 namespace lockstep::run {
 
+// What preference tuning says of a step's pairs. A reward is beta times what a log-probability has gained
+// over the reference's.
+struct PreferenceReport {
+  double chosen = 0, rejected = 0;  // mean rewards
+  double accuracy = 0;              // share of the pairs whose chosen reward is the larger one
+  double margin() const { return chosen - rejected; }
+};
+
 struct StepReport {
   int64_t step = 0;  // steps done, counted from 1
   double loss = 0, learning_rate = 0, grad_norm = 0;
@@ -17,7 +25,8 @@ struct StepReport {
   double memory_gib = 0;  // of the fullest rank
   bool applied = true;
   float loss_scale = 1;
-  std::string params_hash;  // with log.fingerprint
+  std::string params_hash;                          // with log.fingerprint
+  std::optional<PreferenceReport> preference = {};  // with tune.loss = dpo
 };
 
 // Told of everything that happens, in order, on the training thread.

@@ -35,6 +35,7 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
   const std::vector<int32_t> inputs = random_words(words(plan.model->input_words), plan.model->vocab, 1);
   const std::vector<int32_t> labels = random_words(words(plan.model->label_words), plan.model->vocab, 2);
   const std::vector<int32_t> documents(plan.model->documents ? inputs.size() : 0, 0);  // one to a sample
+  const std::vector<double> references(plan.model->pairs ? static_cast<size_t>(samples) : 0, 0);
   base::end_lap(plan.laps, "wait for the first batch");
   std::vector<double> times;
   const auto read = [&](int64_t step) {
@@ -51,7 +52,7 @@ std::vector<double> time_steps(Session& session, const BenchStepOptions& options
                             .step = static_cast<uint64_t>(step),
                             .learning_rate = 0,
                             .valid_tokens = static_cast<double>(labels.size())},
-                           {inputs, labels, documents});
+                           {inputs, labels, documents, references});
     if (step == 0) base::end_lap(plan.laps, "enqueue the first step");
     // When the first ends is told, and on the CPU a step is over when it returns.
     const bool alone = step == 0 || plan.device->id().kind == device::Kind::cpu;

@@ -33,7 +33,7 @@ double median_step_ms(Session& session, int64_t steps) {
                             .step = static_cast<uint64_t>(step),
                             .learning_rate = 0,
                             .valid_tokens = static_cast<double>(batch.valid_labels)},
-                           {batch.inputs, batch.labels, batch.documents});
+                           {batch.inputs, batch.labels, batch.documents, batch.references});
     session.executor->read_oldest();
     if (step >= kWarmUp) times.push_back(static_cast<double>(base::monotonic_ns() - began) / 1e6);
   }
