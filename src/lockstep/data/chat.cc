@@ -50,19 +50,6 @@ std::string conversation_tokenizer(const recipe::Recipe& recipe) {
 SharedTokenizer open_conversation_tokenizer(const recipe::Recipe& recipe) {
   recipe::Recipe::Data data = recipe.data;
   data.tokenizer = conversation_tokenizer(recipe);
-<<<<<<< HEAD
-  SharedTokenizer tokenizer = tokenizer_of(data);
-  if (!tokenizer) {
-    throw base::ConfigError(270,
-                            "conversations need the tokenizer of the model: set data.tokenizer to a folder "
-                            "with tokenizer.json and a chat "
-                            "template, or model.from to a model's folder that has them");
-  }
-  chat::ChatTemplate spoken = chat::open_template(
-      {.file = store::local_path(recipe.data.chat_template),
-       .folders = {store::local_small_files(data.tokenizer), store::local_small_files(recipe.model.from)},
-       .tokenizer = tokenizer.get()});
-=======
   if (SharedTokenizer tokenizer = tokenizer_of(data)) return tokenizer;
   throw base::ConfigError(270,
                           "conversations need the tokenizer of the model: set data.tokenizer to a folder "
@@ -71,15 +58,15 @@ SharedTokenizer open_conversation_tokenizer(const recipe::Recipe& recipe) {
 }
 
 chat::ChatTemplate open_template_of(const recipe::Recipe& recipe, const text::Tokenizer& tokenizer) {
-  return chat::open_template({.file = recipe.data.chat_template,
-                              .folders = {conversation_tokenizer(recipe), recipe.model.from},
+  return chat::open_template({.file = store::local_path(recipe.data.chat_template),
+                              .folders = {store::local_small_files(conversation_tokenizer(recipe)),
+                                          store::local_small_files(recipe.model.from)},
                               .tokenizer = &tokenizer});
 }
 
 Speech open_speech(const recipe::Recipe& recipe) {
   SharedTokenizer tokenizer = open_conversation_tokenizer(recipe);
   chat::ChatTemplate spoken = open_template_of(recipe, *tokenizer);
->>>>>>> h-dpo
   return {.tokenizer = std::move(tokenizer),
           .spoken = std::move(spoken),
           .train_on = chat::train_on_of(recipe.data.train_on)};

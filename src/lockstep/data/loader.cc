@@ -77,14 +77,9 @@ Batch read_training_batch(const Dataset& dataset, const LoaderOptions& options, 
                           const std::atomic<bool>& stop) {
   const int64_t of_slice = options.global / options.slices;
   const std::vector<int64_t> slices = slices_to_read(options);
-<<<<<<< HEAD
-  BatchWriter writer(dataset, step, static_cast<int64_t>(slices.size()) * of_slice, options.seq_len);
-  std::vector<int64_t> samples;
-=======
   BatchWriter writer(dataset, options.references, step, static_cast<int64_t>(slices.size()) * of_slice,
                      options.seq_len);
-  int64_t place = 0;
->>>>>>> h-dpo
+  std::vector<int64_t> samples;
   for (const int64_t slice : slices) {
     for (int64_t j = slice * of_slice; j < (slice + 1) * of_slice; ++j)
       samples.push_back(dataset.sample_at(options.seed, step * options.global + j));
@@ -196,25 +191,17 @@ Batch read_batch(const Dataset& dataset, const LoaderOptions& options, int64_t s
   return read_training_batch(dataset, options, step, false);
 }
 
-<<<<<<< HEAD
-Batch read_eval_batch(const Dataset& dataset, int64_t batch, int64_t count, int64_t seq_len) {
-  LS_ASSERT(batch >= 0 && count > 0 && seq_len > 0);
-  BatchWriter writer(dataset, batch, count, seq_len);
-  const int64_t first = batch * count, last = std::min(first + count, dataset.samples(Split::eval));
-  if (const auto* told = dynamic_cast<const Announced*>(&dataset); told != nullptr && first < last) {
-    std::vector<int64_t> samples(static_cast<size_t>(last - first));
-    std::iota(samples.begin(), samples.end(), first);
-    told->announce(Split::eval, samples);
-  }
-  for (int64_t index = first; index < last; ++index) writer.read(Split::eval, index, index - first);
-=======
 Batch read_in_order(const Dataset& dataset, const InOrder& which, const References* references) {
   LS_ASSERT(which.batch >= 0 && which.count > 0 && which.seq_len > 0);
   BatchWriter writer(dataset, references, which.batch, which.count, which.seq_len);
   const int64_t first = which.batch * which.count;
   const int64_t last = std::min(first + which.count, dataset.samples(which.split));
+  if (const auto* told = dynamic_cast<const Announced*>(&dataset); told != nullptr && first < last) {
+    std::vector<int64_t> samples(static_cast<size_t>(last - first));
+    std::iota(samples.begin(), samples.end(), first);
+    told->announce(which.split, samples);
+  }
   for (int64_t index = first; index < last; ++index) writer.read(which.split, index, index - first);
->>>>>>> h-dpo
   return std::move(writer.batch);
 }
 
