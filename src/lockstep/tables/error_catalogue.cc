@@ -59,8 +59,10 @@ ErrorRows error_rows();
 namespace verify {
 ErrorRows error_rows();
 }
-namespace see {
 namespace jobs {
+ErrorRows error_rows();
+}
+namespace see {
 ErrorRows error_rows();
 }
 namespace cli {
@@ -73,7 +75,11 @@ const ErrorRows& error_catalogue() {
   static const ErrorRows rows = [] {
     ErrorRows all;
     for (const ErrorRows& some :
-         {base::error_rows(), recipe::error_rows(), device::error_rows(), store::error_rows(), kernels::error_rows(), comm::error_rows(), text::error_rows(), chat::error_rows(), data::error_rows(), model::error_rows(), optim::error_rows(), program::error_rows(), checkpoint::error_rows(), plan::error_rows(), run::error_rows(), launch::error_rows(), verify::error_rows(), jobs::error_rows(), see::error_rows(), cli::error_rows()}) {
+         {base::error_rows(),       recipe::error_rows(), device::error_rows(), store::error_rows(),
+          kernels::error_rows(),    comm::error_rows(),   text::error_rows(),   chat::error_rows(),
+          data::error_rows(),       model::error_rows(),  optim::error_rows(),  program::error_rows(),
+          checkpoint::error_rows(), plan::error_rows(),   run::error_rows(),    launch::error_rows(),
+          verify::error_rows(),     jobs::error_rows(),   see::error_rows(),    cli::error_rows()}) {
       all.insert(all.end(), some.begin(), some.end());
     }
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
