@@ -27,7 +27,7 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"No credentials were found, they are wrong, or they have expired.",
         "They do not allow reading (or, for checkpoint.to, writing and listing) this bucket."},
        {"Set the credentials in the environment: docs/stores.md lists the variables of each store.",
-        "Renew them, and run the same command again: it goes on where it stopped."}},
+        "Renew them, and run the same command again: it resumes where it stopped."}},
       {290,
        "Object store does not answer",
        {"It was busy (429, 503), reset connections or sent too few bytes for longer than "
@@ -58,7 +58,7 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"Data that is too large for the cache is read where it lies, and somebody wrote another version of "
         "it "
         "or deleted it meanwhile."},
-       {"Restore it, and run the same command again: it goes on where it stopped.",
+       {"Restore it, and run the same command again: it resumes where it stopped.",
         "Write new data under new names."}},
   };
 }
