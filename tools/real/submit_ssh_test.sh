@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # submit_ssh_test.sh BUILD: `lockstep submit --to ssh` with two real sshd's on this machine. Exit 77: skipped.
+# shellcheck disable=SC2015,SC2016  # a || b after a chain is what rows mean; texts for other shells
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=tools/real/common.sh
@@ -72,7 +73,7 @@ comes_to() {
 agent() { cat "$work/home$1/.lockstep/jobs/$id/$(($1 - 1))/pid"; }
 
 completes() {
-  submit 20 && ends 0 "$program" logs "$id" -f && says "$id done" && has_bits 20 && comes_to done && nothing_runs || return 1
+  submit 20 && ends 0 "$program" logs "$id" -f && says "$id done" && has_bits 20 && comes_to "done" && nothing_runs || return 1
   ends 0 "$program" jobs --orphans && says "nothing is left behind" && ends 0 "$program" logs "$id" --node 1
 }
 
@@ -81,7 +82,7 @@ preempted() {
   submit "$faulty_steps" && until_true 60 step_reached 20 || return 1
   # shellcheck disable=SC2046  # one number
   kill -TERM $(cat "/proc/$(agent 1)/task/$(agent 1)/children")
-  comes_to done && "$program" logs "$id" >says && says "preempted and saved; running again" && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
+  comes_to "done" && "$program" logs "$id" >says && says "preempted and saved; running again" && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
 }
 
 stopped_twice() {
@@ -107,12 +108,12 @@ bundle() {
   mkdir -p bundle/bin
   printf '#!/bin/sh\nexec %s "$@"\n' "$program" >bundle/bin/lockstep
   chmod +x bundle/bin/lockstep
-  submit 20 --program lockstep --set "bundle=$PWD/bundle" && comes_to done && "$program" logs "$id" >says && has_bits 20 || return 1
+  submit 20 --program lockstep --set "bundle=$PWD/bundle" && comes_to "done" && "$program" logs "$id" >says && has_bits 20 || return 1
   [[ -x $work/home1/.lockstep/bundles/bundle/bin/lockstep && -x $work/home2/.lockstep/bundles/bundle/bin/lockstep ]]
 }
 
 no_secret_is_seen() {
-  submit 20 && comes_to done || return 1
+  submit 20 && comes_to "done" || return 1
   local secret
   secret=$(cat "$work/home1/.lockstep/jobs/$id/0/secret")
   [[ ${#secret} == 64 && $(stat -c %a "$work/home1/.lockstep/jobs/$id/0/secret") == 600 ]] && ! grep -rqF "$secret" state submitted errors
