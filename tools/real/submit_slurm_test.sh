@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # submit_slurm_test.sh BUILD: `lockstep submit`, `jobs`, `logs`, `why` and `stop` with a real Slurm of four virtual nodes.
 # Exit 77: skipped.
+# shellcheck disable=SC2015,SC2016  # a || b after a chain is what rows mean; texts for other shells
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 if [[ -z ${LOCKSTEP_INSIDE_SLURM:-} ]]; then
@@ -43,7 +44,7 @@ number() { squeue --noheader --name="$id" --format=%A | head -n 1; }
 log_to_says() { "$program" logs "$id" >says; }
 
 completes() {
-  submit 20 && ends 0 "$program" logs "$id" -f && says "$id done" && has_bits 20 && comes_to done && nothing_runs || return 1
+  submit 20 && ends 0 "$program" logs "$id" -f && says "$id done" && has_bits 20 && comes_to "done" && nothing_runs || return 1
   ends 0 "$program" jobs --orphans && says "nothing is left behind"
 }
 
@@ -52,29 +53,35 @@ warned() {
   submit "$faulty_steps" checkpoint.every=0 && until_true 60 step_reached 20 || return 1
   scancel --signal=TERM --batch "$(number)"
   until_true 60 grep -q "asking Slurm to run the job again" state/lockstep/jobs/"$id"/log || return 1
-  comes_to done && log_to_says && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
+  comes_to "done" && log_to_says && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
 }
 
 # Slurm itself takes the nodes away and puts the job back.
 requeued() {
   submit "$faulty_steps" checkpoint.every=50 && until_true 60 step_reached 60 || return 1
   scontrol requeue "$(number)"
-  comes_to done && log_to_says && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
+  comes_to "done" && log_to_says && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
 }
 
-# A node dies: first its daemon, which would still report what happens to the rest, then all that it has started.
+# A node dies. In this order, so that nobody is left there who could tell Slurm what happens to the rest: its daemon, the
+# daemon's helpers, which are its children, and what they have started.
 node_dies() {
-  local node pid
+  local node daemon pid
   submit "$faulty_steps" checkpoint.every=50 && until_true 60 step_reached 60 || return 1
-  node=$(squeue --noheader --name="$id" --format=%B)
+  node=$(scontrol show hostnames "$(squeue --noheader --name="$id" --format=%N)" | tail -n 1)  # not the script's own
   for pid in $(slurms slurmd); do
-    tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- "-N $node " && kill -KILL "$pid"
+    tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- "-N $node " && daemon=$pid
   done
+  kill -STOP "$daemon"
+  for pid in $(slurms slurmstepd); do
+    grep -q "^PPid:[^0-9]$daemon\$" "/proc/$pid/status" && kill -KILL "$pid"
+  done
+  kill -KILL "$daemon"
   for pid in $(slurms '' "SLURMD_NODENAME=$node"); do kill -KILL "$pid" 2>/dev/null; done
   scontrol update nodename="$node" state=down reason=dead
-  comes_to done && log_to_says && says "resuming from step" && has_bits "$faulty_steps" || return 1
+  comes_to "done" && log_to_says && says "resuming from step" && has_bits "$faulty_steps" || { scontrol show job; return 1; }
   setsid slurmd -c -N "$node"
-  scontrol update nodename="$node" state=resume
+  scontrol update nodename="$node" state=resume 2>/dev/null || true  # its daemon may have told Slurm already
 }
 # slurms NAME [VARIABLE=VALUE]: processes of this Slurm.
 slurms() {

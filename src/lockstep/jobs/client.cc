@@ -72,10 +72,12 @@ void read_some(int file, std::string& text, bool& open) {
   if (got == 0) open = false;
 }
 
+// The end does not block: a client that writes before it has read all would wait for us, and we for it.
 void write_some(Pipe& in, const std::string& input, size_t& written) {
   const ssize_t put = ::write(in.write, input.data() + written, input.size() - written);
   if (put > 0) written += static_cast<size_t>(put);
-  if (put < 0 || written == input.size()) in.close_write();  // the client no longer reads, or has it all
+  const bool gone = put < 0 && errno != EAGAIN && errno != EINTR;
+  if (gone || written == input.size()) in.close_write();
 }
 
 // Gives input and takes output until the client has closed both; false: patience ended first.
@@ -83,6 +85,7 @@ bool talk(Pipe& in, const Pipe& out, const Pipe& err, const Command& command, An
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(command.patience_s);
   size_t written = 0;
   bool out_open = true, err_open = true;
+  ::fcntl(in.write, F_SETFL, O_NONBLOCK);
   if (command.input.empty()) in.close_write();
   while (out_open || err_open) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();

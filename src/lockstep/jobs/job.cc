@@ -34,13 +34,6 @@ bool looks_secret(const std::string& name) {
   return false;
 }
 
-// A line that ends a here-document and does not occur in the text.
-std::string end_mark(const std::string& text) {
-  std::string mark = "END_OF_RECIPE";
-  while (text.find(mark) != std::string::npos) mark += "_";
-  return mark;
-}
-
 }  // namespace
 
 std::string make_id(const std::string& name) {
@@ -99,6 +92,22 @@ std::vector<std::pair<std::string, std::string>> variables_of(const Place& place
   return all;
 }
 
+std::string fresh_secret() {
+  std::random_device device;
+  std::string text;
+  for (int k = 0; k < 8; ++k) text += fmt::format("{:08x}", device());
+  return text;
+}
+
+void require_shared_secret(const Place& place) {
+  const auto ours = [](const std::string& one) { return one.starts_with("LOCKSTEP_SECRET="); };
+  if (place.nodes == 1 || std::ranges::any_of(place.secrets, ours)) return;
+  throw ConfigError(
+      722, fmt::format("several machines share a secret, which {} does not hand out; keep one in Secret "
+                       "Manager and add --secret LOCKSTEP_SECRET=google:NAME",
+                       place.kind));
+}
+
 int64_t ranks_of(const Place& place) {
   return place.ranks > 0 ? place.ranks : std::max<int64_t>(place.gpus, 1);
 }
@@ -134,16 +143,18 @@ std::string environment_lines(const Job& job) {
   return lines;
 }
 
-std::string self_contained_script(const Job& job, const std::string& prelude) {
-  std::string script = prelude + environment_lines(job);
+std::string here_document(const std::string& file, const std::string& text) {
+  std::string mark = "END_OF_FILE";
+  while (text.find(mark) != std::string::npos) mark += "_";
+  return fmt::format("cat >{} <<'{}'\n{}{}{}\n", file, mark, text, text.ends_with('\n') ? "" : "\n", mark);
+}
+
+std::string self_contained_script(const Job& job) {
+  std::string script = environment_lines(job);
   if (!job.place.folder.empty())
     script += fmt::format("mkdir -p {0} && cd {0} || exit 2\n", shell_word(job.place.folder));
   const std::string file = fmt::format("/tmp/{}.toml", job.id);
-  if (!job.recipe.empty()) {
-    const std::string mark = end_mark(job.recipe);
-    script += fmt::format("cat >{} <<'{}'\n{}{}{}\n", file, mark, job.recipe,
-                          job.recipe.ends_with('\n') ? "" : "\n", mark);
-  }
+  if (!job.recipe.empty()) script += here_document(file, job.recipe);
   return script + "exec " + shell_line(train_words(job, file)) + "\n";
 }
 

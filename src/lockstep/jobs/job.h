@@ -42,14 +42,20 @@ std::vector<Secret> secrets_of(const Place& place);
 // NAME, value. ConfigError 724: a bad name, or one that is a secret's by its look.
 std::vector<std::pair<std::string, std::string>> variables_of(const Place& place);
 
+std::string fresh_secret();  // for a rendezvous: 64 random hexadecimal digits
+// ConfigError 722: several machines of a place that cannot hand them a secret, and none of the user's.
+void require_shared_secret(const Place& place);
+
 int64_t ranks_of(const Place& place);  // per node
 std::string program_of(const Place& place);
 // lockstep train RECIPE KEY=VALUE ... --max-restarts N --nproc R
 std::vector<std::string> train_words(const Job& job, const std::string& recipe_file);
 
+// cat >FILE <<'MARK' ... MARK, with a mark that is no line of the text. FILE as the shell reads it.
+std::string here_document(const std::string& file, const std::string& text);
 // Lines of a shell script: the variables of the run, secrets read where it is.
 std::string environment_lines(const Job& job);
 // A whole script for a machine that shares nothing with this one: carries the recipe.
-std::string self_contained_script(const Job& job, const std::string& prelude = "");
+std::string self_contained_script(const Job& job);
 
 }  // namespace lockstep::jobs

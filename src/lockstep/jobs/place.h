@@ -59,7 +59,7 @@ struct Place {
   std::string context, space, form, queue, service_account, claim, runtime;
   Words node_labels, tolerations;
   // Clouds.
-  std::string project, region, zone, network, bucket, strategy, workspace, resource_group, role, address;
+  std::string project, region, zone, network, bucket, strategy;
 };
 
 struct Setting {

@@ -24,7 +24,7 @@ struct File {
 // One command of a submission. Where it makes something, that is in the ledger before.
 struct Step {
   Command command;
-  std::vector<Resource> makes = {};  // at most one; none: it only prepares
+  std::vector<Resource> makes = {};  // none: it only prepares
   // The place's id in what the client says; without it the resource's own id is known before.
   std::string (*id_in)(const std::string& output) = nullptr;
 };
@@ -88,12 +88,6 @@ Target ssh_target();
 Target kubernetes_target();
 Target vertex_target();
 Target gce_target();
-Target terraform_target();
-Target tpu_target();
 Target pbs_target();
-Target lsf_target();
-Target ray_target();
-Target sagemaker_target();
-Target azureml_target();
 
 }  // namespace lockstep::jobs

@@ -9,8 +9,7 @@ namespace lockstep::jobs {
 
 const std::vector<Target>& target_table() {
   static const std::vector<Target> rows = {
-      slurm_target(),
-      ssh_target(),
+      slurm_target(), ssh_target(), kubernetes_target(), vertex_target(), gce_target(), pbs_target(),
   };
   return rows;
 }

@@ -57,7 +57,12 @@ int check_places(const std::string& only, const std::vector<jobs::Place>& places
   json report = json::array();
   bool all_ok = true;
   for (const jobs::Place& place : wanted) {
-    const Checked checked = try_place(place, client);
+    Checked checked;
+    try {
+      checked = try_place(place, client);
+    } catch (const base::ConfigError& error) {
+      checked = {false, error.what()};
+    }
     all_ok = all_ok && checked.ok;
     report.push_back(
         {{"target", place.name}, {"kind", place.kind}, {"ok", checked.ok}, {"what", checked.what}});

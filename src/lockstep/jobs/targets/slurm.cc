@@ -65,6 +65,43 @@ std::string log_file(const std::string& folder, bool array) {
   return file + (array ? "/log-%a" : "/log");
 }
 
+std::string minutes(Seconds time) { return std::to_string((time.count + 59) / 60); }
+
+// The lines that sbatch reads: option and value, empty ones left out.
+std::string header(const Job& job) {
+  const Place& place = job.place;
+  const bool array = !job.sweep.key.empty();
+  const std::string gpus =
+      fmt::format("{}{}", place.gpu_type.empty() ? "" : place.gpu_type + ":", place.gpus);
+  const std::pair<const char*, std::string> rows[] = {
+      {"job-name", job.id},
+      {"comment", "lockstep " + job.name},
+      {"chdir", place.folder},
+      {"nodes", std::to_string(place.nodes)},
+      {"ntasks-per-node", "1"},
+      {"cpus-per-task", place.cpus ? std::to_string(place.cpus) : ""},
+      {"gpus-per-node", place.gpus ? gpus : ""},
+      {"mem", place.memory_gib ? fmt::format("{}G", place.memory_gib) : ""},
+      {"time", place.time.count ? minutes(place.time) : ""},
+      {"signal", fmt::format("B:TERM@{}", place.notice.count)},
+      {"partition", place.partition},
+      {"account", place.account},
+      {"qos", place.qos},
+      {"constraint", place.constraint},
+      {"dependency", job.after.empty() ? "" : "afterok:" + job.after},
+      {"array", array ? fmt::format("0-{}", job.sweep.values.size() - 1) : ""},
+      {"output", log_file(job.state_folder, array)},
+      {"open-mode", "append"},
+  };
+  std::string text;
+  for (const auto& [name, value] : rows) {
+    if (!value.empty()) text += fmt::format("#SBATCH --{}={}\n", name, shell_word(value));
+  }
+  text += "#SBATCH --requeue\n";
+  for (const std::string& option : place.options) text += "#SBATCH " + option + "\n";
+  return text;
+}
+
 // srun and what it starts on every node.
 std::string start_line(const Job& job) {
   const Place& place = job.place;

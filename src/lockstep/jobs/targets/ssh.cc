@@ -3,8 +3,6 @@
 // the agent, which outlives the connection.
 #include <fmt/format.h>
 
-#include <random>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/jobs/target.h"
@@ -46,7 +44,7 @@ std::vector<std::string> ssh_words(const Place& place, const Host& host) {
 Command on_host(const Place& place, const Host& host, const std::string& line,
                 const std::string& input = "") {
   std::vector<std::string> words = ssh_words(place, host);
-  words.insert(words.end(), {host.name, line});
+  words.insert(words.end(), {host.name, "cd && " + line});  // paths are below the home there
   return {.words = words, .input = input, .patience_s = 45};
 }
 
@@ -59,13 +57,6 @@ std::string bundle_of(const Place& place) {
                      base::trimmed(place.bundle.substr(place.bundle.find_last_of('/') + 1)));
 }
 std::string label_of(const std::string& host) { return "agent on " + host; }
-
-std::string fresh_secret() {
-  std::random_device device;
-  std::string text;
-  for (int k = 0; k < 8; ++k) text += fmt::format("{:08x}", device());
-  return text;
-}
 
 // lockstep train, as node `node` of all.
 std::string train_line(const Job& job, int64_t node) {
@@ -159,10 +150,7 @@ std::string start_script(const Job& job, int64_t node) {
   std::string text =
       here + "set -e\numask 077\nmkdir -p \"$here\"\nrm -f \"$here/pid\" \"$here/ended\" \"$here/stop\"\n";
   const auto add = [&](const char* name, const std::string& body) {
-    std::string mark = "END_OF_FILE";
-    while (body.find(mark) != std::string::npos) mark += "_";
-    text += fmt::format("cat >\"$here/{}\" <<'{}'\n{}{}{}\n", name, mark, body,
-                        body.ends_with('\n') ? "" : "\n", mark);
+    text += here_document(fmt::format("\"$here/{}\"", name), body);
   };
   if (!job.recipe.empty()) add("recipe.toml", job.recipe);
   add("agent.sh", here + agent_script(job, node));
@@ -196,10 +184,10 @@ Plan plan(const Job& job) {
     const std::string folder = folder_of(job.id, node), start = start_script(job, node);
     if (!place.bundle.empty()) {
       plan.steps.push_back({on_host(place, host, "mkdir -p " + bundle_of(place))});
-      plan.steps.push_back(
-          {{.words = {"rsync", "--archive", "--delete", "--rsh=" + shell_line(ssh_words(place, host)),
-                      place.bundle + "/", host.name + ":" + bundle_of(place) + "/"},
-            .patience_s = 3600}});
+      plan.steps.push_back({{.words = {"rsync", "--archive", "--delete", "--rsync-path=cd && rsync",
+                                       "--rsh=" + shell_line(ssh_words(place, host)), place.bundle + "/",
+                                       host.name + ":" + bundle_of(place) + "/"},
+                             .patience_s = 3600}});
     }
     if (place.nodes > 1)
       plan.steps.push_back({on_host(
@@ -292,6 +280,7 @@ Command shell(const Submitted& job, int64_t node) {
 }
 
 std::vector<Command> checks(const Place& place) {
+  if (place.hosts.empty()) check_hosts(place);
   std::vector<Command> all;
   for (const std::string& text : place.hosts) {
     const std::string program =
