@@ -287,8 +287,8 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   const DType compute = resolve_precision(resolved, plan.device->properties(), own.build_model != nullptr);
   plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
   add_model(plan, resolved, own, {compute, here.parts});
-  check_packing(plan, resolved.recipe, here.parts, options.reads_data);
   check_pairs(plan, resolved.recipe, here.parts, options.reads_data);
+  check_packing(plan, resolved.recipe, here.parts, options.reads_data);
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   base::end_lap(plan.laps, "build the model");
   check_optimizer(plan.optimizer, cpu);
