@@ -78,8 +78,8 @@ refused() {
     { head -n 2 "$work/mixed.jsonl"; echo "$one"; } >bad.jsonl
     ends 3 train bad.jsonl && says "bad.jsonl line 3" || return 1
   done
-  quietly train "$work/mixed.jsonl" && ends 2 "$program" eval runs/here && says "tune.loss" &&
-    quietly "$program" generate runs/here --prompt "red" --tokens 4
+  quietly train "$work/mixed.jsonl" && ends 2 "$program" eval runs/here &&
+    says "metrics.jsonl" && quietly "$program" generate runs/here --prompt "red" --tokens 4
 }
 
 compressed() {
