@@ -10,7 +10,7 @@ peer() { "$python" -B "$here/dpo_peer.py" "$@"; }
 quietly() { "$@" >says 2>&1 || { cat says; return 1; }; }
 
 # Everything that PyTorch has to do, once.
-quietly peer prepare "$work" || { cat says; exit 1; }
+peer prepare "$work" >"$work/says" 2>&1 || { cat "$work/says"; exit 1; }
 gzip -k "$work/mixed.jsonl"
 
 # All pairs are one batch: then the order in which they are read does not matter. With AdamW's usual epsilon the sign of gradients
