@@ -10,7 +10,7 @@ peer() { "$python" -B "$here/dpo_peer.py" "$@"; }
 quietly() { "$@" >says 2>&1 || { cat says; return 1; }; }
 
 # Everything that PyTorch has to do, once.
-quietly peer prepare "$work" || { cat says; exit 1; }
+peer prepare "$work" >"$work/says" 2>&1 || { cat "$work/says"; exit 1; }
 gzip -k "$work/mixed.jsonl"
 
 # All pairs are one batch: then the order in which they are read does not matter. With AdamW's usual epsilon the sign of gradients
@@ -78,8 +78,8 @@ refused() {
     { head -n 2 "$work/mixed.jsonl"; echo "$one"; } >bad.jsonl
     ends 3 train bad.jsonl && says "bad.jsonl line 3" || return 1
   done
-  quietly train "$work/mixed.jsonl" && ends 2 "$program" eval runs/here && says "tune.loss" &&
-    quietly "$program" generate runs/here --prompt "red" --tokens 4
+  quietly train "$work/mixed.jsonl" && ends 2 "$program" eval runs/here &&
+    says "metrics.jsonl" && quietly "$program" generate runs/here --prompt "red" --tokens 4
 }
 
 compressed() {

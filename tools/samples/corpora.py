@@ -29,6 +29,27 @@ def tables():
         yield name, pa.table({"id": columns["id"], "text": array})
 
 
+def turn(role, content):
+    return {"role": role, "content": content, "tool_calls": None}
+
+
+# Preferences as rows, as datasets keeps them; preferences.jsonl holds the same.
+def write_preferences():
+    rows = [{"id": n, "prompt": [turn("user", f"question {n}")], "chosen": [turn("assistant", f"right {n} 🙂")],
+             "rejected": [turn("assistant", f"wrong {n}")]} for n in range(5)]
+    plain = [{key: [{k: v for k, v in one.items() if v is not None} for one in value] if key != "id" else value
+              for key, value in row.items()} for row in rows]
+    (FOLDER / "preferences.jsonl").write_text("".join(json.dumps(row) + "\n" for row in plain))
+    message = pa.struct([("role", pa.string()), ("content", pa.large_string()), ("tool_calls", pa.string())])
+    kinds = [("id", pa.int32()), ("prompt", pa.list_(message)), ("chosen", pa.large_list(message)), ("rejected", pa.list_(message))]
+    table = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds})
+    pq.write_table(table, FOLDER / "preferences.parquet", row_group_size=2)
+    with pa.ipc.new_file(FOLDER / "preferences.arrow", table.schema) as file:
+        file.write_table(table, max_chunksize=2)
+    with pa.ipc.new_stream(FOLDER / "preferences.arrows", table.schema) as stream:
+        stream.write_table(table, max_chunksize=2)
+
+
 def main():
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
@@ -41,6 +62,7 @@ def main():
         with pa.ipc.new_stream(FOLDER / f"{name}.arrows", table.schema) as stream:
             for batch in table.to_batches(max_chunksize=3):
                 stream.write(batch)
+    write_preferences()
     text = pa.table({"text": TEXTS})
     pa.feather.write_feather(text, FOLDER / "packed.feather", compression="zstd")
     for codec in ("gzip", "zstd", "brotli", "lz4", "none"):

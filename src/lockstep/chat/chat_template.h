@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/chat/conversation.h"
 #include "lockstep/chat/jinja/template.h"
 #include "lockstep/text/tokenizer.h"
@@ -55,8 +56,12 @@ struct TemplateQuery {
       folders;  // of the tokenizer and of the model, in this order; files count as their folders
   const text::Tokenizer* tokenizer = nullptr;  // tells special tokens where no file names them
 };
-// chat_template.jinja, chat_template.json or tokenizer_config.json. ConfigError 267: there is none; DataError
-// 268: it cannot be read.
+// No folder has a template: LS0267.
+struct NoTemplateError : base::ConfigError {
+  using ConfigError::ConfigError;
+};
+// chat_template.jinja, chat_template.json or tokenizer_config.json. NoTemplateError; ConfigError 267: the
+// file that was named is none; DataError 268: it cannot be read.
 ChatTemplate open_template(const TemplateQuery& query);
 
 }  // namespace lockstep::chat

@@ -107,7 +107,7 @@ Sources find(const TemplateQuery& query, const std::vector<fs::path>& folders) {
     if (Sources sources = in_folder(folder); sources.found()) return sources;
     looked.push_back(folder.string());
   }
-  throw base::ConfigError(
+  throw NoTemplateError(
       267, fmt::format(
                "there is no chat template in {}: neither chat_template.jinja nor \"chat_template\" in "
                "tokenizer_config.json; name a template's file with data.chat_template, such as that of the "

@@ -108,9 +108,10 @@ void print_sample(const data::Dataset& dataset, int64_t index, int64_t seq_len,
                   const terminal::Terminal& terminal) {
   const data::ShownSample shown = data::show_sample(dataset, index, seq_len);
   const auto tokens = static_cast<int64_t>(shown.tokens.size());
-  print("{}\n", terminal.paint(fmt::format("{}: {} tokens, {} trained on ({:.0f} %)", title_of(dataset, index),
-                                           tokens, shown.trained_count, share(shown.trained_count, tokens)),
-                               Colour::bold));
+  print("{}\n",
+        terminal.paint(fmt::format("{}: {} tokens, {} trained on ({:.0f} %)", title_of(dataset, index),
+                                   tokens, shown.trained_count, share(shown.trained_count, tokens)),
+                       Colour::bold));
   int64_t document = 0;
   for (const data::ShownPart& part : shown.parts) {
     if (part.document != document) {
@@ -131,8 +132,10 @@ void print_statistics(const data::LengthStatistics& s, int64_t seq_len, const st
   if (s.documents == 0) return;
   const bool chat = kind == "chat" || kind == "preference";
   print("{} {}{}: {} tokens{}; shortest {}, median {}, 95th percentile {}, longest {}\n", s.documents,
-        kind == "preference" ? "answer" : chat ? "conversation" : "document", s.documents == 1 ? "" : "s",
-        base::human_count(static_cast<double>(s.tokens)),
+        kind == "preference" ? "answer"
+        : chat               ? "conversation"
+                             : "document",
+        s.documents == 1 ? "" : "s", base::human_count(static_cast<double>(s.tokens)),
         chat ? fmt::format(", {:.0f} % trained on", share(s.trained, s.tokens)) : "", s.least, s.median,
         s.p95, s.most);
   print("{} longer than data.seq_len = {}{}\n", s.too_long == 1 ? "1 is" : fmt::format("{} are", s.too_long),

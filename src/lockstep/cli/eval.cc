@@ -54,20 +54,25 @@ data::Use resolve_data(FolderModel& model) {
   return whole ? data::Use::evaluate : data::Use::train;
 }
 
+// What a run has tuned on pairs is evaluated on other data, or by the run itself.
+void refuse_pairs(const recipe::Recipe& recipe) {
+  if (recipe.tune.loss != "dpo" && recipe.data.kind != "preference") return;
+  throw base::ConfigError(
+      393,
+      "pairs of answers are evaluated against the weights that their run starts with, which only the run "
+      "has: "
+      "see eval_loss in its metrics.jsonl; or evaluate on text or conversations with data.kind=auto "
+      "data.path=FILE");
+}
+
 int evaluate(const std::string& folder, const std::vector<std::string>& words, bool json) {
   FolderModel model = folder_model(folder, words);
   resolve_batch(model);
   const data::Use use = resolve_data(model);
+  refuse_pairs(model.resolved.recipe);
   const bool all = use == data::Use::evaluate && !model.said("log.eval_batches");
   run::Session session(run::make_plan(std::move(model.resolved), {}, {.data_use = use}));
   const run::Plan& plan = session.plan;
-  if (plan.model->pairs) {
-    throw base::ConfigError(
-        393,
-        "pairs are evaluated against the weights that their run starts with, which this model is not; see "
-        "eval_loss in the run's metrics.jsonl, or evaluate on conversations: tune.loss=cross_entropy "
-        "data.path=FILE");
-  }
   const int64_t there = plan.dataset->samples(data::Split::eval);
   if (there == 0) {
     throw base::ConfigError(327,

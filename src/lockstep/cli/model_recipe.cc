@@ -75,7 +75,8 @@ FolderModel folder_model(const std::string& folder, const std::vector<std::strin
   model.seq_len = recipe.data.seq_len;
   recipe.model.from = folder;
   if (!model.said("tune.adapter")) take_adapter(opened, recipe.tune, recipe.model, model.said("tune.method"));
-  if (!model.said("tune.loss")) recipe.tune.loss = "cross_entropy";  // how it was tuned says nothing of its use
+  if (!model.said("tune.loss"))
+    recipe.tune.loss = "cross_entropy";  // how it was tuned says nothing of its use
   recipe.parallel = {};
   recipe.optim.name = "sgd";  // the least to keep beside the weights
   return model;

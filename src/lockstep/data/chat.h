@@ -26,7 +26,8 @@ struct Speech {
 };
 Speech open_speech(const recipe::Recipe& recipe);  // ConfigError 270: no tokenizer; 267: no template
 SharedTokenizer open_conversation_tokenizer(const recipe::Recipe& recipe);  // ConfigError 270
-chat::ChatTemplate open_template_of(const recipe::Recipe& recipe, const text::Tokenizer& tokenizer);  // 267, 268
+chat::ChatTemplate open_template_of(const recipe::Recipe& recipe,
+                                    const text::Tokenizer& tokenizer);  // 267, 268
 
 struct ChatOptions {
   size_t longest = 0;  // tokens of a conversation; the rest is truncated

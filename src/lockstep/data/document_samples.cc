@@ -107,7 +107,8 @@ class Documents final : public Dataset {
                          counted(eval.documents().size()),
                          human_count(static_cast<double>(eval.documents().tokens())));
     return fmt::format("{} {}: the last {} of {}, held out from training", name_, shown_path(path_),
-                       eval.documents().size() / (kind_.pairs ? 2 : 1), counted(eval.documents().size() + train.documents().size()));
+                       eval.documents().size() / (kind_.pairs ? 2 : 1),
+                       counted(eval.documents().size() + train.documents().size()));
   }
   std::vector<std::string> remarks() const override {
     std::vector<std::string> all;

@@ -98,7 +98,11 @@ std::vector<uint32_t> words_of(const chat::EncodedChat& encoded, size_t longest)
 }
 
 const std::vector<std::string>& record_endings() {
-  static const std::vector<std::string> endings = with_packing(kPlainEndings);
+  static const std::vector<std::string> endings = [] {
+    std::vector<std::string> all = with_packing(kPlainEndings);
+    all.insert(all.end(), {".parquet", ".arrow", ".feather", ".arrows"});
+    return all;
+  }();
   return endings;
 }
 

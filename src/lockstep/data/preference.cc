@@ -109,8 +109,8 @@ PreferenceSpeech open_preference_speech(const recipe::Recipe& recipe) {
   PreferenceSpeech speech{.tokenizer = open_conversation_tokenizer(recipe), .spoken = std::nullopt};
   try {
     speech.spoken = open_template_of(recipe, *speech.tokenizer);
-  } catch (const base::ConfigError& error) {
-    if (error.number() != 267 || !recipe.data.chat_template.empty()) throw;
+  } catch (const chat::NoTemplateError&) {
+    speech.spoken.reset();
   }
   return speech;
 }

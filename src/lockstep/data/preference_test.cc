@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/base/file.h"
 #include "lockstep/base/refusal.h"
+#include "lockstep/data/arrow/columns.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/shown.h"
@@ -172,6 +174,32 @@ TEST(Preferences, MayBeCompressed) {
   const std::string model = make_model(folder);
   EXPECT_EQ(open_dataset(recipe_of(packed, model))->content_hash(),
             open_dataset(recipe_of(plain, model))->content_hash());
+}
+
+TEST(Preferences, MayBeRowsOfColumns) {
+  if (!has_arrow()) GTEST_SKIP() << "built without Arrow";
+  const TestFolder folder;
+  const std::string samples = LOCKSTEP_SOURCE "/tools/samples/corpora/preferences",
+                    model = make_model(folder);
+  const auto plain = open_dataset(recipe_of(samples + ".jsonl", model));
+  ASSERT_EQ(plain->samples(Split::train), 10);
+  for (const char* ending : {".parquet", ".arrow", ".arrows"}) {
+    recipe::Recipe recipe = recipe_of(samples + ending, model);
+    recipe.data.kind = "preference";
+    EXPECT_EQ(open_dataset(recipe)->content_hash(), plain->content_hash()) << ending;
+    recipe.data.kind = "chat";  // which these rows are not: the row is named
+    recipe.data.on_error = "skip";
+    EXPECT_EQ(base::number_of_refusal([&] { open_dataset(recipe); }), 205);
+    recipe.data.on_error = "stop";
+    EXPECT_EQ(base::number_of_refusal([&] { open_dataset(recipe); }), 260);
+  }
+  // Cut off anywhere, it is refused and nothing worse.
+  const std::string whole = base::read_file(samples + ".parquet");
+  for (size_t size = 4; size < whole.size(); size += 97) {
+    recipe::Recipe recipe = recipe_of(folder.write("cut.parquet", whole.substr(0, size)), model);
+    recipe.data.kind = "preference";
+    EXPECT_EQ(base::number_of_refusal([&] { open_dataset(recipe); }), 276) << size;
+  }
 }
 
 TEST(Preferences, AreNotMixed) {

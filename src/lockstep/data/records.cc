@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -94,10 +95,21 @@ bool is_one_object(std::string_view text, size_t first) {
   return end != std::string_view::npos && text.find_first_not_of(kSpace, end) == std::string_view::npos;
 }
 
+std::optional<ColumnForm> columns_in(std::string_view first_bytes) {
+  if (first_bytes.starts_with("PAR1")) return ColumnForm::parquet;
+  if (first_bytes.starts_with("ARROW1")) return ColumnForm::arrow_file;
+  if (first_bytes.starts_with("\xff\xff\xff\xff")) return ColumnForm::arrow_stream;
+  return std::nullopt;
+}
+
 }  // namespace
 
 RecordFile::RecordFile(const std::string& path)
     : file_(base::MappedFile::open(path)), packed_(is_packed(path)) {
+  if (const std::optional<ColumnForm> form = columns_in(file_.text())) {
+    read_rows(*form);
+    return;
+  }
   if (packed_) unpack();
   const std::string_view text = whole();
   const size_t begin = begin_of(text), first = text.find_first_not_of(kSpace, begin);
@@ -106,6 +118,21 @@ RecordFile::RecordFile(const std::string& path)
     find_elements(text, first);
   } else {
     find_lines(text, begin);
+  }
+}
+
+void RecordFile::read_rows(ColumnForm form) {
+  packed_ = rows_ = true;
+  KeptInMemory kept;
+  const auto column = open_column({.file = file_.path(), .field = "", .form = form, .rows = true});
+  for (ColumnRows rows; column->next(rows);) {
+    const size_t before = unpacked_.size();
+    kept.add(rows.bytes.size(), file_.path());
+    unpacked_ += rows.bytes;
+    for (size_t i = 0; i < rows.size(); ++i)
+      records_.push_back({.offset = before + static_cast<size_t>(rows.begin_of(i)),
+                          .size = rows.text(i).size(),
+                          .line = rows.first + static_cast<int64_t>(i) + 1});
   }
 }
 
@@ -163,6 +190,7 @@ void RecordFile::find_elements(std::string_view text, size_t begin) {
 }
 
 std::string RecordFile::where(const Record& record) const {
+  if (rows_) return fmt::format("{} row {}", file_.path(), record.line);
   return fmt::format("{} line {} (byte {})", file_.path(), record.line, record.offset);
 }
 

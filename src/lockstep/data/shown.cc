@@ -55,8 +55,7 @@ LengthStatistics statistics_of(std::vector<int64_t> lengths, int64_t seq_len) {
 }
 
 LengthStatistics measure_chats(const recipe::Recipe& recipe) {
-  const std::vector<std::string> files =
-      find_data_files(recipe.data, Use::evaluate, record_endings()).eval;
+  const std::vector<std::string> files = find_data_files(recipe.data, Use::evaluate, record_endings()).eval;
   const ChatOptions options{.longest = std::numeric_limits<size_t>::max(),
                             .on_error = recipe.data.on_error == "skip" ? OnError::skip : OnError::stop};
   const DocumentStore store = recipe.data.kind == "preference"

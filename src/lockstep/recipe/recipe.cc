@@ -55,7 +55,8 @@ void add_data(std::vector<Key>& keys) {
       {
           make_key(MEMBER(data.kind), always(),
                    "Kind of data: grammar (generated on the fly, no download needed), text (plain files), "
-                   "jsonl (one JSON object per line), chat (conversations), csv, parquet, arrow, mds "
+                   "jsonl (one JSON object per line), chat (conversations), preference (chosen and rejected "
+                   "answers), csv, parquet, arrow, mds "
                    "(MosaicML), tokens (token "
                    "numbers) or mix (the sources in data.mix). auto: detected from the files in data.path, "
                    "or grammar without a path.",

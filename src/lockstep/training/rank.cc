@@ -48,8 +48,8 @@ bool know_reference(const Rank& rank) {
                 .progress =
                     [&](int64_t done, int64_t all) {
                       if (session.ranks->first())
-                        observer.remark(fmt::format(
-                            "reference: log-probabilities of {} of {} pairs computed", done / 2, all / 2));
+                        observer.remark(fmt::format("reference: log-probabilities of {} of {} pairs computed",
+                                                    done / 2, all / 2));
                     },
                 .warn = [&](const std::string& why) { observer.warn(why); }});
   if (!found) return false;

@@ -71,9 +71,9 @@ void Progress::stepped(const run::StepReport& r) {
                                              {fmt::format("loss {:.4f}", r.loss)}};
   if (floor_) parts.push_back({fmt::format("(floor {:.4f})", *floor_), 6});
   if (r.preference)
-    parts.push_back({fmt::format("margin {:.3f}, {:.0f} % right", r.preference->margin(),
-                                 100 * r.preference->accuracy),
-                     3});
+    parts.push_back(
+        {fmt::format("margin {:.3f}, {:.0f} % right", r.preference->margin(), 100 * r.preference->accuracy),
+         3});
   if (eval_) parts.push_back({fmt::format("eval {:.4f}", *eval_), 3});
   const double per_second = r.tokens_per_s * r.step_ms / clock_.usual_ms();
   parts.push_back({fmt::format("{} {}/s", human_count(per_second), unit_), 2});

@@ -1,5 +1,5 @@
-// One column of a Parquet or Arrow file, batch by batch: the only thing the rest of the program sees of
-// Arrow.
+// One column of a Parquet or Arrow file, or whole rows as JSON, batch by batch: the only thing the rest of
+// the program sees of Arrow.
 //
 // Arrow's libraries are opened with dlopen, through liblockstep_arrow.so beside the program, when the first
 // such file is read; most runs never do. Whatever Arrow refuses becomes a DataError that names the file.
@@ -21,6 +21,7 @@ enum class ColumnForm : uint8_t { parquet, arrow_file, arrow_stream };
 struct ColumnQuery {
   std::string file, field;
   ColumnForm form;
+  bool rows = false;  // a row is a JSON object of all columns, and `field` counts for nothing
 };
 
 struct ColumnRows {

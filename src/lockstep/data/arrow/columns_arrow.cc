@@ -15,6 +15,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/arrow/json_arrow.h"
 #include "lockstep/data/arrow/limited_pool_arrow.h"
 #include "lockstep/data/arrow/values_arrow.h"
 #include "lockstep/data/corpus.h"
@@ -75,18 +76,25 @@ class AnyColumn : public Column {
 
  protected:
   void settle(const arrow::Schema& schema) {
+    if (query_.rows) return;
     index_ = find_column(query_, schema);
     tokens_ = kind_of_type(*schema.field(index_)->type()) == ValueKind::tokens;
   }
-  void fill(const arrow::Array& array, ColumnRows& rows) {
+  // Of a batch that holds the wanted column alone, or all of them.
+  void fill(const arrow::RecordBatch& batch, ColumnRows& rows) {
     rows = {.first = row_};
     try {
-      append_rows(array, rows);
+      if (query_.rows) {
+        append_json(batch, rows);
+      } else {
+        append_rows(*batch.column(0), rows);
+      }
     } catch (const std::exception& error) {
       refuse(query_, fmt::format("in the rows from {} on {}", row_ + 1, error.what()));
     }
-    row_ += array.length();
+    row_ += batch.num_rows();
   }
+  std::vector<int> wanted() const { return query_.rows ? std::vector<int>{} : std::vector<int>{index_}; }
 
   ColumnQuery query_;
   std::shared_ptr<arrow::io::ReadableFile> file_;
@@ -117,7 +125,7 @@ class ParquetColumn final : public AnyColumn {
     std::shared_ptr<arrow::RecordBatch> batch;
     check(query_, batches_->ReadNext(&batch));
     if (!batch) return false;
-    fill(*batch->column(0), rows);
+    fill(*batch, rows);
     const int64_t place = rows_ > 0
                               ? static_cast<int64_t>(static_cast<double>(size_) * static_cast<double>(row_) /
                                                      static_cast<double>(rows_))
@@ -134,14 +142,17 @@ class ParquetColumn final : public AnyColumn {
     std::vector<int> groups, leaves;
     const parquet::SchemaDescriptor& schema = *metadata->schema();
     for (int leaf = 0; leaf < schema.num_columns(); ++leaf) {
-      if (schema.GetColumnRoot(leaf) == schema.group_node()->field(index_).get()) leaves.push_back(leaf);
+      const bool own = schema.GetColumnRoot(leaf) == schema.group_node()->field(index_).get();
+      if (query_.rows || own) leaves.push_back(leaf);
     }
-    if (leaves.size() != 1) refuse(query_, "its column is made of several");
+    if (!query_.rows && leaves.size() != 1) refuse(query_, "its column is made of several");
     int64_t widest = 1;
     for (int group = 0; group < metadata->num_row_groups(); ++group) {
       const auto about = metadata->RowGroup(group);
       const int64_t rows = std::max<int64_t>(1, about->num_rows());
-      widest = std::max(widest, about->ColumnChunk(leaves.front())->total_uncompressed_size() / rows);
+      int64_t bytes = 0;
+      for (const int leaf : leaves) bytes += about->ColumnChunk(leaf)->total_uncompressed_size();
+      widest = std::max(widest, bytes / rows);
       groups.push_back(group);
     }
     reader_->set_batch_size(std::clamp<int64_t>(kBatchBytes / widest, 1, 65536));
@@ -166,14 +177,14 @@ class ArrowFileColumn final : public AnyColumn {
     const auto first = taken(query, arrow::ipc::RecordBatchFileReader::Open(file_, ipc_options(pool())));
     settle(*first->schema());
     arrow::ipc::IpcReadOptions options = ipc_options(pool());
-    options.included_fields = {index_};
+    options.included_fields = wanted();
     reader_ = taken(query, arrow::ipc::RecordBatchFileReader::Open(file_, options));
   }
 
   bool next(ColumnRows& rows) override {
     if (batch_ >= reader_->num_record_batches()) return false;
     const auto batch = taken(query_, reader_->ReadRecordBatch(batch_++));
-    fill(*batch->column(0), rows);
+    fill(*batch, rows);
     rows.taken = size_ / reader_->num_record_batches();
     return true;
   }
@@ -190,7 +201,7 @@ class ArrowStreamColumn final : public AnyColumn {
     settle(*first->schema());
     check(query, file_->Seek(0));
     arrow::ipc::IpcReadOptions options = ipc_options(pool());
-    options.included_fields = {index_};
+    options.included_fields = wanted();
     reader_ = taken(query, arrow::ipc::RecordBatchStreamReader::Open(file_, options));
   }
 
@@ -198,7 +209,7 @@ class ArrowStreamColumn final : public AnyColumn {
     std::shared_ptr<arrow::RecordBatch> batch;
     check(query_, reader_->ReadNext(&batch));
     if (!batch) return false;
-    fill(*batch->column(0), rows);
+    fill(*batch, rows);
     const int64_t place = taken(query_, file_->Tell());
     rows.taken = place - std::exchange(place_, place);
     return true;

@@ -44,10 +44,9 @@ std::optional<double> Evaluator::run(int64_t batches, const std::atomic<int>* st
   for (int64_t k = self; k < static_cast<int64_t>(losses.size()); k += ranks) {
     if (stop != nullptr && k / ranks % kBatchesBetweenQuestions == 0 && asked_to_stop(*stop))
       return std::nullopt;
-    const data::Batch batch = data::read_eval_batch(*plan.dataset, k, count, plan.recipe().data.seq_len,
-                                                    &session_.references);
-    executor_->step({.valid_tokens = 1},
-                    {batch.inputs, batch.labels, batch.documents, batch.references});
+    const data::Batch batch =
+        data::read_eval_batch(*plan.dataset, k, count, plan.recipe().data.seq_len, &session_.references);
+    executor_->step({.valid_tokens = 1}, {batch.inputs, batch.labels, batch.documents, batch.references});
     if (k >= there) continue;
     losses[static_cast<size_t>(k)] = executor_->read_slice_losses()[0];
     if (plan.counts_batch()) valid[static_cast<size_t>(k)] = static_cast<double>(batch.valid_labels);
@@ -68,12 +67,11 @@ std::optional<std::vector<double>> Evaluator::sequences(data::Split split,
   const int64_t ranks = plan.layout.ranks.width(), self = plan.layout.ranks.self();
   std::vector<double> sums(static_cast<size_t>(base::round_up(batches, ranks) * count), 0);
   for (int64_t k = self; k < base::round_up(batches, ranks); k += ranks) {
-    if (k / ranks % kBatchesBetweenQuestions == 0 && !go_on(std::min(samples, k * count))) return std::nullopt;
+    if (k / ranks % kBatchesBetweenQuestions == 0 && !go_on(std::min(samples, k * count)))
+      return std::nullopt;
     const data::Batch batch = data::read_in_order(
-        *plan.dataset,
-        {.split = split, .batch = k, .count = count, .seq_len = plan.recipe().data.seq_len});
-    executor_->step({.valid_tokens = 1},
-                    {batch.inputs, batch.labels, batch.documents, batch.references});
+        *plan.dataset, {.split = split, .batch = k, .count = count, .seq_len = plan.recipe().data.seq_len});
+    executor_->step({.valid_tokens = 1}, {batch.inputs, batch.labels, batch.documents, batch.references});
     const std::vector<double> of_batch = executor_->read_sequences();
     std::copy(of_batch.begin(), of_batch.end(), sums.begin() + static_cast<std::ptrdiff_t>(k * count));
   }

@@ -184,8 +184,7 @@ class Trainer {
 
   // Every rank reads the same loss, so that all of them look for the slice.
   void jumped(const StepReport& report, const Waiting& done) {
-    const SliceLoss worst =
-        worst_slice(session_, done.inputs, host_batch(*done.batch));
+    const SliceLoss worst = worst_slice(session_, done.inputs, host_batch(*done.batch));
     observer_.event(
         "loss_spike",
         fmt::format("step {}: the loss jumped to {:.4g} from about {:.4g}; slice {} has the highest",
@@ -198,8 +197,7 @@ class Trainer {
   void not_finite(const StepReport& report, const Waiting& done) {
     const bool overflow = plan_.optimizer.policy.dynamic_scale && std::isfinite(report.loss);
     if (overflow && report.loss_scale >= 1) return;
-    const std::string where =
-        diagnose(session_, done.inputs, host_batch(*done.batch));
+    const std::string where = diagnose(session_, done.inputs, host_batch(*done.batch));
     const std::string what = fmt::format("step {}: {} is not finite{}; {}", report.step,
                                          std::isfinite(report.loss) ? "the gradient" : "the loss",
                                          overflow ? ", even without a loss scale" : "", where);
@@ -372,7 +370,8 @@ class Trainer {
 
 Summary train(Session& session, const TrainOptions& options, Observer& observer) {
   // A run that nobody has given its reference is its own, as long as nothing is trained.
-  if (session.plan.model->pairs && session.references.empty() && options.first_step == 0 && !options.save_only)
+  if (session.plan.model->pairs && session.references.empty() && options.first_step == 0 &&
+      !options.save_only)
     session.references = find_references(session, {}).value();
   return Trainer(session, options, observer).run();
 }

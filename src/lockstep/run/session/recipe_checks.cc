@@ -51,16 +51,18 @@ void check_batch(const recipe::Recipe& recipe) {
   if (recipe.tune.loss != "dpo") return;
   if (b.global % 2 != 0) {
     throw BatchContradictionError(
-        395, fmt::format("batch.global = {} is odd, but tune.loss = \"dpo\" trains on pairs, two samples each; "
-                         "set batch.global={}",
-                         b.global, b.global + 1));
+        395,
+        fmt::format("batch.global = {} is odd, but tune.loss = \"dpo\" trains on pairs, two samples each; "
+                    "set batch.global={}",
+                    b.global, b.global + 1));
   }
   if (!b.slices.is_auto && b.global / b.slices.value % 2 != 0) {
     throw BatchContradictionError(
-        395, fmt::format("batch.slices = {} leaves {} samples to a slice, but tune.loss = \"dpo\" keeps the two "
-                         "of a pair together; choose one of {}",
-                         b.slices.value, b.global / b.slices.value,
-                         base::divisors_near(b.global / 2, b.slices.value)));
+        395,
+        fmt::format("batch.slices = {} leaves {} samples to a slice, but tune.loss = \"dpo\" keeps the two "
+                    "of a pair together; choose one of {}",
+                    b.slices.value, b.global / b.slices.value,
+                    base::divisors_near(b.global / 2, b.slices.value)));
   }
 }
 

@@ -8,7 +8,8 @@ namespace lockstep::run {
 // ConfigError 184: precision.compute = "fp8" on a device that has no such products.
 void check_fp8_device(const recipe::Recipe& recipe, const device::Properties& device);
 
-// ConfigError 150, 151, 395: slices and strands that do not divide the batch, or pairs that slices would part.
+// ConfigError 150, 151, 395: slices and strands that do not divide the batch, or pairs that slices would
+// part.
 void check_batch(const recipe::Recipe& recipe);
 
 // ConfigError 522: an engine that cannot carry the memory of CPU ranks. Only when ranks are really started: a

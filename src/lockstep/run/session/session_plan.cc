@@ -143,10 +143,9 @@ void check_packing(const Plan& plan, const recipe::Recipe& recipe, const model::
     refuse("documents can be packed on the CPU only so far, and this run is on a GPU");
 }
 
-// ConfigError 393: pairs and a loss that is not of them, or the other way round; 394: what a loss of pairs cannot
-// be combined with. A stand-in for data says nothing of its pairs.
-void check_pairs(const Plan& plan, const recipe::Recipe& recipe, const model::Parts& parts,
-                 bool reads_data) {
+// ConfigError 393: pairs and a loss that is not of them, or the other way round; 394: what a loss of pairs
+// cannot be combined with. A stand-in for data says nothing of its pairs.
+void check_pairs(const Plan& plan, const recipe::Recipe& recipe, const model::Parts& parts, bool reads_data) {
   const bool wanted = recipe.tune.loss == "dpo";
   if (reads_data && plan.dataset->has_pairs() && !wanted) {
     throw ConfigError(393, fmt::format("data.kind = \"{}\" has pairs of a chosen and a rejected answer, and "
@@ -155,10 +154,11 @@ void check_pairs(const Plan& plan, const recipe::Recipe& recipe, const model::Pa
   }
   if (!wanted) return;
   if (reads_data && !plan.dataset->has_pairs()) {
-    throw ConfigError(393, fmt::format("tune.loss = \"dpo\" needs pairs of a chosen and a rejected answer, but "
-                                       "data.kind = \"{}\" has none; set data.kind=preference and data.path to "
-                                       "a file of them",
-                                       recipe.data.kind));
+    throw ConfigError(393,
+                      fmt::format("tune.loss = \"dpo\" needs pairs of a chosen and a rejected answer, but "
+                                  "data.kind = \"{}\" has none; set data.kind=preference and data.path to "
+                                  "a file of them",
+                                  recipe.data.kind));
   }
   const auto refuse = [](const std::string& why) {
     throw ConfigError(394, fmt::format("tune.loss = \"dpo\": {}", why));
@@ -167,9 +167,10 @@ void check_pairs(const Plan& plan, const recipe::Recipe& recipe, const model::Pa
     refuse("only the built-in language models have this loss; set tune.loss=cross_entropy");
   if (recipe.data.pack) refuse("pairs are not packed; set data.pack=false");
   if (parts.context > 1)
-    refuse(fmt::format("parallel.context = {} cuts sequences whose log-probabilities it needs whole; set "
-                       "parallel.context=1",
-                       parts.context));
+    refuse(
+        fmt::format("parallel.context = {} cuts sequences whose log-probabilities it needs whole; set "
+                    "parallel.context=1",
+                    parts.context));
 }
 
 // ConfigError 187, 189: what an optimizer asks for and this device does not have.
@@ -287,8 +288,8 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   const DType compute = resolve_precision(resolved, plan.device->properties(), own.build_model != nullptr);
   plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
   add_model(plan, resolved, own, {compute, here.parts});
-  check_packing(plan, resolved.recipe, here.parts, options.reads_data);
   check_pairs(plan, resolved.recipe, here.parts, options.reads_data);
+  check_packing(plan, resolved.recipe, here.parts, options.reads_data);
   settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   base::end_lap(plan.laps, "build the model");
   check_optimizer(plan.optimizer, cpu);
