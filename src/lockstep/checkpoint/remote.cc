@@ -91,7 +91,7 @@ std::vector<std::string> names_in(const std::string& folder) {
     if (at->is_regular_file(error)) names.push_back(at->path().filename().string());
   }
   if (error || std::find(names.begin(), names.end(), kManifestName) == names.end())
-    throw base::IoError(345, folder + " was removed before all of it was uploaded; newer ones follow");
+    throw RemovedError(345, folder + " was removed before all of it was uploaded; newer ones follow");
   std::erase(names, std::string(kManifestName));
   return names;
 }

@@ -14,10 +14,16 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::checkpoint {
+
+// A checkpoint that retention took from the local disk before all of it was uploaded.
+struct RemovedError : base::IoError {
+  using base::IoError::IoError;
+};
 
 class RemoteRun {
  public:
@@ -27,7 +33,7 @@ class RemoteRun {
   std::vector<int64_t> steps();  // of complete checkpoints, newest first
 
   // Copies a complete checkpoint of the run folder, then the run's small files (kRunFiles). Returns the bytes
-  // of the checkpoint. IoError 345: it was removed meanwhile.
+  // of the checkpoint. RemovedError 345: it was removed meanwhile.
   int64_t upload(const std::string& run_folder, int64_t step);
   void upload_run_files(const std::string& run_folder);
 

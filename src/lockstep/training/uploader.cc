@@ -15,8 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRemoved = 345;  // gone from the local disk before all of it was uploaded
-
 int64_t newest_step(const std::string& run_folder) {
   const std::vector<std::string> all = checkpoint::list(run_folder);
   if (all.empty()) return -1;
@@ -78,12 +76,10 @@ UploadNews Uploader::upload(int64_t step) {
     return {.step = step,
             .why = fmt::format("uploaded to {} ({} in {})", options_.to,
                                base::human_bytes(static_cast<double>(bytes)), base::human_duration(seconds))};
+  } catch (const checkpoint::RemovedError& error) {
+    return {.step = step, .why = fmt::format("not uploaded: {}", error.what()), .skipped = true};
   } catch (const base::Error& error) {
-    const bool removed = error.number() == kRemoved;
-    return {.step = step,
-            .why = fmt::format("not uploaded: {}", error.what()),
-            .failed = !removed,
-            .skipped = removed};
+    return {.step = step, .why = fmt::format("not uploaded: {}", error.what()), .failed = true};
   }
 }
 
