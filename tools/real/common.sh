@@ -197,5 +197,5 @@ with_variable() {
     above=$pid depth=0
     while above=$(awk '$1 == "PPid:" { print $2 }' "/proc/$above/status" 2>/dev/null) && [[ ${above:-0} -gt 1 ]]; do ((++depth)); done
     echo "$depth $pid"
-  done | sort -n | cut -d' ' -f2
+  done | sort -n | awk '{ print $2 }'
 }
