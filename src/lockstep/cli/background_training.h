@@ -101,6 +101,20 @@ class Training {
     }
     return {};
   }
+  // Its environment is a rank's: it is no longer the guard's copy of itself.
+  static bool is_rank(pid_t process) {
+    std::ifstream file(fmt::format("/proc/{}/environ", process));
+    for (std::string variable; std::getline(file, variable, '\0');) {
+      if (variable.starts_with("RANK=")) return true;
+    }
+    return false;
+  }
+  static bool is_stopped(pid_t process) {
+    std::string stat;
+    std::getline(std::ifstream(fmt::format("/proc/{}/stat", process)), stat);
+    const size_t name_end = stat.rfind(") ");
+    return name_end != std::string::npos && stat.substr(name_end + 2, 1) == "T";
+  }
   static std::string name_of(pid_t process) {
     std::string name;
     std::getline(std::ifstream(fmt::format("/proc/{}/comm", process)), name);
