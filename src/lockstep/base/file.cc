@@ -130,7 +130,26 @@ std::string read_file(const std::string& path, int64_t most_bytes) {
   return std::move(result.text);
 }
 
+namespace {
+
+// A device, or whatever /dev/stdout is: a rename would put a file in its place. A pipe of any other name is
+// not waited for.
+bool is_stream(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return false;
+  const bool open_already = path.starts_with("/dev/") || path.starts_with("/proc/");
+  return S_ISCHR(status.st_mode) || (S_ISFIFO(status.st_mode) && open_already);
+}
+
+}  // namespace
+
 void write_file_durable(const std::string& path, std::string_view text) {
+  if (is_stream(path)) {
+    const Descriptor stream(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    const int failed = stream.number < 0 ? errno : write_all(stream.number, text);
+    if (failed != 0) refuse_write(path, failed);
+    return;
+  }
   const std::string beside = fmt::format("{}.{}.tmp", path, ::getpid());
   int error = 0;
   {

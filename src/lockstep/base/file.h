@@ -23,7 +23,8 @@ ReadResult try_read_file(const std::string& path, int64_t most_bytes = kMostText
 std::string read_file(const std::string& path, int64_t most_bytes = kMostTextFile);  // IoError 801
 
 // After it returns the file holds `text` and survives a power cut; before, the old file stands whole.
-// Writes beside the path, flushes to disk and renames. IoError 802.
+// Writes beside the path, flushes to disk and renames; a device, such as /dev/stdout, is written to as it is.
+// IoError 802.
 void write_file_durable(const std::string& path, std::string_view text);
 
 // The folder and those above it. IoError 803 names the first that cannot be made and why.

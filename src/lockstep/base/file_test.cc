@@ -31,6 +31,21 @@ TEST(File, WritesAndReadsBack) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
+TEST(File, ADeviceStaysOne) {
+  TemporaryFolder folder;
+  for (const char* device : {"/dev/null", "/dev/full"}) {
+    const std::string path = folder.path() + "/" + std::filesystem::path(device).filename().string();
+    std::filesystem::create_symlink(device, path);
+    if (device == std::string("/dev/full")) {
+      EXPECT_TRUE(has(refusal(802, [&] { write_file_durable(path, "text"); }), "full"));
+    } else {
+      write_file_durable(path, "text");
+    }
+    EXPECT_TRUE(std::filesystem::is_symlink(path)) << device;
+    std::filesystem::remove(path);
+  }
+}
+
 TEST(File, ReadingRefusesWithTheCause) {
   TemporaryFolder folder;
   const std::string path = folder.write("a", "12345");
