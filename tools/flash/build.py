@@ -4,8 +4,8 @@
     build.py --site FOLDER --cudart libcudart.so.13 --out build/src/lockstep/liblockstep_flash.so [--heads 64:1,128:8]
 
 FOLDER holds the unpacked wheels of the set `flash` (tools/wheels.lock): FlashAttention and its compiler. Kernels are
-made for each type, head size, number of query heads that share a key head, mask, and with a soft cap or without; what is
-not among them is computed by cuDNN or by our own kernels. Kernels that do not compile are left out, with a word.
+made for each type, head size, number of query heads that share a key head, mask, with a soft cap or without, and for
+samples of several documents; what is not among them is computed by cuDNN or by our own kernels. Kernels that do not compile are left out, with a word.
 """
 import argparse
 import os
@@ -30,18 +30,20 @@ CAP_HEADS = [(dim, group) for dim in (128, 256) for group in (1, 2, 4)]
 
 
 def variants(heads, types):
-    """(type, head size, group, mask, capped, backward), the slowest to compile first. Windows and soft caps are made
-    for the first type alone."""
+    """(type, head size, group, mask, capped, packed, backward), the slowest to compile first. Windows, soft caps and
+    packed documents are made for the first type alone."""
     plain = heads or HEADS
-    rows = [(kind, *head, mask, False) for kind in types for head in plain for mask in ("full", "causal")]
-    rows += [(types[0], *head, "window", False) for head in heads or WINDOW_HEADS]
-    rows += [(types[0], *head, mask, True) for head in heads or CAP_HEADS for mask in MASKS]
+    rows = [(kind, *head, mask, False, False) for kind in types for head in plain for mask in ("full", "causal")]
+    rows += [(types[0], *head, "window", False, False) for head in heads or WINDOW_HEADS]
+    rows += [(types[0], *head, mask, True, False) for head in heads or CAP_HEADS for mask in MASKS]
+    rows += [(types[0], *head, "causal", False, True) for head in plain]
     return [(*row, backward) for backward in (True, False) for row in rows]
 
 
 def name_of(variant):
-    type_name, dim, group, mask, capped, backward = variant
-    return "_".join([type_name, str(dim), str(group), mask, *["capped"] * capped, "backward" if backward else "forward"])
+    type_name, dim, group, mask, capped, packed, backward = variant
+    return "_".join([type_name, str(dim), str(group), mask, *["capped"] * capped, *["packed"] * packed,
+                     "backward" if backward else "forward"])
 
 
 def compile_one(variant, folder):
@@ -67,9 +69,9 @@ def write_table(rows, path):
                      f"void {entry}(void**, int32_t);")
     lines.append("static const LockstepFlashKernel kernels[] = {")
     for variant, sizes, entry in rows:
-        type_name, dim, group, mask, capped, backward = variant
+        type_name, dim, group, mask, capped, packed, backward = variant
         name = name_of(variant)
-        lines.append(f'  {{"{type_name}", {dim}, {group}, {MASKS.index(mask)}, {int(capped)}, {int(backward)}, '
+        lines.append(f'  {{"{type_name}", {dim}, {group}, {MASKS.index(mask)}, {int(capped)}, {int(packed)}, {int(backward)}, '
                      f"{', '.join(map(str, sizes))}, _mlir_{name}_cuda_init, _mlir_{name}_cuda_load_to_device, "
                      f"{entry}}},")
     lines.append("};")

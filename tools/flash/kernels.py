@@ -3,6 +3,9 @@
 Rows are tokens: token t of sample s is row s * length + t, a head's columns lie side by side, and rows are
 `stride` elements apart. Backward is the deterministic one: key tiles add to a query's gradient, and heads
 of a group to a key's, by turns that semaphores give out in one fixed order.
+
+Kernels for packed samples take documents of any length instead, one behind the other: `offsets` says where each begins.
+To them `samples` is how many documents there may be, `q_len` all rows, and `kv_len` the length of the longest.
 """
 import os
 import platform
@@ -81,23 +84,56 @@ def aligned(stride, elements):
     return cute.assume(stride, divby=elements)
 
 
-def rows(pointer, samples, tokens, heads, dim, stride):
-    """[samples, tokens, heads, dim]; rows begin at multiples of 16 bytes."""
-    sizes = (samples, tokens, heads, dim)
-    strides = (aligned(Int64(tokens) * stride, 8), aligned(stride, 8), dim, 1)
-    return cute.make_tensor(pointer, cute.make_layout(sizes, stride=strides))
+class Samples:
+    """How operands lie whose samples all have one length. Rows begin at multiples of 16 bytes."""
+    def __init__(self, samples, dim):
+        self.samples, self.dim = samples, dim
+
+    def rows(self, pointer, tokens, heads, stride):
+        """[samples, tokens, heads, dim]"""
+        strides = (aligned(Int64(tokens) * stride, 8), aligned(stride, 8), self.dim, 1)
+        return cute.make_tensor(pointer, cute.make_layout((self.samples, tokens, heads, self.dim), stride=strides))
+
+    def plain(self, pointer, heads, tokens):
+        """[samples, heads, tokens] without gaps."""
+        strides = (Int64(heads) * tokens, Int64(tokens), 1)
+        return cute.make_tensor(pointer, cute.make_layout((self.samples, heads, tokens), stride=strides))
+
+    def sums(self, pointer, heads, tokens, tile, columns=1):
+        """[samples, heads, tokens * columns], where tokens are rounded up to tiles."""
+        count = cute.ceil_div(tokens, tile) * tile * columns
+        strides = (aligned(Int64(heads) * count, 4), aligned(Int64(count), 4), 1)
+        return cute.make_tensor(pointer, cute.make_layout((self.samples, heads, count), stride=strides))
 
 
-def plain(pointer, samples, heads, count):
-    """[samples, heads, count] without gaps."""
-    strides = (Int64(heads) * count, Int64(count), 1)
-    return cute.make_tensor(pointer, cute.make_layout((samples, heads, count), stride=strides))
+class Documents:
+    """The same of packed samples: one axis of all rows. In sums every document begins with a tile of its own."""
+    def __init__(self, documents, total, dim):
+        self.documents, self.total, self.dim = documents, total, dim
+
+    def rows(self, pointer, _, heads, stride):
+        strides = (aligned(stride, 8), self.dim, 1)
+        return cute.make_tensor(pointer, cute.make_layout((self.total, heads, self.dim), stride=strides))
+
+    def plain(self, pointer, heads, _):
+        return cute.make_tensor(pointer, cute.make_layout((heads, self.total), stride=(Int64(self.total), 1)))
+
+    def sums(self, pointer, heads, _, tile, columns=1):
+        count = (self.total + (self.documents + 1) * tile - 1) // tile * tile * columns
+        return cute.make_tensor(pointer, cute.make_layout((heads, count), stride=(aligned(Int64(count), 4), 1)))
 
 
-def padded(pointer, samples, heads, count):
-    """The same, where count is a multiple of a tile."""
-    strides = (aligned(Int64(heads) * count, 4), aligned(Int64(count), 4), 1)
-    return cute.make_tensor(pointer, cute.make_layout((samples, heads, count), stride=strides))
+def samples_of(packed, samples, q_len, dim):
+    return Documents(samples, q_len, dim) if packed else Samples(samples, dim)
+
+
+def offsets_of(packed, offsets, samples):
+    """Where documents begin, for those arguments that ask for it."""
+    return list_of(offsets, samples + 1) if packed else None
+
+
+def list_of(pointer, count):
+    return cute.make_tensor(pointer, cute.make_layout((count,), stride=(1,)))
 
 
 def turns(pointer, samples, heads, tiles, each):
@@ -110,7 +146,7 @@ def pointer_to(element, alignment=16):
     return cute.runtime.make_ptr(element, 0, AddressSpace.gmem, assumed_align=alignment)
 
 
-def compile_forward(type_name, dim, group, mask, capped):
+def compile_forward(type_name, dim, group, mask, capped, packed):
     element = TYPES[type_name]
     tile = _tile_size_fwd_sm90(dim, dim, *MASKS[mask].values())
     attention = FlashAttentionForwardSm90(
@@ -122,22 +158,23 @@ def compile_forward(type_name, dim, group, mask, capped):
     @cute.jit
     def forward(
             q: cute.Pointer, k: cute.Pointer, v: cute.Pointer, out: cute.Pointer, lse: cute.Pointer,
-            samples: Int32, q_len: Int32, kv_len: Int32, heads: Int32, kv_heads: Int32,
+            offsets: cute.Pointer, samples: Int32, q_len: Int32, kv_len: Int32, heads: Int32, kv_heads: Int32,
             q_stride: Int64, kv_stride: Int64, out_stride: Int64, scale: Float32, window: Int32, softcap: Float32,
             stream: cuda.CUstream):
+        lie, where = samples_of(packed, samples, q_len, dim), offsets_of(packed, offsets, samples)
         attention(
-            rows(q, samples, q_len, heads, dim, q_stride), rows(k, samples, kv_len, kv_heads, dim, kv_stride),
-            rows(v, samples, kv_len, kv_heads, dim, kv_stride), rows(out, samples, q_len, heads, dim, out_stride),
-            plain(lse, samples, heads, q_len), scale, **window_of(mask, window),
+            lie.rows(q, q_len, heads, q_stride), lie.rows(k, kv_len, kv_heads, kv_stride),
+            lie.rows(v, kv_len, kv_heads, kv_stride), lie.rows(out, q_len, heads, out_stride),
+            lie.plain(lse, heads, q_len), scale, mCuSeqlensQ=where, mCuSeqlensK=where, **window_of(mask, window),
             aux_data=cap_of(capped, softcap), stream=stream)
 
     x, size, stride = pointer_to(element), Int32(1), Int64(8)
-    compiled = cute.compile(forward, x, x, x, x, pointer_to(Float32, 4), *[size] * 5, *[stride] * 3, Float32(1),
+    compiled = cute.compile(forward, x, x, x, x, pointer_to(Float32, 4), pointer_to(Int32, 4), *[size] * 5, *[stride] * 3, Float32(1),
                             Int32(1), Float32(1), cuda.CUstream(0), options=OPTIONS)
     return compiled, (tile.m_block_size, tile.n_block_size, dim)
 
 
-def compile_backward(type_name, dim, group, mask, capped):
+def compile_backward(type_name, dim, group, mask, capped, packed):
     element = TYPES[type_name]
     c = _tile_size_bwd_sm90(dim, dim, *MASKS[mask].values())
     q_tile, kv_tile = c.m_block_size, c.n_block_size
@@ -164,37 +201,38 @@ def compile_backward(type_name, dim, group, mask, capped):
             lse: cute.Pointer, dq: cute.Pointer, dk: cute.Pointer, dv: cute.Pointer,
             dq_sum: cute.Pointer, dk_sum: cute.Pointer, dv_sum: cute.Pointer, lse_log2: cute.Pointer,
             delta: cute.Pointer, dq_turn: cute.Pointer, dk_turn: cute.Pointer, dv_turn: cute.Pointer,
-            samples: Int32, q_len: Int32, kv_len: Int32, heads: Int32, kv_heads: Int32,
+            offsets: cute.Pointer, samples: Int32, q_len: Int32, kv_len: Int32, heads: Int32, kv_heads: Int32,
             q_stride: Int64, kv_stride: Int64, out_stride: Int64, dq_stride: Int64, dkv_stride: Int64,
             scale: Float32, window: Int32, softcap: Float32, stream: cuda.CUstream):
-        q_tiles, kv_tiles = cute.ceil_div(q_len, q_tile), cute.ceil_div(kv_len, kv_tile)
-        q_rows, out_rows = (samples, q_len, heads, dim, q_stride), (samples, q_len, heads, dim, out_stride)
-        kv_rows, dkv_rows = (samples, kv_len, kv_heads, dim, kv_stride), (samples, kv_len, kv_heads, dim, dkv_stride)
-        grad = rows(dout, *out_rows)
-        log2 = padded(lse_log2, samples, heads, q_tiles * q_tile)
-        dots = padded(delta, samples, heads, q_tiles * q_tile)
-        sum_q = padded(dq_sum, samples, heads, q_tiles * q_tile * width)
-        before(rows(out, *out_rows), grad, dots, plain(lse, samples, heads, q_len), log2, sum_q, None, None, None,
-               None, None, Float32(1), None, None, stream)
-        inputs = (rows(q, *q_rows), rows(k, *kv_rows), rows(v, *kv_rows), grad, log2, dots, sum_q)
-        of_k, of_v = rows(dk, *dkv_rows), rows(dv, *dkv_rows)
+        lie, where = samples_of(packed, samples, q_len, dim), offsets_of(packed, offsets, samples)
+        longest = kv_len if cutlass.const_expr(packed) else q_len  # of queries
+        q_tiles, kv_tiles = cute.ceil_div(longest, q_tile), cute.ceil_div(kv_len, kv_tile)
+        grad = lie.rows(dout, q_len, heads, out_stride)
+        log2, dots = lie.sums(lse_log2, heads, q_len, q_tile), lie.sums(delta, heads, q_len, q_tile)
+        sum_q = lie.sums(dq_sum, heads, q_len, q_tile, width)
+        before(lie.rows(out, q_len, heads, out_stride), grad, dots, lie.plain(lse, heads, q_len), log2, sum_q, where,
+               None, None, None, None, Float32(1), None, None, stream)
+        inputs = (lie.rows(q, q_len, heads, q_stride), lie.rows(k, kv_len, kv_heads, kv_stride),
+                  lie.rows(v, kv_len, kv_heads, kv_stride), grad, log2, dots, sum_q)
+        of_k, of_v = lie.rows(dk, kv_len, kv_heads, dkv_stride), lie.rows(dv, kv_len, kv_heads, dkv_stride)
         q_turns = turns(dq_turn, samples, heads, q_tiles, 1)
-        scores = {**window_of(mask, window), "aux_data": cap_of(capped, softcap)}
+        scores = {"mCuSeqlensQ": where, "mCuSeqlensK": where, **window_of(mask, window),
+                  "aux_data": cap_of(capped, softcap)}
         if cutlass.const_expr(group == 1):
             attention(*inputs, of_k, of_v, scale, mdQ_semaphore=q_turns, **scores, stream=stream)
         else:
-            sum_k = padded(dk_sum, samples, kv_heads, kv_tiles * kv_tile * width)
-            sum_v = padded(dv_sum, samples, kv_heads, kv_tiles * kv_tile * width)
+            sum_k = lie.sums(dk_sum, kv_heads, kv_len, kv_tile, width)
+            sum_v = lie.sums(dv_sum, kv_heads, kv_len, kv_tile, width)
             attention(*inputs, sum_k, sum_v, scale, mdQ_semaphore=q_turns,
                       mdK_semaphore=turns(dk_turn, samples, kv_heads, kv_tiles, 2),
                       mdV_semaphore=turns(dv_turn, samples, kv_heads, kv_tiles, 2), **scores, stream=stream)
-            after_kv(sum_k, of_k, scale, None, None, None, None, stream)
-            after_kv(sum_v, of_v, Float32(1), None, None, None, None, stream)
-        after_q(sum_q, rows(dq, samples, q_len, heads, dim, dq_stride), scale, None, None, None, None, stream)
+            after_kv(sum_k, of_k, scale, where, None, None, None, stream)
+            after_kv(sum_v, of_v, Float32(1), where, None, None, None, stream)
+        after_q(sum_q, lie.rows(dq, q_len, heads, dq_stride), scale, where, None, None, None, stream)
 
     x, total, turn = pointer_to(element), pointer_to(Float32), pointer_to(Int32, 4)
     size, stride = Int32(1), Int64(8)
-    compiled = cute.compile(backward, *[x] * 5, pointer_to(Float32, 4), *[x] * 3, *[total] * 5, *[turn] * 3,
+    compiled = cute.compile(backward, *[x] * 5, pointer_to(Float32, 4), *[x] * 3, *[total] * 5, *[turn] * 4,
                             *[size] * 5, *[stride] * 5, Float32(1), Int32(1), Float32(1), cuda.CUstream(0),
                             options=OPTIONS)
     return compiled, (q_tile, kv_tile, width)

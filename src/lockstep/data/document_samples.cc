@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/packing.h"
 #include "lockstep/data/windows.h"
+#include "lockstep/kernels/attention/attention.h"
 #include "lockstep/kernels/loss/loss.h"
 
 namespace lockstep::data {
@@ -29,7 +29,8 @@ class Shelf {
     if (!recipe.data.pack) return;
     std::vector<int64_t> lengths;
     for (int64_t i = 0; i < documents_.size(); ++i) lengths.push_back(read_length(i));
-    packing_.emplace(lengths, seq_len, static_cast<uint64_t>(recipe.run.seed));
+    const Packing::Room room{seq_len, kernels::most_documents(seq_len) - 1};  // and one for padding
+    packing_.emplace(lengths, room, static_cast<uint64_t>(recipe.run.seed));
   }
   const DocumentStore& documents() const { return documents_; }
   bool packed() const { return packing_.has_value(); }
@@ -86,13 +87,17 @@ class Documents final : public Dataset {
     });
   }
 
-  // What is behind the last document is as many documents as it has tokens: nothing to look back at.
+  // What is behind the last document is one of its own.
   void read_documents(Split split, int64_t index, std::span<int32_t> begins) const override {
-    std::iota(begins.begin(), begins.end(), 0);
-    shelf(split).each(index, [&](int64_t document, size_t place) {
-      const size_t length = shelf(split).documents().document(document).size() - 1;
+    size_t end = 0;
+    const auto fill = [&](size_t place, size_t length) {
       std::fill_n(begins.begin() + static_cast<std::ptrdiff_t>(place), length, static_cast<int32_t>(place));
+      end = place + length;
+    };
+    shelf(split).each(index, [&](int64_t document, size_t place) {
+      fill(place, shelf(split).documents().document(document).size() - 1);
     });
+    fill(end, begins.size() - end);
   }
 
   std::string describe() const override {

@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-Packing::Packing(std::span<const int64_t> lengths, int64_t room, uint64_t seed) {
+Packing::Packing(std::span<const int64_t> lengths, const Room& room, uint64_t seed) {
   if (lengths.empty()) return;
   const KeyedPermutation order(lengths.size(), seed, 0);
   std::vector<std::vector<int64_t>> samples;
@@ -16,9 +16,9 @@ Packing::Packing(std::span<const int64_t> lengths, int64_t room, uint64_t seed) 
   for (uint64_t i = 0; i < lengths.size(); ++i) {
     const auto document = static_cast<int64_t>(order(i));
     const int64_t length = lengths[static_cast<size_t>(document)];
-    LS_ASSERT(length > 0 && length <= room);
+    LS_ASSERT(length > 0 && length <= room.tokens);
     const auto best = open.lower_bound(length);
-    int64_t left = room;
+    int64_t left = room.tokens;
     size_t sample = samples.size();
     if (best == open.end()) {
       samples.emplace_back();
@@ -29,7 +29,8 @@ Packing::Packing(std::span<const int64_t> lengths, int64_t room, uint64_t seed) 
       if (best->second.empty()) open.erase(best);
     }
     samples[sample].push_back(document);
-    if (left > length) open[left - length].push_back(sample);
+    const bool full = static_cast<int64_t>(samples[sample].size()) == room.documents;
+    if (left > length && !full) open[left - length].push_back(sample);
   }
   for (const std::vector<int64_t>& sample : samples) {
     documents_.insert(documents_.end(), sample.begin(), sample.end());

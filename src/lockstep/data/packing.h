@@ -13,8 +13,11 @@ namespace lockstep::data {
 
 class Packing {
  public:
-  // Of documents with these lengths, each at most `room`.
-  Packing(std::span<const int64_t> lengths, int64_t room, uint64_t seed);
+  struct Room {
+    int64_t tokens = 0, documents = 0;  // of a sample, at most
+  };
+  // Of documents with these lengths, none longer than the room.
+  Packing(std::span<const int64_t> lengths, const Room& room, uint64_t seed);
   int64_t samples() const { return static_cast<int64_t>(ends_.size()); }
   std::span<const int64_t> documents(int64_t sample) const;  // in the order in which they lie there
 

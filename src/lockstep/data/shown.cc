@@ -89,7 +89,10 @@ ShownSample show_sample(const Dataset& dataset, int64_t index, int64_t seq_len) 
   for (size_t begin = 0; begin < size;) {
     size_t end = begin + 1;
     while (end < size && begins[end] == begins[begin]) ++end;
-    const bool padding = end == begin + 1 && begins[begin] > 0 && labels[begin] == kIgnoredLabel;
+    const auto is_ignored = [](int32_t label) { return label == kIgnoredLabel; };
+    const bool padding =
+        begin > 0 && end == size &&
+        std::all_of(labels.begin() + static_cast<std::ptrdiff_t>(begin), labels.end(), is_ignored);
     if (!padding) {
       const size_t first = shown.tokens.size();
       shown.documents.push_back(static_cast<int64_t>(first));

@@ -21,20 +21,8 @@ std::vector<PositionedRows> SliceContext::rows() const {
           {half * seq_len, half, (2 * context - 1 - context_rank) * seq_len, seq_len}};
 }
 
-std::vector<PositionedRows> Frame::rows() const {
-  const device::Tensor documents = find("batch.", "documents");
-  if (documents.data == nullptr) return slice.rows();
-  const int32_t* begins = documents.as<int32_t>();
-  std::vector<PositionedRows> all;
-  for (int64_t row = 0; row < slice.tokens(); ++row) {
-    const bool same = row % slice.seq_len > 0 && begins[row] == begins[row - 1];
-    if (same) {
-      ++all.back().length;
-    } else {
-      all.push_back({.first_row = row});
-    }
-  }
-  return all;
+kernels::Documents Frame::documents() const {
+  return {find("batch.", "documents").as<int32_t>(), find("batch.", "offsets").as<int32_t>()};
 }
 
 void Frame::bind(std::string role_and_name, device::Tensor tensor) {

@@ -83,9 +83,8 @@ class Frame {
   device::Tensor ring_gradient(std::string_view name) const { return get("ringgrad.", name); }
   device::Tensor across(std::string_view name) const { return get("across.", name); }
   device::Tensor batch(std::string_view name) const { return get("batch.", name); }
-  // The slice's rows; where the segment reads "documents", each of them apart, at position 0 (CPU only: the
-  // host must know them).
-  std::vector<PositionedRows> rows() const;
+  // Those of a segment that reads "documents", and "offsets"; null where it does not.
+  kernels::Documents documents() const;
   device::Tensor weight(std::string_view key) const { return get("weight.", key); }
   device::Tensor grad(std::string_view key) const { return get("grad.", key); }
   bool trains(std::string_view key) const;  // this parameter; false: it is frozen and has no gradient

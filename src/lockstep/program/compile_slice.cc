@@ -69,10 +69,14 @@ void Compiler::load(Slice& s, int chunk) {
   program_.input_words = layout_.slice.samples * (model_.input_words > 0 ? model_.input_words : tokens);
   program_.label_words = layout_.slice.samples * (model_.label_words > 0 ? model_.label_words : tokens);
   program_.document_words = model_.documents ? layout_.slice.samples * tokens : 0;
+  // One behind the last; as many for each sample.
+  program_.offset_words =
+      model_.documents ? layout_.slice.samples * (kernels::most_documents(tokens) + 1) : 0;
   program_.reference_words = model_.pairs ? layout_.slice.samples * 2 : 0;  // doubles
   for (const auto& [field, words] :
        {std::pair("inputs", program_.input_words), std::pair("labels", program_.label_words),
-        std::pair("documents", program_.document_words), std::pair("references", program_.reference_words)}) {
+        std::pair("documents", program_.document_words), std::pair("offsets", program_.offset_words),
+        std::pair("references", program_.reference_words)}) {
     bool wanted = false;
     for (int b = blocks.begin; b < blocks.end; ++b) {
       for (const SegmentPlan& plan : plans_[static_cast<size_t>(b)])

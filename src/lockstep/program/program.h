@@ -184,7 +184,7 @@ struct Program {
   std::vector<std::vector<Shard>> shards;  // [block][shard rank]; empty when nothing is sharded
   int64_t samples_per_slice = 1, seq_len = 1;
   // Of a slice's batch, in 32-bit words.
-  int64_t input_words = 0, label_words = 0, document_words = 0, reference_words = 0;
+  int64_t input_words = 0, label_words = 0, document_words = 0, offset_words = 0, reference_words = 0;
   bool alone() const { return ranks.width() == 1 && stages.count == 1 && parts.tensor * parts.context == 1; }
   int add_buffer(Buffer buffer);
   const Shard& own_shard(int block) const {

@@ -1,10 +1,9 @@
-// Documents that share a sample know nothing of each other: each has the losses, bit for bit, that it has
-// alone.
+// Documents that share a sample know nothing of each other: each has the losses that it has alone, on the CPU
+// bit for bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
 
 #include "lockstep/base/refusal.h"
@@ -68,7 +67,6 @@ struct Words {
 // A sample with this document alone, or with all of them and this one's labels.
 void add_sample(const Documents& documents, size_t wanted, bool packed, int64_t only, Words& words) {
   std::vector<int32_t> inputs(kLength, 0), labels(kLength, kIgnoredLabel), begins(kLength);
-  std::iota(begins.begin(), begins.end(), 0);
   size_t place = 0;
   for (size_t d = 0; d < documents.all.size(); ++d) {
     if (!packed && d != wanted) continue;
@@ -80,6 +78,7 @@ void add_sample(const Documents& documents, size_t wanted, bool packed, int64_t 
     }
     place += tokens.size() - 1;
   }
+  std::fill(begins.begin() + static_cast<std::ptrdiff_t>(place), begins.end(), static_cast<int32_t>(place));
   words.inputs.insert(words.inputs.end(), inputs.begin(), inputs.end());
   words.labels.insert(words.labels.end(), labels.begin(), labels.end());
   if (packed) words.documents.insert(words.documents.end(), begins.begin(), begins.end());
@@ -129,12 +128,20 @@ const std::vector<std::vector<std::string>> kModels = {
 class Packing : public testing::TestWithParam<std::vector<std::string>> {};
 
 TEST_P(Packing, EveryTokenHasTheLossThatItHasAlone) {
-  LS_NEEDS_HOST_MEMORY();
   const Documents documents = random_documents();
   SCOPED_TRACE("seed " + std::to_string(documents.seed));
   Session packed = session_of(GetParam(), true), alone = session_of(GetParam(), false);
   EXPECT_EQ(packed.parameters->hash(), alone.parameters->hash());
-  EXPECT_EQ(token_losses(documents, packed, true), token_losses(documents, alone, false));
+  const std::vector<double> together = token_losses(documents, packed, true),
+                            apart = token_losses(documents, alone, false);
+  if (test_device() == "cpu") {
+    EXPECT_EQ(together, apart);
+    return;
+  }
+  const bool rounds = GetParam().back() == "precision.compute=bf16";
+  ASSERT_EQ(together.size(), apart.size());
+  for (size_t i = 0; i < apart.size(); ++i)
+    EXPECT_NEAR(together[i], apart[i], (rounds ? 3e-2 : 1e-5) * apart[i]) << "token " << i;
 }
 
 // The gradient of a sample is the sum of those of its documents; here sums are cut in other places.
@@ -194,6 +201,16 @@ TEST(IgnoredLabels, OfAWholeSliceAddNothing) {
     gradients.emplace_back(gradient.as<float>(), gradient.as<float>() + gradient.numel());
   }
   EXPECT_EQ(gradients[0], gradients[1]);
+}
+
+// A sample of nothing but tokens that know nothing of each other, which packing never makes.
+TEST(PackingRefusals, NameSamplesOfTooManyDocuments) {
+  Session session = session_of({"model.family=llama"}, true, 1);
+  Words words{std::vector<int32_t>(kLength, 1), std::vector<int32_t>(kLength, 1),
+              std::vector<int32_t>(kLength)};
+  for (size_t i = 0; i < words.documents.size(); ++i) words.documents[i] = static_cast<int32_t>(i);
+  EXPECT_NE(base::refusal(271, [&] { losses_of(session, words); }).find("more than 32 documents"),
+            std::string::npos);
 }
 
 TEST(PackingRefusals, SayWhatDoesNotWork) {

@@ -25,11 +25,21 @@ struct ScoreOptions {
   auto operator<=>(const ScoreOptions&) const = default;
 };
 
+// Samples of several documents that do not see each other (data.pack), in memory that the kernel reads. The
+// last of a sample is its padding.
+struct Documents {
+  const int32_t* begins = nullptr;   // [rows]: where in its sample the document of a row begins
+  const int32_t* offsets = nullptr;  // [shape.documents + 1]: their first rows; from the last on, rows()
+};
+// A sample has at most so many, so that offsets and workspace can be made for every batch.
+constexpr int64_t most_documents(int64_t seq_len) { return seq_len > 32 * 32 ? seq_len / 32 : 32; }
+
 struct AttentionShape {
   device::DType type = device::DType::f32;
   int64_t samples = 0, seq_len = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   ScoreOptions scores{};
+  int64_t documents = 0;  // of all samples, at most; 0: each sample is one, and nobody says so
   int64_t rows() const { return samples * seq_len; }
   int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
   float scale() const { return scores.scale_of(head_dim); }
@@ -43,7 +53,10 @@ struct AttentionForward {
   AttentionShape shape;
   const void* qkv = nullptr;  // [rows, qkv_width]
   void* out = nullptr;        // [rows, heads * head_dim]
-  float* lse = nullptr;       // [samples, heads, seq_len]: log of the sum of exponentials of a row's scores
+  // Log of the sum of exponentials of a row's scores: [samples, heads, seq_len]. Of documents, whoever
+  // computes forward chooses the order, and backward knows it.
+  float* lse = nullptr;
+  Documents documents{};
 };
 
 struct AttentionBackward {
@@ -53,6 +66,7 @@ struct AttentionBackward {
   const void* dout = nullptr;
   const float* lse = nullptr;
   void* dqkv = nullptr;  // [rows, qkv_width], every element written
+  Documents documents{};
 };
 
 // New tokens against cached keys and values: what `generate` uses. Each row of qkv is one token of some text
@@ -90,6 +104,7 @@ struct Rope {
   bool backward = false;
   int64_t rotary_dim = 0;                  // only the first so many columns of a head are turned; 0: all
   const int32_t* row_positions = nullptr;  // [rows]: given, it says where each row stands instead
+  const int32_t* begins = nullptr;         // of Documents: given, positions are counted from there
   int64_t turned() const { return rotary_dim > 0 ? rotary_dim : shape.head_dim; }
 };
 

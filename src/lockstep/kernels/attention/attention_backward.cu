@@ -26,6 +26,7 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
   constexpr int kWalked = Tile::kWalked, kStride = Tile::kStride;
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ float walked_lse[kWalked], walked_delta[kWalked];
+  __shared__ int walked_document[kWalked];
   const BackwardTiles<T, kDim> tile(shared);  // owned: keys, values; walked: queries, dout
   const LanePlace lane;
 
@@ -42,6 +43,8 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
     const float* delta = at.delta + walk.lse_at(sample, head);
     const int earliest = walk.causal ? first_key : 0, end = walk.queries_before(first_key + Tile::kOwned);
     for (int first_query = earliest; first_query < end; first_query += kWalked) {
+      // Documents begin one behind the other: these queries and all that follow look at later keys.
+      if (walk.document_of(sample, first_query) >= first_key + Tile::kOwned) break;
       __syncthreads();  // the tiles before have been read
       load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[0], at.q + walk.q.at(sample, head), walk.q,
                                                first_query);
@@ -50,6 +53,7 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
       for (int i = threadIdx.x; i < kWalked; i += Tile::kThreads) {
         walked_lse[i] = lse_or_padding(lse, first_query + i, walk.q.tokens);
         walked_delta[i] = first_query + i < walk.q.tokens ? delta[first_query + i] : 0.0f;
+        walked_document[i] = walk.document_of(sample, first_query + i);
       }
       __syncthreads();
       Accumulator<kWalked> p = {}, dp = {};  // [keys, queries]
@@ -59,7 +63,8 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           const int query = lane.column(j, c), key = first_key + tile.own_rows + lane.row(c);
-          p[j][c] = walk.sees(first_query + query, key) ? walk.probability(p[j][c], walked_lse[query]) : 0.0f;
+          const bool seen = walk.sees(first_query + query, key, walked_document[query]);
+          p[j][c] = seen ? walk.probability(p[j][c], walked_lse[query]) : 0.0f;
         }
       }
       put_rows<kWalked>(tile.scores, Tile::kScoreStride, p);
@@ -104,16 +109,19 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
                                                 first_query);
   const int own_query = first_query + tile.own_rows;
   float lse[2], delta[2];
+  int document[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int query = own_query + lane.g + half * 8;
     lse[half] = lse_or_padding(at.lse + walk.lse_at(sample, head), query, walk.q.tokens);
     delta[half] = query < walk.q.tokens ? at.delta[walk.lse_at(sample, head) + query] : 0.0f;
+    document[half] = walk.document_of(sample, query);
   }
 
   Accumulator<kDim> dqueries = {};
   const int end = walk.keys_before(first_query + Tile::kOwned);
-  for (int first_key = walk.keys_from(first_query, kWalked); first_key < end; first_key += kWalked) {
+  const int begin = walk.keys_from(first_query, walk.document_of(sample, first_query), kWalked);
+  for (int first_key = begin; first_key < end; first_key += kWalked) {
     __syncthreads();  // the tiles before have been read
     load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[0], at.k + keys_at, walk.kv, first_key);
     load_tile<kWalked, kDim, Tile::kThreads>(tile.walked[1], at.v + keys_at, walk.kv, first_key);
@@ -125,7 +133,7 @@ __global__ void __launch_bounds__(BackwardTile<T, kDim>::kThreads)
     for (int j = 0; j < kWalked / 8; ++j) {
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        const bool seen = walk.sees(own_query + lane.row(c), first_key + lane.column(j, c));
+        const bool seen = walk.sees(own_query + lane.row(c), first_key + lane.column(j, c), document[c / 2]);
         const float probability = walk.probability(p[j][c], lse[c / 2]);
         p[j][c] = seen ? probability * (dp[j][c] - delta[c / 2]) * walk.slope(probability, lse[c / 2]) : 0.0f;
       }
@@ -143,9 +151,10 @@ struct GradientStrides {
 
 template <class T, class Out, int kDim>
 void launch_backward(const Launcher& run, const AttentionPartShape& shape, const GradientStrides& strides,
-                     const BackwardPointers<T, Out>& at) {
+                     const BackwardPointers<T, Out>& at, const int32_t* begins = nullptr) {
   using Tile = BackwardTile<T, kDim>;
   AttentionWalk walk = walk_of(shape, at.q, at.k, at.v, at.dout);
+  walk.begins = begins;
   walk.dq = rows_of(shape, shape.q_len, shape.heads, strides.dq);
   walk.dkv = rows_of(shape, shape.kv_len, shape.kv_heads, strides.dkv);
   const auto over = [&](int64_t heads, int64_t tokens, auto kernel) {
@@ -188,7 +197,8 @@ void own_attention_backward(const AttentionBackward& op, const Launch& launch) {
                                       .dk = dq + k,
                                       .dv = dq + v,
                                       .first_q = true,
-                                      .first_kv = true});
+                                      .first_kv = true},
+                                     op.documents.begins);
   });
 }
 

@@ -145,6 +145,18 @@ void backward_task(const AttentionBackward& op, int64_t sample, int64_t kv_head,
 
 void attention_backward(const AttentionBackward& op, const Launch& launch) {
   const AttentionShape& shape = op.shape;
+  if (shape.documents > 0) {
+    return each_document(shape, op.documents, [&](const AttentionShape& one, int64_t row) {
+      const int64_t out_width = one.heads * one.head_dim;
+      attention_backward({.shape = one,
+                          .qkv = row_at(op.qkv, row, one.qkv_width(), one.type),
+                          .out = row_at(op.out, row, out_width, one.type),
+                          .dout = row_at(op.dout, row, out_width, one.type),
+                          .lse = op.lse + row * one.heads,
+                          .dqkv = row_at(op.dqkv, row, one.qkv_width(), one.type)},
+                         launch);
+    });
+  }
   const int64_t slice = attention_scratch_floats(shape);
   require_workspace(launch, slice * 4, "attention_backward");
   const int64_t threads = attention_threads(shape, launch);

@@ -72,6 +72,15 @@ int64_t attention_workspace(const AttentionShape& shape) {
 
 void attention_forward(const AttentionForward& op, const Launch& launch) {
   const AttentionShape& shape = op.shape;
+  if (shape.documents > 0) {
+    return each_document(shape, op.documents, [&](const AttentionShape& one, int64_t row) {
+      attention_forward({.shape = one,
+                         .qkv = row_at(op.qkv, row, one.qkv_width(), one.type),
+                         .out = row_at(op.out, row, one.heads * one.head_dim, one.type),
+                         .lse = op.lse + row * one.heads},
+                        launch);
+    });
+  }
   const int64_t slice = attention_scratch_floats(shape);
   require_workspace(launch, slice * 4, "attention_forward");
   const int64_t threads = attention_threads(shape, launch);

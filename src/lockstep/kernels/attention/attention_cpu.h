@@ -4,6 +4,8 @@
 // scratch. Scratch is one slice of the workspace a thread: how many slices there are never shows in a result.
 #pragma once
 
+#include <type_traits>
+
 #include "lockstep/kernels/attention/attention.h"
 #include "lockstep/kernels/gemm/blas_cpu.h"
 #include "lockstep/kernels/numbers_cpu.h"
@@ -37,6 +39,25 @@ LS_INLINE int64_t attention_scratch_floats(const AttentionShape& shape) {
   const int64_t head = round_up(shape.seq_len * shape.head_dim, kLanes);
   return 2 * scores + (shape.type == device::DType::f32 ? 0 : 8 * head) +
          2 * round_up(shape.head_dim, kLanes) + query_rows(shape);
+}
+
+// use(shape, first row) for each document, as a sample of its own.
+template <class Use>
+LS_INLINE void each_document(const AttentionShape& shape, const Documents& documents, const Use& use) {
+  for (int64_t i = 0; i < shape.documents; ++i) {
+    AttentionShape one = shape;
+    one.samples = 1;
+    one.documents = 0;
+    one.seq_len = documents.offsets[i + 1] - documents.offsets[i];
+    if (one.seq_len > 0) use(one, documents.offsets[i]);
+  }
+}
+
+// Row `row` of a matrix of `type`.
+template <class Pointer>
+LS_INLINE Pointer row_at(Pointer values, int64_t row, int64_t width, device::DType type) {
+  using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const char*, char*>;
+  return static_cast<Bytes>(values) + row * width * device::size_of(type);
 }
 
 LS_INLINE int64_t attention_threads(const AttentionShape& shape, const Launch& launch) {

@@ -44,9 +44,32 @@ const AttentionPlan* flash_of(const AttentionPlanShape& shape) {
   return FlashAttention::find(shape);
 }
 
+AttentionPlanShape forward_shape(const AttentionPartShape& s) {
+  return {.part = s, .out_stride = q_width(s), .lse_stride = s.q_len};
+}
+
+AttentionPlanShape backward_shape(const AttentionPartShape& s, int64_t dq_stride, int64_t dkv_stride) {
+  return {.part = s,
+          .pass = AttentionPass::backward,
+          .out_stride = q_width(s),
+          .lse_stride = s.q_len,
+          .dq_stride = dq_stride,
+          .dkv_stride = dkv_stride};
+}
+
+// Documents of packed samples: FlashAttention, or our own kernels, the same ones in both passes, because each
+// keeps the log-sum-exp in its own order.
+const AttentionPlan* of_documents(const AttentionPartShape& s, AttentionPass pass) {
+  const AttentionPlan* forward = flash_of(forward_shape(s));
+  const AttentionPlan* backward = flash_of(backward_shape(s, s.q_stride, s.kv_stride));
+  if (forward == nullptr || backward == nullptr) return nullptr;
+  return pass == AttentionPass::forward ? forward : backward;
+}
+
 const AttentionPlan* forward_of(const AttentionPartShape& s) {
   if (wished("own")) return nullptr;
-  const AttentionPlanShape shape{.part = s, .out_stride = q_width(s), .lse_stride = s.q_len};
+  if (s.documents > 0) return of_documents(s, AttentionPass::forward);
+  const AttentionPlanShape shape = forward_shape(s);
   const AttentionPlan* flash = flash_of(shape);
   if (flash != nullptr && (flash_forward_is_faster(s) || wished("flash"))) return flash;
   const AttentionPlan* cudnn = CudnnAttention::find(shape);
@@ -55,13 +78,9 @@ const AttentionPlan* forward_of(const AttentionPartShape& s) {
 
 Backward backward_of(const AttentionPartShape& s, int64_t dq_stride, int64_t dkv_stride) {
   if (wished("own")) return {};
+  if (s.documents > 0) return {of_documents(s, AttentionPass::backward), nullptr};
   if (wished("pieces")) return {nullptr, AttentionPieces::find(s, kTestChunk)};
-  const AttentionPlanShape shape{.part = s,
-                                 .pass = AttentionPass::backward,
-                                 .out_stride = q_width(s),
-                                 .lse_stride = s.q_len,
-                                 .dq_stride = dq_stride,
-                                 .dkv_stride = dkv_stride};
+  const AttentionPlanShape shape = backward_shape(s, dq_stride, dkv_stride);
   const AttentionPlan* flash = flash_of(shape);
   if (flash != nullptr && (flash_backward_is_faster(s) || wished("flash"))) return {flash, nullptr};
   if (const AttentionPlan* cudnn = CudnnAttention::find(shape)) return {cudnn, nullptr};
@@ -230,7 +249,8 @@ void attention_forward(const AttentionForward& op, const Launch& launch) {
              .k = qkv + first_key(s) * device::size_of(s.type),
              .v = qkv + first_value(s) * device::size_of(s.type),
              .out = op.out,
-             .lse = op.lse},
+             .lse = op.lse,
+             .offsets = op.documents.offsets},
             launch);
 }
 
@@ -249,7 +269,8 @@ void attention_backward(const AttentionBackward& op, const Launch& launch) {
                  .dout = op.dout,
                  .dq = op.dqkv,
                  .dk = at<void*>(op.dqkv, first_key(op.shape) * element),
-                 .dv = at<void*>(op.dqkv, first_value(op.shape) * element)},
+                 .dv = at<void*>(op.dqkv, first_value(op.shape) * element),
+                 .offsets = op.documents.offsets},
                 launch);
 }
 

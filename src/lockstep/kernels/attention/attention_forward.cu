@@ -19,13 +19,13 @@ struct ForwardPointers {
 // To units of log 2; keys that a query does not see count for nothing.
 template <int kKeys>
 __device__ void scale_and_mask(Accumulator<kKeys>& scores, const AttentionWalk& walk, int first_query,
-                               int first_key) {
+                               int first_key, const int (&documents)[2]) {
   const LanePlace lane;
 #pragma unroll
   for (int j = 0; j < kKeys / 8; ++j) {
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const bool seen = walk.sees(first_query + lane.row(c), first_key + lane.column(j, c));
+      const bool seen = walk.sees(first_query + lane.row(c), first_key + lane.column(j, c), documents[c / 2]);
       scores[j][c] = seen ? walk.score_of(scores[j][c]) : -INFINITY;
     }
   }
@@ -79,14 +79,17 @@ __global__ void __launch_bounds__(ForwardTile<T, kDim>::kThreads)
   Accumulator<kDim> result = {};
   RunningSoftmax softmax;
   const int end = walk.keys_before(first_query + kQueries);
-  for (int first_key = walk.keys_from(first_query, kKeys); first_key < end; first_key += kKeys) {
+  const int begin = walk.keys_from(first_query, walk.document_of(sample, first_query), kKeys);
+  const int documents[2] = {walk.document_of(sample, first_query + own_rows + LanePlace().row(0)),
+                            walk.document_of(sample, first_query + own_rows + LanePlace().row(2))};
+  for (int first_key = begin; first_key < end; first_key += kKeys) {
     __syncthreads();  // the tiles before have been read
     load_tile<kKeys, kDim, Tile::kThreads>(keys, at.k + keys_at, walk.kv, first_key);
     load_tile<kKeys, kDim, Tile::kThreads>(values, at.v + keys_at, walk.kv, first_key);
     __syncthreads();
     Accumulator<kKeys> scores = {};
     multiply_transposed<kKeys, kDim>(scores, queries + own_rows * kStride, kStride, keys, kStride);
-    scale_and_mask<kKeys>(scores, walk, first_query + own_rows, first_key);
+    scale_and_mask<kKeys>(scores, walk, first_query + own_rows, first_key, documents);
     float rescale[2];
     softmax.add<kKeys>(scores, rescale);
     rescale_rows<kDim>(result, rescale);
@@ -102,9 +105,11 @@ __global__ void __launch_bounds__(ForwardTile<T, kDim>::kThreads)
 }
 
 template <class T, class Out, int kDim>
-void launch_forward(const Launcher& run, const AttentionPartShape& shape, const ForwardPointers<T, Out>& at) {
+void launch_forward(const Launcher& run, const AttentionPartShape& shape, const ForwardPointers<T, Out>& at,
+                    const int32_t* begins = nullptr) {
   using Tile = ForwardTile<T, kDim>;
-  const AttentionWalk walk = walk_of(shape, at.q, at.k, at.v);
+  AttentionWalk walk = walk_of(shape, at.q, at.k, at.v);
+  walk.begins = begins;
   const int64_t tiles = divide_up(shape.q_len, Tile::kQueries);
   run({.blocks = shape.samples * shape.heads * tiles,
        .threads = Tile::kThreads,
@@ -130,7 +135,8 @@ void own_attention_forward(const AttentionForward& op, const Launch& launch) {
     const T* q = static_cast<const T*>(op.qkv);
     const T* k = q + shape.heads * shape.head_dim;
     const T* v = k + shape.kv_heads * shape.head_dim;
-    launch_forward<T, T, dim.value>(run, shape, {q, k, v, static_cast<T*>(op.out), op.lse, true});
+    launch_forward<T, T, dim.value>(run, shape, {q, k, v, static_cast<T*>(op.out), op.lse, true},
+                                    op.documents.begins);
   });
 }
 

@@ -19,7 +19,8 @@ struct AttentionPartShape {
   bool causal = false;                  // q_len == kv_len, and key j counts for query i where j <= i
   int64_t q_stride = 0, kv_stride = 0;  // elements between rows (tokens) of q, and of k and v
   ScoreOptions scores{};
-  int64_t distance = 0;  // tokens from key 0 to query 0, for the window; causal: 0
+  int64_t distance = 0;   // tokens from key 0 to query 0, for the window; causal: 0
+  int64_t documents = 0;  // of AttentionShape; only of whole sequences
   float scale() const { return scores.scale_of(head_dim); }
   // The first key that a query of this number sees: kv_len or more where it sees none.
   int64_t first_key(int64_t query) const {
@@ -42,7 +43,8 @@ inline AttentionPartShape only_part(const AttentionShape& whole) {
           .causal = true,
           .q_stride = whole.qkv_width(),
           .kv_stride = whole.qkv_width(),
-          .scores = whole.scores};
+          .scores = whole.scores,
+          .documents = whole.documents};
 }
 
 // Throws Bug when the sizes contradict each other.

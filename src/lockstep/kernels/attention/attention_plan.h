@@ -20,11 +20,11 @@ struct AttentionPlanShape {
   AttentionPass pass = AttentionPass::forward;
   int64_t out_stride = 0, lse_stride = 0;
   int64_t dq_stride = 0, dkv_stride = 0;  // of the backward pass
-  auto key() const {  // what tells shapes apart
+  auto key() const {                      // what tells shapes apart
     const AttentionPartShape& s = part;
     return std::tuple(pass, s.type, s.samples, s.q_len, s.kv_len, s.heads, s.kv_heads, s.head_dim, s.causal,
                       s.q_stride, s.kv_stride, s.scores.window, s.scores.softcap, s.scores.scale, s.distance,
-                      out_stride, lse_stride, dq_stride, dkv_stride);
+                      s.documents, out_stride, lse_stride, dq_stride, dkv_stride);
   }
   bool operator<(const AttentionPlanShape& other) const { return key() < other.key(); }
 };
@@ -39,6 +39,7 @@ class AttentionPlan {
     const float* lse;
     const void* dout = nullptr;
     void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+    const int32_t* offsets = nullptr;  // of Documents, where the shape has some
   };
 
   virtual ~AttentionPlan() = default;

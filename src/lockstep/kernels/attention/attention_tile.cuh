@@ -140,16 +140,26 @@ struct AttentionWalk {
   float scale;
   float softcap;  // 0: none
   bool causal;
-  int reach;  // key j is within the window of query i where i - j < reach
+  int reach;              // key j is within the window of query i where i - j < reach
+  const int32_t* begins;  // of Documents; null: none
 
   __device__ int group() const { return q.heads / kv.heads; }  // query heads that share keys
-  __device__ bool sees(int query, int key) const {
-    return key < kv.tokens && (!causal || key <= query) && query - key < reach;
+  // The first key of the document that a query belongs to; queries past the last one belong to none.
+  __device__ int document_of(int64_t sample, int query) const {
+    if (begins == nullptr) return 0;
+    return query < q.tokens ? begins[sample * q.tokens + query] : kv.tokens;
+  }
+  // `document` is that of the query.
+  __device__ bool sees(int query, int key, int document) const {
+    return key < kv.tokens && (!causal || key <= query) && query - key < reach && key >= document;
   }
   // The first key after all that queries [.., end) see.
   __device__ int keys_before(int end) const { return causal ? min(end, kv.tokens) : kv.tokens; }
-  // The first key that queries [first, ..) see, down to a multiple of `step`.
-  __device__ int keys_from(int first, int step) const { return max(0, first - reach + 1) / step * step; }
+  // The first key that queries [first, ..) see, down to a multiple of `step`; `document` is that of the
+  // first.
+  __device__ int keys_from(int first, int document, int step) const {
+    return max(document, first - reach + 1) / step * step;
+  }
   // The first query after all that see keys [.., end).
   __device__ int queries_before(int end) const {
     return static_cast<int>(max(int64_t{0}, min(int64_t{q.tokens}, int64_t{end} - 1 + reach)));

@@ -15,14 +15,15 @@ struct RopeSizes {
 
 template <class T, int N>
 __global__ void rope_kernel(RopeSizes sizes, T* qkv, const float* table, int64_t first_position,
-                            const int32_t* row_positions, float direction) {
+                            const int32_t* row_positions, const int32_t* begins, float direction) {
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * N;
   if (i >= sizes.rows * sizes.turned_heads * sizes.half) return;
   const int64_t pair = i % sizes.half, head = i / sizes.half % sizes.turned_heads;
   const int64_t row = i / sizes.half / sizes.turned_heads;
   T* first = qkv + row * sizes.qkv_width + head * sizes.head_dim + pair;
   T* second = first + sizes.half;
-  const int64_t position = row_positions ? row_positions[row] : first_position + row % sizes.seq_len;
+  int64_t position = row_positions ? row_positions[row] : first_position + row % sizes.seq_len;
+  if (begins) position -= begins[row];
   const float* cosines = table + position * 2 * sizes.half + pair;
   const float* sines = cosines + sizes.half;
   Vec<T, N> a = load<N>(first), b = load<N>(second);
@@ -55,7 +56,8 @@ void rope(const Rope& op, const Launch& launch) {
     by_width<kWide<T>>(vectors, [&](auto width) {
       constexpr int N = width.value;
       run({.blocks = divide_up(pairs, kThreads * N), .threads = kThreads}, rope_kernel<T, N>, sizes,
-          static_cast<T*>(op.qkv), op.table, op.first_position, op.row_positions, op.backward ? -1.0f : 1.0f);
+          static_cast<T*>(op.qkv), op.table, op.first_position, op.row_positions, op.begins,
+          op.backward ? -1.0f : 1.0f);
     });
   });
 }

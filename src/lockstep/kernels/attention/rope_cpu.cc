@@ -24,8 +24,9 @@ void rope(const Rope& op, const Launch&) {
   with_type(shape.type, [&](auto tag) {
     using T = decltype(tag);
     for_items(shape.rows(), heads_turned * dim, [&](int64_t row) {
-      const int64_t position =
+      int64_t position =
           op.row_positions != nullptr ? op.row_positions[row] : op.first_position + row % shape.seq_len;
+      if (op.begins != nullptr) position -= op.begins[row];
       const float* angles = op.table + position * 2 * half;
       T* heads = static_cast<T*>(op.qkv) + row * shape.qkv_width();  // q and k heads, next to each other
       for (int64_t head = 0; head < heads_turned; ++head)

@@ -28,7 +28,8 @@ __global__ void embedding_kernel(Embedding op) {
     for (int j = 0; j < N; ++j) values[j] = from_float<T>(0.0f);
   }
   if (op.positions) {
-    const int64_t position = op.row_positions ? op.row_positions[row] : op.first_position + row % op.seq_len;
+    int64_t position = op.row_positions ? op.row_positions[row] : op.first_position + row % op.seq_len;
+    if (op.begins) position -= op.begins[row];
     const Vec<T, N> other = load<N>(static_cast<const T*>(op.positions) + position * op.width + column);
 #pragma unroll
     for (int j = 0; j < N; ++j) values[j] = from_float<T>(to_float(values[j]) + to_float(other[j]));

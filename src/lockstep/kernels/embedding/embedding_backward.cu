@@ -27,11 +27,11 @@ int64_t kept_bytes(int64_t count, int64_t width) {
   return divide_up(2 * windows_of(count) * width * 4, 256) * 256;
 }
 
-// Rows of the table as keys.
+// Rows of the table as keys. Without tokens they are positions in documents.
 __global__ void sort_keys_kernel(EmbeddingBackward op, uint32_t* keys, int32_t* rows) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= op.samples * op.seq_len) return;
-  const int64_t at = op.tokens[i] - op.first_token;
+  const int64_t at = op.tokens ? op.tokens[i] - op.first_token : i % op.seq_len - op.begins[i];
   keys[i] = static_cast<uint32_t>(at >= 0 && at < op.vocab ? at : op.vocab);  // outside: last, and not summed
   rows[i] = static_cast<int32_t>(i);
 }
@@ -198,6 +198,15 @@ void table_gradient(const EmbeddingBackward& op, const Launch& launch, const Lau
   });
 }
 
+// The table of positions, where documents begin anywhere.
+EmbeddingBackward positions_as_table(EmbeddingBackward op) {
+  op.tokens = nullptr;
+  op.dtable = op.dpositions;
+  op.vocab = op.position_rows;
+  op.scale = 1;
+  return op;
+}
+
 }  // namespace
 
 void embedding_backward(const EmbeddingBackward& op, const Launch& launch) {
@@ -205,6 +214,7 @@ void embedding_backward(const EmbeddingBackward& op, const Launch& launch) {
   if (op.dtable) table_gradient(op, launch, run);
   if (!op.dpositions) return;
   LS_ASSERT(op.position_rows >= op.first_position + op.seq_len);
+  if (op.begins) return table_gradient(positions_as_table(op), launch, run);
   by_type(op.type, [&](auto element) {
     run({.blocks = divide_up(op.position_rows * op.width, kThreads), .threads = kThreads},
         position_kernel<decltype(element)>, op);

@@ -19,8 +19,8 @@ void embed_row(const Embedding& op, int64_t row) {
   const int64_t at = row_of(op, op.tokens[row]);
   T* out = static_cast<T*>(op.out) + row * width;
   const T* value = at < 0 ? nullptr : static_cast<const T*>(op.table) + at * width;
-  const int64_t place =
-      op.row_positions != nullptr ? op.row_positions[row] : op.first_position + row % op.seq_len;
+  int64_t place = op.row_positions != nullptr ? op.row_positions[row] : op.first_position + row % op.seq_len;
+  if (op.begins != nullptr) place -= op.begins[row];
   const T* position = op.positions == nullptr ? nullptr : static_cast<const T*>(op.positions) + place * width;
   if (value != nullptr && position != nullptr) {
 #pragma omp simd
@@ -48,18 +48,19 @@ void clear(float* values, int64_t count) {
   });
 }
 
-// Every column is summed in token order by one thread, whichever it is.
-template <class T>
-void add_tokens(const EmbeddingBackward& op) {
+// Rows are added to row_at(row) of the gradient, -1 to none: every column in the order of the rows by one
+// thread, whichever it is.
+template <class T, class RowAt>
+void add_rows(const EmbeddingBackward& op, float* gradient, float scale, const RowAt& row_at) {
   const int64_t rows = op.samples * op.seq_len;
   const int64_t columns = round_up((op.width + device::thread_count() - 1) / device::thread_count(), kLanes);
   for_items((op.width + columns - 1) / columns, rows * columns, [&](int64_t item) {
     const int64_t begin = item * columns, count = smaller(columns, op.width - begin);
     for (int64_t row = 0; row < rows; ++row) {
-      const int64_t at = row_of(op, op.tokens[row]);
+      const int64_t at = row_at(row);
       if (at < 0) continue;
       add_row(static_cast<const T*>(op.dout) + row * op.width + begin, count,
-              op.dtable + at * op.width + begin, op.scale);
+              gradient + at * op.width + begin, scale);
     }
   });
 }
@@ -90,8 +91,12 @@ void embedding_backward(const EmbeddingBackward& op, const Launch&) {
     if (op.dpositions != nullptr) clear(op.dpositions, op.position_rows * op.width);
   }
   with_type(op.type, [&](auto tag) {
-    if (op.dtable != nullptr) add_tokens<decltype(tag)>(op);
-    if (op.dpositions != nullptr) add_positions<decltype(tag)>(op);
+    using T = decltype(tag);
+    if (op.dtable != nullptr)
+      add_rows<T>(op, op.dtable, op.scale, [&](int64_t row) { return row_of(op, op.tokens[row]); });
+    if (op.dpositions == nullptr) return;
+    if (op.begins == nullptr) return add_positions<T>(op);
+    add_rows<T>(op, op.dpositions, 1, [&](int64_t row) { return row % op.seq_len - op.begins[row]; });
   });
 }
 

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define LOCKSTEP_FLASH_ABI 2
+#define LOCKSTEP_FLASH_ABI 3
 
 /* What a query sees: every key; those up to its own; the last few of these. */
 enum { LOCKSTEP_FLASH_FULL = 0, LOCKSTEP_FLASH_CAUSAL = 1, LOCKSTEP_FLASH_WINDOW = 2 };
@@ -20,6 +20,7 @@ typedef struct {
   int32_t group; /* query heads a key head */
   int32_t mask;
   int32_t capped; /* a soft cap bends the scores */
+  int32_t packed; /* documents of any length, one behind the other */
   int32_t backward;
   /* Scratch of the backward pass: tokens are rounded up to tiles, and a head's columns to width. */
   int32_t q_tile, kv_tile, width;

@@ -50,20 +50,28 @@ struct Scratch {
   int64_t bytes = 0;
 
   Scratch(const AttentionPartShape& s, const LockstepFlashKernel& kernel) {
-    const int64_t rows = s.samples * s.heads * round_up(s.q_len, kernel.q_tile);
+    const int64_t rows = s.heads * tiled(s, s.q_len, kernel.q_tile);
     dq_sum = take(rows * kernel.width * kFloat);
     lse_log2 = take(rows * kFloat);
     delta = take(rows * kFloat);
     zeroed = bytes;
     if (kernel.group > 1) {
-      const int64_t kv_rows = s.samples * s.kv_heads * round_up(s.kv_len, kernel.kv_tile);
+      const int64_t kv_rows = s.kv_heads * tiled(s, s.kv_len, kernel.kv_tile);
       dk_sum = take(kv_rows * kernel.width * kFloat);
       dv_sum = take(kv_rows * kernel.width * kFloat);
-      dk_turn = take(kv_rows / kernel.kv_tile * 2 * kTurn);
-      dv_turn = take(kv_rows / kernel.kv_tile * 2 * kTurn);
+      const int64_t kv_turns =
+          sequences(s) * s.kv_heads * (round_up(s.kv_len, kernel.kv_tile) / kernel.kv_tile);
+      dk_turn = take(kv_turns * 2 * kTurn);
+      dv_turn = take(kv_turns * 2 * kTurn);
     }
-    dq_turn = take(rows / kernel.q_tile * kTurn);
+    dq_turn = take(sequences(s) * s.heads * (round_up(s.q_len, kernel.q_tile) / kernel.q_tile) * kTurn);
   }
+  // Rows of all samples, each rounded up to tiles; documents begin with a tile of their own.
+  static int64_t tiled(const AttentionPartShape& s, int64_t length, int64_t tile) {
+    if (s.documents == 0) return s.samples * round_up(length, tile);
+    return round_up(s.samples * length + s.documents * tile, tile);
+  }
+  static int64_t sequences(const AttentionPartShape& s) { return s.documents > 0 ? s.documents : s.samples; }
   int64_t take(int64_t size) {
     const int64_t at = bytes;
     bytes += round_up(size, kAlignment);
@@ -83,11 +91,13 @@ class Plan final : public AttentionPlan {
     const AttentionPartShape& s = shape_.part;
     const auto size = [](int64_t n) { return static_cast<int32_t>(n); };
     const auto stream = static_cast<cudaStream_t>(launch.stream);
-    const int32_t samples = size(s.samples), q_len = size(s.q_len), kv_len = size(s.kv_len),
+    const bool packed = s.documents > 0;  // then sizes have the meaning of tools/flash/kernels.py
+    const int32_t samples = size(packed ? s.documents : s.samples),
+                  q_len = size(packed ? s.samples * s.q_len : s.q_len), kv_len = size(s.kv_len),
                   heads = size(s.heads), kv_heads = size(s.kv_heads), window = size(s.scores.window);
     if (shape_.pass == AttentionPass::forward) {
-      call(kernel_.run, "run", o.q, o.k, o.v, o.out, o.lse, samples, q_len, kv_len, heads, kv_heads,
-           s.q_stride, s.kv_stride, shape_.out_stride, s.scale(), window, s.scores.softcap, stream);
+      call(kernel_.run, "run", o.q, o.k, o.v, o.out, o.lse, o.offsets, samples, q_len, kv_len, heads,
+           kv_heads, s.q_stride, s.kv_stride, shape_.out_stride, s.scale(), window, s.scores.softcap, stream);
       return;
     }
     require_workspace(launch, scratch_.bytes, "attention_backward");
@@ -96,9 +106,9 @@ class Plan final : public AttentionPlan {
                                stream));
     call(kernel_.run, "run", o.q, o.k, o.v, o.out, o.dout, o.lse, o.dq, o.dk, o.dv, at(scratch_.dq_sum),
          at(scratch_.dk_sum), at(scratch_.dv_sum), at(scratch_.lse_log2), at(scratch_.delta),
-         at(scratch_.dq_turn), at(scratch_.dk_turn), at(scratch_.dv_turn), samples, q_len, kv_len, heads,
-         kv_heads, s.q_stride, s.kv_stride, shape_.out_stride, shape_.dq_stride, shape_.dkv_stride, s.scale(),
-         window, s.scores.softcap, stream);
+         at(scratch_.dq_turn), at(scratch_.dk_turn), at(scratch_.dv_turn), o.offsets, samples, q_len, kv_len,
+         heads, kv_heads, s.q_stride, s.kv_stride, shape_.out_stride, shape_.dq_stride, shape_.dkv_stride,
+         s.scale(), window, s.scores.softcap, stream);
   }
 
  private:
@@ -122,6 +132,7 @@ const LockstepFlashKernel* kernel_for(const AttentionPlanShape& shape) {
     const LockstepFlashKernel& kernel = table.kernels[i];
     if (type == kernel.type && kernel.head_dim == s.head_dim && kernel.group == s.heads / s.kv_heads &&
         kernel.mask == mask_of(s) && (kernel.capped != 0) == (s.scores.softcap > 0) &&
+        (kernel.packed != 0) == (s.documents > 0) &&
         (kernel.backward != 0) == (shape.pass == AttentionPass::backward))
       return &kernel;
   }
@@ -177,9 +188,10 @@ Known make(Cache& all, const AttentionPlanShape& shape, int device) {
   if (!known.why_not.empty()) return known;
   const LockstepFlashKernel* const kernel = kernel_for(shape);
   if (kernel == nullptr) {
-    known.why_not = fmt::format("no kernel for {} heads of {}, {} to a key head{}{}", device::name_of(s.type),
-                                s.head_dim, s.heads / s.kv_heads, s.window_binds() ? ", with a window" : "",
-                                s.scores.softcap > 0 ? ", with a soft cap" : "");
+    known.why_not = fmt::format(
+        "no kernel for {} heads of {}, {} to a key head{}{}{}", device::name_of(s.type), s.head_dim,
+        s.heads / s.kv_heads, s.window_binds() ? ", with a window" : "",
+        s.scores.softcap > 0 ? ", with a soft cap" : "", s.documents > 0 ? ", of packed documents" : "");
     return known;
   }
   load(all, *kernel, device);

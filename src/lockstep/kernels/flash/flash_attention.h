@@ -3,8 +3,9 @@
 //
 // Key tiles add their share to a query tile's gradient in fp32, one after the other, by turns that depend on
 // the shape alone; likewise the query heads that share a key head. What was compiled for which heads is in
-// the library's table (flash_abi.h): a shape that is not there is refused, and others compute it. Windows skip
-// the tiles that they leave out; window and soft cap are arguments of a kernel, so one serves every model.
+// the library's table (flash_abi.h): a shape that is not there is refused, and others compute it. Windows
+// skip the tiles that they leave out; window and soft cap are arguments of a kernel, so one serves every
+// model.
 #pragma once
 
 #include "lockstep/kernels/attention/attention_plan.h"

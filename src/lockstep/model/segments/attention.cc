@@ -33,42 +33,37 @@ class Attention : public Segment {
     plan.input_needs = {"in.qkv", "out.context", "save.lse", "dout.context"};
     plan.workspace = kernels.attention_workspace(attention_shape(shape.samples, length));
     if (o_.documents) {
-      plan.batch = {"documents"};
-      plan.input_needs.push_back("batch.documents");
+      plan.batch = {"documents", "offsets"};
+      for (const char* field : {"batch.documents", "batch.offsets"}) plan.input_needs.push_back(field);
     }
     return plan;
   }
 
   void forward(const Frame& f) const override {
-    for (const PositionedRows& rows : f.rows()) {
-      f.kernels->attention_forward({.shape = shape_of(rows),
-                                    .qkv = at(f.in("qkv").data, rows, qkv_width()),
-                                    .out = at(f.out("context").data, rows, q_width()),
-                                    .lse = f.saved("lse").as<float>() + rows.first_row * o_.heads},
-                                   f.launch);
-    }
+    f.kernels->attention_forward({.shape = shape_of(f),
+                                  .qkv = f.in("qkv").data,
+                                  .out = f.out("context").data,
+                                  .lse = f.saved("lse").as<float>(),
+                                  .documents = f.documents()},
+                                 f.launch);
   }
 
   void backward_input(const Frame& f) const override {
-    for (const PositionedRows& rows : f.rows()) {
-      void* dqkv = at(f.din("qkv").data, rows, qkv_width());
-      f.kernels->attention_backward({.shape = shape_of(rows),
-                                     .qkv = at(f.in("qkv").data, rows, qkv_width()),
-                                     .out = at(f.out("context").data, rows, q_width()),
-                                     .dout = at(f.dout("context").data, rows, q_width()),
-                                     .lse = f.saved("lse").as<float>() + rows.first_row * o_.heads,
-                                     .dqkv = dqkv},
-                                    f.launch);
-      if (o_.rope) rotate_back(f, rows, dqkv);
-    }
-  }
-
-  void rotate_back(const Frame& f, const PositionedRows& rows, void* dqkv) const {
-    f.kernels->rope({.shape = shape_of(rows),
-                     .qkv = dqkv,
+    f.kernels->attention_backward({.shape = shape_of(f),
+                                   .qkv = f.in("qkv").data,
+                                   .out = f.out("context").data,
+                                   .dout = f.dout("context").data,
+                                   .lse = f.saved("lse").as<float>(),
+                                   .dqkv = f.din("qkv").data,
+                                   .documents = f.documents()},
+                                  f.launch);
+    if (!o_.rope) return;
+    f.kernels->rope({.shape = shape_of(f),
+                     .qkv = f.din("qkv").data,
                      .table = f.buffer("rope").as<float>(),
                      .backward = true,
-                     .rotary_dim = o_.rope->turned()},
+                     .rotary_dim = o_.rope->turned(),
+                     .begins = f.documents().begins},
                     f.launch);
   }
 
@@ -104,15 +99,12 @@ class Attention : public Segment {
 
  private:
   kernels::AttentionShape attention_shape(int64_t samples, int64_t seq_len) const {
-    return {o_.type, samples, seq_len, o_.heads, o_.kv_heads, o_.head_dim, o_.scores};
+    return {
+        o_.type,     samples,     seq_len,   o_.heads,
+        o_.kv_heads, o_.head_dim, o_.scores, o_.documents ? samples * kernels::most_documents(seq_len) : 0};
   }
-  kernels::AttentionShape shape_of(const PositionedRows& rows) const {
-    return attention_shape(rows.samples, rows.length * o_.parts.context);
-  }
-  int64_t q_width() const { return o_.heads * o_.head_dim; }
-  int64_t qkv_width() const { return q_width() + 2 * o_.kv_heads * o_.head_dim; }
-  void* at(void* values, const PositionedRows& rows, int64_t width) const {
-    return static_cast<char*>(values) + rows.first_row * width * device::size_of(o_.type);
+  kernels::AttentionShape shape_of(const Frame& f) const {
+    return attention_shape(f.slice.samples, f.slice.seq_len * o_.parts.context);
   }
   AttentionOptions o_;
 };

@@ -57,7 +57,7 @@ class Embed : public Segment {
 
   void forward(const Frame& f) const override {
     const Tensor out = f.out("residual");
-    for (const PositionedRows& rows : f.rows()) {
+    for (const PositionedRows& rows : f.slice.rows()) {
       kernels::Embedding e{.type = o_.type,
                            .samples = rows.samples,
                            .seq_len = rows.length,
@@ -69,7 +69,8 @@ class Embed : public Segment {
                            .first_token = first_token(),
                            .out = at(out.data, rows),
                            .scale = scale_,
-                           .row_positions = f.slice.positions};
+                           .row_positions = f.slice.positions,
+                           .begins = f.documents().begins};
       // Of the tensor ranks, whose rows are added up, one adds the position.
       if (o_.positions > 0 && o_.parts.tensor_rank == 0) e.positions = f.weight("positions").data;
       f.kernels->embedding(e, f.launch);
@@ -87,7 +88,7 @@ class Embed : public Segment {
       dout = dropped;
     }
     bool accumulate = f.accumulate;
-    for (const PositionedRows& rows : f.rows()) {
+    for (const PositionedRows& rows : f.slice.rows()) {
       kernels::EmbeddingBackward e{.type = o_.type,
                                    .samples = rows.samples,
                                    .seq_len = rows.length,
@@ -99,7 +100,8 @@ class Embed : public Segment {
                                    .first_position = rows.position,
                                    .first_token = first_token(),
                                    .accumulate = std::exchange(accumulate, true),
-                                   .scale = scale_};
+                                   .scale = scale_,
+                                   .begins = f.documents().begins};
       if (f.trains("table")) e.dtable = f.grad("table").as<float>();
       if (o_.positions > 0 && f.trains("positions")) e.dpositions = f.grad("positions").as<float>();
       f.kernels->embedding_backward(e, f.launch);

@@ -68,14 +68,15 @@ double amplitude(const RopeOptions& o) {
 
 void rotate(const Frame& f, const RopeOptions& o, const Tensor& qkv, bool backward) {
   const int64_t width = (o.heads + 2 * o.kv_heads) * o.head_dim;
-  for (const PositionedRows& rows : f.rows()) {
+  for (const PositionedRows& rows : f.slice.rows()) {
     f.kernels->rope({.shape = {qkv.dtype, rows.samples, rows.length, o.heads, o.kv_heads, o.head_dim},
                      .qkv = qkv.as<char>() + rows.first_row * width * device::size_of(qkv.dtype),
                      .table = f.buffer("rope").as<float>(),
                      .first_position = rows.position,
                      .backward = backward,
                      .rotary_dim = o.turned(),
-                     .row_positions = f.slice.positions},
+                     .row_positions = f.slice.positions,
+                     .begins = f.documents().begins},
                     f.launch);
   }
 }

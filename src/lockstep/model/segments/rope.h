@@ -21,7 +21,7 @@ struct RopeOptions {
   std::vector<double> short_factors{}, long_factors{};  // longrope: of each rotation
   int64_t rotary_dim = 0;            // the first so many columns of a head are turned; 0: all
   std::string table = "rope table";  // of its own for each kind of layer that turns otherwise
-  bool documents = false;            // positions begin again at each document of a sample (Frame::rows)
+  bool documents = false;            // positions begin again at each document of a sample (Frame::documents)
   int64_t turned() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
 };
 

@@ -26,6 +26,7 @@ void Staging::allocate(device::Device& device, const program::Program& program) 
   input_words_ = slices * program.input_words;
   label_words_ = slices * program.label_words;
   document_words_ = slices * program.document_words;
+  offset_words_ = slices * program.offset_words;
   reference_words_ = slices * program.reference_words;
   samples_ = program.samples_per_slice;
   rows_ = slices * samples_;
@@ -34,8 +35,10 @@ void Staging::allocate(device::Device& device, const program::Program& program) 
     slot.header = static_cast<StepInputs*>(device.allocate_host(sizeof(StepInputs)));
     slot.inputs = static_cast<int32_t*>(device.allocate_host(input_words_ * 4));
     slot.labels = static_cast<int32_t*>(device.allocate_host(label_words_ * 4));
-    if (document_words_ > 0)
+    if (document_words_ > 0) {
       slot.documents = static_cast<int32_t*>(device.allocate_host(document_words_ * 4));
+      slot.offsets = static_cast<int32_t*>(device.allocate_host(offset_words_ * 4));
+    }
     if (reference_words_ > 0)
       slot.references = static_cast<int32_t*>(device.allocate_host(reference_words_ * 4));
     slot.done = device.create_event();
@@ -48,6 +51,7 @@ void Staging::free(device::Device& device) {
     device.free_host(slot.inputs);
     device.free_host(slot.labels);
     if (slot.documents != nullptr) device.free_host(slot.documents);
+    if (slot.offsets != nullptr) device.free_host(slot.offsets);
     if (slot.references != nullptr) device.free_host(slot.references);
     device.destroy_event(slot.done);
   }
@@ -60,7 +64,10 @@ void Staging::fill(device::Device& device, const HostBatch& batch, const StepInp
   *slot.header = now_ = inputs;
   pick(batch.inputs, slot.inputs, input_words_);
   pick(batch.labels, slot.labels, label_words_);
-  if (document_words_ > 0) pick(batch.documents, slot.documents, document_words_);
+  if (document_words_ > 0) {
+    pick(batch.documents, slot.documents, document_words_);
+    find_offsets(slot.documents, slot.offsets);
+  }
   if (reference_words_ > 0) {
     LS_ASSERT(static_cast<int64_t>(batch.references.size_bytes()) == reference_words_ * 4);
     std::memcpy(slot.references, batch.references.data(), batch.references.size_bytes());
@@ -72,7 +79,10 @@ void Staging::clear() {
     *slot.header = {.valid_tokens = 1};
     std::fill_n(slot.inputs, input_words_, 0);
     std::fill_n(slot.labels, label_words_, 0);
-    if (document_words_ > 0) std::fill_n(slot.documents, document_words_, 0);
+    if (document_words_ > 0) {
+      std::fill_n(slot.documents, document_words_, 0);
+      find_offsets(slot.documents, slot.offsets);
+    }
     if (reference_words_ > 0) std::fill_n(slot.references, reference_words_, 0);
   }
 }
@@ -92,6 +102,27 @@ void Staging::pick(std::span<const int32_t> from, int32_t* to, int64_t words) co
     const int64_t chunk = run == 0 ? parts_.context_rank : 2 * parts_.context - 1 - parts_.context_rank;
     std::memcpy(to + row * length, from.data() + sample * whole + chunk * length,
                 static_cast<size_t>(length) * sizeof(int32_t));
+  }
+}
+
+// Rows of each slice where a sample or a document in it begins. ConfigError 271: more than kernels can take.
+void Staging::find_offsets(const int32_t* begins, int32_t* offsets) const {
+  const int64_t slices = rows_ / samples_, rows = document_words_ / slices, length = rows / samples_;
+  const int64_t places = offset_words_ / slices, most = samples_ * kernels::most_documents(length);
+  for (int64_t slice = 0; slice < slices; ++slice, begins += rows, offsets += places) {
+    int64_t found = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      if (row % length > 0 && begins[row] == begins[row - 1]) continue;
+      if (found == most) {
+        throw base::ConfigError(
+            271,
+            fmt::format("data.pack = true: a slice of samples of {} tokens has more than {} documents; set "
+                        "data.pack=false",
+                        length, most));
+      }
+      offsets[found++] = static_cast<int32_t>(row);
+    }
+    std::fill(offsets + found, offsets + places, static_cast<int32_t>(rows));
   }
 }
 

@@ -28,24 +28,27 @@ class Staging {
     const Slot& slot = slots_[current_];
     return field == "labels"       ? slot.labels
            : field == "documents"  ? slot.documents
+           : field == "offsets"    ? slot.offsets
            : field == "references" ? slot.references
                                    : slot.inputs;
   }
 
  private:
   void pick(std::span<const int32_t> from, int32_t* to, int64_t words) const;
+  void find_offsets(const int32_t* begins, int32_t* offsets) const;
   struct Slot {
     kernels::StepInputs* header = nullptr;
     int32_t* inputs = nullptr;
     int32_t* labels = nullptr;
     int32_t* documents = nullptr;
+    int32_t* offsets = nullptr;     // of each slice, made of documents
     int32_t* references = nullptr;  // doubles, two words each
     device::Event done = nullptr;
     bool busy = false;
   };
   Slot slots_[2];
   size_t current_ = 0;
-  int64_t input_words_ = 0, label_words_ = 0, document_words_ = 0, reference_words_ = 0;
+  int64_t input_words_ = 0, label_words_ = 0, document_words_ = 0, offset_words_ = 0, reference_words_ = 0;
   kernels::StepInputs now_;
   int64_t samples_ = 0, rows_ = 0;  // runs of tokens: of a slice, of all
   model::Parts parts_;

@@ -139,8 +139,6 @@ void check_packing(const Plan& plan, const recipe::Recipe& recipe, const model::
     refuse(fmt::format("data.kind = \"{}\" has no documents to pack", recipe.data.kind));
   if (parts.context > 1)
     refuse(fmt::format("documents cannot be packed with parallel.context = {} yet", parts.context));
-  if (plan.device->id().kind != device::Kind::cpu)
-    refuse("documents can be packed on the CPU only so far, and this run is on a GPU");
 }
 
 // ConfigError 393: pairs and a loss that is not of them, or the other way round; 394: what a loss of pairs
