@@ -149,7 +149,7 @@ std::vector<base::ErrorExplanation> error_rows() {
       {271,
        "Documents that cannot be packed",
        {"Packing needs to know where documents end, and these tokens do not say it.",
-        "This layout, device or model does not keep attention inside documents."},
+        "This layout or model does not keep attention inside documents."},
        {"Name the tokenizer of the token files with data.tokenizer, so that its end token is known.",
         "Set data.pack=false."}},
       {272,

@@ -67,10 +67,19 @@ int64_t Block::trained_count() const {
   return count;
 }
 
+Cost Block::cost_of(size_t segment, const SliceShape& shape, Part part) const {
+  Cost cost = segments_[segment]->cost(shape, part);
+  for (const ParamSpec& spec : params_of(segment)) {
+    if (spec.key == "weight" && spec.train.frozen)
+      std::erase_if(cost.products, [](const Cost::Product& p) { return p.of_weight; });
+  }
+  return cost;
+}
+
 Cost Block::cost(const SliceShape& shape, Part part) const {
   Cost total;
-  for (const auto& segment : segments_) {
-    const Cost cost = segment->cost(shape, part);
+  for (size_t g = 0; g < segments_.size(); ++g) {
+    const Cost cost = cost_of(g, shape, part);
     total.products.insert(total.products.end(), cost.products.begin(), cost.products.end());
     total.attention_flops += cost.attention_flops;
     total.bytes += cost.bytes;
@@ -98,15 +107,20 @@ int64_t Model::trained_count() const {
 }
 
 double Model::flops_per_token(int64_t length) const {
-  double in_products = 0;
+  constexpr SliceShape kOneToken{1, 1};
+  double flops = 0;
+  bool trained = false;  // something up to this block
   for (const Block& block : blocks) {
-    const Cost cost = block.cost({1, 1}, Part::forward);
-    for (const Cost::Product& p : cost.products) in_products += static_cast<double>(p.n) * p.k;
+    trained |= block.trained_count() > 0;
+    for (const Part part : {Part::forward, Part::backward_input, Part::backward_weight}) {
+      if (part != Part::forward && !trained) continue;
+      for (const Cost::Product& p : block.cost(kOneToken, part).products)
+        flops += 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+    }
+    if (block.cost(kOneToken, Part::forward).attention_flops > 0)
+      flops += (trained ? 12.0 : 4.0) * static_cast<double>(hidden) * static_cast<double>(length);
   }
-  double attention = 0;
-  for (const Block& block : blocks)
-    attention += block.cost({1, 1}, Part::forward).attention_flops > 0 ? 1 : 0;
-  return 6.0 * in_products + 12.0 * attention * static_cast<double>(hidden) * static_cast<double>(length);
+  return flops;
 }
 
 }  // namespace lockstep::model

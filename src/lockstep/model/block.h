@@ -163,6 +163,7 @@ struct Cost {
   struct Product {
     int64_t m, n, k;
     bool fp8 = false;
+    bool of_weight = false;  // the gradient of the segment's "weight": left out where that is frozen
   };
   std::vector<Product> products;
   double attention_flops = 0;
@@ -229,6 +230,7 @@ class Block {
   int64_t param_count() const;  // tied ones not counted
   int64_t trained_count() const;
   Cost cost(const SliceShape& shape, Part part) const;
+  Cost cost_of(size_t segment, const SliceShape& shape, Part part) const;  // without what is frozen
 
  private:
   std::string name_;
@@ -264,7 +266,8 @@ struct Model {
   int64_t trained_count() const;  // without those that are frozen
   bool can_be_captured() const;   // as every one of its segments
   // Model FLOPs of one token, forward and backward: 6 x parameters in products + 12 x layers x hidden x
-  // context (the nanoGPT formula); MFU is stated in it.
+  // context (the nanoGPT formula), where 4 x counts for frozen ones, whose gradient nobody computes, and a
+  // third for blocks below all that is trained; MFU is stated in it.
   double flops_per_token(int64_t seq_len) const;
 };
 

@@ -378,7 +378,7 @@ void Compiler::add_scratch(Instruction& i, const SegmentPlan& plan, Part part, i
 }
 
 void Compiler::add_cost(Instruction& i, size_t b, size_t g, Part part) {
-  const model::Cost cost = model_.blocks[b].segments()[g]->cost(layout_.slice, part);
+  const model::Cost cost = model_.blocks[b].cost_of(g, layout_.slice, part);
   i.flops += cost.flops();
   i.fp8_flops += cost.fp8_flops();
   i.moved_bytes += cost.bytes;

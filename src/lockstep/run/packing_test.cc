@@ -34,6 +34,8 @@ class Nothing final : public data::Dataset {
 };
 
 Session session_of(std::vector<std::string> overrides, bool pack, int64_t slices = kSlices) {
+  if (overrides.back() != "precision.compute=bf16")
+    for (const std::string& more : without_rounding()) overrides.push_back(more);
   for (const std::string& more :
        {std::string("model.hidden=64"), std::string("model.heads=4"),
         "data.seq_len=" + std::to_string(kLength), "batch.global=" + std::to_string(slices),

@@ -25,6 +25,12 @@ inline std::string test_device() {
 #define LS_NEEDS_HOST_MEMORY() \
   if (lockstep::run::test_device() != "cpu") GTEST_SKIP() << "looks into memory by pointer: only on the CPU"
 
+// For tests that compare results which would be equal without rounding.
+inline std::vector<std::string> without_rounding() {
+  if (test_device() == "cpu") return {};
+  return {"precision.compute=fp32", "precision.tf32=false"};
+}
+
 // A model of a few thousand parameters on the grammar, changed by overrides.
 inline recipe::Resolved tiny_recipe(std::vector<std::string> overrides = {}) {
   std::vector<std::string> all = {"run.device=" + test_device(),

@@ -118,6 +118,22 @@ TEST(Families, FlopsAreNanoGptsEstimate) {
                    6 * (12 * layer + head) + 12.0 * 12 * 768 * 1024);
 }
 
+// Of a frozen weight there is no gradient, and below the lowest trained one no backward pass at all.
+TEST(Families, FlopsOfFrozenWeightsAreNotCounted) {
+  Model model = build_model(resolved({"model.preset=124m"}).recipe, DType::bf16);
+  const double layer = 12.0 * 768 * 768, head = 50304.0 * 768, attention = 768 * 1024;
+  for (size_t b = 0; b + 2 < model.blocks.size(); ++b) {  // all but the last layer and the head
+    for (const ParamSpec& spec : model.blocks[b].params()) model.blocks[b].treat(spec.name, {.frozen = true});
+  }
+  EXPECT_DOUBLE_EQ(model.flops_per_token(1024),
+                   2 * 11 * layer + 6 * (layer + head) + (4 * 11 + 12) * attention);
+  Block& last = model.blocks[model.blocks.size() - 2];
+  for (const ParamSpec& spec : last.params())
+    last.treat(spec.name, {.frozen = spec.name.ends_with(".weight")});
+  EXPECT_DOUBLE_EQ(model.flops_per_token(1024),
+                   2 * 11 * layer + 4 * layer + 6 * head + (4 * 11 + 12) * attention);
+}
+
 // A row that this program adds before anything looks at the table: a gpt2 of other defaults, which
 // transformers knows under two names.
 [[maybe_unused]] const bool kAdded = [] {

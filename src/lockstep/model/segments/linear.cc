@@ -141,7 +141,7 @@ Cost LinearMap::cost(int64_t rows, Part part) const {
       cost.products.push_back({rows, in, out, copies});
       break;
     case Part::backward_weight:
-      cost.products.push_back({in, out, rows, copies});
+      cost.products.push_back({in, out, rows, copies, true});
       break;
   }
   if (adapters) adapters->add_cost(cost, rows, part);
