@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "lockstep/kernels/reduce/hash_word.h"
 #include "lockstep/kernels/testing.h"
 
@@ -56,6 +58,24 @@ StepState with_results(StepState state, double grad_norm, double clip, uint32_t 
   state.clip = static_cast<float>(clip);
   state.apply = apply;
   return state;
+}
+
+// More chunks than one thread, and than one round of threads, folds; whole numbers, whose sums are exact.
+TEST_P(OptimizerTest, NormFinishFoldsEveryChunk) {
+  const Memory losses = upload({0}, DType::f64), inputs = upload_plain<StepInputs>({{.valid_tokens = 1}});
+  for (const int64_t count : {1, 63, 64, 65, 128, 5000, 16384, 16385, 40000}) {
+    SCOPED_TRACE(count);
+    std::mt19937 generator(static_cast<uint32_t>(count));
+    Values values(static_cast<size_t>(count));
+    for (double& value : values) value = generator() % 1000 + 1;
+    const Memory sums = upload(values, DType::f64);
+    const Memory state = upload_plain<StepState>({state_of(0, 0, 1, 0)});
+    const NormFinish op{sums.as<double>(),     count, losses.as<double>(), 1, inputs.as<StepInputs>(),
+                        state.as<StepState>(), {}};
+    run({&state}, [&] { kernels().norm_finish(op, launch()); });
+    EXPECT_DOUBLE_EQ(download_plain<StepState>(state).grad_norm,
+                     std::sqrt(std::accumulate(values.begin(), values.end(), 0.0)));
+  }
 }
 
 TEST_P(OptimizerTest, NormFinishFollowsItsPolicy) {
@@ -253,6 +273,26 @@ TEST_P(HalfMoments, FirstIsNearestSecondKeepsItsMean) {
   // The error of one rounding is at most a last place, 2^-7; that of their mean is a 256th of it.
   EXPECT_NEAR(sum / static_cast<double>(count), expected / static_cast<double>(count),
               1.5 * 0x1p-7 * 4 / 256);
+}
+
+// The same number everywhere, halfway between two of its type: each element is rounded by a draw of its own.
+TEST_P(HalfMoments, NeighboursAreRoundedApart) {
+  const auto full = static_cast<int32_t>(kChunk);
+  const Values zeros(static_cast<size_t>(kChunk), 0);
+  const double before = 1.5, grown = 0x1p-8 / (1 - static_cast<double>(0.95f));
+  const Values g(static_cast<size_t>(kChunk),
+                 std::sqrt(before + grown));  // v becomes before + 2^-8, half a place
+  for (const int32_t first : {0, 1}) {        // four at a time, and one by one
+    const auto bytes = updated({UpdateRule::adamw, {{first, full - first, 0}}, 0, 3}, g, zeros,
+                               Values(static_cast<size_t>(kChunk), before));
+    int apart = 0, quads = 0;
+    for (int64_t i = 4; i + 4 <= kChunk; i += 4, ++quads) {
+      int up = 0;
+      for (int64_t j = i; j < i + 4; ++j) up += value_at(bytes[2], j) > before;
+      apart += up > 0 && up < 4;
+    }
+    EXPECT_GT(apart, quads * 3 / 4) << "first " << first << ": of " << quads;  // 7 of 8 are expected
+  }
 }
 
 TEST_P(HalfMoments, DependOnNoLayout) {
