@@ -161,7 +161,15 @@ void Arguments::check_values() const {
   }
 }
 
+Description Arguments::description() const {
+  Description all{command_,  summary_, positionals_,       options_,
+                  examples_, {},       recipe_ != nullptr, program_ != nullptr};
+  for (const Option& option : option_names_) all.option_names.push_back(option.name);
+  return all;
+}
+
 bool Arguments::parse() {
+  if (only_described_) return false;
   if (!program_ && asks({"--help", "-h"})) {
     std::fputs(help().c_str(), stdout);
     return false;

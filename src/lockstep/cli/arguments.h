@@ -25,6 +25,17 @@ namespace lockstep::cli {
 
 std::string version_line();  // "lockstep 0.1.0 (commit)\n"
 
+// What a command says of itself: its words and what each is for.
+struct Description {
+  struct Row {
+    std::string shown, help;  // "--nproc, --nproc-per-node N"
+  };
+  std::string command, summary;
+  std::vector<Row> positionals = {}, options = {}, examples = {};
+  std::vector<std::string> option_names = {};  // every spelling
+  bool takes_recipe = false, runs_program = false;
+};
+
 class Arguments {
  public:
   Arguments(std::string command, std::string summary, std::vector<std::string> words);
@@ -49,7 +60,11 @@ class Arguments {
   void recipe(recipe::RecipeSource& source);
   void example(const std::string& line, const std::string& what);
 
-  bool parse();  // false: help was asked for and printed
+  bool parse();  // false: help was asked for and printed, or only a description is wanted
+
+  // From now on parse() does nothing: what a command declares is kept for `description`.
+  void only_describe() { only_described_ = true; }
+  Description description() const;
 
   const std::vector<std::string>& words() const { return words_; }  // as given, before parsing
 
@@ -60,9 +75,7 @@ class Arguments {
   void check_values() const;
   void take_program();
   void check_leftovers() const;
-  struct Row {
-    std::string shown, help;
-  };
+  using Row = Description::Row;
   struct Option {
     std::string name, help;
     bool takes_value;
@@ -76,7 +89,7 @@ class Arguments {
   std::vector<Row> positionals_, options_, examples_;
   std::vector<Option> option_names_;  // every spelling
   std::vector<std::string>* program_ = nullptr;
-  bool help_asked_ = false;
+  bool help_asked_ = false, only_described_ = false;
   recipe::RecipeSource* recipe_ = nullptr;
   std::vector<std::string>* rest_ = nullptr;
   const std::string* last_positional_ = nullptr;

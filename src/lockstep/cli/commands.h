@@ -42,6 +42,14 @@ int why_command(Arguments& arguments);
 int ssh_command(Arguments& arguments);
 int targets_command(Arguments& arguments);
 
+int completions_command(Arguments& arguments);
+int man_command(Arguments& arguments);
+
+// Every command, as its own declarations describe it.
+std::vector<Description> describe_commands();
+// `lockstep --complete WORD...`: what the last word may become, a line each; nothing: perhaps a file.
+int complete(const std::vector<std::string>& words);
+
 // `lockstep explain program ...` and `lockstep explain memory ...`: the words after the subject.
 int explain_program(const std::vector<std::string>& words);
 int explain_memory(const std::vector<std::string>& words);

@@ -52,6 +52,9 @@ constexpr Command kCommands[] = {
     {"metrics", "Write a run's metrics as CSV or for TensorBoard, once or while it trains.", metrics_command},
     {"explain", "Explain a key, an error, a recipe, a step program or its memory.", explain_command},
     {"schema", "Print the recipe's JSON Schema, for editors.", schema_command},
+    {"completions", "Print what bash, zsh or fish need to complete commands, options, keys and values.",
+     completions_command},
+    {"man", "Print or write manual pages.", man_command},
     {"doctor", "Check whether this machine is ready to train.", doctor_command},
     {"topo", "Show this machine's topology and how NCCL will use it.", topo_command},
     {"bench", "Benchmark training steps, checkpoints, or collectives (in nccl-tests' columns).",
@@ -90,6 +93,7 @@ int run(const std::vector<std::string>& words) {
     print("{}", version_line());
     return 0;
   }
+  if (name == "--complete") return complete({words.begin() + 1, words.end()});
   if (name.empty()) {
     std::fputs(help().c_str(), stderr);
     return 2;
@@ -142,6 +146,18 @@ void finish_output() {
 }
 
 }  // namespace
+
+std::vector<Description> describe_commands() {
+  std::vector<Description> all;
+  for (const Command& command : kCommands) {
+    Arguments arguments(command.name, command.summary, {});
+    arguments.only_describe();
+    command.run(arguments);
+    all.push_back(arguments.description());
+  }
+  return all;
+}
+
 }  // namespace lockstep::cli
 
 // All is written and closed by now. What is left are LibTorch's static destructors, a fifteenth of a second
