@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/jobs/target.h"
 #include "lockstep/jobs/targets/kubernetes_manifest.h"
@@ -213,10 +214,34 @@ Command shell(const Submitted& job, int64_t node) {
                        shell_line(kubectl(job.place, {"exec", "--stdin", "--tty"})), pod, node + 1)}};
 }
 
-std::vector<Command> checks(const Place& place) {
-  return {{kubectl(place, {"auth", "can-i", "create", "jobs"})},
-          {kubectl(place, {"auth", "can-i", "create", "services"})},
-          {kubectl(place, {"auth", "can-i", "create", "secrets"})}};
+// GPUs that the namespace's quotas still allow; a namespace without quotas has no limit.
+std::string quota_problem(const Place& place, const Answer& answer) {
+  const json list = json::parse(answer.output, nullptr, false);
+  const int64_t wanted = place.nodes * place.gpus;
+  for (const json& one : list.is_object() ? list.value("items", json::array()) : json::array()) {
+    const auto amount = [&](const char* which) {
+      const json::json_pointer at(fmt::format("/status/{}/requests.nvidia.com~1gpu", which));
+      return one.contains(at) && one[at].is_string() ? base::parse_number<int64_t>(one[at].get<std::string>())
+                                                     : std::nullopt;
+    };
+    const std::optional<int64_t> most = amount("hard"), used = amount("used");
+    if (most && *most - used.value_or(0) < wanted)
+      return fmt::format(
+          "{} GPUs are wanted and the quota {} has {} of {} left; stop other jobs, or ask for more", wanted,
+          base::quoted(text_at(one, "/metadata/name")), *most - used.value_or(0), *most);
+  }
+  return "";
+}
+
+std::vector<Check> checks(const Place& place) {
+  std::vector<Check> all;
+  for (const std::string& what :
+       {std::string(form_of(place).what), std::string("services"), std::string("secrets")})
+    all.push_back({"permissions", {kubectl(place, {"auth", "can-i", "create", what})}});
+  all.push_back({"permissions", {kubectl(place, {"auth", "can-i", "get", "pods", "--subresource=log"})}});
+  if (place.gpus)
+    all.push_back({"quota", {kubectl(place, {"get", "resourcequotas", "--output=json"})}, quota_problem});
+  return all;
 }
 
 }  // namespace

@@ -56,9 +56,7 @@ std::string script_of(const Job& job, const std::string& flags) {
   Job inside = job;
   inside.place.folder = folder_of(job.place);
   inside.place.environment.clear();  // in the manifest already
-  std::string script = self_contained_script(inside);
-  if (job.place.nodes > 1 && !flags.empty()) script.insert(script.size() - 1, " " + flags);
-  return script;
+  return self_contained_script(inside, flags);
 }
 
 json node_selector(const Place& place) {
@@ -116,9 +114,8 @@ json pod_spec(const Job& job, const char* container_name, const std::string& fla
   return spec;
 }
 
-std::string rendezvous_flags(const Job& job, const std::string& first_pod) {
-  return fmt::format("--nnodes {} --node-rank \"$JOB_COMPLETION_INDEX\" --rdzv-endpoint {}:{} --rdzv-id {}",
-                     job.place.nodes, first_pod, job.place.port, job.id);
+std::string pod_flags(const Job& job, const std::string& first_pod) {
+  return rendezvous_flags(job, "\"$JOB_COMPLETION_INDEX\"", first_pod, job.place.port);
 }
 
 json on_exit(const char* action, std::vector<int> codes) {
@@ -143,7 +140,7 @@ json job_spec(const Job& job, const json& pod, const json& rules, int64_t backof
 
 // Codes 2 and 3 (rejected, unusable data) end the job; 75 and a lost node come back without being counted.
 json indexed_job(const Job& job) {
-  json pod = pod_spec(job, "trainer", rendezvous_flags(job, fmt::format("{0}-0.{0}", job.id)));
+  json pod = pod_spec(job, "trainer", pod_flags(job, fmt::format("{0}-0.{0}", job.id)));
   if (job.place.nodes > 1) pod["subdomain"] = job.id;
   const json rules =
       json::array({on_exit("FailJob", {2, 3}), on_disruption("Ignore"), on_exit("Ignore", {kSaved})});
@@ -156,7 +153,7 @@ json indexed_job(const Job& job) {
 // All pods start again together. Failures count against maxRestarts; a job that fails by its pod failure
 // policy, for 75 or a lost node, does not.
 json jobset(const Job& job) {
-  const json pod = pod_spec(job, "trainer", rendezvous_flags(job, fmt::format("{0}-node-0-0.{0}", job.id)));
+  const json pod = pod_spec(job, "trainer", pod_flags(job, fmt::format("{0}-node-0-0.{0}", job.id)));
   const json rules = json::array({on_disruption("FailJob"), on_exit("FailJob", {kSaved})});
   const json restart = json::array({{{"name", "preempted"},
                                      {"action", "RestartJobSetAndIgnoreMaxRestarts"},

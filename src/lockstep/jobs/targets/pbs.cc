@@ -30,7 +30,7 @@ std::string script(const Job& job) {
   if (!place.account.empty()) text += "#PBS -A " + place.account + "\n";
   for (const std::string& option : place.options) text += "#PBS " + option + "\n";
   text += fmt::format("\ncd {} || exit 2\n", shell_word(place.folder)) + environment_lines(job);
-  const std::string train = shell_line(train_words(job, job.state_folder + "/recipe.toml"));
+  const std::string train = train_line(job, shell_word(job.state_folder + "/recipe.toml"));
   text += fmt::format(R"sh(rm -f {0}
 {1} &
 run=$!
@@ -109,7 +109,11 @@ std::vector<std::string> why(const Submitted&, const Status& status, Client&) {
 }
 
 Command shell(const Submitted&, int64_t) { return {}; }
-std::vector<Command> checks(const Place&) { return {{{"qstat", "-B"}}}; }
+std::vector<Check> checks(const Place& place) {
+  std::vector<Check> all = {{"server", {{"qstat", "-B"}}}};
+  if (!place.partition.empty()) all.push_back({"queue", {{"qstat", "-Q", place.partition}}});
+  return all;
+}
 
 }  // namespace
 
