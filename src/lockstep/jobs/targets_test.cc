@@ -28,6 +28,7 @@ Job job_for(const std::string& kind) {
     job.place.nodes = 1, job.place.gpus = 0, job.place.ranks = 4, job.place.machine = "v5litepod-8";
     job.launch = {"train.py", "optim.lr=1e-3"}, job.recipe.clear();
   }
+  if (kind == "kubernetes") job.place.machine.clear(), job.place.zone.clear();
   if (kind == "sagemaker") {
     job.place.machine = "ml.p4d.24xlarge", job.place.bucket = "s3://bucket/runs";
     job.place.role = "arn:aws:iam::123456789012:role/trainer";
@@ -250,7 +251,7 @@ TEST(Targets, EmitWhatWasAsked) {
       {"flex-start",
        "gce",
        [](Job& job) { job.place.strategy = "FLEX_START"; },
-       {"--provisioning-model=FLEX_START",
+       {"--reservation-affinity=none",
         "resize-requests create first-abc123 --resize-request=first-abc123 --resize-by=2 "
         "--requested-run-duration=3600s",
         "list-instances first-abc123", "--default-action-on-vm-failure=do-nothing"},
@@ -316,6 +317,21 @@ TEST(Targets, EmitWhatWasAsked) {
        },
        {"tpuTopology: \"2x2\"", "lockstep launch"},
        {"acceleratorType"}},
+      {"a GKE node pool of its own",
+       "kubernetes",
+       [](Job& job) {
+         job.place.machine = "a2-highgpu-4g", job.place.zone = "us-central1-a";
+         job.place.cluster = "ml", job.place.strategy = "FLEX_START", job.place.new_cluster = true;
+         job.place.placement = "compact", job.place.local_ssd = 1;
+       },
+       {"gcloud container clusters create ml ",
+        "node-pools create first-abc123 --cluster=ml --machine-type=a2-highgpu-4g "
+        "--num-nodes=0 --enable-autoscaling --min-nodes=0 --max-nodes=2",
+        "--accelerator=type=nvidia-tesla-a100,count=4,gpu-driver-version=default",
+        "--enable-queued-provisioning", "--placement-type=COMPACT", "--ephemeral-storage-local-ssd=count=1",
+        "kind: ProvisioningRequest", "provisioningClassName: queued-provisioning.gke.io",
+        "consume-provisioning-request: first-abc123", "lockstep-job: first-abc123", "get-credentials ml",
+        "--kubeconfig="}},
       {"a script of the user's",
        "kubernetes",
        [](Job& job) {

@@ -33,8 +33,9 @@ void add_networks(const Place& place, Words& words) {
 void add_provisioning(const Place& place, Words& words) {
   const std::string strategy = strategy_of(place);
   if (strategy == "SPOT") words.push_back("--provisioning-model=SPOT");
+  // The resize request is what makes it a flex start; its template must leave these to it.
   if (strategy == "FLEX_START")
-    words.insert(words.end(), {"--provisioning-model=FLEX_START", "--reservation-affinity=none"});
+    words.insert(words.end(), {"--no-restart-on-failure", "--reservation-affinity=none"});
   if (place.time.count) words.push_back(fmt::format("--max-run-duration={}s", place.time.count));
   if (strategy == "FLEX_START")
     words.push_back("--instance-termination-action=DELETE");

@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/jobs/client.h"
+#include "lockstep/jobs/targets/gke.h"
 
 namespace lockstep::jobs {
 namespace {
@@ -59,12 +60,14 @@ std::string script_of(const Job& job, const std::string& flags) {
   return self_contained_script(inside, flags);
 }
 
-json node_selector(const Place& place) {
+json node_selector(const Job& job) {
+  const Place& place = job.place;
   json all = json::object();
   for (const std::string& label : place.node_labels)
     all[label.substr(0, label.find('='))] =
         label.find('=') == std::string::npos ? "" : label.substr(label.find('=') + 1);
   if (!place.gpu_type.empty()) all["cloud.google.com/gke-accelerator"] = place.gpu_type;
+  if (is_gke(place)) all["lockstep-job"] = job.id;  // its own node pool
   if (place.spot) all["cloud.google.com/gke-spot"] = "true";
   return all;
 }
@@ -107,7 +110,7 @@ json pod_spec(const Job& job, const char* container_name, const std::string& fla
             {"terminationGracePeriodSeconds", place.notice.count},
             {"automountServiceAccountToken", false}};
   if (!place.service_account.empty()) spec["serviceAccountName"] = place.service_account;
-  if (const json all = node_selector(place); !all.empty()) spec["nodeSelector"] = all;
+  if (const json all = node_selector(job); !all.empty()) spec["nodeSelector"] = all;
   if (const json all = tolerations(place); !all.empty()) spec["tolerations"] = all;
   spec["containers"] = json::array({container});
   spec["volumes"] = volumes;
@@ -134,7 +137,9 @@ json job_spec(const Job& job, const json& pod, const json& rules, int64_t backof
             {"backoffLimit", backoff}};
   if (place.time.count) spec["activeDeadlineSeconds"] = place.time.count;
   spec["podFailurePolicy"] = {{"rules", rules}};
-  spec["template"] = {{"metadata", {{"labels", labels(job)}}}, {"spec", pod}};
+  json metadata{{"labels", labels(job)}};
+  if (waits_in_queue(place)) metadata["annotations"] = provisioning_annotations(job);
+  spec["template"] = {{"metadata", metadata}, {"spec", pod}};
   return spec;
 }
 
@@ -227,6 +232,8 @@ const Form& form_of(const Place& place) {
   }
   return kForms[0];
 }
+
+json provisioning_of(const Job& job) { return provisioning_manifest(job, pod_spec(job, "trainer", "")); }
 
 json service_manifest(const Job& job) {
   return {{"apiVersion", "v1"},

@@ -12,6 +12,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 constexpr const char* kLabel = "Vertex AI job";
+constexpr const char* kEnded = "JOB_STATE_SUCCEEDED JOB_STATE_FAILED JOB_STATE_CANCELLED JOB_STATE_EXPIRED";
 constexpr int64_t kDay = 86400;
 constexpr int kPause = 60;  // seconds: longer than the notice of a spot machine
 
@@ -98,9 +99,9 @@ Plan plan(const Job& asked) {
   const Resource resource{
       .job = job.id,
       .label = kLabel,
-      .find = custom_jobs(
-          job.place,
-          {"list", fmt::format("--filter=displayName={} AND NOT endTime:*", job.id), "--format=value(name)"}),
+      .find = custom_jobs(job.place,
+                          {"list", fmt::format("--filter=displayName={} AND NOT state:({})", job.id, kEnded),
+                           "--format=value(name)"}),
       .remove = custom_jobs(job.place, {"cancel", "{id}"})};
   plan.steps = {{.command = {.words = words, .patience_s = 300},
                  .makes = {resource},
