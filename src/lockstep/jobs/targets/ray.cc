@@ -50,15 +50,16 @@ Plan plan(const Job& job) {
   const std::string status = shell_line(ray(place, {"status", job.id}));
   plan.steps = {
       {.command = {.words = submit, .patience_s = 300},
-       .makes = {{.job = job.id,
-                  .label = kLabel,
-                  .find = {"sh", "-c",
-                           fmt::format("said=$({} 2>&1); case $said in *RUNNING*|*PENDING*) echo {};; "
-                                       "*SUCCEEDED*|*FAILED*|*STOPPED*|*'does not exist'*) ;; "
-                                       "*) echo \"$said\" >&2; exit 1;; esac",
-                                       status, job.id)},
-                  .remove = ray(place, {"stop", job.id}),
-                  .id = job.id}}}};
+       .makes = {
+           {.job = job.id,
+            .label = kLabel,
+            .find = {"sh", "-c",
+                     fmt::format("said=$({0} 2>&1); case $said in *\"Job '{1}' \"*|*'does not exist'*) ;; "
+                                 "*\"Status for job '{1}'\"*) echo {1};; "
+                                 "*) echo \"$said\" >&2; exit 1;; esac",
+                                 status, job.id)},
+            .remove = ray(place, {"stop", job.id}),
+            .id = job.id}}}};
   return plan;
 }
 
@@ -69,13 +70,19 @@ Status status(const Submitted& job, Client& client) {
   const auto says = [&](const char* word) { return said.find(word) != std::string::npos; };
   if (says("does not exist")) return {State::unknown, "", "the cluster no longer has it"};
   if (!answer.ok()) return {State::unknown, "", answer.complaint(command)};
-  if (says("SUCCEEDED")) return {State::done, "", ""};
-  if (says("STOPPED")) return {State::stopped, "", ""};
-  if (says("PENDING")) return {State::queued, "", "Ray has not started it yet"};
-  if (says("RUNNING")) return {State::running, job.place.address, ""};
-  // The driver's last words: "lockstep: exit code 75".
-  if (says("exit code 75")) return {State::saved, "", "preempted and saved; submit it again to resume"};
-  return {State::failed, "", "its driver ended with an error; `lockstep logs` shows it"};
+  // The words of its command line: "Status for job 'ID': RUNNING", "Job 'ID' succeeded". The log of a failed
+  // job follows them.
+  const auto ended = [&](const char* how) {
+    return said.find(fmt::format("Job '{}' {}", job.id, how)) != std::string::npos;
+  };
+  if (ended("succeeded")) return {State::done, "", ""};
+  if (ended("was stopped")) return {State::stopped, "", ""};
+  if (ended("failed") && says("failed with exit code 75"))
+    return {State::saved, "", "preempted and saved; submit it again to resume"};
+  if (ended("failed")) return {State::failed, "", "its driver ended with an error; `lockstep logs` shows it"};
+  if (says(": PENDING")) return {State::queued, "", "Ray has not started it yet"};
+  if (says(": RUNNING")) return {State::running, job.place.address, ""};
+  return {State::unknown, "", base::quoted(said, 200)};
 }
 
 Logs logs(const Submitted& job, const LogsWish& wish) {

@@ -48,9 +48,9 @@ def reserve(settings):
 
 
 def start_nodes(settings, group, bundle):
-    actor = ray.remote(Node).options(num_cpus=bundle["CPU"], num_gpus=bundle.get("GPU", 0), max_concurrency=2)
-    return [actor.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=k)).remote()
-            for k in range(settings["nodes"])]
+    actor = ray.remote(num_cpus=bundle["CPU"], num_gpus=bundle.get("GPU", 0), max_concurrency=2)(Node)
+    place = lambda k: PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=k)
+    return [actor.options(scheduling_strategy=place(k)).remote() for k in range(settings["nodes"])]
 
 
 def run_once(settings, nodes):
