@@ -6,7 +6,7 @@ set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=tools/real/common.sh
 source "$here/common.sh"
-need gcloud google-cloud-cli
+command -v gcloud >/dev/null || skip "gcloud is not here; it comes with the Google Cloud CLI"
 
 port=$((20000 + RANDOM % 10000))
 while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done

@@ -107,7 +107,8 @@ int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 +
 }  // namespace
 
 std::string Answer::complaint(const Command& command) const {
-  const std::string& name = command.words.front();
+  const bool wrapped = command.words.front() == "env" && command.words.size() > 2;  // env NAME=value PROGRAM
+  const std::string& name = command.words[wrapped ? 2 : 0];
   if (timed_out) return fmt::format("{} did not answer within {} s", name, command.patience_s);
   if (code == 127 && error.empty()) return fmt::format("{} is not installed here, or not in PATH", name);
   std::string said;

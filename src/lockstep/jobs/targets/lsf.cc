@@ -70,11 +70,12 @@ std::string script(const Job& job) {
   text += fmt::format("here={}\npreemptions={}\n", shell_word(job.state_folder), place.preemptions);
   const std::string recipe = shell_word(job.state_folder + "/recipe.toml");
   if (place.nodes == 1) {
-    text += environment_lines(job) + fmt::format("start() {{ {}; }}\n", train_line(job, recipe));
+    text += environment_lines(job) + fmt::format("start() {{ exec {}; }}\n", train_line(job, recipe));
     return text + kRun;
   }
   return text + kHosts +
-         "start() { blaunch -z \"$(echo $hosts)\" bash \"$here/node.sh\" \"$first\" \"$hosts\"; }\n" + kRun;
+         "start() { exec blaunch -z \"$(echo $hosts)\" bash \"$here/node.sh\" \"$first\" \"$hosts\"; }\n" +
+         kRun;
 }
 
 // On each host: its number is its line in the list.
