@@ -1,5 +1,6 @@
 // What every target writes: scripts that a shell reads, the words that matter, no secret; and what it makes
 // of its client's answers.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
@@ -102,6 +103,34 @@ TEST(Targets, HereDocumentsKeepEveryByte) {
   const Answer answer = client.run({{"sh", "-c", here_document(folder.path() + "/out", text)}});
   EXPECT_EQ(answer.code, 0) << answer.error;
   EXPECT_EQ(base::read_file(folder.path() + "/out"), text);
+}
+
+// $code of each start is a word of $codes; how often it started, and the code at the end.
+TEST(Targets, TheReturnLoopComesBackAfter75Only) {
+  struct Row {
+    const char *codes, *before, *says;
+  };
+  const Row rows[] = {
+      {"75 75 0", "", "3 0"},
+      {"1 0", "", "1 1"},
+      {"2 0", "", "1 2"},
+      {"75 75 75 75 0", "", "3 75"},  // the budget is two
+      {"75 0", "stop=here; touch here", "1 75"},
+      {"75 0", "stop=elsewhere", "2 0"},
+  };
+  ProcessClient client;
+  Place place;
+  place.preemptions = 2;
+  for (const Row& row : rows) {
+    base::TemporaryFolder folder;
+    const std::string script = fmt::format(
+        "cd {}; echo 0 >starts; {}\ntrain() {{ n=$(($(cat starts) + 1)); echo $n >starts; set -- {}; shift "
+        "$((n - 1)); exit "
+        "$1; }}\n{}echo $(cat starts) $code\n",
+        folder.path(), row.before, row.codes, return_loop(place, 0));
+    const Answer answer = client.run({{"sh", "-c", script}});
+    EXPECT_TRUE(answer.output.ends_with(std::string(row.says) + "\n")) << answer.output;
+  }
 }
 
 TEST(Slurm, HeaderSaysWhatWasAsked) {
