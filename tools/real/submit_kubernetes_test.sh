@@ -114,6 +114,45 @@ END
   done
 }
 
+# The Job of the documents (2 pods, torchrun with 4 processes each) and ours: what both say is equal, and what ours has more is listed.
+example() {
+  export XDG_STATE_HOME=$PWD/state
+  "$program" submit --launch train.py --to kubernetes --nodes 2 --gpus 4 --image my-training-image:latest --env NCCL_DEBUG=INFO --dry-run --json >plan || return 1
+  "$python" - plan <<'END'
+import json, sys, yaml
+theirs = yaml.safe_load("""
+apiVersion: batch/v1
+kind: Job
+spec:
+  parallelism: 2
+  completions: 2
+  template:
+    spec:
+      containers:
+      - image: my-training-image:latest
+        resources: {limits: {nvidia.com/gpu: 4}}
+        env: [{name: NCCL_DEBUG, value: "INFO"}]
+      restartPolicy: Never
+""")
+files = {f["path"].rsplit("/", 1)[1]: yaml.safe_load(f["text"]) for f in json.load(open(sys.argv[1]))["files"]}
+ours = files["job.yaml"]
+def same(a, b, path):
+    if isinstance(a, dict):
+        for key, value in a.items(): same(value, b[key], f"{path}.{key}")
+    elif isinstance(a, list):
+        for k, value in enumerate(a): same(value, b[k], f"{path}[{k}]")
+    else:
+        assert str(a) == str(b), (path, a, b)
+same(theirs, ours, "")
+spec, pod = ours["spec"], ours["spec"]["template"]["spec"]
+assert set(spec) - set(theirs["spec"]) == {"completionMode", "backoffLimit", "podFailurePolicy"}, set(spec)
+assert set(pod) - {"containers", "restartPolicy"} == {"subdomain", "terminationGracePeriodSeconds", "automountServiceAccountToken", "tolerations", "volumes"}, set(pod)
+assert spec["completionMode"] == "Indexed" and files["service.yaml"]["spec"]["clusterIP"] == "None"
+line = pod["containers"][0]["command"][2]
+assert "lockstep launch --nproc 4" in line and "--nnodes 2" in line and line.rstrip().endswith("train.py"), line
+END
+}
+
 row "an Indexed Job with its Service and Secret, stopped twice" form job "Secret Service Job "
 row "a JobSet" form jobset "Secret JobSet "
 row "a PyTorchJob" form pytorchjob "Secret PyTorchJob "
@@ -126,5 +165,6 @@ if [[ -n ${LOCKSTEP_TEST_PYTHON:-}${LOCKSTEP_REAL_VENV:-} ]]; then
   need_python kubernetes_validate kubeflow_trainer_api
   row "manifests of Job and Service, strictly by Kubernetes' schema" strict
   row "JobSet and TrainJob by their own models" models
+  row "the documents' Job of two pods with torchrun" example
 fi
 finish

@@ -48,6 +48,25 @@ completes() {
   ends 0 "$program" jobs --orphans && says "nothing is left behind"
 }
 
+# A stand-in for Apptainer (it is in no package here) that takes its words apart as Apptainer does, and runs what is inside.
+container() {
+  mkdir bin
+  cat >bin/apptainer <<'STAND_IN'
+#!/bin/bash
+[[ $1 == exec ]] || exit 9
+shift
+while [[ $1 == -* ]]; do
+  case $1 in --nv) shift ;; --bind) [[ $2 == *:* ]] || exit 9; shift 2 ;; --pwd) cd "$2" || exit 9; shift 2 ;; *) exit 9 ;; esac
+done
+[[ $1 == image.sif ]] || exit 9
+echo "inside $1"
+shift
+exec "$@"
+STAND_IN
+  chmod +x bin/apptainer
+  PATH=$PWD/bin:$PATH submit 20 --image image.sif --program "$program" && comes_to "done" && log_to_says && says "inside image.sif" && has_bits 20
+}
+
 # A warning before the end, as the time limit sends it: to the script alone.
 warned() {
   submit "$faulty_steps" checkpoint.every=0 && until_true 60 step_reached 20 || return 1
@@ -144,6 +163,7 @@ row "a node dies: the job restarts elsewhere, same bits" node_dies
 row "a failure is not run again, and why says it" fails
 row "stop, twice and thrice" stopped_twice
 row "why a job waits" waits
+row "in a container: Apptainer's words, the same bits" container
 row "a sweep is an array" sweeps
 row "killed while submitting: the job is found and stopped" interrupted
 row "refused by Slurm: nothing is left" refused

@@ -181,6 +181,23 @@ Finding thread_variables(const MachineFacts& facts, const CudaAvailability&) {
   return {"thread variables", remedy.empty() ? Verdict::ok : Verdict::warn, base::join(set, " "), remedy};
 }
 
+Finding containers(const MachineFacts& facts, const CudaAvailability&) {
+  const ContainerFacts& found = facts.containers;
+  if (found.inside && found.nvidia_card && facts.nvidia_driver.empty())
+    return {"containers", Verdict::warn, "inside a container that was started without the machine's GPUs",
+            "start it with --gpus all; the host needs NVIDIA's driver and container toolkit for that"};
+  if (found.inside) return ok("containers", "inside one");
+  if (found.docker && !found.toolkit && !facts.nvidia_driver.empty())
+    return {"containers", Verdict::warn,
+            "Docker without NVIDIA's container toolkit: `docker run --gpus all` fails",
+            "install nvidia-container-toolkit, then: nvidia-ctk runtime configure --runtime=docker && "
+            "systemctl restart "
+            "docker"};
+  return ok("containers", !found.docker   ? "no Docker here"
+                          : found.toolkit ? "Docker with NVIDIA's container toolkit"
+                                          : "Docker");
+}
+
 }  // namespace
 
 const char* name_of(Finding::Verdict verdict) {
@@ -202,7 +219,7 @@ std::optional<Finding> check_attention(const CudaFacts& facts) {
 std::vector<Finding> check_up(const MachineFacts& facts, const CudaAvailability& cuda) {
   std::vector<Finding> findings;
   for (auto check : {processor, processor_limit, memory, driver, gpus, torch, shared_memory, open_files, disk,
-                     clock_source, date, huge_pages, thread_variables}) {
+                     clock_source, date, huge_pages, containers, thread_variables}) {
     findings.push_back(check(facts, cuda));
   }
   return findings;

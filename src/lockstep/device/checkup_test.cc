@@ -27,6 +27,22 @@ MachineFacts healthy() {
   return facts;
 }
 
+TEST(CheckUp, DockerNeedsTheToolkitOnlyWhereThereIsADriver) {
+  const auto verdict = [](const char* driver, bool toolkit) {
+    MachineFacts facts = healthy();
+    facts.nvidia_driver = driver;
+    facts.containers = {.docker = true, .toolkit = toolkit};
+    for (const Finding& finding : check_up(facts, {2, ""})) {
+      if (finding.subject == "containers")
+        return std::string(name_of(finding.verdict)) + " " + finding.remedy;
+    }
+    return std::string("not judged");
+  };
+  EXPECT_NE(verdict("580.65", false).find("nvidia-ctk runtime configure"), std::string::npos);
+  EXPECT_EQ(verdict("580.65", true), "ok ");
+  EXPECT_EQ(verdict("", false), "ok ");
+}
+
 TEST(CheckUp, AHealthyMachineIsFine) {
   for (const Finding& finding : check_up(healthy(), {0, "no NVIDIA driver"})) {
     EXPECT_EQ(finding.verdict, Finding::Verdict::ok) << finding.subject << ": " << finding.found;
@@ -66,6 +82,8 @@ TEST(CheckUp, EachAilmentIsFoundAlone) {
             "not a number of threads"},
            {"thread variables", "warn", [](auto& f) { f.variables["OMP_PROC_BIND"] = "true"; },
             "unset OMP_PROC"},
+           {"containers", "warn", [](auto& f) { f.containers = {.inside = true, .nvidia_card = true}; },
+            "--gpus all"},
            {"GPUs", "warn", [](auto& f) { f.nvidia_driver = "470.1"; }, "driver 470 is older than 580"},
        }) {
     SCOPED_TRACE(std::string(row.subject) + ": " + row.says);

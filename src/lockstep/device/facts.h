@@ -49,7 +49,16 @@ std::string parse_python_string(std::string_view text, std::string_view name);
 // The path under which a library is mapped into this process; empty if it is not.
 std::string parse_mapped_library(std::string_view maps, std::string_view name);
 
+struct ContainerFacts {
+  bool inside = false;       // this process is in one
+  bool docker = false;       // the program is here
+  bool toolkit = false;      // NVIDIA's, which gives containers their GPUs
+  bool nvidia_card = false;  // on the PCI bus, whether or not a driver is loaded
+};
+ContainerFacts read_containers(const std::string& root);
+
 struct MachineFacts {
+  ContainerFacts containers;
   CpuFacts cpu;
   MemoryFacts memory;
   CgroupFacts cgroup;

@@ -118,12 +118,29 @@ CgroupFacts read_cgroup(const std::string& root) {
   return facts;
 }
 
+ContainerFacts read_containers(const std::string& root) {
+  const auto exists = [&](const char* path) { return ::access((root + path).c_str(), F_OK) == 0; };
+  ContainerFacts facts;
+  facts.inside = exists("/.dockerenv") || exists("/run/.containerenv");
+  facts.docker = exists("/usr/bin/docker") || exists("/usr/local/bin/docker");
+  facts.toolkit = exists("/usr/bin/nvidia-ctk") || exists("/usr/bin/nvidia-container-runtime-hook");
+  std::error_code error;
+  for (const auto& card : std::filesystem::directory_iterator(root + "/sys/bus/pci/devices", error)) {
+    const std::string path = card.path().string();
+    // A display or 3D controller of vendor 0x10de.
+    facts.nvidia_card |=
+        base::trimmed(text_of(path + "/vendor")) == "0x10de" && text_of(path + "/class").starts_with("0x03");
+  }
+  return facts;
+}
+
 MachineFacts read_facts(const FactsOptions& options) {
   const std::string& root = options.root;
   MachineFacts facts;
   facts.cpu = parse_cpuinfo(text_of(root + "/proc/cpuinfo"));
   facts.memory = parse_meminfo(text_of(root + "/proc/meminfo"));
   facts.cgroup = read_cgroup(root);
+  facts.containers = read_containers(root);
   facts.open_files = parse_open_files(text_of(root + "/proc/self/limits"));
   facts.usable_threads = affinity();
   facts.nvidia_driver = parse_nvidia_driver(text_of(root + "/proc/driver/nvidia/version"));

@@ -131,7 +131,14 @@ TEST(Facts, ReadsARecordedMachine) {
   root.write("proc/self/maps", "1-2 r-xp 0 08:01 4 /opt/torch/lib/libtorch_cpu.so\n");
   root.write("opt/torch/version.py", "__version__ = '2.11.0'\n");
   root.write("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
+  root.write("sys/bus/pci/devices/0000:00:04.0/vendor", "0x10de\n");
+  root.write("sys/bus/pci/devices/0000:00:04.0/class", "0x030200\n");
+  root.write("usr/bin/docker", "");
   const MachineFacts facts = read_facts({.root = root.path(), .run_folder = root.path() + "/not/yet"});
+  EXPECT_TRUE(facts.containers.nvidia_card);
+  EXPECT_TRUE(facts.containers.docker);
+  EXPECT_FALSE(facts.containers.toolkit);
+  EXPECT_FALSE(facts.containers.inside);
   EXPECT_EQ(facts.cpu.cores, 2);
   EXPECT_EQ(facts.nvidia_driver, "580.1.2");
   EXPECT_EQ(facts.torch_version, "2.11.0");

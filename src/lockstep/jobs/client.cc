@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <chrono>
 #include <sstream>
+#include <utility>
 
 #include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::jobs {
@@ -105,7 +107,8 @@ int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 +
 }  // namespace
 
 std::string Answer::complaint(const Command& command) const {
-  const std::string& name = command.words.front();
+  const bool wrapped = command.words.front() == "env" && command.words.size() > 2;  // env NAME=value PROGRAM
+  const std::string& name = command.words[wrapped ? 2 : 0];
   if (timed_out) return fmt::format("{} did not answer within {} s", name, command.patience_s);
   if (code == 127 && error.empty()) return fmt::format("{} is not installed here, or not in PATH", name);
   std::string said;
@@ -173,6 +176,33 @@ std::string shell_line(const std::vector<std::string>& words) {
   std::string line;
   for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
   return line;
+}
+
+std::vector<std::string> split_shell_words(const std::string& line) {
+  std::vector<std::string> words;
+  bool inside = false;  // a word
+  char quote = 0;
+  for (size_t k = 0; k < line.size(); ++k) {
+    const char c = line[k];
+    if (quote == 0 && (c == ' ' || c == '\t')) {
+      inside = false;
+      continue;
+    }
+    if (!std::exchange(inside, true)) words.emplace_back();
+    if (c == quote)
+      quote = 0;
+    else if (quote == 0 && (c == '\'' || c == '"'))
+      quote = c;
+    else if (c == '\\' && quote != '\'' && k + 1 < line.size())
+      words.back() += line[++k];
+    else
+      words.back() += c;
+  }
+  if (quote != 0 || words.empty() || words.front().empty())
+    throw base::ConfigError(
+        721, fmt::format("{} is not a program with its arguments; example: \"train.py --epochs 10\"",
+                         base::quoted(line)));
+  return words;
 }
 
 }  // namespace lockstep::jobs

@@ -46,5 +46,8 @@ bool is_in_path(const std::string& program);
 // For a shell: 'it'\''s'; words that need no quotes stay as they are.
 std::string shell_word(const std::string& word);
 std::string shell_line(const std::vector<std::string>& words);
+// The words of a line, split as a shell does it: blanks, '...' and "..." with \ inside, nothing expanded.
+// ConfigError 721: no words, or a quote that is not closed.
+std::vector<std::string> split_shell_words(const std::string& line);
 
 }  // namespace lockstep::jobs

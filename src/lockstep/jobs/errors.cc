@@ -26,9 +26,8 @@ std::vector<base::ErrorExplanation> error_rows() {
        "Secret or variable refused",
        {"A secret was given with its value instead of the place where it is kept.",
         "A variable has the name of a secret; variables are written into scripts and manifests."},
-       {"Use --secret NAME=file:PATH, NAME=kubernetes:SECRET/KEY or NAME=google:SECRET: the value is read "
-        "where "
-        "the run is."}},
+       {"Use --secret NAME=file:PATH, NAME=kubernetes:SECRET/KEY, NAME=google:SECRET, NAME=aws:SECRET or "
+        "NAME=azure:VAULT/SECRET: the value is read where the run is."}},
       {725,
        "No such job",
        {"It was submitted from another machine or by another user: the ledger is in "

@@ -34,6 +34,27 @@ bool looks_secret(const std::string& name) {
   return false;
 }
 
+// The command that prints the value, where the run is.
+std::string reading_command(const Secret& secret) {
+  const size_t slash = secret.what.find('/');
+  const bool cut = slash != std::string::npos;
+  const std::string first = shell_word(secret.what.substr(0, slash)),
+                    second = shell_word(cut ? secret.what.substr(slash + 1) : "");
+  switch (secret.keeper) {
+    case Secret::Keeper::google:
+      return fmt::format("gcloud secrets versions access {} --secret={}", cut ? second : "latest", first);
+    case Secret::Keeper::aws:
+      return fmt::format(
+          "aws secretsmanager get-secret-value --secret-id {} --query SecretString --output text",
+          shell_word(secret.what));
+    case Secret::Keeper::azure:
+      return fmt::format("az keyvault secret show --vault-name {} --name {} --query value --output tsv",
+                         first, second);
+    default:
+      return "cat " + shell_word(secret.what);
+  }
+}
+
 }  // namespace
 
 std::string make_id(const std::string& name) {
@@ -59,7 +80,9 @@ std::vector<Secret> secrets_of(const Place& place) {
   };
   constexpr Prefix kPrefixes[] = {{"file:", Secret::Keeper::file},
                                   {"kubernetes:", Secret::Keeper::kubernetes},
-                                  {"google:", Secret::Keeper::google}};
+                                  {"google:", Secret::Keeper::google},
+                                  {"aws:", Secret::Keeper::aws},
+                                  {"azure:", Secret::Keeper::azure}};
   std::vector<Secret> secrets;
   for (const std::string& entry : place.secrets) {
     const std::string name = variable_of(entry), value = entry.substr(name.size() + 1);
@@ -67,14 +90,17 @@ std::vector<Secret> secrets_of(const Place& place) {
         std::ranges::find_if(kPrefixes, [&](const Prefix& one) { return value.starts_with(one.text); });
     if (row == std::end(kPrefixes) || value == row->text)
       throw ConfigError(724, fmt::format("the secret {} must name where its value is kept: {}=file:PATH, "
-                                         "{}=kubernetes:SECRET/KEY or {}=google:SECRET",
-                                         name, name, name, name));
+                                         "{}=kubernetes:SECRET/KEY, {}=google:SECRET, {}=aws:SECRET or "
+                                         "{}=azure:VAULT/SECRET",
+                                         name, name, name, name, name, name));
     secrets.push_back({name, row->keeper, value.substr(std::string_view(row->text).size())});
     if (row->keeper == Secret::Keeper::kubernetes &&
         (place.kind != "kubernetes" || secrets.back().what.find('/') == std::string::npos))
       throw ConfigError(
           724,
           fmt::format("the secret {} is kubernetes:SECRET/KEY, for targets of kind kubernetes only", name));
+    if (row->keeper == Secret::Keeper::azure && secrets.back().what.find('/') == std::string::npos)
+      throw ConfigError(724, fmt::format("the secret {0} is azure:VAULT/SECRET; name the vault, too", name));
   }
   return secrets;
 }
@@ -99,13 +125,12 @@ std::string fresh_secret() {
   return text;
 }
 
-void require_shared_secret(const Place& place) {
+void require_shared_secret(const Place& place, const char* keeper) {
   const auto ours = [](const std::string& one) { return one.starts_with("LOCKSTEP_SECRET="); };
   if (place.nodes == 1 || std::ranges::any_of(place.secrets, ours)) return;
-  throw ConfigError(
-      722, fmt::format("several machines share a secret, which {} does not hand out; keep one in Secret "
-                       "Manager and add --secret LOCKSTEP_SECRET=google:NAME",
-                       place.kind));
+  throw ConfigError(722,
+                    fmt::format("several machines share a secret, which {} does not hand out; keep one in {}",
+                                place.kind, keeper));
 }
 
 int64_t ranks_of(const Place& place) {
@@ -114,14 +139,26 @@ int64_t ranks_of(const Place& place) {
 
 std::string program_of(const Place& place) { return place.program.empty() ? "lockstep" : place.program; }
 
-std::vector<std::string> train_words(const Job& job, const std::string& recipe_file) {
-  std::vector<std::string> words = {program_of(job.place), "train"};
-  if (!job.recipe.empty()) words.push_back(recipe_file);
-  words.insert(words.end(), job.overrides.begin(), job.overrides.end());
+std::string train_line(const Job& job, const std::string& recipe_file, const std::string& flags) {
+  const bool own = job.launch.empty();
+  std::vector<std::string> words = {program_of(job.place), own ? "train" : "launch"};
+  std::string line = shell_line(words);
+  if (own && !job.recipe.empty()) line += " " + recipe_file;
+  words = own ? job.overrides : std::vector<std::string>{};
   words.insert(words.end(), {"--nproc", std::to_string(ranks_of(job.place)), "--max-restarts",
                              std::to_string(job.place.failures)});
   words.insert(words.end(), job.train.begin(), job.train.end());
-  return words;
+  line += " " + shell_line(words);
+  if (!flags.empty()) line += " " + flags;
+  if (!own) line += " " + shell_line(job.launch);
+  return line;
+}
+
+std::string rendezvous_flags(const Job& job, const std::string& node, const std::string& first_host,
+                             int64_t port) {
+  if (job.place.nodes == 1) return "";
+  return fmt::format("--nnodes {} --node-rank {} --rdzv-endpoint {}:{} --rdzv-id {}", job.place.nodes, node,
+                     first_host, port, job.id);
 }
 
 std::string environment_lines(const Job& job) {
@@ -129,16 +166,8 @@ std::string environment_lines(const Job& job) {
   for (const auto& [name, value] : variables_of(job.place))
     lines += fmt::format("export {}={}\n", name, shell_word(value));
   for (const Secret& secret : secrets_of(job.place)) {
-    if (secret.keeper == Secret::Keeper::file)
-      lines += fmt::format("{}=$(cat {}) || exit 2\nexport {}\n", secret.variable, shell_word(secret.what),
-                           secret.variable);
-    if (secret.keeper == Secret::Keeper::google) {
-      const size_t slash = secret.what.find('/');
-      lines += fmt::format("{}=$(gcloud secrets versions access {} --secret={}) || exit 2\nexport {}\n",
-                           secret.variable,
-                           shell_word(slash == std::string::npos ? "latest" : secret.what.substr(slash + 1)),
-                           shell_word(secret.what.substr(0, slash)), secret.variable);
-    }
+    if (secret.keeper == Secret::Keeper::kubernetes) continue;  // the manifest names it
+    lines += fmt::format("{0}=$({1}) || exit 2\nexport {0}\n", secret.variable, reading_command(secret));
   }
   return lines;
 }
@@ -149,13 +178,54 @@ std::string here_document(const std::string& file, const std::string& text) {
   return fmt::format("cat >{} <<'{}'\n{}{}{}\n", file, mark, text, text.ends_with('\n') ? "" : "\n", mark);
 }
 
-std::string self_contained_script(const Job& job) {
-  std::string script = environment_lines(job);
+namespace {
+
+// Variables, folder and recipe: all but the run itself, whose line it returns.
+std::string prepare(const Job& job, const std::string& flags, std::string& script) {
+  script += environment_lines(job);
   if (!job.place.folder.empty())
     script += fmt::format("mkdir -p {0} && cd {0} || exit 2\n", shell_word(job.place.folder));
   const std::string file = fmt::format("/tmp/{}.toml", job.id);
   if (!job.recipe.empty()) script += here_document(file, job.recipe);
-  return script + "exec " + shell_line(train_words(job, file)) + "\n";
+  return train_line(job, file, flags);
+}
+
+constexpr const char* kReturnLoop = R"sh(child=
+trap '[ -z "${stop:-}" ] || touch "$stop"; [ -z "$child" ] || kill -TERM "$child"' TERM
+again=0
+while :; do
+  train &
+  child=$!
+  wait "$child"
+  code=$?
+  while [ "$code" -gt 128 ] && kill -0 "$child" 2>/dev/null; do  # a signal ended the wait, not the run
+    wait "$child"
+    code=$?
+  done
+  [ "$code" = 75 ] && { [ -z "${stop:-}" ] || [ ! -e "$stop" ]; } && [ "$again" -lt "$preemptions" ] || break
+  again=$((again + 1))
+  echo "lockstep: preempted and saved; running again"
+)sh";
+
+}  // namespace
+
+std::string self_contained_script(const Job& job, const std::string& flags) {
+  std::string script;
+  const std::string line = prepare(job, flags, script);
+  return script + "exec " + line + "\n";
+}
+
+std::string return_loop(const Place& place, int pause_s) {
+  std::string text = fmt::format("preemptions={}\n", place.preemptions) + kReturnLoop;
+  if (pause_s > 0) text += fmt::format("  sleep {} &\n  wait $!\n", pause_s);
+  return text + "done\n";
+}
+
+std::string returning_script(const Job& job, const std::string& flags, int pause_s) {
+  std::string script;
+  const std::string line = prepare(job, flags, script);
+  return script + fmt::format("train() {{ exec {}; }}\n", line) + return_loop(job.place, pause_s) +
+         "exit \"$code\"\n";
 }
 
 }  // namespace lockstep::jobs

@@ -11,10 +11,10 @@ namespace lockstep::jobs {
 
 // A variable whose value is read where the run is. It never passes through this program.
 struct Secret {
-  enum class Keeper { file, kubernetes, google };
+  enum class Keeper { file, kubernetes, google, aws, azure };
   std::string variable;
   Keeper keeper;
-  std::string what;  // /home/me/.token, SECRET/KEY, SECRET[/VERSION]
+  std::string what;  // /home/me/.token, SECRET/KEY, SECRET[/VERSION], SECRET, VAULT/SECRET
 };
 
 struct Sweep {
@@ -27,7 +27,8 @@ struct Job {
   std::string name;                    // run.name
   std::string recipe;                  // the text of the recipe; empty: the built-in one
   std::vector<std::string> overrides;  // key=value
-  std::vector<std::string> train;      // more words for `lockstep train`
+  std::vector<std::string> train;      // more words for `lockstep train` or `lockstep launch`
+  std::vector<std::string> launch;     // a program and its words for `lockstep launch`, instead of a recipe
   std::string state_folder;            // here, with what was written for it
   std::string after;                   // the place's id of a job that must end well first
   Sweep sweep;                         // one run per value, as an array
@@ -44,18 +45,33 @@ std::vector<std::pair<std::string, std::string>> variables_of(const Place& place
 
 std::string fresh_secret();  // for a rendezvous: 64 random hexadecimal digits
 // ConfigError 722: several machines of a place that cannot hand them a secret, and none of the user's.
-void require_shared_secret(const Place& place);
+// `keeper`: where one is kept there, and the words that name it.
+constexpr const char* kSecretManager = "Secret Manager and add --secret LOCKSTEP_SECRET=google:NAME";
+void require_shared_secret(const Place& place, const char* keeper = kSecretManager);
 
 int64_t ranks_of(const Place& place);  // per node
 std::string program_of(const Place& place);
-// lockstep train RECIPE KEY=VALUE ... --max-restarts N --nproc R
-std::vector<std::string> train_words(const Job& job, const std::string& recipe_file);
+// The run on one machine, as a shell reads it: lockstep train RECIPE KEY=VALUE ... --max-restarts N --nproc R
+// FLAGS, or lockstep launch ... FLAGS PROGRAM ... `recipe_file` and `flags` (how machines find each other)
+// are text for the shell already.
+std::string train_line(const Job& job, const std::string& recipe_file, const std::string& flags = {});
+// --nnodes N --node-rank NODE --rdzv-endpoint HOST:PORT --rdzv-id JOB; empty for one machine.
+std::string rendezvous_flags(const Job& job, const std::string& node, const std::string& first_host,
+                             int64_t port);
 
 // cat >FILE <<'MARK' ... MARK, with a mark that is no line of the text. FILE as the shell reads it.
 std::string here_document(const std::string& file, const std::string& text);
 // Lines of a shell script: the variables of the run, secrets read where it is.
 std::string environment_lines(const Job& job);
 // A whole script for a machine that shares nothing with this one: carries the recipe.
-std::string self_contained_script(const Job& job);
+std::string self_contained_script(const Job& job, const std::string& flags = {});
+
+// What follows `train() { exec ...; }` in a script where nobody else brings the run back: after exit code 75
+// it runs again, at most place.preemptions times and `pause_s` later, by which time a machine that is taken
+// away is gone. $code is the last one. TERM is passed on. Where $stop names a file, TERM makes it, and it
+// ends the loop.
+std::string return_loop(const Place& place, int pause_s);
+// self_contained_script() with that loop.
+std::string returning_script(const Job& job, const std::string& flags, int pause_s);
 
 }  // namespace lockstep::jobs

@@ -60,6 +60,14 @@ struct Place {
   Words node_labels, tolerations;
   // Clouds.
   std::string project, region, zone, network, bucket, strategy;
+  std::string cluster, boot_image, placement, topology;
+  Words networks;
+  int64_t local_ssd = 0;
+  bool managed = false, new_cluster = false;
+  Seconds max_wait;
+  std::string address;                             // Ray
+  std::string role, profile;                       // SageMaker
+  std::string workspace, resource_group, compute;  // Azure ML
 };
 
 struct Setting {

@@ -23,6 +23,7 @@ void write_files(const Job& job, const Plan& plan) {
   ::chmod(job.state_folder.c_str(), 0700);
   for (const File& file : plan.files) {
     const std::string path = job.state_folder + "/" + file.name;
+    base::make_folders(path.substr(0, path.rfind('/')));
     base::write_file_durable(path, file.text);
     ::chmod(path.c_str(), file.secret ? 0600 : 0644);
   }

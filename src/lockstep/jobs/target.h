@@ -56,6 +56,14 @@ struct Logs {
   bool by_offset = false;  // the command prints the bytes behind LogsWish::from and ends
 };
 
+// One question of `lockstep targets check`: a command that succeeds and prints something where all is well.
+struct Check {
+  const char* what;  // "login", "permissions", "quota"
+  Command command;
+  // What is wrong with an answer that came without an error; "": nothing.
+  std::string (*problem)(const Place& place, const Answer& answer) = nullptr;
+};
+
 struct Target {
   const char* kind;
   const char* summary;
@@ -68,8 +76,7 @@ struct Target {
   // Why it is where it is: sentences, the place's own words quoted, with a remedy.
   std::vector<std::string> (*why)(const Submitted& job, const Status& status, Client& client);
   Command (*shell)(const Submitted& job, int64_t node);
-  // Commands that succeed where the place can be used: client present, logged in.
-  std::vector<Command> (*checks)(const Place& place);
+  std::vector<Check> (*checks)(const Place& place);  // in order; the first that fails is reported
 };
 
 const std::vector<Target>& target_table();
@@ -83,11 +90,20 @@ struct Reason {
 // The meaning of the first row whose text is in `said`; nothing: "".
 std::string meaning_of(const std::vector<Reason>& reasons, const std::string& said);
 
+// ConfigError 722 for the first of these settings that is missing.
+void require_settings(const Place& place, const std::vector<const char*>& names);
+
 Target slurm_target();
 Target ssh_target();
 Target kubernetes_target();
 Target vertex_target();
 Target gce_target();
+Target terraform_target();
+Target tpu_target();
 Target pbs_target();
+Target lsf_target();
+Target ray_target();
+Target sagemaker_target();
+Target azureml_target();
 
 }  // namespace lockstep::jobs

@@ -9,7 +9,9 @@ namespace lockstep::jobs {
 
 const std::vector<Target>& target_table() {
   static const std::vector<Target> rows = {
-      slurm_target(), ssh_target(), kubernetes_target(), vertex_target(), gce_target(), pbs_target(),
+      slurm_target(), ssh_target(),       kubernetes_target(), vertex_target(),
+      gce_target(),   terraform_target(), tpu_target(),        pbs_target(),
+      lsf_target(),   ray_target(),       sagemaker_target(),  azureml_target(),
   };
   return rows;
 }
@@ -32,6 +34,16 @@ const char* name_of(State state) {
 
 bool has_ended(State state) {
   return state == State::done || state == State::saved || state == State::failed || state == State::stopped;
+}
+
+void require_settings(const Place& place, const std::vector<const char*>& names) {
+  static const Place defaults;
+  for (const char* name : names) {
+    const Setting& setting = *find_setting(name);
+    if (text_of(setting, place) == text_of(setting, defaults))
+      throw base::ConfigError(
+          722, fmt::format("a target of kind {} needs {}; example: {}", place.kind, name, setting.example));
+  }
 }
 
 std::string meaning_of(const std::vector<Reason>& reasons, const std::string& said) {

@@ -13,6 +13,7 @@
 #include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/launch/process/frameworks.h"
 #include "lockstep/launch/rendezvous/network.h"
 #include "lockstep/run/shared/preemption.h"
 
@@ -129,7 +130,11 @@ NodeCard Agent::card() const {
   return card;
 }
 
-int Agent::master_port() const { return job_.options.master_port ? job_.options.master_port : free_port(); }
+int Agent::master_port() const {
+  if (job_.options.master_port) return job_.options.master_port;
+  const Framework* framework = find_framework(job_.options.framework);
+  return framework && framework->port_per_rank ? free_ports(job_.ranks) : free_port();
+}
 
 // Whatever ends the launcher, what its ranks left in memory is not lost with it.
 int Agent::run() {

@@ -42,6 +42,8 @@ const std::vector<Flag>& flags() {
        "pin each rank to its node, socket or core-complex"},
       {"signals-to-handle", "", &Words::signals_to_handle, nullptr,
        "signals forwarded to the ranks: SIGTERM,SIGINT"},
+      {"framework", "", &Words::framework, nullptr,
+       "also set the variables of tensorflow (TF_CONFIG), jax or deepspeed scripts", true},
       {"no-python", "", nullptr, &Words::no_python, "run PROGRAM directly, without python", true},
       {"module", "-m", nullptr, &Words::module, "PROGRAM is a Python module", true},
       {"run-path", "", nullptr, &Words::run_path, "PROGRAM is a Python script, whatever its name", true},

@@ -22,7 +22,7 @@ struct Words {
   std::string nnodes, nproc_per_node, node_rank, master_addr, master_port, local_addr;
   std::string rdzv_backend, rdzv_endpoint, rdzv_id, rdzv_conf, rdzv_secret_file;
   std::string max_restarts, monitor_interval, grace, role;
-  std::string log_dir, redirects, tee, local_ranks_filter, numa_binding, signals_to_handle;
+  std::string log_dir, redirects, tee, local_ranks_filter, numa_binding, signals_to_handle, framework;
   std::string start_method, event_log_handler;
   bool standalone = false, no_python = false, module = false, run_path = false, virtual_local_rank = false;
 };
@@ -84,6 +84,7 @@ struct Options {
   std::set<int> local_ranks_filter;  // empty: all
   std::string numa_binding;          // "", "node", "socket", "core-complex"
   std::vector<int> signals = {};     // forwarded to the ranks
+  std::string framework;             // of process/frameworks.h; empty: torchrun's variables alone
   bool no_python = false, module = false, run_path = false;
   bool virtual_local_rank = false;  // every rank has LOCAL_RANK 0 and sees its own GPU alone
   bool one_node() const { return max_nodes == 1; }

@@ -9,6 +9,7 @@
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/options.h"
+#include "lockstep/launch/process/frameworks.h"
 #include "lockstep/launch/process/process.h"
 
 namespace lockstep::launch {
@@ -208,6 +209,12 @@ Options read_options(const Words& words) {
       options.local_ranks_filter.insert(number("local-ranks-filter", part, 0, kMostLocalRanks - 1));
     }
   }
+  if (given(words.framework) && !find_framework(words.framework)) {
+    std::vector<std::string> names;
+    for (const Framework& row : frameworks()) names.push_back(row.name);
+    refuse("framework", words.framework, base::listed(names, "or"));
+  }
+  options.framework = words.framework;
   options.numa_binding = words.numa_binding;
   const std::string& binding = options.numa_binding;
   if (given(binding) && binding != "node" && binding != "socket" && binding != "core-complex") {

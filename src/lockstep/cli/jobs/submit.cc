@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 struct Words {
-  std::string to, after, sweep;
+  std::string to, after, sweep, launch;
   // Each sets the setting of its name; empty: not given.
   std::string nodes, gpus, nproc, time, image, program, folder, hosts;
   std::vector<std::string> set, variables, secrets, train;
@@ -39,11 +39,16 @@ void declare(Arguments& arguments, Words& words, recipe::RecipeSource& source) {
   arguments.option("--folder", words.folder, "working folder there, in which runs/ is");
   arguments.option("--env", words.variables, "NAME=value: a variable of the run");
   arguments.option("--secret", words.secrets,
-                   "NAME=file:PATH, NAME=kubernetes:SECRET/KEY or NAME=google:SECRET: read where the run is");
+                   "NAME=file:PATH, NAME=kubernetes:SECRET/KEY, NAME=google:SECRET, NAME=aws:SECRET or "
+                   "NAME=azure:VAULT/SECRET: read where the run is");
   arguments.option("--set", words.set, "KEY=VALUE: any setting of the target (`lockstep targets --keys`)");
   arguments.option("--after", words.after, "start only after this job has ended well (Slurm)");
   arguments.option("--sweep", words.sweep, "one run per value, as an array (Slurm): --sweep=KEY=A,B,C");
-  arguments.option("--train", words.train, "a word for `lockstep train`: --train=--timing");
+  arguments.option(
+      "--launch", words.launch,
+      "a program of yours and its arguments instead of a recipe, run by `lockstep launch` there");
+  arguments.option("--train", words.train,
+                   "a word for `lockstep train` or `lockstep launch`: --train=--timing");
   arguments.flag("--dry-run", words.dry_run, "print every file and command; needs neither client nor login");
   arguments.flag("--json", words.as_json, "print as JSON");
   arguments.example("lockstep submit first.toml --to slurm --nodes 4 --gpus 8 --time 24h",
@@ -55,6 +60,8 @@ void declare(Arguments& arguments, Words& words, recipe::RecipeSource& source) {
   arguments.example(
       "lockstep submit first.toml --to kubernetes --set form=jobset --image IMAGE --gpus 8 --dry-run",
       "only show the manifest");
+  arguments.example("lockstep submit --launch \"train.py --epochs 10\" --to slurm --nodes 2 --gpus 4",
+                    "a PyTorch script of your own, two nodes");
   arguments.example("lockstep submit first.toml --to slurm --sweep=optim.lr=1e-3,3e-4",
                     "two runs in a job array");
 }
@@ -121,24 +128,35 @@ std::string after_of(const Words& words, const jobs::Place& place, const jobs::L
   return before.id_of("Slurm job");
 }
 
-jobs::Job job_of(const Words& words, const recipe::RecipeSource& source, const jobs::Ledger& ledger) {
+// What shall run: a recipe, checked here and not in a queue, or a program of the user's.
+void set_run(const Words& words, const recipe::RecipeSource& source, jobs::Job& job) {
+  if (!words.launch.empty()) {
+    if (!source.file.empty() || !source.overrides.empty() || !words.sweep.empty())
+      throw base::ConfigError(722, "--launch runs a program of yours: leave recipe, keys and --sweep out");
+    job.launch = jobs::split_shell_words(words.launch);
+    job.name = std::filesystem::path(job.launch.front()).stem().string();
+    return;
+  }
   refuse_spaced_keys(source.overrides);
-  const recipe::Resolved resolved =
-      recipe::read_recipe(source);  // what is wrong with it is said here, not in a queue
-  jobs::Job job;
-  job.place = place_of(words);
-  fill_in(job.place);
+  const recipe::Resolved resolved = recipe::read_recipe(source);
   job.name = resolved.recipe.run.name;
-  job.id = jobs::make_id(job.name);
   if (!source.file.empty()) job.recipe = base::read_file(source.file);
   job.overrides = source.overrides;
-  job.train = words.train;
-  job.state_folder = ledger.folder() + "/" + job.id;
   job.sweep = sweep_of(words, job.place);
-  for (const std::string& value : job.sweep.values) {  // each of them, too
+  for (const std::string& value : job.sweep.values) {
     recipe::Recipe trial = resolved.recipe;
     recipe::set_value(trial, job.sweep.key, value);
   }
+}
+
+jobs::Job job_of(const Words& words, const recipe::RecipeSource& source, const jobs::Ledger& ledger) {
+  jobs::Job job;
+  job.place = place_of(words);
+  fill_in(job.place);
+  set_run(words, source, job);
+  job.id = jobs::make_id(job.name);
+  job.train = words.train;
+  job.state_folder = ledger.folder() + "/" + job.id;
   job.after = after_of(words, job.place, ledger);
   return job;
 }

@@ -41,13 +41,20 @@ Checked try_place(const jobs::Place& place, jobs::Client& client) {
   const jobs::Target& target = jobs::find_target(place.kind);
   if (*target.client && !jobs::is_in_path(target.client))
     return {false, fmt::format("{} is not installed here, or not in PATH", target.client)};
-  for (const jobs::Command& command : target.checks(place)) {
-    const jobs::Answer answer = client.run(command);
-    if (!answer.ok()) return {false, answer.complaint(command)};
-    if (base::trimmed(answer.output).empty())
-      return {false, fmt::format("`{}` finds nothing", jobs::shell_line(command.words))};
+  std::vector<std::string> passed;
+  for (const jobs::Check& check : target.checks(place)) {
+    const jobs::Answer answer = client.run(check.command);
+    std::string problem;
+    if (!answer.ok())
+      problem = answer.complaint(check.command);
+    else if (check.problem)
+      problem = check.problem(place, answer);
+    else if (base::trimmed(answer.output).empty())
+      problem = fmt::format("`{}` finds nothing", jobs::shell_line(check.command.words));
+    if (!problem.empty()) return {false, fmt::format("{}: {}", check.what, problem)};
+    if (passed.empty() || passed.back() != check.what) passed.emplace_back(check.what);
   }
-  return {true, "ready"};
+  return {true, fmt::format("ready ({})", base::join(passed, ", "))};
 }
 
 int check_places(const std::string& only, const std::vector<jobs::Place>& places, bool as_json) {
@@ -110,7 +117,7 @@ int list_places(const std::vector<jobs::Place>& places, bool as_json) {
 int targets_command(Arguments& arguments) {
   std::string verb, name;
   bool keys = false, as_json = false;
-  arguments.positional("check", verb, "try each target: client there, logged in");
+  arguments.positional("check", verb, "try each target: client, login, permissions, quota");
   arguments.positional("NAME", name, "only this one");
   arguments.flag("--keys", keys, "every key of targets.toml");
   arguments.flag("--json", as_json, "print as JSON");

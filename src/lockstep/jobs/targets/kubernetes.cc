@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/jobs/target.h"
+#include "lockstep/jobs/targets/gke.h"
 #include "lockstep/jobs/targets/kubernetes_manifest.h"
 #include "lockstep/jobs/yaml.h"
 
@@ -45,6 +47,7 @@ const std::vector<Reason>& event_reasons() {
 
 std::vector<std::string> kubectl(const Place& place, std::vector<std::string> words) {
   words.insert(words.begin(), "kubectl");
+  if (is_gke(place)) words.push_back("--kubeconfig=" + kubeconfig_of(place));
   if (!place.context.empty()) words.push_back("--context=" + place.context);
   if (!place.space.empty()) words.push_back("--namespace=" + place.space);
   words.insert(words.end(), place.options.begin(), place.options.end());
@@ -61,13 +64,23 @@ Resource resource_of(const Job& job, const std::string& what, bool costs) {
           .id = object};
 }
 
-Plan plan(const Job& job) {
+Plan plan(const Job& asked) {
+  Job job = asked;
+  if (is_gke(asked.place)) job.place = gke_place(asked.place);
   const Place& place = job.place;
   if (place.image.empty())
     throw base::ConfigError(722,
                             "a target of kind kubernetes needs an image with lockstep in it: --image IMAGE");
+  for (const char* name :
+       {"machine", "zone", "local_ssd", "placement", "strategy", "disk_gib", "new_cluster"}) {
+    static const Place defaults;
+    if (!is_gke(place) && text_of(*find_setting(name), place) != text_of(*find_setting(name), defaults))
+      throw base::ConfigError(
+          722, fmt::format("{} is for the node pool that `cluster` makes; set cluster, too", name));
+  }
   const Form& form = form_of(place);
   Plan plan;
+  if (is_gke(place)) plan.steps = gke_steps(job);
   const auto create = [&](const std::string& file, const std::string& what, bool costs) {
     plan.steps.push_back(
         {.command = {kubectl(place, {"create", "--filename", job.state_folder + "/" + file})},
@@ -82,6 +95,11 @@ Plan plan(const Job& job) {
   if (place.nodes > 1 && std::string_view(form.name) == "job") {
     plan.files.push_back({"service.yaml", to_yaml(service_manifest(job))});
     create("service.yaml", "service", false);
+  }
+  if (waits_in_queue(place)) {
+    plan.files.push_back({"provisioning.yaml", to_yaml(provisioning_of(job))});
+    create("provisioning.yaml", "provisioningrequests.autoscaling.x-k8s.io", false);
+    plan.steps.back().makes.push_back(resource_of(job, "podtemplate", false));
   }
   plan.files.push_back({"job.yaml", to_yaml(form.manifest(job))});
   create("job.yaml", form.what, true);
@@ -213,10 +231,35 @@ Command shell(const Submitted& job, int64_t node) {
                        shell_line(kubectl(job.place, {"exec", "--stdin", "--tty"})), pod, node + 1)}};
 }
 
-std::vector<Command> checks(const Place& place) {
-  return {{kubectl(place, {"auth", "can-i", "create", "jobs"})},
-          {kubectl(place, {"auth", "can-i", "create", "services"})},
-          {kubectl(place, {"auth", "can-i", "create", "secrets"})}};
+// GPUs that the namespace's quotas still allow; a namespace without quotas has no limit.
+std::string quota_problem(const Place& place, const Answer& answer) {
+  const json list = json::parse(answer.output, nullptr, false);
+  const int64_t wanted = place.nodes * place.gpus;
+  for (const json& one : list.is_object() ? list.value("items", json::array()) : json::array()) {
+    const auto amount = [&](const char* which) {
+      const json::json_pointer at(fmt::format("/status/{}/requests.nvidia.com~1gpu", which));
+      return one.contains(at) && one[at].is_string() ? base::parse_number<int64_t>(one[at].get<std::string>())
+                                                     : std::nullopt;
+    };
+    const std::optional<int64_t> most = amount("hard"), used = amount("used");
+    if (most && *most - used.value_or(0) < wanted)
+      return fmt::format(
+          "{} GPUs are wanted and the quota {} has {} of {} left; stop other jobs, or ask for more", wanted,
+          base::quoted(text_at(one, "/metadata/name")), *most - used.value_or(0), *most);
+  }
+  return "";
+}
+
+std::vector<Check> checks(const Place& place) {
+  std::vector<Check> all;
+  if (is_gke(place)) return gke_checks(place);  // the cluster's own answers come when it is there
+  for (const std::string& what :
+       {std::string(form_of(place).what), std::string("services"), std::string("secrets")})
+    all.push_back({"permissions", {kubectl(place, {"auth", "can-i", "create", what})}});
+  all.push_back({"permissions", {kubectl(place, {"auth", "can-i", "get", "pods", "--subresource=log"})}});
+  if (place.gpus)
+    all.push_back({"quota", {kubectl(place, {"get", "resourcequotas", "--output=json"})}, quota_problem});
+  return all;
 }
 
 }  // namespace

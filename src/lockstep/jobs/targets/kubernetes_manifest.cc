@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/jobs/client.h"
+#include "lockstep/jobs/targets/gke.h"
 
 namespace lockstep::jobs {
 namespace {
@@ -56,17 +57,17 @@ std::string script_of(const Job& job, const std::string& flags) {
   Job inside = job;
   inside.place.folder = folder_of(job.place);
   inside.place.environment.clear();  // in the manifest already
-  std::string script = self_contained_script(inside);
-  if (job.place.nodes > 1 && !flags.empty()) script.insert(script.size() - 1, " " + flags);
-  return script;
+  return self_contained_script(inside, flags);
 }
 
-json node_selector(const Place& place) {
+json node_selector(const Job& job) {
+  const Place& place = job.place;
   json all = json::object();
   for (const std::string& label : place.node_labels)
     all[label.substr(0, label.find('='))] =
         label.find('=') == std::string::npos ? "" : label.substr(label.find('=') + 1);
   if (!place.gpu_type.empty()) all["cloud.google.com/gke-accelerator"] = place.gpu_type;
+  if (is_gke(place)) all["lockstep-job"] = job.id;  // its own node pool
   if (place.spot) all["cloud.google.com/gke-spot"] = "true";
   return all;
 }
@@ -109,16 +110,15 @@ json pod_spec(const Job& job, const char* container_name, const std::string& fla
             {"terminationGracePeriodSeconds", place.notice.count},
             {"automountServiceAccountToken", false}};
   if (!place.service_account.empty()) spec["serviceAccountName"] = place.service_account;
-  if (const json all = node_selector(place); !all.empty()) spec["nodeSelector"] = all;
+  if (const json all = node_selector(job); !all.empty()) spec["nodeSelector"] = all;
   if (const json all = tolerations(place); !all.empty()) spec["tolerations"] = all;
   spec["containers"] = json::array({container});
   spec["volumes"] = volumes;
   return spec;
 }
 
-std::string rendezvous_flags(const Job& job, const std::string& first_pod) {
-  return fmt::format("--nnodes {} --node-rank \"$JOB_COMPLETION_INDEX\" --rdzv-endpoint {}:{} --rdzv-id {}",
-                     job.place.nodes, first_pod, job.place.port, job.id);
+std::string pod_flags(const Job& job, const std::string& first_pod) {
+  return rendezvous_flags(job, "\"$JOB_COMPLETION_INDEX\"", first_pod, job.place.port);
 }
 
 json on_exit(const char* action, std::vector<int> codes) {
@@ -137,13 +137,15 @@ json job_spec(const Job& job, const json& pod, const json& rules, int64_t backof
             {"backoffLimit", backoff}};
   if (place.time.count) spec["activeDeadlineSeconds"] = place.time.count;
   spec["podFailurePolicy"] = {{"rules", rules}};
-  spec["template"] = {{"metadata", {{"labels", labels(job)}}}, {"spec", pod}};
+  json metadata{{"labels", labels(job)}};
+  if (waits_in_queue(place)) metadata["annotations"] = provisioning_annotations(job);
+  spec["template"] = {{"metadata", metadata}, {"spec", pod}};
   return spec;
 }
 
 // Codes 2 and 3 (rejected, unusable data) end the job; 75 and a lost node come back without being counted.
 json indexed_job(const Job& job) {
-  json pod = pod_spec(job, "trainer", rendezvous_flags(job, fmt::format("{0}-0.{0}", job.id)));
+  json pod = pod_spec(job, "trainer", pod_flags(job, fmt::format("{0}-0.{0}", job.id)));
   if (job.place.nodes > 1) pod["subdomain"] = job.id;
   const json rules =
       json::array({on_exit("FailJob", {2, 3}), on_disruption("Ignore"), on_exit("Ignore", {kSaved})});
@@ -156,7 +158,7 @@ json indexed_job(const Job& job) {
 // All pods start again together. Failures count against maxRestarts; a job that fails by its pod failure
 // policy, for 75 or a lost node, does not.
 json jobset(const Job& job) {
-  const json pod = pod_spec(job, "trainer", rendezvous_flags(job, fmt::format("{0}-node-0-0.{0}", job.id)));
+  const json pod = pod_spec(job, "trainer", pod_flags(job, fmt::format("{0}-node-0-0.{0}", job.id)));
   const json rules = json::array({on_disruption("FailJob"), on_exit("FailJob", {kSaved})});
   const json restart = json::array({{{"name", "preempted"},
                                      {"action", "RestartJobSetAndIgnoreMaxRestarts"},
@@ -230,6 +232,8 @@ const Form& form_of(const Place& place) {
   }
   return kForms[0];
 }
+
+json provisioning_of(const Job& job) { return provisioning_manifest(job, pod_spec(job, "trainer", "")); }
 
 json service_manifest(const Job& job) {
   return {{"apiVersion", "v1"},

@@ -16,6 +16,7 @@ struct Form {
 };
 const Form& form_of(const Place& place);
 
+nlohmann::ordered_json provisioning_of(const Job& job);   // what asks GKE for all nodes at once
 nlohmann::ordered_json service_manifest(const Job& job);  // a name for each pod of an Indexed Job
 constexpr const char* kJobLabel = "lockstep-job";
 

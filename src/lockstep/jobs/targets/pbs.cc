@@ -29,8 +29,14 @@ std::string script(const Job& job) {
   if (!place.partition.empty()) text += "#PBS -q " + place.partition + "\n";
   if (!place.account.empty()) text += "#PBS -A " + place.account + "\n";
   for (const std::string& option : place.options) text += "#PBS " + option + "\n";
-  text += fmt::format("\ncd {} || exit 2\n", shell_word(place.folder)) + environment_lines(job);
-  const std::string train = shell_line(train_words(job, job.state_folder + "/recipe.toml"));
+  const std::string here = shell_word(job.state_folder);
+  std::string start = "pbsdsh -- bash " + here + "/node.sh";
+  if (place.nodes == 1) {
+    start = train_line(job, here + "/recipe.toml");
+    text += fmt::format("\ncd {} || exit 2\n", shell_word(place.folder)) + environment_lines(job);
+  } else {
+    text += fmt::format("\ncp \"$PBS_NODEFILE\" {}/nodes || exit 2\n", here);
+  }
   text += fmt::format(R"sh(rm -f {0}
 {1} &
 run=$!
@@ -45,14 +51,27 @@ fi
 echo "$code" >{0}
 exit "$code"
 )sh",
-                      end, place.nodes > 1 ? "pbsdsh -- " + train : train, place.preemptions,
-                      shell_word(job.state_folder));
+                      end, start, place.preemptions, shell_word(job.state_folder));
   return text;
+}
+
+// On each node. What pbsdsh starts has neither the script's folder nor its variables, and the list of nodes
+// is only on the first of them.
+std::string node_script(const Job& job) {
+  const std::string here = shell_word(job.state_folder);
+  return fmt::format("export PBS_NODEFILE={}/nodes\ncd {} || exit 2\n", here, shell_word(job.place.folder)) +
+         environment_lines(job) +
+         fmt::format("exec {}\n",
+                     train_line(job, here + "/recipe.toml", "--rdzv-secret-file " + here + "/secret"));
 }
 
 Plan plan(const Job& job) {
   Plan plan;
   plan.files = {{"job.sh", script(job)}};
+  if (job.place.nodes > 1) {
+    plan.files.push_back({"node.sh", node_script(job)});
+    plan.files.push_back({"secret", fresh_secret() + "\n", true});
+  }
   if (!job.recipe.empty()) plan.files.push_back({"recipe.toml", job.recipe});
   // Names are cut to 15 letters by old servers: the script's folder finds the job.
   const Resource resource{
@@ -109,7 +128,11 @@ std::vector<std::string> why(const Submitted&, const Status& status, Client&) {
 }
 
 Command shell(const Submitted&, int64_t) { return {}; }
-std::vector<Command> checks(const Place&) { return {{{"qstat", "-B"}}}; }
+std::vector<Check> checks(const Place& place) {
+  std::vector<Check> all = {{"server", {{"qstat", "-B"}}}};
+  if (!place.partition.empty()) all.push_back({"queue", {{"qstat", "-Q", place.partition}}});
+  return all;
+}
 
 }  // namespace
 

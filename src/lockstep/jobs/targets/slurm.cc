@@ -67,12 +67,14 @@ std::string log_file(const std::string& folder, bool array) {
 
 std::string minutes(Seconds time) { return std::to_string((time.count + 59) / 60); }
 
+std::string gpus_text(const Place& place) {
+  return fmt::format("{}{}", place.gpu_type.empty() ? "" : place.gpu_type + ":", place.gpus);
+}
+
 // The lines that sbatch reads: option and value, empty ones left out.
 std::string header(const Job& job) {
   const Place& place = job.place;
   const bool array = !job.sweep.key.empty();
-  const std::string gpus =
-      fmt::format("{}{}", place.gpu_type.empty() ? "" : place.gpu_type + ":", place.gpus);
   const std::pair<const char*, std::string> rows[] = {
       {"job-name", job.id},
       {"comment", "lockstep " + job.name},
@@ -80,7 +82,7 @@ std::string header(const Job& job) {
       {"nodes", std::to_string(place.nodes)},
       {"ntasks-per-node", "1"},
       {"cpus-per-task", place.cpus ? std::to_string(place.cpus) : ""},
-      {"gpus-per-node", place.gpus ? gpus : ""},
+      {"gpus-per-node", place.gpus ? gpus_text(place) : ""},
       {"mem", place.memory_gib ? fmt::format("{}G", place.memory_gib) : ""},
       {"time", place.time.count ? minutes(place.time) : ""},
       {"signal", fmt::format("B:TERM@{}", place.notice.count)},
@@ -115,9 +117,7 @@ std::string start_line(const Job& job) {
     words.insert(words.end(),
                  {"apptainer", "exec", "--nv", "--bind", binds, "--pwd", place.folder, place.image});
   }
-  const std::vector<std::string> train = train_words(job, job.state_folder + "/recipe.toml");
-  words.insert(words.end(), train.begin(), train.end());
-  std::string line = shell_line(words);
+  std::string line = shell_line(words) + " " + train_line(job, shell_word(job.state_folder + "/recipe.toml"));
   if (!job.sweep.key.empty())
     line += fmt::format(" \"{}=${{values[SLURM_ARRAY_TASK_ID]}}\" \"run.name={}-$SLURM_ARRAY_TASK_ID\"",
                         job.sweep.key, job.name);
@@ -252,10 +252,27 @@ Command shell(const Submitted& job, int64_t node) {
            fmt::format("--relative={}", node), "--pty", "bash", "-l"}};
 }
 
-std::vector<Command> checks(const Place& place) {
-  std::vector<std::string> words = {"sinfo", "--noheader", "--format=%P %a %D"};
-  if (!place.partition.empty()) words.push_back("--partition=" + place.partition);
-  return {{{"sbatch", "--version"}}, {words}};
+// --test-only asks the scheduler for all of it (partition, account, qos, nodes, GPUs) and submits nothing;
+// what it says goes to standard error.
+std::vector<Check> checks(const Place& place) {
+  std::vector<std::string> partition = {"sinfo", "--noheader", "--format=%P %a %D"};
+  if (!place.partition.empty()) partition.push_back("--partition=" + place.partition);
+  std::vector<std::string> trial = {"sbatch", "--test-only", fmt::format("--nodes={}", place.nodes)};
+  const std::pair<const char*, std::string> words[] = {
+      {"--partition=", place.partition},
+      {"--account=", place.account},
+      {"--qos=", place.qos},
+      {"--constraint=", place.constraint},
+      {"--gpus-per-node=", place.gpus ? gpus_text(place) : ""},
+      {"--time=", place.time.count ? minutes(place.time) : ""},
+  };
+  for (const auto& [name, value] : words) {
+    if (!value.empty()) trial.push_back(name + value);
+  }
+  trial.insert(trial.end(), {"--wrap", "true"});
+  const auto accepts = [](const Place&, const Answer&) { return std::string(); };
+  return {
+      {"client", {{"sbatch", "--version"}}}, {"partition", {partition}}, {"permissions", {trial}, accepts}};
 }
 
 }  // namespace

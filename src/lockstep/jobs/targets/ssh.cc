@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/jobs/target.h"
 
@@ -59,46 +60,18 @@ std::string bundle_of(const Place& place) {
 std::string label_of(const std::string& host) { return "agent on " + host; }
 
 // lockstep train, as node `node` of all.
-std::string train_line(const Job& job, int64_t node) {
+std::string node_line(const Job& job, int64_t node) {
   const Place& place = job.place;
-  std::vector<std::string> words = train_words(job, "$here/recipe.toml");
-  if (place.nodes > 1) {
-    words.insert(
-        words.end(),
-        {"--nnodes", std::to_string(place.nodes), "--node-rank", std::to_string(node), "--rdzv-endpoint",
-         fmt::format("{}:{}", parse_host(place.hosts.front()).bare(), place.port), "--rdzv-id", job.id});
-  }
-  std::string line;
-  for (const std::string& word : words) {
-    const bool ours = word.starts_with("$here/");  // the only word that the shell there shall expand
-    line += (line.empty() ? "" : " ") + (ours ? "\"" + word + "\"" : shell_word(word));
-  }
-  if (place.nodes > 1) line += " --rdzv-secret-file \"$here/secret\"";
-  return line;
+  std::string flags =
+      rendezvous_flags(job, std::to_string(node), parse_host(place.hosts.front()).bare(), place.port);
+  if (!flags.empty()) flags += " --rdzv-secret-file \"$here/secret\"";
+  return train_line(job, "\"$here/recipe.toml\"", flags);
 }
 
 // The scripts of a host. They begin with here="$HOME/...", the job's folder there.
 constexpr const char* kAgentBegin = R"sh(exec </dev/null >>"$here/log" 2>&1
 echo $$ >"$here/pid"
-)sh";
-// $again and $code are the shell's; what is between the two is `lockstep train`.
-constexpr const char* kAgentLoop = R"sh(child=
-trap 'touch "$here/stop"; [ -z "$child" ] || kill -TERM "$child"' TERM
-again=0
-while :; do
-  train &
-  child=$!
-  wait "$child"
-  code=$?
-  while [ "$code" -gt 128 ] && kill -0 "$child" 2>/dev/null; do  # a signal ended the wait, not the run
-    wait "$child"
-    code=$?
-  done
-  [ "$code" = 75 ] && [ ! -e "$here/stop" ] && [ "$again" -lt "$preemptions" ] || break
-  again=$((again + 1))
-  echo "lockstep: preempted and saved; running again"
-done
-echo "$code" >"$here/ended"
+stop=$here/stop
 )sh";
 // A process number may be another's by now: the agent's command line names the job.
 constexpr const char* kFind = R"sh(pid=$(cat "$here/pid" 2>/dev/null) || exit 0
@@ -140,8 +113,8 @@ std::string agent_script(const Job& job, int64_t node) {
     text += "export LD_LIBRARY_PATH=\"$bundle/lib:$bundle/.deps/site/torch/lib:${LD_LIBRARY_PATH:-}\"\n";
   }
   text += environment_lines(job);
-  text += fmt::format("preemptions={}\ntrain() {{ exec {}; }}\n", place.preemptions, train_line(job, node));
-  return text + kAgentLoop;
+  text += fmt::format("train() {{ exec {}; }}\n", node_line(job, node));
+  return text + return_loop(place, 0) + "echo \"$code\" >\"$here/ended\"\n";
 }
 
 // Run on the host, with its scripts inside: writes them and starts the agent.
@@ -279,13 +252,23 @@ Command shell(const Submitted& job, int64_t node) {
   return {words};
 }
 
-std::vector<Command> checks(const Place& place) {
+std::string too_few_gpus(const Place& place, const Answer& answer) {
+  const std::optional<int64_t> found = base::parse_number<int64_t>(base::trimmed(answer.output));
+  if (found && *found >= place.gpus) return "";
+  return fmt::format("{} GPUs are wanted on each host, and nvidia-smi lists {}", place.gpus,
+                     found.value_or(0));
+}
+
+std::vector<Check> checks(const Place& place) {
   if (place.hosts.empty()) check_hosts(place);
-  std::vector<Command> all;
+  std::vector<Check> all;
   for (const std::string& text : place.hosts) {
     const std::string program =
         place.bundle.empty() ? fmt::format("{} --version", shell_word(program_of(place))) : "echo reached";
-    all.push_back(on_host(place, parse_host(text), program));
+    all.push_back({"login", on_host(place, parse_host(text), program)});
+    if (place.gpus)
+      all.push_back(
+          {"GPUs", on_host(place, parse_host(text), "nvidia-smi -L 2>/dev/null | wc -l"), too_few_gpus});
   }
   return all;
 }

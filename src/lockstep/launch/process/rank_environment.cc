@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/process/frameworks.h"
 #include "lockstep/launch/process/process.h"
 
 namespace lockstep::launch {
@@ -68,6 +69,7 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
     set_variable(base, "LOCAL_RANK", "0");
     set_variable(base, "CUDA_VISIBLE_DEVICES", gpu_of(facts.seat.local_rank, base));
   }
+  if (const Framework* framework = find_framework(options.framework)) framework->add(base, facts);
   if (!facts.own_program) set_variable(base, "TORCHELASTIC_SIGNALS_TO_HANDLE", names_of(options.signals));
   if (!has_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     set_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");

@@ -63,14 +63,22 @@ int automatic_port() {
 
 }  // namespace
 
-int free_port() {
+int free_port() { return free_ports(1); }
+
+int free_ports(int count) {
   const auto [first, last] = automatic_ports();
+  const auto usable = [&](int port) {
+    return (port < first || port > last) && port <= kLastPort && port_is_free(port);
+  };
   std::random_device random;
   for (int k = 0; k < kTries; ++k) {
     const int port = kFirstPort + static_cast<int>(random() % (kLastPort - kFirstPort + 1));
-    if ((port < first || port > last) && port_is_free(port)) return port;
+    int good = 0;
+    while (good < count && usable(port + good)) ++good;
+    if (good == count) return port;
   }
-  return automatic_port();
+  if (count == 1) return automatic_port();
+  throw base::IoError(532, fmt::format("no {} consecutive free TCP ports", count));
 }
 
 bool port_is_free(int port) {

@@ -10,6 +10,7 @@ namespace lockstep::launch {
 // loads PyTorch takes seconds. So it is none of those that the kernel hands out by itself, to outgoing
 // connections and to listeners that name no port. IoError 532.
 int free_port();
+int free_ports(int count);  // the first of so many consecutive ones
 
 bool port_is_free(int port);  // nothing listens on it here
 

@@ -37,5 +37,10 @@ TEST(Network, AFreePortIsNoneThatTheKernelHandsOut) {
   EXPECT_GT(seen.size(), 40u) << "two launchers would meet";
 }
 
+TEST(Network, SeveralFreePortsAreConsecutive) {
+  const int port = free_ports(8);
+  for (int k = 0; k < 8; ++k) EXPECT_TRUE(port_is_free(port + k)) << port + k;
+}
+
 }  // namespace
 }  // namespace lockstep::launch

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/hash.h"
@@ -15,7 +14,8 @@ namespace lockstep::launch {
 
 // mpirun inside a Slurm or PBS job sees both: what started the process itself comes first.
 std::optional<Scheduled> read_environment(const Environment& environment, const FileReader& read) {
-  for (const auto reader : {read_open_mpi, read_slurm, read_vertex, read_kubeflow, read_tpu, read_pbs}) {
+  for (const auto reader : {read_open_mpi, read_slurm, read_vertex, read_kubeflow, read_tpu, read_sagemaker,
+                            read_azureml, read_pbs}) {
     if (std::optional<Scheduled> scheduled = reader(environment, read)) return scheduled;
   }
   return std::nullopt;
@@ -87,6 +87,14 @@ void Variables::contradict(const std::string& sentence) const {
 
 void Variables::unreadable(const std::string& name, const std::string& why) const {
   throw base::ConfigError(542, fmt::format("invalid {} environment: {} {}", scheduler_, shown(name), why));
+}
+
+Scheduled one_a_node(const std::string& scheduler, int nodes, int node) {
+  Scheduled to;
+  to.scheduler = scheduler;
+  to.nodes = to.fewest_nodes = to.tasks = nodes;
+  to.node = to.task = node;
+  return to;
 }
 
 // ---- what several of them write -----------------------------------------------------------------------

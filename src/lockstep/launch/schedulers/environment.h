@@ -3,8 +3,8 @@
 //     if (const auto place = read_environment(this_environment())) ...   // under srun: node 1 of 4, task 5
 //     of 16
 //
-// Slurm, Open MPI, PBS, Vertex AI, Kubeflow's PyTorchJob and TPU VMs are known; each is one reader in
-// environment.cc's table. Nothing is asked of the network, so that every node comes to the same answer by
+// Slurm, Open MPI, PBS, Vertex AI, Kubeflow's PyTorchJob, TPU VMs, SageMaker and Azure ML are known; each is
+// one reader in environment.cc's table. Nothing is asked of the network, so that every node comes to the same answer by
 // itself. An ordinary shell, also one inside salloc or a batch script, is no task: the answer is nothing.
 //
 // ConfigError 540 names variables that are missing beside those that are set, 541 variables that contradict
@@ -28,7 +28,7 @@ enum class TaskKind {
 };
 
 struct Scheduled {
-  std::string scheduler;  // "Slurm", "Open MPI", "PBS", "Vertex AI", "Kubeflow", "TPU VM"
+  std::string scheduler;  // "Slurm", "Open MPI", "PBS", "Vertex AI", "Kubeflow", ...
   std::string job;        // the same on every task of this run and no other
   TaskKind kind = TaskKind::one_a_node;
 
@@ -46,7 +46,7 @@ struct Scheduled {
   std::string gpus;            // those of this task, as in CUDA_VISIBLE_DEVICES; empty: nothing said
 };
 
-// Text of a file, or nothing; only PBS needs it.
+// Text of a file, or nothing; PBS and SageMaker need it.
 using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
 std::optional<std::string> read_small_file(const std::string& path);
 

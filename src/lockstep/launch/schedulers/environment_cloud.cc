@@ -25,15 +25,6 @@ std::optional<HostPort> parse_host(const std::string& text) {
   return HostPort{text.substr(0, colon), *port};
 }
 
-// One task on each of `nodes` nodes.
-Scheduled one_a_node(const std::string& scheduler, int nodes, int node) {
-  Scheduled to;
-  to.scheduler = scheduler;
-  to.nodes = to.fewest_nodes = to.tasks = nodes;
-  to.node = to.task = node;
-  return to;
-}
-
 const json* at(const json& value, const std::string& key) {
   const auto found = value.is_object() ? value.find(key) : value.end();
   return found == value.end() || !value.is_object() ? nullptr : &*found;

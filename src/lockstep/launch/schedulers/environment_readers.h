@@ -37,6 +37,9 @@ class Variables {
   const Environment& environment_;
 };
 
+// One task on each of `nodes` nodes.
+Scheduled one_a_node(const std::string& scheduler, int nodes, int node);
+
 // A port between 20000 and 29999, outside of those that the kernel lends: the same for the same job
 // everywhere.
 int port_of_job(const std::string& job);
@@ -54,6 +57,8 @@ std::optional<Scheduled> read_slurm(const Environment& environment, const FileRe
 std::optional<Scheduled> read_vertex(const Environment& environment, const FileReader& read);
 std::optional<Scheduled> read_kubeflow(const Environment& environment, const FileReader& read);
 std::optional<Scheduled> read_tpu(const Environment& environment, const FileReader& read);
+std::optional<Scheduled> read_sagemaker(const Environment& environment, const FileReader& read);
+std::optional<Scheduled> read_azureml(const Environment& environment, const FileReader& read);
 std::optional<Scheduled> read_pbs(const Environment& environment, const FileReader& read);
 
 }  // namespace lockstep::launch

@@ -1,5 +1,5 @@
 // Environments, and what each must be read as. Slurm's and Open MPI's were recorded under real ones; those of
-// PBS, Vertex AI, Kubeflow and TPU VMs are written after their documentation.
+// PBS, Vertex AI, Kubeflow, TPU VMs, SageMaker and Azure ML are written after their documentation.
 #include "lockstep/launch/schedulers/environment.h"
 
 #include <gtest/gtest.h>
@@ -215,6 +215,24 @@ PBS_NODENUM=1
 PBS_TASKNUM=5
 PBS_VNODENUM=3)";
 
+const char* const kSageMaker = R"(SM_CURRENT_HOST=algo-10
+SM_HOSTS=["algo-10","algo-2","algo-1"]
+SM_NUM_GPUS=8
+TRAINING_JOB_NAME=first-abc123)";
+
+// Of a container without SageMaker's toolkit.
+const char* const kResourceConfig =
+    R"({"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "network_interface_name": "eth0"})";
+
+const char* const kAzureMl = R"(AZUREML_RUN_ID=calm_sky_1
+AZ_BATCH_HOST_LIST=10.0.0.4,10.0.0.5
+LOCAL_RANK=0
+MASTER_ADDR=10.0.0.4
+MASTER_PORT=6105
+NODE_RANK=1
+RANK=1
+WORLD_SIZE=2)";
+
 struct Case {
   std::string name, environment;
   std::string expected;  // "scheduler job kind nodes/node tasks/task node_tasks/local_task host"
@@ -254,6 +272,12 @@ const std::vector<Case>& cases() {
       {"kubeflow_rank", std::string(kKubeflow) + "\nLOCAL_RANK=0", "shell"},
       {"tpu", kTpu, "TPU VM 10.164.0.2 agent 4/3 4/3 1/0 10.164.0.2"},
       {"tpu_slices", kTpuSlices, "TPU VM job-slice-0-0.job agent 4/3 4/3 1/0 job-slice-0-0.job"},
+      {"sagemaker", kSageMaker, "SageMaker first-abc123 agent 3/2 3/2 1/0 algo-1"},
+      {"sagemaker_file", "TRAINING_JOB_NAME=first-abc123", "SageMaker first-abc123 agent 2/1 2/1 1/0 algo-1",
+       kResourceConfig},
+      {"azureml", kAzureMl, "Azure ML calm_sky_1 agent 2/1 2/1 1/0 10.0.0.4"},
+      {"azureml_ranks", std::string(kAzureMl) + "\nWORLD_SIZE=8", "shell"},
+      {"azureml_one_task", "AZUREML_RUN_ID=calm_sky_1", "shell"},
       {"pbs", kPbs, "PBS 17.head agent 2/1 2/1 1/0 a", "a\na\nb\nb\n"},
       {"pbs_script", "PBS_JOBID=17.head\nPBS_NODEFILE=/x\nPBS_NODENUM=0\nPBS_TASKNUM=1", "shell", "a\nb\n"},
       {"torque", kTorque, "PBS 18.head ranks 2/1 4/3 2/1 a", "a\na\nb\nb\n"},
@@ -359,6 +383,12 @@ TEST(Environment, FaultsNameTheVariables) {
       {kTpu, "", "TPU_WORKER_ID=4", 541, {"TPU_WORKER_ID=\"4\"", "4 hosts"}},
       {kTpu, "", "TPU_WORKER_HOSTNAMES=a,,b", 542, {"TPU_WORKER_HOSTNAMES"}},
       {kTpuSlices, "MEGASCALE_SLICE_ID", "", 540, {"MEGASCALE_SLICE_ID"}},
+      {kSageMaker, "SM_CURRENT_HOST", "", 540, {"SM_CURRENT_HOST is missing beside SM_HOSTS"}},
+      {kSageMaker, "", "SM_CURRENT_HOST=algo-3", 541, {"SM_HOSTS does not name this host, \"algo-3\""}},
+      {kSageMaker, "", "SM_HOSTS=[1]", 541, {"names no hosts"}},
+      {kAzureMl, "MASTER_PORT", "", 540, {"MASTER_PORT is missing beside WORLD_SIZE"}},
+      {kAzureMl, "", "NODE_RANK=2", 541, {"NODE_RANK=\"2\" is not below WORLD_SIZE=\"2\""}},
+      {kAzureMl, "", "MASTER_PORT=0", 542, {"MASTER_PORT"}},
       {kPbs, "PBS_NODENUM", "", 540, {"PBS_NODENUM"}},
       {kPbs, "", "PBS_NODENUM=0", 542, {"PBS_NODEFILE", "shared folder"}},
   };

@@ -1,0 +1,75 @@
+#include "lockstep/launch/process/frameworks.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/launch/process/process.h"
+
+namespace lockstep::launch {
+namespace {
+
+using Variables = std::vector<std::string>;
+using nlohmann::json;
+
+// An IPv6 address needs brackets before a port.
+std::string endpoint(const std::string& host, int port) {
+  const bool bare = host.find(':') == std::string::npos;
+  return bare ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+}
+
+// tf.distribute.MultiWorkerMirroredStrategy: every worker knows all of them, and which one it is.
+void add_tensorflow(Variables& environment, const RankFacts& facts) {
+  const json config{{"cluster", {{"worker", rank_addresses(*facts.state)}}},
+                    {"task", {{"type", "worker"}, {"index", facts.seat.rank}}}};
+  set_variable(environment, "TF_CONFIG", config.dump());
+}
+
+// jax.distributed.initialize() reads the coordinator and the devices by itself and is given the two numbers
+// by the script. A process that is alone on its node keeps all devices.
+void add_jax(Variables& environment, const RankFacts& facts) {
+  const State& state = *facts.state;
+  set_variable(environment, "JAX_COORDINATOR_ADDRESS", endpoint(state.master_addr, state.master_port));
+  set_variable(environment, "JAX_NUM_PROCESSES", std::to_string(facts.seat.world));
+  set_variable(environment, "JAX_PROCESS_ID", std::to_string(facts.seat.rank));
+  if (facts.seat.local_world > 1 && !has_variable(environment, "JAX_LOCAL_DEVICE_IDS"))
+    set_variable(environment, "JAX_LOCAL_DEVICE_IDS", std::to_string(facts.seat.local_rank));
+}
+
+// Beside RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, what its own launcher sets.
+void add_deepspeed(Variables& environment, const RankFacts& facts) {
+  set_variable(environment, "LOCAL_SIZE", std::to_string(facts.seat.local_world));
+  set_variable(environment, "CROSS_RANK", std::to_string(facts.seat.node));
+  set_variable(environment, "CROSS_SIZE", std::to_string(facts.seat.nodes));
+}
+
+}  // namespace
+
+const std::vector<Framework>& frameworks() {
+  static const std::vector<Framework> rows = {
+      {"tensorflow", "TF_CONFIG", true, add_tensorflow},
+      {"jax", "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID, JAX_LOCAL_DEVICE_IDS", false,
+       add_jax},
+      {"deepspeed", "LOCAL_SIZE, CROSS_RANK, CROSS_SIZE", false, add_deepspeed},
+  };
+  return rows;
+}
+
+const Framework* find_framework(const std::string& name) {
+  for (const Framework& row : frameworks()) {
+    if (name == row.name) return &row;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> rank_addresses(const State& state) {
+  std::vector<std::string> all(static_cast<size_t>(state.world));
+  for (const NodePlace& place : state.nodes) {
+    for (int k = 0; k < place.card.ranks; ++k)
+      all.at(static_cast<size_t>(place.first_rank + k)) =
+          endpoint(place.card.address, place.card.master_port + k);
+  }
+  return all;
+}
+
+}  // namespace lockstep::launch
