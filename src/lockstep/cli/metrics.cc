@@ -31,7 +31,7 @@ const see::SinkKind& kind_of(const std::string& word) {
 
 // What the run is, as far as its folder tells: config.toml may be of another version.
 see::SinkRun about(const see::RunLog& log) {
-  see::SinkRun run{.name = log.name(), .recipe = {}, .keys = {}, .metrics = see::metrics_of(log.rows())};
+  see::SinkRun run{.name = log.name(), .recipe = {}, .keys = {}, .metrics = log.rows().names()};
   constexpr int64_t kMost = int64_t{1} << 20;
   const base::ReadResult file = base::try_read_file(log.folder() + "/config.toml", kMost);
   if (!file.problem.empty()) return run;
@@ -63,20 +63,18 @@ void print_summary(const std::vector<Followed>& runs, bool json) {
   for (const Followed& one : runs) {
     const auto& rows = one.log.rows();
     nlohmann::json last = nlohmann::json::object();
-    for (const see::LogRow& row : rows) {
-      for (const auto& [name, value] : row.values) last[name] = value;
-    }
+    for (const std::string& name : rows.names()) last[name] = rows.last(name);
     if (json) {
       print("{}\n", nlohmann::json{{"run", one.log.folder()},
                                    {"rows", rows.size()},
-                                   {"step", rows.empty() ? 0 : rows.back().step},
+                                   {"step", rows.empty() ? 0 : rows.step(rows.size() - 1)},
                                    {"finished", one.log.finished()},
                                    {"last", last}}
                         .dump());
       continue;
     }
-    print("{}: {} rows, step {}, {}\n", one.log.folder(), rows.size(), rows.empty() ? 0 : rows.back().step,
-          one.log.finished() ? "finished" : "not finished");
+    print("{}: {} rows, step {}, {}\n", one.log.folder(), rows.size(),
+          rows.empty() ? 0 : rows.step(rows.size() - 1), one.log.finished() ? "finished" : "not finished");
     for (const auto& [name, value] : last.items()) print("  {:<16} {}\n", name, value.dump());
   }
 }

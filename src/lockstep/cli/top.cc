@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -60,14 +61,10 @@ struct Look {
   int64_t steps = 0;  // in all; 0: not known
 
   double value(const char* name) const {  // the newest; 0: none
-    for (auto row = log.rows().rbegin(); row != log.rows().rend(); ++row) {
-      for (const auto& [key, number] : row->values) {
-        if (key == name) return number;
-      }
-    }
-    return 0;
+    const double number = log.rows().last(name);
+    return std::isnan(number) ? 0 : number;
   }
-  int64_t step() const { return log.rows().empty() ? 0 : log.rows().back().step; }
+  int64_t step() const { return log.rows().empty() ? 0 : log.rows().step(log.rows().size() - 1); }
   bool trains() const {
     return std::any_of(ranks.begin(), ranks.end(), [](const see::RankNow& one) { return one.alive; });
   }

@@ -6,14 +6,17 @@
 
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/text.h"
+#include "lockstep/see/flat_object.h"
 #include "lockstep/see/proto.h"
 #include "lockstep/see/ranks_now.h"
+#include "lockstep/see/run_events.h"
 #include "lockstep/see/run_log.h"
 #include "lockstep/see/sink.h"
 #include "lockstep/see/svg.h"
@@ -73,6 +76,49 @@ TEST(RunLog, ARestartIsSeen) {
     EXPECT_EQ(log.fresh(), static_cast<size_t>(std::min(3, again)));
     EXPECT_EQ(log.rows().size(), static_cast<size_t>(again));
   }
+}
+
+// The quick reader takes what runs write, and what it takes is what the JSON parser says.
+TEST(RunLog, PlainLinesAreReadQuicklyAndOthersRightly) {
+  struct Line {
+    const char* text;
+    bool quick;
+    bool row;
+  };
+  const Line lines[] = {
+      {R"({"step":3,"loss":2.5,"time":"2026-01-02T03:04:05.500Z","mfu":null,"ok":true})", true, true},
+      {R"( { "loss" : -1.5e-3 , "step" : 3 } )", true, true},
+      {R"({"step":3,"note":"a\"b","loss":2})", false, true},
+      {R"({"step":3,"inner":{"step":4,"loss":9},"loss":2})", false, true},
+      {R"({"step":3,"list":[1,{"loss":3}],"loss":2})", false, true},
+      {R"({"step":3.0,"loss":2})", false, false},
+      {R"({"step":3,"loss":NaN})", false, false},
+      {R"({"step":3,"loss":01})", false, false},
+      {R"({"step":3,"loss":+1})", false, false},
+      {R"({"step":3,"loss":1.})", false, false},
+      {R"({"step":3,"loss":.5})", false, false},
+      {R"({"step":3,"loss":1e999})", false, false},
+      {R"({"step":3,"loss":2)", false, false},
+      {R"({"step":3,"loss":2}x)", false, false},
+      {R"({"loss":2})", false, false},
+      {R"({})", false, false},
+      {"", false, false},
+  };
+  for (const Line& line : lines) {
+    const auto quick = read_flat_row(line.text);
+    const auto row = parse_row(line.text);
+    EXPECT_EQ(quick.has_value(), line.quick) << line.text;
+    ASSERT_EQ(row.has_value(), line.row) << line.text;
+    const nlohmann::json json = nlohmann::json::parse(line.text, nullptr, false);
+    if (!row) continue;
+    EXPECT_EQ(row->step, 3) << line.text;
+    ASSERT_EQ(row->values.size(), 1U) << line.text;
+    EXPECT_EQ(row->values[0].second, json["loss"].get<double>()) << line.text;
+  }
+  EXPECT_EQ(unix_seconds("2026-01-02T03:04:05.500Z"), 1767323045.5);
+  for (const char* wrong :
+       {"", "2026-01-02", "2026-13-02T03:04:05Z", "2026-02-30T03:04:05Z", "yesterday, at noon I said"})
+    EXPECT_EQ(unix_seconds(wrong), 0) << wrong;
 }
 
 TEST(RunLog, KnowsTheEnd) {
