@@ -179,7 +179,7 @@ def timed(url, runs):
         began = time.monotonic()
         open_page(page, url)
         until(page, f"document.querySelectorAll('#table tbody tr').length >= {runs}")
-        print(f"{time.monotonic() - began:.2f} s until {runs} runs are listed and the curves are drawn")
+        print(f"{time.monotonic() - began:.2f} s until {runs} are listed and curves are drawn")
 
 
 if __name__ == "__main__":

@@ -28,14 +28,14 @@ clicks_through() {
 }
 
 follows_a_run() {
-  "$program" train "${small[@]}" log.folder="$work/runs" run.name=live run.steps=1000000 >train 2>&1 &
+  "$program" train "${small[@]}" log.folder="$work/runs" run.name=live run.steps=1000000 >said 2>&1 &
   local run=$!
   until_true 60 test -s "$work/runs/live/metrics.jsonl" && dash "$work/runs" && click live "$url"
   local code=$?
   kill -TERM "$run" "$dash_id"
   wait "$run"
   rm -rf "$work/runs/live"
-  return $code
+  return "$code"
 }
 
 damaged_runs_are_shown() {
