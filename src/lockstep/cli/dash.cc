@@ -1,19 +1,15 @@
 // lockstep dash: a page in the browser with every run of a folder, live.
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/serving.h"
 #include "lockstep/http/server.h"
 #include "lockstep/see/dash/dash.h"
 
@@ -22,15 +18,6 @@ namespace lockstep::cli {
 namespace {
 
 constexpr int64_t kUsualPort = 8420;
-
-// Readable when the program is asked to end. Called before any thread starts, which then leave these alone.
-int stop_descriptor() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int one : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, one);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return ::signalfd(-1, &signals, SFD_CLOEXEC);
-}
 
 void check_folder(const std::string& folder) {
   std::error_code error;
@@ -51,7 +38,7 @@ void warn_of(const std::string& host) {
 
 int dash_command(Arguments& arguments) {
   std::string folder = "runs", host = "127.0.0.1";
-  int64_t port = -1;
+  int64_t port = -1;  // not given
   bool no_token = false, json = false;
   arguments.positional("RUNS", folder, "a folder of runs, or one run; default: runs");
   arguments.option("--port", port, fmt::format("default: {}, or a free one; 0: a free one", kUsualPort));
@@ -62,8 +49,7 @@ int dash_command(Arguments& arguments) {
   arguments.example("lockstep dash runs/first --port 0", "one run, on a free port");
   arguments.example("ssh -L 8420:127.0.0.1:8420 HOST lockstep dash", "of another machine, in your browser");
   if (!arguments.parse()) return 0;
-  constexpr int64_t kMostPort = 65535;
-  if (port < -1 || port > kMostPort) throw base::ConfigError(109, "--port: expected 0 to 65535");
+  const int wanted = checked_port("--port", port < 0 ? kUsualPort : port);
   check_folder(folder);
   const bool only_here = http::is_loopback(host);
   if (no_token && !only_here)
@@ -71,17 +57,11 @@ int dash_command(Arguments& arguments) {
                                      " everybody on the network could read your runs");
   const base::Descriptor stop(stop_descriptor());
   std::unique_ptr<see::Dash> dash;
-  http::Server server(
-      {.host = host, .port = static_cast<int>(port < 0 ? kUsualPort : port), .or_any_port = port < 0},
-      [&](const http::Request& request) { return dash->answer(request); });
+  http::Server server({.host = host, .port = wanted, .or_any_port = port < 0},
+                      [&](const http::Request& request) { return dash->answer(request); });
   const std::string token = no_token ? "" : see::new_token();
   dash = std::make_unique<see::Dash>(see::DashOptions{.root = folder, .token = token, .port = server.port()});
-  const bool any = host == "0.0.0.0" || host == "::";
-  const std::string name = any                                   ? base::host_name()
-                           : host.find(':') != std::string::npos ? "[" + host + "]"
-                                                                 : host;
-  const std::string url =
-      fmt::format("http://{}:{}/{}", name, server.port(), token.empty() ? "" : "?token=" + token);
+  const std::string url = address_of(host, server.port()) + "/" + (token.empty() ? "" : "?token=" + token);
   if (!only_here) warn_of(host);
   if (json) {
     print("{}\n", nlohmann::json{{"url", url}, {"port", server.port()}, {"token", token}}.dump());

@@ -14,6 +14,7 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/text.h"
 #include "lockstep/see/flat_object.h"
+#include "lockstep/see/prometheus.h"
 #include "lockstep/see/proto.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/run_events.h"
@@ -197,7 +198,8 @@ TEST(Svg, NamesAreNoMarkupAndNothingIsDrawnPlainly) {
 TEST(Csv, AFileIsWrittenAgainAfterARestart) {
   const base::TemporaryFolder folder;
   const std::string path = folder.path() + "/out.csv";
-  const auto sink = open_csv(path, {.name = "a", .recipe = {}, .keys = {}, .metrics = {"loss", "eval_loss"}});
+  const auto sink =
+      open_csv(path, {.name = "a", .folder = {}, .recipe = {}, .keys = {}, .metrics = {"loss", "eval_loss"}});
   for (int step = 1; step <= 3; ++step)
     sink->row({.step = step, .seconds = 2, .values = {{"loss", 0.5 * step}}});
   sink->rewind(1);
@@ -233,10 +235,41 @@ TEST(RanksNow, WhoWaitsLeastIsWaitedFor) {
   EXPECT_TRUE(RanksNow("/nowhere").look().empty());
 }
 
+TEST(Prometheus, EveryNameIsSaidOnceAndLabelsAreEscaped) {
+  PrometheusSample first{.run = "a\"b\\c\nd",
+                         .step = 7,
+                         .written = 12.5,
+                         .finished = false,
+                         .last = {{"loss", std::nan("")}, {"step_ms", 250}, {"unknown", 3}},
+                         .events = {},
+                         .ranks = {}};
+  first.events = {{"restart", "", 3, 0}, {"start", "", 3, 0}, {"restart", "", 5, 0}};
+  RankNow rank;
+  rank.alive = true, rank.facts.rank = 3, rank.memory = 1024;
+  first.ranks = {rank};
+  PrometheusSample second = first;
+  second.run = "b", second.finished = true, second.ranks.clear();
+  const std::string text = prometheus_text({first, second});
+  const std::string name = "a\\\"b\\\\c_d";
+  for (const std::string& line :
+       {"lockstep_step{run=\"" + name + "\"} 7\n", "lockstep_loss{run=\"" + name + "\"} NaN\n",
+        std::string("lockstep_step_duration_seconds{run=\"b\"} 0.25\n"),
+        std::string("lockstep_restarts_total{run=\"b\"} 2\n"),
+        std::string("lockstep_finished{run=\"b\"} 1\n"),
+        "lockstep_rank_resident_memory_bytes{run=\"" + name + "\",rank=\"3\"} 1024\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  EXPECT_EQ(text.find("unknown"), std::string::npos);
+  const std::string help = "# HELP lockstep_step_duration_seconds ";
+  EXPECT_NE(text.find(help), std::string::npos);
+  EXPECT_EQ(text.find(help), text.rfind(help));
+  EXPECT_EQ(text.find("wait_ratio"), std::string::npos) << "a name without a sample";
+}
+
 // The record's frame; what is in it the real TensorBoard reads (real_see).
 TEST(Tensorboard, RecordsHaveTheirChecksums) {
   const base::TemporaryFolder folder;
-  open_tensorboard(folder.path(), {.name = "a", .recipe = {}, .keys = {}, .metrics = {}})->flush();
+  open_tensorboard(folder.path(), {.name = "a", .folder = {}, .recipe = {}, .keys = {}, .metrics = {}})
+      ->flush();
   const std::string path = std::filesystem::directory_iterator(folder.path() + "/a")->path().string();
   const std::string bytes = base::read_file(path);
   ASSERT_GT(bytes.size(), 16U);
