@@ -67,6 +67,28 @@ picture_is_xml() {
   "$python" -c 'import xml.etree.ElementTree as tree; assert len(tree.parse("curves.svg").getroot().findall(".//{*}path")) > 10'
 }
 
+# What MLflow reads back, also after the run was cut back and went on.
+mlflow_reads() {
+  [[ -n ${LOCKSTEP_TEST_PYTHON:-} ]] || "$python" -m pip install --quiet mlflow-skinny >/dev/null 2>&1
+  "$python" -c 'import mlflow' 2>/dev/null || { echo "not tried: no mlflow"; return 0; }
+  cp -r "$work/runs/first" run
+  "$program" metrics run --to mlflow && "$program" metrics run --to mlflow || return 1
+  MLFLOW_ALLOW_FILE_STORE=true "$python" - <<'END'
+import json
+from mlflow.tracking import MlflowClient
+client = MlflowClient("file:mlruns")
+experiment = client.get_experiment_by_name("lockstep")
+(run,) = client.search_runs([experiment.experiment_id])  # written twice, there once
+rows = [json.loads(line) for line in open("run/metrics.jsonl")]
+for name in ("loss", "eval_loss", "tokens_per_s"):
+    ours = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+    theirs = [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, name)]
+    assert ours == theirs, (name, ours, theirs)
+assert run.info.status == "FINISHED" and run.info.run_name == "run", run.info
+assert run.data.params["model.hidden"] == "32" and run.data.params["optim.name"] == "adamw", run.data.params
+END
+}
+
 promtool_is_content() {
   command -v promtool >/dev/null || { echo "not tried: no promtool (package prometheus)"; return 0; }
   "$program" metrics "$work/runs/first" --to prometheus | promtool check metrics || return 1
@@ -113,6 +135,7 @@ END
 row "TensorBoard reads scalars, the recipe and hparams" tensorboard_reads
 row "a restart while it is followed leaves no zigzag" restart_without_zigzag
 row "pandas reads the CSV" pandas_reads
+row "MLflow reads metrics and parameters, once" mlflow_reads
 row "promtool finds nothing wrong, with one run and with two of a name" promtool_is_content
 row "Prometheus scrapes, and has every name of the Grafana board" prometheus_scrapes
 row "the picture is XML with its curves" picture_is_xml

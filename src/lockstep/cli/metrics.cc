@@ -84,7 +84,7 @@ int metrics_command(Arguments& arguments) {
   std::string forms = "the form:";
   for (const see::SinkKind& kind : see::sink_kinds()) forms += fmt::format(" {} ({});", kind.name, kind.help);
   arguments.option("--to", to, forms + " default: print the last values");
-  arguments.option("--out", out, "where: a file (default: standard output), or TensorBoard's folder");
+  arguments.option("--out", out, "where: a file (default: standard output), or a folder for TensorBoard or MLflow");
   arguments.flag("--follow,-f", follow, "keep writing while the run trains; Ctrl-C ends it");
   arguments.option("--listen", port, "answer a Prometheus that asks on this port; 0: a free one");
   arguments.option("--host", host, "with --listen: the address; default: 127.0.0.1, for this machine only");

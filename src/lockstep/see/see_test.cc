@@ -235,6 +235,28 @@ TEST(RanksNow, WhoWaitsLeastIsWaitedFor) {
   EXPECT_TRUE(RanksNow("/nowhere").look().empty());
 }
 
+TEST(Mlflow, ARestartCutsEveryMetric) {
+  const base::TemporaryFolder folder;
+  const SinkRun run{
+      .name = "it's", .folder = folder.path(), .recipe = {}, .keys = {{"optim.lr", "0.1"}}, .metrics = {}};
+  const auto sink = open_mlflow(folder.path() + "/out", run);
+  for (int step = 1; step <= 3; ++step)
+    sink->row({.step = step, .seconds = 2, .values = {{"loss", 0.5 * step}, {"../up", 1}}});
+  sink->flush();
+  sink->rewind(1);
+  sink->row({.step = 2, .seconds = 3.5, .values = {{"loss", 7}}});
+  sink->flush();
+  const auto experiment = std::filesystem::directory_iterator(folder.path() + "/out")->path();
+  std::string found;
+  for (const auto& entry : std::filesystem::directory_iterator(experiment))
+    if (entry.is_directory()) found = entry.path();
+  EXPECT_EQ(base::read_file(found + "/metrics/loss"), "2000 0.5 1\n3500 7 2\n");
+  EXPECT_EQ(base::read_file(found + "/metrics/_.._up"), "2000 1 1\n");
+  EXPECT_EQ(base::read_file(found + "/params/optim.lr"), "0.1");
+  EXPECT_NE(base::read_file(found + "/meta.yaml").find("run_name: 'it''s'\n"), std::string::npos);
+  EXPECT_NE(base::refusal(803, [&] { open_mlflow("/dev/null/out", run); }), "");
+}
+
 TEST(Prometheus, EveryNameIsSaidOnceAndLabelsAreEscaped) {
   PrometheusSample first{.run = "a\"b\\c\nd",
                          .step = 7,

@@ -38,6 +38,7 @@ struct SinkKind {
 const std::vector<SinkKind>& sink_kinds();
 
 std::unique_ptr<Sink> open_csv(const std::string& out, const SinkRun& run);
+std::unique_ptr<Sink> open_mlflow(const std::string& out, const SinkRun& run);
 std::unique_ptr<Sink> open_prometheus(const std::string& out, const SinkRun& run);
 std::unique_ptr<Sink> open_tensorboard(const std::string& out, const SinkRun& run);
 
