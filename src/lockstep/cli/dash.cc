@@ -49,7 +49,7 @@ int dash_command(Arguments& arguments) {
   arguments.example("lockstep dash runs/first --port 0", "one run, on a free port");
   arguments.example("ssh -L 8420:127.0.0.1:8420 HOST lockstep dash", "of another machine, in your browser");
   if (!arguments.parse()) return 0;
-  const int wanted = checked_port("--port", port < 0 ? kUsualPort : port);
+  const int wanted = checked_port("--port", port == -1 ? kUsualPort : port);
   check_folder(folder);
   const bool only_here = http::is_loopback(host);
   if (no_token && !only_here)
@@ -57,7 +57,7 @@ int dash_command(Arguments& arguments) {
                                      " everybody on the network could read your runs");
   const base::Descriptor stop(stop_descriptor());
   std::unique_ptr<see::Dash> dash;
-  http::Server server({.host = host, .port = wanted, .or_any_port = port < 0},
+  http::Server server({.host = host, .port = wanted, .or_any_port = port == -1},
                       [&](const http::Request& request) { return dash->answer(request); });
   const std::string token = no_token ? "" : see::new_token();
   dash = std::make_unique<see::Dash>(see::DashOptions{.root = folder, .token = token, .port = server.port()});

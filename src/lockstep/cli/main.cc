@@ -37,7 +37,7 @@ constexpr Command kCommands[] = {
     {"submit", "Run a recipe elsewhere: Slurm, Kubernetes, a cloud, hosts reached by ssh.", submit_command},
     {"jobs", "List submitted runs and their states, and what may have been left behind.", jobs_command},
     {"logs", "Show or follow the output of a submitted run.", logs_command},
-    {"why", "Say why a submitted run waits or has failed.", why_command},
+    {"why", "Say what limits a run and what would help, or why it waits or has failed.", why_command},
     {"stop", "Stop a submitted run and remove everything that was made for it.", stop_command},
     {"ssh", "Open a shell where a submitted run is running.", ssh_command},
     {"targets", "List the places runs can be submitted to, and check them.", targets_command},

@@ -13,7 +13,7 @@
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/see/dash/curves.h"
-#include "lockstep/see/dash/timeline.h"
+#include "lockstep/see/timeline.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/recipe_keys.h"
 

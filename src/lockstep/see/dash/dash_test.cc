@@ -12,7 +12,7 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/see/dash/dash.h"
 #include "lockstep/see/dash/page.h"
-#include "lockstep/see/dash/timeline.h"
+#include "lockstep/see/timeline.h"
 #include "lockstep/watch/recorder.h"
 
 namespace lockstep::see {

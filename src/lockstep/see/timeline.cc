@@ -1,4 +1,4 @@
-#include "lockstep/see/dash/timeline.h"
+#include "lockstep/see/timeline.h"
 
 #include <algorithm>
 #include <filesystem>
