@@ -48,6 +48,7 @@ constexpr Command kCommands[] = {
     {"export", "Write a checkpoint's weights as a Hugging Face folder.", export_command},
     {"inspect", "Show what a checkpoint contains, and verify every bit.", inspect_command},
     {"top", "Show what every rank of a run on this host is doing.", top_command},
+    {"attach", "Show the live line of a run that trains in the background.", attach_command},
     {"dash", "Show every run in a page of your browser, live: curves, differences, timelines.", dash_command},
     {"plot", "Draw the curves of runs, in the terminal or as an SVG picture.", plot_command},
     {"metrics",

@@ -149,16 +149,6 @@ json to_json(const Why& why) {
 
 }  // namespace
 
-std::string run_folder_named(const std::string& name) {
-  for (const std::string& folder : {name, "runs/" + name}) {
-    std::error_code error;
-    for (const char* file : {"/metrics.jsonl", "/config.toml", "/events.jsonl"}) {
-      if (fs::exists(folder + file, error)) return folder;
-    }
-  }
-  return "";
-}
-
 int why_run(const std::string& folder, bool as_json) {
   const Why why = look_at(folder);
   if (as_json) {

@@ -7,6 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/run_view.h"
 #include "lockstep/cli/why_run.h"
 #include "lockstep/jobs/submit.h"
 
