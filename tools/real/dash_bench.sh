@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # dash_bench.sh BUILD: how long the dashboard takes to open, in a real browser: 50 runs of 2,000 steps, one of a million, and
-# 10,000 runs. Prints a line each; nothing fails because a machine is slow.
+# 10,000 runs; and what looking costs. Prints a line each; nothing fails because a machine is slow.
 # shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need chromium chromium
@@ -35,3 +35,29 @@ for shape in "50 2000 50" "1 1000000 1" "10000 10 200"; do
   kill -TERM "$dash"
   wait "$dash"
 done
+
+# What looking takes from the machine that trains: processor time of the dashboard with an open page, and of an exporter that is
+# asked every five seconds. The browser itself is not counted: it is usually elsewhere.
+seconds=30
+ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
+"$program" train model.layers=2 model.hidden=64 model.heads=4 data.seq_len=64 batch.global=16 log.every=1 log.folder="$work/live" \
+  run.name=live run.steps=1000000 --quiet >"$work/said" 2>&1 &
+run=$!
+until_true 60 test -s "$work/live/live/metrics.jsonl"
+"$program" dash "$work/live" --port 0 >"$work/page" 2>/dev/null &
+dash=$!
+"$program" metrics "$work/live/live" --listen 0 >"$work/exporter" 2>/dev/null &
+exporter=$!
+until_true 30 test -s "$work/page"
+"$python" "$here/dash_peer.py" look "$(head -n 1 "$work/page")" $((seconds + 5)) &
+sleep 4
+before=$(ticks "$dash") asked_before=$(ticks "$exporter") rows_before=$(wc -l <"$work/live/live/metrics.jsonl")
+for ((i = 0; i < seconds / 5; ++i)); do
+  curl -s "$(cat "$work/exporter")" >"$work/answer"
+  sleep 5
+done
+hertz=$(getconf CLK_TCK) rows=$(($(wc -l <"$work/live/live/metrics.jsonl") - rows_before))
+awk -v dash=$(($(ticks "$dash") - before)) -v exporter=$(($(ticks "$exporter") - asked_before)) -v all=$((seconds * hertz)) -v rows=$rows 'BEGIN {
+  printf "while a run logged %d steps in a page: dash %.2f %% of one core, metrics --listen %.2f %%\n", rows, 100 * dash / all, 100 * exporter / all }'
+kill -TERM "$run" "$dash" "$exporter"
+wait

@@ -4,6 +4,7 @@
     dash_peer.py live URL            a run that trains moves on without reloading
     dash_peer.py damaged URL         runs that are not as they should be
     dash_peer.py refused URL         without the token
+    dash_peer.py look URL SECONDS    leaves the page open
     dash_peer.py time URL RUNS       seconds until RUNS runs are listed and the curves are drawn
 """
 import sys
@@ -182,5 +183,11 @@ def timed(url, runs):
         print(f"{time.monotonic() - began:.2f} s until {runs} are listed and curves are drawn")
 
 
+def look(url, seconds):
+    with browser() as page:
+        open_page(page, url)
+        page.wait_for_timeout(1000 * float(seconds))
+
+
 if __name__ == "__main__":
-    {"all": everything, "live": live, "damaged": damaged, "refused": refused, "time": timed}[sys.argv[1]](*sys.argv[2:])
+    {"all": everything, "live": live, "damaged": damaged, "refused": refused, "time": timed, "look": look}[sys.argv[1]](*sys.argv[2:])
