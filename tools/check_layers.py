@@ -38,13 +38,14 @@ MAY_INCLUDE = {
     "run/saving": "base device model checkpoint run/shared run/session",
     "run/loop": "base recipe device data optim watch run/shared run/session run/saving",
     "run/tools": "base text recipe device data model run/executor run/session",
+    "http": "base",
     "launch": "base device comm watch run/shared",
     "training": "base recipe store comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/loop launch",
     "verify": "base recipe data model checkpoint plan launch",
-    "see": "base checkpoint watch",
+    "see": "base recipe checkpoint watch http",
     "jobs": "base recipe",
-    "cli": "base text chat terminal recipe device store comm data model program checkpoint watch run/executor run/session run/saving run/loop run/tools launch training verify jobs see",
+    "cli": "base text chat terminal recipe device store comm data model program checkpoint watch run/executor run/session run/saving run/loop run/tools http launch training verify jobs see",
 }
 # Tests may use what builds whole runs, wherever they stand.
 TEST = re.compile(r"(_test|_bench)\.cc$|testing\.h$|/reference/")

@@ -67,8 +67,76 @@ picture_is_xml() {
   "$python" -c 'import xml.etree.ElementTree as tree; assert len(tree.parse("curves.svg").getroot().findall(".//{*}path")) > 10'
 }
 
+# What MLflow reads back, also after the run was cut back and went on.
+mlflow_reads() {
+  [[ -n ${LOCKSTEP_TEST_PYTHON:-} ]] || "$python" -m pip install --quiet mlflow-skinny >/dev/null 2>&1
+  "$python" -c 'import mlflow' 2>/dev/null || { echo "not tried: no mlflow"; return 0; }
+  cp -r "$work/runs/first" run
+  "$program" metrics run --to mlflow && "$program" metrics run --to mlflow || return 1
+  MLFLOW_ALLOW_FILE_STORE=true "$python" - <<'END'
+import json
+from mlflow.tracking import MlflowClient
+client = MlflowClient("file:mlruns")
+experiment = client.get_experiment_by_name("lockstep")
+(run,) = client.search_runs([experiment.experiment_id])  # written twice, there once
+rows = [json.loads(line) for line in open("run/metrics.jsonl")]
+for name in ("loss", "eval_loss", "tokens_per_s"):
+    ours = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+    theirs = [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, name)]
+    assert ours == theirs, (name, ours, theirs)
+assert run.info.status == "FINISHED" and run.info.run_name == "run", run.info
+assert run.data.params["model.hidden"] == "32" and run.data.params["optim.name"] == "adamw", run.data.params
+END
+}
+
+promtool_is_content() {
+  command -v promtool >/dev/null || { echo "not tried: no promtool (package prometheus)"; return 0; }
+  "$program" metrics "$work/runs/first" --to prometheus | promtool check metrics || return 1
+  cp -r "$work/runs/first" first
+  "$program" metrics "$work/runs/first" first --listen 0 >address &
+  until_true 30 test -s address || return 1
+  "$python" - "$(cat address)" <<'END' | promtool check metrics
+import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1]).read().decode(), end="")
+END
+}
+
+# A real Prometheus comes by, and knows every name that the Grafana board asks for.
+prometheus_scrapes() {
+  command -v prometheus >/dev/null || { echo "not tried: no prometheus"; return 0; }
+  "$program" metrics "$work/runs/first" --listen 0 >address &
+  until_true 30 test -s address || return 1
+  local target port
+  target=$(sed -n 's|^http://\(.*\)/metrics$|\1|p' address)
+  port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  printf 'global: {scrape_interval: 1s}\nscrape_configs: [{job_name: lockstep, static_configs: [{targets: ["%s"]}]}]\n' "$target" >prometheus.yml
+  prometheus --config.file=prometheus.yml --storage.tsdb.path=data --web.listen-address="127.0.0.1:$port" >said 2>&1 &
+  "$python" - "$port" "$work/runs/first" "$here/../../docs/grafana.json" <<'END'
+import json, re, sys, time, urllib.parse, urllib.request
+def ask(expression):
+    try:
+        url = f"http://127.0.0.1:{sys.argv[1]}/api/v1/query?query=" + urllib.parse.quote(expression)
+        return json.load(urllib.request.urlopen(url))["data"]["result"]
+    except OSError:
+        return []
+for _ in range(60):
+    if (found := ask("lockstep_loss")): break
+    time.sleep(0.5)
+rows = [json.loads(line) for line in open(sys.argv[2] + "/metrics.jsonl")]
+loss = [row["loss"] for row in rows if "loss" in row][-1]
+assert found and found[0]["metric"]["run"] == "first" and float(found[0]["value"][1]) == loss, found
+board = json.load(open(sys.argv[3]))
+names = {name for panel in board["panels"] for target in panel["targets"] for name in re.findall(r"lockstep_\w+", target["expr"])}
+missing = [name for name in names if not ask(name) and not name.startswith("lockstep_rank_")]  # ranks have ended
+assert len(names) > 5 and not missing, missing
+END
+}
+
 row "TensorBoard reads scalars, the recipe and hparams" tensorboard_reads
 row "a restart while it is followed leaves no zigzag" restart_without_zigzag
 row "pandas reads the CSV" pandas_reads
+row "MLflow reads metrics and parameters, once" mlflow_reads
+row "promtool finds nothing wrong, with one run and with two of a name" promtool_is_content
+row "Prometheus scrapes, and has every name of the Grafana board" prometheus_scrapes
 row "the picture is XML with its curves" picture_is_xml
 finish

@@ -29,6 +29,8 @@ int inspect_command(Arguments& arguments);
 int metrics_command(Arguments& arguments);
 int plot_command(Arguments& arguments);
 int top_command(Arguments& arguments);
+int dash_command(Arguments& arguments);
+int attach_command(Arguments& arguments);
 int explain_command(Arguments& arguments);
 int schema_command(Arguments& arguments);
 int doctor_command(Arguments& arguments);

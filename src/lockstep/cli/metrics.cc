@@ -10,9 +10,10 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/metrics_listen.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/recipe/schema.h"
-#include "lockstep/see/series.h"
+#include "lockstep/cli/serving.h"
+#include "lockstep/see/recipe_keys.h"
 #include "lockstep/see/sink.h"
 
 namespace lockstep::cli {
@@ -31,20 +32,13 @@ const see::SinkKind& kind_of(const std::string& word) {
 
 // What the run is, as far as its folder tells: config.toml may be of another version.
 see::SinkRun about(const see::RunLog& log) {
-  see::SinkRun run{.name = log.name(), .recipe = {}, .keys = {}, .metrics = see::metrics_of(log.rows())};
+  see::SinkRun run{
+      .name = log.name(), .folder = log.folder(), .recipe = {}, .keys = {}, .metrics = log.rows().names()};
   constexpr int64_t kMost = int64_t{1} << 20;
   const base::ReadResult file = base::try_read_file(log.folder() + "/config.toml", kMost);
   if (!file.problem.empty()) return run;
   run.recipe = file.text;
-  try {
-    recipe::RecipeSource source;
-    source.text = file.text;
-    const recipe::Recipe recipe = recipe::read_recipe(source).recipe;
-    for (const recipe::Key& key : recipe::recipe_keys())
-      run.keys.emplace_back(key.name, value_text(key, recipe));
-  } catch (const base::ConfigError&) {
-    // The text is worth having all the same.
-  }
+  run.keys = see::recipe_keys_of(file.text);
   return run;
 }
 
@@ -63,20 +57,18 @@ void print_summary(const std::vector<Followed>& runs, bool json) {
   for (const Followed& one : runs) {
     const auto& rows = one.log.rows();
     nlohmann::json last = nlohmann::json::object();
-    for (const see::LogRow& row : rows) {
-      for (const auto& [name, value] : row.values) last[name] = value;
-    }
+    for (const std::string& name : rows.names()) last[name] = rows.last(name);
     if (json) {
       print("{}\n", nlohmann::json{{"run", one.log.folder()},
                                    {"rows", rows.size()},
-                                   {"step", rows.empty() ? 0 : rows.back().step},
+                                   {"step", rows.empty() ? 0 : rows.step(rows.size() - 1)},
                                    {"finished", one.log.finished()},
                                    {"last", last}}
                         .dump());
       continue;
     }
-    print("{}: {} rows, step {}, {}\n", one.log.folder(), rows.size(), rows.empty() ? 0 : rows.back().step,
-          one.log.finished() ? "finished" : "not finished");
+    print("{}: {} rows, step {}, {}\n", one.log.folder(), rows.size(),
+          rows.empty() ? 0 : rows.step(rows.size() - 1), one.log.finished() ? "finished" : "not finished");
     for (const auto& [name, value] : last.items()) print("  {:<16} {}\n", name, value.dump());
   }
 }
@@ -85,22 +77,32 @@ void print_summary(const std::vector<Followed>& runs, bool json) {
 
 int metrics_command(Arguments& arguments) {
   std::vector<std::string> folders;
-  std::string to, out;
+  std::string to, out, host = "127.0.0.1";
+  int64_t port = -1;  // not given
   bool follow = false, json = false;
   arguments.rest("RUN", folders, "run folders");
   std::string forms = "the form:";
   for (const see::SinkKind& kind : see::sink_kinds()) forms += fmt::format(" {} ({});", kind.name, kind.help);
   arguments.option("--to", to, forms + " default: print the last values");
-  arguments.option("--out", out, "where: a CSV file (default: standard output) or TensorBoard's folder");
+  arguments.option("--out", out, "where: a file (default: standard output), or a folder for TensorBoard or MLflow");
   arguments.flag("--follow,-f", follow, "keep writing while the run trains; Ctrl-C ends it");
+  arguments.option("--listen", port, "answer a Prometheus that asks on this port; 0: a free one");
+  arguments.option("--host", host, "with --listen: the address; default: 127.0.0.1, for this machine only");
   arguments.flag("--json", json, "print the last values as JSON");
   arguments.example("lockstep metrics runs/first", "the last value of each metric");
   arguments.example("lockstep metrics runs/first --to csv --out first.csv", "for pandas.read_csv");
   arguments.example("lockstep metrics runs/* --to tensorboard --follow",
                     "then: tensorboard --logdir tensorboard");
+  arguments.example("lockstep metrics runs/first --listen 9400",
+                    "http://127.0.0.1:9400/metrics for Prometheus");
   if (!arguments.parse()) return 0;
   if (folders.empty())
     throw base::ConfigError(109, "metrics needs a run folder: lockstep metrics runs/first");
+  if (port != -1) {
+    if (!to.empty() || !out.empty() || follow || json)
+      throw base::ConfigError(109, "--listen goes with --host alone: Prometheus comes and asks");
+    return listen_for_prometheus(folders, host, checked_port("--listen", port));
+  }
   std::vector<Followed> runs;
   for (const std::string& folder : folders) {
     runs.push_back({see::RunLog(folder), nullptr});
@@ -108,14 +110,15 @@ int metrics_command(Arguments& arguments) {
   }
   if (to.empty()) {
     if (follow || !out.empty())
-      throw base::ConfigError(109, "--follow and --out need --to csv or --to tensorboard");
+      throw base::ConfigError(109, "--follow and --out need --to, such as --to csv");
     print_summary(runs, json);
     return 0;
   }
   const see::SinkKind& kind = kind_of(to);
   const std::string target = out.empty() ? kind.out : out;
-  if (runs.size() > 1 && std::string(kind.name) == "csv" && target != "-")
-    throw base::ConfigError(109, "--to csv --out FILE takes one run; call it once for each");
+  if (runs.size() > 1 && kind.one_file)
+    throw base::ConfigError(
+        109, fmt::format("--to {} takes one run; call it once for each", kind.name));
   for (Followed& one : runs) {
     one.sink = kind.open(target, about(one.log));
     one.pass_on();

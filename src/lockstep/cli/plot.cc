@@ -39,7 +39,7 @@ const AxisName& axis_of(const std::string& word) {
 void check_metric(const std::vector<see::RunLog>& runs, const std::string& metric) {
   std::vector<std::string> known;
   for (const see::RunLog& run : runs) {
-    for (const std::string& name : see::metrics_of(run.rows())) {
+    for (const std::string& name : run.rows().names()) {
       if (name == metric) return;
       if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
     }

@@ -5,15 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
-#include "lockstep/recipe/schema.h"
+#include "lockstep/cli/run_view.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/run_log.h"
 #include "lockstep/terminal/table.h"
@@ -23,36 +22,7 @@ namespace lockstep::cli {
 
 namespace {
 
-namespace fs = std::filesystem;
 using terminal::Colour;
-
-// The run that wrote last.
-std::string newest_run(const std::string& folder) {
-  std::string newest;
-  fs::file_time_type when = fs::file_time_type::min();
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::error_code none;
-    const auto written = fs::last_write_time(at->path() / "metrics.jsonl", none);
-    if (!none && written > when) when = written, newest = at->path().string();
-  }
-  if (newest.empty())
-    throw base::ConfigError(109,
-                            fmt::format("there is no run in {}; name a run folder: lockstep top runs/first",
-                                        base::quoted(folder)));
-  return newest;
-}
-
-int64_t steps_wanted(const std::string& folder) {
-  constexpr int64_t kMost = int64_t{1} << 20;
-  recipe::RecipeSource source;
-  source.text = base::try_read_file(folder + "/config.toml", kMost).text;
-  try {
-    return source.text.empty() ? 0 : recipe::read_recipe(source).recipe.run.steps;
-  } catch (const base::ConfigError&) {
-    return 0;  // of another version
-  }
-}
 
 struct Look {
   const see::RunLog& log;
@@ -60,14 +30,10 @@ struct Look {
   int64_t steps = 0;  // in all; 0: not known
 
   double value(const char* name) const {  // the newest; 0: none
-    for (auto row = log.rows().rbegin(); row != log.rows().rend(); ++row) {
-      for (const auto& [key, number] : row->values) {
-        if (key == name) return number;
-      }
-    }
-    return 0;
+    const double number = log.rows().last(name);
+    return std::isnan(number) ? 0 : number;
   }
-  int64_t step() const { return log.rows().empty() ? 0 : log.rows().back().step; }
+  int64_t step() const { return log.rows().empty() ? 0 : log.rows().step(log.rows().size() - 1); }
   bool trains() const {
     return std::any_of(ranks.begin(), ranks.end(), [](const see::RankNow& one) { return one.alive; });
   }
@@ -79,16 +45,8 @@ std::string state_of(const Look& look) {
 }
 
 std::string head_line(const Look& look) {
-  std::string line = fmt::format("{}  {}  step {}", look.log.folder(), state_of(look), look.step());
-  if (look.steps > 0) line += fmt::format("/{}", look.steps);
-  if (const double loss = look.value("loss"); loss != 0) line += fmt::format("  loss {:.4f}", loss);
-  if (const double speed = look.value("tokens_per_s"); speed > 0)
-    line += fmt::format("  {} tokens/s", base::human_count(speed));
-  const double step_ms = look.value("step_ms");
-  if (look.trains() && look.steps > look.step() && step_ms > 0)
-    line += fmt::format("  ETA {}",
-                        base::human_duration(static_cast<double>(look.steps - look.step()) * step_ms / 1e3));
-  return line;
+  return fmt::format("{}  {}  {}", look.log.folder(), state_of(look),
+                     progress_text(look.log, look.steps, look.trains()));
 }
 
 std::string doing(const see::RankNow& rank) {
@@ -192,13 +150,13 @@ class Keys {
 int top_command(Arguments& arguments) {
   std::string folder;
   bool once = false, json = false;
-  arguments.positional("RUN", folder, "a run folder; default: the run in runs/ that wrote last");
+  arguments.positional("RUN", folder, "a run folder or a run in runs/; default: the run that wrote last");
   arguments.flag("--once", once, "print it once; in a pipe always");
   arguments.flag("--json", json, "print it once, as JSON");
   arguments.example("lockstep top", "the newest run, again every second; q ends, space freezes the screen");
   arguments.example("lockstep top runs/first --json", "for scripts");
   if (!arguments.parse()) return 0;
-  if (folder.empty()) folder = newest_run("runs");
+  folder = wanted_run(folder, "top");
   see::RunLog log(folder);
   see::RanksNow ranks(folder);
   const int64_t steps = steps_wanted(folder);

@@ -238,6 +238,12 @@ std::string jobs_folder() {
   return base::environment("XDG_STATE_HOME").value_or(home + "/.local/state") + "/lockstep/jobs";
 }
 
+bool has_job(const Ledger& ledger, const std::string& wanted) {
+  const std::vector<Submitted> jobs = ledger.jobs();
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [&](const Submitted& job) { return job.id == wanted || job.name == wanted; });
+}
+
 Submitted find_job(const Ledger& ledger, const std::string& wanted) {
   std::vector<Submitted> jobs = ledger.jobs();
   std::vector<std::string> known;

@@ -71,6 +71,7 @@ class Ledger {
 
 std::string jobs_folder();  // $XDG_STATE_HOME/lockstep/jobs
 
+bool has_job(const Ledger& ledger, const std::string& wanted);  // by id or by name
 // By id, or by name where only one job has it (else the newest of that name). ConfigError 725.
 Submitted find_job(const Ledger& ledger, const std::string& wanted);
 

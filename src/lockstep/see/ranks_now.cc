@@ -17,21 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The ranks that have a ring in the folder.
-std::vector<int> ranks_of(const std::string& folder) {
-  std::vector<int> ranks;
-  std::error_code error;
-  for (fs::directory_iterator at(folder + "/trace", error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename();
-    int rank = 0, read = 0;
-    if (std::sscanf(name.c_str(), "rank-%d.ring%n", &rank, &read) == 1 &&
-        name.size() == static_cast<size_t>(read))
-      ranks.push_back(rank);
-  }
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
-}
-
 // Of a living process; none for one that has ended, or a number that another program has by now.
 struct Process {
   double cpu_seconds = 0;
@@ -57,6 +42,20 @@ std::optional<Process> process(int pid) {
 }
 
 }  // namespace
+
+std::vector<int> ranks_with_marks(const std::string& folder) {
+  std::vector<int> ranks;
+  std::error_code error;
+  for (fs::directory_iterator at(folder + "/trace", error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename();
+    int rank = 0, read = 0;
+    if (std::sscanf(name.c_str(), "rank-%d.ring%n", &rank, &read) == 1 &&
+        name.size() == static_cast<size_t>(read))
+      ranks.push_back(rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
 
 std::optional<double> waiting_share(const std::vector<base::RingEntry>& marks) {
   int64_t first = 0, last = 0, waited = 0;
@@ -85,7 +84,7 @@ void mark_stragglers(std::vector<RankNow>& ranks) {
 
 std::vector<RankNow> RanksNow::look() {
   std::vector<RankNow> ranks;
-  for (const int rank : ranks_of(folder_)) {
+  for (const int rank : ranks_with_marks(folder_)) {
     RankNow now;
     int pid = 0;
     try {
@@ -113,6 +112,22 @@ std::vector<RankNow> RanksNow::look() {
   }
   mark_stragglers(ranks);
   return ranks;
+}
+
+bool lives_here(const std::string& folder) {
+  constexpr int kEnough = 4;
+  for (int rank = 0; rank < kEnough; ++rank) {
+    try {
+      const base::RingReader phases(watch::phase_path(folder, rank));
+      const std::vector<base::RingEntry> entries = phases.entries();
+      const bool ended =
+          !entries.empty() && entries.back().stamp.op == static_cast<uint16_t>(watch::Phase::end);
+      if (!ended && process(phases.pid())) return true;
+    } catch (const base::Error&) {
+      // No such rank, or it has left no mark here.
+    }
+  }
+  return false;
 }
 
 std::optional<watch::Verdict> RanksNow::verdict(const std::vector<RankNow>& ranks) {

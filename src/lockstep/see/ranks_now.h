@@ -45,6 +45,11 @@ class RanksNow {
   std::map<int, Seen> seen_;
 };
 
+std::vector<int> ranks_with_marks(const std::string& folder);  // those that have a ring in it, sorted
+
+// Whether some rank of the run is a living process of this host. Looks at a few ranks only.
+bool lives_here(const std::string& folder);
+
 // The part of the time between the first and the last of these marks that was spent inside collectives.
 std::optional<double> waiting_share(const std::vector<base::RingEntry>& marks);
 void mark_stragglers(std::vector<RankNow>& ranks);

@@ -2,22 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/see/flat_object.h"
+#include "lockstep/see/run_events.h"
 
 namespace lockstep::see {
 
@@ -26,35 +24,59 @@ namespace {
 constexpr int64_t kAtOnce = int64_t{4} << 20;
 constexpr size_t kLongestLine = size_t{1} << 20;  // ours have a few hundred bytes
 
-// "2026-11-18T04:49:46.492Z"
-double seconds_of(const std::string& time) {
-  std::tm when{};
-  double fraction = 0;
-  int read = 0;
-  if (std::sscanf(time.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%n", &when.tm_year, &when.tm_mon, &when.tm_mday,
-                  &when.tm_hour, &when.tm_min, &when.tm_sec, &read) != 6)
-    return 0;
-  if (static_cast<size_t>(read) < time.size() && time[static_cast<size_t>(read)] == '.')
-    fraction = std::strtod(("0" + time.substr(static_cast<size_t>(read))).c_str(), nullptr);
-  when.tm_year -= 1900, when.tm_mon -= 1;
-  return static_cast<double>(::timegm(&when)) + fraction;
-}
+// The numbers of one object, without building it: a long run has a million of these lines.
+struct RowReader : nlohmann::json_sax<nlohmann::json> {
+  LogRow row{.step = 0, .seconds = 0, .values = {}};
+  bool is_row() const { return is_object_ && has_step_; }
+
+  bool key(std::string& name) override {
+    if (depth_ == 1) key_ = name;
+    return true;
+  }
+  bool number_integer(int64_t value) override { return integer(value); }
+  bool number_unsigned(uint64_t value) override { return integer(static_cast<int64_t>(value)); }
+  bool number_float(double value, const std::string&) override {
+    if (depth_ == 1 && key_ != "step" && std::isfinite(value)) row.values.emplace_back(key_, value);
+    return true;
+  }
+  bool string(std::string& text) override {
+    if (depth_ == 1 && key_ == "time") row.seconds = unix_seconds(text);
+    return true;
+  }
+  bool start_object(size_t) override {
+    if (depth_++ == 0) is_object_ = true;
+    return true;
+  }
+  bool end_object() override { return depth_-- > 0; }
+  bool start_array(size_t) override { return ++depth_ > 0; }
+  bool end_array() override { return depth_-- > 0; }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool binary(nlohmann::json::binary_t&) override { return false; }
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
+
+ private:
+  bool integer(int64_t value) {
+    if (depth_ != 1) return true;
+    if (key_ == "step") {
+      row.step = value, has_step_ = true;
+    } else {
+      row.values.emplace_back(key_, static_cast<double>(value));
+    }
+    return true;
+  }
+  std::string key_;
+  int depth_ = 0;
+  bool is_object_ = false, has_step_ = false;
+};
 
 }  // namespace
 
 std::optional<LogRow> parse_row(std::string_view line) {
-  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  const auto step = json.find("step");
-  if (step == json.end() || !step->is_number_integer()) return std::nullopt;
-  LogRow row{.step = step->get<int64_t>(), .seconds = 0, .values = {}};
-  for (const auto& [key, value] : json.items()) {
-    if (key == "time" && value.is_string()) row.seconds = seconds_of(value.get<std::string>());
-    if (key == "step" || !value.is_number()) continue;
-    const double number = value.get<double>();
-    if (std::isfinite(number)) row.values.emplace_back(key, number);
-  }
-  return row;
+  if (auto plain = read_flat_row(line)) return plain;
+  RowReader reader;
+  return nlohmann::json::sax_parse(line, &reader) && reader.is_row() ? std::optional(std::move(reader.row))
+                                                                     : std::nullopt;
 }
 
 RunLog::RunLog(std::string folder) : folder_(std::move(folder)) {
@@ -84,7 +106,7 @@ bool RunLog::same_end(int file) const {
 void RunLog::take(std::string_view line) {
   if (line.size() <= 1) return;
   if (auto row = parse_row(line.substr(0, line.size() - 1))) {
-    rows_.push_back(std::move(*row));
+    rows_.add(*row);
   } else {
     ++left_out_;
   }
@@ -98,10 +120,10 @@ bool RunLog::poll() {
   };
   if (file.number < 0) refuse(errno);
   rewound_to_.reset();
-  std::vector<LogRow> before;
+  MetricTable before;
   const bool again = !same_end(file.number);
   if (again) {
-    before.swap(rows_);
+    std::swap(before, rows_);
     offset_ = 0, left_out_ = 0, last_line_.clear();
   }
   fresh_ = rows_.size();
@@ -129,27 +151,16 @@ bool RunLog::poll() {
   }
   if (!again) return rows_.size() > fresh_;
   size_t same = 0;
-  while (same < std::min(before.size(), rows_.size()) && before[same].step == rows_[same].step &&
-         before[same].values == rows_[same].values)
-    ++same;
+  while (rows_.same(same, before)) ++same;
   fresh_ = same;
-  rewound_to_ = same > 0 ? rows_[same - 1].step : 0;
+  rewound_to_ = same > 0 ? rows_.step(same - 1) : 0;
   return true;
 }
 
 bool RunLog::finished() const {
   constexpr int64_t kEnd = 4096;
-  const std::string path = folder_ + "/events.jsonl";
-  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat now {};
-  if (file.number < 0 || ::fstat(file.number, &now) != 0) return false;
-  std::string text(static_cast<size_t>(std::min<int64_t>(kEnd, now.st_size)), '\0');
-  if (::pread(file.number, text.data(), text.size(), now.st_size - static_cast<int64_t>(text.size())) < 0)
-    return false;
-  const std::vector<std::string> lines = base::split_lines(text);
-  const nlohmann::json last =
-      lines.empty() ? nlohmann::json() : nlohmann::json::parse(lines.back(), nullptr, false);
-  return last.is_object() && last.value("event", nlohmann::json()) == "finished";
+  const std::vector<RunEvent> events = read_events(folder_, kEnd);
+  return !events.empty() && events.back().name == "finished";
 }
 
 }  // namespace lockstep::see

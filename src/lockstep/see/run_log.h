@@ -3,7 +3,7 @@
 //
 //     RunLog log("runs/first");
 //     while (log.poll()) ...;                 // what is new since the last look
-//     for (const LogRow& row : log.rows()) ... row.step, row.values ...
+//     log.rows().last("loss"), log.rows()[0].step ...
 //
 // Only metrics.jsonl is read, and only its new end at each look. A run that restarts cuts lines off that
 // file: then rewound_to() says after which step everything is different. Lines that are not ours are left out
@@ -14,16 +14,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
+
+#include "lockstep/see/metric_table.h"
 
 namespace lockstep::see {
-
-struct LogRow {
-  int64_t step = 0;
-  double seconds = 0;                                  // since 1970; 0: the line does not tell
-  std::vector<std::pair<std::string, double>> values;  // by name, in the file's order; never NaN
-};
 
 class RunLog {
  public:
@@ -32,7 +26,7 @@ class RunLog {
 
   // Reads what was added. True: rows() changed. IoError 761: the file can no longer be read.
   bool poll();
-  const std::vector<LogRow>& rows() const { return rows_; }
+  const MetricTable& rows() const { return rows_; }
   size_t fresh() const { return fresh_; }  // of rows(), the first that the last poll() brought
   // Set by a poll() that found lines gone: the last step that still stands. The rows after it are fresh.
   std::optional<int64_t> rewound_to() const { return rewound_to_; }
@@ -47,7 +41,7 @@ class RunLog {
   bool same_end(int file) const;
 
   std::string folder_;
-  std::vector<LogRow> rows_;
+  MetricTable rows_;
   size_t fresh_ = 0;
   int64_t offset_ = 0, left_out_ = 0;
   std::string last_line_;  // the one that ends at offset_

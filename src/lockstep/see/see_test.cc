@@ -6,14 +6,18 @@
 
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/text.h"
+#include "lockstep/see/flat_object.h"
+#include "lockstep/see/prometheus.h"
 #include "lockstep/see/proto.h"
 #include "lockstep/see/ranks_now.h"
+#include "lockstep/see/run_events.h"
 #include "lockstep/see/run_log.h"
 #include "lockstep/see/sink.h"
 #include "lockstep/see/svg.h"
@@ -73,6 +77,49 @@ TEST(RunLog, ARestartIsSeen) {
     EXPECT_EQ(log.fresh(), static_cast<size_t>(std::min(3, again)));
     EXPECT_EQ(log.rows().size(), static_cast<size_t>(again));
   }
+}
+
+// The quick reader takes what runs write, and what it takes is what the JSON parser says.
+TEST(RunLog, PlainLinesAreReadQuicklyAndOthersRightly) {
+  struct Line {
+    const char* text;
+    bool quick;
+    bool row;
+  };
+  const Line lines[] = {
+      {R"({"step":3,"loss":2.5,"time":"2026-01-02T03:04:05.500Z","mfu":null,"ok":true})", true, true},
+      {R"( { "loss" : -1.5e-3 , "step" : 3 } )", true, true},
+      {R"({"step":3,"note":"a\"b","loss":2})", false, true},
+      {R"({"step":3,"inner":{"step":4,"loss":9},"loss":2})", false, true},
+      {R"({"step":3,"list":[1,{"loss":3}],"loss":2})", false, true},
+      {R"({"step":3.0,"loss":2})", false, false},
+      {R"({"step":3,"loss":NaN})", false, false},
+      {R"({"step":3,"loss":01})", false, false},
+      {R"({"step":3,"loss":+1})", false, false},
+      {R"({"step":3,"loss":1.})", false, false},
+      {R"({"step":3,"loss":.5})", false, false},
+      {R"({"step":3,"loss":1e999})", false, false},
+      {R"({"step":3,"loss":2)", false, false},
+      {R"({"step":3,"loss":2}x)", false, false},
+      {R"({"loss":2})", false, false},
+      {R"({})", false, false},
+      {"", false, false},
+  };
+  for (const Line& line : lines) {
+    const auto quick = read_flat_row(line.text);
+    const auto row = parse_row(line.text);
+    EXPECT_EQ(quick.has_value(), line.quick) << line.text;
+    ASSERT_EQ(row.has_value(), line.row) << line.text;
+    const nlohmann::json json = nlohmann::json::parse(line.text, nullptr, false);
+    if (!row) continue;
+    EXPECT_EQ(row->step, 3) << line.text;
+    ASSERT_EQ(row->values.size(), 1U) << line.text;
+    EXPECT_EQ(row->values[0].second, json["loss"].get<double>()) << line.text;
+  }
+  EXPECT_EQ(unix_seconds("2026-01-02T03:04:05.500Z"), 1767323045.5);
+  for (const char* wrong :
+       {"", "2026-01-02", "2026-13-02T03:04:05Z", "2026-02-30T03:04:05Z", "yesterday, at noon I said"})
+    EXPECT_EQ(unix_seconds(wrong), 0) << wrong;
 }
 
 TEST(RunLog, KnowsTheEnd) {
@@ -151,7 +198,8 @@ TEST(Svg, NamesAreNoMarkupAndNothingIsDrawnPlainly) {
 TEST(Csv, AFileIsWrittenAgainAfterARestart) {
   const base::TemporaryFolder folder;
   const std::string path = folder.path() + "/out.csv";
-  const auto sink = open_csv(path, {.name = "a", .recipe = {}, .keys = {}, .metrics = {"loss", "eval_loss"}});
+  const auto sink =
+      open_csv(path, {.name = "a", .folder = {}, .recipe = {}, .keys = {}, .metrics = {"loss", "eval_loss"}});
   for (int step = 1; step <= 3; ++step)
     sink->row({.step = step, .seconds = 2, .values = {{"loss", 0.5 * step}}});
   sink->rewind(1);
@@ -187,10 +235,63 @@ TEST(RanksNow, WhoWaitsLeastIsWaitedFor) {
   EXPECT_TRUE(RanksNow("/nowhere").look().empty());
 }
 
+TEST(Mlflow, ARestartCutsEveryMetric) {
+  const base::TemporaryFolder folder;
+  const SinkRun run{
+      .name = "it's", .folder = folder.path(), .recipe = {}, .keys = {{"optim.lr", "0.1"}}, .metrics = {}};
+  const auto sink = open_mlflow(folder.path() + "/out", run);
+  for (int step = 1; step <= 3; ++step)
+    sink->row({.step = step, .seconds = 2, .values = {{"loss", 0.5 * step}, {"../up", 1}}});
+  sink->flush();
+  sink->rewind(1);
+  sink->row({.step = 2, .seconds = 3.5, .values = {{"loss", 7}}});
+  sink->flush();
+  const auto experiment = std::filesystem::directory_iterator(folder.path() + "/out")->path();
+  std::string found;
+  for (const auto& entry : std::filesystem::directory_iterator(experiment))
+    if (entry.is_directory()) found = entry.path();
+  EXPECT_EQ(base::read_file(found + "/metrics/loss"), "2000 0.5 1\n3500 7 2\n");
+  EXPECT_EQ(base::read_file(found + "/metrics/_.._up"), "2000 1 1\n");
+  EXPECT_EQ(base::read_file(found + "/params/optim.lr"), "0.1");
+  EXPECT_NE(base::read_file(found + "/meta.yaml").find("run_name: 'it''s'\n"), std::string::npos);
+  EXPECT_NE(base::refusal(803, [&] { open_mlflow("/dev/null/out", run); }), "");
+}
+
+TEST(Prometheus, EveryNameIsSaidOnceAndLabelsAreEscaped) {
+  PrometheusSample first{.run = "a\"b\\c\nd",
+                         .step = 7,
+                         .written = 12.5,
+                         .finished = false,
+                         .last = {{"loss", std::nan("")}, {"step_ms", 250}, {"unknown", 3}},
+                         .events = {},
+                         .ranks = {}};
+  first.events = {{"restart", "", 3, 0}, {"start", "", 3, 0}, {"restart", "", 5, 0}};
+  RankNow rank;
+  rank.alive = true, rank.facts.rank = 3, rank.memory = 1024;
+  first.ranks = {rank};
+  PrometheusSample second = first;
+  second.run = "b", second.finished = true, second.ranks.clear();
+  const std::string text = prometheus_text({first, second});
+  const std::string name = "a\\\"b\\\\c_d";
+  for (const std::string& line :
+       {"lockstep_step{run=\"" + name + "\"} 7\n", "lockstep_loss{run=\"" + name + "\"} NaN\n",
+        std::string("lockstep_step_duration_seconds{run=\"b\"} 0.25\n"),
+        std::string("lockstep_restarts_total{run=\"b\"} 2\n"),
+        std::string("lockstep_finished{run=\"b\"} 1\n"),
+        "lockstep_rank_resident_memory_bytes{run=\"" + name + "\",rank=\"3\"} 1024\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  EXPECT_EQ(text.find("unknown"), std::string::npos);
+  const std::string help = "# HELP lockstep_step_duration_seconds ";
+  EXPECT_NE(text.find(help), std::string::npos);
+  EXPECT_EQ(text.find(help), text.rfind(help));
+  EXPECT_EQ(text.find("wait_ratio"), std::string::npos) << "a name without a sample";
+}
+
 // The record's frame; what is in it the real TensorBoard reads (real_see).
 TEST(Tensorboard, RecordsHaveTheirChecksums) {
   const base::TemporaryFolder folder;
-  open_tensorboard(folder.path(), {.name = "a", .recipe = {}, .keys = {}, .metrics = {}})->flush();
+  open_tensorboard(folder.path(), {.name = "a", .folder = {}, .recipe = {}, .keys = {}, .metrics = {}})
+      ->flush();
   const std::string path = std::filesystem::directory_iterator(folder.path() + "/a")->path().string();
   const std::string bytes = base::read_file(path);
   ASSERT_GT(bytes.size(), 16U);

@@ -5,43 +5,32 @@
 
 namespace lockstep::see {
 
-namespace {
-
-const double* find(const LogRow& row, const std::string& metric) {
-  for (const auto& [name, value] : row.values) {
-    if (name == metric) return &value;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
-std::vector<std::string> metrics_of(const std::vector<LogRow>& rows) {
-  std::vector<std::string> names;
-  for (const LogRow& row : rows) {
-    for (const auto& [name, value] : row.values) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    }
-  }
-  return names;
-}
-
 Series series_of(const RunLog& log, const std::string& metric, Axis axis) {
   Series series{.name = log.name(), .points = {}};
-  double tokens = 0, began = 0;
-  for (const LogRow& row : log.rows()) {
-    if (const double* now = find(row, "tokens")) tokens = *now;
-    if (began == 0) began = row.seconds;
-    const double* value = find(row, metric);
-    if (value == nullptr) continue;
-    const double x = axis == Axis::tokens ? tokens
-                     : axis == Axis::time ? row.seconds - began
-                                          : static_cast<double>(row.step);
-    series.points.push_back({x, *value});
+  const MetricTable& rows = log.rows();
+  const std::vector<double>* values = rows.find(metric);
+  if (values == nullptr) return series;
+  const std::vector<double> places = places_of(rows, axis);
+  for (size_t i = 0; i < values->size(); ++i) {
+    if (!std::isnan((*values)[i])) series.points.push_back({places[i], (*values)[i]});
   }
   std::stable_sort(series.points.begin(), series.points.end(),
                    [](const Point& a, const Point& b) { return a.x < b.x; });
   return series;
+}
+
+std::vector<double> places_of(const MetricTable& rows, Axis axis) {
+  std::vector<double> places(rows.size());
+  const std::vector<double>* tokens = rows.find("tokens");
+  double latest = 0, began = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (tokens != nullptr && i < tokens->size() && !std::isnan((*tokens)[i])) latest = (*tokens)[i];
+    if (began == 0) began = rows.seconds(i);
+    places[i] = axis == Axis::tokens ? latest
+                : axis == Axis::time ? rows.seconds(i) - began
+                                     : static_cast<double>(rows.step(i));
+  }
+  return places;
 }
 
 std::vector<Point> smoothed(const std::vector<Point>& points, double weight) {

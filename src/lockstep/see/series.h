@@ -19,11 +19,11 @@ struct Series {
   std::vector<Point> points;  // by x
 };
 
-// Every name that some row has a number for, in the order of their first appearance.
-std::vector<std::string> metrics_of(const std::vector<LogRow>& rows);
-
-// One metric of a run; empty where it has none. A row without tokens gets those of the row before it.
+// One metric of a run; empty where it has none.
 Series series_of(const RunLog& log, const std::string& metric, Axis axis);
+
+// Where each row is on an axis. A row without tokens gets those of the row before it.
+std::vector<double> places_of(const MetricTable& rows, Axis axis);
 
 // The exponential mean with this weight for what was before, corrected for its beginning; 0 changes nothing.
 std::vector<Point> smoothed(const std::vector<Point>& points, double weight);

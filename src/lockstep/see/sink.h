@@ -14,7 +14,7 @@
 namespace lockstep::see {
 
 struct SinkRun {
-  std::string name;
+  std::string name, folder;
   std::string recipe;                                     // config.toml, as it is; empty: unknown
   std::vector<std::pair<std::string, std::string>> keys;  // its values, "optim.lr" to "0.001"
   std::vector<std::string> metrics;  // names known when the sink is opened: those of a form with columns
@@ -32,11 +32,14 @@ struct SinkKind {
   const char* name;
   const char* help;
   const char* out;  // what is written without --out: "-" is standard output
+  bool one_file;    // --out is a file, of one run; otherwise a folder for all
   std::unique_ptr<Sink> (*open)(const std::string& out, const SinkRun& run);
 };
 const std::vector<SinkKind>& sink_kinds();
 
 std::unique_ptr<Sink> open_csv(const std::string& out, const SinkRun& run);
+std::unique_ptr<Sink> open_mlflow(const std::string& out, const SinkRun& run);
+std::unique_ptr<Sink> open_prometheus(const std::string& out, const SinkRun& run);
 std::unique_ptr<Sink> open_tensorboard(const std::string& out, const SinkRun& run);
 
 }  // namespace lockstep::see

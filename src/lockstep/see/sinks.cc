@@ -4,9 +4,13 @@ namespace lockstep::see {
 
 const std::vector<SinkKind>& sink_kinds() {
   static const std::vector<SinkKind> kinds = {
-      {"csv", "one row per logged step, for pandas and spreadsheets", "-", open_csv},
+      {"csv", "one row per logged step, for pandas and spreadsheets", "-", true, open_csv},
       {"tensorboard", "event files for `tensorboard --logdir DIR`: scalars, the recipe, hparams",
-       "tensorboard", open_tensorboard},
+       "tensorboard", false, open_tensorboard},
+      {"mlflow", "a file store for `mlflow ui`: metrics, the recipe's keys as parameters", "mlruns", false,
+       open_mlflow},
+      {"prometheus", "the newest values and every rank, for node_exporter's textfile collector", "-", true,
+       open_prometheus},
   };
   return kinds;
 }

@@ -65,6 +65,9 @@ ErrorRows error_rows();
 namespace see {
 ErrorRows error_rows();
 }
+namespace http {
+ErrorRows error_rows();
+}
 namespace cli {
 ErrorRows error_rows();
 }
@@ -79,7 +82,8 @@ const ErrorRows& error_catalogue() {
           kernels::error_rows(),    comm::error_rows(),   text::error_rows(),   chat::error_rows(),
           data::error_rows(),       model::error_rows(),  optim::error_rows(),  program::error_rows(),
           checkpoint::error_rows(), plan::error_rows(),   run::error_rows(),    launch::error_rows(),
-          verify::error_rows(),     jobs::error_rows(),   see::error_rows(),    cli::error_rows()}) {
+          verify::error_rows(),     jobs::error_rows(),   see::error_rows(),    http::error_rows(),
+          cli::error_rows()}) {
       all.insert(all.end(), some.begin(), some.end());
     }
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.number < b.number; });

@@ -18,6 +18,8 @@ namespace lockstep::watch {
 using base::RingEntry;
 using nlohmann::json;
 
+bool is_collective(const RingEntry& mark) { return mark.stamp.op >= comm::kFirstCollectiveOp; }
+
 namespace {
 
 constexpr size_t kMostGroups = 256, kMostMembers = 1 << 20, kMostText = 400;
@@ -26,8 +28,6 @@ constexpr int64_t kMostNames = 64 << 20;
 double seconds(int64_t ns) { return std::max(0.0, static_cast<double>(ns) / 1e9); }
 
 int64_t newest_stamp(const RingEntry& e) { return std::max({e.enqueued_ns, e.started_ns, e.finished_ns}); }
-
-bool is_collective(const RingEntry& e) { return e.stamp.op >= comm::kFirstCollectiveOp; }
 
 std::string collective_name(uint16_t op) {
   const int kind = op - comm::kFirstCollectiveOp;
@@ -114,6 +114,17 @@ void take_groups(const std::vector<RingEntry>& marks, const Names& names, int64_
 
 }  // namespace
 
+MarkTitle title_of(const RingEntry& mark, const Names& names) {
+  MarkTitle found{title(mark, names, false), ""};
+  const auto n = static_cast<size_t>(mark.stamp.instruction);
+  if (mark.stamp.instruction < 0 || n >= names.instructions.size()) return found;
+  const std::string verb = found.text.substr(0, found.text.find(' '));
+  if (!is_collective(mark) && !names.instructions[n].starts_with(verb)) return found;
+  if (n < names.lanes.size()) found.lane = names.lanes[n];
+  if (!is_collective(mark)) found.text = names.instructions[n];
+  return found;
+}
+
 Names read_names(const std::string& text) {
   Names names;
   const json all = json::parse(text, nullptr, false);
@@ -128,6 +139,7 @@ Names read_names(const std::string& text) {
     }
     names.instructions = all.at("instructions").get<std::vector<std::string>>();
     names.pid = all.at("pid");
+    if (all.contains("lanes")) names.lanes = all.at("lanes").get<std::vector<std::string>>();
   } catch (const json::exception&) {
     return {};
   }

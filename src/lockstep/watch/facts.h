@@ -55,8 +55,18 @@ struct Names {
   int pid = 0;                     // of the process that wrote them
   std::vector<GroupFacts> groups;  // name, members and enqueues only
   std::vector<std::string> instructions;
+  std::vector<std::string> lanes;  // of each instruction; empty: an older version wrote it
 };
 Names read_names(const std::string& text);  // what is not as it should be is left out
+
+// A mark is a collective's, or an instruction's around it.
+bool is_collective(const base::RingEntry& mark);
+// "backward_weight b2 up s0", and the lane it runs on. Marks of another program than the training step, such
+// as an evaluation's, are named by what they tell themselves, and their lane is empty.
+struct MarkTitle {
+  std::string text, lane;
+};
+MarkTitle title_of(const base::RingEntry& mark, const Names& names);
 
 // From marks to facts: a pure function. Entries oldest first; `now_ns` on the clock of the marks.
 RankFacts digest(const std::vector<base::RingEntry>& marks, const std::vector<base::RingEntry>& phases,

@@ -60,10 +60,13 @@ void Recorder::describe(const RecordedNames& names) {
                       {"enqueues", group.enqueues},
                       {"members", group.members}});
   }
-  std::ofstream(names_path(folder_, rank_))
-      << json{{"rank", rank_}, {"pid", ::getpid()}, {"groups", groups}, {"instructions", names.instructions}}
-             .dump()
-      << "\n";
+  std::ofstream(names_path(folder_, rank_)) << json{{"rank", rank_},
+                                                    {"pid", ::getpid()},
+                                                    {"groups", groups},
+                                                    {"instructions", names.instructions},
+                                                    {"lanes", names.lanes}}
+                                                   .dump()
+                                            << "\n";
 }
 
 }  // namespace lockstep::watch

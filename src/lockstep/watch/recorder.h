@@ -32,6 +32,7 @@ struct RecordedNames {
     bool enqueues = false;     // its calls run on a device
   };
   std::vector<std::string> instructions;
+  std::vector<std::string> lanes;  // of each instruction
   std::vector<Group> groups;
 };
 

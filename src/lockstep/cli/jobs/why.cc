@@ -4,21 +4,43 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/run_view.h"
+#include "lockstep/cli/why_run.h"
 #include "lockstep/jobs/submit.h"
 
 namespace lockstep::cli {
 
+namespace {
+
+[[noreturn]] void refuse_unknown(const std::string& name) {
+  throw base::ConfigError(
+      725,
+      fmt::format("{} is no run folder, no run in runs/, and no submitted job; `lockstep jobs` lists those "
+                  "submitted from here",
+                  base::quoted(name)));
+}
+
+}  // namespace
+
 int why_command(Arguments& arguments) {
   std::string name;
   bool as_json = false;
-  arguments.positional("RUN", name, "a job's id, or the name of its run (the newest)");
+  arguments.positional("RUN", name,
+                       "a run folder, a run in runs/, or a submitted job: its id or its run's name");
   arguments.flag("--json", as_json, "print as JSON");
-  arguments.example("lockstep why first", "why it waits, or why it has failed");
+  arguments.example("lockstep why runs/first", "where its time goes and what would help, or what ended it");
+  arguments.example("lockstep why first-4711", "why a submitted job waits, or why it has failed");
   if (!arguments.parse()) return 0;
-  if (name.empty()) throw base::ConfigError(109, "why needs a job: lockstep why RUN");
+  if (name.empty()) throw base::ConfigError(109, "why needs a run or a job: lockstep why runs/first");
   const jobs::Ledger ledger(jobs::jobs_folder());
+  // A job's folder may be here too: asked by name, the job answers; by path, the run.
+  const std::string folder = run_folder_named(name);
+  const bool is_path = folder == name, is_job = jobs::has_job(ledger, name);
+  if (!folder.empty() && (is_path || !is_job)) return why_run(folder, as_json);
+  if (!is_job) refuse_unknown(name);
   const jobs::Submitted job = jobs::find_job(ledger, name);
   jobs::ProcessClient client;
   const jobs::Status status = jobs::status_of(job, client);

@@ -4,6 +4,7 @@
 #include "lockstep/base/laps.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/launch_flags.h"
+#include "lockstep/cli/train/detach.h"
 #include "lockstep/cli/train/train_profile.h"
 #include "lockstep/cli/train/train_screen.h"
 
@@ -15,6 +16,7 @@ int train_command(Arguments& arguments) {
   TrainOptions options;
   TrainScreen::Options shown{.laps = laps};
   std::string profile;
+  bool detached = false;
   arguments.recipe(source);
   arguments.option("--run", options.folder, "the run folder; default: log.folder/run.name");
   arguments.option("--resume", options.resume,
@@ -25,6 +27,8 @@ int train_command(Arguments& arguments) {
   arguments.flag("--quiet,-q", shown.quiet, "print only warnings and errors");
   arguments.flag("--dry-run", options.dry_run,
                  "validate everything and print the plan; start and write nothing");
+  arguments.flag("--detach", detached,
+                 "train in the background, beyond the terminal; returns after the first step");
   arguments.flag("--json", shown.json, "print the summary as JSON on standard output");
   add_launch_flags(arguments, options.launch, FlagsFor::training);
   arguments.example("lockstep train", "the default recipe: a small GPT on the built-in grammar");
@@ -33,6 +37,7 @@ int train_command(Arguments& arguments) {
   arguments.example("lockstep train first.toml --nproc 4", "four ranks on this machine; the same bits");
   arguments.example("lockstep train first.toml --nproc 8 parallel.zero=3",
                     "weights, gradients and moments sharded");
+  arguments.example("lockstep train first.toml --detach", "in the background; `lockstep attach` shows it");
   arguments.example("lockstep train model.family=llama precision.compute=bf16 run.name=llama",
                     "another model");
   if (!arguments.parse()) return 0;
@@ -40,6 +45,12 @@ int train_command(Arguments& arguments) {
   shown.dry_run = options.dry_run;
   const recipe::Resolved recipe = recipe::read_recipe(source);
   laps.end("read the recipe");
+  if (detached && !options.dry_run) {
+    const recipe::Recipe& said = recipe.recipe;
+    return detach(arguments.words(),
+                  options.folder.empty() ? said.log.folder + "/" + said.run.name : options.folder,
+                  shown.json);
+  }
   TrainScreen screen(shown);
   options.observer = &screen;
   options.laps = &laps;

@@ -96,11 +96,12 @@ Session::~Session() {
 }
 
 watch::RecordedNames recorded_names(const Session& session) {
-  watch::RecordedNames names{.instructions = {}, .groups = session.ranks->recorded()};
+  watch::RecordedNames names{.instructions = {}, .lanes = {}, .groups = session.ranks->recorded()};
   for (const program::Instruction& i : session.plan.program.instructions) {
     std::string text = program::title(session.plan.program, *session.plan.model, i);
     if (const size_t among = text.find(" among "); among != std::string::npos) text.resize(among);
     names.instructions.push_back(std::move(text));
+    names.lanes.push_back(program::name_of(i.lane));
   }
   return names;
 }

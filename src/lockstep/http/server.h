@@ -1,0 +1,52 @@
+// A small HTTP server for people and scripts that look at a run: it answers GET and HEAD, and nothing else.
+//
+//     Server server({.port = 8420}, [](const Request& request) { return Reply{.body = "{}"}; });
+//     server.serve(stop);   // until the descriptor `stop` is readable
+//
+// A thread per connection, at most kMostConnections of them. Whatever comes in is bounded in size and in
+// time, so a client that sends nothing, or slowly, or too much, costs one thread for some seconds. There is
+// no TLS: by default only this machine can connect.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lockstep/http/request.h"
+
+namespace lockstep::http {
+
+constexpr int kMostConnections = 64;
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";  // a name or an address of this machine
+  int port = 0;                    // 0: any free one
+  bool or_any_port = false;        // where `port` is taken: any free one
+  double head_seconds = 10;        // for a request to arrive
+  double idle_seconds = 60;        // between two requests of a connection
+};
+
+// Called from several threads at once. What it throws becomes a reply with status 500 and the sentence.
+using Handler = std::function<Reply(const Request&)>;
+
+class Server {
+ public:
+  // Listens when it returns. ConfigError 764: the port is taken, or the address is not this machine's.
+  Server(const ServerOptions& options, Handler handler);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  int port() const;
+  // Returns soon after `stop` (a pipe, a signalfd) is readable, also where a handler still waits for a disk:
+  // such a thread keeps what it needs alive.
+  void serve(int stop);
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+};
+
+bool is_loopback(const std::string& host);  // only this machine can connect to it
+
+}  // namespace lockstep::http

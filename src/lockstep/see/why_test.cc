@@ -1,0 +1,135 @@
+// Where time goes and what would help, from timelines that are written by hand.
+#include <gtest/gtest.h>
+
+#include "lockstep/see/advice.h"
+#include "lockstep/see/pace.h"
+
+namespace lockstep::see {
+namespace {
+
+TimeSpan span(const char* name, double begin, double length) {
+  return {.name = name, .step = 1, .begin = begin, .length = length};
+}
+LaneTimes lane(int rank, const char* name, std::vector<TimeSpan> spans) {
+  return {.rank = rank, .name = name, .spans = std::move(spans)};
+}
+Timeline timeline(std::vector<LaneTimes> lanes) {
+  return {.lanes = std::move(lanes), .first_step = 1, .last_step = 1, .problem = {}};
+}
+
+TEST(StepTime, PartsAddUpAndNothingIsCountedTwice) {
+  // 100 us: computes 0-40, 60-80; communicates 30-60, of it 10 hidden; loads 75-90, of it 10 alone; then
+  // nothing.
+  const StepTime time = step_time_of(
+      timeline({lane(0, "compute",
+                     {span("forward b0", 0, 20), span("backward_input b0", 20, 20), span("update", 60, 20)}),
+                lane(0, "reduce", {span("reduce b0", 30, 30)}),
+                lane(0, "waits in collectives", {span("all_reduce", 35, 25)}),
+                lane(0, "host", {span("load s0", 75, 15), span("note", 99, 1)})}),
+      0);
+  EXPECT_NEAR(time.seconds, 100e-6, 1e-12);
+  EXPECT_NEAR(time.computation, 0.6, 1e-9);
+  EXPECT_NEAR(time.communication, 0.2, 1e-9);
+  EXPECT_NEAR(time.hidden, 0.1, 1e-9);
+  EXPECT_NEAR(time.data, 0.1, 1e-9);
+  EXPECT_NEAR(time.idle, 0.1, 1e-9);
+  EXPECT_EQ(time.kinds[0].first, "backward");
+  EXPECT_NEAR(time.kinds[0].second, 0.2, 1e-9);
+  EXPECT_NEAR(
+      step_time_of(timeline({lane(0, "compute", {span("forward", 0, 50), span("forward", 90, 10)})}), 0.3)
+          .data,
+      0.3, 1e-9);
+  EXPECT_EQ(step_time_of({}, 0.5).seconds, 0);
+}
+
+TEST(Advice, NamesWhatLimits) {
+  struct Row {
+    const char* name;
+    std::vector<LaneTimes> lanes;
+    double data_share;
+    RecipeKeys keys;
+    const char *limit, *first;
+    double faster;
+  };
+  const auto computes = [](int rank, double length) {
+    return lane(rank, "compute", {span("forward b0", 0, length)});
+  };
+  const auto waits = [](int rank, double begin, double length) {
+    return lane(rank, "waits in collectives", {span("all_reduce", begin, length)});
+  };
+  const Row rows[] = {
+      {"all well", {computes(0, 95), waits(0, 95, 5)}, 0, {}, "computation limits", "", 0},
+      {"data",
+       {lane(0, "compute", {span("forward", 40, 60)}), lane(0, "host", {span("load s0", 0, 40)})},
+       0,
+       {{"data.workers", "3"}},
+       "data limits",
+       "data.workers=6",
+       0.4 / 0.6},
+      {"communication",
+       {computes(0, 50), waits(0, 50, 50), computes(1, 50), waits(1, 50, 50)},
+       0,
+       {{"parallel.zero", "3"}, {"batch.global", "8"}},
+       "communication limits",
+       "parallel.zero=1",
+       0.25 / 0.75},
+      {"batch",
+       {computes(0, 50), waits(0, 50, 50)},
+       0,
+       {{"batch.global", "8"}},
+       "communication limits",
+       "batch.global=16",
+       0.25 / 0.75},
+      {"one rank",
+       {computes(0, 30), waits(0, 30, 70), computes(1, 30), waits(1, 30, 70), computes(2, 95),
+        waits(2, 95, 5)},
+       0,
+       {},
+       "wait for rank 2",
+       "look at the machine of rank 2",
+       0.65 / 0.35},
+      {"recomputation",
+       {lane(0, "compute", {span("recompute b0", 0, 20), span("forward b0", 20, 80)})},
+       0,
+       {{"memory.recompute", "full"}},
+       "computation limits",
+       "memory.recompute=cheap",
+       0.1 / 0.9},
+      {"idle",
+       {lane(0, "compute", {span("forward", 0, 30), span("forward", 70, 30)})},
+       0,
+       {{"batch.slices", "8"}},
+       "overhead limits",
+       "batch.slices=4",
+       0.2 / 0.8},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const StepTime time = step_time_of(timeline(row.lanes), row.data_share);
+    EXPECT_NE(limit_of(time).find(row.limit), std::string::npos) << limit_of(time);
+    const std::vector<Advice> advice = advice_for(time, row.keys);
+    ASSERT_EQ(advice.empty(), std::string(row.first).empty());
+    if (advice.empty()) continue;
+    EXPECT_EQ(advice[0].change, row.first);
+    EXPECT_NEAR(advice[0].faster, row.faster, 1e-9);
+  }
+  EXPECT_TRUE(advice_for({}, {}).empty());
+}
+
+TEST(Pace, ARunThatHasBecomeSlow) {
+  const auto rows = [](int slow) {
+    MetricTable table;
+    for (int step = 1; step <= 200; ++step)
+      table.add({.step = step,
+                 .seconds = 0,
+                 .values = {{"step_ms", step > 200 - slow ? 30.0 : 10.0}, {"data_wait_ms", 1.5}}});
+    return table;
+  };
+  EXPECT_EQ(pace_of(rows(5)).slower, 0);
+  EXPECT_DOUBLE_EQ(pace_of(rows(20)).slower, 3);
+  EXPECT_DOUBLE_EQ(pace_of(rows(20)).data_share, 0.05);
+  EXPECT_EQ(pace_of({}).slower, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::see
