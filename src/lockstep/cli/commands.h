@@ -18,6 +18,7 @@ int init_command(Arguments& arguments);
 int train_command(Arguments& arguments);
 int launch_command(Arguments& arguments);
 int drill_command(Arguments& arguments);
+int plan_command(Arguments& arguments);
 int tune_command(Arguments& arguments);
 int verify_command(Arguments& arguments);
 int generate_command(Arguments& arguments);

@@ -41,6 +41,7 @@ constexpr Command kCommands[] = {
     {"stop", "Stop a submitted run and remove everything that was made for it.", stop_command},
     {"ssh", "Open a shell where a submitted run is running.", ssh_command},
     {"targets", "List the places runs can be submitted to, and check them.", targets_command},
+    {"plan", "Forecast time, memory and cost of a recipe on machines you do not have yet.", plan_command},
     {"tune", "Time every slice size and recompute setting that fits, and report the fastest.", tune_command},
     {"verify", "Train a scaled-down recipe in many layouts and compare them with one rank.", verify_command},
     {"generate", "Continue a text with a trained model.", generate_command},

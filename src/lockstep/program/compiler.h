@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -161,6 +162,8 @@ class Compiler {
   std::map<std::pair<size_t, size_t>, int>
       round_;  // {block, strand}: its gradient, where strands are dealt round-robin
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block
+  // What each part of a segment costs, asked once for all slices.
+  std::map<std::tuple<size_t, size_t, model::Part>, std::shared_ptr<const model::Cost>> costs_;
 };
 
 }  // namespace lockstep::program
