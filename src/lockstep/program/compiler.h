@@ -99,6 +99,7 @@ class Compiler {
   static void add_may_reuse(Instruction& i, const model::SegmentPlan& plan, const Roles& seen);
   void add_scratch(Instruction& i, const model::SegmentPlan& plan, model::Part part, int block, int slice);
   void add_cost(Instruction& i, size_t b, size_t g, model::Part part);
+  int64_t own_part(size_t b, int64_t bytes) const;
   int gradient_at(size_t b, const Slice& s);
   void close_strand(size_t b, const Slice& s);
 

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/plan/modes.h"
 #include "lockstep/cli/plan/report.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/run/session/choose_layout.h"
@@ -19,7 +20,7 @@ struct PlanWords {
   recipe::RecipeSource source;
   std::vector<std::string> on;
   std::string region, tariff = "on_demand";
-  bool json = false, explain = false, sweep = false, quick = false;
+  bool json = false, explain = false, quick = false, published = false;
 };
 
 // Whether the recipe says how its ranks share the work.
@@ -69,13 +70,13 @@ Paying parse_paying(const PlanWords& words) {
 int plan_command(Arguments& arguments) {
   PlanWords words;
   arguments.recipe(words.source);
-  arguments.option(
-      "--on", words.on,
-      "where: 8xH100, \"a3-highgpu-8g x 32\", p5.48xlarge (`lockstep prices` lists them); several "
-      "with --sweep");
+  arguments.option("--on", words.on,
+                   "where: 8xH100, \"a3-highgpu-8g x 32\", p5.48xlarge (`lockstep prices` lists them)");
   arguments.option("--region", words.region, "whose prices; default: the cheapest region");
   arguments.option("--tariff", words.tariff, "on_demand, spot, one_year or three_years");
   arguments.flag("--quick", words.quick, "do not look for better layouts than the recipe's");
+  arguments.flag("--published", words.published,
+                 "compare forecasts with training figures that others have published");
   arguments.flag("--explain", words.explain,
                  "print the figures that the forecast rests on, and their sources");
   arguments.flag("--json", words.json, "print one JSON object");
@@ -85,6 +86,7 @@ int plan_command(Arguments& arguments) {
                     "on four rented machines, for a script");
   arguments.example("lockstep plan first.toml parallel.tensor=2 --on 2xL4 --explain", "one layout, and why");
   if (!arguments.parse()) return 0;
+  if (words.published) return plan_published(words.json);
   if (words.on.size() != 1) {
     throw base::ConfigError(
         109, words.on.empty() ? "plan needs --on MACHINES, such as --on 8xH100 (`lockstep prices` lists them)"

@@ -9,6 +9,13 @@ std::string_view built_in_devices() {
   return {kText, sizeof(kText)};
 }
 
+std::string_view built_in_published() {
+  static constexpr char kText[] = {
+#include "lockstep_catalogue_published.inc"
+  };
+  return {kText, sizeof(kText)};
+}
+
 std::string_view built_in_machines() {
   static constexpr char kText[] = {
 #include "lockstep_catalogue_machines.inc"

@@ -7,5 +7,6 @@ namespace lockstep::plan {
 
 std::string_view built_in_devices();
 std::string_view built_in_machines();
+std::string_view built_in_published();
 
 }  // namespace lockstep::plan

@@ -148,6 +148,25 @@ const MachineRow* Catalogue::find_machine(const std::string& name) const {
   return find_by_name(machines, name);
 }
 
+const Machine* Catalogue::find_kernels(const std::string& name) const {
+  const auto found =
+      std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k.first == name; });
+  return found == kernels.end() ? nullptr : &found->second;
+}
+
+void take_rates(Machine& machine, const Machine& kernels) {
+  Machine taken = kernels;
+  taken.name = machine.name;
+  taken.flops_fp32 = machine.flops_fp32, taken.flops_half = machine.flops_half,
+  taken.flops_fp8 = machine.flops_fp8;
+  taken.memory_bytes_per_second = machine.memory_bytes_per_second, taken.memory_bytes = machine.memory_bytes;
+  taken.units = machine.units, taken.ranks_per_node = machine.ranks_per_node;
+  taken.inside = machine.inside, taken.between = machine.between;
+  taken.watts = machine.watts, taken.host_bytes_per_second = machine.host_bytes_per_second;
+  taken.disk_bytes_per_second = machine.disk_bytes_per_second;
+  machine = taken;
+}
+
 Machine Catalogue::model_of(const MachineRow& row) const {
   const DeviceRow* device = find_device(row.device);
   LS_ASSERT(device != nullptr, row.device);
@@ -161,18 +180,16 @@ Machine Catalogue::model_of(const MachineRow& row) const {
 
 Catalogue read_catalogue(std::string_view text, const std::string& name) {
   Catalogue read;
-  std::vector<std::pair<std::string, Machine>> kernels;
   std::vector<Row> rows = read_rows(text, name);
   for (Row& row : rows) {
-    if (row.kind() == "kernels") kernels.emplace_back(row.name(), read_kernels(row));
+    if (row.kind() == "kernels") read.kernels.emplace_back(row.name(), read_kernels(row));
   }
   for (Row& row : rows) {
     if (row.kind() == "device") {
       const std::string wanted = row.text("kernels");
-      const auto found =
-          std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k.first == wanted; });
-      if (found == kernels.end()) row.refuse(0, fmt::format("there is no [kernels.{}]", wanted));
-      read.devices.push_back(read_device(row, found->second));
+      const Machine* rates = read.find_kernels(wanted);
+      if (rates == nullptr) row.refuse(0, fmt::format("there is no [kernels.{}]", wanted));
+      read.devices.push_back(read_device(row, *rates));
     } else if (row.kind() == "machine") {
       read.machines.push_back(read_machine(row));
     } else if (row.kind() != "kernels") {
@@ -191,6 +208,7 @@ void overlay(Catalogue& catalogue, const Catalogue& newer) {
       old == rows.end() ? rows.push_back(row) : void(*old = row);
     }
   };
+  for (const auto& row : newer.kernels) catalogue.kernels.push_back(row);
   put(catalogue.devices, newer.devices);
   put(catalogue.machines, newer.machines);
 }

@@ -59,11 +59,16 @@ struct MachineRow {
   const RegionPrice* cheapest(Tariff tariff) const;
 };
 
+// The rates that kernels of a generation reach, or of other software on it; the peaks stay.
+void take_rates(Machine& machine, const Machine& kernels);
+
 struct Catalogue {
+  std::vector<std::pair<std::string, Machine>> kernels;  // only their rates
   std::vector<DeviceRow> devices;
   std::vector<MachineRow> machines;
   const DeviceRow* find_device(const std::string& name) const;    // any case
   const MachineRow* find_machine(const std::string& name) const;  // any case
+  const Machine* find_kernels(const std::string& name) const;
   // As one of its ranks sees it: the device, with this machine's network.
   Machine model_of(const MachineRow& row) const;
 };

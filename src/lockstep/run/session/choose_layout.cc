@@ -21,6 +21,8 @@ namespace {
 // Ranks with the largest shards that are compiled: one more where two are about as large.
 constexpr size_t kAsked = 4;
 constexpr int64_t kAboutAsMuch = 1 << 20;  // elements
+// With more ranks there are so many layouts that none of them is made to fit by trying what is "auto".
+constexpr int kShrinkRanks = 64;
 
 // Of all ranks with this list, the few that may need most: those with the largest shares, which are all that
 // differs in size.
@@ -154,6 +156,7 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
   PlanOptions look = options;
   look.must_fit = false;
   look.seat.rank = 0;
+  look.may_shrink = question.ranks <= kShrinkRanks;
   return plan::choose(question, [&](const plan::Candidate& candidate) {
     recipe::Resolved tried = resolved;
     tried.recipe.parallel.automatic = false;
@@ -161,7 +164,9 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
       const size_t equals = word.find('=');
       recipe::set_value(tried.recipe, word.substr(0, equals), word.substr(equals + 1));
     }
-    return compile_ranks(make_plan(std::move(tried), own, look), true);
+    const Plan plan = make_plan(std::move(tried), own, look);
+    if (plan.memory.peak_bytes() <= question.available_bytes) return compile_ranks(plan, true);
+    return plan::Compiled{.programs = {}, .world = {}, .peak_bytes = plan.memory.peak_bytes()};  // at least
   });
 }
 

@@ -303,7 +303,7 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.program = program::compile(*plan.model, plan.layout);
   plan.memory = program::place(plan.program);
-  if (plan.memory.peak_bytes() > plan.available_bytes) resolve_smaller(plan);
+  if (options.may_shrink && plan.memory.peak_bytes() > plan.available_bytes) resolve_smaller(plan);
   program::check(plan.program, *plan.model);
   if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes)
     throw_out_of_memory(plan, plan.available_bytes);

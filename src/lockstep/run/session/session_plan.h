@@ -61,6 +61,7 @@ struct Plan {
 
 struct PlanOptions {
   bool must_fit = true;  // memory that does not suffice is RunError 420 with the report
+  bool may_shrink = true;  // what is "auto" and does not fit is made smaller, which takes many compilations
   data::Use data_use = data::Use::train;
   bool reads_data = true;  // false: nobody will read a sample, and the data need not be there
   bool exists = true;      // false: nothing will be run, and memory.limit_gib may be more than there is here
