@@ -42,6 +42,8 @@ constexpr Command kCommands[] = {
     {"ssh", "Open a shell where a submitted run is running.", ssh_command},
     {"targets", "List the places runs can be submitted to, and check them.", targets_command},
     {"plan", "Forecast time, memory and cost of a recipe on machines you do not have yet.", plan_command},
+    {"prices", "List the machines of the catalogue and what they cost.", prices_command},
+    {"receipt", "Compare what runs were forecast to take with what they took.", receipt_command},
     {"tune", "Time every slice size and recompute setting that fits, and report the fastest.", tune_command},
     {"verify", "Train a scaled-down recipe in many layouts and compare them with one rank.", verify_command},
     {"generate", "Continue a text with a trained model.", generate_command},

@@ -24,11 +24,11 @@ Machine this_machine(device::Kind kind, const device::Properties& device, int ra
   const double share = 1.0 / std::max(1, ranks_here);
   if (kind == device::Kind::cpu) {  // a core does about 50 billion multiplications and additions a second
     Machine machine = machine_named("laptop");
-    const double cores = device::thread_count();
+    const double cores = device::thread_count();  // of this rank
     machine.name = device.name;
-    machine.flops_fp32 = cores * 0.1 * kTera * share;
+    machine.flops_fp32 = cores * 0.1 * kTera;
     machine.flops_half = machine.flops_fp32 / 2;
-    machine.memory_bytes_per_second = std::min(cores, 4.0) * 10 * kGiga * share;
+    machine.memory_bytes_per_second = std::min(cores / share, 4.0) * 10 * kGiga * share;
     machine.memory_bytes = static_cast<int64_t>(static_cast<double>(device.free_bytes) * share);
     return machine;
   }
@@ -44,6 +44,16 @@ Machine this_machine(device::Kind kind, const device::Properties& device, int ra
   if (device.peak_flops_bf16 > 0) machine.flops_half = device.peak_flops_bf16;
   if (device.peak_flops_fp32 > 0) machine.flops_fp32 = device.peak_flops_fp32;
   machine.memory_bytes = device.free_bytes;
+  return machine;
+}
+
+Machine shared_by(Machine machine, device::Kind kind, int ranks_here) {
+  if (kind != device::Kind::cpu || ranks_here <= 1) return machine;
+  const double share = 1.0 / ranks_here;
+  for (double* speed :
+       {&machine.flops_fp32, &machine.flops_half, &machine.flops_fp8, &machine.memory_bytes_per_second})
+    *speed *= share;
+  machine.memory_bytes = static_cast<int64_t>(static_cast<double>(machine.memory_bytes) * share);
   return machine;
 }
 

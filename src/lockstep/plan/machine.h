@@ -56,4 +56,7 @@ Machine machine_named(const std::string& name);
 // catalogue's nearest.
 Machine this_machine(device::Kind kind, const device::Properties& device, int ranks_here);
 
+// A machine that was measured as a whole, as one of its ranks sees it: those on CPU share the cores.
+Machine shared_by(Machine machine, device::Kind kind, int ranks_here);
+
 }  // namespace lockstep::plan

@@ -11,6 +11,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/plan/catalogue/built_in.h"
+#include "lockstep/plan/catalogue/profile.h"
 #include "lockstep/plan/catalogue/rows.h"
 
 namespace lockstep::plan {
@@ -232,8 +233,10 @@ const Catalogue& catalogue() {
   static const Catalogue all = [] {
     Catalogue both = built_in_catalogue();
     const std::string path = catalogue_path();
-    std::error_code error;
-    if (std::filesystem::exists(path, error)) overlay(both, read_catalogue(base::read_file(path), path));
+    for (const std::string& own : {profile_path(), path}) {
+      std::error_code error;
+      if (std::filesystem::exists(own, error)) overlay(both, read_catalogue(base::read_file(own), own));
+    }
     for (const MachineRow& row : both.machines) {
       if (both.find_device(row.device) == nullptr)
         throw base::ConfigError(570, fmt::format("{}: machine {} has device {}, which no row describes", path,

@@ -79,7 +79,8 @@ Catalogue read_catalogue(std::string_view text, const std::string& name);
 void overlay(Catalogue& catalogue, const Catalogue& newer);
 
 const Catalogue& built_in_catalogue();
-// The built-in one and the user's file (catalogue_path()), if there is one.
+// The built-in one, this machine's profile (plan/catalogue/profile.h) and the user's file, where there are
+// any.
 const Catalogue& catalogue();
 std::string catalogue_path();  // "~/.config/lockstep/catalogue.toml" or where LOCKSTEP_CATALOGUE says
 

@@ -47,20 +47,20 @@ double save_seconds(const plan::Compiled& compiled, const plan::Machine& machine
 }
 
 // `whole`: the model as one rank would hold it, from which utilization and parameters are counted.
-void add_totals(Forecast& f, const Plan& whole, const plan::Place& place) {
+void add_totals(Forecast& f, const Plan& whole, const plan::Machine& machine, int ranks) {
   const recipe::Recipe& recipe = whole.recipe();
   f.unit = whole.unit();
   f.parameters = whole.model->param_count();
   const bool fp32 = whole.model->compute == device::DType::f32;
-  const double peak = (fp32 ? place.model.flops_fp32 : place.model.flops_half) * place.ranks;
+  const double peak = (fp32 ? machine.flops_fp32 : machine.flops_half) * ranks;
   if (whole.model->predicts_tokens)
     f.mfu = whole.model->flops_per_token(recipe.data.seq_len) * f.units_per_second() / peak;
   f.steps = recipe.run.steps;
   const auto every = static_cast<double>(recipe.checkpoint.every);
   const double saving = every > 0 ? f.save_seconds / every : 0;
   f.hours = static_cast<double>(f.steps) * (f.step_seconds + saving) / kSecondsOfHour;
-  f.kwh = f.hours * place.ranks * place.model.watts * kHostWatts / 1000;
-  f.error = place.model.error;
+  f.kwh = f.hours * ranks * machine.watts * kHostWatts / 1000;
+  f.error = machine.error;
 }
 
 Plan whole_plan(const recipe::Resolved& resolved, const plan::Place& place) {
@@ -108,23 +108,47 @@ PlanOptions options_for(const plan::Place& place) {
   return options;
 }
 
+namespace {
+
+Forecast walk_step(const Plan& plan, const plan::Machine& machine) {
+  const plan::Compiled compiled = compile_ranks(plan, true);
+  const plan::Walk walk = plan::simulate(compiled.world, plan::price_on(machine, compiled.world),
+                                         {.apart = plan::apart_on(machine, compiled.world)});
+  LS_ASSERT(walk.problems.empty(), base::join(walk.problems, "; "));
+  return {.layout = layout_words(plan.recipe(), compiled, plan),
+          .precision = plan.recipe().precision.compute,
+          .recompute = plan.recipe().memory.recompute,
+          .step_seconds = walk.step_seconds,
+          .parts = plan::time_parts(compiled.world, walk, machine),
+          .save_seconds = save_seconds(compiled, machine),
+          .memory = compiled.memory,
+          .peak_bytes = compiled.peak_bytes,
+          .available_bytes = plan.available_bytes,
+          .units_per_step = static_cast<double>(plan.units_per_step())};
+}
+
+}  // namespace
+
 Forecast forecast(const recipe::Resolved& resolved, const plan::Place& place) {
   const Plan plan = make_plan(resolved, {}, options_for(place));
-  const plan::Compiled compiled = compile_ranks(plan, true);
-  const plan::Walk walk = plan::simulate(compiled.world, plan::price_on(place.model, compiled.world),
-                                         {.apart = plan::apart_on(place.model, compiled.world)});
-  LS_ASSERT(walk.problems.empty(), base::join(walk.problems, "; "));
-  Forecast f{.layout = layout_words(plan.recipe(), compiled, plan),
-             .precision = plan.recipe().precision.compute,
-             .recompute = plan.recipe().memory.recompute,
-             .step_seconds = walk.step_seconds,
-             .parts = plan::time_parts(compiled.world, walk, place.model),
-             .save_seconds = save_seconds(compiled, place.model),
-             .memory = compiled.memory,
-             .peak_bytes = compiled.peak_bytes,
-             .available_bytes = available_on(place, plan.recipe())};
-  f.units_per_step = static_cast<double>(plan.units_per_step());
-  add_totals(f, whole_plan(resolved, place), place);
+  Forecast f = walk_step(plan, place.model);
+  f.available_bytes = available_on(place, plan.recipe());
+  add_totals(f, whole_plan(resolved, place), place.model, place.ranks);
+  return f;
+}
+
+Here this_place(const Plan& plan) {
+  const int ranks_here = plan.seat.local_world;
+  if (const plan::DeviceRow* row = plan::catalogue().find_device("this")) {
+    const bool same = row->title == plan.device->properties().name;
+    if (same) return {plan::shared_by(row->model, plan.device->id().kind, ranks_here), true};
+  }
+  return {plan::this_machine(plan.device->id().kind, plan.device->properties(), ranks_here), false};
+}
+
+Forecast forecast_here(const Plan& plan, const Here& here) {
+  Forecast f = walk_step(plan, here.machine);
+  add_totals(f, plan, here.machine, plan.seat.world);
   return f;
 }
 

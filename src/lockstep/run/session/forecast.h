@@ -43,6 +43,15 @@ device::Absent absent_of(const plan::DeviceRow& device, const plan::Machine& mod
 // itself.
 Forecast forecast(const recipe::Resolved& resolved, const plan::Place& place);
 
+// Of a run that is about to begin on this machine: as lockstep bench machine has measured it, or as it says
+// of itself.
+struct Here {
+  plan::Machine machine;
+  bool measured = false;
+};
+Here this_place(const Plan& plan);
+Forecast forecast_here(const Plan& plan, const Here& here);
+
 // All layouts, the best first (plan/choose.h); `all`: those too that the recipe has settled otherwise.
 plan::Choice layouts_on(const recipe::Resolved& resolved, const plan::Place& place, bool all);
 
