@@ -19,7 +19,7 @@ namespace {
 struct PlanWords {
   recipe::RecipeSource source;
   std::vector<std::string> on;
-  std::string region, tariff = "on_demand";
+  std::string region, tariff = "on_demand", scale;
   bool json = false, explain = false, quick = false, published = false;
 };
 
@@ -75,6 +75,8 @@ int plan_command(Arguments& arguments) {
   arguments.option("--region", words.region, "whose prices; default: the cheapest region");
   arguments.option("--tariff", words.tariff, "on_demand, spot, one_year or three_years");
   arguments.flag("--quick", words.quick, "do not look for better layouts than the recipe's");
+  arguments.option("--scale", words.scale,
+                   "FIRST:LAST ranks, doubled: weak and strong scaling, and what limits it");
   arguments.flag("--published", words.published,
                  "compare forecasts with training figures that others have published");
   arguments.flag("--explain", words.explain,
@@ -84,6 +86,7 @@ int plan_command(Arguments& arguments) {
                     "step time by part, memory, days, dollars");
   arguments.example("lockstep plan recipes/llama-8b.toml --on \"a3-highgpu-8g x 4\" --tariff spot --json",
                     "on four rented machines, for a script");
+  arguments.example("lockstep plan recipes/llama-1b.toml --on a2-ultragpu-1g --scale 1:8", "how it scales");
   arguments.example("lockstep plan first.toml parallel.tensor=2 --on 2xL4 --explain", "one layout, and why");
   if (!arguments.parse()) return 0;
   if (words.published) return plan_published(words.json);
@@ -96,6 +99,7 @@ int plan_command(Arguments& arguments) {
   const plan::Place place = plan::parse_place(words.on[0]);
   check_region(place, paying);
   const recipe::Resolved resolved = recipe::read_recipe(words.source);
+  if (!words.scale.empty()) return plan_scale(resolved, place, words.scale, words.json);
   const Planned planned = plan_on(resolved, place, paying, !words.quick);
   if (words.json) {
     print("{}\n", to_json(planned).dump());

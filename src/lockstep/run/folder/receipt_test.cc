@@ -61,7 +61,11 @@ TEST(Receipt, SaysWhyTheyDiffer) {
     write_forecast(folder.path(), forecast_of(row.predicted, 2), "a machine", row.measured);
     write_metrics(folder.path(), row.steps, row.wait);
     const std::string why = read_receipt(folder.path()).why();
-    *row.why == 0 ? EXPECT_EQ(why, "") : EXPECT_NE(why.find(row.why), std::string::npos) << why;
+    if (*row.why == 0) {
+      EXPECT_EQ(why, "");
+    } else {
+      EXPECT_NE(why.find(row.why), std::string::npos) << why;
+    }
   }
 }
 
