@@ -18,6 +18,10 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "The folder that caches which matrix products were fastest; none: no cache. Default: lockstep in "
        "XDG_CACHE_HOME, or ~/.cache/lockstep.",
        "kernels"},
+      {"LOCKSTEP_CATALOGUE", user,
+       "A file of devices, machines and prices whose rows replace the built-in ones. Default: "
+       "lockstep/catalogue.toml in XDG_CONFIG_HOME, or ~/.config/lockstep/catalogue.toml.",
+       "plan"},
       {"LOCKSTEP_GRAPH", user,
        "off: a GPU step is launched call by call, not as a CUDA graph. all: steps of several ranks become "
        "graphs too. Same bits.",

@@ -18,6 +18,9 @@ int init_command(Arguments& arguments);
 int train_command(Arguments& arguments);
 int launch_command(Arguments& arguments);
 int drill_command(Arguments& arguments);
+int plan_command(Arguments& arguments);
+int prices_command(Arguments& arguments);
+int receipt_command(Arguments& arguments);
 int tune_command(Arguments& arguments);
 int verify_command(Arguments& arguments);
 int generate_command(Arguments& arguments);
@@ -58,6 +61,7 @@ int explain_memory(const std::vector<std::string>& words);
 int explain_parameters(const std::vector<std::string>& words);
 int data_show(const std::vector<std::string>& words);       // `lockstep data show ...`
 int bench_step(const std::vector<std::string>& words);      // `lockstep bench step ...`
+int bench_machine(const std::vector<std::string>& words);   // `lockstep bench machine ...`
 int bench_generate(const std::vector<std::string>& words);  // `lockstep bench generate ...`
 
 // `lockstep bench checkpoint ...`.

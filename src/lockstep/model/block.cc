@@ -20,6 +20,15 @@ double Cost::fp8_flops() const {
   return total;
 }
 
+Cost sum(Cost a, const Cost& b) {
+  a.products.insert(a.products.end(), b.products.begin(), b.products.end());
+  a.attention_flops += b.attention_flops;
+  a.attention_length = std::max(a.attention_length, b.attention_length);
+  a.attention_head = std::max(a.attention_head, b.attention_head);
+  a.bytes += b.bytes;
+  return a;
+}
+
 Block::Block(std::string name, std::vector<std::unique_ptr<Segment>> segments)
     : name_(std::move(name)), segments_(std::move(segments)) {}
 
@@ -78,12 +87,7 @@ Cost Block::cost_of(size_t segment, const SliceShape& shape, Part part) const {
 
 Cost Block::cost(const SliceShape& shape, Part part) const {
   Cost total;
-  for (size_t g = 0; g < segments_.size(); ++g) {
-    const Cost cost = cost_of(g, shape, part);
-    total.products.insert(total.products.end(), cost.products.begin(), cost.products.end());
-    total.attention_flops += cost.attention_flops;
-    total.bytes += cost.bytes;
-  }
+  for (size_t g = 0; g < segments_.size(); ++g) total = sum(std::move(total), cost_of(g, shape, part));
   return total;
 }
 

@@ -167,10 +167,12 @@ struct Cost {
   };
   std::vector<Product> products;
   double attention_flops = 0;
+  int64_t attention_length = 0, attention_head = 0;  // tokens that a query may see at most, width of a head
   int64_t bytes = 0;
   double flops() const;
   double fp8_flops() const;  // those of them that are fp8
 };
+Cost sum(Cost a, const Cost& b);
 
 // What is added to linear maps so that they learn while their own weights stay as they are (LoRA):
 // y = x W + scale * drop(x) A B, with A and B of `rank` columns and rows.

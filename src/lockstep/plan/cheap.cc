@@ -17,7 +17,7 @@ double cheap_share(const model::Model& model, const model::SliceShape& slice, co
     for (const auto& segment : block.segments()) {
       for (const Part part : {Part::forward, Part::backward_input, Part::backward_weight}) {
         const model::Cost cost = segment->cost(slice, part);
-        all += std::max(cost.flops() / (peak * machine.reached), moving(cost.bytes));
+        all += cost.flops() / (peak * machine.reached) + moving(cost.bytes);
       }
       for (const model::Remake& remake : segment->plan(slice, kernels).remakes)
         again += moving(remake.moved_bytes);

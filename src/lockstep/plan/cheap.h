@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/model/block.h"
-#include "lockstep/plan/price.h"
+#include "lockstep/plan/machine.h"
 
 namespace lockstep::plan {
 

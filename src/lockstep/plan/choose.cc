@@ -98,13 +98,14 @@ class Chooser {
     }
   }
 
-  // From the fastest to the most sparing, until one fits: sharing out moves more bytes, recomputation
-  // computes more.
+  // Every stage of sharding: it moves more bytes, but shares out the update too. Recomputation only where
+  // nothing fits without it.
   void try_memory(Layout layout) {
     std::vector<std::string> recomputes{question_.recompute};
     if (!recomputes_blocks(question_.recompute)) recomputes.push_back("full");
     // Who names a shard size wants something shared out.
     const int least = layout.data > 1 && question_.shard.value_or(1) > 1 ? 1 : 0;
+    bool one = false;  // fits
     for (const std::string& recompute : recomputes) {
       for (int zero = least; zero <= (layout.data > 1 ? 3 : 0); ++zero) {
         if (layout.data > 1 && question_.zero.value_or(zero) != zero) continue;
@@ -117,10 +118,10 @@ class Chooser {
           trial = try_one({layout, recompute});
         }
         trials_.push_back(trial);
-        if (!trial.refused.empty() || (trial.fits && zero == least && recompute == recomputes.front()))
-          return;
-        if (trial.fits) break;
+        if (!trial.refused.empty()) return;
+        one |= trial.fits;
       }
+      if (one) return;
     }
   }
 

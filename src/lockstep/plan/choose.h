@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "lockstep/plan/layout.h"
+#include "lockstep/plan/parts.h"
 #include "lockstep/plan/price.h"
 #include "lockstep/plan/simulate.h"
 
@@ -36,6 +37,7 @@ struct Compiled {
   std::vector<std::unique_ptr<program::Program>> programs;  // placed and ordered
   World world;                                              // over these programs
   int64_t peak_bytes = 0;                                   // of the fullest rank
+  std::vector<MemoryPart> memory = {};                      // its
 };
 // base::ConfigError: the recipe's check refuses it; its sentence is kept as the reason.
 using Compile = std::function<Compiled(const Candidate& candidate)>;

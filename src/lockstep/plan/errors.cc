@@ -6,7 +6,7 @@ namespace lockstep::plan {
 std::vector<base::ErrorExplanation> error_rows() {
   return {
       {181,
-       "Unknown machine for the cost model",
+       "Unknown device",
        {"The name is misspelled, or the machine is not in the list."},
        {"Use one of the names in the message."}},
       {182,
@@ -21,6 +21,26 @@ std::vector<base::ErrorExplanation> error_rows() {
         "Sizes fixed in the recipe (parallel.tensor and others) leave no possible layout."},
        {"Start more ranks, or use smaller slices with a larger batch.slices.",
         "Leave the keys of [parallel] at their defaults, so more layouts are tried."}},
+      {570,
+       "Unusable catalogue",
+       {"A file of devices, machines or prices has a row with a missing, unknown or impossible value."},
+       {"Correct what the message names; catalogue/ in the repository has rows to copy.",
+        "Remove ~/.config/lockstep/catalogue.toml (or what LOCKSTEP_CATALOGUE names) to use the built-in one."}},
+      {571,
+       "Unknown machine",
+       {"The name after --on is neither a device nor a machine of the catalogue, or the number is impossible."},
+       {"Use a name that `lockstep prices` lists: 8xH100, or \"a3-highgpu-8g x 32\".",
+        "Describe your own in a file and add it with `lockstep prices --update FILE`."}},
+      {573,
+       "No receipt",
+       {"The folder has no forecast.json, or no step of the run was timed yet."},
+       {"Name a run folder; let the run train for a few steps.",
+        "Train again with this version: every run keeps its forecast."}},
+      {572,
+       "No price",
+       {"The catalogue has no price of this machine in this region."},
+       {"Leave --region away for the cheapest region, or use one that the message names.",
+        "Add the price with `lockstep prices --update FILE`."}},
   };
 }
 

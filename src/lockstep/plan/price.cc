@@ -1,14 +1,9 @@
 #include "lockstep/plan/price.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
-
-#include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
-#include "lockstep/device/thread_pool.h"
 
 namespace lockstep::plan {
 
@@ -17,9 +12,6 @@ using program::Instruction;
 using program::Program;
 
 namespace {
-
-constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
-constexpr int64_t kGib = int64_t{1} << 30;
 
 // What goes over the wire: weights, gradients, edges; not what an engine puts in between.
 double bytes_of(const Program& program, const std::vector<program::Use>& uses) {
@@ -38,16 +30,47 @@ bool writes_shares(const Program& program, const Instruction& i) {
   });
 }
 
-double meeting_seconds(const Link& link, int width, const Program& program, const Instruction& i) {
+// How a group of NCCL's moves bytes over a machine's links.
+class Routes {
+ public:
+  Routes(const Machine& machine, const Meet& meet) : machine_(machine), meet_(meet) {
+    const bool crosses = meet.nodes > 1;
+    const double of_node = std::max(1, meet.width / std::max(1, meet.nodes));
+    bandwidth_ = crosses
+                     ? std::min(machine.inside.bytes_per_second, of_node * machine.between.bytes_per_second)
+                     : machine.inside.bytes_per_second;
+  }
+  // Everything passes everyone: an all-gather, a reduce-scatter, an all-to-all of `bytes` in all.
+  double ring(double bytes) const {
+    const double ranks = meet_.width, nodes = meet_.nodes;
+    const double others = (ranks - 1) / ranks;  // the share of everything that comes from elsewhere
+    const double around = (ranks - nodes) * machine_.inside.latency_seconds +
+                          (nodes > 1 ? nodes * machine_.between.latency_seconds : 0);
+    const double up = 2 * std::ceil(std::log2(std::max(2.0, ranks))) *
+                      (nodes > 1 ? machine_.between : machine_.inside).latency_seconds;
+    constexpr double kTree = 0.75;  // of the ring's bandwidth
+    return std::min(bytes * others / bandwidth_ + around, bytes * others / (kTree * bandwidth_) + up);
+  }
+  double hop(double bytes) const {
+    const Link& link = meet_.nodes > 1 ? machine_.between : machine_.inside;
+    return bytes / link.bytes_per_second + link.latency_seconds;
+  }
+
+ private:
+  const Machine& machine_;
+  Meet meet_;
+  double bandwidth_;
+};
+
+double meeting_seconds(const Machine& machine, const Meet& meet, const Program& program,
+                       const Instruction& i) {
   // Across nodes go pieces: of everything, what each of a node's ranks deals with.
   const double piece = i.among == Among::inter_node ? program.ranks.near() : 1;
   const double in = bytes_of(program, i.reads) / piece, out = bytes_of(program, i.writes) / piece,
-               ranks = width;
-  const double others = (ranks - 1) / ranks;  // the share of everything that comes from elsewhere
-  const auto ring = [&](double bytes) {
-    return bytes * others / link.bytes_per_second + (ranks - 1) * link.latency_seconds;
-  };
-  const auto hop = [&](double bytes) { return bytes / link.bytes_per_second + link.latency_seconds; };
+               ranks = meet.width;
+  const Routes routes(machine, meet);
+  const auto ring = [&](double bytes) { return routes.ring(bytes); };
+  const auto hop = [&](double bytes) { return routes.hop(bytes); };
   const auto message = [&] { return hop(static_cast<double>(i.moved_bytes)); };
   // Parts of a sum to their owners; where all want all of it, on to everyone.
   const auto reduce = [&] {
@@ -87,96 +110,24 @@ double meeting_seconds(const Link& link, int width, const Program& program, cons
                     i.what);
 }
 
-bool computes_half(const Program& program) {
-  if (program.blocks.empty() || program.blocks[0].compute < 0) return false;
-  return program.buffers[static_cast<size_t>(program.blocks[0].compute)].dtype != device::DType::f32;
-}
-
 }  // namespace
 
-const std::vector<Machine>& machines() {
-  static const Link nvlink4{450 * kGiga, 3 * kMicro}, nvlink3{300 * kGiga, 3 * kMicro};
-  static const Link net400{45 * kGiga, 8 * kMicro}, net200{22 * kGiga, 8 * kMicro},
-      net100{11 * kGiga, 12 * kMicro};
-  static const Link pcie4{22 * kGiga, 6 * kMicro}, pcie3{11 * kGiga, 6 * kMicro};
-  static const Link memory{8 * kGiga, 20 * kMicro}, wire{0.11 * kGiga, 60 * kMicro};
-  static const std::vector<Machine> list{
-      {"H100", 67 * kTera, 989 * kTera, 0.6, 3350 * kGiga, 80 * kGib, 5 * kMicro, nvlink4, net400, 8},
-      {"H200", 67 * kTera, 989 * kTera, 0.6, 4800 * kGiga, 139 * kGib, 5 * kMicro, nvlink4, net400, 8},
-      {"A100", 19.5 * kTera, 312 * kTera, 0.7, 2039 * kGiga, 80 * kGib, 5 * kMicro, nvlink3, net200, 8},
-      {"L4", 30.3 * kTera, 121 * kTera, 0.6, 300 * kGiga, 23 * kGib, 5 * kMicro, pcie4, net100, 8},
-      {"T4", 8.1 * kTera, 65 * kTera, 0.5, 300 * kGiga, 15 * kGib, 6 * kMicro, pcie3, net100, 4},
-      {"laptop", 0.4 * kTera, 0.2 * kTera, 0.6, 40 * kGiga, 12 * kGib, 2 * kMicro, memory, wire, 8},
-  };
-  return list;
+double seconds_of(const Machine& machine, const Meet& meet, const Program& program, const Instruction& i) {
+  if (i.among == Among::none) return work_seconds(machine, program, i).all();
+  const bool alone = meet.width < 2 && !is_message(i);
+  return machine.launch_seconds +
+         (alone ? 0 : meeting_seconds(machine, {std::max(2, meet.width), meet.nodes}, program, i));
 }
-
-const Machine& machine_named(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Machine& machine : machines()) {
-    if (machine.name == name) return machine;
-    names.push_back(machine.name);
-  }
-  throw base::ConfigError(181,
-                          fmt::format("unknown machine '{}'; known are {}", name, base::join(names, ", ")));
-}
-
-Machine this_machine(device::Kind kind, const device::Properties& device, int ranks_here) {
-  const double share = 1.0 / std::max(1, ranks_here);
-  std::string like = "laptop";
-  if (kind == device::Kind::cuda) {
-    like = "A100";
-    for (const Machine& machine : machines()) {
-      if (device.name.find(machine.name) != std::string::npos) like = machine.name;
-    }
-  }
-  Machine machine = machine_named(like);
-  machine.name = device.name;
-  if (kind == device::Kind::cpu) {  // a core does about 50 billion multiplications and additions a second
-    const double cores = device::thread_count();
-    machine.flops_fp32 = cores * 0.1 * kTera * share;
-    machine.flops_half = machine.flops_fp32 / 2;
-    machine.memory_bytes_per_second = std::min(cores, 4.0) * 10 * kGiga * share;
-    machine.memory_bytes = static_cast<int64_t>(static_cast<double>(device.free_bytes) * share);
-    return machine;
-  }
-  if (device.peak_flops_bf16 > 0) machine.flops_half = device.peak_flops_bf16;
-  if (device.peak_flops_fp32 > 0) machine.flops_fp32 = device.peak_flops_fp32;
-  machine.memory_bytes = device.free_bytes;
-  return machine;
-}
-
-double seconds_of(const Machine& machine, const Link& link, int width, const Program& program,
-                  const Instruction& i) {
-  if (i.among != Among::none) {
-    const bool alone = width < 2 && !is_message(i);
-    return machine.launch_seconds + (alone ? 0 : meeting_seconds(link, std::max(2, width), program, i));
-  }
-  const double peak = computes_half(program) ? machine.flops_half : machine.flops_fp32;
-  const double products = i.flops / (peak * machine.reached);
-  const double bytes = static_cast<double>(i.moved_bytes) / machine.memory_bytes_per_second;
-  const bool nothing = i.is<program::ReleaseWeights>();  // says only where memory ends
-  return nothing ? 0 : std::max(machine.launch_seconds, std::max(products, bytes));
-}
-
-namespace {
-
-// The ranks that come to an instruction, and whether they stand on several nodes.
-struct Meet {
-  int width = 1;
-  bool crosses = false;
-};
 
 Meet meet_of(const Machine& machine, const World& world, int rank, Among among) {
   const bool message = among == Among::next || among == Among::previous;
   const std::vector<int> all =
       message ? std::vector{rank, world.peer(rank, among)} : world.members(rank, among);
   const auto node = [&](int r) { return r / machine.ranks_per_node; };
-  return {static_cast<int>(all.size()),
-          node(all.front()) != node(all.back()) || node(rank) != node(all.front())};
+  Meet meet{static_cast<int>(all.size()), 1};  // members ascend, so those of a node are neighbours
+  for (size_t k = 1; k < all.size(); ++k) meet.nodes += node(all[k]) != node(all[k - 1]) ? 1 : 0;
+  return meet;
 }
-
-}  // namespace
 
 Price price_on(const Machine& machine, const World& world) {
   auto known = std::make_shared<std::map<std::pair<int, Among>, Meet>>();
@@ -187,7 +138,7 @@ Price price_on(const Machine& machine, const World& world) {
       if (fresh) it->second = meet_of(machine, world, rank, i.among);
       meet = it->second;
     }
-    return seconds_of(machine, meet.crosses ? machine.between : machine.inside, meet.width, program, i);
+    return seconds_of(machine, meet, program, i);
   };
 }
 
@@ -202,7 +153,7 @@ std::function<int(int rank)> apart_on(const Machine& machine, const World& world
   return [&machine, &world, named](int rank) {
     int bits = 0;
     for (const Among among : named) {
-      if (meet_of(machine, world, rank, among).crosses) bits |= 1 << static_cast<int>(among);
+      if (meet_of(machine, world, rank, among).nodes > 1) bits |= 1 << static_cast<int>(among);
     }
     return bits;
   };

@@ -30,15 +30,6 @@ struct Bytes {
   }
 };
 
-TEST(Price, WorkIsTheLongerOfProductsAndBytes) {
-  Program program;
-  EXPECT_DOUBLE_EQ(seconds_of(kMachine, kMachine.inside, 1, program, {.flops = 1e12, .moved_bytes = 1}), 2);
-  EXPECT_DOUBLE_EQ(
-      seconds_of(kMachine, kMachine.inside, 1, program, {.flops = 1, .moved_bytes = 10'000'000'000}), 1);
-  program.blocks.push_back({.compute = program.add_buffer({.dtype = device::DType::bf16, .shape = {1}})});
-  EXPECT_DOUBLE_EQ(seconds_of(kMachine, kMachine.inside, 1, program, {.flops = 1e12}), 0.5);
-}
-
 // Seconds a gigabyte at one gigabyte a second: the textbook's rings.
 TEST(Price, CollectivesAreRings) {
   struct Row {
@@ -62,7 +53,7 @@ TEST(Price, CollectivesAreRings) {
     if (is_message(i)) i.moved_bytes = static_cast<int64_t>(row.in + row.out);
     if (row.in > 0) i.reads.push_back({bytes.add(row.in), program::Role::in});
     if (row.out > 0) i.writes.push_back({bytes.add(row.out, row.share), program::Role::out});
-    EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 4, bytes.program, i), row.seconds, 1e-9) << row.name;
+    EXPECT_NEAR(seconds_of(kMachine, {.width = 4}, bytes.program, i), row.seconds, 1e-9) << row.name;
   }
 }
 
@@ -77,12 +68,13 @@ TEST(Price, ASumByNodesMovesPieces) {
                 .among = Among::intra_node,
                 .reads = {{sum, program::Role::node}},
                 .writes = {{sum, program::Role::sum}}};
-  EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 4, bytes.program, i), 0.75, 1e-9);
+  EXPECT_NEAR(seconds_of(kMachine, {.width = 4}, bytes.program, i), 0.75, 1e-9);
   i.among = Among::inter_node;
-  EXPECT_NEAR(seconds_of(kMachine, kMachine.inside, 2, bytes.program, i), 0.25, 1e-9);
+  EXPECT_NEAR(seconds_of(kMachine, {.width = 2}, bytes.program, i), 0.25, 1e-9);
 }
 
-TEST(Price, GroupsThatCrossNodesUseTheSlowerLink) {
+// Eight ranks in nodes of four: two of each shard group share a node and use their networks together.
+TEST(Price, GroupsThatCrossNodesUseTheirNodesNetwork) {
   Bytes bytes;
   const int whole = bytes.add(1e6);
   const Instruction gather{.what = program::GatherWeights{},
@@ -101,24 +93,24 @@ TEST(Price, GroupsThatCrossNodesUseTheSlowerLink) {
   world.programs = {&bytes.program};
   const Price price = price_on(kMachine, world);
   EXPECT_DOUBLE_EQ(price(0, bytes.program, seam), 1e6 / 2 / 1e9);
-  EXPECT_DOUBLE_EQ(price(0, bytes.program, gather), 1e6 * 0.75 / 1e8);
+  EXPECT_DOUBLE_EQ(price(0, bytes.program, gather), 1e6 * 0.75 / (2 * 1e8));
   const auto apart = apart_on(kMachine, world);
   EXPECT_EQ(apart(0), apart(5));  // both cross with their shard ranks only
   EXPECT_TRUE(simulate(world, price, {.apart = apart}).problems.empty());
 }
 
-TEST(Price, MachinesAreNamed) {
-  for (const Machine& machine : machines()) {
-    EXPECT_EQ(machine_named(machine.name).name, machine.name);
-    EXPECT_GT(machine.memory_bytes, 0) << machine.name;
-    EXPECT_GE(machine.inside.bytes_per_second, machine.between.bytes_per_second) << machine.name;
-  }
-  EXPECT_THROW(machine_named("H900"), base::ConfigError);
-  const device::Properties card{.name = "NVIDIA L4", .free_bytes = 5};
-  EXPECT_EQ(this_machine(device::Kind::cuda, card, 1).memory_bytes_per_second,
-            machine_named("L4").memory_bytes_per_second);
-  const Machine half = this_machine(device::Kind::cpu, {.name = "cpu", .free_bytes = 100}, 2);
-  EXPECT_EQ(half.memory_bytes, 50);
+// Small messages to many ranks take the tree, large ones the ring.
+TEST(Price, TheFasterOfRingAndTree) {
+  Machine far = kMachine;
+  far.inside.latency_seconds = 1e-6, far.between.latency_seconds = 1e-5;
+  const auto seconds = [&](double bytes_in_all) {
+    Bytes bytes;
+    Instruction i{.what = program::GatherTokens{}, .among = Among::tensor};
+    i.writes.push_back({bytes.add(bytes_in_all), program::Role::out});
+    return seconds_of(far, {.width = 64, .nodes = 16}, bytes.program, i);
+  };
+  EXPECT_NEAR(seconds(64), 2 * 6 * 1e-5, 1e-6);                                  // up and down
+  EXPECT_NEAR(seconds(1e9), 1e9 * 63 / 64 / 4e8 + 48 * 1e-6 + 16 * 1e-5, 1e-9);  // around
 }
 
 }  // namespace

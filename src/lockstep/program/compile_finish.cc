@@ -22,7 +22,7 @@ void Compiler::finish_step() {
     const int block = static_cast<int>(b);
     norm.reads.push_back({program_.blocks[b].gradients[0], Role::gradient, {}, block});
     norm.reads.push_back({program_.blocks[b].norm_chunks, Role::chunks, {}, block});
-    norm.moved_bytes += layouts_[b].value_count * 4;
+    norm.moved_bytes += own_part(b, layouts_[b].value_count * 4);
   }
   norm.reads.push_back({keep_.slice_losses, Role::losses});
   norm.reads.push_back({keep_.inputs, Role::inputs});
@@ -33,6 +33,15 @@ void Compiler::finish_step() {
     for (size_t r = 0; mine(b) && r < layouts_[b].regions.size(); ++r) update(b, r);
   }
   share_tied();
+}
+
+// Of what a block has for each trained value, this rank's: all of it, or its shard's.
+int64_t Compiler::own_part(size_t b, int64_t bytes) const {
+  const int64_t all = layouts_[b].value_count;
+  if (program_.shards.empty() || all == 0) return bytes;
+  const double share =
+      static_cast<double>(program_.own_shard(static_cast<int>(b)).values.count) / static_cast<double>(all);
+  return static_cast<int64_t>(share * static_cast<double>(bytes));
 }
 
 // The values of one rule.
@@ -53,6 +62,7 @@ void Compiler::update(size_t b, size_t r) {
     i.writes.push_back({.buffer = state.buffer, .role = Role::moment, .number = count++});
     i.moved_bytes += 2 * program_.buffers[static_cast<size_t>(state.buffer)].bytes();
   }
+  i.moved_bytes = own_part(b, i.moved_bytes);
   int64_t scratch = 0;
   const StateRule& rule = layout_.rules[static_cast<size_t>(region.rule)];
   for (const int k : region.params) {

@@ -378,10 +378,14 @@ void Compiler::add_scratch(Instruction& i, const SegmentPlan& plan, Part part, i
 }
 
 void Compiler::add_cost(Instruction& i, size_t b, size_t g, Part part) {
-  const model::Cost cost = model_.blocks[b].cost_of(g, layout_.slice, part);
-  i.flops += cost.flops();
-  i.fp8_flops += cost.fp8_flops();
-  i.moved_bytes += cost.bytes;
+  auto& known = costs_[{b, g, part}];
+  if (!known) {
+    known = std::make_shared<const model::Cost>(model_.blocks[b].cost_of(g, layout_.slice, part));
+  }
+  i.flops += known->flops();
+  i.fp8_flops += known->fp8_flops();
+  i.moved_bytes += known->bytes;
+  i.work = i.work ? std::make_shared<const model::Cost>(model::sum(*i.work, *known)) : known;
 }
 
 // --- gradients of a strand ---------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -98,6 +99,7 @@ class Compiler {
   static void add_may_reuse(Instruction& i, const model::SegmentPlan& plan, const Roles& seen);
   void add_scratch(Instruction& i, const model::SegmentPlan& plan, model::Part part, int block, int slice);
   void add_cost(Instruction& i, size_t b, size_t g, model::Part part);
+  int64_t own_part(size_t b, int64_t bytes) const;
   int gradient_at(size_t b, const Slice& s);
   void close_strand(size_t b, const Slice& s);
 
@@ -161,6 +163,8 @@ class Compiler {
   std::map<std::pair<size_t, size_t>, int>
       round_;  // {block, strand}: its gradient, where strands are dealt round-robin
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block
+  // What each part of a segment costs, asked once for all slices.
+  std::map<std::tuple<size_t, size_t, model::Part>, std::shared_ptr<const model::Cost>> costs_;
 };
 
 }  // namespace lockstep::program

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,9 @@ struct Instruction {
   double flops = 0;
   double fp8_flops = 0;     // those of them that are products of fp8
   int64_t moved_bytes = 0;  // by everything that is not a matrix product
+  // Of a segment: its products and attention by shape. Where it runs in parts, `flops` says how much of it
+  // this is.
+  std::shared_ptr<const model::Cost> work = nullptr;
 
   template <class Type>
   const Type* get() const {

@@ -12,6 +12,7 @@
 #include "lockstep/run/loop/references.h"
 #include "lockstep/run/saving/saver.h"
 #include "lockstep/training/data_watch.h"
+#include "lockstep/training/forecast_file.h"
 #include "lockstep/training/profile_file.h"
 #include "lockstep/training/recovery.h"
 #include "lockstep/training/remarks.h"
@@ -213,6 +214,7 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
                  options.first_step);
   if (!begun.missing.empty()) everyone.event("lines_missing", begun.missing, options.first_step);
   base::end_lap(session.plan.laps, "open the run folder");
+  ForecastFile forecast(session.plan, folder);
   const run::Summary summary = train_and_save(session, options, everyone, [&] { news.finish(); });
   everyone.event(
       summary.finished ? "finished" : "preempted",
@@ -227,6 +229,7 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
     observer.note(fmt::format("run the same command again to resume from step {}", summary.steps));
   } else {
     observer.ended(result);
+    if (const std::string line = forecast.receipt(); !line.empty()) observer.note(line);
   }
   if (const std::string left = files.unwritten(); !left.empty())
     observer.warn(left + " could not be written: the disk stayed full until the end");

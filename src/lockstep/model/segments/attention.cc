@@ -92,6 +92,8 @@ class Attention : public Segment {
     const double pairs = attended_pairs(shape.seq_len * o_.parts.context, o_.scores);
     const double product = 2.0 * pairs * static_cast<double>(shape.samples * o_.heads * o_.head_dim);
     cost.attention_flops = product * (part == Part::forward ? 2 : 5);
+    cost.attention_length = shape.seq_len * o_.parts.context;
+    cost.attention_head = o_.head_dim;
     cost.bytes = shape.tokens() * o_.parts.context * (2 * o_.heads + 2 * o_.kv_heads) * o_.head_dim *
                  device::size_of(o_.type);
     return cost;

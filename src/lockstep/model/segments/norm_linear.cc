@@ -221,7 +221,7 @@ class NormLinear : public Segment {
     if (part != Part::backward_weight) {
       if (norm_) cost.bytes += norm_->forward_bytes(shape.tokens());
       if (options_.activation != Activation::none)
-        cost.bytes += shape.tokens() * (map_.out + given_width()) * element;
+        cost.bytes += shape.tokens() * (map_.out * (part == Part::forward ? 1 : 2) + given_width()) * element;
     }
     return cost;
   }

@@ -114,6 +114,8 @@ class RingAttention : public Segment {
                          static_cast<double>(shape.samples) / 2;
     cost.attention_flops =
         2.0 * pairs * static_cast<double>(o_.heads * o_.head_dim) * (part == Part::forward ? 2 : 5);
+    cost.attention_length = shape.seq_len;
+    cost.attention_head = o_.head_dim;
     cost.bytes = shape.tokens() * (2 * o_.heads + 2 * o_.kv_heads) * o_.head_dim * device::size_of(o_.type);
     return cost;
   }

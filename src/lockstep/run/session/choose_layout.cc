@@ -1,8 +1,13 @@
 #include "lockstep/run/session/choose_layout.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <map>
+#include <mutex>
+#include <thread>
 
+#include "lockstep/base/threads.h"
 #include "lockstep/comm/mesh.h"
 #include "lockstep/plan/choose.h"
 #include "lockstep/plan/list_key.h"
@@ -13,7 +18,11 @@ namespace lockstep::run {
 
 namespace {
 
+// Ranks with the largest shards that are compiled: one more where two are about as large.
 constexpr size_t kAsked = 4;
+constexpr int64_t kAboutAsMuch = 1 << 20;  // elements
+// With more ranks there are so many layouts that none of them is made to fit by trying what is "auto".
+constexpr int kShrinkRanks = 64;
 
 // Of all ranks with this list, the few that may need most: those with the largest shares, which are all that
 // differs in size.
@@ -40,30 +49,11 @@ std::vector<int> fullest(const program::Program& program, const comm::Mesh& mesh
   const size_t asked = std::min(kAsked, by_size.size());
   std::partial_sort(by_size.begin(), by_size.begin() + static_cast<ptrdiff_t>(asked), by_size.end());
   std::vector<int> ranks;
-  for (size_t k = 0; k < asked; ++k) ranks.push_back(by_size[k].second);
-  return ranks;
-}
-
-// `sizes`: what the fullest rank needs is asked too.
-plan::Compiled compile_ranks(const Plan& plan, bool sizes) {
-  const comm::Mesh mesh = mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages);
-  const plan::Lists lists = plan::lists_of(mesh, plan.layout.ranks, plan.layout.strands);
-  plan::Compiled compiled{.programs = {}, .world = plan::world_of(mesh)};
-  compiled.world.program_of = lists.of;
-  for (size_t k = 0; k < lists.first.size(); ++k) {
-    program::MemoryPlan memory;
-    auto program = std::make_unique<program::Program>(compile_for_rank(plan, lists.first[k], memory));
-    compiled.peak_bytes = std::max(compiled.peak_bytes, memory.peak_bytes());
-    for (const int rank : sizes ? fullest(*program, mesh, lists, static_cast<int>(k)) : std::vector<int>{}) {
-      if (rank == lists.first[k]) continue;
-      compile_for_rank(plan, rank, memory);
-      compiled.peak_bytes = std::max(compiled.peak_bytes, memory.peak_bytes());
-    }
-    program::order(*program);
-    compiled.world.programs.push_back(program.get());
-    compiled.programs.push_back(std::move(program));
+  for (size_t k = 0; k < asked; ++k) {
+    if (k > 0 && by_size[k].first - by_size[0].first > kAboutAsMuch / program.ranks.shard) break;
+    ranks.push_back(by_size[k].second);
   }
-  return compiled;
+  return ranks;
 }
 
 // What the user has settled is not up for choice.
@@ -77,49 +67,136 @@ std::optional<T> settled(const recipe::Resolved& resolved, const std::string& ke
 
 }  // namespace
 
-std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options, const Own& own) {
-  auto& parallel = resolved.recipe.parallel;
-  if (!parallel.automatic) return "";
-  parallel.automatic = false;
+namespace {
+
+// One list, ready to be walked, and what the fullest of its ranks needs.
+struct OneList {
+  std::unique_ptr<program::Program> program;
+  int64_t peak_bytes = 0;
+  std::vector<plan::MemoryPart> memory;
+};
+
+OneList compile_list(const Plan& plan, const comm::Mesh& mesh, const plan::Lists& lists, size_t k,
+                     bool sizes) {
+  OneList made;
+  program::MemoryPlan memory;
+  const auto look_at = [&](const program::Program& one) {
+    if (memory.peak_bytes() <= made.peak_bytes) return;
+    made.peak_bytes = memory.peak_bytes();
+    made.memory = plan::memory_parts(one, memory);
+  };
+  made.program = std::make_unique<program::Program>(compile_for_rank(plan, lists.first[k], memory));
+  look_at(*made.program);
+  for (const int rank :
+       sizes ? fullest(*made.program, mesh, lists, static_cast<int>(k)) : std::vector<int>{}) {
+    if (rank != lists.first[k]) look_at(compile_for_rank(plan, rank, memory));
+  }
+  program::order(*made.program);
+  return made;
+}
+
+// All of [0, count), on as many threads as there are processors; the first exception is thrown again.
+void for_each_beside(size_t count, const std::function<void(size_t)>& work) {
+  std::atomic<size_t> next = 0;
+  std::exception_ptr problem;
+  std::once_flag once;
+  const auto run = [&] {
+    try {
+      for (size_t k = next++; k < count; k = next++) work(k);
+    } catch (...) {
+      std::call_once(once, [&] { problem = std::current_exception(); });
+      next = count;
+    }
+  };
+  std::vector<std::jthread> helpers;
+  const size_t most = std::min<size_t>(count, std::max(1U, std::thread::hardware_concurrency()));
+  while (helpers.size() + 1 < most && base::add_helper(helpers, run)) {
+  }
+  run();
+  helpers.clear();
+  if (problem) std::rethrow_exception(problem);
+}
+
+}  // namespace
+
+plan::Compiled compile_ranks(const Plan& plan, bool sizes) {
+  const comm::Mesh mesh = mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages);
+  const plan::Lists lists = plan::lists_of(mesh, plan.layout.ranks, plan.layout.strands);
+  std::vector<OneList> made(lists.first.size());
+  for_each_beside(made.size(), [&](size_t k) { made[k] = compile_list(plan, mesh, lists, k, sizes); });
+  plan::Compiled compiled{.programs = {}, .world = plan::world_of(mesh)};
+  compiled.world.program_of = lists.of;
+  for (OneList& one : made) {
+    if (one.peak_bytes > compiled.peak_bytes)
+      compiled.peak_bytes = one.peak_bytes, compiled.memory = std::move(one.memory);
+    compiled.world.programs.push_back(one.program.get());
+    compiled.programs.push_back(std::move(one.program));
+  }
+  return compiled;
+}
+
+plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& search,
+                            const PlanOptions& options, const Own& own) {
+  const auto& parallel = resolved.recipe.parallel;
+  plan::Question question{.ranks = options.seat.world,
+                          .available_bytes = search.available_bytes,
+                          .machine = search.machine,
+                          .recompute = resolved.recipe.memory.recompute};
+  if (!search.all) {
+    question.tensor = settled(resolved, "parallel.tensor", static_cast<int>(parallel.tensor));
+    question.context = settled(resolved, "parallel.context", static_cast<int>(parallel.context));
+    question.pipeline = settled(resolved, "parallel.pipeline", static_cast<int>(parallel.pipeline));
+    question.zero = settled(resolved, "parallel.zero", zero_stage(parallel.zero));
+    question.shard = settled(resolved, "parallel.shard", static_cast<int>(parallel.shard.value));
+    question.chunks = settled(resolved, "parallel.chunks", static_cast<int>(parallel.chunks));
+    question.form = settled(resolved, "parallel.context_form", parallel.context_form);
+    question.schedule = settled(resolved, "parallel.schedule", parallel.schedule);
+    question.sequence = settled(resolved, "parallel.sequence", parallel.sequence);
+  }
   PlanOptions look = options;
   look.must_fit = false;
   look.seat.rank = 0;
-  // The machine and its memory, from one rank's plan: of one sample, for all of them would be a long list.
-  recipe::Resolved one = resolved;
-  plan::take_layout_off(one.recipe);
-  one.recipe.batch.global = 1;
-  one.recipe.batch.slices = one.recipe.batch.strands = 1;
-  PlanOptions alone = look;
-  alone.seat.world = 1;
-  const Plan here = make_plan(one, own, alone);
-  const plan::Question question{
-      .ranks = options.seat.world,
-      .available_bytes = here.available_bytes,
-      .machine =
-          plan::this_machine(here.device->id().kind, here.device->properties(), options.seat.local_world),
-      .recompute = resolved.recipe.memory.recompute,
-      .tensor = settled(resolved, "parallel.tensor", static_cast<int>(parallel.tensor)),
-      .context = settled(resolved, "parallel.context", static_cast<int>(parallel.context)),
-      .pipeline = settled(resolved, "parallel.pipeline", static_cast<int>(parallel.pipeline)),
-      .zero = settled(resolved, "parallel.zero", zero_stage(parallel.zero)),
-      .shard = settled(resolved, "parallel.shard", static_cast<int>(parallel.shard.value)),
-      .chunks = settled(resolved, "parallel.chunks", static_cast<int>(parallel.chunks)),
-      .form = settled(resolved, "parallel.context_form", parallel.context_form),
-      .schedule = settled(resolved, "parallel.schedule", parallel.schedule),
-      .sequence = settled(resolved, "parallel.sequence", parallel.sequence)};
-  const plan::Choice choice = plan::choose(question, [&](const plan::Candidate& candidate) {
+  look.may_shrink = question.ranks <= kShrinkRanks;
+  return plan::choose(question, [&](const plan::Candidate& candidate) {
     recipe::Resolved tried = resolved;
+    tried.recipe.parallel.automatic = false;
     for (const std::string& word : candidate.overrides()) {
       const size_t equals = word.find('=');
       recipe::set_value(tried.recipe, word.substr(0, equals), word.substr(equals + 1));
     }
-    return compile_ranks(make_plan(std::move(tried), own, look), true);
+    const Plan plan = make_plan(std::move(tried), own, look);
+    if (plan.memory.peak_bytes() <= question.available_bytes) return compile_ranks(plan, true);
+    return plan::Compiled{.programs = {}, .world = {}, .peak_bytes = plan.memory.peak_bytes()};  // at least
   });
-  for (const std::string& word : choice.best.overrides()) {
+}
+
+void take_layout(recipe::Resolved& resolved, const plan::Candidate& candidate) {
+  resolved.recipe.parallel.automatic = false;
+  for (const std::string& word : candidate.overrides()) {
     const size_t equals = word.find('=');
     recipe::set_value(resolved.recipe, word.substr(0, equals), word.substr(equals + 1));
     resolved.origin[word.substr(0, equals)] = "auto";
   }
+}
+
+std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options, const Own& own) {
+  if (!resolved.recipe.parallel.automatic) return "";
+  // The machine and its memory, from one rank's plan: of one sample, for all of them would be a long list.
+  recipe::Resolved one = resolved;
+  plan::take_layout_off(one.recipe);
+  one.recipe.parallel.automatic = false;
+  one.recipe.batch.global = 1;
+  one.recipe.batch.slices = one.recipe.batch.strands = 1;
+  PlanOptions alone = options;
+  alone.must_fit = false;
+  alone.seat.rank = 0;
+  alone.seat.world = 1;
+  const Plan here = make_plan(one, own, alone);
+  const Search search{.machine = plan::this_machine(here.device->id().kind, here.device->properties(),
+                                                    options.seat.local_world),
+                      .available_bytes = here.available_bytes};
+  const plan::Choice choice = search_layouts(resolved, search, options, own);
+  take_layout(resolved, choice.best);
   return choice.why();
 }
 

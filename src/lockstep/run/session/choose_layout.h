@@ -4,9 +4,25 @@
 
 #include <string>
 
+#include "lockstep/plan/choose.h"
 #include "lockstep/run/session/session.h"
 
 namespace lockstep::run {
+
+// The programs of all ranks of a plan's layout, those with the same list once. `sizes`: what the fullest rank
+// needs is asked too.
+plan::Compiled compile_ranks(const Plan& plan, bool sizes);
+
+// Every layout of the recipe's ranks, priced on a machine that need not be here.
+struct Search {
+  plan::Machine machine;
+  int64_t available_bytes = 0;
+  bool all = false;  // what the user has settled is up for choice too
+};
+plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& search,
+                            const PlanOptions& options, const Own& own = {});
+// The recipe's layout becomes this one.
+void take_layout(recipe::Resolved& resolved, const plan::Candidate& candidate);
 
 // With parallel.auto, the recipe's layout becomes the fastest that fits, by plan::choose(); what the user set
 // stays. `own`: as in make_plan(). Returns why, for people; empty without parallel.auto. ConfigError 183 when

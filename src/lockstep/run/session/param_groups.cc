@@ -181,6 +181,7 @@ void assign_groups(model::Model& model, const recipe::Recipe& recipe, const opti
         "`frozen` of optim.groups");
   }
   for (const Tensor& one : tensors) {
+    if (one.train == model::Treatment{}) continue;  // as every block treats them
     for (const std::string& name : one.names) {
       for (model::Block& block : model.blocks) block.treat(name, one.train);
     }

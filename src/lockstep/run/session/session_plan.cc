@@ -11,6 +11,7 @@
 #include "lockstep/data/kind.h"
 #include "lockstep/device/opening.h"
 #include "lockstep/device/thread_pool.h"
+#include "lockstep/kernels/absent.h"
 #include "lockstep/model/adapters.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/families/fp8_recipe.h"
@@ -93,7 +94,7 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
           "tune.method = \"lora\" is for the built-in families, because your own model's modules "
           "do their own products; set tune.method=full");
     }
-    if (plan.device->id().kind == device::Kind::cuda) model::load_torch_cuda_where_linked();
+    if (plan.exists && plan.device->id().kind == device::Kind::cuda) model::load_torch_cuda_where_linked();
     if (resolved.recipe.precision.compute == "fp8") {
       throw ConfigError(185,
                         "precision.compute = \"fp8\" is for the built-in families, because your own model's "
@@ -218,9 +219,9 @@ program::Layout layout_of(const Plan& plan, const Variant& variant) {
   program::resolve_nodes(layout.ranks, layout.strands);
   layout.stages = plan.layout.stages;
   layout.stages.pieces = cut_stages(recipe, *plan.model, layout);
-  layout.rules = state_rules(plan.optimizer, variant.moments, kernels::kernels_for(plan.device->id().kind));
+  layout.rules = state_rules(plan.optimizer, variant.moments, *plan.kernels);
   layout.offload = variant.offload;
-  layout.kernels = &kernels::kernels_for(plan.device->id().kind);
+  layout.kernels = plan.kernels;
   layout.recompute = program::parse_recompute(settled(plan, variant.recompute, layout), *plan.model);
   return layout;
 }
@@ -262,8 +263,10 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   plan.exists = options.exists;
   plan.laps = options.laps;
   check_before_opening(resolved, own, options);
-  device::Opening opening(resolved.recipe.run.device, options.seat.local_rank, options.seat.world > 1);
-  const device::Id id = opening.id();
+  std::optional<device::Opening> opening;
+  if (!options.device)
+    opening.emplace(resolved.recipe.run.device, options.seat.local_rank, options.seat.world > 1);
+  const device::Id id = opening ? opening->id() : device::Id{options.device->kind, 0};
   base::end_lap(plan.laps, "find the device");
   set_threads(resolved.recipe, options.seat);
   const bool cpu = id.kind == device::Kind::cpu;
@@ -279,9 +282,9 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   }
   plan.dataset = own.dataset ? std::move(own.dataset) : data::open_dataset(resolved.recipe, options.data_use);
   base::end_lap(plan.laps, "open the data");
-  plan.device = opening.take();
+  plan.device = opening ? opening->take() : device::absent_device(*options.device);
   base::end_lap(plan.laps, "open the device");
-  static_cast<void>(kernels::kernels_for(id.kind));
+  plan.kernels = opening || cpu ? &kernels::kernels_for(id.kind) : &kernels::absent_cuda_kernels();
   base::end_lap(plan.laps, "load its kernels");  // of the CPU: LibTorch
   const DType compute = resolve_precision(resolved, plan.device->properties(), own.build_model != nullptr);
   plan.optimizer = optim::make_optimizer(resolved.recipe, compute == DType::f16);
@@ -298,12 +301,12 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   check_slices(plan.recipe(), plan.layout.ranks, plan.layout.stages, here.parts);
   plan.program = program::compile(*plan.model, plan.layout);
   plan.memory = program::place(plan.program);
-  if (plan.memory.peak_bytes() > plan.available_bytes) resolve_smaller(plan);
+  if (options.may_shrink && plan.memory.peak_bytes() > plan.available_bytes) resolve_smaller(plan);
   program::check(plan.program, *plan.model);
   if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes)
     throw_out_of_memory(plan, plan.available_bytes);
   base::end_lap(plan.laps, "compile the step and place its memory");
-  opening.finish(plan.laps);
+  if (opening) opening->finish(plan.laps);
   base::end_lap(plan.laps, "wait for the libraries");
   return plan;
 }

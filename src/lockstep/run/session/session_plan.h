@@ -7,10 +7,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/laps.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/device/absent_device.h"
 #include "lockstep/device/device.h"
 #include "lockstep/model/block.h"
 #include "lockstep/optim/optimizer.h"
@@ -39,11 +41,12 @@ struct Plan {
   program::Layout layout;
   program::Program program;  // checked and placed
   program::MemoryPlan memory;
-  int64_t available_bytes = 0;  // on the device, or memory.limit_gib
-  bool exists = true;           // as in PlanOptions
-  comm::Seat seat;              // this process among the ranks
-  int per_node = 0;             // ranks of each node, where there are several (PlanOptions)
-  base::Laps* laps = nullptr;   // of the way to the first step, where that is timed
+  const kernels::Kernels* kernels = nullptr;  // of the device
+  int64_t available_bytes = 0;                // on the device, or memory.limit_gib
+  bool exists = true;                         // as in PlanOptions
+  comm::Seat seat;                            // this process among the ranks
+  int per_node = 0;                           // ranks of each node, where there are several (PlanOptions)
+  base::Laps* laps = nullptr;                 // of the way to the first step, where that is timed
   const recipe::Recipe& recipe() const { return resolved.recipe; }
   // Of ranks that work on the same slices, one says what is in them.
   bool counts_batch() const {
@@ -58,10 +61,12 @@ struct Plan {
 
 struct PlanOptions {
   bool must_fit = true;  // memory that does not suffice is RunError 420 with the report
+  bool may_shrink = true;  // what is "auto" and does not fit is made smaller, which takes many compilations
   data::Use data_use = data::Use::train;
   bool reads_data = true;  // false: nobody will read a sample, and the data need not be there
   bool exists = true;      // false: nothing will be run, and memory.limit_gib may be more than there is here
   comm::Seat seat;         // the rank to plan for; need not exist
+  std::optional<device::Absent> device = {};  // to plan for, instead of one that is here; then !exists
   // Of CPU ranks: they read each other's memory, so that reductions stage nothing; those of one node do.
   bool shares_memory = true, node_shares_memory = true;
   int per_node = 0;            // ranks of each node, where there are several; 0: one, or not the same on each

@@ -1,0 +1,113 @@
+// lockstep plan: what a run would take on machines that need not be here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/plan/modes.h"
+#include "lockstep/cli/plan/report.h"
+#include "lockstep/cli/print.h"
+#include "lockstep/run/session/choose_layout.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct PlanWords {
+  recipe::RecipeSource source;
+  std::vector<std::string> on;
+  std::string region, tariff = "on_demand", scale;
+  bool json = false, explain = false, quick = false, published = false;
+};
+
+// Whether the recipe says how its ranks share the work.
+bool has_layout(const recipe::Resolved& resolved) {
+  if (resolved.recipe.parallel.automatic) return false;
+  for (const char* key : {"parallel.tensor", "parallel.context", "parallel.pipeline", "parallel.zero",
+                          "parallel.shard", "parallel.data"}) {
+    const auto origin = resolved.origin.find(key);
+    if (origin != resolved.origin.end() && origin->second != "default") return true;
+  }
+  return false;
+}
+
+Planned plan_on(recipe::Resolved resolved, const plan::Place& place, const Paying& paying, bool search) {
+  Planned planned{.place = place, .paying = paying};
+  const bool own = has_layout(resolved);
+  if (place.ranks > 1 && (search || !own)) {
+    planned.layouts = run::layouts_on(resolved, place, own);
+    if (!own) run::take_layout(resolved, planned.layouts->best);
+  }
+  planned.forecast = run::forecast(resolved, place);
+  planned.bottleneck = run::bottleneck_of(planned.forecast, resolved.recipe, place);
+  return planned;
+}
+
+void check_region(const plan::Place& place, const Paying& paying) {
+  if (paying.region.empty() || place.row == nullptr || place.row->price_in(paying.region) != nullptr) return;
+  std::vector<std::string> regions;
+  for (const plan::RegionPrice& price : place.row->prices) regions.push_back(price.region);
+  throw base::ConfigError(
+      572, fmt::format("the catalogue has no price of {} in {}; it has {}; add one with `lockstep prices "
+                       "--update FILE`",
+                       place.row->name, base::quoted(paying.region), base::join(regions, ", ")));
+}
+
+Paying parse_paying(const PlanWords& words) {
+  const std::optional<plan::Tariff> tariff = plan::parse_tariff(words.tariff);
+  if (!tariff) {
+    throw base::ConfigError(109, fmt::format("--tariff {}: expected on_demand, spot, one_year or three_years",
+                                             base::quoted(words.tariff)));
+  }
+  return {*tariff, words.region};
+}
+
+}  // namespace
+
+int plan_command(Arguments& arguments) {
+  PlanWords words;
+  arguments.recipe(words.source);
+  arguments.option("--on", words.on,
+                   "where: 8xH100, \"a3-highgpu-8g x 32\", p5.48xlarge (`lockstep prices` lists them)");
+  arguments.option("--region", words.region, "whose prices; default: the cheapest region");
+  arguments.option("--tariff", words.tariff, "on_demand, spot, one_year or three_years");
+  arguments.flag("--quick", words.quick, "do not look for better layouts than the recipe's");
+  arguments.option("--scale", words.scale,
+                   "FIRST:LAST ranks, doubled: weak and strong scaling, and what limits it");
+  arguments.flag("--published", words.published,
+                 "compare forecasts with training figures that others have published");
+  arguments.flag("--explain", words.explain,
+                 "print the figures that the forecast rests on, and their sources");
+  arguments.flag("--json", words.json, "print one JSON object");
+  arguments.example("lockstep plan recipes/llama-8b.toml --on 8xH100",
+                    "step time by part, memory, days, dollars");
+  arguments.example("lockstep plan recipes/llama-8b.toml --on \"a3-highgpu-8g x 4\" --tariff spot --json",
+                    "on four rented machines, for a script");
+  arguments.example("lockstep plan recipes/llama-1b.toml --on a2-ultragpu-1g --scale 1:8", "how it scales");
+  arguments.example("lockstep plan first.toml parallel.tensor=2 --on 2xL4 --explain", "one layout, and why");
+  if (!arguments.parse()) return 0;
+  if (words.published) return plan_published(words.json);
+  if (words.on.size() != 1) {
+    throw base::ConfigError(
+        109, words.on.empty() ? "plan needs --on MACHINES, such as --on 8xH100 (`lockstep prices` lists them)"
+                              : "plan takes one --on");
+  }
+  const Paying paying = parse_paying(words);
+  const plan::Place place = plan::parse_place(words.on[0]);
+  check_region(place, paying);
+  const recipe::Resolved resolved = recipe::read_recipe(words.source);
+  if (!words.scale.empty()) return plan_scale(resolved, place, words.scale, words.json);
+  const Planned planned = plan_on(resolved, place, paying, !words.quick);
+  if (words.json) {
+    print("{}\n", to_json(planned).dump());
+  } else {
+    print_report(planned, resolved.recipe);
+    if (words.explain) print_explanation(planned);
+  }
+  return planned.forecast.fits() ? 0 : 1;
+}
+
+}  // namespace lockstep::cli

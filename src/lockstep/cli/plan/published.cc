@@ -1,0 +1,83 @@
+// lockstep plan --published: forecasts beside figures that others have measured.
+#include "lockstep/plan/catalogue/published.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/cli/plan/modes.h"
+#include "lockstep/cli/print.h"
+#include "lockstep/recipe/schema.h"
+#include "lockstep/run/session/forecast.h"
+#include "lockstep/terminal/live_line.h"
+#include "lockstep/terminal/table.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+struct Compared {
+  const plan::PublishedRow& row;
+  run::Forecast forecast;
+  double tokens_per_second() const { return forecast.units_per_second() / row.place.ranks; }
+  double error() const { return tokens_per_second() / row.tokens_per_second - 1; }
+};
+
+double median_error(const std::vector<Compared>& all) {
+  std::vector<double> errors;
+  for (const Compared& one : all) errors.push_back(std::abs(one.error()));
+  std::sort(errors.begin(), errors.end());
+  const size_t middle = errors.size() / 2;
+  return errors.size() % 2 == 1 ? errors[middle] : (errors[middle - 1] + errors[middle]) / 2;
+}
+
+void print_table(const std::vector<Compared>& all, const plan::Published& published) {
+  terminal::Table table({"published", "on", "layout", "tokens/s/GPU", "forecast", "error", "source"});
+  for (const size_t column : {3, 4, 5}) table.align_right(column);
+  for (const Compared& one : all) {
+    table.add({one.row.title, one.row.place.words, one.forecast.layout,
+               fmt::format("{:.0f}", one.row.tokens_per_second),
+               fmt::format("{:.0f}", one.tokens_per_second()), fmt::format("{:+.1f} %", one.error() * 100),
+               one.row.source.where});
+  }
+  constexpr size_t kWhole = 240;  // a table to be read side by side
+  print("{}\nmedian error {:.1f} % of {} rows; left out:\n", table.to_text(kWhole), median_error(all) * 100,
+        all.size());
+  for (const plan::LeftOut& one : published.left_out) print("  {}: {}\n", one.title, one.why);
+}
+
+}  // namespace
+
+int plan_published(bool json) {
+  const plan::Published published = plan::published();
+  terminal::LiveLine line(stderr, terminal::terminal_of(STDERR_FILENO));
+  std::vector<Compared> all;
+  for (const plan::PublishedRow& row : published.rows) {
+    line.update(fmt::format("{} on {}", row.title, row.place.words));
+    recipe::RecipeSource source{.file = "", .overrides = row.keys};
+    all.push_back({row, run::forecast(recipe::read_recipe(source), row.place)});
+  }
+  line.finish();
+  if (!json) {
+    print_table(all, published);
+    return 0;
+  }
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const Compared& one : all) {
+    rows.push_back({{"title", one.row.title},
+                    {"on", one.row.place.words},
+                    {"layout", one.forecast.layout},
+                    {"published_tokens_per_s", one.row.tokens_per_second},
+                    {"tokens_per_s", one.tokens_per_second()},
+                    {"error", one.error()},
+                    {"memory_gib", static_cast<double>(one.forecast.peak_bytes) / (1 << 30)},
+                    {"source", one.row.source.where}});
+  }
+  print("{}\n", nlohmann::ordered_json{{"median_error", median_error(all)}, {"rows", rows}}.dump());
+  return 0;
+}
+
+}  // namespace lockstep::cli

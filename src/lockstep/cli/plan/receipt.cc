@@ -1,0 +1,77 @@
+// lockstep receipt: forecast against what happened, of one or many runs.
+#include "lockstep/run/folder/receipt.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/print.h"
+#include "lockstep/terminal/table.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+void print_table(const std::vector<run::Receipt>& all) {
+  terminal::Table table({"run", "forecast", "step", "error", "GiB forecast", "GiB", "error", "why"});
+  for (const size_t column : {1, 2, 3, 4, 5, 6}) table.align_right(column);
+  std::vector<double> errors;
+  for (const run::Receipt& r : all) {
+    errors.push_back(std::abs(r.step_error()));
+    const bool memory = r.actual_memory_gib > 0;
+    table.add({r.run, base::human_duration(r.predicted_step_ms / 1e3),
+               base::human_duration(r.actual_step_ms / 1e3), fmt::format("{:+.1f} %", r.step_error() * 100),
+               fmt::format("{:.3f}", r.predicted_memory_gib),
+               memory ? fmt::format("{:.3f}", r.actual_memory_gib) : "-",
+               memory ? fmt::format("{:+.1f} %", r.memory_error() * 100) : "-", r.why()});
+  }
+  print("{}", table.to_text(terminal::terminal_of(STDOUT_FILENO)));
+  std::sort(errors.begin(), errors.end());
+  if (all.size() > 1)
+    print("\nmedian error of the step {:.1f} %, largest {:.1f} %\n", errors[errors.size() / 2] * 100,
+          errors.back() * 100);
+}
+
+}  // namespace
+
+int receipt_command(Arguments& arguments) {
+  std::vector<std::string> folders;
+  bool json = false;
+  arguments.rest("RUN", folders, "run folders");
+  arguments.flag("--json", json, "print one JSON object per run");
+  arguments.example("lockstep receipt runs/first",
+                    "predicted and actual time and memory, and why they differ");
+  arguments.example("lockstep receipt runs/* --json", "many runs, for a script");
+  if (!arguments.parse()) return 0;
+  if (folders.empty()) throw base::ConfigError(109, "receipt needs a run folder, such as runs/first");
+  std::vector<run::Receipt> all;
+  for (const std::string& folder : folders) all.push_back(run::read_receipt(folder));
+  if (!json) {
+    print_table(all);
+    return 0;
+  }
+  for (const run::Receipt& r : all) {
+    print("{}\n", nlohmann::ordered_json{{"run", r.run},
+                                         {"machine", r.machine},
+                                         {"measured", r.measured},
+                                         {"steps", r.steps},
+                                         {"predicted_step_ms", r.predicted_step_ms},
+                                         {"actual_step_ms", r.actual_step_ms},
+                                         {"predicted_memory_gib", r.predicted_memory_gib},
+                                         {"actual_memory_gib", r.actual_memory_gib},
+                                         {"predicted_hours", r.predicted_hours},
+                                         {"actual_hours", r.actual_hours},
+                                         {"data_wait_ms", r.data_wait_ms},
+                                         {"why", r.why()}}
+                      .dump());
+  }
+  return 0;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,186 @@
+#include "lockstep/cli/plan/report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/text.h"
+#include "lockstep/cli/print.h"
+#include "lockstep/terminal/table.h"
+#include "lockstep/terminal/terminal.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+constexpr double kGib = 1 << 30;
+constexpr size_t kShownLayouts = 3;
+
+std::string milliseconds(double seconds) { return fmt::format("{:.1f}", seconds * 1e3); }
+std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
+std::string gib(int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / kGib); }
+
+double cost_of(const Planned& p, double step_seconds) {
+  const auto price = p.place.price(p.paying.tariff, p.paying.region);
+  return price ? price->usd_per_hour * p.forecast.hours * step_seconds / p.forecast.step_seconds : 0;
+}
+
+std::string money_line(const Planned& p) {
+  const auto price = p.place.price(p.paying.tariff, p.paying.region);
+  if (!price) {
+    return p.place.row == nullptr ? ""
+                                  : fmt::format("; no {} price in the catalogue", name_of(p.paying.tariff));
+  }
+  return fmt::format(", {} ({} {}, {}/h)", money(*dollars(p)), name_of(p.paying.tariff), price->region,
+                     money(price->usd_per_hour));
+}
+
+void print_head(const Planned& p, const recipe::Recipe& recipe) {
+  const run::Forecast& f = p.forecast;
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
+  print("{} on {}: {}, {}{}, {} parameters, {} {} per step\n",
+        terminal.paint(recipe.run.name, terminal::Colour::bold), p.place.words, f.layout, f.precision,
+        f.recompute == "none" ? "" : ", recompute " + f.recompute,
+        base::human_count(static_cast<double>(f.parameters)), base::human_count(f.units_per_step), f.unit);
+  print("step {} (± {:.0f} %), {} {}/s, MFU {}\n", base::human_duration(f.step_seconds), f.error * 100,
+        base::human_count(f.units_per_second()), f.unit, percent(f.mfu));
+  print("{} steps: {}, {:.0f} kWh{}\n", f.steps, base::human_duration(f.hours * 3600), f.kwh, money_line(p));
+  if (!p.place.device->note.empty()) print("note: {}: {}\n", p.place.device->name, p.place.device->note);
+  if (!p.place.model.measured)
+    print("not measured: figures of {} are its maker's and estimates\n", p.place.device->name);
+}
+
+void print_parts(const Planned& p) {
+  const run::Forecast& f = p.forecast;
+  terminal::Table time({"time", "ms", "share"}), memory({"memory of the fullest rank", "GiB", "share"});
+  for (const size_t column : {1, 2}) time.align_right(column), memory.align_right(column);
+  for (const plan::TimePart& part : f.parts)
+    time.add({part.name, milliseconds(part.seconds), percent(part.seconds / f.step_seconds)});
+  const auto peak = static_cast<double>(f.peak_bytes);
+  for (const plan::MemoryPart& part : f.memory)
+    memory.add({part.name, gib(part.bytes), percent(static_cast<double>(part.bytes) / peak)});
+  memory.add({fmt::format("in all, of {} GiB", gib(f.available_bytes)), gib(f.peak_bytes),
+              f.fits() ? "fits" : "does not fit"});
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
+  print("\n{}\n{}", time.to_text(terminal), memory.to_text(terminal));
+}
+
+void print_layouts(const Planned& p) {
+  if (!p.layouts) return;
+  terminal::Table table({"best layouts", "step", "GiB", "cost", ""});
+  for (const size_t column : {1, 2, 3}) table.align_right(column);
+  size_t shown = 0;
+  for (const plan::Trial& trial : p.layouts->trials) {
+    if (!trial.fits || shown++ >= kShownLayouts) break;
+    const double usd = cost_of(p, trial.step_seconds);
+    const std::string own = trial.candidate.layout.words() == p.forecast.layout ? "this forecast" : "";
+    table.add({trial.candidate.words(), base::human_duration(trial.step_seconds), gib(trial.peak_bytes),
+               usd > 0 ? money(usd) : "-", own});
+  }
+  print("\n{}", table.to_text(terminal::terminal_of(STDOUT_FILENO)));
+}
+
+}  // namespace
+
+std::string money(double usd) {
+  if (usd < 100) return fmt::format("${:.2f}", usd);
+  std::string digits = fmt::format("{:.0f}", usd);
+  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return "$" + digits;
+}
+
+std::optional<double> dollars(const Planned& p) {
+  const auto price = p.place.price(p.paying.tariff, p.paying.region);
+  if (!price) return std::nullopt;
+  return price->usd_per_hour * p.forecast.hours;
+}
+
+void print_report(const Planned& p, const recipe::Recipe& recipe) {
+  print_head(p, recipe);
+  print_parts(p);
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
+  print("\n{}\n", base::hanging(fmt::format("bottleneck: {}, {} of the step; {}", p.bottleneck.part,
+                                            percent(p.bottleneck.share), p.bottleneck.remedy),
+                                terminal.width, 2));
+  print_layouts(p);
+}
+
+nlohmann::ordered_json to_json(const Planned& p) {
+  using nlohmann::ordered_json;
+  const run::Forecast& f = p.forecast;
+  ordered_json parts = ordered_json::object(), memory = ordered_json::object(),
+               layouts = ordered_json::array();
+  for (const plan::TimePart& part : f.parts) parts[part.name] = part.seconds * 1e3;
+  for (const plan::MemoryPart& part : f.memory) memory[part.name] = static_cast<double>(part.bytes) / kGib;
+  if (p.layouts) {
+    for (const plan::Trial& trial : p.layouts->trials) {
+      if (!trial.fits) continue;
+      const double usd = cost_of(p, trial.step_seconds);
+      layouts.push_back({{"layout", trial.candidate.layout.words()},
+                         {"recompute", trial.candidate.recompute},
+                         {"step_ms", trial.step_seconds * 1e3},
+                         {"memory_gib", static_cast<double>(trial.peak_bytes) / kGib},
+                         {"usd", usd > 0 ? ordered_json(usd) : ordered_json(nullptr)}});
+    }
+  }
+  const auto usd = dollars(p);
+  return {{"on", p.place.words},
+          {"ranks", p.place.ranks},
+          {"nodes", p.place.nodes},
+          {"layout", f.layout},
+          {"precision", f.precision},
+          {"recompute", f.recompute},
+          {"step_ms", f.step_seconds * 1e3},
+          {"parts", parts},
+          {"memory_gib", static_cast<double>(f.peak_bytes) / kGib},
+          {"memory", memory},
+          {"available_gib", static_cast<double>(f.available_bytes) / kGib},
+          {"fits", f.fits()},
+          {"mfu", f.mfu},
+          {"tokens_per_s", f.units_per_second()},
+          {"steps", f.steps},
+          {"hours", f.hours},
+          {"usd", usd ? ordered_json(*usd) : ordered_json(nullptr)},
+          {"kwh", f.kwh},
+          {"error", f.error},
+          {"measured", p.place.model.measured},
+          {"bottleneck",
+           {{"part", p.bottleneck.part}, {"share", p.bottleneck.share}, {"remedy", p.bottleneck.remedy}}},
+          {"layouts", layouts}};
+}
+
+void print_explanation(const Planned& p) {
+  const plan::Machine& m = p.place.model;
+  const auto tflops = [](double flops) { return fmt::format("{:.0f} TFLOP/s", flops / 1e12); };
+  terminal::Table table({"what", "figure", "how it is used"});
+  table.add({"large products, half precision", tflops(m.flops_half * m.reached),
+             fmt::format("{} of the peak", percent(m.reached))});
+  if (m.flops_fp8 > 0)
+    table.add({"large products, fp8", tflops(m.flops_fp8 * m.reached_fp8),
+               fmt::format("{} of the peak", percent(m.reached_fp8))});
+  table.add(
+      {"each product", fmt::format("{:.0f} us", m.ramp_seconds * 1e6),
+       fmt::format("until all units work; {} of its operands' traffic is not hidden", percent(m.spill))});
+  table.add({"attention, heads of 128, long", tflops(m.flops_half * m.attention_forward.reached_128),
+             fmt::format("forward; half of it at {:.0f} tokens; backward {}", m.attention_forward.half_length,
+                         tflops(m.flops_half * m.attention_backward.reached_128))});
+  table.add({"passes over memory",
+             fmt::format("{:.0f} GB/s", m.memory_bytes_per_second * m.memory_reached / 1e9),
+             fmt::format("{} of the peak", percent(m.memory_reached))});
+  table.add(
+      {"between devices of a node", fmt::format("{:.0f} GB/s", m.inside.bytes_per_second / 1e9),
+       fmt::format("of one rank in one direction, {:.0f} us each hop", m.inside.latency_seconds * 1e6)});
+  table.add({"between nodes", fmt::format("{:.1f} GB/s", m.between.bytes_per_second / 1e9),
+             fmt::format("of one rank; nodes of {}, {:.0f} us each hop", m.ranks_per_node,
+                         m.between.latency_seconds * 1e6)});
+  table.add({"memory", fmt::format("{} GiB", gib(m.memory_bytes)), "what a process can have"});
+  print("\n{}", table.to_text(terminal::terminal_of(STDOUT_FILENO)));
+  print("device: {} ({}, {})\n", p.place.device->title, p.place.device->source.where,
+        p.place.device->source.checked);
+  if (p.place.row != nullptr)
+    print("price: {} ({})\n", p.place.row->source.where, p.place.row->source.checked);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,95 @@
+#include "lockstep/plan/catalogue/place.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
+#include "lockstep/base/round.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::plan {
+
+using base::ConfigError;
+
+namespace {
+
+constexpr int kMostRanks = 1 << 20;
+
+struct Counted {
+  int count = 1;
+  std::string name;
+};
+
+// "8xH100", "32 x NAME", "NAME x 32", "NAME". A name may have an x of its own: p5.48xlarge.
+std::vector<Counted> readings(const std::string& words) {
+  std::vector<Counted> all{{1, words}};
+  for (size_t x = words.find('x'); x != std::string::npos; x = words.find('x', x + 1)) {
+    const std::string before(base::trimmed(words.substr(0, x))), after(base::trimmed(words.substr(x + 1)));
+    if (const auto count = base::parse_number<int>(before)) all.push_back({*count, after});
+    if (const auto count = base::parse_number<int>(after)) all.push_back({*count, before});
+  }
+  return all;
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const DeviceRow& row : catalogue().devices) all.push_back(row.name);
+  for (const MachineRow& row : catalogue().machines) all.push_back(row.name);
+  return all;
+}
+
+[[noreturn]] void refuse(const std::string& words, const std::vector<Counted>& read) {
+  std::string near;
+  for (auto one = read.rbegin(); one != read.rend() && near.empty(); ++one)
+    near = base::nearest_word(one->name, names());
+  throw ConfigError(
+      571, fmt::format("{} is no machine of the catalogue{}; write 8xH100 or \"a3-highgpu-8g x "
+                       "32\" (`lockstep prices` lists them)",
+                       base::quoted(words), near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+}
+
+}  // namespace
+
+std::optional<Place::Price> Place::price(Tariff tariff, const std::string& region) const {
+  if (row == nullptr) return std::nullopt;
+  const RegionPrice* found = region.empty() ? row->cheapest(tariff) : row->price_in(region);
+  if (found == nullptr || found->of(tariff) <= 0) return std::nullopt;
+  return Price{found->of(tariff) * nodes, found->region};
+}
+
+Place with_ranks(const Place& place, int ranks) {
+  Place other = place;
+  other.ranks = ranks;
+  other.nodes = static_cast<int>(base::divide_up(ranks, place.model.ranks_per_node));
+  if (place.row != nullptr) {
+    other.ranks = other.nodes * place.row->devices;
+    other.words = other.nodes == 1 ? place.row->name : fmt::format("{} x {}", other.nodes, place.row->name);
+  } else {
+    other.words = fmt::format("{} x {}", ranks, place.device->name);
+  }
+  return other;
+}
+
+Place parse_place(const std::string& words) {
+  const std::string given(base::trimmed(words));
+  const std::vector<Counted> read = readings(given);
+  const Catalogue& all = catalogue();
+  for (const Counted& one : read) {
+    const MachineRow* machine = all.find_machine(one.name);
+    const DeviceRow* device =
+        machine != nullptr ? all.find_device(machine->device) : all.find_device(one.name);
+    if (device == nullptr) continue;
+    const int64_t ranks = int64_t{one.count} * (machine != nullptr ? machine->devices : 1);
+    if (one.count < 1 || ranks > kMostRanks) {
+      throw ConfigError(571, fmt::format("{}: expected 1 to {} devices", base::quoted(given), kMostRanks));
+    }
+    Place place{.words = given, .device = device, .row = machine};
+    place.model = machine != nullptr ? all.model_of(*machine) : device->model;
+    return with_ranks(place, static_cast<int>(ranks));
+  }
+  refuse(given, read);
+}
+
+}  // namespace lockstep::plan

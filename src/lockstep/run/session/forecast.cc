@@ -1,0 +1,192 @@
+#include "lockstep/run/session/forecast.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/plan/price.h"
+#include "lockstep/run/session/choose_layout.h"
+#include "lockstep/run/session/rank_layout.h"
+
+namespace lockstep::run {
+
+namespace {
+
+constexpr double kHostWatts = 1.35;  // a node's fans, processors and network, as a factor of its devices'
+constexpr double kSecondsOfHour = 3600;
+
+int64_t available_on(const plan::Place& place, const recipe::Recipe& recipe) {
+  const auto limit = static_cast<int64_t>(recipe.memory.limit_gib * (1 << 30));
+  return limit > 0 ? std::min(limit, place.model.memory_bytes) : place.model.memory_bytes;
+}
+
+std::string layout_words(const recipe::Recipe& recipe, const plan::Compiled& compiled, const Plan& plan) {
+  const recipe::Recipe::Parallel& p = recipe.parallel;
+  plan::Layout layout;
+  layout.tensor = static_cast<int>(p.tensor), layout.context = static_cast<int>(p.context);
+  layout.pipeline = static_cast<int>(p.pipeline);
+  layout.data = compiled.world.ranks() / (layout.tensor * layout.context * layout.pipeline);
+  layout.zero = layout.data > 1 ? plan.layout.ranks.zero : 0;
+  layout.shard = plan.layout.ranks.sharded() && plan.layout.ranks.replicas > 1 ? plan.layout.ranks.shard : 0;
+  layout.sequence = p.sequence && layout.tensor > 1;
+  layout.form = layout.context > 1 ? p.context_form : "ring";
+  layout.schedule = layout.pipeline > 1 ? p.schedule : "1f1b";
+  layout.chunks = plan.layout.stages.chunks;
+  return layout.words();
+}
+
+// What a rank saves goes to its host's memory first; the disk is written beside training.
+double save_seconds(const plan::Compiled& compiled, const plan::Machine& machine) {
+  double bytes = 0;
+  for (const plan::MemoryPart& part : compiled.memory) {
+    if (part.name == "master weights" || part.name == "optimizer") bytes += static_cast<double>(part.bytes);
+  }
+  return machine.host_bytes_per_second > 0 ? bytes / machine.host_bytes_per_second : 0;
+}
+
+// `whole`: the model as one rank would hold it, from which utilization and parameters are counted.
+void add_totals(Forecast& f, const Plan& whole, const plan::Machine& machine, int ranks) {
+  const recipe::Recipe& recipe = whole.recipe();
+  f.unit = whole.unit();
+  f.parameters = whole.model->param_count();
+  const bool fp32 = whole.model->compute == device::DType::f32;
+  const double peak = (fp32 ? machine.flops_fp32 : machine.flops_half) * ranks;
+  if (whole.model->predicts_tokens)
+    f.mfu = whole.model->flops_per_token(recipe.data.seq_len) * f.units_per_second() / peak;
+  f.steps = recipe.run.steps;
+  const auto every = static_cast<double>(recipe.checkpoint.every);
+  const double saving = every > 0 ? f.save_seconds / every : 0;
+  f.hours = static_cast<double>(f.steps) * (f.step_seconds + saving) / kSecondsOfHour;
+  f.kwh = f.hours * ranks * machine.watts * kHostWatts / 1000;
+  f.error = machine.error;
+}
+
+Plan whole_plan(const recipe::Resolved& resolved, const plan::Place& place) {
+  recipe::Resolved one = resolved;
+  plan::take_layout_off(one.recipe);
+  one.recipe.parallel.automatic = false;
+  one.recipe.batch.global = 1;
+  one.recipe.batch.slices = one.recipe.batch.strands = 1;
+  PlanOptions options = options_for(plan::with_ranks(place, 1));
+  options.seat = {};
+  options.per_node = 0;
+  return make_plan(std::move(one), {}, options);
+}
+
+}  // namespace
+
+double Forecast::part(const std::string& name) const {
+  const auto found =
+      std::find_if(parts.begin(), parts.end(), [&](const plan::TimePart& p) { return p.name == name; });
+  return found == parts.end() ? 0 : found->seconds;
+}
+
+device::Absent absent_of(const plan::DeviceRow& device, const plan::Machine& model) {
+  device::Properties p{.name = device.title,
+                       .memory_bytes = model.memory_bytes,
+                       .free_bytes = model.memory_bytes,
+                       .peak_flops_bf16 = model.flops_half,
+                       .peak_flops_fp32 = model.flops_fp32};
+  const bool nvidia = device.maker == "nvidia";
+  p.fast_bf16 = device.maker != "cpu" && (!nvidia || device.capability >= 8.0);
+  p.fast_fp16 = device.maker != "cpu";
+  p.fp8 = model.flops_fp8 > 0;
+  return {device.maker == "cpu" ? device::Kind::cpu : device::Kind::cuda, p};
+}
+
+PlanOptions options_for(const plan::Place& place) {
+  PlanOptions options{.must_fit = false, .reads_data = false, .exists = false};
+  options.device = absent_of(*place.device, place.model);
+  options.seat.world = place.ranks;
+  options.seat.local_world = std::min(place.ranks, place.model.ranks_per_node);
+  options.seat.nodes = place.nodes;
+  options.shares_memory = options.node_shares_memory = options.device->kind == device::Kind::cpu;
+  options.shares_memory = options.shares_memory && place.nodes == 1;
+  options.per_node = place.nodes == 1 ? 0 : place.model.ranks_per_node;
+  return options;
+}
+
+namespace {
+
+Forecast walk_step(const Plan& plan, const plan::Machine& machine) {
+  const plan::Compiled compiled = compile_ranks(plan, true);
+  const plan::Walk walk = plan::simulate(compiled.world, plan::price_on(machine, compiled.world),
+                                         {.apart = plan::apart_on(machine, compiled.world)});
+  LS_ASSERT(walk.problems.empty(), base::join(walk.problems, "; "));
+  return {.layout = layout_words(plan.recipe(), compiled, plan),
+          .precision = plan.recipe().precision.compute,
+          .recompute = plan.recipe().memory.recompute,
+          .step_seconds = walk.step_seconds,
+          .parts = plan::time_parts(compiled.world, walk, machine),
+          .save_seconds = save_seconds(compiled, machine),
+          .memory = compiled.memory,
+          .peak_bytes = compiled.peak_bytes,
+          .available_bytes = plan.available_bytes,
+          .units_per_step = static_cast<double>(plan.units_per_step())};
+}
+
+}  // namespace
+
+Forecast forecast(const recipe::Resolved& resolved, const plan::Place& place) {
+  const Plan plan = make_plan(resolved, {}, options_for(place));
+  Forecast f = walk_step(plan, place.model);
+  f.available_bytes = available_on(place, plan.recipe());
+  add_totals(f, whole_plan(resolved, place), place.model, place.ranks);
+  return f;
+}
+
+Here this_place(const Plan& plan) {
+  const int ranks_here = plan.seat.local_world;
+  if (const plan::DeviceRow* row = plan::catalogue().find_device("this")) {
+    const bool same = row->title == plan.device->properties().name;
+    if (same) return {plan::shared_by(row->model, plan.device->id().kind, ranks_here), true};
+  }
+  return {plan::this_machine(plan.device->id().kind, plan.device->properties(), ranks_here), false};
+}
+
+Forecast forecast_here(const Plan& plan, const Here& here) {
+  Forecast f = walk_step(plan, here.machine);
+  add_totals(f, plan, here.machine, plan.seat.world);
+  return f;
+}
+
+plan::Choice layouts_on(const recipe::Resolved& resolved, const plan::Place& place, bool all) {
+  return search_layouts(
+      resolved, {.machine = place.model, .available_bytes = available_on(place, resolved.recipe), .all = all},
+      options_for(place));
+}
+
+Bottleneck bottleneck_of(const Forecast& f, const recipe::Recipe& recipe, const plan::Place& place) {
+  if (f.parts.empty() || f.step_seconds <= 0) return {};
+  const plan::TimePart& first = f.parts.front();
+  Bottleneck found{.part = first.name, .share = first.seconds / f.step_seconds};
+  const auto without = [&](double seconds) { return base::human_duration(f.step_seconds - seconds); };
+  const plan::Machine& m = place.model;
+  if (first.name == "products" && m.flops_fp8 > 0 && recipe.precision.compute != "fp8") {
+    const double gain = first.seconds * (1 - m.flops_half * m.reached / (m.flops_fp8 * m.reached_fp8));
+    found.remedy = fmt::format("precision.compute=fp8 would bring the step near {}", without(0.75 * gain));
+  } else if (first.name == "products" || first.name == "fp8 products") {
+    found.remedy = "only a faster device or fewer FLOPs (memory.recompute=none where it fits) would help";
+  } else if (first.name == "attention") {
+    found.remedy = "shorter sequences or a sliding window would help";
+  } else if (first.name == "exposed data communication") {
+    found.remedy = fmt::format(
+        "more samples per rank and step (batch.global), parallel.shard={} or a faster network; without it {}",
+        m.ranks_per_node, without(first.seconds));
+  } else if (first.name == "exposed tensor communication") {
+    found.remedy = fmt::format("a smaller parallel.tensor would help; without it {}", without(first.seconds));
+  } else if (first.name == "pipeline bubble") {
+    found.remedy =
+        fmt::format("more batch.slices, parallel.schedule=interleaved or fewer stages; without it {}",
+                    without(first.seconds));
+  } else if (first.name == "update") {
+    found.remedy = "parallel.zero=1 shares it out over data ranks; a larger batch makes it rarer";
+  } else {
+    found.remedy = "memory bandwidth limits it: larger slices do not help, a device with faster memory would";
+  }
+  return found;
+}
+
+}  // namespace lockstep::run

@@ -1,0 +1,66 @@
+// What a recipe would take on machines that need not be here: time by part, memory, and how long to the end.
+//
+//     const Forecast f = forecast(recipe::read_recipe({.file = "llama-8b.toml"}),
+//     plan::parse_place("8xH100")); f.step_seconds, f.parts, f.memory, f.hours ...
+//
+// The programs of all ranks are compiled as training would compile them, walked by the simulator
+// (plan/simulate.h) and priced on the machine's model; nothing is opened, read or allocated.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/plan/catalogue/place.h"
+#include "lockstep/plan/choose.h"
+#include "lockstep/run/session/session_plan.h"
+
+namespace lockstep::run {
+
+struct Forecast {
+  std::string layout;  // "data=8,zero=3"
+  std::string precision, recompute;
+  double step_seconds = 0;
+  std::vector<plan::TimePart> parts;     // they add up to the step
+  double save_seconds = 0;               // of one checkpoint: for so long it holds the run up
+  std::vector<plan::MemoryPart> memory;  // of the fullest rank
+  int64_t peak_bytes = 0, available_bytes = 0;
+  int64_t parameters = 0, steps = 0;
+  double units_per_step = 0;  // tokens, or samples
+  const char* unit = "tokens";
+  double mfu = 0;
+  double hours = 0, kwh = 0;  // to the end, saves included
+  double error = 0.2;         // the share by which it may well be off
+  bool fits() const { return peak_bytes <= available_bytes; }
+  double units_per_second() const { return step_seconds > 0 ? units_per_step / step_seconds : 0; }
+  double part(const std::string& name) const;  // seconds; 0: there is none
+};
+
+// How a plan for that place is made: of a device that is not here.
+PlanOptions options_for(const plan::Place& place);
+device::Absent absent_of(const plan::DeviceRow& device, const plan::Machine& model);
+
+// Of the recipe's own layout. ConfigError where it is impossible; a forecast that does not fit says so
+// itself.
+Forecast forecast(const recipe::Resolved& resolved, const plan::Place& place);
+
+// Of a run that is about to begin on this machine: as lockstep bench machine has measured it, or as it says
+// of itself.
+struct Here {
+  plan::Machine machine;
+  bool measured = false;
+};
+Here this_place(const Plan& plan);
+Forecast forecast_here(const Plan& plan, const Here& here);
+
+// All layouts, the best first (plan/choose.h); `all`: those too that the recipe has settled otherwise.
+plan::Choice layouts_on(const recipe::Resolved& resolved, const plan::Place& place, bool all);
+
+// The largest part that could be less, and what would make it so.
+struct Bottleneck {
+  std::string part;
+  double share = 0;    // of the step
+  std::string remedy;  // a sentence
+};
+Bottleneck bottleneck_of(const Forecast& forecast, const recipe::Recipe& recipe, const plan::Place& place);
+
+}  // namespace lockstep::run

@@ -1,0 +1,101 @@
+#include "lockstep/run/session/forecast.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+#include "lockstep/plan/catalogue/published.h"
+#include "lockstep/recipe/schema.h"
+
+namespace lockstep::run {
+namespace {
+
+Forecast of(const std::string& place, std::vector<std::string> words) {
+  words.push_back("data.kind=tokens");
+  return forecast(recipe::read_recipe({.file = "", .overrides = std::move(words)}), plan::parse_place(place));
+}
+
+// Steps that were measured on one H200 (docs/measurements.md): milliseconds and GiB. None of them was used to
+// set the rates, which come from single kernels.
+TEST(Forecast, StepsOfAnH200) {
+  struct Row {
+    std::vector<std::string> words;
+    double ms, gib;
+  };
+  for (const Row& row : std::vector<Row>{
+           {{"model.family=gpt2", "model.preset=124m", "data.seq_len=1024", "batch.global=32"}, 54.2, 11.7},
+           {{"model.family=llama", "model.preset=1b", "data.seq_len=2048", "batch.global=8"}, 235, 30.9},
+           {{"model.family=llama", "model.preset=1b", "data.seq_len=2048", "batch.global=8",
+             "memory.recompute=none"},
+            234.6,
+            36.9},
+           {{"model.family=llama", "model.preset=1b", "data.seq_len=2048", "batch.global=8",
+             "precision.compute=fp8"},
+            179.3,
+            35.5},
+           {{"model.family=llama", "model.preset=3b", "data.seq_len=4096", "batch.global=4"}, 644, 71.0},
+           {{"model.family=llama", "model.preset=1b", "model.context=32768", "data.seq_len=32768",
+             "batch.global=1"},
+            878.4,
+            43.7},
+           {{"model.family=llama", "model.preset=8b", "data.seq_len=4096", "batch.global=1",
+             "optim.moments=bf16"},
+            386.7,
+            104.9}}) {
+    std::vector<std::string> words = row.words;
+    words.insert(words.end(), {"batch.slices=1", "batch.strands=1"});
+    const Forecast f = of("H200", words);
+    EXPECT_NEAR(f.step_seconds * 1e3 / row.ms, 1, 0.09) << row.words[1] << " " << row.words[2];
+    EXPECT_NEAR(static_cast<double>(f.peak_bytes) / (1 << 30) / row.gib, 1, 0.01) << row.words[1];
+  }
+}
+
+TEST(Forecast, PartsAddUp) {
+  for (const char* layout :
+       {"parallel.zero=3", "parallel.tensor=2", "parallel.pipeline=2", "parallel.context=2"}) {
+    const Forecast f = of("8xA100", {"model.family=llama", "model.preset=1b", "data.seq_len=2048",
+                                     "batch.global=32", "batch.slices=32", "batch.strands=8", layout});
+    const double parts = std::accumulate(f.parts.begin(), f.parts.end(), 0.0,
+                                         [](double sum, const plan::TimePart& p) { return sum + p.seconds; });
+    EXPECT_NEAR(parts / f.step_seconds, 1, 1e-6) << layout;
+    const int64_t bytes =
+        std::accumulate(f.memory.begin(), f.memory.end(), int64_t{0},
+                        [](int64_t sum, const plan::MemoryPart& p) { return sum + p.bytes; });
+    EXPECT_NEAR(static_cast<double>(bytes) / static_cast<double>(f.peak_bytes), 1, 0.02) << layout;
+    EXPECT_TRUE(f.fits()) << layout;
+    EXPECT_GT(f.mfu, 0.05) << layout;
+    EXPECT_LT(f.mfu, 0.8) << layout;
+  }
+}
+
+TEST(Forecast, MoreOrFasterDevicesTakeLessTime) {
+  const std::vector<std::string> words{"model.family=llama", "model.preset=1b", "data.seq_len=2048",
+                                       "batch.global=64",    "batch.slices=64", "batch.strands=64"};
+  const double one = of("A100", words).step_seconds, eight = of("8xA100", words).step_seconds;
+  EXPECT_GT(one / eight, 7);
+  EXPECT_LE(one / eight, 8.1);
+  EXPECT_LT(of("H100", words).step_seconds, one / 1.8);
+  // A slow network shows, and nothing fits into too little memory.
+  EXPECT_GT(of("a2-highgpu-8g x 4", words).step_seconds, of("32xA100-40GB", words).step_seconds);
+  EXPECT_FALSE(
+      of("T4", {"model.family=llama", "model.preset=8b", "data.seq_len=2048", "batch.global=1"}).fits());
+}
+
+// Figures that others have published. No row is fitted by itself; docs/plan.md has the table.
+TEST(Forecast, PublishedFigures) {
+  std::vector<double> errors;
+  for (const plan::PublishedRow& row : plan::published().rows) {
+    const Forecast f = forecast(recipe::read_recipe({.file = "", .overrides = row.keys}), row.place);
+    const double error = f.units_per_second() / row.place.ranks / row.tokens_per_second - 1;
+    EXPECT_LT(std::abs(error), 0.30) << row.title << " on " << row.place.words << ": " << error;
+    errors.push_back(std::abs(error));
+  }
+  ASSERT_GT(errors.size(), 10u);
+  std::nth_element(errors.begin(), errors.begin() + static_cast<ptrdiff_t>(errors.size() / 2), errors.end());
+  EXPECT_LT(errors[errors.size() / 2], 0.07);
+}
+
+}  // namespace
+}  // namespace lockstep::run
