@@ -56,11 +56,10 @@ int dash_command(Arguments& arguments) {
     throw base::ConfigError(109, "--no-token is for 127.0.0.1 only: with --host " + base::quoted(host) +
                                      " everybody on the network could read your runs");
   const base::Descriptor stop(stop_descriptor());
-  std::unique_ptr<see::Dash> dash;
-  http::Server server({.host = host, .port = wanted, .or_any_port = port == -1},
-                      [&](const http::Request& request) { return dash->answer(request); });
+  http::Server server({.host = host, .port = wanted, .or_any_port = port == -1});
   const std::string token = no_token ? "" : see::new_token();
-  dash = std::make_unique<see::Dash>(see::DashOptions{.root = folder, .token = token, .port = server.port()});
+  const auto dash =
+      std::make_shared<see::Dash>(see::DashOptions{.root = folder, .token = token, .port = server.port()});
   const std::string url = address_of(host, server.port()) + "/" + (token.empty() ? "" : "?token=" + token);
   if (!only_here) warn_of(host);
   if (json) {
@@ -70,7 +69,7 @@ int dash_command(Arguments& arguments) {
     remark("showing {}; Ctrl-C ends it\n", base::quoted(folder));
   }
   std::fflush(stdout);
-  server.serve(stop.number);
+  server.serve(stop.number, [dash](const http::Request& request) { return dash->answer(request); });
   return 0;
 }
 

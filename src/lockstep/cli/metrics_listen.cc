@@ -1,4 +1,5 @@
 // lockstep metrics RUN... --listen PORT: what runs are at, for a Prometheus that asks.
+#include <memory>
 #include <mutex>
 
 #include "lockstep/base/descriptor.h"
@@ -59,15 +60,15 @@ class Exporter {
 
 int listen_for_prometheus(const std::vector<std::string>& folders, const std::string& host, int port) {
   const base::Descriptor stop(stop_descriptor());
-  Exporter exporter(folders);
-  http::Server server({.host = host, .port = port}, [&](const http::Request& request) -> http::Reply {
-    if (request.path == "/metrics") return {.type = see::kPrometheusType, .body = exporter.text()};
-    return {.status = 404, .type = "text/plain", .body = "the metrics are at /metrics\n"};
-  });
+  const auto exporter = std::make_shared<Exporter>(folders);
+  http::Server server({.host = host, .port = port});
   print("{}/metrics\n", address_of(host, server.port()));
   std::fflush(stdout);
   if (!http::is_loopback(host)) remark("warning: anyone who can reach {} can read these numbers\n", host);
-  server.serve(stop.number);
+  server.serve(stop.number, [exporter](const http::Request& request) -> http::Reply {
+    if (request.path == "/metrics") return {.type = see::kPrometheusType, .body = exporter->text()};
+    return {.status = 404, .type = "text/plain", .body = "the metrics are at /metrics\n"};
+  });
   return 0;
 }
 

@@ -59,10 +59,9 @@ TEST(Request, PartsAreDecoded) {
 // A server in this process, and clients that write what they like.
 class Serving {
  public:
-  explicit Serving(ServerOptions options = {})
-      : server_(options, [this](const Request& request) { return answer(request); }) {
+  explicit Serving(ServerOptions options = {}) : server_(options) {
     if (::pipe(stop_) != 0) ADD_FAILURE();
-    thread_ = std::thread([this] { server_.serve(stop_[0]); });
+    thread_ = std::thread([this] { server_.serve(stop_[0], answer); });
   }
   ~Serving() {
     if (::write(stop_[1], "x", 1) != 1) ADD_FAILURE();
@@ -98,7 +97,7 @@ class Serving {
   }
 
  private:
-  Reply answer(const Request& request) {
+  static Reply answer(const Request& request) {
     if (request.path == "/throws") throw std::runtime_error("a sentence");
     if (request.path == "/stream") {
       auto left = std::make_shared<int>(3);
@@ -162,11 +161,10 @@ TEST(Server, OneConnectionAsksAgainAndManyDoNotBlock) {
 
 TEST(Server, APortThatIsTaken) {
   const Serving serving;
-  const auto nothing = [](const Request&) { return Reply{}; };
-  EXPECT_NE(base::refusal(764, [&] { Server({.port = serving.port()}, nothing); }), "");
-  EXPECT_NE(base::refusal(764, [&] { Server({.host = "192.0.2.1"}, nothing); }), "");
-  EXPECT_NE(base::refusal(764, [&] { Server({.host = "no such host"}, nothing); }), "");
-  EXPECT_NE(Server({.port = serving.port(), .or_any_port = true}, nothing).port(), serving.port());
+  EXPECT_NE(base::refusal(764, [&] { Server({.port = serving.port()}); }), "");
+  EXPECT_NE(base::refusal(764, [&] { Server({.host = "192.0.2.1"}); }), "");
+  EXPECT_NE(base::refusal(764, [&] { Server({.host = "no such host"}); }), "");
+  EXPECT_NE(Server({.port = serving.port(), .or_any_port = true}).port(), serving.port());
   EXPECT_TRUE(is_loopback("127.0.0.1"));
   EXPECT_TRUE(is_loopback("::1"));
   EXPECT_FALSE(is_loopback("0.0.0.0"));

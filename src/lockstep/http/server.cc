@@ -180,9 +180,8 @@ void Server::Shared::talk(int socket) const {
   }
 }
 
-Server::Server(const ServerOptions& options, Handler handler) : shared_(std::make_shared<Shared>()) {
+Server::Server(const ServerOptions& options) : shared_(std::make_shared<Shared>()) {
   shared_->options = options;
-  shared_->handler = std::move(handler);
   shared_->listener = std::make_unique<base::Descriptor>(open_socket(options));
 }
 
@@ -190,7 +189,8 @@ Server::~Server() = default;
 
 int Server::port() const { return port_of(shared_->listener->number); }
 
-void Server::serve(int stop) {
+void Server::serve(int stop, Handler handler) {
+  shared_->handler = std::move(handler);
   while (true) {
     pollfd both[] = {{shared_->listener->number, POLLIN, 0}, {stop, POLLIN, 0}};
     if (::poll(both, 2, -1) < 0 && errno != EINTR) break;

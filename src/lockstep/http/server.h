@@ -1,7 +1,8 @@
 // A small HTTP server for people and scripts that look at a run: it answers GET and HEAD, and nothing else.
 //
-//     Server server({.port = 8420}, [](const Request& request) { return Reply{.body = "{}"}; });
-//     server.serve(stop);   // until the descriptor `stop` is readable
+//     Server server({.port = 8420});
+//     server.serve(stop, [](const Request& request) { return Reply{.body = "{}"}; });  // until `stop` is
+//     readable
 //
 // A thread per connection, at most kMostConnections of them. Whatever comes in is bounded in size and in
 // time, so a client that sends nothing, or slowly, or too much, costs one thread for some seconds. There is
@@ -32,15 +33,15 @@ using Handler = std::function<Reply(const Request&)>;
 class Server {
  public:
   // Listens when it returns. ConfigError 764: the port is taken, or the address is not this machine's.
-  Server(const ServerOptions& options, Handler handler);
+  explicit Server(const ServerOptions& options);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   int port() const;
-  // Returns soon after `stop` (a pipe, a signalfd) is readable, also where a handler still waits for a disk:
-  // such a thread keeps what it needs alive.
-  void serve(int stop);
+  // Once. Returns soon after `stop` (a pipe, a signalfd) is readable, also where a handler still waits for a
+  // disk: its thread keeps the handler, which should own what it uses.
+  void serve(int stop, Handler handler);
 
  private:
   struct Shared;

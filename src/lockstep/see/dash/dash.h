@@ -1,7 +1,8 @@
 // The dashboard: a page for people, the numbers behind it, and a door that opens to whoever has the token.
 //
-//     Dash dash({.root = "runs", .token = new_token(), .port = 8420});
-//     http::Server server({.port = 8420}, [&](const http::Request& r) { return dash.answer(r); });
+//     const auto dash = std::make_shared<Dash>({.root = "runs", .token = new_token(), .port =
+//     server.port()}); server.serve(stop, [dash](const http::Request& request) { return
+//     dash->answer(request); });
 //
 // The address that is printed carries the token once; the browser gets it back as a cookie that no other page
 // can use. Scripts send "Authorization: Bearer TOKEN".

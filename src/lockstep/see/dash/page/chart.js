@@ -103,7 +103,7 @@ export class Chart {
       const at = Math.round(this.y.pixel(value)) + 0.5;
       if (at < 0 || at > kHeight - kMargin.bottom) continue;
       pen.beginPath(); pen.moveTo(kMargin.left, at); pen.lineTo(width - kMargin.right, at); pen.stroke();
-      pen.fillText(short(value), kMargin.left - 6, at);
+      pen.fillText(Math.abs(value) >= 1e4 ? count(value) : short(value), kMargin.left - 6, at);
     }
     pen.textAlign = "center"; pen.textBaseline = "top";
     for (const value of this.x.ticks(Math.max(2, Math.floor(width / 110)))) pen.fillText(axisText(value), this.x.pixel(value), kHeight - kMargin.bottom + 6);
