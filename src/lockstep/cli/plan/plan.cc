@@ -20,6 +20,7 @@ struct PlanWords {
   recipe::RecipeSource source;
   std::vector<std::string> on;
   std::string region, tariff = "on_demand", scale;
+  double preemptions = 1;
   bool json = false, explain = false, quick = false, published = false;
 };
 
@@ -37,11 +38,11 @@ bool has_layout(const recipe::Resolved& resolved) {
 Planned plan_on(recipe::Resolved resolved, const plan::Place& place, const Paying& paying, bool search) {
   Planned planned{.place = place, .paying = paying};
   const bool own = has_layout(resolved);
-  if (place.ranks > 1 && (search || !own)) {
-    planned.layouts = run::layouts_on(resolved, place, own);
-    if (!own) run::take_layout(resolved, planned.layouts->best);
-  }
-  planned.forecast = run::forecast(resolved, place);
+  if (own)
+    planned.forecast = run::forecast(resolved, place);  // what is impossible is said before a long search
+  if (place.ranks > 1 && (search || !own)) planned.layouts = run::layouts_on(resolved, place, own);
+  if (!own && planned.layouts) run::take_layout(resolved, planned.layouts->best);
+  if (!own) planned.forecast = run::forecast(resolved, place);
   planned.bottleneck = run::bottleneck_of(planned.forecast, resolved.recipe, place);
   return planned;
 }
@@ -62,7 +63,9 @@ Paying parse_paying(const PlanWords& words) {
     throw base::ConfigError(109, fmt::format("--tariff {}: expected on_demand, spot, one_year or three_years",
                                              base::quoted(words.tariff)));
   }
-  return {*tariff, words.region};
+  if (!(words.preemptions >= 0 && words.preemptions <= 1000))
+    throw base::ConfigError(109, "--preemptions must be 0 to 1000 per machine and day");
+  return {*tariff, words.region, words.preemptions};
 }
 
 }  // namespace
@@ -74,6 +77,7 @@ int plan_command(Arguments& arguments) {
                    "where: 8xH100, \"a3-highgpu-8g x 32\", p5.48xlarge (`lockstep prices` lists them)");
   arguments.option("--region", words.region, "whose prices; default: the cheapest region");
   arguments.option("--tariff", words.tariff, "on_demand, spot, one_year or three_years");
+  arguments.option("--preemptions", words.preemptions, "of a spot machine in a day, as you expect them");
   arguments.flag("--quick", words.quick, "do not look for better layouts than the recipe's");
   arguments.option("--scale", words.scale,
                    "FIRST:LAST ranks, doubled: weak and strong scaling, and what limits it");

@@ -12,8 +12,8 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kSmall =
-    "model.family=llama model.preset=1b data.kind=tokens data.seq_len=2048 batch.global=64 batch.slices=64 "
-    "batch.strands=64";
+    "model.family=llama model.preset=1b model.layers=2 data.kind=tokens data.seq_len=2048 batch.global=8 "
+    "batch.slices=8 batch.strands=8";
 
 // A profile or a catalogue of whoever runs the tests changes nothing here.
 std::string alone(const std::string& line) { return "XDG_CONFIG_HOME=$PWD/config " + line; }
@@ -33,9 +33,12 @@ TEST(Plan, UsageAndWrongWords) {
                {plan + " --on 8xH100 --quick --explain", 0, "large products, half precision"},
                {plan + " --on A100 --scale 4:1", 2, "expected FIRST:LAST"},
                {plan + " --on A100 --scale 1:8", 0, "what is waited for"},
+               {plan + " --on a3-megagpu-8g --quick --tariff spot", 0, "checkpoint.every="},
+               {plan + " --on a2-highgpu-8g --quick --tariff one_year", 0, "pays off from"},
+               {plan + " --on a3-megagpu-8g --tariff spot --preemptions -1", 2, "--preemptions must be"},
                {plan + " --on V100 --quick", 0, "CUDA 13 refuses"},
                {plan + " --on 8xB200 --quick", 0, "not measured"},
-               {plan + " model.preset=8b --on T4 --quick", 1, "does not fit"}});
+               {plan + " model.preset=8b model.layers=32 --on T4 --quick", 1, "does not fit"}});
 }
 
 TEST(Plan, JsonHasWhatScriptsNeed) {
@@ -50,7 +53,8 @@ TEST(Plan, JsonHasWhatScriptsNeed) {
   for (const auto& part : json["parts"]) parts += part.get<double>();
   EXPECT_NEAR(parts / json["step_ms"].get<double>(), 1, 1e-6);
   ASSERT_GE(json["layouts"].size(), 3u);
-  EXPECT_LE(json["layouts"][0]["step_ms"], json["layouts"][2]["step_ms"]);
+  // The best is the simplest of those that are about as fast.
+  EXPECT_LE(json["layouts"][0]["step_ms"].get<double>(), 1.03 * json["layouts"][2]["step_ms"].get<double>());
   EXPECT_FALSE(json["bottleneck"]["part"].get<std::string>().empty());
   // The whole run at the machine's price.
   EXPECT_GT(json["usd"].get<double>(), 30 * json["hours"].get<double>());

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/text.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/plan/money.h"
 #include "lockstep/terminal/table.h"
 #include "lockstep/terminal/terminal.h"
 
@@ -49,6 +51,35 @@ void print_head(const Planned& p, const recipe::Recipe& recipe) {
   if (!p.place.device->note.empty()) print("note: {}: {}\n", p.place.device->name, p.place.device->note);
   if (!p.place.model.measured)
     print("not measured: figures of {} are its maker's and estimates\n", p.place.device->name);
+}
+
+// What the tariff means for this run, in a sentence.
+void print_tariff(const Planned& p) {
+  const auto price = p.place.price(p.paying.tariff, p.paying.region);
+  const auto hourly = p.place.price(plan::Tariff::on_demand, price ? price->region : "");
+  if (!price || !hourly || p.paying.tariff == plan::Tariff::on_demand) return;
+  const run::Forecast& f = p.forecast;
+  if (p.paying.tariff != plan::Tariff::spot) {
+    const double years = p.paying.tariff == plan::Tariff::one_year ? 1 : 3;
+    print("a commitment pays off from {:.0f} hours of use in {} on, of {:.0f}\n",
+          plan::break_even_hours(hourly->usd_per_hour, price->usd_per_hour, years * plan::kHoursOfYear),
+          years == 1 ? "a year" : "3 years", years * plan::kHoursOfYear);
+    return;
+  }
+  const plan::Spot spot = plan::expect_spot({.hours = f.hours,
+                                             .machines = p.place.nodes,
+                                             .preemptions_per_day = p.paying.preemptions_per_day,
+                                             .save_seconds = f.save_seconds,
+                                             .usd_per_hour = price->usd_per_hour,
+                                             .on_demand_usd_per_hour = hourly->usd_per_hour});
+  const double every = spot.save_every_seconds / f.step_seconds;
+  print(
+      "spot, at {} preemptions per machine and day: {:.1f} expected ({:.0f} to {:.0f}), {} in all, {} ({} to "
+      "{}), {} "
+      "less than on demand; checkpoint.every={:.0f} loses least\n",
+      p.paying.preemptions_per_day, spot.preemptions, spot.low, spot.high,
+      base::human_duration(spot.hours * 3600), money(spot.usd), money(spot.low_usd), money(spot.high_usd),
+      money(spot.saving()), std::max(1.0, every));
 }
 
 void print_parts(const Planned& p) {
@@ -99,6 +130,7 @@ std::optional<double> dollars(const Planned& p) {
 
 void print_report(const Planned& p, const recipe::Recipe& recipe) {
   print_head(p, recipe);
+  print_tariff(p);
   print_parts(p);
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
   print("\n{}\n", base::hanging(fmt::format("bottleneck: {}, {} of the step; {}", p.bottleneck.part,

@@ -14,7 +14,8 @@ namespace lockstep::cli {
 // What is asked of the price list.
 struct Paying {
   plan::Tariff tariff = plan::Tariff::on_demand;
-  std::string region;  // empty: the cheapest
+  std::string region;              // empty: the cheapest
+  double preemptions_per_day = 1;  // of one spot machine
 };
 
 struct Planned {
