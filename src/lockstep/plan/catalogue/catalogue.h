@@ -1,6 +1,6 @@
 // The catalogue: what devices can do, which machines can be rented with them, and for how much.
 //
-// Rows are TOML (catalogue/ in the repository), each with its source and the day it was checked; they travel
+// Rows are TOML (catalogue/ in the repository), each with its source and the day it was compared with it, if it was; they travel
 // inside the program. `lockstep prices --update FILE` keeps a file of the same form for this user, whose rows
 // replace the built-in ones of the same names.
 //
@@ -19,7 +19,7 @@ namespace lockstep::plan {
 
 // Where a row's figures are from.
 struct Source {
-  std::string where, checked;  // an address or a document, and the day: "2026-08-20"
+  std::string where, checked;  // an address or a document, and the day, or "not yet": "2026-08-20"
 };
 
 struct DeviceRow {

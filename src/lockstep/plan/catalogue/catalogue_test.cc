@@ -11,7 +11,8 @@
 namespace lockstep::plan {
 namespace {
 
-// Nothing without a source and a day; prices that can be; devices that are described.
+// Nothing without a source and the day it was compared, or that it was not; prices that can be; devices that are
+// described.
 TEST(Catalogue, EveryRowIsSourcedAndPlausible) {
   const Catalogue& all = built_in_catalogue();
   EXPECT_GT(all.devices.size(), 15u);
@@ -19,7 +20,7 @@ TEST(Catalogue, EveryRowIsSourcedAndPlausible) {
   const std::regex day("20[0-9]{2}-[0-9]{2}-[0-9]{2}");
   for (const DeviceRow& row : all.devices) {
     EXPECT_FALSE(row.source.where.empty()) << row.name;
-    EXPECT_TRUE(std::regex_match(row.source.checked, day)) << row.name;
+    EXPECT_TRUE(std::regex_match(row.source.checked, day) || row.source.checked == "not yet") << row.name;
     EXPECT_GE(row.model.inside.bytes_per_second, row.model.between.bytes_per_second) << row.name;
   }
   for (const MachineRow& row : all.machines) {
