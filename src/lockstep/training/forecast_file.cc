@@ -1,28 +1,23 @@
 #include "lockstep/training/forecast_file.h"
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/threads.h"
 #include "lockstep/run/folder/receipt.h"
 
 namespace lockstep::training {
+namespace {
 
-ForecastFile::ForecastFile(const run::Plan& plan, const std::string& folder) : folder_(folder) {
-  const auto make = [&plan, folder] {
-    try {
-      const run::Here here = run::this_place(plan);
-      run::write_forecast(folder, run::forecast_here(plan, here), here.machine.name, here.measured);
-    } catch (const std::exception&) {  // a full disk, a catalogue that cannot be read
-    }
-  };
-  std::vector<std::jthread> one;
-  if (base::add_helper(one, make)) maker_ = std::move(one[0]);
-}
+constexpr int kMostRanks = 512;  // whose programs are compiled and walked in about a second
 
-std::string ForecastFile::receipt() {
-  if (maker_.joinable()) maker_.join();
+}  // namespace
+
+std::string write_receipt(const run::Plan& plan, const std::string& folder) {
+  if (plan.own_model || plan.seat.world > kMostRanks) return "";
   try {
-    return run::receipt_line(run::read_receipt(folder_));
-  } catch (const base::Error&) {
+    const run::Here here = run::this_place(plan);
+    run::write_forecast(folder, run::forecast_here(plan, here), here.machine.name, here.measured);
+    return here.measured ? run::receipt_line(run::read_receipt(folder)) : "";
+  } catch (
+      const std::exception&) {  // a full disk, a catalogue that cannot be read, a run without a timed step
     return "";
   }
 }

@@ -1,24 +1,17 @@
-// forecast.json, made beside the first steps, and the receipt at the end of the run.
+// forecast.json and the receipt at the end of the run.
 #pragma once
 
 #include <string>
-#include <thread>
 
 #include "lockstep/run/session/session_plan.h"
 
 namespace lockstep::training {
 
-class ForecastFile {
- public:
-  // `plan` must outlive it. What goes wrong is not worth a word: a run without a forecast trains all the
-  // same.
-  ForecastFile(const run::Plan& plan, const std::string& folder);
-  // "forecast 120 ms per step, took 131 ..."; empty where there is nothing to compare.
-  std::string receipt();
-
- private:
-  std::string folder_;
-  std::jthread maker_;
-};
+// Writes what the plan foretells, from recipe, program and profile alone, and gives the line that compares it
+// with what the run took: "forecast 120 ms per step, took 131 ...". Made when training is over, by the thread
+// that trained: it takes no time from steps, and nobody else asks the device meanwhile. Empty where the
+// machine was not measured, since then there is little to learn, and for models that a program brings, which
+// would have to be built again. What goes wrong is not worth a word: the run is done.
+std::string write_receipt(const run::Plan& plan, const std::string& folder);
 
 }  // namespace lockstep::training

@@ -214,7 +214,6 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
                  options.first_step);
   if (!begun.missing.empty()) everyone.event("lines_missing", begun.missing, options.first_step);
   base::end_lap(session.plan.laps, "open the run folder");
-  ForecastFile forecast(session.plan, folder);
   const run::Summary summary = train_and_save(session, options, everyone, [&] { news.finish(); });
   everyone.event(
       summary.finished ? "finished" : "preempted",
@@ -229,7 +228,8 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
     observer.note(fmt::format("run the same command again to resume from step {}", summary.steps));
   } else {
     observer.ended(result);
-    if (const std::string line = forecast.receipt(); !line.empty()) observer.note(line);
+    const std::string receipt = summary.finished ? write_receipt(session.plan, folder) : "";
+    if (!receipt.empty()) observer.note(receipt);
   }
   if (const std::string left = files.unwritten(); !left.empty())
     observer.warn(left + " could not be written: the disk stayed full until the end");
