@@ -14,7 +14,7 @@ import build  # noqa: E402
 class Kernel(ctypes.Structure):
     """LockstepFlashKernel of flash_abi.h."""
     _fields_ = [("type", ctypes.c_char_p)] + [(name, ctypes.c_int32) for name in (
-        "head_dim", "group", "mask", "capped", "backward", "q_tile", "kv_tile", "width")] + [
+        "head_dim", "group", "mask", "capped", "packed", "backward", "q_tile", "kv_tile", "width")] + [
             (name, ctypes.c_void_p) for name in ("init", "load", "run")]
 
 
@@ -27,9 +27,10 @@ class FlashTest(unittest.TestCase):
     def test_every_kernel_is_made_once(self):
         wanted = build.variants([], ["bf16", "fp16"])
         self.assertEqual(len(wanted), len(set(map(build.name_of, wanted))))
-        self.assertEqual(len(wanted), 260)  # as docs/gpu.md says
-        for row in [("bf16", 128, 4, "window", False), ("bf16", 256, 2, "window", True), ("bf16", 256, 2, "causal", True),
-                    ("fp16", 64, 8, "causal", False), ("bf16", 64, 7, "full", False)]:
+        self.assertEqual(len(wanted), 308)  # as docs/gpu.md says
+        for row in [("bf16", 128, 4, "window", False, False), ("bf16", 256, 2, "window", True, False),
+                    ("bf16", 256, 2, "causal", True, False), ("fp16", 64, 8, "causal", False, False),
+                    ("bf16", 64, 7, "full", False, False), ("bf16", 128, 4, "causal", False, True)]:
             for backward in (True, False):
                 self.assertIn((*row, backward), wanted)
 
@@ -37,7 +38,8 @@ class FlashTest(unittest.TestCase):
         wanted = build.variants([(72, 5)], ["bf16"])
         self.assertEqual({row[1:3] for row in wanted}, {(72, 5)})
         self.assertEqual({row[3:] for row in wanted},
-                         {(mask, capped, way) for mask in build.MASKS for capped in (True, False) for way in (True, False)})
+                         {(mask, capped, False, way) for mask in build.MASKS for capped in (True, False)
+                          for way in (True, False)} | {("causal", False, True, way) for way in (True, False)})
 
     def test_the_table_is_what_the_plugin_reads(self):
         wanted = build.variants([(64, 3)], ["bf16"])
@@ -57,10 +59,10 @@ class FlashTest(unittest.TestCase):
             table = library.lockstep_flash_table().contents
             self.assertEqual((table.version, table.count), (b"4.0", len(rows)))
             for kernel, (variant, sizes, _) in zip(table.kernels[:table.count], rows):
-                kind, dim, group, mask, capped, backward = variant
+                kind, dim, group, mask, capped, packed, backward = variant
                 self.assertEqual((kernel.type.decode(), kernel.head_dim, kernel.group, kernel.mask, kernel.capped,
-                                  kernel.backward, (kernel.q_tile, kernel.kv_tile, kernel.width)),
-                                 (kind, dim, group, build.MASKS.index(mask), capped, backward, sizes))
+                                  kernel.packed, kernel.backward, (kernel.q_tile, kernel.kv_tile, kernel.width)),
+                                 (kind, dim, group, build.MASKS.index(mask), capped, packed, backward, sizes))
                 self.assertTrue(kernel.init and kernel.load and kernel.run)
 
 

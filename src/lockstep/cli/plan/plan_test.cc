@@ -85,8 +85,12 @@ TEST(Receipt, OfARunThatWasForecast) {
   base::TemporaryFolder folder;
   const std::string train = alone(
       "$L train run.steps=12 run.device=cpu model.layers=1 model.hidden=32 data.seq_len=32 log.every=1");
-  expect_rows(folder.path(), {{train, 0, "forecast "},
+  const Outcome unmeasured = run_shell(folder.path(), train + " run.name=unmeasured");
+  EXPECT_EQ(unmeasured.output.find("forecast "), std::string::npos) << unmeasured.output;
+  expect_rows(folder.path(), {{alone("$L bench machine --device cpu"), 0, "machine.toml"},
+                              {train, 0, "forecast "},
                               {"$L receipt runs/first", 0, "first"},
+                              {"$L receipt runs/unmeasured", 0, "unmeasured"},
                               {"$L receipt", 2, "receipt needs a run folder"},
                               {"$L receipt nowhere", 2, "[LS0573]"}});
   const Outcome outcome = run_shell(folder.path(), "$L receipt runs/first --json");
