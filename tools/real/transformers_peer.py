@@ -315,6 +315,7 @@ def likelihoods(folder, path, ours, delimiter):
             continue
         scores = [log_likelihood(model, *pair(tokenizer, line["context"], delimiter + choice))[0] for choice in line["choices"]]
         assert all(abs(a - b) < 1e-4 for a, b in zip(scores, mine["logprobs"])), (scores, mine)
+        scores = mine["logprobs"]  # near enough; which of two near ones is ahead is our own affair
         by_length = [score / len(choice) for score, choice in zip(scores, line["choices"])]
         questions += 1
         right += scores.index(max(scores)) == line["answer"]
