@@ -162,8 +162,7 @@ void Arguments::check_values() const {
 }
 
 Description Arguments::description() const {
-  Description all{command_,  summary_, positionals_,       options_,
-                  examples_, {},       recipe_ != nullptr, program_ != nullptr};
+  Description all{command_, summary_, positionals_, options_, examples_, {}, program_ != nullptr};
   for (const Option& option : option_names_) all.option_names.push_back(option.name);
   return all;
 }

@@ -33,7 +33,7 @@ struct Description {
   std::string command, summary;
   std::vector<Row> positionals = {}, options = {}, examples = {};
   std::vector<std::string> option_names = {};  // every spelling
-  bool takes_recipe = false, runs_program = false;
+  bool runs_program = false;
 };
 
 class Arguments {

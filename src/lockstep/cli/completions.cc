@@ -81,6 +81,12 @@ void offer_keys(Words& found, const std::string& typed) {
   for (const std::string& value : values) offer(found, key->name + "=" + value, typed);
 }
 
+bool takes_keys(const Description& command) {
+  return std::any_of(command.positionals.begin(), command.positionals.end(), [](const auto& row) {
+    return row.shown.starts_with("KEY=VALUE") || row.shown.starts_with("key=value");
+  });
+}
+
 // Folders of runs, for commands that take one.
 void offer_runs(Words& found, const Description& command, const std::string& typed) {
   const bool wanted =
@@ -120,7 +126,7 @@ Words completions_of(const Words& words) {
       const bool explains = name == "explain" && typed.find('=') == std::string::npos;
       if (explains)
         for (const recipe::Key& key : recipe::recipe_keys()) offer(found, key.name, typed);
-      else if (!typed.empty() || command.takes_recipe)
+      else if (takes_keys(command))
         offer_keys(found, typed);
       offer_runs(found, command, typed);
       if (name == "completions")

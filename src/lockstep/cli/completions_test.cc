@@ -22,6 +22,8 @@ TEST(Completions, OfferWhatFits) {
       {"train run.exact=", "run.exact=false\nrun.exact=true\n"},
       {"train parallel.zer", "parallel.zero=\n"},
       {"train no.such=", ""},
+      {"eval optim.nam", "optim.name=\n"},
+      {"top optim.nam", ""},
       {"explain optim.warm", "optim.warmup\n"},
       {"generate runs/f", "runs/first\n"},
       {"plot runs/", "runs/first\n"},

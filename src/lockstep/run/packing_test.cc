@@ -1,5 +1,6 @@
-// Documents that share a sample know nothing of each other: each has the losses that it has alone, on the CPU
-// bit for bit.
+// Documents that share a sample know nothing of each other: each has the losses that it has alone. To
+// rounding: products of other sizes may be summed in another order (kernels/attention/documents_test.cc
+// compares bits where sizes are the same).
 #include <gtest/gtest.h>
 
 #include <algorithm>
