@@ -20,6 +20,7 @@
 #include "lockstep/kernels/norm/norm.h"
 #include "lockstep/kernels/optimizer/muon.h"
 #include "lockstep/kernels/optimizer/optimizer.h"
+#include "lockstep/kernels/reduce/sum_addends.h"
 #include "lockstep/kernels/reduce/tree_sum.h"
 
 // name of the row, its arguments
@@ -69,6 +70,7 @@
   ROW(regroup, Regroup)                               \
   ROW(soft_cap, SoftCap)                              \
   ROW(tree_sum, TreeSum)                              \
+  ROW(sum_addends, SumAddends)                        \
   ROW(fill_normal, FillNormal)                        \
   ROW(fill_value, FillValue)                          \
   ROW(count_nonfinite, CountNonfinite)                \

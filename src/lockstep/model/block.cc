@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "lockstep/base/error.h"
 
@@ -60,26 +61,33 @@ std::vector<ParamSpec> Block::params() const {
 
 void Block::treat(const std::string& name, const Treatment& treatment) { treatments_[name] = treatment; }
 
-int64_t Block::param_count() const {
+namespace {
+
+// Of the whole parameters, each counted once however many parts of it are here.
+template <class Counts>
+int64_t elements_of(const std::vector<ParamSpec>& specs, Counts counts) {
+  std::set<std::string> seen;
   int64_t count = 0;
-  for (const ParamSpec& spec : params()) {
-    if (spec.holds_values()) count += whole_shape(spec.cut, spec.shape).numel();
+  for (const ParamSpec& spec : specs) {
+    if (counts(spec) && seen.insert(spec.name).second) count += whole_shape(spec.cut, spec.shape).numel();
   }
   return count;
 }
 
+}  // namespace
+
+int64_t Block::param_count() const {
+  return elements_of(params(), [](const ParamSpec& spec) { return spec.holds_values(); });
+}
+
 int64_t Block::trained_count() const {
-  int64_t count = 0;
-  for (const ParamSpec& spec : params()) {
-    if (spec.trained()) count += whole_shape(spec.cut, spec.shape).numel();
-  }
-  return count;
+  return elements_of(params(), [](const ParamSpec& spec) { return spec.trained(); });
 }
 
 Cost Block::cost_of(size_t segment, const SliceShape& shape, Part part) const {
   Cost cost = segments_[segment]->cost(shape, part);
   for (const ParamSpec& spec : params_of(segment)) {
-    if (spec.key == "weight" && spec.train.frozen)
+    if ((spec.key == "weight" || spec.key.starts_with("weight#")) && spec.train.frozen)
       std::erase_if(cost.products, [](const Cost::Product& p) { return p.of_weight; });
   }
   return cost;

@@ -132,7 +132,8 @@ struct SegmentPlan {
   std::vector<ValueSpec> outputs;   // edges it writes
   std::vector<ValueSpec> saves;     // further values that forward leaves for the backward pass
   std::vector<ValueSpec> leaves;    // what backward_input leaves for backward_weight
-  std::vector<std::string> batch;   // of the batch: "inputs", "labels", "documents", "references"
+  std::vector<std::string> wide_gradients;  // of `inputs`: backward_input writes their gradients in fp32
+  std::vector<std::string> batch;           // of the batch: "inputs", "labels", "documents", "references"
   // Values of forward ("in.x", "out.x", "save.x") and gradients ("dout.x") that the backward parts read;
   // backward_weight may read "left.x" too.
   std::vector<std::string> input_needs, weight_needs;
@@ -244,6 +245,12 @@ Block block_of(std::string name, std::unique_ptr<Segment> segment);  // of one s
 // Which part of a layer's products and of its sequences a rank works on.
 struct Parts {
   int tensor = 1, tensor_rank = 0;
+  // Where the numeric contract fixes into how many pieces every product is cut that tensor ranks may share
+  // (batch.product_strands): a power of two, and each rank has as many of them as any other.
+  int product_strands = 1;
+  bool fixes_products() const { return product_strands > 1; }
+  bool cuts_products() const { return tensor > 1 || fixes_products(); }
+  int strands_here() const { return product_strands / tensor; }  // only with fixes_products()
   bool sequence = false;  // norms and residuals are split over tokens among the tensor ranks
   int context = 1, context_rank = 0;
   bool heads = false;  // context ranks exchange tokens for heads; false: keys and values go round in a ring

@@ -17,6 +17,9 @@ struct Cut {
   int part = 0, parts = 1;
   int64_t rows = 0;              // of the whole, where it is padded; 0: the parts fill it
   std::vector<int64_t> sizes{};  // of the groups, where they differ
+  // The numeric contract cuts it so (batch.product_strands), whatever the number of ranks: a rank may hold
+  // several parts, each a parameter of its own.
+  bool fixed = false;
   bool cuts() const { return parts > 1; }
   bool pads() const { return rows > 0; }
 };

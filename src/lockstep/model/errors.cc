@@ -94,6 +94,16 @@ std::vector<base::ErrorExplanation> error_rows() {
         "from the data's."},
        {"Encode the data with the model's tokenizer and use data.kind=tokens.",
         "If the tokens are the same after all, set model.vocab=N to the model's own size."}},
+      {169,
+       "batch.product_strands not supported for this model or layout",
+       {"It is not a power of two, or not a multiple of parallel.tensor.",
+        "It does not divide the heads, the key heads, the feed-forward width or the tokens of a slice.",
+        "Attention and the feed-forward part are added at once (Phi, GPT-NeoX), or all heads are normalized "
+        "at "
+        "once (OLMo 2); the model is your own; or it is trained with fp8, LoRA, DPO, or Muon."},
+       {"Choose one of the numbers in the message, or batch.product_strands=1: then tensor layouts are equal "
+        "to "
+        "rounding, and all others bit for bit."}},
       {185,
        "fp8 not supported in this layout or model",
        {"parallel.tensor or parallel.context splits matrices across ranks; each would scale its own shard, "

@@ -34,23 +34,37 @@ device::Tensor Frame::statistic(std::string_view key, int64_t of_slice) const {
 }
 
 bool Frame::trains(std::string_view key) const {
-  return std::find(frozen_.begin(), frozen_.end(), key) == frozen_.end();
+  if (std::find(frozen_.begin(), frozen_.end(), key) != frozen_.end()) return false;
+  return whole_ == nullptr || (whole_->trains(std::string(key) + suffix_) && whole_->trains(key));
+}
+
+Frame Frame::within(std::string suffix) const {
+  Frame frame;
+  static_cast<FrameContext&>(frame) = *this;
+  frame.whole_ = this;
+  frame.suffix_ = std::move(suffix);
+  return frame;
+}
+
+const device::Tensor* Frame::look(std::string_view role, std::string_view name) const {
+  for (const auto& [key, tensor] : values_) {
+    if (is(key, role, name)) return &tensor;
+  }
+  if (whole_ == nullptr) return nullptr;
+  const device::Tensor* const own = whole_->look(role, std::string(name) + suffix_);
+  return own != nullptr ? own : whole_->look(role, name);
 }
 
 device::Tensor Frame::find(std::string_view role, std::string_view name) const {
-  for (const auto& [key, tensor] : values_) {
-    if (is(key, role, name)) return tensor;
-  }
-  return {};
+  const device::Tensor* const tensor = look(role, name);
+  return tensor != nullptr ? *tensor : device::Tensor{};
 }
 
 device::Tensor Frame::get(std::string_view role, std::string_view name) const {
-  for (const auto& [key, tensor] : values_) {
-    if (is(key, role, name)) return tensor;
-  }
-  LS_ASSERT(false, "a segment asked for " + std::string(role) + std::string(name) +
-                       ", which its plan does not declare");
-  return {};
+  const device::Tensor* const tensor = look(role, name);
+  LS_ASSERT(tensor != nullptr, "a segment asked for " + std::string(role) + std::string(name) +
+                                   ", which its plan does not declare");
+  return *tensor;
 }
 
 }  // namespace lockstep::model

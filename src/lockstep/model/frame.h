@@ -49,14 +49,15 @@ struct WantedLogits {
   int64_t first = 0, rows = 0;
 };
 
-class Frame {
- public:
+// What does not depend on names.
+struct FrameContext {
   const kernels::Kernels* kernels = nullptr;
   kernels::Launch launch;
   SliceContext slice;
   bool accumulate = false;     // add to weight gradients: not the first slice of its strand
   int64_t slices = 1;          // of the step: how many fold_statistics finds
   int part = -1;               // of a segment that runs in parts (Ring): which of them
+  bool last_part = true;       // of those; true where there is only one
   bool input_gradient = true;  // of a loss: false where nothing below it is trained, and nobody reads din
   device::Device* device = nullptr;
   const kernels::StepInputs* inputs = nullptr;   // where the device reads them
@@ -68,7 +69,10 @@ class Frame {
   DecodeCache cache;
   WantedLogits wanted;
   std::shared_ptr<void>* graph = nullptr;  // AutogradBlock: kept from forward to backward_weight
+};
 
+class Frame : public FrameContext {
+ public:
   device::Tensor in(std::string_view name) const { return get("in.", name); }
   device::Tensor out(std::string_view name) const { return get("out.", name); }
   device::Tensor saved(std::string_view name) const { return get("save.", name); }
@@ -96,11 +100,18 @@ class Frame {
 
   void bind(std::string role_and_name, device::Tensor tensor);  // "in.hidden"
 
+  // What one of several segments that run as one sees: values of its own under their names and `suffix`, all
+  // others as they are. What is bound to it comes before both. It must not outlive this frame.
+  Frame within(std::string suffix) const;
+
  private:
   device::Tensor get(std::string_view role, std::string_view name) const;
   device::Tensor find(std::string_view role, std::string_view name) const;  // empty when there is none
+  const device::Tensor* look(std::string_view role, std::string_view name) const;
   std::vector<std::pair<std::string, device::Tensor>> values_;
   std::vector<std::string> frozen_;
+  const Frame* whole_ = nullptr;
+  std::string suffix_;
 };
 
 }  // namespace lockstep::model

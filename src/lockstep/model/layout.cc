@@ -1,6 +1,7 @@
 #include "lockstep/model/layout.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "lockstep/base/error.h"
@@ -46,11 +47,33 @@ std::vector<Region> regions_of(const BlockLayout& layout) {
   return regions;
 }
 
-void append_chunks(std::vector<kernels::Chunk>& chunks, const PlacedParam& param, float decay) {
+// Where the first part of a parameter has its slots; parts of one parameter are found by its number.
+class Slots {
+ public:
+  int64_t first_of(const PlacedParam& param) {
+    const Cut& cut = param.spec.cut;
+    const int64_t each = chunks_in(param.spec);
+    const auto [known, fresh] = first_.try_emplace(param.index, end_);
+    if (fresh) end_ += each * (cut.fixed ? cut.parts : 1);
+    return known->second + (cut.fixed ? cut.part * each : 0);
+  }
+  int64_t end() const { return end_; }
+
+ private:
+  std::map<int, int64_t> first_;
+  int64_t end_ = 0;
+};
+
+void append_chunks(std::vector<kernels::Chunk>& chunks, const PlacedParam& param, float decay,
+                   int64_t first_slot) {
   const int64_t size = param.spec.shape.numel();
   for (int64_t begin = 0; begin < size; begin += kernels::kChunk) {
     const int64_t count = std::min(kernels::kChunk, size - begin);
-    chunks.push_back({param.offset + begin, static_cast<int32_t>(count), decay, param.spec.train.rate});
+    chunks.push_back({.begin = param.offset + begin,
+                      .count = static_cast<int32_t>(count),
+                      .weight_decay = decay,
+                      .rate = param.spec.train.rate,
+                      .slot = static_cast<int32_t>(first_slot + begin / kernels::kChunk)});
   }
 }
 
@@ -59,9 +82,10 @@ void append_chunks(std::vector<kernels::Chunk>& chunks, const PlacedParam& param
 BlockLayout layout_of(const Block& block) {
   std::vector<PlacedParam> trained, frozen, tied;
   const std::vector<ParamSpec> specs = block.params();
-  for (size_t k = 0; k < specs.size(); ++k) {
-    const PlacedParam param{specs[k], 0, static_cast<int>(k)};
-    (!specs[k].holds_values() ? tied : specs[k].train.frozen ? frozen : trained).push_back(param);
+  std::map<std::string, int> numbers;
+  for (const ParamSpec& spec : specs) {
+    const int number = numbers.try_emplace(spec.name, static_cast<int>(numbers.size())).first->second;
+    (!spec.holds_values() ? tied : spec.train.frozen ? frozen : trained).push_back({spec, 0, number});
   }
   std::stable_sort(trained.begin(), trained.end(), [](const PlacedParam& a, const PlacedParam& b) {
     return std::tuple(a.spec.train.rule, a.spec.train.whole) <
@@ -78,6 +102,11 @@ BlockLayout layout_of(const Block& block) {
   }
   layout.grad_count = end;
   layout.regions = regions_of(layout);
+  Slots slots;
+  for (const PlacedParam& param : layout.params) {
+    if (param.spec.trained()) slots.first_of(param);
+  }
+  layout.slots = slots.end();
   return layout;
 }
 
@@ -90,10 +119,11 @@ const PlacedParam& BlockLayout::find(const std::string& key) const {
 
 std::vector<kernels::Chunk> chunks_of(const BlockLayout& layout, float weight_decay, bool decay_all) {
   std::vector<kernels::Chunk> chunks;
+  Slots slots;
   for (const PlacedParam& param : layout.params) {
     if (!param.spec.trained()) continue;
     const float given = param.spec.decay || decay_all ? weight_decay : 0.0f;
-    append_chunks(chunks, param, param.spec.train.weight_decay.value_or(given));
+    append_chunks(chunks, param, param.spec.train.weight_decay.value_or(given), slots.first_of(param));
   }
   return chunks;
 }
@@ -101,18 +131,21 @@ std::vector<kernels::Chunk> chunks_of(const BlockLayout& layout, float weight_de
 std::vector<kernels::Chunk> frozen_chunks_of(const BlockLayout& layout) {
   std::vector<kernels::Chunk> chunks;
   for (const PlacedParam& param : layout.params) {
-    if (param.spec.holds_values() && param.spec.train.frozen) append_chunks(chunks, param, 0);
+    if (param.spec.holds_values() && param.spec.train.frozen)
+      append_chunks(chunks, param, 0, static_cast<int64_t>(chunks.size()));
   }
   return chunks;
 }
 
-TiedTo find_tied(const std::vector<BlockLayout>& layouts, const std::string& name) {
+TiedTo find_tied(const std::vector<BlockLayout>& layouts, const ParamSpec& tied) {
   for (size_t b = 0; b < layouts.size(); ++b) {
     for (const PlacedParam& param : layouts[b].params) {
-      if (param.spec.holds_values() && param.spec.name == name) return {static_cast<int>(b), &param};
+      const bool same_part = !tied.cut.fixed || param.spec.cut.part == tied.cut.part;
+      if (param.spec.holds_values() && param.spec.name == tied.tied_to && same_part)
+        return {static_cast<int>(b), &param};
     }
   }
-  LS_ASSERT(false, "tied to " + name + ", which no block has");
+  LS_ASSERT(false, "tied to " + tied.tied_to + ", which no block has");
   return {};
 }
 

@@ -22,7 +22,7 @@ struct PlacedParam {
   // In elements: among the trained values, or among the frozen ones; for a tied parameter, of its gradient
   // slot.
   int64_t offset = 0;
-  int index = 0;  // among all parameters of the block, as the model lists them
+  int index = 0;  // among the block's parameters, as the model lists them; parts of one parameter share it
 };
 
 // Trained values with one rule. Its states are runs of the same elements, or belong to one parameter each.
@@ -41,13 +41,15 @@ struct BlockLayout {
   int64_t value_count = 0;   // elements of trained values
   int64_t grad_count = 0;    // elements of gradients: value_count, then the tied slots
   int64_t frozen_count = 0;  // elements of frozen values
+  int64_t slots = 0;         // chunks of all trained values, those of parts that other ranks hold included
   const PlacedParam& find(const std::string& key) const;  // "qkv.weight"
 };
 
 BlockLayout layout_of(const Block& block);
 
 // The canonical chunks of a block's trained values: at most kernels::kChunk elements, never across
-// parameters, in the order in which they lie.
+// parameters, in the order in which they lie. Their slots are in that order too; but where the numeric
+// contract cuts a parameter (Cut::fixed), there are slots for all its parts, in the order of the parts.
 std::vector<kernels::Chunk> chunks_of(const BlockLayout& layout, float weight_decay, bool decay_all);
 // And of its frozen ones.
 std::vector<kernels::Chunk> frozen_chunks_of(const BlockLayout& layout);
@@ -57,6 +59,6 @@ struct TiedTo {
   int block = -1;
   const PlacedParam* param = nullptr;
 };
-TiedTo find_tied(const std::vector<BlockLayout>& layouts, const std::string& name);
+TiedTo find_tied(const std::vector<BlockLayout>& layouts, const ParamSpec& tied);
 
 }  // namespace lockstep::model

@@ -28,36 +28,40 @@ class Sent {
         to_(static_cast<size_t>(size), 0) {}
 
   std::vector<int64_t> count() {
-    std::visit(program::Cases{[&](const program::SumValues&) { all_reduce(bytes(i_.reads[0])); },
-                              [&](const program::ScatterTokens&) { give_all(bytes(i_.reads[0]) / size_); },
-                              [&](const program::GatherTokens&) { give_all(bytes(i_.reads[0])); },
-                              // What is packed, in even parts.
-                              [&](const program::ExchangeHeads&) { give_all(bytes(i_.writes[1]) / size_); },
-                              [&](const program::ShiftRing& ring) {
-                                give((self_ + (ring.onward ? 1 : size_ - 1)) % size_, bytes(i_.reads[0]));
-                              },
-                              [&](const program::SendValues&) { send(); },
-                              [&](const program::SendWeights&) { send(); },
-                              [&](const program::SendTied&) { give(1 - self_, i_.moved_bytes); },
-                              [&](const program::SumInputs&) {
-                                all_reduce(kernels::kSummedInputs * static_cast<int64_t>(sizeof(double)));
-                              },
-                              [&](const program::SumScalars&) { all_reduce(bytes(i_.reads[0])); },
-                              [&](const program::SumPartials&) { partial_sums(); },
-                              [&](const program::ReduceGradients& reduce) { gradients(reduce); },
-                              [&](const program::GatherSums&) { sums(); },
-                              [&](const program::GatherWeights&) { weights(); },
-                              // Each is sent by the rank that has it.
-                              [&](const program::GatherStatistics&) {
-                                for (const Use& use : i_.reads) give_all(bytes(use));
-                              },
-                              [](const program::BeginStep&) {}, [](const program::LoadSlice&) {},
-                              [](const program::RunSegment&) {}, [](const program::FoldStatistics&) {},
-                              [](const program::RecvValues&) {}, [](const program::RecvTied&) {},
-                              [](const program::RecvWeights&) {}, [](const program::ReleaseWeights&) {},
-                              [](const program::JoinStrands&) {}, [](const program::AddTied&) {},
-                              [](const program::Norm&) {}, [](const program::Update&) {}},
-               i_.what);
+    std::visit(
+        program::Cases{
+            [&](const program::SumValues& sum) {
+              if (!sum.tree) return all_reduce(bytes(i_.reads[0]));
+              exchange_addends();
+              give_all(own_elements(i_.writes[0]) * device::size_of(buffer(i_.writes[0]).dtype));
+            },
+            [&](const program::ScatterTokens&) { give_all(bytes(i_.reads[0]) / size_); },
+            [&](const program::GatherTokens&) { give_all(bytes(i_.reads[0])); },
+            // What is packed, in even parts.
+            [&](const program::ExchangeHeads&) { give_all(bytes(i_.writes[1]) / size_); },
+            [&](const program::ShiftRing& ring) {
+              give((self_ + (ring.onward ? 1 : size_ - 1)) % size_, bytes(i_.reads[0]));
+            },
+            [&](const program::SendValues&) { send(); }, [&](const program::SendWeights&) { send(); },
+            [&](const program::SendTied&) { give(1 - self_, i_.moved_bytes); },
+            [&](const program::SumInputs&) {
+              all_reduce(kernels::kSummedInputs * static_cast<int64_t>(sizeof(double)));
+            },
+            [&](const program::SumScalars&) { all_reduce(bytes(i_.reads[0])); },
+            [&](const program::SumPartials& sum) { partial_sums(sum.tree); },
+            [&](const program::ReduceGradients& reduce) { gradients(reduce); },
+            [&](const program::GatherSums&) { sums(); }, [&](const program::GatherWeights&) { weights(); },
+            // Each is sent by the rank that has it.
+            [&](const program::GatherStatistics&) {
+              for (const Use& use : i_.reads) give_all(bytes(use));
+            },
+            [](const program::BeginStep&) {}, [](const program::LoadSlice&) {},
+            [](const program::RunSegment&) {}, [](const program::FoldStatistics&) {},
+            [](const program::RecvValues&) {}, [](const program::RecvTied&) {},
+            [](const program::RecvWeights&) {}, [](const program::ReleaseWeights&) {},
+            [](const program::JoinStrands&) {}, [](const program::AddTied&) {}, [](const program::Norm&) {},
+            [](const program::Update&) {}},
+        i_.what);
     return std::move(to_);
   }
 
@@ -74,12 +78,22 @@ class Sent {
   }
   void all_reduce(int64_t bytes) { give_all(2 * bytes / size_); }
 
+  // Every rank gets the others' addends of its share.
+  void exchange_addends() {
+    const std::vector<program::Span> shares = program::cut_evenly(buffer(i_.reads[0]).shape.numel(), size_);
+    const int64_t element = device::size_of(buffer(i_.reads[0]).dtype);
+    for (int q = 0; q < size_; ++q) give(q, shares[static_cast<size_t>(q)].count * element);
+  }
+  int64_t own_elements(const Use& use) const {
+    return program::cut_evenly(buffer(use).shape.numel(), size_)[static_cast<size_t>(self_)].count;
+  }
+
   void send() {
     for (const Use& use : i_.reads) give(1 - self_, bytes(use));
   }
 
   // Context ranks: all of it. Tensor ranks: of what they all hold, each parameter on its own.
-  void partial_sums() {
+  void partial_sums(bool tree) {
     for (const Use& use : i_.reads) {
       if (i_.among == Among::context) {
         all_reduce(bytes(use));
@@ -87,7 +101,9 @@ class Sent {
       }
       const model::BlockLayout layout = model::layout_of(model_.blocks[static_cast<size_t>(use.block)]);
       for (const model::PlacedParam& param : layout.params) {
-        if (param.spec.partial && !param.spec.train.frozen) all_reduce(param.spec.shape.numel() * 4);
+        if (!param.spec.partial || param.spec.train.frozen) continue;
+        const int64_t bytes = param.spec.shape.numel() * 4;
+        tree ? give_all(bytes) : all_reduce(bytes);
       }
     }
   }

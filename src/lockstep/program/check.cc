@@ -97,7 +97,8 @@ class Checker {
     if (program_.buffers[static_cast<size_t>(use.buffer)].bytes() == 0) return;
     if (program_.parts.context > 1 && !added_.contains({use.buffer, Among::context}))
       fail(i, "reads " + name(use) + " of one context rank's tokens");
-    if (program_.parts.sequence && !added_.contains({use.buffer, Among::tensor}))
+    if (program_.parts.sequence && !program_.parts.fixes_products() &&
+        !added_.contains({use.buffer, Among::tensor}))
       fail(i, "reads " + name(use) + " of one tensor rank's tokens");
   }
 

@@ -272,18 +272,18 @@ void Compiler::find_backward() {
 
 void Compiler::add_persistent() {
   const int levels = layout_.training ? gradient_levels() : 0;
-  int64_t chunk_count = 0;
+  int64_t slots = 0;
   program_.blocks.resize(model_.blocks.size());
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
     const auto chunks = static_cast<int64_t>(model::chunks_of(layouts_[b], 0, false).size());
-    chunk_count += chunks;
+    slots += layouts_[b].slots;
     if (mine(b)) add_block(b, levels, chunks);
   }
   // Values that a block of this stage is tied to, and that another stage holds.
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
     for (const model::PlacedParam& param : layouts_[b].params) {
       if (!mine(b) || param.spec.tied_to.empty()) continue;
-      const auto owner = static_cast<size_t>(model::find_tied(layouts_, param.spec.tied_to).block);
+      const auto owner = static_cast<size_t>(model::find_tied(layouts_, param.spec).block);
       const bool frozen = param.spec.train.frozen;
       int& copy = frozen ? program_.blocks[owner].frozen : program_.blocks[owner].compute;
       if (mine(owner) || copy >= 0) continue;
@@ -300,7 +300,7 @@ void Compiler::add_persistent() {
   const int64_t of_slice = 1 + (model_.pairs ? layout_.slice.samples : 0);
   keep_.slice_losses =
       persistent("slice losses", BufferKind::state, DType::f64, {(layout_.slices + 1) * of_slice}, -1);
-  keep_.square_sums = persistent("square sums", BufferKind::state, DType::f64, {chunk_count}, -1);
+  keep_.square_sums = persistent("square sums", BufferKind::state, DType::f64, {slots}, -1);
 }
 
 // How many sums of strands stand beside each other at most, and hold what a reduction among the shard leaves.

@@ -90,7 +90,7 @@ void Compiler::fold_statistics(size_t b, size_t g, const std::vector<Use>& kept)
 // Two gradient slots, added once: the tied one onto the one of the parameter that holds the values. In a
 // pipeline the slot is the last stage's and the values are the first one's.
 void Compiler::add_tied(size_t b, int param_index, const model::PlacedParam& param) {
-  const model::TiedTo owner = model::find_tied(layouts_, param.spec.tied_to);
+  const model::TiedTo owner = model::find_tied(layouts_, param.spec);
   const bool slot_here = mine(b), values_here = mine(static_cast<size_t>(owner.block));
   if (!slot_here && !values_here) return;
   Use slot{slot_here ? program_.blocks[b].gradients[0] : -1, Role::tied};
@@ -131,7 +131,7 @@ void Compiler::share_tied() {
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
     for (const model::PlacedParam& param : layouts_[b].params) {
       if (param.spec.tied_to.empty()) continue;
-      const int owner = model::find_tied(layouts_, param.spec.tied_to).block;
+      const int owner = model::find_tied(layouts_, param.spec).block;
       const bool user_here = mine(b), values_here = mine(static_cast<size_t>(owner));
       const bool frozen = param.spec.train.frozen;
       if (user_here == values_here || std::exchange(done[{owner, frozen}], true)) continue;

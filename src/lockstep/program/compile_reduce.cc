@@ -36,7 +36,7 @@ class Rewriter {
       : program_(program),
         ranks_(program.ranks),
         deal_(ranks_.deal(program.strands)),
-        tensor_partials_(has_partials(model)) {
+        tensor_partials_(has_partials(model) && !model.parts.fixes_products()) {
     const Run mine = deal_.of_replica(ranks_.replica);
     sums_ = ranks_.exact && ranks_.sharded() ? static_cast<int>(nodes_of(program.strands, mine).size()) : 1;
     for (const int64_t s : deal_.of_rank(ranks_.replica, ranks_.shard_rank)) {
@@ -110,7 +110,7 @@ class Rewriter {
     std::map<std::pair<int, int>, Ready> last;  // {round, block}
     for (size_t n = 0; n < program_.instructions.size(); ++n) {
       const Instruction& i = program_.instructions[n];
-      const bool joins = i.is<JoinStrands>();
+      const bool joins = i.is<JoinStrands, SumPartials>();
       for (const Use& use : i.writes) {
         if (use.role != Role::grad && !joins) continue;
         const Buffer& buffer = program_.buffers[static_cast<size_t>(use.buffer)];

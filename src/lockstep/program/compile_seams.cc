@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
+#include "lockstep/device/alignment.h"
 #include "lockstep/program/compiler.h"
 
 namespace lockstep::program {
@@ -58,6 +60,8 @@ Seam counterpart(Seam seam) {
   return Seam::none;
 }
 
+bool sums(Seam seam) { return seam == Seam::sum || seam == Seam::sum_both || seam == Seam::scatter_tokens; }
+
 }  // namespace
 
 // --- between segments --------------------------------------------------------------------------------
@@ -70,25 +74,31 @@ Instruction Compiler::seam_instruction(Operation what, Among among, int block, i
 // Puts the collective of `seam` on `buffer` into the list; returns what holds the result.
 int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
   const Buffer from = program_.buffers[static_cast<size_t>(buffer)];
-  Instruction i = seam_instruction(SumValues{}, Among::tensor, block, segment, slice);
+  const bool tree = model_.parts.fixes_products();
+  Instruction i = seam_instruction(SumValues{tree}, Among::tensor, block, segment, slice);
   i.moved_bytes = from.bytes();
   int result = buffer;
-  if (seam == Seam::sum || seam == Seam::sum_both) {
+  if ((seam == Seam::sum || seam == Seam::sum_both) && !tree) {
     i.reads = i.writes = {{buffer, Role::values}};
   } else {
     Buffer to = from;
     to.name += " across";
     to.shape = behind(seam, from.shape, model_.parts);
+    if (sums(seam)) to.dtype = tree ? model_.compute : from.dtype;
     i.moved_bytes = std::max(from.bytes(), to.bytes());
     result = program_.add_buffer(to);
-    if (seam == Seam::gather_tokens) {
+    if (seam == Seam::sum || seam == Seam::sum_both) {
+      i.reads = {{buffer, Role::values}};
+      i.writes = {{result, Role::whole}, {addend_staging(from.bytes()), Role::staging}};
+    } else if (seam == Seam::gather_tokens) {
       i.what = GatherTokens{};
       i.reads = {{buffer, Role::part}};
       i.writes = {{result, Role::whole}};
     } else if (seam == Seam::scatter_tokens) {
-      i.what = ScatterTokens{};
+      i.what = ScatterTokens{tree};
       i.reads = {{buffer, Role::whole}};
       i.writes = {{result, Role::part}};
+      if (tree) i.writes.push_back({addend_staging(from.bytes()), Role::staging});
     } else {
       const bool to_heads = seam == Seam::to_heads;
       i.what = ExchangeHeads{to_heads};
@@ -105,6 +115,15 @@ int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
   }
   program_.instructions.push_back(std::move(i));
   return result;
+}
+
+// Where every tensor rank's addend of this rank's share of so many bytes stands until it is added.
+int Compiler::addend_staging(int64_t bytes) {
+  const int64_t share = base::round_up(base::divide_up(bytes, model_.parts.tensor), device::kAlignment);
+  return program_.add_buffer({.name = "addends",
+                              .kind = BufferKind::scratch,
+                              .dtype = device::DType::u8,
+                              .shape = {(share + device::kAlignment) * model_.parts.tensor}});
 }
 
 void Compiler::seam_forward(Slice& s, size_t b, size_t g, const std::string& name, Seam seam) {
@@ -249,8 +268,12 @@ void Compiler::loss_in_rounds(size_t b, size_t g, const Instruction& whole) {
     second.flops = whole.flops / static_cast<double>(rounds.size()) - first.flops;
     second.moved_bytes = first.moved_bytes;
     second.get<RunSegment>()->accumulate = pass.accumulate || k > 0;
+    second.get<RunSegment>()->last_part = k + 1 == rounds.size();
+    first.get<RunSegment>()->last_part = false;
     program_.instructions.push_back(std::move(first));
-    const int taken = cross(Seam::gather_tokens, given, whole.block, whole.segment, whole.slice);
+    const int taken = model_.parts.tensor == 1
+                          ? given
+                          : cross(Seam::gather_tokens, given, whole.block, whole.segment, whole.slice);
     second.reads.push_back({taken, Role::in, rounds[k].name});
     for (const Use& use : chosen(whole.writes, is_scratch)) {
       if (use.role != Role::workspace) second.reads.push_back(use);
@@ -268,8 +291,10 @@ void Compiler::find_flows() {
     for (const model::SegmentPlan& plan : block) {
       for (const std::string& name : plan.inputs) edges.erase(name);
       for (const ValueSpec& spec : plan.outputs) edges[spec.name] = spec;
-      for (const auto& [name, seam] : plan.seams)
+      for (const auto& [name, seam] : plan.seams) {
         edges[name].shape = behind(seam, edges[name].shape, model_.parts);
+        if (sums(seam) && model_.parts.fixes_products()) edges[name].dtype = model_.compute;
+      }
     }
   }
 }

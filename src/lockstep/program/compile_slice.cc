@@ -176,7 +176,7 @@ void Compiler::add_loss(Instruction& i, size_t b, size_t g, Slice& s) {
   bool needed = false;
   for (const std::string& name : plan.inputs) {
     if (without_gradient_.contains({b, g, name})) continue;
-    const int gradient = gradient_like(seen.at(as(Role::in, name)), name, i);
+    const int gradient = gradient_like(seen.at(as(Role::in, name)), name, i, plan);
     seen[as(Role::din, name)] = gradient;
     i.writes.push_back({gradient, Role::din, name});
     if (unread_.contains({b, g, name})) continue;
@@ -190,9 +190,12 @@ void Compiler::add_loss(Instruction& i, size_t b, size_t g, Slice& s) {
 }
 
 // For the gradient of `edge`, which `i` took as `name`.
-int Compiler::gradient_like(int edge, const std::string& name, const Instruction& i) {
+int Compiler::gradient_like(int edge, const std::string& name, const Instruction& i,
+                            const SegmentPlan& plan) {
   const Buffer& like = program_.buffers[static_cast<size_t>(edge)];
-  return value({"d" + name, like.dtype, like.shape}, BufferKind::dedge, i.block, i.slice);
+  const bool wide = std::count(plan.wide_gradients.begin(), plan.wide_gradients.end(), name) > 0;
+  return value({"d" + name, wide ? device::DType::f32 : like.dtype, like.shape}, BufferKind::dedge, i.block,
+               i.slice);
 }
 
 // The gradients of what the segment gave.
@@ -253,7 +256,7 @@ void Compiler::give_gradients(Instruction& i, size_t b, size_t g, Slice& s) {
   std::erase_if(names, [&](const std::string& name) { return without_gradient_.contains({b, g, name}); });
   for (const std::string& name : names) {
     const std::string role = as(Role::din, name);
-    if (!same.contains(role)) seen[role] = gradient_like(seen.at(as(Role::in, name)), name, i);
+    if (!same.contains(role)) seen[role] = gradient_like(seen.at(as(Role::in, name)), name, i, plan);
   }
   for (const std::string& name : names) {
     const std::string role = as(Role::din, name);
@@ -323,8 +326,7 @@ void Compiler::add_prepared(Instruction& i, size_t b, size_t g, Part part) {
 
 void Compiler::add_weights(Instruction& i, size_t b, size_t g) {
   for (const model::ParamSpec& spec : model_.blocks[b].params_of(g)) {
-    const int owner =
-        spec.tied_to.empty() ? static_cast<int>(b) : model::find_tied(layouts_, spec.tied_to).block;
+    const int owner = spec.tied_to.empty() ? static_cast<int>(b) : model::find_tied(layouts_, spec).block;
     const BlockBuffers& keep = program_.blocks[static_cast<size_t>(owner)];
     i.reads.push_back({spec.train.frozen ? keep.frozen : keep.compute, Role::weight, spec.key});
   }
@@ -404,10 +406,31 @@ int Compiler::gradient_at(size_t b, const Slice& s) {
   return it->second;
 }
 
+// Of parameters whose gradients tensor ranks have addends of, where the numeric contract says in which order
+// they are added: before strands are.
+void Compiler::sum_partials(size_t b, const Slice& s) {
+  if (!model_.parts.fixes_products() || model_.parts.tensor == 1 || idle(s.number)) return;
+  int64_t most = 0;
+  for (const model::PlacedParam& param : layouts_[b].params) {
+    if (param.spec.partial && !param.spec.train.frozen) most = std::max(most, param.spec.shape.numel());
+  }
+  if (most == 0) return;
+  Instruction i{.what = SumPartials{.tree = true},
+                .lane = Lane::reduce,
+                .block = static_cast<int>(b),
+                .among = Among::tensor};
+  i.reads = {{gradient_at(b, s), Role::partial, {}, i.block, 0}};
+  i.writes = i.reads;
+  i.writes.push_back({addend_staging(most * 4 * model_.parts.tensor), Role::staging});
+  i.moved_bytes = most * 4;
+  program_.instructions.push_back(std::move(i));
+}
+
 void Compiler::close_strand(size_t b, const Slice& s) {
   const std::vector<int>& block = program_.blocks[b].gradients;
   const Strand& strand = strands_[s.strand];
   if (program_.buffers[static_cast<size_t>(block[0])].bytes() == 0) return;
+  sum_partials(b, s);
   for (int into = strand.level - 1; into >= strand.level - strand.joins; --into) {
     Instruction i{.what = JoinStrands{}, .block = static_cast<int>(b)};
     const int to = block[static_cast<size_t>(into)], from = block[static_cast<size_t>(into) + 1];

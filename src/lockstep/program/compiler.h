@@ -84,7 +84,7 @@ class Compiler {
   void take_values(Instruction& i, size_t b, size_t g, Slice& s);
   void give_values(Instruction& i, size_t b, size_t g, Slice& s);
   void add_loss(Instruction& i, size_t b, size_t g, Slice& s);
-  int gradient_like(int edge, const std::string& name, const Instruction& i);
+  int gradient_like(int edge, const std::string& name, const Instruction& i, const model::SegmentPlan& plan);
   void backward_input(size_t b, size_t g, Slice& s);
   void backward_weight(size_t b, size_t g, Slice& s);
   void seams_backward(Slice& s, size_t b, size_t g);
@@ -102,11 +102,13 @@ class Compiler {
   int64_t own_part(size_t b, int64_t bytes) const;
   int gradient_at(size_t b, const Slice& s);
   void close_strand(size_t b, const Slice& s);
+  void sum_partials(size_t b, const Slice& s);
 
   // --- compile_seams.cc: between segments, parts and stages
   void seam_forward(Slice& s, size_t b, size_t g, const std::string& name, model::Seam seam);
   int seam_backward(Slice& s, const Edge& edge, int gradient);
   int cross(model::Seam seam, int buffer, int block, int segment, int slice);
+  int addend_staging(int64_t bytes);
   void ring_forward(Slice& s, size_t b, size_t g, Instruction whole);
   void ring_backward(Slice& s, size_t b, size_t g, Instruction whole);
   void loss_in_rounds(size_t b, size_t g, const Instruction& whole);

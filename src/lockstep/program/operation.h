@@ -28,14 +28,21 @@ struct RunSegment {
   bool accumulate = false;     // gradients: add to what is there; false: the first of its strand writes
   bool keeps_tape = true;      // forward: false when its values are recomputed later, or nothing comes back
   bool input_gradient = true;  // loss: false where nothing below it is trained
+  bool last_part = true;       // of a loss in rounds: no other comes behind it
 };
 struct FoldStatistics {};  // running statistics of all slices become the next step's
 
 // --- tensor and context ranks, between the segments of a slice
-struct SumValues {};      // all-reduce of a row-parallel product
-struct GatherTokens {};   // all-gather along the sequence
-struct ScatterTokens {};  // reduce-scatter along the sequence
-struct ExchangeHeads {    // all-to-all between "all columns of some tokens" and "all tokens of some columns"
+// `tree`: over the balanced tree of batch.product_strands, in fp32 and rounded once; else in the engine's
+// order.
+struct SumValues {  // all-reduce of a row-parallel product
+  bool tree = false;
+};
+struct GatherTokens {};  // all-gather along the sequence
+struct ScatterTokens {   // reduce-scatter along the sequence
+  bool tree = false;
+};
+struct ExchangeHeads {  // all-to-all between "all columns of some tokens" and "all tokens of some columns"
   bool to_heads = true;
 };
 struct ShiftRing {  // keys and values (or their gradients) go to the neighbour
@@ -66,6 +73,7 @@ struct ReleaseWeights {};  // the gathered copy ends here
 struct JoinStrands {};  // two partial sums of this rank that are halves of a node of the tree
 struct SumPartials {    // all-reduce of addends of the same slices, among context or tensor ranks
   int round = -1;       // as below
+  bool tree = false;    // as above: of one strand, before it is joined with others
 };
 struct ReduceGradients {  // over the tree of strands: every rank sums its shard or its even piece
   int round = -1;         // where strands are dealt round-robin: which of them

@@ -83,7 +83,7 @@ std::vector<std::vector<Shard>> cut_into_shards(const std::vector<model::BlockLa
       shard.gradients.push_back(shard.values);
       for (const model::PlacedParam& param : layouts[b].params) {
         if (param.spec.holds_values() || param.spec.train.frozen) continue;
-        const model::TiedTo owner = model::find_tied(layouts, param.spec.tied_to);
+        const model::TiedTo owner = model::find_tied(layouts, param.spec);
         const Span held = intersect(shards[static_cast<size_t>(owner.block)][r].values,
                                     {owner.param->offset, owner.param->spec.shape.numel()});
         shard.gradients.push_back(

@@ -153,6 +153,12 @@ void add_batch(std::vector<Key>& keys) {
                    "Independent gradient sums over slices: the maximum number of data-parallel ranks with "
                    "the same bits. auto: batch.slices, at most 8.",
                    "8", {.at_least = 1, .at_most = 1 << 20}),
+          make_key(
+              MEMBER(batch.product_strands), always(),
+              "Pieces that every product shared by tensor ranks is summed in, a power of two: the maximum "
+              "parallel.tensor with the same bits, on one rank too. 1: tensor layouts are equal to "
+              "rounding.",
+              "8", {.at_least = 1, .at_most = 64}),
       });
 }
 

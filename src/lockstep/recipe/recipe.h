@@ -88,9 +88,10 @@ struct Recipe {
   } data;
 
   struct Batch {
-    int64_t global = 64;  // samples a step
-    AutoInt slices;       // forward and backward passes the batch is cut into
-    AutoInt strands;      // auto: min(slices, 8); the largest data-parallel width
+    int64_t global = 64;          // samples a step
+    AutoInt slices;               // forward and backward passes the batch is cut into
+    AutoInt strands;              // auto: min(slices, 8); the largest data-parallel width
+    int64_t product_strands = 1;  // pieces of every product that tensor ranks share; the largest tensor width
   } batch;
 
   struct Optim {

@@ -260,8 +260,44 @@ const Family kVariants[] = {
                                   "precision.compute=bf16", "model.tied=false"})},
 };
 
+// With a fixed number of product strands, tensor layouts too have the bits of one rank.
+constexpr Layout kStrandLayouts[] = {
+    {2, "parallel.tensor=2", true},
+    {4, "parallel.tensor=4", true},
+    {2, "parallel.tensor=2 parallel.sequence=true memory.recompute=full", true},
+    {4, "parallel.tensor=4 parallel.sequence=true", true},
+    {2, "memory.recompute=cheap", true},
+    {4, "parallel.tensor=2 parallel.zero=3", true},
+    {4, "parallel.tensor=2 parallel.pipeline=2 parallel.sequence=true", true},
+    {8, "parallel.pipeline=2 parallel.tensor=2 parallel.zero=3", true},
+    {8, "parallel.tensor=4 parallel.zero=1 memory.recompute=cheap", true},
+};
+Words in_strands(const Words& more) {
+  Words words = recipe({"batch.strands=8", "batch.product_strands=4"});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+const Family kStrandFamilies[] = {
+    {"gpt2_strands", in_strands({"model.dropout=0.1", "model.vocab=139", "memory.logits_chunk=13"})},
+    {"gpt2_strands_bf16_moments", in_strands({"optim.moments=bf16", "precision.compute=bf16"})},
+    {"llama_strands",
+     in_strands({"model.family=llama", "model.kv_heads=4", "model.ffn=128", "optim.clip=0.1"})},
+    {"llama_strands_bf16_untied",
+     in_strands({"model.family=llama", "model.kv_heads=4", "model.ffn=128", "precision.compute=bf16",
+                 "model.tied=false", "model.vocab=4109"})},
+    {"qwen3_strands_bf16",
+     in_strands({"model.family=qwen3", "model.kv_heads=4", "model.ffn=128", "precision.compute=bf16"})},
+    {"gemma2_strands",
+     in_strands({"model.family=gemma2", "model.kv_heads=4", "model.ffn=128", "model.sliding_window=7",
+                 "model.attn_softcap=2", "model.final_softcap=3"})},
+};
+
 INSTANTIATE_TEST_SUITE_P(Every, Layouts,
                          testing::Combine(testing::Values(kGpt2, kLlama), testing::ValuesIn(kLayouts)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Strands, Layouts,
+                         testing::Combine(testing::ValuesIn(kStrandFamilies),
+                                          testing::ValuesIn(kStrandLayouts)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Layouts,
                          testing::Combine(testing::ValuesIn(kVariants), testing::ValuesIn(kEachKind)),

@@ -200,7 +200,9 @@ class Verifier {
 
   // Whether it must have the bits of one rank; run.exact = false lets data ranks add up in another order.
   bool exact(const Layout& layout) const {
-    return layout.exact() && (layout.data == 1 || report_.small.recipe.run.exact);
+    const recipe::Recipe& small = report_.small.recipe;
+    const bool tensor = layout.tensor == 1 || small.batch.product_strands > 1;
+    return tensor && layout.context == 1 && (layout.data == 1 || small.run.exact);
   }
 
   // A second run, and one from the middle of `source`, which ends as `run` did.

@@ -139,6 +139,9 @@ std::string start_lines(const run::Plan& plan, const std::string& ranks, const s
       "batch   {} samples = {} slice{} in {} strand{}: {}\n", r.batch.global, slices, slices == 1 ? "" : "s",
       strands, strands == 1 ? "" : "s",
       strands == 1 ? "for one data rank" : fmt::format("same bits on 1 to {} data ranks", strands));
+  if (const int64_t products = r.batch.product_strands; products > 1)
+    text += fmt::format("        products in {} strands: same bits on 1 to {} tensor ranks\n", products,
+                        products);
   if (!ranks.empty()) {
     text += "ranks   " + ranks + "\n";
     text += fmt::format("links   rank {} {}\n", plan.seat.rank, traffic_text(plan));

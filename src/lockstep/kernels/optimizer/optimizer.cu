@@ -118,10 +118,10 @@ __global__ void update_kernel(Update op, bool aligned) {
   const Rates rates = rates_of(op, chunk);
   if (aligned && chunk.begin % 4 == 0 && chunk.count % 4 == 0) {
     for (int64_t e = first + threadIdx.x * 4; e < last; e += kThreads * 4)
-      update_at<kRule, T, M, 4>(op, rates, chunk.begin + e, number, e);
+      update_at<kRule, T, M, 4>(op, rates, chunk.begin + e, chunk.number(number), e);
   } else {
     for (int64_t e = first + threadIdx.x; e < last; e += kThreads)
-      update_at<kRule, T, M, 1>(op, rates, chunk.begin + e, number, e);
+      update_at<kRule, T, M, 1>(op, rates, chunk.begin + e, chunk.number(number), e);
   }
 }
 

@@ -1,6 +1,7 @@
 // Gradient norm and parameter updates: passes over flat fp32 buffers.
 #pragma once
 
+#include "lockstep/base/philox.h"
 #include "lockstep/device/tensor.h"
 #include "lockstep/kernels/launch.h"
 #include "lockstep/kernels/optimizer/step_state.h"
@@ -16,9 +17,13 @@ struct Chunk {
   int32_t count = 0;       // <= kChunk
   float weight_decay = 0;  // of the parameter it belongs to
   float rate = 1;          // times the learning rate, for that parameter
+  // Its place among its block's sums and draws, whatever part of them a rank holds; -1: its place in the
+  // table.
+  int32_t slot = -1;
+  LS_HOST_DEVICE int64_t number(int64_t at) const { return slot >= 0 ? slot : at; }
 };
 
-// sums[i] = sum of squares of chunk i in fp64, fixed order. `gradient` holds the scaled gradient.
+// sums[chunk i's number] = sum of its squares in fp64, fixed order. `gradient` holds the scaled gradient.
 struct SquareSums {
   const float* gradient = nullptr;
   const Chunk* chunks = nullptr;  // device memory
@@ -79,7 +84,7 @@ struct Update {
   // fp32 or bf16. In bf16 both are computed in fp32 and used so; then m is rounded to the nearest and v,
   // which moves by less than a last place, at random (kernels/optimizer/random_rounding.h).
   device::DType moment_type = device::DType::f32;
-  int64_t first_chunk = 0;  // number of chunks[0] in the model: keys the draws
+  int64_t first_chunk = 0;  // before those of this block: with a chunk's number, it keys the draws
   void* compute = nullptr;  // rounded copy of the new master; null when compute is fp32
   device::DType compute_type = device::DType::bf16;
   const Chunk* chunks = nullptr;

@@ -112,7 +112,7 @@ void update_chunk_in_bf16(const Update& op, const Chunk& chunk, int64_t number, 
     if (kept_v == nullptr) continue;
     Draws draws;
     draw(rounding_key(*op.inputs), static_cast<uint64_t>(first / 4),
-         static_cast<uint64_t>(op.first_chunk + number), draws);
+         static_cast<uint64_t>(op.first_chunk + chunk.number(number)), draws);
     narrow_randomly(v, count, draws, kept_v);
   }
 }
@@ -153,7 +153,7 @@ void update_own_chunk(const Update& op, const Chunk& chunk, int64_t number, cons
       }
       Draws draws;
       draw(rounding_key(*op.inputs), static_cast<uint64_t>(first / 4),
-           static_cast<uint64_t>(op.first_chunk + number), draws);
+           static_cast<uint64_t>(op.first_chunk + chunk.number(number)), draws);
       narrow_randomly(wide[k], count, draws, to);
     }
   }
@@ -193,7 +193,7 @@ void adapt_scale(const NormPolicy& policy, StepState& state) {
 
 void square_sums(const SquareSums& op, const Launch&) {
   for_items(op.chunk_count, kSerialBelow, [&](int64_t i) {
-    op.sums[i] = sum_of_squares(op.gradient + op.chunks[i].begin, op.chunks[i].count);
+    op.sums[op.chunks[i].number(i)] = sum_of_squares(op.gradient + op.chunks[i].begin, op.chunks[i].count);
   });
 }
 

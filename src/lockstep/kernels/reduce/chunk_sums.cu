@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kSquareThreads) square_sums_kernel(SquareSums 
     for (int j = 0; j < 4; ++j) sum += static_cast<double>(values[j]) * static_cast<double>(values[j]);
   }
   sum = block_fold<kSquareThreads>(sum, Sum{});
-  if (threadIdx.x == 0) op.sums[blockIdx.x] = sum;
+  if (threadIdx.x == 0) op.sums[chunk.number(blockIdx.x)] = sum;
 }
 
 __global__ void hash_chunks_kernel(HashChunks op) {

@@ -1,4 +1,5 @@
 #include "lockstep/model/segments/parts.h"
+#include "lockstep/model/segments/strands.h"
 
 namespace lockstep::model {
 
@@ -121,6 +122,13 @@ double attended_pairs(int64_t length, const kernels::ScoreOptions& scores) {
 }
 
 std::unique_ptr<Segment> make_attention(AttentionOptions options) {
+  if (options.parts.fixes_products()) {
+    return in_strands(options.parts, {}, [&](const Parts& one) {
+      AttentionOptions of_one = options;
+      of_one.parts = one;
+      return make_attention(std::move(of_one));
+    });
+  }
   if (options.parts.context > 1 && !options.parts.heads) return make_ring_attention(options);
   return std::make_unique<Attention>(options);
 }

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "lockstep/model/segments/parts.h"
+#include "lockstep/model/segments/strands.h"
 
 namespace lockstep::model {
 
@@ -128,6 +129,13 @@ class Embed : public Segment {
 }  // namespace
 
 std::unique_ptr<Segment> make_embedding(EmbeddingOptions options) {
+  if (options.parts.fixes_products()) {
+    return in_strands(options.parts, {.summed = {"residual"}}, [&](const Parts& one) {
+      EmbeddingOptions of_one = options;
+      of_one.parts = one;
+      return make_embedding(std::move(of_one));
+    });
+  }
   return std::make_unique<Embed>(std::move(options));
 }
 

@@ -193,7 +193,7 @@ void weigh_pairs(const PairOptions& pairs, const Frame& f) {
 }
 
 void add_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options, const Parts& parts) {
-  if (parts.tensor > 1) return add_vocab_head(segments, std::move(options), parts);
+  if (parts.cuts_products()) return add_vocab_head(segments, std::move(options), parts);
   segments.push_back(std::make_unique<Head>(std::move(options)));
 }
 

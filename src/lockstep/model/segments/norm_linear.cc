@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lockstep/model/segments/norm_part.h"
+#include "lockstep/model/segments/strands.h"
 
 namespace lockstep::model {
 
@@ -273,12 +274,19 @@ class NormLinear : public Segment {
 }  // namespace
 
 void add_norm_linear(std::vector<std::unique_ptr<Segment>>& segments, NormLinearOptions options) {
-  const Parts& parts = options.parts;
-  if (parts.tensor > 1 && options.norm) {
+  const Parts parts = options.parts;
+  if (parts.cuts_products() && options.norm) {
     NormOptions norm = *std::exchange(options.norm, std::nullopt);
     segments.push_back(make_norm(options.segment + "_norm", std::move(norm), options.map.type, parts));
   }
-  segments.push_back(std::make_unique<NormLinear>(std::move(options)));
+  if (!parts.fixes_products()) return segments.push_back(std::make_unique<NormLinear>(std::move(options)));
+  if (options.shares_input) refuse_strands(parts, "has one norm for attention and the feed-forward part");
+  const SharedInput normed{"normed", options.map.type, options.map.in};
+  segments.push_back(in_strands(parts, {.shared = {normed}}, [&](const Parts& one) {
+    NormLinearOptions of_one = options;
+    of_one.parts = one;
+    return std::make_unique<NormLinear>(std::move(of_one));
+  }));
 }
 
 }  // namespace lockstep::model

@@ -20,6 +20,9 @@ struct NormOptions {
   std::string name;     // canonical name without ".weight"
   bool adds = true;     // hidden is there to be added
   int token_parts = 1;  // tensor ranks take so many parts of the tokens
+  // Gradients of the weights are summed over so many pieces of the tokens that are here, then over the tree
+  // (batch.product_strands).
+  int pieces = 1;
   // Added to every weight: 1 where they are kept around zero, as Gemma keeps them, and begin there.
   float weight_offset = 0;
   Init first_weights() const { return {weight_offset == 0 ? Init::Kind::ones : Init::Kind::zeros}; }

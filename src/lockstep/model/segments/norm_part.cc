@@ -39,7 +39,7 @@ void NormPart::add_to(SegmentPlan& plan, int64_t rows, bool keeps_sum) const {
     plan.input_needs.push_back("dout.residual");
     plan.may_reuse.push_back({"din.residual", "dout.residual"});
   }
-  const int64_t parts = kernels::row_parts(rows);
+  const int64_t parts = options_.pieces * kernels::row_parts(rows / options_.pieces);
   plan.saves.push_back({"rstd", DType::f32, {rows}});
   plan.leaves.push_back({"dnorm_weight", DType::f32, {parts, options_.width}});
   plan.input_needs.push_back("save.rstd");
@@ -50,6 +50,7 @@ void NormPart::add_to(SegmentPlan& plan, int64_t rows, bool keeps_sum) const {
     plan.input_needs.push_back("save.mean");
     plan.weight_needs.push_back("left.dnorm_bias");
   }
+  add_pieces(plan, options_);
 }
 
 Tensor NormPart::sum(const Frame& f, bool keeps_sum) const {
@@ -101,7 +102,7 @@ void NormPart::backward_input(const Frame& f, const void* dy, bool keeps_sum) co
     n.mean = f.saved("mean").as<float>();
     n.partial_dbias = f.left("dnorm_bias").as<float>();
   }
-  f.kernels->norm_backward(n, f.launch);
+  backward_in_pieces(f, n, options_);
 }
 
 void NormPart::backward_weight(const Frame& f) const {
@@ -117,7 +118,63 @@ void NormPart::backward_weight(const Frame& f) const {
     op.bias_gradient = f.grad("norm.bias").as<float>();
   }
   op.accumulate = f.accumulate;
-  f.kernels->norm_weight_backward(op, f.launch);
+  weights_in_pieces(f, op, options_);
+}
+
+// ---- pieces of the tokens
+
+void add_pieces(SegmentPlan& plan, const NormOptions& o) {
+  if (o.pieces == 1) return;
+  plan.scratch.push_back({Part::backward_weight, {"pieces", DType::f32, {2 * o.pieces, o.width}}});
+}
+
+void backward_in_pieces(const Frame& f, kernels::NormBackward n, const NormOptions& o) {
+  const int64_t rows = n.rows = n.rows / o.pieces, bytes = rows * o.width * device::size_of(n.type);
+  const int64_t sums = kernels::row_parts(rows) * o.width;
+  const auto behind = [bytes](const void* values) -> const void* {
+    return values != nullptr ? static_cast<const char*>(values) + bytes : nullptr;
+  };
+  const auto advance = [](auto*& values, int64_t by) {
+    if (values != nullptr) values += by;
+  };
+  for (int piece = 0; piece < o.pieces; ++piece) {
+    f.kernels->norm_backward(n, f.launch);
+    n.dy = behind(n.dy);
+    n.sum = behind(n.sum);
+    n.dresidual = behind(n.dresidual);
+    n.dsum = static_cast<char*>(n.dsum) + bytes;
+    advance(n.rstd, rows);
+    advance(n.mean, rows);
+    advance(n.partial_dweight, sums);
+    advance(n.partial_dbias, sums);
+  }
+}
+
+void weights_in_pieces(const Frame& f, kernels::NormWeightBackward op, const NormOptions& o) {
+  if (o.pieces == 1) return f.kernels->norm_weight_backward(op, f.launch);
+  float* const scratch = f.scratch("pieces").as<float>();
+  const int64_t parts = op.parts / o.pieces;
+  const auto fold = [&](const float* first, float* gradient) {
+    kernels::SumAddends sum{.count = o.width, .inputs = o.pieces};
+    for (int piece = 0; piece < o.pieces; ++piece) sum.from[piece] = first + piece * o.width;
+    sum.to = op.accumulate ? const_cast<void*>(sum.from[0]) : gradient;
+    f.kernels->sum_addends(sum, f.launch);
+    if (op.accumulate) f.kernels->add({o.width, gradient, first}, f.launch);
+  };
+  kernels::NormWeightBackward one = op;
+  one.parts = parts;
+  one.accumulate = false;
+  for (int piece = 0; piece < o.pieces; ++piece) {
+    one.partial = op.partial + piece * parts * o.width;
+    one.gradient = scratch + piece * o.width;
+    if (op.partial_bias != nullptr) {
+      one.partial_bias = op.partial_bias + piece * parts * o.width;
+      one.bias_gradient = scratch + (o.pieces + piece) * o.width;
+    }
+    f.kernels->norm_weight_backward(one, f.launch);
+  }
+  fold(scratch, op.gradient);
+  if (op.partial_bias != nullptr) fold(scratch + o.pieces * o.width, op.bias_gradient);
 }
 
 int64_t NormPart::forward_bytes(int64_t rows) const {

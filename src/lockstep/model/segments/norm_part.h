@@ -5,6 +5,12 @@
 
 namespace lockstep::model {
 
+// Of norms whose weights' gradients are summed in pieces (NormOptions::pieces): what that takes, the gradient
+// of the input, and the weights' own.
+void add_pieces(SegmentPlan& plan, const NormOptions& options);
+void backward_in_pieces(const Frame& f, kernels::NormBackward op, const NormOptions& options);
+void weights_in_pieces(const Frame& f, kernels::NormWeightBackward op, const NormOptions& options);
+
 class NormPart {
  public:
   NormPart(NormOptions options, DType type) : options_(std::move(options)), type_(type) {}

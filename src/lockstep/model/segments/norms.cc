@@ -131,9 +131,12 @@ class PostNorm : public Segment {
     plan.inputs = {"hidden"};
     plan.outputs = {{"hidden", type_, {rows, options_.width}}};
     plan.saves = {{"rstd", DType::f32, {rows}}};
-    plan.leaves = {{"dweight", DType::f32, {kernels::row_parts(rows), options_.width}}};
+    plan.leaves = {{"dweight",
+                    DType::f32,
+                    {options_.pieces * kernels::row_parts(rows / options_.pieces), options_.width}}};
     plan.input_needs = {"in.hidden", "save.rstd", "dout.hidden"};
     plan.weight_needs = {"left.dweight"};
+    add_pieces(plan, options_);
     return plan;
   }
 
@@ -151,28 +154,30 @@ class PostNorm : public Segment {
                             f.launch);
   }
   void backward_input(const Frame& f) const override {
-    f.kernels->norm_backward({.kind = kernels::NormKind::rms,
-                              .type = type_,
-                              .rows = rows(f),
-                              .width = options_.width,
-                              .dy = f.dout("hidden").data,
-                              .sum = f.in("hidden").data,
-                              .weight = f.weight("weight").data,
-                              .rstd = f.saved("rstd").as<float>(),
-                              .dsum = f.din("hidden").data,
-                              .partial_dweight = f.left("dweight").as<float>(),
-                              .weight_offset = options_.weight_offset},
-                             f.launch);
+    backward_in_pieces(f,
+                       {.kind = kernels::NormKind::rms,
+                        .type = type_,
+                        .rows = rows(f),
+                        .width = options_.width,
+                        .dy = f.dout("hidden").data,
+                        .sum = f.in("hidden").data,
+                        .weight = f.weight("weight").data,
+                        .rstd = f.saved("rstd").as<float>(),
+                        .dsum = f.din("hidden").data,
+                        .partial_dweight = f.left("dweight").as<float>(),
+                        .weight_offset = options_.weight_offset},
+                       options_);
   }
   void backward_weight(const Frame& f) const override {
     if (!f.trains("weight")) return;
     const Tensor sums = f.left("dweight");
-    f.kernels->norm_weight_backward({.parts = sums.shape[0],
-                                     .width = options_.width,
-                                     .partial = sums.as<float>(),
-                                     .gradient = f.grad("weight").as<float>(),
-                                     .accumulate = f.accumulate},
-                                    f.launch);
+    weights_in_pieces(f,
+                      {.parts = sums.shape[0],
+                       .width = options_.width,
+                       .partial = sums.as<float>(),
+                       .gradient = f.grad("weight").as<float>(),
+                       .accumulate = f.accumulate},
+                      options_);
   }
   Cost cost(const SliceShape& shape, Part part) const override {
     Cost cost;
@@ -190,6 +195,7 @@ class PostNorm : public Segment {
 
 NormOptions for_tokens_of(NormOptions options, const Parts& parts) {
   options.token_parts = parts.sequence ? parts.tensor : 1;
+  if (parts.fixes_products()) options.pieces = parts.sequence ? parts.strands_here() : parts.product_strands;
   return options;
 }
 

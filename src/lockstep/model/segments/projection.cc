@@ -1,4 +1,5 @@
 #include "lockstep/model/segments/parts.h"
+#include "lockstep/model/segments/strands.h"
 
 namespace lockstep::model {
 
@@ -126,6 +127,15 @@ class Projection : public Segment {
 }  // namespace
 
 std::unique_ptr<Segment> make_projection(ProjectionOptions options) {
+  if (options.parts.fixes_products()) {
+    if (options.output != "hidden" || !options.adds.empty())
+      refuse_strands(options.parts, "adds attention and the feed-forward part at once");
+    return in_strands(options.parts, {.summed = {"hidden"}}, [&](const Parts& one) {
+      ProjectionOptions of_one = options;
+      of_one.parts = one;
+      return make_projection(std::move(of_one));
+    });
+  }
   return std::make_unique<Projection>(std::move(options));
 }
 

@@ -1,4 +1,5 @@
 #include "lockstep/model/segments/norm_linear.h"
+#include "lockstep/model/segments/strands.h"
 
 namespace lockstep::model {
 
@@ -179,6 +180,14 @@ class QkNorm : public Segment {
 }  // namespace
 
 void add_qk_norm(std::vector<std::unique_ptr<Segment>>& segments, QkNormOptions options) {
+  if (options.parts.fixes_products()) {
+    if (options.whole) refuse_strands(options.parts, "normalizes all heads of a token at once");
+    return segments.push_back(in_strands(options.parts, {}, [&](const Parts& one) {
+      QkNormOptions of_one = options;
+      of_one.parts = one;
+      return std::make_unique<QkNorm>(std::move(of_one));
+    }));
+  }
   if (options.whole && options.parts.tensor > 1) segments.push_back(std::make_unique<QkSquares>(options));
   segments.push_back(std::make_unique<QkNorm>(std::move(options)));
 }

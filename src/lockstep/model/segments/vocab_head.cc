@@ -4,6 +4,7 @@
 
 #include "lockstep/base/round.h"
 #include "lockstep/model/segments/parts.h"
+#include "lockstep/model/segments/strands.h"
 
 namespace lockstep::model {
 
@@ -162,7 +163,11 @@ class VocabHead : public Segment {
 
 void add_vocab_head(std::vector<std::unique_ptr<Segment>>& segments, HeadOptions options,
                     const Parts& parts) {
-  segments.push_back(std::make_unique<VocabHead>(std::move(options), parts));
+  if (!parts.fixes_products())
+    return segments.push_back(std::make_unique<VocabHead>(std::move(options), parts));
+  const SharedInput normed{"normed", options.type, options.width};
+  segments.push_back(in_strands(parts, {.shared = {normed}, .loss = true},
+                                [&](const Parts& one) { return std::make_unique<VocabHead>(options, one); }));
 }
 
 }  // namespace lockstep::model

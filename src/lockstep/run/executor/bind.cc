@@ -140,8 +140,8 @@ Binder::Binder(BindContext context)
   for (size_t b = 0; b < layouts_.size(); ++b) {
     const optim::Optimizer& o = c_.options.optimizer;
     const std::vector<kernels::Chunk> all = model::chunks_of(layouts_[b], o.weight_decay, o.decay_all);
-    first_chunk_.push_back(chunk_count_);
-    chunk_count_ += static_cast<int64_t>(all.size());
+    first_slot_.push_back(slots_);
+    slots_ += layouts_[b].slots;
     parts_.emplace_back();
     if (c_.program.blocks[b].held()) fill_chunks(b, all);
   }
@@ -225,7 +225,7 @@ Tensor Binder::parameter(const Instruction& i, const Use& use) const {
   const model::PlacedParam& own = layouts_[block].find(segment_of(i).name() + "." + use.name);
   int64_t offset = own.offset;
   if (use.role == Role::weight && !own.spec.tied_to.empty()) {
-    offset = model::find_tied(layouts_, own.spec.tied_to).param->offset;
+    offset = model::find_tied(layouts_, own.spec).param->offset;
   }
   const Tensor flat = c_.memory.tensor(use.buffer);
   return {flat.as<char>() + offset * device::size_of(flat.dtype), flat.dtype, own.spec.shape};
@@ -250,6 +250,7 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   frame->device = &c_.device;
   const program::RunSegment* run = i.get<program::RunSegment>();  // null: FoldStatistics
   frame->part = run != nullptr ? run->part : -1;
+  frame->last_part = run == nullptr || run->last_part;
   frame->accumulate = run != nullptr && run->accumulate;
   frame->input_gradient = run == nullptr || run->input_gradient;
   for (const model::ParamSpec& spec :
@@ -318,7 +319,7 @@ Binder::Call Binder::add_tied(const Instruction& i, const program::AddTied& tied
 kernels::Add Binder::tied(const Instruction& i, int param, const Tensor& into, const Tensor& from) const {
   const std::vector<model::PlacedParam>& params = layouts_[static_cast<size_t>(i.block)].params;
   const model::PlacedParam& slot = params[static_cast<size_t>(param)];
-  const model::TiedTo owner = model::find_tied(layouts_, slot.spec.tied_to);
+  const model::TiedTo owner = model::find_tied(layouts_, slot.spec);
   const bool received = !c_.program.blocks[static_cast<size_t>(i.block)].held();  // the slot alone
   if (c_.program.shards.empty()) {
     return {slot.spec.shape.numel(), into.as<float>() + owner.param->offset,
@@ -352,7 +353,7 @@ Binder::Call Binder::norm(const Instruction& i, const program::Norm& norm) {
       });
       passes.push_back({reinterpret_cast<float*>(own(gradient.buffer, block)) + part.offset,
                         used(i.reads, Role::chunks, block).as<kernels::Chunk>() + part.first_chunk,
-                        part.chunks, sums.as<double>() + first_chunk_[b] + part.first_chunk});
+                        part.chunks, sums.as<double>() + first_slot_[b]});
     }
   }
   if (norm.part == program::Norm::Part::squares) {  // the others' are zero
@@ -362,7 +363,7 @@ Binder::Call Binder::norm(const Instruction& i, const program::Norm& norm) {
     };
   }
   const kernels::NormFinish finish{.sums = sums.as<double>(),
-                                   .chunk_count = chunk_count_,
+                                   .chunk_count = slots_,
                                    .slice_losses = used(i.reads, Role::losses).as<double>(),
                                    .slices = c_.program.slices,
                                    .inputs = used(i.reads, Role::inputs).as<StepInputs>(),

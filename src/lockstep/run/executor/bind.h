@@ -104,8 +104,8 @@ class Binder {
   kernels::Launch launch_;
   std::vector<model::BlockLayout> layouts_;
   std::vector<std::vector<OwnPart>> parts_;                   // [block][region]
-  std::vector<int64_t> first_chunk_;                          // of a block, among all
-  int64_t chunk_count_ = 0;                                   // of all blocks
+  std::vector<int64_t> first_slot_;                           // of a block, among all
+  int64_t slots_ = 0;                                         // of all blocks
   std::map<std::vector<int>, std::shared_ptr<void>> graphs_;  // {block, segment, slice}: AutogradBlock's tape
 };
 

@@ -34,7 +34,6 @@ void Binder::fill_chunks(size_t b, const std::vector<kernels::Chunk>& all) {
     const program::Shard& shard = c_.program.own_shard(static_cast<int>(b));
     values = shard.values;
     begin = shard.first_chunk, end = begin + shard.chunks;
-    first_chunk_[b] += begin;
   }
   std::vector<kernels::Chunk> chunks, of_norm;
   for (const model::Region& region : layouts_[b].regions) {
@@ -84,7 +83,7 @@ Binder::Call Binder::update_chunks(const Instruction& i, const program::Update& 
                          .epsilon = rule.epsilon,
                          .master = share(keep.master),
                          .gradient = share(i.reads[0].buffer),
-                         .first_chunk = first_chunk_[block] + part.first_chunk,
+                         .first_chunk = first_slot_[block],
                          .chunks = used(i.reads, Role::chunks).as<kernels::Chunk>() + part.first_chunk,
                          .chunk_count = part.chunks,
                          .inputs = used(i.reads, Role::inputs).as<StepInputs>(),

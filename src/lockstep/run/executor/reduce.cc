@@ -8,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/reduce/tree_sum.h"
 #include "lockstep/program/nodes.h"
+#include "lockstep/run/executor/seam.h"
 #include "lockstep/run/executor/tree_fold.h"
 
 namespace lockstep::run {
@@ -236,6 +237,28 @@ std::vector<int> owners(const program::Program& program) {
 }  // namespace
 
 // Addends of gradients that context ranks hold, or tensor ranks of what is not cut among them: in place.
+namespace {
+
+// Small values: every rank gets all addends, and adds them up for itself.
+std::function<void()> sum_in_tree(const BindContext& context, const Instruction& i, comm::Group& group,
+                                  const std::vector<Tensor>& values, const kernels::Launch& launch) {
+  const Tensor staging = context.memory.tensor(i.writes.back().buffer);
+  const kernels::Kernels& kernels = kernels::kernels_for(context.device.id().kind);
+  const auto self = static_cast<size_t>(group.rank());
+  return [&group, &kernels, staging, values, self, launch] {
+    for (const Tensor& value : values) {
+      std::vector<Tensor> arrived = staged_addends(staging, value, group.size());
+      const kernels::SumAddends sum = sum_of_addends(arrived, value, group.rank(), value);
+      std::vector<Tensor> sent(arrived.size(), value);
+      sent[self].shape = arrived[self].shape = {0};
+      group.all_to_all(sent, arrived, launch.stream);
+      kernels.sum_addends(sum, launch);
+    }
+  };
+}
+
+}  // namespace
+
 std::function<void()> bind_sum_partials(const BindContext& context,
                                         const std::vector<model::BlockLayout>& layouts, const Instruction& i,
                                         const kernels::Launch& launch) {
@@ -252,6 +275,7 @@ std::function<void()> bind_sum_partials(const BindContext& context,
       values.push_back({all.as<float>() + param.offset, DType::f32, {param.spec.shape.numel()}});
     }
   }
+  if (i.get<program::SumPartials>()->tree) return sum_in_tree(context, i, *group, values, launch);
   return [group, values, launch] {
     for (const Tensor& value : values) group->all_reduce(value, launch.stream);
   };

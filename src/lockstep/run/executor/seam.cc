@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
+#include "lockstep/device/alignment.h"
+#include "lockstep/program/shards.h"
 
 namespace lockstep::run {
 
@@ -122,7 +125,53 @@ class Exchange {
   Tensor tokens_, heads_;
 };
 
+std::vector<Tensor> spans_of(const Tensor& whole, const std::vector<program::Span>& spans) {
+  std::vector<Tensor> all;
+  for (const program::Span& span : spans)
+    all.push_back({whole.as<char>() + span.begin * device::size_of(whole.dtype), whole.dtype, {span.count}});
+  return all;
+}
+
+// Every rank's addends of this rank's share come in, and are summed over the tree into `to`.
+Call bind_tree(const BindContext& c, const Instruction& i, comm::Group& group,
+               const std::vector<Tensor>& shares, const Tensor& to) {
+  const auto staging = std::find_if(i.writes.begin(), i.writes.end(),
+                                    [](const Use& use) { return use.role == program::Role::staging; });
+  const std::vector<Tensor> arrived = staged_addends(c.memory.tensor(staging->buffer),
+                                                     shares[static_cast<size_t>(group.rank())], group.size());
+  const kernels::SumAddends sum =
+      sum_of_addends(arrived, shares[static_cast<size_t>(group.rank())], group.rank(), to);
+  const kernels::Launch launch{.stream = c.streams.at(i.lane)};
+  const kernels::Kernels& kernels = kernels::kernels_for(c.device.id().kind);
+  std::vector<Tensor> sent = shares, received = arrived;
+  sent[static_cast<size_t>(group.rank())].shape = received[static_cast<size_t>(group.rank())].shape = {0};
+  return [&group, &kernels, sent, received, sum, launch] {
+    group.all_to_all(sent, received, launch.stream);
+    kernels.sum_addends(sum, launch);
+  };
+}
+
 }  // namespace
+
+std::vector<Tensor> staged_addends(const Tensor& staging, const Tensor& like, int ranks) {
+  const int64_t stride = base::round_up(like.bytes(), device::kAlignment);
+  LS_ASSERT(stride * ranks <= staging.bytes(), "staging too small for the ranks' addends");
+  std::vector<Tensor> all;
+  for (int q = 0; q < ranks; ++q) all.push_back({staging.as<char>() + q * stride, like.dtype, like.shape});
+  return all;
+}
+
+kernels::SumAddends sum_of_addends(const std::vector<Tensor>& arrived, const Tensor& own, int self,
+                                   const Tensor& to) {
+  kernels::SumAddends sum{.in = own.dtype,
+                          .out = to.dtype,
+                          .count = own.numel(),
+                          .inputs = static_cast<int>(arrived.size()),
+                          .to = to.data};
+  for (size_t q = 0; q < arrived.size(); ++q)
+    sum.from[q] = static_cast<int>(q) == self ? own.data : arrived[q].data;
+  return sum;
+}
 
 SeamBinder::SeamBinder(const BindContext& context, const Instruction& i)
     : c_(context),
@@ -132,7 +181,17 @@ SeamBinder::SeamBinder(const BindContext& context, const Instruction& i)
       from_(context.memory.tensor(i.reads[0].buffer)),
       to_(context.memory.tensor(i.writes[0].buffer)) {}
 
-Call SeamBinder::bind(const program::SumValues&) const {
+Call SeamBinder::bind(const program::SumValues& sum) const {
+  if (sum.tree) {
+    const std::vector<program::Span> shares = program::cut_evenly(from_.numel(), group_.size());
+    const std::vector<Tensor> to = spans_of(to_, shares);
+    const Call add =
+        bind_tree(c_, i_, group_, spans_of(from_, shares), to[static_cast<size_t>(group_.rank())]);
+    return [add, &group = group_, to, stream = stream_] {
+      add();
+      group.all_gather(to, stream);
+    };
+  }
   return [&group = group_, from = from_, stream = stream_] { group.all_reduce(from, stream); };
 }
 
@@ -140,7 +199,8 @@ Call SeamBinder::bind(const program::GatherTokens&) const {
   return bind_gather_tokens(group_, c_.device, from_, to_, stream_);
 }
 
-Call SeamBinder::bind(const program::ScatterTokens&) const {
+Call SeamBinder::bind(const program::ScatterTokens& scatter) const {
+  if (scatter.tree) return bind_tree(c_, i_, group_, parts_of(from_, group_.size()), to_);
   return bind_scatter_tokens(group_, from_, to_, stream_);
 }
 

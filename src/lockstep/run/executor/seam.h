@@ -9,9 +9,9 @@ namespace lockstep::run {
 class SeamBinder {
  public:
   SeamBinder(const BindContext& context, const program::Instruction& i);
-  std::function<void()> bind(const program::SumValues&) const;
+  std::function<void()> bind(const program::SumValues& sum) const;
   std::function<void()> bind(const program::GatherTokens&) const;
-  std::function<void()> bind(const program::ScatterTokens&) const;
+  std::function<void()> bind(const program::ScatterTokens& scatter) const;
   std::function<void()> bind(const program::ExchangeHeads& exchange) const;
   std::function<void()> bind(const program::ShiftRing& ring) const;
 
@@ -22,6 +22,13 @@ class SeamBinder {
   comm::Group& group_;
   device::Tensor from_, to_;
 };
+
+// Sums over the tree of batch.product_strands: places for every rank's addend of a share, this rank's own
+// left out, and the sum of them all.
+std::vector<device::Tensor> staged_addends(const device::Tensor& staging, const device::Tensor& like,
+                                           int ranks);
+kernels::SumAddends sum_of_addends(const std::vector<device::Tensor>& arrived, const device::Tensor& own,
+                                   int self, const device::Tensor& to);
 
 // All that it reads goes to the stage it names, or all that it writes comes from there.
 std::function<void()> bind_send(const BindContext& context, const program::Instruction& i);

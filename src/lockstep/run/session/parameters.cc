@@ -81,7 +81,9 @@ Parameters::Parameters(const model::Model& model, const program::Program& progra
   for (const model::Block& block : model.blocks) {
     layouts_.push_back(model::layout_of(block));
     first_chunk_.emplace_back();
+    std::set<std::string> seen;  // of several parts of a parameter, the first speaks for the whole
     for (const model::ParamSpec& spec : block.params()) {
+      if (!seen.insert(spec.name).second) continue;
       first_chunk_.back().push_back(chunk_count_);
       if (spec.holds_values())
         chunk_count_ += base::divide_up(whole_shape(spec.cut, spec.shape).numel(), kernels::kChunk);

@@ -139,7 +139,7 @@ std::string Parameters::hash_with(std::vector<uint64_t> sums, const checkpoint::
 }
 
 std::vector<uint64_t> Parameters::hash_sums() const {
-  if (program_.parts.tensor > 1) return sums_of(hash_runs());
+  if (program_.parts.cuts_products()) return sums_of(hash_runs());
   std::vector<uint64_t> all(static_cast<size_t>(chunk_count_) * 2, 0);
   for (size_t b = 0; b < layouts_.size(); ++b) {
     if (!program_.blocks[b].held()) continue;

@@ -140,6 +140,7 @@ RankLayout rank_layout(const recipe::Recipe& recipe, const comm::Seat& seat, con
   mesh.sizes[static_cast<int>(Axis::pipeline)] = layout.stages.count = static_cast<int>(p.pipeline);
   const comm::Coordinate at = comm::coordinate_of(mesh, seat.rank);
   layout.parts.tensor_rank = at[Axis::tensor];
+  layout.parts.product_strands = static_cast<int>(recipe.batch.product_strands);
   layout.parts.sequence = p.sequence && p.tensor > 1;
   layout.parts.context_rank = at[Axis::context];
   layout.parts.heads = p.context_form == "heads";
@@ -285,6 +286,49 @@ void check_tensor(const recipe::Recipe::Model& m, int tensor, int64_t ranks) {
   check("model.ffn", m.ffn.value);
 }
 
+// Numbers of strands that would do, for the message.
+std::string fitting_strands(int64_t common, int tensor) {
+  std::vector<std::string> all = {"1"};
+  for (int64_t n = std::max(2, tensor); n <= kernels::kMostAddends && common % n == 0; n *= 2)
+    all.push_back(std::to_string(n));
+  return base::join(all, ", ");
+}
+
+void check_product_strands(const recipe::Recipe& recipe, const model::Parts& parts) {
+  const auto& m = recipe.model;
+  const auto strands = static_cast<int64_t>(parts.product_strands);
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(169, fmt::format("batch.product_strands = {} {}", strands, why));
+  };
+  const int64_t tokens =
+      recipe.batch.global / recipe.batch.slices.value * recipe.data.seq_len / parts.context;
+  const bool attends = model::find_family(m.family).attends();
+  int64_t common = std::gcd(m.ffn.value, tokens);
+  if (attends) common = std::gcd(common, std::gcd(m.heads, m.kv_heads.value));
+  const std::string ways = "; choose one of " + fitting_strands(common, parts.tensor);
+  if ((strands & (strands - 1)) != 0) refuse("is not a power of two" + ways);
+  if (strands % parts.tensor != 0)
+    refuse(fmt::format("is not a multiple of parallel.tensor = {}{}", parts.tensor, ways));
+  const auto check = [&](const char* what, int64_t size) {
+    if (size % strands != 0) refuse(fmt::format("does not divide {} = {}{}", what, size, ways));
+  };
+  if (attends) check("model.heads", m.heads);
+  if (attends) check("model.kv_heads", m.kv_heads.value);
+  check("model.ffn", m.ffn.value);
+  check("the tokens of a slice on one rank", tokens);
+  for (const auto& [there, key] : {std::pair(recipe.precision.compute == "fp8", "precision.compute=fp8"),
+                                   std::pair(recipe.tune.method == "lora", "tune.method=lora"),
+                                   std::pair(recipe.tune.loss == "dpo", "tune.loss=dpo")}) {
+    if (there) refuse(fmt::format("does not go with {}; set batch.product_strands=1", key));
+  }
+  if (parts.tensor > 1 && recipe.batch.slices.value != recipe.batch.strands.value) {
+    refuse(fmt::format(
+        "on several tensor ranks needs one slice per strand, so that the order of all sums is the "
+        "same; set batch.strands={}, which changes the bits of the result",
+        recipe.batch.slices.value));
+  }
+}
+
 void check_ring(int64_t seq_len, int context, int64_t ranks) {
   const int64_t runs = int64_t{2} * context;
   if (seq_len % runs == 0) return;
@@ -323,6 +367,7 @@ void check_heads(const recipe::Recipe& recipe, const model::Parts& parts, int64_
 void check_parts(const recipe::Recipe& recipe, const model::Parts& parts, int world) {
   const int64_t of_stage = world / recipe.parallel.pipeline;
   check_tensor(recipe.model, parts.tensor, of_stage / parts.context);
+  if (parts.fixes_products()) check_product_strands(recipe, parts);
   if (parts.context == 1) return;
   if (parts.heads) {
     check_heads(recipe, parts, of_stage / parts.tensor);
@@ -332,6 +377,12 @@ void check_parts(const recipe::Recipe& recipe, const model::Parts& parts, int wo
 }
 
 void check_own_model(const model::Parts& parts) {
+  if (parts.fixes_products()) {
+    throw ConfigError(
+        169,
+        "batch.product_strands is for the built-in families: your own model's blocks do not say "
+        "how they are split; set batch.product_strands=1");
+  }
   if (parts.tensor == 1 && parts.context == 1) return;
   throw ConfigError(166,
                     "your own model cannot be split by parallel.tensor or parallel.context, because its "
