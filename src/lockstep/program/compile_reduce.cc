@@ -110,9 +110,9 @@ class Rewriter {
     std::map<std::pair<int, int>, Ready> last;  // {round, block}
     for (size_t n = 0; n < program_.instructions.size(); ++n) {
       const Instruction& i = program_.instructions[n];
-      const bool joins = i.is<JoinStrands, SumPartials>();
+      const bool joins = i.is<JoinStrands>();
       for (const Use& use : i.writes) {
-        if (use.role != Role::grad && !joins) continue;
+        if (use.role != Role::grad && use.role != Role::partial && !joins) continue;
         const Buffer& buffer = program_.buffers[static_cast<size_t>(use.buffer)];
         const int round = ranks_.round_robin() ? buffer.slice : -1;
         last[{round, buffer.block}] = {n, buffer.block, use.buffer, round, idle(i.slice)};
