@@ -9,6 +9,7 @@
 
 #include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/saving/saver.h"
 #include "lockstep/run/session/load.h"
@@ -163,6 +164,32 @@ TEST_P(Groups, GoOnInAnotherLayout) {
   }
 }
 
+// What the optimizer kept, element by element, of a checkpoint in fp32.
+std::map<std::string, std::vector<float>> momentum_in(const std::string& folder) {
+  std::map<std::string, std::vector<float>> all;
+  const checkpoint::Opened opened(folder);
+  for (const std::string& name : opened.names()) {
+    checkpoint::Whole tensor = opened.find(name);
+    if (!name.ends_with(".m") || tensor.dtype != device::DType::f32) continue;
+    all[name].resize(static_cast<size_t>(tensor.shape.numel()));
+    opened.read({{checkpoint::whole_piece(tensor), all[name].data()}});
+  }
+  return all;
+}
+
+void expect_near(const std::map<std::string, std::vector<float>>& found,
+                 const std::map<std::string, std::vector<float>>& expected) {
+  for (const auto& [name, values] : expected) {
+    ASSERT_TRUE(found.contains(name)) << name;
+    double largest = 0, difference = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(values[i])));
+      difference = std::max(difference, std::abs(static_cast<double>(values[i]) - found.at(name)[i]));
+    }
+    EXPECT_LE(difference, 1e-2 * largest) << name;
+  }
+}
+
 // Tensor ranks that own whole matrices save what they keep for them, and it is read in any layout.
 TEST_P(Groups, GoOnFromTensorRanks) {
   LS_NEEDS_HOST_MEMORY();
@@ -178,6 +205,10 @@ TEST_P(Groups, GoOnFromTensorRanks) {
     EXPECT_EQ(rest.hash, whole.hash);
     EXPECT_EQ(rest.losses, expected);
     EXPECT_LT(largest_difference(run_on(1, words, folder).losses, expected), 1e-2);
+    const base::TemporaryFolder alone;
+    run_on(1, words, "", alone.path());
+    expect_near(momentum_in(folder),
+                momentum_in(fmt::format("{}/checkpoints/step-{:08d}", alone.path(), kStop)));
   }
 }
 
