@@ -19,12 +19,17 @@
 #include "lockstep/checkpoint/params_hash.h"
 #include "lockstep/checkpoint/saving/disk.h"
 #include "lockstep/checkpoint/saving/piece.h"
+#include "lockstep/kernels/quantized/quantized.h"
 
 namespace lockstep::checkpoint {
 
 // The model under an adapter: where it was, and what tells it from others.
 struct Base {
   std::string folder, fingerprint;
+  // What it was rounded to while the adapter was trained, and which of its weights: an adapter is merged into
+  // what it was trained beside.
+  kernels::Quantized format = kernels::Quantized::none;
+  std::vector<std::string> quantized = {};
 };
 
 // What a checkpoint says besides its tensors.
@@ -73,8 +78,10 @@ class Opened {
   const std::optional<Manifest>& manifest() const;
   const std::string& config_json() const;               // empty when there is none
   const std::optional<AdapterConfig>& adapter() const;  // PEFT's, of this folder
-  bool merges(const std::string& name) const;           // an adapter is added to this weight when it is read
-  bool keeps_inputs_first() const;                      // linear maps are [in, out], as GPT-2's are
+  // Not as it is stored: an adapter is added to this weight when it is read, or it is rounded to what the
+  // adapter was trained beside.
+  bool merges(const std::string& name) const;
+  bool keeps_inputs_first() const;  // linear maps are [in, out], as GPT-2's are
   // Tells this model's weights from others, without reading all of them: names, types, shapes, and the first
   // bytes and some in the middle of each.
   std::string fingerprint() const;

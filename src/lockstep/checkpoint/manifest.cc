@@ -80,7 +80,14 @@ class Reader {
   std::optional<Base> base() const {
     if (!json_.is_object() || !json_.contains("base")) return std::nullopt;
     const Reader of(path_, json_["base"]);
-    return Base{of.text("folder"), of.text("fingerprint")};
+    Base base{of.text("folder"), of.text("fingerprint")};
+    if (!json_["base"].contains("format")) return base;
+    base.format = kernels::quantized_of(of.text("format"));
+    if (base.format == kernels::Quantized::none)
+      refuse(fmt::format("\"format\" is {}, which is no format of quantized weights",
+                         base::quoted(of.text("format"))));
+    base.quantized = of.names("quantized").value_or(std::vector<std::string>{});
+    return base;
   }
 
   std::vector<FileSummary> files(const char* key) const {
@@ -137,6 +144,10 @@ void write_manifest(const std::string& folder, const Manifest& manifest, const D
   if (manifest.statistics) json["statistics"] = *manifest.statistics;
   if (manifest.base)
     json["base"] = {{"folder", manifest.base->folder}, {"fingerprint", manifest.base->fingerprint}};
+  if (manifest.base && manifest.base->format != kernels::Quantized::none) {
+    json["base"]["format"] = kernels::name_of(manifest.base->format);
+    json["base"]["quantized"] = manifest.base->quantized;
+  }
   if (!manifest.own_hash.empty()) json["own_hash"] = manifest.own_hash;
   json["checksum"] = checksum_without_itself(json);
   write_text(folder + "/" + kManifestName, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n",

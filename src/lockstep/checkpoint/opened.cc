@@ -210,7 +210,8 @@ const std::optional<AdapterConfig>& Opened::adapter() const { return state_->ada
 bool Opened::has(const std::string& name) const { return state_->has(name); }
 bool Opened::keeps_inputs_first() const { return state_->keeps_inputs_first(); }
 bool Opened::merges(const std::string& name) const {
-  return state_->merged.contains(name) || (state_->base && state_->base->merges(name));
+  return state_->merged.contains(name) || state_->rounded.contains(name) ||
+         (state_->base && state_->base->merges(name));
 }
 
 std::vector<std::string> Opened::names() const {
@@ -252,6 +253,8 @@ void Opened::read(const std::vector<Wanted>& wanted, HashSums* hashes) const {
     if (merged != state_->merged.end()) {
       LS_ASSERT(!one.hashed || hashes == nullptr, "merged weights are not hashed");
       state_->read_merged(one, merged->second);
+    } else if (state_->rounded.contains(one.piece.tensor.name)) {
+      state_->read_rounded(one);
     } else if (&state_->holder_of(one.piece.tensor.name) != state_.get()) {
       state_->base->read({one}, hashes);
     } else {

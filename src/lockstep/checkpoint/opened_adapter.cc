@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/opened_state.h"
@@ -22,6 +23,8 @@ void Opened::State::open_adapter(Adapters adapters) {
   if (adapters == Adapters::alone) return;
   if (manifest ? manifest->base.has_value() : adapter.has_value()) open_base();
   if (adapters != Adapters::merged) return;
+  if (manifest && manifest->base)
+    rounded = {manifest->base->quantized.begin(), manifest->base->quantized.end()};
   if (adapter) return add_merged(static_cast<float>(adapter->scale()));
   if (!manifest) return;
   // A whole checkpoint of a run with adapters: its recipe says what PEFT's file would.
@@ -121,12 +124,36 @@ void Opened::State::read_merged(const Wanted& one, const MergedWeight& weight) c
   LS_ASSERT(one.piece.tensor.dtype == device::DType::f32, "a merged weight is read as fp32");
   if (const auto own = look_up(one.piece.tensor.name); own != tensors.end()) {
     read({one}, nullptr);
+  } else if (rounded.contains(one.piece.tensor.name)) {
+    read_rounded(one);
   } else {
     base->read({one}, nullptr);
   }
   auto* const values = static_cast<float*>(one.to);
   for (const Run& run : runs_of(one.piece))
     weight.add_to(run.at, {values + run.from, static_cast<size_t>(run.count)});
+}
+
+// Of the base, rounded as the adapter's training saw it. Runs that begin or end inside a block are read to
+// its borders.
+void Opened::State::read_rounded(const Wanted& one) const {
+  constexpr int64_t kBlock = kernels::kQuantizedBlock;
+  const kernels::Quantized format = manifest->base->format;
+  const int64_t all = one.piece.tensor.shape.numel();
+  LS_ASSERT(one.piece.tensor.dtype == device::DType::f32, "a rounded weight is read as fp32");
+  std::vector<float> blocks;
+  for (const Run& run : runs_of(one.piece)) {
+    const int64_t begin = run.at / kBlock * kBlock,
+                  end = std::min(all, base::round_up(run.at + run.count, kBlock));
+    blocks.resize(static_cast<size_t>(end - begin));
+    base->read({{part_of(whole_piece(one.piece.tensor), begin, end - begin), blocks.data()}}, nullptr);
+    if (!kernels::round_to(format, blocks.data(), end - begin)) {
+      throw CheckpointError(
+          347, fmt::format("{}: {} has a value that is infinite or not a number; repair the model",
+                           base->folder(), one.piece.tensor.name));
+    }
+    std::copy_n(blocks.begin() + (run.at - begin), run.count, static_cast<float*>(one.to) + run.from);
+  }
 }
 
 // config.json's word on a square map: only GPT-2's module keeps [in, out].

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/formats/safetensors.h"
@@ -32,6 +33,7 @@ struct Opened::State {
   std::optional<AdapterConfig> adapter;
   std::unique_ptr<Opened> base;                // under an adapter
   std::map<std::string, MergedWeight> merged;  // by the weight's name
+  std::set<std::string> rounded;  // weights of the base that were quantized while the adapter was trained
 
   const TensorFile& open(const std::string& name, const std::string& named_by,
                          const std::optional<FileSummary>& expected = {});
@@ -47,6 +49,7 @@ struct Opened::State {
   std::vector<float> values_of(const std::string& name) const;
   bool keeps_inputs_first() const;
   void read_merged(const Wanted& one, const MergedWeight& weight) const;
+  void read_rounded(const Wanted& one) const;
 
   std::map<std::string, Place>::const_iterator look_up(const std::string& name) const;
   // Where a tensor is: in this folder, or in that of the model under an adapter.

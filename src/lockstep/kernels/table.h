@@ -20,6 +20,7 @@
 #include "lockstep/kernels/norm/norm.h"
 #include "lockstep/kernels/optimizer/muon.h"
 #include "lockstep/kernels/optimizer/optimizer.h"
+#include "lockstep/kernels/quantized/quantized.h"
 #include "lockstep/kernels/reduce/sum_addends.h"
 #include "lockstep/kernels/reduce/tree_sum.h"
 
@@ -65,6 +66,7 @@
   ROW(blend, Blend)                                   \
   ROW(hash_chunks, HashChunks)                        \
   ROW(cast, Cast)                                     \
+  ROW(dequantize, Dequantize)                         \
   ROW(add, Add)                                       \
   ROW(add_edges, AddEdges)                            \
   ROW(regroup, Regroup)                               \

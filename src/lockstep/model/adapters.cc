@@ -85,6 +85,12 @@ void add_adapters(Model& model, const AdapterOptions& options) {
   }
 }
 
+std::vector<std::string> map_weights(const Model& model) {
+  std::vector<std::string> names;
+  for (const std::string& map : adaptable_maps(model)) names.push_back(map + ".weight");
+  return names;
+}
+
 std::vector<std::string> adapted_maps(const Model& model) {
   std::vector<std::string> maps;
   for (const Block& block : model.blocks) {

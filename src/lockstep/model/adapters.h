@@ -32,6 +32,9 @@ class TargetError : public base::ConfigError {
 // model has none.
 void add_adapters(Model& model, const AdapterOptions& options);
 
+// Names of the weights of all maps that could have one: those that tune.base is about.
+std::vector<std::string> map_weights(const Model& model);
+
 // Names of the maps that have adapters, in the model's order.
 std::vector<std::string> adapted_maps(const Model& model);
 // The shortest list of names that means these maps in PEFT's target_modules: the last parts of their names,

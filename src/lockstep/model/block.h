@@ -56,6 +56,7 @@ struct Treatment {
   std::optional<float> weight_decay = {};  // instead of what the optimizer gives to all
   int rule = 0;                            // which of the run's update rules
   bool whole = false;  // that rule must see it whole: it is never cut among the ranks of a shard group
+  kernels::Quantized format = kernels::Quantized::none;  // frozen: kept so, and dequantized where it is read
   bool operator==(const Treatment&) const = default;
 };
 

@@ -22,7 +22,9 @@ std::vector<PositionedRows> SliceContext::rows() const {
 }
 
 kernels::Documents Frame::documents() const {
-  return {find("batch.", "documents").as<int32_t>(), find("batch.", "offsets").as<int32_t>()};
+  const device::Tensor whole = find("batch.", "whole_documents");  // of all context ranks' tokens
+  return {(whole ? whole : find("batch.", "documents")).as<int32_t>(),
+          find("batch.", "offsets").as<int32_t>()};
 }
 
 void Frame::bind(std::string role_and_name, device::Tensor tensor) {

@@ -15,6 +15,23 @@ int64_t align(int64_t n) { return base::round_up(n, kParamAlignment); }
 
 int64_t chunks_in(const ParamSpec& spec) { return base::divide_up(spec.shape.numel(), kernels::kChunk); }
 
+std::string segment_of(const ParamSpec& spec) { return spec.key.substr(0, spec.key.find('.')); }
+
+// Each in blocks of its own, and where it stands among its segment's values.
+int64_t place_quantized(std::vector<PlacedParam> some, std::vector<PlacedParam>& into) {
+  int64_t end = 0;
+  std::map<std::string, int64_t> ends;  // of segments
+  for (PlacedParam& param : some) {
+    param.offset = end;
+    end = align(end + param.spec.shape.numel());
+    int64_t& inside = ends[segment_of(param.spec)];
+    param.offset_in_segment = param.spec.joined ? inside : align(inside);
+    inside = param.offset_in_segment + param.spec.shape.numel();
+    into.push_back(std::move(param));
+  }
+  return end;
+}
+
 // One behind the other; returns where they end.
 int64_t place(std::vector<PlacedParam> some, std::vector<PlacedParam>& into) {
   int64_t end = 0;
@@ -80,12 +97,18 @@ void append_chunks(std::vector<kernels::Chunk>& chunks, const PlacedParam& param
 }  // namespace
 
 BlockLayout layout_of(const Block& block) {
-  std::vector<PlacedParam> trained, frozen, tied;
+  std::vector<PlacedParam> trained, frozen, quantized, tied;
   const std::vector<ParamSpec> specs = block.params();
   std::map<std::string, int> numbers;
   for (const ParamSpec& spec : specs) {
     const int number = numbers.try_emplace(spec.name, static_cast<int>(numbers.size())).first->second;
-    (!spec.holds_values() ? tied : spec.train.frozen ? frozen : trained).push_back({spec, 0, number});
+    const PlacedParam param{.spec = spec, .index = number};
+    if (!spec.holds_values()) {
+      tied.push_back(param);
+      continue;
+    }
+    const Stored stored = stored_as(spec);
+    (stored == Stored::trained ? trained : stored == Stored::frozen ? frozen : quantized).push_back(param);
   }
   std::stable_sort(trained.begin(), trained.end(), [](const PlacedParam& a, const PlacedParam& b) {
     return std::tuple(a.spec.train.rule, a.spec.train.whole) <
@@ -94,6 +117,8 @@ BlockLayout layout_of(const Block& block) {
   BlockLayout layout;
   layout.value_count = place(std::move(trained), layout.params);
   layout.frozen_count = place(std::move(frozen), layout.params);
+  if (!quantized.empty()) layout.format = quantized[0].spec.train.format;
+  layout.quantized_count = place_quantized(std::move(quantized), layout.params);
   int64_t end = layout.value_count;
   for (PlacedParam& param : tied) {
     param.offset = end;
@@ -128,13 +153,32 @@ std::vector<kernels::Chunk> chunks_of(const BlockLayout& layout, float weight_de
   return chunks;
 }
 
-std::vector<kernels::Chunk> frozen_chunks_of(const BlockLayout& layout) {
+std::vector<kernels::Chunk> chunks_of(const BlockLayout& layout, Stored stored) {
   std::vector<kernels::Chunk> chunks;
   for (const PlacedParam& param : layout.params) {
-    if (param.spec.holds_values() && param.spec.train.frozen)
+    if (param.spec.holds_values() && stored_as(param.spec) == stored)
       append_chunks(chunks, param, 0, static_cast<int64_t>(chunks.size()));
   }
   return chunks;
+}
+
+Stored stored_as(const ParamSpec& spec) {
+  if (!spec.train.frozen) return Stored::trained;
+  return spec.train.format == kernels::Quantized::none ? Stored::frozen : Stored::quantized;
+}
+
+int64_t BlockLayout::count(Stored stored) const {
+  return stored == Stored::trained ? value_count : stored == Stored::frozen ? frozen_count : quantized_count;
+}
+
+int64_t dequantized_count(const BlockLayout& layout, const std::string& segment) {
+  int64_t end = 0;
+  for (const PlacedParam& param : layout.params) {
+    const bool here = param.spec.holds_values() && stored_as(param.spec) == Stored::quantized;
+    if (here && segment_of(param.spec) == segment)
+      end = std::max(end, align(param.offset_in_segment + param.spec.shape.numel()));
+  }
+  return end;
 }
 
 TiedTo find_tied(const std::vector<BlockLayout>& layouts, const ParamSpec& tied) {

@@ -95,6 +95,8 @@ const char* held_as(const program::Buffer& buffer) {
       return buffer.persistent ? "weights" : "gathered weights";
     case BufferKind::frozen:
       return buffer.persistent ? "frozen weights" : "gathered weights";
+    case BufferKind::quantized:
+      return buffer.persistent ? "quantized weights" : "dequantized weights";
     case BufferKind::gradient:
       return "gradients";
     case BufferKind::optimizer:

@@ -102,10 +102,13 @@ double meeting_seconds(const Machine& machine, const Meet& meet, const Program& 
                         [](const program::RunSegment&) { return 0.0; },
                         [](const program::FoldStatistics&) { return 0.0; },
                         [](const program::ReleaseWeights&) { return 0.0; },
+                        [](const program::DequantizeWeights&) { return 0.0; },
                         [](const program::JoinStrands&) { return 0.0; },
                         [](const program::AddTied&) { return 0.0; },
                         [](const program::Norm&) { return 0.0; },
                         [](const program::Update&) { return 0.0; },
+                        [&](const program::ToOwners&) { return hop(static_cast<double>(i.moved_bytes)); },
+                        [&](const program::FromOwners&) { return hop(static_cast<double>(i.moved_bytes)); },
                     },
                     i.what);
 }

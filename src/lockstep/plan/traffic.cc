@@ -6,6 +6,7 @@
 #include "lockstep/model/layout.h"
 #include "lockstep/plan/world.h"
 #include "lockstep/program/nodes.h"
+#include "lockstep/program/owners.h"
 
 namespace lockstep::plan {
 
@@ -59,7 +60,9 @@ class Sent {
             [](const program::RunSegment&) {}, [](const program::FoldStatistics&) {},
             [](const program::RecvValues&) {}, [](const program::RecvTied&) {},
             [](const program::RecvWeights&) {}, [](const program::ReleaseWeights&) {},
-            [](const program::JoinStrands&) {}, [](const program::AddTied&) {}, [](const program::Norm&) {},
+            [](const program::DequantizeWeights&) {}, [](const program::JoinStrands&) {},
+            [](const program::AddTied&) {}, [&](const program::ToOwners& it) { to_owners(it.region); },
+            [&](const program::FromOwners& it) { from_owners(it.region); }, [](const program::Norm&) {},
             [](const program::Update&) {}},
         i_.what);
     return std::move(to_);
@@ -140,8 +143,26 @@ class Sent {
     const int64_t element = device::size_of(buffer(i_.writes[0]).dtype);
     for (size_t q = 0; q < shares.size(); ++q) {
       const bool handed_on = i_.among == Among::intra_node ? q % near == own % near : q == own;
-      const bool frozen = i_.get<program::GatherWeights>()->frozen;
-      if (handed_on) give_all((frozen ? shares[q].frozen : shares[q].values).count * element);
+      const model::Stored stored = i_.get<program::GatherWeights>()->stored;
+      const int64_t count = shares[q].kept(stored).span.count;
+      const kernels::Quantized format = program_.blocks[static_cast<size_t>(i_.block)].format;
+      if (handed_on)
+        give_all(stored == model::Stored::quantized ? kernels::quantized_bytes(format, count)
+                                                    : count * element);
+    }
+  }
+
+  std::vector<program::Owned> owned(int region) const {
+    const model::BlockLayout layout = model::layout_of(model_.blocks[static_cast<size_t>(i_.block)]);
+    return program::owned_parameters(layout, layout.regions[static_cast<size_t>(region)],
+                                     program_.held_values(layout, i_.block), program_.parts, i_.block);
+  }
+  void to_owners(int region) {  // gradient and master
+    for (const program::Owned& one : owned(region)) give(one.owner, 2 * 4 * one.part_elements);
+  }
+  void from_owners(int region) {
+    for (const program::Owned& one : owned(region)) {
+      if (one.owner == self_) give_all(4 * one.part_elements);
     }
   }
 

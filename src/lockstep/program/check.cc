@@ -49,12 +49,17 @@ class Checker {
                      },
                      [&](const Norm&) { norm(i); },
                      [&](const Update&) { update(i); },
+                     [&](const ToOwners&) {
+                       if (!normed_) fail(i, "comes before the norm");
+                     },
+                     [&](const FromOwners& it) { nothing(it); },
                      [&](const BeginStep& it) { nothing(it); },
                      [&](const LoadSlice& it) { nothing(it); },
                      [&](const FoldStatistics& it) { nothing(it); },
                      [&](const AddTied& it) { nothing(it); },
                      [&](const GatherWeights& it) { nothing(it); },
                      [&](const ReleaseWeights& it) { nothing(it); },
+                     [&](const DequantizeWeights& it) { nothing(it); },
                      [&](const GatherStatistics& it) { nothing(it); },
                      [&](const SumValues& it) { nothing(it); },
                      [&](const GatherTokens& it) { nothing(it); },

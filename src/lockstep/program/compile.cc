@@ -188,6 +188,12 @@ void Compiler::add_block(size_t b, int levels, int64_t chunks) {
   if (layouts_[b].frozen_count > 0)
     keep.frozen = persistent(fmt::format("b{} frozen", b), BufferKind::frozen, model_.compute,
                              {layouts_[b].frozen_count}, block);
+  if (layouts_[b].quantized_count > 0) {
+    keep.format = layouts_[b].format;
+    keep.quantized =
+        persistent(fmt::format("b{} {}", b, kernels::name_of(keep.format)), BufferKind::quantized, DType::u8,
+                   {kernels::quantized_bytes(keep.format, layouts_[b].quantized_count)}, block);
+  }
   const int64_t table = chunks * static_cast<int64_t>(sizeof(kernels::Chunk));
   keep.chunks = keep.norm_chunks =
       persistent(fmt::format("b{} chunks", b), BufferKind::state, DType::u8, {table}, block);
@@ -211,15 +217,23 @@ void Compiler::add_state(size_t b) {
   for (size_t r = 0; r < layouts_[b].regions.size(); ++r) {
     const model::Region& region = layouts_[b].regions[r];
     const StateRule& rule = layout_.rules[static_cast<size_t>(region.rule)];
+    const std::vector<Owned> owned = owned_in(b, r);
     for (const int k : region.params) {
       const model::PlacedParam& param = layouts_[b].params[static_cast<size_t>(k)];
-      const std::vector<StateRule::State> kept = rule.state(param.spec.shape);
+      const auto owner =
+          std::find_if(owned.begin(), owned.end(), [&](const Owned& one) { return one.param == k; });
+      const bool cut = region.whole && param.spec.cut.cuts();
+      const std::vector<StateRule::State> kept =
+          rule.state(cut ? whole_shape(param.spec.cut, param.spec.shape) : param.spec.shape);
       for (size_t n = 0; n < kept.size(); ++n) {
         StateBuffer state{.region = static_cast<int>(r), .number = static_cast<int>(n), .name = kept[n].name};
         if (region.whole) {
           state.param = k, state.shape = kept[n].shape;
           state.values = {param.offset, param.spec.shape.numel()};
-          add(state, fmt::format("b{} {} {}", b, param.spec.key, kept[n].name), kept[n].dtype, kept[n].shape);
+          state.of_owner = cut;
+          const bool here = !cut || (owner != owned.end() && owner->owner == model_.parts.tensor_rank);
+          add(state, fmt::format("b{} {} {}", b, param.spec.key, kept[n].name), kept[n].dtype,
+              here ? kept[n].shape : Shape{0});
         } else if (k == region.params[0]) {
           state.values = {region.begin, region.count};
           const std::string suffix = r > 0 ? fmt::format(" of region {}", r) : "";
@@ -350,6 +364,7 @@ Program compile(const model::Model& model, const Layout& layout) {
   LS_ASSERT(layout.kernels != nullptr && layout.slices % layout.strands == 0);
   Program program = Compiler(model, layout).run();
   if (layout.training) rewrite_recompute(program, model, layout.recompute);
+  rewrite_dequantize(program, model);
   if (layout.ranks.sharded()) rewrite_gather(program);
   if (layout.training && !program.alone()) rewrite_reduce(program, model);
   drop_idle(program);

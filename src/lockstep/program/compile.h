@@ -54,8 +54,9 @@ Program compile(const model::Model& model, const Layout& layout);
 
 // The rewrites, in the order in which compile() applies them.
 void rewrite_recompute(Program& program, const model::Model& model, const Recompute& recompute);
-void rewrite_gather(Program& program);                             // ZeRO: shards of weights and moments
-void rewrite_reduce(Program& program, const model::Model& model);  // data parallelism
+void rewrite_dequantize(Program& program, const model::Model& model);  // weights that are kept quantized
+void rewrite_gather(Program& program);                                 // ZeRO: shards of weights and moments
+void rewrite_reduce(Program& program, const model::Model& model);      // data parallelism
 void rewrite_reuse(Program& program);
 
 }  // namespace lockstep::program

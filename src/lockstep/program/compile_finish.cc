@@ -63,16 +63,69 @@ void Compiler::update(size_t b, size_t r) {
     i.moved_bytes += 2 * program_.buffers[static_cast<size_t>(state.buffer)].bytes();
   }
   i.moved_bytes = own_part(b, i.moved_bytes);
+  const std::vector<Owned> owned = owned_in(b, r);
   int64_t scratch = 0;
   const StateRule& rule = layout_.rules[static_cast<size_t>(region.rule)];
   for (const int k : region.params) {
-    if (region.whole && rule.scratch)
-      scratch = std::max(scratch, rule.scratch(layouts_[b].params[static_cast<size_t>(k)].spec.shape));
+    const model::ParamSpec& spec = layouts_[b].params[static_cast<size_t>(k)].spec;
+    if (region.whole && rule.scratch && !spec.cut.cuts())
+      scratch = std::max(scratch, rule.scratch(spec.shape));
+  }
+  for (const Owned& one : owned) {
+    if (rule.scratch && one.owner == model_.parts.tensor_rank)
+      scratch = std::max(scratch, rule.scratch(one.whole));
   }
   if (scratch > 0)
     i.writes.push_back(
         {value({"update", device::DType::u8, {scratch}}, BufferKind::scratch, i.block, -1), Role::scratch});
-  program_.instructions.push_back(std::move(i));
+  // Also where this rank's shard holds none of them: every shard's ranks have the same list.
+  const bool cut = std::any_of(region.params.begin(), region.params.end(), [&](int k) {
+    return region.whole && layouts_[b].params[static_cast<size_t>(k)].spec.cut.cuts();
+  });
+  if (!cut) {
+    program_.instructions.push_back(std::move(i));
+    return;
+  }
+  // Whole on their owners for as long as the update takes.
+  Instruction to = exchange_with_owners(b, r, ToOwners{static_cast<int>(r)});
+  const int64_t elements = owned_elements(owned, model_.parts.tensor_rank);
+  const auto whole = [&](const char* name) {
+    return Use{program_.add_buffer({.name = fmt::format("b{} whole {} of region {}", b, name, r),
+                                    .kind = BufferKind::scratch,
+                                    .shape = {elements}}),
+               Role::whole, name};
+  };
+  const Use gradient = whole("gradient"), master = whole("master");
+  to.reads = {{keep.gradients[0], Role::gradient}, {keep.master, Role::master}};
+  to.writes.insert(to.writes.begin(), {gradient, master});
+  i.reads.push_back(gradient);
+  i.reads.push_back(master);
+  i.writes.push_back(master);
+  Instruction from = exchange_with_owners(b, r, FromOwners{static_cast<int>(r)});
+  from.reads = {master};
+  from.writes.insert(from.writes.begin(), {keep.master, Role::master});
+  if (keep.compute != keep.master) from.writes.push_back({keep.compute, Role::compute});
+  for (Instruction* one : {&to, &i, &from}) program_.instructions.push_back(std::move(*one));
+}
+
+std::vector<Owned> Compiler::owned_in(size_t b, size_t r) const {
+  const int block = static_cast<int>(b);
+  return owned_parameters(layouts_[b], layouts_[b].regions[r], program_.held_values(layouts_[b], block),
+                          model_.parts, block);
+}
+
+// With memory for the parts of one parameter.
+Instruction Compiler::exchange_with_owners(size_t b, size_t r, Operation what) {
+  const std::vector<Owned> owned = owned_in(b, r);
+  Instruction i{
+      .what = std::move(what), .lane = Lane::seam, .block = static_cast<int>(b), .among = Among::tensor};
+  const int self = model_.parts.tensor_rank;
+  const int staging = program_.add_buffer({.name = fmt::format("b{} parts of region {}", b, r),
+                                           .kind = BufferKind::scratch,
+                                           .shape = {largest_owned(owned, self)}});
+  i.writes = {{staging, Role::staging}};
+  for (const Owned& one : owned) i.moved_bytes += 4 * one.part_elements * (i.is<ToOwners>() ? 2 : 1);
+  return i;
 }
 
 // Behind the norm, because a step whose gradients are not finite leaves statistics as they were.

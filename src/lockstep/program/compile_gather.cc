@@ -18,7 +18,8 @@ class Rewriter {
  public:
   explicit Rewriter(Program& program) : program_(program) {
     for (size_t b = 0; b < program.blocks.size(); ++b) {
-      for (const int values : {program.blocks[b].compute, program.blocks[b].frozen}) {
+      for (const int values :
+           {program.blocks[b].compute, program.blocks[b].frozen, program.blocks[b].quantized}) {
         if (values >= 0) owner_[values] = static_cast<int>(b);
       }
     }
@@ -34,7 +35,9 @@ class Rewriter {
         it.shape = {elements};
         it.sharded = true;
       };
-      if (r.zero == 3 && keep.frozen >= 0) cut(keep.frozen, shard.frozen.count);
+      if (r.zero == 3 && keep.frozen >= 0) cut(keep.frozen, shard.frozen.span.count);
+      if (r.zero == 3 && keep.quantized >= 0)
+        cut(keep.quantized, kernels::quantized_bytes(keep.format, shard.quantized.span.count));
       if (r.zero == 3 && keep.master != keep.compute && keep.compute >= 0)
         cut(keep.compute, shard.values.count);
       if (!keep.held()) continue;
@@ -52,12 +55,12 @@ class Rewriter {
   void gather_after_update() {
     std::map<int, size_t> last;  // of a block: its last update
     for (size_t n = 0; n < program_.instructions.size(); ++n) {
-      if (program_.instructions[n].is<Update>()) last[program_.instructions[n].block] = n;
+      if (program_.instructions[n].is<Update, FromOwners>()) last[program_.instructions[n].block] = n;
     }
     std::vector<Instruction> list;
     for (size_t n = 0; n < program_.instructions.size(); ++n) {
       const int block = program_.instructions[n].block;
-      const bool updated = program_.instructions[n].is<Update>() && last.at(block) == n;
+      const bool updated = program_.instructions[n].is<Update, FromOwners>() && last.at(block) == n;
       list.push_back(std::move(program_.instructions[n]));
       if (updated) gather(list, program_.blocks[static_cast<size_t>(block)].compute, -1);
     }
@@ -126,7 +129,7 @@ class Rewriter {
       }
       Stay& stay = stays.back();
       for (const Use& use : i.reads) {
-        if (use.role != Role::weight) continue;
+        if (use.role != Role::weight || !owner_.contains(use.buffer)) continue;
         stay.last = n;
         if (std::count(stay.shards.begin(), stay.shards.end(), use.buffer) == 0)
           stay.shards.push_back(use.buffer);
@@ -136,15 +139,19 @@ class Rewriter {
     return stays;
   }
 
-  bool frozen(int shard) const {
-    return program_.buffers[static_cast<size_t>(shard)].kind == BufferKind::frozen;
+  model::Stored stored(int shard) const {
+    const BufferKind kind = program_.buffers[static_cast<size_t>(shard)].kind;
+    if (kind == BufferKind::quantized) return model::Stored::quantized;
+    return kind == BufferKind::frozen ? model::Stored::frozen : model::Stored::trained;
   }
 
   int fresh(int shard) {
     const int owner = owner_.at(shard);
     int64_t elements = 0;
     for (const Shard& one : program_.shards[static_cast<size_t>(owner)])
-      elements += frozen(shard) ? one.frozen.count : one.values.count;
+      elements += one.kept(stored(shard)).span.count;
+    if (stored(shard) == model::Stored::quantized)
+      elements = kernels::quantized_bytes(program_.blocks[static_cast<size_t>(owner)].format, elements);
     return program_.add_buffer({.name = fmt::format("b{} weights gathered {}", owner, count_++),
                                 .kind = BufferKind::compute,
                                 .dtype = program_.buffers[static_cast<size_t>(shard)].dtype,
@@ -157,7 +164,7 @@ class Rewriter {
   void gather(std::vector<Instruction>& list, int from, int slice, int to = -1) const {
     const bool by_nodes = program_.ranks.split() == Among::shard;
     const int whole = to < 0 ? from : to;
-    Instruction i{.what = GatherWeights{.after_update = to < 0, .frozen = frozen(from)},
+    Instruction i{.what = GatherWeights{.after_update = to < 0, .stored = stored(from)},
                   .lane = Lane::gather,
                   .block = owner_.at(from),
                   .slice = slice};
@@ -182,12 +189,12 @@ class Rewriter {
 
   void redirect(Instruction& i, const std::map<int, int>& whole) const {
     for (Use& use : i.reads) {
-      if (use.role == Role::weight) use.buffer = whole.at(use.buffer);
+      if (use.role == Role::weight && owner_.contains(use.buffer)) use.buffer = whole.at(use.buffer);
     }
   }
 
   Program& program_;
-  std::map<int, int> owner_;  // compute or frozen buffer to its block
+  std::map<int, int> owner_;  // compute, frozen or quantized buffer to its block
   int count_ = 0;
 };
 

@@ -319,7 +319,7 @@ class Rewriter {
   // What follows the reduction reads the group's sums, not this rank's own.
   void use_summed_level() {
     for (Instruction& i : program_.instructions) {
-      if (!i.is<Norm, Update, AddTied, SendTied>()) continue;
+      if (!i.is<Norm, ToOwners, Update, AddTied, SendTied>()) continue;
       for (auto* uses : {&i.reads, &i.writes}) {
         for (Use& use : *uses) {
           const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;

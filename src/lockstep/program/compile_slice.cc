@@ -69,13 +69,16 @@ void Compiler::load(Slice& s, int chunk) {
   program_.input_words = layout_.slice.samples * (model_.input_words > 0 ? model_.input_words : tokens);
   program_.label_words = layout_.slice.samples * (model_.label_words > 0 ? model_.label_words : tokens);
   program_.document_words = model_.documents ? layout_.slice.samples * tokens : 0;
+  const int64_t whole = tokens * model_.parts.context;  // where attention sees all tokens of some heads
+  program_.whole_document_words =
+      model_.documents && model_.parts.context > 1 ? layout_.slice.samples * whole : 0;
   // One behind the last; as many for each sample.
-  program_.offset_words =
-      model_.documents ? layout_.slice.samples * (kernels::most_documents(tokens) + 1) : 0;
+  program_.offset_words = model_.documents ? layout_.slice.samples * (kernels::most_documents(whole) + 1) : 0;
   program_.reference_words = model_.pairs ? layout_.slice.samples * 2 : 0;  // doubles
   for (const auto& [field, words] :
        {std::pair("inputs", program_.input_words), std::pair("labels", program_.label_words),
         std::pair("documents", program_.document_words), std::pair("offsets", program_.offset_words),
+        std::pair("whole_documents", program_.whole_document_words),
         std::pair("references", program_.reference_words)}) {
     bool wanted = false;
     for (int b = blocks.begin; b < blocks.end; ++b) {
@@ -328,7 +331,9 @@ void Compiler::add_weights(Instruction& i, size_t b, size_t g) {
   for (const model::ParamSpec& spec : model_.blocks[b].params_of(g)) {
     const int owner = spec.tied_to.empty() ? static_cast<int>(b) : model::find_tied(layouts_, spec).block;
     const BlockBuffers& keep = program_.blocks[static_cast<size_t>(owner)];
-    i.reads.push_back({spec.train.frozen ? keep.frozen : keep.compute, Role::weight, spec.key});
+    const model::Stored stored = model::stored_as(spec);
+    i.reads.push_back(
+        {stored == model::Stored::trained ? keep.compute : keep.stored(stored), Role::weight, spec.key});
   }
   for (const model::BufferSpec& spec : model_.blocks[b].segments()[g]->buffers()) {
     auto [it, fresh] = keep_.tables.try_emplace(spec.name, -1);

@@ -13,6 +13,7 @@
 
 #include "lockstep/model/layout.h"
 #include "lockstep/program/compile.h"
+#include "lockstep/program/owners.h"
 
 namespace lockstep::program {
 
@@ -127,6 +128,8 @@ class Compiler {
   // --- compile_finish.cc: the end of the step
   void finish_step();
   void update(size_t b, size_t region);
+  Instruction exchange_with_owners(size_t b, size_t region, Operation what);
+  std::vector<Owned> owned_in(size_t b, size_t region) const;
   void add_tied(size_t b, int param_index, const model::PlacedParam& param);
   void share_tied();
   void hand_over(int owner, bool frozen, bool values_here);

@@ -44,6 +44,7 @@ Verb verb_of(const Operation& what) {
                           [](const RecvWeights&) { return Verb::recv; },
                           [](const GatherWeights&) { return Verb::gather; },
                           [](const ReleaseWeights&) { return Verb::release; },
+                          [](const DequantizeWeights&) { return Verb::cast; },
                           [](const JoinStrands&) { return Verb::sum; },
                           [](const SumPartials&) { return Verb::reduce; },
                           [](const ReduceGradients&) { return Verb::reduce; },
@@ -53,6 +54,8 @@ Verb verb_of(const Operation& what) {
                           [](const SumScalars&) { return Verb::reduce; },
                           [](const GatherStatistics&) { return Verb::gather; },
                           [](const Norm&) { return Verb::norm; },
+                          [](const ToOwners&) { return Verb::exchange; },
+                          [](const FromOwners&) { return Verb::exchange; },
                           [](const Update&) { return Verb::update; }},
                     what);
 }
@@ -75,6 +78,7 @@ bool can_repeat(const Operation& what) {
                           [](const RecvWeights&) { return false; },
                           [](const GatherWeights& gather) { return !gather.after_update; },
                           [](const ReleaseWeights&) { return true; },
+                          [](const DequantizeWeights&) { return true; },
                           [](const JoinStrands&) { return false; },
                           [](const SumPartials&) { return false; },
                           [](const ReduceGradients&) { return false; },
@@ -84,6 +88,8 @@ bool can_repeat(const Operation& what) {
                           [](const SumScalars&) { return false; },
                           [](const GatherStatistics&) { return false; },
                           [](const Norm&) { return false; },
+                          [](const ToOwners&) { return false; },
+                          [](const FromOwners&) { return false; },
                           [](const Update&) { return false; }},
                     what);
 }
@@ -108,8 +114,14 @@ std::string stage_of(const Operation& what) {
     return fmt::format(" part {}", run->part);
   if (const auto* update = std::get_if<Update>(&what); update != nullptr && update->region > 0)
     return fmt::format(" region {}", update->region);
-  if (const auto* gather = std::get_if<GatherWeights>(&what); gather != nullptr && gather->frozen)
-    return " frozen";
+  if (const auto* to = std::get_if<ToOwners>(&what); to != nullptr)
+    return fmt::format(" region {} to owners", to->region);
+  if (const auto* from = std::get_if<FromOwners>(&what); from != nullptr)
+    return fmt::format(" region {} from owners", from->region);
+  if (const auto* gather = std::get_if<GatherWeights>(&what); gather != nullptr) {
+    if (gather->stored == model::Stored::frozen) return " frozen";
+    if (gather->stored == model::Stored::quantized) return " quantized";
+  }
   return "";
 }
 

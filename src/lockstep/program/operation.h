@@ -12,6 +12,8 @@
 #include <string>
 #include <variant>
 
+#include "lockstep/model/layout.h"
+
 namespace lockstep::program {
 
 // One way through a segment.
@@ -64,10 +66,13 @@ struct RecvWeights {};
 // --- shards of weights (ZeRO)
 struct GatherWeights {
   bool after_update =
-      false;            // this step's new values, for the next one; false: for the instructions behind it
-  bool frozen = false;  // those that are not trained
+      false;  // this step's new values, for the next one; false: for the instructions behind it
+  model::Stored stored = model::Stored::trained;  // which of the block's values
 };
 struct ReleaseWeights {};  // the gathered copy ends here
+
+// --- weights that are kept in 4 or 8 bits
+struct DequantizeWeights {};  // those of one segment, for the passes behind it
 
 // --- gradients
 struct JoinStrands {};  // two partial sums of this rank that are halves of a node of the tree
@@ -95,15 +100,22 @@ struct Norm {
   enum class Part : uint8_t { whole, squares, finish };  // squares of this rank's shard; what is made of all
   Part part = Part::whole;
 };
+struct ToOwners {  // parameters that a rule must see whole, from the tensor ranks that hold parts
+  int region = 0;  // (program/owners.h)
+};
 struct Update {    // only if every gradient was finite
   int region = 0;  // of the block: the values of one rule (model/layout.h)
+};
+struct FromOwners {  // the updated parts, back to all of them
+  int region = 0;
 };
 
 using Operation =
     std::variant<BeginStep, LoadSlice, RunSegment, FoldStatistics, SumValues, GatherTokens, ScatterTokens,
                  ExchangeHeads, ShiftRing, SendValues, RecvValues, SendTied, RecvTied, SendWeights,
-                 RecvWeights, GatherWeights, ReleaseWeights, JoinStrands, SumPartials, ReduceGradients,
-                 GatherSums, AddTied, SumInputs, SumScalars, GatherStatistics, Norm, Update>;
+                 RecvWeights, GatherWeights, ReleaseWeights, DequantizeWeights, JoinStrands, SumPartials,
+                 ReduceGradients, GatherSums, AddTied, SumInputs, SumScalars, GatherStatistics, Norm,
+                 ToOwners, Update, FromOwners>;
 
 // For std::visit: the reader's answer to each type.
 template <class... Answers>

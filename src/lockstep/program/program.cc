@@ -28,7 +28,8 @@ const char* name_of(BufferKind kind) {
                                            "activation gradients",
                                            "scratch",
                                            "workspace",
-                                           "frozen weights"};
+                                           "frozen weights",
+                                           "quantized weights"};
   return kNames[static_cast<int>(kind)];
 }
 

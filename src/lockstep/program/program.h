@@ -57,6 +57,7 @@ enum class BufferKind : uint8_t {
   scratch,    // lives inside one instruction
   workspace,  // kernels' own scratch
   frozen,     // parameters that are not trained, in the type that products read
+  quantized,  // the same in 4 or 8 bits
 };
 const char* name_of(BufferKind kind);
 
@@ -159,17 +160,23 @@ struct StateBuffer {
   Span values;                 // elements of the block's trained values that it is of
   std::string name;            // "m"
   device::Shape shape;         // param >= 0: of the tensor
+  bool of_owner = false;       // one of the tensor ranks keeps it for all (program/owners.h)
 };
 
 // The buffers of a block that live across steps; all -1 for a block of another stage.
 struct BlockBuffers {
   int master = -1,
-      compute = -1;  // the same buffer when compute is fp32; only the latter: a copy of tied values
-  int frozen = -1;   // values that are not trained; without a master: a copy of tied ones
+      compute = -1;    // the same buffer when compute is fp32; only the latter: a copy of tied values
+  int frozen = -1;     // values that are not trained; without a master: a copy of tied ones
+  int quantized = -1;  // values that are not trained, in blocks of `format`
+  kernels::Quantized format = kernels::Quantized::none;
   int chunks = -1, norm_chunks = -1;  // the same but where ranks hold the same values
   std::vector<int> gradients;         // by level
   std::vector<StateBuffer> state;     // of the optimizer
   bool held() const { return master >= 0; }
+  int stored(model::Stored which) const {
+    return which == model::Stored::trained ? master : which == model::Stored::frozen ? frozen : quantized;
+  }
 };
 
 struct Program {
@@ -189,8 +196,13 @@ struct Program {
   int64_t samples_per_slice = 1, seq_len = 1;
   // Of a slice's batch, in 32-bit words.
   int64_t input_words = 0, label_words = 0, document_words = 0, offset_words = 0, reference_words = 0;
+  int64_t whole_document_words = 0;  // context ranks that exchange heads: documents of all tokens
   bool alone() const { return ranks.width() == 1 && stages.count == 1 && parts.tensor * parts.context == 1; }
   int add_buffer(Buffer buffer);
+  // The values of a block that this rank updates.
+  Span held_values(const model::BlockLayout& layout, int block) const {
+    return shards.empty() ? Span{0, layout.value_count} : own_shard(block).values;
+  }
   const Shard& own_shard(int block) const {
     return shards[static_cast<size_t>(block)][static_cast<size_t>(ranks.shard_rank)];
   }

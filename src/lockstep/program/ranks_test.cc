@@ -255,15 +255,23 @@ TEST(Shares, CoverEveryElementOnceAndKeepTiedOnesTogether) {
           }
         }
         EXPECT_EQ(chunks, static_cast<int64_t>(model::chunks_of(layouts[b], 0, false).size()));
-        std::vector<int> of_frozen(static_cast<size_t>(layouts[b].frozen_count), 0);
-        for (const Shard& shard : shards[b]) {
-          for (int64_t e = shard.frozen.begin; e < shard.frozen.end(); ++e)
-            ++of_frozen[static_cast<size_t>(e)];
+        std::map<model::Stored, std::vector<int>> of;
+        for (const model::Stored stored : {model::Stored::frozen, model::Stored::quantized}) {
+          of[stored].resize(static_cast<size_t>(layouts[b].count(stored)));
+          for (const Shard& shard : shards[b]) {
+            const Span span = shard.kept(stored).span;
+            if (stored == model::Stored::quantized) {
+              EXPECT_EQ(span.begin % kernels::kQuantizedBlock, 0);
+              EXPECT_EQ(span.count % kernels::kQuantizedBlock, 0);
+            }
+            for (int64_t e = span.begin; e < span.end(); ++e) ++of[stored][static_cast<size_t>(e)];
+          }
         }
         for (const model::PlacedParam& param : layouts[b].params) {
           if (!param.spec.holds_values() && param.spec.train.frozen) continue;
           const int64_t elements = param.spec.shape.numel();
-          const std::vector<int>& all = param.spec.train.frozen ? of_frozen : covered;
+          const std::vector<int>& all =
+              param.spec.train.frozen ? of.at(model::stored_as(param.spec)) : covered;
           for (int64_t e = 0; e < elements; ++e) {
             ASSERT_EQ(all[static_cast<size_t>(param.offset + e)], 1)
                 << param.spec.name << " of " << ranks << " ranks";

@@ -57,24 +57,35 @@ Span between(const std::vector<kernels::Chunk>& chunks, size_t from, size_t to, 
   return {start(from), start(to) - start(from)};
 }
 
+// A block's values of one run in as many pieces.
+std::vector<Shard::Kept> cut(const model::BlockLayout& layout, model::Stored stored, int ranks) {
+  const std::vector<kernels::Chunk> chunks = model::chunks_of(layout, stored);
+  const std::vector<size_t> cuts = borders(
+      chunks, stored == model::Stored::trained ? places_to_cut(layout) : every_chunk(chunks.size()), ranks);
+  std::vector<Shard::Kept> pieces;
+  for (size_t piece = 0; piece < static_cast<size_t>(ranks); ++piece) {
+    pieces.push_back({.span = between(chunks, cuts[piece], cuts[piece + 1], layout.count(stored)),
+                      .first_chunk = static_cast<int64_t>(cuts[piece]),
+                      .chunks = static_cast<int64_t>(cuts[piece + 1] - cuts[piece])});
+  }
+  return pieces;
+}
+
 }  // namespace
 
 std::vector<std::vector<Shard>> cut_into_shards(const std::vector<model::BlockLayout>& layouts, int ranks) {
   std::vector<std::vector<Shard>> shards(layouts.size());
   for (size_t b = 0; b < layouts.size(); ++b) {
     shards[b].resize(static_cast<size_t>(ranks));
-    const std::vector<kernels::Chunk> chunks = model::chunks_of(layouts[b], 0, false),
-                                      frozen = model::frozen_chunks_of(layouts[b]);
-    const std::vector<size_t> cuts = borders(chunks, places_to_cut(layouts[b]), ranks),
-                              frozen_cuts = borders(frozen, every_chunk(frozen.size()), ranks);
+    const std::vector<Shard::Kept> trained = cut(layouts[b], model::Stored::trained, ranks),
+                                   frozen = cut(layouts[b], model::Stored::frozen, ranks),
+                                   quantized = cut(layouts[b], model::Stored::quantized, ranks);
     for (size_t piece = 0; piece < static_cast<size_t>(ranks); ++piece) {
       Shard& shard = shards[b][(piece + b) % static_cast<size_t>(ranks)];
-      shard.first_chunk = static_cast<int64_t>(cuts[piece]);
-      shard.chunks = static_cast<int64_t>(cuts[piece + 1] - cuts[piece]);
-      shard.values = between(chunks, cuts[piece], cuts[piece + 1], layouts[b].value_count);
-      shard.first_frozen_chunk = static_cast<int64_t>(frozen_cuts[piece]);
-      shard.frozen_chunks = static_cast<int64_t>(frozen_cuts[piece + 1] - frozen_cuts[piece]);
-      shard.frozen = between(frozen, frozen_cuts[piece], frozen_cuts[piece + 1], layouts[b].frozen_count);
+      shard.values = trained[piece].span;
+      shard.first_chunk = trained[piece].first_chunk, shard.chunks = trained[piece].chunks;
+      shard.frozen = frozen[piece];
+      shard.quantized = quantized[piece];
     }
   }
   for (size_t b = 0; b < layouts.size(); ++b) {

@@ -27,8 +27,17 @@ struct Shard {
   std::vector<Span> gradients;          // values, then its part of each tied slot, in the layout's order
   std::vector<int64_t> offsets;         // where each of them starts in a buffer that holds only this shard
   int64_t gradient_count = 0;           // elements of such a buffer
-  Span frozen;                          // of the values that are not trained
-  int64_t first_frozen_chunk = 0, frozen_chunks = 0;
+  // Of the values that are not trained, and of those that are kept quantized; first and count of their
+  // chunks.
+  struct Kept {
+    Span span;
+    int64_t first_chunk = 0, chunks = 0;
+  };
+  Kept frozen, quantized;
+  Kept kept(model::Stored stored) const {
+    if (stored == model::Stored::trained) return {values, first_chunk, chunks};
+    return stored == model::Stored::frozen ? frozen : quantized;
+  }
 };
 
 // [block][shard rank]. Pieces go round from block to block, so that small blocks do not all fall to one rank.

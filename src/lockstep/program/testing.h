@@ -38,8 +38,9 @@ inline Case case_of(const std::vector<std::string>& words, device::DType type) {
   return c;
 }
 
-// Freezes some parameters, and gives some matrices to a second rule that needs them whole and keeps three
-// numbers for each. Weights of one product are treated alike, and so are tied ones.
+// Freezes some parameters, keeps some of these quantized, and gives some matrices to a second rule that needs
+// them whole and keeps three numbers for each. Weights of one product are treated alike, and so are tied
+// ones.
 inline void treat_some(Case& c, Draw& draw) {
   if (draw.below(3) == 0) return;
   const uint32_t frozen_of_four = draw.below(4), whole_of_four = draw.below(4);
@@ -54,14 +55,16 @@ inline void treat_some(Case& c, Draw& draw) {
     for (const model::ParamSpec& spec : block.params()) {
       if (!spec.holds_values()) continue;
       const bool whole = spec.shape.rank() == 2 && draw.below(4) < whole_of_four;
-      const model::Treatment drawn{
-          .frozen = draw.below(4) < frozen_of_four, .rule = whole ? 1 : 0, .whole = whole};
+      model::Treatment drawn{.frozen = draw.below(4) < frozen_of_four, .rule = whole ? 1 : 0, .whole = whole};
+      if (drawn.frozen && spec.shape.rank() == 2 && !spec.table && draw.below(2) == 0)
+        drawn.format = kernels::Quantized::nf4;
       if (!spec.joined) last = drawn;
       treatments[spec.name] = last;
-      c.words += last.frozen ? "f" : last.whole ? "w" : ".";
+      const bool quantized = last.format != kernels::Quantized::none;
+      c.words += quantized ? "q" : last.frozen ? "f" : last.whole ? "w" : ".";
     }
   }
-  treatments.begin()->second.frozen = false;
+  treatments.begin()->second = {};
   c.words += " ";
   for (model::Block& block : c.model->blocks) {
     for (const model::ParamSpec& spec : block.params())

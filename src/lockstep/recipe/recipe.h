@@ -125,6 +125,7 @@ struct Recipe {
     std::string targets = "all";         // lora: maps that have one, by name or pattern, with commas
     std::string scaling = "rank";        // lora: rank, sqrt: what alpha is divided by
     std::string adapter = "";            // lora: a folder with PEFT's files to start from
+    std::string base = "compute";        // lora: compute, nf4, fp8: how frozen weights of maps are kept
     std::string loss = "cross_entropy";  // cross_entropy, dpo
     double beta = 0.1;                   // dpo: how much a pair's reward counts
     double label_smoothing = 0;          // dpo: share of the pairs that are the wrong way round

@@ -311,6 +311,14 @@ void add_tune(std::vector<Key>& keys) {
               "adapter_model.safetensors, or a checkpoint of a lora run. Its rank, alpha and targets are "
               "taken over.",
               "\"adapter\"", {.also = {"adapter_name_or_path", "lora_path"}, .names = Key::Names::input}),
+          make_key(
+              MEMBER(tune.base), is("tune.method", {"lora"}),
+              "lora: how the frozen weights of the layers' linear maps are kept. compute: in the type of "
+              "products (precision.compute). nf4: in 4.5 bits each, as QLoRA does. fp8: in 8.5 bits. "
+              "Products read them in precision.compute, dequantized where they are needed.",
+              "\"nf4\"",
+              {.choices = {"compute", "nf4", "fp8"},
+               .also = {"load_in_4bit", "load_in_8bit", "bnb_4bit_quant_type", "quantization_bit"}}),
           make_key(MEMBER(tune.loss), always(),
                    "What training lowers. cross_entropy: of the next token. dpo: direct preference "
                    "optimization, on pairs of a chosen and a rejected answer (data.kind = preference); the "

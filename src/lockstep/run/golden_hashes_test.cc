@@ -130,6 +130,52 @@ constexpr Row kRows[] = {
     {"context_zero_2", 4, "parallel.context=2 parallel.zero=2"},
     {"context_tensor", 4, "parallel.context=2 parallel.tensor=2"},
     {"context_pipeline", 4, "parallel.context=2 parallel.pipeline=2 parallel.schedule=zero-bubble"},
+    // Matrices that are updated whole.
+    {"muon", 1, "optim.name=muon"},
+    {"muon_zero_2", 2, "optim.name=muon parallel.zero=2"},
+    {"muon_tensor", 2, "optim.name=muon parallel.tensor=2"},
+    {"muon_tensor_llama_bf16_zero_3", 4,
+     "optim.name=muon parallel.tensor=2 parallel.zero=3 model.family=llama precision.compute=bf16"},
+    // Fine-tuning.
+    {"frozen", 1, "tune.freeze=*wte*,*.h.0.*"},
+    {"lora", 1, "tune.method=lora"},
+    {"lora_zero_3", 4, "tune.method=lora parallel.zero=3"},
+    {"lora_pipeline", 2, "tune.method=lora parallel.pipeline=2 memory.recompute=full"},
+    {"lora_tensor", 2, "tune.method=lora parallel.tensor=2"},
+    {"lora_llama_dropout", 1, "tune.method=lora model.family=llama tune.dropout=0.1 tune.scaling=sqrt"},
+    {"lora_bf16_head", 1, "tune.method=lora precision.compute=bf16 model.tied=false tune.train=lm_head.*"},
+    {"qlora_nf4", 1, "tune.method=lora tune.base=nf4"},
+    {"qlora_nf4_zero_3", 4, "tune.method=lora tune.base=nf4 parallel.zero=3"},
+    {"qlora_nf4_pipeline", 2, "tune.method=lora tune.base=nf4 parallel.pipeline=2 memory.recompute=full"},
+    {"qlora_nf4_llama_bf16", 1, "tune.method=lora tune.base=nf4 model.family=llama precision.compute=bf16"},
+    {"qlora_fp8", 1, "tune.method=lora tune.base=fp8"},
+    {"qlora_fp8_llama_bf16", 1, "tune.method=lora tune.base=fp8 model.family=llama precision.compute=bf16"},
+    {"dpo", 1, "tune.loss=dpo"},
+    {"dpo_zero_3", 2, "tune.loss=dpo parallel.zero=3"},
+    {"dpo_lora_smoothing", 1, "tune.loss=dpo tune.method=lora tune.label_smoothing=0.1 tune.beta=0.3"},
+};
+
+// Prompts of five tokens, and for each two answers.
+class Preferences final : public data::Dataset {
+ public:
+  int64_t vocab() const override { return 40; }
+  int64_t samples(data::Split split) const override { return split == data::Split::train ? 64 : 32; }
+  bool has_pairs() const override { return true; }
+  void read(data::Split split, int64_t index, std::span<int32_t> inputs,
+            std::span<int32_t> labels) const override {
+    const int64_t pair = index / 2 + (split == data::Split::eval ? 100 : 0), answer = index % 2;
+    const auto token = [&](int64_t i) {
+      return static_cast<int32_t>((13 * pair + 7 * i + (i < 5 ? 0 : answer * 3 * i)) % vocab());
+    };
+    const int64_t end = 5 + 2 + (pair + answer) % 4;
+    for (int64_t i = 0; i < static_cast<int64_t>(inputs.size()); ++i) {
+      const auto at = static_cast<size_t>(i);
+      inputs[at] = i < end ? token(i) : 0;
+      labels[at] = i >= 4 && i + 1 < end ? token(i + 1) : kernels::kIgnoredLabel;
+    }
+  }
+  std::string describe() const override { return "preferences"; }
+  uint64_t content_hash() const override { return 17; }
 };
 
 struct Golden {
@@ -238,6 +284,28 @@ const std::vector<Column>& columns() {
            {"context_zero_2", "e6846193c37c2ec6cb8d9374b3cefa3a", "0x1.3872d7acp+2", "0x1.31e6e87p+2"},
            {"context_tensor", "a5af0739c8f13f2e8d2f6457134b37a9", "0x1.3872d7ap+2", "0x1.31e6e898p+2"},
            {"context_pipeline", "657cce06d4dacb2956348b51bf284680", "0x1.3872d7ap+2", "0x1.31e6e8cp+2"},
+           {"muon", "6010435014a143d63cef28ed5c1a6d97", "0x1.38530954p+2", "0x1.31ae40fp+2"},
+           {"muon_zero_2", "6010435014a143d63cef28ed5c1a6d97", "0x1.38530954p+2", "0x1.31ae40fp+2"},
+           {"muon_tensor", "b809edbbdb64b03225d7ba17b094a74a", "0x1.3853093p+2", "0x1.31ae41p+2"},
+           {"muon_tensor_llama_bf16_zero_3", "f4c8f790eab8189f15299039e66d0e81", "0x1.465758p+2",
+            "0x1.43a2c1ep+2"},
+           {"frozen", "808ed70d35102d0d0405e601c5e084d4", "0x1.4b720a54p+2", "0x1.4a48df98p+2"},
+           {"lora", "560d1c9a0d541791990396e00d261673", "0x1.4c4f0f44p+2", "0x1.4b1bc738p+2"},
+           {"lora_zero_3", "560d1c9a0d541791990396e00d261673", "0x1.4c4f0f44p+2", "0x1.4b1bc738p+2"},
+           {"lora_pipeline", "560d1c9a0d541791990396e00d261673", "0x1.4c4f0f44p+2", "0x1.4b1bc738p+2"},
+           {"lora_tensor", "64743657dcf30518230c737e636cc45b", "0x1.4c4f0f3p+2", "0x1.4b1bc74p+2"},
+           {"lora_llama_dropout", "0ccdf9831c17997736b5b60288cbcc0d", "0x1.4cc47c68p+2", "0x1.4ad8af6p+2"},
+           {"lora_bf16_head", "da682f6c61e158306959f862d8139207", "0x1.3ade12f4p+2", "0x1.364bdb08p+2"},
+           {"qlora_nf4", "7c0a610e25723562dfea5b8c46a8e7d5", "0x1.4c47017cp+2", "0x1.4b08fbap+2"},
+           {"qlora_nf4_zero_3", "7c0a610e25723562dfea5b8c46a8e7d5", "0x1.4c47017cp+2", "0x1.4b08fbap+2"},
+           {"qlora_nf4_pipeline", "7c0a610e25723562dfea5b8c46a8e7d5", "0x1.4c47017cp+2", "0x1.4b08fbap+2"},
+           {"qlora_nf4_llama_bf16", "6862d8173784b66cdd444307ee898264", "0x1.4d842e9p+2", "0x1.4b7c2798p+2"},
+           {"qlora_fp8", "094f52f44ef951bddcea2866af741e8f", "0x1.4c47ef5p+2", "0x1.4b1294c8p+2"},
+           {"qlora_fp8_llama_bf16", "caed23203635086c8964f9d28af6ada0", "0x1.4db46218p+2", "0x1.4b8a5d7p+2"},
+           {"dpo", "9785eab516db92e391bad76d411bbf55", "0x1.5976d4b8d0069p-1", "0x1.56bfe82ea4a59p-1"},
+           {"dpo_zero_3", "9785eab516db92e391bad76d411bbf55", "0x1.5976d4b8d0069p-1", "0x1.56bfe82ea4a59p-1"},
+           {"dpo_lora_smoothing", "067a2077e39d106f970cb50cb27918e2", "0x1.4d2a5d805aaep-1",
+            "0x1.456107046afe9p-1"},
        }},
   };
   return all;
@@ -285,7 +353,10 @@ Bits train_row(const Row& row) {
   Bits first;
   on_ranks(row.ranks, row.engine, [&](comm::World& world) {
     Ranks ranks(world);
-    Session session(make_plan(tiny_recipe(recipe_of(row)), {}, for_this(ranks)), &ranks);
+    const bool pairs = std::string(row.words).find("tune.loss=dpo") != std::string::npos;
+    Own own;
+    if (pairs) own.dataset = std::make_shared<Preferences>();
+    Session session(make_plan(tiny_recipe(recipe_of(row)), own, for_this(ranks)), &ranks);
     Observer nobody;
     const Summary summary = train(session, {}, nobody);
     if (world.rank() == 0)
@@ -335,6 +406,13 @@ TEST(GoldenColumns, HoldWhatTheRowsAreAndPromise) {
                              "zero_1", "zero_2", "zero_3", "hsdp_2", "hsdp_3_gloo", "gpipe", "one_f_one_b",
                              "interleaved", "zero_bubble", "pipeline_zero_3"})
       EXPECT_EQ(find(column.numerics, same)->params_hash, one) << same;
+    for (const auto& [same, as] : {std::pair{"muon_zero_2", "muon"},
+                                   {"lora_zero_3", "lora"},
+                                   {"lora_pipeline", "lora"},
+                                   {"qlora_nf4_zero_3", "qlora_nf4"},
+                                   {"qlora_nf4_pipeline", "qlora_nf4"},
+                                   {"dpo_zero_3", "dpo"}})
+      EXPECT_EQ(find(column.numerics, same)->params_hash, find(column.numerics, as)->params_hash) << same;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/refusal.h"
 #include "lockstep/base/temporary_folder.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/saving/saver.h"
 #include "lockstep/run/session/load.h"
@@ -72,7 +73,7 @@ Outcome run_on(int world, const Words& words, const std::string& from = "", cons
 struct Recipe {
   const char* name;
   Words words;
-  bool whole = false;  // its optimizer needs matrices whole
+  bool whole = false;  // its optimizer needs matrices whole: gathered from tensor ranks
 };
 void PrintTo(const Recipe& recipe, std::ostream* out) { *out << recipe.name; }
 
@@ -128,8 +129,8 @@ TEST_P(Groups, HaveOneRanksBitsInEveryLayout) {
     const Words all = with(words, layout.words);
     SCOPED_TRACE(fmt::format("{} ranks {}", layout.world, fmt::join(layout.words, " ")));
     const bool cuts = std::find(all.begin(), all.end(), "parallel.tensor=2") != all.end();
-    if (cuts && GetParam().whole) {
-      base::refusal(193,
+    if (cuts && std::find(all.begin(), all.end(), "model.hidden=28") != all.end()) {
+      base::refusal(194,
                     [&] { make_plan(tiny_recipe(all), {}, {.seat = {.rank = 0, .world = layout.world}}); });
       continue;
     }
@@ -138,7 +139,8 @@ TEST_P(Groups, HaveOneRanksBitsInEveryLayout) {
       EXPECT_EQ(many, one);
       continue;
     }
-    EXPECT_LT(largest_difference(many.losses, one.losses), rounds ? 1e-2 : 2e-5);
+    // Newton and Schulz make of each direction one of length one, also of those that rounding gave.
+    EXPECT_LT(largest_difference(many.losses, one.losses), rounds ? 1e-2 : GetParam().whole ? 1e-3 : 2e-5);
   }
 }
 
@@ -159,6 +161,54 @@ TEST_P(Groups, GoOnInAnotherLayout) {
     const Outcome rest = run_on(row.world, with(words, row.words), folder);
     EXPECT_EQ(rest.hash, whole.hash);
     EXPECT_EQ(rest.losses, (std::vector<double>{whole.losses.begin() + kStop, whole.losses.end()}));
+  }
+}
+
+// What the optimizer kept, element by element, of a checkpoint in fp32.
+std::map<std::string, std::vector<float>> momentum_in(const std::string& folder) {
+  std::map<std::string, std::vector<float>> all;
+  const checkpoint::Opened opened(folder);
+  for (const std::string& name : opened.names()) {
+    checkpoint::Whole tensor = opened.find(name);
+    if (!name.ends_with(".m") || tensor.dtype != device::DType::f32) continue;
+    all[name].resize(static_cast<size_t>(tensor.shape.numel()));
+    opened.read({{checkpoint::whole_piece(tensor), all[name].data()}});
+  }
+  return all;
+}
+
+void expect_near(const std::map<std::string, std::vector<float>>& found,
+                 const std::map<std::string, std::vector<float>>& expected) {
+  for (const auto& [name, values] : expected) {
+    ASSERT_TRUE(found.contains(name)) << name;
+    double largest = 0, difference = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(values[i])));
+      difference = std::max(difference, std::abs(static_cast<double>(values[i]) - found.at(name)[i]));
+    }
+    EXPECT_LE(difference, 1e-2 * largest) << name;
+  }
+}
+
+// Tensor ranks that own whole matrices save what they keep for them, and it is read in any layout.
+TEST_P(Groups, GoOnFromTensorRanks) {
+  LS_NEEDS_HOST_MEMORY();
+  if (!GetParam().whole) GTEST_SKIP() << "nothing is updated whole";
+  const Words words = base_words(GetParam());
+  for (const Words& layout : {Words{"parallel.tensor=2"}, Words{"parallel.tensor=2", "parallel.zero=1"}}) {
+    const base::TemporaryFolder run;
+    const int world = layout.size() == 1 ? 2 : 4;
+    const Outcome whole = run_on(world, with(words, layout), "", run.path());
+    const std::string folder = fmt::format("{}/checkpoints/step-{:08d}", run.path(), kStop);
+    const std::vector<double> expected{whole.losses.begin() + kStop, whole.losses.end()};
+    const Outcome rest = run_on(world, with(words, layout), folder);
+    EXPECT_EQ(rest.hash, whole.hash);
+    EXPECT_EQ(rest.losses, expected);
+    EXPECT_LT(largest_difference(run_on(1, words, folder).losses, expected), 1e-2);
+    const base::TemporaryFolder alone;
+    run_on(1, words, "", alone.path());
+    expect_near(momentum_in(folder),
+                momentum_in(fmt::format("{}/checkpoints/step-{:08d}", alone.path(), kStop)));
   }
 }
 
@@ -185,32 +235,40 @@ TEST_P(Groups, LeaveFrozenBytesAlone) {
 
 INSTANTIATE_TEST_SUITE_P(
     Recipes, Groups,
-    testing::Values(Recipe{"frozen_tied_embedding", {"tune.freeze=*wte*,*wpe*"}},
-                    Recipe{"frozen_bottom_bf16",
-                           {"tune.freeze=*.wte.*,*.wpe.*,*.h.0.*,*.h.1.*", "model.tied=false",
-                            "precision.compute=bf16"}},
-                    Recipe{"only_biases", {"tune.train=*.bias"}},
-                    Recipe{"only_the_head", {"tune.train=lm_head.*", "model.tied=false"}},
-                    Recipe{"scattered_llama",
-                           {"model.family=llama", "tune.train=*.0.mlp.down_proj.*,*.2.self_attn.*,*.3.*norm*",
-                            "model.dropout=0.1"}},
-                    Recipe{"rules_and_rates",
-                           {"optim.groups=*.attn.* kind=sgd lr_scale=3,*.mlp.* kind=lion lr_scale=0.1,*.bias "
-                            "weight_decay=0.3",
-                            "optim.layer_lr_decay=0.8", "optim.moments=bf16"}},
-                    Recipe{"muon", {"optim.name=muon"}, true},
-                    Recipe{"muon_bf16_frozen_llama",
-                           {"optim.name=muon", "model.family=llama", "precision.compute=bf16",
-                            "optim.moments=bf16", "tune.freeze=*.0.*", "model.tied=false"},
-                           true},
-                    Recipe{"lora_gpt2", {"tune.method=lora", "tune.rank=4", "model.dropout=0.1"}},
-                    Recipe{"lora_llama_dropout_head",
-                           {"model.family=llama", "model.kv_heads=2", "tune.method=lora", "tune.dropout=0.1",
-                            "tune.train=lm_head.*", "model.tied=false", "tune.scaling=sqrt",
-                            "optim.layer_lr_decay=0.9", "optim.groups=*.lora_B.* lr_scale=4"}},
-                    Recipe{"lora_llama_some_bf16",
-                           {"model.family=llama", "tune.method=lora", "tune.targets=q_proj,v_proj,*.3.mlp.*",
-                            "precision.compute=bf16"}}),
+    testing::Values(
+        Recipe{"frozen_tied_embedding", {"tune.freeze=*wte*,*wpe*"}},
+        Recipe{"frozen_bottom_bf16",
+               {"tune.freeze=*.wte.*,*.wpe.*,*.h.0.*,*.h.1.*", "model.tied=false", "precision.compute=bf16"}},
+        Recipe{"only_biases", {"tune.train=*.bias"}},
+        Recipe{"only_the_head", {"tune.train=lm_head.*", "model.tied=false"}},
+        Recipe{"scattered_llama",
+               {"model.family=llama", "tune.train=*.0.mlp.down_proj.*,*.2.self_attn.*,*.3.*norm*",
+                "model.dropout=0.1"}},
+        Recipe{"rules_and_rates",
+               {"optim.groups=*.attn.* kind=sgd lr_scale=3,*.mlp.* kind=lion lr_scale=0.1,*.bias "
+                "weight_decay=0.3",
+                "optim.layer_lr_decay=0.8", "optim.moments=bf16"}},
+        Recipe{"muon", {"optim.name=muon"}, true},
+        Recipe{"muon_bf16_frozen_llama",
+               {"optim.name=muon", "model.family=llama", "precision.compute=bf16", "optim.moments=bf16",
+                "tune.freeze=*.0.*", "model.tied=false"},
+               true},
+        Recipe{"lora_gpt2", {"tune.method=lora", "tune.rank=4", "model.dropout=0.1"}},
+        Recipe{"lora_llama_dropout_head",
+               {"model.family=llama", "model.kv_heads=2", "tune.method=lora", "tune.dropout=0.1",
+                "tune.train=lm_head.*", "model.tied=false", "tune.scaling=sqrt", "optim.layer_lr_decay=0.9",
+                "optim.groups=*.lora_B.* lr_scale=4"}},
+        Recipe{"lora_llama_some_bf16",
+               {"model.family=llama", "tune.method=lora", "tune.targets=q_proj,v_proj,*.3.mlp.*",
+                "precision.compute=bf16"}},
+        Recipe{"qlora_gpt2_nf4", {"model.hidden=128", "tune.method=lora", "tune.rank=4", "tune.base=nf4"}},
+        Recipe{"qlora_llama_fp8_bf16",
+               {"model.family=llama", "model.hidden=128", "model.kv_heads=2", "model.ffn=256",
+                "tune.method=lora", "tune.base=fp8", "tune.targets=q_proj,v_proj,*.3.mlp.*",
+                "tune.train=*norm*", "precision.compute=bf16"}},
+        Recipe{"qlora_llama_part_of_a_block",
+               {"model.family=llama", "model.hidden=28", "model.heads=2", "model.ffn=44", "tune.method=lora",
+                "tune.base=nf4"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
 // Nothing but the values themselves is kept for what is frozen.
@@ -322,7 +380,6 @@ TEST(GroupWords, AreRefusedWithAWayOut) {
       {{"tune.freeze=*"}, 191, "nothing is left to train"},
       {{"tune.freeze=*q_proj*", "model.family=llama"}, 192, "k_proj"},
       {{"optim.groups=*.gate_proj.* kind=sgd", "model.family=llama"}, 192, "up_proj"},
-      {{"optim.name=muon", "parallel.tensor=2"}, 193, "muon must see"},
       {{"optim.groups=*.mlp.* lr_scael=1"}, 142, "did you mean lr_scale?"},
       {{"optim.groups=*.mlp.* lr_scale=-1"}, 142, "from 0 to"},
       {{"optim.groups=lr_scale=1"}, 142, "no pattern"},

@@ -296,6 +296,144 @@ TEST(LoraStart, IsTheModelItself) {
   EXPECT_EQ(one_step(lora, 0, 0.0f).loss, one_step(plain, 0, 0.0f).loss);
 }
 
+// What tune.base is measured by: each weight of a linear map replaced by the nearest of the paper's levels
+// times the largest of its 64, written out once more.
+std::vector<float> nearest_nf4(const std::vector<float>& values) {
+  constexpr double kLevels[] = {-1.0,
+                                -0.6961928009986877,
+                                -0.5250730514526367,
+                                -0.39491748809814453,
+                                -0.28444138169288635,
+                                -0.18477343022823334,
+                                -0.09105003625154495,
+                                0.0,
+                                0.07958029955625534,
+                                0.16093020141124725,
+                                0.24611230194568634,
+                                0.33791524171829224,
+                                0.44070982933044434,
+                                0.5626170039176941,
+                                0.7229568362236023,
+                                1.0};
+  std::vector<float> rounded;
+  for (size_t i = 0; i < values.size(); ++i) {
+    float largest = 0;
+    for (size_t k = i / 64 * 64; k < std::min(values.size(), i / 64 * 64 + 64); ++k)
+      largest = std::max(largest, std::abs(values[k]));
+    double best = 0;
+    for (const double level : kLevels) {
+      const double wanted = largest > 0 ? static_cast<double>(values[i]) / largest : 0;
+      if (std::abs(level - wanted) < std::abs(best - wanted)) best = level;
+    }
+    rounded.push_back(static_cast<float>(best) * largest);
+  }
+  return rounded;
+}
+
+// A model whose linear maps hold NF4's values.
+std::string rounded_model(const base::TemporaryFolder& folder, const Words& words, const std::string& from) {
+  Session session = tiny_session(with(words, {"model.from=" + from}));
+  const std::vector<std::string> maps = model::map_weights(*session.plan.model);
+  for (const Parameters::Named& one : session.parameters->named()) {
+    if (std::find(maps.begin(), maps.end(), one.name) == maps.end()) continue;
+    std::vector<float> values(static_cast<size_t>(one.shape.numel()));
+    session.parameters->read(one.master.values, values.data());
+    session.parameters->write(one.master.values, nearest_nf4(values).data());
+  }
+  const std::string exported = folder.path() + "/rounded";
+  checkpoint::export_model(Opened(save_checkpoint(session, folder.path() + "/rounded_run", 1)), exported, {});
+  return exported;
+}
+
+// Training beside quantized weights is training beside the values that they stand for: losses, bits, what is
+// merged.
+TEST_P(Lora, QuantizedWeightsAreTheModelOfTheirValues) {
+  const std::string values = rounded_model(folder, GetParam().words, under);
+  const Words quantized = lora({"tune.base=nf4"});
+  const Words plain = with(lora(), {"model.from=" + values});
+  Session one = tiny_session(quantized), other = tiny_session(plain);
+  EXPECT_EQ(one.parameters->hash(), other.parameters->hash());
+  for (int64_t step = 0; step < 3; ++step)
+    EXPECT_EQ(one_step(one, step, 0.05f).loss, one_step(other, step, 0.05f).loss) << "step " << step;
+  const std::string end = one.parameters->hash();
+  EXPECT_EQ(end, other.parameters->hash());
+  const double last = Evaluator(one).run(2).value();
+  EXPECT_EQ(last, Evaluator(other).run(2).value());
+  // Resumed, merged, and used without it.
+  const std::string saved = save_checkpoint(one, folder.path() + "/quantized", 3);
+  Session rest = tiny_session(quantized);
+  EXPECT_EQ(load_checkpoint(rest, saved), 3);
+  EXPECT_EQ(rest.parameters->hash(), end);
+  for (const char* other : {"tune.base=compute", "tune.base=fp8"}) {
+    Session changed = tiny_session(lora({other}));
+    EXPECT_NE(base::refusal(169, [&] { load_checkpoint(changed, saved); }).find("\"nf4\""),
+              std::string::npos);
+  }
+  const auto loss_of = [&](const Words& words) {
+    Session session = tiny_session(with(GetParam().words, words));
+    return Evaluator(session).run(2).value();
+  };
+  const std::string merged = folder.path() + "/merged";
+  checkpoint::export_model(Opened(saved, Adapters::merged), merged, {});
+  for (const std::string& from : {saved, merged})
+    EXPECT_NEAR(loss_of({"model.from=" + from}), last, 1e-5 * last) << from;
+  EXPECT_NE(loss_of({"tune.method=lora", "model.from=" + under, "tune.adapter=" + saved}), last);
+}
+
+// A whole checkpoint, without a model's folder, holds the values in fp32 and gives the same codes again.
+TEST(LoraBase, ComesBackFromAWholeCheckpoint) {
+  for (const char* base : {"nf4", "fp8"}) {
+    const Words words = {"tune.method=lora", std::string("tune.base=") + base, "precision.compute=bf16"};
+    const base::TemporaryFolder run;
+    Session first = tiny_session(words);
+    one_step(first, 0, 0.05f);
+    const std::string saved = save_checkpoint(first, run.path(), 1), hash = first.parameters->hash();
+    Session rest = tiny_session(with(words, {"run.seed=99"}));
+    EXPECT_NE(rest.parameters->hash(), hash);
+    EXPECT_EQ(load_checkpoint(rest, saved), 1);
+    EXPECT_EQ(rest.parameters->hash(), hash);
+    EXPECT_EQ(Opened(saved).manifest()->params_hash, hash);
+  }
+}
+
+// 4.5 and 8.5 bits a weight, and one segment's weights at a time in the type of products.
+TEST(LoraBase, TakesTheMemoryThatItPromises) {
+  const auto bytes = [](const std::string& base) {
+    const Plan plan =
+        make_plan(tiny_recipe({"model.family=llama", "model.hidden=128", "model.ffn=256", "model.layers=8",
+                               "tune.method=lora", "precision.compute=bf16", "tune.base=" + base}),
+                  {});
+    std::map<program::BufferKind, int64_t> by_kind;
+    for (const program::Buffer& buffer : plan.program.buffers) {
+      if (buffer.persistent) by_kind[buffer.kind] += buffer.bytes();
+    }
+    return by_kind;
+  };
+  using enum program::BufferKind;
+  auto plain = bytes("compute"), nf4 = bytes("nf4"), fp8 = bytes("fp8");
+  EXPECT_EQ(plain[quantized], 0);
+  const int64_t weights = (plain[frozen] - nf4[frozen]) / 2;  // of linear maps
+  EXPECT_EQ(weights, 8 * (4 * 128 * 128 + 3 * 128 * 256));
+  EXPECT_EQ(nf4[quantized], weights * 9 / 16);
+  EXPECT_EQ(fp8[quantized], weights * 17 / 16);
+  EXPECT_EQ(nf4[frozen], fp8[frozen]);
+}
+
+TEST(LoraBase, RefusesWeightsThatAreNotFinite) {
+  const base::TemporaryFolder folder;
+  Session broken = tiny_session({});
+  for (const Parameters::Named& one : broken.parameters->named()) {
+    if (one.name.find("c_fc.weight") == std::string::npos) continue;
+    std::vector<float> values(static_cast<size_t>(one.shape.numel()), INFINITY);
+    broken.parameters->write(one.master.values, values.data());
+  }
+  const std::string saved = save_checkpoint(broken, folder.path(), 1);
+  const std::string said = base::refusal(347, [&] {
+    tiny_session({"tune.method=lora", "tune.base=nf4", "model.from=" + saved});
+  });
+  EXPECT_NE(said.find("c_fc.weight"), std::string::npos) << said;
+}
+
 TEST(LoraConfig, IsReadFromPeftsFileAndNothingMore) {
   const auto parse = [](const std::string& text) { return checkpoint::parse_adapter_config(text, "here"); };
   const checkpoint::AdapterConfig config = parse(

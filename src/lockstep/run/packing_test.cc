@@ -10,6 +10,7 @@
 #include "lockstep/base/refusal.h"
 #include "lockstep/kernels/loss/loss.h"
 #include "lockstep/model/layout.h"
+#include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/testing.h"
 
 namespace lockstep::run {
@@ -217,6 +218,88 @@ TEST(PackingRefusals, NameSamplesOfTooManyDocuments) {
             std::string::npos);
 }
 
+// Samples of documents whose lengths differ from sample to sample; the last of each is padding.
+class Packed final : public data::Dataset {
+ public:
+  int64_t vocab() const override { return kVocab; }
+  int64_t samples(data::Split) const override { return 64; }
+  bool has_documents() const override { return true; }
+  void read(data::Split, int64_t index, std::span<int32_t> inputs, std::span<int32_t> labels) const override {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const bool padding = i + 5 > inputs.size();
+      inputs[i] = static_cast<int32_t>((static_cast<int64_t>(i) * (index + 3) + index) % kVocab);
+      labels[i] = padding ? kIgnoredLabel : static_cast<int32_t>((inputs[i] * 5 + 1) % kVocab);
+    }
+  }
+  void read_documents(data::Split, int64_t index, std::span<int32_t> begins) const override {
+    int32_t begin = 0;
+    for (size_t i = 0; i < begins.size(); ++i) {
+      const int64_t length = 3 + (index * 7 + begin) % 23;
+      if (static_cast<int64_t>(i) >= begin + length || i + 5 == begins.size())
+        begin = static_cast<int32_t>(i);
+      begins[i] = begin;
+    }
+  }
+  std::string describe() const override { return "packed"; }
+  uint64_t content_hash() const override { return 11; }
+};
+
+// Data, pipeline and ZeRO ranks have one rank's bits; ranks that share products or tokens its losses to
+// rounding, also where documents begin on one rank and end on another.
+TEST(PackedLayouts, HaveTheLossesOfOneRank) {
+  struct Row {
+    int world;
+    std::vector<std::string> words;
+    bool exact;
+  };
+  const Row rows[] = {
+      {2, {}, true},
+      {2, {"parallel.zero=3"}, true},
+      {2, {"parallel.pipeline=2", "memory.recompute=full"}, true},
+      {2, {"parallel.tensor=2"}, false},
+      {2, {"parallel.context=2", "parallel.context_form=heads"}, false},
+      {4, {"parallel.context=4", "parallel.context_form=heads"}, false},
+      {4, {"parallel.context=2", "parallel.context_form=heads", "parallel.zero=3"}, false},
+      {4, {"parallel.context=2", "parallel.context_form=heads", "parallel.tensor=2"}, false},
+      {4, {"parallel.context=2", "parallel.context_form=heads", "parallel.pipeline=2"}, false},
+  };
+  for (const char* family : {"gpt2", "llama"}) {
+    const auto losses_on = [&](int world, std::vector<std::string> words) {
+      for (const std::string& more : {std::string("model.family=") + family, std::string("model.heads=4"),
+                                      std::string("model.hidden=32"), std::string("data.seq_len=48"),
+                                      std::string("data.pack=true"), std::string("run.steps=3")})
+        words.push_back(more);
+      std::vector<double> losses;
+      on_ranks(world, "shm", [&](comm::World& one) {
+        Ranks ranks(one);
+        Own own;
+        own.dataset = std::make_shared<Packed>();
+        Session session(make_plan(tiny_recipe(words), own, for_this(ranks)), &ranks);
+        struct Losses : Observer {
+          std::vector<double> all;
+          void stepped(const StepReport& report) override { all.push_back(report.loss); }
+        } seen;
+        train(session, {}, seen);
+        if (one.rank() == 0) losses = seen.all;
+      });
+      return losses;
+    };
+    const std::vector<double> alone = losses_on(1, {});
+    for (const Row& row : rows) {
+      SCOPED_TRACE(testing::Message() << family << " " << testing::PrintToString(row.words));
+      const std::vector<double> many = losses_on(row.world, row.words);
+      ASSERT_EQ(many.size(), alone.size());
+      for (size_t k = 0; k < alone.size(); ++k) {
+        if (row.exact) {
+          EXPECT_EQ(many[k], alone[k]);
+        } else {
+          EXPECT_NEAR(many[k], alone[k], 2e-5 * alone[k]);
+        }
+      }
+    }
+  }
+}
+
 TEST(PackingRefusals, SayWhatDoesNotWork) {
   const auto refused = [](std::vector<std::string> overrides) {
     overrides.push_back("data.pack=true");
@@ -224,6 +307,13 @@ TEST(PackingRefusals, SayWhatDoesNotWork) {
   };
   EXPECT_NE(refused({}).find("no documents to pack"), std::string::npos);
   EXPECT_NE(refused({"data.seq_len=16"}).find("set data.pack=false"), std::string::npos);
+  Own own;
+  own.dataset = std::make_shared<Packed>();
+  const std::string ring = base::refusal(271, [&] {
+    make_plan(tiny_recipe({"data.pack=true", "data.seq_len=16", "parallel.context=2"}), own,
+              {.seat = {.rank = 0, .world = 2}});
+  });
+  EXPECT_NE(ring.find("parallel.context_form=heads"), std::string::npos) << ring;
 }
 
 }  // namespace

@@ -56,8 +56,8 @@ Axes draw_axes(Draw& draw, int most) {
   return axes;
 }
 
-// What is frozen, and which parameters have a rate or a rule of their own; Muon needs matrices whole.
-void draw_groups(Draw& draw, bool llama, bool whole, Words& recipe) {
+// What is frozen, and which parameters have a rate or a rule of their own.
+void draw_groups(Draw& draw, bool llama, Words& recipe) {
   const std::vector<std::string> patterns =
       llama ? std::vector<std::string>{"*embed_tokens*", "*.layers.0.*", "*self_attn*", "*norm*", "*.mlp.*"}
             : std::vector<std::string>{"*wte*", "*wpe*", "*.h.0.*", "*.attn.*", "*.bias", "*ln_*", "*.mlp.*"};
@@ -67,7 +67,7 @@ void draw_groups(Draw& draw, bool llama, bool whole, Words& recipe) {
   if (draw.below(4) == 0)
     recipe.push_back(fmt::format("optim.groups={} kind=sgd lr_scale=0.5,{} weight_decay=0.3",
                                  llama ? "*.mlp.*" : "*.attn.*", draw.pick(patterns)));
-  if (whole && draw.below(5) == 0) recipe.push_back("optim.name=muon");
+  if (draw.below(5) == 0) recipe.push_back("optim.name=muon");
 }
 
 // A layout that the recipe's check must allow: sizes are made to be divisible.
@@ -150,7 +150,7 @@ Drawn draw_case(uint32_t seed) {
   if (draw.below(2) == 0) lay("parallel.bucket_mib", draw.pick({"0", "0.01"}));
   if (draw.below(4) == 0) drawn.engine = "gloo";
   if (draw.below(3) == 0) drawn.per_node = divisor_of(draw, drawn.world);
-  draw_groups(draw, llama, axes.tensor == 1, drawn.recipe);
+  draw_groups(draw, llama, drawn.recipe);
   return drawn;
 }
 

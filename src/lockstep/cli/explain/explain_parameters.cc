@@ -33,6 +33,8 @@ void print_json(const run::Plan& plan) {
       nlohmann::json row{{"name", spec.name}, {"frozen", spec.train.frozen}};
       for (int k = 0; k < whole.rank(); ++k) row["shape"].push_back(whole[k]);
       if (!spec.holds_values()) row["tied_to"] = spec.tied_to;
+      if (model::stored_as(spec) == model::Stored::quantized)
+        row["kept"] = kernels::name_of(spec.train.format);
       if (!spec.train.frozen) {
         row["lr_scale"] = spec.train.rate;
         row["weight_decay"] = decay_of(plan, spec);
@@ -69,7 +71,10 @@ int explain_parameters(const std::vector<std::string>& words) {
       if (!spec.holds_values()) {
         table.add({spec.name, shape, "", "", "is " + spec.tied_to});
       } else if (spec.train.frozen) {
-        table.add({spec.name, shape, "", "", "frozen"});
+        const bool quantized = model::stored_as(spec) == model::Stored::quantized;
+        const std::string how =
+            quantized ? fmt::format("frozen, {}", kernels::name_of(spec.train.format)) : "frozen";
+        table.add({spec.name, shape, "", "", how});
       } else {
         table.add({spec.name, shape, fmt::format("{:.4g}", spec.train.rate),
                    fmt::format("{:.4g}", decay_of(plan, spec)), rule_of(plan, spec)});

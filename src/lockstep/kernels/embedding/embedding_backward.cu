@@ -31,7 +31,8 @@ int64_t kept_bytes(int64_t count, int64_t width) {
 __global__ void sort_keys_kernel(EmbeddingBackward op, uint32_t* keys, int32_t* rows) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= op.samples * op.seq_len) return;
-  const int64_t at = op.tokens ? op.tokens[i] - op.first_token : i % op.seq_len - op.begins[i];
+  const int64_t at =
+      op.tokens ? op.tokens[i] - op.first_token : op.first_position + i % op.seq_len - op.begins[i];
   keys[i] = static_cast<uint32_t>(at >= 0 && at < op.vocab ? at : op.vocab);  // outside: last, and not summed
   rows[i] = static_cast<int32_t>(i);
 }

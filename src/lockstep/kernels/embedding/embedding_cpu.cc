@@ -96,7 +96,8 @@ void embedding_backward(const EmbeddingBackward& op, const Launch&) {
       add_rows<T>(op, op.dtable, op.scale, [&](int64_t row) { return row_of(op, op.tokens[row]); });
     if (op.dpositions == nullptr) return;
     if (op.begins == nullptr) return add_positions<T>(op);
-    add_rows<T>(op, op.dpositions, 1, [&](int64_t row) { return row % op.seq_len - op.begins[row]; });
+    add_rows<T>(op, op.dpositions, 1,
+                [&](int64_t row) { return op.first_position + row % op.seq_len - op.begins[row]; });
   });
 }
 

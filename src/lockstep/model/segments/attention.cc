@@ -34,8 +34,8 @@ class Attention : public Segment {
     plan.input_needs = {"in.qkv", "out.context", "save.lse", "dout.context"};
     plan.workspace = kernels.attention_workspace(attention_shape(shape.samples, length));
     if (o_.documents) {
-      plan.batch = {"documents", "offsets"};
-      for (const char* field : {"batch.documents", "batch.offsets"}) plan.input_needs.push_back(field);
+      plan.batch = {o_.parts.context > 1 ? "whole_documents" : "documents", "offsets"};
+      for (const std::string& field : plan.batch) plan.input_needs.push_back("batch." + field);
     }
     return plan;
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/run/executor/owners.h"
 #include "lockstep/run/executor/reduce.h"
 #include "lockstep/run/executor/seam.h"
 
@@ -27,6 +28,7 @@ void Staging::allocate(device::Device& device, const program::Program& program) 
   label_words_ = slices * program.label_words;
   document_words_ = slices * program.document_words;
   offset_words_ = slices * program.offset_words;
+  whole_document_words_ = slices * program.whole_document_words;
   reference_words_ = slices * program.reference_words;
   samples_ = program.samples_per_slice;
   rows_ = slices * samples_;
@@ -39,6 +41,8 @@ void Staging::allocate(device::Device& device, const program::Program& program) 
       slot.documents = static_cast<int32_t*>(device.allocate_host(document_words_ * 4));
       slot.offsets = static_cast<int32_t*>(device.allocate_host(offset_words_ * 4));
     }
+    if (whole_document_words_ > 0)
+      slot.whole_documents = static_cast<int32_t*>(device.allocate_host(whole_document_words_ * 4));
     if (reference_words_ > 0)
       slot.references = static_cast<int32_t*>(device.allocate_host(reference_words_ * 4));
     slot.done = device.create_event();
@@ -52,6 +56,7 @@ void Staging::free(device::Device& device) {
     device.free_host(slot.labels);
     if (slot.documents != nullptr) device.free_host(slot.documents);
     if (slot.offsets != nullptr) device.free_host(slot.offsets);
+    if (slot.whole_documents != nullptr) device.free_host(slot.whole_documents);
     if (slot.references != nullptr) device.free_host(slot.references);
     device.destroy_event(slot.done);
   }
@@ -66,7 +71,9 @@ void Staging::fill(device::Device& device, const HostBatch& batch, const StepInp
   pick(batch.labels, slot.labels, label_words_);
   if (document_words_ > 0) {
     pick(batch.documents, slot.documents, document_words_);
-    find_offsets(slot.documents, slot.offsets);
+    if (whole_document_words_ > 0)
+      std::memcpy(slot.whole_documents, batch.documents.data(), batch.documents.size_bytes());
+    find_offsets(whole_document_words_ > 0 ? slot.whole_documents : slot.documents, slot.offsets);
   }
   if (reference_words_ > 0) {
     LS_ASSERT(static_cast<int64_t>(batch.references.size_bytes()) == reference_words_ * 4);
@@ -81,7 +88,8 @@ void Staging::clear() {
     std::fill_n(slot.labels, label_words_, 0);
     if (document_words_ > 0) {
       std::fill_n(slot.documents, document_words_, 0);
-      find_offsets(slot.documents, slot.offsets);
+      if (whole_document_words_ > 0) std::fill_n(slot.whole_documents, whole_document_words_, 0);
+      find_offsets(whole_document_words_ > 0 ? slot.whole_documents : slot.documents, slot.offsets);
     }
     if (reference_words_ > 0) std::fill_n(slot.references, reference_words_, 0);
   }
@@ -107,7 +115,8 @@ void Staging::pick(std::span<const int32_t> from, int32_t* to, int64_t words) co
 
 // Rows of each slice where a sample or a document in it begins. ConfigError 271: more than kernels can take.
 void Staging::find_offsets(const int32_t* begins, int32_t* offsets) const {
-  const int64_t slices = rows_ / samples_, rows = document_words_ / slices, length = rows / samples_;
+  const int64_t words = whole_document_words_ > 0 ? whole_document_words_ : document_words_;
+  const int64_t slices = rows_ / samples_, rows = words / slices, length = rows / samples_;
   const int64_t places = offset_words_ / slices, most = samples_ * kernels::most_documents(length);
   for (int64_t slice = 0; slice < slices; ++slice, begins += rows, offsets += places) {
     int64_t found = 0;
@@ -154,6 +163,10 @@ char* Binder::own(int buffer, int block) const {
          (all_of_it ? 0 : c_.program.own_shard(block).values.begin * device::size_of(flat.dtype));
 }
 
+std::function<char*(int)> Binder::own_values(const Instruction& i) const {
+  return [this, block = i.block](int buffer) { return own(buffer, block); };
+}
+
 Binder::Call Binder::bind(const Instruction& i) {
   const kernels::Launch lane{.stream = c_.streams.at(i.lane)};
   return std::visit(program::Cases{
@@ -174,6 +187,7 @@ Binder::Call Binder::bind(const Instruction& i) {
                         [&](const program::RecvWeights&) { return bind_recv(c_, i); },
                         [&](const program::GatherWeights&) { return bind_gather_weights(c_, i, lane); },
                         [&](const program::ReleaseWeights&) { return Call([] {}); },  // placement knows
+                        [&](const program::DequantizeWeights&) { return dequantize(i); },
                         [&](const program::JoinStrands&) { return join_strands(i); },
                         [&](const program::SumPartials&) { return bind_sum_partials(c_, layouts_, i, lane); },
                         [&](const program::ReduceGradients& what) { return bind_reduce(c_, i, what, lane); },
@@ -183,7 +197,14 @@ Binder::Call Binder::bind(const Instruction& i) {
                         [&](const program::SumScalars&) { return bind_sum_scalars(c_, i, lane); },
                         [&](const program::GatherStatistics&) { return bind_gather_statistics(c_, i, lane); },
                         [&](const program::Norm& norm) { return this->norm(i, norm); },
+                        [&](const program::ToOwners&) {
+                          return bind_to_owners(c_, layouts_[static_cast<size_t>(i.block)], i, own_values(i));
+                        },
                         [&](const program::Update& what) { return update(i, what); },
+                        [&](const program::FromOwners&) {
+                          return bind_from_owners(c_, layouts_[static_cast<size_t>(i.block)], i,
+                                                  own_values(i));
+                        },
                     },
                     i.what);
 }
@@ -224,7 +245,9 @@ Tensor Binder::parameter(const Instruction& i, const Use& use) const {
   const auto block = static_cast<size_t>(i.block);
   const model::PlacedParam& own = layouts_[block].find(segment_of(i).name() + "." + use.name);
   int64_t offset = own.offset;
-  if (use.role == Role::weight && !own.spec.tied_to.empty()) {
+  if (use.role == Role::weight && model::stored_as(own.spec) == model::Stored::quantized) {
+    offset = own.offset_in_segment;  // in what was dequantized for this segment
+  } else if (use.role == Role::weight && !own.spec.tied_to.empty()) {
     offset = model::find_tied(layouts_, own.spec).param->offset;
   }
   const Tensor flat = c_.memory.tensor(use.buffer);
@@ -300,6 +323,26 @@ Binder::Call Binder::segment(const Instruction& i, const program::RunSegment& ru
       break;
   }
   return [segment, frame] { segment->forward(*frame); };
+}
+
+// A segment's weights one by one: where each is kept, it has blocks of its own.
+Binder::Call Binder::dequantize(const Instruction& i) {
+  const model::BlockLayout& layout = layouts_[static_cast<size_t>(i.block)];
+  const Tensor from = c_.memory.tensor(i.reads[0].buffer), to = c_.memory.tensor(i.writes[0].buffer);
+  const std::string segment = segment_of(i).name() + ".";
+  std::vector<kernels::Dequantize> calls;
+  for (const model::PlacedParam& param : layout.params) {
+    if (!param.spec.key.starts_with(segment) || model::stored_as(param.spec) != model::Stored::quantized)
+      continue;
+    calls.push_back({.format = layout.format,
+                     .count = param.spec.shape.numel(),
+                     .blocks = from.as<char>() + kernels::quantized_bytes(layout.format, param.offset),
+                     .type = to.dtype,
+                     .values = to.as<char>() + param.offset_in_segment * device::size_of(to.dtype)});
+  }
+  return [this, calls] {
+    for (const kernels::Dequantize& call : calls) kernels_.dequantize(call, launch_);
+  };
 }
 
 Binder::Call Binder::join_strands(const Instruction& i) {

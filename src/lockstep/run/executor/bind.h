@@ -26,11 +26,12 @@ class Staging {
   const kernels::StepInputs* now() const { return &now_; }  // the same, at one place for all steps
   const int32_t* words(std::string_view field) const {
     const Slot& slot = slots_[current_];
-    return field == "labels"       ? slot.labels
-           : field == "documents"  ? slot.documents
-           : field == "offsets"    ? slot.offsets
-           : field == "references" ? slot.references
-                                   : slot.inputs;
+    return field == "labels"            ? slot.labels
+           : field == "documents"       ? slot.documents
+           : field == "offsets"         ? slot.offsets
+           : field == "whole_documents" ? slot.whole_documents
+           : field == "references"      ? slot.references
+                                        : slot.inputs;
   }
 
  private:
@@ -41,14 +42,16 @@ class Staging {
     int32_t* inputs = nullptr;
     int32_t* labels = nullptr;
     int32_t* documents = nullptr;
-    int32_t* offsets = nullptr;     // of each slice, made of documents
-    int32_t* references = nullptr;  // doubles, two words each
+    int32_t* offsets = nullptr;          // of each slice, made of documents
+    int32_t* whole_documents = nullptr;  // of all context ranks' tokens, where attention sees them all
+    int32_t* references = nullptr;       // doubles, two words each
     device::Event done = nullptr;
     bool busy = false;
   };
   Slot slots_[2];
   size_t current_ = 0;
   int64_t input_words_ = 0, label_words_ = 0, document_words_ = 0, offset_words_ = 0, reference_words_ = 0;
+  int64_t whole_document_words_ = 0;
   kernels::StepInputs now_;
   int64_t samples_ = 0, rows_ = 0;  // runs of tokens: of a slice, of all
   model::Parts parts_;
@@ -77,6 +80,8 @@ class Binder {
   Call begin_step(const program::Instruction& i);
   Call load(const program::Instruction& i);
   Call segment(const program::Instruction& i, const program::RunSegment& run);
+  Call dequantize(const program::Instruction& i);
+  std::function<char*(int)> own_values(const program::Instruction& i) const;
   Call join_strands(const program::Instruction& i);
   Call add_tied(const program::Instruction& i, const program::AddTied& tied);
   kernels::Add tied(const program::Instruction& i, int param, const device::Tensor& into,

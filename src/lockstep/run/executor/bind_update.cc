@@ -1,6 +1,8 @@
 // Updates, bound: which chunks of which values this rank moves, and with which rule.
 #include <algorithm>
 
+#include "lockstep/base/error.h"
+#include "lockstep/program/owners.h"
 #include "lockstep/run/executor/bind.h"
 
 namespace lockstep::run {
@@ -110,20 +112,32 @@ Binder::Call Binder::update_whole(const Instruction& i, const program::Update& w
   const model::Region& region = layout.regions[static_cast<size_t>(what.region)];
   const optim::Rule& rule = o.rules[static_cast<size_t>(region.rule)];
   const program::BlockBuffers& keep = c_.program.blocks[block];
-  const program::Span held =
-      c_.program.shards.empty() ? program::Span{0, layout.value_count} : c_.program.own_shard(i.block).values;
+  const program::Span held = c_.program.held_values(layout, i.block);
+  const std::vector<program::Owned> owned =
+      program::owned_parameters(layout, region, held, c_.program.parts, i.block);
   std::vector<std::pair<optim::WholeUpdate, Tensor>> calls;  // and the compute copy
   for (const int k : region.params) {
     const model::PlacedParam& param = layout.params[static_cast<size_t>(k)];
     const model::ParamSpec& spec = param.spec;
     if (param.offset < held.begin || param.offset + spec.shape.numel() > held.end()) continue;
+    const auto cut =
+        std::find_if(owned.begin(), owned.end(), [&](const auto& one) { return one.param == k; });
+    if (cut != owned.end() && cut->owner != c_.program.parts.tensor_rank) continue;
+    const auto whole = [&](const char* name) -> Tensor {  // from all tensor ranks
+      for (const Use& use : i.reads) {
+        if (use.role == Role::whole && use.name == name)
+          return {c_.memory.tensor(use.buffer).as<float>() + cut->at, device::DType::f32, cut->whole};
+      }
+      LS_ASSERT(false, "an update of a parameter that is not whole");
+      return {};
+    };
     const auto view = [&](int buffer) -> Tensor {
       const device::DType type = c_.memory.tensor(buffer).dtype;
       return {own(buffer, i.block) + (param.offset - held.begin) * device::size_of(type), type, spec.shape};
     };
     optim::WholeUpdate call{
-        .master = view(keep.master),
-        .gradient = view(i.reads[0].buffer),
+        .master = cut != owned.end() ? whole("master") : view(keep.master),
+        .gradient = cut != owned.end() ? whole("gradient") : view(i.reads[0].buffer),
         .state = {},
         .rate = spec.train.rate,
         .weight_decay = spec.train.weight_decay.value_or(spec.decay || o.decay_all ? o.weight_decay : 0.0f),
@@ -140,7 +154,7 @@ Binder::Call Binder::update_whole(const Instruction& i, const program::Update& w
     for (const Use& use : i.writes) {
       if (use.role == Role::scratch) call.scratch = c_.memory.tensor(use.buffer);
     }
-    const bool rounds = c_.model.compute != device::DType::f32;
+    const bool rounds = c_.model.compute != device::DType::f32 && cut == owned.end();
     calls.emplace_back(std::move(call), rounds ? view(keep.compute) : Tensor{});
   }
   return [this, calls, whole = rule.kind->whole] {

@@ -332,16 +332,31 @@ std::function<void()> bind_gather_statistics(const BindContext& context, const I
   };
 }
 
+namespace {
+
+// What a rank of the shard group holds of a block's weights, where it lies in all of them.
+Tensor part_of(const program::Program& program, const WeightsOf& of, size_t rank, const Tensor& whole) {
+  const Span held = program.shards[static_cast<size_t>(of.block)][rank].kept(of.which).span;
+  if (of.which == model::Stored::quantized) {
+    const kernels::Quantized format = program.blocks[static_cast<size_t>(of.block)].format;
+    return {whole.as<char>() + kernels::quantized_bytes(format, held.begin),
+            whole.dtype,
+            {kernels::quantized_bytes(format, held.count)}};
+  }
+  return {whole.as<char>() + held.begin * device::size_of(whole.dtype), whole.dtype, {held.count}};
+}
+
+}  // namespace
+
 std::function<void()> bind_gather_weights(const BindContext& context, const Instruction& i,
                                           const kernels::Launch& launch) {
   comm::Group* group = &context.options.ranks->group(i.among, i.lane);
   const Tensor whole = context.memory.tensor(i.writes[0].buffer),
                from = context.memory.tensor(i.reads[0].buffer);
-  const Weights which = i.get<program::GatherWeights>()->frozen ? Weights::frozen : Weights::trained;
-  const GatherParts calls = gather_parts(context.program, {i.block, which}, i.among, whole);
-  const program::Shard& shard = context.program.own_shard(i.block);
-  const Span own = which == Weights::frozen ? shard.frozen : shard.values;
-  const Tensor to{whole.as<char>() + own.begin * device::size_of(whole.dtype), whole.dtype, {own.count}};
+  const WeightsOf of{i.block, i.get<program::GatherWeights>()->stored};
+  const GatherParts calls = gather_parts(context.program, of, i.among, whole);
+  const Tensor to =
+      part_of(context.program, of, static_cast<size_t>(context.program.ranks.shard_rank), whole);
   device::Device* device = &context.device;
   return [group, calls, to, from, whole, device, launch] {
     if (from.data != whole.data) {
@@ -354,10 +369,7 @@ std::function<void()> bind_gather_weights(const BindContext& context, const Inst
 GatherParts gather_parts(const program::Program& program, const WeightsOf& of, Among among,
                          const Tensor& whole) {
   const std::vector<program::Shard>& shares = program.shards[static_cast<size_t>(of.block)];
-  const auto part = [&](size_t rank) -> Tensor {
-    const Span& values = of.which == Weights::frozen ? shares[rank].frozen : shares[rank].values;
-    return {whole.as<char>() + values.begin * device::size_of(whole.dtype), whole.dtype, {values.count}};
-  };
+  const auto part = [&](size_t rank) { return part_of(program, of, rank, whole); };
   const auto near = static_cast<size_t>(program.ranks.near());
   GatherParts calls;
   if (among == Among::intra_node) {  // of every node, the shares that its ranks of all seats hold

@@ -28,10 +28,9 @@ std::function<void()> bind_gather_weights(const BindContext& context, const prog
 
 // The calls that make a block's weights whole in one group: each is a list of parts, by rank of the group.
 using GatherParts = std::vector<std::vector<device::Tensor>>;
-enum class Weights : uint8_t { trained, frozen };
 struct WeightsOf {
   int block = 0;
-  Weights which = Weights::trained;
+  model::Stored which = model::Stored::trained;
 };
 GatherParts gather_parts(const program::Program& program, const WeightsOf& of, program::Among among,
                          const device::Tensor& whole);

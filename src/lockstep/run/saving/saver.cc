@@ -99,8 +99,10 @@ std::vector<checkpoint::Piece> Saver::pieces_of(const std::vector<Parameters::Sa
     for (const Parameters::Saved* one : list) all.push_back(one->piece);
     for (checkpoint::Assigned& mine : checkpoint::share_of(all, list[0]->copy, list[0]->copies)) {
       const device::Tensor& values = list[mine.of]->values;
-      sources.push_back(
-          {values.as<const char>() + mine.begin * device::size_of(values.dtype), mine.piece.bytes()});
+      const kernels::Quantized format = list[mine.of]->format;
+      const int64_t at = format != kernels::Quantized::none ? kernels::quantized_bytes(format, mine.begin)
+                                                            : mine.begin * device::size_of(values.dtype);
+      sources.push_back({values.as<const char>() + at, mine.piece.bytes(), format});
       pieces.push_back(std::move(mine.piece));
     }
   }
@@ -174,8 +176,15 @@ Saver::Buffer& Saver::free_buffer() {
 }
 
 void Saver::copy_into(const Buffer& buffer) {
+  for (size_t k = 0; k < sources_.size(); ++k) {
+    const Source& source = sources_[k];
+    if (source.format == kernels::Quantized::none) continue;
+    session_.parameters->read_dequantized(source.format, source.from, source.bytes / 4,
+                                          reinterpret_cast<float*>(buffer.memory + team_.offsets()[k]));
+  }
   if (device_.id().kind != device::Kind::cpu) {
     for (size_t k = 0; k < sources_.size(); ++k) {
+      if (sources_[k].format != kernels::Quantized::none) continue;
       device_.copy(buffer.memory + team_.offsets()[k], sources_[k].from, sources_[k].bytes,
                    device::CopyKind::device_to_host, stream_);
     }
@@ -189,7 +198,8 @@ void Saver::copy_into(const Buffer& buffer) {
   };
   std::vector<Turn> turns;
   for (size_t k = 0; k < sources_.size(); ++k) {
-    for (int64_t at = 0; at < sources_[k].bytes; at += kCopyGrain) {
+    const bool done = sources_[k].format != kernels::Quantized::none;
+    for (int64_t at = 0; !done && at < sources_[k].bytes; at += kCopyGrain) {
       turns.push_back({buffer.memory + team_.offsets()[k] + at, sources_[k].from + at,
                        static_cast<size_t>(std::min(kCopyGrain, sources_[k].bytes - at))});
     }

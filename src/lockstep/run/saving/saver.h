@@ -49,8 +49,9 @@ class Saver {
 
  private:
   struct Source {
-    const char* from;  // device memory
-    int64_t bytes;
+    const char* from;                                      // device memory
+    int64_t bytes;                                         // in the checkpoint
+    kernels::Quantized format = kernels::Quantized::none;  // of what is kept in blocks and saved as fp32
   };
   // Host memory for one save, made when it is first needed and then kept.
   struct Buffer {

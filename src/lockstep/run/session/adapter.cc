@@ -219,8 +219,16 @@ checkpoint::AdapterConfig adapter_config(const Plan& plan, const std::string& ba
 
 checkpoint::Base base_of(const Session& session) {
   const std::string& folder = session.weights_from.folder;
-  return {fs::absolute(folder).lexically_normal().string(),
-          Opened(folder, checkpoint::Adapters::apart).fingerprint()};
+  checkpoint::Base base{.folder = fs::absolute(folder).lexically_normal().string(),
+                        .fingerprint = Opened(folder, checkpoint::Adapters::apart).fingerprint()};
+  for (const model::Block& block : session.plan.model->blocks) {
+    for (const model::ParamSpec& spec : block.params()) {
+      if (!spec.holds_values() || model::stored_as(spec) != model::Stored::quantized) continue;
+      base.format = spec.train.format;
+      base.quantized.push_back(spec.name);
+    }
+  }
+  return base;
 }
 
 }  // namespace lockstep::run

@@ -41,7 +41,7 @@ std::vector<int> fullest(const program::Program& program, const comm::Mesh& mesh
       if (!program.blocks[b].held()) continue;
       const program::Shard& shard = program.shards[b][static_cast<size_t>(seat)];
       elements += 3 * shard.values.count;  // master and moments
-      if (program.ranks.zero == 3) elements += shard.frozen.count;
+      if (program.ranks.zero == 3) elements += shard.frozen.span.count;
       if (program.ranks.round_robin()) elements += shard.gradient_count;
     }
     by_size.emplace_back(-elements, rank);

@@ -69,9 +69,22 @@ class Stage {
   int64_t used_ = 0;
 };
 
-// Frozen weights that are kept in the type of products: read in fp32, whatever the file has, and rounded.
+// Frozen weights that are kept in the type of products, or quantized: read in fp32, whatever the file has,
+// and rounded.
 bool is_rounded(const Parameters::Saved& one) {
-  return one.piece.tensor.kind == Kind::weight && one.piece.tensor.dtype != device::DType::f32;
+  return one.format != kernels::Quantized::none ||
+         (one.piece.tensor.kind == Kind::weight && one.piece.tensor.dtype != device::DType::f32);
+}
+
+void quantize_piece(const Opened& from, const Parameters::Saved& one, const std::vector<float>& wide,
+                    std::vector<char>& blocks) {
+  const auto count = static_cast<int64_t>(wide.size());
+  blocks.resize(static_cast<size_t>(kernels::quantized_bytes(one.format, count)));
+  if (kernels::quantize(one.format, wide.data(), count, blocks.data())) return;
+  throw checkpoint::CheckpointError(
+      347, fmt::format("{}: {} has a value that is infinite or not a number, which tune.base = \"{}\" cannot "
+                       "hold; repair the model, or set tune.base=compute",
+                       from.folder(), one.piece.tensor.name, kernels::name_of(one.format)));
 }
 
 void read_rounded(device::Device& device, const Opened& from, const Parameters::Saved& one,
@@ -84,11 +97,17 @@ void read_rounded(device::Device& device, const Opened& from, const Parameters::
     checkpoint::Piece piece = checkpoint::part_of(one.piece, at, std::min(kMost, one.piece.count - at));
     piece.tensor.dtype = device::DType::f32;
     wide.resize(static_cast<size_t>(piece.count));
-    narrow.resize(static_cast<size_t>(piece.count * device::size_of(type)));
     from.read({{piece, wide.data(), one.copy == 0}}, hashes);
-    checkpoint::narrow(wide.data(), piece.count, type, narrow.data());
-    device.copy(one.values.as<char>() + at * device::size_of(type), narrow.data(),
-                static_cast<int64_t>(narrow.size()), device::CopyKind::host_to_device, nullptr);
+    int64_t to = at * device::size_of(type);
+    if (one.format != kernels::Quantized::none) {
+      quantize_piece(from, one, wide, narrow);
+      to = kernels::quantized_bytes(one.format, at);
+    } else {
+      narrow.resize(static_cast<size_t>(piece.count * device::size_of(type)));
+      checkpoint::narrow(wide.data(), piece.count, type, narrow.data());
+    }
+    device.copy(one.values.as<char>() + to, narrow.data(), static_cast<int64_t>(narrow.size()),
+                device::CopyKind::host_to_device, nullptr);
     device.synchronize(nullptr);
   }
 }
@@ -124,6 +143,28 @@ void read_held(device::Device& device, const Opened& from, Held held, checkpoint
 
 namespace {
 
+// An adapter goes on beside the values that it was trained beside.
+void check_format(const checkpoint::Base& base, const Held& held, const std::string& folder) {
+  kernels::Quantized here = kernels::Quantized::none;
+  for (const Parameters::Saved& one : held) {
+    if (one.format != kernels::Quantized::none) here = one.format;
+  }
+  const bool holds_maps = here != kernels::Quantized::none || base.format == kernels::Quantized::none ||
+                          std::any_of(held.begin(), held.end(), [&](const Parameters::Saved& one) {
+                            return std::find(base.quantized.begin(), base.quantized.end(),
+                                             one.piece.tensor.name) != base.quantized.end();
+                          });
+  if (here == base.format || !holds_maps) return;
+  const auto word = [](kernels::Quantized format) {
+    return format == kernels::Quantized::none ? "compute" : kernels::name_of(format);
+  };
+  throw base::ConfigError(
+      169, fmt::format("{} was trained with tune.base = \"{}\", this run has \"{}\"; resuming would change "
+                       "the model under the adapter: set tune.base as it was, or start a new run with "
+                       "tune.adapter",
+                       folder, word(base.format), word(here)));
+}
+
 // What can fail on one rank alone: nobody else is needed here.
 checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, const std::string& folder,
                               checkpoint::HashSums& hashes) {
@@ -148,6 +189,7 @@ checkpoint::Manifest load_own(Parameters& parameters, device::Device& device, co
   }
   Held held = parameters.saved();
   // The model under an adapter was read from its own folder, and is told by params_hash.
+  if (manifest.base) check_format(*manifest.base, held, folder);
   if (manifest.base) std::erase_if(held, [](const Parameters::Saved& one) { return one.frozen; });
   for (const Parameters::Saved& one : held) {
     const checkpoint::Whole& tensor = one.piece.tensor;

@@ -33,6 +33,8 @@ static Holder holder_of(const Plan& plan, const program::Buffer& buffer) {
   switch (buffer.kind) {
     case program::BufferKind::compute:
       return {"gathered weights", buffer.block};
+    case program::BufferKind::quantized:
+      return {"dequantized weights", buffer.block};
     case program::BufferKind::gradient:
       return is_sum(plan, buffer) ? Holder{"gradients"} : Holder{"gradients to reduce", buffer.block};
     case program::BufferKind::workspace:

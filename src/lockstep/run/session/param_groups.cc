@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/model/adapters.h"
 #include "lockstep/recipe/groups.h"
 
 namespace lockstep::run {
@@ -109,6 +111,39 @@ void freeze(std::vector<Tensor>& tensors, const recipe::Recipe::Tune& tune) {
     each(tensors, "tune.freeze", pattern, [](Tensor& one) { one.train.frozen = true; });
 }
 
+// Elements that a tensor rank holds side by side: a rank's blocks are blocks of the whole if they are whole.
+bool cuts_blocks(const ParamSpec& spec) {
+  if (!spec.cut.cuts()) return false;
+  const device::Shape whole = whole_shape(spec.cut, spec.shape);
+  const int64_t unit = spec.cut.dim == 0 ? whole.numel() / whole[0] : 1;
+  std::vector<int64_t> sizes = spec.cut.sizes;
+  if (sizes.empty())
+    sizes.assign(static_cast<size_t>(spec.cut.groups), whole[spec.cut.dim] / spec.cut.groups);
+  const auto cut = [](int64_t elements) { return elements % kernels::kQuantizedBlock != 0; };
+  if (spec.cut.dim > 0 && cut(whole[whole.rank() - 1])) return true;
+  return std::any_of(sizes.begin(), sizes.end(),
+                     [&](int64_t size) { return cut(size / spec.cut.parts * unit); });
+}
+
+// Frozen weights of linear maps that tune.base keeps in 4 or 8 bits.
+void quantize(std::vector<Tensor>& tensors, const recipe::Recipe::Tune& tune, const model::Model& model) {
+  const kernels::Quantized format = kernels::quantized_of(tune.base);
+  if (tune.method != "lora" || format == kernels::Quantized::none) return;
+  const std::vector<std::string> maps = model::map_weights(model);
+  const std::set<std::string> weights(maps.begin(), maps.end());
+  for (Tensor& one : tensors) {
+    if (!one.train.frozen || !weights.contains(one.spec.name)) continue;
+    one.train.format = format;
+    if (!cuts_blocks(one.spec)) continue;
+    throw ConfigError(
+        194,
+        fmt::format("tune.base = \"{}\" keeps weights in blocks of {}, and parallel.tensor = {} would cut "
+                    "those of {}, which is {}: use fewer tensor ranks, or set tune.base=compute",
+                    tune.base, kernels::kQuantizedBlock, one.spec.cut.parts, one.spec.name,
+                    whole_shape(one.spec.cut, one.spec.shape).to_string()));
+  }
+}
+
 // A rate for each block, one word on each of its parameters from every group that matches, and a rule.
 void group(std::vector<Tensor>& tensors, const recipe::Recipe::Optim& o, const optim::Optimizer& optimizer,
            size_t blocks) {
@@ -155,11 +190,19 @@ void check_joined(const std::vector<Tensor>& tensors) {
 
 void check_whole(const std::vector<Tensor>& tensors, const optim::Optimizer& optimizer) {
   for (const Tensor& one : tensors) {
-    if (one.train.frozen || !one.train.whole || !one.spec.cut.cuts()) continue;
+    if (one.train.frozen || !one.train.whole) continue;
+    if (one.spec.cut.fixed) {
+      throw ConfigError(
+          169, fmt::format("batch.product_strands = {} cuts {}, which the optimizer {} must see whole; set "
+                           "batch.product_strands=1",
+                           one.spec.cut.parts, one.spec.name,
+                           optimizer.rules[static_cast<size_t>(one.train.rule)].kind->name));
+    }
+    if (!one.spec.cut.pads()) continue;
     throw ConfigError(
         193,
-        fmt::format("the optimizer {} must see {} whole, but parallel.tensor = {} cuts it: share the work "
-                    "with parallel.zero, parallel.pipeline or parallel.context instead",
+        fmt::format("the optimizer {} must see {} whole, but parallel.tensor = {} does not divide its rows: "
+                    "share the work with parallel.zero, parallel.pipeline or parallel.context instead",
                     optimizer.rules[static_cast<size_t>(one.train.rule)].kind->name, one.spec.name,
                     one.spec.cut.parts));
   }
@@ -172,6 +215,7 @@ void assign_groups(model::Model& model, const recipe::Recipe& recipe, const opti
   if (tensors.empty()) return;
   freeze(tensors, recipe.tune);
   group(tensors, recipe.optim, optimizer, model.blocks.size());
+  quantize(tensors, recipe.tune, model);
   check_joined(tensors);
   check_whole(tensors, optimizer);
   if (std::all_of(tensors.begin(), tensors.end(), [](const Tensor& one) { return one.train.frozen; })) {

@@ -31,7 +31,9 @@ int64_t order_of(size_t block, size_t index) { return static_cast<int64_t>(block
 
 checkpoint::Piece piece_of(const std::string& name, const device::Shape& whole, const model::Cut& cut,
                            const Parameters::Held& held) {
-  checkpoint::Piece piece = checkpoint::whole_piece({name, held.values.dtype, whole});
+  const bool quantized = held.format != kernels::Quantized::none;
+  checkpoint::Piece piece =
+      checkpoint::whole_piece({name, quantized ? DType::f32 : held.values.dtype, whole});
   if (cut.pads()) {
     const int64_t begin = cut.part * model::rows_of_part(cut.rows, cut.parts);
     checkpoint::cut_rows(piece, std::min(begin, cut.rows), model::true_rows(cut.rows, cut.part, cut.parts));
@@ -40,7 +42,7 @@ checkpoint::Piece piece_of(const std::string& name, const device::Shape& whole, 
   } else if (cut.cuts()) {
     checkpoint::cut(piece, cut.dim, cut.part, cut.parts, cut.groups);
   }
-  return checkpoint::part_of(piece, held.first, held.values.numel());
+  return checkpoint::part_of(piece, held.first, held.count());
 }
 
 // Without the padding of a vocabulary, which lies behind its last row.
@@ -97,6 +99,7 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
     if (!keep.held()) continue;
     std::vector<int> zeroed{keep.master};
     if (keep.frozen >= 0) zeroed.push_back(keep.frozen);
+    if (keep.quantized >= 0) zeroed.push_back(keep.quantized);
     for (const program::StateBuffer& state : keep.state) zeroed.push_back(state.buffer);
     for (const int buffer : zeroed) {
       const Tensor t = memory_.tensor(buffer);
@@ -123,9 +126,9 @@ void Parameters::initialize(uint64_t seed, float loss_scale) {
 void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const {
   const device::Shape whole = whole_shape(spec.cut, spec.shape);
   const Held real = unpadded(held, whole, spec.cut);
-  const int64_t count = real.values.numel();
+  const int64_t count = real.count();
   if (count == 0) return;
-  const bool rounds = real.values.dtype != DType::f32;
+  const bool rounds = real.values.dtype != DType::f32;  // quantized: bytes
   auto* const drawn = rounds ? static_cast<float*>(device_.allocate(count * 4)) : real.values.as<float>();
   if (spec.init.kind == model::Init::Kind::zeros || spec.init.kind == model::Init::Kind::ones) {
     const float value = spec.init.kind == model::Init::Kind::ones ? 1.0f : 0.0f;
@@ -146,6 +149,15 @@ void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t s
     }
   }
   if (!rounds) return;
+  if (real.format != kernels::Quantized::none) {
+    std::vector<float> host(static_cast<size_t>(count));
+    read({drawn, DType::f32, {count}}, host.data());
+    std::vector<char> blocks(static_cast<size_t>(real.values.bytes()));
+    kernels::quantize(real.format, host.data(), count, blocks.data());
+    write(real.values, blocks.data());
+    device_.free(drawn);
+    return;
+  }
   kernels_.cast({DType::f32, real.values.dtype, count, drawn, real.values.data}, {});
   device_.synchronize(nullptr);
   device_.free(drawn);
@@ -153,28 +165,39 @@ void Parameters::fill(const Held& held, const model::ParamSpec& spec, uint64_t s
 
 // Of a flat buffer that holds these elements of the block.
 Parameters::Held Parameters::held_of(const Tensor& flat, const program::Span& holds, bool sharded,
-                                     const model::PlacedParam& param) const {
+                                     const model::PlacedParam& param, kernels::Quantized format) const {
   const program::Span mine = program::intersect(holds, {param.offset, param.spec.shape.numel()});
-  if (mine.count == 0) return {sharded, 0, {nullptr, flat.dtype, {0}}};
+  if (mine.count == 0) return {.sharded = sharded, .values = {nullptr, flat.dtype, {0}}, .format = format};
+  if (format != kernels::Quantized::none) {
+    char* const blocks = flat.as<char>() + kernels::quantized_bytes(format, mine.begin - holds.begin);
+    return {.sharded = sharded,
+            .first = mine.begin - param.offset,
+            .values = {blocks, flat.dtype, {kernels::quantized_bytes(format, mine.count)}},
+            .format = format,
+            .elements = mine.count};
+  }
   char* const data = flat.as<char>() + (mine.begin - holds.begin) * device::size_of(flat.dtype);
-  return {sharded, mine.begin - param.offset, {data, flat.dtype, {mine.count}}};
+  return {.sharded = sharded, .first = mine.begin - param.offset, .values = {data, flat.dtype, {mine.count}}};
 }
 
 Parameters::Held Parameters::held(const model::PlacedParam& param, int block) const {
   const program::BlockBuffers& keep = program_.blocks[static_cast<size_t>(block)];
-  const bool frozen = param.spec.train.frozen;
-  const int buffer = frozen ? keep.frozen : keep.master;
+  const model::Stored stored = model::stored_as(param.spec);
+  const int buffer = keep.stored(stored);
   const bool sharded = program_.buffers[static_cast<size_t>(buffer)].sharded;
   const Tensor flat = memory_.tensor(buffer);
-  if (!sharded) return held_of(flat, {0, flat.numel()}, false, param);
-  const program::Shard& shard = program_.own_shard(block);
-  return held_of(flat, frozen ? shard.frozen : shard.values, true, param);
+  const program::Span holds = sharded ? program_.own_shard(block).kept(stored).span
+                                      : program::Span{0, layouts_[static_cast<size_t>(block)].count(stored)};
+  return held_of(flat, holds, sharded, param, param.spec.train.format);
 }
 
 Parameters::Held Parameters::held(const program::StateBuffer& state, const model::PlacedParam& param) const {
   const bool sharded = program_.buffers[static_cast<size_t>(state.buffer)].sharded;
   const Tensor flat = memory_.tensor(state.buffer);
-  if (state.param >= 0) return {sharded, 0, {flat.data, flat.dtype, {flat.numel()}}};
+  if (state.param >= 0) {
+    return {
+        .sharded = sharded, .of_owner = state.of_owner, .values = {flat.data, flat.dtype, {flat.numel()}}};
+  }
   return held_of(flat, state.values, sharded, param);
 }
 
@@ -259,7 +282,7 @@ std::vector<Parameters::Named> Parameters::named() const {
       Named named{
           p.spec.name, whole_shape(p.spec.cut, p.spec.shape), p.spec.cut, held(p, static_cast<int>(b)), {}};
       named.order = order_of(b, static_cast<size_t>(p.index));
-      named.dtype = named.master.values.dtype;
+      named.dtype = named.master.format == kernels::Quantized::none ? named.master.values.dtype : DType::f32;
       named.frozen = p.spec.train.frozen;
       const int k = static_cast<int>(&p - layouts_[b].params.data());
       for (const program::StateBuffer& state : keep.state) {
@@ -286,7 +309,7 @@ std::vector<Parameters::Named> Parameters::statistics() const {
         if (spec.constant) continue;
         const Tensor values = memory_.find(spec.name);
         if (values)
-          all.push_back({spec.name, spec.shape, {}, {false, 0, values}, {}, spec.dtype, order_of(b, index)});
+          all.push_back({spec.name, spec.shape, {}, {.values = values}, {}, spec.dtype, order_of(b, index)});
         ++index;
       }
     }
@@ -300,10 +323,11 @@ Parameters::Saved Parameters::saved_as(const std::string& name, const Named& par
   const program::DataRanks& ranks = program_.ranks;
   Saved saved;
   saved.piece = piece_of(name, param.shape, param.cut, held);
-  saved.piece.tensor = {name, held.values.dtype, param.shape, kind, param.order};
+  saved.piece.tensor = {name, saved.piece.tensor.dtype, param.shape, kind, param.order};
   saved.values = held.values;
+  saved.format = held.format;
   saved.sharded = held.sharded;
-  saved.cut = param.cut.cuts();
+  saved.cut = param.cut.cuts() || held.of_owner;  // no other tensor rank holds the same
   saved.copy = held.sharded ? ranks.replica : ranks.self();
   saved.copies = held.sharded ? ranks.replicas : ranks.width();
   const auto also = [&](int rank, int of) {
@@ -339,6 +363,14 @@ void Parameters::write(const Tensor& to, const void* host) const {
 void Parameters::read(const Tensor& from, void* host) const {
   device_.copy(host, from.data, from.bytes(), CopyKind::device_to_host, nullptr);
   device_.synchronize(nullptr);
+}
+
+void Parameters::read_dequantized(kernels::Quantized format, const void* blocks, int64_t count,
+                                  float* host) const {
+  auto* const wide = static_cast<float*>(device_.allocate(count * 4));
+  kernels_.dequantize({format, count, blocks, DType::f32, wide}, {});
+  read({wide, DType::f32, {count}}, host);
+  device_.free(wide);
 }
 
 }  // namespace lockstep::run

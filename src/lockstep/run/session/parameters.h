@@ -49,9 +49,14 @@ class Parameters {
 
   // What this rank holds of one parameter: elements [first, first + count) of it.
   struct Held {
-    bool sharded = false;  // ranks hold different elements
+    bool sharded = false;   // ranks hold different elements
+    bool of_owner = false;  // one of the tensor ranks holds all of it (program/owners.h)
     int64_t first = 0;
     device::Tensor values;  // device memory, flat; empty when it holds none
+    // Quantized: `values` are the bytes of blocks that hold so many elements.
+    kernels::Quantized format = kernels::Quantized::none;
+    int64_t elements = 0;
+    int64_t count() const { return format == kernels::Quantized::none ? values.numel() : elements; }
   };
   // A tensor of what the optimizer keeps for a parameter.
   struct State {
@@ -64,7 +69,7 @@ class Parameters {
     std::string name;
     device::Shape shape;  // whole
     model::Cut cut;       // what part of it the tensor ranks' `held` elements are of
-    Held master;          // of a frozen one: in the type that products read
+    Held master;          // of a frozen one: in the type that products read, or quantized
     std::vector<State> state;
     device::DType dtype = device::DType::f32;
     int64_t order = 0;  // by block, whichever blocks this rank has
@@ -85,11 +90,15 @@ class Parameters {
     int copy = 0, copies = 1;
     bool sharded = false, cut = false;
     bool frozen = false;  // a weight that is not trained
+    // Quantized: `values` are blocks, and the piece is of what they stand for, in fp32.
+    kernels::Quantized format = kernels::Quantized::none;
   };
   std::vector<Saved> saved() const;
 
   void write(const device::Tensor& to, const void* host) const;
   void read(const device::Tensor& from, void* host) const;
+  // Quantized values: `count` of them, to fp32 in the host's memory.
+  void read_dequantized(kernels::Quantized format, const void* blocks, int64_t count, float* host) const;
   device::Tensor state() const { return memory_.find("step state"); }
 
  private:
@@ -98,7 +107,7 @@ class Parameters {
   Held held(const model::PlacedParam& param, int block) const;
   Held held(const program::StateBuffer& state, const model::PlacedParam& param) const;
   Held held_of(const device::Tensor& flat, const program::Span& holds, bool sharded,
-               const model::PlacedParam& param) const;
+               const model::PlacedParam& param, kernels::Quantized format = kernels::Quantized::none) const;
   Saved saved_as(const std::string& name, const Named& param, const Held& held, checkpoint::Kind kind) const;
   void fill(const Held& held, const model::ParamSpec& spec, uint64_t seed) const;
   void share_copies() const;
@@ -111,6 +120,7 @@ class Parameters {
     std::vector<kernels::Chunk> chunks;
     std::vector<int64_t> numbers;
     device::Tensor values;
+    kernels::Quantized format = kernels::Quantized::none;
   };
   enum class Take : uint8_t { shard, all };
   std::vector<Chunks> own_chunks(size_t block, Take take) const;

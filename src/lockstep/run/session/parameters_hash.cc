@@ -43,6 +43,7 @@ std::vector<uint64_t> Parameters::hash_fp32(const float* values,
 // Of the values in fp32, whatever type they are kept in: then a few chunks at a time.
 std::vector<uint64_t> Parameters::hash_chunks(const Chunks& own) const {
   if (own.values.dtype == DType::f32) return hash_fp32(own.values.as<float>(), own.chunks);
+  const bool quantized = own.format != kernels::Quantized::none;
   constexpr size_t kAtOnce = 64;
   std::vector<uint64_t> hashes;
   for (size_t first = 0; first < own.chunks.size(); first += kAtOnce) {
@@ -52,9 +53,16 @@ std::vector<uint64_t> Parameters::hash_chunks(const Chunks& own) const {
     const int64_t begin = some.front().begin, count = some.back().begin + some.back().count - begin;
     for (kernels::Chunk& chunk : some) chunk.begin -= begin;
     auto* const wide = static_cast<float*>(device_.allocate(count * 4));
-    kernels_.cast({own.values.dtype, DType::f32, count,
-                   own.values.as<char>() + begin * device::size_of(own.values.dtype), wide},
-                  {});
+    if (quantized) {
+      kernels_.dequantize(
+          {own.format, count, own.values.as<char>() + kernels::quantized_bytes(own.format, begin), DType::f32,
+           wide},
+          {});
+    } else {
+      kernels_.cast({own.values.dtype, DType::f32, count,
+                     own.values.as<char>() + begin * device::size_of(own.values.dtype), wide},
+                    {});
+    }
     for (const uint64_t word : hash_fp32(wide, some)) hashes.push_back(word);
     device_.free(wide);
   }
@@ -65,31 +73,31 @@ std::vector<Parameters::Chunks> Parameters::own_chunks(size_t block, Take take) 
   const program::BlockBuffers& keep = program_.blocks[block];
   const program::Shard* shard =
       program_.shards.empty() ? nullptr : &program_.own_shard(static_cast<int>(block));
-  std::vector<Chunks> both;
-  for (const bool frozen : {false, true}) {
-    if (frozen && keep.frozen < 0) continue;
-    const program::Buffer& buffer = program_.buffers[static_cast<size_t>(frozen ? keep.frozen : keep.master)];
+  std::vector<Chunks> all;
+  for (const model::Stored stored : model::kStored) {
+    if (keep.stored(stored) < 0) continue;
+    const program::Buffer& buffer = program_.buffers[static_cast<size_t>(keep.stored(stored))];
     Chunks own;
-    own.values = memory_.tensor(frozen ? keep.frozen : keep.master);
-    own.chunks =
-        frozen ? model::frozen_chunks_of(layouts_[block]) : model::chunks_of(layouts_[block], 0, false);
+    own.values = memory_.tensor(keep.stored(stored));
+    own.chunks = model::chunks_of(layouts_[block], stored);
+    if (stored == model::Stored::quantized) own.format = keep.format;
     for (const model::PlacedParam& param : layouts_[block].params) {
-      if (!param.spec.holds_values() || param.spec.train.frozen != frozen) continue;
+      if (!param.spec.holds_values() || model::stored_as(param.spec) != stored) continue;
       const int64_t count = base::divide_up(param.spec.shape.numel(), kernels::kChunk);
       for (int64_t c = 0; c < count; ++c)
         own.numbers.push_back(first_chunk_[block][static_cast<size_t>(param.index)] + c);
     }
     if (shard != nullptr && (buffer.sharded || take == Take::shard)) {
-      const int64_t first = frozen ? shard->first_frozen_chunk : shard->first_chunk,
-                    last = first + (frozen ? shard->frozen_chunks : shard->chunks);
+      const program::Shard::Kept kept = shard->kept(stored);
+      const int64_t first = kept.first_chunk, last = first + kept.chunks;
       own.chunks = {own.chunks.begin() + first, own.chunks.begin() + last};
       own.numbers = {own.numbers.begin() + first, own.numbers.begin() + last};
-      const int64_t base = !buffer.sharded ? 0 : frozen ? shard->frozen.begin : shard->values.begin;
+      const int64_t base = buffer.sharded ? kept.span.begin : 0;
       for (kernels::Chunk& chunk : own.chunks) chunk.begin -= base;
     }
-    if (!own.chunks.empty()) both.push_back(std::move(own));
+    if (!own.chunks.empty()) all.push_back(std::move(own));
   }
-  return both;
+  return all;
 }
 
 // Where tensor ranks hold parts of parameters: of each rank's runs, in the whole's own chunks.
@@ -97,10 +105,14 @@ checkpoint::HashSums Parameters::hash_runs() const {
   checkpoint::HashSums sums;
   for (const Saved& one : saved()) {
     if (one.piece.tensor.kind != checkpoint::Kind::weight || one.copy > 0) continue;
-    std::vector<char> raw(static_cast<size_t>(one.values.bytes()));
     std::vector<float> host(static_cast<size_t>(one.piece.count));
-    read(one.values, raw.data());
-    checkpoint::widen(raw.data(), one.values.dtype, one.piece.count, host.data());
+    if (one.format != kernels::Quantized::none) {
+      read_dequantized(one.format, one.values.data, one.piece.count, host.data());
+    } else {
+      std::vector<char> raw(static_cast<size_t>(one.values.bytes()));
+      read(one.values, raw.data());
+      checkpoint::widen(raw.data(), one.values.dtype, one.piece.count, host.data());
+    }
     for (const checkpoint::Run& run : checkpoint::runs_of(one.piece)) {
       sums.add(one.piece.tensor.order, run.at,
                std::span(host).subspan(static_cast<size_t>(run.from), static_cast<size_t>(run.count)));
@@ -166,7 +178,7 @@ bool Parameters::holds_shares() const {
     return buffer >= 0 && program_.buffers[static_cast<size_t>(buffer)].sharded;
   };
   return std::any_of(program_.blocks.begin(), program_.blocks.end(), [&](const program::BlockBuffers& keep) {
-    return sharded(keep.master) || sharded(keep.frozen);
+    return sharded(keep.master) || sharded(keep.frozen) || sharded(keep.quantized);
   });
 }
 

@@ -138,8 +138,12 @@ void check_packing(const Plan& plan, const recipe::Recipe& recipe, const model::
     refuse("this model does not keep the documents of a sample apart");
   if (reads_data && !plan.dataset->has_documents())
     refuse(fmt::format("data.kind = \"{}\" has no documents to pack", recipe.data.kind));
-  if (parts.context > 1)
-    refuse(fmt::format("documents cannot be packed with parallel.context = {} yet", parts.context));
+  if (parts.context > 1 && !parts.heads) {
+    throw ConfigError(271,
+                      fmt::format("data.pack = true: a ring of parallel.context = {} ranks does not keep "
+                                  "documents apart; set parallel.context_form=heads, or data.pack=false",
+                                  parts.context));
+  }
 }
 
 // ConfigError 393: pairs and a loss that is not of them, or the other way round; 394: what a loss of pairs

@@ -143,6 +143,20 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"Llama's q, k and v (and gate and up) lie side by side and are multiplied at once, so that they are "
         "frozen together, and updated by one optimizer."},
        {"Let the pattern match all of them: \"*.self_attn.[qkv]_proj.*\"."}},
+      {169,
+       "Resumed with another tune.base",
+       {"An adapter learned to correct the weights that it was trained beside; kept in another format, they "
+        "have "
+        "other values."},
+       {"Set tune.base as it was; the run's config has it.",
+        "To move to another format, start a new run with tune.adapter=RUN and the new tune.base."}},
+      {194,
+       "Tensor ranks would cut quantized blocks",
+       {"tune.base keeps 64 weights that follow each other as one block. Tensor parallelism gives a rank "
+        "rows "
+        "or columns that do not fill such blocks, and its values would be rounded differently."},
+       {"Use fewer tensor ranks, or share the work with parallel.zero or parallel.pipeline.",
+        "Set tune.base=compute."}},
       {193,
        "An optimizer that needs matrices whole, and tensor parallelism that cuts them",
        {"optim.name or a group's kind names an optimizer, as muon, that looks at whole matrices."},

@@ -62,10 +62,12 @@ Decoder::Decoder(Session& session, const DecodeSizes& sizes)
                                                   {program::Lane::host, session.executor->stream()}},
                                                  staging_,
                                                  executor_options(session)});
+  std::function<void()> dequantize;
   for (const program::Instruction& i : program_.instructions) {
     if (i.is<program::LoadSlice>()) input_ = memory_->tensor(i.writes[0].buffer);
+    if (i.is<program::DequantizeWeights>()) dequantize = binder_->bind(i);
     if (!i.runs(program::Pass::forward) && !i.runs(program::Pass::loss)) continue;
-    calls_.push_back({&binder_->segment_of(i), binder_->frame(i)});
+    calls_.push_back({&binder_->segment_of(i), binder_->frame(i), std::exchange(dequantize, nullptr)});
   }
   logits_ = calls_.back().frame->scratch("logits");
   allocate_caches();
@@ -156,6 +158,7 @@ void Decoder::pass(std::span<const DecodeRow> rows, const PassOptions& options, 
   for (const Call& call : calls_) {
     call.frame->slice.samples = count;
     call.frame->launch.rows_alone = options.alone;
+    if (call.dequantize) call.dequantize();
     if (&call != &calls_.back()) call.segment->decode(*call.frame);
   }
   give_logits(options, static_cast<int64_t>(rows.size()), use);

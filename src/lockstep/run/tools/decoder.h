@@ -68,6 +68,7 @@ class Decoder {
   struct Call {
     const model::Segment* segment;
     std::shared_ptr<model::Frame> frame;
+    std::function<void()> dequantize = nullptr;  // of its weights, before it; null: they are as it reads them
   };
   void allocate_caches();
   int64_t upload(std::span<const DecodeRow> rows);
