@@ -30,6 +30,10 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "Collectives of CPU ranks take at least their bytes divided by this speed, in megabytes per second: "
        "simulates a slower network.",
        "comm"},
+      {"LOCKSTEP_MACHINE", user,
+       "The machine of the catalogue that this is, with a tariff and a region (\"a3-highgpu-8g spot "
+       "us-central1\"): what run.budget counts with, unless run.price says otherwise.",
+       "training"},
       {"LOCKSTEP_NODE_FIRST", user,
        "off: disables hierarchical reduction (inside each node first), for comparison.", "run"},
       {"LOCKSTEP_OBJECT_CACHE", user,

@@ -21,6 +21,8 @@ int drill_command(Arguments& arguments);
 int plan_command(Arguments& arguments);
 int prices_command(Arguments& arguments);
 int receipt_command(Arguments& arguments);
+int shop_command(Arguments& arguments);
+int budget_command(Arguments& arguments);
 int tune_command(Arguments& arguments);
 int verify_command(Arguments& arguments);
 int generate_command(Arguments& arguments);

@@ -10,6 +10,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/tune_ranks.h"
 #include "lockstep/run/tools/tune.h"
 #include "lockstep/terminal/live_line.h"
 #include "lockstep/terminal/table.h"
@@ -18,6 +19,8 @@
 namespace lockstep::cli {
 
 namespace {
+
+constexpr int64_t kMostRanks = 1024;
 
 bool asks_for_ranks(const recipe::Recipe& recipe) {
   const std::vector<std::string> differing = recipe::differing_keys(recipe, recipe::Recipe());
@@ -48,8 +51,8 @@ std::string free_name(const recipe::Recipe& recipe) {
 }
 
 // The whole command line, to be pasted.
-std::string command_for(const run::Trial& trial, const recipe::RecipeSource& source,
-                        const std::string& name) {
+std::string command_for(const run::Trial& trial, const recipe::RecipeSource& source, const std::string& name,
+                        int64_t ranks) {
   std::vector<std::string> words{"lockstep", "train"};
   if (!source.file.empty()) words.push_back(source.file);
   words.insert(words.end(), source.overrides.begin(), source.overrides.end());
@@ -59,6 +62,7 @@ std::string command_for(const run::Trial& trial, const recipe::RecipeSource& sou
   }
   words.push_back("memory.recompute=" + trial.recompute);
   if (!name.empty()) words.push_back("run.name=" + name);
+  if (ranks > 1) words.insert(words.end(), {"--nproc", std::to_string(ranks)});
   for (std::string& word : words) word = shell_word(word);
   return base::join(words, " ");
 }
@@ -78,7 +82,7 @@ std::string changes_of(const run::Trial& trial, const run::Trial& own) {
 }
 
 void print_advice(const std::vector<run::Trial>& trials, const recipe::RecipeSource& source,
-                  const recipe::Recipe& recipe) {
+                  const recipe::Recipe& recipe, int64_t ranks) {
   const auto own = std::find_if(trials.begin(), trials.end(), [](const auto& t) { return t.own; });
   const auto same = std::find_if(trials.begin(), trials.end(), [](const auto& t) { return t.same_bits; });
   if (trials.empty() || !trials[0].fits) {
@@ -96,7 +100,7 @@ void print_advice(const std::vector<run::Trial>& trials, const recipe::RecipeSou
     if (own != trials.end() && own->fits)
       gain = fmt::format(", {:.2f} times as fast as the recipe's own setting", own->step_ms / trial.step_ms);
     print("\n{}{}\n  {}\n{}\n", terminal.paint(title, terminal::Colour::bold), gain,
-          command_for(trial, source, name),
+          command_for(trial, source, name, ranks),
           base::hanging("  " + changes_of(trial, own != trials.end() ? *own : trial), terminal.width, 2));
   };
   advise("the fastest", trials[0]);
@@ -109,19 +113,28 @@ void print_advice(const std::vector<run::Trial>& trials, const recipe::RecipeSou
 int tune_command(Arguments& arguments) {
   recipe::RecipeSource source;
   run::TuneOptions options;
+  int64_t ranks = 1;
   bool json = false;
   arguments.recipe(source);
   arguments.option("--steps", options.steps, "timed steps per trial");
+  arguments.option("--nproc,--nproc-per-node", ranks,
+                   "ranks of this machine, in the recipe's layout (default 1)");
   arguments.flag("--json", json, "print the rows as JSON");
   arguments.example("lockstep tune first.toml", "every slice size that fits, with and without recomputation");
+  arguments.example("lockstep tune first.toml --nproc 4", "on four ranks, in the recipe's layout");
   if (!arguments.parse()) return 0;
+  if (ranks < 1 || ranks > kMostRanks)
+    throw base::ConfigError(109, fmt::format("--nproc {}: expected 1 to {}", ranks, kMostRanks));
   const terminal::Terminal terminal = terminal::terminal_of(STDERR_FILENO);
   terminal::LiveLine line(stderr, terminal);
   const recipe::Resolved resolved = recipe::read_recipe(source);
+  const auto say = [&](const std::string& what) { line.update(what); };
   const std::vector<run::Trial> trials =
-      run::tune(resolved, options, [&](const std::string& what) { line.update(what); });
+      ranks > 1 ? tune_on_ranks(resolved, static_cast<int>(ranks), options.steps, say)
+                : run::tune(resolved, options, say);
   line.finish();
-  if (asks_for_ranks(resolved.recipe)) remark("timed on one rank: the [parallel] keys are ignored\n");
+  if (ranks == 1 && asks_for_ranks(resolved.recipe))
+    remark("timed on one rank: the [parallel] keys are ignored\n");
   if (json) {
     nlohmann::json out = nlohmann::json::array();
     for (const run::Trial& t : trials) {
@@ -150,7 +163,7 @@ int tune_command(Arguments& arguments) {
                t.fits ? base::human_count(t.tokens_per_s) : "does not fit", t.own ? "the recipe's own" : ""});
   }
   print("{}", table.to_text(terminal::terminal_of(STDOUT_FILENO)));
-  print_advice(trials, source, resolved.recipe);
+  print_advice(trials, source, resolved.recipe, ranks);
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/base/beside.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/terminal/table.h"
@@ -18,6 +19,7 @@ constexpr size_t kShown = 5, kReasons = 4, kWholeNames = 200;
 // where each list is very long. Thousands of ranks can be dealt out in thousands of ways, and those that cut
 // the model most have the longest lists.
 constexpr int64_t kMostWork = 400'000, kWorkOfARefusal = 1000;
+constexpr size_t kBeside = 8;
 
 // Cheap recomputation is not worth a word.
 bool recomputes_blocks(const std::string& recompute) {
@@ -33,27 +35,70 @@ int burden(const Candidate& c) {
          (l.schedule == "1f1b" ? 0 : 1);
 }
 
+// One split in one form: its stages of sharding and recomputations are tried in turn.
+struct Job {
+  Layout layout;
+  std::vector<Trial> trials = {};
+  int64_t work = 0;
+  bool fits = false;
+};
+
+int cuts_of(const Layout& l) { return l.tensor * l.context * l.pipeline; }
+
 class Chooser {
  public:
   Chooser(const Question& question, const Compile& compile) : question_(question), compile_(compile) {}
 
-  // Those that cut the model least come first.
+  // Those that cut the model least come first; as many at a time as are tried beside each other, whatever the
+  // number of processors, so that it does not decide what goes unseen.
   Choice run() {
-    std::vector<Layout> splits = all_splits();
-    const auto cuts = [](const Layout& l) { return l.tensor * l.context * l.pipeline; };
-    std::stable_sort(splits.begin(), splits.end(),
-                     [&](const Layout& a, const Layout& b) { return cuts(a) < cuts(b); });
-    for (const Layout& split : splits) {
-      if (work_ < (one_fits_ ? kMostWork : 4 * kMostWork)) {
-        try_forms(split);
-      } else {
-        ++unseen_;
+    std::vector<Job> jobs = all_jobs();
+    for (size_t first = 0; first < jobs.size();) {
+      if (is_enough(jobs[first].layout)) {
+        leave_out(jobs, first);
+        break;
       }
+      const size_t count = std::min(kBeside, jobs.size() - first);
+      const auto work = [&](size_t k) { try_memory(jobs[first + k]); };
+      if (question_.beside) {
+        base::for_each_beside(count, work);
+      } else {
+        for (size_t k = 0; k < count; ++k) work(k);
+      }
+      for (size_t k = first; k < first + count; ++k) {
+        work_ += jobs[k].work;
+        if (jobs[k].fits && fitting_cuts_ == 0) fitting_cuts_ = cuts_of(jobs[k].layout);
+        for (Trial& trial : jobs[k].trials) trials_.push_back(std::move(trial));
+      }
+      first += count;
     }
     return decide();
   }
 
  private:
+  bool is_enough(const Layout& next) const {
+    if (question_.simple && fitting_cuts_ > 0 && cuts_of(next) > fitting_cuts_) return true;
+    return work_ >= (fitting_cuts_ > 0 ? kMostWork : 4 * kMostWork);
+  }
+
+  // Counted as splits.
+  void leave_out(const std::vector<Job>& jobs, size_t first) {
+    for (size_t k = first; k < jobs.size(); ++k) {
+      Layout split = jobs[k].layout, before = k > 0 ? jobs[k - 1].layout : Layout{};
+      for (Layout* one : {&split, &before}) one->form = "ring", one->schedule = "1f1b", one->chunks = 1;
+      unseen_ += k == 0 || !(split == before) ? 1 : 0;
+    }
+  }
+
+  std::vector<Job> all_jobs() {
+    std::vector<Layout> splits = all_splits();
+    std::stable_sort(splits.begin(), splits.end(),
+                     [&](const Layout& a, const Layout& b) { return cuts_of(a) < cuts_of(b); });
+    std::vector<Job> jobs;
+    for (const Layout& split : splits) add_forms(split, jobs);
+    return jobs;
+  }
+
   std::vector<Layout> all_splits() const {
     std::vector<Layout> splits;
     for (int tensor = 1; tensor <= question_.ranks; ++tensor) {
@@ -75,7 +120,7 @@ class Chooser {
   }
 
   // The ways to do the same split.
-  void try_forms(Layout layout) {
+  void add_forms(Layout layout, std::vector<Job>& jobs) {
     if (layout.tensor > question_.machine.ranks_per_node) {
       trials_.push_back({.candidate = {layout, question_.recompute},
                          .refused = fmt::format("tensor ranks would not fit inside a node of {}",
@@ -83,8 +128,8 @@ class Chooser {
       return;
     }
     std::vector<std::string> forms{layout.form}, schedules{layout.schedule};
-    if (layout.context > 1) forms = {"ring", "heads"};
-    if (layout.pipeline > 1)
+    if (layout.context > 1 && !question_.simple) forms = {"ring", "heads"};
+    if (layout.pipeline > 1 && !question_.simple)
       schedules = {"1f1b", "zero-bubble", "interleaved"};  // gpipe keeps more than 1f1b
     if (layout.context > 1 && question_.form) forms = {*question_.form};
     if (layout.pipeline > 1 && question_.schedule) schedules = {*question_.schedule};
@@ -93,47 +138,46 @@ class Chooser {
         layout.form = form;
         layout.schedule = schedule;
         layout.chunks = schedule == "interleaved" ? question_.chunks.value_or(2) : 1;
-        try_memory(layout);
+        jobs.push_back({.layout = layout});
       }
     }
   }
 
   // Every stage of sharding: it moves more bytes, but shares out the update too. Recomputation only where
   // nothing fits without it.
-  void try_memory(Layout layout) {
+  void try_memory(Job& job) const {
+    Layout layout = job.layout;
     std::vector<std::string> recomputes{question_.recompute};
     if (!recomputes_blocks(question_.recompute)) recomputes.push_back("full");
     // Who names a shard size wants something shared out.
     const int least = layout.data > 1 && question_.shard.value_or(1) > 1 ? 1 : 0;
-    bool one = false;  // fits
     for (const std::string& recompute : recomputes) {
       for (int zero = least; zero <= (layout.data > 1 ? 3 : 0); ++zero) {
         if (layout.data > 1 && question_.zero.value_or(zero) != zero) continue;
         layout.zero = zero;
         // Splitting norms over tokens saves memory for the same traffic, where the sizes allow it.
         layout.sequence = layout.tensor > 1 && question_.sequence.value_or(true);
-        Trial trial = try_one({layout, recompute});
+        Trial trial = try_one({layout, recompute}, job.work);
         if (!trial.refused.empty() && layout.sequence && !question_.sequence) {
           layout.sequence = false;
-          trial = try_one({layout, recompute});
+          trial = try_one({layout, recompute}, job.work);
         }
-        trials_.push_back(trial);
+        job.trials.push_back(trial);
         if (!trial.refused.empty()) return;
-        one |= trial.fits;
+        job.fits |= trial.fits;
       }
-      if (one) return;
+      if (job.fits) return;
     }
   }
 
-  Trial try_one(const Candidate& candidate) {
+  Trial try_one(const Candidate& candidate, int64_t& work) const {
     Trial trial{.candidate = candidate};
     try {
       const Compiled compiled = compile_(candidate);
       for (const auto& program : compiled.programs)
-        work_ += static_cast<int64_t>(program->instructions.size());
+        work += static_cast<int64_t>(program->instructions.size());
       trial.peak_bytes = compiled.peak_bytes;
       trial.fits = compiled.peak_bytes <= question_.available_bytes;
-      one_fits_ |= trial.fits;
       if (!trial.fits) return trial;
       const Walk walk = simulate(compiled.world, price_on(question_.machine, compiled.world),
                                  {.apart = apart_on(question_.machine, compiled.world)});
@@ -142,7 +186,7 @@ class Chooser {
       trial.bubble = walk.bubble;
     } catch (const base::ConfigError& error) {
       trial.refused = error.what();
-      work_ += kWorkOfARefusal;
+      work += kWorkOfARefusal;
     }
     return trial;
   }
@@ -189,7 +233,7 @@ class Chooser {
   const Compile& compile_;
   std::vector<Trial> trials_;
   int64_t work_ = 0;
-  bool one_fits_ = false;
+  int fitting_cuts_ = 0;  // of the first that fits
   size_t unseen_ = 0;
 };
 

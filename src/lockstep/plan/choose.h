@@ -47,6 +47,8 @@ struct Question {
   int64_t available_bytes = 0;     // to each rank
   Machine machine;                 // what the step is priced on
   std::string recompute = "none";  // the recipe's; full is tried too where it does not recompute products
+  bool beside = false;             // compile may be called from several threads at once
+  bool simple = false;             // splits that cut the model further than one that fits are not tried
   // What the user has settled; the rest is free.
   std::optional<int> tensor, context, pipeline, zero, shard, chunks;
   std::optional<std::string> form, schedule;  // of context and pipeline

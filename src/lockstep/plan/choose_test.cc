@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
+#include <optional>
+
 #include "lockstep/base/error.h"
 #include "lockstep/plan/list_key.h"
 #include "lockstep/program/check.h"
@@ -20,12 +23,15 @@ struct Fake {
   std::function<std::string(const Candidate&)> refuses = [](const Candidate&) { return ""; };
   std::function<int64_t(const Candidate&)> instructions = [](const Candidate&) { return 1; };
   std::vector<std::string> tried;
+  std::mutex* guard = nullptr;  // of `tried`, where threads try
 
   Choice choose(Question question) {
     question.machine = machine_named("H100");
     question.machine.launch_seconds = 0;
     if (question.available_bytes == 0) question.available_bytes = 100;
     return plan::choose(question, [&](const Candidate& c) {
+      std::optional<std::lock_guard<std::mutex>> held;
+      if (guard != nullptr) held.emplace(*guard);
       tried.push_back(c.words());
       if (const std::string why = refuses(c); !why.empty()) throw base::ConfigError(157, why);
       Compiled compiled;
@@ -66,8 +72,7 @@ TEST(Choose, TensorRanksStayInsideANode) {
 TEST(Choose, SharesOutAndRecomputesOnlyWhereItMust) {
   Fake fake;
   EXPECT_EQ(fake.choose({.ranks = 4}).best.layout.zero, 0);
-  for (const std::string& words : fake.tried)
-    EXPECT_EQ(words.find("recompute"), std::string::npos) << words;
+  for (const std::string& words : fake.tried) EXPECT_EQ(words.find("recompute"), std::string::npos) << words;
   // Sharing out the update may be worth it where all of it fits.
   fake.seconds = [](const Candidate& c) { return c.layout.zero == 1 ? 1.0 : 1.1; };
   EXPECT_EQ(fake.choose({.ranks = 4}).best.words(), "data=4,zero=1");
@@ -189,6 +194,39 @@ TEST(Choose, RealProgramsOfDataRanks) {
   const Choice tight = choose({.ranks = 4, .available_bytes = whole * 6 / 10, .machine = machine}, compile);
   EXPECT_GT(tight.best.layout.zero, 0) << tight.why();
   EXPECT_LE(tight.trials[0].peak_bytes, whole * 6 / 10);
+}
+
+// Threads decide nothing: not what is tried, nor what goes unseen.
+TEST(Choose, BesideEachOtherOrNot) {
+  for (const int64_t length : {int64_t{1}, int64_t{30'000}}) {
+    std::vector<std::string> found;
+    for (const bool beside : {false, true}) {
+      Fake fake;
+      std::mutex one;
+      fake.instructions = [&](const Candidate&) { return length; };
+      fake.seconds = [](const Candidate& c) { return 1.0 + 1.0 / (c.layout.tensor + 3 * c.layout.pipeline); };
+      fake.guard = &one;
+      const Choice choice = fake.choose({.ranks = 64, .beside = beside});
+      std::string words = std::to_string(choice.unseen);
+      for (const Trial& trial : choice.trials) words += " | " + trial.candidate.words();
+      found.push_back(words);
+    }
+    EXPECT_EQ(found[0], found[1]);
+  }
+}
+
+// A shop looks at many machines: of each, at what cuts the model least and fits.
+TEST(Choose, SimplyMeansNoFurtherThanWhatFits) {
+  Fake fake;
+  fake.bytes = [](const Candidate& c) { return c.layout.tensor * c.layout.pipeline >= 2 ? 10 : 1000; };
+  const Choice choice = fake.choose({.ranks = 16, .simple = true});
+  for (const Trial& trial : choice.trials) {
+    if (trial.refused.empty())
+      EXPECT_LE(trial.candidate.layout.tensor * trial.candidate.layout.pipeline, 4)
+          << trial.candidate.words();
+  }
+  EXPECT_GT(choice.unseen, 0u);
+  EXPECT_LT(choice.trials.size(), fake.choose({.ranks = 16}).trials.size());
 }
 
 }  // namespace

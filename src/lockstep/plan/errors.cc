@@ -25,10 +25,12 @@ std::vector<base::ErrorExplanation> error_rows() {
        "Unusable catalogue",
        {"A file of devices, machines or prices has a row with a missing, unknown or impossible value."},
        {"Correct what the message names; catalogue/ in the repository has rows to copy.",
-        "Remove ~/.config/lockstep/catalogue.toml (or what LOCKSTEP_CATALOGUE names) to use the built-in one."}},
+        "Remove ~/.config/lockstep/catalogue.toml (or what LOCKSTEP_CATALOGUE names) to use the built-in "
+        "one."}},
       {571,
        "Unknown machine",
-       {"The name after --on is neither a device nor a machine of the catalogue, or the number is impossible."},
+       {"The name after --on is neither a device nor a machine of the catalogue, or the number is "
+        "impossible."},
        {"Use a name that `lockstep prices` lists: 8xH100, or \"a3-highgpu-8g x 32\".",
         "Describe your own in a file and add it with `lockstep prices --update FILE`."}},
       {573,
@@ -41,6 +43,17 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"The catalogue has no price of this machine in this region."},
        {"Leave --region away for the cheapest region, or use one that the message names.",
         "Add the price with `lockstep prices --update FILE`."}},
+      {574,
+       "Unusable quota file",
+       {"The file is none of the listings that are read, or is truncated.",
+        "A line of a plain file has other words than REGION WHAT LIMIT [USED] [spot]."},
+       {"Write it again: gcloud compute regions describe REGION --format=json > quota.json.",
+        "docs/plan.md lists the forms."}},
+      {575,
+       "Quota of another cloud",
+       {"The quota files say nothing about the cloud that this machine is rented from."},
+       {"Give that cloud's listing too: --quota may be given several times.",
+        "Write the limit into a plain file: REGION WHAT LIMIT."}},
   };
 }
 

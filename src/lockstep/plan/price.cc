@@ -153,13 +153,21 @@ std::function<int(int rank)> apart_on(const Machine& machine, const World& world
       if (std::find(named.begin(), named.end(), i.among) == named.end()) named.push_back(i.among);
     }
   }
-  return [&machine, &world, named](int rank) {
-    int bits = 0;
-    for (const Among among : named) {
-      if (meet_of(machine, world, rank, among).nodes > 1) bits |= 1 << static_cast<int>(among);
+  // A group is asked once, for all of its members.
+  auto bits = std::make_shared<std::vector<int>>(static_cast<size_t>(world.ranks()), 0);
+  for (const Among among : named) {
+    const bool message = among == Among::next || among == Among::previous;
+    std::vector<bool> known(static_cast<size_t>(world.ranks()), false);
+    for (int rank = 0; rank < world.ranks(); ++rank) {
+      if (known[static_cast<size_t>(rank)]) continue;
+      const int bit = meet_of(machine, world, rank, among).nodes > 1 ? 1 << static_cast<int>(among) : 0;
+      for (const int member : message ? std::vector{rank} : world.members(rank, among)) {
+        known[static_cast<size_t>(member)] = true;
+        (*bits)[static_cast<size_t>(member)] |= bit;
+      }
     }
-    return bits;
-  };
+  }
+  return [bits](int rank) { return (*bits)[static_cast<size_t>(rank)]; };
 }
 
 }  // namespace lockstep::plan

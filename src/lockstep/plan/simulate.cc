@@ -27,7 +27,8 @@ struct Lane {
   std::vector<size_t> list;  // instructions, in order
   size_t next = 0;
   double clock = 0;
-  int meeting = -1;  // where its next instruction waits for others
+  int meeting = -1;    // where its next instruction waits for others
+  bool awake = false;  // it is in the queue
   bool done() const { return next == list.size(); }
 };
 
@@ -54,6 +55,15 @@ struct Channel {
   auto operator<=>(const Channel&) const = default;
 };
 
+// The calls of a channel so far.
+struct Line {
+  Channel channel;
+  std::vector<int> meetings = {};  // in the order of calls
+  // How often a class has come. Of a class that sends to itself, sends and receives are counted apart.
+  std::map<std::pair<int, bool>, size_t> calls = {};
+};
+constexpr size_t kAmong = static_cast<size_t>(Among::previous) + 1;
+
 class Walker {
  public:
   Walker(const World& world, const Price& price, const Rules& rules)
@@ -64,6 +74,8 @@ class Walker {
       walk_.spans.emplace_back(list.size());
       meeting_of_.emplace_back(list.size(), -1);
       lanes_.emplace_back();
+      line_of_.emplace_back();
+      line_of_.back().fill(-1);
       for (size_t n = 0; n < list.size(); ++n) lanes_.back()[lane_of(list[n])].list.push_back(n);
     }
   }
@@ -73,6 +85,7 @@ class Walker {
     while (!awake_.empty()) {
       const auto [c, lane] = awake_.front();
       awake_.pop_front();
+      lanes_[static_cast<size_t>(c)][lane].awake = false;
       advance(c, lane);
     }
     report_waiting();
@@ -95,8 +108,11 @@ class Walker {
   }
 
   void wake(int c) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      if (!lanes_[static_cast<size_t>(c)][lane].done()) awake_.emplace_back(c, lane);
+    for (size_t at = 0; at < kLanes; ++at) {
+      Lane& lane = lanes_[static_cast<size_t>(c)][at];
+      if (lane.done() || lane.awake || lane.meeting >= 0) continue;
+      lane.awake = true;
+      awake_.emplace_back(c, at);
     }
   }
 
@@ -143,22 +159,33 @@ class Walker {
 
   void arrive(const Arrival& who) {
     const Instruction& i = instruction(who.of_class, who.index);
-    const Channel channel = channel_of(who.of_class, who.lane, i);
-    // Of a class that sends to itself, sends and receives are counted apart.
-    const auto side = std::tuple(who.of_class, receives(i), channel);
-    const size_t call = calls_[side]++;
-    std::vector<int>& line = lines_[channel];
-    if (line.size() <= call) {
-      line.push_back(static_cast<int>(meetings_.size()));
-      meetings_.push_back({.expected = channel.classes, .arrived = {}, .message = channel.message});
+    Line& line = line_of(who.of_class, who.lane, i);
+    const size_t call = line.calls[{who.of_class, receives(i)}]++;
+    if (line.meetings.size() <= call) {
+      line.meetings.push_back(static_cast<int>(meetings_.size()));
+      meetings_.push_back({.expected = line.channel.classes, .arrived = {}, .message = line.channel.message});
     }
-    const int number = line[call];
+    const int number = line.meetings[call];
     lanes_[static_cast<size_t>(who.of_class)][who.lane].meeting = number;
     meeting_of_[static_cast<size_t>(who.of_class)][who.index] = number;
     Meeting& meeting = meetings_[static_cast<size_t>(number)];
     if (!meeting.arrived.empty()) compare(meeting.arrived.front(), who);
     meeting.arrived.push_back(who);
     if (meeting.complete()) hold(number);
+  }
+
+  // Looked up once for each kind of call of a class.
+  Line& line_of(int c, size_t lane, const Instruction& i) {
+    const size_t kind = (lane * kAmong + static_cast<size_t>(i.among)) * 3 + (sends(i)      ? 1
+                                                                              : receives(i) ? 2
+                                                                                            : 0);
+    int& known = line_of_[static_cast<size_t>(c)][kind];
+    if (known < 0) {
+      const Channel channel = channel_of(c, lane, i);
+      known = number_of_.try_emplace(channel, static_cast<int>(lines_.size())).first->second;
+      if (known == static_cast<int>(lines_.size())) lines_.push_back({.channel = channel});
+    }
+    return lines_[static_cast<size_t>(known)];
   }
 
   Channel channel_of(int c, size_t lane, const Instruction& i) const {
@@ -175,6 +202,10 @@ class Walker {
   }
 
   void compare(const Arrival& first, const Arrival& who) {
+    // The same instruction of the same list. (A class that meets itself in a message is another matter.)
+    const bool same =
+        first.index == who.index && class_at(first.of_class).program == class_at(who.of_class).program;
+    if (same) return;
     const std::string why =
         differs(program_of(class_at(first.of_class)), instruction(first.of_class, first.index),
                 program_of(class_at(who.of_class)), instruction(who.of_class, who.index));
@@ -348,9 +379,10 @@ class Walker {
   std::vector<std::array<Lane, kLanes>> lanes_;  // [class][lane]
   std::deque<std::pair<int, size_t>> awake_;
   std::vector<Meeting> meetings_;
-  std::vector<std::vector<int>> meeting_of_;   // [class][instruction]
-  std::map<Channel, std::vector<int>> lines_;  // meetings of a channel, in the order of calls
-  std::map<std::tuple<int, bool, Channel>, size_t> calls_;
+  std::vector<std::vector<int>> meeting_of_;  // [class][instruction]
+  std::vector<Line> lines_;
+  std::map<Channel, int> number_of_;                           // of a line
+  std::vector<std::array<int, kLanes * kAmong * 3>> line_of_;  // [class][kind of call]; -1: not looked up yet
 };
 
 }  // namespace

@@ -72,28 +72,31 @@ Meets meets_of(const World& world, Among among) {
   return meets;
 }
 
-// The classes that meet in each group.
-std::vector<std::vector<int>> classes_in(const Meets& meets, const std::vector<int>& class_of) {
-  std::vector<std::vector<int>> sets;
+// Which classes meet in each group, as a number: groups in which the same classes meet have the same.
+std::vector<int> classes_in(const Meets& meets, const std::vector<int>& class_of) {
+  std::vector<int> numbers;
+  std::map<std::vector<int>, int> number;
+  std::vector<int> classes;
   for (const std::vector<int>& group : meets.groups) {
-    std::set<int> classes;
-    for (const int member : group) classes.insert(class_of[static_cast<size_t>(member)]);
-    sets.emplace_back(classes.begin(), classes.end());
+    classes.clear();
+    for (const int member : group) classes.push_back(class_of[static_cast<size_t>(member)]);
+    std::sort(classes.begin(), classes.end());
+    classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+    numbers.push_back(number.try_emplace(classes, static_cast<int>(number.size())).first->second);
   }
-  return sets;
+  return numbers;
 }
 
 // Splits classes whose ranks see different classes; true when there are more than before.
 bool split(const std::vector<Meets>& all, std::vector<int>& class_of) {
-  std::vector<std::vector<std::vector<int>>> sets;
-  for (const Meets& meets : all) sets.push_back(classes_in(meets, class_of));
-  std::map<std::pair<int, std::vector<std::vector<int>>>, int> number;
-  std::vector<int> next(class_of.size());
+  std::vector<std::vector<int>> seen;
+  for (const Meets& meets : all) seen.push_back(classes_in(meets, class_of));
+  std::map<std::vector<int>, int> number;
+  std::vector<int> next(class_of.size()), key;
   for (size_t r = 0; r < class_of.size(); ++r) {
-    std::vector<std::vector<int>> sees;
-    for (size_t k = 0; k < all.size(); ++k) sees.push_back(sets[k][static_cast<size_t>(all[k].group_of[r])]);
-    next[r] =
-        number.try_emplace({class_of[r], std::move(sees)}, static_cast<int>(number.size())).first->second;
+    key.assign(1, class_of[r]);
+    for (size_t k = 0; k < all.size(); ++k) key.push_back(seen[k][static_cast<size_t>(all[k].group_of[r])]);
+    next[r] = number.try_emplace(key, static_cast<int>(number.size())).first->second;
   }
   const bool more = static_cast<int>(number.size()) > *std::max_element(class_of.begin(), class_of.end()) + 1;
   class_of = std::move(next);

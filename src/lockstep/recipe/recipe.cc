@@ -46,6 +46,18 @@ void add_run(std::vector<Key>& keys) {
                    "Seconds that ranks wait for a rank that does not arrive before all are restarted. auto: "
                    "30, or ten times what that instruction usually takes.",
                    "120", {.at_least = 1, .at_most = 1e6, .also = {"watchdog", "heartbeat_timeout"}}),
+          make_key(MEMBER(run.budget), always(),
+                   "Dollars that the run may cost, all of its processes together: it saves and stops with "
+                   "exit code 75 before they are spent. Events tell of 50 and 90 %. Empty: no limit.",
+                   "\"$50\"",
+                   {.pattern = "(\\$?[0-9][0-9,]*(\\.[0-9]+)?k?)?",
+                    .form = "dollars, such as \"$50\" or \"$1,200\"",
+                    .also = {"max_cost", "budget_usd", "max_usd"}}),
+          make_key(MEMBER(run.price), is_not("run.budget", {""}),
+                   "What run.budget counts with: dollars an hour of all machines of the run, or a machine of "
+                   "`lockstep prices` with a tariff and a region (\"a3-highgpu-8g spot us-central1\"). auto: "
+                   "LOCKSTEP_MACHINE, or the machine's own word where it has one (EC2).",
+                   "\"12.50\"", {.also = {"hourly_price", "usd_per_hour"}}),
       });
 }
 

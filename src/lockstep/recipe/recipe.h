@@ -28,6 +28,8 @@ struct Recipe {
     std::string nonfinite = "stop";  // stop, skip
     AutoInt threads;                 // CPU threads of the compute lane
     AutoInt hang_timeout;            // seconds; auto: 30, or ten times what an instruction usually takes
+    std::string budget = "";         // dollars that the run may cost; empty: any
+    std::string price = "auto";      // dollars an hour of all machines, or a machine of the catalogue
   } run;
 
   struct Model {

@@ -17,6 +17,7 @@
 #include "lockstep/training/recovery.h"
 #include "lockstep/training/remarks.h"
 #include "lockstep/training/save_news.h"
+#include "lockstep/training/spending.h"
 #include "lockstep/training/uploader.h"
 
 namespace lockstep::training {
@@ -150,6 +151,8 @@ void say_beginning(const Rank& rank, const run::TrainOptions& options, const run
 
 }  // namespace
 
+constexpr const char* kBudgetSpent = "run.budget is spent";
+
 TrainResult run_beside(const Rank& rank) {
   run::TrainOptions options = train_options(rank);
   options.profile.made = [&](const run::Profile& profile) {
@@ -158,7 +161,9 @@ TrainResult run_beside(const Rank& rank) {
   run::Saver saver(rank.session, rank.request.folder);
   options.save = [&](int64_t step) { save_now(saver, step, rank.signal); };
   run::Observer nobody;
-  return result_of(train_and_save(rank.session, options, nobody, [&] { saver.finish(); }), rank);
+  const run::Summary summary = train_and_save(rank.session, options, nobody, [&] { saver.finish(); });
+  if (summary.by_wish) launch::say_final(kBudgetSpent);  // ranks that are started again would stop at once
+  return result_of(summary, rank);
 }
 
 namespace {
@@ -203,7 +208,18 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
       saver,
       {.everyone = everyone, .notice = notice, .snapshots = rank.snapshots.get(), .uploads = uploads.get()});
   DataWatch data(session.plan.recipe().data, everyone);
+  const std::unique_ptr<SpendingWatch> spending =
+      options.save_only ? nullptr
+                        : spending_watch(session,
+                                         {.folder = folder,
+                                          .fresh = history_of(rank.request) == run::History::fresh,
+                                          .goes_on = launch::started_again()},
+                                         everyone);
   everyone.all = {&files, &observer, &news, &notice, &data};
+  if (spending) {
+    everyone.all.push_back(spending.get());
+    options.wants_end = [&] { return spending->is_spent(); };
+  }
   options.save = [&](int64_t step) { save_now(saver, step, rank.signal), news.tell(); };
   options.profile.made = [&](const run::Profile& profile) {
     observer.profiled(session, profile, keep_profile(session, profile, folder));
@@ -215,12 +231,18 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
   if (!begun.missing.empty()) everyone.event("lines_missing", begun.missing, options.first_step);
   base::end_lap(session.plan.laps, "open the run folder");
   const run::Summary summary = train_and_save(session, options, everyone, [&] { news.finish(); });
+  if (spending) spending->keep();
+  const bool out_of_money = spending && summary.by_wish;
+  if (out_of_money) launch::say_final(kBudgetSpent);
   everyone.event(
       summary.finished ? "finished" : "preempted",
-      summary.finished
-          ? fmt::format("{} steps done, params_hash {}", summary.steps, summary.params_hash)
+      summary.finished ? fmt::format("{} steps done, params_hash {}", summary.steps, summary.params_hash)
+      : out_of_money
+          ? fmt::format("{}: stopped at a step boundary and saved; raise run.budget to continue",
+                        spending->describe())
           : fmt::format("stopped by signal {} at a step boundary and saved", rank.signal.value().load()),
       summary.steps);
+  if (out_of_money) observer.warn(spending->describe() + ": stopped and saved; raise run.budget to continue");
   const std::string not_uploaded =
       news.finish_uploads(upload_seconds(rank, summary), rank.signal.value(), summary.steps);
   const TrainResult result = result_of(summary, rank);

@@ -18,6 +18,7 @@
 #include "lockstep/training/rank.h"
 #include "lockstep/training/recovery.h"
 #include "lockstep/training/remarks.h"
+#include "lockstep/training/spending.h"
 #include "lockstep/training/uploader.h"
 
 namespace lockstep {
@@ -192,6 +193,7 @@ TrainResult start_or_join(const Request& request, const StopSignal& signal) {
 TrainResult train(const recipe::Resolved& recipe, const TrainOptions& options) {
   const StopSignal signal(training::only_saves());
   check_profile(options.profile, recipe.recipe.run.steps);
+  training::check_price(recipe.recipe);
   TrainObserver nobody;
   const Request request(recipe, options, options.observer != nullptr ? *options.observer : nobody);
   try {

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/cli/apply.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/explain/explain_plan.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/run/session/forecast.h"
 #include "lockstep/run/session/memory_report.h"
+#include "lockstep/run/session/run_price.h"
 #include "lockstep/terminal/curve.h"
 #include "lockstep/terminal/table.h"
 #include "lockstep/terminal/terminal.h"
@@ -130,9 +134,12 @@ void print_curve(const run::Plan& plan, const terminal::Terminal& terminal) {
 
 int explain_memory(const std::vector<std::string>& words) {
   PlanWords wanted;
+  int64_t apply = 0;
   Arguments arguments("explain memory", "Show what takes up the memory of a step, and when.", words);
   add_plan_words(arguments, wanted);
   arguments.flag("--json", wanted.json, "as JSON");
+  arguments.option("--apply", apply,
+                   "where it does not fit: write change N of the menu into the recipe file");
   arguments.example("lockstep explain memory first.toml", "on one rank, and how to reduce it");
   arguments.example("lockstep explain memory first.toml --nproc 8 parallel.zero=3",
                     "what each of 8 ranks would need");
@@ -151,12 +158,17 @@ int explain_memory(const std::vector<std::string>& words) {
   for (const run::Remedy& way : run::remedies(plan)) {
     print("{:<28} needs {:>10}: {}\n", way.change, bytes_text(way.peak_bytes), way.price);
   }
-  if (plan.memory.peak_bytes() <= plan.available_bytes) return 0;
-  const std::vector<run::Remedy> ways = run::ways_to_fit(plan, plan.available_bytes);
-  print("\n{}\n", ways.empty() ? "does not fit, and no combination of changes helps"
-                               : "does not fit; settings that do, cheapest first:");
-  for (const run::Remedy& way : ways)
-    print("  {}\n    needs {}: {}\n", way.change, bytes_text(way.peak_bytes), way.price);
+  if (plan.memory.peak_bytes() <= plan.available_bytes) {
+    if (apply > 0) throw base::ConfigError(109, "--apply: it fits as it is, so there is nothing to apply");
+    return 0;
+  }
+  const std::vector<run::MenuRow> menu =
+      run::remedy_menu(plan, plan.available_bytes, run::this_place(plan).machine);
+  print("\n{}\n", menu.empty() ? "does not fit, and no combination of changes helps" : "does not fit");
+  const double usd_per_hour = run::known_price(plan.recipe(), plan.seat.nodes);
+  if (!menu.empty())
+    print("{}", menu_text(menu, {plan.recipe().run.steps, usd_per_hour / 3600}, terminal.width));
+  if (apply > 0) apply_remedy(wanted.source, menu, apply);
   return 0;
 }
 

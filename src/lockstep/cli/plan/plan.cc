@@ -2,13 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/cli/apply.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/plan/modes.h"
 #include "lockstep/cli/plan/report.h"
+#include "lockstep/cli/plan/sweep.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/run/session/choose_layout.h"
 
@@ -18,10 +21,11 @@ namespace {
 
 struct PlanWords {
   recipe::RecipeSource source;
-  std::vector<std::string> on;
-  std::string region, tariff = "on_demand", scale;
+  std::vector<std::string> on, quota;
+  std::string region, tariff = "on_demand", scale, out, loss;
   double preemptions = 1;
-  bool json = false, explain = false, quick = false, published = false;
+  int64_t apply = 0;
+  bool json = false, explain = false, quick = false, published = false, sweep = false;
 };
 
 // Whether the recipe says how its ranks share the work.
@@ -68,6 +72,30 @@ Paying parse_paying(const PlanWords& words) {
   return {*tariff, words.region, words.preemptions};
 }
 
+void check_quota(const plan::Quota& quota, const plan::Place& place) {
+  if (place.row == nullptr)
+    throw base::ConfigError(109,
+                            fmt::format("--quota is about machines that a cloud rents, and {} are nobody's; "
+                                        "name one, such as --on a3-highgpu-8g",
+                                        place.words));
+  plan::check_cloud(quota, *place.row);
+}
+
+// Of the layout that was forecast.
+std::vector<run::MenuRow> menu_of(recipe::Resolved resolved, const Planned& planned) {
+  if (planned.layouts && !has_layout(resolved)) run::take_layout(resolved, planned.layouts->best);
+  return run::remedies_on(resolved, planned.place);
+}
+
+int sweep(const PlanWords& words) {
+  if (words.on.empty())
+    throw base::ConfigError(109, "plan --sweep needs --on MACHINES, such as --on \"a3-highgpu-8g x 1:32\"");
+  SweepWords asked{.places = parse_places(words.on), .paying = parse_paying(words), .out = words.out};
+  asked.json = words.json;
+  for (const plan::Place& place : asked.places) check_region(place, asked.paying);
+  return plan_sweep(recipe::read_recipe(words.source), asked);
+}
+
 }  // namespace
 
 int plan_command(Arguments& arguments) {
@@ -81,8 +109,19 @@ int plan_command(Arguments& arguments) {
   arguments.flag("--quick", words.quick, "do not look for better layouts than the recipe's");
   arguments.option("--scale", words.scale,
                    "FIRST:LAST ranks, doubled: weak and strong scaling, and what limits it");
+  arguments.flag("--sweep", words.sweep,
+                 "every layout on every --on: machines and counts with commas, \"a3-highgpu-8g x 1:32\"");
+  arguments.option("--out", words.out, "with --sweep: write every layout that fits into this CSV file");
+  arguments.option(
+      "--quota", words.quota,
+      "what you may rent: output of `gcloud compute regions describe`, `aws service-quotas`, or lines");
   arguments.flag("--published", words.published,
                  "compare forecasts with training figures that others have published");
+  arguments.option(
+      "--loss", words.loss,
+      "also estimate the loss: chinchilla, a finished smaller RUN, or \"E=.. A=.. B=.. alpha=.. beta=..\"");
+  arguments.option("--apply", words.apply,
+                   "where it does not fit: write change N of the menu into the recipe file");
   arguments.flag("--explain", words.explain,
                  "print the figures that the forecast rests on, and their sources");
   arguments.flag("--json", words.json, "print one JSON object");
@@ -91,9 +130,14 @@ int plan_command(Arguments& arguments) {
   arguments.example("lockstep plan recipes/llama-8b.toml --on \"a3-highgpu-8g x 4\" --tariff spot --json",
                     "on four rented machines, for a script");
   arguments.example("lockstep plan recipes/llama-1b.toml --on a2-ultragpu-1g --scale 1:8", "how it scales");
+  arguments.example(
+      "lockstep plan recipes/llama-8b.toml --on \"a3-highgpu-8g x 1:8, p5.48xlarge\" --sweep --out s.csv",
+      "machines, counts and layouts beside each other");
   arguments.example("lockstep plan first.toml parallel.tensor=2 --on 2xL4 --explain", "one layout, and why");
   if (!arguments.parse()) return 0;
   if (words.published) return plan_published(words.json);
+  if (!words.out.empty() && !words.sweep) throw base::ConfigError(109, "--out is for plan --sweep");
+  if (words.sweep) return sweep(words);
   if (words.on.size() != 1) {
     throw base::ConfigError(
         109, words.on.empty() ? "plan needs --on MACHINES, such as --on 8xH100 (`lockstep prices` lists them)"
@@ -104,14 +148,28 @@ int plan_command(Arguments& arguments) {
   check_region(place, paying);
   const recipe::Resolved resolved = recipe::read_recipe(words.source);
   if (!words.scale.empty()) return plan_scale(resolved, place, words.scale, words.json);
-  const Planned planned = plan_on(resolved, place, paying, !words.quick);
+  const std::optional<plan::Quota> quota = read_quotas(words.quota);
+  if (quota) check_quota(*quota, place);
+  Planned planned = plan_on(resolved, place, paying, !words.quick);
+  if (quota) {
+    planned.quota = plan::verdicts(
+        *quota, {.row = place.row,
+                 .machines = place.nodes,
+                 .tariff = paying.tariff,
+                 .region = paying.region,
+                 .purpose = fmt::format("to train {} for {:.0f} hours", resolved.recipe.run.name,
+                                        std::ceil(planned.forecast.hours))});
+  }
+  if (!words.loss.empty()) planned.loss = loss_to_expect(words.loss, planned.forecast);
+  if (!planned.forecast.fits()) planned.menu = menu_of(resolved, planned);
   if (words.json) {
     print("{}\n", to_json(planned).dump());
   } else {
     print_report(planned, resolved.recipe);
     if (words.explain) print_explanation(planned);
   }
-  return planned.forecast.fits() ? 0 : 1;
+  if (words.apply > 0) apply_remedy(words.source, planned.menu, words.apply);
+  return planned.forecast.fits() && planned.in_quota() ? 0 : 1;
 }
 
 }  // namespace lockstep::cli

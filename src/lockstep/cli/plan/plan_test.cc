@@ -1,9 +1,11 @@
 // plan, prices, receipt and bench machine as a person uses them.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/cli/testing.h"
@@ -58,6 +60,141 @@ TEST(Plan, JsonHasWhatScriptsNeed) {
   EXPECT_FALSE(json["bottleneck"]["part"].get<std::string>().empty());
   // The whole run at the machine's price.
   EXPECT_GT(json["usd"].get<double>(), 30 * json["hours"].get<double>());
+}
+
+TEST(Plan, Sweep) {
+  base::TemporaryFolder folder;
+  const std::string plan = alone("$L plan ") + kSmall;
+  expect_rows(
+      folder.path(),
+      {{plan + " --sweep", 2, "plan --sweep needs --on"},
+       {plan + " --on 8xH100 --out s.csv", 2, "--out is for plan --sweep"},
+       {plan + " --sweep --on \"a3-highgpu-8g x 4:1\"", 2, "expected MACHINE x FIRST:LAST"},
+       {plan + " --sweep --on \"a3-highgpu-8g x 1:2, 4xH100\" --out s.csv", 0, "all that fit are in s.csv"},
+       {plan + " --sweep --on \"a2-ultragpu-1g, a2-ultragpu-8g\"", 0, "cost against time"},
+       {plan + " --sweep --on T4 model.preset=8b model.layers=32", 1, "0 fit"},
+       {"head -n 1 s.csv", 0, "machines,ranks,nodes,layout,recompute,step_ms,tokens_per_s"},
+       {"grep -c '^4 x H100,4,' s.csv", 0, ""}});
+  const Outcome outcome =
+      run_shell(folder.path(), plan + " --sweep --on \"a3-highgpu-8g x 1:2\" --json 2>/dev/null");
+  const nlohmann::json json = nlohmann::json::parse(outcome.output, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << outcome.output;
+  // Every stage of sharding that fits is there, not the first alone, and the rows of a place are sorted.
+  std::set<std::string> zeros;
+  double last = 0;
+  for (const auto& row : json["rows"]) {
+    if (row["ranks"] != 8) continue;
+    const std::string layout = row["layout"];
+    for (const char* zero : {"data=8", "data=8,zero=1", "data=8,zero=2", "data=8,zero=3"}) {
+      if (layout == zero) zeros.insert(layout);
+    }
+    EXPECT_GT(row["usd"].get<double>(), 0);
+    last = std::max(last, row["step_ms"].get<double>());
+  }
+  EXPECT_EQ(zeros.size(), 4u);
+}
+
+TEST(Plan, Quota) {
+  base::TemporaryFolder folder;
+  std::ofstream(folder.path() + "/gcp.json")
+      << R"({"name": "us-central1", "quotas": [{"metric": "NVIDIA_A100_80GB_GPUS", "limit": 8, "usage": 0}]})";
+  std::ofstream(folder.path() + "/plain") << "us-east-1 p5.48xlarge 1\n";
+  std::ofstream(folder.path() + "/bad") << "us-east-1 p5.48xlarg 1\n";
+  const std::string plan = alone("$L plan ") + kSmall + " --quick ";
+  expect_rows(
+      folder.path(),
+      {{plan + "--on a2-ultragpu-8g --quota gcp.json", 0, "fits"},
+       {plan +
+            "--on \"a2-ultragpu-8g x 2\" batch.slices=16 batch.global=16 batch.strands=16 --quota gcp.json",
+        1, "gcloud beta quotas preferences create"},
+       {plan + "--on p5.48xlarge --quota gcp.json", 2, "[LS0575]"},
+       {plan + "--on p5.48xlarge --quota gcp.json --quota plain", 0, "us-east-1"},
+       {plan + "--on 8xH100 --quota gcp.json", 2, "--quota is about machines"},
+       {plan + "--on p5.48xlarge --quota bad", 2, "did you mean p5.48xlarge?"},
+       {plan + "--on p5.48xlarge --quota nowhere", 2, "[LS0574]"}});
+}
+
+TEST(Plan, WhatDoesNotFitHasAMenu) {
+  base::TemporaryFolder folder;
+  std::ofstream(folder.path() + "/big.toml")
+      << "[model]\nfamily = \"llama\"\npreset = \"1b\"\n\n[data]\nkind = \"tokens\"\nseq_len = 4096\n\n"
+         "[batch]\nglobal = 16\nslices = 2  # too few\nstrands = 2\n";
+  const std::string plan = alone("$L plan big.toml --on g2-standard-8 --quick");
+  expect_rows(folder.path(), {{plan, 1, "changes that fit, cheapest first"},
+                              {plan + " --apply 99", 2, "--apply 99: expected 1 to"},
+                              {plan + " --apply 1", 1, "written"},
+                              {plan, 0, "fits"},
+                              {plan + " --apply 1", 2, "nothing to apply"}});
+}
+
+TEST(Plan, LossToExpect) {
+  base::TemporaryFolder folder;
+  const std::string plan = alone("$L plan ") + kSmall + " --on H100 --quick --loss ";
+  expect_rows(
+      folder.path(),
+      {{plan + "chinchilla", 0, "loss: estimated at"},
+       {plan + "'E=2 A=1 B=1 alpha=9 beta=9'", 0, "loss: estimated at 2.00 (2.00 to 2.00) by your law"},
+       {plan + "nowhere", 2, "[LS0580]"},
+       {plan + "'E=2'", 2, "expected a run folder, chinchilla, or a law"},
+       {alone("$L train run.steps=5 run.device=cpu model.layers=1 model.hidden=32 data.seq_len=32"), 0, ""},
+       {plan + "runs/first", 0, "shifted to pass through runs/first"}});
+}
+
+TEST(Shop, FindsTheCheapestAndTheFastest) {
+  base::TemporaryFolder folder;
+  std::ofstream(folder.path() + "/gcp.json")
+      << R"({"name": "us-central1", "quotas": [{"metric": "NVIDIA_A100_80GB_GPUS", "limit": 1, "usage": 0}]})";
+  const std::string shop = alone("$L shop ") + kSmall + " --only a2-ultragpu --machines 1 ";
+  expect_rows(folder.path(), {{"$L shop --help", 0, "--by friday"},
+                              {shop + "--tokens 1B", 0, "cheapest:"},
+                              {shop + "--tokens lots", 2, "--tokens \"lots\""},
+                              {shop + "--by someday", 2, "--by \"someday\""},
+                              {shop + "--max nothing", 2, "--max \"nothing\""},
+                              {shop + "--tokens 1B --max '$0.01'", 1, "too dear"},
+                              {shop + "--tokens 1T --by 1h", 1, "too late"},
+                              {shop + "--tokens 1B --quota gcp.json", 0, "quota 1 of 8 GPUs"},
+                              {shop + "--tokens 1B --choose", 0, "chosen"},
+                              {alone("$L shop --only nothing-like-it"), 2, "[LS0572]"}});
+  const Outcome outcome =
+      run_shell(folder.path(), shop + "--tokens 1B --tariff on_demand --json 2>/dev/null");
+  const nlohmann::json json = nlohmann::json::parse(outcome.output, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << outcome.output;
+  double cheapest = 1e9, fastest = 1e9;
+  for (const auto& offer : json["offers"]) {
+    cheapest = std::min(cheapest, offer["usd"].get<double>());
+    fastest = std::min(fastest, offer["hours"].get<double>());
+    EXPECT_NEAR(offer["usd"].get<double>(),
+                offer["hours"].get<double>() * offer["usd_per_hour"].get<double>(), 1e-6);
+  }
+  EXPECT_EQ(json["cheapest"]["usd"].get<double>(), cheapest);
+  EXPECT_EQ(json["fastest"]["hours"].get<double>(), fastest);
+  EXPECT_NEAR(json["steps"].get<double>(), std::ceil(1e9 / (8 * 2048)), 0.5);
+}
+
+TEST(Budget, StopsSavedBeforeItIsSpent) {
+  base::TemporaryFolder folder;
+  // A dollar a second: steps of a tiny model take milliseconds, and two seconds are kept for the end.
+  const std::string train = alone(
+      "$L train run.device=cpu run.steps=100000 model.layers=1 model.hidden=32 data.seq_len=32 "
+      "log.every=100 ");
+  expect_rows(folder.path(), {{train + "run.budget='$8' run.price=auto", 2, "[LS0577]"},
+                              {train + "run.budget='eight'", 2, "run.budget"},
+                              {train + "run.budget='$8' run.price=3600", 75, "raise run.budget to continue"},
+                              {train + "run.budget='$8.1' run.price=36000", 2, "[LS0578]"},
+                              {"$L budget runs/first", 0, "runs/first"},
+                              {train + "run.budget='$16' run.price=3600 --nproc 2", 75, "resuming from step"},
+                              {"$L budget --gcp", 2, "needs --amount"},
+                              {"$L budget --gcp --amount '$50'", 0, "--budget-amount=50.00USD"},
+                              {"$L budget nowhere", 2, "[LS0579]"}});
+  const Outcome events = run_shell(folder.path(), "cat runs/first/events.jsonl");
+  EXPECT_EQ(events.output.find("restart"), std::string::npos) << events.output;  // by the launcher, in vain
+  EXPECT_NE(events.output.find("50 %: $"), std::string::npos) << events.output;
+  const Outcome spent = run_shell(folder.path(), "$L budget runs/first --json 2>/dev/null");
+  const nlohmann::json json = nlohmann::json::parse(spent.output, nullptr, false);
+  ASSERT_TRUE(json.is_array()) << spent.output;
+  EXPECT_LT(json[0]["usd"].get<double>(), 16);
+  EXPECT_GT(json[0]["usd"].get<double>(), 8);
+  EXPECT_GE(json[0]["processes"].get<int>(), 2);
 }
 
 TEST(Prices, AreListedAndReplaced) {

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/money.h"
 #include "lockstep/base/text.h"
+#include "lockstep/cli/apply.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/plan/money.h"
 #include "lockstep/terminal/table.h"
@@ -48,6 +50,11 @@ void print_head(const Planned& p, const recipe::Recipe& recipe) {
   print("step {} (± {:.0f} %), {} {}/s, MFU {}\n", base::human_duration(f.step_seconds), f.error * 100,
         base::human_count(f.units_per_second()), f.unit, percent(f.mfu));
   print("{} steps: {}, {:.0f} kWh{}\n", f.steps, base::human_duration(f.hours * 3600), f.kwh, money_line(p));
+  if (p.loss)
+    print("{}\n", base::hanging(
+                      fmt::format("loss: estimated at {:.2f} ({:.2f} to {:.2f}) by {}", p.loss->estimate.loss,
+                                  p.loss->estimate.low, p.loss->estimate.high, p.loss->basis),
+                      terminal.width, 2));
   if (!p.place.device->note.empty()) print("note: {}: {}\n", p.place.device->name, p.place.device->note);
   if (!p.place.model.measured)
     print("not measured: figures of {} are its maker's and estimates\n", p.place.device->name);
@@ -97,6 +104,37 @@ void print_parts(const Planned& p) {
   print("\n{}\n{}", time.to_text(terminal), memory.to_text(terminal));
 }
 
+void print_menu(const Planned& p) {
+  if (p.forecast.fits()) return;
+  const auto price = p.place.price(p.paying.tariff, p.paying.region);
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
+  if (p.menu.empty()) {
+    print(
+        "\nno change of slices, strands, recomputation, logits or moments makes it fit; use more ranks or "
+        "another machine\n");
+    return;
+  }
+  print("\n{}",
+        menu_text(p.menu, {p.forecast.steps, price ? price->usd_per_hour / 3600 : 0}, terminal.width));
+  print("--apply N writes one of them into the recipe file\n");
+}
+
+void print_quota(const Planned& p) {
+  if (!p.quota) return;
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
+  if (p.quota->empty()) {
+    print("\nquota: the files say nothing about {} ({})\n", p.place.row->name, name_of(p.paying.tariff));
+    return;
+  }
+  terminal::Table table({"quota in", "limit", "in use", "needed", "", ""});
+  for (const size_t column : {1, 2, 3}) table.align_right(column);
+  for (const plan::QuotaVerdict& v : *p.quota)
+    table.add({v.region, fmt::format("{:.0f}", v.limit), fmt::format("{:.0f}", v.used),
+               fmt::format("{:.0f} {}", v.needed, v.counts), v.fits() ? "fits" : "does not fit", v.name});
+  print("\n{}", table.to_text(terminal));
+  if (!p.in_quota()) print("\nto ask for more:\n  {}\n", p.quota->front().ask);
+}
+
 void print_layouts(const Planned& p) {
   if (!p.layouts) return;
   terminal::Table table({"best layouts", "step", "GiB", "cost", ""});
@@ -114,13 +152,7 @@ void print_layouts(const Planned& p) {
 
 }  // namespace
 
-std::string money(double usd) {
-  if (usd < 100) return fmt::format("${:.2f}", usd);
-  std::string digits = fmt::format("{:.0f}", usd);
-  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
-  return "$" + digits;
-}
+std::string money(double usd) { return base::dollars(usd); }
 
 std::optional<double> dollars(const Planned& p) {
   const auto price = p.place.price(p.paying.tariff, p.paying.region);
@@ -137,6 +169,13 @@ void print_report(const Planned& p, const recipe::Recipe& recipe) {
                                             percent(p.bottleneck.share), p.bottleneck.remedy),
                                 terminal.width, 2));
   print_layouts(p);
+  print_menu(p);
+  print_quota(p);
+}
+
+bool Planned::in_quota() const {
+  return !quota ||
+         std::any_of(quota->begin(), quota->end(), [](const plan::QuotaVerdict& v) { return v.fits(); });
 }
 
 nlohmann::ordered_json to_json(const Planned& p) {
@@ -158,6 +197,33 @@ nlohmann::ordered_json to_json(const Planned& p) {
     }
   }
   const auto usd = dollars(p);
+  ordered_json quota = nullptr;  // none was given
+  if (p.quota) quota = ordered_json::array();
+  for (const plan::QuotaVerdict& v : p.quota.value_or(std::vector<plan::QuotaVerdict>{}))
+    quota.push_back({{"region", v.region},
+                     {"name", v.name},
+                     {"counts", v.counts},
+                     {"needed", v.needed},
+                     {"limit", v.limit},
+                     {"used", v.used},
+                     {"fits", v.fits()},
+                     {"ask", v.ask}});
+  ordered_json menu = ordered_json::array();
+  const auto price = p.place.price(p.paying.tariff, p.paying.region);
+  for (const run::MenuRow& row : p.menu)
+    menu.push_back({{"change", row.change},
+                    {"memory_gib", static_cast<double>(row.peak_bytes) / kGib},
+                    {"step_ms", row.step_seconds * 1e3},
+                    {"usd", price ? ordered_json(price->usd_per_hour / 3600 * row.step_seconds *
+                                                 static_cast<double>(f.steps))
+                                  : ordered_json(nullptr)},
+                    {"price", row.price}});
+  ordered_json loss = nullptr;
+  if (p.loss)
+    loss = {{"estimate", p.loss->estimate.loss},
+            {"low", p.loss->estimate.low},
+            {"high", p.loss->estimate.high},
+            {"basis", p.loss->basis}};
   return {{"on", p.place.words},
           {"ranks", p.place.ranks},
           {"nodes", p.place.nodes},
@@ -180,7 +246,10 @@ nlohmann::ordered_json to_json(const Planned& p) {
           {"measured", p.place.model.measured},
           {"bottleneck",
            {{"part", p.bottleneck.part}, {"share", p.bottleneck.share}, {"remedy", p.bottleneck.remedy}}},
-          {"layouts", layouts}};
+          {"layouts", layouts},
+          {"loss", loss},
+          {"remedies", menu},
+          {"quota", quota}};
 }
 
 void print_explanation(const Planned& p) {

@@ -23,4 +23,11 @@ std::string_view built_in_machines() {
   return {kText, sizeof(kText)};
 }
 
+std::string_view built_in_quotas() {
+  static constexpr char kText[] = {
+#include "lockstep_catalogue_quotas.inc"
+  };
+  return {kText, sizeof(kText)};
+}
+
 }  // namespace lockstep::plan

@@ -7,6 +7,7 @@ namespace lockstep::plan {
 
 std::string_view built_in_devices();
 std::string_view built_in_machines();
+std::string_view built_in_quotas();
 std::string_view built_in_published();
 
 }  // namespace lockstep::plan

@@ -115,6 +115,18 @@ MachineRow read_machine(Row& row) {
   return machine;
 }
 
+QuotaRow read_quota_row(Row& row) {
+  QuotaRow quota{.name = row.name(), .cloud = row.text("cloud"), .machines = row.text("machines")};
+  quota.device = row.text_or("device", "");
+  const std::string counts = row.text("counts");
+  if (counts != "devices" && counts != "vcpus") row.refuse(0, "counts must be devices or vcpus");
+  quota.counts_vcpus = counts == "vcpus";
+  quota.on_demand = row.text("on_demand"), quota.spot = row.text("spot");
+  quota.family = row.text_or("family", "");
+  quota.source = source_of(row);
+  return quota;
+}
+
 }  // namespace
 
 const char* name_of(Tariff tariff) {
@@ -155,6 +167,14 @@ const Machine* Catalogue::find_kernels(const std::string& name) const {
   return found == kernels.end() ? nullptr : &found->second;
 }
 
+const QuotaRow* Catalogue::find_quota(const MachineRow& machine) const {
+  for (const QuotaRow& row : quotas) {
+    const bool device = row.device.empty() || row.device == machine.device;
+    if (device && row.cloud == machine.cloud && machine.name.starts_with(row.machines)) return &row;
+  }
+  return nullptr;
+}
+
 void take_rates(Machine& machine, const Machine& kernels) {
   Machine taken = kernels;
   taken.name = machine.name;
@@ -193,8 +213,10 @@ Catalogue read_catalogue(std::string_view text, const std::string& name) {
       read.devices.push_back(read_device(row, *rates));
     } else if (row.kind() == "machine") {
       read.machines.push_back(read_machine(row));
+    } else if (row.kind() == "quota") {
+      read.quotas.push_back(read_quota_row(row));
     } else if (row.kind() != "kernels") {
-      row.refuse(0, "rows are [device.NAME], [kernels.NAME] and [machine.NAME]");
+      row.refuse(0, "rows are [device.NAME], [kernels.NAME], [machine.NAME] and [quota.NAME]");
     }
     row.refuse_others();
   }
@@ -212,12 +234,14 @@ void overlay(Catalogue& catalogue, const Catalogue& newer) {
   for (const auto& row : newer.kernels) catalogue.kernels.push_back(row);
   put(catalogue.devices, newer.devices);
   put(catalogue.machines, newer.machines);
+  put(catalogue.quotas, newer.quotas);
 }
 
 const Catalogue& built_in_catalogue() {
   static const Catalogue all = [] {
     Catalogue devices = read_catalogue(built_in_devices(), "catalogue/devices.toml");
     overlay(devices, read_catalogue(built_in_machines(), "catalogue/machines.toml"));
+    overlay(devices, read_catalogue(built_in_quotas(), "catalogue/quotas.toml"));
     return devices;
   }();
   return all;

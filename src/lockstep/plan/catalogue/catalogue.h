@@ -1,8 +1,8 @@
 // The catalogue: what devices can do, which machines can be rented with them, and for how much.
 //
-// Rows are TOML (catalogue/ in the repository), each with its source and the day it was compared with it, if it was; they travel
-// inside the program. `lockstep prices --update FILE` keeps a file of the same form for this user, whose rows
-// replace the built-in ones of the same names.
+// Rows are TOML (catalogue/ in the repository), each with its source and the day it was compared with it, if
+// it was; they travel inside the program. `lockstep prices --update FILE` keeps a file of the same form for
+// this user, whose rows replace the built-in ones of the same names.
 //
 //     const plan::Catalogue& catalogue = plan::catalogue();
 //     const plan::MachineRow* row = catalogue.find_machine("a3-highgpu-8g");
@@ -59,6 +59,17 @@ struct MachineRow {
   const RegionPrice* cheapest(Tariff tariff) const;
 };
 
+// Which of a cloud's limits machines count against (plan/quota/).
+struct QuotaRow {
+  std::string name, cloud;
+  std::string machines;  // how their names begin
+  std::string device;    // only those with it; empty: all
+  bool counts_vcpus = false;
+  std::string on_demand, spot;  // the limits, as the cloud names them
+  std::string family;           // Google's name of a newer GPU; empty: it has a limit of its own
+  Source source;
+};
+
 // The rates that kernels of a generation reach, or of other software on it; the peaks stay.
 void take_rates(Machine& machine, const Machine& kernels);
 
@@ -66,9 +77,11 @@ struct Catalogue {
   std::vector<std::pair<std::string, Machine>> kernels;  // only their rates
   std::vector<DeviceRow> devices;
   std::vector<MachineRow> machines;
+  std::vector<QuotaRow> quotas;
   const DeviceRow* find_device(const std::string& name) const;    // any case
   const MachineRow* find_machine(const std::string& name) const;  // any case
   const Machine* find_kernels(const std::string& name) const;
+  const QuotaRow* find_quota(const MachineRow& machine) const;  // null: nobody has said
   // As one of its ranks sees it: the device, with this machine's network.
   Machine model_of(const MachineRow& row) const;
 };

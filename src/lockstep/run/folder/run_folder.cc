@@ -28,7 +28,8 @@ namespace {
 // Keys that may differ between two starts of one run: they change how it runs, not what it computes.
 constexpr const char* kFreeKeys[] = {"run.device",       "run.threads",      "data.prefetch",
                                      "data.workers",     "run.hang_timeout", "memory.limit_gib",
-                                     "memory.recompute", "optim.offload",    "run.name"};
+                                     "memory.recompute", "optim.offload",    "run.name",
+                                     "run.budget",       "run.price"};
 bool is_free(const std::string& key) {
   for (const char* free : kFreeKeys) {
     if (key == free) return true;

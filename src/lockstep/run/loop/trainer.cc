@@ -27,7 +27,8 @@ namespace {
 using kernels::StepInputs;
 using kernels::StepState;
 
-constexpr double kWishToSave = 1.0 / 1024;  // no whole number of ranks that were asked to stop
+// Summed over ranks beside how many of them were asked to stop, which is a whole number below the second.
+constexpr double kWishToSave = 1.0 / 1024, kWishToEnd = 1 << 24;
 
 // Which sign an invalid operation gives its NaN is the processor's whim, and "-nan" reads like a value.
 double without_sign_of_nan(double value) {
@@ -86,9 +87,10 @@ class Trainer {
   static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
   // Ranks stop at the same boundary: behind a step in which any of them was asked to.
   bool stopping() const {
-    return stopping_ || options_.save_only || (session_.ranks->alone() && asked_to_stop());
+    return stopping_ || options_.save_only || (session_.ranks->alone() && (signalled() || wants_end()));
   }
-  bool asked_to_stop() const { return options_.stop_signal != nullptr && options_.stop_signal->load() != 0; }
+  bool signalled() const { return options_.stop_signal != nullptr && options_.stop_signal->load() != 0; }
+  bool wants_end() const { return options_.wants_end && options_.wants_end(); }
 
   // By the first rank's clock, and so that training stands still for less than 1 % of the time.
   bool time_to_save() const {
@@ -110,7 +112,8 @@ class Trainer {
         .step = static_cast<uint64_t>(step),
         .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step)),
         .valid_tokens = plan_.counts_batch() ? static_cast<double>(batch->valid_labels) : 0.0,
-        .stop = asked_to_stop()  ? 1.0
+        .stop = signalled()      ? 1.0
+                : wants_end()    ? kWishToEnd
                 : time_to_save() ? kWishToSave
                                  : 0.0};
     session_.executor->step(inputs, host_batch(*batch));
@@ -153,6 +156,7 @@ class Trainer {
     step_seconds_ = report.step_ms / 1000;
     // Every rank reads the same number of the same step: whole wishes to stop, and the first rank's to save.
     stopping_ = stopping_ || state.stop >= 1;
+    by_wish_ = by_wish_ || state.stop >= kWishToEnd;
     wants_save_ = wants_save_ || state.stop != std::floor(state.stop);
     if (report.step == options_.first_step + 1) {
       base::end_lap(plan_.laps, "wait for its end");
@@ -329,6 +333,8 @@ class Trainer {
     Summary summary;
     summary.steps = step;
     summary.finished = step >= recipe_.run.steps;
+    summary.by_wish =
+        !summary.finished && (by_wish_ || (session_.ranks->alone() && !signalled() && wants_end()));
     summary.seconds = static_cast<double>(base::monotonic_ns() - began_) / 1e9;
     summary.tokens_per_s =
         static_cast<double>((step - options_.first_step) * plan_.units_per_step()) / summary.seconds;
@@ -362,7 +368,7 @@ class Trainer {
   int64_t saved_at_ = 0;   // on the clock; the beginning counts as a save
   double save_pause_ = 0;  // seconds that training stood still for the last one
   StepState before_{};     // behind the last step that was read
-  bool wants_save_ = false, stopping_ = false, profiling_ = false, profile_tried_ = false;
+  bool wants_save_ = false, stopping_ = false, by_wish_ = false, profiling_ = false, profile_tried_ = false;
   int64_t profile_first_ = 0;  // the first step that was profiled
 };
 

@@ -34,6 +34,8 @@ struct TrainOptions {
   bool unsaved = false;                           // what they gave stands in no checkpoint yet
   bool save_only = false;                         // take no step, only save
   const std::atomic<int>* stop_signal = nullptr;  // non-zero: stop at the next step boundary
+  // Asked of the first rank at each boundary: true ends the run there, saved, as a signal would.
+  std::function<bool()> wants_end;
   // Called at a boundary with everything read back; writes a checkpoint of `step` steps.
   std::function<void(int64_t step)> save;
   int64_t save_every = 0;   // steps; 0: not by steps
@@ -52,6 +54,7 @@ struct TrainOptions {
 struct Summary {
   int64_t steps = 0;  // done in all
   bool finished = false;
+  bool by_wish = false;  // TrainOptions::wants_end has ended it, on every rank's word
   double loss = 0;       // mean over the last tenth of the run, as far as this process has run it
   int64_t averaged = 0;  // of how many steps that is
   double last_loss = 0;  // of the last step alone

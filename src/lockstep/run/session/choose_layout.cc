@@ -1,13 +1,9 @@
 #include "lockstep/run/session/choose_layout.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <map>
-#include <mutex>
-#include <thread>
 
-#include "lockstep/base/threads.h"
+#include "lockstep/base/beside.h"
 #include "lockstep/comm/mesh.h"
 #include "lockstep/plan/choose.h"
 #include "lockstep/plan/list_key.h"
@@ -24,34 +20,45 @@ constexpr int64_t kAboutAsMuch = 1 << 20;  // elements
 // With more ranks there are so many layouts that none of them is made to fit by trying what is "auto".
 constexpr int kShrinkRanks = 64;
 
-// Of all ranks with this list, the few that may need most: those with the largest shares, which are all that
-// differs in size.
-std::vector<int> fullest(const program::Program& program, const comm::Mesh& mesh, const plan::Lists& lists,
-                         int list) {
-  if (program.shards.empty()) return {lists.first[static_cast<size_t>(list)]};
+// What a rank holds for itself, in elements, which is all that differs in size between ranks with one list.
+int64_t own_elements(const program::Program& program, int seat) {
+  int64_t elements = 0;
+  for (size_t b = 0; b < program.blocks.size(); ++b) {
+    if (!program.blocks[b].held()) continue;
+    const program::Shard& shard = program.shards[b][static_cast<size_t>(seat)];
+    elements += 3 * shard.values.count;  // master and moments
+    if (program.ranks.zero == 3) elements += shard.frozen.span.count;
+    if (program.ranks.round_robin()) elements += shard.gradient_count;
+  }
+  return elements;
+}
+
+// Ranks of a list by what they hold, the most first; one for each share.
+struct Holding {
+  int64_t elements = 0;
+  int rank = 0;
+};
+std::vector<Holding> by_holding(const program::Program& program, const comm::Mesh& mesh,
+                                const plan::Lists& lists, int list) {
+  if (program.shards.empty()) return {{0, lists.first[static_cast<size_t>(list)]}};
   std::map<int, int> rank_of;  // one for each share
   for (int rank = 0; rank < mesh.world(); ++rank) {
     if (lists.of[static_cast<size_t>(rank)] == list)
       rank_of.try_emplace(comm::coordinate_of(mesh, rank)[comm::Axis::shard], rank);
   }
-  std::vector<std::pair<int64_t, int>> by_size;
-  for (const auto& [seat, rank] : rank_of) {
-    int64_t elements = 0;
-    for (size_t b = 0; b < program.blocks.size(); ++b) {
-      if (!program.blocks[b].held()) continue;
-      const program::Shard& shard = program.shards[b][static_cast<size_t>(seat)];
-      elements += 3 * shard.values.count;  // master and moments
-      if (program.ranks.zero == 3) elements += shard.frozen.span.count;
-      if (program.ranks.round_robin()) elements += shard.gradient_count;
-    }
-    by_size.emplace_back(-elements, rank);
-  }
-  const size_t asked = std::min(kAsked, by_size.size());
-  std::partial_sort(by_size.begin(), by_size.begin() + static_cast<ptrdiff_t>(asked), by_size.end());
+  std::vector<Holding> all;
+  for (const auto& [seat, rank] : rank_of) all.push_back({own_elements(program, seat), rank});
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Holding& a, const Holding& b) { return a.elements > b.elements; });
+  return all;
+}
+
+// The few that may need most.
+std::vector<int> fullest(const std::vector<Holding>& all, int64_t shards) {
   std::vector<int> ranks;
-  for (size_t k = 0; k < asked; ++k) {
-    if (k > 0 && by_size[k].first - by_size[0].first > kAboutAsMuch / program.ranks.shard) break;
-    ranks.push_back(by_size[k].second);
+  for (size_t k = 0; k < std::min(kAsked, all.size()); ++k) {
+    if (k > 0 && all[0].elements - all[k].elements > kAboutAsMuch / shards) break;
+    ranks.push_back(all[k].rank);
   }
   return ranks;
 }
@@ -76,8 +83,23 @@ struct OneList {
   std::vector<plan::MemoryPart> memory;
 };
 
-OneList compile_list(const Plan& plan, const comm::Mesh& mesh, const plan::Lists& lists, size_t k,
-                     bool sizes) {
+// Of the rank that was planned for, the program is there already.
+program::Program program_of(const Plan& plan, const OtherStep* step, int rank, program::MemoryPlan& memory) {
+  if (step != nullptr) return compile_for_rank(plan, *step, rank, memory);
+  if (rank != plan.seat.rank) return compile_for_rank(plan, rank, memory);
+  memory = plan.memory;
+  return plan.program;
+}
+
+struct ListQuestion {
+  const Plan& plan;
+  const OtherStep* step;  // null: the plan's own
+  const comm::Mesh& mesh;
+  const plan::Lists& lists;
+  Sizes sizes;
+};
+
+OneList compile_list(const ListQuestion& q, size_t k) {
   OneList made;
   program::MemoryPlan memory;
   const auto look_at = [&](const program::Program& one) {
@@ -85,45 +107,33 @@ OneList compile_list(const Plan& plan, const comm::Mesh& mesh, const plan::Lists
     made.peak_bytes = memory.peak_bytes();
     made.memory = plan::memory_parts(one, memory);
   };
-  made.program = std::make_unique<program::Program>(compile_for_rank(plan, lists.first[k], memory));
+  const int first = q.lists.first[k];
+  made.program = std::make_unique<program::Program>(program_of(q.plan, q.step, first, memory));
   look_at(*made.program);
-  for (const int rank :
-       sizes ? fullest(*made.program, mesh, lists, static_cast<int>(k)) : std::vector<int>{}) {
-    if (rank != lists.first[k]) look_at(compile_for_rank(plan, rank, memory));
+  if (q.sizes != Sizes::first) {
+    const std::vector<Holding> all = by_holding(*made.program, q.mesh, q.lists, static_cast<int>(k));
+    constexpr int64_t kBytes = 4;  // of an element of what shares hold
+    const auto own = std::find_if(all.begin(), all.end(), [&](const Holding& h) { return h.rank == first; });
+    if (q.sizes == Sizes::estimated && own != all.end())
+      made.peak_bytes += kBytes * (all[0].elements - own->elements);
+    if (q.sizes == Sizes::exact) {
+      for (const int rank : fullest(all, made.program->ranks.shard)) {
+        if (rank != first) look_at(program_of(q.plan, q.step, rank, memory));
+      }
+    }
   }
   program::order(*made.program);
   return made;
 }
 
-// All of [0, count), on as many threads as there are processors; the first exception is thrown again.
-void for_each_beside(size_t count, const std::function<void(size_t)>& work) {
-  std::atomic<size_t> next = 0;
-  std::exception_ptr problem;
-  std::once_flag once;
-  const auto run = [&] {
-    try {
-      for (size_t k = next++; k < count; k = next++) work(k);
-    } catch (...) {
-      std::call_once(once, [&] { problem = std::current_exception(); });
-      next = count;
-    }
-  };
-  std::vector<std::jthread> helpers;
-  const size_t most = std::min<size_t>(count, std::max(1U, std::thread::hardware_concurrency()));
-  while (helpers.size() + 1 < most && base::add_helper(helpers, run)) {
-  }
-  run();
-  helpers.clear();
-  if (problem) std::rethrow_exception(problem);
-}
-
-}  // namespace
-
-plan::Compiled compile_ranks(const Plan& plan, bool sizes) {
-  const comm::Mesh mesh = mesh_of(plan.layout.ranks, plan.model->parts, plan.layout.stages);
-  const plan::Lists lists = plan::lists_of(mesh, plan.layout.ranks, plan.layout.strands);
+plan::Compiled compile_all(const Plan& plan, const OtherStep* step, Sizes sizes) {
+  const program::Layout& layout = step != nullptr ? step->layout : plan.layout;
+  const comm::Mesh mesh = mesh_of(layout.ranks, plan.model->parts, layout.stages);
+  const plan::Lists lists = plan::lists_of(mesh, layout.ranks, layout.strands);
   std::vector<OneList> made(lists.first.size());
-  for_each_beside(made.size(), [&](size_t k) { made[k] = compile_list(plan, mesh, lists, k, sizes); });
+  base::for_each_beside(made.size(), [&](size_t k) {
+    made[k] = compile_list({plan, step, mesh, lists, sizes}, k);
+  });
   plan::Compiled compiled{.programs = {}, .world = plan::world_of(mesh)};
   compiled.world.program_of = lists.of;
   for (OneList& one : made) {
@@ -135,13 +145,23 @@ plan::Compiled compile_ranks(const Plan& plan, bool sizes) {
   return compiled;
 }
 
+}  // namespace
+
+plan::Compiled compile_ranks(const Plan& plan, Sizes sizes) { return compile_all(plan, nullptr, sizes); }
+
+plan::Compiled compile_ranks(const Plan& plan, const OtherStep& step, Sizes sizes) {
+  return compile_all(plan, &step, sizes);
+}
+
 plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& search,
                             const PlanOptions& options, const Own& own) {
   const auto& parallel = resolved.recipe.parallel;
   plan::Question question{.ranks = options.seat.world,
                           .available_bytes = search.available_bytes,
                           .machine = search.machine,
-                          .recompute = resolved.recipe.memory.recompute};
+                          .recompute = resolved.recipe.memory.recompute,
+                          .beside = options.device.has_value(),  // nothing is opened
+                          .simple = search.simple};
   if (!search.all) {
     question.tensor = settled(resolved, "parallel.tensor", static_cast<int>(parallel.tensor));
     question.context = settled(resolved, "parallel.context", static_cast<int>(parallel.context));
@@ -154,7 +174,7 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
     question.sequence = settled(resolved, "parallel.sequence", parallel.sequence);
   }
   PlanOptions look = options;
-  look.must_fit = false;
+  look.must_fit = look.proves = false;
   look.seat.rank = 0;
   look.may_shrink = question.ranks <= kShrinkRanks;
   return plan::choose(question, [&](const plan::Candidate& candidate) {
@@ -165,7 +185,7 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
       recipe::set_value(tried.recipe, word.substr(0, equals), word.substr(equals + 1));
     }
     const Plan plan = make_plan(std::move(tried), own, look);
-    if (plan.memory.peak_bytes() <= question.available_bytes) return compile_ranks(plan, true);
+    if (plan.memory.peak_bytes() <= question.available_bytes) return compile_ranks(plan, Sizes::estimated);
     return plan::Compiled{.programs = {}, .world = {}, .peak_bytes = plan.memory.peak_bytes()};  // at least
   });
 }
@@ -200,10 +220,10 @@ std::string choose_layout(recipe::Resolved& resolved, const PlanOptions& options
   return choice.why();
 }
 
-int64_t fullest_rank_bytes(const Plan& plan) { return compile_ranks(plan, true).peak_bytes; }
+int64_t fullest_rank_bytes(const Plan& plan) { return compile_ranks(plan, Sizes::exact).peak_bytes; }
 
 size_t check_ranks(const Plan& plan) {
-  const plan::Compiled compiled = compile_ranks(plan, false);
+  const plan::Compiled compiled = compile_ranks(plan, Sizes::first);
   plan::check_world(compiled.world, {.links_by_direction = true});
   return compiled.programs.size();
 }

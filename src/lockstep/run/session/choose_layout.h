@@ -9,15 +9,20 @@
 
 namespace lockstep::run {
 
-// The programs of all ranks of a plan's layout, those with the same list once. `sizes`: what the fullest rank
-// needs is asked too.
-plan::Compiled compile_ranks(const Plan& plan, bool sizes);
+// How well the fullest rank's memory is known: that of each list's first rank; that and what larger shares
+// add to it; or to the byte, from the programs of those that may be it.
+enum class Sizes : uint8_t { first, estimated, exact };
+
+// The programs of all ranks of a plan's layout, those with the same list once.
+plan::Compiled compile_ranks(const Plan& plan, Sizes sizes);
+plan::Compiled compile_ranks(const Plan& plan, const OtherStep& step, Sizes sizes);
 
 // Every layout of the recipe's ranks, priced on a machine that need not be here.
 struct Search {
   plan::Machine machine;
   int64_t available_bytes = 0;
-  bool all = false;  // what the user has settled is up for choice too
+  bool all = false;     // what the user has settled is up for choice too
+  bool simple = false;  // as in plan::Question
 };
 plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& search,
                             const PlanOptions& options, const Own& own = {});

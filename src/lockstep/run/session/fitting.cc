@@ -42,12 +42,14 @@ double doublings(int64_t more, int64_t less) {
 }
 
 double price_of(const Plan& plan, const Variant& v) {
-  constexpr double kSmallerProducts = 0.03, kFewerStrands = 0.02, kRounding = 0.05, kOffload = 0.25;
+  constexpr double kSmallerProducts = 0.03, kFewerStrands = 0.02, kRounding = 0.05, kOffload = 0.25,
+                   kFewerRows = 0.004;
   const Variant now = variant_of(plan);
   double price = kSmallerProducts * doublings(v.slices, now.slices);
   price += kFewerStrands * std::abs(doublings(now.strands, v.strands));
   if (v.moments != now.moments) price += kRounding;
   if (v.offload != now.offload) price += kOffload;
+  if (v.logits_chunk > 0) price += kFewerRows * doublings(now.logits_chunk, v.logits_chunk);
   const Recomputation* again = find_recomputation(v.recompute);
   return price + (again != nullptr ? again->price : 0);
 }
@@ -87,6 +89,21 @@ std::vector<std::string> recomputations_to_try(const Plan& plan, const Freedom& 
   return found;
 }
 
+// As they are, and a quarter and a sixteenth of it: in many models the logits are the largest thing of all.
+// 0: as it is.
+std::vector<int64_t> chunks_to_try(const Plan& plan, const Freedom& freedom) {
+  std::vector<int64_t> found{0};
+  if (!freedom.logits || plan.own_model || !plan.model->predicts_tokens) return found;
+  constexpr int64_t kLeastRows = 64;
+  const int64_t now =
+      std::min(variant_of(plan).logits_chunk, plan.layout.slice.samples * plan.recipe().data.seq_len);
+  for (const int64_t part : {4, 16}) {
+    const int64_t rows = now / part / kLeastRows * kLeastRows;
+    if (rows >= kLeastRows && rows < now) found.push_back(rows);
+  }
+  return found;
+}
+
 bool is_allowed(const Plan& plan, const Variant& variant) {
   try {
     check_variant(plan, variant);
@@ -105,13 +122,17 @@ std::vector<Variant> variants_of(const Plan& plan, const Freedom& freedom) {
   std::vector<bool> offloads{now.offload};
   const bool gpu = plan.device->id().kind != device::Kind::cpu;
   if (freedom.offload && gpu && plan.optimizer.keeps_state() && !now.offload) offloads.push_back(true);
+  const std::vector<int64_t> chunks = chunks_to_try(plan, freedom);
   std::vector<Variant> all;
   for (const int64_t slices : slices_to_try(plan, freedom)) {
     for (const int64_t strands : strands_to_try(plan, freedom, slices)) {
       if (!is_allowed(plan, {.slices = slices, .strands = strands})) continue;
       for (const std::string& recompute : recomputations_to_try(plan, freedom)) {
         for (const DType type : moments) {
-          for (const bool offload : offloads) all.push_back({slices, strands, recompute, type, offload});
+          for (const bool offload : offloads) {
+            for (const int64_t chunk : chunks)
+              all.push_back({slices, strands, recompute, type, offload, chunk});
+          }
         }
       }
     }
@@ -128,13 +149,19 @@ program::MemoryPlan memory_of(const Plan& plan, const Variant& variant, bool exa
   constexpr int64_t kAlike = 2;
   if (!exactly && layout.stages.count == 1)
     layout.slices = layout.strands * std::min(kAlike, layout.slices / layout.strands);
+  if (variant.logits_chunk > 0) {
+    model::Model model = plan.build_part(plan.model->parts, variant.logits_chunk);
+    model.input_words = plan.model->input_words, model.label_words = plan.model->label_words;
+    program::Program program = program::compile(model, layout);
+    return program::place(program);
+  }
   program::Program program = program::compile(*plan.model, layout);
   return program::place(program);
 }
 
 // What decides the memory besides the number of slices.
-std::tuple<int64_t, std::string, DType, bool> group_of(const Variant& v) {
-  return {v.strands, v.recompute, v.moments, v.offload};
+std::tuple<int64_t, std::string, DType, bool, int64_t> group_of(const Variant& v) {
+  return {v.strands, v.recompute, v.moments, v.offload, v.logits_chunk};
 }
 
 }  // namespace
@@ -188,6 +215,8 @@ std::string change_words(const Plan& plan, const Variant& v) {
   if (v.recompute != now.recompute) words.push_back("memory.recompute=" + v.recompute);
   if (v.moments != now.moments) words.push_back("optim.moments=bf16");
   if (v.offload != now.offload) words.push_back("optim.offload=true");
+  if (v.logits_chunk > 0 && v.logits_chunk != now.logits_chunk)
+    words.push_back(fmt::format("memory.logits_chunk={}", v.logits_chunk));
   return base::join(words, " ");
 }
 
@@ -202,7 +231,9 @@ std::string change_price(const Plan& plan, const Variant& v) {
   if (v.recompute != now.recompute && again != nullptr) words.push_back(again->words);
   if (v.moments != now.moments) words.push_back("moments rounded to bf16");
   if (v.offload != now.offload) words.push_back("moments cross the bus in every step");
-  const bool same = v.slices == now.slices && v.strands == now.strands && v.moments == now.moments;
+  if (v.logits_chunk > 0 && v.logits_chunk != now.logits_chunk) words.push_back("fewer logits at a time");
+  const bool same = v.slices == now.slices && v.strands == now.strands && v.moments == now.moments &&
+                    (v.logits_chunk == 0 || v.logits_chunk == now.logits_chunk);
   words.push_back(same ? "same bits" : "other bits");
   return base::join(words, "; ");
 }

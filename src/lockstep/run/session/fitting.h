@@ -20,10 +20,11 @@ struct Freedom {
   bool recompute = false;     // more is computed again
   bool moments = false;       // bf16
   bool offload = false;       // moments in the host's memory
+  bool logits = false;        // fewer rows of logits at a time
 };
 constexpr Freedom kSameBits{.recompute = true, .offload = true};
 constexpr Freedom kAllFreedom{
-    .slices = true, .strands = true, .recompute = true, .moments = true, .offload = true};
+    .slices = true, .strands = true, .recompute = true, .moments = true, .offload = true, .logits = true};
 
 struct Fitting {
   Variant variant;

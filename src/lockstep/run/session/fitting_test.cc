@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/run/session/memory_report.h"
+#include "lockstep/run/session/remedy_menu.h"
 #include "lockstep/run/testing.h"
 
 namespace lockstep::run {
@@ -32,23 +33,26 @@ std::string limit_of(int64_t bytes) {
 
 // Whatever is advised fits when it is pasted behind the recipe's words.
 TEST(Fitting, TheAdviceFits) {
+  const plan::Machine machine = plan::machine_named("laptop");
   for (const char* more :
        {"", "model.family=llama", "optim.name=sgd", "batch.strands=1", "memory.recompute=cheap"}) {
     const Plan plan = plan_of(more);
     for (const double share : {0.95, 0.8, 0.6, 0.5}) {
       SCOPED_TRACE(fmt::format("{} at {}", more, share));
       const auto bytes = static_cast<int64_t>(share * static_cast<double>(plan.memory.peak_bytes()));
-      for (const Remedy& way : ways_to_fit(plan, bytes)) {
+      for (const MenuRow& way : remedy_menu(plan, bytes, machine)) {
         const Plan changed = plan_of(more + (" " + way.change));
         EXPECT_LE(changed.memory.peak_bytes(), bytes) << way.change;
         EXPECT_EQ(changed.memory.peak_bytes(), way.peak_bytes) << way.change;
-        const bool same = changed.layout.slices == plan.layout.slices &&
-                          changed.layout.strands == plan.layout.strands &&
-                          changed.optimizer.moment_type == plan.optimizer.moment_type;
+        EXPECT_GT(way.step_seconds, 0) << way.change;
+        const bool same =
+            changed.layout.slices == plan.layout.slices && changed.layout.strands == plan.layout.strands &&
+            changed.optimizer.moment_type == plan.optimizer.moment_type &&
+            changed.recipe().memory.logits_chunk.value == plan.recipe().memory.logits_chunk.value;
         EXPECT_EQ(way.price.ends_with("same bits"), same) << way.price;
       }
     }
-    EXPECT_FALSE(ways_to_fit(plan, plan.memory.peak_bytes() * 8 / 10).empty());
+    EXPECT_FALSE(remedy_menu(plan, plan.memory.peak_bytes() * 8 / 10, machine).empty());
   }
 }
 

@@ -111,7 +111,7 @@ PlanOptions options_for(const plan::Place& place) {
 namespace {
 
 Forecast walk_step(const Plan& plan, const plan::Machine& machine) {
-  const plan::Compiled compiled = compile_ranks(plan, true);
+  const plan::Compiled compiled = compile_ranks(plan, Sizes::exact);
   const plan::Walk walk = plan::simulate(compiled.world, plan::price_on(machine, compiled.world),
                                          {.apart = plan::apart_on(machine, compiled.world)});
   LS_ASSERT(walk.problems.empty(), base::join(walk.problems, "; "));
@@ -156,6 +156,21 @@ plan::Choice layouts_on(const recipe::Resolved& resolved, const plan::Place& pla
   return search_layouts(
       resolved, {.machine = place.model, .available_bytes = available_on(place, resolved.recipe), .all = all},
       options_for(place));
+}
+
+std::vector<MenuRow> remedies_on(const recipe::Resolved& resolved, const plan::Place& place) {
+  const Plan plan = make_plan(resolved, {}, options_for(place));
+  return remedy_menu(plan, available_on(place, plan.recipe()), place.model);
+}
+
+plan::Candidate simple_layout(const recipe::Resolved& resolved, const plan::Place& place) {
+  return search_layouts(resolved,
+                        {.machine = place.model,
+                         .available_bytes = available_on(place, resolved.recipe),
+                         .all = true,
+                         .simple = true},
+                        options_for(place))
+      .best;
 }
 
 Bottleneck bottleneck_of(const Forecast& f, const recipe::Recipe& recipe, const plan::Place& place) {

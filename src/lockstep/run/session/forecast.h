@@ -12,6 +12,7 @@
 
 #include "lockstep/plan/catalogue/place.h"
 #include "lockstep/plan/choose.h"
+#include "lockstep/run/session/remedy_menu.h"
 #include "lockstep/run/session/session_plan.h"
 
 namespace lockstep::run {
@@ -54,6 +55,13 @@ Forecast forecast_here(const Plan& plan, const Here& here);
 
 // All layouts, the best first (plan/choose.h); `all`: those too that the recipe has settled otherwise.
 plan::Choice layouts_on(const recipe::Resolved& resolved, const plan::Place& place, bool all);
+
+// What would make it fit there (run/session/remedy_menu.h).
+std::vector<MenuRow> remedies_on(const recipe::Resolved& resolved, const plan::Place& place);
+
+// The layout that cuts the model least, of those that fit: found in a moment. ConfigError 183 where none
+// does.
+plan::Candidate simple_layout(const recipe::Resolved& resolved, const plan::Place& place);
 
 // The largest part that could be less, and what would make it so.
 struct Bottleneck {

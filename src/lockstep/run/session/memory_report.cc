@@ -6,8 +6,12 @@
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/money.h"
 #include "lockstep/base/text.h"
 #include "lockstep/run/session/fitting.h"
+#include "lockstep/run/session/forecast.h"
+#include "lockstep/run/session/remedy_menu.h"
+#include "lockstep/run/session/run_price.h"
 
 namespace lockstep::run {
 
@@ -141,18 +145,6 @@ std::vector<Remedy> remedies(const Plan& plan) {
   return found;
 }
 
-std::vector<Remedy> ways_to_fit(const Plan& plan, int64_t available) {
-  std::vector<Remedy> ways;
-  for (const Freedom& freedom : {kAllFreedom, kSameBits}) {
-    const std::optional<Fitting> found = cheapest_fitting(plan, freedom, available);
-    if (!found) continue;
-    Remedy way{change_words(plan, found->variant), found->memory.peak_bytes(),
-               change_price(plan, found->variant)};
-    if (ways.empty() || ways[0].change != way.change) ways.push_back(std::move(way));
-  }
-  return ways;
-}
-
 // For a person who has to give up something else.
 static std::string nothing_fits(const Plan& plan) {
   const Least least = least_memory(plan, kAllFreedom);
@@ -170,6 +162,19 @@ static std::string nothing_fits(const Plan& plan) {
          "more memory";
 }
 
+// "2. batch.slices=64: 3.2 GiB, about 812 ms per step, $41; smaller products; other bits".
+static std::string menu_line(const Plan& plan, const MenuRow& row, size_t number) {
+  std::string text = fmt::format("\n    {}. {}\n       needs {}", number, row.change,
+                                 human_bytes(static_cast<double>(row.peak_bytes)));
+  if (row.step_seconds > 0)
+    text += fmt::format(", about {} per step", base::human_duration(row.step_seconds));
+  const double usd_per_hour = known_price(plan.recipe(), plan.seat.nodes);
+  if (row.step_seconds > 0 && usd_per_hour > 0)
+    text += fmt::format(", {} to the end", base::dollars(usd_per_hour / 3600 * row.step_seconds *
+                                                         static_cast<double>(plan.recipe().run.steps)));
+  return text + ": " + row.price;
+}
+
 void throw_out_of_memory(const Plan& plan, int64_t available) {
   const int64_t needed = plan.memory.peak_bytes();
   std::string text =
@@ -181,12 +186,11 @@ void throw_out_of_memory(const Plan& plan, int64_t available) {
     text += fmt::format("\n    {:<46} {:>10}", rows[k].what, human_bytes(static_cast<double>(rows[k].bytes)));
   }
   if (rows.size() > 10) text += fmt::format("\n    ... and {} smaller", rows.size() - 10);
-  const std::vector<Remedy> ways = ways_to_fit(plan, available);
-  text += ways.empty() ? nothing_fits(plan) : "\n  changes that fit, cheapest first:";
-  for (const Remedy& way : ways) {
-    text += fmt::format("\n    {}\n      needs {}: {}", way.change,
-                        human_bytes(static_cast<double>(way.peak_bytes)), way.price);
-  }
+  const std::vector<MenuRow> menu = remedy_menu(plan, available, this_place(plan).machine);
+  text += menu.empty() ? nothing_fits(plan) : "\n  changes that fit, cheapest first:";
+  for (size_t k = 0; k < menu.size(); ++k) text += menu_line(plan, menu[k], k + 1);
+  if (!menu.empty())
+    text += "\n  `lockstep explain memory RECIPE --apply N` writes one of them into the recipe";
   throw base::RunError(420, text + "\n ");
 }
 

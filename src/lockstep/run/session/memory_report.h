@@ -28,10 +28,6 @@ struct Remedy {
 };
 std::vector<Remedy> remedies(const Plan& plan);
 
-// Combinations of changes with which the step needs no more than that: the cheapest, and the cheapest that
-// keeps the bits. Empty: none fits.
-std::vector<Remedy> ways_to_fit(const Plan& plan, int64_t available_bytes);
-
 // RunError 420: what was needed, what there is, what holds it, what to change.
 [[noreturn]] void throw_out_of_memory(const Plan& plan, int64_t available_bytes);
 

@@ -111,13 +111,20 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
     model::check_fp8(resolved.recipe, parts);
   }
   plan.build_part = [recipe = resolved.recipe, compute = compute, build = own.build_model,
-                     optimizer = plan.optimizer](const model::Parts& of_rank) {
+                     optimizer = plan.optimizer](const model::Parts& of_rank, int64_t chunk) {
+    if (chunk > 0 && !build) {
+      recipe::Recipe other = recipe;
+      other.memory.logits_chunk = chunk;
+      model::Model model = model::build_model(other, compute, of_rank);
+      assign_groups(model, other, optimizer);
+      return model;
+    }
     model::Model model = build ? build(recipe, compute) : model::build_model(recipe, compute, of_rank);
     assign_groups(model, recipe, optimizer);
     return model;
   };
   try {
-    plan.model = std::make_unique<model::Model>(plan.build_part(parts));
+    plan.model = std::make_unique<model::Model>(plan.build_part(parts, 0));
   } catch (const model::TargetError& error) {
     const recipe::Recipe::Tune& tune = resolved.recipe.tune;
     if (tune.adapter.empty() || !resolved.origin.at("tune.targets").starts_with(tune.adapter)) throw;
@@ -210,7 +217,8 @@ Variant variant_of(const Plan& plan) {
           .strands = recipe.batch.strands.value,
           .recompute = recipe.memory.recompute,
           .moments = plan.optimizer.moment_type,
-          .offload = plan.optimizer.offload};
+          .offload = plan.optimizer.offload,
+          .logits_chunk = recipe.memory.logits_chunk.is_auto ? 0 : recipe.memory.logits_chunk.value};
 }
 
 program::Layout layout_of(const Plan& plan, const Variant& variant) {
@@ -249,11 +257,16 @@ plan::Traffic traffic_of(const Plan& plan) {
 }
 
 program::Program compile_for_rank(const Plan& plan, int rank, program::MemoryPlan& memory) {
+  return compile_for_rank(plan, {.layout = plan.layout}, rank, memory);
+}
+
+program::Program compile_for_rank(const Plan& plan, const OtherStep& step, int rank,
+                                  program::MemoryPlan& memory) {
   const RankLayout there = rank_layout(plan.recipe(), {.rank = rank, .world = plan.seat.world});
-  program::Layout layout = plan.layout;
+  program::Layout layout = step.layout;
   layout.ranks.replica = there.data.replica, layout.ranks.shard_rank = there.data.shard_rank;
   layout.stages.self = there.stages.self;
-  model::Model model = plan.build_part(there.parts);
+  model::Model model = plan.build_part(there.parts, step.logits_chunk);
   model.input_words = plan.model->input_words, model.label_words = plan.model->label_words;
   program::Program program = program::compile(model, layout);
   memory = program::place(program);
@@ -272,7 +285,7 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
     opening.emplace(resolved.recipe.run.device, options.seat.local_rank, options.seat.world > 1);
   const device::Id id = opening ? opening->id() : device::Id{options.device->kind, 0};
   base::end_lap(plan.laps, "find the device");
-  set_threads(resolved.recipe, options.seat);
+  if (opening) set_threads(resolved.recipe, options.seat);
   const bool cpu = id.kind == device::Kind::cpu;
   const RankLayout here = rank_layout(resolved.recipe, options.seat,
                                       {.shares_memory = cpu && options.shares_memory,
@@ -306,7 +319,7 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   plan.program = program::compile(*plan.model, plan.layout);
   plan.memory = program::place(plan.program);
   if (options.may_shrink && plan.memory.peak_bytes() > plan.available_bytes) resolve_smaller(plan);
-  program::check(plan.program, *plan.model);
+  if (options.proves) program::check(plan.program, *plan.model);
   if (options.must_fit && plan.memory.peak_bytes() > plan.available_bytes)
     throw_out_of_memory(plan, plan.available_bytes);
   base::end_lap(plan.laps, "compile the step and place its memory");

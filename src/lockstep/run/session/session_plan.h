@@ -34,9 +34,10 @@ struct Plan {
   recipe::Resolved resolved;  // no "auto" left in what decides the numbers
   std::shared_ptr<data::Dataset> dataset;
   std::unique_ptr<device::Device> device;
-  std::unique_ptr<model::Model> model;                          // this rank's part of it
-  std::function<model::Model(const model::Parts&)> build_part;  // another rank's
-  bool own_model = false;                                       // a C++ program has brought it (Own)
+  std::unique_ptr<model::Model> model;  // this rank's part of it
+  // Another rank's, or with other rows of logits at a time; 0: as the recipe has them.
+  std::function<model::Model(const model::Parts&, int64_t logits_chunk)> build_part;
+  bool own_model = false;  // a C++ program has brought it (Own)
   optim::Optimizer optimizer;
   program::Layout layout;
   program::Program program;  // checked and placed
@@ -61,6 +62,7 @@ struct Plan {
 
 struct PlanOptions {
   bool must_fit = true;  // memory that does not suffice is RunError 420 with the report
+  bool proves = true;  // the program is checked before anybody trusts it; false: it is one of many to compare
   bool may_shrink = true;  // what is "auto" and does not fit is made smaller, which takes many compilations
   data::Use data_use = data::Use::train;
   bool reads_data = true;  // false: nobody will read a sample, and the data need not be there
@@ -92,6 +94,7 @@ struct Variant {
   std::string recompute = "none";  // as memory.recompute
   device::DType moments = device::DType::f32;
   bool offload = false;
+  int64_t logits_chunk = 0;  // 0: as the recipe has it
 };
 Variant variant_of(const Plan& plan);  // as it is planned
 program::Layout layout_of(const Plan& plan, const Variant& variant);
@@ -100,5 +103,12 @@ void check_variant(const Plan& plan, const Variant& variant);
 
 // The program of another rank of the same layout, which need not exist; placed.
 program::Program compile_for_rank(const Plan& plan, int rank, program::MemoryPlan& memory);
+// The same with another layout, and rows of logits as in Variant.
+struct OtherStep {
+  program::Layout layout;
+  int64_t logits_chunk = 0;
+};
+program::Program compile_for_rank(const Plan& plan, const OtherStep& step, int rank,
+                                  program::MemoryPlan& memory);
 
 }  // namespace lockstep::run

@@ -5,6 +5,19 @@ namespace lockstep::run {
 
 std::vector<base::ErrorExplanation> error_rows() {
   return {
+      {577,
+       "No price for run.budget",
+       {"run.price names no machine of the catalogue, or the catalogue has no price for its tariff or "
+        "region.",
+        "run.price is auto, and neither LOCKSTEP_MACHINE nor the machine itself says what it is."},
+       {"Set run.price to the dollars an hour of all machines of the run: run.price=12.5.",
+        "Set it to a machine of `lockstep prices`: run.price=\"a3-highgpu-8g spot us-central1\"."}},
+      {578,
+       "run.budget is spent",
+       {"Earlier processes of this run have cost so much that not one more step can be paid for.",
+        "The budget is too small to stop and save within it."},
+       {"Raise run.budget: it counts everything since the run began (spending.json in its folder).",
+        "Start over with --resume never, or another run.name, to count from nothing."}},
       {109,
        "Invalid command-line argument",
        {"An option is misspelled, lacks its value, or belongs to another command."},

@@ -1,0 +1,175 @@
+#include "lockstep/cli/plan/offers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/money.h"
+#include "lockstep/base/text.h"
+#include "lockstep/plan/money.h"
+#include "lockstep/run/session/choose_layout.h"
+#include "lockstep/run/session/forecast.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+bool has_word(const plan::MachineRow& row, const std::string& word) {
+  return word.empty() || row.name.find(word) != std::string::npos || row.cloud == word || row.device == word;
+}
+
+// What a run takes on a place, whoever rents it.
+struct Taken {
+  std::string layout, refused;
+  double step_seconds = 0, hours = 0, save_seconds = 0, error = 0;
+  int64_t steps = 0;
+};
+
+class Shopper {
+ public:
+  Shopper(const recipe::Resolved& resolved, const ShopWish& wish) : resolved_(resolved), wish_(wish) {}
+
+  Offers run(const std::function<void(const std::string&)>& say) {
+    for (const plan::MachineRow& row : plan::catalogue().machines) {
+      const plan::DeviceRow* device = plan::catalogue().find_device(row.device);
+      if (!device->trains() || !has_word(row, wish_.only)) continue;
+      look_at(row, say);
+    }
+    std::stable_sort(offers_.list.begin(), offers_.list.end(), [](const Offer& a, const Offer& b) {
+      return a.will_do() != b.will_do() ? a.will_do() : a.usd < b.usd;
+    });
+    return std::move(offers_);
+  }
+
+ private:
+  // One machine, then twice as many, as long as more of them are of use.
+  void look_at(const plan::MachineRow& row, const std::function<void(const std::string&)>& say) {
+    std::string why;
+    double fastest = 0;
+    for (int machines = 1; machines <= wish_.most_machines; machines *= 2) {
+      if (row.most > 0 && machines > row.most) break;
+      const plan::Place place = plan::parse_place(fmt::format("{} x {}", machines, row.name));
+      say(place.words);
+      const Taken& taken = taken_on(place);
+      if (!taken.refused.empty()) {
+        why = taken.refused;
+        continue;  // more of them may have the memory
+      }
+      offers_.steps = taken.steps;
+      add_offers(place, taken);
+      const bool helps = fastest == 0 || taken.step_seconds < 0.8 * fastest;
+      fastest = taken.step_seconds;
+      why.clear();
+      if (!helps) break;
+    }
+    if (fastest == 0 && !why.empty()) offers_.refused.emplace_back(row.name, why);
+  }
+
+  // Machines that differ in price and cloud alone are forecast once; of several, the network counts.
+  const Taken& taken_on(const plan::Place& place) {
+    const std::string key = fmt::format("{} {} {}", place.device->name, place.ranks,
+                                        place.nodes > 1 ? place.model.between.bytes_per_second : 0);
+    const auto [it, fresh] = known_.try_emplace(key);
+    if (fresh) it->second = take(place);
+    return it->second;
+  }
+
+  Taken take(const plan::Place& place) const {
+    try {
+      recipe::Resolved mine = resolved_;
+      if (place.ranks > 1) run::take_layout(mine, run::simple_layout(mine, place));
+      const run::Forecast f = run::forecast(mine, place);
+      if (!f.fits())
+        return {.refused = fmt::format("needs {} of {}", base::human_bytes(static_cast<double>(f.peak_bytes)),
+                                       base::human_bytes(static_cast<double>(f.available_bytes)))};
+      return {.layout = f.layout,
+              .step_seconds = f.step_seconds,
+              .hours = f.hours,
+              .save_seconds = f.save_seconds,
+              .error = f.error,
+              .steps = f.steps};
+    } catch (const base::ConfigError& error) {
+      return {.refused = error.what()};
+    }
+  }
+
+  void add_offers(const plan::Place& place, const Taken& taken) {
+    for (const plan::Tariff tariff : wish_.tariffs) {
+      const std::vector<Offer> all = in_regions(place, taken, tariff);
+      // Of a machine's regions, the cheapest that will do; where none does, the cheapest says why.
+      const auto better = [](const Offer& a, const Offer& b) {
+        return a.will_do() != b.will_do() ? a.will_do() : a.usd < b.usd;
+      };
+      const auto best = std::min_element(all.begin(), all.end(), better);
+      if (best != all.end()) offers_.list.push_back(*best);
+    }
+  }
+
+  std::vector<Offer> in_regions(const plan::Place& place, const Taken& taken, plan::Tariff tariff) const {
+    std::vector<Offer> all;
+    for (const plan::RegionPrice& price : place.row->prices) {
+      if (price.of(tariff) <= 0 || (!wish_.region.empty() && price.region != wish_.region)) continue;
+      Offer offer{.place = place, .tariff = tariff, .region = price.region, .layout = taken.layout};
+      offer.step_seconds = taken.step_seconds, offer.error = taken.error;
+      offer.measured = place.model.measured;
+      offer.usd_per_hour = price.of(tariff) * place.nodes;
+      offer.hours = taken.hours, offer.usd = offer.usd_per_hour * taken.hours;
+      if (tariff == plan::Tariff::spot) {
+        const plan::Spot spot = plan::expect_spot({.hours = taken.hours,
+                                                   .machines = place.nodes,
+                                                   .preemptions_per_day = wish_.preemptions_per_day,
+                                                   .save_seconds = taken.save_seconds,
+                                                   .usd_per_hour = offer.usd_per_hour});
+        offer.hours = spot.hours, offer.usd = spot.usd;
+      }
+      judge(offer);
+      all.push_back(std::move(offer));
+    }
+    return all;
+  }
+
+  void judge(Offer& offer) const {
+    std::vector<std::string> against;
+    if (wish_.hours && offer.hours > *wish_.hours)
+      against.push_back(
+          fmt::format("{} too late", base::human_duration((offer.hours - *wish_.hours) * 3600)));
+    if (wish_.usd && offer.usd > *wish_.usd)
+      against.push_back(fmt::format("{} too dear", base::dollars(offer.usd - *wish_.usd)));
+    if (wish_.quota) judge_quota(offer, against);
+    offer.against = base::join(against, ", ");
+  }
+
+  void judge_quota(Offer& offer, std::vector<std::string>& against) const {
+    const std::vector<plan::QuotaVerdict> found =
+        plan::verdicts(*wish_.quota, {.row = offer.place.row,
+                                      .machines = offer.place.nodes,
+                                      .tariff = offer.tariff,
+                                      .region = offer.region,
+                                      .purpose = fmt::format("for {:.0f} hours", offer.hours)});
+    if (found.empty()) {
+      against.push_back("no quota known");
+      return;
+    }
+    offer.quota = found[0];
+    if (!found[0].fits())
+      against.push_back(fmt::format("quota {:.0f} of {:.0f} {}",
+                                    std::max(0.0, found[0].limit - found[0].used), found[0].needed,
+                                    found[0].counts));
+  }
+
+  const recipe::Resolved& resolved_;
+  const ShopWish& wish_;
+  std::map<std::string, Taken> known_;
+  Offers offers_;
+};
+
+}  // namespace
+
+Offers find_offers(const recipe::Resolved& resolved, const ShopWish& wish,
+                   const std::function<void(const std::string&)>& say) {
+  return Shopper(resolved, wish).run(say);
+}
+
+}  // namespace lockstep::cli
