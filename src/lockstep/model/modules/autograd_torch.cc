@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/model/modules/device_torch.h"
+#include "lockstep/model/modules/module_file.h"
 #include "lockstep/model/modules/module_torch.h"
 #include "lockstep/model/modules/module_trial_torch.h"
 
@@ -24,21 +25,21 @@ struct Tape {
   std::vector<at::Tensor> gradients;  // of those that are not frozen, in the order of the trained values
 };
 
-class ModuleSegment : public Segment {
+class ModuleSegment : public Segment, public BatchReader {
  public:
   explicit ModuleSegment(AutogradOptions options)
       : o_(std::move(options)), values_(values_of(o_)), site_(base::hash_text(o_.name)) {
     for (const ModuleValue& value : values_.trained) {
       first_params_.push_back(host_copy(value.tensor, at::kFloat));
       params_.push_back({.key = value.key,
-                         .name = o_.name + "." + value.key,
+                         .name = name_of(value),
                          .shape = shape_of(value.tensor),
                          .init = {Init::Kind::given, 0, first_params_.back().const_data_ptr<float>()},
                          .decay = value.tensor.dim() > 1});
     }
     for (const ModuleValue& value : values_.untrained) {
       buffers_.push_back({.key = value.key,
-                          .name = o_.name + "." + value.key,
+                          .name = name_of(value),
                           .dtype = dtype_of(value.tensor),
                           .shape = shape_of(value.tensor),
                           .constant = false});
@@ -71,6 +72,11 @@ class ModuleSegment : public Segment {
   }
 
   bool can_be_captured() const override { return false; }  // LibTorch allocates as it goes
+  std::string numerics(const SliceShape&, const kernels::Kernels&) const override { return o_.identity; }
+  std::optional<DType> input_type() const override {
+    if (!o_.reads_batch) return std::nullopt;
+    return o_.tokens ? DType::i32 : DType::f32;
+  }
 
   void forward(const Frame& f) const override {
     const OnDevice here(f.device->id(), f.launch, {.exact = o_.exact});
@@ -160,6 +166,10 @@ class ModuleSegment : public Segment {
   }
 
  private:
+  std::string name_of(const ModuleValue& value) const {
+    return o_.bare_names ? value.key : o_.name + "." + value.key;
+  }
+
   static at::Tensor host_copy(const at::Tensor& value, at::ScalarType type) {
     return value.detach()
         .to(at::TensorOptions().device(at::kCPU).dtype(type), /*non_blocking=*/false, /*copy=*/true)
