@@ -20,9 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The C library and what belongs to it: of the machine, because the kernel's interface and names (DNS, users) are its.
+// Of the machine: the C library and what belongs to it, because the kernel's interface and names (DNS, users) are its;
+// the driver's libraries; and the C++ library, because a distribution's own (Debian 12's wants glibc 2.36) would ask for a
+// newer C library than the program does (2.34).
 const std::set<std::string, std::less<>> kOfTheSystem = {
-    "libc.so.6",   "libm.so.6",    "libdl.so.2",           "libpthread.so.0",           "librt.so.1",
+    "libc.so.6",   "libm.so.6",    "libdl.so.2",           "libpthread.so.0",           "librt.so.1",   "libstdc++.so.6", "libgcc_s.so.1",
     "libutil.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libcuda.so.1", "libnvidia-ml.so.1"};
 
 // Opened by name while the program runs, so that no file says it needs them.
@@ -53,8 +55,6 @@ class Places {
     std::set<std::string> packages;
     for (const auto& entry : fs::directory_iterator(site / "nvidia", none)) packages.insert(entry.path().filename());
     for (const std::string& package : packages) add(site / "nvidia" / package / "lib", "nvidia/" + package + "/lib");
-    for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/lib64"})
-      add(folder, "lockstep/lib");
   }
 
   std::optional<BundleFile> find(const std::string& library) const {
@@ -119,6 +119,7 @@ BundlePlan plan_bundle(const BundleOptions& options) {
     const base::MappedFile bytes = base::MappedFile::open(file.from);
     const Elf elf = read_elf(bytes.bytes(), file.from);
     if (elf.glibc > plan.glibc) plan.glibc = elf.glibc, plan.glibc_for = file.name;
+    plan.cxx = std::max(plan.cxx, elf.cxx);
     plan.bytes += bytes.size();
     for (const std::string& library : elf.needed) {
       if (kOfTheSystem.contains(library)) {

@@ -2,7 +2,7 @@
 //
 //     lockstep-0.1.0/bin/lockstep -> ../lockstep/bin/lockstep
 //     lockstep-0.1.0/lockstep/bin/lockstep         this program
-//     lockstep-0.1.0/lockstep/lib/                 its libraries, and the C++ library it was built with
+//     lockstep-0.1.0/lockstep/lib/                 its libraries
 //     lockstep-0.1.0/torch/lib/, nvidia/*/lib/, pyarrow/    what they need of LibTorch, CUDA and Arrow
 //
 // Unpacked anywhere, by anybody: files find each other by where they lie ($ORIGIN). Which libraries are needed is
@@ -26,9 +26,10 @@ struct BundleFile {
 struct BundlePlan {
   std::string folder;  // "lockstep-0.1.0"
   std::vector<BundleFile> files;
-  std::vector<std::string> system;  // libraries that every machine is expected to have: the C library's
+  std::vector<std::string> system;  // libraries that every machine is expected to have: of C and C++
   Version glibc = {0, 0};           // the newest that any file asks for
   std::string glibc_for;            // the file that asks for it
+  Version cxx = {0, 0};             // the newest GLIBCXX_3.4.y, as {4, y}
   int64_t bytes = 0;
 };
 

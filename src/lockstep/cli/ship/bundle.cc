@@ -18,10 +18,17 @@ namespace {
 
 std::string text_of(const ship::Version& version) { return fmt::format("{}.{}", version.first, version.second); }
 
+// Which GCC's C++ library has it: 3.4.30 came with 12, and each one since added one or two.
+std::string gcc_of(const ship::Version& cxx) {
+  const int y = cxx.second;
+  return y >= 33 ? "14" : y >= 31 ? "13" : y >= 30 ? "12" : y >= 29 ? "11" : "10";
+}
+
 void report(const ship::BundlePlan& plan, const ship::Written& written, const std::string& out) {
   const auto size = [](int64_t bytes) { return base::human_bytes(static_cast<double>(bytes)); };
   print("{}: {} ({} unpacked, {} files)\n", out, size(written.bytes), size(plan.bytes), plan.files.size());
-  print("needs   Linux with glibc {} or newer ({}), nothing else\n", text_of(plan.glibc), plan.glibc_for);
+  print("needs   Linux with glibc {} and libstdc++ 3.4.{} (GCC {}) or newer, nothing else\n", text_of(plan.glibc),
+        plan.cxx.second, gcc_of(plan.cxx));
   print("unpack  tar -xf {}    # anywhere, without root\n", std::filesystem::path(out).filename().string());
   print("run     {}/bin/lockstep train\n", plan.folder);
 }
@@ -30,7 +37,7 @@ nlohmann::json json_of(const ship::BundlePlan& plan, const ship::Written& writte
   nlohmann::json files = nlohmann::json::array();
   for (const ship::BundleFile& file : plan.files) files.push_back(file.name);
   return {{"file", out},           {"bytes", written.bytes},         {"unpacked_bytes", plan.bytes},
-          {"folder", plan.folder}, {"glibc", text_of(plan.glibc)}, {"glibc_for", plan.glibc_for},
+          {"folder", plan.folder}, {"glibc", text_of(plan.glibc)}, {"glibc_for", plan.glibc_for}, {"libstdcxx", fmt::format("3.4.{}", plan.cxx.second)},
           {"files", files},        {"system", plan.system}};
 }
 

@@ -99,6 +99,7 @@ class ModuleSegment : public Segment, public BatchReader {
   void backward_input(const Frame& f) const override {
     const OnDevice here(f.device->id(), f.launch, {.exact = o_.exact});
     Tape& tape = tape_of(f);
+    if (weights_moved(f)) compute_again(f, tape);
     std::vector<at::Tensor> wanted, found;
     if (!o_.reads_batch) wanted.push_back(tape.input);
     for (const ModuleValue& value : values_.trained) {
@@ -169,6 +170,47 @@ class ModuleSegment : public Segment, public BatchReader {
   std::string name_of(const ModuleValue& value) const {
     return o_.bare_names ? value.key : o_.name + "." + value.key;
   }
+
+  // With ZeRO 3, weights are gathered again for the backward pass, and may lie elsewhere then. The graph reads them where
+  // they were in the forward pass, which is somebody else's memory by now.
+  bool weights_moved(const Frame& f) const {
+    for (const ModuleValue& value : values_.trained) {
+      if (value.tensor.numel() > 0 && value.tensor.const_data_ptr() != f.weight(value.key).data) return true;
+    }
+    return false;
+  }
+
+  // The same forward pass, over the weights as they lie now: the same bits, and a graph that may be used.
+  void compute_again(const Frame& f, Tape& tape) const {
+    const at::Device where = torch_device(f.device->id());
+    for (const ModuleValue& value : values_.trained)
+      point_at(value.tensor, f.weight(value.key), scalar_type(o_.type), where);
+    tape.input = tape.output = at::Tensor();
+    const c10::AutoGradMode with_graph(true);
+    tape.input = input_of(f, true);
+    const Discarded statistics(values_.untrained);  // the first pass has counted this slice
+    tape.output = draw_and_call(f, tape.input);
+  }
+
+  // While it lives, untrained values are copies: what changes them is forgotten.
+  class Discarded {
+   public:
+    explicit Discarded(const std::vector<ModuleValue>& values) : values_(values) {
+      for (const ModuleValue& value : values) {
+        before_.push_back(value.tensor.detach());
+        at::Tensor(value.tensor).set_data(before_.back().clone());
+      }
+    }
+    ~Discarded() {
+      for (size_t k = 0; k < before_.size(); ++k) at::Tensor(values_[k].tensor).set_data(before_[k]);
+    }
+    Discarded(const Discarded&) = delete;
+    Discarded& operator=(const Discarded&) = delete;
+
+   private:
+    const std::vector<ModuleValue>& values_;
+    std::vector<at::Tensor> before_;
+  };
 
   static at::Tensor host_copy(const at::Tensor& value, at::ScalarType type) {
     return value.detach()
@@ -258,6 +300,11 @@ class ModuleSegment : public Segment, public BatchReader {
           .copy_(view_of(f.buffer(value.key), value.tensor.sizes(), type, where));
       point_at(value.tensor, own, type, where);
     }
+    return draw_and_call(f, input);
+  }
+
+  // What is drawn at random depends on step, slice and block alone.
+  at::Tensor draw_and_call(const Frame& f, const at::Tensor& input) const {
     uint64_t seed = base::hash_combine(site_, f.on_host->seed);
     seed = base::hash_combine(base::hash_combine(seed, f.on_host->step), f.slice.slice);
     at::manual_seed(seed);
