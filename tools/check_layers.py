@@ -45,7 +45,8 @@ MAY_INCLUDE = {
     "verify": "base recipe data model checkpoint plan launch",
     "see": "base recipe checkpoint watch http",
     "jobs": "base recipe",
-    "cli": "base text chat terminal recipe device store comm data model program checkpoint plan watch run/shared run/executor run/session run/folder run/saving run/loop run/tools http launch training verify jobs see",
+    "ship": "base",
+    "cli": "base text chat terminal recipe device store comm data model program checkpoint plan watch run/shared run/executor run/session run/folder run/saving run/loop run/tools http launch training verify jobs ship see",
 }
 # Tests may use what builds whole runs, wherever they stand.
 TEST = re.compile(r"(_test|_bench)\.cc$|testing\.h$|/reference/")

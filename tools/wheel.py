@@ -72,7 +72,7 @@ def stage(build, folder):
     run("cmake", "--install", str(build), "--prefix", str(prefix), "--strip")
     package = folder / PACKAGE
     shutil.copytree(ROOT / "python" / PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "py.typed").write_text("")
+    shutil.copytree(ROOT / "recipes", package / "recipes")
     shutil.copytree(prefix, package, dirs_exist_ok=True, symlinks=False)
     libraries = sorted((package / "lib").glob("*.so"))
     # FlashAttention's compiler does not allow what it made to be given away (docs/dependencies.md).

@@ -104,6 +104,15 @@ unreachable() {
   says "LS0726" && says "Connection refused" && nothing_runs && ends 0 "$program" stop first
 }
 
+archive() {
+  mkdir -p lockstep-1/bin
+  printf '#!/bin/sh\nexec %s "$@"\n' "$program" >lockstep-1/bin/lockstep
+  chmod +x lockstep-1/bin/lockstep
+  tar -czf packed.tar.gz lockstep-1
+  submit 20 --program lockstep --set "bundle=$PWD/packed.tar.gz" && comes_to "done" && "$program" logs "$id" >says && has_bits 20 || return 1
+  [[ -x $work/home1/.lockstep/bundles/packed/bin/lockstep && -x $work/home2/.lockstep/bundles/packed/bin/lockstep ]]
+}
+
 bundle() {
   mkdir -p bundle/bin
   printf '#!/bin/sh\nexec %s "$@"\n' "$program" >bundle/bin/lockstep
@@ -125,6 +134,7 @@ row "stop, twice" stopped_twice
 row "a host that dies is named" host_dies
 row "a host that cannot be reached: nothing is left on the other" unreachable
 row "a bundle is copied to every host" bundle
+row "a bundle in one file is unpacked there, once" archive
 row "the secret is nowhere but on the hosts" no_secret_is_seen
 row "targets check names what is missing" ends 1 "$program" targets check ssh
 finish

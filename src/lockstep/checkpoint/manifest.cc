@@ -9,6 +9,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
 #include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/formats/safe_path.h"
 #include "lockstep/checkpoint/formats/strict_json.h"
@@ -19,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kVersion = 2;  // 1 had one checksum a file
+constexpr int64_t kFormat = 2;  // 1 had one checksum a file
 constexpr int64_t kMostBytes = int64_t{256} << 20;
 
 std::string hex_of(const std::vector<unsigned char>& bytes) {
@@ -137,10 +138,11 @@ void write_manifest(const std::string& folder, const Manifest& manifest, const D
   for (const FileSummary& file : manifest.files) {
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", sums_text(file.sums)}});
   }
-  Json json = {{"format", "lockstep checkpoint"}, {"version", kVersion},
+  Json json = {{"format", "lockstep checkpoint"}, {"version", kFormat},
                {"step", manifest.step},           {"recipe", manifest.recipe_toml},
                {"state", hex_of(manifest.state)}, {"params_hash", manifest.params_hash},
                {"layout", manifest.layout},       {"files", files}};
+  json["written_by"] = base::kVersion;
   if (manifest.statistics) json["statistics"] = *manifest.statistics;
   if (manifest.base)
     json["base"] = {{"folder", manifest.base->folder}, {"fingerprint", manifest.base->fingerprint}};
@@ -162,8 +164,13 @@ Manifest read_manifest(const std::string& folder) {
 Manifest parse_manifest(const std::string& text, const std::string& path) {
   const Json json = parse_strict(text, 304, path);
   const Reader reader(path, json);
-  if (const int64_t version = reader.size("version"); version != kVersion) {
-    reader.refuse(fmt::format("it has version {}, but this program reads version {}", version, kVersion));
+  if (const int64_t format = reader.size("version"); format > kFormat) {
+    const std::string by = json.contains("written_by") ? reader.text("written_by") : "a newer version";
+    throw CheckpointError(347, fmt::format("{} was written by Lockstep {} in format {}, and this is {}, which reads formats "
+                                           "up to {}: install that version or a newer one",
+                                           path, by, format, base::kVersion, kFormat));
+  } else if (format < kFormat) {
+    reader.refuse(fmt::format("it has format {}, but this program reads format {}", format, kFormat));
   }
   if (reader.text("checksum") != checksum_without_itself(json)) {
     reader.refuse("it was modified or damaged after it was written");

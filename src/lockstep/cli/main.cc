@@ -8,11 +8,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/ship/commands.h"
 #include "lockstep/terminal/table.h"
 #include "lockstep/terminal/terminal.h"
 #include "lockstep/train.h"
@@ -65,6 +67,8 @@ constexpr Command kCommands[] = {
     {"completions", "Print what bash, zsh or fish need to complete commands, options, keys and values.",
      completions_command},
     {"man", "Print or write manual pages.", man_command},
+    {"bundle", "Write the program and all it needs as one file, for machines without a network.", bundle_command},
+    {"image", "Write a Dockerfile for this program, and build it where an engine is.", image_command},
     {"doctor", "Check whether this machine is ready to train.", doctor_command},
     {"topo", "Show this machine's topology and how NCCL will use it.", topo_command},
     {"bench", "Benchmark training steps, checkpoints, or collectives (in nccl-tests' columns).",
@@ -97,10 +101,27 @@ std::string help() {
             "saved: run again"));
 }
 
+// Where find_package(lockstep) finds its files: `cmake -Dlockstep_DIR=$(lockstep --cmake-dir)`.
+std::string cmake_folder() {
+  const std::filesystem::path prefix =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+  for (const char* lib : {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"}) {
+    const std::filesystem::path folder = prefix / lib / "cmake" / "lockstep";
+    if (std::filesystem::exists(folder / "lockstep-config.cmake")) return folder.string();
+  }
+  throw base::ConfigError(109, fmt::format("--cmake-dir: there are no CMake files beside {}: use an installed program (pip, "
+                                           "or cmake --install build --prefix DIR)",
+                                           prefix.string()));
+}
+
 int run(const std::vector<std::string>& words) {
   const std::string name = words.empty() ? "" : words[0];
   if (name == "--version" || name == "-V" || name == "version") {
     print("{}", version_line());
+    return 0;
+  }
+  if (name == "--cmake-dir") {
+    print("{}\n", cmake_folder());
     return 0;
   }
   if (name == "--complete") return complete({words.begin() + 1, words.end()});

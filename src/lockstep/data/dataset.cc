@@ -19,7 +19,7 @@ namespace {
 base::Registry<DatasetKind>& registry() {
   static base::Registry<DatasetKind> all(
       "dataset", {grammar_kind(), text_kind(), jsonl_kind(), preference_kind(), chat_kind(), csv_kind(),
-                  parquet_kind(), arrow_kind(), mds_kind(), tokens_kind(), mix_kind()});
+                  parquet_kind(), arrow_kind(), mds_kind(), tokens_kind(), arrays_kind(), mix_kind()});
   return all;
 }
 

@@ -86,5 +86,6 @@ DatasetKind arrow_kind();
 DatasetKind mds_kind();
 DatasetKind mix_kind();
 DatasetKind tokens_kind();
+DatasetKind arrays_kind();
 
 }  // namespace lockstep::data

@@ -51,45 +51,65 @@ std::string_view value_of(std::string_view header, std::string_view name) {
                                        : base::trimmed(rest.substr(0, end + rest.starts_with('(')));
 }
 
-// "(1000,)": 1000. Nothing: not of one dimension.
-std::optional<int64_t> count_of(std::string_view shape) {
-  shape.remove_prefix(1);
-  const std::optional<int64_t> count = base::take_number(shape);
-  return shape == ",)" && count >= 0 ? count : std::nullopt;
+// "(1000, 28)": both. Nothing: no such list.
+std::optional<std::vector<int64_t>> sizes_of(std::string_view shape) {
+  std::vector<int64_t> sizes;
+  if (!shape.starts_with('(') || !shape.ends_with(')')) return std::nullopt;
+  shape = base::trimmed(shape.substr(1, shape.size() - 2));
+  while (!shape.empty()) {
+    const std::optional<int64_t> size = base::take_number(shape);
+    if (!size || *size < 0 || sizes.size() == 32) return std::nullopt;
+    sizes.push_back(*size);
+    shape = base::trimmed(shape);
+    if (shape.empty()) break;
+    if (!shape.starts_with(',')) return std::nullopt;
+    shape = base::trimmed(shape.substr(1));
+  }
+  return sizes;
 }
 
 }  // namespace
 
 bool is_npy(const base::MappedFile& file) { return file.text().starts_with(kMagic); }
 
-TokenSegment open_npy(base::MappedFile file) {
+NpyHeader read_npy_header(const base::MappedFile& file) {
   size_t data = 0;
   const std::string_view header = header_of(file, data);
-  std::string_view descr = value_of(header, "descr");
-  const std::string_view shape = value_of(header, "shape");
-  if (descr.size() < 2 || descr.front() != '\'' || shape.size() < 2)
+  const std::string_view descr = value_of(header, "descr"), shape = value_of(header, "shape");
+  const std::optional<std::vector<int64_t>> sizes = sizes_of(shape);
+  if (descr.size() < 2 || descr.front() != '\'' || !sizes)
     refuse(file, "has an .npy header without a simple dtype and a shape; save it with np.save");
-  descr = descr.substr(1, descr.size() - 2);
-  const std::optional<int64_t> count = count_of(shape);
-  if (!count) {
-    refuse(file,
-           fmt::format(
-               "contains an array of shape {}, but tokens must be one-dimensional; save tokens.reshape(-1)",
-               base::cut_to_width(shape, 40)));
+  if (sizes->size() > 1 && value_of(header, "fortran_order") == "True") {
+    refuse(file, "contains an array in Fortran's order; save np.ascontiguousarray of it");
   }
+  return {.type = std::string(descr.substr(1, descr.size() - 2)),
+          .shape_text = std::string(base::cut_to_width(shape, 40)),
+          .shape = *sizes,
+          .data = static_cast<int64_t>(data)};
+}
+
+TokenSegment open_npy(base::MappedFile file) {
+  const NpyHeader header = read_npy_header(file);
+  if (header.shape.size() != 1) {
+    refuse(file,
+           fmt::format("contains an array of shape {}, but tokens must be one-dimensional; save "
+                       "tokens.reshape(-1), or set data.kind=arrays for samples with labels",
+                       header.shape_text));
+  }
+  const int64_t count = header.shape.front();
   for (const Type& type : kTypes) {
-    if (descr != type.name) continue;
-    const int64_t there = file.size() - static_cast<int64_t>(data);
-    if (*count > there / type.width || *count * type.width != there) {
+    if (header.type != type.name) continue;
+    const int64_t there = file.size() - header.data;
+    if (count > there / type.width || count * type.width != there) {
       refuse(file, fmt::format("contains {} bytes of data, but its .npy header promises {} tokens of {} "
                                "bytes; it was truncated or modified: download it again",
-                               there, *count, type.width));
+                               there, count, type.width));
     }
-    return file_segment(std::move(file), static_cast<int64_t>(data), type.width);
+    return file_segment(std::move(file), header.data, type.width);
   }
   refuse(file, fmt::format("contains values of type {}, but tokens must be integers; save "
                            "tokens.astype(np.uint16), or np.uint32 for vocabularies above 65536",
-                           base::quoted(descr, 20)));
+                           base::quoted(header.type, 20)));
 }
 
 }  // namespace lockstep::data

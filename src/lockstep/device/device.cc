@@ -14,6 +14,7 @@
 #include "lockstep/device/cuda_facts.h"
 #include "lockstep/device/driver.h"
 #include "lockstep/device/opening.h"
+#include "lockstep/device/other_devices.h"
 #include "lockstep/device/plugin.h"
 
 namespace lockstep::device {
@@ -143,6 +144,7 @@ Id resolve(const std::string& wish, int local_rank) {
   }
   const int index = wished_gpu(wish, local_rank);
   if (index < 0) {
+    if (const OtherDevice* other = find_other_device(wish)) throw base::ConfigError(407, refusal_of(*other));
     throw base::ConfigError(
         401, fmt::format("run.device = \"{}\" is not a device; use auto, cpu, cuda or cuda:N", wish));
   }

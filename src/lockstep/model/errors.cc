@@ -45,6 +45,13 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"Set model.rope_short_factor and model.rope_long_factor to as many numbers as the message says, such "
         "as \"1.0,1.1,1.3\".",
         "Or choose another model.rope_type."}},
+      {129,
+       "Module file cannot be the model",
+       {"model.from names a file that is no TorchScript module, or of another PyTorch.",
+        "The module fails on zeros of the shape it says it takes; the message has the line of Python code.",
+        "It gives something else than one tensor with a row for each sample, or has fewer classes than the data."},
+       {"Save it again: lockstep.export_module(module, FILE, input=SHAPE) in Python checks it there.",
+        "Add a method `loss(outputs, labels)` for anything but classification (docs/own-model.md)."}},
       {170,
        "Loss does not match the last block",
        {"The last block outputs a different number of values per sample than there are classes.",

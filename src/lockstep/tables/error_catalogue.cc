@@ -68,6 +68,9 @@ ErrorRows error_rows();
 namespace http {
 ErrorRows error_rows();
 }
+namespace ship {
+ErrorRows error_rows();
+}
 namespace cli {
 ErrorRows error_rows();
 }
@@ -83,7 +86,7 @@ const ErrorRows& error_catalogue() {
           data::error_rows(),       model::error_rows(),  optim::error_rows(),  program::error_rows(),
           checkpoint::error_rows(), plan::error_rows(),   run::error_rows(),    launch::error_rows(),
           verify::error_rows(),     jobs::error_rows(),   see::error_rows(),    http::error_rows(),
-          cli::error_rows()}) {
+          ship::error_rows(),       cli::error_rows()}) {
       all.insert(all.end(), some.begin(), some.end());
     }
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.number < b.number; });

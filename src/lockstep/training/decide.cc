@@ -15,6 +15,7 @@
 #include "lockstep/checkpoint/remote.h"
 #include "lockstep/data/kind.h"
 #include "lockstep/launch/process/rank_memory.h"
+#include "lockstep/model/modules/module_file.h"
 #include "lockstep/run/session/choose_layout.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/training/recovery.h"
@@ -125,8 +126,9 @@ run::Decision decide(const Request& request, const run::PlanOptions& options, Fi
   const recipe::Resolved said = resolved;
   const run::Earlier earlier = request.starts_over() ? run::Earlier{} : run::look_at(folder);
   if (!request.starts_over()) run::adopt_earlier(resolved, folder);
-  if (earlier.checkpoint.empty() && !resolved.recipe.model.from.empty())
-    static_cast<void>(checkpoint::folders_to_read(resolved.recipe.model.from, remarks_to(request.observer)));
+  const std::string& from = resolved.recipe.model.from;
+  if (earlier.checkpoint.empty() && !from.empty() && !model::is_module_file(from))
+    static_cast<void>(checkpoint::folders_to_read(from, remarks_to(request.observer)));
   if (const std::string why = run::choose_layout(resolved, options, request.own()); !why.empty())
     request.observer.remark(why);
   base::end_lap(options.laps, "look at the run folder");

@@ -53,9 +53,25 @@ Command on_host(const Place& place, const Host& host, const std::string& line,
 std::string folder_of(const std::string& job, int64_t node) {
   return fmt::format(".lockstep/jobs/{}/{}", job, node);
 }
+// One file, as `lockstep bundle` writes it; otherwise a folder.
+bool is_archive(const std::string& bundle) {
+  return bundle.ends_with(".tar.zst") || bundle.ends_with(".tar.gz") || bundle.ends_with(".tar");
+}
+// Where the bundle lies there, unpacked; and the archive that it was unpacked from.
 std::string bundle_of(const Place& place) {
-  return fmt::format(".lockstep/bundles/{}",
-                     base::trimmed(place.bundle.substr(place.bundle.find_last_of('/') + 1)));
+  std::string name(base::trimmed(place.bundle.substr(place.bundle.find_last_of('/') + 1)));
+  if (is_archive(name)) name = name.substr(0, name.find(".tar"));
+  return fmt::format(".lockstep/bundles/{}", name);
+}
+std::string archive_of(const Place& place) {
+  return fmt::format(".lockstep/bundles/{}", place.bundle.substr(place.bundle.find_last_of('/') + 1));
+}
+// Once for each archive: rsync keeps its time, and what was unpacked before is younger.
+std::string unpack_line(const Place& place) {
+  return fmt::format(
+      "test {0}/.unpacked -nt {1} || {{ rm -rf {0} && mkdir -p {0} && tar -xf {1} -C {0} --strip-components=1 && "
+      "touch {0}/.unpacked; }}",
+      shell_word(bundle_of(place)), shell_word(archive_of(place)));
 }
 std::string label_of(const std::string& host) { return "agent on " + host; }
 
@@ -156,11 +172,17 @@ Plan plan(const Job& job) {
     const Host host = parse_host(text);
     const std::string folder = folder_of(job.id, node), start = start_script(job, node);
     if (!place.bundle.empty()) {
-      plan.steps.push_back({on_host(place, host, "mkdir -p " + bundle_of(place))});
+      const bool archive = is_archive(place.bundle);
+      plan.steps.push_back({on_host(place, host, "mkdir -p " + shell_word(archive ? ".lockstep/bundles" : bundle_of(place)))});
       plan.steps.push_back({{.words = {"rsync", "--archive", "--delete", "--rsync-path=cd && rsync",
-                                       "--rsh=" + shell_line(ssh_words(place, host)), place.bundle + "/",
-                                       host.name + ":" + bundle_of(place) + "/"},
+                                       "--rsh=" + shell_line(ssh_words(place, host)), place.bundle + (archive ? "" : "/"),
+                                       host.name + ":" + (archive ? archive_of(place) : bundle_of(place) + "/")},
                              .patience_s = 3600}});
+      if (archive) {
+        Command unpack = on_host(place, host, unpack_line(place));
+        unpack.patience_s = 1200;
+        plan.steps.push_back({unpack});
+      }
     }
     if (place.nodes > 1)
       plan.steps.push_back({on_host(

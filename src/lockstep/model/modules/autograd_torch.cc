@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/model/modules/device_torch.h"
+#include "lockstep/model/modules/module_file.h"
 #include "lockstep/model/modules/module_torch.h"
 #include "lockstep/model/modules/module_trial_torch.h"
 
@@ -24,21 +25,21 @@ struct Tape {
   std::vector<at::Tensor> gradients;  // of those that are not frozen, in the order of the trained values
 };
 
-class ModuleSegment : public Segment {
+class ModuleSegment : public Segment, public BatchReader {
  public:
   explicit ModuleSegment(AutogradOptions options)
       : o_(std::move(options)), values_(values_of(o_)), site_(base::hash_text(o_.name)) {
     for (const ModuleValue& value : values_.trained) {
       first_params_.push_back(host_copy(value.tensor, at::kFloat));
       params_.push_back({.key = value.key,
-                         .name = o_.name + "." + value.key,
+                         .name = name_of(value),
                          .shape = shape_of(value.tensor),
                          .init = {Init::Kind::given, 0, first_params_.back().const_data_ptr<float>()},
                          .decay = value.tensor.dim() > 1});
     }
     for (const ModuleValue& value : values_.untrained) {
       buffers_.push_back({.key = value.key,
-                          .name = o_.name + "." + value.key,
+                          .name = name_of(value),
                           .dtype = dtype_of(value.tensor),
                           .shape = shape_of(value.tensor),
                           .constant = false});
@@ -71,6 +72,11 @@ class ModuleSegment : public Segment {
   }
 
   bool can_be_captured() const override { return false; }  // LibTorch allocates as it goes
+  std::string numerics(const SliceShape&, const kernels::Kernels&) const override { return o_.identity; }
+  std::optional<DType> input_type() const override {
+    if (!o_.reads_batch) return std::nullopt;
+    return o_.tokens ? DType::i32 : DType::f32;
+  }
 
   void forward(const Frame& f) const override {
     const OnDevice here(f.device->id(), f.launch, {.exact = o_.exact});
@@ -93,6 +99,7 @@ class ModuleSegment : public Segment {
   void backward_input(const Frame& f) const override {
     const OnDevice here(f.device->id(), f.launch, {.exact = o_.exact});
     Tape& tape = tape_of(f);
+    if (weights_moved(f)) compute_again(f, tape);
     std::vector<at::Tensor> wanted, found;
     if (!o_.reads_batch) wanted.push_back(tape.input);
     for (const ModuleValue& value : values_.trained) {
@@ -160,6 +167,51 @@ class ModuleSegment : public Segment {
   }
 
  private:
+  std::string name_of(const ModuleValue& value) const {
+    return o_.bare_names ? value.key : o_.name + "." + value.key;
+  }
+
+  // With ZeRO 3, weights are gathered again for the backward pass, and may lie elsewhere then. The graph reads them where
+  // they were in the forward pass, which is somebody else's memory by now.
+  bool weights_moved(const Frame& f) const {
+    for (const ModuleValue& value : values_.trained) {
+      if (value.tensor.numel() > 0 && value.tensor.const_data_ptr() != f.weight(value.key).data) return true;
+    }
+    return false;
+  }
+
+  // The same forward pass, over the weights as they lie now: the same bits, and a graph that may be used.
+  void compute_again(const Frame& f, Tape& tape) const {
+    const at::Device where = torch_device(f.device->id());
+    for (const ModuleValue& value : values_.trained)
+      point_at(value.tensor, f.weight(value.key), scalar_type(o_.type), where);
+    tape.input = tape.output = at::Tensor();
+    const c10::AutoGradMode with_graph(true);
+    tape.input = input_of(f, true);
+    const Discarded statistics(values_.untrained);  // the first pass has counted this slice
+    tape.output = draw_and_call(f, tape.input);
+  }
+
+  // While it lives, untrained values are copies: what changes them is forgotten.
+  class Discarded {
+   public:
+    explicit Discarded(const std::vector<ModuleValue>& values) : values_(values) {
+      for (const ModuleValue& value : values) {
+        before_.push_back(value.tensor.detach());
+        at::Tensor(value.tensor).set_data(before_.back().clone());
+      }
+    }
+    ~Discarded() {
+      for (size_t k = 0; k < before_.size(); ++k) at::Tensor(values_[k].tensor).set_data(before_[k]);
+    }
+    Discarded(const Discarded&) = delete;
+    Discarded& operator=(const Discarded&) = delete;
+
+   private:
+    const std::vector<ModuleValue>& values_;
+    std::vector<at::Tensor> before_;
+  };
+
   static at::Tensor host_copy(const at::Tensor& value, at::ScalarType type) {
     return value.detach()
         .to(at::TensorOptions().device(at::kCPU).dtype(type), /*non_blocking=*/false, /*copy=*/true)
@@ -248,6 +300,11 @@ class ModuleSegment : public Segment {
           .copy_(view_of(f.buffer(value.key), value.tensor.sizes(), type, where));
       point_at(value.tensor, own, type, where);
     }
+    return draw_and_call(f, input);
+  }
+
+  // What is drawn at random depends on step, slice and block alone.
+  at::Tensor draw_and_call(const Frame& f, const at::Tensor& input) const {
     uint64_t seed = base::hash_combine(site_, f.on_host->seed);
     seed = base::hash_combine(base::hash_combine(seed, f.on_host->step), f.slice.slice);
     at::manual_seed(seed);

@@ -40,9 +40,35 @@ struct AutogradOptions {
   // is refused. False: on all of run.threads, and the bits are those of that number; on a GPU with whatever
   // LibTorch finds fastest, whose bits may differ from run to run.
   bool exact = true;
+  bool bare_names = false;    // parameters are named "conv.weight", without the block's name before it
+  std::string identity = {};  // what the bits rest on beyond the recipe, for the numerics record
 };
 
 // Takes "hidden" (or the batch), gives "hidden". ConfigError 172 when the module cannot be a block.
 Block autograd_block(AutogradOptions options);
+
+// A loss of your own, differentiated by LibTorch: the last block.
+//
+//     autograd_loss({.loss = [](const at::Tensor& outputs, const at::Tensor& labels) {     // two heads
+//                      const auto heads = outputs.split_with_sizes({4, 10}, 1);
+//                      return at::stack({at::cross_entropy_loss(heads[0], labels.select(1, 0), {}, 0, -1),
+//                                        at::cross_entropy_loss(heads[1], labels.select(1, 1), {}, 0, -1)}, 1);
+//                    },
+//                    .in = {14}, .labels = {2}, .type = compute})
+//
+// It gives one value for each label or one for each sample, not their mean: Lockstep adds them up in a fixed
+// order and divides by the number of labels in the batch that count, so that slices and ranks do not matter.
+// A label of -1 does not count, and what is given for it is left out; a sample whose labels are all -1 does
+// not count either (evaluation fills its last batch with such). Both must not make the function fail.
+struct AutogradLossOptions {
+  std::string name = "loss";  // of the block
+  std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& labels)> loss;
+  Shape in;                 // of one sample: what the block before gives
+  Shape labels = {};        // of one sample; empty: one label, and `labels` is [samples]
+  DType type = DType::f32;  // of what the block before gives
+  bool targets = false;     // labels are floats to be met (regression), not the numbers of classes
+  bool exact = true;        // as in AutogradOptions
+};
+Block autograd_loss(AutogradLossOptions options);  // ConfigError 172
 
 }  // namespace lockstep::model

@@ -7,11 +7,15 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/version.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/usable.h"
@@ -41,11 +45,37 @@ bool is_free(const std::string& key) {
 // (run/loop/remarks.h).
 bool is_length(const std::string& key) { return key == "run.steps" || key == "optim.decay_steps"; }
 
+// {0, 10, 2} of "0.10.2".
+std::vector<int64_t> numbers_of(std::string_view version) {
+  std::vector<int64_t> numbers;
+  while (const std::optional<int64_t> number = base::take_number(version)) {
+    numbers.push_back(*number);
+    if (!version.starts_with('.')) break;
+    version.remove_prefix(1);
+  }
+  return numbers;
+}
+
+// DataError 347: record.json names a newer version as the folder's writer.
+void refuse_newer(const std::string& folder) {
+  const json record = json::parse(base::try_read_file(folder + "/record.json").text, nullptr, false);
+  const std::string by = record.is_object() ? record.value("build", std::string()) : "";
+  if (numbers_of(by) <= numbers_of(base::kVersion)) return;
+  throw base::DataError(347, fmt::format("{} was written by Lockstep {}, and this is {}: install that version or a newer "
+                                         "one, or give this run its own name with run.name=NAME",
+                                         folder, base::quoted(by, 20), base::kVersion));
+}
+
 std::optional<recipe::Recipe> earlier_recipe(const std::string& folder) {
   const std::string path = folder + "/config.toml";
   std::error_code error;  // a name that leads nowhere is told by who reads it
   if (!fs::exists(path, error) && !error) return std::nullopt;
-  return recipe::read_recipe({.file = path, .overrides = {}}).recipe;
+  try {
+    return recipe::read_recipe({.file = path, .overrides = {}}).recipe;
+  } catch (const base::ConfigError&) {
+    refuse_newer(folder);  // has keys that this version does not know
+    throw;
+  }
 }
 
 // Keys that are not free and differ, one a line.

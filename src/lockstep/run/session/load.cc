@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <functional>
 
 #include "lockstep/base/error.h"
@@ -14,6 +15,7 @@
 #include "lockstep/checkpoint/formats/widen.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/families/huggingface.h"
+#include "lockstep/model/modules/module_file.h"
 #include "lockstep/run/session/adapter.h"
 
 namespace lockstep::run {
@@ -294,9 +296,32 @@ void adopt_from(recipe::Resolved& resolved, const std::string& folder) {
 
 }  // namespace
 
+std::string module_file_of(const std::string& from) {
+  if (from.empty() || model::is_module_file(from)) return from;
+  if (from.find("://") != std::string::npos) return "";
+  std::string module;
+  try {
+    checkpoint::for_first_usable(checkpoint::model_folders(from), [&](const std::string& folder) {
+      const checkpoint::Opened opened(folder);
+      if (!opened.manifest()) return;
+      recipe::RecipeSource source;
+      source.text = opened.manifest()->recipe_toml;
+      const std::string began_with = recipe::read_recipe(source).recipe.model.from;
+      if (!model::is_module_file(began_with)) return;
+      // A run that was moved has its module with it, if Python put it there.
+      const std::filesystem::path moved = std::filesystem::path(folder) / "../../module.pt";
+      const bool here = !std::filesystem::exists(began_with) && std::filesystem::exists(moved);
+      module = here ? moved.lexically_normal().string() : began_with;
+    });
+  } catch (const base::Error&) {
+    return "";  // whoever opens it says why it cannot be
+  }
+  return module;
+}
+
 void adopt_model(recipe::Resolved& resolved) {
   adopt_adapter(resolved);
-  if (resolved.recipe.model.from.empty()) return;
+  if (resolved.recipe.model.from.empty() || !module_file_of(resolved.recipe.model.from).empty()) return;
   checkpoint::for_first_usable(checkpoint::model_folders(resolved.recipe.model.from),
                                [&](const std::string& folder) {
                                  recipe::Resolved adopted = resolved;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/environment.h"
+#include "lockstep/model/modules/module_file.h"
 #include "lockstep/plan/world.h"
 #include "lockstep/run/session/adapter.h"
 #include "lockstep/run/session/load.h"
@@ -59,7 +60,7 @@ Session::Session(Plan from, Ranks* given, base::RingWriter* recorder)
   parameters = std::make_unique<Parameters>(*plan.model, plan.program, *memory, *plan.device, *ranks);
   parameters->initialize(static_cast<uint64_t>(plan.recipe().run.seed), plan.optimizer.initial_loss_scale);
   const recipe::Recipe& recipe = plan.recipe();
-  if (!recipe.model.from.empty()) {
+  if (!recipe.model.from.empty() && !model::is_module_file(recipe.model.from)) {
     weights_from = load_weights(*parameters, *plan.device, *ranks, recipe.model.family, recipe.model.from,
                                 under_adapter(recipe));
   }

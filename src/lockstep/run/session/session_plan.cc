@@ -9,6 +9,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/data/kind.h"
+#include "lockstep/data/typed_words.h"
 #include "lockstep/device/opening.h"
 #include "lockstep/device/thread_pool.h"
 #include "lockstep/kernels/absent.h"
@@ -16,9 +17,11 @@
 #include "lockstep/model/families/family.h"
 #include "lockstep/model/families/fp8_recipe.h"
 #include "lockstep/model/families/huggingface.h"
+#include "lockstep/model/modules/module_file.h"
 #include "lockstep/model/modules/torch_cuda.h"
 #include "lockstep/plan/cheap.h"
 #include "lockstep/program/nodes.h"
+#include "lockstep/run/session/load.h"
 #include "lockstep/run/session/memory_report.h"
 #include "lockstep/run/session/param_groups.h"
 #include "lockstep/run/session/rank_layout.h"
@@ -65,6 +68,19 @@ void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq
   };
   settle(model.input_words, dataset.inputs_per_sample(seq_len), "inputs");
   settle(model.label_words, dataset.labels_per_sample(seq_len), "labels");
+  const auto* typed = dynamic_cast<const data::TypedWords*>(&dataset);
+  if (typed == nullptr) return;
+  const auto compare = [](DType wanted, DType given, const char* what) {
+    if (wanted == given) return;
+    const auto name = [](DType type) { return type == DType::f32 ? "floats" : "integers"; };
+    throw ConfigError(176, fmt::format("the {} of the data are {}, but the model expects {}; save them as {}, or "
+                                       "build the model for these",
+                                       what, name(given), name(wanted),
+                                       wanted == DType::f32 ? "float32" : "int32"));
+  };
+  const model::BatchTypes wanted = model::batch_types(model);
+  compare(wanted.inputs, typed->input_type(), "inputs");
+  compare(wanted.labels, typed->label_type(), "labels");
 }
 
 // "auto" in memory.recompute: on a GPU, what costs less than it is worth.
@@ -94,7 +110,9 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
           "tune.method = \"lora\" is for the built-in families, because your own model's modules "
           "do their own products; set tune.method=full");
     }
-    if (plan.exists && plan.device->id().kind == device::Kind::cuda) model::load_torch_cuda_where_linked();
+    if (plan.exists && plan.device->id().kind == device::Kind::cuda) {
+      !module_file_of(resolved.recipe.model.from).empty() ? model::load_torch_cuda_for_file() : model::load_torch_cuda_where_linked();
+    }
     if (resolved.recipe.precision.compute == "fp8") {
       throw ConfigError(185,
                         "precision.compute = \"fp8\" is for the built-in families, because your own model's "
@@ -274,6 +292,12 @@ program::Program compile_for_rank(const Plan& plan, const OtherStep& step, int r
 }
 
 Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
+  const std::string module = own.build_model ? "" : module_file_of(resolved.recipe.model.from);
+  if (!module.empty()) {
+    own.build_model = [module](const recipe::Recipe& recipe, DType compute) {
+      return model::model_of_file(module, recipe, compute);
+    };
+  }
   Plan plan;
   plan.seat = options.seat;
   plan.per_node = options.per_node;
