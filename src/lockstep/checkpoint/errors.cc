@@ -134,7 +134,7 @@ std::vector<base::ErrorExplanation> error_rows() {
        "Cannot write a fetched checkpoint",
        {"The disk of the run folder is full or read-only."},
        {"Free space, and run the same command again."}},
-      {347,
+      {348,
        "A weight that cannot be quantized",
        {"tune.base divides each block of weights by the largest of them, and one is infinite or not a "
         "number."},

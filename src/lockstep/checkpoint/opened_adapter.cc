@@ -149,7 +149,7 @@ void Opened::State::read_rounded(const Wanted& one) const {
     base->read({{part_of(whole_piece(one.piece.tensor), begin, end - begin), blocks.data()}}, nullptr);
     if (!kernels::round_to(format, blocks.data(), end - begin)) {
       throw CheckpointError(
-          347, fmt::format("{}: {} has a value that is infinite or not a number; repair the model",
+          348, fmt::format("{}: {} has a value that is infinite or not a number; repair the model",
                            base->folder(), one.piece.tensor.name));
     }
     std::copy_n(blocks.begin() + (run.at - begin), run.count, static_cast<float*>(one.to) + run.from);

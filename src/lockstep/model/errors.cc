@@ -101,7 +101,7 @@ std::vector<base::ErrorExplanation> error_rows() {
         "from the data's."},
        {"Encode the data with the model's tokenizer and use data.kind=tokens.",
         "If the tokens are the same after all, set model.vocab=N to the model's own size."}},
-      {169,
+      {161,
        "batch.product_strands not supported for this model or layout",
        {"It is not a power of two, or not a multiple of parallel.tensor.",
         "It does not divide the heads, the key heads, the feed-forward width or the tokens of a slice.",

@@ -428,7 +428,7 @@ TEST(LoraBase, RefusesWeightsThatAreNotFinite) {
     broken.parameters->write(one.master.values, values.data());
   }
   const std::string saved = save_checkpoint(broken, folder.path(), 1);
-  const std::string said = base::refusal(347, [&] {
+  const std::string said = base::refusal(348, [&] {
     tiny_session({"tune.method=lora", "tune.base=nf4", "model.from=" + saved});
   });
   EXPECT_NE(said.find("c_fc.weight"), std::string::npos) << said;

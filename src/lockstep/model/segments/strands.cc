@@ -289,7 +289,7 @@ class Strands : public Segment {
 
 void refuse_strands(const Parts& parts, const std::string& why) {
   throw base::ConfigError(
-      169, fmt::format("batch.product_strands = {}: this model {}; set batch.product_strands=1",
+      161, fmt::format("batch.product_strands = {}: this model {}; set batch.product_strands=1",
                        parts.product_strands, why));
 }
 

@@ -29,7 +29,7 @@ struct StrandEdges {
   bool loss = false;                  // it is the loss, in rounds of two parts (SegmentPlan::rounds)
 };
 
-// ConfigError 169: `why` this model has no product strands, as the rest of "this model ...".
+// ConfigError 161: `why` this model has no product strands, as the rest of "this model ...".
 [[noreturn]] void refuse_strands(const Parts& parts, const std::string& why);
 
 // `make` builds the segment for one of `tensor` parts.

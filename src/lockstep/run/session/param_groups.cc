@@ -193,7 +193,7 @@ void check_whole(const std::vector<Tensor>& tensors, const optim::Optimizer& opt
     if (one.train.frozen || !one.train.whole) continue;
     if (one.spec.cut.fixed) {
       throw ConfigError(
-          169, fmt::format("batch.product_strands = {} cuts {}, which the optimizer {} must see whole; set "
+          161, fmt::format("batch.product_strands = {} cuts {}, which the optimizer {} must see whole; set "
                            "batch.product_strands=1",
                            one.spec.cut.parts, one.spec.name,
                            optimizer.rules[static_cast<size_t>(one.train.rule)].kind->name));

@@ -298,7 +298,7 @@ void check_product_strands(const recipe::Recipe& recipe, const model::Parts& par
   const auto& m = recipe.model;
   const auto strands = static_cast<int64_t>(parts.product_strands);
   const auto refuse = [&](const std::string& why) {
-    throw ConfigError(169, fmt::format("batch.product_strands = {} {}", strands, why));
+    throw ConfigError(161, fmt::format("batch.product_strands = {} {}", strands, why));
   };
   const int64_t tokens =
       recipe.batch.global / recipe.batch.slices.value * recipe.data.seq_len / parts.context;
@@ -379,7 +379,7 @@ void check_parts(const recipe::Recipe& recipe, const model::Parts& parts, int wo
 void check_own_model(const model::Parts& parts) {
   if (parts.fixes_products()) {
     throw ConfigError(
-        169,
+        161,
         "batch.product_strands is for the built-in families: your own model's blocks do not say "
         "how they are split; set batch.product_strands=1");
   }
