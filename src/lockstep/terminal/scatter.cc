@@ -39,7 +39,7 @@ std::string draw_points(const std::vector<Point>& points, const ScatterStyle& st
   if (x.high <= 0) return "";
   const std::string top = style.y_text(y.high), bottom = style.y_text(y.low);
   const size_t label = std::max(base::display_width(top), base::display_width(bottom)) + 1;
-  const size_t columns = std::max<size_t>(10, style.width > label + 2 ? style.width - label - 2 : 10);
+  const size_t columns = std::max<size_t>(10, style.width > label + 1 ? style.width - label - 1 : 10);
   const size_t lines = std::max<size_t>(2, style.height);
   std::vector<std::string> plot(lines, std::string(columns, ' '));
   for (const Point& p : points) {
