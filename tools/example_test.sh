@@ -6,7 +6,7 @@ build=$1 source=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/prefix" >"$work/log" || { cat "$work/log"; exit 1; }
-cmake -S "$source/examples/own_model" -B "$work/own" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/log" || { cat "$work/log"; exit 1; }
+cmake -S "$source/examples/own_model" -B "$work/own" -Dlockstep_DIR="$("$work/prefix/bin/lockstep" --cmake-dir)" >"$work/log" || { cat "$work/log"; exit 1; }
 cmake --build "$work/own" >"$work/log" || { cat "$work/log"; exit 1; }
 
 cd "$work"

@@ -227,7 +227,7 @@ def refusals():
     train("h", model=layers(), data=(inputs, labels), overrides=quick)
     refused(lockstep.RecipeError, ["another module"], model=Narrow(), data=(inputs, labels), run="h")
     refused(lockstep.RecipeError, ["data differs"], model=layers(), data=(inputs + 1, labels), run="h")
-    refused(lockstep.RecipeError, ["floats"], data=(inputs, labels), run="i", keys={"data.seq_len": 8})
+    refused(lockstep.RecipeError, ["floats"], data=(inputs, np.stack([labels] * 8, 1)), run="i", keys={"data.seq_len": 8})
     refused(lockstep.RecipeError, ["could be"], run="j", model=layers(), data=(inputs, labels), name="x")
 
 

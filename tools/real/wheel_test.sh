@@ -60,8 +60,24 @@ for keys, says in (({"steps": "many"}, "run.steps"), ({"nonsense": 1}, "no recip
 END
 }
 
+# What the wheel holds for C++ programs: found by `lockstep --cmake-dir`, with LibTorch beside it.
+for_cplusplus() {
+  local folder
+  folder=$("$env/bin/lockstep" --cmake-dir) || return 1
+  [[ $folder == "$env"/* && -e $folder/lockstep-config.cmake ]] || { echo "$folder" && return 1; }
+  mkdir -p own
+  printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(own LANGUAGES CXX)' 'set(CMAKE_CXX_STANDARD 20)' \
+    'find_package(lockstep REQUIRED COMPONENTS torch)' 'add_executable(own main.cc)' 'target_link_libraries(own PRIVATE lockstep::lockstep)' >own/CMakeLists.txt
+  printf '%s\n' '#include <cstdio>' '#include "lockstep/text/tokenizer_c.h"' '#include "lockstep/base/hash.h"' \
+    'int main() { std::puts(lockstep::base::hex64(lockstep::base::hash_text("x")).c_str()); }' >own/main.cc
+  cmake -S own -B made "-Dlockstep_DIR=$folder" && cmake --build made && made/own || return 1
+  # And LibTorch is the environment's, not the one that the wheel was built with.
+  grep -F "$env" <(cmake -S own -B made -LA --debug-output 2>/dev/null; cat made/build.make made/CMakeFiles/own.dir/link.txt 2>/dev/null) >/dev/null
+}
+
 row "a wheel, twice the same bytes" make_wheels
 row "installs into an empty environment, beside LibTorch" install_it
 row "trains with the bits of the tree" train_it
+row "find_package(lockstep) from the wheel" for_cplusplus
 row "Python: train, metrics, generate, eval, resume, refusals" from_python
 finish

@@ -190,6 +190,69 @@ TEST_F(Autograd, GradientsAreLibTorchsOwn) {
   }
 }
 
+// The same net with its loss written as a function, per label and per sample, instead of the built-in one.
+model::Model with_own_loss(const Net& net, device::DType type, bool per_sample) {
+  model::Model model = build(net, type);
+  model.blocks.pop_back();
+  model.blocks.push_back(model::autograd_loss(
+      {.loss =
+           [=](const at::Tensor& outputs, const at::Tensor& labels) {
+             const at::Tensor each =
+                 at::cross_entropy_loss(outputs, labels, {}, at::Reduction::None, /*ignore_index=*/-1);
+             return per_sample ? each.unsqueeze(1) : each;
+           },
+       .in = {kClasses},
+       .type = type}));
+  return model;
+}
+
+TEST_F(Autograd, ALossOfYourOwnTrainsAsTheBuiltInOneDoes) {
+  std::vector<std::vector<double>> losses;
+  for (const int which : {0, 1, 2}) {
+    Net net(false);
+    Own own;
+    own.dataset = std::make_unique<Points>();
+    own.build_model = [&](const recipe::Recipe&, device::DType type) {
+      return which == 0 ? build(net, type) : with_own_loss(net, type, which == 2);
+    };
+    Session session(make_plan(
+        recipe::read_recipe({.overrides = {"run.device=" + test_device(), "precision.tf32=false", "run.steps=6",
+                                           "batch.global=32", "batch.slices=4", "batch.strands=2", "optim.lr=0.01",
+                                           "optim.warmup=0", "log.eval_every=0", "run.threads=1"}}),
+        std::move(own)));
+    struct : Observer {
+      std::vector<double> losses;
+      void stepped(const StepReport& r) override { losses.push_back(r.loss); }
+    } seen;
+    train(session, {}, seen);
+    losses.push_back(seen.losses);
+  }
+  ASSERT_EQ(losses[0].size(), 6u);
+  for (const size_t own : {1u, 2u}) {
+    for (size_t step = 0; step < 6; ++step) EXPECT_NEAR(losses[own][step], losses[0][step], 2e-6) << own << " " << step;
+  }
+  EXPECT_LT(losses[0].back(), losses[0].front());
+}
+
+TEST_F(Autograd, ALossThatCannotBearALabelThatDoesNotCountIsRefusedBeforeTheFirstStep) {
+  Net net;
+  Own own;
+  own.dataset = std::make_unique<Points>();
+  own.build_model = [&](const recipe::Recipe&, device::DType type) {
+    model::Model model = build(net, type);
+    model.blocks.pop_back();
+    model.blocks.push_back(model::autograd_loss(
+        {.loss = [](const at::Tensor& x, const at::Tensor& y) { return at::cross_entropy_loss(x, y, {}, 0); },
+         .in = {kClasses},
+         .type = type}));
+    return model;
+  };
+  EXPECT_EQ(number_of([&] {
+              make_plan(recipe::read_recipe({.overrides = {"run.device=cpu", "batch.global=32"}}), std::move(own));
+            }),
+            173);
+}
+
 struct Outcome {
   std::string hash = {};
   std::vector<float> mean = {};
