@@ -42,10 +42,11 @@ MAY_INCLUDE = {
     "launch": "base device comm watch run/shared",
     "training": "base recipe store comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/loop launch",
+    "replay": "base device data model checkpoint run/shared run/session run/folder run/loop",
     "verify": "base recipe data model checkpoint plan launch",
     "see": "base recipe checkpoint watch http",
     "jobs": "base recipe",
-    "cli": "base text chat terminal recipe device store comm data model program checkpoint plan watch run/executor run/session run/folder run/saving run/loop run/tools http launch training verify jobs see",
+    "cli": "base text chat terminal recipe device store comm data model program checkpoint plan watch run/executor run/session run/folder run/saving run/loop run/tools http launch training replay verify jobs see",
 }
 # Tests may use what builds whole runs, wherever they stand.
 TEST = re.compile(r"(_test|_bench)\.cc$|testing\.h$|/reference/")
