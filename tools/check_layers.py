@@ -42,11 +42,12 @@ MAY_INCLUDE = {
     "launch": "base device comm watch run/shared",
     "training": "base recipe store comm data model checkpoint watch run/shared run/executor run/session run/folder "
                 "run/saving run/loop launch",
+    "replay": "base device data model checkpoint run/shared run/session run/folder run/loop",
     "verify": "base recipe data model checkpoint plan launch",
     "see": "base recipe checkpoint watch http",
     "jobs": "base recipe",
     "ship": "base",
-    "cli": "base text chat terminal recipe device store comm data model program checkpoint plan watch run/shared run/executor run/session run/folder run/saving run/loop run/tools http launch training verify jobs ship see",
+    "cli": "base text chat terminal recipe device store comm data model program checkpoint plan watch run/shared run/executor run/session run/folder run/saving run/loop run/tools http launch training replay verify jobs ship see",
 }
 # Tests may use what builds whole runs, wherever they stand.
 TEST = re.compile(r"(_test|_bench)\.cc$|testing\.h$|/reference/")

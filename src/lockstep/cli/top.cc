@@ -1,4 +1,4 @@
-// lockstep top: what every rank of a run on this host is doing, once or again every second.
+// lockstep top: what every rank of a run on this host and every GPU is doing, once or again every second.
 #include <fmt/format.h>
 #include <poll.h>
 #include <termios.h>
@@ -13,6 +13,7 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/run_view.h"
+#include "lockstep/cli/top_gpus.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/run_log.h"
 #include "lockstep/terminal/table.h"
@@ -28,6 +29,7 @@ struct Look {
   const see::RunLog& log;
   std::vector<see::RankNow> ranks;
   int64_t steps = 0;  // in all; 0: not known
+  std::vector<device::GpuNow> gpus = {};
 
   double value(const char* name) const {  // the newest; 0: none
     const double number = log.rows().last(name);
@@ -84,6 +86,38 @@ std::string table_of(const std::vector<see::RankNow>& ranks, const terminal::Ter
   return table.to_text(screen);
 }
 
+// What `s` goes through.
+struct Order {
+  const char* name;
+  double (*of)(const see::RankNow& rank);  // the largest first
+};
+constexpr Order kOrders[] = {
+    {"rank", [](const see::RankNow& one) { return -static_cast<double>(one.facts.rank); }},
+    {"step time", [](const see::RankNow& one) { return one.step_seconds; }},
+    {"waits", [](const see::RankNow& one) { return one.waits.value_or(0); }},
+    {"memory", [](const see::RankNow& one) { return static_cast<double>(one.memory); }}};
+
+const Order& order_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Order& order : kOrders) {
+    if (name == order.name || (name == "step" && order.name == std::string("step time"))) return order;
+    names.push_back(order.name);
+  }
+  throw base::ConfigError(109, fmt::format("--sort {}: expected one of {}", base::quoted(name), base::join(names, ", ")));
+}
+
+void sort_ranks(std::vector<see::RankNow>& ranks, const Order& order) {
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](const see::RankNow& a, const see::RankNow& b) { return order.of(a) > order.of(b); });
+}
+
+void show_gpus(const std::vector<device::GpuNow>& gpus, bool trains, const terminal::Terminal& screen) {
+  if (gpus.empty()) return;
+  print("\n{}", gpu_table(gpus, screen));
+  for (const std::string& warning : gpu_warnings(gpus, trains))
+    print("{}\n", screen.paint(base::hanging(warning, screen.width, 2), Colour::yellow));
+}
+
 void show(const Look& look, const terminal::Terminal& screen) {
   print("{}\n\n", base::hanging(head_line(look), screen.width, 2));
   if (look.ranks.empty()) {
@@ -93,6 +127,7 @@ void show(const Look& look, const terminal::Terminal& screen) {
   }
   if (const auto verdict = look.trains() ? see::RanksNow::verdict(look.ranks) : std::nullopt)
     print("\n{}\n", screen.paint(base::hanging(verdict->sentence, screen.width, 2), Colour::red));
+  show_gpus(look.gpus, look.trains(), screen);
 }
 
 nlohmann::json to_json(const Look& look) {
@@ -114,6 +149,7 @@ nlohmann::json to_json(const Look& look) {
           {"loss", look.value("loss")},
           {"tokens_per_s", look.value("tokens_per_s")},
           {"ranks", ranks},
+          {"gpus", gpus_json(look.gpus, look.trains())},
           {"verdict", verdict ? nlohmann::json(verdict->sentence) : nlohmann::json()}};
 }
 
@@ -149,13 +185,17 @@ class Keys {
 
 int top_command(Arguments& arguments) {
   std::string folder;
+  std::string sorted = "rank";
   bool once = false, json = false;
   arguments.positional("RUN", folder, "a run folder or a run in runs/; default: the run that wrote last");
+  arguments.option("--sort", sorted, "ranks by: rank, step time, waits or memory; the key s changes it");
   arguments.flag("--once", once, "print it once; in a pipe always");
   arguments.flag("--json", json, "print it once, as JSON");
-  arguments.example("lockstep top", "the newest run, again every second; q ends, space freezes the screen");
+  arguments.example("lockstep top", "the newest run, again every second; q ends, s sorts, space freezes the screen");
   arguments.example("lockstep top runs/first --json", "for scripts");
   if (!arguments.parse()) return 0;
+  const Order* order = &order_named(sorted);
+  device::GpuWatch gpus;
   folder = wanted_run(folder, "top");
   see::RunLog log(folder);
   see::RanksNow ranks(folder);
@@ -163,7 +203,9 @@ int top_command(Arguments& arguments) {
   const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);
   const auto look = [&] {
     log.poll();
-    return Look{log, ranks.look(), steps};
+    Look now{log, ranks.look(), steps, gpus.look()};
+    sort_ranks(now.ranks, *order);
+    return now;
   };
   if (json || once || !screen.is_tty) {
     const Look now = look();
@@ -186,6 +228,7 @@ int top_command(Arguments& arguments) {
     const char key = keys.wait(kPause);
     if (key == 'q' || key == 'Q' || key == 27) return 0;
     if (key == ' ') frozen = !frozen;
+    if (key == 's') order = order + 1 == std::end(kOrders) ? std::begin(kOrders) : order + 1;
   }
 }
 

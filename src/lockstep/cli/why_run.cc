@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -50,6 +51,18 @@ std::string newest_logs(const std::string& folder) {
   return newest < 0 ? "" : fmt::format("{}/logs/attempt-{}", folder, newest);
 }
 
+// Marks of the last steps; where ranks of this host have left none, the profile, which has those of all.
+see::Timeline newest_timeline(const std::string& folder) {
+  constexpr see::TimelineWish kWish{.steps = 8};
+  see::Timeline rings = see::timeline_of_rings(folder, kWish);
+  std::error_code error;
+  const auto profiled = fs::last_write_time(folder + "/trace/profile.json", error);
+  constexpr auto kRecent = std::chrono::minutes(10);
+  const bool fresh = !error && fs::file_time_type::clock::now() - profiled < kRecent;
+  const bool use = see::has_profile(folder) && (rings.lanes.empty() || fresh);
+  return use ? see::timeline_of_profile(folder, kWish) : rings;
+}
+
 Why look_at(const std::string& folder) {
   see::Catalogue catalogue(folder);
   catalogue.scan();
@@ -75,7 +88,7 @@ Why look_at(const std::string& folder) {
     why.pace = see::pace_of(log.rows());
   }
   constexpr int64_t kMost = 1 << 20;
-  why.time = see::step_time_of(see::timeline_of_rings(folder, {.steps = 8}), why.pace.data_share);
+  why.time = see::step_time_of(newest_timeline(folder), why.pace.data_share);
   why.advice = see::advice_for(why.time,
                                see::recipe_keys_of(base::try_read_file(folder + "/config.toml", kMost).text));
   return why;

@@ -95,6 +95,9 @@ Agent::Agent(const AgentJob& job)
                                                         StoreAddress{meeting_.endpoint, meeting_.secret});
   }
   if (job.task && job.task->local_task == 0) neighbours_ = std::make_unique<Neighbours>(rendezvous_.token());
+  if (!job.own_program && job.options.hang_timeout > Duration(0))
+    foreign_ = std::make_unique<ForeignWatch>(std::chrono::duration<double>(job.options.hang_timeout).count(),
+                                              logs_.root());
   if (!job.own_program || job.run_folder.empty()) return;
   memories_ = std::make_unique<RankMemories>(job.ranks);
   kept_ = std::make_unique<KeptMemory>(*memories_, job.run_folder);
@@ -214,10 +217,22 @@ RanksEnded Agent::endings() {
   return ended;
 }
 
+// Of another program: where each rank is. Where nobody could read the stacks, the ranks print them themselves
+// (PYTHONFAULTHANDLER); they end either way.
+void Agent::show_stacks() {
+  job_.say("lockstep: where each rank is:\n" + foreign_->stacks());
+  if (foreign_->has_stacks()) return;
+  ranks_.signal(SIGABRT);
+  const Clock::time_point until = Clock::now() + kShortDrain;
+  while (!ranks_.all_ended() && Clock::now() < until) tick(Duration(50));
+}
+
 std::optional<VerdictReached> Agent::verdict() {
-  if (!watcher_) return std::nullopt;
-  const std::optional<watch::Verdict> found = watcher_->look(state_.leader, ranks_.running());
+  if (!watcher_ && !foreign_) return std::nullopt;
+  const std::optional<watch::Verdict> found =
+      foreign_ ? foreign_->look(ranks_.running()) : watcher_->look(state_.leader, ranks_.running());
   if (!found) return std::nullopt;
+  if (foreign_) show_stacks();
   return VerdictReached{.sentence = found->sentence,
                         .hangs = found->hangs(),
                         .culprit = found->culprits.empty() ? -1 : found->culprits[0],

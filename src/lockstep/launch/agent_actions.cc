@@ -12,6 +12,7 @@ void Agent::carry_out(const StartRanks& start) {
   logs_.set_first_attempt(state.first_attempt);
   first_rank_ = rendezvous_.place()->first_rank;
   if (watcher_) watcher_->forget();
+  if (foreign_) foreign_->forget();
   if (neighbours_) neighbours_->begin_round(state);
   if (replicas_) replicas_->begin_round(state, *rendezvous_.place());
   check_folder();
@@ -51,7 +52,7 @@ void Agent::drain_console(Duration most) {
 
 void Agent::carry_out(const AnnounceSlow& slow) {
   say(slow.sentence);
-  add_event("slow", slow.sentence, watcher_->step());
+  add_event("slow", slow.sentence, watcher_ ? watcher_->step() : -1);
 }
 
 void Agent::carry_out(const HurryVerdicts&) {

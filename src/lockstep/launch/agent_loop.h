@@ -14,6 +14,7 @@
 
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/agent_machine.h"
+#include "lockstep/launch/foreign_watch.h"
 #include "lockstep/launch/process/disk_writer.h"
 #include "lockstep/launch/process/end_watch.h"
 #include "lockstep/launch/process/local_ranks.h"
@@ -53,6 +54,7 @@ class Agent {
   Needs needs() const { return launch::needs(rules_, state_, beat_); }
   RanksEnded endings();
   std::optional<VerdictReached> verdict();
+  void show_stacks();
   StatePublished look();
   SignalCaught next_signal();
   bool step_fits();
@@ -108,6 +110,7 @@ class Agent {
   Rendezvous rendezvous_;
   std::unique_ptr<RendezvousFile> rendezvous_file_;
   std::unique_ptr<Neighbours> neighbours_;  // a machine's lowest of one task a rank
+  std::unique_ptr<ForeignWatch> foreign_;  // of another program, with --hang-timeout
   // Our own ranks only.
   std::unique_ptr<RankMemories> memories_;
   std::unique_ptr<KeptMemory> kept_;

@@ -30,6 +30,8 @@ const std::vector<Flag>& flags() {
       {"monitor-interval", "", &Words::monitor_interval, nullptr,
        "seconds to collect failures before reporting the first"},
       {"grace", "", &Words::grace, nullptr, "seconds between SIGTERM and SIGKILL"},
+      {"hang-timeout", "", &Words::hang_timeout, nullptr,
+       "seconds that a rank may wait for others before the one that lags is named and all are ended", true},
       {"role", "", &Words::role, nullptr, "ROLE_NAME of the ranks", true},
       {"log-dir", "", &Words::log_dir, nullptr, "folder for the ranks' logs", true},
       {"redirects", "-r", &Words::redirects, nullptr,

@@ -23,7 +23,7 @@ struct Words {
   std::string rdzv_backend, rdzv_endpoint, rdzv_id, rdzv_conf, rdzv_secret_file;
   std::string max_restarts, monitor_interval, grace, role;
   std::string log_dir, redirects, tee, local_ranks_filter, numa_binding, signals_to_handle, framework;
-  std::string start_method, event_log_handler;
+  std::string start_method, event_log_handler, hang_timeout;
   bool standalone = false, no_python = false, module = false, run_path = false, virtual_local_rank = false;
 };
 
@@ -75,6 +75,7 @@ struct Options {
   int max_restarts = 0;
   Duration monitor_interval{100};
   Duration grace{30000};  // from SIGTERM to SIGKILL
+  Duration hang_timeout{0};  // of programs that are not ours: a rank that waits so long is a hang; 0: never
   Duration join_timeout{600000};
   Duration last_call{30000};     // how long a roll call with enough nodes waits for more
   Duration node_timeout{15000};  // a node that says nothing for so long has vanished

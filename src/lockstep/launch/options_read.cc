@@ -200,6 +200,7 @@ Options read_options(const Words& words) {
   if (given(words.monitor_interval))
     options.monitor_interval = seconds("monitor-interval", words.monitor_interval);
   if (given(words.grace)) options.grace = seconds("grace", words.grace);
+  if (given(words.hang_timeout)) options.hang_timeout = seconds("hang-timeout", words.hang_timeout);
   if (given(words.role)) options.role = words.role;
   options.log_dir = words.log_dir;
   if (given(words.redirects)) options.redirects = read_streams("redirects", words.redirects);

@@ -189,6 +189,7 @@ struct Recipe {
     int64_t eval_every = 200;  // steps; 0: only at the end
     int64_t eval_batches = 32;
     bool fingerprint = false;       // params_hash in every logged line
+    bool chain = false;             // and a link that seals all lines so far (run/shared/chain.h)
     int64_t fingerprint_every = 0;  // steps between comparisons of the copies that ranks hold; 0: never
     std::string folder = "runs";
   } log;

@@ -40,6 +40,7 @@ const std::vector<SinkKind>& sink_kinds();
 std::unique_ptr<Sink> open_csv(const std::string& out, const SinkRun& run);
 std::unique_ptr<Sink> open_mlflow(const std::string& out, const SinkRun& run);
 std::unique_ptr<Sink> open_prometheus(const std::string& out, const SinkRun& run);
+std::unique_ptr<Sink> open_wandb(const std::string& out, const SinkRun& run);
 std::unique_ptr<Sink> open_tensorboard(const std::string& out, const SinkRun& run);
 
 }  // namespace lockstep::see

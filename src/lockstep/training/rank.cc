@@ -14,6 +14,7 @@
 #include "lockstep/training/data_watch.h"
 #include "lockstep/training/forecast_file.h"
 #include "lockstep/training/profile_file.h"
+#include "lockstep/training/profile_wish.h"
 #include "lockstep/training/recovery.h"
 #include "lockstep/training/remarks.h"
 #include "lockstep/training/save_news.h"
@@ -23,6 +24,8 @@
 namespace lockstep::training {
 
 namespace {
+
+using Asked = run::TrainOptions::Asked;
 
 // Tells everyone who watches.
 struct Everyone : run::Observer {
@@ -155,7 +158,7 @@ constexpr const char* kBudgetSpent = "run.budget is spent";
 
 TrainResult run_beside(const Rank& rank) {
   run::TrainOptions options = train_options(rank);
-  options.profile.made = [&](const run::Profile& profile) {
+  options.profile.made = [&](const run::Profile& profile, Asked) {
     keep_profile(rank.session, profile, rank.request.folder);
   };
   run::Saver saver(rank.session, rank.request.folder);
@@ -221,8 +224,12 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
     options.wants_end = [&] { return spending->is_spent(); };
   }
   options.save = [&](int64_t step) { save_now(saver, step, rank.signal), news.tell(); };
-  options.profile.made = [&](const run::Profile& profile) {
-    observer.profiled(session, profile, keep_profile(session, profile, folder));
+  ProfileWish wish(folder);
+  options.profile.wished = [&] { return wish.steps(); };
+  options.profile.made = [&](const run::Profile& profile, Asked asked) {
+    const std::string trace = keep_profile(session, profile, folder);
+    if (asked == Asked::before) return observer.profiled(session, profile, trace);
+    everyone.event("profiled", profiled_words(profile), profile.first_step + profile.steps - 1);
   };
   everyone.event("start",
                  options.first_step > 0 ? fmt::format("resuming from step {}", options.first_step)

@@ -1,21 +1,37 @@
 // lockstep train: a recipe in, a run folder out. What it does is train() of the library; here are its words.
 #include "lockstep/train.h"
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/laps.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/launch_flags.h"
+#include "lockstep/cli/notify.h"
 #include "lockstep/cli/train/detach.h"
 #include "lockstep/cli/train/train_profile.h"
 #include "lockstep/cli/train/train_screen.h"
+#include "lockstep/launch/process/rank_memory.h"
 
 namespace lockstep::cli {
+
+namespace {
+
+// One of several processes that were started for the run; with a launcher of ours, that one.
+bool speaks_for_run() {
+  if (launch::under_launcher()) return false;
+  for (const char* rank : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    if (base::environment(rank).value_or("0") != "0") return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 int train_command(Arguments& arguments) {
   base::Laps laps("load the program and its libraries");
   recipe::RecipeSource source;
   TrainOptions options;
   TrainScreen::Options shown{.laps = laps};
-  std::string profile;
+  std::string profile, notify;
   bool detached = false;
   arguments.recipe(source);
   arguments.option("--run", options.folder, "the run folder; default: log.folder/run.name");
@@ -29,6 +45,9 @@ int train_command(Arguments& arguments) {
                  "validate everything and print the plan; start and write nothing");
   arguments.flag("--detach", detached,
                  "train in the background, beyond the terminal; returns after the first step");
+  arguments.option("--notify", notify,
+                   "tell the webhook (Slack's form) whose address is in env:NAME or file:PATH of failures, hangs, "
+                   "preemptions, loss spikes and the end");
   arguments.flag("--json", shown.json, "print the summary as JSON on standard output");
   add_launch_flags(arguments, options.launch, FlagsFor::training);
   arguments.example("lockstep train", "the default recipe: a small GPT on the built-in grammar");
@@ -45,12 +64,10 @@ int train_command(Arguments& arguments) {
   shown.dry_run = options.dry_run;
   const recipe::Resolved recipe = recipe::read_recipe(source);
   laps.end("read the recipe");
-  if (detached && !options.dry_run) {
-    const recipe::Recipe& said = recipe.recipe;
-    return detach(arguments.words(),
-                  options.folder.empty() ? said.log.folder + "/" + said.run.name : options.folder,
-                  shown.json);
-  }
+  const recipe::Recipe& said = recipe.recipe;
+  const std::string folder = options.folder.empty() ? said.log.folder + "/" + said.run.name : options.folder;
+  if (detached && !options.dry_run) return detach(arguments.words(), folder, shown.json);
+  if (!notify.empty() && !options.dry_run && speaks_for_run()) start_notifier(notify, folder);
   TrainScreen screen(shown);
   options.observer = &screen;
   options.laps = &laps;

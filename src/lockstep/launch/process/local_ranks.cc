@@ -76,6 +76,7 @@ void LocalRanks::start_one(const State& state, const NodePlace& place, int local
   rank.err = std::make_unique<RankStream>(plans.err, err_, &disk_);
   RankFacts facts;
   facts.options = &job_.options, facts.state = &state, facts.place = &place, facts.seat = seat;
+  facts.flight_folder = logs_.root();
   facts.error_file = rank.error_file, facts.own_program = job_.own_program,
   facts.store_endpoint = meeting_.endpoint;
   facts.has_memory = memories_ != nullptr, facts.launched_millis = launched_millis_;

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/foreign_watch.h"
 #include "lockstep/launch/process/frameworks.h"
 #include "lockstep/launch/process/process.h"
 
@@ -71,6 +72,11 @@ std::vector<std::string> rank_environment(std::vector<std::string> base, const R
   }
   if (const Framework* framework = find_framework(options.framework)) framework->add(base, facts);
   if (!facts.own_program) set_variable(base, "TORCHELASTIC_SIGNALS_TO_HANDLE", names_of(options.signals));
+  if (!facts.own_program && options.hang_timeout > Duration(0)) {
+    for (const auto& [name, value] : flight_variables(facts.flight_folder)) {
+      if (!has_variable(base, name)) set_variable(base, name, value);
+    }
+  }
   if (!has_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
     set_variable(base, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   if (!has_variable(base, "OMP_NUM_THREADS")) {

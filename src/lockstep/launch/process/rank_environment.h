@@ -17,6 +17,7 @@ struct RankFacts {
   const NodePlace* place = nullptr;
   comm::Seat seat;
   std::string error_file;
+  std::string flight_folder = {};  // of another program, with --hang-timeout: for PyTorch's flight recorder
   bool own_program = false;
   std::string store_endpoint;   // own program
   int processors = 1;           // for each rank of our own, for OMP_NUM_THREADS

@@ -112,4 +112,17 @@ int64_t cut_lines_after(const std::string& path, int64_t step) {
   return last;
 }
 
+std::string last_link(const std::string& path) {
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (file.number < 0 || ::fstat(file.number, &status) != 0 || !S_ISREG(status.st_mode)) return "";
+  LinesBackwards lines(path, file.number, status.st_size);
+  while (const auto line = lines.next()) {
+    const json parsed = json::parse(line->text, nullptr, false);
+    if (parsed.is_object() && parsed.contains("chain") && parsed["chain"].is_string())
+      return parsed["chain"].get<std::string>();
+  }
+  return "";
+}
+
 }  // namespace lockstep::run

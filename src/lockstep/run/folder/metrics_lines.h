@@ -13,4 +13,7 @@ namespace lockstep::run {
 // cannot be read or cut, and was not changed.
 int64_t cut_lines_after(const std::string& path, int64_t step);
 
+// The link of the last line that has one (run/shared/chain.h); empty: none has, or there is no such file.
+std::string last_link(const std::string& path);
+
 }  // namespace lockstep::run

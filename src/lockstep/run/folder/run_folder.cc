@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/number.h"
@@ -132,6 +133,18 @@ std::string missing_lines(int64_t last, int64_t first_step, int64_t every) {
 
 json finite_or_text(double value) {
   return std::isfinite(value) ? json(value) : json(fmt::format("{}", value));
+}
+
+// Which key signs is not the recipe's business: it belongs to whoever trains.
+constexpr const char* kChainKey = "LOCKSTEP_CHAIN_KEY";
+
+std::optional<SigningKey> signing_key(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  SigningKey key(path);
+  if (!key.can_sign())
+    throw base::ConfigError(347, fmt::format("{}={} is a public key, which cannot sign; name the private one",
+                                             kChainKey, path));
+  return key;
 }
 
 std::string hex_of(double value) { return fmt::format("{:a}", value); }
@@ -287,9 +300,39 @@ Begun RunFolder::begin(const Plan& plan, int64_t first_step, History history) {
   base::write_file_durable(folder_ + "/config.toml", recipe::write_toml(plan.recipe()));
   base::write_file_durable(folder_ + "/record.json", record.dump(2) + "\n");
   if (first_step == 0 && history == History::fresh) base::write_file_durable(folder_ + "/events.jsonl", "");
+  begin_chain(plan, record, first_step, history);
   metrics_ = std::make_unique<PatientLines>(folder_ + "/metrics.jsonl");
   events_ = std::make_unique<PatientLines>(folder_ + "/events.jsonl");
   return begun;
+}
+
+// A run that goes on adds to the chain it has; one that starts over, or that had none, begins one.
+void RunFolder::begin_chain(const Plan& plan, const json& record, int64_t first_step, History history) {
+  const recipe::Recipe& recipe = plan.recipe();
+  const std::string path = folder_ + "/chain.json";
+  chain_.reset();
+  if (!recipe.log.chain) return;
+  std::optional<SigningKey> key = signing_key(base::environment(kChainKey).value_or(""));
+  Genesis genesis{.recipe = recipe::write_toml(recipe),
+                  .record = record.dump(),
+                  .key_kind = key ? key->kind() : "",
+                  .public_pem = key ? key->public_pem() : "",
+                  .first_step = first_step};
+  std::string link;
+  if (history == History::goes_on && first_step > 0 && fs::exists(path)) {
+    const std::string text = base::read_file(path);
+    const Genesis earlier = Genesis::from_text(text);
+    if (earlier.key_kind != genesis.key_kind || earlier.public_pem != genesis.public_pem)
+      throw base::ConfigError(347, fmt::format("the chain of {} was begun with {} key: name that one in {}, or start "
+                                               "over with --resume never",
+                                               folder_, earlier.key_kind.empty() ? "no" : "another", kChainKey));
+    link = last_link(folder_ + "/metrics.jsonl");
+    if (link.empty()) link = sha256_hex(text);
+  } else {
+    base::write_file_durable(path, genesis.to_text());
+    link = sha256_hex(genesis.to_text());
+  }
+  chain_.emplace(std::move(link), std::move(key));
 }
 
 std::string RunFolder::unwritten() const {
@@ -331,16 +374,16 @@ void RunFolder::stepped(const StepReport& r) {
   if (r.loss_scale != 1) line["loss_scale"] = r.loss_scale;
   if (!r.applied) line["skipped"] = true;
   if (!r.params_hash.empty()) line["params_hash"] = r.params_hash;
+  if (chain_) chain_->seal(line);
   line["time"] = base::utc_timestamp();
   write(*metrics_, line.dump());
 }
 
 void RunFolder::evaluated(int64_t step, double loss) {
-  write(*metrics_, json{{"step", step},
-                        {"eval_loss", finite_or_text(loss)},
-                        {"eval_loss_hex", hex_of(loss)},
-                        {"time", base::utc_timestamp()}}
-                       .dump());
+  json line{{"step", step}, {"eval_loss", finite_or_text(loss)}, {"eval_loss_hex", hex_of(loss)}};
+  if (chain_) chain_->seal(line);
+  line["time"] = base::utc_timestamp();
+  write(*metrics_, line.dump());
 }
 
 void RunFolder::event(const std::string& name, const std::string& why, int64_t step) {

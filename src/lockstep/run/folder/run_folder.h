@@ -14,6 +14,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/run/folder/patient_lines.h"
 #include "lockstep/run/session/session.h"
+#include "lockstep/run/shared/chain.h"
 #include "lockstep/run/shared/observer.h"
 #include "lockstep/run/shared/run_lock.h"
 
@@ -94,10 +95,12 @@ class RunFolder : public Observer {
 
  private:
   void write(PatientLines& lines, std::string line);
+  void begin_chain(const Plan& plan, const nlohmann::json& record, int64_t first_step, History history);
 
   std::string folder_;
   RunLock lock_;
   std::unique_ptr<PatientLines> metrics_, events_;
+  std::optional<Chain> chain_;  // with log.chain
   int64_t every_ = 1;
 };
 

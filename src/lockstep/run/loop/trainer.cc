@@ -10,13 +10,13 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/optim/schedule.h"
 #include "lockstep/run/loop/diagnose.h"
 #include "lockstep/run/loop/evaluate.h"
 #include "lockstep/run/loop/fingerprint.h"
 #include "lockstep/run/loop/preference.h"
 #include "lockstep/run/loop/references.h"
 #include "lockstep/run/loop/spike.h"
+#include "lockstep/run/loop/step_inputs.h"
 #include "lockstep/run/saving/memory_snapshot.h"
 #include "lockstep/watch/recorder.h"
 
@@ -27,30 +27,15 @@ namespace {
 using kernels::StepInputs;
 using kernels::StepState;
 
-// Summed over ranks beside how many of them were asked to stop, which is a whole number below the second.
-constexpr double kWishToSave = 1.0 / 1024, kWishToEnd = 1 << 24;
+// Summed over ranks beside how many of them were asked to stop, which is a whole number below kWishToEnd: the first
+// rank's wishes to save and to profile are fractions.
+constexpr double kWishToEnd = 1 << 24, kWishToSave = 1.0 / 1024;
+constexpr double kWishToProfile = kWishToSave / 1024;  // for each step
+constexpr int64_t kMostWishedSteps = 1000;
 
 // Which sign an invalid operation gives its NaN is the processor's whim, and "-nan" reads like a value.
 double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
-}
-
-HostBatch host_batch(const data::Batch& batch) {
-  return {batch.inputs, batch.labels, batch.documents, batch.references};
-}
-
-data::LoaderOptions loader_options(const Session& session, int64_t first_step) {
-  const Plan& plan = session.plan;
-  const recipe::Recipe& r = plan.recipe();
-  return {.seed = static_cast<uint64_t>(r.run.seed),
-          .global = r.batch.global,
-          .slices = r.batch.slices.value,
-          .own_slices = plan.program.own_slices,
-          .seq_len = r.data.seq_len,
-          .first_step = first_step,
-          .prefetch = r.data.prefetch,
-          .workers = r.data.workers,
-          .references = &session.references};
 }
 
 class Trainer {
@@ -70,11 +55,12 @@ class Trainer {
     session_.parameters->read(session_.parameters->state(), &before_);
     int64_t step = options_.first_step;
     enter(watch::Phase::train, step);
-    while (step < recipe_.run.steps && !stopping()) {
+    while (step < last_step() && !stopping()) {
       if (!profile_tried_ && step + 1 >= options_.profile.first && step + 1 <= options_.profile.last)
-        start_profile(step + 1);
+        profile_tried_ = true, start_profile({step + 1, options_.profile.last});
+      if (wished_steps_ > 0 && !profiling_) start_profile({step + 1, step + wished_steps_, Asked::meanwhile});
       one_step(step++);
-      if (profiling_ && step == options_.profile.last) stop_profile();
+      if (profiling_ && step == profiled_.last) stop_profile();
       if (due(recipe_.log.fingerprint_every, step)) compare(step);
       if (options_.snapshots != nullptr && options_.snapshots->due(step)) snapshot(step);
       if (due(recipe_.log.eval_every, step) && step < recipe_.run.steps) evaluate(step);
@@ -84,6 +70,9 @@ class Trainer {
   }
 
  private:
+  int64_t last_step() const {
+    return options_.last_step > 0 ? std::min(options_.last_step, recipe_.run.steps) : recipe_.run.steps;
+  }
   static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
   // Ranks stop at the same boundary: behind a step in which any of them was asked to.
   bool stopping() const {
@@ -99,29 +88,47 @@ class Trainer {
     return passed >= std::max(options_.save_seconds, 100 * save_pause_);
   }
 
+  // Of the first rank: to save, and to profile some steps because somebody asks for it. Told once, heard by
+  // all when the step is read.
+  double wishes() {
+    double all = time_to_save() ? kWishToSave : 0.0;
+    const bool listens = session_.ranks->first() && options_.profile.wished && !profiling_;
+    if (!listens || wish_under_way_) return all;
+    const int64_t steps = std::clamp<int64_t>(options_.profile.wished(), 0, kMostWishedSteps);
+    wish_under_way_ = steps > 0;
+    return all + static_cast<double>(steps) * kWishToProfile;
+  }
+
+  void hear_wishes(double stop) {
+    const double fraction = stop - std::floor(stop);
+    stopping_ = stopping_ || stop >= 1;
+    by_wish_ = by_wish_ || stop >= kWishToEnd;
+    wants_save_ = wants_save_ || fraction >= kWishToSave;
+    const double steps = (fraction - (fraction >= kWishToSave ? kWishToSave : 0)) / kWishToProfile;
+    if (steps >= 1 && !profiling_) wished_steps_ = std::llround(steps);
+  }
+
   void enter(watch::Phase phase, int64_t step) {
     if (options_.recorder != nullptr) options_.recorder->enter(phase, step);
+  }
+
+  // Whether the line of this step says what the weights are behind it.
+  bool hashes(int64_t step) const {
+    return recipe_.log.fingerprint || (recipe_.log.chain && step % std::max<int64_t>(1, recipe_.log.every) == 0);
   }
 
   // One step, top to bottom: data, the program, and what the step before it gave.
   void one_step(int64_t step) {
     const std::shared_ptr<const data::Batch> batch = loader_.next();
     if (step == options_.first_step) base::end_lap(plan_.laps, "wait for the first batch");
-    const StepInputs inputs{
-        .seed = static_cast<uint64_t>(recipe_.run.seed),
-        .step = static_cast<uint64_t>(step),
-        .learning_rate = static_cast<float>(optim::learning_rate(recipe_, step)),
-        .valid_tokens = plan_.counts_batch() ? static_cast<double>(batch->valid_labels) : 0.0,
-        .stop = signalled()      ? 1.0
-                : wants_end()    ? kWishToEnd
-                : time_to_save() ? kWishToSave
-                                 : 0.0};
+    StepInputs inputs = step_inputs(plan_, *batch, step);
+    inputs.stop = signalled() ? 1.0 : wants_end() ? kWishToEnd : wishes();
     session_.executor->step(inputs, host_batch(*batch));
     if (step == options_.first_step) base::end_lap(plan_.laps, "enqueue the first step");
     waiting_.push_back({inputs, loader_.waited_ms(), batch});
     // The log-probabilities of pairs are where the next step puts its own.
     const bool now = step == options_.first_step || plan_.device->id().kind == device::Kind::cpu ||
-                     recipe_.log.fingerprint || plan_.model->pairs;
+                     hashes(step + 1) || plan_.model->pairs;
     while (session_.executor->unread() > (now ? 0 : 1)) read_one();
   }
 
@@ -151,13 +158,11 @@ class Trainer {
     report.mfu = utilization(report.tokens_per_s);
     if (plan_.model->pairs)
       report.preference = preference_of(session_, session_.executor->read_sequences(), done.inputs.step);
-    if (recipe_.log.fingerprint) report.params_hash = session_.parameters->hash();
+    if (hashes(report.step)) report.params_hash = session_.parameters->hash();
     skipped_ = state.skipped;
     step_seconds_ = report.step_ms / 1000;
-    // Every rank reads the same number of the same step: whole wishes to stop, and the first rank's to save.
-    stopping_ = stopping_ || state.stop >= 1;
-    by_wish_ = by_wish_ || state.stop >= kWishToEnd;
-    wants_save_ = wants_save_ || state.stop != std::floor(state.stop);
+    // Every rank reads the same number of the same step.
+    hear_wishes(state.stop);
     if (report.step == options_.first_step + 1) {
       base::end_lap(plan_.laps, "wait for its end");
       observer_.event("first_step",
@@ -247,23 +252,31 @@ class Trainer {
     while (session_.executor->unread() > 0) read_one();
   }
 
-  void start_profile(int64_t step) {
+  using Asked = TrainOptions::Asked;
+  struct ProfiledSteps {
+    int64_t first = 0, last = 0;
+    Asked asked = Asked::before;
+  };
+
+  void start_profile(const ProfiledSteps& steps) {
     drain();
-    profile_first_ = step;
+    profiled_ = steps;
+    wished_steps_ = 0;
     const std::string why_not = session_.executor->start_profile();
-    profile_tried_ = true;
     profiling_ = why_not.empty();
-    if (!profiling_) observer_.event("no_profile", why_not, options_.profile.first);
+    if (profiling_) return;
+    wish_under_way_ = false;
+    observer_.event("no_profile", why_not, steps.first);
   }
 
   void stop_profile() {
     drain();
-    profiling_ = false;
+    profiling_ = false, wish_under_way_ = false;
     Profile profile = session_.executor->stop_profile();
-    profile.first_step = profile_first_;
+    profile.first_step = profiled_.first;
     // Its table measures what the device can do at best, in memory that no step of the run takes.
     const int64_t peak = plan_.device->peak_allocated_bytes();
-    options_.profile.made(profile);
+    options_.profile.made(profile, profiled_.asked);
     plan_.device->forget_peak_above(peak);
     session_.executor->restart_clock();
   }
@@ -346,7 +359,8 @@ class Trainer {
     summary.sources = plan_.dataset->sources(step * recipe_.batch.global);
     // Before the last evaluation, which may take long and must not put the last steps at risk.
     if (options_.save && saved_ != step && (step > options_.first_step || options_.unsaved)) save(step);
-    if (summary.finished && plan_.dataset->samples(data::Split::eval) > 0) summary.eval_loss = evaluate(step);
+    const bool evaluates = summary.finished && options_.last_step == 0;
+    if (evaluates && plan_.dataset->samples(data::Split::eval) > 0) summary.eval_loss = evaluate(step);
     enter(watch::Phase::end, step);
     summary.params_hash = session_.parameters->hash();
     return summary;
@@ -369,7 +383,9 @@ class Trainer {
   double save_pause_ = 0;  // seconds that training stood still for the last one
   StepState before_{};     // behind the last step that was read
   bool wants_save_ = false, stopping_ = false, by_wish_ = false, profiling_ = false, profile_tried_ = false;
-  int64_t profile_first_ = 0;  // the first step that was profiled
+  ProfiledSteps profiled_;       // while profiling_
+  bool wish_under_way_ = false;  // this rank has told a wish to profile that is not fulfilled
+  int64_t wished_steps_ = 0;     // to profile as soon as possible
 };
 
 }  // namespace

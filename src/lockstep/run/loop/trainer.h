@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ class MemorySnapshots;
 
 struct TrainOptions {
   int64_t first_step = 0;                         // steps already done
+  int64_t last_step = 0;                          // stop behind it, without evaluating; 0: run.steps
   bool unsaved = false;                           // what they gave stands in no checkpoint yet
   bool save_only = false;                         // take no step, only save
   const std::atomic<int>* stop_signal = nullptr;  // non-zero: stop at the next step boundary
@@ -44,10 +46,13 @@ struct TrainOptions {
   // Where this rank says what it is at, and the memory that outlives it; null: neither.
   watch::Recorder* recorder = nullptr;
   MemorySnapshots* snapshots = nullptr;
-  // Steps to profile, counted from 1; what was seen goes to `made`.
+  // Steps to profile, counted from 1; what was seen goes to `made`. `wished`: of the first rank, asked before
+  // every step: how many steps somebody wants to have profiled from now on; 0: none.
+  enum class Asked : uint8_t { before, meanwhile };  // by who started the run, or by `wished`
   struct {
     int64_t first = 0, last = 0;
-    std::function<void(const Profile&)> made;
+    std::function<void(const Profile&, Asked)> made;
+    std::function<int64_t()> wished;
   } profile;
 };
 

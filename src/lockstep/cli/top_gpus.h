@@ -1,0 +1,17 @@
+// The GPUs of this machine in `lockstep top`: a table, warnings, JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/device/gpu_now.h"
+#include "lockstep/terminal/terminal.h"
+
+namespace lockstep::cli {
+
+std::string gpu_table(const std::vector<device::GpuNow>& gpus, const terminal::Terminal& screen);
+std::vector<std::string> gpu_warnings(const std::vector<device::GpuNow>& gpus, bool trains);
+nlohmann::json gpus_json(const std::vector<device::GpuNow>& gpus, bool trains);
+
+}  // namespace lockstep::cli
