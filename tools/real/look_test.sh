@@ -41,7 +41,7 @@ audit_passes_and_fails() {
   grep -q "^passed" says && grep -q "25 signatures\|28 signatures\|26 signatures" says || return 1
   cp -r "$work/runs/first" tampered
   sed -i '7s/"grad_norm":[0-9.]*/"grad_norm":0.5/' tampered/metrics.jsonl
-  ! "$program" audit tampered --steps 0 >says 2>&1 && grep -q "line 7 " says && grep -q LS0348 says
+  ! "$program" audit tampered --steps 0 >says 2>&1 && grep -q "line 7 " says && grep -q LS0338 says
 }
 
 profile_in_flight() {

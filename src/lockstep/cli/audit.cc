@@ -106,7 +106,7 @@ int audit(const Wish& wish) {
     return 0;
   }
   const bool chain = !check.problem.empty();
-  throw base::RunError(chain ? 348 : 349, fmt::format("{} does not pass: {}", folder, problem));
+  throw base::RunError(chain ? 338 : 349, fmt::format("{} does not pass: {}", folder, problem));
 }
 
 }  // namespace

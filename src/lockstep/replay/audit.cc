@@ -88,7 +88,7 @@ ChainCheck check_chain(const std::string& run_folder, const std::optional<Signin
   const std::string path = run_folder + "/chain.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error))
-    throw base::ConfigError(348, fmt::format("{} has no chain; train with log.chain=true to have one", run_folder));
+    throw base::ConfigError(338, fmt::format("{} has no chain; train with log.chain=true to have one", run_folder));
   const std::string text = base::read_file(path);
   const Genesis genesis = Genesis::from_text(text);
   ChainCheck check;

@@ -21,7 +21,7 @@ struct ChainCheck {
   std::string problem;                // the first thing that does not fit; empty: all does
 };
 
-// `key`: what the links must be signed with; none: the public key that the run itself names. ConfigError 348:
+// `key`: what the links must be signed with; none: the public key that the run itself names. ConfigError 338:
 // the run has no chain.
 ChainCheck check_chain(const std::string& run_folder, const std::optional<run::SigningKey>& key);
 

@@ -251,14 +251,14 @@ TEST(Chain, KeysThatCannotBeUsedAreRefused) {
   const auto refused = [&](const std::string& text, mode_t mode) {
     base::write_file_durable(path, text);
     ::chmod(path.c_str(), mode);
-    return base::refusal(347, [&] { run::SigningKey key(path); });
+    return base::refusal(337, [&] { run::SigningKey key(path); });
   };
-  EXPECT_NE(base::refusal(347, [&] { run::SigningKey key(place.path() + "/none"); }), "");
+  EXPECT_NE(base::refusal(337, [&] { run::SigningKey key(place.path() + "/none"); }), "");
   EXPECT_NE(refused("short", 0600).find("16"), std::string::npos);
   EXPECT_NE(refused("0123456789abcdef0123456789abcdef", 0644).find("chmod 600"), std::string::npos);
   EXPECT_NE(refused("-----BEGIN PRIVATE KEY-----\nnothing\n-----END PRIVATE KEY-----\n", 0600), "");
   EXPECT_NE(refused("-----BEGIN PUBLIC KEY-----\nnothing\n-----END PUBLIC KEY-----\n", 0644), "");
-  EXPECT_NE(base::refusal(348, [&] { check_chain(place.path(), std::nullopt); }), "");
+  EXPECT_NE(base::refusal(338, [&] { check_chain(place.path(), std::nullopt); }), "");
 }
 
 TEST(Chain, PicksTheSameStepsForTheSameSeed) {

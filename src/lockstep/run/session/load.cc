@@ -84,7 +84,7 @@ void quantize_piece(const Opened& from, const Parameters::Saved& one, const std:
   blocks.resize(static_cast<size_t>(kernels::quantized_bytes(one.format, count)));
   if (kernels::quantize(one.format, wide.data(), count, blocks.data())) return;
   throw checkpoint::CheckpointError(
-      347, fmt::format("{}: {} has a value that is infinite or not a number, which tune.base = \"{}\" cannot "
+      348, fmt::format("{}: {} has a value that is infinite or not a number, which tune.base = \"{}\" cannot "
                        "hold; repair the model, or set tune.base=compute",
                        from.folder(), one.piece.tensor.name, kernels::name_of(one.format)));
 }

@@ -70,13 +70,13 @@ Genesis Genesis::from_text(std::string_view text) {
   const json read = json::parse(text, nullptr, false);
   try {
     if (read.at("format") != kFormat)
-      throw base::DataError(348, fmt::format("chain.json is of format {}, known is {}; use the version of "
+      throw base::DataError(338, fmt::format("chain.json is of format {}, known is {}; use the version of "
                                              "lockstep that wrote it",
                                              read.at("format").dump(), kFormat));
     return {read.at("recipe"), read.at("record"), read.at("key"), read.at("public_key"),
             read.at("first_step")};
   } catch (const json::exception&) {
-    throw base::DataError(348, "chain.json is damaged or was not written by a run with log.chain = true; "
+    throw base::DataError(338, "chain.json is damaged or was not written by a run with log.chain = true; "
                                "restore it from a copy of the run folder");
   }
 }

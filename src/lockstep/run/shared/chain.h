@@ -28,7 +28,7 @@ struct Genesis {
   std::string recipe, record, key_kind, public_pem;
   int64_t first_step = 0;                        // steps done before it began; their lines are in no chain
   std::string to_text() const;                   // the file's bytes, from which the first digest is made
-  static Genesis from_text(std::string_view text);  // DataError 348: no chain's beginning
+  static Genesis from_text(std::string_view text);  // DataError 338: no chain's beginning
 };
 
 class Chain {

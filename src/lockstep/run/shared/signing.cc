@@ -85,7 +85,7 @@ void refuse_shared(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || (status.st_mode & 077) == 0) return;
   throw base::ConfigError(
-      347, fmt::format("others can read the key {} (mode {:o}): chmod 600 {}", path, status.st_mode & 0777, path));
+      337, fmt::format("others can read the key {} (mode {:o}): chmod 600 {}", path, status.st_mode & 0777, path));
 }
 
 void write_key(const std::string& path, const std::string& text, mode_t mode) {
@@ -124,7 +124,7 @@ SigningKey SigningKey::from_public_pem(const std::string& pem) {
   auto key = std::make_unique<Key>();
   key->pair.reset(PEM_read_bio_PUBKEY(bio_of(pem).get(), nullptr, no_passphrase, nullptr));
   if (!key->pair || EVP_PKEY_get_id(key->pair.get()) != EVP_PKEY_ED25519)
-    throw base::ConfigError(347, "that is no Ed25519 public key in PEM");
+    throw base::ConfigError(337, "that is no Ed25519 public key in PEM");
   return SigningKey(std::move(key));
 }
 
@@ -132,7 +132,7 @@ SigningKey::SigningKey(const std::string& path) : key_(std::make_unique<Key>()) 
   start_openssl();
   const base::ReadResult file = base::try_read_file(path, kLongestKey);
   if (!file.problem.empty())
-    throw base::ConfigError(347, fmt::format("the key {} cannot be read: {}; make one with `lockstep audit --make-key FILE`", path, file.problem));
+    throw base::ConfigError(337, fmt::format("the key {} cannot be read: {}; make one with `lockstep audit --make-key FILE`", path, file.problem));
   const std::string& text = file.text;
   if (text.find("-----BEGIN PUBLIC KEY-----") != std::string::npos) {
     *this = from_public_pem(text);
@@ -143,7 +143,7 @@ SigningKey::SigningKey(const std::string& path) : key_(std::make_unique<Key>()) 
     key_->pair.reset(PEM_read_bio_PrivateKey(bio_of(text).get(), nullptr, no_passphrase, nullptr));
     key_->is_private = true;
     if (!key_->pair || EVP_PKEY_get_id(key_->pair.get()) != EVP_PKEY_ED25519)
-      throw base::ConfigError(347, fmt::format("{} is no Ed25519 private key without a passphrase; make one with "
+      throw base::ConfigError(337, fmt::format("{} is no Ed25519 private key without a passphrase; make one with "
                                                "`lockstep audit --make-key FILE`",
                                                path));
     return;
@@ -151,7 +151,7 @@ SigningKey::SigningKey(const std::string& path) : key_(std::make_unique<Key>()) 
   key_->secret = text;
   while (!key_->secret.empty() && key_->secret.back() == '\n') key_->secret.pop_back();
   if (key_->secret.size() < kShortestSecret)
-    throw base::ConfigError(347, fmt::format("the secret in {} has {} bytes, at least {} are needed; make one "
+    throw base::ConfigError(337, fmt::format("the secret in {} has {} bytes, at least {} are needed; make one "
                                              "with `openssl rand -hex 32`",
                                              path, key_->secret.size(), kShortestSecret));
 }

@@ -10,12 +10,12 @@ namespace lockstep::run {
 std::string sha256_hex(std::string_view text);
 
 // A key from a file: Ed25519 in PEM (private: signs and checks; public: checks), or any other file of 16
-// bytes or more, a secret for HMAC-SHA256. ConfigError 347: no such file, one that others can read though it
+// bytes or more, a secret for HMAC-SHA256. ConfigError 337: no such file, one that others can read though it
 // is secret, or no key.
 class SigningKey {
  public:
   explicit SigningKey(const std::string& path);
-  static SigningKey from_public_pem(const std::string& pem);  // ConfigError 347
+  static SigningKey from_public_pem(const std::string& pem);  // ConfigError 337
   ~SigningKey();
   SigningKey(SigningKey&&) noexcept;
   SigningKey& operator=(SigningKey&&) noexcept;
