@@ -48,7 +48,7 @@ def train(options, folder, number, ranks, words):
     if run.returncode != 0:
         return {"ranks": ranks, "layout": words, "failed": run.stderr.strip().splitlines()[-1:]}
     with open(f"{folder}/{number}/metrics.jsonl") as lines:
-        last = [json.loads(line) for line in lines if "loss_hex" in line][-1]
+        last = [row for row in map(json.loads, lines) if "loss_hex" in row][-1]
     return {"ranks": ranks, "layout": words, "loss_hex": last["loss_hex"], "loss": last["loss"],
             "params_hash": json.loads(run.stdout.splitlines()[-1])["params_hash"]}
 
