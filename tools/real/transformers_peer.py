@@ -399,6 +399,6 @@ def serve():
 
 
 COMMANDS = {"tokens": tokens, "make": make, "loss": loss, "serve": serve, "adapter": adapter, "adapter_loss": adapter_loss,
-            "adapter_train": adapter_train, "words": words, "prompts": prompts, "greedy": greedy, "chat": chat, "choices": choices,
+            "adapter_train": adapter_train, "rounded": rounded, "words": words, "prompts": prompts, "greedy": greedy, "chat": chat, "choices": choices,
             "documents": documents, "likelihoods": likelihoods, "perplexities": perplexities}
 COMMANDS[sys.argv[1]](*sys.argv[2:])
