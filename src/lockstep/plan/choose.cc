@@ -15,10 +15,9 @@ namespace {
 
 constexpr double kAboutAsFast = 1.02;
 constexpr size_t kShown = 5, kReasons = 4, kWholeNames = 200;
-// Instructions that are compiled for the choice before what is left goes unseen: seconds, up to a minute
-// where each list is very long. Thousands of ranks can be dealt out in thousands of ways, and those that cut
-// the model most have the longest lists.
-constexpr int64_t kMostWork = 400'000, kWorkOfARefusal = 1000;
+// Thousands of ranks can be distributed in thousands of ways, and those that cut the model most have the
+// longest lists.
+constexpr int64_t kWorkOfARefusal = 1000;
 constexpr size_t kBeside = 8;
 
 // Cheap recomputation is not worth a word.
@@ -78,7 +77,7 @@ class Chooser {
  private:
   bool is_enough(const Layout& next) const {
     if (question_.simple && fitting_cuts_ > 0 && cuts_of(next) > fitting_cuts_) return true;
-    return work_ >= (fitting_cuts_ > 0 ? kMostWork : 4 * kMostWork);
+    return work_ >= (fitting_cuts_ > 0 ? question_.work : 4 * question_.work);
   }
 
   // Counted as splits.

@@ -47,8 +47,11 @@ struct Question {
   int64_t available_bytes = 0;     // to each rank
   Machine machine;                 // what the step is priced on
   std::string recompute = "none";  // the recipe's; full is tried too where it does not recompute products
-  bool beside = false;             // compile may be called from several threads at once
-  bool simple = false;             // splits that cut the model further than one that fits are not tried
+  // Instructions that are compiled before what is left goes unseen: about 30,000 take a second of one
+  // processor.
+  int64_t work = 400'000;
+  bool beside = false;  // compile may be called from several threads at once
+  bool simple = false;  // splits that cut the model further than one that fits are not tried
   // What the user has settled; the rest is free.
   std::optional<int> tensor, context, pipeline, zero, shard, chunks;
   std::optional<std::string> form, schedule;  // of context and pipeline

@@ -23,6 +23,7 @@ namespace {
 
 constexpr double kGib = 1 << 30;
 constexpr size_t kShownLayouts = 3, kMostMarks = 26;
+constexpr int kSearchTimes = 5;
 constexpr int kMostNodes = 1 << 17;
 
 // One layout on one place.
@@ -45,7 +46,7 @@ struct Swept {
 void sweep_place(const recipe::Resolved& resolved, const plan::Place& place, const Paying& paying,
                  Swept& swept) {
   try {
-    const plan::Choice choice = run::layouts_on(resolved, place, true);
+    const plan::Choice choice = run::layouts_on(resolved, place, true, kSearchTimes);
     swept.tried += choice.trials.size();
     // Everything that does not depend on the layout, from the best one's forecast.
     recipe::Resolved best = resolved;

@@ -160,6 +160,7 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
                           .available_bytes = search.available_bytes,
                           .machine = search.machine,
                           .recompute = resolved.recipe.memory.recompute,
+                          .work = search.work,
                           .beside = options.device.has_value(),  // nothing is opened
                           .simple = search.simple};
   if (!search.all) {

@@ -23,6 +23,7 @@ struct Search {
   int64_t available_bytes = 0;
   bool all = false;     // what the user has settled is up for choice too
   bool simple = false;  // as in plan::Question
+  int64_t work = plan::Question().work;
 };
 plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& search,
                             const PlanOptions& options, const Own& own = {});

@@ -152,10 +152,13 @@ Forecast forecast_here(const Plan& plan, const Here& here) {
   return f;
 }
 
-plan::Choice layouts_on(const recipe::Resolved& resolved, const plan::Place& place, bool all) {
-  return search_layouts(
-      resolved, {.machine = place.model, .available_bytes = available_on(place, resolved.recipe), .all = all},
-      options_for(place));
+plan::Choice layouts_on(const recipe::Resolved& resolved, const plan::Place& place, bool all, int times) {
+  return search_layouts(resolved,
+                        {.machine = place.model,
+                         .available_bytes = available_on(place, resolved.recipe),
+                         .all = all,
+                         .work = times * plan::Question().work},
+                        options_for(place));
 }
 
 std::vector<MenuRow> remedies_on(const recipe::Resolved& resolved, const plan::Place& place) {

@@ -54,7 +54,8 @@ Here this_place(const Plan& plan);
 Forecast forecast_here(const Plan& plan, const Here& here);
 
 // All layouts, the best first (plan/choose.h); `all`: those too that the recipe has settled otherwise.
-plan::Choice layouts_on(const recipe::Resolved& resolved, const plan::Place& place, bool all);
+// `times` as much work as parallel.auto takes upon itself before it leaves the rest unseen.
+plan::Choice layouts_on(const recipe::Resolved& resolved, const plan::Place& place, bool all, int times = 1);
 
 // What would make it fit there (run/session/remedy_menu.h).
 std::vector<MenuRow> remedies_on(const recipe::Resolved& resolved, const plan::Place& place);
