@@ -25,8 +25,10 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"Use another checkpoint of the run."}},
       {347,
        "Written by a newer version",
-       {"The checkpoint or the run folder was written by a newer Lockstep, in a form that this one does not know."},
-       {"Install the version that the message names, or a newer one: every version opens the folders of those before it."}},
+       {"The checkpoint or the run folder was written by a newer Lockstep, in a form that this one does not "
+        "know."},
+       {"Install the version that the message names, or a newer one: every version opens the folders of "
+        "those before it."}},
       {305,
        "Missing or damaged checkpoint file",
        {"It is missing, or its size or checksum does not match the manifest."},

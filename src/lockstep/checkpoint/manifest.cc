@@ -166,9 +166,10 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
   const Reader reader(path, json);
   if (const int64_t format = reader.size("version"); format > kFormat) {
     const std::string by = json.contains("written_by") ? reader.text("written_by") : "a newer version";
-    throw CheckpointError(347, fmt::format("{} was written by Lockstep {} in format {}, and this is {}, which reads formats "
-                                           "up to {}: install that version or a newer one",
-                                           path, by, format, base::kVersion, kFormat));
+    throw CheckpointError(
+        347, fmt::format("{} was written by Lockstep {} in format {}, and this is {}, which reads formats "
+                         "up to {}: install that version or a newer one",
+                         path, by, format, base::kVersion, kFormat));
   } else if (format < kFormat) {
     reader.refuse(fmt::format("it has format {}, but this program reads format {}", format, kFormat));
   }

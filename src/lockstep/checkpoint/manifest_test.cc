@@ -53,7 +53,7 @@ struct Change {
 
 TEST(Manifest, RefusesWrongMembers) {
   const Change changes[] = {
-      {R"({"version": 1})", "it has version 1, but this program reads version 2"},
+      {R"({"version": 1})", "it has format 1, but this program reads format 2"},
       {R"({"version": null})", "\"version\" is missing"},
       {R"({"step": -1})", "\"step\" is not an integer"},
       {R"({"step": 1.5})", "\"step\" is not an integer"},

@@ -71,7 +71,8 @@ constexpr Command kCommands[] = {
     {"completions", "Print what bash, zsh or fish need to complete commands, options, keys and values.",
      completions_command},
     {"man", "Print or write manual pages.", man_command},
-    {"bundle", "Write the program and all it needs as one file, for machines without a network.", bundle_command},
+    {"bundle", "Write the program and all it needs as one file, for machines without a network.",
+     bundle_command},
     {"image", "Write a Dockerfile for this program, and build it where an engine is.", image_command},
     {"doctor", "Check whether this machine is ready to train.", doctor_command},
     {"topo", "Show this machine's topology and how NCCL will use it.", topo_command},
@@ -113,9 +114,10 @@ std::string cmake_folder() {
     const std::filesystem::path folder = prefix / lib / "cmake" / "lockstep";
     if (std::filesystem::exists(folder / "lockstep-config.cmake")) return folder.string();
   }
-  throw base::ConfigError(109, fmt::format("--cmake-dir: there are no CMake files beside {}: use an installed program (pip, "
-                                           "or cmake --install build --prefix DIR)",
-                                           prefix.string()));
+  throw base::ConfigError(
+      109, fmt::format("--cmake-dir: there are no CMake files beside {}: use an installed program (pip, "
+                       "or cmake --install build --prefix DIR)",
+                       prefix.string()));
 }
 
 int run(const std::vector<std::string>& words) {

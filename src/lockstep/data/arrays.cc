@@ -78,17 +78,22 @@ class Rows {
       if (type.name == header.type) type_ = &type;
     }
     if (type_ == nullptr)
-      refuse(path, fmt::format("contains values of type '{}'; save them as float32 or as integers", header.type));
-    if (header.shape.empty()) refuse(path, "contains a single value; its first dimension must be the samples");
+      refuse(path,
+             fmt::format("contains values of type '{}'; save them as float32 or as integers", header.type));
+    if (header.shape.empty())
+      refuse(path, "contains a single value; its first dimension must be the samples");
     rows_ = header.shape.front();
+    if (rows_ == 0) refuse(path, "has no samples");
     int64_t bytes = type_->width;
     for (const int64_t size : header.shape) {
-      if (size > 0 && bytes > std::numeric_limits<int64_t>::max() / size) refuse(path, "has an impossible shape");
+      if (size > 0 && bytes > std::numeric_limits<int64_t>::max() / size)
+        refuse(path, "has an impossible shape");
       bytes *= size;
     }
     if (bytes != file_.size() - data_) {
-      refuse(path, fmt::format("has {} bytes of values, but its header promises {}: it was truncated or modified",
-                               file_.size() - data_, bytes));
+      refuse(path,
+             fmt::format("has {} bytes of values, but its header promises {}: it was truncated or modified",
+                         file_.size() - data_, bytes));
     }
     words_ = rows_ > 0 ? bytes / type_->width / rows_ : 0;
     constexpr int64_t kLongest = int64_t{1} << 24;
@@ -148,7 +153,6 @@ struct Pair {
       refuse(folder, fmt::format("has {} rows in inputs.npy and {} in labels.npy; row i of both is sample i",
                                  inputs.rows(), labels.rows()));
     }
-    if (inputs.rows() == 0) refuse(folder, "has no samples");
   }
 
   static std::string in(const std::string& folder, const char* file) {
@@ -162,8 +166,9 @@ class Arrays final : public Dataset, public TypedWords {
  public:
   Arrays(const recipe::Recipe::Data& data, Use use) : path_(data.path) {
     if (data.path.empty())
-      throw base::ConfigError(201, "data.kind = \"arrays\" reads files; set data.path to a folder with "
-                                   "inputs.npy and labels.npy");
+      throw base::ConfigError(201,
+                              "data.kind = \"arrays\" reads files; set data.path to a folder with "
+                              "inputs.npy and labels.npy");
     if (use == Use::train) {
       train_.emplace(data.path);
       count_ = train_->inputs.rows();
@@ -200,8 +205,8 @@ class Arrays final : public Dataset, public TypedWords {
   }
 
   std::string describe() const override {
-    return fmt::format("arrays {}: {} samples, inputs {}, labels {}", shown_path(path_),
-                       any().inputs.rows(), any().inputs.describe(), any().labels.describe());
+    return fmt::format("arrays {}: {} samples, inputs {}, labels {}", shown_path(path_), any().inputs.rows(),
+                       any().inputs.describe(), any().labels.describe());
   }
   uint64_t content_hash() const override {
     uint64_t hash = 0;
@@ -216,7 +221,9 @@ class Arrays final : public Dataset, public TypedWords {
   const Pair& any() const { return train_ ? *train_ : *eval_; }
 
   void compare(const std::string& eval_path) const {
-    const auto same = [](const Rows& a, const Rows& b) { return a.words() == b.words() && a.word() == b.word(); };
+    const auto same = [](const Rows& a, const Rows& b) {
+      return a.words() == b.words() && a.word() == b.word();
+    };
     if (!same(train_->inputs, eval_->inputs) || !same(train_->labels, eval_->labels))
       refuse(eval_path, "has samples of another shape or type than data.path");
   }

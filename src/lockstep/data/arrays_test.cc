@@ -18,8 +18,8 @@ std::string npy(const std::string& type, const std::string& shape, const std::st
   header.append(63 - (10 + header.size()) % 64, ' ');
   header += '\n';
   const auto length = static_cast<unsigned>(header.size());
-  return std::string("\x93NUMPY\x01") + '\0' + static_cast<char>(length & 255) + static_cast<char>(length >> 8) + header +
-         bytes;
+  return std::string("\x93NUMPY\x01") + '\0' + static_cast<char>(length & 255) +
+         static_cast<char>(length >> 8) + header + bytes;
 }
 
 recipe::Recipe recipe_for(const std::string& path) {
@@ -97,7 +97,8 @@ TEST(Arrays, BadFilesAreRefusedByName) {
     EXPECT_NE(said.find(row.says), std::string::npos) << row.says << ": " << said;
   }
   TestFolder empty;
-  EXPECT_NE(base::refusal(298, [&] { open_dataset(recipe_for(empty.path())); }).find("inputs.npy"), std::string::npos);
+  EXPECT_NE(base::refusal(298, [&] { open_dataset(recipe_for(empty.path())); }).find("inputs.npy"),
+            std::string::npos);
 }
 
 }  // namespace

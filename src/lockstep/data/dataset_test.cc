@@ -39,7 +39,7 @@ const std::string kLlmc = token_header(20240520, 1, 10);
 const Fault kFaults[] = {
     {"unknown_kind",
      200,
-     {"\"tekst\"", "grammar, text, jsonl, preference, chat, csv, parquet, arrow, mds, tokens, mix"},
+     {"\"tekst\"", "grammar, text, jsonl, preference, chat, csv, parquet, arrow, mds, tokens, arrays, mix"},
      [](auto&, auto& r) { r.data.kind = "tekst"; }},
     {"no_path", 201, {"data.path"}, [](auto&, auto& r) { r.data.kind = "text"; }},
     {"only_commas", 201, {"data.path"}, [](auto&, auto& r) { r.data.kind = "tokens", r.data.path = ",,"; }},

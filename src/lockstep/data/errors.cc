@@ -8,7 +8,8 @@ std::vector<base::ErrorExplanation> error_rows() {
       {200,
        "Unknown kind of data",
        {"data.kind is misspelled."},
-       {"Use grammar, text, jsonl, chat, csv, parquet, arrow, mds, tokens, arrays or mix, or auto, which detects the "
+       {"Use grammar, text, jsonl, chat, csv, parquet, arrow, mds, tokens, arrays or mix, or auto, which "
+        "detects the "
         "kind "
         "from the files."}},
       {201,
@@ -159,8 +160,10 @@ std::vector<base::ErrorExplanation> error_rows() {
       {298,
        "Arrays cannot be used as samples",
        {"data.path is no folder with inputs.npy and labels.npy, or the two have different numbers of rows.",
-        "The values are of a type that is not read, or do not fit 32 bits.", "A file is shorter than its header says."},
-       {"Save both with np.save: inputs [samples, ...] as float32 (or integers for tokens), labels [samples, ...] as "
+        "The values are of a type that is not read, or do not fit 32 bits.",
+        "A file is shorter than its header says."},
+       {"Save both with np.save: inputs [samples, ...] as float32 (or integers for tokens), labels [samples, "
+        "...] as "
         "integers (or float32 for regression).",
         "From Python: lockstep.train(..., data=(inputs, labels)) writes them."}},
       {236,

@@ -91,10 +91,9 @@ NpyHeader read_npy_header(const base::MappedFile& file) {
 TokenSegment open_npy(base::MappedFile file) {
   const NpyHeader header = read_npy_header(file);
   if (header.shape.size() != 1) {
-    refuse(file,
-           fmt::format("contains an array of shape {}, but tokens must be one-dimensional; save "
-                       "tokens.reshape(-1), or set data.kind=arrays for samples with labels",
-                       header.shape_text));
+    refuse(file, fmt::format("contains an array of shape {}, but tokens must be one-dimensional; save "
+                             "tokens.reshape(-1), or set data.kind=arrays for samples with labels",
+                             header.shape_text));
   }
   const int64_t count = header.shape.front();
   for (const Type& type : kTypes) {

@@ -1,4 +1,5 @@
-// Datasets that know what the 32-bit words of their samples are, so that floats are not read as token numbers.
+// Datasets that know what the 32-bit words of their samples are, so that floats are not read as token
+// numbers.
 #pragma once
 
 #include "lockstep/device/tensor.h"

@@ -22,7 +22,8 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"Run `./lockstep setup --cuda` again."}},
       {407,
        "Device of a kind that is not supported",
-       {"run.device names AMD's, Intel's or Apple's GPUs, or a TPU. The message has the row of the table in docs/install.md: "
+       {"run.device names AMD's, Intel's or Apple's GPUs, or a TPU. The message has the row of the table in "
+        "docs/install.md: "
         "what is compiled for it, what has run, and why it is refused."},
        {"Set run.device=cpu, or use an NVIDIA GPU."}},
       {406,

@@ -13,7 +13,8 @@ const std::vector<OtherDevice>& other_devices() {
        .title = "AMD GPUs (ROCm)",
        .compiled = "nothing",
        .has_run = "nothing",
-       .why = "the kernels are CUDA's, with NVIDIA's tensor-core instructions, cuBLASLt and cuDNN behind them",
+       .why =
+           "the kernels are CUDA's, with NVIDIA's tensor-core instructions, cuBLASLt and cuDNN behind them",
        .instead = "set run.device=cpu, or use an NVIDIA GPU"},
       {.name = "xpu",
        .also = {"intel", "sycl"},
@@ -49,8 +50,9 @@ const OtherDevice* find_other_device(const std::string& wish) {
 }
 
 std::string refusal_of(const OtherDevice& device) {
-  return fmt::format("run.device = \"{}\": {} are not supported: {} (compiled for it: {}; has run on it: {}); {}", device.name,
-                     device.title, device.why, device.compiled, device.has_run, device.instead);
+  return fmt::format(
+      "run.device = \"{}\": {} are not supported: {} (compiled for it: {}; has run on it: {}); {}",
+      device.name, device.title, device.why, device.compiled, device.has_run, device.instead);
 }
 
 }  // namespace lockstep::device

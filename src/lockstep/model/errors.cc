@@ -49,7 +49,8 @@ std::vector<base::ErrorExplanation> error_rows() {
        "Module file cannot be the model",
        {"model.from names a file that is no TorchScript module, or of another PyTorch.",
         "The module fails on zeros of the shape it says it takes; the message has the line of Python code.",
-        "It gives something else than one tensor with a row for each sample, or has fewer classes than the data."},
+        "It gives something else than one tensor with a row for each sample, or has fewer classes than the "
+        "data."},
        {"Save it again: lockstep.export_module(module, FILE, input=SHAPE) in Python checks it there.",
         "Add a method `loss(outputs, labels)` for anything but classification (docs/own-model.md)."}},
       {170,

@@ -30,7 +30,8 @@ void add_run(std::vector<Key>& keys) {
                     .also = {"max_steps", "max_iters", "iterations", "num_steps", "train_steps"}}),
           make_key(MEMBER(run.device), always(),
                    "Where to train. auto: GPUs if there are any, otherwise the CPU.", "\"cuda:0\"",
-                   {.pattern = "auto|cpu|cuda(:[0-9]{1,3})?|(rocm|hip|amd|xpu|intel|sycl|mps|metal|apple|tpu|xla)(:[0-9]{1,3})?",
+                   {.pattern = "auto|cpu|cuda(:[0-9]{1,3})?|(rocm|hip|amd|xpu|intel|sycl|mps|metal|apple|tpu|"
+                               "xla)(:[0-9]{1,3})?",
                     .form = "auto, cpu, cuda or cuda:N"}),
           make_key(MEMBER(run.exact), always(),
                    "Same bits with any number of ranks, any sharding and any restart. false allows faster "

@@ -182,7 +182,8 @@ void add_model(std::vector<Key>& keys) {
           make_key(
               MEMBER(model.from), always(),
               "A Hugging Face folder (config.json and weights) to start from. Empty: random initial weights. "
-              "Or a model of your own: a torch module saved as TorchScript (net.pt), which contains code that "
+              "Or a model of your own: a torch module saved as TorchScript (net.pt), which contains code "
+              "that "
               "runs, so use only files you trust.",
               "\"checkpoints/llama-3.2-1b\"",
               {.also = {"pretrained", "init_from", "checkpoint", "model_path"}, .names = Key::Names::input}),

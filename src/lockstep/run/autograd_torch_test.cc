@@ -108,14 +108,10 @@ model::Model build(const Net& net, device::DType type, int64_t out = kClasses) {
 Plan plan_for(const Net& net, std::vector<std::string> overrides, int64_t broken = -1, int64_t out = kClasses,
               PlanOptions options = {}) {
   std::vector<std::string> all{"precision.tf32=false", "run.device=" + test_device(),
-                               "run.steps=6",
-                               "batch.global=32",
-                               "batch.slices=4",
-                               "batch.strands=2",
-                               "optim.lr=0.01",
-                               "optim.warmup=0",
-                               "log.eval_every=0",
-                               "run.threads=1"};
+                               "run.steps=6",          "batch.global=32",
+                               "batch.slices=4",       "batch.strands=2",
+                               "optim.lr=0.01",        "optim.warmup=0",
+                               "log.eval_every=0",     "run.threads=1"};
   all.insert(all.end(), overrides.begin(), overrides.end());
   Own own;
   own.dataset = std::make_unique<Points>(broken);
@@ -194,15 +190,15 @@ TEST_F(Autograd, GradientsAreLibTorchsOwn) {
 model::Model with_own_loss(const Net& net, device::DType type, bool per_sample) {
   model::Model model = build(net, type);
   model.blocks.pop_back();
-  model.blocks.push_back(model::autograd_loss(
-      {.loss =
-           [=](const at::Tensor& outputs, const at::Tensor& labels) {
-             const at::Tensor each =
-                 at::cross_entropy_loss(outputs, labels, {}, at::Reduction::None, /*ignore_index=*/-1);
-             return per_sample ? each.unsqueeze(1) : each;
-           },
-       .in = {kClasses},
-       .type = type}));
+  model.blocks.push_back(model::autograd_loss({.loss =
+                                                   [=](const at::Tensor& outputs, const at::Tensor& labels) {
+                                                     const at::Tensor each = at::cross_entropy_loss(
+                                                         outputs, labels, {}, at::Reduction::None,
+                                                         /*ignore_index=*/-1);
+                                                     return per_sample ? each.unsqueeze(1) : each;
+                                                   },
+                                               .in = {kClasses},
+                                               .type = type}));
   return model;
 }
 
@@ -215,11 +211,12 @@ TEST_F(Autograd, ALossOfYourOwnTrainsAsTheBuiltInOneDoes) {
     own.build_model = [&](const recipe::Recipe&, device::DType type) {
       return which == 0 ? build(net, type) : with_own_loss(net, type, which == 2);
     };
-    Session session(make_plan(
-        recipe::read_recipe({.overrides = {"run.device=" + test_device(), "precision.tf32=false", "run.steps=6",
-                                           "batch.global=32", "batch.slices=4", "batch.strands=2", "optim.lr=0.01",
-                                           "optim.warmup=0", "log.eval_every=0", "run.threads=1"}}),
-        std::move(own)));
+    Session session(
+        make_plan(recipe::read_recipe(
+                      {.overrides = {"run.device=" + test_device(), "precision.tf32=false", "run.steps=6",
+                                     "batch.global=32", "batch.slices=4", "batch.strands=2", "optim.lr=0.01",
+                                     "optim.warmup=0", "log.eval_every=0", "run.threads=1"}}),
+                  std::move(own)));
     struct : Observer {
       std::vector<double> losses;
       void stepped(const StepReport& r) override { losses.push_back(r.loss); }
@@ -229,7 +226,8 @@ TEST_F(Autograd, ALossOfYourOwnTrainsAsTheBuiltInOneDoes) {
   }
   ASSERT_EQ(losses[0].size(), 6u);
   for (const size_t own : {1u, 2u}) {
-    for (size_t step = 0; step < 6; ++step) EXPECT_NEAR(losses[own][step], losses[0][step], 2e-6) << own << " " << step;
+    for (size_t step = 0; step < 6; ++step)
+      EXPECT_NEAR(losses[own][step], losses[0][step], 2e-6) << own << " " << step;
   }
   EXPECT_LT(losses[0].back(), losses[0].front());
 }
@@ -247,10 +245,11 @@ TEST_F(Autograd, ALossThatCannotBearALabelThatDoesNotCountIsRefusedBeforeTheFirs
          .type = type}));
     return model;
   };
-  EXPECT_EQ(number_of([&] {
-              make_plan(recipe::read_recipe({.overrides = {"run.device=cpu", "batch.global=32"}}), std::move(own));
-            }),
-            173);
+  EXPECT_EQ(
+      number_of([&] {
+        make_plan(recipe::read_recipe({.overrides = {"run.device=cpu", "batch.global=32"}}), std::move(own));
+      }),
+      173);
 }
 
 struct Outcome {

@@ -67,7 +67,8 @@ namespace {
 template <class Base>
 class ZstdSink final : public Base {
  public:
-  explicit ZstdSink(const std::string& path) : Base(path), stream_(ZSTD_createCCtx()), out_(ZSTD_CStreamOutSize()) {
+  explicit ZstdSink(const std::string& path)
+      : Base(path), stream_(ZSTD_createCCtx()), out_(ZSTD_CStreamOutSize()) {
     ZSTD_CCtx_setParameter(stream_, ZSTD_c_compressionLevel, 6);
     ZSTD_CCtx_setParameter(stream_, ZSTD_c_checksumFlag, 1);
   }
@@ -78,7 +79,8 @@ class ZstdSink final : public Base {
   }
   void flush() override {
     ZSTD_inBuffer in{nullptr, 0, 0};
-    while (turn(in, ZSTD_e_end) != 0) {}
+    while (turn(in, ZSTD_e_end) != 0) {
+    }
   }
 
  private:
@@ -132,16 +134,20 @@ Archive::Archive(const std::string& path) {
   } else if (path.ends_with(".tar")) {
     sink_ = std::make_unique<Sink>(path);
   } else {
-    throw base::ConfigError(750, fmt::format("{} must end with .tar.zst, .tar.gz or .tar", base::quoted(path)));
+    throw base::ConfigError(750,
+                            fmt::format("{} must end with .tar.zst, .tar.gz or .tar", base::quoted(path)));
   }
 }
 
 Archive::~Archive() = default;
 
 // The header of POSIX's ustar format: numbers as octal text, and a checksum over its own bytes.
-void Archive::add_header(const std::string& name, const std::string& target, int64_t size, int mode, char kind) {
+void Archive::add_header(const std::string& name, const std::string& target, int64_t size, int mode,
+                         char kind) {
   std::byte block[kBlock] = {};
-  const auto put = [&](size_t at, const std::string& text) { std::memcpy(block + at, text.data(), text.size()); };
+  const auto put = [&](size_t at, const std::string& text) {
+    std::memcpy(block + at, text.data(), text.size());
+  };
   LS_ASSERT(name.size() <= 100 && target.size() <= 100 && size < int64_t{1} << 33, name);
   put(0, name);
   put(100, fmt::format("{:07o}", mode));
@@ -151,7 +157,9 @@ void Archive::add_header(const std::string& name, const std::string& target, int
   put(148, "        ");  // the checksum counts as blanks
   block[156] = static_cast<std::byte>(kind);
   put(157, target);
-  put(257, std::string("ustar\0" "00", 8));
+  put(257, std::string("ustar\0"
+                       "00",
+                       8));
   put(265, "root"), put(297, "root");
   unsigned sum = 0;
   for (const std::byte one : block) sum += static_cast<unsigned>(one);
@@ -166,7 +174,9 @@ void Archive::add_file(const std::string& name, std::span<const std::byte> bytes
   sink_->put(std::span(zeros).first((kBlock - bytes.size() % kBlock) % kBlock));
 }
 
-void Archive::add_link(const std::string& name, const std::string& target) { add_header(name, target, 0, 0777, '2'); }
+void Archive::add_link(const std::string& name, const std::string& target) {
+  add_header(name, target, 0, 0777, '2');
+}
 
 int64_t Archive::finish() {
   const std::byte zeros[2 * kBlock] = {};

@@ -20,12 +20,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the machine: the C library and what belongs to it, because the kernel's interface and names (DNS, users) are its;
-// the driver's libraries; and the C++ library, because a distribution's own (Debian 12's wants glibc 2.36) would ask for a
-// newer C library than the program does (2.34).
-const std::set<std::string, std::less<>> kOfTheSystem = {
-    "libc.so.6",   "libm.so.6",    "libdl.so.2",           "libpthread.so.0",           "librt.so.1",   "libstdc++.so.6", "libgcc_s.so.1",
-    "libutil.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libcuda.so.1", "libnvidia-ml.so.1"};
+// Of the machine: the C library and what belongs to it, because the kernel's interface and names (DNS, users)
+// are its; the driver's libraries; and the C++ library, because a distribution's own (Debian 12's wants
+// glibc 2.36) would ask for a newer C library than the program does (2.34).
+const std::set<std::string, std::less<>> kOfTheSystem = {"libc.so.6",
+                                                         "libm.so.6",
+                                                         "libdl.so.2",
+                                                         "libpthread.so.0",
+                                                         "librt.so.1",
+                                                         "libstdc++.so.6",
+                                                         "libgcc_s.so.1",
+                                                         "libutil.so.1",
+                                                         "libresolv.so.2",
+                                                         "ld-linux-x86-64.so.2",
+                                                         "ld-linux-aarch64.so.1",
+                                                         "libcuda.so.1",
+                                                         "libnvidia-ml.so.1"};
 
 // Opened by name while the program runs, so that no file says it needs them.
 struct Opened {
@@ -53,14 +63,17 @@ class Places {
     add(site / "pyarrow", "pyarrow");
     std::error_code none;
     std::set<std::string> packages;
-    for (const auto& entry : fs::directory_iterator(site / "nvidia", none)) packages.insert(entry.path().filename());
-    for (const std::string& package : packages) add(site / "nvidia" / package / "lib", "nvidia/" + package + "/lib");
+    for (const auto& entry : fs::directory_iterator(site / "nvidia", none))
+      packages.insert(entry.path().filename());
+    for (const std::string& package : packages)
+      add(site / "nvidia" / package / "lib", "nvidia/" + package + "/lib");
   }
 
   std::optional<BundleFile> find(const std::string& library) const {
     for (const auto& [here, there] : places_) {
       std::error_code none;
-      if (fs::is_regular_file(here / library, none)) return BundleFile{there + "/" + library, (here / library).string()};
+      if (fs::is_regular_file(here / library, none))
+        return BundleFile{there + "/" + library, (here / library).string()};
     }
     return std::nullopt;
   }
@@ -73,16 +86,17 @@ class Places {
 std::vector<BundleFile> roots(const BundleOptions& options) {
   std::vector<BundleFile> files = {{"lockstep/bin/lockstep", options.program, true}};
   const fs::path lib = fs::path(options.library).parent_path();
-  for (const char* name : {"liblockstep.so", "liblockstep_torch.so", "liblockstep_arrow.so", "liblockstep_stores.so",
-                           "liblockstep_cuda.so"}) {
+  for (const char* name : {"liblockstep.so", "liblockstep_torch.so", "liblockstep_arrow.so",
+                           "liblockstep_stores.so", "liblockstep_cuda.so"}) {
     const bool cuda = std::string_view(name) == "liblockstep_cuda.so";
     if (cuda && !options.cuda) continue;
     if (fs::exists(lib / name)) {
       files.push_back({std::string("lockstep/lib/") + name, (lib / name).string()});
     } else if (cuda) {
-      throw base::ConfigError(752, fmt::format("--cuda: this build has no CUDA plugin ({} does not exist); build it with "
-                                               "./dev build --cuda on a machine with nvcc, or leave --cuda out",
-                                               (lib / name).string()));
+      throw base::ConfigError(
+          752, fmt::format("--cuda: this build has no CUDA plugin ({} does not exist); build it with "
+                           "./dev build --cuda on a machine with nvcc, or leave --cuda out",
+                           (lib / name).string()));
     }
   }
   for (const Opened& one : kOpened) {
@@ -91,14 +105,17 @@ std::vector<BundleFile> roots(const BundleOptions& options) {
     std::set<std::string> names;
     for (const auto& entry : fs::directory_iterator(fs::path(options.site) / one.place, none)) {
       const std::string name = entry.path().filename();
-      if (name.starts_with(one.begins) && name.find(".so") != std::string::npos && !entry.is_symlink()) names.insert(name);
+      if (name.starts_with(one.begins) && name.find(".so") != std::string::npos && !entry.is_symlink())
+        names.insert(name);
     }
     if (names.empty())
-      throw base::ConfigError(752, fmt::format("there is no {}* in {}/{}: run `lockstep setup`, or install the packages "
-                                               "it comes from again",
-                                               one.begins, options.site, one.place));
+      throw base::ConfigError(
+          752, fmt::format("there is no {}* in {}/{}: run `lockstep setup`, or install the packages "
+                           "it comes from again",
+                           one.begins, options.site, one.place));
     for (const std::string& name : names)
-      files.push_back({std::string(one.place) + "/" + name, (fs::path(options.site) / one.place / name).string()});
+      files.push_back(
+          {std::string(one.place) + "/" + name, (fs::path(options.site) / one.place / name).string()});
   }
   return files;
 }
@@ -127,8 +144,9 @@ BundlePlan plan_bundle(const BundleOptions& options) {
       } else if (const auto found = places.find(library)) {
         add(*found);
       } else {
-        throw base::ConfigError(752, fmt::format("{} needs {}, which is not on this machine: install what it comes from",
-                                                 file.from, library));
+        throw base::ConfigError(
+            752, fmt::format("{} needs {}, which is not on this machine: install what it comes from",
+                             file.from, library));
       }
     }
     plan.files.push_back(file);
@@ -154,9 +172,10 @@ Written write_bundle(const BundlePlan& plan, const std::string& out) {
     // The search path of a build names this machine's folders. The program's counts for all that it loads.
     std::vector<std::byte> bytes(mapped.bytes().begin(), mapped.bytes().end());
     if (!set_search_path(bytes, elf, file.program ? kProgramPath : "$ORIGIN")) {
-      throw base::ConfigError(752, fmt::format("{} looks for libraries in {}, and there is no space for another path: "
-                                               "make the bundle with an installed wheel",
-                                               file.from, elf.search_path));
+      throw base::ConfigError(
+          752, fmt::format("{} looks for libraries in {}, and there is no space for another path: "
+                           "make the bundle with an installed wheel",
+                           file.from, elf.search_path));
     }
     archive.add_file(name, bytes, mode);
   }

@@ -5,8 +5,8 @@
 //     lockstep-0.1.0/lockstep/lib/                 its libraries
 //     lockstep-0.1.0/torch/lib/, nvidia/*/lib/, pyarrow/    what they need of LibTorch, CUDA and Arrow
 //
-// Unpacked anywhere, by anybody: files find each other by where they lie ($ORIGIN). Which libraries are needed is
-// read from the files themselves, and so is how new the C library of such a machine must be.
+// Unpacked anywhere, by anybody: files find each other by where they lie ($ORIGIN). Which libraries are
+// needed is read from the files themselves, and so is how new the C library of such a machine must be.
 #pragma once
 
 #include <cstdint>

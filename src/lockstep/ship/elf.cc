@@ -53,7 +53,8 @@ Tables read_tables(const Reader& file) {
   if (!known) file.refuse("is no program or library of this kind of machine");
   Tables tables;
   for (int k = 0; k < header.e_phnum; ++k)
-    tables.segments.push_back(file.at<Elf64_Phdr>(header.e_phoff + static_cast<uint64_t>(k) * sizeof(Elf64_Phdr)));
+    tables.segments.push_back(
+        file.at<Elf64_Phdr>(header.e_phoff + static_cast<uint64_t>(k) * sizeof(Elf64_Phdr)));
   for (const Elf64_Phdr& segment : tables.segments) {
     if (segment.p_type != PT_DYNAMIC) continue;
     for (uint64_t at = 0; at + sizeof(Elf64_Dyn) <= segment.p_filesz; at += sizeof(Elf64_Dyn)) {
@@ -67,7 +68,8 @@ Tables read_tables(const Reader& file) {
 // Where an address of the running program lies in the file.
 uint64_t offset_of(const Tables& tables, uint64_t address, const Reader& file) {
   for (const Elf64_Phdr& segment : tables.segments) {
-    if (segment.p_type == PT_LOAD && address >= segment.p_vaddr && address - segment.p_vaddr < segment.p_filesz)
+    if (segment.p_type == PT_LOAD && address >= segment.p_vaddr &&
+        address - segment.p_vaddr < segment.p_filesz)
       return segment.p_offset + (address - segment.p_vaddr);
   }
   file.refuse("has an address outside of its segments");
@@ -84,7 +86,8 @@ std::optional<uint64_t> value_of(const Tables& tables, int64_t tag) {
 void raise(Version& version, std::string_view name, std::string_view prefix, int major) {
   if (!name.starts_with(prefix)) return;
   name.remove_prefix(prefix.size());
-  if (const auto minor = base::take_number(name)) version = std::max(version, Version{major, static_cast<int>(*minor)});
+  if (const auto minor = base::take_number(name))
+    version = std::max(version, Version{major, static_cast<int>(*minor)});
 }
 
 void read_versions(const Reader& file, const Tables& tables, uint64_t texts, Elf& elf) {

@@ -1,5 +1,5 @@
-// What a program or library (ELF, 64 bits, little-endian) says of itself: what it needs, where it looks for it, and
-// how new the C library must be.
+// What a program or library (ELF, 64 bits, little-endian) says of itself: what it needs, where it looks for
+// it, and how new the C library must be.
 //
 //     const Elf elf = read_elf(bytes);            // DataError 751 where it is no such file
 //     elf.needed                                  // {"libtorch_cpu.so", "libc.so.6"}

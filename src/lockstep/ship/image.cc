@@ -22,9 +22,10 @@ std::string base_image(const Version& glibc) {
   for (const Base& base : kBases) {
     if (base.glibc >= glibc) return base.name;
   }
-  throw base::ConfigError(753, fmt::format("this program needs glibc {}.{}, newer than any base image that is known "
-                                           "here; build it on Debian 12",
-                                           glibc.first, glibc.second));
+  throw base::ConfigError(
+      753, fmt::format("this program needs glibc {}.{}, newer than any base image that is known "
+                       "here; build it on Debian 12",
+                       glibc.first, glibc.second));
 }
 
 std::string dockerfile(const ImageOptions& options) {
@@ -45,7 +46,8 @@ ENTRYPOINT ["/usr/bin/tini", "--"]
 CMD ["lockstep", "train"]
 )docker",
       fmt::arg("version", base::kVersion), fmt::arg("base", base_image(options.glibc)),
-      fmt::arg("bundle", options.bundle), fmt::arg("folder", options.folder), fmt::arg("gpu", options.cuda ? gpu : ""));
+      fmt::arg("bundle", options.bundle), fmt::arg("folder", options.folder),
+      fmt::arg("gpu", options.cuda ? gpu : ""));
 }
 
 }  // namespace lockstep::ship

@@ -1,7 +1,8 @@
 // A container image of the program: a Dockerfile over a bundle (bundle.h).
 //
-// The base is a plain distribution as new as the bundle needs. For GPUs too: CUDA's libraries are in the bundle, and the
-// driver's come from the host, through the container toolkit, so that nothing of a gigabyte of CUDA base is wanted.
+// The base is a plain distribution as new as the bundle needs. For GPUs too: CUDA's libraries are in the
+// bundle, and the driver's come from the host, through the container toolkit, so that nothing of a gigabyte
+// of CUDA base is wanted.
 #pragma once
 
 #include <string>
@@ -17,7 +18,8 @@ struct ImageOptions {
   bool cuda = false;
 };
 
-std::string base_image(const Version& glibc);  // "debian:12.11-slim"; ConfigError 753 where no base is new enough
+std::string base_image(
+    const Version& glibc);  // "debian:12.11-slim"; ConfigError 753 where no base is new enough
 std::string dockerfile(const ImageOptions& options);
 
 }  // namespace lockstep::ship

@@ -1,7 +1,8 @@
 // Archives and what ELF files say, on files of our own and on damaged ones.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <random>
 
@@ -18,7 +19,8 @@ namespace lockstep::ship {
 namespace {
 
 std::vector<std::byte> own_bytes() {
-  const base::MappedFile file = base::MappedFile::open(std::filesystem::read_symlink("/proc/self/exe").string());
+  const base::MappedFile file =
+      base::MappedFile::open(std::filesystem::read_symlink("/proc/self/exe").string());
   return {file.bytes().begin(), file.bytes().end()};
 }
 
@@ -46,9 +48,11 @@ TEST(ElfFile, DamageIsAnErrorAndNoCrash) {
   const std::vector<std::byte> whole = own_bytes();
   std::mt19937 random(7);
   for (int k = 0; k < 300; ++k) {
-    std::vector<std::byte> bytes(whole.begin(), whole.begin() + std::min<long>(8192, static_cast<long>(whole.size())));
+    std::vector<std::byte> bytes(whole.begin(),
+                                 whole.begin() + std::min<long>(8192, static_cast<long>(whole.size())));
     if (k % 3 == 0) bytes.resize(random() % bytes.size());
-    for (int flips = 0; flips < 16 && !bytes.empty(); ++flips) bytes[random() % bytes.size()] = std::byte(random() & 255);
+    for (int flips = 0; flips < 16 && !bytes.empty(); ++flips)
+      bytes[random() % bytes.size()] = std::byte(random() & 255);
     try {
       read_elf(bytes, "damaged");
     } catch (const base::DataError& error) {
@@ -68,17 +72,20 @@ TEST(ArchiveFile, IsWhatTarReads) {
     archive.add_file("top/empty", {}, 0644);
     archive.add_link("top/link", "bin/file");
     EXPECT_FALSE(std::filesystem::exists(path)) << "only when it is whole";
-    EXPECT_EQ(archive.finish(), static_cast<int64_t>(std::filesystem::file_size(path)));
+    const int64_t bytes_on_disk = archive.finish();
+    EXPECT_EQ(bytes_on_disk, static_cast<int64_t>(std::filesystem::file_size(path)));
     if (std::string(ending) == ".tar.zst" && std::system("command -v zstd >/dev/null") != 0) continue;
     const std::string out = folder.path() + "/out" + ending;
     std::filesystem::create_directories(out);
     ASSERT_EQ(std::system(("tar -xf " + path + " -C " + out).c_str()), 0) << ending;
     EXPECT_EQ(base::read_file(out + "/top/link"), text);
     EXPECT_EQ(std::filesystem::file_size(out + "/top/empty"), 0u);
-    EXPECT_NE(std::filesystem::status(out + "/top/bin/file").permissions() & std::filesystem::perms::owner_exec,
-              std::filesystem::perms::none);
+    EXPECT_NE(
+        std::filesystem::status(out + "/top/bin/file").permissions() & std::filesystem::perms::owner_exec,
+        std::filesystem::perms::none);
   }
-  EXPECT_NE(base::refusal(750, [&] { Archive other(folder.path() + "/a.zip"); }).find(".tar.zst"), std::string::npos);
+  EXPECT_NE(base::refusal(750, [&] { Archive other(folder.path() + "/a.zip"); }).find(".tar.zst"),
+            std::string::npos);
   { Archive left(folder.path() + "/left.tar"); }
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/left.tar.part"));
 }
@@ -87,10 +94,12 @@ TEST(Image, HasABaseAsNewAsTheProgramNeeds) {
   EXPECT_EQ(base_image({2, 34}), "debian:12.11-slim");
   EXPECT_EQ(base_image({2, 38}), "debian:13.1-slim");
   EXPECT_FALSE(base::refusal(753, [] { base_image({2, 99}); }).empty());
-  const std::string gpu = dockerfile({.bundle = "b.tar.gz", .folder = "lockstep-1", .glibc = {2, 34}, .cuda = true});
+  const std::string gpu =
+      dockerfile({.bundle = "b.tar.gz", .folder = "lockstep-1", .glibc = {2, 34}, .cuda = true});
   EXPECT_NE(gpu.find("NVIDIA_VISIBLE_DEVICES"), std::string::npos);
   EXPECT_NE(gpu.find("\nUSER 1000:1000\n"), std::string::npos);
-  EXPECT_EQ(dockerfile({.bundle = "b.tar.gz", .folder = "f", .glibc = {2, 34}}).find("NVIDIA"), std::string::npos);
+  EXPECT_EQ(dockerfile({.bundle = "b.tar.gz", .folder = "f", .glibc = {2, 34}}).find("NVIDIA"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -47,7 +47,9 @@ lockstep_tokenizer* lockstep_tokenizer_open(const char* path, char** error) {
 
 void lockstep_tokenizer_close(lockstep_tokenizer* tokenizer) { delete tokenizer; }
 
-int64_t lockstep_tokenizer_vocab(const lockstep_tokenizer* tokenizer) { return tokenizer->tokenizer->vocab(); }
+int64_t lockstep_tokenizer_vocab(const lockstep_tokenizer* tokenizer) {
+  return tokenizer->tokenizer->vocab();
+}
 
 int32_t lockstep_tokenizer_special(const lockstep_tokenizer* tokenizer, int which) {
   const lockstep::text::Tokenizer& it = *tokenizer->tokenizer;
@@ -63,8 +65,8 @@ char* lockstep_tokenizer_describe(const lockstep_tokenizer* tokenizer) {
   return copied(tokenizer->tokenizer->describe());
 }
 
-int64_t lockstep_tokenizer_encode(lockstep_tokenizer* tokenizer, const char* text, int64_t bytes, int add_special,
-                                  int parse_special, int32_t** ids, char** error) {
+int64_t lockstep_tokenizer_encode(lockstep_tokenizer* tokenizer, const char* text, int64_t bytes,
+                                  int add_special, int parse_special, int32_t** ids, char** error) {
   return guarded<int64_t>(-1, error, [&]() -> int64_t {
     std::vector<int32_t> found;
     {

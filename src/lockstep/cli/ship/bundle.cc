@@ -6,9 +6,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/cli/print.h"
 #include "lockstep/cli/ship/commands.h"
 #include "lockstep/cli/ship/own_bundle.h"
-#include "lockstep/cli/print.h"
 #include "lockstep/device/libraries.h"
 #include "lockstep/ship/bundle.h"
 
@@ -16,7 +16,9 @@ namespace lockstep::cli {
 
 namespace {
 
-std::string text_of(const ship::Version& version) { return fmt::format("{}.{}", version.first, version.second); }
+std::string text_of(const ship::Version& version) {
+  return fmt::format("{}.{}", version.first, version.second);
+}
 
 // Which GCC's C++ library has it: 3.4.30 came with 12, and each one since added one or two.
 std::string gcc_of(const ship::Version& cxx) {
@@ -27,8 +29,8 @@ std::string gcc_of(const ship::Version& cxx) {
 void report(const ship::BundlePlan& plan, const ship::Written& written, const std::string& out) {
   const auto size = [](int64_t bytes) { return base::human_bytes(static_cast<double>(bytes)); };
   print("{}: {} ({} unpacked, {} files)\n", out, size(written.bytes), size(plan.bytes), plan.files.size());
-  print("needs   Linux with glibc {} and libstdc++ 3.4.{} (GCC {}) or newer, nothing else\n", text_of(plan.glibc),
-        plan.cxx.second, gcc_of(plan.cxx));
+  print("needs   Linux with glibc {} and libstdc++ 3.4.{} (GCC {}) or newer, nothing else\n",
+        text_of(plan.glibc), plan.cxx.second, gcc_of(plan.cxx));
   print("unpack  tar -xf {}    # anywhere, without root\n", std::filesystem::path(out).filename().string());
   print("run     {}/bin/lockstep train\n", plan.folder);
 }
@@ -36,9 +38,15 @@ void report(const ship::BundlePlan& plan, const ship::Written& written, const st
 nlohmann::json json_of(const ship::BundlePlan& plan, const ship::Written& written, const std::string& out) {
   nlohmann::json files = nlohmann::json::array();
   for (const ship::BundleFile& file : plan.files) files.push_back(file.name);
-  return {{"file", out},           {"bytes", written.bytes},         {"unpacked_bytes", plan.bytes},
-          {"folder", plan.folder}, {"glibc", text_of(plan.glibc)}, {"glibc_for", plan.glibc_for}, {"libstdcxx", fmt::format("3.4.{}", plan.cxx.second)},
-          {"files", files},        {"system", plan.system}};
+  return {{"file", out},
+          {"bytes", written.bytes},
+          {"unpacked_bytes", plan.bytes},
+          {"folder", plan.folder},
+          {"glibc", text_of(plan.glibc)},
+          {"glibc_for", plan.glibc_for},
+          {"libstdcxx", fmt::format("3.4.{}", plan.cxx.second)},
+          {"files", files},
+          {"system", plan.system}};
 }
 
 }  // namespace
@@ -59,7 +67,8 @@ int bundle_command(Arguments& arguments) {
   arguments.option("--out", out, "where to write it: .tar.zst, .tar.gz or .tar; default: lockstep.tar.zst");
   arguments.flag("--cuda", cuda, "with CUDA's libraries (about 3 GB), for machines with GPUs");
   arguments.flag("--json", json, "print one JSON object");
-  arguments.example("lockstep bundle --out lockstep.tar.zst", "copy it to a node without a network, unpack, run");
+  arguments.example("lockstep bundle --out lockstep.tar.zst",
+                    "copy it to a node without a network, unpack, run");
   arguments.example("lockstep submit first.toml --to ssh --hosts gpu1 --set bundle=lockstep.tar.zst",
                     "copied and unpacked there by submit");
   if (!arguments.parse()) return 0;

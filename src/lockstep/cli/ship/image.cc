@@ -27,13 +27,14 @@ bool wants_cuda(const std::string& device) {
   if (device == "cpu") return false;
   const plan::DeviceRow* row = plan::built_in_catalogue().find_device(device);
   if (row == nullptr)
-    throw base::ConfigError(753, fmt::format("--for {}: no such device in the catalogue; use cpu, or a GPU that `lockstep "
-                                             "prices` lists",
-                                             base::quoted(device)));
+    throw base::ConfigError(
+        753, fmt::format("--for {}: no such device in the catalogue; use cpu, or a GPU that `lockstep "
+                         "prices` lists",
+                         base::quoted(device)));
   if (row->maker == "nvidia" && row->trains()) return true;
   throw base::ConfigError(
-      753, fmt::format("--for {}: {} is not run by Lockstep ({}); use cpu or an NVIDIA GPU", device, row->title,
-                       row->note.empty() ? "only NVIDIA's GPUs and CPUs are" : row->note));
+      753, fmt::format("--for {}: {} is not run by Lockstep ({}); use cpu or an NVIDIA GPU", device,
+                       row->title, row->note.empty() ? "only NVIDIA's GPUs and CPUs are" : row->note));
 }
 
 // An engine that answers.
@@ -44,7 +45,8 @@ std::optional<std::string> find_engine(jobs::Client& client) {
   return std::nullopt;
 }
 
-std::vector<std::string> build_words(const std::string& engine, const std::string& tag, const std::string& folder) {
+std::vector<std::string> build_words(const std::string& engine, const std::string& tag,
+                                     const std::string& folder) {
   return {engine, "build", "-t", tag, folder};
 }
 
@@ -53,7 +55,8 @@ std::vector<std::string> build_words(const std::string& engine, const std::strin
 int image_command(Arguments& arguments) {
   std::string device = "cpu", out = "lockstep-image", tag = fmt::format("lockstep:{}", base::kVersion);
   bool build = false, json = false;
-  arguments.option("--for", device, "what it runs on: cpu (default), or a GPU such as h100, with CUDA's libraries");
+  arguments.option("--for", device,
+                   "what it runs on: cpu (default), or a GPU such as h100, with CUDA's libraries");
   arguments.option("--out", out, "the folder to write; default: lockstep-image");
   arguments.flag("--build", build, "build it with docker, podman or buildah");
   arguments.option("--tag", tag, "of the image that is built");
@@ -65,8 +68,10 @@ int image_command(Arguments& arguments) {
   jobs::ProcessClient client;
   const std::optional<std::string> engine = build ? find_engine(client) : std::nullopt;
   if (build && !engine)
-    throw base::ConfigError(754, "--build: neither docker nor podman nor buildah answers here; leave --build out, and build "
-                                 "the folder where one does");
+    throw base::ConfigError(
+        754,
+        "--build: neither docker nor podman nor buildah answers here; leave --build out, and build "
+        "the folder where one does");
   const ship::BundlePlan plan = own_bundle(cuda);
   base::make_folders(out);
   ship::write_bundle(plan, out + "/" + kBundle);

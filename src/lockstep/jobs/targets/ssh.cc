@@ -69,7 +69,8 @@ std::string archive_of(const Place& place) {
 // Once for each archive: rsync keeps its time, and what was unpacked before is younger.
 std::string unpack_line(const Place& place) {
   return fmt::format(
-      "test {0}/.unpacked -nt {1} || {{ rm -rf {0} && mkdir -p {0} && tar -xf {1} -C {0} --strip-components=1 && "
+      "test {0}/.unpacked -nt {1} || {{ rm -rf {0} && mkdir -p {0} && tar -xf {1} -C {0} "
+      "--strip-components=1 && "
       "touch {0}/.unpacked; }}",
       shell_word(bundle_of(place)), shell_word(archive_of(place)));
 }
@@ -173,11 +174,13 @@ Plan plan(const Job& job) {
     const std::string folder = folder_of(job.id, node), start = start_script(job, node);
     if (!place.bundle.empty()) {
       const bool archive = is_archive(place.bundle);
-      plan.steps.push_back({on_host(place, host, "mkdir -p " + shell_word(archive ? ".lockstep/bundles" : bundle_of(place)))});
-      plan.steps.push_back({{.words = {"rsync", "--archive", "--delete", "--rsync-path=cd && rsync",
-                                       "--rsh=" + shell_line(ssh_words(place, host)), place.bundle + (archive ? "" : "/"),
-                                       host.name + ":" + (archive ? archive_of(place) : bundle_of(place) + "/")},
-                             .patience_s = 3600}});
+      plan.steps.push_back(
+          {on_host(place, host, "mkdir -p " + shell_word(archive ? ".lockstep/bundles" : bundle_of(place)))});
+      plan.steps.push_back(
+          {{.words = {"rsync", "--archive", "--delete", "--rsync-path=cd && rsync",
+                      "--rsh=" + shell_line(ssh_words(place, host)), place.bundle + (archive ? "" : "/"),
+                      host.name + ":" + (archive ? archive_of(place) : bundle_of(place) + "/")},
+            .patience_s = 3600}});
       if (archive) {
         Command unpack = on_host(place, host, unpack_line(place));
         unpack.patience_s = 1200;

@@ -171,8 +171,8 @@ class ModuleSegment : public Segment, public BatchReader {
     return o_.bare_names ? value.key : o_.name + "." + value.key;
   }
 
-  // With ZeRO 3, weights are gathered again for the backward pass, and may lie elsewhere then. The graph reads them where
-  // they were in the forward pass, which is somebody else's memory by now.
+  // With ZeRO 3, weights are gathered again for the backward pass, and may lie elsewhere then. The graph
+  // reads them where they were in the forward pass, which is somebody else's memory by now.
   bool weights_moved(const Frame& f) const {
     for (const ModuleValue& value : values_.trained) {
       if (value.tensor.numel() > 0 && value.tensor.const_data_ptr() != f.weight(value.key).data) return true;

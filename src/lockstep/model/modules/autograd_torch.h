@@ -52,7 +52,8 @@ Block autograd_block(AutogradOptions options);
 //     autograd_loss({.loss = [](const at::Tensor& outputs, const at::Tensor& labels) {     // two heads
 //                      const auto heads = outputs.split_with_sizes({4, 10}, 1);
 //                      return at::stack({at::cross_entropy_loss(heads[0], labels.select(1, 0), {}, 0, -1),
-//                                        at::cross_entropy_loss(heads[1], labels.select(1, 1), {}, 0, -1)}, 1);
+//                                        at::cross_entropy_loss(heads[1], labels.select(1, 1), {}, 0, -1)},
+//                                        1);
 //                    },
 //                    .in = {14}, .labels = {2}, .type = compute})
 //

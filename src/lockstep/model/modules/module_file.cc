@@ -9,8 +9,7 @@ namespace {
 template <class Function>
 Function find(const char* symbol) {
   const std::string path = device::path_beside("liblockstep_torch.so");
-  return reinterpret_cast<Function>(
-      device::find_in_library(device::load_library(path), path, symbol));
+  return reinterpret_cast<Function>(device::find_in_library(device::load_library(path), path, symbol));
 }
 
 }  // namespace
@@ -37,8 +36,6 @@ BatchTypes batch_types(const Model& model) {
   return types;
 }
 
-void load_torch_cuda_for_file() {
-  find<decltype(&lockstep_load_torch_cuda)>("lockstep_load_torch_cuda")();
-}
+void load_torch_cuda_for_file() { find<decltype(&lockstep_load_torch_cuda)>("lockstep_load_torch_cuda")(); }
 
 }  // namespace lockstep::model

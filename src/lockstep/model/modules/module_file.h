@@ -1,10 +1,10 @@
 // A model in a file: a torch module that was saved as TorchScript, named by model.from.
 //
-//     net = torch.jit.script(Net()); torch.jit.save(net, "net.pt", {"lockstep.json": '{"input": [1, 28, 28]}'})
-//     lockstep train model.from=net.pt data.kind=arrays data.path=digits/
+//     net = torch.jit.script(Net()); torch.jit.save(net, "net.pt", {"lockstep.json": '{"input": [1, 28,
+//     28]}'}) lockstep train model.from=net.pt data.kind=arrays data.path=digits/
 //
-// LibTorch's interpreter runs the module's forward, autograd differentiates it, and all else is as for modules
-// of C++ programs (autograd_torch.h). The file may say of itself, in an extra file "lockstep.json":
+// LibTorch's interpreter runs the module's forward, autograd differentiates it, and all else is as for
+// modules of C++ programs (autograd_torch.h). The file may say of itself, in an extra file "lockstep.json":
 //
 //     input   shape of one sample of floats; absent: data.seq_len token numbers
 //     labels  shape of one sample's labels; absent: one label, or with tokens one for each
@@ -12,8 +12,9 @@
 //     blocks  names of children that are called one after the other, each a block of its own: what ZeRO and
 //             pipelines cut between; absent: the module is one block
 //
-// A method `loss(outputs, labels)` is the loss (AutogradLossOptions says what it gives); without one it is the
-// cross-entropy of the outputs' last dimension. Such a file holds code that runs with the program's rights.
+// A method `loss(outputs, labels)` is the loss (AutogradLossOptions says what it gives); without one it is
+// the cross-entropy of the outputs' last dimension. Such a file holds code that runs with the program's
+// rights.
 #pragma once
 
 #include <optional>

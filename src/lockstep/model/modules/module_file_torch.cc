@@ -45,8 +45,8 @@ class ModuleFile {
   Model build(const recipe::Recipe& recipe, DType compute) const {
     const Shape input = said_.input.value_or(Shape{recipe.data.seq_len});
     Model model{.family = "torchscript", .compute = compute, .predicts_tokens = false};
-    const Shape out = said_.blocks.empty() ? add_block(model, "module", script_, input)
-                                           : add_children(model, input);
+    const Shape out =
+        said_.blocks.empty() ? add_block(model, "module", script_, input) : add_children(model, input);
     add_loss(model, out, input);
     return model;
   }
@@ -99,8 +99,7 @@ class ModuleFile {
   Shape output_of(const AutogradOptions& options, const std::string& name) const {
     const c10::AutoGradMode without_graph(false);
     options.module->train(false);
-    const at::Tensor zeros =
-        at::zeros(batched(2, options.in), options.tokens ? at::kLong : at::kFloat);
+    const at::Tensor zeros = at::zeros(batched(2, options.in), options.tokens ? at::kLong : at::kFloat);
     const at::Tensor out = options.forward(zeros);
     options.module->train(true);
     if (out.dim() < 1 || out.size(0) != 2) {
@@ -156,9 +155,10 @@ Description ModuleFile::read_description(const std::string& text) const {
     const auto shape = [&](const char* name) -> std::optional<Shape> {
       if (!json.contains(name)) return std::nullopt;
       const auto sizes = json.at(name).get<std::vector<int64_t>>();
-      const bool good = sizes.size() <= 4 &&
-                        std::all_of(sizes.begin(), sizes.end(), [](int64_t n) { return n > 0 && n < 1 << 30; });
-      if (!good) refuse(std::string("has a lockstep.json whose ") + name + " is no shape of up to four sizes");
+      const bool good = sizes.size() <= 4 && std::all_of(sizes.begin(), sizes.end(),
+                                                         [](int64_t n) { return n > 0 && n < 1 << 30; });
+      if (!good)
+        refuse(std::string("has a lockstep.json whose ") + name + " is no shape of up to four sizes");
       return shape_from(sizes);
     };
     said.input = shape("input");

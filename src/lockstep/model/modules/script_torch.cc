@@ -27,7 +27,8 @@ at::Tensor result_of(const std::string& path, const std::function<c10::IValue()>
     refuse(path, "fails: " + spoken(error.what()));
   }
   if (!value.isTensor())
-    refuse(path, "gives a " + value.tagKind() + ", but it must give one tensor; several heads: torch.cat them");
+    refuse(path,
+           "gives a " + value.tagKind() + ", but it must give one tensor; several heads: torch.cat them");
   return value.toTensor();
 }
 
@@ -91,8 +92,8 @@ std::string marked_line(const std::string& code) {
 }  // namespace
 
 std::string spoken(const std::string& error) {
-  // Lines of Python, innermost last: `File "net.py", line 12, in forward`, then code with a mark below the guilty line.
-  // What PyTorch's own files did with it is not the user's code.
+  // Lines of Python, innermost last: `File "net.py", line 12, in forward`, then code with a mark below the
+  // guilty line. What PyTorch's own files did with it is not the user's code.
   static const std::regex place("File \"([^\"]*)\", line ([0-9]+), in ");
   std::string where;
   for (std::sregex_iterator at(error.begin(), error.end(), place), end; at != end; ++at) {

@@ -4,8 +4,8 @@
 // TorchScript keeps beside the code.
 #pragma once
 
-#include <torch/nn/module.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/nn/module.h>
 
 #include <functional>
 #include <memory>

@@ -62,9 +62,10 @@ void refuse_newer(const std::string& folder) {
   const json record = json::parse(base::try_read_file(folder + "/record.json").text, nullptr, false);
   const std::string by = record.is_object() ? record.value("build", std::string()) : "";
   if (numbers_of(by) <= numbers_of(base::kVersion)) return;
-  throw base::DataError(347, fmt::format("{} was written by Lockstep {}, and this is {}: install that version or a newer "
-                                         "one, or give this run its own name with run.name=NAME",
-                                         folder, base::quoted(by, 20), base::kVersion));
+  throw base::DataError(
+      347, fmt::format("{} was written by Lockstep {}, and this is {}: install that version or a newer "
+                       "one, or give this run its own name with run.name=NAME",
+                       folder, base::quoted(by, 20), base::kVersion));
 }
 
 std::optional<recipe::Recipe> earlier_recipe(const std::string& folder) {

@@ -19,8 +19,8 @@ int64_t load_checkpoint(Session& session, const std::string& checkpoint_folder);
 // leaves alone are set, others must agree (ConfigError 177, 178).
 void adopt_model(recipe::Resolved& resolved);
 
-// The TorchScript file that is the model: model.from itself, or what the run began with whose folder it names. Empty:
-// a model of a family.
+// The TorchScript file that is the model: model.from itself, or what the run began with whose folder it
+// names. Empty: a model of a family.
 std::string module_file_of(const std::string& from);
 
 // Only the masters and statistics, from a checkpoint or a Hugging Face folder; of a run's folder, from its

@@ -73,10 +73,10 @@ void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq
   const auto compare = [](DType wanted, DType given, const char* what) {
     if (wanted == given) return;
     const auto name = [](DType type) { return type == DType::f32 ? "floats" : "integers"; };
-    throw ConfigError(176, fmt::format("the {} of the data are {}, but the model expects {}; save them as {}, or "
-                                       "build the model for these",
-                                       what, name(given), name(wanted),
-                                       wanted == DType::f32 ? "float32" : "int32"));
+    throw ConfigError(
+        176, fmt::format("the {} of the data are {}, but the model expects {}; save them as {}, or "
+                         "build the model for these",
+                         what, name(given), name(wanted), wanted == DType::f32 ? "float32" : "int32"));
   };
   const model::BatchTypes wanted = model::batch_types(model);
   compare(wanted.inputs, typed->input_type(), "inputs");
@@ -111,7 +111,8 @@ void add_model(Plan& plan, recipe::Resolved& resolved, const Own& own, const Bui
           "do their own products; set tune.method=full");
     }
     if (plan.exists && plan.device->id().kind == device::Kind::cuda) {
-      !module_file_of(resolved.recipe.model.from).empty() ? model::load_torch_cuda_for_file() : model::load_torch_cuda_where_linked();
+      !module_file_of(resolved.recipe.model.from).empty() ? model::load_torch_cuda_for_file()
+                                                          : model::load_torch_cuda_where_linked();
     }
     if (resolved.recipe.precision.compute == "fp8") {
       throw ConfigError(185,
