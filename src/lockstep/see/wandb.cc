@@ -15,6 +15,8 @@
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
@@ -131,12 +133,35 @@ class Wandb final : public Sink {
   }
   ~Wandb() override {
     try {
+      write_pending();
       write(Proto().message(record::kExit, Proto().number(1, 0)));
     } catch (const base::IoError&) {  // a full disk: what was written before is whole
     }
   }
 
+  // W&B takes one row a step: an evaluation joins the step that it follows, which therefore waits for the next.
   void row(const LogRow& row) override {
+    if (pending_ && pending_->step == row.step) {
+      pending_->values.insert(pending_->values.end(), row.values.begin(), row.values.end());
+      return;
+    }
+    write_pending();
+    pending_ = row;
+  }
+  void rewind(int64_t step) override {
+    if (pending_ && pending_->step > step) pending_.reset();
+    while (!rows_.empty() && rows_.back().step > step) {
+      log_.cut(rows_.back().at);
+      number_ -= 2;
+      rows_.pop_back();
+    }
+  }
+  void flush() override {}  // each record is with the kernel
+
+ private:
+  void write_pending() {
+    if (!pending_) return;
+    const LogRow row = *std::exchange(pending_, std::nullopt);
     Proto history, summary;
     for (const auto& [name, number] : row.values) {
       const std::string value = std::isfinite(number) ? nlohmann::json(number).dump() : "null";
@@ -150,16 +175,6 @@ class Wandb final : public Sink {
     write(Proto().message(record::kHistory, history));
     write(Proto().message(record::kSummary, summary));
   }
-  void rewind(int64_t step) override {
-    while (!rows_.empty() && rows_.back().step > step) {
-      log_.cut(rows_.back().at);
-      number_ -= 2;
-      rows_.pop_back();
-    }
-  }
-  void flush() override {}  // each record is with the kernel
-
- private:
   void write(const Proto& message) {
     log_.add(Proto().number(record::kNumber, ++number_).bytes() + message.bytes());
   }
@@ -168,6 +183,7 @@ class Wandb final : public Sink {
   };
   LogFile log_;
   std::vector<Row> rows_;
+  std::optional<LogRow> pending_;
   int64_t number_ = 0;
 };
 

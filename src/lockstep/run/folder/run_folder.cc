@@ -288,7 +288,7 @@ void RunFolder::begin_chain(const Plan& plan, const json& record, int64_t first_
                   .public_pem = key ? key->public_pem() : "",
                   .first_step = first_step};
   std::string link;
-  if (history == History::goes_on && first_step > 0 && fs::exists(path)) {
+  if (history != History::fresh && first_step > 0 && fs::exists(path)) {
     const std::string text = base::read_file(path);
     const Genesis earlier = Genesis::from_text(text);
     if (earlier.key_kind != genesis.key_kind || earlier.public_pem != genesis.public_pem)
