@@ -37,9 +37,9 @@ END
 # hangs KIND: the program is ended, and what was said is in `says`.
 hangs() {
   local began=$SECONDS
-  PATH=${without_spy:-$PATH} "$program" launch --nproc 3 --hang-timeout 8 --grace 2 "$python" "$work/hang.py" "$1" >says 2>&1
+  PATH=${without_spy:-$PATH} "$program" launch --nproc 3 --hang-timeout 20 --grace 2 "$python" "$work/hang.py" "$1" >says 2>&1
   local code=$?
-  ((code != 0 && SECONDS - began < 100)) || return 1
+  ((code != 0 && SECONDS - began < 240)) || return 1
 }
 
 sleeping() { hangs sleep && says "rank 1 (process" && says "lags"; }
@@ -47,7 +47,7 @@ sleeping_stacks() { hangs sleep && { says "hang.py" || return 1; } && grep -q "i
 spinning() { hangs spin && says "rank 1 (process" && says "ranks 0 2 wait since"; }
 stopped() { hangs stop && says "rank 1 (process" && says "is stopped"; }
 dumps() { hangs dump && says "rank 1 has entered" && says "all_reduce"; }
-fine() { "$program" launch --nproc 3 --hang-timeout 8 "$python" "$work/hang.py" fine >says 2>&1 && says "done" && ! says "lags"; }
+fine() { "$program" launch --nproc 3 --hang-timeout 20 "$python" "$work/hang.py" fine >says 2>&1 && says "done" && ! says "lags"; }
 
 row "a rank that sleeps is named" sleeping
 row "and every rank's Python stack is shown" sleeping_stacks

@@ -128,7 +128,9 @@ while at < len(data):
     parts += part
     if kind in (1, 4): records.append(parts); parts = b""
     at += 7 + size
-rows = [json.loads(line) for line in open(sys.argv[1])]
+rows = {}
+for line in open(sys.argv[1]): rows.setdefault(json.loads(line)["step"], {}).update(json.loads(line))
+rows = list(rows.values())  # an evaluation joins its step
 assert len(records) == 2 + 2 * len(rows) + 1, len(records)
 try:
     from wandb.proto import wandb_internal_pb2 as messages

@@ -33,17 +33,18 @@ int64_t random_seed() {
 }
 
 json to_json(const replay::ChainCheck& check) {
-  return {{"links", check.links},       {"signatures", check.signatures}, {"first_step", check.first_step},
+  return {{"links", check.links},         {"signatures", check.signatures}, {"first_step", check.first_step},
           {"last_step", check.last_step}, {"last_link", check.last_link},   {"key", check.key},
-          {"remark", check.remark},     {"problem", check.problem}};
+          {"remark", check.remark},       {"problem", check.problem}};
 }
 
 void print_chain(const replay::ChainCheck& check, size_t width) {
   const auto say = [&](const std::string& text) { print("{}\n", base::hanging(text, width, 2)); };
   say(check.problem.empty()
-          ? fmt::format("chain: {} links to step {} are whole{}; the last is {}", check.links, check.last_step,
-                        check.signatures > 0 ? fmt::format(", {} signatures by {}", check.signatures, check.key) : "",
-                        check.last_link)
+          ? fmt::format(
+                "chain: {} links to step {} are whole{}; the last is {}", check.links, check.last_step,
+                check.signatures > 0 ? fmt::format(", {} signatures by {}", check.signatures, check.key) : "",
+                check.last_link)
           : "chain: broken: " + check.problem);
   if (!check.remark.empty()) say("  " + check.remark);
 }
@@ -51,12 +52,15 @@ void print_chain(const replay::ChainCheck& check, size_t width) {
 int make_key(const std::string& path) {
   run::make_signing_key(path);
   const run::SigningKey key(path);
-  print("{} signs (name it in LOCKSTEP_CHAIN_KEY and keep it to yourself), {}.pub checks (give it to others); fingerprint {}\n", path,
-        path, key.fingerprint());
+  print(
+      "{} signs (name it in LOCKSTEP_CHAIN_KEY and keep it to yourself), {}.pub checks (give it to others); "
+      "fingerprint {}\n",
+      path, path, key.fingerprint());
   return 0;
 }
 
-std::vector<replay::ReplayedStep> replay_some(const Wish& wish, const std::string& folder, int64_t seed, json& remarks) {
+std::vector<replay::ReplayedStep> replay_some(const Wish& wish, const std::string& folder, int64_t seed,
+                                              json& remarks) {
   const auto logged = replay::logged_steps(folder);
   std::vector<int64_t> steps;
   for (const auto& [step, line] : logged) steps.push_back(step);
@@ -83,7 +87,8 @@ int audit(const Wish& wish) {
   const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);
   if (!wish.json) print_chain(check, screen.is_tty ? screen.width - 1 : 100);
   const int64_t seed = wish.seed >= 0 ? wish.seed : random_seed();
-  json out{{"run", folder}, {"chain", to_json(check)}, {"seed", seed}, {"steps", json::array()}}, remarks = json::array();
+  json out{{"run", folder}, {"chain", to_json(check)}, {"seed", seed}, {"steps", json::array()}},
+      remarks = json::array();
   std::string problem = check.problem;
   if (problem.empty() && wish.steps > 0) {
     if (!wish.json) print("steps picked with --seed {}\n", seed);
@@ -113,18 +118,22 @@ int audit(const Wish& wish) {
 
 int audit_command(Arguments& arguments) {
   Wish wish;
-  arguments.positional("RUN", wish.run, "a run folder, or the name of a run in runs/, trained with log.chain=true");
+  arguments.positional("RUN", wish.run,
+                       "a run folder, or the name of a run in runs/, trained with log.chain=true");
   arguments.rest("KEY=VALUE", wish.words, "keys that change no bit, such as run.device=cpu");
-  arguments.option("--steps", wish.steps, "how many steps to replay, picked at random; 0: only check the chain");
+  arguments.option("--steps", wish.steps,
+                   "how many steps to replay, picked at random; 0: only check the chain");
   arguments.option("--seed", wish.seed, "picks the same steps again");
   arguments.option("--key", wish.key, "the public key, or the secret, that links must be signed with");
   arguments.option("--make-key", wish.make_key, "only make a key pair: FILE signs, FILE.pub is for auditors");
   arguments.flag("--json", wish.json, "print JSON");
-  arguments.example("lockstep audit --make-key run-key.pem", "once; then LOCKSTEP_CHAIN_KEY=run-key.pem lockstep train ... log.chain=true");
+  arguments.example("lockstep audit --make-key run-key.pem",
+                    "once; then LOCKSTEP_CHAIN_KEY=run-key.pem lockstep train ... log.chain=true");
   arguments.example("lockstep audit runs/first --steps 5 --key run-key.pem.pub", "as a third party does");
   if (!arguments.parse()) return 0;
   if (!wish.make_key.empty()) return make_key(wish.make_key);
-  if (wish.run.empty()) throw base::ConfigError(109, "audit needs a run: lockstep audit runs/first --steps 5");
+  if (wish.run.empty())
+    throw base::ConfigError(109, "audit needs a run: lockstep audit runs/first --steps 5");
   if (wish.steps < 0) throw base::ConfigError(109, "--steps: expected 0 or more");
   return audit(wish);
 }

@@ -30,8 +30,9 @@ constexpr int kTries = 3;
 http::Url address_of(const std::string& where) {
   const auto url = http::parse_url(see::webhook_address(where));
   if (!url)
-    throw base::ConfigError(766, fmt::format("what {} has is no http:// or https:// address; nothing of it is shown here",
-                                             where));
+    throw base::ConfigError(
+        766,
+        fmt::format("what {} has is no http:// or https:// address; nothing of it is shown here", where));
   return *url;
 }
 
@@ -71,7 +72,8 @@ void start_notifier(const std::string& where, const std::string& folder) {
   static_cast<void>(address_of(where));  // a mistake is told now
   std::error_code error;
   std::filesystem::create_directories(folder + "/logs", error);
-  const int log = ::open((folder + "/logs/notify.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int log =
+      ::open((folder + "/logs/notify.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   const pid_t child = ::fork();
   if (child < 0) throw base::IoError(802, fmt::format("cannot start a process: {}", std::strerror(errno)));
   if (child == 0)
@@ -83,15 +85,20 @@ int notify_command(Arguments& arguments) {
   std::string run, where, kinds, test;
   int64_t process = 0;
   arguments.positional("RUN", run, "a run folder, or the name of a run in runs/");
-  arguments.option("--to", where, "where the webhook's address is: env:NAME or file:PATH; the address is a secret");
-  arguments.option("--on", kinds, "which news, with commas: failure, hang, preemption, spike, end; default: all");
+  arguments.option("--to", where,
+                   "where the webhook's address is: env:NAME or file:PATH; the address is a secret");
+  arguments.option("--on", kinds,
+                   "which news, with commas: failure, hang, preemption, spike, end; default: all");
   arguments.option("--of", process, "the process whose end is the run's; default: its ranks on this host");
   arguments.option("--test", test, "only send this text, to see that the webhook works");
-  arguments.example("lockstep train first.toml --notify env:SLACK_WEBHOOK", "a run that tells you how it goes");
-  arguments.example("lockstep notify runs/first --to file:~/.webhook --on failure,end", "for a run that is already training");
+  arguments.example("lockstep train first.toml --notify env:SLACK_WEBHOOK",
+                    "a run that tells you how it goes");
+  arguments.example("lockstep notify runs/first --to file:~/.webhook --on failure,end",
+                    "for a run that is already training");
   arguments.example("lockstep notify --to env:SLACK_WEBHOOK --test hello", "does it arrive?");
   if (!arguments.parse()) return 0;
-  if (where.empty()) throw base::ConfigError(109, "notify needs --to: lockstep notify runs/first --to env:SLACK_WEBHOOK");
+  if (where.empty())
+    throw base::ConfigError(109, "notify needs --to: lockstep notify runs/first --to env:SLACK_WEBHOOK");
   const http::Url url = address_of(where);
   if (!test.empty()) {
     if (send(url, {.kind = "test", .text = test})) return 0;

@@ -46,9 +46,10 @@ bool trains(see::RanksNow& ranks) {
 see::RunEvent ask(const std::string& folder, int64_t steps, double patience) {
   see::RanksNow ranks(folder);
   if (!trains(ranks))
-    throw base::ConfigError(765, fmt::format("{} does not train on this host, so it cannot be profiled; profile it "
-                                             "from its first step on with `lockstep train ... --profile 10:12`",
-                                             folder));
+    throw base::ConfigError(
+        765, fmt::format("{} does not train on this host, so it cannot be profiled; profile it "
+                         "from its first step on with `lockstep train ... --profile 10:12`",
+                         folder));
   const size_t before = profile_events(folder).size();
   const std::string wish = folder + "/trace/wanted.json";
   base::write_file_durable(wish, json{{"steps", steps}}.dump() + "\n");
@@ -61,9 +62,10 @@ see::RunEvent ask(const std::string& folder, int64_t steps, double patience) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   ::unlink(wish.c_str());
-  throw base::ConfigError(765, fmt::format("{} has not answered within {}: it ended, or its steps are longer; wait "
-                                           "longer with --timeout",
-                                           folder, base::human_duration(patience)));
+  throw base::ConfigError(
+      765, fmt::format("{} has not answered within {}: it ended, or its steps are longer; wait "
+                       "longer with --timeout",
+                       folder, base::human_duration(patience)));
 }
 
 struct Kind {
@@ -89,7 +91,10 @@ std::map<std::pair<std::string, std::string>, Kind> kinds_of(const see::Timeline
 json to_json(const std::string& folder, const see::Timeline& timeline) {
   json rows = json::array();
   for (const auto& [name, kind] : kinds_of(timeline))
-    rows.push_back({{"lane", name.first}, {"instruction", name.second}, {"step_ms", 1e3 * kind.seconds}, {"calls", kind.calls}});
+    rows.push_back({{"lane", name.first},
+                    {"instruction", name.second},
+                    {"step_ms", 1e3 * kind.seconds},
+                    {"calls", kind.calls}});
   return {{"run", folder},
           {"trace", folder + "/trace/profile.json"},
           {"first_step", timeline.first_step},
@@ -101,7 +106,8 @@ json to_json(const std::string& folder, const see::Timeline& timeline) {
 void show(const see::Timeline& timeline) {
   const auto kinds = kinds_of(timeline);
   std::vector<std::pair<std::pair<std::string, std::string>, Kind>> rows(kinds.begin(), kinds.end());
-  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   terminal::Table table({"lane", "instruction", "per step", "calls"});
   table.align_right(2), table.align_right(3);
   for (const auto& [name, kind] : rows)
@@ -120,22 +126,26 @@ int profile_command(Arguments& arguments) {
   arguments.option("--steps", steps, "how many steps to profile, as soon as possible");
   arguments.option("--timeout", patience, "seconds to wait for them");
   arguments.flag("--json", as_json, "print JSON");
-  arguments.example("lockstep profile runs/first --steps 3", "three steps of a run in flight, which goes on training");
+  arguments.example("lockstep profile runs/first --steps 3",
+                    "three steps of a run in flight, which goes on training");
   arguments.example("lockstep why runs/first", "then says what limits it, from that profile");
   if (!arguments.parse()) return 0;
   if (steps < 1 || steps > kMostSteps)
     throw base::ConfigError(109, fmt::format("--steps {}: expected 1 to {}", steps, kMostSteps));
   const std::string folder = wanted_run(run, "profile");
   const see::RunEvent answer = ask(folder, steps, patience);
-  if (answer.name == "no_profile") throw base::ConfigError(765, fmt::format("{} cannot be profiled: {}", folder, answer.why));
-  const see::Timeline timeline = see::timeline_of_profile(folder, {.steps = static_cast<int>(steps), .most_ranks = 1 << 16});
+  if (answer.name == "no_profile")
+    throw base::ConfigError(765, fmt::format("{} cannot be profiled: {}", folder, answer.why));
+  const see::Timeline timeline =
+      see::timeline_of_profile(folder, {.steps = static_cast<int>(steps), .most_ranks = 1 << 16});
   if (as_json) {
     print("{}\n", to_json(folder, timeline).dump());
     return 0;
   }
   print("profiled {}\n\n", answer.why);
   show(timeline);
-  remark("open {}/trace/profile.json in ui.perfetto.dev; `lockstep why {}` says what would help\n", folder, folder);
+  remark("open {}/trace/profile.json in ui.perfetto.dev; `lockstep why {}` says what would help\n", folder,
+         folder);
   return 0;
 }
 

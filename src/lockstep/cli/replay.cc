@@ -57,12 +57,15 @@ double usual_step_seconds(const std::string& folder) {
 
 std::string start_words(const replay::Start& start, int64_t step, double seconds) {
   const int64_t between = step - 1 - start.step;
-  const std::string from =
-      start.checkpoint.empty() && start.step == 0 ? "the run's beginning" : fmt::format("the checkpoint of step {}", start.step);
-  const std::string time =
-      seconds > 0 ? fmt::format(", about {} at the run's pace", base::human_duration(seconds * static_cast<double>(between + 1)))
-                  : "";
-  return fmt::format("step {} from {}: {} step{} on the way{}", step, from, between, between == 1 ? "" : "s", time);
+  const std::string from = start.checkpoint.empty() && start.step == 0
+                               ? "the run's beginning"
+                               : fmt::format("the checkpoint of step {}", start.step);
+  const std::string time = seconds > 0
+                               ? fmt::format(", about {} at the run's pace",
+                                             base::human_duration(seconds * static_cast<double>(between + 1)))
+                               : "";
+  return fmt::format("step {} from {}: {} step{} on the way{}", step, from, between, between == 1 ? "" : "s",
+                     time);
 }
 
 json number_json(double value) { return std::isfinite(value) ? json(value) : json(fmt::format("{}", value)); }
@@ -103,12 +106,14 @@ json nonfinite_json(const SeenStep& seen) {
 }
 
 void print_blocks(const SeenStep& seen, const terminal::Terminal& screen) {
-  terminal::Table table({"block", "output rms", "largest", "gradient norm", "weights rms", "update / weights"});
+  terminal::Table table(
+      {"block", "output rms", "largest", "gradient norm", "weights rms", "update / weights"});
   for (size_t column = 1; column < 6; ++column) table.align_right(column);
   for (const replay::SeenBlock& one : seen.blocks) {
     const double change = one.before.norm() > 0 ? one.update.norm() / one.before.norm() : 0;
     const bool gives = one.out.count > 0;  // the last block gives the loss
-    table.add({one.name, gives ? fmt::format("{:.4g}", one.out.rms()) : "", gives ? fmt::format("{:.4g}", one.out.largest) : "",
+    table.add({one.name, gives ? fmt::format("{:.4g}", one.out.rms()) : "",
+               gives ? fmt::format("{:.4g}", one.out.largest) : "",
                fmt::format("{:.4g}", one.gradient.norm()), fmt::format("{:.4g}", one.after.rms()),
                fmt::format("{:.2e}", change)});
   }
@@ -150,18 +155,21 @@ int compare_with_log(const replay::Logged& logged, const SeenStep& seen, json& o
   out["logged"] = {{"loss_hex", logged.loss_hex}, {"params_hash", logged.params_hash}};
   out["same"] = known ? json(loss && hash) : json(nullptr);
   if (!as_json)
-    print("{}\n", !known            ? "the run has not logged this step: nothing to compare with"
-                  : !(loss && hash) ? "NOT the bits that the run logged"
-                  : logged.params_hash.empty()
-                      ? "the loss has the bits that the run logged (log.fingerprint=true would have logged the weights' hash)"
-                      : "the same bits as the run logged: loss and weights");
+    print("{}\n", !known                       ? "the run has not logged this step: nothing to compare with"
+                  : !(loss && hash)            ? "NOT the bits that the run logged"
+                  : logged.params_hash.empty() ? "the loss has the bits that the run logged "
+                                                 "(log.fingerprint=true would have logged the weights' hash)"
+                                               : "the same bits as the run logged: loss and weights");
   return loss && hash ? 0 : 1;
 }
 
 int replay_step(const Wish& wish, const std::string& folder) {
   Replayer replayer(folder, wish.words, [](const std::string& line) { remark("{}\n", line); });
   const replay::Start start = replayer.nearest(wish.step);
-  json out{{"run", folder}, {"step", wish.step}, {"from", start.step}, {"steps_on_the_way", wish.step - 1 - start.step}};
+  json out{{"run", folder},
+           {"step", wish.step},
+           {"from", start.step},
+           {"steps_on_the_way", wish.step - 1 - start.step}};
   const std::string words = start_words(start, wish.step, usual_step_seconds(folder));
   if (wish.where) {
     print("{}\n", wish.json ? out.dump() : words);
@@ -171,7 +179,8 @@ int replay_step(const Wish& wish, const std::string& folder) {
   const auto logged = replay::logged_steps(folder);
   const auto line = logged.find(wish.step);
   const replay::Logged said = line == logged.end() ? replay::Logged{} : line->second;
-  const bool hunts = said.loss_hex.find("nan") != std::string::npos || said.loss_hex.find("inf") != std::string::npos;
+  const bool hunts =
+      said.loss_hex.find("nan") != std::string::npos || said.loss_hex.find("inf") != std::string::npos;
   const SeenStep seen = replayer.step(wish.step, wish.looks() || hunts ? Look::blocks : Look::result);
   const json remarks = remarks_of(replayer);
   out["loss"] = number_json(seen.loss), out["loss_hex"] = fmt::format("{:a}", seen.loss);
@@ -179,8 +188,8 @@ int replay_step(const Wish& wish, const std::string& folder) {
   out["applied"] = seen.applied, out["remarks"] = remarks;
   const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);
   if (!wish.json) {
-    print("step {}: loss {:.6f}, gradient norm {:.4g}, params_hash {}{}\n", seen.step, seen.loss, seen.grad_norm,
-          seen.params_hash, seen.applied ? "" : ", update not applied");
+    print("step {}: loss {:.6f}, gradient norm {:.4g}, params_hash {}{}\n", seen.step, seen.loss,
+          seen.grad_norm, seen.params_hash, seen.applied ? "" : ", update not applied");
     for (const json& one : remarks) print("{}\n", base::hanging(one.get<std::string>(), screen.width, 2));
   }
   int code = compare_with_log(said, seen, out, wish.json);
@@ -190,12 +199,14 @@ int replay_step(const Wish& wish, const std::string& folder) {
   if (!wish.against.empty()) {
     const Other other = other_of(wish, folder);
     Replayer second(other.run, wish.words, nullptr);
-    report_difference(other, replay::difference_of(seen, second.step(other.step, Look::blocks)), out, wish.json);
+    report_difference(other, replay::difference_of(seen, second.step(other.step, Look::blocks)), out,
+                      wish.json);
   }
   if (wish.json) print("{}\n", out.dump());
   if (code != 0)
-    throw base::RunError(349, fmt::format("step {} of {} gave other bits than the run logged: loss {} instead of {}",
-                                          wish.step, folder, fmt::format("{:a}", seen.loss), said.loss_hex));
+    throw base::RunError(
+        349, fmt::format("step {} of {} gave other bits than the run logged: loss {} instead of {}",
+                         wish.step, folder, fmt::format("{:a}", seen.loss), said.loss_hex));
   return code;
 }
 
@@ -206,12 +217,15 @@ int replay_command(Arguments& arguments) {
   arguments.positional("RUN", wish.run, "a run folder, or the name of a run in runs/");
   arguments.rest("KEY=VALUE", wish.words, "keys that change no bit, such as run.device=cpu or run.threads=4");
   arguments.option("--step", wish.step, "the step, counted from 1");
-  arguments.flag("--blocks", wish.blocks, "print what every block computed: outputs, gradients, weights, updates");
+  arguments.flag("--blocks", wish.blocks,
+                 "print what every block computed: outputs, gradients, weights, updates");
   arguments.option("--against", wish.against,
                    "a step, a run, or RUN:STEP, computed too: says which block differs first");
   arguments.flag("--where", wish.where, "only say how far away the nearest start is");
-  arguments.flag("--json", wish.json, "print JSON: loss_hex, params_hash, and every block's numbers if asked for");
-  arguments.example("lockstep replay runs/first --step 57", "from the nearest checkpoint, with the same bits");
+  arguments.flag("--json", wish.json,
+                 "print JSON: loss_hex, params_hash, and every block's numbers if asked for");
+  arguments.example("lockstep replay runs/first --step 57",
+                    "from the nearest checkpoint, with the same bits");
   arguments.example("lockstep replay runs/first --step 57 --blocks", "where gradients are large");
   arguments.example("lockstep replay runs/first --step 57 --against runs/second", "what differs first");
   if (!arguments.parse()) return 0;

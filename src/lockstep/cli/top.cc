@@ -103,7 +103,8 @@ const Order& order_named(const std::string& name) {
     if (name == order.name || (name == "step" && order.name == std::string("step time"))) return order;
     names.push_back(order.name);
   }
-  throw base::ConfigError(109, fmt::format("--sort {}: expected one of {}", base::quoted(name), base::join(names, ", ")));
+  throw base::ConfigError(
+      109, fmt::format("--sort {}: expected one of {}", base::quoted(name), base::join(names, ", ")));
 }
 
 void sort_ranks(std::vector<see::RankNow>& ranks, const Order& order) {
@@ -191,7 +192,8 @@ int top_command(Arguments& arguments) {
   arguments.option("--sort", sorted, "ranks by: rank, step time, waits or memory; the key s changes it");
   arguments.flag("--once", once, "print it once; in a pipe always");
   arguments.flag("--json", json, "print it once, as JSON");
-  arguments.example("lockstep top", "the newest run, again every second; q ends, s sorts, space freezes the screen");
+  arguments.example("lockstep top",
+                    "the newest run, again every second; q ends, s sorts, space freezes the screen");
   arguments.example("lockstep top runs/first --json", "for scripts");
   if (!arguments.parse()) return 0;
   const Order* order = &order_named(sorted);

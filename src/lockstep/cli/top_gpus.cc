@@ -48,9 +48,10 @@ std::string gpu_table(const std::vector<GpuNow>& gpus, const terminal::Terminal&
     std::vector<std::string> row{
         std::to_string(gpu.index),
         gpu.utilization ? fmt::format("{:.0f} %", 100 * *gpu.utilization) : "",
-        gpu.memory_total > 0 ? fmt::format("{:.1f}/{:.0f} GiB", static_cast<double>(gpu.memory_used) / (1 << 30),
-                                           static_cast<double>(gpu.memory_total) / (1 << 30))
-                             : "",
+        gpu.memory_total > 0
+            ? fmt::format("{:.1f}/{:.0f} GiB", static_cast<double>(gpu.memory_used) / (1 << 30),
+                          static_cast<double>(gpu.memory_total) / (1 << 30))
+            : "",
         gpu.watts ? fmt::format("{:.0f}{} W", *gpu.watts, shown("/{:.0f}", gpu.watts_limit)) : "",
         gpu.clock_mhz ? fmt::format("{}{} MHz", *gpu.clock_mhz, shown("/{}", gpu.clock_max_mhz)) : "",
         shown("{} C", gpu.celsius)};

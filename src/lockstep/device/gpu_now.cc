@@ -42,9 +42,14 @@ struct Reason {
   unsigned long long bit;
   const char* name;
 };
-constexpr Reason kReasons[] = {{0x2, "clocks set by the user"}, {0x4, "power cap"},      {0x8, "hardware slowdown"},
-                               {0x10, "sync boost"},            {0x20, "heat"},          {0x40, "heat (hardware)"},
-                               {0x80, "power brake"},           {0x100, "display clock"}};
+constexpr Reason kReasons[] = {{0x2, "clocks set by the user"},
+                               {0x4, "power cap"},
+                               {0x8, "hardware slowdown"},
+                               {0x10, "sync boost"},
+                               {0x20, "heat"},
+                               {0x40, "heat (hardware)"},
+                               {0x80, "power brake"},
+                               {0x100, "display clock"}};
 
 }  // namespace
 
@@ -142,21 +147,29 @@ GpuNow GpuWatch::Library::read(int index, Handle device) {
   GpuNow gpu;
   gpu.index = index;
   char name[96] = "";
-  if (call("nvmlDeviceGetName", device, static_cast<char*>(name), static_cast<unsigned>(sizeof(name)))) gpu.name = name;
-  if (const auto load = number<Utilization>("nvmlDeviceGetUtilizationRates", device)) gpu.utilization = load->gpu / 100.0;
+  if (call("nvmlDeviceGetName", device, static_cast<char*>(name), static_cast<unsigned>(sizeof(name))))
+    gpu.name = name;
+  if (const auto load = number<Utilization>("nvmlDeviceGetUtilizationRates", device))
+    gpu.utilization = load->gpu / 100.0;
   if (const auto memory = number<Memory>("nvmlDeviceGetMemoryInfo", device))
-    gpu.memory_used = static_cast<int64_t>(memory->used), gpu.memory_total = static_cast<int64_t>(memory->total);
-  if (const auto milliwatts = number<unsigned>("nvmlDeviceGetPowerUsage", device)) gpu.watts = *milliwatts / 1e3;
-  if (const auto limit = number<unsigned>("nvmlDeviceGetEnforcedPowerLimit", device)) gpu.watts_limit = *limit / 1e3;
+    gpu.memory_used = static_cast<int64_t>(memory->used),
+    gpu.memory_total = static_cast<int64_t>(memory->total);
+  if (const auto milliwatts = number<unsigned>("nvmlDeviceGetPowerUsage", device))
+    gpu.watts = *milliwatts / 1e3;
+  if (const auto limit = number<unsigned>("nvmlDeviceGetEnforcedPowerLimit", device))
+    gpu.watts_limit = *limit / 1e3;
   if (const auto clock = number<unsigned>("nvmlDeviceGetClockInfo", device, kSmClock)) gpu.clock_mhz = *clock;
-  if (const auto clock = number<unsigned>("nvmlDeviceGetMaxClockInfo", device, kSmClock)) gpu.clock_max_mhz = *clock;
-  if (const auto heat = number<unsigned>("nvmlDeviceGetTemperature", device, kGpuTemperature)) gpu.celsius = *heat;
+  if (const auto clock = number<unsigned>("nvmlDeviceGetMaxClockInfo", device, kSmClock))
+    gpu.clock_max_mhz = *clock;
+  if (const auto heat = number<unsigned>("nvmlDeviceGetTemperature", device, kGpuTemperature))
+    gpu.celsius = *heat;
   if (const auto bits = number<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device)) {
     for (const Reason& reason : kReasons) {
       if ((*bits & reason.bit) != 0) gpu.throttled.push_back(reason.name);
     }
   }
-  gpu.ecc_corrected = number<unsigned long long>("nvmlDeviceGetTotalEccErrors", device, kCorrected, kVolatile);
+  gpu.ecc_corrected =
+      number<unsigned long long>("nvmlDeviceGetTotalEccErrors", device, kCorrected, kVolatile);
   gpu.ecc_broken = number<unsigned long long>("nvmlDeviceGetTotalEccErrors", device, kUncorrected, kVolatile);
   gpu.xids = xids[index];
   read_traffic(device, gpu);
@@ -181,16 +194,22 @@ std::vector<GpuNow> GpuWatch::look() {
 std::vector<std::string> warnings_of(const GpuNow& gpu, bool trains) {
   constexpr double kLeastLoad = 0.9, kLeastMemory = 0.7, kMostMemory = 0.95, kGiB = 1 << 30;
   std::vector<std::string> all;
-  const auto say = [&](const std::string& text) { all.push_back(fmt::format("GPU {}: {}", gpu.index, text)); };
+  const auto say = [&](const std::string& text) {
+    all.push_back(fmt::format("GPU {}: {}", gpu.index, text));
+  };
   if (trains && gpu.utilization && *gpu.utilization < kLeastLoad)
-    say(fmt::format("{:.0f} % busy, below 90 %: `lockstep why` says what it waits for", 100 * *gpu.utilization));
-  const double used = static_cast<double>(gpu.memory_used) / kGiB, total = static_cast<double>(gpu.memory_total) / kGiB;
+    say(fmt::format("{:.0f} % busy, below 90 %: `lockstep why` says what it waits for",
+                    100 * *gpu.utilization));
+  const double used = static_cast<double>(gpu.memory_used) / kGiB,
+               total = static_cast<double>(gpu.memory_total) / kGiB;
   if (trains && gpu.memory_total > 0 && gpu.memory_part() < kLeastMemory)
-    say(fmt::format("{:.0f} of {:.0f} GiB in use, below 70 %: `lockstep tune` tries fewer, larger slices or less "
-                    "recomputation",
-                    used, total));
+    say(fmt::format(
+        "{:.0f} of {:.0f} GiB in use, below 70 %: `lockstep tune` tries fewer, larger slices or less "
+        "recomputation",
+        used, total));
   if (gpu.memory_part() > kMostMemory)
-    say(fmt::format("{:.1f} of {:.1f} GiB in use, above 95 %: little is left; memory.recompute or more "
+    say(
+        fmt::format("{:.1f} of {:.1f} GiB in use, above 95 %: little is left; memory.recompute or more "
                     "ranks lower it",
                     used, total));
   for (const std::string& reason : gpu.throttled) {
@@ -200,7 +219,8 @@ std::vector<std::string> warnings_of(const GpuNow& gpu, bool trains) {
   }
   if (gpu.ecc_broken.value_or(0) > 0)
     say(fmt::format("{} memory errors that could not be corrected: take it out of service", *gpu.ecc_broken));
-  for (const int64_t xid : gpu.xids) say(fmt::format("the driver reports XID {}: see its entry in NVIDIA's XID list", xid));
+  for (const int64_t xid : gpu.xids)
+    say(fmt::format("the driver reports XID {}: see its entry in NVIDIA's XID list", xid));
   return all;
 }
 

@@ -22,9 +22,9 @@ struct GpuNow {
   int64_t memory_used = 0, memory_total = 0;
   std::optional<double> watts, watts_limit;
   std::optional<int> clock_mhz, clock_max_mhz, celsius;
-  std::vector<std::string> throttled;                // "power cap", "heat"; empty: runs as fast as it may
-  std::optional<int64_t> ecc_corrected, ecc_broken;  // since the driver was loaded
-  std::vector<int64_t> xids;                         // errors since the watch began
+  std::vector<std::string> throttled;                  // "power cap", "heat"; empty: runs as fast as it may
+  std::optional<int64_t> ecc_corrected, ecc_broken;    // since the driver was loaded
+  std::vector<int64_t> xids;                           // errors since the watch began
   std::optional<double> nvlink_sent, nvlink_received;  // bytes per second since the look before
   double memory_part() const;
 };

@@ -50,7 +50,8 @@ int connect_to(const Url& url, const Deadline& deadline, std::string& problem) {
   }
   const std::unique_ptr<addrinfo, FreeAddresses> list(found);
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    const int socket = ::socket(one->ai_family, one->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, one->ai_protocol);
+    const int socket =
+        ::socket(one->ai_family, one->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, one->ai_protocol);
     if (socket < 0) continue;
     int error = ::connect(socket, one->ai_addr, one->ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
@@ -75,10 +76,12 @@ class Wire {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  std::string start_tls(const std::string& host) {  // empty: it is encrypted and the server is who it should be
+  std::string start_tls(
+      const std::string& host) {  // empty: it is encrypted and the server is who it should be
     OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, nullptr);
     context_ = SSL_CTX_new(TLS_client_method());
-    if (context_ == nullptr || SSL_CTX_set_default_verify_paths(context_) != 1) return "TLS cannot be started";
+    if (context_ == nullptr || SSL_CTX_set_default_verify_paths(context_) != 1)
+      return "TLS cannot be started";
     SSL_CTX_set_verify(context_, SSL_VERIFY_PEER, nullptr);
     ssl_ = SSL_new(context_);
     SSL_set_tlsext_host_name(ssl_, host.c_str());
@@ -90,8 +93,9 @@ class Wire {
       if (!wait_for(SSL_get_error(ssl_, done))) break;
     }
     const long verdict = SSL_get_verify_result(ssl_);
-    return verdict == X509_V_OK ? "TLS could not be agreed on"
-                                : fmt::format("its certificate is not accepted: {}", X509_verify_cert_error_string(verdict));
+    return verdict == X509_V_OK
+               ? "TLS could not be agreed on"
+               : fmt::format("its certificate is not accepted: {}", X509_verify_cert_error_string(verdict));
   }
   bool write(std::string_view text) {
     while (!text.empty()) {
@@ -109,8 +113,8 @@ class Wire {
     std::string text;
     char buffer[512];
     while (text.find('\n') == std::string::npos && text.size() < 4096) {
-      const ssize_t got =
-          ssl_ != nullptr ? SSL_read(ssl_, buffer, sizeof(buffer)) : ::recv(socket_, buffer, sizeof(buffer), 0);
+      const ssize_t got = ssl_ != nullptr ? SSL_read(ssl_, buffer, sizeof(buffer))
+                                          : ::recv(socket_, buffer, sizeof(buffer), 0);
       if (got > 0) {
         text.append(buffer, static_cast<size_t>(got));
       } else if (!again(got, POLLIN)) {
@@ -156,7 +160,8 @@ std::optional<Url> parse_url(std::string_view text) {
     url.port = authority.substr(colon + 1);
     authority = authority.substr(0, colon);
   }
-  if (authority.starts_with('[') && authority.ends_with(']')) authority = authority.substr(1, authority.size() - 2);
+  if (authority.starts_with('[') && authority.ends_with(']'))
+    authority = authority.substr(1, authority.size() - 2);
   url.host = authority;
   for (const char c : url.host + url.path) {
     if (c <= ' ' || c == '\x7f' || c == '@') return std::nullopt;  // no second header, no name and password
@@ -174,7 +179,8 @@ PostResult post_json(const Url& url, const std::string& body, std::chrono::milli
   if (url.tls) result.problem = wire.start_tls(url.host);
   if (!result.problem.empty()) return result;
   const std::string head = fmt::format(
-      "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nUser-Agent: lockstep\r\n"
+      "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nUser-Agent: "
+      "lockstep\r\n"
       "Connection: close\r\n\r\n",
       url.path, url.host, body.size());
   if (!wire.write(head + body)) {
@@ -185,7 +191,8 @@ PostResult post_json(const Url& url, const std::string& body, std::chrono::milli
   if (line.starts_with("HTTP/1.") && line.size() >= 12)
     result.status = base::parse_number<int>(std::string_view(line).substr(9, 3)).value_or(0);
   if (result.status >= 200 && result.status < 300) return result;
-  result.problem = result.status > 0 ? fmt::format("it answered {}", result.status) : "it did not answer in time";
+  result.problem =
+      result.status > 0 ? fmt::format("it answered {}", result.status) : "it did not answer in time";
   return result;
 }
 

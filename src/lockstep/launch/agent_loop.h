@@ -110,7 +110,7 @@ class Agent {
   Rendezvous rendezvous_;
   std::unique_ptr<RendezvousFile> rendezvous_file_;
   std::unique_ptr<Neighbours> neighbours_;  // a machine's lowest of one task a rank
-  std::unique_ptr<ForeignWatch> foreign_;  // of another program, with --hang-timeout
+  std::unique_ptr<ForeignWatch> foreign_;   // of another program, with --hang-timeout
   // Our own ranks only.
   std::unique_ptr<RankMemories> memories_;
   std::unique_ptr<KeptMemory> kept_;

@@ -40,7 +40,8 @@ double queued_seconds(int pid) {
   const std::string text = base::try_read_file(fmt::format("/proc/{}/schedstat", pid), 256).text;
   const size_t first = text.find(' '), second = text.find(' ', first + 1);
   if (first == std::string::npos || second == std::string::npos) return 0;
-  return static_cast<double>(base::parse_number(text.substr(first + 1, second - first - 1)).value_or(0)) / 1e9;
+  return static_cast<double>(base::parse_number(text.substr(first + 1, second - first - 1)).value_or(0)) /
+         1e9;
 }
 
 ProcessStat read_stat(int pid) {
@@ -53,7 +54,8 @@ ProcessStat read_stat(int pid) {
   double ticks = 0;
   for (int field = 3; field <= 15 && at != std::string::npos; ++field) {  // utime is field 14, stime 15
     const size_t space = text.find(' ', at);
-    if (field >= 14) ticks += static_cast<double>(base::parse_number(text.substr(at, space - at)).value_or(0));
+    if (field >= 14)
+      ticks += static_cast<double>(base::parse_number(text.substr(at, space - at)).value_or(0));
     at = space == std::string::npos ? space : space + 1;
   }
   stat.cpu_seconds = ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)) + queued_seconds(pid);
@@ -108,7 +110,8 @@ std::string at_words(const ForeignRank& rank) {
   if (rank.stopped) return "is stopped (SIGSTOP or a debugger)";
   for (size_t i = 0; i < rank.stack.size(); ++i) {
     if (rank.stack[i].find("torch/") != std::string::npos) continue;  // down to what the user wrote
-    return i == 0 ? "is at " + rank.stack[0] : fmt::format("is at {}, called from {}", rank.stack[0], rank.stack[i]);
+    return i == 0 ? "is at " + rank.stack[0]
+                  : fmt::format("is at {}, called from {}", rank.stack[0], rank.stack[i]);
   }
   if (!rank.stack.empty()) return "is at " + rank.stack[0];
   if (rank.idle < 1) return "computes something else";
@@ -146,7 +149,8 @@ std::optional<watch::Verdict> judge_foreign(const std::vector<ForeignRank>& rank
   const std::vector<const ForeignRank*> late = laggards(ranks, seconds);
   std::vector<std::string> waiting, parts;
   for (const ForeignRank& rank : ranks) {
-    if (std::find(late.begin(), late.end(), &rank) == late.end()) waiting.push_back(std::to_string(rank.rank));
+    if (std::find(late.begin(), late.end(), &rank) == late.end())
+      waiting.push_back(std::to_string(rank.rank));
   }
   for (const ForeignRank* rank : late) {
     verdict.culprits.push_back(rank->rank);
@@ -161,16 +165,21 @@ std::optional<watch::Verdict> judge_foreign(const std::vector<ForeignRank>& rank
   }
   verdict.sentence = base::join(parts, "; ");
   if (!waiting.empty() && !late.empty())
-    verdict.sentence += fmt::format("; rank{} {} wait{} since {}", waiting.size() == 1 ? "" : "s",
-                                    base::join(waiting, " "), waiting.size() == 1 ? "s" : "",
-                                    base::human_duration(waited));
+    verdict.sentence +=
+        fmt::format("; rank{} {} wait{} since {}", waiting.size() == 1 ? "" : "s", base::join(waiting, " "),
+                    waiting.size() == 1 ? "s" : "", base::human_duration(waited));
   return verdict;
 }
 
 ForeignRank ForeignWatch::rank_now(const RunningRank& one) {
   const auto now = Clock::now();
   const ProcessStat stat = read_stat(one.pid);
-  ForeignRank rank{.rank = one.rank, .pid = one.pid, .stopped = stat.state == 'T' || stat.state == 't', .idle = 0, .waits_in = {}, .stack = {}};
+  ForeignRank rank{.rank = one.rank,
+                   .pid = one.pid,
+                   .stopped = stat.state == 'T' || stat.state == 't',
+                   .idle = 0,
+                   .waits_in = {},
+                   .stack = {}};
   auto [at, fresh] = seen_.try_emplace(one.pid, Seen{stat.cpu_seconds, now, now});
   Seen& seen = at->second;
   const double passed = std::chrono::duration<double>(now - seen.at).count();
@@ -187,7 +196,8 @@ ForeignRank ForeignWatch::rank_now(const RunningRank& one) {
 void ForeignWatch::ask_recorders(const std::vector<RunningRank>& ranks) const {
   bool asked = false;
   for (const RunningRank& one : ranks) {
-    const int pipe = ::open(fmt::format("{}/fr_pipe{}.pipe", folder_, one.rank).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    const int pipe = ::open(fmt::format("{}/fr_pipe{}.pipe", folder_, one.rank).c_str(),
+                            O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (pipe < 0) continue;
     asked |= ::write(pipe, "1", 1) == 1;
     ::close(pipe);
@@ -208,7 +218,8 @@ std::optional<watch::Verdict> ForeignWatch::look(const std::vector<RunningRank>&
     if (rank.waits_in == "0") rank.waits_in.clear();
     constexpr std::chrono::seconds kForOne(5);
     if (!rank.stopped)
-      rank.stack = frames_of(output_of({"py-spy", "dump", "--nonblocking", "--pid", std::to_string(rank.pid)}, kForOne));
+      rank.stack = frames_of(
+          output_of({"py-spy", "dump", "--nonblocking", "--pid", std::to_string(rank.pid)}, kForOne));
     has_stacks_ = has_stacks_ || !rank.stack.empty();
     stacks_ += fmt::format("  rank {} (process {}) {}\n", rank.rank, rank.pid, at_words(rank));
     for (const std::string& frame : rank.stack) stacks_ += "      " + frame + "\n";
@@ -220,7 +231,8 @@ std::optional<watch::Verdict> ForeignWatch::look(const std::vector<RunningRank>&
     const base::ReadResult file = base::try_read_file(fmt::format("{}/fr_{}", folder_, one.rank), kMostDump);
     if (!file.problem.empty()) continue;
     dumps.emplace_back(one.rank, watch::read_flight_dump(file.text));
-    if (!dumps.back().second.problem.empty()) stacks_ += fmt::format("  rank {}: {}\n", one.rank, dumps.back().second.problem);
+    if (!dumps.back().second.problem.empty())
+      stacks_ += fmt::format("  rank {}: {}\n", one.rank, dumps.back().second.problem);
   }
   const watch::Behind behind = watch::who_is_behind(dumps);
   return judge_foreign(all, hang_seconds_, behind.sentence, behind.rank);
@@ -244,7 +256,8 @@ std::vector<std::string> frames_of(const std::string& py_spy) {
     if (!main || !line.starts_with("    ")) continue;
     std::string frame(base::trimmed(line));
     const size_t torch = frame.find("torch/"), open = frame.find('(');
-    if (torch != std::string::npos && open != std::string::npos && open < torch) frame.erase(open + 1, torch - open - 1);
+    if (torch != std::string::npos && open != std::string::npos && open < torch)
+      frame.erase(open + 1, torch - open - 1);
     frames.push_back(std::move(frame));
   }
   return frames;

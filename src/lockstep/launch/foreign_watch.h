@@ -20,10 +20,11 @@ namespace lockstep::launch {
 // What is known of a rank, from outside.
 struct ForeignRank {
   int rank = 0, pid = 0;
-  bool stopped = false;            // SIGSTOP, a debugger
-  double idle = 0;                 // seconds without using the processor
-  std::string waits_in;            // what the kernel says: "futex_wait_queue"; may be empty
-  std::vector<std::string> stack;  // Python's, newest frame first: "all_reduce (torch/distributed/...py:2810)"
+  bool stopped = false;  // SIGSTOP, a debugger
+  double idle = 0;       // seconds without using the processor
+  std::string waits_in;  // what the kernel says: "futex_wait_queue"; may be empty
+  std::vector<std::string>
+      stack;  // Python's, newest frame first: "all_reduce (torch/distributed/...py:2810)"
 };
 
 // Who holds up whom: a pure function. Nothing: nobody has waited for `seconds`.
@@ -32,7 +33,8 @@ std::optional<watch::Verdict> judge_foreign(const std::vector<ForeignRank>& rank
 
 class ForeignWatch {
  public:
-  ForeignWatch(double hang_seconds, std::string folder) : hang_seconds_(hang_seconds), folder_(std::move(folder)) {}
+  ForeignWatch(double hang_seconds, std::string folder)
+      : hang_seconds_(hang_seconds), folder_(std::move(folder)) {}
   std::optional<watch::Verdict> look(const std::vector<RunningRank>& ranks);
   void forget() { seen_.clear(); }
   // Lines for a person: the stack of every rank, as far as it is known. Of the last verdict.

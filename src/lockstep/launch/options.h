@@ -74,7 +74,7 @@ struct Options {
   bool standalone = false;
   int max_restarts = 0;
   Duration monitor_interval{100};
-  Duration grace{30000};  // from SIGTERM to SIGKILL
+  Duration grace{30000};     // from SIGTERM to SIGKILL
   Duration hang_timeout{0};  // of programs that are not ours: a rank that waits so long is a hang; 0: never
   Duration join_timeout{600000};
   Duration last_call{30000};     // how long a roll call with enough nodes waits for more

@@ -197,11 +197,12 @@ void add_log(std::vector<Key>& keys) {
                    "Steps between comparisons of replicated weights across ranks: detects bit flips and "
                    "names the rank. 0: never.",
                    "100", {.at_least = 0, .at_most = kMostSteps}),
-          make_key(MEMBER(log.chain), always(),
-                   "Chain the logged lines: each has params_hash and a digest of itself and of all lines before "
-                   "it, so that `lockstep audit` detects changed, removed or invented steps. The key that "
-                   "signs them is named in LOCKSTEP_CHAIN_KEY.",
-                   "true", {.also = {"notarize", "hash_chain"}}),
+          make_key(
+              MEMBER(log.chain), always(),
+              "Chain the logged lines: each has params_hash and a digest of itself and of all lines before "
+              "it, so that `lockstep audit` detects changed, removed or invented steps. The key that "
+              "signs them is named in LOCKSTEP_CHAIN_KEY.",
+              "true", {.also = {"notarize", "hash_chain"}}),
           make_key(MEMBER(log.folder), without_run_option(), "Parent folder of run folders.", "\"runs\"",
                    {.also = {"output_dir", "out_dir", "log_dir", "save_dir"}, .names = Key::Names::output}),
       });

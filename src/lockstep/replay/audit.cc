@@ -51,8 +51,9 @@ class Follower {
     if (said.empty() && check_.links == 0 && step <= genesis_.first_step) return;  // from before it began
     if (said.empty()) return complain(number, step, "has no link");
     if (said != run::next_link(link_, sealed))
-      return complain(number, step, "does not follow from the lines before it: it, or one before it, was changed, "
-                                    "removed or inserted");
+      return complain(number, step,
+                      "does not follow from the lines before it: it, or one before it, was changed, "
+                      "removed or inserted");
     const std::string signature = text_of(line, "signature");
     if (!genesis_.key_kind.empty() && signature.empty()) return complain(number, step, "is not signed");
     if (key_ != nullptr && !key_->has_signed(said, signature))
@@ -73,13 +74,15 @@ class Follower {
   ChainCheck& check_;
 };
 
-// Lines off the end leave a chain that is whole as far as it goes; checkpoints and events say how far it went.
+// Lines off the end leave a chain that is whole as far as it goes; checkpoints and events say how far it
+// went.
 std::string end_problem(const std::string& folder, const ChainCheck& check, const recipe::Recipe& recipe) {
   const int64_t every = std::max<int64_t>(1, recipe.log.every);
   const int64_t saved = run::look_at(folder).step, expected = saved - saved % every;
   if (expected <= check.last_step || expected <= check.first_step) return "";
-  return fmt::format("metrics.jsonl ends with step {}, but there is a checkpoint of step {}: lines were removed",
-                     check.last_step, saved);
+  return fmt::format(
+      "metrics.jsonl ends with step {}, but there is a checkpoint of step {}: lines were removed",
+      check.last_step, saved);
 }
 
 }  // namespace
@@ -88,7 +91,8 @@ ChainCheck check_chain(const std::string& run_folder, const std::optional<Signin
   const std::string path = run_folder + "/chain.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error))
-    throw base::ConfigError(338, fmt::format("{} has no chain; train with log.chain=true to have one", run_folder));
+    throw base::ConfigError(
+        338, fmt::format("{} has no chain; train with log.chain=true to have one", run_folder));
   const std::string text = base::read_file(path);
   const Genesis genesis = Genesis::from_text(text);
   ChainCheck check;
@@ -104,8 +108,11 @@ ChainCheck check_chain(const std::string& run_folder, const std::optional<Signin
     return check;
   }
   if (judge != nullptr) check.key = fmt::format("{} {}", judge->kind(), judge->fingerprint());
-  if (genesis.key_kind.empty()) check.remark = "links are not signed: whoever can write the folder could have made the chain again";
-  if (own) check.remark = "signatures were checked with the public key in the run folder itself; give yours with --key";
+  if (genesis.key_kind.empty())
+    check.remark = "links are not signed: whoever can write the folder could have made the chain again";
+  if (own)
+    check.remark =
+        "signatures were checked with the public key in the run folder itself; give yours with --key";
   if (judge == nullptr && !genesis.key_kind.empty())
     check.remark = "links are signed with a secret; give it with --key to check the signatures";
   Follower follower(genesis, check.last_link, judge, check);
@@ -114,7 +121,8 @@ ChainCheck check_chain(const std::string& run_folder, const std::optional<Signin
   for (std::string line; check.problem.empty() && std::getline(lines, line);) follower.line(++number, line);
   recipe::RecipeSource source;
   source.text = genesis.recipe;
-  if (check.problem.empty()) check.problem = end_problem(run_folder, check, recipe::read_recipe(source).recipe);
+  if (check.problem.empty())
+    check.problem = end_problem(run_folder, check, recipe::read_recipe(source).recipe);
   return check;
 }
 

@@ -107,7 +107,8 @@ class Prober {
     session_.parameters->read(values, bytes.data());
     return bytes;
   }
-  static Numbers difference(const std::vector<char>& before, const std::vector<char>& after, device::DType type) {
+  static Numbers difference(const std::vector<char>& before, const std::vector<char>& after,
+                            device::DType type) {
     if (type != device::DType::f32) return {};  // frozen
     const auto* was = reinterpret_cast<const float*>(before.data());
     const auto* is = reinterpret_cast<const float*>(after.data());

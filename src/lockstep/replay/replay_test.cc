@@ -28,10 +28,10 @@ struct Quiet : TrainObserver {
 
 std::string trained(const std::string& folder, std::vector<std::string> more = {}) {
   std::vector<std::string> words = {
-      "run.device=cpu",   "run.threads=1",    "run.steps=9",          "model.layers=2",     "model.hidden=16",
-      "model.heads=2",    "data.seq_len=8",   "batch.global=4",       "batch.slices=2",     "batch.strands=2",
-      "log.eval_every=4", "optim.warmup=2",   "log.eval_batches=1",   "log.chain=true",     "checkpoint.every=4",
-      "checkpoint.keep=9"};
+      "run.device=cpu",     "run.threads=1",   "run.steps=9",        "model.layers=2",
+      "model.hidden=16",    "model.heads=2",   "data.seq_len=8",     "batch.global=4",
+      "batch.slices=2",     "batch.strands=2", "log.eval_every=4",   "optim.warmup=2",
+      "log.eval_batches=1", "log.chain=true",  "checkpoint.every=4", "checkpoint.keep=9"};
   words.insert(words.end(), more.begin(), more.end());
   Quiet quiet;
   train(recipe::read_recipe({.overrides = words}), {.observer = &quiet, .folder = folder});
@@ -97,7 +97,9 @@ TEST(Replay, SaysWhatDiffersFirst) {
   const std::string one = trained(place.path() + "/one");
   const std::string other = trained(place.path() + "/other", {"optim.lr=0.004"});
   const std::string seeded = trained(place.path() + "/seeded", {"run.seed=7"});
-  const auto seen = [](const std::string& run, int64_t step) { return Replayer(run, {}).step(step, Look::blocks); };
+  const auto seen = [](const std::string& run, int64_t step) {
+    return Replayer(run, {}).step(step, Look::blocks);
+  };
   EXPECT_TRUE(difference_of(seen(one, 3), seen(one, 3)).same);
   // The same until the first update.
   const Difference update = difference_of(seen(one, 1), seen(other, 1));
@@ -115,7 +117,8 @@ TEST(Replay, FindsTheSliceThatIsNotFinite) {
   SeenStep step;
   for (const int slice : {0, 1, 1, 2}) {
     SeenValue value;
-    value.slice = slice, value.pass = "forward", value.block = "layer 1", value.segment = "qkv", value.value = "qkv";
+    value.slice = slice, value.pass = "forward", value.block = "layer 1", value.segment = "qkv",
+    value.value = "qkv";
     const float numbers[] = {1, slice == 1 ? INFINITY : 2, slice == 1 ? NAN : 3};
     value.numbers = numbers_of(numbers, device::DType::f32, 3);
     step.values.push_back(value);
@@ -159,7 +162,8 @@ TEST(Chain, IsWholeAndTheSameAfterARestart) {
   EXPECT_EQ(whole.last_step, 9);
   EXPECT_NE(whole.remark, "") << "not signed";
   // Nothing behind step 4 was kept: the run goes on from there and comes to the same last link.
-  for (const char* later : {"/checkpoints/step-00000008", "/checkpoints/step-00000009"}) fs::remove_all(run + later);
+  for (const char* later : {"/checkpoints/step-00000008", "/checkpoints/step-00000009"})
+    fs::remove_all(run + later);
   trained(run);
   EXPECT_EQ(check_chain(run, std::nullopt).last_link, whole.last_link);
 }
@@ -182,7 +186,13 @@ TEST(Chain, TamperingIsFound) {
       {"a line is gone", [&](Lines& l) { l.erase(l.begin() + 2); }, true},
       {"two are swapped", [&](Lines& l) { std::swap(l[1], l[2]); }, true},
       {"one comes twice", [&](Lines& l) { l.insert(l.begin() + 2, l[1]); }, true},
-      {"a link is gone", [&](Lines& l) { auto j = json::parse(l[5]); j.erase("chain"); l[5] = j.dump(); }, true},
+      {"a link is gone",
+       [&](Lines& l) {
+         auto j = json::parse(l[5]);
+         j.erase("chain");
+         l[5] = j.dump();
+       },
+       true},
       {"the end is gone", [&](Lines& l) { l.resize(3); }, true},
       {"the beginning is gone", [&](Lines& l) { l.erase(l.begin()); }, true},
       {"times may change", [&](Lines& l) { l[3] = changed(l[3], "step_ms", 1); }, false},
@@ -222,7 +232,8 @@ TEST(Chain, AWholeChainOfInventedStepsFailsItsReplay) {
 
 TEST(Chain, SignaturesTellWhoMadeIt) {
   const base::TemporaryFolder place;
-  const std::string pem = place.path() + "/key.pem", secret = place.path() + "/secret", other = place.path() + "/other.pem";
+  const std::string pem = place.path() + "/key.pem", secret = place.path() + "/secret",
+                    other = place.path() + "/other.pem";
   run::make_signing_key(pem), run::make_signing_key(other);
   EXPECT_NE(base::refusal(110, [&] { run::make_signing_key(pem); }), "");
   base::write_file_durable(secret, "0123456789abcdef0123456789abcdef\n");

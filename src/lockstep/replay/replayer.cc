@@ -42,8 +42,8 @@ recipe::Resolved for_one_rank(const std::string& folder, const std::vector<std::
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
     if (equals == std::string::npos)
-      throw base::ConfigError(109, fmt::format("{}: expected a key and its value, such as run.device=cpu",
-                                               base::quoted(word)));
+      throw base::ConfigError(
+          109, fmt::format("{}: expected a key and its value, such as run.device=cpu", base::quoted(word)));
     recipe::set_value(resolved.recipe, word.substr(0, equals), word.substr(equals + 1));
     resolved.origin[word.substr(0, equals)] = "command line";
   }
@@ -51,7 +51,9 @@ recipe::Resolved for_one_rank(const std::string& folder, const std::vector<std::
   return resolved;
 }
 
-int64_t last_logged(const std::map<int64_t, Logged>& steps) { return steps.empty() ? 0 : steps.rbegin()->first; }
+int64_t last_logged(const std::map<int64_t, Logged>& steps) {
+  return steps.empty() ? 0 : steps.rbegin()->first;
+}
 
 }  // namespace
 
@@ -89,8 +91,8 @@ Replayer::~Replayer() = default;
 Start Replayer::nearest(int64_t step) const {
   const int64_t last = std::max(starts_.back().step, last_logged(logged_steps(folder_)));
   if (step < 1 || step > last) {
-    throw base::ConfigError(350, fmt::format("{} has trained {} step{}, so there is no step {} to replay", folder_,
-                                             last, last == 1 ? "" : "s", step));
+    throw base::ConfigError(350, fmt::format("{} has trained {} step{}, so there is no step {} to replay",
+                                             folder_, last, last == 1 ? "" : "s", step));
   }
   Start best;
   for (const Start& one : starts_) {
@@ -108,7 +110,8 @@ std::string Replayer::inexact() const {
 
 std::vector<std::string> Replayer::changes() {
   const json was = json::parse(base::try_read_file(folder_ + "/record.json").text, nullptr, false);
-  if (!was.is_object()) return {folder_ + "/record.json cannot be read, so it is unknown how the run was computed"};
+  if (!was.is_object())
+    return {folder_ + "/record.json cannot be read, so it is unknown how the run was computed"};
   return run::record_changes(was, run::make_record(session().plan));
 }
 
@@ -118,9 +121,10 @@ Session& Replayer::session() {
   const json was = json::parse(base::try_read_file(folder_ + "/record.json").text, nullptr, false);
   const auto parameters = was.is_object() && was.contains("parameters") ? was["parameters"] : json();
   if (parameters.is_number_integer() && parameters != session_->plan.model->param_count()) {
-    throw base::ConfigError(350, fmt::format("the model of {} has {} parameters, its recipe describes one with {}: a "
-                                             "model that a C++ program brings can only be replayed by that program",
-                                             folder_, parameters.get<int64_t>(), session_->plan.model->param_count()));
+    throw base::ConfigError(
+        350, fmt::format("the model of {} has {} parameters, its recipe describes one with {}: a "
+                         "model that a C++ program brings can only be replayed by that program",
+                         folder_, parameters.get<int64_t>(), session_->plan.model->param_count()));
   }
   if (session_->plan.model->pairs) {
     session_->references = run::find_references(*session_, {.folder = folder_}).value();
@@ -169,7 +173,8 @@ SeenStep Replayer::step(int64_t step, Look look) {
   const data::Batch batch =
       data::read_batch(*session.plan.dataset, run::loader_options(session, step - 1), step - 1);
   at_ = -1;
-  SeenStep seen = probe(session, {.inputs = run::step_inputs(session.plan, batch, step - 1), .batch = batch, .look = look});
+  SeenStep seen = probe(
+      session, {.inputs = run::step_inputs(session.plan, batch, step - 1), .batch = batch, .look = look});
   at_ = step;
   return seen;
 }

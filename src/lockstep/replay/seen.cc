@@ -11,7 +11,9 @@
 
 namespace lockstep::replay {
 
-double Numbers::rms() const { return count > nonfinite ? std::sqrt(squares / static_cast<double>(count - nonfinite)) : 0; }
+double Numbers::rms() const {
+  return count > nonfinite ? std::sqrt(squares / static_cast<double>(count - nonfinite)) : 0;
+}
 double Numbers::norm() const { return std::sqrt(squares); }
 
 void Numbers::add(const Numbers& other) {
@@ -75,10 +77,11 @@ std::string first_difference(const SeenStep& one, const SeenStep& other) {
   for (size_t b = 0; b < blocks; ++b) {
     const SeenBlock &mine = one.blocks[b], &theirs = other.blocks[b];
     if (mine.name != theirs.name || mine.before.count != theirs.before.count)
-      return fmt::format("the models differ: {} with {} values, {} with {}", mine.name, mine.before.count, theirs.name,
-                         theirs.before.count);
+      return fmt::format("the models differ: {} with {} values, {} with {}", mine.name, mine.before.count,
+                         theirs.name, theirs.before.count);
     if (mine.before.hash != theirs.before.hash)
-      return fmt::format("the weights of {} before the step: {}", mine.name, numbers_apart(mine.before, theirs.before));
+      return fmt::format("the weights of {} before the step: {}", mine.name,
+                         numbers_apart(mine.before, theirs.before));
   }
   if (one.batch_hash != other.batch_hash) return "the batch: other samples, though the weights are the same";
   for (size_t i = 0; i < std::min(one.values.size(), other.values.size()); ++i) {

@@ -20,8 +20,9 @@ struct Row {
   const char* kind;
   bool ends;  // nothing follows it but a restart
 };
-constexpr Row kRows[] = {{"rank_failed", "failure", true}, {"oom", "failure", true},      {"nonfinite", "failure", true},
-                         {"diverged", "failure", true},    {"hang", "hang", true},        {"preempted", "preemption", true},
+constexpr Row kRows[] = {{"rank_failed", "failure", true}, {"oom", "failure", true},
+                         {"nonfinite", "failure", true},   {"diverged", "failure", true},
+                         {"hang", "hang", true},           {"preempted", "preemption", true},
                          {"loss_spike", "spike", false},   {"finished", "end", true}};
 
 const Row* row_of(const std::string& event) {
@@ -88,7 +89,9 @@ std::vector<Notice> Notifier::ended() {
   const Row* row = row_of(last_.name);
   if ((row != nullptr && row->ends) || !wants("failure")) return notices;
   RunEvent silent = last_;
-  silent.why = "its processes ended and nothing in its log says why: killed, out of memory, or its recipe was rejected";
+  silent.why =
+      "its processes ended and nothing in its log says why: killed, out of memory, or its recipe was "
+      "rejected";
   notices.push_back(notice_of("failure", silent));
   return notices;
 }
@@ -105,11 +108,14 @@ std::string webhook_address(const std::string& where) {
     address = *value;
   } else if (where.starts_with("file:")) {
     const base::ReadResult file = base::try_read_file(where.substr(5), 4096);
-    if (!file.problem.empty()) throw base::ConfigError(766, fmt::format("--notify {}: {}", where, file.problem));
+    if (!file.problem.empty())
+      throw base::ConfigError(766, fmt::format("--notify {}: {}", where, file.problem));
     address = file.text;
   } else {
-    throw base::ConfigError(766, "--notify takes env:NAME or file:PATH, where the webhook's address is: the address is a "
-                                 "secret and would be seen in lists of processes");
+    throw base::ConfigError(
+        766,
+        "--notify takes env:NAME or file:PATH, where the webhook's address is: the address is a "
+        "secret and would be seen in lists of processes");
   }
   return std::string(base::trimmed(address));
 }

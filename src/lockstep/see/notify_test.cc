@@ -19,7 +19,8 @@ namespace lockstep::see {
 namespace {
 
 void add(const std::string& folder, const std::string& event, int64_t step, const std::string& why) {
-  base::LineWriter(folder + "/events.jsonl").write(nlohmann::json{{"event", event}, {"step", step}, {"why", why}}.dump());
+  base::LineWriter(folder + "/events.jsonl")
+      .write(nlohmann::json{{"event", event}, {"step", step}, {"why", why}}.dump());
 }
 
 TEST(Notify, TellsWhatHappensAfterItCame) {
@@ -61,7 +62,8 @@ TEST(Notify, TellsOnlyWhatIsWanted) {
   const std::vector<Notice> notices = notifier.fresh();
   ASSERT_EQ(notices.size(), 1u);
   EXPECT_EQ(notices[0].kind, "end");
-  EXPECT_NE(base::refusal(109, [&] { Notifier(place.path(), "endd"); }).find("failure, hang"), std::string::npos);
+  EXPECT_NE(base::refusal(109, [&] { Notifier(place.path(), "endd"); }).find("failure, hang"),
+            std::string::npos);
 }
 
 TEST(Notify, TheAddressIsReadFromElsewhereAndNeverSaid) {
@@ -97,7 +99,9 @@ class OneRequest {
     ::close(socket_);
   }
   std::string port, request;
-  void wait() { ::shutdown(socket_, SHUT_RDWR), thread_.join(), thread_ = std::thread([] {}); }
+  void wait() {
+    ::shutdown(socket_, SHUT_RDWR), thread_.join(), thread_ = std::thread([] {});
+  }
 
  private:
   void serve() {
@@ -121,7 +125,8 @@ class OneRequest {
 TEST(Post, SendsAndHearsTheAnswer) {
   using namespace std::chrono_literals;
   OneRequest good("HTTP/1.1 200 OK\r\n\r\nok");
-  const http::PostResult sent = http::post_json(*http::parse_url("http://127.0.0.1:" + good.port + "/T0/x"), R"({"text":"a"})", 5s);
+  const http::PostResult sent =
+      http::post_json(*http::parse_url("http://127.0.0.1:" + good.port + "/T0/x"), R"({"text":"a"})", 5s);
   EXPECT_EQ(sent.problem, "");
   good.wait();
   EXPECT_TRUE(good.request.starts_with("POST /T0/x HTTP/1.1\r\n")) << good.request;
@@ -134,17 +139,20 @@ TEST(Post, DoesNotWaitForever) {
   using namespace std::chrono_literals;
   OneRequest silent("");
   const auto began = std::chrono::steady_clock::now();
-  const http::PostResult result = http::post_json(*http::parse_url("http://127.0.0.1:" + silent.port), "{}", 200ms);
+  const http::PostResult result =
+      http::post_json(*http::parse_url("http://127.0.0.1:" + silent.port), "{}", 200ms);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 500ms);
   EXPECT_NE(result.problem, "");
-  EXPECT_NE(http::post_json(*http::parse_url("http://127.0.0.1:9/"), "{}", 1s).problem, "") << "nobody listens";
+  EXPECT_NE(http::post_json(*http::parse_url("http://127.0.0.1:9/"), "{}", 1s).problem, "")
+      << "nobody listens";
 }
 
 TEST(Post, ReadsAddresses) {
   EXPECT_EQ(http::parse_url("https://hooks.slack.com/services/a")->port, "443");
   EXPECT_EQ(http::parse_url("http://[::1]:8080/x")->host, "::1");
   EXPECT_EQ(http::parse_url("http://host")->path, "/");
-  for (const char* bad : {"", "ftp://x", "http://", "http://a b", "http://user@host/", "http://h:99999/", "https://h/\r\nX: y"})
+  for (const char* bad :
+       {"", "ftp://x", "http://", "http://a b", "http://user@host/", "http://h:99999/", "https://h/\r\nX: y"})
     EXPECT_FALSE(http::parse_url(bad)) << bad;
 }
 

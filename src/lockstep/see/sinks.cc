@@ -9,8 +9,8 @@ const std::vector<SinkKind>& sink_kinds() {
        "tensorboard", false, open_tensorboard},
       {"mlflow", "a file store for `mlflow ui`: metrics, the recipe's keys as parameters", "mlruns", false,
        open_mlflow},
-      {"wandb", "an offline folder for `wandb sync DIR/offline-run-*`: history, the recipe as config", "wandb", false,
-       open_wandb},
+      {"wandb", "an offline folder for `wandb sync DIR/offline-run-*`: history, the recipe as config",
+       "wandb", false, open_wandb},
       {"prometheus", "the newest values and every rank, for node_exporter's textfile collector", "-", true,
        open_prometheus},
   };

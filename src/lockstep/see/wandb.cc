@@ -1,8 +1,8 @@
 // W&B's offline folder: OUT/offline-run-TIME-ID/run-ID.wandb, which `wandb sync` uploads.
 //
-// The file is a log of records in LevelDB's form (blocks of 32 KiB, records cut at their ends, a checksum each);
-// a record is a message of wandb_internal.proto. A run that restarts cuts its records back to the step that
-// still stands.
+// The file is a log of records in LevelDB's form (blocks of 32 KiB, records cut at their ends, a checksum
+// each); a record is a message of wandb_internal.proto. A run that restarts cuts its records back to the step
+// that still stands.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,6 +15,8 @@
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
@@ -73,7 +75,8 @@ class LogFile {
   void put_part(int kind, std::string_view part) {
     const auto type = static_cast<unsigned char>(kind);
     auto crc = static_cast<uint32_t>(::crc32(0, &type, 1));
-    crc = static_cast<uint32_t>(::crc32(crc, reinterpret_cast<const unsigned char*>(part.data()), static_cast<unsigned>(part.size())));
+    crc = static_cast<uint32_t>(::crc32(crc, reinterpret_cast<const unsigned char*>(part.data()),
+                                        static_cast<unsigned>(part.size())));
     std::string head;
     for (int i = 0; i < 4; ++i) head += static_cast<char>(crc >> (8 * i));
     head += static_cast<char>(part.size() & 0xFF);
@@ -86,7 +89,8 @@ class LogFile {
     size_ += static_cast<int64_t>(bytes.size());
   }
   void check(bool written) const {
-    if (!written) throw base::IoError(763, fmt::format("{} cannot be written: {}", path_, std::strerror(errno)));
+    if (!written)
+      throw base::IoError(763, fmt::format("{} cannot be written: {}", path_, std::strerror(errno)));
   }
   std::string path_;
   base::Descriptor file_;
@@ -105,7 +109,8 @@ std::string time_text(const char* form) {
 // Numbers and truths as they are, texts without the quotes of TOML.
 std::string json_of(const std::string& toml) {
   const nlohmann::json read = nlohmann::json::parse(toml, nullptr, false);
-  return (read.is_discarded() ? nlohmann::json(toml) : read).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return (read.is_discarded() ? nlohmann::json(toml) : read)
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 Proto key_value(const std::string& key, const std::string& value_json) {
@@ -114,7 +119,8 @@ Proto key_value(const std::string& key, const std::string& value_json) {
 
 class Wandb final : public Sink {
  public:
-  Wandb(const std::string& folder, const std::string& id, const SinkRun& run) : log_(folder + "/run-" + id + ".wandb") {
+  Wandb(const std::string& folder, const std::string& id, const SinkRun& run)
+      : log_(folder + "/run-" + id + ".wandb") {
     write(Proto().message(record::kHeader,
                           Proto().message(1, Proto().text(1, kProducer).text(2, kMinConsumer))));
     Proto config;
@@ -131,12 +137,36 @@ class Wandb final : public Sink {
   }
   ~Wandb() override {
     try {
+      write_pending();
       write(Proto().message(record::kExit, Proto().number(1, 0)));
     } catch (const base::IoError&) {  // a full disk: what was written before is whole
     }
   }
 
+  // W&B takes one row a step: an evaluation joins the step that it follows, which therefore waits for the
+  // next.
   void row(const LogRow& row) override {
+    if (pending_ && pending_->step == row.step) {
+      pending_->values.insert(pending_->values.end(), row.values.begin(), row.values.end());
+      return;
+    }
+    write_pending();
+    pending_ = row;
+  }
+  void rewind(int64_t step) override {
+    if (pending_ && pending_->step > step) pending_.reset();
+    while (!rows_.empty() && rows_.back().step > step) {
+      log_.cut(rows_.back().at);
+      number_ -= 2;
+      rows_.pop_back();
+    }
+  }
+  void flush() override {}  // each record is with the kernel
+
+ private:
+  void write_pending() {
+    if (!pending_) return;
+    const LogRow row = *std::exchange(pending_, std::nullopt);
     Proto history, summary;
     for (const auto& [name, number] : row.values) {
       const std::string value = std::isfinite(number) ? nlohmann::json(number).dump() : "null";
@@ -150,16 +180,6 @@ class Wandb final : public Sink {
     write(Proto().message(record::kHistory, history));
     write(Proto().message(record::kSummary, summary));
   }
-  void rewind(int64_t step) override {
-    while (!rows_.empty() && rows_.back().step > step) {
-      log_.cut(rows_.back().at);
-      number_ -= 2;
-      rows_.pop_back();
-    }
-  }
-  void flush() override {}  // each record is with the kernel
-
- private:
   void write(const Proto& message) {
     log_.add(Proto().number(record::kNumber, ++number_).bytes() + message.bytes());
   }
@@ -168,13 +188,15 @@ class Wandb final : public Sink {
   };
   LogFile log_;
   std::vector<Row> rows_;
+  std::optional<LogRow> pending_;
   int64_t number_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<Sink> open_wandb(const std::string& out, const SinkRun& run) {
-  const std::string id = base::hex64(base::hash_text(run.folder + "\n" + run.name + "\n" + run.recipe)).substr(0, 8);
+  const std::string id =
+      base::hex64(base::hash_text(run.folder + "\n" + run.name + "\n" + run.recipe)).substr(0, 8);
   const std::string folder = fmt::format("{}/offline-run-{}-{}", out, time_text("%Y%m%d_%H%M%S"), id);
   base::make_folders(folder + "/files");
   return std::make_unique<Wandb>(folder, id, run);

@@ -54,7 +54,8 @@ class PlainPickle {
     return static_cast<int64_t>(value << shift) >> shift;
   }
   json pop() {
-    if (stack_.empty() || (!marks_.empty() && stack_.size() <= marks_.back())) refuse("takes what is not there");
+    if (stack_.empty() || (!marks_.empty() && stack_.size() <= marks_.back()))
+      refuse("takes what is not there");
     json value = std::move(stack_.back());
     stack_.pop_back();
     return value;
@@ -94,42 +95,66 @@ class PlainPickle {
 
   void run(unsigned char op) {
     switch (op) {
-      case 0x80: take(1); return;                    // PROTO
-      case 0x95: take(8); return;                    // FRAME
-      case '}': return push(json::object());         // EMPTY_DICT
-      case ']':                                      // EMPTY_LIST
-      case ')': return push(json::array());          // EMPTY_TUPLE
-      case '(': return marks_.push_back(stack_.size());
-      case 'N': return push(nullptr);
-      case 0x88: return push(true);
-      case 0x89: return push(false);
-      case 'J': return push(static_cast<int64_t>(static_cast<int32_t>(number(4))));
-      case 'K': return push(static_cast<int64_t>(number(1)));
-      case 'M': return push(static_cast<int64_t>(number(2)));
-      case 0x8a: return push(small_long(number(1)));  // LONG1
-      case 'G': {                                     // BINFLOAT, big endian
+      case 0x80:
+        take(1);
+        return;  // PROTO
+      case 0x95:
+        take(8);
+        return;  // FRAME
+      case '}':
+        return push(json::object());  // EMPTY_DICT
+      case ']':                       // EMPTY_LIST
+      case ')':
+        return push(json::array());  // EMPTY_TUPLE
+      case '(':
+        return marks_.push_back(stack_.size());
+      case 'N':
+        return push(nullptr);
+      case 0x88:
+        return push(true);
+      case 0x89:
+        return push(false);
+      case 'J':
+        return push(static_cast<int64_t>(static_cast<int32_t>(number(4))));
+      case 'K':
+        return push(static_cast<int64_t>(number(1)));
+      case 'M':
+        return push(static_cast<int64_t>(number(2)));
+      case 0x8a:
+        return push(small_long(number(1)));  // LONG1
+      case 'G': {                            // BINFLOAT, big endian
         const std::string_view bytes = take(8);
         uint64_t bits = 0;
         for (const char c : bytes) bits = bits << 8 | static_cast<unsigned char>(c);
         return push(std::bit_cast<double>(bits));
       }
-      case 'U':                          // SHORT_BINSTRING
-      case 0x8c: return text(number(1));  // SHORT_BINUNICODE
-      case 'T':                          // BINSTRING
-      case 'X': return text(number(4));  // BINUNICODE
-      case 'q': return memoize(number(1));
-      case 'r': return memoize(number(4));
-      case 0x94: return memoize(memo_.size());
-      case 'h': return recall(number(1));
-      case 'j': return recall(number(4));
+      case 'U':  // SHORT_BINSTRING
+      case 0x8c:
+        return text(number(1));  // SHORT_BINUNICODE
+      case 'T':                  // BINSTRING
+      case 'X':
+        return text(number(4));  // BINUNICODE
+      case 'q':
+        return memoize(number(1));
+      case 'r':
+        return memoize(number(4));
+      case 0x94:
+        return memoize(memo_.size());
+      case 'h':
+        return recall(number(1));
+      case 'j':
+        return recall(number(4));
       case 't': {
         json values = json::array();
         for (json& one : pop_to_mark()) values.push_back(std::move(one));
         return push(std::move(values));
       }
-      case 0x85: return tuple(1);
-      case 0x86: return tuple(2);
-      case 0x87: return tuple(3);
+      case 0x85:
+        return tuple(1);
+      case 0x86:
+        return tuple(2);
+      case 0x87:
+        return tuple(3);
       case 'a': {
         json value = pop();
         if (!top().is_array()) refuse("appends to what is no list");
@@ -153,7 +178,9 @@ class PlainPickle {
         for (size_t i = 0; i < values.size(); i += 2) set(top(), values[i], std::move(values[i + 1]));
         return;
       }
-      default: refuse(fmt::format("has an opcode that plain values do not need ({:#04x}); nothing of it was run", op));
+      default:
+        refuse(
+            fmt::format("has an opcode that plain values do not need ({:#04x}); nothing of it was run", op));
     }
   }
 
@@ -174,8 +201,8 @@ std::string place_of(const json& frames) {
     const std::string file = text_of(frame.value("filename", json()));
     if (file.empty() || file.find("/torch/") != std::string::npos) continue;
     const json line = frame.value("line", json());
-    return fmt::format("{}:{} {}", file.substr(file.rfind('/') + 1), line.is_number() ? line.get<int64_t>() : 0,
-                       text_of(frame.value("name", json())));
+    return fmt::format("{}:{} {}", file.substr(file.rfind('/') + 1),
+                       line.is_number() ? line.get<int64_t>() : 0, text_of(frame.value("name", json())));
   }
   return "";
 }
@@ -183,7 +210,10 @@ std::string place_of(const json& frames) {
 FlightCall call_of(const json& entry) {
   FlightCall call;
   const json group = entry.value("process_group", json());
-  call.group = group.is_array() && !group.empty() ? text_of(group[0]) : "";
+  if (group.is_array() && group.size() == 2) {  // its number and what it is for
+    const std::string number = text_of(group[0]), purpose = text_of(group[1]);
+    call.group = purpose == "default_pg" ? purpose : fmt::format("group {} ({})", number, purpose);
+  }
   call.name = text_of(entry.value("profiling_name", json()));
   const json sequence = entry.value("collective_seq_id", json());
   call.sequence = sequence.is_number_integer() ? sequence.get<int64_t>() : 0;
@@ -224,15 +254,15 @@ Behind who_is_behind(const std::vector<std::pair<int, FlightDump>>& dumps) {
     }
   }
   for (const auto& [group, ranks] : newest) {
-    const auto [least, most] = std::minmax_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
-      return a.second->sequence < b.second->sequence;
-    });
+    const auto [least, most] = std::minmax_element(
+        ranks.begin(), ranks.end(),
+        [](const auto& a, const auto& b) { return a.second->sequence < b.second->sequence; });
     if (least->second->sequence == most->second->sequence) continue;
     const FlightCall &behind = *least->second, &ahead = *most->second;
     return {.rank = least->first,
-            .sentence = fmt::format("rank {} has entered {} collectives of {}, rank {} already {} ({}{})", least->first,
-                                    behind.sequence, group, most->first, ahead.sequence, ahead.name,
-                                    ahead.where.empty() ? "" : ", " + ahead.where)};
+            .sentence = fmt::format("rank {} has entered {} collectives of {}, rank {} already {} ({}{})",
+                                    least->first, behind.sequence, group, most->first, ahead.sequence,
+                                    ahead.name, ahead.where.empty() ? "" : ", " + ahead.where)};
   }
   return {};
 }

@@ -49,9 +49,15 @@ int nvmlDeviceGetMemoryInfo(void*, unsigned long long* memory) {
   memory[0] = now(2), memory[1] = now(2) - now(1), memory[2] = now(1);
   return state() != nullptr ? 0 : 3;
 }
-int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) { return *milliwatts = static_cast<unsigned>(now(3)), 0; }
-int nvmlDeviceGetClockInfo(void*, int kind, unsigned* mhz) { return *mhz = static_cast<unsigned>(now(4)), kind == 1 ? 0 : 2; }
-int nvmlDeviceGetTemperature(void*, int, unsigned* celsius) { return *celsius = static_cast<unsigned>(now(5)), 0; }
+int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {
+  return *milliwatts = static_cast<unsigned>(now(3)), 0;
+}
+int nvmlDeviceGetClockInfo(void*, int kind, unsigned* mhz) {
+  return *mhz = static_cast<unsigned>(now(4)), kind == 1 ? 0 : 2;
+}
+int nvmlDeviceGetTemperature(void*, int, unsigned* celsius) {
+  return *celsius = static_cast<unsigned>(now(5)), 0;
+}
 int nvmlDeviceGetCurrentClocksThrottleReasons(void*, unsigned long long* bits) { return *bits = now(6), 0; }
 int nvmlDeviceGetTotalEccErrors(void*, int kind, int, unsigned long long* count) {
   return *count = kind == 1 ? now(7) : 0, 0;

@@ -45,9 +45,10 @@ int train_command(Arguments& arguments) {
                  "validate everything and print the plan; start and write nothing");
   arguments.flag("--detach", detached,
                  "train in the background, beyond the terminal; returns after the first step");
-  arguments.option("--notify", notify,
-                   "tell the webhook (Slack's form) whose address is in env:NAME or file:PATH of failures, hangs, "
-                   "preemptions, loss spikes and the end");
+  arguments.option(
+      "--notify", notify,
+      "tell the webhook (Slack's form) whose address is in env:NAME or file:PATH of failures, hangs, "
+      "preemptions, loss spikes and the end");
   arguments.flag("--json", shown.json, "print the summary as JSON on standard output");
   add_launch_flags(arguments, options.launch, FlagsFor::training);
   arguments.example("lockstep train", "the default recipe: a small GPT on the built-in grammar");

@@ -143,8 +143,8 @@ std::optional<SigningKey> signing_key(const std::string& path) {
   if (path.empty()) return std::nullopt;
   SigningKey key(path);
   if (!key.can_sign())
-    throw base::ConfigError(337, fmt::format("{}={} is a public key, which cannot sign; name the private one",
-                                             kChainKey, path));
+    throw base::ConfigError(
+        337, fmt::format("{}={} is a public key, which cannot sign; name the private one", kChainKey, path));
   return key;
 }
 
@@ -320,13 +320,14 @@ void RunFolder::begin_chain(const Plan& plan, const json& record, int64_t first_
                   .public_pem = key ? key->public_pem() : "",
                   .first_step = first_step};
   std::string link;
-  if (history == History::goes_on && first_step > 0 && fs::exists(path)) {
+  if (history != History::fresh && first_step > 0 && fs::exists(path)) {
     const std::string text = base::read_file(path);
     const Genesis earlier = Genesis::from_text(text);
     if (earlier.key_kind != genesis.key_kind || earlier.public_pem != genesis.public_pem)
-      throw base::ConfigError(337, fmt::format("the chain of {} was begun with {} key: name that one in {}, or start "
-                                               "over with --resume never",
-                                               folder_, earlier.key_kind.empty() ? "no" : "another", kChainKey));
+      throw base::ConfigError(
+          337, fmt::format("the chain of {} was begun with {} key: name that one in {}, or start "
+                           "over with --resume never",
+                           folder_, earlier.key_kind.empty() ? "no" : "another", kChainKey));
     link = last_link(folder_ + "/metrics.jsonl");
     if (link.empty()) link = sha256_hex(text);
   } else {

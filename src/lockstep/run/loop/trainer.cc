@@ -114,7 +114,8 @@ class Trainer {
 
   // Whether the line of this step says what the weights are behind it.
   bool hashes(int64_t step) const {
-    return recipe_.log.fingerprint || (recipe_.log.chain && step % std::max<int64_t>(1, recipe_.log.every) == 0);
+    return recipe_.log.fingerprint ||
+           (recipe_.log.chain && step % std::max<int64_t>(1, recipe_.log.every) == 0);
   }
 
   // One step, top to bottom: data, the program, and what the step before it gave.

@@ -56,12 +56,8 @@ void Chain::seal(json& line) {
 }
 
 std::string Genesis::to_text() const {
-  return json{{"format", kFormat},
-              {"first_step", first_step},
-              {"recipe", recipe},
-              {"record", record},
-              {"key", key_kind},
-              {"public_key", public_pem}}
+  return json{{"format", kFormat}, {"first_step", first_step}, {"recipe", recipe},
+              {"record", record},  {"key", key_kind},          {"public_key", public_pem}}
              .dump(1) +
          "\n";
 }
@@ -76,8 +72,9 @@ Genesis Genesis::from_text(std::string_view text) {
     return {read.at("recipe"), read.at("record"), read.at("key"), read.at("public_key"),
             read.at("first_step")};
   } catch (const json::exception&) {
-    throw base::DataError(338, "chain.json is damaged or was not written by a run with log.chain = true; "
-                               "restore it from a copy of the run folder");
+    throw base::DataError(338,
+                          "chain.json is damaged or was not written by a run with log.chain = true; "
+                          "restore it from a copy of the run folder");
   }
 }
 

@@ -26,8 +26,8 @@ std::string sealed_part(const nlohmann::json& line);
 // chain.json: what a chain begins with, and its digest. `recipe`: config.toml; `record`: record.json.
 struct Genesis {
   std::string recipe, record, key_kind, public_pem;
-  int64_t first_step = 0;                        // steps done before it began; their lines are in no chain
-  std::string to_text() const;                   // the file's bytes, from which the first digest is made
+  int64_t first_step = 0;                           // steps done before it began; their lines are in no chain
+  std::string to_text() const;                      // the file's bytes, from which the first digest is made
   static Genesis from_text(std::string_view text);  // DataError 338: no chain's beginning
 };
 

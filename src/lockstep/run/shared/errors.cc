@@ -220,7 +220,8 @@ std::vector<base::ErrorExplanation> error_rows() {
         "`openssl rand -hex 32 > FILE` makes a secret for HMAC-SHA256."}},
       {338,
        "Chain of the log is broken",
-       {"A line of metrics.jsonl was changed, removed, inserted or reordered after it was written, or chain.json "
+       {"A line of metrics.jsonl was changed, removed, inserted or reordered after it was written, or "
+        "chain.json "
         "was.",
         "Lines were lost because the disk was full, or two runs wrote into one folder."},
        {"The message names the first line that does not fit: what is before it is intact.",
@@ -230,13 +231,15 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"The build, the device, the libraries or the data are others than the run's: the message lists them.",
         "The run used tensor or context parallelism without batch.product_strands or batch.sequence_strands.",
         "The log or the checkpoint was changed, or the hardware computed something else then or now."},
-       {"Replay under the conditions of record.json.", "`lockstep replay RUN --step N --against RUN2` shows which "
-                                                       "block differs first."}},
+       {"Replay under the conditions of record.json.",
+        "`lockstep replay RUN --step N --against RUN2` shows which "
+        "block differs first."}},
       {350,
        "No step to replay",
        {"The step is beyond what the run has trained, or before its first.",
         "No checkpoint is left from before that step, and the run's beginning cannot be repeated either."},
-       {"Choose a step up to the run's last one.", "Keep more checkpoints: checkpoint.keep, checkpoint.keep_every."}},
+       {"Choose a step up to the run's last one.",
+        "Keep more checkpoints: checkpoint.keep, checkpoint.keep_every."}},
       {601,
        "Non-finite loss or gradient",
        {"The learning rate is too high, the data of that step is unusual, or fp16 overflowed in the forward "

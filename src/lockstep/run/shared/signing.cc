@@ -63,17 +63,16 @@ struct FreeContext {
 using Pkey = std::unique_ptr<EVP_PKEY, FreeKey>;
 using Bio = std::unique_ptr<BIO, FreeBio>;
 
-Bio bio_of(std::string_view text) {
-  return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
-}
+Bio bio_of(std::string_view text) { return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
 
 // No passphrase is asked for at a terminal: a run has none.
 int no_passphrase(char*, int, int, void*) { return -1; }
 
 std::string written(const Pkey& key, bool secret) {
   const Bio bio(BIO_new(BIO_s_mem()));
-  const int done = secret ? PEM_write_bio_PrivateKey(bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr)
-                          : PEM_write_bio_PUBKEY(bio.get(), key.get());
+  const int done = secret
+                       ? PEM_write_bio_PrivateKey(bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr)
+                       : PEM_write_bio_PUBKEY(bio.get(), key.get());
   LS_ASSERT(done == 1, "a key cannot be written as PEM");
   char* data = nullptr;
   const long size = BIO_get_mem_data(bio.get(), &data);
@@ -84,8 +83,8 @@ std::string written(const Pkey& key, bool secret) {
 void refuse_shared(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || (status.st_mode & 077) == 0) return;
-  throw base::ConfigError(
-      337, fmt::format("others can read the key {} (mode {:o}): chmod 600 {}", path, status.st_mode & 0777, path));
+  throw base::ConfigError(337, fmt::format("others can read the key {} (mode {:o}): chmod 600 {}", path,
+                                           status.st_mode & 0777, path));
 }
 
 void write_key(const std::string& path, const std::string& text, mode_t mode) {
@@ -132,7 +131,9 @@ SigningKey::SigningKey(const std::string& path) : key_(std::make_unique<Key>()) 
   start_openssl();
   const base::ReadResult file = base::try_read_file(path, kLongestKey);
   if (!file.problem.empty())
-    throw base::ConfigError(337, fmt::format("the key {} cannot be read: {}; make one with `lockstep audit --make-key FILE`", path, file.problem));
+    throw base::ConfigError(
+        337, fmt::format("the key {} cannot be read: {}; make one with `lockstep audit --make-key FILE`",
+                         path, file.problem));
   const std::string& text = file.text;
   if (text.find("-----BEGIN PUBLIC KEY-----") != std::string::npos) {
     *this = from_public_pem(text);
@@ -143,17 +144,19 @@ SigningKey::SigningKey(const std::string& path) : key_(std::make_unique<Key>()) 
     key_->pair.reset(PEM_read_bio_PrivateKey(bio_of(text).get(), nullptr, no_passphrase, nullptr));
     key_->is_private = true;
     if (!key_->pair || EVP_PKEY_get_id(key_->pair.get()) != EVP_PKEY_ED25519)
-      throw base::ConfigError(337, fmt::format("{} is no Ed25519 private key without a passphrase; make one with "
-                                               "`lockstep audit --make-key FILE`",
-                                               path));
+      throw base::ConfigError(337,
+                              fmt::format("{} is no Ed25519 private key without a passphrase; make one with "
+                                          "`lockstep audit --make-key FILE`",
+                                          path));
     return;
   }
   key_->secret = text;
   while (!key_->secret.empty() && key_->secret.back() == '\n') key_->secret.pop_back();
   if (key_->secret.size() < kShortestSecret)
-    throw base::ConfigError(337, fmt::format("the secret in {} has {} bytes, at least {} are needed; make one "
-                                             "with `openssl rand -hex 32`",
-                                             path, key_->secret.size(), kShortestSecret));
+    throw base::ConfigError(337,
+                            fmt::format("the secret in {} has {} bytes, at least {} are needed; make one "
+                                        "with `openssl rand -hex 32`",
+                                        path, key_->secret.size(), kShortestSecret));
 }
 
 bool SigningKey::can_sign() const { return !key_->secret.empty() || key_->is_private; }
@@ -170,8 +173,8 @@ std::string SigningKey::sign(std::string_view text) const {
   unsigned char bytes[EVP_MAX_MD_SIZE];
   if (!key_->pair) {
     unsigned length = 0;
-    LS_ASSERT(HMAC(EVP_sha256(), key_->secret.data(), static_cast<int>(key_->secret.size()), raw(text), text.size(),
-                   bytes, &length) != nullptr);
+    LS_ASSERT(HMAC(EVP_sha256(), key_->secret.data(), static_cast<int>(key_->secret.size()), raw(text),
+                   text.size(), bytes, &length) != nullptr);
     return hex({reinterpret_cast<const char*>(bytes), length});
   }
   const std::unique_ptr<EVP_MD_CTX, FreeContext> context(EVP_MD_CTX_new());
