@@ -64,31 +64,6 @@ both_ways() {
   evaluate merged.loss merged && near merged.loss here.loss 1e-6 && near merged.loss there.loss 1e-6
 }
 
-# tune.base: training beside weights that are kept in 4 or 8 bits is PEFT's training beside the values that bitsandbytes (nf4) or
-# PyTorch (fp8) make of them, and so is what is merged.
-quantized() {  # KIND, then as both_ways
-  local kind=$1 config=()
-  shift
-  while [[ $1 != -- ]]; do config+=("$1") && shift; done
-  shift
-  quietly peer tokens tokens.bin 192 && quietly peer make base "${config[@]}" && quietly peer adapter base theirs "$@" &&
-    quietly peer rounded base values "$kind" || return 1
-  peer adapter_train tokens.bin 32 values theirs 6 0.01 >there || { cat there; return 1; }
-  losses there >there.losses
-  train run.name=quantized tune.adapter=theirs tune.base="$kind" && losses runs/quantized/metrics.jsonl >here.losses &&
-    near here.losses there.losses 1e-5 || return 1
-  train run.name=plain tune.adapter=theirs && losses runs/plain/metrics.jsonl >plain.losses || return 1
-  ! near plain.losses there.losses 1e-5 >says || { echo "the model is the same without $kind"; return 1; }
-
-  quietly "$program" export runs/quantized ours && quietly "$program" export runs/quantized --merge --out merged || return 1
-  peer adapter_loss tokens.bin 32 values ours >there || { cat there; return 1; }
-  losses there >there.loss
-  evaluate here.loss runs/quantized && near here.loss there.loss 1e-6 || return 1
-  peer loss tokens.bin 32 merged >there || { cat there; return 1; }
-  losses there >there.loss
-  near here.loss there.loss 1e-6
-}
-
 # An adapter begins as PEFT's do: A within its bound and not all alike, B zeros, so that the model is as it was.
 begins_as_the_base() {
   quietly peer tokens tokens.bin 192 && quietly peer make base llama && train run.name=new optim.lr=1e-30 || return 1
@@ -129,18 +104,6 @@ row "phi: halves side by side" both_ways phi -- all-linear r=4
 row "phi3: fused maps" both_ways phi3 -- all-linear r=4
 row "olmo2: norms behind maps" both_ways olmo2 -- all-linear r=4
 row "gpt_neox: q, k and v of each head together" both_ways gpt_neox -- all-linear r=4
-if [[ -z ${LOCKSTEP_TEST_PYTHON:-} ]] && ! "$python" -c "import bitsandbytes" 2>/dev/null; then
-  echo "adding bitsandbytes from PyPI"
-  "$python" -m pip install --quiet bitsandbytes >"$work/why" 2>&1
-fi
-if "$python" -c "import bitsandbytes" 2>"$work/why"; then
-  row "llama in nf4: bitsandbytes' values" quantized nf4 llama num_key_value_heads=2 -- all-linear r=4 lora_alpha=8
-  row "qwen3 in nf4: some maps" quantized nf4 qwen3 head_dim=24 -- q_proj,v_proj r=4
-  row "phi3 in nf4: fused maps" quantized nf4 phi3 -- all-linear r=4
-else
-  echo "skipped rows with nf4: $python has no bitsandbytes: $(tail -n 1 "$work/why")"
-fi
-row "llama in fp8: PyTorch's e4m3" quantized fp8 llama -- all-linear r=4
 row "an adapter begins as PEFT's do" begins_as_the_base
 row "adapters of other models and kinds are refused" refused_adapters
 finish

@@ -194,32 +194,6 @@ def adapter_train(path, seq_len, base, folder, steps, lr):
         optimizer.step()
 
 
-# The model with every linear map of its layers as tune.base keeps it: bitsandbytes' own NF4, and PyTorch's e4m3 in blocks of 64.
-def rounded(base, folder, kind):
-    import torch
-    from transformers import AutoModelForCausalLM
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    count = 0
-    for name, module in model.named_modules():
-        if not isinstance(module, torch.nn.Linear) or name in ("lm_head", "embed_out"):
-            continue
-        weight = module.weight.data
-        if kind == "nf4":
-            from bitsandbytes import functional
-            codes, state = functional.quantize_4bit(weight.contiguous(), quant_type="nf4", blocksize=64, compress_statistics=False)
-            values = functional.dequantize_4bit(codes, state)
-        else:
-            blocks = torch.nn.functional.pad(weight.flatten(), (0, -weight.numel() % 64)).reshape(-1, 64)
-            largest = blocks.abs().amax(dim=1, keepdim=True)
-            codes = (blocks / largest * 448).to(torch.float8_e4m3fn)
-            values = (codes.float() / 448 * largest).flatten()[:weight.numel()].reshape(weight.shape)
-        assert (values - weight).abs().max() > 1e-4, name
-        module.weight.data = values.reshape(weight.shape).float()
-        count += 1
-    model.save_pretrained(folder)
-    print(count, "maps")
-
-
 def words(folder):
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -399,6 +373,6 @@ def serve():
 
 
 COMMANDS = {"tokens": tokens, "make": make, "loss": loss, "serve": serve, "adapter": adapter, "adapter_loss": adapter_loss,
-            "adapter_train": adapter_train, "rounded": rounded, "words": words, "prompts": prompts, "greedy": greedy, "chat": chat, "choices": choices,
+            "adapter_train": adapter_train, "words": words, "prompts": prompts, "greedy": greedy, "chat": chat, "choices": choices,
             "documents": documents, "likelihoods": likelihoods, "perplexities": perplexities}
 COMMANDS[sys.argv[1]](*sys.argv[2:])
