@@ -220,9 +220,11 @@ budget() {
 }
 
 row "instances: made, watched, stopped twice" instances
+row_limit=300  # three starts of gcloud, on a busy machine
 row "quota: fits, does not fit, and the request for more" quota
 row "shop within a quota" shopped
 if unshare --net true 2>/dev/null; then row "gcloud takes the words of the alert" budget; fi
+row_limit=120
 row "a managed group with compact placement" group
 row "flex-start: a resize request" flex
 row "Vertex AI: pool 0 has one replica, spot, a time limit" vertex

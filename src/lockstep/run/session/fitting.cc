@@ -173,8 +173,10 @@ bool has_segment(const model::Model& model, const std::string& name) {
   });
 }
 
-std::optional<Fitting> cheapest_fitting(const Plan& plan, const Freedom& freedom, int64_t bytes) {
-  const std::vector<Variant> all = variants_of(plan, freedom);
+std::optional<Fitting> cheapest_fitting(const Plan& plan, const Freedom& freedom, int64_t bytes,
+                                        const std::function<bool(const Variant&)>& wanted) {
+  std::vector<Variant> all = variants_of(plan, freedom);
+  if (wanted) std::erase_if(all, [&](const Variant& v) { return !wanted(v); });
   // More slices never need more: where the most of a group are too much, its others need not be tried.
   std::map<decltype(group_of(all[0])), const Variant*> smallest;
   for (const Variant& v : all) {

@@ -4,6 +4,7 @@
 //     if (const auto found = cheapest_fitting(plan, {.recompute = true}, plan.available_bytes)) ...
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,8 +32,10 @@ struct Fitting {
   program::MemoryPlan memory;
 };
 
-// The variant that costs least time among those that need at most `bytes`; nothing when none does.
-std::optional<Fitting> cheapest_fitting(const Plan& plan, const Freedom& freedom, int64_t bytes);
+// The variant that costs least time among those that need at most `bytes`; nothing when none does. `wanted`:
+// only of those that it likes.
+std::optional<Fitting> cheapest_fitting(const Plan& plan, const Freedom& freedom, int64_t bytes,
+                                        const std::function<bool(const Variant&)>& wanted = {});
 
 // The one that needs least, and how many there are to choose from.
 struct Least {

@@ -45,9 +45,19 @@ double step_seconds(const Plan& plan, const Fitting& fitting, const plan::Machin
 
 std::vector<MenuRow> remedy_menu(const Plan& plan, int64_t available, const plan::Machine& machine) {
   std::vector<MenuRow> menu;
+  std::vector<Variant> offered;
+  const Variant now = variant_of(plan);
+  // Of those that are offered with more slices already, the next is one with fewer, and something else
+  // besides.
+  const auto is_new = [&](const Variant& v) {
+    return std::none_of(offered.begin(), offered.end(), [&](const Variant& before) {
+      return before.slices != now.slices && v.slices >= before.slices && v.strands == before.strands;
+    });
+  };
   for (const Freedom& freedom : kFreedoms) {
-    const std::optional<Fitting> found = cheapest_fitting(plan, freedom, available);
+    const std::optional<Fitting> found = cheapest_fitting(plan, freedom, available, is_new);
     if (!found) continue;
+    offered.push_back(found->variant);
     MenuRow row{.change = change_words(plan, found->variant),
                 .price = change_price(plan, found->variant),
                 .peak_bytes = found->memory.peak_bytes()};
