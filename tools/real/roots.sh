@@ -21,6 +21,7 @@ in_root() {
   local root=$1
   shift
   # Namespaces of its own: mounts go when the command ends, and only loopback is there.
+  # shellcheck disable=SC2016  # the inner shell expands them
   unshare --mount --net --pid --fork --kill-child bash -c '
     root=$1; shift
     mount -t proc proc "$root/proc" && mount -t tmpfs tmpfs "$root/dev" && mkdir -p "$root/dev/shm" && mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm" || exit 125
