@@ -104,7 +104,8 @@ std::string webhook_address(const std::string& where) {
   std::string address;
   if (where.starts_with("env:")) {
     const char* const value = std::getenv(where.c_str() + 4);  // a name of the user's own
-    if (value == nullptr) throw base::ConfigError(766, fmt::format("--notify {}: that variable is not set", where));
+    if (value == nullptr)
+      throw base::ConfigError(766, fmt::format("--notify {}: that variable is not set", where));
     address = value;
   } else if (where.starts_with("file:")) {
     const base::ReadResult file = base::try_read_file(where.substr(5), 4096);
