@@ -113,7 +113,7 @@ END
 # An independent reader of the log, with W&B's own messages where they are installed.
 wandb_reads() {
   "$program" metrics "$work/runs/first" --to wandb --out wandb || return 1
-  "${LOCKSTEP_WANDB_PYTHON:-python3}" - "$work/runs/first/metrics.jsonl" wandb/offline-run-*/run-*.wandb <<'END'
+  "${WANDB_PYTHON:-python3}" - "$work/runs/first/metrics.jsonl" wandb/offline-run-*/run-*.wandb <<'END'
 import json, struct, sys, zlib
 data = open(sys.argv[2], "rb").read()
 assert data[:7] == b":W&B" + struct.pack("<HB", 0xBEE1, 0)

@@ -22,6 +22,10 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "A file of devices, machines and prices whose rows replace the built-in ones. Default: "
        "lockstep/catalogue.toml in XDG_CONFIG_HOME, or ~/.config/lockstep/catalogue.toml.",
        "plan"},
+      {"LOCKSTEP_CHAIN_KEY", user,
+       "The file of the key that signs the links of log.chain: an Ed25519 private key (`lockstep audit "
+       "--make-key`), or a secret for HMAC-SHA256.",
+       "run"},
       {"LOCKSTEP_GRAPH", user,
        "off: a GPU step is launched call by call, not as a CUDA graph. all: steps of several ranks become "
        "graphs too. Same bits.",

@@ -68,11 +68,11 @@ TEST(Notify, TellsOnlyWhatIsWanted) {
 
 TEST(Notify, TheAddressIsReadFromElsewhereAndNeverSaid) {
   const base::TemporaryFolder place;
-  ::setenv("LOCKSTEP_TEST_HOOK", "  https://hooks/secret\n", 1);
-  EXPECT_EQ(webhook_address("env:LOCKSTEP_TEST_HOOK"), "https://hooks/secret");
+  ::setenv("OUR_TEST_HOOK", "  https://hooks/secret\n", 1);
+  EXPECT_EQ(webhook_address("env:OUR_TEST_HOOK"), "https://hooks/secret");
   base::write_file_durable(place.path() + "/hook", "http://127.0.0.1:1/x\n");
   EXPECT_EQ(webhook_address("file:" + place.path() + "/hook"), "http://127.0.0.1:1/x");
-  EXPECT_NE(base::refusal(766, [] { webhook_address("env:LOCKSTEP_NOT_SET"); }), "");
+  EXPECT_NE(base::refusal(766, [] { webhook_address("env:OUR_HOOK_NOT_SET"); }), "");
   EXPECT_NE(base::refusal(766, [] { webhook_address("file:/nowhere/x"); }), "");
   const std::string refused = base::refusal(766, [] { webhook_address("https://hooks/secret"); });
   EXPECT_NE(refused, "");

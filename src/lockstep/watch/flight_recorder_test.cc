@@ -57,11 +57,11 @@ FlightDump dump(std::vector<int64_t> sequences, const std::string& where = "") {
 
 TEST(FlightRecorder, TellsWhoIsBehind) {
   const Behind behind =
-      who_is_behind({{0, dump({1, 2, 3}, "train.py:31 step")}, {1, dump({1, 2})}, {2, dump({1, 2, 3})}});
+      who_is_behind({{0, dump({1, 2, 3})}, {1, dump({1, 2})}, {2, dump({1, 2, 3}, "train.py:31 step")}});
   EXPECT_EQ(behind.rank, 1);
   EXPECT_EQ(
       behind.sentence,
-      "rank 1 has entered 2 collectives of default_pg, rank 0 already 3 (gloo:all_reduce, train.py:31 step)");
+      "rank 1 has entered 2 collectives of default_pg, rank 2 already 3 (gloo:all_reduce, train.py:31 step)");
   EXPECT_EQ(who_is_behind({{0, dump({4})}, {1, dump({4})}}).rank, -1);
   EXPECT_EQ(who_is_behind({}).rank, -1);
 }
