@@ -63,6 +63,25 @@ std::vector<int> fullest(const std::vector<Holding>& all, int64_t shards) {
   return ranks;
 }
 
+// And, where each of the tensor ranks keeps what an update rule needs of the parameters that it owns, their
+// neighbours with the same list.
+std::vector<int> with_owners(std::vector<int> ranks, const program::Program& program, const comm::Mesh& mesh,
+                             const plan::Lists& lists) {
+  const bool owns = std::any_of(program.instructions.begin(), program.instructions.end(),
+                                [](const program::Instruction& i) { return i.is<program::ToOwners>(); });
+  if (!owns) return ranks;
+  std::vector<int> all;
+  for (const int rank : ranks) {
+    comm::Coordinate at = comm::coordinate_of(mesh, rank);
+    for (int tensor = 0; tensor < program.parts.tensor; ++tensor) {
+      at.at[static_cast<int>(comm::Axis::tensor)] = tensor;
+      const int other = comm::rank_of(mesh, at);
+      if (lists.of[static_cast<size_t>(other)] == lists.of[static_cast<size_t>(rank)]) all.push_back(other);
+    }
+  }
+  return all;
+}
+
 // What the user has settled is not up for choice.
 template <class T>
 std::optional<T> settled(const recipe::Resolved& resolved, const std::string& key, T value) {
@@ -117,7 +136,8 @@ OneList compile_list(const ListQuestion& q, size_t k) {
     if (q.sizes == Sizes::estimated && own != all.end())
       made.peak_bytes += kBytes * (all[0].elements - own->elements);
     if (q.sizes == Sizes::exact) {
-      for (const int rank : fullest(all, made.program->ranks.shard)) {
+      const std::vector<int> ranks = fullest(all, made.program->ranks.shard);
+      for (const int rank : with_owners(ranks, *made.program, q.mesh, q.lists)) {
         if (rank != first) look_at(program_of(q.plan, q.step, rank, memory));
       }
     }
