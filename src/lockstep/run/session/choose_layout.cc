@@ -197,7 +197,7 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
   PlanOptions look = options;
   look.must_fit = look.proves = false;
   look.seat.rank = 0;
-  look.may_shrink = question.ranks <= kShrinkRanks;
+  look.may_shrink = question.ranks <= kShrinkRanks && !search.simple;
   return plan::choose(question, [&](const plan::Candidate& candidate) {
     recipe::Resolved tried = resolved;
     tried.recipe.parallel.automatic = false;

@@ -300,10 +300,8 @@ void check_product_strands(const recipe::Recipe& recipe, const model::Parts& par
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(161, fmt::format("batch.product_strands = {} {}", strands, why));
   };
-  const int64_t tokens =
-      recipe.batch.global / recipe.batch.slices.value * recipe.data.seq_len / parts.context;
   const bool attends = model::find_family(m.family).attends();
-  int64_t common = std::gcd(m.ffn.value, tokens);
+  int64_t common = m.ffn.value;
   if (attends) common = std::gcd(common, std::gcd(m.heads, m.kv_heads.value));
   const std::string ways = "; choose one of " + fitting_strands(common, parts.tensor);
   if ((strands & (strands - 1)) != 0) refuse("is not a power of two" + ways);
@@ -315,17 +313,31 @@ void check_product_strands(const recipe::Recipe& recipe, const model::Parts& par
   if (attends) check("model.heads", m.heads);
   if (attends) check("model.kv_heads", m.kv_heads.value);
   check("model.ffn", m.ffn.value);
-  check("the tokens of a slice on one rank", tokens);
   for (const auto& [there, key] : {std::pair(recipe.precision.compute == "fp8", "precision.compute=fp8"),
                                    std::pair(recipe.tune.method == "lora", "tune.method=lora"),
                                    std::pair(recipe.tune.loss == "dpo", "tune.loss=dpo")}) {
     if (there) refuse(fmt::format("does not go with {}; set batch.product_strands=1", key));
   }
-  if (parts.tensor > 1 && recipe.batch.slices.value != recipe.batch.strands.value) {
-    refuse(fmt::format(
-        "on several tensor ranks needs one slice per strand, so that the order of all sums is the "
-        "same; set batch.strands={}, which changes the bits of the result",
-        recipe.batch.slices.value));
+}
+
+// When slices and strands are known.
+void check_strand_slices(const recipe::Recipe& recipe, const model::Parts& parts) {
+  const int64_t slices = recipe.batch.slices.value;
+  const int64_t tokens = recipe.batch.global / slices * recipe.data.seq_len / parts.context;
+  if (tokens % parts.product_strands != 0) {
+    throw ConfigError(
+        161, fmt::format("batch.product_strands = {} does not divide the {} tokens of a slice on one "
+                         "rank; change batch.slices or data.seq_len, or choose one of {}",
+                         parts.product_strands, tokens, fitting_strands(tokens, parts.tensor)));
+  }
+  if (parts.tensor > 1 && slices != recipe.batch.strands.value) {
+    throw ConfigError(
+        161,
+        fmt::format(
+            "batch.product_strands = {} on several tensor ranks needs one slice per strand, so that the "
+            "order of all sums is the same, but there are {} slices in {} strands; set batch.strands={}, "
+            "which changes the bits of the result",
+            parts.product_strands, slices, recipe.batch.strands.value, slices));
   }
 }
 
@@ -421,6 +433,7 @@ void check_slices(const recipe::Recipe& recipe, const program::DataRanks& ranks,
                   const program::Stages& stages, const model::Parts& parts) {
   const int64_t slices = recipe.batch.slices.value,
                 tokens = recipe.batch.global / slices * recipe.data.seq_len;
+  if (parts.fixes_products()) check_strand_slices(recipe, parts);
   if (parts.sequence && tokens / parts.context % parts.tensor != 0) {
     throw ConfigError(
         167,
