@@ -17,7 +17,7 @@ def step(number):
         while True: pass
     if number == 3 and rank == 1 and kind == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
-    if number == 3 and rank != 1 and kind == "dump" or number == 2 and rank == 1 and kind == "dump":
+    if number == 2 and kind == "dump":
         work = dist.all_reduce(torch.ones(4), async_op=True) if rank != 1 else None
         path = os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank)
         open(path, "wb").write(torch._C._distributed_c10d._dump_fr_trace())
