@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -102,9 +103,17 @@ class Checker {
     if (program_.buffers[static_cast<size_t>(use.buffer)].bytes() == 0) return;
     if (program_.parts.context > 1 && !added_.contains({use.buffer, Among::context}))
       fail(i, "reads " + name(use) + " of one context rank's tokens");
-    if (program_.parts.sequence && !program_.parts.fixes_products() &&
-        !added_.contains({use.buffer, Among::tensor}))
+    if (tensor_ranks_add(use) && !added_.contains({use.buffer, Among::tensor}))
       fail(i, "reads " + name(use) + " of one tensor rank's tokens");
+  }
+
+  // Where the numeric contract fixes the order of their sums, only blocks that have any are summed.
+  bool tensor_ranks_add(const Use& use) const {
+    if (!program_.parts.fixes_products()) return program_.parts.sequence;
+    const int block = program_.buffers[static_cast<size_t>(use.buffer)].block;
+    const std::vector<model::ParamSpec> params = model_.blocks[static_cast<size_t>(block)].params();
+    return std::any_of(params.begin(), params.end(),
+                       [](const model::ParamSpec& spec) { return spec.partial && !spec.train.frozen; });
   }
 
   // Gradients of a strand are folded in slice order: the first writes, the others add.

@@ -84,7 +84,7 @@ int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
     Buffer to = from;
     to.name += " across";
     to.shape = behind(seam, from.shape, model_.parts);
-    if (sums(seam)) to.dtype = tree ? model_.compute : from.dtype;
+    if (tree && sums(seam)) to.dtype = model_.compute;
     i.moved_bytes = std::max(from.bytes(), to.bytes());
     result = program_.add_buffer(to);
     if (seam == Seam::sum || seam == Seam::sum_both) {
