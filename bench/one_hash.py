@@ -3,8 +3,8 @@
 
     bench/one_hash.py [--program ./lockstep] [--steps 100] [--json] [key=value ...]
 
-Trains a small Llama with `batch.product_strands = 4` in twenty layouts on 1 to 8 ranks of this machine and prints the last loss,
-to its last bit, and `params_hash` of each. Exits with 1 if any row differs from one rank's.
+Trains a small Llama with `batch.product_strands = 4` in twenty layouts on 1 to 8 ranks of this machine, and with
+`batch.sequence_strands = 4` beside it in nine with context ranks, and prints the last loss, to its last bit, and `params_hash` of each. Exits with 1 if any row differs from one rank's.
 """
 import argparse
 import json
@@ -15,7 +15,7 @@ import tempfile
 RECIPE = [
     "model.family=llama", "model.layers=4", "model.hidden=64", "model.heads=8", "model.kv_heads=4", "model.ffn=128",
     "data.seq_len=32", "batch.global=16", "batch.slices=8", "batch.strands=8", "batch.product_strands=4",
-    "log.eval_every=0", "log.every=1", "checkpoint.every=0",
+    "run.device=cpu", "log.eval_every=0", "log.every=1", "checkpoint.every=0",
 ]
 LAYOUTS = [
     (1, ""),
@@ -39,6 +39,18 @@ LAYOUTS = [
     (4, "parallel.tensor=2 parallel.pipeline=2 parallel.sequence=true"),
     (8, "parallel.tensor=2 parallel.pipeline=2 parallel.zero=3 parallel.sequence=true"),
 ]
+PIECES = ["batch.sequence_strands=4", "model.kv_heads=8"]  # another contract, with bits of its own
+CONTEXT_LAYOUTS = [
+    (1, ""),
+    (2, "parallel.context=2"),
+    (4, "parallel.context=4"),
+    (2, "parallel.context=2 parallel.context_form=heads"),
+    (4, "parallel.context=2 parallel.zero=3"),
+    (4, "parallel.context=2 parallel.pipeline=2"),
+    (4, "parallel.tensor=2 parallel.context=2"),
+    (8, "parallel.tensor=2 parallel.context=2 parallel.context_form=heads parallel.zero=1"),
+    (8, "parallel.tensor=2 parallel.context=2 parallel.pipeline=2"),
+]
 
 
 def train(options, folder, number, ranks, words):
@@ -53,6 +65,25 @@ def train(options, folder, number, ranks, words):
             "params_hash": json.loads(run.stdout.splitlines()[-1])["params_hash"]}
 
 
+def compare(options, folder, keys, layouts):
+    """Trains in all of them; returns how many differ from the first."""
+    rows = []
+    if keys and not options.json:
+        print(" ".join(["with", *keys]))
+    for number, (ranks, words) in enumerate(layouts):
+        rows.append(train(options, folder, number, ranks, " ".join([*keys, words])))
+        if options.json:
+            print(json.dumps(rows[-1]), flush=True)
+            continue
+        shown = rows[-1].get("failed") or f"{rows[-1]['loss_hex']}  {rows[-1]['params_hash']}"
+        print(f"{ranks}  {words.replace('parallel.', '') or 'one rank':62}{shown}", flush=True)
+    different = [row for row in rows if "failed" in row or row["params_hash"] != rows[0].get("params_hash")
+                 or row["loss_hex"] != rows[0].get("loss_hex")]
+    if not options.json:
+        print(f"{len(rows) - len(different)} of {len(rows)} rows are those of one rank, bit for bit")
+    return len(different)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default="./lockstep")
@@ -60,20 +91,12 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("keys", nargs="*", help="recipe keys, such as precision.compute=bf16")
     options = parser.parse_args()
-    rows = []
+    groups = [([], LAYOUTS), (PIECES, CONTEXT_LAYOUTS)]
+    wrong = 0
     with tempfile.TemporaryDirectory() as folder:
-        for number, (ranks, words) in enumerate(LAYOUTS):
-            rows.append(train(options, folder, number, ranks, words))
-            if options.json:
-                print(json.dumps(rows[-1]), flush=True)
-                continue
-            shown = rows[-1].get("failed") or f"{rows[-1]['loss_hex']}  {rows[-1]['params_hash']}"
-            print(f"{ranks}  {words.replace('parallel.', '') or 'one rank':62}{shown}", flush=True)
-    different = [row for row in rows if row.get("params_hash") != rows[0].get("params_hash")
-                 or row.get("loss_hex") != rows[0].get("loss_hex")]
-    if not options.json:
-        print(f"{len(rows) - len(different)} of {len(rows)} rows are those of one rank, bit for bit")
-    return 1 if different or "failed" in rows[0] else 0
+        for group, (keys, layouts) in enumerate(groups):
+            wrong += compare(options, f"{folder}/{group}", keys, layouts)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

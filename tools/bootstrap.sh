@@ -299,7 +299,7 @@ make_plan() {
 
 # gpu becomes cuda, or says why not: none (no device), unfit (gpu_why told), chosen (the user's wish).
 decide_cuda() {
-  local wish=${want_cuda:-$(choice cuda)}
+  local wish=${cuda_once:-${want_cuda:-$(choice cuda)}}
   gpu_verdict
   if [[ -n $gpu_why ]]; then say "lockstep: $gpu_why."; fi
   case $wish in
@@ -451,6 +451,7 @@ cmake_arguments() {
   printf '%s\n' "-DLOCKSTEP_ARROW=${LOCKSTEP_ARROW:-}"
   if [[ $gpu == cuda ]]; then
     printf '%s\n' -DLOCKSTEP_CUDA=ON "-DCMAKE_CUDA_COMPILER=$nvcc"
+    if [[ -n ${cuda_architectures:-} ]]; then printf '%s\n' "-DCMAKE_CUDA_ARCHITECTURES=$cuda_architectures"; fi
   else
     printf '%s\n' -DLOCKSTEP_CUDA=OFF
   fi

@@ -44,7 +44,7 @@ MAY_INCLUDE = {
                 "run/saving run/loop launch",
     "replay": "base device data model checkpoint run/shared run/session run/folder run/loop",
     "verify": "base recipe data model checkpoint plan launch",
-    "see": "base recipe checkpoint watch http",
+    "see": "base recipe checkpoint watch run/folder http",
     "jobs": "base recipe",
     "ship": "base",
     "cli": "base text chat terminal recipe device store comm data model program checkpoint plan watch run/shared run/executor run/session run/folder run/saving run/loop run/tools http launch training replay verify jobs ship see",

@@ -20,7 +20,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import sbom
+
 ROOT = Path(__file__).resolve().parents[1]
+CUDA_PACKAGES = ("nvidia-cuda-runtime==13.*", "nvidia-cublas==13.*", "nvidia-cudnn-cu13==9.*", "nvidia-nccl-cu13>=2.27")
 NAME, PACKAGE = "lockstep_trainer", "lockstep"
 # Where lib/ finds its neighbours in site-packages; and the first entry, each other.
 NEIGHBOURS = ["$ORIGIN", "$ORIGIN/../../torch/lib", "$ORIGIN/../../nvidia/cu13/lib", "$ORIGIN/../../nvidia/cudnn/lib",
@@ -30,7 +33,11 @@ SCRIPT = """#!/bin/sh
 here=$(dirname -- "$(readlink -f -- "$0")")
 for program in "$here"/../lib*/python3*/*-packages/lockstep/bin/lockstep "$here"/../local/lib/python3*/*-packages/lockstep/bin/lockstep \\
   "$here"/../lockstep/bin/lockstep; do
-  if [ -x "$program" ]; then exec "$program" "$@"; fi
+  if [ -x "$program" ]; then
+    [ -e "${program%/bin/lockstep}/lib/liblockstep.so" ] && exec "$program" "$@"
+    echo "lockstep: its installation in ${program%/lockstep/bin/lockstep} is incomplete (interrupted?); run: python3 -m pip install --force-reinstall --no-deps lockstep-trainer" >&2
+    exit 2
+  fi
 done
 echo "lockstep: the package lockstep-trainer was not found beside $here; install it again with pip" >&2
 exit 2
@@ -92,6 +99,9 @@ def metadata(version):
             "Summary: Trains deep networks on one device or many: the same recipe and seed give the same bits\n"
             "License: Apache-2.0\nRequires-Python: >=3.8\nRequires-Dist: torch==2.11.*\n"
             "Provides-Extra: data\nRequires-Dist: pyarrow==26.*; extra == \"data\"\n"
+            # PyPI's torch brings these; a CPU build of torch, for which this extra is, does not.
+            "Provides-Extra: cuda\n"
+            + "".join(f"Requires-Dist: {one}; extra == \"cuda\"\n" for one in CUDA_PACKAGES) +
             f"Description-Content-Type: text/markdown\n\n{text}")
 
 
@@ -118,6 +128,11 @@ def write(out, package, binaries):
         rows.append(entry(archive, f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: lockstep\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
                           0o644))
         rows.append(entry(archive, f"{info}/LICENSE", (ROOT / "LICENSE").read_bytes(), 0o644))
+        for name, text in sorted(sbom.licences().items()):
+            rows.append(entry(archive, f"{info}/licenses/{name}", text, 0o644))
+        inside = {str(file.relative_to(package.parent)): file.read_bytes() for file in binaries}
+        has_cuda = any(file.name == "liblockstep_cuda.so" for file in binaries)
+        rows.append(entry(archive, f"{info}/sboms/lockstep.cdx.json", sbom.sbom(version, inside, has_cuda).encode(), 0o644))
         record = io.StringIO()
         csv.writer(record, lineterminator="\n").writerows([*rows, (f"{info}/RECORD", "", "")])
         entry(archive, f"{info}/RECORD", record.getvalue().encode(), 0o644)

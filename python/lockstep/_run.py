@@ -1,10 +1,11 @@
 """A run folder: what a run was, what it measured and what it saved."""
-import json
 import os
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Union
 
 from . import _tensors
+from ._rows import row_of
 from ._program import DataError, PathLike, Value, ask, json_of, key_values, key_words
 
 
@@ -60,11 +61,34 @@ class Run:
             return
         with open(path, encoding="utf-8") as file:
             for line in file:
-                if line.endswith("\n"):  # the last one may be on its way
-                    yield json.loads(line)
+                row = row_of(line) if line.endswith("\n") else None  # the last one may be on its way
+                if row is not None:
+                    yield row
 
     def metrics(self) -> Metrics:
         return Metrics(self._lines("metrics.jsonl"))
+
+    def follow(self, every: float = 1.0, timeout: Optional[float] = None) -> Iterator[Metrics]:
+        """All rows so far, again whenever there are new ones, until the run has ended, or `timeout` seconds have brought none.
+
+        for rows in lockstep.Run("runs/first").follow():  # a run that trains elsewhere; it does not notice
+            print(rows.tail(1))
+        """
+        began, seen = time.monotonic(), -1
+        while True:
+            ended = any(event.get("event") in ("finished", "preempted") for event in self.events()[-3:])
+            rows = self.metrics()
+            if len(rows) != seen:
+                seen, began = len(rows), time.monotonic()
+                yield rows
+            elif ended or (timeout is not None and time.monotonic() - began >= timeout):
+                return
+            else:
+                time.sleep(every)
+
+    def histograms(self, block: Optional[str] = None) -> List[Dict[str, Any]]:
+        """Of gradients, with log.histograms: rows with step, block, edges and counts (matplotlib: stairs(counts, edges))."""
+        return [row for row in self._lines("histograms.jsonl") if block is None or row.get("block") == block]
 
     def events(self) -> List[Dict[str, Any]]:
         return list(self._lines("events.jsonl"))

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from . import _data, _module, _progress
 from ._program import (LockstepError, PathLike, Preempted, RecipeError, Value, ask, error_of, json_of, key_values, key_words, program,
                        recipe_words, sentence)
+from ._rows import row_of
 from ._run import Run
 
 OnStep = Callable[[Dict[str, Any]], Optional[bool]]
@@ -158,7 +159,6 @@ class _Training:
             return 0
 
     def _new_rows(self, process: "subprocess.Popen[str]") -> None:
-        import json
         size = self._metrics_size()
         if size < self.offset:  # a restart has taken back steps that it does again
             self.offset = size
@@ -170,7 +170,9 @@ class _Training:
         whole = new[: new.rfind(b"\n") + 1]
         self.offset += len(whole)
         for line in whole.splitlines():
-            row = json.loads(line)
+            row = row_of(line)
+            if row is None:
+                continue
             self.shown.step(row)
             if self.on_step is not None and self.on_step(row) is False and not self.stopped:
                 self.stopped = True

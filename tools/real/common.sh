@@ -15,7 +15,9 @@ program=$(readlink -f "${1:?usage: $0 BUILD}/lockstep")
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-real.XXXXXX")
 chmod 755 "$work"
 rows=0 failed=0 started=$SECONDS running=
+declare -A rows_at=()  # of a row that runs beside others, by its process: "FOLDER BEGAN TITLE"
 row_limit=120  # seconds; the slowest take 20 on two cores
+export LOCKSTEP_TEST_PORTS=${LOCKSTEP_TEST_PORTS:-$((10000 + RANDOM % 40 * 200))}
 # A home of its own: secrets and sockets of the person who tests stay out of it.
 export HOME=$work XDG_CONFIG_HOME=$work/config XDG_RUNTIME_DIR=$work/runtime
 mkdir -m 700 "$XDG_CONFIG_HOME" "$XDG_RUNTIME_DIR"
@@ -37,9 +39,11 @@ ours() {
 clean_up() {
   local pid
   trap '' INT TERM
-  if [[ -n $running ]]; then kill -KILL "$running" 2>/dev/null; fi
+  for pid in $running "${!rows_at[@]}"; do kill -KILL "$pid" 2>/dev/null; done
   if declare -F stop >/dev/null; then stop; fi
-  for pid in $(ours ''); do kill -KILL "$pid" 2>/dev/null; done
+  for XDG_RUNTIME_DIR in "$work"/runtime "$work"/*/runtime; do
+    for pid in $(ours ''); do kill -KILL "$pid" 2>/dev/null; done
+  done
   rm -rf "$work"
 }
 trap clean_up EXIT
@@ -55,26 +59,67 @@ skip() {
 need() { command -v "$1" >/dev/null || skip "$1 is not here; ./dev test --real installs $2"; }
 
 # need_python MODULE...: $python has them. LOCKSTEP_TEST_PYTHON names one; without it, LOCKSTEP_REAL_VENV names a folder where
-# one is set up from PyPI (./dev test --real does that, once), and gets what else is missing.
+# one is set up from PyPI (./dev test --real does that, once, with packages.sh), and gets what else is missing.
 need_python() {
   local module
   python=${LOCKSTEP_TEST_PYTHON:-}
   if [[ -z $python && -n ${LOCKSTEP_REAL_VENV:-} ]]; then
     python=$LOCKSTEP_REAL_VENV/bin/python
-    if [[ ! -e $LOCKSTEP_REAL_VENV/complete ]]; then
-      echo "setting up $LOCKSTEP_REAL_VENV with torch and transformers from PyPI"
-      { python3 -m venv --clear "$LOCKSTEP_REAL_VENV" && "$python" -m pip install --quiet torch transformers &&
-        touch "$LOCKSTEP_REAL_VENV/complete"; } >"$work/why" 2>&1 ||
-        skip "torch and transformers cannot be installed: $(tail -n 1 "$work/why")"
-    fi
+    once complete set_up_python || skip "torch and transformers cannot be installed: $(tail -n 1 "$work/why")"
   fi
   [[ -n $python ]] || skip "LOCKSTEP_TEST_PYTHON names no interpreter"
   for module in "$@"; do
-    if [[ -z ${LOCKSTEP_TEST_PYTHON:-} ]] && ! "$python" -c "import $module" 2>/dev/null; then
-      echo "adding $module from PyPI"
-      "$python" -m pip install --quiet "$module" >"$work/why" 2>&1
-    fi
-    "$python" -c "import $module" 2>"$work/why" || skip "$python has no $module: $(tail -n 1 "$work/why")"
+    once "imports-$module" has_module "$module" || skip "$python has no $module: $(tail -n 1 "$work/why")"
+  done
+}
+set_up_python() {
+  echo "setting up $LOCKSTEP_REAL_VENV with torch and transformers from PyPI"
+  { python3 -m venv --clear "$LOCKSTEP_REAL_VENV" && "$python" -m pip install --quiet torch transformers; } >"$work/why" 2>&1
+}
+has_module() {
+  "$python" -c "import $1" 2>"$work/why" && return 0
+  [[ -z ${LOCKSTEP_TEST_PYTHON:-} ]] || return 1
+  echo "adding $1 from PyPI"
+  "$python" -m pip install --quiet "$1" >"$work/why" 2>&1
+  "$python" -c "import $1" 2>"$work/why"
+}
+
+# need_extra REQUIREMENT...: what is no module of that name, such as ray[default]. Where it cannot be had, the test finds out.
+need_extra() {
+  local requirement
+  for requirement in "$@"; do
+    [[ -n ${LOCKSTEP_TEST_PYTHON:-} ]] || once "has-$requirement" add_requirement "$requirement"
+  done
+  return 0
+}
+add_requirement() { "$python" -m pip install --quiet "$1" >"$work/why" 2>&1; }
+
+# once WORD COMMAND...: in the folder that all tests share, one test at a time, until it has succeeded; then never again. A
+# Python that is somebody's own gets no marks.
+once() {
+  local mark=${LOCKSTEP_REAL_VENV:-}/$1 code=0
+  shift
+  if [[ -n ${LOCKSTEP_TEST_PYTHON:-} ]]; then "$@"; return; fi
+  [[ -e $mark ]] && return 0
+  mkdir -p "${LOCKSTEP_REAL_VENV%/*}"
+  exec {lock}>"$LOCKSTEP_REAL_VENV.lock"
+  flock "$lock"
+  [[ -e $mark ]] || { "$@" && touch "$mark"; } || code=$?
+  exec {lock}>&-
+  return "$code"
+}
+
+# free_port MANY: so many ports in a row that nobody listens on, the first of them, out of this test's own two hundred: ctest
+# runs several beside each other.
+free_port() {
+  local first port
+  while :; do
+    first=$((LOCKSTEP_TEST_PORTS + RANDOM % 170))
+    for ((port = first; port < first + $1; ++port)); do
+      if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then continue 2; fi
+    done
+    echo "$first"
+    return
   done
 }
 
@@ -98,6 +143,44 @@ row() {
   running=
 }
 
+# row_beside TITLE COMMAND...: as `row`, beside up to rows_at_once - 1 others, for rows that mostly wait for a slow client.
+# Its processes have a runtime folder of their own, so that `ours` finds those of this row only. `rows_done` waits for all.
+rows_at_once=4
+row_beside() {
+  local title=$1
+  shift
+  [[ $title == *"${LOCKSTEP_ROWS:-}"* ]] || return 0
+  until ((${#rows_at[@]} < rows_at_once)); do reap_rows && sleep 0.05; done
+  mkdir -p "$work/$((++rows))"
+  (
+    cd "$work/$rows" && export XDG_RUNTIME_DIR=$PWD/runtime && mkdir -m 700 runtime && "$@"
+  ) >"$work/$rows/row" 2>&1 &
+  rows_at[$!]="$rows $SECONDS $title"
+}
+
+# Tells how those went that have ended, and ends those that hang.
+reap_rows() {
+  local pid folder began title
+  for pid in "${!rows_at[@]}"; do
+    read -r folder began title <<<"${rows_at[$pid]}"
+    if ((SECONDS - began > row_limit)); then
+      echo "it takes longer than $row_limit s" >>"$work/$folder/row"
+      XDG_RUNTIME_DIR=$work/$folder/runtime running=$pid end_row
+    fi
+    gone "$pid" || continue
+    if wait "$pid"; then
+      printf 'ok      %s (%d s)\n' "$title" $((SECONDS - began))
+    else
+      printf 'FAILED  %s (%d s)\n' "$title" $((SECONDS - began))
+      sed 's/^/        | /' "$work/$folder/row"
+      failed=$((failed + 1))
+    fi
+    unset "rows_at[$pid]"
+  done
+}
+
+rows_done() { while ((${#rows_at[@]} > 0)); do reap_rows && sleep 0.05; done; }
+
 # A row that hangs: it fails, and what it has started goes.
 end_row() {
   local pid
@@ -106,6 +189,7 @@ end_row() {
 }
 
 finish() {
+  rows_done
   echo "$((rows - failed)) of $rows rows hold, $((SECONDS - started)) s"
   exit $((failed > 0))
 }
@@ -165,9 +249,9 @@ has_bits() {
   return 1
 }
 
-# until_true SECONDS COMMAND...
+# until_true SECONDS COMMAND...: on an idle machine; where other tests run beside this one, it may take three times as long.
 until_true() {
-  local deadline=$((SECONDS + $1))
+  local deadline=$((SECONDS + 3 * $1))
   shift
   until "$@"; do
     ((SECONDS < deadline)) || { echo "in vain: $*"; return 1; }

@@ -95,6 +95,7 @@ def every_view(page, folder):
     page.keyboard.press("4")
     page.wait_for_selector("#view-run h2:has-text('Recipe')")
     assert "params_hash" in page.inner_text("#view-run") and "optim.lr" in page.inner_text("#view-run")
+    assert page.inner_text("#view-run h2:has-text('Receipt')") and "time per step" in page.inner_text("#view-run")
     accessible(page, "run")
     page.screenshot(path=f"{folder}/run.png")
 

@@ -35,7 +35,8 @@ three() {
 
 # The same over two launchers, as on two machines.
 two_nodes() {
-  local port=$((20000 + RANDOM % 10000)) first
+  local port first
+  port=$(free_port 4)
   export LOCKSTEP_SECRET=0123456789abcdef0123456789abcdef
   "$program" launch --nnodes 2 --node-rank 0 --rdzv-endpoint "127.0.0.1:$port" --nproc 2 --framework "$1" "$work/sum_$1.py" >first 2>&1 &
   first=$!
@@ -44,7 +45,7 @@ two_nodes() {
   says "$2 2 of 3: sum 6"
 }
 
-unknown() { ends 2 "$program" launch --framework keras x.py && says "tensorflow, jax or deepspeed" && says LS0530; }
+unknown() { ends 2 "$program" launch --framework keras x.py && says "tensorflow, jax or deepspeed" && says LS0530 && ends 2 "$program" launch --framework horovod x.py && says mpirun; }
 
 row "JAX: three processes" three jax process
 row "JAX: two nodes" two_nodes jax process

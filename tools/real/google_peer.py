@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """google_peer.py PORT FOLDER: as much of Google Cloud's APIs as gcloud needs to create, get, list and delete things.
 
-Compute Engine, Vertex AI, GKE, TPU and Logging, objects in memory by path. Every call that changes something is written to
-FOLDER/requests, a line each: method, path, body. FOLDER/fail holds "STATUS METHOD WORD": a call with that method whose path has
-WORD is answered with that status. FOLDER/values.json holds {path: object}, which replaces what is in memory.
+PORT 0 is any free one; FOLDER/port says which. Compute Engine, Vertex AI, GKE, TPU and Logging, objects in memory by path. Every
+call that changes something is written to FOLDER/requests, a line each: method, path, body. FOLDER/fail holds "STATUS METHOD WORD":
+a call with that method whose path has WORD is answered with that status. FOLDER/values.json holds {path: object}, which replaces
+what is in memory.
 """
 import json
 import re
@@ -13,9 +14,9 @@ from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-PORT = int(sys.argv[1])
 FOLDER = Path(sys.argv[2])
-BASE = f"http://127.0.0.1:{PORT}/"
+SERVER = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), None)
+BASE = f"http://127.0.0.1:{SERVER.server_port}/"
 OBJECTS = {}
 TARGETS = []  # of operation op0, op1, ...
 REASONS = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ALREADY_EXISTS", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
@@ -202,4 +203,6 @@ class Api(BaseHTTPRequestHandler):
         self.handle_one("DELETE")
 
 
-ThreadingHTTPServer(("127.0.0.1", PORT), Api).serve_forever()
+SERVER.RequestHandlerClass = Api
+(FOLDER / "port").write_text(str(SERVER.server_port))
+SERVER.serve_forever()

@@ -94,6 +94,57 @@ nobody_answers() {
     ! grep -q s3cret "$work/runs/unheard/logs/notify.log"
 }
 
+# A controller as Kubeflow Trainer's: TLS by a certificate of its own, a bearer token that changes.
+trainer() { python3 - "$1" <<'END' &
+import http.server, ssl, sys
+class Trainer(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        who = self.headers.get("Authorization", "nobody")
+        open("progress", "a").write(f"{self.path} {who} {text}\n")
+        self.send_response(200); self.end_headers()
+    def log_message(self, *_): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Trainer)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("trainer.pem", "trainer.key")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+open(sys.argv[1], "w").write(f"https://localhost:{server.server_port}/namespaces/a/trainjobs/b/status")
+server.serve_forever()
+END
+}
+
+kubeflow_is_told() {
+  command -v openssl >/dev/null || return 0
+  local name
+  for name in trainer other; do
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost \
+      -keyout $name.key -out $name.pem 2>/dev/null || return 1
+  done
+  trainer address && until_true 20 test -s address || return 1
+  echo "first-token" >token
+  export KUBEFLOW_TRAINER_SERVER_TOKEN=$PWD/token KUBEFLOW_TRAINER_SERVER_CA_CERT=$PWD/trainer.pem
+  local -x KUBEFLOW_TRAINER_SERVER_URL
+  KUBEFLOW_TRAINER_SERVER_URL=$(<address)
+  "$program" train "${small[@]}" run.steps=5 run.name=job -q --nproc 2 || return 1
+  python3 - progress <<'END' || { cat progress "$work/runs/job/logs/notify.log"; return 1; }
+import json, sys
+lines = [line.split(" ", 3) for line in open(sys.argv[1])]
+assert lines and all(path == "/namespaces/a/trainjobs/b/status" for path, *_ in lines), lines
+assert all(token == "first-token" for _, _, token, _ in lines), lines
+status = json.loads(lines[-1][3])["trainerStatus"]
+assert status["progressPercentage"] == 100 and status["estimatedRemainingSeconds"] == 0, status
+metrics = {metric["name"]: metric["value"] for metric in status["metrics"]}
+assert metrics["step"] == "5" and float(metrics["loss"]) > 0 and status["lastUpdatedTime"].endswith("Z"), status
+END
+  # Another node, a controller that is not who it should be: the run is what it is.
+  local reports
+  reports=$(wc -l <progress)
+  JOB_COMPLETION_INDEX=1 "$program" train "${small[@]}" run.steps=2 run.name=second_node -q || return 1
+  KUBEFLOW_TRAINER_SERVER_CA_CERT=$PWD/other.pem "$program" train "${small[@]}" run.steps=2 run.name=forged -q || return 1
+  [[ $(wc -l <progress) == "$reports" ]] && grep -q "certificate is not accepted" "$work/runs/forged/logs/notify.log" &&
+    ! grep -rq first-token "$work/runs"
+}
+
 gpus_in_top() {
   [[ -e $(dirname "$program")/fake_gpu/libnvidia-ml.so.1 ]] || return 0
   export LD_LIBRARY_PATH=$(dirname "$program")/fake_gpu FAKE_GPU="NVIDIA H200"
@@ -156,6 +207,7 @@ row "an audit passes, and finds what was tampered with" audit_passes_and_fails
 row "three steps of a run in flight are profiled" profile_in_flight
 row "a webhook is told how runs end" messages_arrive
 row "a webhook that does not answer holds up nobody" nobody_answers
+row "Kubeflow Trainer is told the progress" kubeflow_is_told
 row "GPUs in top" gpus_in_top
 row "W&B's messages are in W&B's log" wandb_reads
 finish

@@ -100,8 +100,8 @@ cut_off() {
   for node in "${others[@]}"; do code "$node" 1 || return 1; done
   shift
   for node in "${others[@]}"; do said "$node" "$1" || return 1; done
-  # The stated time, the proof of life that the others get, and a slow machine's slack.
-  ((took <= 15)) || { echo "noticed after $took s"; return 1; }
+  # The stated time, the proof of life that the others get, and the slack of a machine that does other things too.
+  ((took <= 45)) || { echo "noticed after $took s"; return 1; }
   nothing_runs
 }
 

@@ -93,6 +93,15 @@ refused_adapters() {
   ends 3 "$program" eval base --adapter dora "${ours[@]}" data.path="$PWD/tokens.bin" && says "use_dora"
 }
 
+# The weights under an adapter are those of bitsandbytes, to the bit.
+as_bitsandbytes() {
+  peer tokens tokens.bin 192 && quietly peer make base llama hidden_size=128 intermediate_size=192 || return 1
+  quietly "$program" train model.from=base run.name=q run.steps=1 data.path=tokens.bin "${ours[@]}" batch.global=8 tune.method=lora \
+    tune.base=nf4 optim.lr=1e-30 log.eval_every=0 || return 1
+  quietly "$program" export runs/q merged --merge || return 1
+  "$python" "$here/quantized_peer.py" base merged
+}
+
 row "llama: all maps" both_ways llama num_key_value_heads=2 -- all-linear r=4 lora_alpha=8
 row "llama, tied: q and v, rsLoRA" both_ways llama tie_word_embeddings=true -- q_proj,v_proj r=8 lora_alpha=16 use_rslora=true
 row "llama: the head is trained beside" both_ways llama -- q_proj,down_proj r=4 'modules_to_save=["lm_head"]'
@@ -106,4 +115,9 @@ row "olmo2: norms behind maps" both_ways olmo2 -- all-linear r=4
 row "gpt_neox: q, k and v of each head together" both_ways gpt_neox -- all-linear r=4
 row "an adapter begins as PEFT's do" begins_as_the_base
 row "adapters of other models and kinds are refused" refused_adapters
+if "$python" -c 'import bitsandbytes' 2>/dev/null; then
+  row "nf4: the weights of bitsandbytes" as_bitsandbytes
+else
+  echo "without bitsandbytes: nf4 is not compared"
+fi
 finish

@@ -4,7 +4,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need_python tensorboard pandas
 row_limit=300
-small=(model.layers=1 model.hidden=32 model.heads=2 data.seq_len=16 batch.global=4 log.every=1 checkpoint.every=10)
+small=(model.layers=1 model.hidden=32 model.heads=2 data.seq_len=16 batch.global=4 log.every=1 checkpoint.every=10 log.histograms=10)
 
 "$program" train "${small[@]}" run.steps=30 run.name=first log.folder="$work/runs" >"$work/train" 2>&1 || {
   cat "$work/train"
@@ -28,6 +28,43 @@ assert "[run]" in board.Tensors("recipe/text_summary")[0].tensor_proto.string_va
 hparams = plugin_data_pb2.HParamsPluginData.FromString(board.summary_metadata["_hparams_/session_start_info"].plugin_data.content)
 assert hparams.session_start_info.hparams["model.hidden"].number_value == 32
 assert hparams.session_start_info.hparams["run.exact"].bool_value is True
+END
+}
+
+# Counts as the run wrote them, and in the page's own answers.
+tensorboard_histograms() {
+  "$program" metrics "$work/runs/first" --to tensorboard --out board || return 1
+  "$python" - "$work/runs/first/histograms.jsonl" board <<'END'
+import json, re, socket, subprocess, sys, time, urllib.parse, urllib.request
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert {row["step"] for row in rows} == {10, 20, 30}, rows
+board = EventAccumulator(sys.argv[2] + "/first", size_guidance={"histograms": 0}).Reload()
+assert set(board.Tags()["histograms"]) == {"gradient/" + row["block"] for row in rows}
+for row in rows:
+    found = [one.histogram_value for one in board.Histograms("gradient/" + row["block"]) if one.step == row["step"]]
+    assert len(found) == 1, (row["step"], row["block"])
+    assert list(found[0].bucket) == row["counts"] and found[0].num == row["count"] == sum(row["counts"])
+    assert found[0].min == row["smallest"] and found[0].max == row["largest"]
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+page = subprocess.Popen([sys.executable, "-m", "tensorboard.main", "--logdir", sys.argv[2], "--port", str(port), "--load_fast=false"],
+                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+try:
+    tag = urllib.parse.quote("gradient/" + rows[0]["block"])
+    for _ in range(600):
+        try:
+            shown = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/data/plugin/histograms/histograms?run=first&tag={tag}"))
+            if len(shown) == 3: break
+        except OSError:
+            pass
+        time.sleep(0.2)
+    assert [one[1] for one in shown] == [10, 20, 30], shown
+    total = sum(bucket[2] for bucket in shown[0][2])
+    assert abs(total - rows[0]["count"]) < 1e-6 * total, (total, rows[0]["count"])
+finally:
+    page.terminate()
 END
 }
 
@@ -133,6 +170,7 @@ END
 }
 
 row "TensorBoard reads scalars, the recipe and hparams" tensorboard_reads
+row "TensorBoard shows histograms of gradients" tensorboard_histograms
 row "a restart while it is followed leaves no zigzag" restart_without_zigzag
 row "pandas reads the CSV" pandas_reads
 row "MLflow reads metrics and parameters, once" mlflow_reads

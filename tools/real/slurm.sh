@@ -47,7 +47,7 @@ trap 'exit 143' TERM HUP
 free_ports() {
   local first port
   while :; do
-    first=$((20000 + RANDOM % 10000))
+    first=$((${LOCKSTEP_TEST_PORTS:-$((10000 + RANDOM % 40 * 200))} + RANDOM % 170))
     for ((port = first; port < first + 5; ++port)); do
       if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then continue 2; fi
     done
@@ -56,6 +56,8 @@ free_ports() {
   done
 }
 
+# Jobs are numbered from the port on: runs take their own ports by the numbers of their jobs, and several Slurms that all
+# begin with job 1 would give them the same.
 write_configuration() {
   local port user
   port=$(free_ports) user=$(id -un)
@@ -63,6 +65,7 @@ write_configuration() {
 ClusterName=lockstep
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort=$port
+FirstJobId=$port
 AuthType=auth/munge
 AuthInfo=socket=$home/munge/sock,cred_expire=5
 CredType=cred/munge
@@ -93,7 +96,7 @@ SlurmdParameters=config_overrides
 JobAcctGatherType=jobacct_gather/none
 END
   for k in 1 2 3 4; do
-    echo "NodeName=n$k NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((port + k)) CPUs=4 RealMemory=2000 State=UNKNOWN"
+    echo "NodeName=n$k NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((port + k)) CPUs=4 RealMemory=2000 Feature=n$k State=UNKNOWN"
   done >>"$home/slurm.conf"
   echo "PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=60 State=UP" >>"$home/slurm.conf"
 }

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """What stores_test.sh needs of object stores.
 
-    stores_peer.py serve FOLDER       moto (S3), gcp-storage-emulator and a proxy before moto that spoils answers; the ports
-                                      are in FOLDER/ports once they answer
+    stores_peer.py serve FOLDER       moto (S3), gcp-storage-emulator, azure_server.py and a proxy before moto that spoils
+                                      answers; the ports are in FOLDER/ports once they answer
     stores_peer.py spoil FOLDER HOW COUNT [WORD]   the next COUNT answers about objects whose path has WORD: 429, 503, reset,
                                       truncate, expired, gone, slow; COUNT 0: none; prints how many were spoiled before
     stores_peer.py put FOLDER URI FILE...          objects, by a client that is not Arrow's
     stores_peer.py get FOLDER URI     an object's bytes
     stores_peer.py list FOLDER URI    the keys below it
     stores_peer.py drop FOLDER URI    removes a bucket with all that is in it
+    stores_peer.py sas FOLDER good|expired|forged   an account's token for Azure, made by Microsoft's client
 """
 import http.client
 import http.server
@@ -25,6 +26,9 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+import azure_server
+
+ACCOUNT, ACCOUNT_KEY = "tester", "U0VDUkVUU0VDUkVUU0VDUkVUU0VDUkVU"
 PLAIN = {"aws_access_key_id": "tester", "aws_secret_access_key": "SECRETSECRET", "region_name": "us-east-1"}
 
 
@@ -155,7 +159,9 @@ def serve(folder):
         subprocess.Popen([bin_folder / "gcp-storage-emulator", "start", "--host=127.0.0.1", f"--port={gs}", "--in-memory"],
                          stdout=log, stderr=log),
     ]
-    proxy = QuietServer(("127.0.0.1", 0), handler(s3, Spoiler(folder)))
+    spoiler = Spoiler(folder)
+    proxy = QuietServer(("127.0.0.1", 0), handler(s3, spoiler))
+    azure = azure_server.start(ACCOUNT, ACCOUNT_KEY, spoiler.next)
 
     def end(*_):
         for one in started:
@@ -165,7 +171,7 @@ def serve(folder):
     signal.signal(signal.SIGTERM, end)
     until_answers(s3)
     until_answers(gs)
-    ports = {"s3": s3, "gs": gs, "proxy": proxy.server_address[1]}
+    ports = {"s3": s3, "gs": gs, "proxy": proxy.server_address[1], "azure": azure.port, "azure_key": ACCOUNT_KEY}
     (folder / "ports.new").write_text(json.dumps(ports))
     (folder / "ports.new").rename(folder / "ports")
     proxy.serve_forever()
@@ -174,6 +180,20 @@ def serve(folder):
 def s3_client(ports):
     import boto3
     return boto3.client("s3", endpoint_url=f"http://127.0.0.1:{ports['s3']}", **PLAIN)
+
+
+def azure_client(ports):
+    from azure.storage.blob import BlobServiceClient
+    return BlobServiceClient(f"http://127.0.0.1:{ports['azure']}/{ACCOUNT}", credential={"account_name": ACCOUNT, "account_key": ACCOUNT_KEY})
+
+
+def sas(kind):
+    import datetime
+    from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
+    key = ACCOUNT_KEY if kind != "forged" else ACCOUNT_KEY[::-1]
+    until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=-1 if kind == "expired" else 1)
+    return generate_account_sas(ACCOUNT, key, ResourceTypes(service=True, container=True, object=True),
+                                AccountSasPermissions(read=True, list=True, write=True, delete=True), until)
 
 
 def gs_request(ports, method, path, data=None):
@@ -192,6 +212,12 @@ def put(ports, scheme, bucket, key, files):
             client.create_bucket(Bucket=bucket)
             client.put_object(Bucket=bucket, Key=name, Body=data)
             continue
+        if scheme == "abfs":
+            client = azure_client(ports).get_container_client(bucket)
+            if not client.exists():
+                client.create_container()
+            client.upload_blob(name, data, overwrite=True)
+            continue
         try:
             gs_request(ports, "POST", "/storage/v1/b?project=p", json.dumps({"name": bucket}).encode())
         except urllib.error.HTTPError as error:
@@ -202,6 +228,8 @@ def put(ports, scheme, bucket, key, files):
 
 
 def keys_of(ports, scheme, bucket, key):
+    if scheme == "abfs":
+        return sorted(azure_client(ports).get_container_client(bucket).list_blob_names(name_starts_with=key))
     if scheme == "gs":
         listed = json.loads(gs_request(ports, "GET", f"/storage/v1/b/{bucket}/o?prefix={urllib.parse.quote(key)}"))
         return sorted(one["name"] for one in listed.get("items", []))
@@ -220,6 +248,9 @@ def main():
         count.unlink(missing_ok=True)
         (folder / "spoil.new").write_text(" ".join(rest))
         (folder / "spoil.new").rename(file)
+        return None
+    if command == "sas":
+        print(sas(rest[0]))
         return None
     ports = json.loads((folder / "ports").read_text())
     scheme, _, where = rest[0].partition("://")

@@ -1,20 +1,13 @@
 #!/usr/bin/env bash
-# stores_test.sh BUILD: data, models and checkpoints in object stores: moto (S3) and gcp-storage-emulator (Google Cloud Storage),
-# also behind a proxy that answers 429 and 503, resets connections and cuts bodies short. Exit 77: skipped.
+# stores_test.sh BUILD: data, models and checkpoints in object stores: moto (S3), gcp-storage-emulator (Google Cloud Storage) and
+# a Blob service of our own that checks Azure's signatures (azure_server.py); also behind a proxy that answers 429 and 503, resets
+# connections and cuts bodies short. Exit 77: skipped.
 # shellcheck source=tools/real/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-if [[ -z ${LOCKSTEP_TEST_PYTHON:-} && -n ${LOCKSTEP_REAL_VENV:-} ]]; then
-  packages=$LOCKSTEP_REAL_VENV-stores
-  if [[ ! -e $packages/complete ]]; then
-    echo "setting up $packages with moto and gcp-storage-emulator from PyPI"
-    { python3 -m venv --clear "$packages" &&
-      "$packages/bin/python" -m pip install --quiet 'moto[server]' gcp-storage-emulator boto3 pyarrow &&
-      touch "$packages/complete"; } >"$work/why" 2>&1 || skip "the servers cannot be installed: $(tail -n 1 "$work/why")"
-  fi
-  LOCKSTEP_TEST_PYTHON=$packages/bin/python
-fi
-need_python moto gcp_storage_emulator boto3 pyarrow
+# shellcheck source=tools/real/stores_python.sh
+source "$here/stores_python.sh"
+need_python moto gcp_storage_emulator boto3 pyarrow azure.storage.blob
 [[ -e ${program%/*}/src/lockstep/liblockstep_stores.so ]] || skip "this build has no Arrow"
 
 stores=$work/stores
@@ -29,68 +22,19 @@ peer() {
   "$python" "$here/stores_peer.py" "$command" "$stores" "$@"
 }
 port_of() { "$python" -c "import json, sys; print(json.load(open('$stores/ports'))['$1'])"; }
-s3_port=$(port_of s3) gs_port=$(port_of gs) proxy_port=$(port_of proxy)
+s3_port=$(port_of s3) gs_port=$(port_of gs) proxy_port=$(port_of proxy) azure_port=$(port_of azure)
+azure_key=$(port_of azure_key)
 export AWS_ENDPOINT_URL=http://127.0.0.1:$s3_port AWS_ACCESS_KEY_ID=tester AWS_SECRET_ACCESS_KEY=SECRETSECRET
 export AWS_EC2_METADATA_DISABLED=true STORAGE_EMULATOR_HOST=http://127.0.0.1:$gs_port
 export LOCKSTEP_OBJECT_CACHE=$work/cache LOCKSTEP_OBJECT_PATIENCE=20
 unset AWS_PROFILE AWS_SESSION_TOKEN AWS_REGION AWS_DEFAULT_REGION GOOGLE_APPLICATION_CREDENTIALS
 
-# What everything below reads: texts as Parquet and JSONL, a tokenizer, and token files.
-files=$work/files
-mkdir "$files"
-"$python" - "$files" <<'PYTHON' || exit 1
-import json, random, sys
-import pyarrow as pa, pyarrow.parquet as pq
-random.seed(7)
-words = ["ship", "harbour", "light", "rope", "tide", "sail", "anchor", "fog", "bell", "north"]
-texts = [" ".join(random.choices(words, k=random.randrange(5, 60))) + ".\n" for _ in range(3000)]
-for i in range(3):
-    part = texts[i::3]
-    pq.write_table(pa.table({"text": part}), f"{sys.argv[1]}/part-{i}.parquet", row_group_size=200)
-    with open(f"{sys.argv[1]}/part-{i}.jsonl", "w") as out:
-        out.writelines(json.dumps({"text": text}) + "\n" for text in part)
-PYTHON
-"$program" tokenize --train "$files/part-0.jsonl" --vocab-size 300 --out "$work/tokenizer" >/dev/null || exit 1
-"$program" tokenize "$files/*.jsonl" --tokenizer "$work/tokenizer" --out "$files/tokens" >/dev/null || exit 1
-peer put s3://data/corpus/ "$files"/*.parquet || exit 1
-peer put s3://data/tokens/ "$files"/tokens/*.bin || exit 1
-peer put s3://data/tokenizer/ "$work"/tokenizer/* || exit 1
-peer put gs://data/corpus/ "$files"/*.parquet || exit 1
-peer put gs://data/tokens/ "$files"/tokens/*.bin || exit 1
+# shellcheck source=tools/real/stores_rows.sh
+source "$here/stores_rows.sh"
+export AZURE_STORAGE_ACCOUNT=tester AZURE_STORAGE_KEY=$azure_key AZURE_STORAGE_BLOB_ENDPOINT=http://127.0.0.1:$azure_port
+for bucket in s3://data gs://data abfs://data; do fill $bucket || exit 1; done
 
 through_proxy() { export AWS_ENDPOINT_URL=http://127.0.0.1:$proxy_port; }
-
-ids_of() { for file in "$1"/*.bin; do tail -c +1025 "$file"; done; }
-
-# same_ids URI TOKENIZER: its tokens are those of the local files.
-same_ids() {
-  ends 0 "$program" tokenize "$1" --tokenizer "$2" --field text --out out || return 1
-  cmp <(ids_of out) <(ids_of "$files/tokens")
-}
-
-# trained NAME KEYS...: its params_hash is in the file NAME.
-trained() {
-  local name=$1
-  shift
-  ends 0 "$program" train "$recipe" run.name="$name" run.steps=6 run.device=cpu "${small[@]}" model.vocab=300 "$@" --json ||
-    return 1
-  hash_of says >"$name"
-  [[ -s $name ]]
-}
-
-# as_local PATH KEYS...: training on it gives the bits of training on the local files.
-as_local() {
-  trained local data.path="$files/tokens" || return 1
-  trained there data.path="$1" "${@:2}" || return 1
-  cmp local there
-}
-
-streamed() {
-  export LOCKSTEP_OBJECT_CACHE_GIB=0.00002
-  export LOCKSTEP_OBJECT_CACHE=$PWD/cache
-  as_local s3://data/tokens/ data.kind="$1" || return 1
-  [[ -z $(find cache -name '*.bin') ]] || { echo "it was fetched"; find cache; return 1; }
-}
 
 # spoiled HOW COUNT: answers of the proxy are spoiled, and the bytes are right all the same.
 spoiled() {
@@ -103,16 +47,6 @@ spoiled() {
   count=$(peer spoil none 0)
   ((count >= $2)) || { echo "only $count answers were spoiled"; return 1; }
   for copy in "$files"/tokens/*.bin; do cmp "$copy" cache/s3-*/data/tokens/"${copy##*/}" || return 1; done
-}
-
-# refused CODE NUMBER KEYS...: a sentence without secrets.
-refused() {
-  local code=$1 number=$2
-  shift 2
-  ends "$code" "$program" train "$recipe" run.name=refused run.steps=1 run.device=cpu "${small[@]}" model.vocab=300 "$@" ||
-    return 1
-  says "LS0$number" || return 1
-  ! grep -rq SECRET says runs 2>/dev/null || { echo "a secret is told"; grep -r SECRET says runs; return 1; }
 }
 
 expired() {
@@ -149,25 +83,6 @@ no_store() {
   refused 1 290 data.path=s3://data/tokens/
 }
 
-# to_store URI: checkpoints there, a run that goes on from an empty disk, and commands that read it.
-to_store() {
-  trained alone log.eval_every=0 || return 1
-  keys=(checkpoint.every=2 checkpoint.keep=2 checkpoint.to="$1/runs/a")
-  ends 0 "$program" train "$recipe" run.name=a run.steps=4 run.device=cpu "${small[@]}" model.vocab=300 "${keys[@]}" || return 1
-  says "uploaded to $1/runs/a" || return 1
-  rm -rf runs
-  ends 0 "$program" train "$recipe" run.name=a run.steps=6 run.device=cpu "${small[@]}" model.vocab=300 "${keys[@]}" --json ||
-    return 1
-  [[ $(hash_of says) == "$(cat alone)" ]] || { cat says; echo "other bits than without the break: $(cat alone)"; return 1; }
-  [[ $(peer list "$1/runs/a/checkpoints/" | grep -c manifest.json) == 2 ]] || { peer list "$1/runs/a"; return 1; }
-  rm -rf runs
-  ends 0 "$program" inspect "$1/runs/a" --check || return 1
-  says "checkpoint of step 6" && says "all checksums and params_hash are correct" || return 1
-  ends 0 "$program" export "$1/runs/a" model || return 1
-  [[ -s model/config.json ]] || { ls model; return 1; }
-  ends 0 "$program" train "$recipe" run.name=b run.steps=1 run.device=cpu "${small[@]}" model.vocab=300 model.from="$1/runs/a"
-}
-
 # The store takes nothing while the run goes on, and not at its end: told, and uploaded by the next one.
 upload_later() {
   through_proxy
@@ -183,7 +98,7 @@ upload_later() {
   peer spoil none 0 >/dev/null
   ends 0 "$program" "${words[@]}" checkpoint.every=2 || return 1
   says "uploaded to s3://data/runs/late" || return 1
-  peer list s3://data/runs/late/ | grep -q step-00000004/manifest.json
+  grep -q step-00000004/manifest.json <<<"$(peer list s3://data/runs/late/)"
 }
 
 # Killed while it uploads: what the store has then is whole or no checkpoint.
@@ -204,14 +119,42 @@ killed_while_uploading() {
   [[ $(hash_of says) == "$(cat alone)" ]]
 }
 
+# Azure's answers, spoiled.
+azure_spoiled() {
+  peer spoil "$1" 3 data/tokens >/dev/null
+  export LOCKSTEP_OBJECT_CACHE=$PWD/cache
+  as_local abfs://data/tokens/ || return 1
+  local count
+  count=$(peer spoil none 0)
+  ((count >= 3)) || { echo "only $count answers were spoiled"; return 1; }
+}
+
+# A signature by another key, and tokens (SAS) of all kinds.
+azure_access() {
+  export LOCKSTEP_OBJECT_CACHE=$PWD/cache
+  AZURE_STORAGE_KEY=$(printf SECRETSECRETSECRET | base64) refused 2 289 data.path=abfs://data/tokens/ || return 1
+  AZURE_STORAGE_KEY='' AZURE_STORAGE_SAS_TOKEN=$(peer sas good) as_local abfs://data/tokens/ || return 1
+  rm -rf cache
+  AZURE_STORAGE_KEY='' AZURE_STORAGE_SAS_TOKEN=$(peer sas expired) refused 2 289 data.path=abfs://data/tokens/ || return 1
+  AZURE_STORAGE_KEY='' AZURE_STORAGE_SAS_TOKEN=$(peer sas forged) refused 2 289 data.path=abfs://data/tokens/
+}
+
 row "tokenize reads Parquet from S3, by a pattern" same_ids 's3://data/corpus/*.parquet' "$work/tokenizer"
 row "tokenize reads Parquet and the tokenizer from S3" same_ids s3://data/corpus/ s3://data/tokenizer/
 row "tokenize reads Parquet from Google Cloud Storage" same_ids 'gs://data/corpus/*.parquet' "$work/tokenizer"
 row "training on tokens in S3 gives the same bits" as_local s3://data/tokens/
 row "training on tokens in Google Cloud Storage gives the same bits" as_local gs://data/tokens/
+row "tokenize reads Parquet and the tokenizer from Azure" same_ids abfs://data/corpus/ abfs://data/tokenizer/
+row "training on tokens in Azure gives the same bits" as_local abfs://data/tokens/
+row "the account in the URI" as_local abfs://data@tester.dfs.core.windows.net/tokens/
+row "Azure: tokens that are larger than the cache are streamed" streamed abfs://data tokens
+for how in 429 503 reset truncate; do row "Azure: answers spoiled: $how" azure_spoiled $how; done
+row "Azure: keys and tokens" azure_access
+row "Azure: no such container" refused 3 288 data.path=abfs://nowhere/tokens/
+row "Azure: no such blob" refused 3 288 data.path=abfs://data/nothing.bin
 row "two ranks share the cache" as_local s3://data/tokens/ --nproc 2
-row "tokens that are larger than the cache are streamed" streamed tokens
-row "their kind is found by their names" streamed auto
+row "tokens that are larger than the cache are streamed" streamed s3://data tokens
+row "their kind is found by their names" streamed s3://data auto
 row "the endpoint in the URI" as_local "s3://data/tokens/?endpoint_override=127.0.0.1:$s3_port&scheme=http"
 for how in 429 503 reset truncate; do row "answers spoiled: $how" spoiled $how 3; done
 row "expired credentials" expired
@@ -223,6 +166,12 @@ row "no such object" refused 3 288 data.path=s3://data/nothing.bin
 row "a password in the URI" refused 2 286 data.path=s3://KEY:SECRETSECRET@data/tokens/
 row "checkpoints to S3, and back on an empty disk" to_store s3://data
 row "checkpoints to Google Cloud Storage, and back" to_store gs://data
+row "checkpoints to Azure, and back" to_store abfs://data
+for store in s3 gs abfs; do
+  row "$store: a damaged newest checkpoint gives way to the one before" damaged_newest $store://data
+  row "$store: two runs with one checkpoint.to" two_runs $store://data
+  row "$store: eval, generate, data show and data.mix" commands_read $store://data
+done
 row "an upload that fails is told, and done by the next run" upload_later
 row "killed while it uploads" killed_while_uploading
 finish

@@ -8,12 +8,11 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 source "$here/common.sh"
 need_python awscli
 # Extras of packages are not modules: they are added by name.
-[[ -n ${LOCKSTEP_TEST_PYTHON:-} ]] || "$python" -m pip install --quiet 'moto[server]' python-hcl2 >"$work/why" 2>&1
+need_extra 'moto[server]' python-hcl2
 "$python" -c 'import moto.server, hcl2' 2>"$work/why" || skip "$python has no moto or hcl2: $(tail -n 1 "$work/why")"
 PATH=$(dirname "$python"):$PATH
 
-port=$((20000 + RANDOM % 10000))
-while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
+port=$(free_port 1)
 export AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x AWS_ENDPOINT_URL=http://127.0.0.1:$port AWS_DEFAULT_REGION=us-east-1 AWS_EC2_METADATA_DISABLED=true
 moto_server --host 127.0.0.1 --port "$port" >"$work/moto.log" 2>&1 &
 peer=$!

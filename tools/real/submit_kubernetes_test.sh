@@ -8,12 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 source "$here/common.sh"
 need kubectl kubectl
 
-free_port() {
-  local port=$((20000 + RANDOM % 10000))
-  while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
-  echo "$port"
-}
-api=$work/api port=$(free_port)
+api=$work/api port=$(free_port 1)
 mkdir "$api"
 python3 -B "$here/kubernetes_peer.py" "$port" "$api" 2>"$work/api.log" &
 peer=$!

@@ -61,7 +61,7 @@ PATH=$work/bin:$PATH
 submit() {
   export XDG_STATE_HOME=$PWD/state
   rm -f "$LSF_HERE"/*
-  "$program" submit "$recipe" --to lsf --nodes 2 --nproc 2 --time 24h --set "port=$((20000 + RANDOM % 10000))" "run.steps=$1" run.name=here "${small[@]}" \
+  "$program" submit "$recipe" --to lsf --nodes 2 --nproc 2 --time 24h --set "port=$(free_port 4)" "run.steps=$1" run.name=here "${small[@]}" \
     --train=--json --json >submitted 2>errors || { cat submitted errors; return 1; }
   id=$(sed -n 's/^  "id": "\(.*\)",$/\1/p' submitted)
 }

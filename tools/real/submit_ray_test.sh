@@ -7,14 +7,13 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 source "$here/common.sh"
 need_python ray
 PATH=$(dirname "$python"):$PATH
-[[ -n ${LOCKSTEP_TEST_PYTHON:-} ]] || "$python" -m pip install --quiet 'ray[default]' >"$work/why" 2>&1  # with its job API
+need_extra 'ray[default]'  # with its job API
 command -v ray >/dev/null || skip "$python has no ray command"
 row_limit=180
 export RAY_USAGE_STATS_ENABLED=0
 
 # Everything of Ray's carries this test's folder in its environment: common.sh ends it.
-ports=$((20000 + RANDOM % 4000))
-while (exec 3<>"/dev/tcp/127.0.0.1/$ports") 2>/dev/null; do ports=$((ports + 5)); done
+ports=$(free_port 5)
 address=http://127.0.0.1:$((ports + 1))
 ray start --head --node-ip-address=127.0.0.1 --port="$ports" --dashboard-host=127.0.0.1 --dashboard-port=$((ports + 1)) --num-cpus=2 \
   --temp-dir="$work/ray" >"$work/why" 2>&1 && ray start --address="127.0.0.1:$ports" --node-ip-address=127.0.0.1 --num-cpus=2 >>"$work/why" 2>&1 ||

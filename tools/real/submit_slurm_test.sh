@@ -102,6 +102,18 @@ node_dies() {
   setsid slurmd -c -N "$node"
   scontrol update nodename="$node" state=resume 2>/dev/null || true  # its daemon may have told Slurm already
 }
+# The same, and no other node is free: it comes back with those that are left.
+fewer_nodes() {
+  local node
+  submit "$faulty_steps" checkpoint.every=0 --nodes 3 --set fewest_nodes=1 --set options=--exclude=n4 && until_true 60 step_reached 20 || return 1
+  node=$(scontrol show hostnames "$(squeue --noheader --name="$id" --format=%N)" | tail -n 1)
+  scancel --signal=TERM --batch "$(number)"
+  scontrol update nodename="$node" state=drain reason=taken
+  comes_to "done" && log_to_says && says "resuming from step" && says "ranks   6 over" && says "ranks   4 over" && has_bits "$faulty_steps"
+  local code=$?
+  scontrol update nodename="$node" state=resume
+  return "$code"
+}
 # slurms NAME [VARIABLE=VALUE]: processes of this Slurm.
 slurms() {
   local file pid
@@ -150,6 +162,16 @@ interrupted() {
   ends 0 "$program" stop here && ends 0 "$program" jobs --orphans && says "nothing is left behind" && nothing_runs
 }
 
+# A heterogeneous job: one node with two ranks, two with one each. The first component has the last node, so that the order of
+# components is not that of names.
+components() {
+  submit "$faulty_steps" checkpoint.every=0 --nodes 1 --set constraint=n4 --set "components=nodes=2 ranks=1" && until_true 60 step_reached 20 || return 1
+  scancel --signal=TERM --batch "$(number)"
+  until_true 60 grep -q "asking Slurm to run the job again" state/lockstep/jobs/"$id"/log || return 1
+  comes_to "done" && log_to_says && says "resuming from step" && says "ranks   4 over" && has_bits "$faulty_steps" && nothing_runs || return 1
+  submit 100000 --nodes 1 --set "components=nodes=1" && until_true 60 step_reached 20 && ends 0 "$program" stop "$id" && comes_to stopped && nothing_runs
+}
+
 refused() {
   export XDG_STATE_HOME=$PWD/state
   ends 1 "$program" submit "$recipe" --to lab --set partition=nowhere && says "LS0726" && says "nothing of it is left" || return 1
@@ -160,11 +182,13 @@ row "submitted, followed, done with one rank's bits" completes
 row "warned by a signal: saved, back by itself, same bits" warned
 row "requeued by Slurm: same bits" requeued
 row "a node dies: the job restarts elsewhere, same bits" node_dies
+row "preempted, a node is gone: back with fewer, same bits" fewer_nodes
 row "a failure is not run again, and why says it" fails
 row "stop, twice and thrice" stopped_twice
 row "why a job waits" waits
 row "in a container: Apptainer's words, the same bits" container
 row "a sweep is an array" sweeps
+row "a heterogeneous job: warned, requeued, same bits, stopped" components
 row "killed while submitting: the job is found and stopped" interrupted
 row "refused by Slurm: nothing is left" refused
 row "targets check" ends 0 "$program" targets check lab

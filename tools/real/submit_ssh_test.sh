@@ -17,7 +17,7 @@ start_hosts() {
   local k port
   mkdir -p /run/sshd 2>/dev/null
   ssh-keygen -q -t ed25519 -N '' -f "$work/key" && ssh-keygen -q -t ed25519 -N '' -f "$work/host_key" || skip "ssh-keygen fails"
-  port=$((20000 + RANDOM % 10000))
+  port=$(free_port 20)
   for k in 1 2; do
     mkdir -p "$work/home$k"
     while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done

@@ -136,6 +136,19 @@ std::vector<base::ErrorExplanation> error_rows() {
        "Cannot write a fetched checkpoint",
        {"The disk of the run folder is full or read-only."},
        {"Free space, and run the same command again."}},
+      {351,
+       "The folder of checkpoint.to belongs to another run",
+       {"Two runs that save to one place would remove each other's checkpoints. owner.json there names the "
+        "run "
+        "that it belongs to; store.json in a run folder says which places are its own."},
+       {"Give each run a place of its own: checkpoint.to=s3://bucket/runs/NAME.",
+        "To resume the run that is there, on a new machine: its run.name, and an empty run folder.",
+        "If that run is no longer wanted, remove its folder from the store."}},
+      {352,
+       "This run was started again elsewhere",
+       {"The run was started again, here or on another machine, while this process was still alive."},
+       {"Let the newer one run, and stop this process; its checkpoints are in its own run folder.",
+        "If this is the one that shall stay, stop the other and start this one again."}},
       {348,
        "A weight that cannot be quantized",
        {"tune.base divides each block of weights by the largest of them, and one is infinite or not a "

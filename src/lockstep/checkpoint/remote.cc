@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/temporary_folder.h"
 #include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/manifest.h"
 #include "lockstep/checkpoint/step_folders.h"
@@ -22,6 +25,8 @@ namespace fs = std::filesystem;
 using store::Object;
 
 constexpr int kFilesAtOnce = 4;
+constexpr const char* kOwnerName = "owner.json";
+constexpr int64_t kMostOwner = 1 << 16;  // bytes
 // What a run folder has besides checkpoints that a run on another machine goes on with.
 constexpr const char* kRunFiles[] = {"config.toml", "record.json", "metrics.jsonl", "events.jsonl"};
 // Other forms of the same weights, which are left where they are if there are safetensors.
@@ -38,11 +43,13 @@ std::optional<std::pair<int64_t, std::string>> place_of(const std::string& root,
   return std::pair{*step, rest.substr(slash + 1)};
 }
 
-// Of each step, whether it has a manifest.
+// Of each step, whether it has a manifest. An empty one is none: Azure makes a blob before its bytes come, so
+// that is what an upload leaves that was killed at its last moment.
 std::map<int64_t, bool> steps_in(const std::string& root, const std::vector<Object>& objects) {
   std::map<int64_t, bool> steps;
   for (const Object& one : objects) {
-    if (const auto place = place_of(root, one.key)) steps[place->first] |= place->second == kManifestName;
+    if (const auto place = place_of(root, one.key))
+      steps[place->first] |= place->second == kManifestName && one.size > 0;
   }
   return steps;
 }
@@ -121,6 +128,20 @@ std::string RemoteRun::key_of(int64_t step) const { return step_folder(uri_.path
 
 std::vector<int64_t> RemoteRun::steps() { return complete_steps(uri_.path, store_->list(uri_.path)); }
 
+std::optional<RemoteOwner> RemoteRun::owner() {
+  const std::optional<Object> object = store_->find(uri_.path + "/" + kOwnerName);
+  if (!object || object->size > kMostOwner) return std::nullopt;
+  std::string text(static_cast<size_t>(object->size), ' ');
+  store_->read(*object, 0, std::as_writable_bytes(std::span(text)));
+  return parse_owner(text);
+}
+
+void RemoteRun::set_owner(const RemoteOwner& owner) {
+  const base::TemporaryFolder folder;
+  folder.write(kOwnerName, owner_json(owner));
+  store_->write(uri_.path + "/" + kOwnerName, folder.path() + "/" + kOwnerName);
+}
+
 int64_t RemoteRun::upload(const std::string& run_folder, int64_t step) {
   const std::string folder = step_folder(run_folder, step), key = key_of(step);
   const std::vector<std::string> names = names_in(folder);
@@ -174,22 +195,11 @@ void RemoteRun::remove_others(int64_t step, const Retention& retention) {
   }
 }
 
-std::optional<int64_t> RemoteRun::restore(const std::string& run_folder, int64_t newer_than) {
-  const std::vector<Object> all = store_->list(uri_.path);
-  const std::vector<int64_t> complete = complete_steps(uri_.path, all);
-  if (complete.empty() || complete.front() <= newer_than) return std::nullopt;
-  const int64_t step = complete.front();
-  std::vector<Object> wanted = in_step(uri_.path, all, step);
+void RemoteRun::copy_step(const std::string& run_folder, int64_t step, const std::vector<Object>& all) {
+  const std::vector<Object> wanted = in_step(uri_.path, all, step);
   store::ObjectCache& cache = store::own_cache();
   const std::string folder = step_folder(run_folder, step);
-  std::vector<Object> files;
-  for (const Object& one : all) {
-    const std::string name = one.key.substr(uri_.path.size() + 1);
-    const bool of_run = std::find(std::begin(kRunFiles), std::end(kRunFiles), name) != std::end(kRunFiles);
-    if (of_run) files.push_back(one);
-  }
   cache.fetch(*store_, uri_, wanted);
-  cache.fetch(*store_, uri_, files);
   base::make_folders(folder);
   std::error_code error;
   fs::remove(folder + "/" + kManifestName, error);
@@ -198,14 +208,49 @@ std::optional<int64_t> RemoteRun::restore(const std::string& run_folder, int64_t
     if (name != kManifestName && name.find('/') == std::string::npos)
       put(cache.path_of(uri_, one.key), folder + "/" + name);
   }
+  base::write_file_durable(folder + "/" + kManifestName,
+                           base::read_file(cache.path_of(uri_, key_of(step) + "/" + kManifestName)));
+}
+
+void RemoteRun::copy_run_files(const std::string& run_folder, const std::vector<Object>& all) {
+  std::vector<Object> files;
+  for (const Object& one : all) {
+    const std::string name = one.key.substr(uri_.path.size() + 1);
+    const bool of_run = std::find(std::begin(kRunFiles), std::end(kRunFiles), name) != std::end(kRunFiles);
+    if (of_run) files.push_back(one);
+  }
+  store::ObjectCache& cache = store::own_cache();
+  cache.fetch(*store_, uri_, files);
+  std::error_code error;
   for (const Object& one : files) {
     const std::string to = run_folder + one.key.substr(uri_.path.size());
     if (!fs::exists(to, error))
       base::write_file_durable(to, base::read_file(cache.path_of(uri_, one.key)));  // it is appended to
   }
-  base::write_file_durable(folder + "/" + kManifestName,
-                           base::read_file(cache.path_of(uri_, key_of(step) + "/" + kManifestName)));
-  return step;
+}
+
+std::optional<int64_t> RemoteRun::restore(const std::string& run_folder, const Restoring& how) {
+  const std::vector<Object> all = store_->list(uri_.path);
+  std::exception_ptr newest;
+  for (const int64_t step : complete_steps(uri_.path, all)) {
+    if (step <= how.newer_than) break;
+    const std::string folder = step_folder(run_folder, step);
+    copy_step(run_folder, step, all);
+    try {
+      if (how.check) how.check(folder);
+    } catch (const CheckpointError& error) {
+      if (!newest) newest = std::current_exception();
+      if (how.passing) how.passing(error.what());
+      std::error_code ignored;
+      fs::remove(folder + "/" + kManifestName, ignored);  // first: from then on it is no checkpoint
+      fs::remove_all(folder, ignored);
+      continue;
+    }
+    copy_run_files(run_folder, all);
+    return step;
+  }
+  if (newest) std::rethrow_exception(newest);
+  return std::nullopt;
 }
 
 std::string fetch_model(const std::string& text) {

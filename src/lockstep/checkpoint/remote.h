@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/checkpoint/remote_owner.h"
 #include "lockstep/store/store.h"
 
 namespace lockstep::checkpoint {
@@ -43,12 +45,26 @@ class RemoteRun {
 
   // Copies the newest complete checkpoint into the run folder, its manifest last, and the run's files where
   // there are none. Returns its step; nothing: the store has none, or none newer than `newer_than`.
-  std::optional<int64_t> restore(const std::string& run_folder, int64_t newer_than = -1);
+  // `check` looks at the copy; if it throws a CheckpointError, `passing` hears why and the one before is
+  // taken. When none can be used, throws what was wrong with the newest.
+  struct Restoring {
+    int64_t newer_than = -1;
+    std::function<void(const std::string& folder)> check = {};
+    std::function<void(const std::string& why)> passing = {};
+  };
+  std::optional<int64_t> restore(const std::string& run_folder, const Restoring& how);
+  std::optional<int64_t> restore(const std::string& run_folder) { return restore(run_folder, {}); }
+
+  // One run at a time writes to a folder of a store: checkpoint/remote_owner.h.
+  std::optional<RemoteOwner> owner();
+  void set_owner(const RemoteOwner& owner);
 
   const store::Uri& uri() const { return uri_; }
 
  private:
   std::string key_of(int64_t step) const;
+  void copy_step(const std::string& run_folder, int64_t step, const std::vector<store::Object>& all);
+  void copy_run_files(const std::string& run_folder, const std::vector<store::Object>& all);
   void remove(int64_t step, const std::vector<store::Object>& all);
   store::Uri uri_;
   std::unique_ptr<store::Store> store_;

@@ -145,6 +145,14 @@ const Arguments::Option* Arguments::find_option(const std::string& word) const {
 }
 
 // Said before the parser takes the word behind an option for its value, or complains in its own words.
+namespace {
+
+bool names_place(const std::string& option) {
+  return option == "--run" || option == "--resume" || option == "--folder" || option == "--out";
+}
+
+}  // namespace
+
 void Arguments::check_values() const {
   for (size_t i = 0; i < words_.size() && words_[i] != "--"; ++i) {
     const Option* option = find_option(words_[i]);
@@ -155,9 +163,14 @@ void Arguments::check_values() const {
     const std::string value = joined ? words_[i].substr(option->name.size() + 1) : last ? "" : words_[++i];
     const bool another =
         !joined && (find_option(value) || recipe::find_key(value.substr(0, value.find('='))));
-    if (!last && !another && !(joined && value.empty())) continue;
+    // An empty folder is a variable that is not set: the default would be another run's.
+    const bool unset = value.empty() && !last && (joined || names_place(option->name));
+    if (!last && !another && !unset) continue;
     throw base::ConfigError(109, fmt::format("{} needs a value{}: {}", option->name,
-                                             another ? " before " + base::quoted(value) : "", option->help));
+                                             another ? " before " + base::quoted(value)
+                                             : unset ? ", but it is empty"
+                                                     : "",
+                                             option->help));
   }
 }
 

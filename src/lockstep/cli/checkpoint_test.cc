@@ -72,6 +72,23 @@ TEST(CheckpointCommands, GenerateTakesARunACheckpointOrAFolder) {
                               {"$L generate plain data.kind=text data.path=x", 2, "LS0127"}});
 }
 
+// In how many pieces training sums is nothing to those who read the weights.
+TEST(CheckpointCommands, RunsInStrandsAreReadAsAnyOther) {
+  base::TemporaryFolder folder;
+  const auto trained =
+      json_of(folder.path(), std::string(kTrain) + " batch.product_strands=2 batch.sequence_strands=4");
+  json_of(folder.path(), "$L export runs/first plain --json");
+  const auto inspected = json_of(folder.path(), "$L inspect runs/first --check --json");
+  EXPECT_EQ(inspected["checked"], "all checksums and params_hash are correct");
+  const auto ours = json_of(folder.path(), "$L eval runs/first run.device=cpu --json");
+  EXPECT_NEAR(ours["loss"].get<double>(), trained["eval_loss"].get<double>(), 1e-6);
+  const auto run =
+      json_of(folder.path(), "$L generate runs/first --tokens 8 --json --temperature 0 run.device=cpu");
+  const auto plain = json_of(
+      folder.path(), "$L generate plain data.kind=grammar --tokens 8 --json --temperature 0 run.device=cpu");
+  EXPECT_EQ(run["text"], plain["text"]);
+}
+
 // A text that was moved since is not needed to write more like it.
 TEST(CheckpointCommands, GenerateNeedsNoData) {
   base::TemporaryFolder folder;

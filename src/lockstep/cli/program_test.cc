@@ -112,6 +112,8 @@ TEST(Program, SlipsOfTheFingerAreNamedWithTheirRemedy) {
       {"$L train run.steps =10", 2, "write run.steps=10, without spaces"},
       {"$L train run.steps= 10", 2, "write run.steps=10, without spaces"},
       {"$L train run.steps 10", 2, "write run.steps=10, without spaces"},
+      {"$L train run.steps=1 --run \"$UNSET\"", 2, "--run needs a value, but it is empty"},
+      {"$L train run.steps=1 --resume=", 2, "--resume needs a value, but it is empty"},
       {"$L train optim.lr=1 run.steps = 10 optim.lr=2", 2, "write run.steps=10, without spaces"},
       {"$L train run.steps optim.lr=2", 2, "write run.steps=VALUE"},
       {"$L train x.toml run.steps = 10", 2, "write run.steps=10, without spaces"},

@@ -1,4 +1,5 @@
-// lockstep top: what every rank of a run on this host and every GPU is doing, once or again every second.
+// lockstep top: what every rank of a run on this host, of programs of others under `lockstep launch`, and
+// every GPU is doing, once or again every second.
 #include <fmt/format.h>
 #include <poll.h>
 #include <termios.h>
@@ -9,11 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/run_view.h"
 #include "lockstep/cli/top_gpus.h"
+#include "lockstep/cli/top_launch.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/run_log.h"
 #include "lockstep/terminal/table.h"
@@ -24,6 +27,8 @@ namespace lockstep::cli {
 namespace {
 
 using terminal::Colour;
+
+constexpr unsigned kLookAgain = 300'000;  // microseconds
 
 struct Look {
   const see::RunLog& log;
@@ -182,27 +187,98 @@ class Keys {
   bool raw_ = false;
 };
 
+// Without a name: a run that trains here comes before programs of others.
+bool newest_run_trains() {
+  try {
+    return see::lives_here(wanted_run("", "top"));
+  } catch (const base::Error&) {
+    return false;
+  }
+}
+
+// Until they have all ended, or a key says so.
+int watch_launches(int launcher, bool json, bool once) {
+  device::GpuWatch gpu_watch;
+  see::ForeignNow foreign;
+  const auto look = [&] {
+    std::vector<LaunchLook> looks;
+    for (watch::LaunchStatus& one : launches_here(launcher)) {
+      std::vector<see::ForeignRankNow> ranks = foreign.ranks(one);
+      looks.push_back({std::move(one), std::move(ranks)});
+    }
+    return looks;
+  };
+  if (once) {
+    static_cast<void>(look());  // how busy a rank is shows between two looks
+    ::usleep(kLookAgain);
+    const std::vector<device::GpuNow> gpus = gpu_watch.look();
+    nlohmann::json all = nlohmann::json::array();
+    for (const LaunchLook& one : look()) {
+      if (json) {
+        all.push_back(launch_json(one, gpus));
+      } else {
+        show_launch(one, gpus, terminal::terminal_of(STDOUT_FILENO));
+      }
+    }
+    if (json) {
+      print("{}\n", nlohmann::json{{"launches", all}, {"gpus", gpus_json(gpus, true)}}.dump());
+    } else {
+      show_gpus(gpus, true, terminal::terminal_of(STDOUT_FILENO));
+    }
+    return 0;
+  }
+  const Keys keys;
+  bool frozen = false;
+  while (true) {
+    if (!frozen) {
+      const std::vector<LaunchLook> looks = look();
+      const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);
+      const std::vector<device::GpuNow> gpus = gpu_watch.look();
+      print("\x1b[H\x1b[2J");
+      for (const LaunchLook& one : looks) show_launch(one, gpus, screen), print("\n");
+      show_gpus(gpus, true, screen);
+      if (looks.empty()) print("it has ended\n");
+      std::fflush(stdout);
+      if (looks.empty()) return 0;
+    }
+    constexpr int kPause = 1000;
+    const char key = keys.wait(kPause);
+    if (key == 'q' || key == 'Q' || key == 27) return 0;
+    if (key == ' ') frozen = !frozen;
+  }
+}
+
 }  // namespace
 
 int top_command(Arguments& arguments) {
   std::string folder;
   std::string sorted = "rank";
   bool once = false, json = false;
-  arguments.positional("RUN", folder, "a run folder or a run in runs/; default: the run that wrote last");
+  arguments.positional(
+      "RUN", folder,
+      "a run folder, a run in runs/, or the process number of a `lockstep launch`; default: the run "
+      "that wrote last if it trains, otherwise what is launched here");
   arguments.option("--sort", sorted, "ranks by: rank, step time, waits or memory; the key s changes it");
   arguments.flag("--once", once, "print it once; in a pipe always");
   arguments.flag("--json", json, "print it once, as JSON");
   arguments.example("lockstep top",
                     "the newest run, again every second; q ends, s sorts, space freezes the screen");
   arguments.example("lockstep top runs/first --json", "for scripts");
+  arguments.example("lockstep launch --nproc 4 train.py & lockstep top",
+                    "ranks of a PyTorch script, from outside");
   if (!arguments.parse()) return 0;
   const Order* order = &order_named(sorted);
   device::GpuWatch gpus;
+  const int launcher = base::parse_number<int>(folder).value_or(0);
+  std::vector<watch::LaunchStatus> launches =
+      folder.empty() || launcher > 0 ? launches_here(launcher) : std::vector<watch::LaunchStatus>();
+  const bool of_launches = !launches.empty() && (launcher > 0 || !newest_run_trains());
+  const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);
+  if (of_launches) return watch_launches(launcher, json, json || once || !screen.is_tty);
   folder = wanted_run(folder, "top");
   see::RunLog log(folder);
   see::RanksNow ranks(folder);
   const int64_t steps = steps_wanted(folder);
-  const terminal::Terminal screen = terminal::terminal_of(STDOUT_FILENO);
   const auto look = [&] {
     log.poll();
     Look now{log, ranks.look(), steps, gpus.look()};

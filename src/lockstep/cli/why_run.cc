@@ -13,6 +13,7 @@
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/print.h"
+#include "lockstep/cli/why_loss.h"
 #include "lockstep/see/advice.h"
 #include "lockstep/see/dash/catalogue.h"
 #include "lockstep/see/pace.h"
@@ -30,8 +31,8 @@ using nlohmann::json;
 
 struct Why {
   see::RunSummary run;
-  std::string verdict;                // of ranks that hang at this moment
-  std::vector<see::RunEvent> losses;  // jumps and numbers that were none, the newest few
+  std::string verdict;            // of ranks that hang at this moment
+  std::vector<LossStory> losses;  // jumps and numbers that were none, the newest few
   see::StepTime time;
   see::Pace pace;
   std::vector<see::Advice> advice;
@@ -63,7 +64,7 @@ see::Timeline newest_timeline(const std::string& folder) {
   return use ? see::timeline_of_profile(folder, kWish) : rings;
 }
 
-Why look_at(const std::string& folder) {
+Why look_at(const std::string& folder, bool replay) {
   see::Catalogue catalogue(folder);
   catalogue.scan();
   Why why{.run = catalogue.find(".").value_or(see::RunSummary{}),
@@ -76,16 +77,19 @@ Why look_at(const std::string& folder) {
   see::RanksNow ranks_now(folder);
   const auto ranks = ranks_now.look();
   if (const auto verdict = see::RanksNow::verdict(ranks)) why.verdict = verdict->sentence;
+  std::vector<see::RunEvent> losses;
   for (const see::RunEvent& event : see::read_events(folder)) {
     if (event.name == "loss_spike" || event.name == "nonfinite" || event.name == "diverged")
-      why.losses.push_back(event);
+      losses.push_back(event);
   }
   constexpr size_t kMostLosses = 3;
-  if (why.losses.size() > kMostLosses) why.losses.erase(why.losses.begin(), why.losses.end() - kMostLosses);
+  if (losses.size() > kMostLosses) losses.erase(losses.begin(), losses.end() - kMostLosses);
   if (why.run.step > 0 && fs::exists(folder + "/metrics.jsonl")) {
     see::RunLog log(folder);
     log.poll();
     why.pace = see::pace_of(log.rows());
+    for (const see::RunEvent& event : losses)
+      why.losses.push_back(story_of(folder, event, log, replay && &event == &losses.back()));
   }
   constexpr int64_t kMost = 1 << 20;
   why.time = see::step_time_of(newest_timeline(folder), why.pace.data_share);
@@ -142,7 +146,7 @@ json to_json(const Why& why) {
   json advice = json::array(), losses = json::array(), kinds = json::object();
   for (const see::Advice& one : why.advice)
     advice.push_back({{"change", one.change}, {"why", one.why}, {"faster", one.faster}});
-  for (const see::RunEvent& one : why.losses) losses.push_back({{"step", one.step}, {"why", one.why}});
+  for (const LossStory& one : why.losses) losses.push_back(json_of(one));
   for (const auto& [kind, part] : why.time.kinds) kinds[kind] = part;
   json all{{"run", why.run.folder}, {"state", why.run.state}, {"step", why.run.step},
            {"why", ending_of(why)}, {"verdict", why.verdict}, {"losses", losses},
@@ -162,9 +166,9 @@ json to_json(const Why& why) {
 
 }  // namespace
 
-int why_run(const std::string& folder, bool as_json) {
-  const Why why = look_at(folder);
-  if (as_json) {
+int why_run(const std::string& folder, const WhyWish& wish) {
+  const Why why = look_at(folder, wish.replay);
+  if (wish.json) {
     print("{}\n", to_json(why).dump(2, ' ', false, json::error_handler_t::replace));
     return 0;
   }
@@ -175,7 +179,11 @@ int why_run(const std::string& folder, bool as_json) {
   say(fmt::format("{} is {}, step {}{}", folder, why.run.state, why.run.step, steps));
   if (const std::string ending = ending_of(why); !ending.empty()) say("  " + ending);
   if (!why.verdict.empty()) say("  " + why.verdict);
-  for (const see::RunEvent& one : why.losses) say("  loss: " + one.why);
+  for (const LossStory& one : why.losses) {
+    const bool newest = &one == &why.losses.back();
+    const std::vector<std::string> lines = lines_of(one);
+    for (size_t i = 0; i < (newest ? lines.size() : 1); ++i) say((i == 0 ? "  " : "    ") + lines[i]);
+  }
   const bool ill = why.run.state == "failed" || why.run.state == "stopped";
   if (ill && !why.logs.empty()) say("  what its ranks printed: " + why.logs);
   if (why.pace.slower > 0)

@@ -5,6 +5,10 @@
 
 namespace lockstep::cli {
 
-int why_run(const std::string& folder, bool as_json);
+struct WhyWish {
+  bool json = false;
+  bool replay = false;  // a step whose loss went wrong is computed again, to see which blocks changed most
+};
+int why_run(const std::string& folder, const WhyWish& wish);
 
 }  // namespace lockstep::cli

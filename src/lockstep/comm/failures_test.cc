@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <numeric>
 #include <random>
 
 #include "lockstep/base/clock.h"
@@ -193,6 +194,21 @@ TEST(Groups, TwoAtOnceFromTwoThreads) {
 }
 
 // Each rank spoils its memory the moment a call returns, while slower ones may still be at it.
+// Two pieces may be on their way; the third takes the place of the first.
+TEST(Groups, PiecesOfALongMessageWaitForALateReceiver) {
+  run_threads(2, [&](const TestRank& at) {
+    const auto arena = make_shared_arena();
+    const auto group = make_group("shm", options_of(at, "g"), *at.store, arena.get());
+    std::vector<float> values(1'500'000, 0);  // outside the arena: six pieces of 1 MiB
+    if (at.rank == 0) std::iota(values.begin(), values.end(), 0.0f);
+    if (at.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const Tensor tensor{values.data(), DType::f32, {static_cast<int64_t>(values.size())}};
+    if (at.rank == 0) group->send(tensor, 1);
+    if (at.rank == 1) group->recv(tensor, 0);
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<float>(i)) << i;
+  });
+}
+
 TEST(Groups, MemoryIsOursAgainWhenACallReturns) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

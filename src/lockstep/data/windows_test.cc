@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/dataset.h"
@@ -76,6 +77,18 @@ TEST(Text, AFolderIsOneTextInTheOrderOfNames) {
   folder.write("inner/e.txt", "yyy");
   const auto dataset = open_dataset(recipe_for("text", folder.path(), 4));
   EXPECT_EQ(texts(*dataset, Split::train, 4), (Texts{"abcde", "efghi"}));
+}
+
+// What is evaluated on is part of what a run is: another file there is other data.
+TEST(Text, TheHashIsOfBothFiles) {
+  const TestFolder folder;
+  recipe::Recipe recipe = recipe_for("text", folder.write("a.txt", "0123456789a"), 1);
+  std::set<uint64_t> hashes = {open_dataset(recipe)->content_hash()};
+  for (const char* text : {"0123456789a", "0123456789b", "b"}) {
+    recipe.data.eval_path = folder.write("eval.txt", std::string(text) + "xy");
+    hashes.insert(open_dataset(recipe)->content_hash());
+  }
+  EXPECT_EQ(hashes.size(), 4u);
 }
 
 TEST(Text, EvaluatesOnTheLastWindows) {

@@ -78,29 +78,88 @@ Finding gpus(const MachineFacts& facts, const CudaAvailability& cuda) {
           cuda.remedy.empty() ? "training will use the CPU until this is fixed" : cuda.remedy};
 }
 
-Finding torch(const MachineFacts& facts, const CudaAvailability&) {
+std::string install_torch(const MachineFacts& facts) {
+  using Kind = InstallationFacts::Kind;
+  if (facts.installation.kind == Kind::build) return "./lockstep setup";
+  if (facts.installation.kind == Kind::bundle || facts.installation.python.empty()) return "";
+  return facts.installation.python + " -m pip install 'torch==2.11.*'";
+}
+
+Finding installation(const MachineFacts& facts, const CudaAvailability&) {
+  using Kind = InstallationFacts::Kind;
+  const InstallationFacts& here = facts.installation;
+  const char* const what = here.kind == Kind::package  ? "a Python package"
+                           : here.kind == Kind::bundle ? "a bundle"
+                                                       : "a build";
+  const std::string found = fmt::format("{} in {}", what, here.folder);
+  if (here.recorded && here.damaged.empty())
+    return ok("installation",
+              here.cuda_12 ? found + "; CUDA 12's libraries lie there too and are not used" : found);
+  const std::string python = here.python.empty() ? "python" : here.python;
+  return {"installation", Verdict::fail,
+          here.recorded ? fmt::format("{}: {} of {} files are missing or incomplete, such as {}", found,
+                                      here.damaged.size(), here.files, here.damaged.front())
+                        : found + ": its installation was interrupted",
+          "install it again",
+          fmt::format("{} -m pip install --force-reinstall --no-deps lockstep-trainer", python)};
+}
+
+Finding home(const MachineFacts& facts, const CudaAvailability&) {
+  const PlaceFacts& places = facts.places;
+  if (places.home_writable) return ok("home", places.home);
+  return {"home", Verdict::warn,
+          places.home.empty() ? "HOME is not set" : places.home + " is no folder that can be written to",
+          "set HOME to a folder of yours; without it a run trains, but measured choices and the secret of "
+          "several "
+          "nodes are not kept"};
+}
+
+Finding temporary_files(const MachineFacts& facts, const CudaAvailability&) {
+  const PlaceFacts& places = facts.places;
+  if (!places.temporary_writable)
+    return {"temporary files", Verdict::warn, places.temporary + " cannot be written to",
+            "set TMPDIR to a folder that can", ""};
+  return ok("temporary files",
+            places.temporary + (places.temporary_noexec ? ", noexec: nothing is run from there" : ""));
+}
+
+Finding torch(const MachineFacts& facts, const CudaAvailability& cuda) {
   if (facts.torch_version.empty()) {
     return {"LibTorch", Verdict::warn, "version not found",
-            "install PyTorch 2.11 as described in the setup guide"};
+            "install PyTorch 2.11 as described in the setup guide", install_torch(facts)};
   }
   const std::string found =
       fmt::format("{}{} in {}", facts.torch_version,
                   facts.torch_cuda.empty() ? "" : ", CUDA " + facts.torch_cuda, facts.torch_folder);
   if (!facts.torch_version.starts_with("2.11.")) {
-    return {"LibTorch", Verdict::fail, found, "Lockstep is built for PyTorch 2.11: install that version"};
+    return {"LibTorch", Verdict::fail, found, "Lockstep is built for PyTorch 2.11: install that version",
+            install_torch(facts)};
   }
+  if (cuda.is_there && facts.torch_cuda.starts_with("12."))
+    return {"LibTorch", Verdict::warn, found,
+            "the GPU code is built for CUDA 13: install the PyTorch of PyPI, or of "
+            "download.pytorch.org/whl/cu130",
+            install_torch(facts)};
   return ok("LibTorch", found);
 }
 
 Finding shared_memory(const MachineFacts& facts, const CudaAvailability&) {
   if (!facts.shared_memory_bytes) {
-    return {"shared memory", Verdict::warn, "no /dev/shm",
-            "mount a tmpfs there: several ranks per host need it"};
+    return {"shared memory",
+            Verdict::warn,
+            "no /dev/shm",
+            "mount a tmpfs there: several ranks per host need it",
+            "mkdir -p /dev/shm && mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
+            true};
   }
   const std::string found = bytes(*facts.shared_memory_bytes) + " in /dev/shm";
   if (*facts.shared_memory_bytes < 256 * kMiB) {
-    return {"shared memory", Verdict::warn, found,
-            "start the container with --shm-size=8g for several ranks"};
+    return {"shared memory",
+            Verdict::warn,
+            found,
+            "start the container with --shm-size=8g for several ranks",
+            "mount -o remount,size=8g /dev/shm",
+            true};
   }
   return ok("shared memory", found);
 }
@@ -146,8 +205,12 @@ Finding date(const MachineFacts& facts, const CudaAvailability&) {
     return {"date", Verdict::fail, now + " is implausible", "set the clock: TLS and timestamps depend on it"};
   }
   if (facts.clock_synchronized == false) {
-    return {"date", Verdict::warn, now + ", not synchronized",
-            "start chrony or systemd-timesyncd: logs of several hosts are merged by time"};
+    return {"date",
+            Verdict::warn,
+            now + ", not synchronized",
+            "start chrony or systemd-timesyncd: logs of several hosts are merged by time",
+            facts.containers.inside ? "" : "timedatectl set-ntp true",
+            true};
   }
   return ok("date", now + (facts.clock_synchronized ? ", synchronized" : ""));
 }
@@ -155,9 +218,12 @@ Finding date(const MachineFacts& facts, const CudaAvailability&) {
 Finding huge_pages(const MachineFacts& facts, const CudaAvailability&) {
   const std::string& mode = facts.transparent_huge_pages;
   if (mode == "never") {
-    return {
-        "huge pages", Verdict::warn, "transparent huge pages: never",
-        "for faster large buffers on the CPU: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"};
+    return {"huge pages",
+            Verdict::warn,
+            "transparent huge pages: never",
+            "for faster large buffers on the CPU: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+            true};
   }
   return ok("huge pages", mode.empty() ? "not known" : "transparent huge pages: " + mode);
 }
@@ -188,11 +254,15 @@ Finding containers(const MachineFacts& facts, const CudaAvailability&) {
             "start it with --gpus all; the host needs NVIDIA's driver and container toolkit for that"};
   if (found.inside) return ok("containers", "inside one");
   if (found.docker && !found.toolkit && !facts.nvidia_driver.empty())
-    return {"containers", Verdict::warn,
+    return {"containers",
+            Verdict::warn,
             "Docker without NVIDIA's container toolkit: `docker run --gpus all` fails",
             "install nvidia-container-toolkit, then: nvidia-ctk runtime configure --runtime=docker && "
             "systemctl restart "
-            "docker"};
+            "docker",
+            "apt-get install -y nvidia-container-toolkit && nvidia-ctk runtime configure --runtime=docker && "
+            "systemctl restart docker",
+            true};
   return ok("containers", !found.docker   ? "no Docker here"
                           : found.toolkit ? "Docker with NVIDIA's container toolkit"
                                           : "Docker");
@@ -213,13 +283,15 @@ std::optional<Finding> check_attention(const CudaFacts& facts) {
   if (!has_hopper) return ok("attention", "cuDNN, or our own kernels where it does not take the shape");
   if (facts.has_flash) return ok("attention", "FlashAttention and cuDNN, whichever is faster for the shape");
   return Finding{"attention", Verdict::warn, "cuDNN: FlashAttention's kernels for Hopper were not compiled",
-                 "./lockstep setup --flash compiles them: long sequences train up to a third faster"};
+                 "./lockstep setup --flash compiles them: long sequences train up to a third faster",
+                 "./lockstep setup --flash"};
 }
 
 std::vector<Finding> check_up(const MachineFacts& facts, const CudaAvailability& cuda) {
   std::vector<Finding> findings;
-  for (auto check : {processor, processor_limit, memory, driver, gpus, torch, shared_memory, open_files, disk,
-                     clock_source, date, huge_pages, containers, thread_variables}) {
+  for (auto check :
+       {installation, processor, processor_limit, memory, driver, gpus, torch, shared_memory, open_files,
+        disk, home, temporary_files, clock_source, date, huge_pages, containers, thread_variables}) {
     findings.push_back(check(facts, cuda));
   }
   return findings;

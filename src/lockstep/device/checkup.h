@@ -20,6 +20,9 @@ struct Finding {
   Verdict verdict;
   std::string found;   // "64 MiB in /dev/shm"
   std::string remedy;  // empty when ok
+  // What brings the remedy about, for a shell; empty: nothing that a program should do by itself.
+  std::string command = {};
+  bool as_root = false;  // it must be
 };
 
 const char* name_of(Finding::Verdict verdict);  // "ok", "warn", "fail"

@@ -21,6 +21,8 @@ MachineFacts healthy() {
   facts.shared_memory_bytes = 32LL << 30;
   facts.disk_free_bytes = 500LL << 30;
   facts.disk_writable = true;
+  facts.installation.folder = "/opt/lockstep/build";
+  facts.places = {.home = "/home/a", .temporary = "/tmp", .home_writable = true, .temporary_writable = true};
   facts.run_folder = "runs";
   facts.unix_seconds = 1'800'000'000;
   facts.clock_synchronized = true;
@@ -84,6 +86,13 @@ TEST(CheckUp, EachAilmentIsFoundAlone) {
             "unset OMP_PROC"},
            {"containers", "warn", [](auto& f) { f.containers = {.inside = true, .nvidia_card = true}; },
             "--gpus all"},
+           {"installation", "fail", [](auto& f) { f.installation.recorded = false; }, "interrupted"},
+           {"installation", "fail", [](auto& f) { f.installation.damaged = {"lockstep/lib/a.so"}; },
+            "such as lockstep/lib/a.so"},
+           {"home", "warn", [](auto& f) { f.places.home_writable = false; }, "/home/a"},
+           {"home", "warn", [](auto& f) { f.places = {.temporary = "/tmp", .temporary_writable = true}; },
+            "HOME is not set"},
+           {"temporary files", "warn", [](auto& f) { f.places.temporary_writable = false; }, "TMPDIR"},
            {"GPUs", "warn", [](auto& f) { f.nvidia_driver = "470.1"; }, "driver 470 is older than 580"},
        }) {
     SCOPED_TRACE(std::string(row.subject) + ": " + row.says);

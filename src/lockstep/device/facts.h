@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::device {
 
@@ -57,8 +58,31 @@ struct ContainerFacts {
 };
 ContainerFacts read_containers(const std::string& root);
 
+// Where this program was put, and whether all of it is there.
+struct InstallationFacts {
+  enum class Kind { build, package, bundle };
+  Kind kind = Kind::build;
+  std::string folder;                // of a package: site-packages
+  std::string python;                // of a package: the interpreter it belongs to; empty: not found
+  bool recorded = true;              // a package's list of files is there: pip writes it last
+  int files = 0;                     // in that list
+  std::vector<std::string> damaged;  // those that are missing or have another size
+  bool cuda_12 = false;              // CUDA 12's libraries lie beside PyTorch's own
+};
+// `library` is the path of liblockstep.so.
+InstallationFacts read_installation(const std::string& library);
+
+// Folders that programs expect to be able to write to.
+struct PlaceFacts {
+  std::string home, temporary;  // HOME, TMPDIR or /tmp; empty: not set
+  bool home_writable = false, temporary_writable = false;
+  bool temporary_noexec = false;
+};
+
 struct MachineFacts {
   ContainerFacts containers;
+  InstallationFacts installation;
+  PlaceFacts places;
   CpuFacts cpu;
   MemoryFacts memory;
   CgroupFacts cgroup;

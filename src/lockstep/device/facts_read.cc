@@ -89,6 +89,25 @@ void add_torch(const std::string& root, MachineFacts& facts) {
   facts.torch_cuda = parse_python_string(version, "cuda");
 }
 
+void add_places(MachineFacts& facts) {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  PlaceFacts& places = facts.places;
+  const auto writable = [](const std::string& folder) {
+    std::error_code ignored;
+    return std::filesystem::is_directory(folder, ignored) && ::access(folder.c_str(), W_OK | X_OK) == 0;
+  };
+  places.home = variable("HOME");
+  places.home_writable = !places.home.empty() && writable(places.home);
+  places.temporary = variable("TMPDIR").empty() ? "/tmp" : variable("TMPDIR");
+  places.temporary_writable = writable(places.temporary);
+  struct statvfs disk {};
+  if (::statvfs(places.temporary.c_str(), &disk) == 0)
+    places.temporary_noexec = (disk.f_flag & ST_NOEXEC) != 0;
+}
+
 void add_time(MachineFacts& facts) {
   facts.unix_seconds = static_cast<int64_t>(::time(nullptr));
   timex state{};
@@ -155,6 +174,8 @@ MachineFacts read_facts(const FactsOptions& options) {
   facts.run_folder = options.run_folder;
   add_disk(facts);
   add_torch(root, facts);
+  add_places(facts);
+  if (root.empty()) facts.installation = read_installation(path_beside("liblockstep.so"));
   add_time(facts);
   for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY",
                            "KMP_AFFINITY", "CUDA_VISIBLE_DEVICES"}) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "lockstep/base/temporary_folder.h"
 
 namespace lockstep::device {
@@ -156,6 +158,39 @@ TEST(Facts, ReadsThisMachine) {
   EXPECT_GT(facts.memory.total, 0);
   EXPECT_GE(facts.usable_threads, 1);
   EXPECT_GT(facts.unix_seconds, 1'700'000'000);
+}
+
+// A package as pip leaves it, and as an interrupted pip does.
+TEST(Installation, AMissingFileOfAPackageIsNamed) {
+  const base::TemporaryFolder env;
+  const std::string site = "lib/python3.11/site-packages/",
+                    record = site + "lockstep_trainer-0.1.0.dist-info/RECORD";
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(env.path() + "/" + name).parent_path());
+    env.write(name, text);
+  };
+  put(site + "lockstep/lib/liblockstep.so", "12345");
+  put(site + "lockstep/__init__.py", "import this");
+  put("bin/python3", "");
+  std::filesystem::permissions(env.path() + "/bin/python3", std::filesystem::perms::owner_all);
+  const std::string library = env.path() + "/" + site + "lockstep/lib/liblockstep.so";
+  InstallationFacts facts = read_installation(library);
+  EXPECT_EQ(facts.kind, InstallationFacts::Kind::package);
+  EXPECT_FALSE(facts.recorded);
+  put(record,
+      "lockstep/lib/liblockstep.so,sha256=x,5\r\nlockstep/__init__.py,sha256=y,11\r\n../../../bin/"
+      "lockstep,sha256=z,9\n"
+      "lockstep_trainer-0.1.0.dist-info/RECORD,,\n");
+  put("bin/lockstep", "of another length");
+  facts = read_installation(library);
+  EXPECT_TRUE(facts.recorded);
+  EXPECT_EQ(facts.files, 3);
+  EXPECT_TRUE(facts.damaged.empty()) << facts.damaged[0];
+  EXPECT_EQ(std::filesystem::path(facts.python).filename(), "python3");
+  put(site + "lockstep/__init__.py", "import");
+  facts = read_installation(library);
+  ASSERT_EQ(facts.damaged.size(), 1U);
+  EXPECT_EQ(facts.damaged[0], "lockstep/__init__.py");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 
@@ -32,6 +33,11 @@ struct FieldValue {
 struct EventData {
   Handle device;
   unsigned long long type, data;
+  unsigned gpu_instance, compute_instance;
+};
+struct RunningProcess {
+  unsigned pid;
+  unsigned long long memory;
   unsigned gpu_instance, compute_instance;
 };
 constexpr int kSmClock = 1, kGpuTemperature = 0, kCorrected = 0, kUncorrected = 1, kVolatile = 0;
@@ -120,6 +126,7 @@ struct GpuWatch::Library {
     return call(name, gpu, more..., &value) ? std::optional(value) : std::nullopt;
   }
   void read_traffic(Handle device, GpuNow& gpu);
+  void read_processes(Handle device, GpuNow& gpu) const;
   GpuNow read(int index, Handle device);
 };
 
@@ -141,6 +148,21 @@ void GpuWatch::Library::read_traffic(Handle device, GpuNow& gpu) {
     gpu.nvlink_received = rate(seen.received, before->second.received);
   }
   traffic[gpu.index] = seen;
+}
+
+void GpuWatch::Library::read_processes(Handle device, GpuNow& gpu) const {
+  constexpr unsigned kMost = 256;
+  constexpr unsigned long long kNotKnown = ~0ULL;
+  RunningProcess processes[kMost];
+  unsigned count = kMost;
+  if (!call("nvmlDeviceGetComputeRunningProcesses_v3", device, &count,
+            static_cast<RunningProcess*>(processes)))
+    return;
+  for (unsigned i = 0; i < std::min(count, kMost); ++i) {
+    const unsigned long long memory = processes[i].memory;
+    gpu.processes.push_back(
+        {static_cast<int>(processes[i].pid), memory == kNotKnown ? 0 : static_cast<int64_t>(memory)});
+  }
 }
 
 GpuNow GpuWatch::Library::read(int index, Handle device) {
@@ -173,6 +195,7 @@ GpuNow GpuWatch::Library::read(int index, Handle device) {
   gpu.ecc_broken = number<unsigned long long>("nvmlDeviceGetTotalEccErrors", device, kUncorrected, kVolatile);
   gpu.xids = xids[index];
   read_traffic(device, gpu);
+  read_processes(device, gpu);
   return gpu;
 }
 

@@ -26,6 +26,11 @@ struct GpuNow {
   std::optional<int64_t> ecc_corrected, ecc_broken;    // since the driver was loaded
   std::vector<int64_t> xids;                           // errors since the watch began
   std::optional<double> nvlink_sent, nvlink_received;  // bytes per second since the look before
+  struct Process {
+    int pid = 0;
+    int64_t memory = 0;
+  };
+  std::vector<Process> processes;  // those that compute, as far as the driver tells
   double memory_part() const;
 };
 

@@ -76,12 +76,14 @@ class Wire {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  std::string start_tls(
-      const std::string& host) {  // empty: it is encrypted and the server is who it should be
+  // Empty: it is encrypted and the server is who it should be.
+  std::string start_tls(const std::string& host, const std::string& ca_file) {
     OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, nullptr);
     context_ = SSL_CTX_new(TLS_client_method());
-    if (context_ == nullptr || SSL_CTX_set_default_verify_paths(context_) != 1)
-      return "TLS cannot be started";
+    if (context_ == nullptr) return "TLS cannot be started";
+    if (ca_file.empty() ? SSL_CTX_set_default_verify_paths(context_) != 1
+                        : SSL_CTX_load_verify_locations(context_, ca_file.c_str(), nullptr) != 1)
+      return ca_file.empty() ? "TLS cannot be started" : fmt::format("{} has no certificates", ca_file);
     SSL_CTX_set_verify(context_, SSL_VERIFY_PEER, nullptr);
     ssl_ = SSL_new(context_);
     SSL_set_tlsext_host_name(ssl_, host.c_str());
@@ -170,19 +172,21 @@ std::optional<Url> parse_url(std::string_view text) {
   return url;
 }
 
-PostResult post_json(const Url& url, const std::string& body, std::chrono::milliseconds timeout) {
+PostResult post_json(const Url& url, const std::string& body, std::chrono::milliseconds timeout,
+                     const PostAs& as) {
   const Deadline deadline{Clock::now() + timeout};
   PostResult result;
   const base::Descriptor socket(connect_to(url, deadline, result.problem));
   if (socket.number < 0) return result;
   Wire wire(socket.number, deadline);
-  if (url.tls) result.problem = wire.start_tls(url.host);
+  if (url.tls) result.problem = wire.start_tls(url.host, as.ca_file);
   if (!result.problem.empty()) return result;
+  const bool says_who = url.tls && !as.bearer.empty();
   const std::string head = fmt::format(
       "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nUser-Agent: "
-      "lockstep\r\n"
+      "lockstep\r\n{}"
       "Connection: close\r\n\r\n",
-      url.path, url.host, body.size());
+      url.path, url.host, body.size(), says_who ? "Authorization: Bearer " + as.bearer + "\r\n" : "");
   if (!wire.write(head + body)) {
     result.problem = deadline.left_ms() == 0 ? "it did not take the message in time" : "the connection broke";
     return result;

@@ -44,7 +44,9 @@ std::vector<base::ErrorExplanation> error_rows() {
       {727,
        "Cannot write the ledger",
        {"The disk is full, or ~/.local/state belongs to another user."},
-       {"Free some space, or set XDG_STATE_HOME to another folder. Nothing was asked of the place."}},
+       {"Free some space, or set XDG_STATE_HOME to another folder. Nothing was asked of the place, unless "
+        "the message "
+        "names what was made: then `lockstep stop JOB` removes it."}},
       {728,
        "Not stopped",
        {"The place's own client failed when it was told to remove something; it may still run and cost "

@@ -130,6 +130,30 @@ void check(const Place& place) {
   }
 }
 
+std::vector<Place> components_of(const Place& place) {
+  static const Words allowed = {"nodes",      "gpus",      "gpu_type", "ranks",     "cpus",
+                                "memory_gib", "partition", "qos",      "constraint"};
+  std::vector<Place> all = {place};
+  all[0].components.clear();
+  for (const std::string& words : place.components) {
+    Place one = all[0];
+    one.nodes = 1, one.fewest_nodes = 0, one.gpus = one.ranks = 0, one.gpu_type.clear(),
+    one.constraint.clear();
+    std::istringstream parts(words);
+    for (std::string word; parts >> word;) {
+      const size_t equals = word.find('=');
+      const std::string key = word.substr(0, equals);
+      if (equals == std::string::npos || std::ranges::find(allowed, key) == allowed.end())
+        throw ConfigError(721, fmt::format("components: {} is not KEY=VALUE with one of {}; example: {}",
+                                           base::quoted(word), base::join(allowed, ", "),
+                                           find_setting("components")->example));
+      set(one, key, word.substr(equals + 1), "components: " + key);
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
 Seconds parse_duration(const std::string& text) {
   int64_t total = 0;
   const char *at = text.data(), *const end = text.data() + text.size();

@@ -51,6 +51,9 @@ struct Place {
 
   // Batch systems.
   std::string partition, account, qos, constraint, container;
+  int64_t fewest_nodes =
+      0;             // it starts with so many where `nodes` are not to be had; 0: with all or not at all
+  Words components;  // more nodes of other kinds: "nodes=2 gpus=4 constraint=a100"
   // ssh.
   Words hosts;
   std::string bundle;  // a folder here that is copied to every host
@@ -97,6 +100,9 @@ std::string duration_text(Seconds time);          // "1d12h"
 // targets.toml, in its order. ConfigError 720 to 722 name file and line. A file that is not there: none.
 std::vector<Place> read_targets(const std::string& file);
 std::string targets_file();  // $XDG_CONFIG_HOME/lockstep/targets.toml
+// The kinds of nodes of a heterogeneous job: the place itself, then one place for each of its components.
+// ConfigError 721.
+std::vector<Place> components_of(const Place& place);
 // A table of targets.toml, or a kind with its defaults. ConfigError 723.
 Place find_place(const std::string& name, const std::vector<Place>& places);
 

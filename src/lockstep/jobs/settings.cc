@@ -16,12 +16,15 @@ const std::vector<Setting>& settings() {
       {"memory_gib", &Place::memory_gib, "slurm pbs lsf kubernetes", "Memory of each machine.",
        "memory_gib = 256"},
       {"disk_gib", &Place::disk_gib, "kubernetes vertex gce terraform sagemaker",
-       "Disk of each machine: holds the checkpoints.", "disk_gib = 500"},
+       "Disk of each machine: holds the checkpoints. Default: sized by them where the catalogue has the "
+       "machine.",
+       "disk_gib = 500"},
       {"machine", &Place::machine, "kubernetes vertex gce terraform tpu sagemaker azureml",
        "Machine type; of tpu, the accelerator type (\"v5litepod-8\"); of azureml, the compute's size.",
        "machine = \"a2-highgpu-4g\""},
       {"time", &Place::time, "slurm pbs lsf kubernetes vertex gce terraform sagemaker azureml",
-       "Longest time the job may take.", "time = \"1d12h\""},
+       "Longest time the job may take. Default: twice the forecast where the catalogue has the machine.",
+       "time = \"1d12h\""},
       {"notice", &Place::notice, "slurm lsf kubernetes", "Warning before the end: the run saves in it.",
        "notice = \"2m\""},
       {"image", &Place::image, "slurm kubernetes vertex gce terraform sagemaker azureml",
@@ -57,6 +60,16 @@ const std::vector<Setting>& settings() {
        "Who runs the image.",
        "container = \"apptainer\"",
        {"apptainer", "pyxis"}},
+      {"fewest_nodes", &Place::fewest_nodes, "slurm",
+       "Start, and come back after a lost node or a preemption, with so few nodes where `nodes` are not "
+       "free. "
+       "Needs a layout that fits any number of them.",
+       "fewest_nodes = 2"},
+      {"components", &Place::components, "slurm",
+       "More nodes of other kinds in the same job (a heterogeneous job), each with its nodes, gpus, "
+       "gpu_type, "
+       "ranks, cpus, memory_gib, partition, qos or constraint.",
+       "components = [\"nodes=2 gpus=4 constraint=a100\"]"},
       {"hosts", &Place::hosts, "ssh", "Machines, as ssh knows them; the first hosts the rendezvous.",
        "hosts = [\"gpu1\", \"me@gpu2:2222\"]"},
       {"bundle", &Place::bundle, "ssh",

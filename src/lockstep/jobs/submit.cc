@@ -102,6 +102,16 @@ Submitted known(const Ledger& ledger, const std::string& id) {
                                     : left + fmt::format("; `lockstep stop {}` tries again", job.id)));
 }
 
+// The ledger knows already that it was asked for: where its id cannot be added, `stop` finds it all the same.
+void note_made(const Resource& resource, const std::string& id, Ledger& ledger) {
+  try {
+    ledger.has(resource, id);
+  } catch (const base::Error& error) {
+    throw base::IoError(727, fmt::format("{} was made ({}), but {}; it runs: `lockstep stop {}` removes it",
+                                         resource.label, id, error.what(), resource.job));
+  }
+}
+
 bool is_alive(int64_t process) {
   return process > 0 && (::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
 }
@@ -138,7 +148,7 @@ Submitted submit(const Job& job, const Plan& plan, Ledger& ledger, Client& clien
       if (id.empty())
         fail(job, fmt::format("{} gave no id in {}", step.command.words.front(), base::quoted(answer.output)),
              ledger, client);
-      ledger.has(resource, id);
+      note_made(resource, id, ledger);
     }
   }
   ledger.close_job(job.id, Submitted::Submission::complete);

@@ -64,12 +64,21 @@ struct Check {
   std::string (*problem)(const Place& place, const Answer& answer) = nullptr;
 };
 
+// What a time limit means, and so whether one may be set from a forecast (jobs/estimate.h).
+enum class TimeLimit {
+  none,           // the place has none, or its clock counts the wait for machines, too
+  ends_the_job,   // nothing brings it back: a guard against machines that would be paid for ever
+  saves_returns,  // the run saves and comes back by itself; the place may allow no more than its own limit
+};
+
 struct Target {
   const char* kind;
   const char* summary;
   const char* client;   // the program that is driven
   const char* example;  // of `lockstep submit`
   bool shares_files;    // with this machine: folder and program are by default those of here
+  TimeLimit time_limit = TimeLimit::none;  // what becomes of a run that reaches `time`
+  int64_t disk_gib = 0;  // of a machine for which no size is given; 0: the place does not say
   Plan (*plan)(const Job& job);
   Status (*status)(const Submitted& job, Client& client);
   Logs (*logs)(const Submitted& job, const LogsWish& wish);

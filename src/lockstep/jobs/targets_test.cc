@@ -13,36 +13,6 @@
 namespace lockstep::jobs {
 namespace {
 
-Job job_for(const std::string& kind) {
-  Job job = small_job(kind, "/home/me/.local/state/lockstep/jobs/first-abc123");
-  job.place.nodes = 2;
-  job.place.gpus = 4;
-  const bool bare = kind == "pbs" || kind == "lsf" || kind == "ssh" || kind == "ray" || kind == "tpu";
-  job.place.image = bare ? "" : "registry/lockstep:1";
-  job.place.hosts = {"gpu1", "me@gpu2:2222"};
-  job.place.machine = "a2-highgpu-4g";
-  job.place.gpu_type = "nvidia-tesla-a100";
-  job.place.region = "us-central1";
-  job.place.zone = "us-central1-a";
-  job.place.time = {3600};
-  if (kind == "tpu") {
-    job.place.nodes = 1, job.place.gpus = 0, job.place.ranks = 4, job.place.machine = "v5litepod-8";
-    job.launch = {"train.py", "optim.lr=1e-3"}, job.recipe.clear();
-  }
-  if (kind == "kubernetes") job.place.machine.clear(), job.place.zone.clear();
-  if (kind == "sagemaker") {
-    job.place.machine = "ml.p4d.24xlarge", job.place.bucket = "s3://bucket/runs";
-    job.place.role = "arn:aws:iam::123456789012:role/trainer";
-  }
-  if (kind == "azureml") {
-    job.place.machine.clear(), job.place.compute = "gpus";
-    job.place.workspace = "ml", job.place.resource_group = "research";
-  }
-  job.place.environment = {"GREETING=it's $HOME"};
-  job.place.secrets = {"HF_TOKEN=file:/home/me/.token", "LOCKSTEP_SECRET=file:/home/me/.secret"};
-  return job;
-}
-
 std::string all_text(const Plan& plan) {
   std::string text;
   for (const File& file : plan.files) text += file.text;
@@ -145,9 +115,51 @@ TEST(Slurm, HeaderSaysWhatWasAsked) {
         "#SBATCH --exclusive\n", "#SBATCH --dependency=afterok:17\n", "#SBATCH --chdir=/scratch/me\n",
         "apptainer exec --nv", "-lt 20 ]]"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  job.place.fewest_nodes = 1;
+  EXPECT_NE(all_text(find_target("slurm").plan(job)).find("#SBATCH --nodes=1-2\n"), std::string::npos);
+  job.place.fewest_nodes = 3;
+  EXPECT_THROW(find_target("slurm").plan(job), base::ConfigError);
+  job.place.fewest_nodes = 0;
   job.place.container = "pyxis";
   EXPECT_NE(all_text(find_target("slurm").plan(job)).find("--container-image=registry/lockstep:1"),
             std::string::npos);
+}
+
+TEST(Slurm, ComponentsOfAHeterogeneousJob) {
+  Job job = job_for("slurm");
+  job.place.image.clear();
+  job.place.options = {"--exclusive"};
+  job.place.components = {"nodes=3 gpus=2 partition=old"};
+  const std::string text = all_text(find_target("slurm").plan(job));
+  const size_t border = text.find("#SBATCH hetjob\n");
+  ASSERT_NE(border, std::string::npos) << text;
+  struct Row {
+    const char* words;
+    int first, second;  // how often before and after the border
+  };
+  for (const Row& row :
+       {Row{"#SBATCH --nodes=2\n", 1, 0}, Row{"#SBATCH --nodes=3\n", 0, 1},
+        Row{"#SBATCH --gpus-per-node=nvidia-tesla-a100:4\n", 1, 0}, Row{"#SBATCH --gpus-per-node=2\n", 0, 1},
+        Row{"#SBATCH --time=60\n", 1, 1}, Row{"#SBATCH --partition=old\n", 0, 1},
+        Row{"#SBATCH --exclusive\n", 1, 1}, Row{"#SBATCH --job-name=first-abc123\n", 1, 0},
+        Row{"--het-group=0 ", 0, 1}, Row{"--nproc 4 --max-restarts 3", 0, 1},
+        Row{" : --ntasks-per-node=1", 0, 1}, Row{"--nproc 2 --max-restarts 3", 0, 1}}) {
+    const auto count = [&](const std::string& part) {
+      int found = 0;
+      for (size_t at = part.find(row.words); at != std::string::npos; at = part.find(row.words, at + 1))
+        ++found;
+      return found;
+    };
+    EXPECT_EQ(count(text.substr(0, border)), row.first) << row.words << text;
+    EXPECT_EQ(count(text.substr(border)), row.second) << row.words << text;
+  }
+  for (const char* wrong : {"nodes", "time=3h", "nodes=0", "gpus=many"}) {
+    job.place.components = {wrong};
+    EXPECT_THROW(find_target("slurm").plan(job), base::ConfigError) << wrong;
+  }
+  job.place.components = {"nodes=1"};
+  job.sweep = {.key = "optim.lr", .values = {"1e-3", "1e-4"}};
+  EXPECT_THROW(find_target("slurm").plan(job), base::ConfigError);
 }
 
 TEST(Slurm, StatesAndReasons) {

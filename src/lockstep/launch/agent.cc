@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <utility>
 
 #include "lockstep/base/descriptor_limit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
 #include "lockstep/launch/process/frameworks.h"
 #include "lockstep/launch/rendezvous/network.h"
 #include "lockstep/run/shared/preemption.h"
@@ -49,6 +51,15 @@ Meeting meet(const AgentJob& job, const Say& say) {
   const bool invited = job.task && !job.task->rendezvous_file.empty() && job.task->task != 0;
   return invited ? join_by_file(job.options, job.task->rendezvous_file, say)
                  : open_meeting(job.options, job.own_program, say);
+}
+
+// Without a folder of our own, nobody can look: no reason not to launch.
+std::unique_ptr<watch::LaunchStatusFile> status_file() {
+  try {
+    return std::make_unique<watch::LaunchStatusFile>(runtime_folder(process_variable));
+  } catch (const base::Error&) {
+    return nullptr;
+  }
 }
 
 // With fewer the store would take connections and never answer them.
@@ -95,6 +106,7 @@ Agent::Agent(const AgentJob& job)
                                                         StoreAddress{meeting_.endpoint, meeting_.secret});
   }
   if (job.task && job.task->local_task == 0) neighbours_ = std::make_unique<Neighbours>(rendezvous_.token());
+  if (!job.own_program) status_ = status_file();
   if (!job.own_program && job.options.hang_timeout > Duration(0))
     foreign_ = std::make_unique<ForeignWatch>(std::chrono::duration<double>(job.options.hang_timeout).count(),
                                               logs_.root());
@@ -183,12 +195,28 @@ void Agent::tick(Duration most) {
   while (const int number = signals_.take()) caught_.push_back(number);
 }
 
+// For `lockstep top`, which runs elsewhere.
+void Agent::tell_status() {
+  if (!status_ || !status_->due()) return;
+  std::error_code ignored;
+  watch::LaunchStatus status{.pid = ::getpid(),
+                             .command = base::join(job_.command, " "),
+                             .folder = std::filesystem::current_path(ignored).string(),
+                             .host = base::host_name(),
+                             .nodes = std::max(1, static_cast<int>(state_.leader.nodes.size())),
+                             .restarts = state_.leader.round};
+  if (const NodePlace* place = rendezvous_.place()) status.node = place->node;
+  ranks_.tell(status);
+  if (!status.ranks.empty()) status_->write(status);
+}
+
 // In this order: each event may change what the next one finds. Of a stage that has just begun, nothing is
 // known yet.
 void Agent::gather() {
   if (needs().ranks) {
     had_folder_ = had_folder_ || folder_stands();
     take(endings());
+    tell_status();
   }
   if (needs().verdicts) {
     if (std::optional<VerdictReached> reached = verdict()) take(std::move(*reached));

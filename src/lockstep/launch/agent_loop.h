@@ -26,6 +26,7 @@
 #include "lockstep/launch/schedulers/neighbours.h"
 #include "lockstep/launch/schedulers/rendezvous_file.h"
 #include "lockstep/run/shared/run_lock.h"
+#include "lockstep/watch/launch_status.h"
 
 namespace lockstep::launch {
 
@@ -54,6 +55,7 @@ class Agent {
   Needs needs() const { return launch::needs(rules_, state_, beat_); }
   RanksEnded endings();
   std::optional<VerdictReached> verdict();
+  void tell_status();
   void show_stacks();
   StatePublished look();
   SignalCaught next_signal();
@@ -109,8 +111,9 @@ class Agent {
   LocalRanks ranks_;
   Rendezvous rendezvous_;
   std::unique_ptr<RendezvousFile> rendezvous_file_;
-  std::unique_ptr<Neighbours> neighbours_;  // a machine's lowest of one task a rank
-  std::unique_ptr<ForeignWatch> foreign_;   // of another program, with --hang-timeout
+  std::unique_ptr<Neighbours> neighbours_;           // a machine's lowest of one task a rank
+  std::unique_ptr<ForeignWatch> foreign_;            // of another program, with --hang-timeout
+  std::unique_ptr<watch::LaunchStatusFile> status_;  // of another program
   // Our own ranks only.
   std::unique_ptr<RankMemories> memories_;
   std::unique_ptr<KeptMemory> kept_;

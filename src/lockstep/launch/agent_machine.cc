@@ -158,8 +158,11 @@ void Step::on(Working& working, RanksEnded& ended) {
     if (!theirs && state_.stop != Stop::forced) tell_failures(working, news);
   }
   if (!ended.all_ended || working.told != Told::nothing) return;
-  const bool ours = state_.stop == Stop::forced && rules_.own_program;
-  act(TellDone{ours ? kPreempted : ended.worst_code, ours});
+  // Ours that were told to stop and have not failed were preempted, however they ended: those that the signal
+  // found before they listened to it were killed by it, and others could not reach them any more.
+  const bool told = rules_.own_program && (state_.stop != Stop::none || state_.leader.save_only);
+  const bool forced = rules_.own_program && state_.stop == Stop::forced;
+  act(TellDone{forced || (told && ended.worst_code != 0) ? kPreempted : ended.worst_code, forced});
   working.told = Told::done;
 }
 

@@ -30,6 +30,7 @@ void Watcher::read(const std::vector<RunningRank>& ranks) {
     const double age = static_cast<double>(unix_micros() - one.started_micros) / 1e6;
     facts_.push_back(watch::read_facts(options_.run_folder, one.rank, one.pid, age, names_[one.rank]));
     note_stop(facts_.back());
+    note_blocked(facts_.back());
   }
 }
 
@@ -42,6 +43,22 @@ void Watcher::note_stop(watch::RankFacts& facts) {
   const auto now = std::chrono::steady_clock::now();
   const auto since = stopped_since_.try_emplace(facts.pid, now).first->second;
   facts.stopped_seconds = std::chrono::duration<double>(now - since).count();
+}
+
+// Only of a rank that leaves no marks: a writer in the background that waits for its disk holds nobody up.
+void Watcher::note_blocked(watch::RankFacts& facts) {
+  std::map<int, Blocked>& before = blocked_[facts.pid];
+  std::map<int, Blocked> now;
+  if (facts.last_seconds >= kWorthTelling) {
+    for (const auto& [thread, runs] : watch::blocked_threads(facts.pid)) {
+      const auto found = before.find(thread);
+      const bool same = found != before.end() && found->second.runs == runs;
+      now[thread] = same ? found->second : Blocked{runs, std::chrono::steady_clock::now()};
+      const std::chrono::duration<double> since = std::chrono::steady_clock::now() - now[thread].since;
+      facts.writer_seconds = std::max(facts.writer_seconds, since.count());
+    }
+  }
+  before = std::move(now);
 }
 
 void Watcher::hurry() { options_.budgets.stopped = kStoppedAtTheEnd; }

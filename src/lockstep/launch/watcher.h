@@ -37,7 +37,9 @@ class Watcher {
 
   // Looks at most once a second; a verdict at most once a round for each kind.
   std::optional<watch::Verdict> look(const State& state, const std::vector<RunningRank>& ranks);
-  void forget() { facts_.clear(), stopped_since_.clear(), said_slow_ = false; }  // a new round
+  void forget() {
+    facts_.clear(), stopped_since_.clear(), blocked_.clear(), said_slow_ = false;
+  }                               // a new round
   void hurry();                   // the run was told to end: who is stopped is not waited for
   double since_any_mark() const;  // seconds since a rank of this node left a mark, as of the last look
   // The furthest step that a rank of this node has begun in this round; -1: none.
@@ -48,6 +50,7 @@ class Watcher {
 
  private:
   void note_stop(watch::RankFacts& facts);
+  void note_blocked(watch::RankFacts& facts);
   void tell(int round);
   void hear(const State& state, std::vector<watch::RankFacts>& all);
 
@@ -56,6 +59,11 @@ class Watcher {
   std::vector<watch::RankFacts> facts_;  // of this node
   std::map<int, watch::Names> names_;    // by rank
   std::map<pid_t, std::chrono::steady_clock::time_point> stopped_since_;
+  struct Blocked {
+    int64_t runs = 0;  // of the thread, when it was first seen so
+    std::chrono::steady_clock::time_point since;
+  };
+  std::map<pid_t, std::map<int, Blocked>> blocked_;  // of each rank, threads that stand in the kernel
   std::chrono::steady_clock::time_point looked_at_{};
   bool said_slow_ = false;
 };

@@ -33,6 +33,10 @@ Cost sum(Cost a, const Cost& b) {
 Block::Block(std::string name, std::vector<std::unique_ptr<Segment>> segments)
     : name_(std::move(name)), segments_(std::move(segments)) {}
 
+void Block::wrap_segments(const std::function<std::unique_ptr<Segment>(std::unique_ptr<Segment>)>& wrap) {
+  for (std::unique_ptr<Segment>& segment : segments_) segment = wrap(std::move(segment));
+}
+
 Block block_of(std::string name, std::unique_ptr<Segment> segment) {
   std::vector<std::unique_ptr<Segment>> segments;
   segments.push_back(std::move(segment));
@@ -119,17 +123,19 @@ int64_t Model::trained_count() const {
 }
 
 double Model::flops_per_token(int64_t length) const {
-  constexpr SliceShape kOneToken{1, 1};
+  // One token; where sequences are computed in pieces, one of each chunk.
+  const SliceShape shape{parts.fixes_sequences() ? 2 * parts.pieces_here() : 1, 1};
   double flops = 0;
   bool trained = false;  // something up to this block
   for (const Block& block : blocks) {
     trained |= block.trained_count() > 0;
     for (const Part part : {Part::forward, Part::backward_input, Part::backward_weight}) {
       if (part != Part::forward && !trained) continue;
-      for (const Cost::Product& p : block.cost(kOneToken, part).products)
-        flops += 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+      for (const Cost::Product& p : block.cost(shape, part).products)
+        flops += 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) /
+                 static_cast<double>(shape.tokens());
     }
-    if (block.cost(kOneToken, Part::forward).attention_flops > 0)
+    if (block.cost(shape, Part::forward).attention_flops > 0)
       flops += (trained ? 12.0 : 4.0) * static_cast<double>(hidden) * static_cast<double>(length);
   }
   return flops;

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -114,6 +115,8 @@ enum class Seam : uint8_t {
   sum_both,        // addends, whose sum each rank uses its own way: added up. Backward: added up too
   to_heads,        // context ranks hold all heads of some tokens: now all tokens of some heads
   to_tokens,       // and back
+  gather_pieces,   // context ranks hold rows: put together. Backward: added up over a tree and dealt out
+  scatter_pieces,  // its counterpart
 };
 
 // A segment that runs in parts while a value goes round the context ranks. Part 0 makes what travels; part k
@@ -138,7 +141,8 @@ struct SegmentPlan {
   // Values of forward ("in.x", "out.x", "save.x") and gradients ("dout.x") that the backward parts read;
   // backward_weight may read "left.x" too.
   std::vector<std::string> input_needs, weight_needs;
-  // {"din.hidden", "din.residual"}: one buffer under two names.
+  // {"din.hidden", "din.residual"}: one buffer under two names. Of two edges that it takes: it adds them,
+  // rounded, and reads nothing but their sum.
   std::vector<std::pair<std::string, std::string>> same;
   // {"din.residual", "dout.residual"}: the first may take over the memory of the second, if nobody else
   // reads that any more.
@@ -208,6 +212,8 @@ class Segment {
   virtual std::vector<int64_t> column_groups() const { return {}; }
   // What the bits of this segment rest on beyond the build and the device: "attention cudnn 9.19.0".
   virtual std::string numerics(const SliceShape&, const kernels::Kernels&) const { return ""; }
+  // Whether it works on whole sequences, not on each of their pieces alone (batch.sequence_strands).
+  virtual bool joins_pieces() const { return false; }
   // Whether all that it does goes to the stream it is handed, so that a step may become a CUDA graph.
   virtual bool can_be_captured() const { return true; }
   // New tokens of texts whose keys and values are cached (SliceContext::slots), as many as the plan has rows
@@ -227,6 +233,8 @@ class Block {
   Block(std::string name, std::vector<std::unique_ptr<Segment>> segments);
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<Segment>>& segments() const { return segments_; }
+  // Puts what `wrap` makes of it in the place of each segment; before anything else is asked of the block.
+  void wrap_segments(const std::function<std::unique_ptr<Segment>(std::unique_ptr<Segment>)>& wrap);
   std::vector<ParamSpec> params() const;                   // keys with the segment's name: "qkv.weight"
   std::vector<ParamSpec> params_of(size_t segment) const;  // keys as the segment has them
   // Of the parameter of this canonical name; those that are tied to it are treated by their own names.
@@ -255,6 +263,14 @@ struct Parts {
   bool sequence = false;  // norms and residuals are split over tokens among the tensor ranks
   int context = 1, context_rank = 0;
   bool heads = false;  // context ranks exchange tokens for heads; false: keys and values go round in a ring
+  // Where the numeric contract fixes into how many pieces every sequence is cut (batch.sequence_strands): a
+  // power of two, and each context rank has as many of them as any other (model/segments/pieces.h).
+  int sequence_strands = 1;
+  bool fixes_sequences() const { return sequence_strands > 1; }
+  int pieces_here() const { return sequence_strands / context; }
+  int first_piece() const { return context_rank * pieces_here(); }
+  // Whether "qkv" as a whole is exchanged, and attention gives what must be exchanged back.
+  bool exchanges_qkv() const { return context > 1 && heads && !fixes_sequences(); }
 };
 
 struct Model {

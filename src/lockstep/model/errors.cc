@@ -102,6 +102,17 @@ std::vector<base::ErrorExplanation> error_rows() {
         "from the data's."},
        {"Encode the data with the model's tokenizer and use data.kind=tokens.",
         "If the tokens are the same after all, set model.vocab=N to the model's own size."}},
+      {149,
+       "batch.sequence_strands not supported for this model or layout",
+       {"It is not a power of two, or not a multiple of parallel.context; or twice that number does not "
+        "divide "
+        "data.seq_len.",
+        "The model is your own or has no sequences; or it is trained with fp8, LoRA, DPO or data.pack.",
+        "There are several context ranks and several slices per strand; or parallel.sequence and "
+        "batch.product_strands beside it."},
+       {"Choose one of the numbers in the message, or batch.sequence_strands=1: then context layouts are "
+        "equal "
+        "to rounding, and all others bit for bit."}},
       {161,
        "batch.product_strands not supported for this model or layout",
        {"It is not a power of two, or not a multiple of parallel.tensor.",

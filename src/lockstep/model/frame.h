@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "lockstep/kernels/table.h"
 
 namespace lockstep::model {
+
+// The same with so many rows.
+device::Shape with_rows(const device::Shape& shape, int64_t rows);
 
 // Rows whose samples stand at the same positions.
 struct PositionedRows {
@@ -91,6 +95,9 @@ class Frame : public FrameContext {
   kernels::Documents documents() const;
   device::Tensor weight(std::string_view key) const { return get("weight.", key); }
   device::Tensor grad(std::string_view key) const { return get("grad.", key); }
+  bool sums(std::string_view key) const {  // this part of the segment leaves a gradient of this parameter
+    return trains(key) && look("grad.", key).has_value();
+  }
   bool trains(std::string_view key) const;  // this parameter; false: it is frozen and has no gradient
   void freeze(std::string key) { frozen_.push_back(std::move(key)); }
   device::Tensor buffer(std::string_view key) const { return get("buffer.", key); }
@@ -103,15 +110,19 @@ class Frame : public FrameContext {
   // What one of several segments that run as one sees: values of its own under their names and `suffix`, all
   // others as they are. What is bound to it comes before both. It must not outlive this frame.
   Frame within(std::string suffix) const;
+  // What a segment sees that works on the k-th of so many equal pieces of this one's tokens: the rows of that
+  // piece of everything that has rows, weights and tables as they are. The same holds of its lifetime.
+  Frame piece(int k, int count) const;
 
  private:
   device::Tensor get(std::string_view role, std::string_view name) const;
   device::Tensor find(std::string_view role, std::string_view name) const;  // empty when there is none
-  const device::Tensor* look(std::string_view role, std::string_view name) const;
+  std::optional<device::Tensor> look(std::string_view role, std::string_view name) const;
   std::vector<std::pair<std::string, device::Tensor>> values_;
   std::vector<std::string> frozen_;
   const Frame* whole_ = nullptr;
   std::string suffix_;
+  int piece_ = 0, pieces_ = 1;  // of the whole frame's rows
 };
 
 }  // namespace lockstep::model

@@ -173,7 +173,7 @@ class Chooser {
     Trial trial{.candidate = candidate};
     try {
       const Compiled compiled = compile_(candidate);
-      for (const auto& program : compiled.programs)
+      for (const program::Program* program : compiled.world.programs)
         work += static_cast<int64_t>(program->instructions.size());
       trial.peak_bytes = compiled.peak_bytes;
       trial.fits = compiled.peak_bytes <= question_.available_bytes;

@@ -38,6 +38,7 @@ struct Compiled {
   World world;                                              // over these programs
   int64_t peak_bytes = 0;                                   // of the fullest rank
   std::vector<MemoryPart> memory = {};                      // its
+  std::shared_ptr<const Compiled> kept = {};  // whose programs `world` is over, where they are shared
 };
 // base::ConfigError: the recipe's check refuses it; its sentence is kept as the reason.
 using Compile = std::function<Compiled(const Candidate& candidate)>;

@@ -50,8 +50,8 @@ Machine this_machine(device::Kind kind, const device::Properties& device, int ra
 Machine shared_by(Machine machine, device::Kind kind, int ranks_here) {
   if (kind != device::Kind::cpu || ranks_here <= 1) return machine;
   const double share = 1.0 / ranks_here;
-  for (double* speed :
-       {&machine.flops_fp32, &machine.flops_half, &machine.flops_fp8, &machine.memory_bytes_per_second})
+  for (double* speed : {&machine.flops_fp32, &machine.flops_half, &machine.flops_fp8, &machine.flops_tf32,
+                        &machine.memory_bytes_per_second})
     *speed *= share;
   machine.memory_bytes = static_cast<int64_t>(static_cast<double>(machine.memory_bytes) * share);
   return machine;

@@ -29,16 +29,21 @@ struct Machine {
   std::string name;
   double flops_fp32 = 1e12, flops_half = 1e12;  // dense products, at their peak
   double flops_fp8 = 0;                         // 0: none, counted as half precision
-  double reached = 0.6;                         // the share of it that large products sustain
-  double reached_fp8 = 0.6, reached_fp32 = 0;   // 0: as `reached`
-  double memory_bytes_per_second = 1e11;        // at its peak
-  double memory_reached = 1;                    // the share of it that passes over memory reach
+  double flops_tf32 = 0;  // products of fp32 numbers that are rounded to TF32 on their way in; 0: none
+  bool tf32 = true;       // the recipe allows that (precision.tf32)
+  double reached = 0.6;   // the share of it that large products sustain
+  double reached_fp8 = 0.6, reached_fp32 = 0;  // 0: as `reached`
+  double reached_tf32 = 0;                     // 0: as `reached`
+  double memory_bytes_per_second = 1e11;       // at its peak
+  double memory_reached = 1;                   // the share of it that passes over memory reach
   int64_t memory_bytes = 0;
   double launch_seconds = 5e-6;  // between two kernels, and what the shortest instruction takes
   double ramp_seconds = 0;       // of each product: until all units are busy, and when they no longer are
   double spill = 0;              // the share of a product's operands whose traffic nothing hides
   int units = 0;                 // multiprocessors, over which a product's tiles are dealt; 0: any number
   AttentionRate attention_forward = {}, attention_backward = {};
+  // In fp32, which tensor cores do not take: a share of flops_fp32. 0: as in half precision.
+  double attention_fp32_forward = 0, attention_fp32_backward = 0;
   Link inside = {}, between = {};  // nodes
   int ranks_per_node = 8;
   double watts = 0;                  // of a device under load; 0: not known

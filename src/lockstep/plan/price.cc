@@ -103,6 +103,7 @@ double meeting_seconds(const Machine& machine, const Meet& meet, const Program& 
                         [](const program::FoldStatistics&) { return 0.0; },
                         [](const program::ReleaseWeights&) { return 0.0; },
                         [](const program::DequantizeWeights&) { return 0.0; },
+                        [](const program::AddEdges&) { return 0.0; },
                         [](const program::JoinStrands&) { return 0.0; },
                         [](const program::AddTied&) { return 0.0; },
                         [](const program::Norm&) { return 0.0; },

@@ -28,6 +28,8 @@ double busy_units(const Machine& machine, const ProductShape& s) {
 
 double product_rate(const Machine& machine, bool fp8, device::DType type) {
   if (fp8 && machine.flops_fp8 > 0) return machine.flops_fp8 * machine.reached_fp8;
+  if (type == device::DType::f32 && machine.tf32 && machine.flops_tf32 > 0)
+    return machine.flops_tf32 * (machine.reached_tf32 > 0 ? machine.reached_tf32 : machine.reached);
   if (type == device::DType::f32)
     return machine.flops_fp32 * (machine.reached_fp32 > 0 ? machine.reached_fp32 : machine.reached);
   return machine.flops_half * machine.reached;
@@ -64,8 +66,11 @@ int add_shapes(const Machine& machine, device::DType type, const Instruction& i,
   }
   const bool back = run.pass == Pass::backward_input;
   if (cost.attention_flops > 0) {
-    seconds[Work::attention] += share * attention_seconds(machine, cost.attention_flops,
-                                                          cost.attention_length, cost.attention_head, back);
+    seconds[Work::attention] += share * attention_seconds(machine, {.flops = cost.attention_flops,
+                                                                    .length = cost.attention_length,
+                                                                    .head = cost.attention_head,
+                                                                    .type = type,
+                                                                    .backward = back});
   }
   return static_cast<int>(cost.products.size()) + (cost.attention_flops > 0 ? (back ? 3 : 1) : 0);
 }
@@ -107,12 +112,15 @@ double product_seconds(const Machine& machine, const ProductShape& s) {
   return machine.ramp_seconds + std::max(computing + machine.spill * moving, moving);
 }
 
-double attention_seconds(const Machine& machine, double flops, int64_t length, int64_t head, bool backward) {
-  const AttentionRate& rate = backward ? machine.attention_backward : machine.attention_forward;
-  const double wide = std::clamp((static_cast<double>(head) - 64) / 64, -0.5, 1.0);
+double attention_seconds(const Machine& machine, const AttentionWork& work) {
+  const double of_fp32 = work.backward ? machine.attention_fp32_backward : machine.attention_fp32_forward;
+  if (work.type == device::DType::f32 && of_fp32 > 0) return work.flops / (machine.flops_fp32 * of_fp32);
+  const AttentionRate& rate = work.backward ? machine.attention_backward : machine.attention_forward;
+  const double wide = std::clamp((static_cast<double>(work.head) - 64) / 64, -0.5, 1.0);
   const double reached = rate.reached_64 + wide * (rate.reached_128 - rate.reached_64);
-  const double filled = static_cast<double>(length) / (static_cast<double>(length) + rate.half_length);
-  return flops / (machine.flops_half * reached * filled);
+  const auto length = static_cast<double>(work.length);
+  const double filled = length / (length + rate.half_length);
+  return work.flops / (machine.flops_half * reached * filled);
 }
 
 WorkSeconds work_seconds(const Machine& machine, const Program& program, const Instruction& i) {

@@ -2,8 +2,9 @@
 //
 // A product takes its FLOPs at the rate that large products sustain, what it takes until all units have a
 // tile and run out of them, and the part of its operands' traffic that computing does not hide. Attention
-// takes its FLOPs at a rate that grows with the sequence. Everything else moves its bytes. Kernels run one
-// after another, so the parts add up.
+// takes its FLOPs at a rate that grows with the sequence; in fp32, which tensor cores do not take, at the
+// rate of plain multiply-adds, while products in fp32 may run as TF32. Everything else moves its bytes.
+// Kernels run one after another, so the parts add up.
 #pragma once
 
 #include "lockstep/plan/machine.h"
@@ -34,6 +35,13 @@ struct ProductShape {
   bool wide_sum = false;  // the result is fp32: gradients of weights
 };
 double product_seconds(const Machine& machine, const ProductShape& shape);
-double attention_seconds(const Machine& machine, double flops, int64_t length, int64_t head, bool backward);
+
+struct AttentionWork {
+  double flops = 0;
+  int64_t length = 0, head = 0;  // tokens that a query may see at most, width of a head
+  device::DType type = device::DType::bf16;
+  bool backward = false;
+};
+double attention_seconds(const Machine& machine, const AttentionWork& work);
 
 }  // namespace lockstep::plan

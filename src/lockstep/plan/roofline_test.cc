@@ -85,10 +85,42 @@ TEST(Roofline, AttentionOfAnH200) {
     const auto length = static_cast<double>(row.length);
     const double product = length * (length + 1) * static_cast<double>(row.samples * row.heads * row.head);
     const auto ms = [&](int products, bool backward) {
-      return 1e3 * attention_seconds(h200, product * products, row.length, row.head, backward);
+      return 1e3 *
+             attention_seconds(
+                 h200,
+                 {.flops = product * products, .length = row.length, .head = row.head, .backward = backward});
     };
     EXPECT_NEAR(ms(2, false) / row.forward, 1, 0.15) << row.length << " x " << row.head;
     EXPECT_NEAR(ms(5, true) / row.backward, 1, 0.15) << row.length << " x " << row.head;
+  }
+}
+
+// fp32: products as TF32 where machine and recipe have it, attention without tensor cores.
+TEST(Roofline, Fp32HasRatesOfItsOwn) {
+  struct Row {
+    const char* what;
+    double tf32, attention;  // TFLOP/s, share of the fp32 peak
+    bool allowed;
+    double product_seconds, attention_seconds;  // of a TFLOP
+  };
+  for (const Row& row : std::vector<Row>{
+           {"a device without TF32", 0, 0, true, 2.0, 0.625},
+           {"TF32", 8e12, 0, true, 0.25, 0.625},
+           {"which the recipe forbids", 8e12, 0, false, 2.0, 0.625},
+           {"attention on plain multiply-adds", 8e12, 0.25, true, 0.25, 4},
+       }) {
+    SCOPED_TRACE(row.what);
+    Machine machine = kMachine;
+    machine.memory_bytes_per_second = 1e15;
+    machine.flops_tf32 = row.tf32, machine.tf32 = row.allowed;
+    machine.attention_fp32_forward = machine.attention_fp32_backward = row.attention;
+    machine.attention_forward = {.reached_64 = 0.4, .reached_128 = 0.4, .half_length = 0};
+    const ProductShape shape{.m = 1000, .n = 1000, .k = 500'000, .type = device::DType::f32};
+    EXPECT_NEAR(product_seconds(machine, shape), row.product_seconds, 1e-3);
+    EXPECT_DOUBLE_EQ(
+        attention_seconds(machine, {.flops = 1e12, .length = 64, .head = 64, .type = device::DType::f32}),
+        row.attention_seconds);
+    EXPECT_DOUBLE_EQ(attention_seconds(machine, {.flops = 1e12, .length = 64, .head = 64}), 0.625);
   }
 }
 

@@ -61,6 +61,7 @@ class Sent {
             [](const program::RecvValues&) {}, [](const program::RecvTied&) {},
             [](const program::RecvWeights&) {}, [](const program::ReleaseWeights&) {},
             [](const program::DequantizeWeights&) {}, [](const program::JoinStrands&) {},
+            [](const program::AddEdges&) {},
             [](const program::AddTied&) {}, [&](const program::ToOwners& it) { to_owners(it.region); },
             [&](const program::FromOwners& it) { from_owners(it.region); }, [](const program::Norm&) {},
             [](const program::Update&) {}},

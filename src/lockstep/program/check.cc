@@ -67,6 +67,7 @@ class Checker {
                      [&](const ScatterTokens& it) { nothing(it); },
                      [&](const ExchangeHeads& it) { nothing(it); },
                      [&](const ShiftRing& it) { nothing(it); },
+                     [&](const AddEdges& it) { nothing(it); },
                      [&](const SendValues& it) { nothing(it); },
                      [&](const RecvValues& it) { nothing(it); },
                      [&](const SendTied& it) { nothing(it); },

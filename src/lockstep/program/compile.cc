@@ -311,7 +311,8 @@ void Compiler::add_persistent() {
   keep_.state = persistent("step state", BufferKind::state, DType::u8, {sizeof(kernels::StepState)}, -1);
   // And a place for the losses of those that do not count: tensor ranks all compute the same.
   // Of pairs, the log-probabilities of each slice's samples stand behind them, with such a place too.
-  const int64_t of_slice = 1 + (model_.pairs ? layout_.slice.samples : 0);
+  // Each piece of the slice's sequences has a place of its own (batch.sequence_strands).
+  const int64_t of_slice = model_.parts.sequence_strands + (model_.pairs ? layout_.slice.samples : 0);
   keep_.slice_losses =
       persistent("slice losses", BufferKind::state, DType::f64, {(layout_.slices + 1) * of_slice}, -1);
   keep_.square_sums = persistent("square sums", BufferKind::state, DType::f64, {slots}, -1);

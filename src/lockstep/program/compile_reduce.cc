@@ -36,7 +36,8 @@ class Rewriter {
       : program_(program),
         ranks_(program.ranks),
         deal_(ranks_.deal(program.strands)),
-        tensor_partials_(has_partials(model) && !model.parts.fixes_products()) {
+        tensor_partials_(has_partials(model) && !model.parts.fixes_products()),
+        context_partials_(model.parts.context > 1 && !model.parts.fixes_sequences()) {
     const Run mine = deal_.of_replica(ranks_.replica);
     sums_ = ranks_.exact && ranks_.sharded() ? static_cast<int>(nodes_of(program.strands, mine).size()) : 1;
     for (const int64_t s : deal_.of_rank(ranks_.replica, ranks_.shard_rank)) {
@@ -48,7 +49,7 @@ class Rewriter {
   }
 
   void run() {
-    const bool sums = ranks_.width() > 1 || program_.parts.context > 1 || tensor_partials_;
+    const bool sums = ranks_.width() > 1 || context_partials_ || tensor_partials_;
     const std::vector<Bucket> buckets = sums ? find_buckets() : std::vector<Bucket>{};
     std::vector<std::vector<Instruction>> after(program_.instructions.size());
     const std::vector<int> depths = kept_after_rounds();
@@ -160,7 +161,7 @@ class Rewriter {
   // ranks of all, tensor ranks of what is not cut among them and yet differs: norms of their tokens or heads.
   void add_up(std::vector<Instruction>& list, const Bucket& bucket, Among among) const {
     const bool context = among == Among::context;
-    if (bucket.idle || (context ? program_.parts.context == 1 : !tensor_partials_)) return;
+    if (bucket.idle || !(context ? context_partials_ : tensor_partials_)) return;
     Instruction i = start(bucket, SumPartials{bucket.round}, among);
     for (size_t k = 0; k < bucket.blocks.size(); ++k) {
       const int nodes = ranks_.round_robin() || !ranks_.exact ? 1 : own_.depth();
@@ -333,11 +334,12 @@ class Rewriter {
   Program& program_;
   const DataRanks ranks_;
   const Deal deal_;
-  const bool tensor_partials_;  // some parameters get addends from every tensor rank
-  Stack own_{deal_.strands};    // this rank's partial sums when its last strand is done
-  int sums_ = 1;                // partial sums that the shard group's reduction leaves
-  int base_ = 0;                // the level of the first of them
-  int before_ = 0, after_ = 0;  // with turns: levels of the stack before and after the round at hand
+  const bool tensor_partials_;   // some parameters get addends from every tensor rank
+  const bool context_partials_;  // of context ranks, summed in the order of the engine
+  Stack own_{deal_.strands};     // this rank's partial sums when its last strand is done
+  int sums_ = 1;                 // partial sums that the shard group's reduction leaves
+  int base_ = 0;                 // the level of the first of them
+  int before_ = 0, after_ = 0;   // with turns: levels of the stack before and after the round at hand
   int count_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Between segments, between the parts of one, and between stages: what other ranks hold comes in, what they
-// need goes out. The only place where a layout's collectives inside a slice are put into the list.
+// Between segments, and between the parts of one: what other ranks hold comes in, what they need goes out.
+// The only place where collectives of tensor and context ranks inside a slice are put into the list.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,6 +33,10 @@ Shape behind(Seam seam, const Shape& shape, const model::Parts& parts) {
       return scaled(shape, parts.context, 1, 1, parts.context);
     case Seam::to_tokens:
       return scaled(shape, 1, parts.context, parts.context, 1);
+    case Seam::gather_pieces:
+      return scaled(shape, parts.context, 1);
+    case Seam::scatter_pieces:
+      return scaled(shape, 1, parts.context);
     default:
       return shape;
   }
@@ -54,13 +58,20 @@ Seam counterpart(Seam seam) {
       return Seam::to_tokens;
     case Seam::to_tokens:
       return Seam::to_heads;
+    case Seam::gather_pieces:
+      return Seam::scatter_pieces;
+    case Seam::scatter_pieces:
+      return Seam::gather_pieces;
     case Seam::none:
       break;
   }
   return Seam::none;
 }
 
-bool sums(Seam seam) { return seam == Seam::sum || seam == Seam::sum_both || seam == Seam::scatter_tokens; }
+bool of_pieces(Seam seam) { return seam == Seam::gather_pieces || seam == Seam::scatter_pieces; }
+bool gathers(Seam seam) { return seam == Seam::gather_tokens || seam == Seam::gather_pieces; }
+bool scatters(Seam seam) { return seam == Seam::scatter_tokens || seam == Seam::scatter_pieces; }
+bool sums(Seam seam) { return seam == Seam::sum || seam == Seam::sum_both || scatters(seam); }
 
 }  // namespace
 
@@ -74,8 +85,11 @@ Instruction Compiler::seam_instruction(Operation what, Among among, int block, i
 // Puts the collective of `seam` on `buffer` into the list; returns what holds the result.
 int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
   const Buffer from = program_.buffers[static_cast<size_t>(buffer)];
-  const bool tree = model_.parts.fixes_products();
-  Instruction i = seam_instruction(SumValues{tree}, Among::tensor, block, segment, slice);
+  const bool tree = of_pieces(seam) || model_.parts.fixes_products();
+  const Among among = of_pieces(seam) ? Among::context : Among::tensor;
+  const bool cut = among == Among::tensor && model_.parts.fixes_sequences();
+  const int pieces = cut ? model_.parts.pieces_here() : 1;
+  Instruction i = seam_instruction(SumValues{tree}, among, block, segment, slice);
   i.moved_bytes = from.bytes();
   int result = buffer;
   if ((seam == Seam::sum || seam == Seam::sum_both) && !tree) {
@@ -89,16 +103,16 @@ int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
     result = program_.add_buffer(to);
     if (seam == Seam::sum || seam == Seam::sum_both) {
       i.reads = {{buffer, Role::values}};
-      i.writes = {{result, Role::whole}, {addend_staging(from.bytes()), Role::staging}};
-    } else if (seam == Seam::gather_tokens) {
-      i.what = GatherTokens{};
+      i.writes = {{result, Role::whole}, {addend_staging(from.bytes(), among), Role::staging}};
+    } else if (gathers(seam)) {
+      i.what = GatherTokens{pieces};
       i.reads = {{buffer, Role::part}};
       i.writes = {{result, Role::whole}};
-    } else if (seam == Seam::scatter_tokens) {
-      i.what = ScatterTokens{tree};
+    } else if (scatters(seam)) {
+      i.what = ScatterTokens{tree, pieces};
       i.reads = {{buffer, Role::whole}};
       i.writes = {{result, Role::part}};
-      if (tree) i.writes.push_back({addend_staging(from.bytes()), Role::staging});
+      if (tree) i.writes.push_back({addend_staging(from.bytes(), among), Role::staging});
     } else {
       const bool to_heads = seam == Seam::to_heads;
       i.what = ExchangeHeads{to_heads};
@@ -117,13 +131,14 @@ int Compiler::cross(Seam seam, int buffer, int block, int segment, int slice) {
   return result;
 }
 
-// Where every tensor rank's addend of this rank's share of so many bytes stands until it is added.
-int Compiler::addend_staging(int64_t bytes) {
-  const int64_t share = base::round_up(base::divide_up(bytes, model_.parts.tensor), device::kAlignment);
+// Where every tensor or context rank's addend of this rank's share of so many bytes stands until it is added.
+int Compiler::addend_staging(int64_t bytes, Among among) {
+  const int ranks = among == Among::context ? model_.parts.context : model_.parts.tensor;
+  const int64_t share = base::round_up(base::divide_up(bytes, ranks), device::kAlignment);
   return program_.add_buffer({.name = "addends",
                               .kind = BufferKind::scratch,
                               .dtype = device::DType::u8,
-                              .shape = {(share + device::kAlignment) * model_.parts.tensor}});
+                              .shape = {(share + device::kAlignment) * ranks}});
 }
 
 void Compiler::seam_forward(Slice& s, size_t b, size_t g, const std::string& name, Seam seam) {
@@ -271,9 +286,11 @@ void Compiler::loss_in_rounds(size_t b, size_t g, const Instruction& whole) {
     second.get<RunSegment>()->last_part = k + 1 == rounds.size();
     first.get<RunSegment>()->last_part = false;
     program_.instructions.push_back(std::move(first));
-    const int taken = model_.parts.tensor == 1
-                          ? given
-                          : cross(Seam::gather_tokens, given, whole.block, whole.segment, whole.slice);
+    int taken = given;
+    if (model_.parts.tensor > 1) {
+      taken = cross(Seam::gather_tokens, given, whole.block, whole.segment, whole.slice);
+      program_.instructions.back().get<GatherTokens>()->pieces = 1;  // a round is of one piece
+    }
     second.reads.push_back({taken, Role::in, rounds[k].name});
     for (const Use& use : chosen(whole.writes, is_scratch)) {
       if (use.role != Role::workspace) second.reads.push_back(use);
@@ -282,7 +299,7 @@ void Compiler::loss_in_rounds(size_t b, size_t g, const Instruction& whole) {
   }
 }
 
-// --- between stages ----------------------------------------------------------------------------------
+// --- what flows into each block, behind the seams -------------------------------------------------
 
 void Compiler::find_flows() {
   std::map<std::string, ValueSpec> edges;
@@ -297,104 +314,6 @@ void Compiler::find_flows() {
       }
     }
   }
-}
-
-// The edge whose gradient is this one's too, among those that flow into `block`; empty when it has its own.
-std::string Compiler::shares_gradient(int block, const std::string& name) const {
-  for (size_t b = static_cast<size_t>(block); b < plans_.size(); ++b) {
-    for (const model::SegmentPlan& plan : plans_[b]) {
-      const bool reads = std::count(plan.inputs.begin(), plan.inputs.end(), name) > 0 ||
-                         std::count(plan.passes.begin(), plan.passes.end(), name) > 0;
-      if (!reads) continue;
-      for (const auto& [role, other] : plan.same) {
-        const std::string with(name_in(other));
-        const bool flows = is(other, Role::din) && wanted(block, with);
-        if (role == as(Role::din, name) && flows) return with;
-      }
-      return "";
-    }
-  }
-  return "";
-}
-
-// What a turn needs from another stage.
-void Compiler::receive(const Turn& turn) {
-  Slice& s = slices_[static_cast<size_t>(turn.slice)];
-  if (turn.what == Turn::What::forward) {
-    if (!layout_.stages.first_piece(turn.chunk)) receive_edges(s, turn.chunk);
-  } else if (turn.what != Turn::What::backward_weight) {
-    if (!layout_.stages.last_piece(turn.chunk)) receive_gradients(s, turn.chunk);
-  }
-}
-
-void Compiler::send_edges(Slice& s, int chunk) {
-  const int block = piece(chunk).end;
-  Instruction i{
-      .what = SendValues{}, .lane = Lane::send, .block = block - 1, .slice = s.number, .among = Among::next};
-  for (const auto& [name, edge] : s.flow().edges) {
-    i.reads.push_back({edge.buffer, Role::field, name});
-    i.moved_bytes += program_.buffers[static_cast<size_t>(edge.buffer)].bytes();
-  }
-  program_.instructions.push_back(std::move(i));
-  s.flow().sent = std::exchange(s.flow().edges, {});
-}
-
-void Compiler::receive_edges(Slice& s, int chunk) {
-  const int block = piece(chunk).begin;
-  Instruction i{
-      .what = RecvValues{}, .lane = Lane::recv, .block = block, .slice = s.number, .among = Among::previous};
-  for (const auto& [name, spec] : flows_[static_cast<size_t>(block)]) {
-    const int buffer = value(spec, BufferKind::edge, block, s.number);
-    s.flows[static_cast<size_t>(chunk)].edges[name] = {.buffer = buffer, .gradient = spec.gradient};
-    i.writes.push_back({buffer, Role::field, name});
-    i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
-  }
-  program_.instructions.push_back(std::move(i));
-}
-
-// Whether an edge flows into `block` whose gradient somebody before it reads.
-bool Compiler::wanted(int block, const std::string& name) const {
-  const auto found = wanted_[static_cast<size_t>(block)].find(name);
-  return found != wanted_[static_cast<size_t>(block)].end() && found->second;
-}
-
-void Compiler::send_gradients(Slice& s, int chunk) {
-  const int block = piece(chunk).begin;
-  Instruction i{
-      .what = SendValues{}, .lane = Lane::send, .block = block, .slice = s.number, .among = Among::previous};
-  for (const auto& [name, buffer] : s.flow().dedges) {
-    if (!shares_gradient(block, name).empty()) continue;
-    i.reads.push_back({buffer, Role::field, "d" + name});
-    i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
-  }
-  s.flow().dedges.clear();
-  if (!i.reads.empty()) program_.instructions.push_back(std::move(i));
-}
-
-void Compiler::receive_gradients(Slice& s, int chunk) {
-  const int block = piece(chunk).end;
-  Slice::Flow& flow = s.flows[static_cast<size_t>(chunk)];
-  Instruction i{
-      .what = RecvValues{}, .lane = Lane::recv, .block = block - 1, .slice = s.number, .among = Among::next};
-  for (const auto& [name, spec] : flows_[static_cast<size_t>(block)]) {
-    if (!wanted(block, name) || !shares_gradient(block, name).empty()) continue;
-    const int buffer = value({"d" + name, spec.dtype, spec.shape}, BufferKind::dedge, block - 1, s.number);
-    flow.dedges[name] = buffer;
-    i.writes.push_back({buffer, Role::field, "d" + name});
-    i.moved_bytes += program_.buffers[static_cast<size_t>(buffer)].bytes();
-  }
-  if (!i.writes.empty()) program_.instructions.push_back(std::move(i));
-  for (const auto& [name, spec] : flows_[static_cast<size_t>(block)]) {
-    if (const std::string with = shares_gradient(block, name); wanted(block, name) && !with.empty())
-      flow.dedges[name] = flow.dedges.at(with);
-  }
-}
-
-// What came is the gradient of what was sent, behind the seams. Not while it is only being asked for: nothing
-// of an earlier turn may stand behind it on the seams' lane.
-void Compiler::cross_back(Slice& s) {
-  for (auto& [name, buffer] : s.flow().dedges) buffer = seam_backward(s, s.flow().sent.at(name), buffer);
-  s.flow().sent.clear();
 }
 
 }  // namespace lockstep::program

@@ -426,8 +426,24 @@ void Compiler::sum_partials(size_t b, const Slice& s) {
                 .among = Among::tensor};
   i.reads = {{gradient_at(b, s), Role::partial, {}, i.block, 0}};
   i.writes = i.reads;
-  i.writes.push_back({addend_staging(most * 4 * model_.parts.tensor), Role::staging});
+  i.writes.push_back({addend_staging(most * 4 * model_.parts.tensor, Among::tensor), Role::staging});
   i.moved_bytes = most * 4;
+  program_.instructions.push_back(std::move(i));
+}
+
+// Context ranks hold addends of all gradients: of the pieces of sequences that they work on.
+void Compiler::sum_pieces(size_t b, const Slice& s) {
+  if (!model_.parts.fixes_sequences() || model_.parts.context == 1 || idle(s.number)) return;
+  const int gradient = gradient_at(b, s);
+  const int64_t bytes = program_.buffers[static_cast<size_t>(gradient)].bytes();
+  Instruction i{.what = SumPartials{.tree = true},
+                .lane = Lane::reduce,
+                .block = static_cast<int>(b),
+                .among = Among::context};
+  i.reads = {{gradient, Role::partial, {}, i.block, 0}};
+  i.writes = i.reads;
+  i.writes.push_back({addend_staging(bytes, Among::context), Role::staging});
+  i.moved_bytes = bytes;
   program_.instructions.push_back(std::move(i));
 }
 
@@ -436,6 +452,7 @@ void Compiler::close_strand(size_t b, const Slice& s) {
   const Strand& strand = strands_[s.strand];
   if (program_.buffers[static_cast<size_t>(block[0])].bytes() == 0) return;
   sum_partials(b, s);
+  sum_pieces(b, s);
   for (int into = strand.level - 1; into >= strand.level - strand.joins; --into) {
     Instruction i{.what = JoinStrands{}, .block = static_cast<int>(b)};
     const int to = block[static_cast<size_t>(into)], from = block[static_cast<size_t>(into) + 1];

@@ -104,19 +104,25 @@ class Compiler {
   int gradient_at(size_t b, const Slice& s);
   void close_strand(size_t b, const Slice& s);
   void sum_partials(size_t b, const Slice& s);
+  void sum_pieces(size_t b, const Slice& s);
 
-  // --- compile_seams.cc: between segments, parts and stages
+  // --- compile_seams.cc: between segments and parts
   void seam_forward(Slice& s, size_t b, size_t g, const std::string& name, model::Seam seam);
   int seam_backward(Slice& s, const Edge& edge, int gradient);
   int cross(model::Seam seam, int buffer, int block, int segment, int slice);
-  int addend_staging(int64_t bytes);
+  int addend_staging(int64_t bytes, Among among);
   void ring_forward(Slice& s, size_t b, size_t g, Instruction whole);
   void ring_backward(Slice& s, size_t b, size_t g, Instruction whole);
   void loss_in_rounds(size_t b, size_t g, const Instruction& whole);
   int shift(const Instruction& near, int buffer, bool forward);
   Instruction seam_instruction(Operation what, Among among, int block, int segment, int slice) const;
   void find_flows();
+
+  // --- compile_stages.cc: between pipeline stages
   std::string shares_gradient(int block, const std::string& name) const;
+  std::string adds_to(int block, const std::string& name) const;
+  int add_edges(int a, int b, const Instruction& send);
+  int zeros_like(const model::ValueSpec& spec);
   bool wanted(int block, const std::string& name) const;
   void receive(const Turn& turn);
   void send_edges(Slice& s, int chunk);
@@ -168,6 +174,7 @@ class Compiler {
   std::map<std::pair<size_t, size_t>, int>
       round_;  // {block, strand}: its gradient, where strands are dealt round-robin
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block
+  std::map<std::string, int> zeros_;  // for edges that came as part of another one
   // What each part of a segment costs, asked once for all slices.
   std::map<std::tuple<size_t, size_t, model::Part>, std::shared_ptr<const model::Cost>> costs_;
 };

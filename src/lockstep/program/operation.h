@@ -35,14 +35,18 @@ struct RunSegment {
 struct FoldStatistics {};  // running statistics of all slices become the next step's
 
 // --- tensor and context ranks, between the segments of a slice
-// `tree`: over the balanced tree of batch.product_strands, in fp32 and rounded once; else in the engine's
-// order.
+// `tree`: over the balanced tree of batch.product_strands or batch.sequence_strands, in fp32 and rounded
+// once; else in the engine's order.
 struct SumValues {  // all-reduce of a row-parallel product
   bool tree = false;
 };
-struct GatherTokens {};  // all-gather along the sequence
-struct ScatterTokens {   // reduce-scatter along the sequence
+// `pieces`: what is shared out is each of so many equal runs of rows for itself (batch.sequence_strands).
+struct GatherTokens {  // all-gather along the sequence
+  int pieces = 1;
+};
+struct ScatterTokens {  // reduce-scatter along the sequence
   bool tree = false;
+  int pieces = 1;
 };
 struct ExchangeHeads {  // all-to-all between "all columns of some tokens" and "all tokens of some columns"
   bool to_heads = true;
@@ -52,6 +56,7 @@ struct ShiftRing {  // keys and values (or their gradients) go to the neighbour
 };
 
 // --- pipeline stages
+struct AddEdges {};    // two edges that the next stage only adds up, so that one is sent instead of two
 struct SendValues {};  // activations, or their gradients on the way back
 struct RecvValues {};
 struct SendTied {  // the gradient slot of a tied weight, to the stage that holds the values
@@ -112,7 +117,7 @@ struct FromOwners {  // the updated parts, back to all of them
 
 using Operation =
     std::variant<BeginStep, LoadSlice, RunSegment, FoldStatistics, SumValues, GatherTokens, ScatterTokens,
-                 ExchangeHeads, ShiftRing, SendValues, RecvValues, SendTied, RecvTied, SendWeights,
+                 ExchangeHeads, ShiftRing, AddEdges, SendValues, RecvValues, SendTied, RecvTied, SendWeights,
                  RecvWeights, GatherWeights, ReleaseWeights, DequantizeWeights, JoinStrands, SumPartials,
                  ReduceGradients, GatherSums, AddTied, SumInputs, SumScalars, GatherStatistics, Norm,
                  ToOwners, Update, FromOwners>;

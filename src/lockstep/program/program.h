@@ -186,7 +186,8 @@ struct Program {
   // of.
   std::vector<Instruction> setup;
   bool training = true;
-  int64_t slices = 1, strands = 1;  // of the whole batch
+  int64_t slices = 1, strands = 1;                                    // of the whole batch
+  int64_t losses() const { return slices * parts.sequence_strands; }  // one for each piece of each slice
   std::vector<BlockBuffers> blocks;
   DataRanks ranks;
   Stages stages;

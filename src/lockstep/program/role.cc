@@ -17,7 +17,8 @@ constexpr std::array kNames = {"batch",   "in",       "out",     "save",   "din"
                                "partial", "gradient", "chunks",  "moment", "workspace", "staging", "inputs",
                                "state",   "loss",     "losses",  "sums",   "from",      "into",    "tied",
                                "master",  "compute",  "copy",    "whole",  "share",     "tokens",  "heads",
-                               "packed",  "arrived",  "onward",  "back",   "part",      "scalars", "field"};
+                               "packed",  "arrived",  "onward",  "back",   "part",      "scalars", "zeros",
+                               "field"};
 static_assert(kNames.size() == static_cast<size_t>(Role::field) + 1);
 
 }  // namespace

@@ -64,6 +64,7 @@ enum class Role : uint8_t {
   back,     // what goes around the ring, one way or the other
   part,     // this rank's tokens
   scalars,  // of all ranks
+  zeros,    // cleared at the step's beginning
   field,    // of a batch, or an edge between stages: its name alone
 };
 const char* name_of(Role role);

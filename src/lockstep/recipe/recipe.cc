@@ -173,6 +173,11 @@ void add_batch(std::vector<Key>& keys) {
               "parallel.tensor with the same bits, on one rank too. 1: tensor layouts are equal to "
               "rounding.",
               "8", {.at_least = 1, .at_most = 64}),
+          make_key(
+              MEMBER(batch.sequence_strands), always(),
+              "Pieces that every sequence is computed in, a power of two: the maximum parallel.context with "
+              "the same bits, on one rank too. 1: context layouts are equal to rounding.",
+              "8", {.at_least = 1, .at_most = 64}),
       });
 }
 
@@ -203,6 +208,13 @@ void add_log(std::vector<Key>& keys) {
               "it, so that `lockstep audit` detects changed, removed or invented steps. The key that "
               "signs them is named in LOCKSTEP_CHAIN_KEY.",
               "true", {.also = {"notarize", "hash_chain"}}),
+          make_key(MEMBER(log.histograms), always(),
+                   "Steps between histograms of every block's gradient, written to histograms.jsonl; such a "
+                   "step takes longer. 0: none.",
+                   "100",
+                   {.at_least = 0,
+                    .at_most = kMostSteps,
+                    .also = {"histogram_every", "watch_freq", "grad_histograms"}}),
           make_key(MEMBER(log.folder), without_run_option(), "Parent folder of run folders.", "\"runs\"",
                    {.also = {"output_dir", "out_dir", "log_dir", "save_dir"}, .names = Key::Names::output}),
       });

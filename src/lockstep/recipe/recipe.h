@@ -94,6 +94,7 @@ struct Recipe {
     AutoInt slices;               // forward and backward passes the batch is cut into
     AutoInt strands;              // auto: min(slices, 8); the largest data-parallel width
     int64_t product_strands = 1;  // pieces of every product that tensor ranks share; the largest tensor width
+    int64_t sequence_strands = 1;  // pieces of every sequence; the largest context width
   } batch;
 
   struct Optim {
@@ -191,6 +192,7 @@ struct Recipe {
     bool fingerprint = false;       // params_hash in every logged line
     bool chain = false;             // and a link that seals all lines so far (run/shared/chain.h)
     int64_t fingerprint_every = 0;  // steps between comparisons of the copies that ranks hold; 0: never
+    int64_t histograms = 0;         // steps between histograms of gradients, block by block; 0: none
     std::string folder = "runs";
   } log;
 };

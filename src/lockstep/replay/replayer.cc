@@ -39,6 +39,7 @@ recipe::Resolved for_one_rank(const std::string& folder, const std::vector<std::
   }
   resolved.recipe.log.fingerprint = false, resolved.recipe.log.chain = false;
   resolved.recipe.log.fingerprint_every = 0, resolved.recipe.log.eval_every = 0;
+  resolved.recipe.log.histograms = 0;
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
     if (equals == std::string::npos)

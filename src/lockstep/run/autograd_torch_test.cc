@@ -362,7 +362,7 @@ TEST_F(Autograd, EverySliceOfEveryStepDropsOtherElements) {
       const data::Batch batch = first_batch(session.plan);
       session.executor->step({.seed = seed, .step = step, .learning_rate = 0, .valid_tokens = kGlobal},
                              {batch.inputs, batch.labels});
-      const std::vector<double> of_slices = session.executor->read_slice_losses();
+      const std::vector<double> of_slices = session.executor->read_losses();
       losses.insert(of_slices.begin(), of_slices.end());
       session.executor->read_oldest();
     }

@@ -236,6 +236,30 @@ TEST_P(Layouts, AreSound) {
   EXPECT_NO_THROW(plan::check_world(world, {.links_by_direction = true}));
 }
 
+// What a layer adds to the residuals is added before it is sent.
+TEST(Pipeline, SendsOneRowATokenEachWay) {
+  for (const Words& family :
+       {Words{}, Words{"model.family=llama"}, Words{"model.family=gemma2"}, Words{"model.family=phi"},
+        Words{"model.family=llama", "parallel.tensor=2", "parallel.sequence=true"}}) {
+    Words all = {"model.layers=4", "model.hidden=64", "model.heads=4",      "data.seq_len=32",
+                 "batch.global=8", "batch.slices=4",  "parallel.pipeline=2"};
+    all.insert(all.end(), family.begin(), family.end());
+    const int tensor = family.size() > 2 ? 2 : 1;
+    for (const int stage : {0, 1}) {
+      const Plan plan = make_plan(tiny_recipe(all), {},
+                                  {.must_fit = false, .seat = {.rank = stage * tensor, .world = 2 * tensor}});
+      int64_t sent = 0, messages = 0;
+      for (const program::Instruction& i : plan.program.instructions) {
+        if (!i.is<program::SendValues>()) continue;
+        sent += i.moved_bytes;
+        messages += static_cast<int64_t>(i.reads.size());
+      }
+      EXPECT_EQ(messages, 4) << family.size() << " stage " << stage;
+      EXPECT_EQ(sent, 8 * 32 * 64 * 4 / tensor) << family.size() << " stage " << stage;
+    }
+  }
+}
+
 // Heads of 4 and 8 so that all layouts fit; a few steps with an optimizer that shows every gradient.
 Words recipe(const Words& more) {
   Words words = {"run.steps=4",     "model.layers=4",   "model.hidden=64",   "model.heads=8",
@@ -292,12 +316,78 @@ const Family kStrandFamilies[] = {
                  "model.attn_softcap=2", "model.final_softcap=3"})},
 };
 
+// With a fixed number of sequence strands, context layouts too: in a ring and with heads exchanged alike.
+constexpr Layout kPieceLayouts[] = {
+    {2, "parallel.context=2", true},
+    {4, "parallel.context=4", true},
+    {2, "parallel.context=2 parallel.context_form=heads", true},
+    {4, "parallel.context=4 parallel.context_form=heads memory.recompute=full", true},
+    {2, "memory.recompute=cheap", true},
+    {4, "parallel.context=2 parallel.zero=3", true},
+    {4, "parallel.context=2 parallel.pipeline=2", true},
+    {8, "parallel.context=4 parallel.zero=1 memory.recompute=full", true},
+    {4, "parallel.context=2 parallel.pipeline=2 parallel.schedule=zero-bubble", true},
+    {8, "parallel.context=2 parallel.context_form=heads parallel.zero=2 parallel.shard=2", true},
+    {2, "parallel.tensor=2 parallel.sequence=true", false},
+    {4, "parallel.tensor=2 parallel.context=2 parallel.sequence=true", false},
+};
+Words in_pieces(const Words& more) {
+  Words words = recipe({"batch.strands=8", "batch.sequence_strands=4"});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+const Family kPieceFamilies[] = {
+    {"gpt2_pieces", in_pieces({"model.dropout=0.1", "model.vocab=139", "memory.logits_chunk=13"})},
+    {"llama_pieces_bf16_untied",
+     in_pieces({"model.family=llama", "model.kv_heads=4", "model.ffn=128", "precision.compute=bf16",
+                "optim.moments=bf16", "model.tied=false", "model.vocab=4109"})},
+};
+constexpr Layout kFewPieceLayouts[] = {
+    {2, "parallel.context=2", true},
+    {4, "parallel.context=4 parallel.context_form=heads memory.recompute=full", true},
+};
+const Family kOtherPieceFamilies[] = {
+    {"llama_pieces",
+     in_pieces({"model.family=llama", "model.kv_heads=4", "model.ffn=128", "optim.clip=0.1"})},
+    {"qwen3_pieces_bf16",
+     in_pieces({"model.family=qwen3", "model.kv_heads=4", "model.ffn=128", "precision.compute=bf16"})},
+    {"gemma2_pieces", in_pieces({"model.family=gemma2", "model.kv_heads=4", "model.ffn=128",
+                                 "model.sliding_window=7", "model.attn_softcap=2", "model.final_softcap=3"})},
+    {"olmo2_pieces", in_pieces({"model.family=olmo2", "model.kv_heads=4"})},
+    {"neox_pieces", in_pieces({"model.family=gpt_neox", "model.dropout=0.1"})},
+};
+// And both: tensor and context ranks, alone and together.
+constexpr Layout kBothLayouts[] = {
+    {2, "parallel.tensor=2", true},
+    {2, "parallel.context=2", true},
+    {4, "parallel.tensor=2 parallel.context=2", true},
+    {8, "parallel.tensor=4 parallel.context=2 parallel.context_form=heads", true},
+    {8, "parallel.tensor=2 parallel.context=4 memory.recompute=cheap", true},
+    {8, "parallel.tensor=2 parallel.context=2 parallel.pipeline=2 parallel.zero=1", true},
+};
+const Family kBothFamilies[] = {
+    {"gpt2_both", in_pieces({"batch.product_strands=4", "model.dropout=0.1", "memory.logits_chunk=13"})},
+    {"llama_both_bf16", in_pieces({"batch.product_strands=4", "model.family=llama", "model.kv_heads=8",
+                                   "model.ffn=128", "precision.compute=bf16"})},
+};
+
 INSTANTIATE_TEST_SUITE_P(Every, Layouts,
                          testing::Combine(testing::Values(kGpt2, kLlama), testing::ValuesIn(kLayouts)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Strands, Layouts,
                          testing::Combine(testing::ValuesIn(kStrandFamilies),
                                           testing::ValuesIn(kStrandLayouts)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Pieces, Layouts,
+                         testing::Combine(testing::ValuesIn(kPieceFamilies),
+                                          testing::ValuesIn(kPieceLayouts)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(OtherPieces, Layouts,
+                         testing::Combine(testing::ValuesIn(kOtherPieceFamilies),
+                                          testing::ValuesIn(kFewPieceLayouts)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Both, Layouts,
+                         testing::Combine(testing::ValuesIn(kBothFamilies), testing::ValuesIn(kBothLayouts)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Layouts,
                          testing::Combine(testing::ValuesIn(kVariants), testing::ValuesIn(kEachKind)),

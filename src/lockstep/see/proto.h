@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::see {
 
@@ -32,6 +33,11 @@ class Proto {
     varint(value.size());
     bytes_ += value;
     return *this;
+  }
+  Proto& reals64(int field, const std::vector<double>& values) {  // packed
+    Proto packed;
+    for (const double value : values) packed.fixed(std::bit_cast<uint64_t>(value), 8);
+    return message(field, packed);
   }
   Proto& message(int field, const Proto& value) { return text(field, value.bytes_); }
   const std::string& bytes() const { return bytes_; }

@@ -1,47 +1,17 @@
 #include "lockstep/see/ranks_now.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/see/process_now.h"
 
 namespace lockstep::see {
 
-namespace {
-
 namespace fs = std::filesystem;
-
-// Of a living process; none for one that has ended, or a number that another program has by now.
-struct Process {
-  double cpu_seconds = 0;
-  int64_t memory = 0;
-};
-std::optional<Process> process(int pid) {
-  std::string stat;
-  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat);
-  const size_t name_end = stat.rfind(") ");
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(stat.substr(name_end + 2));
-  std::string state, skipped;
-  fields >> state;
-  if (state == "Z" || state == "X") return std::nullopt;
-  for (int i = 0; i < 10; ++i) fields >> skipped;
-  double user = 0, system = 0;
-  fields >> user >> system;
-  for (int i = 0; i < 8; ++i) fields >> skipped;
-  int64_t pages = 0;
-  fields >> pages;
-  const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
-  return Process{(user + system) / ticks, pages * ::sysconf(_SC_PAGESIZE)};
-}
-
-}  // namespace
 
 std::vector<int> ranks_with_marks(const std::string& folder) {
   std::vector<int> ranks;
@@ -96,17 +66,16 @@ std::vector<RankNow> RanksNow::look() {
     }
     Seen& seen = seen_[rank];
     if (seen.pid != pid) seen = {.pid = pid, .cpu_seconds = 0, .at_ns = 0, .names = {}};
-    const std::optional<Process> process_now = process(pid);
+    const std::optional<ProcessNow> process = process_now(pid);
     now.facts = watch::read_facts(folder_, rank, pid, 0, seen.names);
-    now.alive = now.facts.alive = process_now.has_value() && now.facts.phase != watch::Phase::end;
+    now.alive = now.facts.alive = process.has_value() && now.facts.phase != watch::Phase::end;
     now.step_seconds = now.facts.usual_step;
-    if (process_now) {
+    if (process) {
       const int64_t at = base::monotonic_ns();
       if (seen.at_ns != 0 && at > seen.at_ns)
-        now.cpu =
-            (process_now->cpu_seconds - seen.cpu_seconds) / (static_cast<double>(at - seen.at_ns) / 1e9);
-      seen.cpu_seconds = process_now->cpu_seconds, seen.at_ns = at;
-      now.memory = process_now->memory;
+        now.cpu = (process->cpu_seconds - seen.cpu_seconds) / (static_cast<double>(at - seen.at_ns) / 1e9);
+      seen.cpu_seconds = process->cpu_seconds, seen.at_ns = at;
+      now.memory = process->memory;
     }
     ranks.push_back(std::move(now));
   }
@@ -122,7 +91,7 @@ bool lives_here(const std::string& folder) {
       const std::vector<base::RingEntry> entries = phases.entries();
       const bool ended =
           !entries.empty() && entries.back().stamp.op == static_cast<uint16_t>(watch::Phase::end);
-      if (!ended && process(phases.pid())) return true;
+      if (!ended && process_now(phases.pid())) return true;
     } catch (const base::Error&) {
       // No such rank, or it has left no mark here.
     }

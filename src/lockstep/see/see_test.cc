@@ -14,6 +14,7 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/text.h"
 #include "lockstep/see/flat_object.h"
+#include "lockstep/see/histogram_log.h"
 #include "lockstep/see/prometheus.h"
 #include "lockstep/see/proto.h"
 #include "lockstep/see/ranks_now.h"
@@ -288,6 +289,35 @@ TEST(Prometheus, EveryNameIsSaidOnceAndLabelsAreEscaped) {
 }
 
 // The record's frame; what is in it the real TensorBoard reads (real_see).
+// Lines as a run writes them, half written, of other programs, and after a restart.
+TEST(HistogramLog, TellsEachRowOnceAndAgainBehindARestart) {
+  const base::TemporaryFolder folder;
+  const auto line = [](int64_t step, const char* block) {
+    return fmt::format(
+               R"({{"step":{},"block":"{}","count":3,"smallest":-1,"largest":2,"edges":[-2,0,4],"counts":[1,2]}})",
+               step, block) +
+           "\n";
+  };
+  HistogramLog log(folder.path());
+  EXPECT_TRUE(log.poll().empty());
+  folder.write("histograms.jsonl", line(2, "a") + "rubbish\n" +
+                                       R"({"step":2,"block":"b","edges":[1],"counts":[1]})" + "\n" +
+                                       R"({"step":2,"block":"b","edges":[2,1],"counts":[1]})" + "\n" +
+                                       line(2, "b") + line(4, "a").substr(0, 30));
+  std::vector<HistogramRow> rows = log.poll();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1].block, "b");
+  EXPECT_EQ(rows[1].edges, (std::vector<double>{-2, 0, 4}));
+  EXPECT_TRUE(log.poll().empty());
+  append(folder.path() + "/histograms.jsonl", line(4, "a").substr(30) + line(6, "a"));
+  EXPECT_EQ(log.poll().size(), 2U);
+  folder.write("histograms.jsonl", line(2, "a") + line(4, "a"));
+  log.rewind(2);
+  rows = log.poll();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].step, 4);
+}
+
 TEST(Tensorboard, RecordsHaveTheirChecksums) {
   const base::TemporaryFolder folder;
   open_tensorboard(folder.path(), {.name = "a", .folder = {}, .recipe = {}, .keys = {}, .metrics = {}})

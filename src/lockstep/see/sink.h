@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/see/histogram_log.h"
 #include "lockstep/see/run_log.h"
 
 namespace lockstep::see {
@@ -24,8 +25,9 @@ class Sink {
  public:
   virtual ~Sink() = default;
   virtual void row(const LogRow& row) = 0;
-  virtual void rewind(int64_t step) = 0;  // what was told of later steps is no longer true
-  virtual void flush() = 0;               // whoever reads sees it all
+  virtual void histogram(const HistogramRow&) {}  // forms that know none leave it out
+  virtual void rewind(int64_t step) = 0;          // what was told of later steps is no longer true
+  virtual void flush() = 0;                       // whoever reads sees it all
 };
 
 struct SinkKind {

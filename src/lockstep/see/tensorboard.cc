@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -26,7 +27,10 @@ namespace event {
 constexpr int kWallTime = 1, kStep = 2, kVersion = 3, kSummary = 5, kSession = 7;
 }
 namespace value {
-constexpr int kTag = 1, kSimple = 2, kTensor = 8, kMetadata = 9;
+constexpr int kTag = 1, kSimple = 2, kHistogram = 5, kTensor = 8, kMetadata = 9;
+}
+namespace histogram {
+constexpr int kMin = 1, kMax = 2, kCount = 3, kSum = 4, kSquares = 5, kLimits = 6, kBuckets = 7;
 }
 
 double seconds_now() {
@@ -89,6 +93,28 @@ class Tensorboard final : public Sink {
               .real64(event::kWallTime, row.seconds)
               .number(event::kStep, row.step)
               .message(event::kSummary, summary));
+  }
+  // Each bucket is known by its upper end. Sums are those of the buckets' middles: TensorBoard shows neither.
+  void histogram(const HistogramRow& row) override {
+    Proto one;
+    std::vector<double> limits(row.edges.begin() + 1, row.edges.end());
+    if (!limits.empty()) limits.back() = std::max(limits.back(), row.largest);
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < row.counts.size(); ++i) {
+      const double middle = (row.edges[i] + row.edges[i + 1]) / 2;
+      sum += row.counts[i] * middle, squares += row.counts[i] * middle * middle;
+    }
+    one.real64(histogram::kMin, row.smallest).real64(histogram::kMax, row.largest);
+    one.real64(histogram::kCount, row.count)
+        .real64(histogram::kSum, sum)
+        .real64(histogram::kSquares, squares);
+    one.reals64(histogram::kLimits, limits).reals64(histogram::kBuckets, row.counts);
+    const std::string tag = "gradient/" + row.block;
+    write(Proto()
+              .real64(event::kWallTime, row.seconds)
+              .number(event::kStep, row.step)
+              .message(event::kSummary,
+                       Proto().message(1, Proto().text(value::kTag, tag).message(value::kHistogram, one))));
   }
   void rewind(int64_t step) override {
     constexpr int kStart = 1;

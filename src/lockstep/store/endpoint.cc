@@ -76,6 +76,9 @@ Endpoint endpoint_of(const Uri& uri) {
     endpoint.account = account_of(uri);
     endpoint.key = said({"AZURE_STORAGE_KEY"});
     endpoint.sas_token = said({"AZURE_STORAGE_SAS_TOKEN"});
+    // People have it in both forms; Arrow sets it behind the address as it is.
+    if (!endpoint.sas_token.empty() && !endpoint.sas_token.starts_with('?'))
+      endpoint.sas_token.insert(0, 1, '?');
   }
   take_address(uri, address, endpoint);
   return endpoint;

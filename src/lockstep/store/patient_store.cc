@@ -45,7 +45,7 @@ class PatientStore final : public Store {
     double wait = patience_.first_pause;
     for (int attempt = 1;; ++attempt) {
       try {
-        return work();
+        return with_faults(work);
       } catch (const Fault& fault) {
         const double passed = now() - begun;
         if (fault.kind != Fault::Kind::passing || passed + wait > patience_.seconds)
@@ -53,6 +53,21 @@ class PatientStore final : public Store {
       }
       pause(wait);
       wait = std::min(2 * wait, patience_.longest_pause);
+    }
+  }
+
+  // Client libraries throw things of their own at an answer that they cannot read, such as a proxy's page.
+  template <class Work>
+  static auto with_faults(const Work& work) -> decltype(work()) {
+    try {
+      return work();
+    } catch (const std::runtime_error& error) {
+      if (dynamic_cast<const Fault*>(&error) != nullptr ||
+          dynamic_cast<const base::Error*>(&error) != nullptr)
+        throw;
+      throw Fault(Fault::Kind::passing, error.what());
+    } catch (const std::out_of_range& error) {  // a header that is missing
+      throw Fault(Fault::Kind::passing, error.what());
     }
   }
 

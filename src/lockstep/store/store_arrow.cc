@@ -136,10 +136,13 @@ class ArrowStore final : public Store {
 };
 
 std::shared_ptr<afs::FileSystem> open_s3(const Uri& uri) {
+  const Endpoint endpoint = endpoint_of(uri);
+  // Amazon's client puts a checksum behind each body, sent in chunks without a length: servers of others may
+  // refuse that (Ceph's answer is 411). What the user has set stays.
+  if (!endpoint.host.empty()) ::setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required", 0);
   check(afs::EnsureS3Initialized());
   static const int at_exit = std::atexit([] { static_cast<void>(afs::EnsureS3Finalized()); });
   static_cast<void>(at_exit);
-  const Endpoint endpoint = endpoint_of(uri);
   afs::S3Options options = afs::S3Options::Defaults();
   options.endpoint_override = endpoint.host;
   options.scheme = endpoint.scheme;

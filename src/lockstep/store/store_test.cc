@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/store/classify.h"
+#include "lockstep/store/endpoint.h"
 #include "lockstep/store/testing.h"
 
 namespace lockstep::store {
@@ -64,6 +65,33 @@ TEST(PatientStore, SaysWhyItGaveUp) {
   }
 }
 
+// What Azure's client throws at an answer that is no XML: tried again, not the end of the process.
+class Confused final : public Store {
+ public:
+  explicit Confused(int& asked) : asked_(asked) {}
+  std::vector<Object> list(const std::string&) override {
+    if (++asked_ == 1) throw std::runtime_error("Failed to parse xml.");
+    if (asked_ == 2) throw std::out_of_range("map::at");
+    return {};
+  }
+  std::optional<Object> find(const std::string&) override { return {}; }
+  void read(const Object&, int64_t, std::span<std::byte>) override {}
+  void write(const std::string&, const std::string&) override {}
+  void remove(const std::string&) override {}
+
+ private:
+  int& asked_;
+};
+
+TEST(PatientStore, AnAnswerThatTheClientCannotRead) {
+  int asked = 0;
+  const Patience patience{.seconds = 100, .pause = [](double) {}, .clock = [] { return 0.0; }};
+  const auto store =
+      with_patience(std::make_unique<Confused>(asked), parse_uri("abfs://box@account/a"), patience);
+  EXPECT_TRUE(store->list("box/a").empty());
+  EXPECT_EQ(asked, 3);
+}
+
 TEST(Classify, WhatServersSay) {
   struct Row {
     const char* message;
@@ -84,9 +112,21 @@ TEST(Classify, WhatServersSay) {
       {"google::cloud::Status(UNAVAILABLE: try again)", Fault::Kind::passing},
       {"Permanent error: NOT_FOUND", Fault::Kind::missing},
       {"PERMISSION_DENIED", Fault::Kind::denied},
+      {"Azure Error: [NoAuthenticationInformation] 401 Unauthorized", Fault::Kind::denied},
+      {"Azure Error: [AuthenticationFailed] 403 Forbidden", Fault::Kind::denied},
+      {"Azure Error: [ServerBusy] 503 The server is busy.", Fault::Kind::passing},
       {"something that nobody has seen yet", Fault::Kind::passing},
   };
   for (const Row& row : rows) EXPECT_EQ(kind_of_fault(row.message), row.kind) << row.message;
+}
+
+// With and without the question mark: Arrow sets it behind the address as it is.
+TEST(Endpoint, AzuresTokenInBothForms) {
+  for (const char* said : {"sv=2024&sig=x", "?sv=2024&sig=x"}) {
+    setenv("AZURE_STORAGE_SAS_TOKEN", said, 1);
+    EXPECT_EQ(endpoint_of(parse_uri("abfs://box@account/a")).sas_token, "?sv=2024&sig=x");
+  }
+  unsetenv("AZURE_STORAGE_SAS_TOKEN");
 }
 
 TEST(Classify, SecretsAreCutOut) {

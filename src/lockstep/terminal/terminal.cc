@@ -51,7 +51,9 @@ std::string Terminal::paint(std::string_view text, Colour colour) const {
 Terminal terminal_of(int file_descriptor) {
   Terminal terminal;
   terminal.is_tty = ::isatty(file_descriptor) == 1;
-  terminal.colours = terminal.is_tty && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+  const std::string_view forced = environment("CLICOLOR_FORCE");
+  terminal.colours = (terminal.is_tty || (!forced.empty() && forced != "0")) &&
+                     environment("NO_COLOR").empty() && environment("TERM") != "dumb";
   terminal.unicode = locale_is_utf8();
   terminal.width = width_of(file_descriptor, terminal.is_tty);
   return terminal;

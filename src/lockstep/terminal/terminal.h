@@ -14,7 +14,7 @@ enum class Colour { red, yellow, green, dim, bold };
 
 struct Terminal {
   bool is_tty = false;
-  bool colours = false;  // a terminal, unless NO_COLOR is set or TERM is dumb
+  bool colours = false;  // a terminal or CLICOLOR_FORCE, unless NO_COLOR is set or TERM is dumb
   bool unicode = false;  // the locale is UTF-8
   size_t width = 80;     // COLUMNS, else the terminal's, else 80 (a pipe: 100)
 

@@ -91,10 +91,16 @@ void take_own_newest(const Request& request, run::Decision& decision) {
 // A disk that lacks what the store of checkpoint.to has, as on a new machine, gets it.
 void restore_run(const Request& request, FirstRank& own) {
   const std::string& from = request.said.recipe.checkpoint.to;
-  if (from.empty() || own.only_looks || !request.automatic() || only_saves()) return;
+  if (from.empty() || own.only_looks || only_saves()) return;
   take_folder(request, own);
-  if (const auto step = restore_from_store(from, request.folder))
-    request.observer.remark(fmt::format("fetched the checkpoint of step {} from {}", *step, from));
+  const Restored restored = restore_from_store({.from = from,
+                                                .run_folder = request.folder,
+                                                .name = request.said.recipe.run.name,
+                                                .starts_over = !request.automatic(),
+                                                .remark = remarks_to(request.observer)});
+  own.store_owner = restored.owner;
+  if (restored.step)
+    request.observer.remark(fmt::format("fetched the checkpoint of step {} from {}", *restored.step, from));
 }
 
 // A mistake in the recipe itself comes first. One that is sound alone may contradict what "auto" meant in

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/remote_owner.h"
 #include "lockstep/run/folder/run_folder.h"
 #include "lockstep/run/session/together.h"
 #include "lockstep/training/request.h"
@@ -20,6 +21,7 @@ struct FirstRank {
   bool only_looks = false;  // a dry run: the folder stays as it is
   std::optional<run::Plan> plan = {};
   std::unique_ptr<run::RunFolder> files = nullptr;
+  std::optional<checkpoint::RemoteOwner> store_owner = {};  // of checkpoint.to
 };
 
 // ConfigError 160: the folder's run has other keys. DataError 323: no such checkpoint.

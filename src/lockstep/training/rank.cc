@@ -36,6 +36,9 @@ struct Everyone : run::Observer {
   void evaluated(int64_t step, double loss) override {
     for (run::Observer* one : all) one->evaluated(step, loss);
   }
+  void histogram(int64_t step, const std::string& block, const base::Histogram& gradient) override {
+    for (run::Observer* one : all) one->histogram(step, block, gradient);
+  }
   void event(const std::string& name, const std::string& why, int64_t step) override {
     for (run::Observer* one : all) one->event(name, why, step);
   }
@@ -177,7 +180,8 @@ std::unique_ptr<Uploader> uploader_of(const Rank& rank) {
   auto uploads = std::make_unique<Uploader>(
       UploadOptions{.to = when.to,
                     .run_folder = rank.request.folder,
-                    .retention = {.keep = static_cast<int>(when.keep), .every = when.keep_every}});
+                    .retention = {.keep = static_cast<int>(when.keep), .every = when.keep_every},
+                    .owner = rank.store_owner});
   if (!rank.request.starts_over()) {
     if (const auto left = newest_not_uploaded(when.to, rank.request.folder)) uploads->saved(*left);
   }

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "lockstep/checkpoint/remote_owner.h"
 #include "lockstep/run/saving/memory_snapshot.h"
 #include "lockstep/training/decide.h"
 #include "lockstep/training/stop_signal.h"
@@ -18,7 +19,8 @@ struct Rank {
   const run::Decision& decision;
   const StopSignal& signal;
   watch::Recorder& recorder;
-  std::unique_ptr<run::MemorySnapshots> snapshots;  // null: nobody keeps any
+  std::unique_ptr<run::MemorySnapshots> snapshots;          // null: nobody keeps any
+  std::optional<checkpoint::RemoteOwner> store_owner = {};  // the first rank's: checkpoint.to
 };
 
 TrainResult run_first(const Rank& rank, run::RunFolder& files);

@@ -30,14 +30,15 @@ using training::Request;
 using training::StopSignal;
 
 // What the process that finished the run did not get to.
-void upload_what_is_left(const Request& request) {
+void upload_what_is_left(const Request& request, const FirstRank& own) {
   const auto& when = request.said.recipe.checkpoint;
   if (when.to.empty() || request.options.dry_run) return;
   const auto step = training::newest_not_uploaded(when.to, request.folder);
   if (!step) return;
   training::Uploader uploads({.to = when.to,
                               .run_folder = request.folder,
-                              .retention = {.keep = static_cast<int>(when.keep), .every = when.keep_every}});
+                              .retention = {.keep = static_cast<int>(when.keep), .every = when.keep_every},
+                              .owner = own.store_owner});
   uploads.saved(*step);
   if (const std::string left = uploads.finish(training::kUploadSeconds); !left.empty())
     throw base::IoError(344, fmt::format("step {} is saved in {}, but {}", *step, request.folder, left));
@@ -45,18 +46,18 @@ void upload_what_is_left(const Request& request) {
     request.observer.remark(fmt::format("step {}: {}", news->step, news->why));
 }
 
-TrainResult already_done(const Request& request, const run::Decision& decision, bool first) {
+TrainResult already_done(const Request& request, const run::Decision& decision, const FirstRank* first) {
   TrainResult result;
-  if (first) {
+  if (first != nullptr) {
     request.observer.remark(
         fmt::format("already done: {} has {} steps. Set a larger run.steps to train longer, run.name=NAME to "
                     "start another run, or --resume never to start over",
                     request.folder, decision.step));
-    upload_what_is_left(request);
+    upload_what_is_left(request, *first);
     result = training::recorded_result(request.folder, decision.checkpoints);
   }
   result.ended = TrainResult::Ended::already_done;
-  result.first = first;
+  result.first = first != nullptr;
   result.folder = request.folder;
   result.steps = decision.step;
   result.finished = true;
@@ -72,7 +73,7 @@ TrainResult rehearse(const Request& request, const comm::Seat& seat) {
   options.per_node = seat.nodes == 1 ? 0 : seat.local_world;
   FirstRank own{.only_looks = true};
   const run::Decision decision = training::decide(request, options, own);
-  if (decision.done) return already_done(request, decision, true);
+  if (decision.done) return already_done(request, decision, &own);
   if (!decision.lost.empty()) throw checkpoint::CheckpointError(328, decision.lost);
   TrainResult result;
   result.ended = TrainResult::Ended::rehearsed;
@@ -110,7 +111,7 @@ TrainResult train_in(comm::World& world, const Request& request, const StopSigna
   FirstRank own;
   const run::Decision decision =
       run::decide_together(world, [&] { return training::decide(request, options, own); });
-  if (decision.done) return already_done(request, decision, world.first());
+  if (decision.done) return already_done(request, decision, world.first() ? &own : nullptr);
   run::Plan plan = own.plan ? *std::exchange(own.plan, std::nullopt)
                             : run::make_plan(decision.resolved, request.own(), options);
   if (plan.recipe().run.exact) run::compare_records(world, plan);
@@ -122,8 +123,9 @@ TrainResult train_in(comm::World& world, const Request& request, const StopSigna
   run::Session session(std::move(plan), ranks.get(), recorder.ring());
   recorder.describe(run::recorded_names(session));
   signal.arm();  // from here on there is something to save; a rank that still waits for others just ends
-  const training::Rank rank{request, session,  decision,
-                            signal,  recorder, training::open_snapshots(session, request.observer)};
+  const training::Rank rank{request,        session,  decision,
+                            signal,         recorder, training::open_snapshots(session, request.observer),
+                            own.store_owner};
   if (!request.automatic() && world.size() == 1) launch::forget_kept_memory(request.folder);
   // Ranks of a launcher hear of it from there.
   const auto metadata =

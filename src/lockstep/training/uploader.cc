@@ -8,12 +8,17 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/signals_blocked.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/audit.h"
 #include "lockstep/checkpoint/step_folders.h"
 
 namespace lockstep::training {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+struct TakenOver : base::IoError {
+  using IoError::IoError;
+};
 
 int64_t newest_step(const std::string& run_folder) {
   const std::vector<std::string> all = checkpoint::list(run_folder);
@@ -40,6 +45,7 @@ Uploader::~Uploader() {
 void Uploader::saved(int64_t step) {
   {
     const std::lock_guard lock(mutex_);
+    if (lost_) return;
     wanted_ = step;
   }
   changed_.notify_all();
@@ -57,10 +63,24 @@ std::string Uploader::finish(double seconds) {
   std::unique_lock lock(mutex_);
   const bool done =
       changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !wanted_ && !working_; });
-  if (done) return "";
+  if (done) return lost_ ? last_failure_ : "";
   return last_failure_.empty() ? fmt::format("its upload to {} did not end within {}", options_.to,
                                              base::human_duration(seconds))
                                : last_failure_;
+}
+
+// Before every upload: a look costs little beside a checkpoint.
+void Uploader::check_owner() {
+  if (!options_.owner) return;
+  const checkpoint::RemoteOwner& mine = *options_.owner;
+  const std::optional<checkpoint::RemoteOwner> there = remote_->owner();
+  const bool taken = there && (claimed_ ? there->holder != mine.holder : there->run != mine.run);
+  if (taken) {
+    throw TakenOver(352, fmt::format("\"{}\" on {} writes to {} since {}; this process uploads nothing more",
+                                     there->name, there->host, options_.to, there->since));
+  }
+  if (!claimed_) remote_->set_owner(mine);
+  claimed_ = true;
 }
 
 UploadNews Uploader::upload(int64_t step) {
@@ -69,6 +89,7 @@ UploadNews Uploader::upload(int64_t step) {
     if (!remote_) {
       remote_ = options_.open ? options_.open() : std::make_unique<checkpoint::RemoteRun>(options_.to);
     }
+    check_owner();
     const int64_t bytes = remote_->upload(options_.run_folder, step);
     remote_->remove_others(step, options_.retention);
     remote_->upload_run_files(options_.run_folder);
@@ -78,6 +99,8 @@ UploadNews Uploader::upload(int64_t step) {
                                base::human_bytes(static_cast<double>(bytes)), base::human_duration(seconds))};
   } catch (const checkpoint::RemovedError& error) {
     return {.step = step, .why = fmt::format("not uploaded: {}", error.what()), .skipped = true};
+  } catch (const TakenOver& error) {
+    return {.step = step, .why = fmt::format("not uploaded: {}", error.what()), .failed = true, .lost = true};
   } catch (const base::Error& error) {
     return {.step = step, .why = fmt::format("not uploaded: {}", error.what()), .failed = true};
   }
@@ -96,7 +119,8 @@ void Uploader::work() {
     lock.lock();
     working_ = false;
     last_failure_ = news.failed ? news.why : "";
-    const bool again = news.failed && !wanted_;
+    if (news.lost) lost_ = true, wanted_.reset();
+    const bool again = news.failed && !lost_ && !wanted_;
     news_.push_back(std::move(news));
     if (again) wanted_ = step;
     changed_.notify_all();
@@ -113,8 +137,20 @@ std::optional<int64_t> newest_not_uploaded(const std::string& to, const std::str
   return there.empty() || there.front() < own ? std::optional(own) : std::nullopt;
 }
 
-std::optional<int64_t> restore_from_store(const std::string& from, const std::string& run_folder) {
-  return checkpoint::RemoteRun(from).restore(run_folder, newest_step(run_folder));
+Restored restore_from_store(const FromStore& how) {
+  checkpoint::RemoteRun remote(how.from);
+  Restored restored{.owner = checkpoint::claim(remote.owner(), how.run_folder, how.name, how.from)};
+  if (how.starts_over) return restored;
+  restored.step = remote.restore(
+      how.run_folder,
+      {.newer_than = newest_step(how.run_folder),
+       .check = [](const std::string& folder) { checkpoint::audit(checkpoint::Opened(folder)); },
+       .passing =
+           [&](const std::string& why) {
+             how.remark(
+                 fmt::format("fetched from {}, but not usable; trying the one before: {}", how.from, why));
+           }});
+  return restored;
 }
 
 }  // namespace lockstep::training

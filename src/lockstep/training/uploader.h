@@ -6,7 +6,7 @@
 //     uploads.finish(600);                                // waits; what is left is told
 //
 // An upload that fails changes nothing: it is told and tried again after a while, or gives way to a newer
-// checkpoint.
+// checkpoint. When another process goes on with the run (owner.json says so), nothing is uploaded any more.
 #pragma once
 
 #include <condition_variable>
@@ -30,13 +30,15 @@ struct UploadNews {
   std::string why;       // a sentence: that it is there, or why not
   bool failed = false;   // it will be tried again
   bool skipped = false;  // it was removed from the disk before; newer ones follow
+  bool lost = false;     // another process goes on with the run: no other will be uploaded
 };
 
 struct UploadOptions {
   std::string to;  // a URI
   std::string run_folder;
   checkpoint::Retention retention = {};
-  double pause = 20;                                                  // seconds after a failure
+  std::optional<checkpoint::RemoteOwner> owner = {};  // what restore_from_store() gave; nothing: not checked
+  double pause = 20;                                  // seconds after a failure
   std::function<std::unique_ptr<checkpoint::RemoteRun>()> open = {};  // for tests; empty: the store of `to`
 };
 
@@ -56,6 +58,7 @@ class Uploader {
  private:
   void work();
   UploadNews upload(int64_t step);
+  void check_owner();
 
   const UploadOptions options_;
   std::unique_ptr<checkpoint::RemoteRun> remote_;  // the thread's own
@@ -65,6 +68,8 @@ class Uploader {
   std::deque<UploadNews> news_;
   std::string last_failure_;
   bool working_ = false, ending_ = false;
+  bool claimed_ = false;  // the thread's own
+  bool lost_ = false;     // another process goes on with this run
   std::thread thread_;
 };
 
@@ -72,7 +77,17 @@ class Uploader {
 // to. Returns its step; nothing: it is there, or there is none.
 std::optional<int64_t> newest_not_uploaded(const std::string& to, const std::string& run_folder);
 
-// Copies the newest checkpoint of the store into the run folder if that has none as new. Returns its step.
-std::optional<int64_t> restore_from_store(const std::string& from, const std::string& run_folder);
+// Copies the newest checkpoint of the store that is whole into the run folder if that has none as new, unless
+// it shall start over. ConfigError 351: what is there belongs to another run.
+struct FromStore {
+  std::string from, run_folder, name;  // checkpoint.to, and run.name
+  bool starts_over = false;
+  std::function<void(const std::string&)> remark = {};
+};
+struct Restored {
+  checkpoint::RemoteOwner owner;  // who writes there from now on
+  std::optional<int64_t> step = {};
+};
+Restored restore_from_store(const FromStore& how);
 
 }  // namespace lockstep::training

@@ -90,5 +90,31 @@ TEST_F(UploaderTest, NewerOnesFollow) {
   EXPECT_EQ(there(), std::vector<int64_t>{4});
 }
 
+// Two processes, of one run or of two: the later one writes, the other says so and does not try again.
+TEST_F(UploaderTest, WhoeverIsOvertakenUploadsNoMore) {
+  const auto owned = [&](const char* run, const char* holder) {
+    UploadOptions one = options();
+    one.owner = {{.run = run, .name = run, .host = "h", .since = "s", .holder = holder}};
+    return one;
+  };
+  Uploader first(owned("a", "1"));
+  save(2);
+  first.saved(2);
+  EXPECT_EQ(first.finish(kLong), "");
+  Uploader stranger(owned("b", "9"));
+  stranger.saved(2);
+  EXPECT_NE(stranger.finish(kLong).find("LS0352"), std::string::npos);
+  Uploader second(owned("a", "2"));
+  save(4);
+  second.saved(4);
+  EXPECT_EQ(second.finish(kLong), "");
+  save(6);
+  first.saved(6);
+  EXPECT_NE(first.finish(kLong).find("LS0352"), std::string::npos);
+  first.saved(6);
+  EXPECT_NE(first.finish(kLong).find("LS0352"), std::string::npos);
+  EXPECT_EQ(there(), (std::vector<int64_t>{4, 2}));
+}
+
 }  // namespace
 }  // namespace lockstep::training

@@ -202,7 +202,8 @@ class Verifier {
   bool exact(const Layout& layout) const {
     const recipe::Recipe& small = report_.small.recipe;
     const bool tensor = layout.tensor == 1 || small.batch.product_strands > 1;
-    return tensor && layout.context == 1 && (layout.data == 1 || small.run.exact);
+    const bool context = layout.context == 1 || small.batch.sequence_strands > 1;
+    return tensor && context && (layout.data == 1 || small.run.exact);
   }
 
   // A second run, and one from the middle of `source`, which ends as `run` did.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,8 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/number.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/program/program.h"
 
@@ -17,6 +20,7 @@ namespace lockstep::watch {
 
 using base::RingEntry;
 using nlohmann::json;
+namespace fs = std::filesystem;
 
 bool is_collective(const RingEntry& mark) { return mark.stamp.op >= comm::kFirstCollectiveOp; }
 
@@ -207,6 +211,28 @@ RankFacts read_facts(const std::string& folder, int rank, int pid, double age, N
   return facts;
 }
 
+std::map<int, int64_t> blocked_threads(int pid, const std::string& proc) {
+  std::map<int, int64_t> blocked;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(fmt::format("{}/{}/task", proc, pid), error)) {
+    const int thread = base::parse_number<int>(entry.path().filename().string()).value_or(pid);
+    if (thread == pid) continue;
+    bool in_kernel = false;
+    int64_t runs = 0;
+    for (const std::string& line :
+         base::split_lines(base::try_read_file(entry.path() / "status", 1 << 16).text)) {
+      const size_t colon = line.find(':');
+      if (colon == std::string::npos) continue;
+      const std::string_view name = std::string_view(line).substr(0, colon),
+                             value = base::trimmed(std::string_view(line).substr(colon + 1));
+      if (name == "State") in_kernel = value.starts_with("D");
+      if (name.ends_with("voluntary_ctxt_switches")) runs += base::parse_number(value).value_or(0);
+    }
+    if (in_kernel) blocked[thread] = runs;
+  }
+  return blocked;
+}
+
 json to_json(const RankFacts& f) {
   json groups = json::array();
   for (const GroupFacts& g : f.groups) {
@@ -228,6 +254,7 @@ json to_json(const RankFacts& f) {
           {"stopped_seconds", f.stopped_seconds},
           {"frozen", f.frozen},
           {"in_kernel", f.in_kernel},
+          {"writer_seconds", f.writer_seconds},
           {"phase", static_cast<int>(f.phase)},
           {"phase_seconds", f.phase_seconds},
           {"usual_phase_seconds", f.usual_phase_seconds},
@@ -246,6 +273,7 @@ RankFacts facts_from_json(const json& j) {
   RankFacts f;
   f.rank = j.at("rank"), f.pid = j.at("pid"), f.alive = j.at("alive"), f.stopped = j.at("stopped");
   f.stopped_seconds = j.at("stopped_seconds"), f.in_kernel = j.at("in_kernel");
+  f.writer_seconds = j.at("writer_seconds");
   f.frozen = j.at("frozen");
   f.host = j.at("host").get<std::string>().substr(0, kMostText);
   f.phase =

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ struct RankFacts {
   bool frozen = false;         // by its cgroup
   double stopped_seconds = 0;  // by SIGSTOP, as far as its launcher has seen
   bool in_kernel = false;      // it cannot even be killed: a disk or a file server does not answer
+  double writer_seconds =
+      0;  // for which a thread beside the main one stands so, as far as its launcher has seen
   watch::Phase phase = watch::Phase::start;  // start also stands for "has left no mark yet"
   double phase_seconds = 0;                  // in it
   double usual_phase_seconds = 0;            // what that kind of phase took before; 0: not known
@@ -76,6 +79,10 @@ RankFacts digest(const std::vector<base::RingEntry>& marks, const std::vector<ba
 // all, mean that it has not left a mark yet: `age` is then how long it has been starting. `names` are read
 // anew only when they are another process's.
 RankFacts read_facts(const std::string& folder, int rank, int pid, double age, Names& names);
+
+// Threads of a process, but the main one, that stand in the kernel (state D), each with the number of times
+// that it has run so far: the same number a second later means that it has not moved.
+std::map<int, int64_t> blocked_threads(int pid, const std::string& proc = "/proc");
 
 nlohmann::json to_json(const RankFacts& facts);
 RankFacts facts_from_json(const nlohmann::json& json);  // nlohmann::json::exception when it is none

@@ -68,13 +68,31 @@ class Judge {
   std::optional<Verdict> verdict() {
     if (auto found = dead()) return found;
     find_waits();
+    if (auto found = of_ranks()) return found;
+    return disk();
+  }
+
+ private:
+  std::optional<Verdict> of_ranks() const {
     if (!waits_.empty()) return anyone_idle() ? culprits() : circle();
     if (auto found = everybody_inside()) return found;
     if (auto found = everything_enqueued()) return found;
     return stopped();
   }
 
- private:
+  // A save that cannot end, while its time is not up: training waits with it, and nobody would know why.
+  std::optional<Verdict> disk() const {
+    for (const RankFacts& f : facts_) {
+      if (!disk_of(f)) continue;
+      return Verdict{Verdict::Kind::slow,
+                     {f.rank},
+                     fmt::format("{} has been at {} for {:.0f} s: {}; the run continues when it does",
+                                 name(f.rank), watch::name_of(f.phase), f.phase_seconds, writer_of(f)),
+                     f.writer_seconds};
+    }
+    return std::nullopt;
+  }
+
   const GroupFacts* view(int rank, const std::string& group) const {
     const auto found = by_rank_.find(rank);
     if (found == by_rank_.end()) return nullptr;
@@ -97,12 +115,27 @@ class Judge {
     return found == by_rank_.end() ? "SIGSTOP" : by(*found->second);
   }
 
+  bool disk_of(const RankFacts& f) const {
+    return f.writer_seconds > 0 && f.writer_seconds >= (budgets_.hang > 0 ? budgets_.hang : kShortestHang);
+  }
+
+  static std::string writer_of(const RankFacts& f) {
+    return fmt::format(
+        "a thread of it has been blocked in the kernel (state D) for {:.0f} s: a disk or file server does "
+        "not respond",
+        f.writer_seconds);
+  }
+
   std::string doing(const RankFacts& f) const {
     if (f.stopped)
       return fmt::format("its process is stopped ({}){}", by(f), f.last.empty() ? "" : ", in " + f.last);
     if (f.in_kernel) {
       return "its process is blocked in the kernel (state D): a disk or file server does not respond" +
              (f.last.empty() ? "" : "; its last instruction: " + f.last);
+    }
+    if (f.phase != Phase::train && disk_of(f)) {
+      return fmt::format("it has been at {} for {:.0f} s; {}", watch::name_of(f.phase), f.phase_seconds,
+                         writer_of(f));
     }
     if (f.phase == Phase::train && !f.reached.empty()) return "its device has reached " + f.reached;
     if (f.phase != Phase::train)

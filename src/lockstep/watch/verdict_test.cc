@@ -1,9 +1,12 @@
 #include "lockstep/watch/verdict.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <nlohmann/json.hpp>
+
+#include "lockstep/base/temporary_folder.h"
 
 namespace lockstep::watch {
 namespace {
@@ -132,6 +135,43 @@ std::vector<Case> cases() {
        "frozen",
        {3},
        "a disk or file server does not respond"},
+      {"a disk that does not answer a writer, long before a save counts as hung",
+       changed(one_missing(31),
+               [](auto& f) { f[3].phase = Phase::save, f[3].phase_seconds = 31, f[3].writer_seconds = 30; }),
+       {},
+       "slow",
+       {3},
+       "rank 3 (b) has been at save for 31 s: a thread of it has been blocked in the kernel (state D) for 30 "
+       "s: a "
+       "disk or file server does not respond"},
+      {"a writer's disk that is slow for a moment",
+       changed(one_missing(31),
+               [](auto& f) { f[3].phase = Phase::save, f[3].phase_seconds = 31, f[3].writer_seconds = 29; }),
+       {},
+       "",
+       {},
+       ""},
+      {"a writer's disk where nobody waits in a call",
+       changed({rank(0, {}), rank(1, {})},
+               [](auto& f) { f[1].phase = Phase::save, f[1].phase_seconds = 6, f[1].writer_seconds = 5; }),
+       {.hang = 5},
+       "slow",
+       {1},
+       "a disk or file server does not respond; the run continues when it does"},
+      {"a writer's disk that never answers",
+       changed(
+           one_missing(1900),
+           [](auto& f) { f[3].phase = Phase::save, f[3].phase_seconds = 1900, f[3].writer_seconds = 1899; }),
+       {},
+       "frozen",
+       {3},
+       "it has been at save for 1900 s; a thread of it has been blocked in the kernel (state D) for 1899 s"},
+      {"a writer in the background of a rank that hangs",
+       changed(one_missing(31), [](auto& f) { f[3].writer_seconds = 31; }),
+       {},
+       "frozen",
+       {3},
+       "its last instruction: load s3"},
       {"stopped",
        changed(one_missing(31), [](auto& f) { f[3].stopped = true; }),
        {},
@@ -429,6 +469,22 @@ TEST(Facts, ADigestOfMarks) {
   marks[7].started_ns = 0;
   const RankFacts behind = digest(marks, phases, names, 40 * second);
   EXPECT_EQ(behind.groups[1].entered, 1);
+}
+
+// As Linux tells of them: the main thread and who runs do not count.
+TEST(Facts, ThreadsThatStandInTheKernel) {
+  const base::TemporaryFolder proc;
+  const auto thread = [&](int number, const std::string& state, int waits) {
+    proc.write(fmt::format("7/task/{}/status", number),
+               fmt::format("Name:\tlockstep\nState:\t{}\nThreads:\t4\nvoluntary_ctxt_switches:\t{}\n"
+                           "nonvoluntary_ctxt_switches:\t3\n",
+                           state, waits));
+  };
+  thread(7, "D (disk sleep)", 1), thread(8, "D (disk sleep)", 40), thread(9, "S (sleeping)", 5);
+  EXPECT_EQ(blocked_threads(7, proc.path()), (std::map<int, int64_t>{{8, 43}}));
+  thread(8, "R (running)", 41), thread(9, "D (disk sleep)", 6);
+  EXPECT_EQ(blocked_threads(7, proc.path()), (std::map<int, int64_t>{{9, 9}}));
+  EXPECT_TRUE(blocked_threads(10, proc.path()).empty());
 }
 
 TEST(Facts, NamesThatAreDamagedAreLeftOut) {

@@ -73,7 +73,8 @@ Value item(const Value& of, const Value& key) {
 Value slice(const Value& of, const Value& first, const Value& last, const Value& step) {
   require_defined(of);
   const bool is_text = of.get<std::string>() != nullptr;
-  if (!is_text && (of.get<List>() == nullptr || of.get<List>()->lazy)) fail(fmt::format("'{}' object cannot be sliced", type_name(of)));
+  // Jinja asks for an item by the slice, and an item that is not there is undefined.
+  if (!is_text && (of.get<List>() == nullptr || of.get<List>()->lazy)) return missing(of, "slice");
   const std::vector<Value> items = items_of(of);
   const auto count = static_cast<int64_t>(items.size());
   const int64_t by = step.is_none() ? 1 : int_of(step);
@@ -86,7 +87,8 @@ Value slice(const Value& of, const Value& first, const Value& last, const Value&
   const int64_t begin = bound(first, by > 0 ? 0 : count - 1), end = bound(last, by > 0 ? count : -1);
   List taken;
   if (const List* list = of.get<List>()) taken.tuple = list->tuple;
-  for (int64_t at = begin; by > 0 ? at < end : at > end; at += by) taken.items.push_back(items[static_cast<size_t>(at)]);
+  for (int64_t at = begin; by > 0 ? at < end : at > end; at += by)
+    taken.items.push_back(items[static_cast<size_t>(at)]);
   if (!is_text) return taken;
   std::string text;
   for (const Value& one : taken.items) text += str_of(one);
@@ -163,6 +165,7 @@ Value repeated(const Value& of, int64_t times) {
   if (times > 0 && length > 10'000'000 / times) fail("a repetition that is too long");
   std::string text;
   List list;
+  if (const List* part = of.get<List>()) list.tuple = part->tuple;
   for (int64_t i = 0; i < times; ++i) {
     if (const List* part = of.get<List>())
       list.items.insert(list.items.end(), part->items.begin(), part->items.end());
@@ -192,7 +195,8 @@ Value binary(std::string_view operation, const Value& a, const Value& b) {
   if (operation == "*" && repeats(b) && counts(a)) return repeated(b, int_of(a));
   if (operation == "%" && a.get<std::string>() != nullptr)
     fail("formatting by % is not supported in templates; write ~ between the parts");
-  fail(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", operation, type_name(a), type_name(b)));
+  fail(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", operation, type_name(a),
+                   type_name(b)));
 }
 
 Value negated(const Value& value) {

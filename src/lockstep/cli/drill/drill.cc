@@ -107,8 +107,9 @@ class Undisturbed {
     return std::clamp<int64_t>(static_cast<int64_t>(4000 / std::max(0.1, median(times))), 60, 4000);
   }
 
- private:
   std::string folder(int64_t steps) const { return fmt::format("{}/undisturbed-{}", drill_.folder, steps); }
+
+ private:
   std::string train(int64_t steps) {
     DrillRun::Options options{folder(steps), drill_.words, drill_.ranks, drill_.patience};
     options.words.push_back(fmt::format("run.steps={}", steps));
@@ -213,8 +214,11 @@ int drill_command(Arguments& arguments) {
   arguments.recipe(wanted.source);
   arguments.option("--nproc-per-node,--nproc", wanted.ranks, "ranks per run; default: 4");
   arguments.option("--seed", wanted.seed, "seed for where faults are injected; default: a new one, printed");
+  std::vector<std::string> names;
+  for (const Fault& fault : drill_faults()) names.emplace_back(fault.name);
   arguments.option("--faults", wanted.faults,
-                   "faults, comma-separated; NAME:N injects it N times in one run");
+                   "faults, comma-separated; NAME:N injects it N times in one run; default: all of " +
+                       base::join(names, ", "));
   arguments.option("--steps", wanted.steps, "steps per run; default: as many as take a few seconds");
   arguments.option("--patience", wanted.patience,
                    "seconds without progress after which a run has failed; default: 120");
@@ -246,6 +250,7 @@ int drill_command(Arguments& arguments) {
     drill.steps = std::max(usual, one.times * 45);
     const std::string expected = undisturbed.hash(drill.steps);
     drill.checkpoint_bytes = undisturbed.checkpoint_bytes(drill.steps);
+    drill.undisturbed = undisturbed.folder(drill.steps);
     remark("{}: {}{}\n", one.fault->name, one.fault->what,
            one.times > 1 ? fmt::format(", {} times", one.times) : "");
     Line& line = lines.emplace_back(Line{one, one.fault->run(drill, *one.fault)});

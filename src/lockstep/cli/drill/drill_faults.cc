@@ -70,14 +70,15 @@ class Follow {
 };
 
 // Ends the run in peace and compares.
-DrillResult& conclude(DrillRun& run, DrillResult& result) {
+DrillResult& conclude(const Drill& drill, DrillRun& run, DrillResult& result) {
   if (!result.problem.empty()) {
     result.problem += "; its last output:\n" + run.last_lines();
     return result;
   }
   const int code = run.finish();
   result.params_hash = run.params_hash();
-  if (code != 0) result.problem = fmt::format("it exited with code {}:\n{}", code, run.last_lines());
+  result.problem = code != 0 ? fmt::format("it exited with code {}:\n{}", code, run.last_lines())
+                             : run.metrics_differ_from(drill.undisturbed);
   return result;
 }
 
@@ -123,7 +124,7 @@ DrillResult strike_again_and_again(Drill& drill, const Fault& fault, std::vector
   }
   if (result.problem.empty() && result.struck.empty())
     result.skipped = "the run was done before anything could happen to it; give it more steps (--steps)";
-  return conclude(run, result);
+  return conclude(drill, run, result);
 }
 
 DrillResult kill_rank(Drill& drill, const Fault& fault) {
@@ -144,24 +145,27 @@ DrillResult kill_while_saving(Drill& drill, const Fault& fault) {
   });
 }
 
-// One rank is killed, and while new ones are coming up another of them.
-DrillResult kill_while_recovering(Drill& drill, const Fault& fault) {
-  return strike_again_and_again(drill, fault, {"rank_failed"}, [&](DrillRun& run, Follow& follow) {
-    const std::vector<pid_t> old = run.rank_processes();
-    const pid_t rank = random_rank(drill, run);
-    follow.begin();
-    if (std::string why = send_signal(rank, SIGKILL); !why.empty()) return why;
-    std::vector<pid_t> fresh;
-    const bool came = run.until([&] {
-      fresh = run.rank_processes();
-      std::erase_if(fresh, [&](pid_t one) { return std::find(old.begin(), old.end(), one) != old.end(); });
-      return static_cast<int>(fresh.size()) == drill.ranks;
-    });
-    if (!came) return std::string("no new ranks started");
-    std::this_thread::sleep_for(std::chrono::milliseconds(drill.pick(0, 400)));
-    ::kill(fresh[static_cast<size_t>(drill.pick(0, drill.ranks - 1))], SIGKILL);
-    return std::string();
-  });
+// One rank is killed, and while new ones are coming up another of them is lost, by the signal.
+template <int number>
+DrillResult lose_while_recovering(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(
+      drill, fault, {number == SIGSTOP ? "hang" : "rank_failed"}, [&](DrillRun& run, Follow& follow) {
+        const std::vector<pid_t> old = run.rank_processes();
+        const pid_t rank = random_rank(drill, run);
+        follow.begin();
+        if (std::string why = send_signal(rank, SIGKILL); !why.empty()) return why;
+        std::vector<pid_t> fresh;
+        const bool came = run.until([&] {
+          fresh = run.rank_processes();
+          std::erase_if(fresh,
+                        [&](pid_t one) { return std::find(old.begin(), old.end(), one) != old.end(); });
+          return static_cast<int>(fresh.size()) == drill.ranks;
+        });
+        if (!came) return std::string("no new ranks started");
+        std::this_thread::sleep_for(std::chrono::milliseconds(drill.pick(0, 400)));
+        ::kill(fresh[static_cast<size_t>(drill.pick(0, drill.ranks - 1))], number);
+        return std::string();
+      });
 }
 
 // Told to stop, whatever it is at, it ends with 75 and the same command goes on. Empty: so it was.
@@ -204,6 +208,67 @@ DrillResult lose_and_terminate(Drill& drill, const Fault& fault) {
   });
 }
 
+// Told to stop, and while it does so a rank is killed.
+DrillResult terminate_and_lose(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"preempted"}, [&](DrillRun& run, Follow& follow) {
+    const pid_t rank = random_rank(drill, run);
+    follow.begin();
+    ::kill(run.pid(), SIGTERM);
+    wait_up_to(drill, 100);
+    ::kill(rank, SIGKILL);
+    return tell_to_stop(run, SIGTERM);
+  });
+}
+
+// Two different signals that both mean: save and end.
+DrillResult terminate_twice(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"preempted"}, [&](DrillRun& run, Follow& follow) {
+    std::vector<int> signals = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1};
+    std::shuffle(signals.begin(), signals.end(), drill.random);
+    follow.begin();
+    ::kill(run.pid(), signals[0]);
+    wait_up_to(drill, 100);
+    return tell_to_stop(run, signals[1]);
+  });
+}
+
+bool lives(pid_t process) {
+  std::string stat;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", process)), stat);
+  const size_t name_end = stat.rfind(") ");
+  return name_end != std::string::npos && stat.substr(name_end + 2, 1) != "Z";
+}
+
+// Whoever supervises the ranks is killed: they go with it, and the same command goes on from a checkpoint.
+DrillResult kill_launcher(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"start"}, [&](DrillRun& run, Follow& follow) {
+    const std::vector<pid_t> ranks = run.rank_processes();
+    follow.begin();
+    if (std::string why = send_signal(run.pid(), SIGKILL); !why.empty()) return why;
+    for (const Clock::time_point from = Clock::now(); const pid_t rank : ranks) {
+      while (lives(rank)) {
+        if (since(from) > drill.patience) return fmt::format("process {} outlived its launcher", rank);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    run.start_again();
+    return std::string();
+  });
+}
+
+// The same command beside the run is refused and changes nothing; then a rank is killed, which is still
+// noticed.
+DrillResult start_beside(Drill& drill, const Fault& fault) {
+  return strike_again_and_again(drill, fault, {"rank_failed"}, [&](DrillRun& run, Follow& follow) {
+    if (const int code = run.start_beside(); code != 2)
+      return run.code() ? std::string("the run ended meanwhile")
+                        : fmt::format("the same command beside it exited with code {} instead of 2", code);
+    const pid_t rank = random_rank(drill, run);
+    follow.begin();
+    return send_signal(rank, SIGKILL);
+  });
+}
+
 // Stopped, started again, and stopped before it has come to a step.
 DrillResult terminate_at_the_start(Drill& drill, const Fault& fault) {
   return strike_again_and_again(drill, fault, {"preempted"}, [&](DrillRun& run, Follow& follow) {
@@ -230,7 +295,7 @@ DrillResult corrupt(Drill& drill, const Fault& fault) {
   DrillRun run(options_of(drill, fault));
   if (!run.until([&] { return checkpoint::list(run.folder()).size() >= 2; })) {
     result.problem = "there were fewer than two checkpoints";
-    return conclude(run, result);
+    return conclude(drill, run, result);
   }
   ::kill(run.pid(), SIGTERM);
   run.until([&] { return run.code().has_value(); });
@@ -246,7 +311,7 @@ DrillResult corrupt(Drill& drill, const Fault& fault) {
   if (result.problem.empty() && !run.until([&] { return run.step() > before; }))
     result.problem = "it did not recover";
   struck.recovered = since(at), struck.lost = before - run.newest_start();
-  return conclude(run, result);
+  return conclude(drill, run, result);
 }
 
 // The disk is full for a while: saves fail aloud, training goes on, and the next save finds room again.
@@ -259,7 +324,7 @@ DrillResult full_disk(Drill& drill, const Fault& fault) {
   DrillRun run(std::move(options));
   if (!run.until([&] { return run.events("checkpoint_saved") >= 1; })) {
     result.problem = "nothing was saved";
-    return conclude(run, result);
+    return conclude(drill, run, result);
   }
   const Clock::time_point at = Clock::now();
   if (!disk.fill(drill.checkpoint_bytes / 2)) result.problem = "the disk could not be filled";
@@ -272,7 +337,7 @@ DrillResult full_disk(Drill& drill, const Fault& fault) {
   if (result.problem.empty() && !run.until([&] { return run.events("checkpoint_saved") > saved; }))
     result.problem = "it did not save again";
   struck.recovered = since(at);
-  return conclude(run, result);
+  return conclude(drill, run, result);
 }
 
 DrillResult drop_connection(Drill& drill, const Fault& fault) {
@@ -294,14 +359,25 @@ const std::vector<Fault>& drill_faults() {
   static const std::vector<Fault> faults = {
       {"kill", "kill -9 of a rank", {}, kill_rank},
       {"kill-save", "kill -9 of a rank during a save", {}, kill_while_saving},
-      {"kill-recovery", "kill -9 of two ranks, the second while they restart", {}, kill_while_recovering},
+      {"kill-recovery",
+       "kill -9 of two ranks, the second while they restart",
+       {},
+       lose_while_recovering<SIGKILL>},
+      {"kill-launcher", "kill -9 of the launcher, then the same command", {}, kill_launcher},
+      {"kill-second", "the same command beside the run, then kill -9 of a rank", {}, start_beside},
       {"term", "SIGTERM to the run, then the same command", {}, terminate<SIGTERM>},
       {"hangup", "SIGHUP to the run, as from a closed terminal", {}, terminate<SIGHUP>},
       {"term-start", "SIGTERM to the run while it starts", {}, terminate_at_the_start},
       {"term-save", "SIGTERM to the run during a save", {}, terminate_while_saving},
       {"kill-term", "kill -9 of a rank, then SIGTERM to the run", {}, lose_and_terminate<SIGKILL>},
       {"stop-term", "SIGSTOP of a rank, then SIGTERM to the run", {}, lose_and_terminate<SIGSTOP>},
+      {"term-kill", "SIGTERM to the run, then kill -9 of a rank", {}, terminate_and_lose},
+      {"term-twice", "two different stop signals to the run", {}, terminate_twice},
       {"stop", "SIGSTOP of a rank", {"run.hang_timeout=3"}, freeze},
+      {"stop-start",
+       "kill -9 of a rank, then SIGSTOP of a new one",
+       {"run.hang_timeout=3"},
+       lose_while_recovering<SIGSTOP>},
       {"corrupt", "a corrupted byte in the newest checkpoint", {}, corrupt},
       {"disk", "a full disk", {}, full_disk},
       {"connection", "a dropped connection", {"parallel.engine=gloo", "run.hang_timeout=3"}, drop_connection},

@@ -15,6 +15,7 @@ namespace lockstep::cli {
 struct Drill {
   std::vector<std::string> words;  // recipe and keys
   std::string folder;              // for everything it writes
+  std::string undisturbed;         // the run folder of as many steps without a fault
   int ranks = 4;
   int64_t steps = 0;
   int64_t checkpoint_bytes = 0;

@@ -53,6 +53,22 @@ std::vector<json> events_of(const std::string& folder) {
   return found;
 }
 
+struct Logged {
+  int64_t step;
+  std::string loss;  // its bits
+};
+
+// The steps that a run's metrics.jsonl tells of, in its order.
+std::vector<Logged> logged_steps(const std::string& folder) {
+  std::vector<Logged> found;
+  for (const std::string& line : base::split_lines(base::try_read_file(folder + "/metrics.jsonl").text)) {
+    const json parsed = json::parse(line, nullptr, false);
+    if (parsed.is_object() && parsed.contains("loss_hex"))
+      found.push_back({parsed.value("step", int64_t{0}), parsed.value("loss_hex", "")});
+  }
+  return found;
+}
+
 }  // namespace
 
 DrillRun::DrillRun(Options options) : options_(std::move(options)) {
@@ -68,6 +84,11 @@ DrillRun::~DrillRun() {
 }
 
 void DrillRun::start() {
+  code_.reset();
+  pid_ = run_command(options_.folder + ".console");
+}
+
+pid_t DrillRun::run_command(const std::string& console) const {
   std::vector<std::string> words = {"train"};
   words.insert(words.end(), options_.words.begin(), options_.words.end());
   words.insert(words.end(), {"--run", options_.folder});
@@ -75,12 +96,9 @@ void DrillRun::start() {
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  const std::string console = options_.folder + ".console";
-  code_.reset();
-  const pid_t parent = ::getpid();
-  pid_ = ::fork();
-  if (pid_ < 0) throw base::IoError(532, "cannot start a training run: process limit reached");
-  if (pid_ > 0) return;
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child < 0) throw base::IoError(532, "cannot start a training run: process limit reached");
+  if (child > 0) return child;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(126);
   ::setsid();
@@ -95,6 +113,14 @@ void DrillRun::start() {
 void DrillRun::start_again() {
   finish();
   start();
+}
+
+int DrillRun::start_beside() {
+  const pid_t second = run_command(options_.folder + ".second");
+  int status = 0;
+  const bool ended = until([&] { return ::waitpid(second, &status, WNOHANG) == second; });
+  if (!ended) ::kill(second, SIGKILL), ::waitpid(second, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 int64_t DrillRun::step() const {
@@ -126,6 +152,20 @@ std::string DrillRun::newest_why(const std::string& name) const {
     if (one["event"] == name) why = one.value("why", "");
   }
   return why;
+}
+
+std::string DrillRun::metrics_differ_from(const std::string& folder) const {
+  const std::vector<Logged> mine = logged_steps(options_.folder), theirs = logged_steps(folder);
+  for (size_t k = 0; k < std::max(mine.size(), theirs.size()); ++k) {
+    if (k >= mine.size()) return fmt::format("metrics.jsonl ends before step {}", theirs[k].step);
+    if (k >= theirs.size()) return fmt::format("metrics.jsonl has another step {} at its end", mine[k].step);
+    if (mine[k].step != theirs[k].step)
+      return fmt::format("metrics.jsonl has step {} where step {} belongs", mine[k].step, theirs[k].step);
+    if (mine[k].loss != theirs[k].loss)
+      return fmt::format("the loss of step {} is {}, undisturbed {}", mine[k].step, mine[k].loss,
+                         theirs[k].loss);
+  }
+  return "";
 }
 
 std::string DrillRun::params_hash() const {

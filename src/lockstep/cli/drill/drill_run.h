@@ -31,6 +31,7 @@ class DrillRun {
   const std::string& folder() const { return options_.folder; }
   pid_t pid() const { return pid_; }  // of the launcher, or of the only rank
   void start_again();                 // the same command once more, as its user or scheduler would
+  int start_beside();                 // the same command while it runs: how that one ended
 
   // What stands in its files now.
   int64_t step() const;                           // of the newest line of metrics.jsonl; 0: none
@@ -49,11 +50,15 @@ class DrillRun {
   // long as patience lasts (base::Patience); ten times as long while its ranks get processor time, since on a
   // busy machine they may only be slow.
   bool until(const std::function<bool()>& what);
+  // Where its metrics.jsonl differs from that of the run in `folder`: a step that is missing, or twice there,
+  // or has another loss. Empty: nowhere.
+  std::string metrics_differ_from(const std::string& folder) const;
   int finish();                    // waits for the end; -1: it did not end, and was killed
   std::string last_lines() const;  // of its console
 
  private:
   void start();
+  pid_t run_command(const std::string& console) const;
   int64_t written() const;         // bytes of what it writes as it goes on
   int64_t processor_time() const;  // of its ranks, in ticks
   Options options_;

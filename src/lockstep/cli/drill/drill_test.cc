@@ -77,6 +77,23 @@ TEST(Drill, ASlowRunIsWaitedFor) {
   ::unsetenv("LOCKSTEP_LINK_MBPS");
 }
 
+// Signals in pairs, a launcher that is killed, a second start beside the run, a frozen rank in a recovery.
+TEST(Drill, TwoThingsAtOnce) {
+  const nlohmann::json report =
+      expect_good("--faults kill-launcher:2,kill-second,term-kill,term-twice:2,stop-start --steps 400");
+  EXPECT_EQ(report["faults"].size(), 5u);
+}
+
+// The soak asks the program which faults there are.
+TEST(Drill, TheSoakStrikesAndSaysHowItWent) {
+  const base::TemporaryFolder folder;
+  const Outcome outcome =
+      run_shell(folder.path(), "python3 -B " LOCKSTEP_SOURCE
+                               "/tools/soak.py --program $L --kinds kill --times 1 --seed 5 --only 1 2>&1");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find(" drills, 0 failed, 0 not finished"), std::string::npos) << outcome.output;
+}
+
 TEST(Drill, Words) {
   const base::TemporaryFolder folder;
   expect_rows(folder.path(),

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
@@ -13,6 +14,7 @@
 #include "lockstep/cli/print.h"
 #include "lockstep/model/families/family.h"
 #include "lockstep/recipe/schema.h"
+#include "lockstep/terminal/pager.h"
 #include "lockstep/terminal/table.h"
 #include "lockstep/terminal/terminal.h"
 
@@ -170,7 +172,9 @@ int explain_word(const std::string& word, bool json) {
 
 int explain_command(Arguments& arguments) {
   const std::vector<std::string>& words = arguments.words();
-  if (!words.empty()) {  // subjects with words of their own
+  std::optional<terminal::Pager> pager;  // not where only a description is wanted
+  if (!words.empty()) {                  // subjects with words of their own
+    pager.emplace();
     const std::vector<std::string> after(words.begin() + 1, words.end());
     if (words[0] == "recipe") return explain_recipe(after);
     if (words[0] == "program") return explain_program(after);
@@ -196,6 +200,7 @@ int explain_command(Arguments& arguments) {
   arguments.example("lockstep explain parameters first.toml tune.freeze='*.wte.*'",
                     "every parameter by name, and how it is trained");
   if (!arguments.parse()) return 0;
+  if (!pager) pager.emplace();
   return word.empty() ? explain_section("", json) : explain_word(word, json);
 }
 

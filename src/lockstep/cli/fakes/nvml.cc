@@ -29,6 +29,11 @@ struct FakeEvent {
   unsigned gpu_instance, compute_instance;
 };
 bool told = false;
+struct FakeProcess {
+  unsigned pid;
+  unsigned long long memory;
+  unsigned gpu_instance, compute_instance;
+};
 
 }  // namespace
 
@@ -61,6 +66,13 @@ int nvmlDeviceGetTemperature(void*, int, unsigned* celsius) {
 int nvmlDeviceGetCurrentClocksThrottleReasons(void*, unsigned long long* bits) { return *bits = now(6), 0; }
 int nvmlDeviceGetTotalEccErrors(void*, int kind, int, unsigned long long* count) {
   return *count = kind == 1 ? now(7) : 0, 0;
+}
+// FAKE_GPU_PROCESS: "PID bytes".
+int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, FakeProcess* processes) {
+  const char* text = std::getenv("FAKE_GPU_PROCESS");
+  *count =
+      text != nullptr && std::sscanf(text, "%u %llu", &processes[0].pid, &processes[0].memory) == 2 ? 1 : 0;
+  return 0;
 }
 int nvmlEventSetCreate(void** set) { return *set = &told, 0; }
 int nvmlEventSetFree(void*) { return 0; }

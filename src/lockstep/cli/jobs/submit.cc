@@ -8,6 +8,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
+#include "lockstep/cli/jobs/place_forecast.h"
 #include "lockstep/cli/print.h"
 #include "lockstep/cli/spaced_keys.h"
 #include "lockstep/jobs/submit.h"
@@ -32,7 +33,10 @@ void declare(Arguments& arguments, Words& words, recipe::RecipeSource& source) {
   arguments.option("--gpus", words.gpus, "GPUs on each machine");
   arguments.option("--nproc,--nproc-per-node", words.nproc,
                    "ranks on each machine; default: one per GPU, or one");
-  arguments.option("--time", words.time, "longest time the job may take: 90m, 24h, 1d12h");
+  arguments.option("--time", words.time,
+                   "longest time the job may take: 90m, 24h, 1d12h; default: twice the forecast where the "
+                   "catalogue has the "
+                   "machine, otherwise the place's own");
   arguments.option("--hosts", words.hosts, "for ssh: HOST,USER@HOST:PORT,...");
   arguments.option("--image", words.image, "container image with lockstep in it");
   arguments.option("--program", words.program, "path of lockstep on those machines");
@@ -129,13 +133,14 @@ std::string after_of(const Words& words, const jobs::Place& place, const jobs::L
 }
 
 // What shall run: a recipe, checked here and not in a queue, or a program of the user's.
-void set_run(const Words& words, const recipe::RecipeSource& source, jobs::Job& job) {
+// Sentences: what the forecast has set.
+std::vector<std::string> set_run(const Words& words, const recipe::RecipeSource& source, jobs::Job& job) {
   if (!words.launch.empty()) {
     if (!source.file.empty() || !source.overrides.empty() || !words.sweep.empty())
       throw base::ConfigError(722, "--launch runs a program of yours: leave recipe, keys and --sweep out");
     job.launch = jobs::split_shell_words(words.launch);
     job.name = std::filesystem::path(job.launch.front()).stem().string();
-    return;
+    return {};
   }
   refuse_spaced_keys(source.overrides);
   const recipe::Resolved resolved = recipe::read_recipe(source);
@@ -147,13 +152,15 @@ void set_run(const Words& words, const recipe::RecipeSource& source, jobs::Job& 
     recipe::Recipe trial = resolved.recipe;
     recipe::set_value(trial, job.sweep.key, value);
   }
+  return fill_from_forecast(job.place, resolved);
 }
 
-jobs::Job job_of(const Words& words, const recipe::RecipeSource& source, const jobs::Ledger& ledger) {
+jobs::Job job_of(const Words& words, const recipe::RecipeSource& source, const jobs::Ledger& ledger,
+                 std::vector<std::string>& remarks) {
   jobs::Job job;
   job.place = place_of(words);
   fill_in(job.place);
-  set_run(words, source, job);
+  remarks = set_run(words, source, job);
   job.id = jobs::make_id(job.name);
   job.train = words.train;
   job.state_folder = ledger.folder() + "/" + job.id;
@@ -169,6 +176,7 @@ json plan_json(const jobs::Job& job, const jobs::Plan& plan) {
     out["files"].push_back(
         {{"path", job.state_folder + "/" + file.name}, {"text", file.secret ? "" : file.text}});
   for (const jobs::Step& step : plan.steps) out["commands"].push_back(step.command.words);
+  out["remarks"] = plan.remarks;
   return out;
 }
 
@@ -197,8 +205,10 @@ int submit_command(Arguments& arguments) {
   if (!arguments.parse()) return 0;
   source.default_recipe = source.file.empty();
   jobs::Ledger ledger(jobs::jobs_folder());
-  const jobs::Job job = job_of(words, source, ledger);
-  const jobs::Plan plan = jobs::find_target(job.place.kind).plan(job);
+  std::vector<std::string> remarks;
+  const jobs::Job job = job_of(words, source, ledger, remarks);
+  jobs::Plan plan = jobs::find_target(job.place.kind).plan(job);
+  plan.remarks.insert(plan.remarks.begin(), remarks.begin(), remarks.end());
   json report = plan_json(job, plan);
   if (words.dry_run) {
     if (words.as_json) print("{}\n", report.dump(2));

@@ -27,9 +27,12 @@ namespace {
 
 int why_command(Arguments& arguments) {
   std::string name;
-  bool as_json = false;
+  bool as_json = false, replay = false;
   arguments.positional("RUN", name,
                        "a run folder, a run in runs/, or a submitted job: its id or its run's name");
+  arguments.flag(
+      "--replay", replay,
+      "compute the step again at which the loss went wrong last, and name the blocks that changed most");
   arguments.flag("--json", as_json, "print as JSON");
   arguments.example("lockstep why runs/first", "where its time goes and what would help, or what ended it");
   arguments.example("lockstep why first-4711", "why a submitted job waits, or why it has failed");
@@ -39,7 +42,7 @@ int why_command(Arguments& arguments) {
   // A job's folder may be here too: asked by name, the job answers; by path, the run.
   const std::string folder = run_folder_named(name);
   const bool is_path = folder == name, is_job = jobs::has_job(ledger, name);
-  if (!folder.empty() && (is_path || !is_job)) return why_run(folder, as_json);
+  if (!folder.empty() && (is_path || !is_job)) return why_run(folder, {.json = as_json, .replay = replay});
   if (!is_job) refuse_unknown(name);
   const jobs::Submitted job = jobs::find_job(ledger, name);
   jobs::ProcessClient client;

@@ -27,6 +27,19 @@ struct Taken {
   int64_t steps = 0;
 };
 
+// The recipe with `per_strand` slices of each strand, and a batch that is smaller by as much: what a slice
+// more costs is the same from the third on, and so is the memory.
+recipe::Resolved with_slices(const recipe::Resolved& resolved, int64_t per_strand) {
+  recipe::Resolved few = resolved;
+  recipe::Recipe::Batch& batch = few.recipe.batch;
+  const int64_t samples = batch.global / batch.slices.value;  // of a slice
+  batch.slices.value = per_strand * batch.strands.value;
+  batch.global = samples * batch.slices.value;
+  return few;
+}
+
+constexpr int64_t kSlices = 2;  // of each strand, that are compiled
+
 class Shopper {
  public:
   Shopper(const recipe::Resolved& resolved, const ShopWish& wish) : resolved_(resolved), wish_(wish) {}
@@ -76,11 +89,23 @@ class Shopper {
     return it->second;
   }
 
-  Taken take(const plan::Place& place) const {
+  Taken take(const plan::Place& place) {
     try {
+      const int64_t few = enough_slices(place);
+      const int64_t rest = few > 0 && few == kSlices && !cuts_the_model(place) ? left_out(few) : 0;
       recipe::Resolved mine = resolved_;
-      if (place.ranks > 1) run::take_layout(mine, run::simple_layout(mine, place));
-      const run::Forecast f = run::forecast(mine, place);
+      if (place.ranks > 1) {
+        const recipe::Resolved look = few > 0 ? with_slices(resolved_, few) : resolved_;
+        run::take_layout(mine, run::simple_layout(look, place, &compiled_));
+      }
+      if (rest > 0) mine = with_slices(mine, few);
+      run::Forecast f = run::forecast(mine, place, &compiled_);
+      if (rest > 0) {
+        const run::Forecast fewer = run::forecast(with_slices(mine, kSlices - 1), place, &compiled_fewer_);
+        const double more = static_cast<double>(rest) * (f.step_seconds - fewer.step_seconds);
+        f.step_seconds += more;
+        f.hours += static_cast<double>(f.steps) * more / 3600;
+      }
       if (!f.fits())
         return {.refused = fmt::format("needs {} of {}", base::human_bytes(static_cast<double>(f.peak_bytes)),
                                        base::human_bytes(static_cast<double>(f.available_bytes)))};
@@ -93,6 +118,23 @@ class Shopper {
     } catch (const base::ConfigError& error) {
       return {.refused = error.what()};
     }
+  }
+
+  bool cuts_the_model(const plan::Place& place) const {
+    return place.ranks > resolved_.recipe.batch.strands.value;
+  }
+  int64_t left_out(int64_t few) const {
+    return resolved_.recipe.batch.slices.value / resolved_.recipe.batch.strands.value - few;
+  }
+
+  // Slices of each strand with which layouts are compared, and where no rank cuts the model priced, too; more
+  // ranks want more of them, to keep stages busy. 0: all of them, for fewer would save nothing.
+  int64_t enough_slices(const plan::Place& place) const {
+    const recipe::Recipe::Batch& batch = resolved_.recipe.batch;
+    if (batch.slices.is_auto || batch.strands.is_auto) return 0;
+    if (batch.slices.value % batch.strands.value != 0 || batch.global % batch.slices.value != 0) return 0;
+    const int64_t few = std::max(kSlices, place.ranks / batch.strands.value / 2);
+    return left_out(few) > 1 ? few : 0;
   }
 
   void add_offers(const plan::Place& place, const Taken& taken) {
@@ -162,6 +204,7 @@ class Shopper {
   const recipe::Resolved& resolved_;
   const ShopWish& wish_;
   std::map<std::string, Taken> known_;
+  run::Known compiled_, compiled_fewer_;
   Offers offers_;
 };
 

@@ -142,6 +142,9 @@ std::string start_lines(const run::Plan& plan, const std::string& ranks, const s
   if (const int64_t products = r.batch.product_strands; products > 1)
     text += fmt::format("        products in {} strands: same bits on 1 to {} tensor ranks\n", products,
                         products);
+  if (const int64_t pieces = r.batch.sequence_strands; pieces > 1)
+    text +=
+        fmt::format("        sequences in {} strands: same bits on 1 to {} context ranks\n", pieces, pieces);
   if (!ranks.empty()) {
     text += "ranks   " + ranks + "\n";
     text += fmt::format("links   rank {} {}\n", plan.seat.rank, traffic_text(plan));

@@ -6,6 +6,7 @@
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/launch_flags.h"
 #include "lockstep/cli/notify.h"
+#include "lockstep/cli/report_progress.h"
 #include "lockstep/cli/train/detach.h"
 #include "lockstep/cli/train/train_profile.h"
 #include "lockstep/cli/train/train_screen.h"
@@ -69,10 +70,13 @@ int train_command(Arguments& arguments) {
   const std::string folder = options.folder.empty() ? said.log.folder + "/" + said.run.name : options.folder;
   if (detached && !options.dry_run) return detach(arguments.words(), folder, shown.json);
   if (!notify.empty() && !options.dry_run && speaks_for_run()) start_notifier(notify, folder);
+  ProgressReporter reporter;
+  if (!options.dry_run && speaks_for_run()) reporter.start(folder);
   TrainScreen screen(shown);
   options.observer = &screen;
   options.laps = &laps;
   const TrainResult result = train(recipe, options);
+  reporter.end();
   if (shown.json) print_result(result);
   return result.exit_code;
 }

@@ -56,6 +56,8 @@ TEST(Train, RefusesBadInput) {
       {kTinyRun + "run.device=tpu", 2, "run.device"},
       {"CUDA_VISIBLE_DEVICES= " + kTinyRun + "run.device=cuda", 2, "run.device=cpu"},
       {kTinyRun + "log.folder=occupied", 1, "occupied"},
+      {kTinyRun + "--run occupied", 2, "exists and is no folder"},
+      {kTinyRun + "--run occupied --nproc 2", 2, "[LS0132]"},
       {kTinyRun + "memory.limit_gib=0.00001", 1, "try a smaller model"},
       {kTinyRun + "--resume nowhere", 3, "nowhere"},
       {kTinyRun + "--nproc 4 batch.slices=2 batch.strands=2", 2, "[LS0154]"},

@@ -147,6 +147,7 @@ Target azureml_target() {
               "--set workspace=ml "
               "--set resource_group=research",
           .shares_files = false,
+          .time_limit = TimeLimit::ends_the_job,
           .plan = plan,
           .status = status,
           .logs = logs,

@@ -189,6 +189,8 @@ Target gce_target() {
               "lockstep submit first.toml --to gce --image IMAGE --set machine=a2-highgpu-4g --set "
               "zone=us-central1-a --set spot=true",
           .shares_files = false,
+          .time_limit = TimeLimit::ends_the_job,
+          .disk_gib = 200,
           .plan = plan,
           .status = gce_status,
           .logs = gce_logs,

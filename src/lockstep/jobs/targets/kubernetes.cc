@@ -271,6 +271,7 @@ Target kubernetes_target() {
           .example =
               "lockstep submit first.toml --to kubernetes --image IMAGE --nodes 2 --gpus 4 --set claim=runs",
           .shares_files = false,
+          .disk_gib = 100,
           .plan = plan,
           .status = status,
           .logs = logs,

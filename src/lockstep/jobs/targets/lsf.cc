@@ -182,6 +182,7 @@ Target lsf_target() {
           .client = "bsub",
           .example = "lockstep submit first.toml --to lsf --nodes 2 --gpus 4 --time 24h",
           .shares_files = true,
+          .time_limit = TimeLimit::saves_returns,
           .plan = plan,
           .status = status,
           .logs = logs,

@@ -142,6 +142,7 @@ Target pbs_target() {
           .client = "qsub",
           .example = "lockstep submit first.toml --to pbs --nodes 2 --gpus 4 --time 24h",
           .shares_files = true,
+          .time_limit = TimeLimit::saves_returns,
           .plan = plan,
           .status = status,
           .logs = logs,

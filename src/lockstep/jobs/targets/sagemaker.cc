@@ -192,6 +192,8 @@ Target sagemaker_target() {
               "machine=ml.p4d.24xlarge --set "
               "role=arn:aws:iam::123456789012:role/trainer --set bucket=s3://my-bucket/runs --set spot=true",
           .shares_files = false,
+          .time_limit = TimeLimit::ends_the_job,
+          .disk_gib = 200,
           .plan = plan,
           .status = status,
           .logs = logs,

@@ -71,43 +71,63 @@ std::string gpus_text(const Place& place) {
   return fmt::format("{}{}", place.gpu_type.empty() ? "" : place.gpu_type + ":", place.gpus);
 }
 
-// The lines that sbatch reads: option and value, empty ones left out.
-std::string header(const Job& job) {
-  const Place& place = job.place;
-  const bool array = !job.sweep.key.empty();
-  const std::pair<const char*, std::string> rows[] = {
-      {"job-name", job.id},
-      {"comment", "lockstep " + job.name},
-      {"chdir", place.folder},
-      {"nodes", std::to_string(place.nodes)},
-      {"ntasks-per-node", "1"},
-      {"cpus-per-task", place.cpus ? std::to_string(place.cpus) : ""},
-      {"gpus-per-node", place.gpus ? gpus_text(place) : ""},
-      {"mem", place.memory_gib ? fmt::format("{}G", place.memory_gib) : ""},
-      {"time", place.time.count ? minutes(place.time) : ""},
-      {"signal", fmt::format("B:TERM@{}", place.notice.count)},
-      {"partition", place.partition},
-      {"account", place.account},
-      {"qos", place.qos},
-      {"constraint", place.constraint},
-      {"dependency", job.after.empty() ? "" : "afterok:" + job.after},
-      {"array", array ? fmt::format("0-{}", job.sweep.values.size() - 1) : ""},
-      {"output", log_file(job.state_folder, array)},
-      {"open-mode", "append"},
-  };
+using Rows = std::vector<std::pair<const char*, std::string>>;
+
+std::string directives(const Rows& rows) {
   std::string text;
   for (const auto& [name, value] : rows) {
     if (!value.empty()) text += fmt::format("#SBATCH --{}={}\n", name, shell_word(value));
   }
-  text += "#SBATCH --requeue\n";
-  for (const std::string& option : place.options) text += "#SBATCH " + option + "\n";
   return text;
 }
 
-// srun and what it starts on every node.
-std::string start_line(const Job& job) {
+// What each component of a heterogeneous job asks for by itself.
+std::string nodes_header(const Place& place) {
+  return directives({
+      {"nodes", place.fewest_nodes > 0 ? fmt::format("{}-{}", place.fewest_nodes, place.nodes)
+                                       : std::to_string(place.nodes)},
+      // With it, Slurm gives a job that may have fewer nodes no more than the fewest; srun says it anyway.
+      {"ntasks-per-node", place.fewest_nodes > 0 ? "" : "1"},
+      {"cpus-per-task", place.cpus ? std::to_string(place.cpus) : ""},
+      {"gpus-per-node", place.gpus ? gpus_text(place) : ""},
+      {"mem", place.memory_gib ? fmt::format("{}G", place.memory_gib) : ""},
+      {"time", place.time.count ? minutes(place.time) : ""},
+      {"partition", place.partition},
+      {"account", place.account},
+      {"qos", place.qos},
+      {"constraint", place.constraint},
+  });
+}
+
+// The lines that sbatch reads: option and value, empty ones left out.
+std::string header(const Job& job) {
   const Place& place = job.place;
-  std::vector<std::string> words = {"srun", "--ntasks-per-node=1", "--kill-on-bad-exit=0"};
+  const bool array = !job.sweep.key.empty();
+  std::string text = directives({
+      {"job-name", job.id},
+      {"comment", "lockstep " + job.name},
+      {"chdir", place.folder},
+      {"signal", fmt::format("B:TERM@{}", place.notice.count)},
+      {"dependency", job.after.empty() ? "" : "afterok:" + job.after},
+      {"array", array ? fmt::format("0-{}", job.sweep.values.size() - 1) : ""},
+      {"output", log_file(job.state_folder, array)},
+      {"open-mode", "append"},
+  });
+  text += "#SBATCH --requeue\n";
+  const std::vector<Place> components = components_of(place);
+  for (size_t k = 0; k < components.size(); ++k) {
+    if (k > 0) text += "#SBATCH hetjob\n";
+    text += nodes_header(components[k]);
+    for (const std::string& option : place.options) text += "#SBATCH " + option + "\n";
+  }
+  return text;
+}
+
+// What srun starts on every node of a component; `group` is its number in a heterogeneous job.
+std::string component_line(const Job& job, int group) {
+  const Place& place = job.place;
+  std::vector<std::string> words = {"--ntasks-per-node=1", "--kill-on-bad-exit=0"};
+  if (group >= 0) words.push_back(fmt::format("--het-group={}", group));
   const std::string binds =
       job.state_folder + ":" + job.state_folder + "," + place.folder + ":" + place.folder;
   if (place.container == "pyxis") {
@@ -121,6 +141,19 @@ std::string start_line(const Job& job) {
   if (!job.sweep.key.empty())
     line += fmt::format(" \"{}=${{values[SLURM_ARRAY_TASK_ID]}}\" \"run.name={}-$SLURM_ARRAY_TASK_ID\"",
                         job.sweep.key, job.name);
+  return line;
+}
+
+// One srun, so one step, whose tasks are numbered through all components.
+std::string start_line(const Job& job) {
+  const std::vector<Place> components = components_of(job.place);
+  if (components.size() == 1) return "srun " + component_line(job, -1);
+  std::string line = "srun ";
+  for (size_t k = 0; k < components.size(); ++k) {
+    Job of_component = job;
+    of_component.place = components[k];
+    line += (k > 0 ? " : " : "") + component_line(of_component, static_cast<int>(k));
+  }
   return line;
 }
 
@@ -140,7 +173,7 @@ wait "$srun"
 code=$?
 
 # Saved: run again, unless somebody has cancelled the job. A failure stays one.
-state=$(squeue --noheader --format=%T --jobs="$SLURM_JOB_ID" 2>/dev/null)
+state=$(squeue --noheader --format=%T --jobs="$SLURM_JOB_ID" 2>/dev/null | head -n 1)
 if [[ $code == 75 && $state == RUNNING && ${{SLURM_RESTART_COUNT:-0}} -lt {2} ]]; then
   echo "lockstep: preempted and saved; asking Slurm to run the job again"
   scontrol requeue "$SLURM_JOB_ID" && exit 75
@@ -163,6 +196,11 @@ Plan plan(const Job& job) {
   const Place& place = job.place;
   if (!place.container.empty() && place.image.empty())
     throw base::ConfigError(722, fmt::format("container = {} needs an image", base::quoted(place.container)));
+  if (place.fewest_nodes > place.nodes)
+    throw base::ConfigError(
+        722, fmt::format("fewest_nodes = {} is more than nodes = {}", place.fewest_nodes, place.nodes));
+  if (!place.components.empty() && !job.sweep.key.empty())
+    throw base::ConfigError(722, "components: Slurm has no arrays of heterogeneous jobs; leave --sweep out");
   Plan plan;
   plan.files = {{"job.sh", script(job)}};
   if (!job.recipe.empty()) plan.files.push_back({"recipe.toml", job.recipe});
@@ -283,6 +321,7 @@ Target slurm_target() {
           .client = "sbatch",
           .example = "lockstep submit first.toml --to slurm --nodes 4 --gpus 8 --time 24h",
           .shares_files = true,
+          .time_limit = TimeLimit::saves_returns,
           .plan = plan,
           .status = status,
           .logs = logs,

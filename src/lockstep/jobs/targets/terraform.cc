@@ -169,6 +169,8 @@ Target terraform_target() {
               "--set "
               "gpu_type=nvidia-tesla-t4 --set zone=us-central1-a",
           .shares_files = false,
+          .time_limit = TimeLimit::ends_the_job,
+          .disk_gib = 200,
           .plan = plan,
           .status = gce_status,
           .logs = gce_logs,

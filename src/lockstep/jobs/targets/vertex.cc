@@ -157,6 +157,8 @@ Target vertex_target() {
               "lockstep submit first.toml --to vertex --image IMAGE --nodes 4 --gpus 1 --set "
               "machine=n1-standard-4 --set gpu_type=nvidia-tesla-t4 --set region=us-central1",
           .shares_files = false,
+          .time_limit = TimeLimit::ends_the_job,
+          .disk_gib = 100,
           .plan = plan,
           .status = status,
           .logs = logs,

@@ -74,8 +74,9 @@ std::vector<pid_t> descendants_of(pid_t root) {
   return found;
 }
 
-int signal_descendants(int signal) {
-  const std::vector<pid_t> all = descendants_of(::getpid());
+int signal_descendants(int signal, const std::vector<pid_t>& spared) {
+  std::vector<pid_t> all = descendants_of(::getpid());
+  std::erase_if(all, [&](pid_t one) { return std::count(spared.begin(), spared.end(), one) > 0; });
   for (const pid_t one : all) ::kill(one, signal);
   return static_cast<int>(all.size());
 }

@@ -24,7 +24,7 @@ struct ProcessLine {
 };
 ProcessLine parse_process_line(std::string_view stat);
 
-// Sends the signal to every descendant of this process; returns how many there are.
-int signal_descendants(int signal);
+// Sends the signal to every descendant of this process but `spared`; returns how many there are.
+int signal_descendants(int signal, const std::vector<pid_t>& spared = {});
 
 }  // namespace lockstep::launch

@@ -57,6 +57,7 @@ int letter(const std::string& bytes) {
 Guard::Guard(Duration grace) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) fail("cannot create a socket");
+  before_ = descendants_of(::getpid());
   become_subreaper();
   warden_ = ::fork();
   if (warden_ == 0) {
@@ -79,7 +80,7 @@ Guard::~Guard() {
   if (left_behind_) return;
   ::waitpid(warden_, nullptr, 0);
   // Nothing is left unless the guard was killed this very moment.
-  while (signal_descendants(SIGKILL) > 0) ::usleep(10000);
+  while (signal_descendants(SIGKILL, before_) > 0) ::usleep(10000);
   while (::waitpid(-1, nullptr, WNOHANG) > 0) {
   }
 }
@@ -150,7 +151,7 @@ bool Guard::receive(bool wait) {
 void Guard::lose() {
   news_.lost = true;
   ::waitpid(warden_, nullptr, 0);
-  while (signal_descendants(SIGKILL) > 0) {
+  while (signal_descendants(SIGKILL, before_) > 0) {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     ::usleep(10000);

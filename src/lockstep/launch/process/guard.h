@@ -59,6 +59,7 @@ class Guard {
 
   int socket_ = -1;
   pid_t warden_ = 0, pid_ = 0, started_ = 0;
+  std::vector<pid_t> before_;  // children of this process from before it: not its business
   int start_error_ = 0;
   bool has_started_ = false, left_behind_ = false;
   GuardNews news_;

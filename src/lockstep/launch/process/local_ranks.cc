@@ -155,6 +155,20 @@ void LocalRanks::finish_output() {
   for (Rank& rank : ranks_) rank.out->finish(), rank.err->finish();
 }
 
+void LocalRanks::tell(watch::LaunchStatus& status) const {
+  for (const Rank& rank : ranks_) {
+    watch::LaunchStatus::Rank one{.rank = rank.rank, .pid = rank.pid};
+    if (rank.ended)
+      one.exit_code = exit_code_of(rank.ended->status), one.ending = describe_ending(rank.ended->status);
+    // Programs print results to the one and progress to the other.
+    std::vector<std::string> lines = rank.out->last_lines(1);
+    if (lines.empty()) lines = rank.err->last_lines(1);
+    if (!lines.empty()) one.last_line = lines.back();
+    if (status.started_micros == 0) status.started_micros = rank.started_micros;
+    status.ranks.push_back(std::move(one));
+  }
+}
+
 Failure LocalRanks::failure_of(const Rank& rank) const {
   Failure failure;
   failure.rank = rank.rank, failure.local_rank = rank.local_rank, failure.node = node_, failure.host = host_;

@@ -17,6 +17,7 @@
 #include "lockstep/launch/rendezvous/meeting.h"
 #include "lockstep/launch/rendezvous/round_state.h"
 #include "lockstep/launch/watcher.h"
+#include "lockstep/watch/launch_status.h"
 
 namespace lockstep::launch {
 
@@ -36,6 +37,7 @@ class LocalRanks {
   void add_sources(std::vector<pollfd>& sources) const;
   void pump();
   void finish_output();
+  void tell(watch::LaunchStatus& status) const;                        // who they are and what they said last
   bool console_waits() const { return out_.waits() || err_.waits(); }  // for its reader
 
   // Ranks that ended in any other way than exit code 0, since the last call.

@@ -49,6 +49,20 @@ TEST(KeptMemory, ComesBackAsItWas) {
 }
 
 // Whatever happens to the file, what is brought back is whole, and was kept.
+// A file that was renamed holds another rank's weights.
+TEST(KeptMemory, OfAnotherRankIsNotTaken) {
+  const base::TemporaryFolder folder;
+  const RankMemories memories(1);
+  run::write_copies(memories.descriptor(0), {copy_of(50, 'a')});
+  ASSERT_EQ(KeptMemory(memories, folder.path()).keep(3, 10s), "");
+  std::filesystem::copy_file(kept_path(folder.path(), 3), kept_path(folder.path(), 0));
+  for (const int rank : {0, 3}) {
+    const int memory = ::memfd_create("test", MFD_CLOEXEC);
+    EXPECT_EQ(bring_back_memory(memory, folder.path(), rank), rank == 3) << rank;
+    ::close(memory);
+  }
+}
+
 TEST(KeptMemory, DamageIsNotBelieved) {
   const base::TemporaryFolder folder;
   const RankMemories memories(1);

@@ -62,8 +62,24 @@ bool is_step(const Variables& slurm) {
   return *step < kFirstSpecialStep;
 }
 
+// The hosts of a step in the order of their numbers. Slurm's lists are sorted, and so are the numbers, but
+// for a heterogeneous job: there each component has its numbers after those of the one before.
+Names in_order(const Variables& slurm, const Names& listed) {
+  Names ordered;
+  for (int group = 0; group < slurm.number_or("SLURM_HET_SIZE", 0); ++group) {
+    const std::optional<Names> some =
+        expand_node_list(slurm.text(fmt::format("SLURM_JOB_NODELIST_HET_GROUP_{}", group)));
+    if (!some) return listed;
+    for (const std::string& host : *some) {  // a step may leave components out
+      if (std::find(listed.begin(), listed.end(), host) != listed.end()) ordered.push_back(host);
+    }
+  }
+  return ordered.size() == listed.size() ? ordered : listed;
+}
+
+// `listed`: the step's hosts, in the order of its list of tasks.
 void read_tasks(const Variables& slurm, const std::string& nodes_name, const std::string& tasks_name,
-                Scheduled& to) {
+                const Names& listed, Scheduled& to) {
   const std::string name = slurm.first_of({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
   if (name.empty()) {
     if (to.tasks % to.nodes != 0) slurm.require({"SLURM_STEP_TASKS_PER_NODE"});
@@ -79,7 +95,8 @@ void read_tasks(const Variables& slurm, const std::string& nodes_name, const std
   if (std::accumulate(counts->begin(), counts->end(), 0) != to.tasks) {
     slurm.contradict(fmt::format("{} does not add up to {}", slurm.shown(name), slurm.shown(tasks_name)));
   }
-  to.node_tasks = (*counts)[static_cast<size_t>(to.node)];
+  const auto here = std::find(listed.begin(), listed.end(), to.hosts[static_cast<size_t>(to.node)]);
+  to.node_tasks = (*counts)[static_cast<size_t>(here - listed.begin())];
 }
 
 void read_gpus(const Variables& slurm, Scheduled& to) {
@@ -150,9 +167,9 @@ std::optional<Scheduled> read_slurm(const Environment& environment, const FileRe
     slurm.contradict(
         fmt::format("{} lists {} nodes, but {} says {}", slurm.shown(list), hosts->size(), nodes, to.nodes));
   }
-  to.hosts = *hosts;
+  to.hosts = in_order(slurm, *hosts);
   to.first_host = to.hosts.front();
-  read_tasks(slurm, nodes, tasks, to);
+  read_tasks(slurm, nodes, tasks, *hosts, to);
   if (to.local_task >= to.node_tasks) {
     slurm.contradict(
         fmt::format("{}, but this node has {} tasks", slurm.shown("SLURM_LOCALID"), to.node_tasks));

@@ -73,6 +73,39 @@ SLURM_STEP_NUM_TASKS=2
 SLURM_STEP_TASKS_PER_NODE=1(x2)
 SLURM_TASKS_PER_NODE=1(x2))";
 
+// srun --het-group=0,1 in a heterogeneous job: three tasks on n3, then one on each of n1 and n2; task 3.
+const char* const kSlurmHet = R"(SLURMD_NODENAME=n1
+SLURM_HET_SIZE=2
+SLURM_JOB_ID=1
+SLURM_JOB_NODELIST=n[1-3]
+SLURM_JOB_NODELIST_HET_GROUP_0=n3
+SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2]
+SLURM_JOB_NUM_NODES=3
+SLURM_LOCALID=0
+SLURM_NODEID=1
+SLURM_NTASKS=5
+SLURM_PROCID=3
+SLURM_STEP_ID=0
+SLURM_STEP_NODELIST=n[1-3]
+SLURM_STEP_NUM_NODES=3
+SLURM_STEP_NUM_TASKS=5
+SLURM_STEP_TASKS_PER_NODE=1(x2),3)";
+
+// The same job, srun --het-group=1: the step has the second component alone.
+const char* const kSlurmHetPart = R"(SLURMD_NODENAME=n2
+SLURM_HET_SIZE=2
+SLURM_JOB_ID=1
+SLURM_JOB_NODELIST_HET_GROUP_0=n3
+SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2]
+SLURM_LOCALID=0
+SLURM_NODEID=1
+SLURM_PROCID=1
+SLURM_STEP_ID=1
+SLURM_STEP_NODELIST=n[1-2]
+SLURM_STEP_NUM_NODES=2
+SLURM_STEP_NUM_TASKS=2
+SLURM_STEP_TASKS_PER_NODE=1(x2))";
+
 // srun -N2 -n4 --gpus-per-task=1, task 1.
 const char* const kSlurmGpuTasks = R"(CUDA_VISIBLE_DEVICES=1
 SLURMD_TRES_BIND=gpu:per_task:1
@@ -255,6 +288,8 @@ const std::vector<Case>& cases() {
       {"nothing", "HOME=/root\nRANK=3\nWORLD_SIZE=4", "shell"},
       {"slurm_uneven", kSlurmUneven, "Slurm 1.0 ranks 2/0 4/2 3/2 n1"},
       {"slurm_agents", kSlurmAgents, "Slurm 3.0 agent 2/1 2/1 1/0 n1"},
+      {"slurm_het", kSlurmHet, "Slurm 1.0 ranks 3/1 5/3 1/0 n3"},
+      {"slurm_het_part", kSlurmHetPart, "Slurm 1.1 agent 2/1 2/1 1/0 n1"},
       {"slurm_gpu_tasks", kSlurmGpuTasks, "Slurm 4.0 ranks 2/0 4/1 3/1 n1"},
       {"slurm_step_in_job", kSlurmStepInJob, "Slurm 5.0 ranks 1/0 2/1 2/1 n1"},
       {"salloc_shell", kSallocShell, "shell"},

@@ -34,8 +34,8 @@ class LayerBuilder {
       shares_norm_ = true;
     }
     add_qkv();
-    segments_.push_back(make_attention({place_.compute, m_.heads, m_.kv_heads.value, m_.head_dim.value,
-                                        rope(), place_.parts, l_.scores, place_.recipe.data.pack}));
+    add_attention(segments_, {place_.compute, m_.heads, m_.kv_heads.value, m_.head_dim.value, rope(),
+                              place_.parts, l_.scores, place_.recipe.data.pack});
     add_projection("out", "context", l_.out, q_width(), l_.out_bias, 0);
     add_post_norm("out_norm", l_.attention_post_norm);
     add_up();

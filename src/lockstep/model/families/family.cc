@@ -9,6 +9,7 @@
 #include "lockstep/base/round.h"
 #include "lockstep/base/text.h"
 #include "lockstep/model/adapters.h"
+#include "lockstep/model/segments/pieces.h"
 
 namespace lockstep::model {
 
@@ -63,7 +64,8 @@ void fill(recipe::Resolved& resolved, const KeyValues& keys, const std::string& 
 }
 
 void check_heads(const Family& family, const ModelKeys& m) {
-  if (m.hidden % m.heads != 0) {  // with a head_dim of one's own too: transformers opens no such model
+  const bool any_number = family.heads && family.heads->any_number && !m.head_dim.is_auto;
+  if (m.hidden % m.heads != 0 && !any_number) {  // of most families transformers opens no such model
     throw ConfigError(122, fmt::format("model.heads = {} does not divide model.hidden = {}; choose one of {}",
                                        m.heads, m.hidden, base::divisors_near(m.hidden, m.heads)));
   }
@@ -170,6 +172,7 @@ Model build_model(const recipe::Recipe& recipe, DType compute, const Parts& part
   Model model = find_family(recipe.model.family).build(recipe, compute, parts);
   model.family = recipe.model.family;
   if (recipe.tune.method == "lora") add_adapters(model, adapter_options(recipe.tune));
+  if (parts.fixes_sequences()) cut_into_pieces(model, parts.pieces_here());
   return model;
 }
 

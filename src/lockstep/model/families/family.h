@@ -44,6 +44,7 @@ struct Heads {
   bool grouped = false;  // fewer heads of keys and values than of queries: model.kv_heads
   bool own_width =
       false;  // a head's width is its own affair: model.head_dim x heads need not be model.hidden
+  bool any_number = false;  // with a width of its own, model.heads need not divide model.hidden
   // `generate`: a text that grows beyond model.rope_original_context is read again from its beginning, by the
   // table for its new length, as transformers does with this family and with no other.
   bool reads_grown_text_again = false;

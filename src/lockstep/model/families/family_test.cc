@@ -116,6 +116,9 @@ TEST(Families, FlopsAreNanoGptsEstimate) {
   const double layer = 12.0 * 768 * 768, head = 50304.0 * 768;
   EXPECT_DOUBLE_EQ(build_model(recipe, DType::bf16).flops_per_token(1024),
                    6 * (12 * layer + head) + 12.0 * 12 * 768 * 1024);
+  const Parts in_pieces{.context = 2, .context_rank = 1, .sequence_strands = 8};  // as many, however computed
+  EXPECT_DOUBLE_EQ(build_model(recipe, DType::bf16, in_pieces).flops_per_token(1024),
+                   6 * (12 * layer + head) + 12.0 * 12 * 768 * 1024);
 }
 
 // Of a frozen weight there is no gradient, and below the lowest trained one no backward pass at all.
@@ -154,6 +157,20 @@ TEST(Families, FlopsOfFrozenWeightsAreNotCounted) {
   register_family(family);
   return true;
 }();
+
+// transformers opens such models of these families, and of a llama not.
+TEST(Family, HeadsNeedNotDivideTheModelWhereTheyHaveAWidthOfTheirOwn) {
+  const auto keys = [](const char* family, std::vector<std::string> more) {
+    more.insert(more.end(), {std::string("model.family=") + family, "model.hidden=50", "model.heads=3",
+                             "model.kv_heads=1"});
+    return more;
+  };
+  for (const char* family : {"qwen3", "mistral"}) {
+    EXPECT_EQ(resolved(keys(family, {"model.head_dim=14"})).recipe.model.head_dim.value, 14);
+    EXPECT_THROW(resolved(keys(family, {})), base::ConfigError);
+  }
+  EXPECT_THROW(resolved(keys("llama", {"model.head_dim=14"})), base::ConfigError);
+}
 
 TEST(AddedFamily, HasItsOwnDefaultsAndChecks) {
   const recipe::Resolved all = resolved({"model.family=cousin", "model.hidden=96", "model.heads=3"});

@@ -49,7 +49,7 @@ Family mistral_family() {
                         {"model.context", "32768"},
                         {"model.tied", "false"},
                         {"model.sliding_window", "4096"}}}},
-          .heads = Heads{.grouped = true, .own_width = true},
+          .heads = Heads{.grouped = true, .own_width = true, .any_number = true},
           .check = [](const recipe::Recipe& recipe) { check_rotary(recipe.model); },
           .build = build,
           .fp8_products = attention_products,

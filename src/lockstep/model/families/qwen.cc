@@ -122,7 +122,7 @@ Family qwen3_family() {
           .defaults = defaults(),
           .presets = {preset("0.6b", 28, 1024, 16, 8, 128, 3072, true),
                       preset("8b", 36, 4096, 32, 8, 128, 12288, false)},
-          .heads = Heads{.grouped = true, .own_width = true},
+          .heads = Heads{.grouped = true, .own_width = true, .any_number = true},
           .check = check,
           .build = build_qwen3,
           .fp8_products = attention_products,

@@ -121,16 +121,27 @@ double attended_pairs(int64_t length, const kernels::ScoreOptions& scores) {
   return all * (all + 1) / 2 - unseen * (unseen + 1) / 2;
 }
 
+namespace {
+
 std::unique_ptr<Segment> make_attention(AttentionOptions options) {
-  if (options.parts.fixes_products()) {
-    return in_strands(options.parts, {}, [&](const Parts& one) {
+  if (options.parts.context > 1 && !options.parts.heads) return make_ring_attention(std::move(options));
+  return std::make_unique<Attention>(options);
+}
+
+}  // namespace
+
+void add_attention(std::vector<std::unique_ptr<Segment>>& segments, const AttentionOptions& options) {
+  const auto add = [&](std::unique_ptr<Segment> (*make)(AttentionOptions)) {
+    if (!options.parts.fixes_products()) return segments.push_back(make(options));
+    segments.push_back(in_strands(options.parts, {}, [&](const Parts& one) {
       AttentionOptions of_one = options;
       of_one.parts = one;
-      return make_attention(std::move(of_one));
-    });
-  }
-  if (options.parts.context > 1 && !options.parts.heads) return make_ring_attention(options);
-  return std::make_unique<Attention>(options);
+      return make(std::move(of_one));
+    }));
+  };
+  if (!options.parts.fixes_sequences()) return add(make_attention);
+  add(make_split);
+  add(make_sequence_attention);
 }
 
 }  // namespace lockstep::model

@@ -142,7 +142,7 @@ class NormLinear : public Segment {
     }
     map_.add_to(plan, rows, norm_ ? "save.normed" : "in.normed", dlinear);
     if (map_.in_fp8(rows) && map_.bias) plan.weight_needs.push_back(dlinear);
-    const bool exchanges = options_.output == "qkv" && options_.parts.context > 1 && options_.parts.heads;
+    const bool exchanges = options_.output == "qkv" && options_.parts.exchanges_qkv();
     if (exchanges) plan.seams = {{options_.output, Seam::to_heads}};
     plan.workspace =
         std::max(map_.workspace(rows, kernels), kernels::bias_backward_workspace(rows, map_.out));

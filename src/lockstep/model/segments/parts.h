@@ -31,10 +31,14 @@ struct AttentionOptions {
 // Pairs of a query and a key that it sees, in a sequence of so many tokens.
 double attended_pairs(int64_t length, const kernels::ScoreOptions& scores);
 
-std::unique_ptr<Segment> make_attention(AttentionOptions options);
+void add_attention(std::vector<std::unique_ptr<Segment>>& segments, const AttentionOptions& options);
 // The same where every context rank holds a front and a back run of each sequence, and keys and values go
 // round.
 std::unique_ptr<Segment> make_ring_attention(AttentionOptions options);
+// The same where sequences are computed in pieces (batch.sequence_strands): first "split", which takes "qkv"
+// and gives "q", "k" and "v".
+std::unique_ptr<Segment> make_split(AttentionOptions options);
+std::unique_ptr<Segment> make_sequence_attention(AttentionOptions options);
 
 // "out" and "down": takes `input`, gives `output`, with dropout behind the map.
 struct ProjectionOptions {

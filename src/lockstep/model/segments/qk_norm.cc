@@ -118,7 +118,7 @@ class QkNorm : public Segment {
                    {"dk_weight", DType::f32, {parts, runs_.k_run()}}};
     plan.input_needs = {"in.raw", "save.rstd", "dout.qkv"};
     plan.weight_needs = {"left.dq_weight", "left.dk_weight"};
-    if (o_.parts.context > 1 && o_.parts.heads) plan.seams = {{"qkv", Seam::to_heads}};
+    if (o_.parts.exchanges_qkv()) plan.seams = {{"qkv", Seam::to_heads}};
     return plan;
   }
 

@@ -36,6 +36,7 @@ class Strands : public Segment {
     first().fill_buffers(tables, length);
   }
   std::vector<int64_t> column_groups() const override { return first().column_groups(); }
+  bool joins_pieces() const override { return first().joins_pieces(); }
   bool can_be_captured() const override { return first().can_be_captured(); }
   std::string numerics(const SliceShape& shape, const kernels::Kernels& kernels) const override {
     return first().numerics(shape, kernels);
@@ -178,6 +179,9 @@ class Strands : public Segment {
     for (const auto& [a, b] : one.may_reuse) plan.may_reuse.push_back({role_as(a, k), role_as(b, k)});
     for (const Remake& remake : one.remakes)
       plan.remakes.push_back({role_as(remake.value, k), remake.moved_bytes});
+    for (const std::string& name : one.wide_gradients) {
+      if (!shared(name)) plan.wide_gradients.push_back(as(name, k));
+    }
     for (const auto& [name, seam] : one.seams) {
       if (!summed(name)) plan.seams.push_back({as(name, k), seam});
     }

@@ -42,6 +42,9 @@ Machine read_kernels(Row& row) {
   m.reached = share("bf16");
   m.reached_fp8 = row.number_or("fp8", m.reached, 0.01, 1);
   m.reached_fp32 = share("fp32");
+  m.reached_tf32 = row.number_or("tf32", m.reached, 0.01, 1);
+  m.attention_fp32_forward = row.number_or("attention_fp32_forward", 0, 0, 1);
+  m.attention_fp32_backward = row.number_or("attention_fp32_backward", m.attention_fp32_forward, 0, 1);
   m.memory_reached = share("memory");
   m.ramp_seconds = row.number("ramp_us", 0, 1000) * kMicro;
   m.spill = row.number("spill", 0, 1);
@@ -68,9 +71,11 @@ DeviceRow read_device(Row& row, const Machine& kernels) {
   m.flops_half = row.number("bf16_tflops", 0.001, 1e6) * kTera;
   m.flops_fp8 = row.number_or("fp8_tflops", 0, 0, 1e6) * kTera;
   m.flops_fp32 = row.number("fp32_tflops", 0.001, 1e6) * kTera;
-  for (double* reached : {&m.reached, &m.reached_fp8, &m.reached_fp32, &m.attention_forward.reached_64,
-                          &m.attention_forward.reached_128, &m.attention_backward.reached_64,
-                          &m.attention_backward.reached_128})
+  m.flops_tf32 = row.number_or("tf32_tflops", 0, 0, 1e6) * kTera;
+  for (double* reached :
+       {&m.reached, &m.reached_fp8, &m.reached_fp32, &m.reached_tf32, &m.attention_forward.reached_64,
+        &m.attention_forward.reached_128, &m.attention_backward.reached_64, &m.attention_backward.reached_128,
+        &m.attention_fp32_forward, &m.attention_fp32_backward})
     *reached *= sustained;
   m.memory_bytes = static_cast<int64_t>(row.number("gib", 0.1, 1e5) * kGib);
   m.memory_bytes_per_second = row.number("memory_gb_s", 1, 1e6) * kGiga;
@@ -179,7 +184,7 @@ void take_rates(Machine& machine, const Machine& kernels) {
   Machine taken = kernels;
   taken.name = machine.name;
   taken.flops_fp32 = machine.flops_fp32, taken.flops_half = machine.flops_half,
-  taken.flops_fp8 = machine.flops_fp8;
+  taken.flops_fp8 = machine.flops_fp8, taken.flops_tf32 = machine.flops_tf32, taken.tf32 = machine.tf32;
   taken.memory_bytes_per_second = machine.memory_bytes_per_second, taken.memory_bytes = machine.memory_bytes;
   taken.units = machine.units, taken.ranks_per_node = machine.ranks_per_node;
   taken.inside = machine.inside, taken.between = machine.between;

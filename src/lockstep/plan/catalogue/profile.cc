@@ -27,6 +27,11 @@ std::string profile_text(const Profile& profile) {
   number("bf16", share(m.reached));
   number("fp8", share(m.reached_fp8));
   number("fp32", share(m.reached_fp32));
+  if (m.flops_tf32 > 0) {
+    number("tf32", share(m.reached_tf32));
+    number("attention_fp32_forward", share(m.attention_fp32_forward));
+    number("attention_fp32_backward", share(m.attention_fp32_backward));
+  }
   number("memory", share(m.memory_reached));
   number("ramp_us", m.ramp_seconds * 1e6);
   number("spill", m.spill);
@@ -47,6 +52,7 @@ std::string profile_text(const Profile& profile) {
   number("bf16_tflops", m.flops_half / 1e12);
   number("fp8_tflops", m.flops_fp8 / 1e12);
   number("fp32_tflops", m.flops_fp32 / 1e12);
+  if (m.flops_tf32 > 0) number("tf32_tflops", m.flops_tf32 / 1e12);
   number("gib", static_cast<double>(m.memory_bytes) / (1 << 30));
   number("memory_gb_s", m.memory_bytes_per_second / 1e9);
   number("units", m.units);

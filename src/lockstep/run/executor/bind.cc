@@ -98,16 +98,21 @@ void Staging::clear() {
 // Context ranks keep their part of every sample, in the order that model::SliceContext describes.
 void Staging::pick(std::span<const int32_t> from, int32_t* to, int64_t words) const {
   LS_ASSERT(static_cast<int64_t>(from.size()) == words * parts_.context);
-  if (parts_.context == 1) {
+  if (parts_.context == 1 && !parts_.fixes_sequences()) {
     std::memcpy(to, from.data(), from.size_bytes());
     return;
   }
-  const int runs = parts_.heads ? 1 : 2;  // of a sample
+  const bool whole_run = parts_.heads && !parts_.fixes_sequences();
+  const int pieces = parts_.fixes_sequences() ? parts_.sequence_strands : parts_.context;  // of all ranks
+  const int here = pieces / parts_.context, first = parts_.context_rank * here;
+  const int runs = (whole_run ? 1 : 2) * here;  // of a sample
   const int64_t length = words / rows_, whole = length * runs * parts_.context, per_slice = samples_ / runs;
-  for (int64_t row = 0; row < rows_; ++row) {  // runs of one slice: all front ones, then all back ones
+  // Runs of one slice: piece after piece, of each all front ones, then all back ones.
+  for (int64_t row = 0; row < rows_; ++row) {
     const int64_t slice = row / samples_, inside = row % samples_, run = inside / per_slice;
     const int64_t sample = slice * per_slice + inside % per_slice;
-    const int64_t chunk = run == 0 ? parts_.context_rank : 2 * parts_.context - 1 - parts_.context_rank;
+    const int64_t piece = first + (whole_run ? run : run / 2);
+    const int64_t chunk = whole_run || run % 2 == 0 ? piece : 2 * pieces - 1 - piece;
     std::memcpy(to + row * length, from.data() + sample * whole + chunk * length,
                 static_cast<size_t>(length) * sizeof(int32_t));
   }
@@ -179,6 +184,7 @@ Binder::Call Binder::bind(const Instruction& i) {
                         [&](const program::ScatterTokens& what) { return SeamBinder(c_, i).bind(what); },
                         [&](const program::ExchangeHeads& what) { return SeamBinder(c_, i).bind(what); },
                         [&](const program::ShiftRing& what) { return SeamBinder(c_, i).bind(what); },
+                        [&](const program::AddEdges&) { return add_edges(i); },
                         [&](const program::SendValues&) { return bind_send(c_, i); },
                         [&](const program::RecvValues&) { return bind_recv(c_, i); },
                         [&](const program::SendTied& tied) { return bind_send_tied(c_, layouts_, i, tied); },
@@ -219,10 +225,14 @@ Tensor Binder::used(const std::vector<Use>& uses, Role role, int block) const {
 
 // The host's numbers of the step.
 Binder::Call Binder::begin_step(const Instruction& i) {
-  const Tensor inputs = used(i.writes, Role::inputs), losses = used(i.writes, Role::losses);
-  return [this, inputs, losses] {
+  const Tensor inputs = used(i.writes, Role::inputs);
+  std::vector<Tensor> zeros;
+  for (const Use& use : i.writes) {
+    if (use.role == Role::losses || use.role == Role::zeros) zeros.push_back(c_.memory.tensor(use.buffer));
+  }
+  return [this, inputs, zeros] {
     c_.device.copy(inputs.data, c_.staging.inputs(), sizeof(StepInputs), CopyKind::host_to_device, stream_);
-    c_.device.fill_zero(losses.data, losses.bytes(), stream_);
+    for (const Tensor& values : zeros) c_.device.fill_zero(values.data, values.bytes(), stream_);
   };
 }
 
@@ -263,12 +273,13 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   frame->kernels = &kernels_;
   frame->launch = launch_;
   const auto slice = static_cast<size_t>(std::max(0, i.slice));  // fold_statistics is of no slice
+  const model::Parts& parts = c_.program.parts;
   frame->slice = {.slice = static_cast<uint32_t>(slice),
                   .samples = c_.program.samples_per_slice,
                   .seq_len = c_.program.seq_len,
-                  .context = c_.program.parts.context,
-                  .context_rank = c_.program.parts.context_rank,
-                  .ring = c_.program.parts.context > 1 && !c_.program.parts.heads,
+                  .context = parts.fixes_sequences() ? parts.sequence_strands : parts.context,
+                  .context_rank = parts.fixes_sequences() ? parts.first_piece() : parts.context_rank,
+                  .ring = parts.fixes_sequences() || (parts.context > 1 && !parts.heads),
                   .training = c_.program.training};
   frame->device = &c_.device;
   const program::RunSegment* run = i.get<program::RunSegment>();  // null: FoldStatistics
@@ -285,10 +296,11 @@ std::shared_ptr<model::Frame> Binder::frame(const Instruction& i) {
   frame->state = c_.memory.find("step state").as<StepState>();
   frame->on_host = c_.staging.now();
   // Tensor ranks compute the same losses; those of the first count.
-  const bool counts = c_.program.parts.tensor_rank == 0;
+  const bool counts = parts.tensor_rank == 0;
   const auto slices = static_cast<size_t>(c_.program.slices), place = counts ? slice : slices;
   auto* losses = c_.memory.find("slice losses").as<double>();
-  frame->loss = losses + place;
+  frame->loss =
+      losses + place * static_cast<size_t>(parts.sequence_strands) + static_cast<size_t>(parts.first_piece());
   if (c_.model.pairs)
     frame->sequences = losses + slices + 1 + place * static_cast<size_t>(c_.program.samples_per_slice);
   if (run != nullptr && run->keeps_tape) frame->graph = &graphs_[{i.block, i.segment, i.slice}];
@@ -343,6 +355,13 @@ Binder::Call Binder::dequantize(const Instruction& i) {
   return [this, calls] {
     for (const kernels::Dequantize& call : calls) kernels_.dequantize(call, launch_);
   };
+}
+
+Binder::Call Binder::add_edges(const Instruction& i) {
+  const Tensor a = c_.memory.tensor(i.reads[0].buffer), b = c_.memory.tensor(i.reads[1].buffer);
+  const Tensor sum = c_.memory.tensor(i.writes[0].buffer);
+  const kernels::AddEdges add{sum.dtype, sum.numel(), a.data, b.data, sum.data};
+  return [this, add] { kernels_.add_edges(add, launch_); };
 }
 
 Binder::Call Binder::join_strands(const Instruction& i) {
@@ -408,7 +427,7 @@ Binder::Call Binder::norm(const Instruction& i, const program::Norm& norm) {
   const kernels::NormFinish finish{.sums = sums.as<double>(),
                                    .chunk_count = slots_,
                                    .slice_losses = used(i.reads, Role::losses).as<double>(),
-                                   .slices = c_.program.slices,
+                                   .slices = c_.program.losses(),
                                    .inputs = used(i.reads, Role::inputs).as<StepInputs>(),
                                    .state = used(i.writes, Role::state).as<StepState>(),
                                    .policy = c_.options.optimizer.policy};

@@ -82,6 +82,7 @@ class Binder {
   Call segment(const program::Instruction& i, const program::RunSegment& run);
   Call dequantize(const program::Instruction& i);
   std::function<char*(int)> own_values(const program::Instruction& i) const;
+  Call add_edges(const program::Instruction& i);
   Call join_strands(const program::Instruction& i);
   Call add_tied(const program::Instruction& i, const program::AddTied& tied);
   kernels::Add tied(const program::Instruction& i, int param, const device::Tensor& into,

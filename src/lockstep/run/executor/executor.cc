@@ -41,7 +41,9 @@ struct Executor::State {
   const Ranks* ranks = nullptr;
   comm::CallWatch* watch = nullptr;
   bool graph_wanted = true, graph_of_lanes = false;
-  std::unique_ptr<Profile> profile;  // while one is being made
+  std::unique_ptr<Profile> profile;                  // while one is being made
+  const std::function<void()>* gradients = nullptr;  // of this step, if somebody wants to look at them
+  size_t gradients_at = 0;                           // before which instruction
   Tensor state, losses;
   StepState* readbacks[2] = {};     // pinned
   device::Event step_ends[4] = {};  // before step n, and behind it: n % 4, (n + 1) % 4
@@ -66,7 +68,18 @@ struct Executor::State {
     if (marks) marks->begin(staging.slot(), static_cast<int64_t>(from.step));
   }
 
+  // The first norm reads what all blocks' gradients have become.
+  size_t first_norm() const {
+    const auto first = std::find_if(program.instructions.begin(), program.instructions.end(),
+                                    [](const Instruction& i) { return i.is<program::Norm>(); });
+    return static_cast<size_t>(first - program.instructions.begin());
+  }
+
   void call(size_t n) {
+    if (gradients != nullptr && n == gradients_at) {
+      device.synchronize(stream());
+      (*gradients)();
+    }
     if (!profile) return calls[n]();
     const int64_t tag = profile->steps * static_cast<int64_t>(calls.size()) + static_cast<int64_t>(n);
     device.tag(tag);
@@ -119,7 +132,7 @@ struct Executor::State {
     if (profile && on_cpu()) profile->ran.resize(profile->ran.size() + calls.size());
     if (lanes) {
       lanes->run();
-    } else if (graph && !(profile && profile->steps == 0)) {
+    } else if (graph && gradients == nullptr && !(profile && profile->steps == 0)) {
       const size_t slot = staging.slot();
       if (marks && graph->captured(slot)) marks->all_enqueued();
       graph->run(slot, [this] { enqueue(); });
@@ -284,11 +297,15 @@ void Executor::rehearse() {
   s.device.synchronize(s.stream());
 }
 
-void Executor::step(const StepInputs& inputs, const HostBatch& batch) {
+void Executor::step(const StepInputs& inputs, const HostBatch& batch,
+                    const std::function<void()>& gradients) {
   State& s = *state_;
   if (s.started == 0) restart_clock();
   s.begin(inputs, batch);
+  s.gradients = gradients ? &gradients : nullptr;
+  if (gradients) s.gradients_at = s.first_norm();
   s.run();
+  s.gradients = nullptr;
   s.staging.in_use(s.device, s.stream());
   if (!s.program.training) return;
   LS_ASSERT(unread() < 2, "two steps are unread");
@@ -348,7 +365,7 @@ void Executor::step_slowly(const StepInputs& inputs, const HostBatch& batch,
   }
 }
 
-std::vector<double> Executor::read_slice_losses() { return state_->read_losses(0, state_->program.slices); }
+std::vector<double> Executor::read_losses() { return state_->read_losses(0, state_->program.losses()); }
 
 std::vector<double> Executor::read_sequences() {
   const program::Program& program = state_->program;

@@ -53,7 +53,11 @@ class Executor {
   // behind that a step does not write before it reads it.
   void rehearse();
   // Enqueues one step. `batch` may be reused when the call returns. At most two steps may be unread.
-  void step(const kernels::StepInputs& inputs, const HostBatch& batch);
+  // `gradients`, where it is given, is called once inside the step, when every block's gradients are sums
+  // over all slices and ranks, in memory, and nothing has used them: the device has done all that comes
+  // before. Such a step runs call by call, with the same bits.
+  void step(const kernels::StepInputs& inputs, const HostBatch& batch,
+            const std::function<void()>& gradients = nullptr);
   // The state after the oldest step whose state was not read yet. Waits for that step only, so that the
   // device works on the next one meanwhile.
   kernels::StepState read_oldest();
@@ -72,7 +76,9 @@ class Executor {
   // which tells whose a kernel is; later ones as always. Empty, or why it cannot be.
   std::string start_profile();
   Profile stop_profile();
-  std::vector<double> read_slice_losses();  // waits for the step
+  // Waits for the step. Slice after slice, of each its pieces (program::Program::losses): of those that other
+  // ranks computed zero, except behind a training step.
+  std::vector<double> read_losses();
   // Of pairs (model::Model::pairs): log-probabilities of the batch's samples, in its order. Behind a training
   // step those of all ranks; else those of the slices of this rank's last stage, and zero elsewhere.
   std::vector<double> read_sequences();

@@ -25,13 +25,13 @@ class Bench {
   Bench& operator=(const Bench&) = delete;
 
   // Each call works on other values, as a step does: what it reads is not in a cache. Seconds.
-  double product(int64_t m, int64_t n, int64_t k, DType type) {
+  double product(int64_t m, int64_t n, int64_t k, DType type, bool tf32) {
     kernels::Gemm gemm{.m = m, .n = n, .k = k, .in_type = type, .out_type = type, .trans_b = true};
     const int64_t element = device::size_of(type);
     gemm.a = values(m * k * element), gemm.b = values(n * k * element), gemm.c = values(m * n * element);
     const int64_t bytes = kernels_.gemm_workspace(gemm);
-    const kernels::Launch launch{stream_, values(bytes), bytes, true};
-    const double seconds = time([&] { kernels_.gemm(gemm, launch); });
+    const kernels::Launch launch{stream_, values(bytes), bytes, tf32};
+    const double seconds = time_in_a_row([&] { kernels_.gemm(gemm, launch); });
     give_back();
     return seconds;
   }
@@ -64,7 +64,7 @@ class Bench {
   double sum(int64_t count, DType type) {
     const int64_t bytes = count * device::size_of(type);
     void *a = values(bytes), *b = values(bytes), *out = values(bytes);
-    const double seconds = time([&] { kernels_.add_edges({type, count, a, b, out}, {stream_}); });
+    const double seconds = time_in_a_row([&] { kernels_.add_edges({type, count, a, b, out}, {stream_}); });
     give_back();
     return seconds;
   }
@@ -81,6 +81,24 @@ class Bench {
     device_.synchronize(stream_);
     for (void* memory : taken_) device_.free(memory);
     taken_.clear();
+  }
+
+  // As a step has them: one behind the other in a graph, where the device has graphs. A call alone between
+  // two events costs microseconds more than it does there, which a small model's many short kernels would add
+  // up.
+  template <class Call>
+  double time_in_a_row(const Call& call) {
+    constexpr int kInARow = 32;
+    constexpr double kLong = 2e-4;  // beside this, those microseconds do not count
+    const double alone = time(call);
+    if (!device_.can_capture() || alone > kLong) return alone;
+    device_.begin_capture(stream_);
+    for (int i = 0; i < kInARow; ++i) call();
+    const device::Graph graph = device_.end_capture(stream_);
+    if (graph == nullptr) return alone;
+    const double seconds = time([&] { device_.launch(graph, stream_); });
+    device_.destroy_graph(graph);
+    return seconds / kInARow;
   }
 
   template <class Call>
@@ -144,6 +162,14 @@ plan::AttentionRate measure_attention(Bench& bench, double peak, DType type, boo
                       rate(cpu ? 4 : 2, b));
 }
 
+// Which tensor cores do not take. Its kernels are full at short lengths, so one is enough.
+double fp32_attention_rate(Bench& bench, bool backward) {
+  constexpr int64_t kSamples = 8, kLength = 1024, kHeads = 16, kHead = 64;
+  const double products = backward ? 5 : 2;
+  const double flops = products * static_cast<double>(kSamples * kHeads * kHead * kLength * (kLength + 1));
+  return flops / bench.attention(kSamples, kLength, kHeads, kHead, DType::f32, backward);
+}
+
 }  // namespace
 
 plan::Machine measure_machine(device::Device& device, const std::function<void(const std::string&)>& say) {
@@ -151,18 +177,18 @@ plan::Machine measure_machine(device::Device& device, const std::function<void(c
   const device::Properties properties = device.properties();
   plan::Machine machine = plan::this_machine(device.id().kind, properties, 1);
   Bench bench(device);
-  const auto products = [&](DType type) {
+  const auto products = [&](DType type, bool tf32) {
     const int64_t rows = cpu ? 512 : 16384, small = cpu ? 128 : 1024, large = cpu ? 768 : 8192;
     const auto flops = [&](int64_t side) { return 2.0 * static_cast<double>(rows * side * side); };
-    return line_through(flops(small), bench.product(rows, small, small, type), flops(large),
-                        bench.product(rows, large, large, type));
+    return line_through(flops(small), bench.product(rows, small, small, type, tf32), flops(large),
+                        bench.product(rows, large, large, type, tf32));
   };
   say("products");
-  const Line fp32 = products(DType::f32);
+  const Line fp32 = products(DType::f32, false);
   machine.flops_fp32 = fp32.per_second, machine.reached_fp32 = machine.reached = 1;
   machine.ramp_seconds = fp32.fixed, machine.spill = 0;
   const DType half = properties.fast_bf16 || !properties.fast_fp16 ? DType::bf16 : DType::f16;
-  const Line halves = products(half);
+  const Line halves = products(half, false);
   machine.flops_half = halves.per_second;
   if (!cpu) machine.ramp_seconds = halves.fixed;
   say("memory");
@@ -177,6 +203,14 @@ plan::Machine measure_machine(device::Device& device, const std::function<void(c
   const DType attends = cpu ? DType::f32 : half;
   machine.attention_forward = measure_attention(bench, machine.flops_half, attends, cpu, false);
   machine.attention_backward = measure_attention(bench, machine.flops_half, attends, cpu, true);
+  machine.flops_tf32 = machine.attention_fp32_forward = machine.attention_fp32_backward = 0;
+  if (!cpu) {
+    const Line rounded = products(DType::f32, true);
+    const double rate = std::max(rounded.per_second, fp32.per_second);  // older GPUs do not round
+    machine.flops_tf32 = rate, machine.reached_tf32 = 1;
+    machine.attention_fp32_forward = fp32_attention_rate(bench, false) / machine.flops_fp32;
+    machine.attention_fp32_backward = fp32_attention_rate(bench, true) / machine.flops_fp32;
+  }
   machine.measured = true;
   machine.error = 0.1;
   return machine;

@@ -257,6 +257,26 @@ std::function<void()> sum_in_tree(const BindContext& context, const Instruction&
   };
 }
 
+// Large values: every rank adds up a share, and then has the others'.
+std::function<void()> sum_shares_in_tree(const BindContext& context, const Instruction& i, comm::Group& group,
+                                         const Tensor& values, const kernels::Launch& launch) {
+  const kernels::Kernels& kernels = kernels::kernels_for(context.device.id().kind);
+  const auto self = static_cast<size_t>(group.rank());
+  std::vector<Tensor> shares;
+  for (const program::Span& span : program::cut_evenly(values.numel(), group.size()))
+    shares.push_back({values.as<float>() + span.begin, DType::f32, {span.count}});
+  const std::vector<Tensor> arrived =
+      staged_addends(context.memory.tensor(i.writes.back().buffer), shares[self], group.size());
+  const kernels::SumAddends sum = sum_of_addends(arrived, shares[self], group.rank(), shares[self]);
+  std::vector<Tensor> sent = shares, received = arrived;
+  sent[self].shape = received[self].shape = {0};
+  return [&group, &kernels, shares, sent, received, sum, launch] {
+    group.all_to_all(sent, received, launch.stream);
+    kernels.sum_addends(sum, launch);
+    group.all_gather(shares, launch.stream);
+  };
+}
+
 }  // namespace
 
 std::function<void()> bind_sum_partials(const BindContext& context,
@@ -275,7 +295,10 @@ std::function<void()> bind_sum_partials(const BindContext& context,
       values.push_back({all.as<float>() + param.offset, DType::f32, {param.spec.shape.numel()}});
     }
   }
-  if (i.get<program::SumPartials>()->tree) return sum_in_tree(context, i, *group, values, launch);
+  const bool tree = i.get<program::SumPartials>()->tree;
+  if (tree && i.among == Among::context && values.size() == 1)
+    return sum_shares_in_tree(context, i, *group, values[0], launch);
+  if (tree) return sum_in_tree(context, i, *group, values, launch);
   return [group, values, launch] {
     for (const Tensor& value : values) group->all_reduce(value, launch.stream);
   };

@@ -64,8 +64,8 @@ class Exchange {
       : group_(group),
         device_(device),
         stream_(stream),
-        samples_(program.samples_per_slice),
-        length_(program.seq_len),
+        samples_(program.parts.fixes_sequences() ? 1 : program.samples_per_slice),  // pieces: rank after rank
+        length_(program.seq_len * program.samples_per_slice / samples_),
         columns_(std::move(columns)),
         tokens_(tokens),
         heads_(heads) {}
@@ -195,13 +195,26 @@ Call SeamBinder::bind(const program::SumValues& sum) const {
   return [&group = group_, from = from_, stream = stream_] { group.all_reduce(from, stream); };
 }
 
-Call SeamBinder::bind(const program::GatherTokens&) const {
-  return bind_gather_tokens(group_, c_.device, from_, to_, stream_);
+Call SeamBinder::bind(const program::GatherTokens& gather) const {
+  return each_piece(gather.pieces, [&](const Tensor& part, const Tensor& whole) {
+    return bind_gather_tokens(group_, c_.device, part, whole, stream_);
+  });
 }
 
 Call SeamBinder::bind(const program::ScatterTokens& scatter) const {
-  if (scatter.tree) return bind_tree(c_, i_, group_, parts_of(from_, group_.size()), to_);
-  return bind_scatter_tokens(group_, from_, to_, stream_);
+  return each_piece(scatter.pieces, [&](const Tensor& whole, const Tensor& part) {
+    if (scatter.tree) return bind_tree(c_, i_, group_, parts_of(whole, group_.size()), part);
+    return bind_scatter_tokens(group_, whole, part, stream_);
+  });
+}
+
+Call SeamBinder::each_piece(int pieces, const std::function<Call(const Tensor&, const Tensor&)>& bind) const {
+  if (pieces == 1) return bind(from_, to_);
+  std::vector<Call> calls;
+  for (int k = 0; k < pieces; ++k) calls.push_back(bind(part_of(from_, k, pieces), part_of(to_, k, pieces)));
+  return [calls] {
+    for (const Call& call : calls) call();
+  };
 }
 
 Call SeamBinder::bind(const program::ShiftRing& ring) const {

@@ -10,12 +10,17 @@ class SeamBinder {
  public:
   SeamBinder(const BindContext& context, const program::Instruction& i);
   std::function<void()> bind(const program::SumValues& sum) const;
-  std::function<void()> bind(const program::GatherTokens&) const;
+  std::function<void()> bind(const program::GatherTokens& gather) const;
   std::function<void()> bind(const program::ScatterTokens& scatter) const;
   std::function<void()> bind(const program::ExchangeHeads& exchange) const;
   std::function<void()> bind(const program::ShiftRing& ring) const;
 
  private:
+  // Equal runs of rows, each for itself.
+  std::function<void()> each_piece(
+      int pieces,
+      const std::function<std::function<void()>(const device::Tensor&, const device::Tensor&)>& bind) const;
+
   const BindContext& c_;
   const program::Instruction& i_;
   device::Stream stream_;

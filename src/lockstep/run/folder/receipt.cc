@@ -23,11 +23,6 @@ namespace {
 constexpr double kGib = 1 << 30;
 constexpr double kNear = 0.03;
 
-struct Logged {
-  std::vector<double> step_ms, data_wait_ms;
-  double memory_gib = 0;
-};
-
 // Lines of steps; a line that is cut off or of another version is left out.
 Logged read_metrics(const std::string& path) {
   Logged read;
@@ -41,9 +36,12 @@ Logged read_metrics(const std::string& path) {
     if (row.contains("mem_gib") && row["mem_gib"].is_number())
       read.memory_gib = std::max(read.memory_gib, row["mem_gib"].get<double>());
   }
-  const auto warm_up = static_cast<ptrdiff_t>(std::clamp<size_t>(read.step_ms.size() / 10, 1, 10));
-  if (read.step_ms.size() > 1) read.step_ms.erase(read.step_ms.begin(), read.step_ms.begin() + warm_up);
   return read;
+}
+
+void leave_out_warm_up(std::vector<double>& step_ms) {
+  const auto warm_up = static_cast<ptrdiff_t>(std::clamp<size_t>(step_ms.size() / 10, 1, 10));
+  if (step_ms.size() > 1) step_ms.erase(step_ms.begin(), step_ms.begin() + warm_up);
 }
 
 double percentile(std::vector<double> values, double share) {
@@ -76,6 +74,10 @@ void write_forecast(const std::string& folder, const Forecast& f, const std::str
 }
 
 Receipt read_receipt(const std::string& folder) {
+  return compare_with_forecast(folder, read_metrics(folder + "/metrics.jsonl"));
+}
+
+Receipt compare_with_forecast(const std::string& folder, Logged logged) {
   const std::string path = folder + "/forecast.json";
   std::error_code error;
   if (!fs::exists(path, error)) {
@@ -97,7 +99,7 @@ Receipt read_receipt(const std::string& folder) {
   receipt.predicted_memory_gib = number("memory_gib");
   receipt.machine = forecast.value("machine", "");
   receipt.measured = forecast.value("measured", false);
-  const Logged logged = read_metrics(folder + "/metrics.jsonl");
+  leave_out_warm_up(logged.step_ms);
   if (logged.step_ms.empty())
     throw base::ConfigError(573, fmt::format("{} has no timed step yet; let it train for a while", folder));
   receipt.steps = static_cast<int64_t>(logged.step_ms.size());

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/run/session/forecast.h"
 
@@ -28,9 +29,17 @@ struct Receipt {
   std::string why() const;  // a sentence: what explains the difference; empty where there is hardly any
 };
 
+// What a run has logged of its steps, by row.
+struct Logged {
+  std::vector<double> step_ms, data_wait_ms;
+  double memory_gib = 0;  // the most; 0: not known
+};
+
 // ConfigError 573: no forecast, or no step that was timed. The first tenth of the steps, at least one and at
 // most ten, warm up and do not count.
 Receipt read_receipt(const std::string& folder);
+Receipt compare_with_forecast(const std::string& folder,
+                              Logged logged);  // of a run whose log is read already
 
 std::string receipt_line(const Receipt& receipt);  // "forecast 120 ms per step, took 131 (8 % less) ..."
 

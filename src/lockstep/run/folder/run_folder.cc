@@ -297,6 +297,7 @@ Begun RunFolder::begin(const Plan& plan, int64_t first_step, History history) {
   if (first_step > 0) begun.changes = changes_of_record(folder_ + "/record.json", record);
   // Before anything else is written: this may be refused.
   const int64_t last = cut_lines_after(folder_ + "/metrics.jsonl", first_step);
+  static_cast<void>(cut_lines_after(folder_ + "/histograms.jsonl", first_step));
   if (earlier) begun.missing = missing_lines(last, first_step, std::max<int64_t>(1, earlier->log.every));
   base::write_file_durable(folder_ + "/config.toml", recipe::write_toml(plan.recipe()));
   base::write_file_durable(folder_ + "/record.json", record.dump(2) + "\n");
@@ -304,6 +305,8 @@ Begun RunFolder::begin(const Plan& plan, int64_t first_step, History history) {
   begin_chain(plan, record, first_step, history);
   metrics_ = std::make_unique<PatientLines>(folder_ + "/metrics.jsonl");
   events_ = std::make_unique<PatientLines>(folder_ + "/events.jsonl");
+  if (plan.recipe().log.histograms > 0)
+    histograms_ = std::make_unique<PatientLines>(folder_ + "/histograms.jsonl");
   return begun;
 }
 
@@ -339,8 +342,8 @@ void RunFolder::begin_chain(const Plan& plan, const json& record, int64_t first_
 
 std::string RunFolder::unwritten() const {
   std::string text;
-  for (const auto& [lines, name] :
-       {std::pair(metrics_.get(), "metrics"), std::pair(events_.get(), "events")}) {
+  for (const auto& [lines, name] : {std::pair(metrics_.get(), "metrics"), std::pair(events_.get(), "events"),
+                                    std::pair(histograms_.get(), "histograms")}) {
     const size_t count = lines == nullptr ? 0 : lines->waiting() + lines->given_up();
     if (count > 0)
       text += fmt::format("{}{} line{} of {}/{}.jsonl", text.empty() ? "" : " and ", count,
@@ -386,6 +389,15 @@ void RunFolder::evaluated(int64_t step, double loss) {
   if (chain_) chain_->seal(line);
   line["time"] = base::utc_timestamp();
   write(*metrics_, line.dump());
+}
+
+void RunFolder::histogram(int64_t step, const std::string& block, const base::Histogram& gradient) {
+  json line{{"step", step}, {"block", block}, {"count", gradient.count()}};
+  line["smallest"] = gradient.smallest(), line["largest"] = gradient.largest();
+  if (gradient.not_finite() > 0) line["not_finite"] = gradient.not_finite();
+  line["edges"] = gradient.edges(), line["counts"] = gradient.counts();
+  line["time"] = base::utc_timestamp();
+  write(*histograms_, line.dump());
 }
 
 void RunFolder::event(const std::string& name, const std::string& why, int64_t step) {

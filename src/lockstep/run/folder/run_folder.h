@@ -91,6 +91,7 @@ class RunFolder : public Observer {
 
   void stepped(const StepReport& report) override;
   void evaluated(int64_t step, double loss) override;
+  void histogram(int64_t step, const std::string& block, const base::Histogram& gradient) override;
   void event(const std::string& name, const std::string& why, int64_t step) override;
 
  private:
@@ -100,7 +101,8 @@ class RunFolder : public Observer {
   std::string folder_;
   RunLock lock_;
   std::unique_ptr<PatientLines> metrics_, events_;
-  std::optional<Chain> chain_;  // with log.chain
+  std::unique_ptr<PatientLines> histograms_;  // with log.histograms
+  std::optional<Chain> chain_;                // with log.chain
   int64_t every_ = 1;
 };
 

@@ -1,6 +1,7 @@
 #include "lockstep/run/loop/evaluate.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "lockstep/base/round.h"
 #include "lockstep/data/loader.h"
@@ -40,21 +41,24 @@ std::optional<double> Evaluator::run(int64_t batches, const std::atomic<int>* st
   // batches, because each takes part in the others' gathers; one past the last has no label that counts.
   // Every number comes from one rank, and all are added in the batches' order.
   const int64_t ranks = plan.layout.ranks.width(), self = plan.layout.ranks.self();
-  std::vector<double> losses(static_cast<size_t>(base::round_up(there, ranks)), 0), valid = losses;
-  for (int64_t k = self; k < static_cast<int64_t>(losses.size()); k += ranks) {
+  const auto pieces = static_cast<size_t>(program_.losses());
+  std::vector<double> valid(static_cast<size_t>(base::round_up(there, ranks)), 0);
+  std::vector<double> losses(valid.size() * pieces, 0);
+  for (int64_t k = self; k < static_cast<int64_t>(valid.size()); k += ranks) {
     if (stop != nullptr && k / ranks % kBatchesBetweenQuestions == 0 && asked_to_stop(*stop))
       return std::nullopt;
     const data::Batch batch =
         data::read_eval_batch(*plan.dataset, k, count, plan.recipe().data.seq_len, &session_.references);
     executor_->step({.valid_tokens = 1}, {batch.inputs, batch.labels, batch.documents, batch.references});
     if (k >= there) continue;
-    losses[static_cast<size_t>(k)] = executor_->read_slice_losses()[0];
+    const std::vector<double> of_batch = executor_->read_losses();
+    std::copy(of_batch.begin(), of_batch.end(), losses.begin() + k * static_cast<ptrdiff_t>(pieces));
     if (plan.counts_batch()) valid[static_cast<size_t>(k)] = static_cast<double>(batch.valid_labels);
   }
   losses = session_.ranks->sum(std::move(losses));
   valid = session_.ranks->sum(std::move(valid));
-  double loss = 0, labels = 0;
-  for (size_t k = 0; k < losses.size(); ++k) loss += losses[k], labels += valid[k];
+  const double loss = std::accumulate(losses.begin(), losses.end(), 0.0);
+  const double labels = std::accumulate(valid.begin(), valid.end(), 0.0);
   return labels > 0 ? loss / labels : 0;
 }
 

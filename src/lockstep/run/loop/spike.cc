@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace lockstep::run {
@@ -42,10 +43,12 @@ SliceLoss worst_slice(Session& session, const kernels::StepInputs& inputs, const
     return program::can_repeat(i.what) && !back;
   };
   session.executor->step_slowly(inputs, batch, wanted, [](int) {});
-  const std::vector<double> losses = session.ranks->sum(session.executor->read_slice_losses());
+  const std::vector<double> losses = session.ranks->sum(session.executor->read_losses());
   SliceLoss worst;
-  for (size_t k = 0; k < losses.size(); ++k) {
-    if (worst.slice < 0 || losses[k] > worst.loss) worst = {static_cast<int64_t>(k), losses[k]};
+  const auto pieces = static_cast<ptrdiff_t>(program.parts.sequence_strands);
+  for (auto at = losses.begin(); at != losses.end(); at += pieces) {
+    const double loss = std::accumulate(at, at + pieces, 0.0);
+    if (worst.slice < 0 || loss > worst.loss) worst = {(at - losses.begin()) / pieces, loss};
   }
   return worst;
 }

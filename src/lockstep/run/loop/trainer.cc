@@ -18,6 +18,7 @@
 #include "lockstep/run/loop/spike.h"
 #include "lockstep/run/loop/step_inputs.h"
 #include "lockstep/run/saving/memory_snapshot.h"
+#include "lockstep/run/session/gradient_histograms.h"
 #include "lockstep/watch/recorder.h"
 
 namespace lockstep::run {
@@ -27,8 +28,8 @@ namespace {
 using kernels::StepInputs;
 using kernels::StepState;
 
-// Summed over ranks beside how many of them were asked to stop, which is a whole number below kWishToEnd: the first
-// rank's wishes to save and to profile are fractions.
+// Summed over ranks beside how many of them were asked to stop, which is a whole number below kWishToEnd: the
+// first rank's wishes to save and to profile are fractions.
 constexpr double kWishToEnd = 1 << 24, kWishToSave = 1.0 / 1024;
 constexpr double kWishToProfile = kWishToSave / 1024;  // for each step
 constexpr int64_t kMostWishedSteps = 1000;
@@ -47,7 +48,8 @@ class Trainer {
         options_(options),
         observer_(observer),
         loader_(*plan_.dataset, loader_options(session, options.first_step)),
-        evaluator_(session) {}
+        evaluator_(session),
+        histograms_(session) {}
 
   Summary run() {
     began_ = base::monotonic_ns();
@@ -124,7 +126,13 @@ class Trainer {
     if (step == options_.first_step) base::end_lap(plan_.laps, "wait for the first batch");
     StepInputs inputs = step_inputs(plan_, *batch, step);
     inputs.stop = signalled() ? 1.0 : wants_end() ? kWishToEnd : wishes();
-    session_.executor->step(inputs, host_batch(*batch));
+    const bool counts = due(recipe_.log.histograms, step + 1);
+    session_.executor->step(inputs, host_batch(*batch),
+                            counts ? std::function<void()>([this] { histograms_.count(); }) : nullptr);
+    if (counts) {
+      for (const auto& [block, histogram] : histograms_.sum())
+        observer_.histogram(step + 1, block, histogram);
+    }
     if (step == options_.first_step) base::end_lap(plan_.laps, "enqueue the first step");
     waiting_.push_back({inputs, loader_.waited_ms(), batch});
     // The log-probabilities of pairs are where the next step puts its own.
@@ -374,6 +382,7 @@ class Trainer {
   Observer& observer_;
   data::Loader loader_;
   Evaluator evaluator_;
+  GradientHistograms histograms_;
   std::deque<Waiting> waiting_;
   std::deque<double> recent_;
   SpikeWatch spikes_;

@@ -1,9 +1,12 @@
 #include "lockstep/run/session/choose_layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
 #include "lockstep/base/beside.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/mesh.h"
 #include "lockstep/plan/choose.h"
 #include "lockstep/plan/list_key.h"
@@ -173,6 +176,38 @@ plan::Compiled compile_ranks(const Plan& plan, const OtherStep& step, Sizes size
   return compile_all(plan, &step, sizes);
 }
 
+std::string Known::key(const recipe::Resolved& resolved, const PlanOptions& options) {
+  const device::Properties& p = options.device->properties;
+  std::string key = fmt::format(
+      "{} ranks, {} here, {} per node, kind {}{}{}{}", options.seat.world, options.seat.local_world,
+      options.per_node, static_cast<int>(options.device->kind), p.fast_bf16 ? ", bf16" : "",
+      p.fast_fp16 ? ", fp16" : "", p.fp8 && resolved.recipe.precision.compute == "fp8" ? ", fp8" : "");
+  // "auto" is settled by the device's memory and speed.
+  if (resolved.recipe.batch.slices.is_auto || resolved.recipe.memory.recompute == "auto")
+    key += fmt::format(", {} with {} bytes", p.name, p.memory_bytes);
+  return key;
+}
+
+void Known::keep(const std::string& key, std::shared_ptr<const void> what, int64_t instructions) {
+  constexpr int64_t kMost = 2'000'000;  // half a gigabyte, or so
+  const std::lock_guard lock(mutex_);
+  if (instructions_ + instructions > kMost) return;
+  if (kept_.insert_or_assign(key, std::move(what)).second) instructions_ += instructions;
+}
+
+namespace {
+
+// The programs are the shared one's, which it keeps alive.
+plan::Compiled view_of(const std::shared_ptr<const plan::Compiled>& shared) {
+  return {.programs = {},
+          .world = shared->world,
+          .peak_bytes = shared->peak_bytes,
+          .memory = shared->memory,
+          .kept = shared};
+}
+
+}  // namespace
+
 plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& search,
                             const PlanOptions& options, const Own& own) {
   const auto& parallel = resolved.recipe.parallel;
@@ -183,6 +218,7 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
                           .work = search.work,
                           .beside = options.device.has_value(),  // nothing is opened
                           .simple = search.simple};
+  question.machine.tf32 = resolved.recipe.precision.tf32;
   if (!search.all) {
     question.tensor = settled(resolved, "parallel.tensor", static_cast<int>(parallel.tensor));
     question.context = settled(resolved, "parallel.context", static_cast<int>(parallel.context));
@@ -205,9 +241,28 @@ plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& sear
       const size_t equals = word.find('=');
       recipe::set_value(tried.recipe, word.substr(0, equals), word.substr(equals + 1));
     }
+    const std::string key = search.known != nullptr ? fmt::format("{}: {}", Known::key(tried, look),
+                                                                  base::join(candidate.overrides(), " "))
+                                                    : "";
+    if (search.known != nullptr) {
+      const auto known = search.known->find<plan::Compiled>(key);
+      // Where one rank alone was too much, the others were not compiled.
+      const bool whole = known && !known->world.programs.empty();
+      if (whole || (known && known->peak_bytes > question.available_bytes)) return view_of(known);
+    }
     const Plan plan = make_plan(std::move(tried), own, look);
-    if (plan.memory.peak_bytes() <= question.available_bytes) return compile_ranks(plan, Sizes::estimated);
-    return plan::Compiled{.programs = {}, .world = {}, .peak_bytes = plan.memory.peak_bytes()};  // at least
+    const bool fits = plan.memory.peak_bytes() <= question.available_bytes;
+    plan::Compiled compiled =
+        fits ? compile_ranks(plan, Sizes::estimated)
+             : plan::Compiled{
+                   .programs = {}, .world = {}, .peak_bytes = plan.memory.peak_bytes()};  // at least
+    if (search.known == nullptr) return compiled;
+    int64_t instructions = 0;
+    for (const auto& program : compiled.programs)
+      instructions += static_cast<int64_t>(program->instructions.size());
+    const auto shared = std::make_shared<const plan::Compiled>(std::move(compiled));
+    search.known->keep(key, shared, instructions);
+    return view_of(shared);
   });
 }
 

@@ -2,6 +2,9 @@
 // together.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "lockstep/plan/choose.h"
@@ -17,6 +20,29 @@ enum class Sizes : uint8_t { first, estimated, exact };
 plan::Compiled compile_ranks(const Plan& plan, Sizes sizes);
 plan::Compiled compile_ranks(const Plan& plan, const OtherStep& step, Sizes sizes);
 
+// What was compiled for one machine and serves others: devices of one kind have the same programs, and only
+// their prices differ. `lockstep shop` asks about a hundred machines with a dozen different worlds.
+class Known {
+ public:
+  // What decides about programs, beside the recipe: how many ranks in which nodes, and what their device can
+  // do.
+  static std::string key(const recipe::Resolved& resolved, const PlanOptions& options);
+
+  template <class T>
+  std::shared_ptr<const T> find(const std::string& key) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = kept_.find(key);
+    return found == kept_.end() ? nullptr : std::static_pointer_cast<const T>(found->second);
+  }
+  // `instructions`: how many there are in it. Of very many, later ones are not kept.
+  void keep(const std::string& key, std::shared_ptr<const void> what, int64_t instructions);
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const void>> kept_;
+  int64_t instructions_ = 0;
+};
+
 // Every layout of the recipe's ranks, priced on a machine that need not be here.
 struct Search {
   plan::Machine machine;
@@ -24,6 +50,7 @@ struct Search {
   bool all = false;     // what the user has settled is up for choice too
   bool simple = false;  // as in plan::Question
   int64_t work = plan::Question().work;
+  Known* known = nullptr;  // of the same recipe
 };
 plan::Choice search_layouts(const recipe::Resolved& resolved, const Search& search,
                             const PlanOptions& options, const Own& own = {});

@@ -51,8 +51,15 @@ void add_totals(Forecast& f, const Plan& whole, const plan::Machine& machine, in
   const recipe::Recipe& recipe = whole.recipe();
   f.unit = whole.unit();
   f.parameters = whole.model->param_count();
+  for (const program::BufferKind kind : {program::BufferKind::master, program::BufferKind::optimizer}) {
+    const auto found = whole.memory.persistent_by_kind.find(kind);
+    if (found != whole.memory.persistent_by_kind.end()) f.checkpoint_bytes += found->second;
+  }
+  f.checkpoint_bytes += whole.memory.host_bytes;  // moments that are kept there
   const bool fp32 = whole.model->compute == device::DType::f32;
-  const double peak = (fp32 ? machine.flops_fp32 : machine.flops_half) * ranks;
+  const double of_fp32 =
+      recipe.precision.tf32 && machine.flops_tf32 > 0 ? machine.flops_tf32 : machine.flops_fp32;
+  const double peak = (fp32 ? of_fp32 : machine.flops_half) * ranks;
   if (whole.model->predicts_tokens)
     f.mfu = whole.model->flops_per_token(recipe.data.seq_len) * f.units_per_second() / peak;
   f.steps = recipe.run.steps;
@@ -110,8 +117,8 @@ PlanOptions options_for(const plan::Place& place) {
 
 namespace {
 
-Forecast walk_step(const Plan& plan, const plan::Machine& machine) {
-  const plan::Compiled compiled = compile_ranks(plan, Sizes::exact);
+Forecast walk_step(const Plan& plan, const plan::Compiled& compiled, plan::Machine machine) {
+  machine.tf32 = plan.recipe().precision.tf32;
   const plan::Walk walk = plan::simulate(compiled.world, plan::price_on(machine, compiled.world),
                                          {.apart = plan::apart_on(machine, compiled.world)});
   LS_ASSERT(walk.problems.empty(), base::join(walk.problems, "; "));
@@ -129,11 +136,46 @@ Forecast walk_step(const Plan& plan, const plan::Machine& machine) {
 
 }  // namespace
 
-Forecast forecast(const recipe::Resolved& resolved, const plan::Place& place) {
-  const Plan plan = make_plan(resolved, {}, options_for(place));
-  Forecast f = walk_step(plan, place.model);
-  f.available_bytes = available_on(place, plan.recipe());
-  add_totals(f, whole_plan(resolved, place), place.model, place.ranks);
+namespace {
+
+// All that a forecast needs but the machine.
+struct Step {
+  Plan plan, whole;
+  plan::Compiled compiled;
+};
+
+std::shared_ptr<const Step> step_of(const recipe::Resolved& resolved, const plan::Place& place, bool proves) {
+  PlanOptions options = options_for(place);
+  options.proves = proves;
+  Plan plan = make_plan(resolved, {}, options);
+  plan::Compiled compiled = compile_ranks(plan, Sizes::exact);
+  return std::make_shared<const Step>(
+      Step{std::move(plan), whole_plan(resolved, place), std::move(compiled)});
+}
+
+std::shared_ptr<const Step> known_step(const recipe::Resolved& resolved, const plan::Place& place,
+                                       Known& known) {
+  const auto& p = resolved.recipe.parallel;
+  const std::string key = fmt::format(
+      "step of {}: {} {} {} {} {} {} {} {} {} {} {}", Known::key(resolved, options_for(place)),
+      p.data.is_auto ? 0 : p.data.value, p.zero, p.shard.is_auto ? 0 : p.shard.value, p.tensor, p.sequence,
+      p.context, p.context_form, p.pipeline, p.schedule, p.chunks, resolved.recipe.memory.recompute);
+  if (auto found = known.find<Step>(key)) return found;
+  auto step = step_of(resolved, place, false);  // it is one of many
+  int64_t instructions = 0;
+  for (const auto& program : step->compiled.programs)
+    instructions += static_cast<int64_t>(program->instructions.size());
+  known.keep(key, step, instructions);
+  return step;
+}
+
+}  // namespace
+
+Forecast forecast(const recipe::Resolved& resolved, const plan::Place& place, Known* known) {
+  const auto step = known != nullptr ? known_step(resolved, place, *known) : step_of(resolved, place, true);
+  Forecast f = walk_step(step->plan, step->compiled, place.model);
+  f.available_bytes = available_on(place, step->plan.recipe());
+  add_totals(f, step->whole, place.model, place.ranks);
   return f;
 }
 
@@ -147,7 +189,7 @@ Here this_place(const Plan& plan) {
 }
 
 Forecast forecast_here(const Plan& plan, const Here& here) {
-  Forecast f = walk_step(plan, here.machine);
+  Forecast f = walk_step(plan, compile_ranks(plan, Sizes::exact), here.machine);
   add_totals(f, plan, here.machine, plan.seat.world);
   return f;
 }
@@ -166,12 +208,13 @@ std::vector<MenuRow> remedies_on(const recipe::Resolved& resolved, const plan::P
   return remedy_menu(plan, available_on(place, plan.recipe()), place.model);
 }
 
-plan::Candidate simple_layout(const recipe::Resolved& resolved, const plan::Place& place) {
+plan::Candidate simple_layout(const recipe::Resolved& resolved, const plan::Place& place, Known* known) {
   return search_layouts(resolved,
                         {.machine = place.model,
                          .available_bytes = available_on(place, resolved.recipe),
                          .all = true,
-                         .simple = true},
+                         .simple = true,
+                         .known = known},
                         options_for(place))
       .best;
 }

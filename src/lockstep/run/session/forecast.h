@@ -12,6 +12,7 @@
 
 #include "lockstep/plan/catalogue/place.h"
 #include "lockstep/plan/choose.h"
+#include "lockstep/run/session/choose_layout.h"
 #include "lockstep/run/session/remedy_menu.h"
 #include "lockstep/run/session/session_plan.h"
 
@@ -26,7 +27,8 @@ struct Forecast {
   std::vector<plan::MemoryPart> memory;  // of the fullest rank
   int64_t peak_bytes = 0, available_bytes = 0;
   int64_t parameters = 0, steps = 0;
-  double units_per_step = 0;  // tokens, or samples
+  int64_t checkpoint_bytes = 0;  // of one checkpoint: weights in fp32 and the optimizer's moments
+  double units_per_step = 0;     // tokens, or samples
   const char* unit = "tokens";
   double mfu = 0;
   double hours = 0, kwh = 0;  // to the end, saves included
@@ -42,7 +44,8 @@ device::Absent absent_of(const plan::DeviceRow& device, const plan::Machine& mod
 
 // Of the recipe's own layout. ConfigError where it is impossible; a forecast that does not fit says so
 // itself.
-Forecast forecast(const recipe::Resolved& resolved, const plan::Place& place);
+// `known`: what earlier forecasts of this recipe have compiled, in the same layout or others.
+Forecast forecast(const recipe::Resolved& resolved, const plan::Place& place, Known* known = nullptr);
 
 // Of a run that is about to begin on this machine: as lockstep bench machine has measured it, or as it says
 // of itself.
@@ -62,7 +65,8 @@ std::vector<MenuRow> remedies_on(const recipe::Resolved& resolved, const plan::P
 
 // The layout that cuts the model least, of those that fit: found in a moment. ConfigError 183 where none
 // does.
-plan::Candidate simple_layout(const recipe::Resolved& resolved, const plan::Place& place);
+plan::Candidate simple_layout(const recipe::Resolved& resolved, const plan::Place& place,
+                              Known* known = nullptr);
 
 // The largest part that could be less, and what would make it so.
 struct Bottleneck {

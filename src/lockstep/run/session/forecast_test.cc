@@ -83,6 +83,44 @@ TEST(Forecast, MoreOrFasterDevicesTakeLessTime) {
       of("T4", {"model.family=llama", "model.preset=8b", "data.seq_len=2048", "batch.global=1"}).fits());
 }
 
+// Programs that were compiled for one machine serve the next: the same forecasts and layouts as alone.
+TEST(Forecast, IsTheSameWithWhatOthersHaveCompiled) {
+  const recipe::Resolved resolved = recipe::read_recipe(
+      {.file = "",
+       .overrides = {"data.kind=tokens", "model.family=llama", "model.preset=1b", "data.seq_len=2048",
+                     "batch.global=32", "batch.slices=16", "batch.strands=8", "memory.recompute=up"}});
+  Known known;
+  for (const char* words : {"8xH100", "8xA100", "a2-highgpu-8g x 2", "8xH100", "4xT4", "8xL4"}) {
+    SCOPED_TRACE(words);
+    const plan::Place place = plan::parse_place(words);
+    const auto of_layout = [&](Known* shared) {
+      recipe::Resolved mine = resolved;
+      take_layout(mine, simple_layout(mine, place, shared));
+      return forecast(mine, place, shared);
+    };
+    const Forecast alone = of_layout(nullptr), shared = of_layout(&known);
+    EXPECT_EQ(alone.layout, shared.layout);
+    EXPECT_DOUBLE_EQ(alone.step_seconds, shared.step_seconds);
+    EXPECT_EQ(alone.peak_bytes, shared.peak_bytes);
+    EXPECT_EQ(alone.available_bytes, shared.available_bytes);
+    EXPECT_DOUBLE_EQ(alone.mfu, shared.mfu);
+    EXPECT_DOUBLE_EQ(alone.hours, shared.hours);
+  }
+}
+
+// fp32 has products as TF32 where the recipe allows it, and attention without tensor cores: the receipt of a
+// GPT-2 124M on one H200 (docs/plan.md). Attention's share is from this very run; the rest is not.
+TEST(Forecast, Fp32OnAnH200) {
+  const std::vector<std::string> words{"model.family=gpt2", "model.preset=124m", "data.seq_len=1024",
+                                       "batch.global=16",   "batch.slices=2",    "precision.compute=fp32"};
+  const Forecast f = of("H200", words);
+  EXPECT_NEAR(f.step_seconds * 1e3 / 141.8, 1, 0.1);
+  EXPECT_GT(f.part("attention"), f.part("products"));
+  std::vector<std::string> exact = words;
+  exact.push_back("precision.tf32=false");
+  EXPECT_GT(of("H200", exact).part("products"), 4 * f.part("products"));
+}
+
 // Figures that others have published. No row is fitted by itself; docs/plan.md has the table.
 TEST(Forecast, PublishedFigures) {
   std::vector<double> errors;
@@ -92,9 +130,9 @@ TEST(Forecast, PublishedFigures) {
     EXPECT_LT(std::abs(error), 0.30) << row.title << " on " << row.place.words << ": " << error;
     errors.push_back(std::abs(error));
   }
-  ASSERT_GT(errors.size(), 10u);
+  ASSERT_GT(errors.size(), 20u);
   std::nth_element(errors.begin(), errors.begin() + static_cast<ptrdiff_t>(errors.size() / 2), errors.end());
-  EXPECT_LT(errors[errors.size() / 2], 0.07);
+  EXPECT_LT(errors[errors.size() / 2], 0.08);
 }
 
 }  // namespace

@@ -144,6 +144,7 @@ RankLayout rank_layout(const recipe::Recipe& recipe, const comm::Seat& seat, con
   layout.parts.sequence = p.sequence && p.tensor > 1;
   layout.parts.context_rank = at[Axis::context];
   layout.parts.heads = p.context_form == "heads";
+  layout.parts.sequence_strands = static_cast<int>(recipe.batch.sequence_strands);
   layout.data.shard_rank = at[Axis::shard];
   layout.data.replica = at[Axis::replica];
   layout.stages.self = at[Axis::pipeline];
@@ -153,6 +154,8 @@ RankLayout rank_layout(const recipe::Recipe& recipe, const comm::Seat& seat, con
 }
 
 model::SliceShape slice_of(const model::SliceShape& whole, const model::Parts& parts) {
+  if (parts.fixes_sequences())
+    return {2 * parts.pieces_here() * whole.samples, whole.seq_len / (2 * parts.sequence_strands)};
   if (parts.context == 1) return whole;
   if (parts.heads) return {whole.samples, whole.seq_len / parts.context};
   return {2 * whole.samples, whole.seq_len / (2 * parts.context)};
@@ -294,6 +297,16 @@ std::string fitting_strands(int64_t common, int tensor) {
   return base::join(all, ", ");
 }
 
+// Keys that neither products nor sequences in strands go with.
+std::string excluded_from_strands(const recipe::Recipe& recipe) {
+  for (const auto& [there, key] : {std::pair(recipe.precision.compute == "fp8", "precision.compute=fp8"),
+                                   std::pair(recipe.tune.method == "lora", "tune.method=lora"),
+                                   std::pair(recipe.tune.loss == "dpo", "tune.loss=dpo")}) {
+    if (there) return key;
+  }
+  return "";
+}
+
 void check_product_strands(const recipe::Recipe& recipe, const model::Parts& parts) {
   const auto& m = recipe.model;
   const auto strands = static_cast<int64_t>(parts.product_strands);
@@ -313,17 +326,60 @@ void check_product_strands(const recipe::Recipe& recipe, const model::Parts& par
   if (attends) check("model.heads", m.heads);
   if (attends) check("model.kv_heads", m.kv_heads.value);
   check("model.ffn", m.ffn.value);
-  for (const auto& [there, key] : {std::pair(recipe.precision.compute == "fp8", "precision.compute=fp8"),
-                                   std::pair(recipe.tune.method == "lora", "tune.method=lora"),
-                                   std::pair(recipe.tune.loss == "dpo", "tune.loss=dpo")}) {
-    if (there) refuse(fmt::format("does not go with {}; set batch.product_strands=1", key));
+  if (const std::string key = excluded_from_strands(recipe); !key.empty())
+    refuse(fmt::format("does not go with {}; set batch.product_strands=1", key));
+}
+
+// Numbers of pieces that would do, for the message.
+std::string fitting_pieces(int64_t seq_len, int context) {
+  std::vector<std::string> all = {"1"};
+  for (int64_t n = std::max(2, context); n <= kernels::kMostAddends && seq_len % (2 * n) == 0; n *= 2)
+    all.push_back(std::to_string(n));
+  return base::join(all, ", ");
+}
+
+void check_sequence_strands(const recipe::Recipe& recipe, const model::Parts& parts) {
+  const int64_t pieces = parts.sequence_strands, seq_len = recipe.data.seq_len;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(149, fmt::format("batch.sequence_strands = {} {}", pieces, why));
+  };
+  const std::string ways = "; choose one of " + fitting_pieces(seq_len, parts.context);
+  if (!model::find_family(recipe.model.family).attends())
+    refuse(
+        fmt::format("cuts sequences, which a model of family {} does not have; set batch.sequence_strands=1",
+                    recipe.model.family));
+  if ((pieces & (pieces - 1)) != 0) refuse("is not a power of two" + ways);
+  if (pieces % parts.context != 0)
+    refuse(fmt::format("is not a multiple of parallel.context = {}{}", parts.context, ways));
+  if (seq_len % (2 * pieces) != 0)
+    refuse(fmt::format("cuts sequences into {} chunks, which do not divide data.seq_len = {}{}", 2 * pieces,
+                       seq_len, ways));
+  if (parts.fixes_products() && parts.sequence) {  // norms' gradients would be summed in another order
+    refuse(
+        fmt::format("and batch.product_strands = {} do not go together with parallel.sequence=true; set "
+                    "parallel.sequence=false, or one of the two to 1",
+                    parts.product_strands));
   }
+  const std::string key = recipe.data.pack ? "data.pack=true" : excluded_from_strands(recipe);
+  if (!key.empty()) refuse(fmt::format("does not go with {}; set batch.sequence_strands=1", key));
 }
 
 // When slices and strands are known.
+void check_piece_slices(const recipe::Recipe& recipe, const model::Parts& parts) {
+  if (parts.context == 1 || recipe.batch.slices.value == recipe.batch.strands.value) return;
+  throw ConfigError(
+      149,
+      fmt::format("batch.sequence_strands = {} on several context ranks needs one slice per strand, so that "
+                  "the order of all sums is the same, but there are {} slices in {} strands; set "
+                  "batch.strands={}, which changes the bits of the result",
+                  parts.sequence_strands, recipe.batch.slices.value, recipe.batch.strands.value,
+                  recipe.batch.slices.value));
+}
+
 void check_strand_slices(const recipe::Recipe& recipe, const model::Parts& parts) {
   const int64_t slices = recipe.batch.slices.value;
-  const int64_t tokens = recipe.batch.global / slices * recipe.data.seq_len / parts.context;
+  const int64_t tokens =
+      recipe.batch.global / slices * recipe.data.seq_len / std::max(parts.context, parts.sequence_strands);
   if (tokens % parts.product_strands != 0) {
     throw ConfigError(
         161, fmt::format("batch.product_strands = {} does not divide the {} tokens of a slice on one "
@@ -355,9 +411,9 @@ void check_ring(int64_t seq_len, int context, int64_t ranks) {
 void check_heads(const recipe::Recipe& recipe, const model::Parts& parts, int64_t ranks) {
   const auto& m = recipe.model;
   const int64_t seq_len = recipe.data.seq_len;
-  int64_t heads = 0, kv_heads = 0;  // that each tensor rank deals out; none: a family without attention
-  if (model::find_family(m.family).attends())
-    heads = m.heads / parts.tensor, kv_heads = m.kv_heads.value / parts.tensor;
+  const int shares = parts.fixes_products() ? parts.product_strands : parts.tensor;
+  int64_t heads = 0, kv_heads = 0;  // that each of them deals out; none: a family without attention
+  if (model::find_family(m.family).attends()) heads = m.heads / shares, kv_heads = m.kv_heads.value / shares;
   const int64_t common = std::gcd(std::gcd(seq_len, ranks), std::gcd(heads, kv_heads));
   const std::string ways =
       base::divisors_near(common, parts.context) +
@@ -369,9 +425,11 @@ void check_heads(const recipe::Recipe& recipe, const model::Parts& parts, int64_
   }
   if (heads % parts.context == 0 && kv_heads % parts.context == 0) return;
   throw ConfigError(
-      165, fmt::format("parallel.context = {} with context_form \"heads\" distributes the {} heads and {} "
-                       "kv_heads of each tensor rank, which it does not divide; choose one of {}",
-                       parts.context, heads, kv_heads, ways));
+      165,
+      fmt::format("parallel.context = {} with context_form \"heads\" distributes the {} heads and {} "
+                  "kv_heads of each {}, which it does not divide; choose one of {}",
+                  parts.context, heads, kv_heads,
+                  parts.fixes_products() ? "product strand (batch.product_strands)" : "tensor rank", ways));
 }
 
 }  // namespace
@@ -380,6 +438,7 @@ void check_parts(const recipe::Recipe& recipe, const model::Parts& parts, int wo
   const int64_t of_stage = world / recipe.parallel.pipeline;
   check_tensor(recipe.model, parts.tensor, of_stage / parts.context);
   if (parts.fixes_products()) check_product_strands(recipe, parts);
+  if (parts.fixes_sequences()) check_sequence_strands(recipe, parts);
   if (parts.context == 1) return;
   if (parts.heads) {
     check_heads(recipe, parts, of_stage / parts.tensor);
@@ -394,6 +453,12 @@ void check_own_model(const model::Parts& parts) {
         161,
         "batch.product_strands is for the built-in families: your own model's blocks do not say "
         "how they are split; set batch.product_strands=1");
+  }
+  if (parts.fixes_sequences()) {
+    throw ConfigError(
+        149,
+        "batch.sequence_strands is for the built-in families: the program does not know whether "
+        "your own model's inputs are sequences; set batch.sequence_strands=1");
   }
   if (parts.tensor == 1 && parts.context == 1) return;
   throw ConfigError(166,
@@ -434,12 +499,16 @@ void check_slices(const recipe::Recipe& recipe, const program::DataRanks& ranks,
   const int64_t slices = recipe.batch.slices.value,
                 tokens = recipe.batch.global / slices * recipe.data.seq_len;
   if (parts.fixes_products()) check_strand_slices(recipe, parts);
-  if (parts.sequence && tokens / parts.context % parts.tensor != 0) {
+  if (parts.fixes_sequences()) check_piece_slices(recipe, parts);
+  const int64_t together = tokens / std::max(parts.context, parts.sequence_strands);
+  if (parts.sequence && together % parts.tensor != 0) {
     throw ConfigError(
         167,
-        fmt::format("parallel.sequence splits the {} tokens of a slice over {} tensor ranks, which do not "
-                    "divide them; change batch.slices or data.seq_len, or set parallel.sequence=false",
-                    tokens / parts.context, parts.tensor));
+        fmt::format("parallel.sequence splits the {} tokens of {} over {} tensor ranks, which do not divide "
+                    "them; change batch.slices or data.seq_len, or set parallel.sequence=false",
+                    together,
+                    parts.fixes_sequences() ? "each piece of a slice (batch.sequence_strands)" : "a slice",
+                    parts.tensor));
   }
   if (stages.count == 1) return;
   const program::Deal deal = ranks.deal(recipe.batch.strands.value);

@@ -27,8 +27,9 @@ constexpr Freedom kFreedoms[] = {
     kAllFreedom,
 };
 
-double step_seconds(const Plan& plan, const Fitting& fitting, const plan::Machine& machine) {
+double step_seconds(const Plan& plan, const Fitting& fitting, plan::Machine machine) {
   if (plan.own_model) return 0;
+  machine.tf32 = plan.recipe().precision.tf32;
   const OtherStep step{.layout = layout_of(plan, fitting.variant),
                        .logits_chunk = fitting.variant.logits_chunk};
   const plan::Compiled compiled = compile_ranks(plan, step, Sizes::first);

@@ -5,6 +5,11 @@ namespace lockstep::run {
 
 std::vector<base::ErrorExplanation> error_rows() {
   return {
+      {132,
+       "The run folder is a file",
+       {"The name of the run folder (--run, or log.folder and run.name) belongs to a file, a device or a "
+        "pipe."},
+       {"Choose another name with --run or run.name.", "Move the file away."}},
       {577,
        "No price for run.budget",
        {"run.price names no machine of the catalogue, or the catalogue has no price for its tariff or "

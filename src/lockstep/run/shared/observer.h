@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/histogram.h"
+
 namespace lockstep::run {
 
 // What preference tuning says of a step's pairs. A reward is beta times what a log-probability has gained
@@ -35,6 +37,10 @@ class Observer {
   virtual ~Observer() = default;
   virtual void stepped(const StepReport&) {}
   virtual void evaluated(int64_t step, double loss) { (void)step, (void)loss; }
+  // Of a step's gradients, of one block: with log.histograms.
+  virtual void histogram(int64_t step, const std::string& block, const base::Histogram& gradient) {
+    (void)step, (void)block, (void)gradient;
+  }
   virtual void event(const std::string& name, const std::string& why, int64_t step) {
     (void)name, (void)why, (void)step;
   }

@@ -13,9 +13,10 @@
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/see/dash/curves.h"
-#include "lockstep/see/timeline.h"
+#include "lockstep/see/dash/receipt.h"
 #include "lockstep/see/ranks_now.h"
 #include "lockstep/see/recipe_keys.h"
+#include "lockstep/see/timeline.h"
 
 namespace lockstep::see {
 
@@ -239,6 +240,7 @@ Reply Api::run(const Request& request) {
     for (const std::string& name : open->log.rows().names()) all["last"][name] = open->log.rows().last(name);
     all["rows"] = open->log.rows().size();
     all["left_out"] = open->log.left_out();
+    all["receipt"] = receipt_of(found->folder, open->log.rows());
   } catch (const base::Error& error) {
     all["problem"] = error.what();
   }

@@ -164,6 +164,55 @@ TEST(Api, DetailsAndDifferences) {
     EXPECT_EQ(api.answer(get(none)).status, 404) << none;
 }
 
+TEST(Api, TheReceiptIsForecastAgainstActual) {
+  const std::string forecast =
+      R"({"machine":"a box","measured":true,"step_ms":90,"memory_gib":3,)"
+      R"("parts":{"norms":20,"products":70,"bubble":0},"memory":{"tape":1,"weights":2}})";
+  const std::string first = R"({"step":1,"step_ms":900,"mem_gib":2})"
+                            "\n";
+  const std::string others = R"({"step":2,"step_ms":100,"mem_gib":4})"
+                             "\n"
+                             R"({"step":3,"eval_loss":2})"
+                             "\n"
+                             R"({"step":4,"step_ms":100,"mem_gib":null})"
+                             "\n";
+  struct Row {
+    const char* run;
+    std::string forecast, metrics, problem;  // no problem and no forecast: no receipt
+  };
+  const Row rows[] = {{"good", forecast, first + others, ""},
+                      {"trains", "", first + others, ""},
+                      {"untimed", forecast, line_of(1, 2), "no timed step"},
+                      {"torn", forecast.substr(0, 30), first, "is damaged"},
+                      {"list", "[1]", first, "is damaged"},
+                      {"typed", R"({"step_ms":1,"memory_gib":1,"machine":7})", first, "type"},
+                      {"zero", R"({"step_ms":0,"memory_gib":0,"parts":[1],"memory":{"a":"b"}})", first, ""}};
+  const Runs runs;
+  for (const Row& row : rows) {
+    runs.write(std::string(row.run) + "/metrics.jsonl", row.metrics);
+    if (!row.forecast.empty()) runs.write(std::string(row.run) + "/forecast.json", row.forecast);
+  }
+  Api api(runs.folder.path());
+  api.catalogue().scan();
+  for (const Row& row : rows) {
+    const json receipt = ask(api, std::string("/api/run?run=") + row.run)["receipt"];
+    EXPECT_EQ(receipt.is_null(), row.forecast.empty()) << row.run;
+    if (receipt.is_null()) continue;
+    const std::string problem = receipt.value("problem", "");
+    EXPECT_EQ(problem.empty(), row.problem.empty()) << row.run << ": " << problem;
+    EXPECT_NE(problem.find(row.problem), std::string::npos) << row.run << ": " << problem;
+  }
+  const json good = ask(api, "/api/run?run=good")["receipt"];
+  EXPECT_EQ(good["steps"], 2);  // without the first, which warms up
+  EXPECT_EQ(good["actual_step_ms"], 100);
+  EXPECT_NEAR(good["step_error"].get<double>(), -0.1, 1e-9);
+  EXPECT_EQ(good["actual_memory_gib"], 4);
+  EXPECT_NEAR(good["memory_error"].get<double>(), -0.25, 1e-9);
+  EXPECT_EQ(good["parts"].dump(), R"([["products",70.0],["norms",20.0]])");
+  EXPECT_EQ(good["memory"].dump(), R"([["weights",2.0],["tape",1.0]])");
+  EXPECT_NE(good["why"], "");
+}
+
 TEST(Dash, OnlyWithTheToken) {
   const Runs runs;
   runs.write("a/metrics.jsonl", line_of(1, 2));

@@ -1,5 +1,6 @@
 // One run at length: what it is at, its ranks, what happened to it, its recipe and its record.
 import { state, ask, make, short, ago, duration } from "./state.js";
+import { receipt } from "./receipt.js";
 
 const view = document.querySelector("#view-run");
 
@@ -43,6 +44,7 @@ export async function draw(problem) {
   if (run.verdict) parts.push(make("p", { className: "verdict" }, run.verdict));
   if (run.left_out) parts.push(make("p", {}, `${run.left_out} lines of metrics.jsonl are no metrics and were left out.`));
   parts.push(make("h2", {}, "Last values"), facts(run));
+  if (run.receipt) parts.push(make("h2", {}, "Receipt: forecast against actual"), ...receipt(run.receipt));
   if (run.ranks.length) parts.push(make("h2", {}, "Ranks on this host"), ranks(run));
   parts.push(make("h2", {}, "What happened"), events.length ? table(["step", "event", "why", "when"], events, "What happened") : make("p", {}, "Nothing is written in events.jsonl."));
   parts.push(make("h2", {}, "Checkpoints"), make("p", {}, run.checkpoints.length ? run.checkpoints.join(", ") : "none"));
