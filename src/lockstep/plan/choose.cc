@@ -214,8 +214,13 @@ class Chooser {
   [[noreturn]] void refuse() const {
     const bool possible = !trials_.empty() && trials_.front().refused.empty();
     if (!possible) {
-      const std::string why =
-          trials_.empty() ? "no factorization has the sizes set in the recipe" : trials_[0].refused;
+      // What speaks against the simplest layout is the recipe's own fault, where anything is.
+      const auto simplest = std::min_element(
+          trials_.begin(), trials_.end(),
+          [](const Trial& a, const Trial& b) { return burden(a.candidate) < burden(b.candidate); });
+      const std::string why = trials_.empty()
+                                  ? "no factorization has the sizes set in the recipe"
+                                  : "with " + simplest->candidate.words() + ": " + simplest->refused;
       throw base::ConfigError(
           183, fmt::format("parallel.auto finds no layout for {} ranks: {}", question_.ranks, why));
     }
