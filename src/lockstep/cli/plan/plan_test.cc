@@ -240,7 +240,7 @@ TEST(Receipt, OfARunThatWasForecast) {
 TEST(BenchMachine, WritesAProfileThatPlansTake) {
   base::TemporaryFolder folder;
   expect_rows(folder.path(), {{alone("$L plan --on this"), 2, "[LS0571]"},
-                              {alone("$L bench machine --device cpu"), 0, "machine.toml"},
+                              {alone("$L bench machine --device cpu"), 0, "GB/s between ranks"},
                               {alone("$L plan --on this --quick"), 0, "bottleneck"},
                               {alone("$L plan --on 2xthis --quick"), 0, "data=2"}});
 }

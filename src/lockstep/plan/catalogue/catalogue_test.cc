@@ -7,12 +7,13 @@
 #include "lockstep/base/error.h"
 #include "lockstep/plan/catalogue/built_in.h"
 #include "lockstep/plan/catalogue/place.h"
+#include "lockstep/plan/catalogue/profile.h"
 
 namespace lockstep::plan {
 namespace {
 
-// Nothing without a source and the day it was compared, or that it was not; prices that can be; devices that are
-// described.
+// Nothing without a source and the day it was compared, or that it was not; prices that can be; devices that
+// are described.
 TEST(Catalogue, EveryRowIsSourcedAndPlausible) {
   const Catalogue& all = built_in_catalogue();
   EXPECT_GT(all.devices.size(), 15u);
@@ -130,6 +131,24 @@ TEST(Machine, OfThisDeviceIsLikeTheCatalogues) {
       7);
   const Machine half = this_machine(device::Kind::cpu, {.name = "cpu", .free_bytes = 100}, 2);
   EXPECT_EQ(half.memory_bytes, 50);
+}
+
+// What a ring of these ranks would take for a sum to its owners and back gives its link again.
+TEST(Profile, LinksExplainAllReduces) {
+  for (const int ranks : {2, 3, 8}) {
+    const Link link{.bytes_per_second = 8e9, .latency_seconds = 20e-6};
+    const auto reduced = [&](double bytes) {
+      const double once =
+          bytes * (ranks - 1) / ranks / link.bytes_per_second + (ranks - 1) * link.latency_seconds;
+      return AllReduced{bytes, 2 * once};
+    };
+    const Link found = link_of(reduced(4), reduced(1 << 22), ranks);
+    EXPECT_NEAR(found.bytes_per_second / link.bytes_per_second, 1, 1e-4) << ranks;
+    EXPECT_NEAR(found.latency_seconds / link.latency_seconds, 1, 1e-4) << ranks;
+  }
+  const Link odd =
+      link_of({4, 1e-3}, {1 << 22, 1e-4}, 2);  // beside other work, more bytes may take less time
+  EXPECT_GT(odd.bytes_per_second, 0);
 }
 
 }  // namespace

@@ -14,6 +14,14 @@ std::string profile_path() {
   return (std::filesystem::path(catalogue_path()).parent_path() / "machine.toml").string();
 }
 
+// Sums to their owners and back, each of which passes all ranks but one.
+Link link_of(const AllReduced& few, const AllReduced& many, int ranks) {
+  const double hops = 2.0 * (ranks - 1);
+  const double latency = few.seconds / hops;
+  const double moving = std::max(many.seconds - few.seconds, many.seconds / 100);
+  return {.bytes_per_second = many.bytes * hops / ranks / moving, .latency_seconds = latency};
+}
+
 std::string profile_text(const Profile& profile) {
   const Machine& m = profile.machine;
   std::string text = fmt::format(

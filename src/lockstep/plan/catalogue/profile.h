@@ -19,4 +19,10 @@ struct Profile {
 std::string profile_text(const Profile& profile);
 std::string profile_path();  // beside catalogue_path(): machine.toml
 
+// The link with which forecasts of two all-reduces agree, one of few bytes and one of many.
+struct AllReduced {
+  double bytes, seconds;
+};
+Link link_of(const AllReduced& few, const AllReduced& many, int ranks);
+
 }  // namespace lockstep::plan
