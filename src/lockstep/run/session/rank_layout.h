@@ -1,5 +1,5 @@
 // How the ranks that were started share the work: the recipe's [parallel] section turned into this rank's
-// place, and every reason why it cannot be.
+// place. What the sizes of model and batch do not allow is said by layout_checks.h.
 #pragma once
 
 #include "lockstep/comm/world.h"
@@ -28,16 +28,5 @@ RankLayout rank_layout(const recipe::Recipe& recipe, const comm::Seat& seat, con
 
 // A whole slice as this rank sees it: context ranks hold parts of every sample.
 model::SliceShape slice_of(const model::SliceShape& whole, const model::Parts& parts);
-
-// The blocks of each piece of the model, balanced by cost or as the recipe says.
-std::vector<program::Piece> cut_stages(const recipe::Recipe& recipe, const model::Model& model,
-                                       const program::Layout& layout);
-
-// What the sizes of the model and of the batch do not allow; the sizes named instead suit the `world` ranks.
-void check_parts(const recipe::Recipe& recipe, const model::Parts& parts, int world);
-void check_own_model(const model::Parts& parts);
-void check_strands(const recipe::Recipe& recipe, const program::DataRanks& ranks);
-void check_slices(const recipe::Recipe& recipe, const program::DataRanks& ranks,
-                  const program::Stages& stages, const model::Parts& parts);
 
 }  // namespace lockstep::run

@@ -8,6 +8,7 @@
 #include "lockstep/model/families/family.h"
 #include "lockstep/recipe/mistakes.h"
 #include "lockstep/run/session/batch_error.h"
+#include "lockstep/run/session/layout_checks.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/session/rank_layout.h"
 

@@ -21,12 +21,14 @@
 #include "lockstep/model/modules/torch_cuda.h"
 #include "lockstep/plan/cheap.h"
 #include "lockstep/program/nodes.h"
+#include "lockstep/run/session/layout_checks.h"
 #include "lockstep/run/session/load.h"
 #include "lockstep/run/session/memory_report.h"
 #include "lockstep/run/session/param_groups.h"
 #include "lockstep/run/session/rank_layout.h"
 #include "lockstep/run/session/recipe_checks.h"
 #include "lockstep/run/session/resolve_auto.h"
+#include "lockstep/run/session/stage_cut.h"
 
 namespace lockstep::run {
 
