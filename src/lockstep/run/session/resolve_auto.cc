@@ -5,7 +5,6 @@
 #include "lockstep/model/families/fp8_recipe.h"
 #include "lockstep/run/session/fitting.h"
 #include "lockstep/run/session/layout_checks.h"
-#include "lockstep/run/session/rank_layout.h"
 #include "lockstep/run/session/recipe_checks.h"
 
 namespace lockstep::run {
