@@ -22,7 +22,8 @@ constexpr double kFar = 1000;  // times the computation: beyond it a law is a gu
 plan::TrainedPoint point_of(const std::string& folder) {
   const auto refuse = [&](const char* why) {
     throw base::ConfigError(
-        580, fmt::format("--loss {}: {}; name the folder of a finished run", base::quoted(folder), why));
+        580, fmt::format("--loss {}: {}; name the folder of a finished run, or a law such as chinchilla",
+                         base::quoted(folder), why));
   };
   if (!std::filesystem::exists(folder + "/config.toml") || !std::filesystem::exists(folder + "/record.json"))
     refuse("it is no run folder");

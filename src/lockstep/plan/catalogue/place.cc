@@ -45,9 +45,9 @@ std::vector<std::string> names() {
   for (auto one = read.rbegin(); one != read.rend() && near.empty(); ++one)
     near = base::nearest_word(one->name, names());
   throw ConfigError(
-      571, fmt::format("{} is no machine of the catalogue{}; write 8xH100 or \"a3-highgpu-8g x "
-                       "32\" (`lockstep prices` lists them)",
-                       base::quoted(words), near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+      571, fmt::format("{} is no machine of the catalogue{}; `lockstep prices` lists them: write 8xH100 or "
+                       "\"a3-highgpu-8g x 32\"",
+                       base::quoted(words), near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
 }
 
 }  // namespace
