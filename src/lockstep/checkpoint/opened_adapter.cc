@@ -10,6 +10,7 @@
 #include "lockstep/checkpoint/checkpoint_error.h"
 #include "lockstep/checkpoint/opened_state.h"
 #include "lockstep/recipe/schema.h"
+#include "lockstep/recipe/weight_order.h"
 
 namespace lockstep::checkpoint {
 
@@ -156,11 +157,12 @@ void Opened::State::read_rounded(const Wanted& one) const {
   }
 }
 
-// config.json's word on a square map: only GPT-2's module keeps [in, out].
+// config.json's word on a square map.
 bool Opened::State::keeps_inputs_first() const {
   const std::string& text = config_json.empty() && base ? base->config_json() : config_json;
   const nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
-  return config.is_object() && config.value("model_type", nlohmann::json()) == "gpt2";
+  const nlohmann::json type = config.is_object() ? config.value("model_type", nlohmann::json()) : nullptr;
+  return type.is_string() && recipe::weights_by_input(type.get_ref<const std::string&>());
 }
 
 }  // namespace lockstep::checkpoint

@@ -10,13 +10,18 @@
 // folder with the recipes of the source beside it, by bash; lockstep is this build.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <regex>
+#include <set>
+#include <sstream>
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/testing.h"
+#include "lockstep/recipe/schema.h"
 
 namespace lockstep::cli {
 namespace {
@@ -120,20 +125,108 @@ void check(const Sample& sample) {
   }
 }
 
-TEST(Docs, SamplesAreWhatTheProgramPrints) {
+std::vector<fs::path> documents() {
   const fs::path source = LOCKSTEP_SOURCE;
   std::vector<fs::path> files = {source / "README.md"};
   for (const auto& entry : fs::recursive_directory_iterator(source / "docs")) {
     if (entry.path().extension() == ".md") files.push_back(entry.path());
   }
+  return files;
+}
+
+TEST(Docs, SamplesAreWhatTheProgramPrints) {
   size_t count = 0;
-  for (const fs::path& file : files) {
+  for (const fs::path& file : documents()) {
     for (const Sample& sample : samples_of(file)) {
       check(sample);
       ++count;
     }
   }
   EXPECT_GE(count, 12u);  // the comments are still understood
+}
+
+// A command that the documents tell the reader to type: `lockstep NAME WORDS`.
+struct Typed {
+  std::string place, name;
+  std::vector<std::string> words;
+};
+
+// Up to what the shell takes, a comment, or the program that `launch` starts.
+Typed typed(const std::string& place, const std::string& text) {
+  Typed command{.place = place + ": " + text};
+  std::string line = text.substr(0, text.find("   "));  // what it does stands behind a gap
+  line = without(line, R"(("[^"]*"|'[^']*'))", "QUOTED");
+  line = line.substr(0, line.find_first_of("#|;&><\\"));
+  std::istringstream words(line);
+  for (std::string word; words >> word;) {
+    word = without(word, R"(^\[+|[\],.]+$)", "");
+    if (word.empty() || command.name == "lockstep") continue;
+    if (command.name.empty()) {
+      command.name = word;
+    } else if (word == "--" || (command.name == "launch" && word.ends_with(".py"))) {
+      break;
+    } else {
+      command.words.push_back(word);
+    }
+  }
+  return command;
+}
+
+std::vector<Typed> commands_in(const fs::path& file) {
+  static const std::regex at_start(R"(^\s*(\S*\$ |\./)?lockstep ([a-z].*))"),
+      in_text("`lockstep ([a-z][^`]*)`");
+  std::vector<Typed> found;
+  bool fenced = false;
+  int number = 0;
+  for (const std::string& line : base::split_lines(base::read_file(file.string()))) {
+    const std::string place = fmt::format("{}:{}", file.filename().string(), ++number);
+    if (line.starts_with("```")) fenced = !fenced;
+    std::smatch match;
+    if (fenced && std::regex_search(line, match, at_start)) found.push_back(typed(place, match[2]));
+    for (std::sregex_iterator it(line.begin(), line.end(), in_text), end; !fenced && it != end; ++it)
+      found.push_back(typed(place, (*it)[1]));
+  }
+  return found;
+}
+
+// What a sample shows as a mistake that is corrected.
+constexpr std::string_view kMistaken = "optim.learning_rate";
+
+bool plain(const std::string& word) {
+  return std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+}
+
+// Every command that stands in the documents exists, and has the options and the keys that it is given there.
+TEST(Docs, CommandsAreUnderstood) {
+  static const std::regex option("^(--[a-z][a-z0-9-]*)(=.*)?$"), key("^([a-z_]+\\.[a-z0-9_]+)=.*$");
+  std::map<std::string, std::string> helps;
+  base::TemporaryFolder folder;
+  size_t count = 0;
+  for (const fs::path& file : documents()) {
+    for (const Typed& command : commands_in(file)) {
+      SCOPED_TRACE(command.place);
+      // `data show` and `bench generate` have options of their own.
+      std::string name = command.name;
+      static const std::set<std::string> with_parts = {"bench", "data", "explain", "tokenize"};
+      if (with_parts.contains(name) && !command.words.empty() && plain(command.words[0]))
+        name += " " + command.words[0];
+      const auto [help, asked] = helps.try_emplace(name);
+      if (asked)
+        help->second = run_shell(folder.path(), "$L " + name + " --help").output + " --help --version ";
+      EXPECT_EQ(help->second.find("is not a command"), std::string::npos);
+      for (const std::string& word : command.words) {
+        std::smatch match;
+        if (std::regex_match(word, match, option)) {
+          const std::regex whole(match[1].str() + "(?![a-z0-9-])");
+          EXPECT_TRUE(std::regex_search(help->second, whole)) << "no option " << word;
+        } else if (std::regex_match(word, match, key) && match[1].str() != kMistaken) {
+          EXPECT_NE(recipe::find_key(match[1].str()), nullptr) << "no key " << word;
+        }
+      }
+      ++count;
+    }
+  }
+  EXPECT_GE(count, 200u);  // the patterns still find them
 }
 
 // The hashes of docs/exactness.md, where they are from the same kind of processor; equal ones are in any

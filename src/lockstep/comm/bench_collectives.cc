@@ -22,18 +22,21 @@ constexpr int64_t kFloat = 4;
 
 struct Operation {
   const char* name;
-  bool sums;
-  bool divides;  // the size is that of all ranks' parts together
+  bool sums = false;
+  bool divides = false;  // the size is that of all ranks' parts together
   double (*bus_factor)(double ranks);
 };
 
+constexpr double all_but_own(double n) { return (n - 1) / n; }
+constexpr double once(double) { return 1.0; }
+
 constexpr Operation kOperations[] = {
-    {"all_reduce", true, false, [](double n) { return 2 * (n - 1) / n; }},
-    {"reduce_scatter", true, true, [](double n) { return (n - 1) / n; }},
-    {"all_gather", false, true, [](double n) { return (n - 1) / n; }},
-    {"broadcast", false, false, [](double) { return 1.0; }},
-    {"all_to_all", false, true, [](double n) { return (n - 1) / n; }},
-    {"sendrecv", false, false, [](double) { return 1.0; }},
+    {.name = "all_reduce", .sums = true, .bus_factor = [](double n) { return 2 * (n - 1) / n; }},
+    {.name = "reduce_scatter", .sums = true, .divides = true, .bus_factor = all_but_own},
+    {.name = "all_gather", .divides = true, .bus_factor = all_but_own},
+    {.name = "broadcast", .bus_factor = once},
+    {.name = "all_to_all", .divides = true, .bus_factor = all_but_own},
+    {.name = "sendrecv", .bus_factor = once},
 };
 
 // Whole numbers whose sums over the ranks are exact.

@@ -55,6 +55,12 @@ TEST(MixSchedule, SharesAreTheFractionsThatWereWritten) {
   EXPECT_EQ(MixSchedule(std::vector<MixShare>{{3.0}}).counts(5), (std::vector<int64_t>{5}));
 }
 
+// As one of no epochs: its share goes to the others from the beginning.
+TEST(MixSchedule, ASourceOfNothingIsLeftOut) {
+  const MixSchedule schedule(std::vector<MixShare>{{0.5, 0}, {0.25}, {0.25}});
+  EXPECT_EQ(schedule.counts(100), (std::vector<int64_t>{0, 50, 50}));
+}
+
 TEST(MixSchedule, ASourceLeavesAtItsLimit) {
   const MixSchedule schedule(std::vector<MixShare>{{0.5, 100}, {0.25}, {0.25, 30}});
   std::vector<int64_t> seen(3, 0);

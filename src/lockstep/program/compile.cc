@@ -106,11 +106,11 @@ void Compiler::take_turn(const Turn& turn) {
     case Turn::What::forward:
       return forward_turn(s, turn.chunk);
     case Turn::What::backward:
-      return backward_turn(s, turn.chunk, true, true);
+      return backward_turn(s, turn.chunk, {.input = true, .weight = true});
     case Turn::What::backward_input:
-      return backward_turn(s, turn.chunk, true, false);
+      return backward_turn(s, turn.chunk, {.input = true, .weight = false});
     case Turn::What::backward_weight:
-      return backward_turn(s, turn.chunk, false, true);
+      return backward_turn(s, turn.chunk, {.input = false, .weight = true});
   }
 }
 

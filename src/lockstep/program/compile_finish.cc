@@ -185,15 +185,15 @@ void Compiler::share_tied() {
     for (const model::PlacedParam& param : layouts_[b].params) {
       if (param.spec.tied_to.empty()) continue;
       const int owner = model::find_tied(layouts_, param.spec).block;
-      const bool user_here = mine(b), values_here = mine(static_cast<size_t>(owner));
-      const bool frozen = param.spec.train.frozen;
-      if (user_here == values_here || std::exchange(done[{owner, frozen}], true)) continue;
-      hand_over(owner, frozen, values_here);
+      if (mine(b) == mine(static_cast<size_t>(owner))) continue;
+      if (!std::exchange(done[{owner, param.spec.train.frozen}], true)) hand_over(param, owner);
     }
   }
 }
 
-void Compiler::hand_over(int owner, bool frozen, bool values_here) {
+// Between the stage that has a tied parameter's values and the one that uses a copy of them; this is either.
+void Compiler::hand_over(const model::PlacedParam& user, int owner) {
+  const bool frozen = user.spec.train.frozen, values_here = mine(static_cast<size_t>(owner));
   Instruction i{.what = values_here ? Operation(SendWeights{}) : RecvWeights{},
                 .lane = values_here ? Lane::send : Lane::recv,
                 .block = owner,

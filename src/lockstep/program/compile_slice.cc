@@ -40,25 +40,25 @@ void Compiler::forward_turn(Slice& s, int chunk) {
 
 // The loss belongs to the backward pass, because it leaves gradients: then those of a block are folded in one
 // order, whatever the schedule is.
-void Compiler::backward_turn(Slice& s, int chunk, bool inputs, bool weights) {
+void Compiler::backward_turn(Slice& s, int chunk, Backward work) {
   const Piece blocks = piece(chunk);
   s.chunk = chunk;
-  if (inputs && !layout_.stages.last_piece(chunk)) cross_back(s);
+  if (work.input && !layout_.stages.last_piece(chunk)) cross_back(s);
   for (int n = blocks.end - 1; n >= blocks.begin; --n) {
     const auto b = static_cast<size_t>(n);
     // Where the loss leaves gradients, the block's others come in the same turn.
-    const bool here = plans_[b].back().loss ? inputs : weights;
+    const bool here = plans_[b].back().loss ? work.input : work.weight;
     for (size_t g = plans_[b].size(); g-- > 0;) {
       if (plans_[b][g].loss) {
-        if (inputs) forward(b, g, s);
+        if (work.input) forward(b, g, s);
         continue;
       }
-      if (inputs) backward_input(b, g, s);
+      if (work.input) backward_input(b, g, s);
       if (here) backward_weight(b, g, s);
     }
     if (here && s.last) close_strand(b, s);
   }
-  if (inputs && !layout_.stages.first_piece(chunk)) send_gradients(s, chunk);
+  if (work.input && !layout_.stages.first_piece(chunk)) send_gradients(s, chunk);
 }
 
 // What the segments of this chunk read of the batch.

@@ -63,6 +63,13 @@ class Compiler {
     int level = 0, joins = 0;
   };
 
+  // Of a segment's backward pass: which parts have work (frozen parameters have no gradient, and nothing
+  // flows back to where nothing is trained). Of a turn: which parts it does.
+  struct Backward {
+    bool input = true, weight = true;
+    bool any() const { return input || weight; }
+  };
+
   // --- compile.cc: what lives across steps, and the order of turns
   void deal_strands();
   void add_persistent();
@@ -79,7 +86,7 @@ class Compiler {
 
   // --- compile_slice.cc: one slice through the blocks of one chunk
   void forward_turn(Slice& s, int chunk);
-  void backward_turn(Slice& s, int chunk, bool inputs, bool weights);
+  void backward_turn(Slice& s, int chunk, Backward work);
   void load(Slice& s, int chunk);
   void forward(size_t b, size_t g, Slice& s);
   void take_values(Instruction& i, size_t b, size_t g, Slice& s);
@@ -138,15 +145,8 @@ class Compiler {
   std::vector<Owned> owned_in(size_t b, size_t region) const;
   void add_tied(size_t b, int param_index, const model::PlacedParam& param);
   void share_tied();
-  void hand_over(int owner, bool frozen, bool values_here);
+  void hand_over(const model::PlacedParam& user, int owner);
   void fold_statistics(size_t b, size_t g, const std::vector<Use>& kept);
-
-  // Which parts of a segment's backward pass have work. Frozen parameters have no gradient, and nothing flows
-  // back to where nothing is trained.
-  struct Backward {
-    bool input = true, weight = true;
-    bool any() const { return input || weight; }
-  };
 
   // Buffers of the whole program that live across steps.
   struct Persistent {
@@ -174,7 +174,7 @@ class Compiler {
   std::map<std::pair<size_t, size_t>, int>
       round_;  // {block, strand}: its gradient, where strands are dealt round-robin
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block
-  std::map<std::string, int> zeros_;  // for edges that came as part of another one
+  std::map<std::string, int> zeros_;                            // for edges that came as part of another one
   // What each part of a segment costs, asked once for all slices.
   std::map<std::tuple<size_t, size_t, model::Part>, std::shared_ptr<const model::Cost>> costs_;
 };

@@ -53,6 +53,7 @@ TEST(ParamGroups, Patterns) {
   EXPECT_TRUE(matches("*[qk]_proj*", "l.k_proj.weight"));
   EXPECT_FALSE(matches("*.bias", "a.bias_2"));
   EXPECT_EQ(read_patterns(" a.*, b ,,c"), (std::vector<std::string>{"a.*", "b", "c"}));
+  EXPECT_EQ(read_patterns("a b,c"), (std::vector<std::string>{"a", "b", "c"}));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/refusal.h"
 #include "lockstep/kernels/loss/loss.h"
+#include "lockstep/run/loop/preference.h"
 #include "lockstep/run/loop/references.h"
 #include "lockstep/run/loop/trainer.h"
 #include "lockstep/run/testing.h"
@@ -132,6 +133,14 @@ TEST(PreferenceTuning, HasTheSameBitsOnManyRanks) {
       EXPECT_EQ(train(session, {}, quiet).params_hash, bits) << row.ranks;
     });
   }
+}
+
+// Two pairs, by hand; one whose answers gained alike is not a preference.
+TEST(PreferenceReport, IsTheGainOverTheReference) {
+  const PreferenceReport report = preference_of(std::vector<double>{-3, -8, -5, -6}, {-4, -6, -7, -8}, 0.5);
+  EXPECT_DOUBLE_EQ(report.chosen, (0.5 * 1 + 0.5 * 2) / 2);
+  EXPECT_DOUBLE_EQ(report.rejected, (0.5 * -2 + 0.5 * 2) / 2);
+  EXPECT_DOUBLE_EQ(report.accuracy, 0.5);
 }
 
 TEST(PreferenceTuning, RefusesWhatItCannotDo) {

@@ -245,6 +245,8 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
   if (spending) spending->keep();
   const bool out_of_money = spending && summary.by_wish;
   if (out_of_money) launch::say_final(kBudgetSpent);
+  const TrainResult result = result_of(summary, rank);
+  files.ends({.loss = result.loss, .last_loss = result.last_loss, .eval_loss = result.eval_loss});
   everyone.event(
       summary.finished ? "finished" : "preempted",
       summary.finished ? fmt::format("{} steps done, params_hash {}", summary.steps, summary.params_hash)
@@ -256,7 +258,6 @@ TrainResult run_first(const Rank& rank, run::RunFolder& files) {
   if (out_of_money) observer.warn(spending->describe() + ": stopped and saved; raise run.budget to continue");
   const std::string not_uploaded =
       news.finish_uploads(upload_seconds(rank, summary), rank.signal.value(), summary.steps);
-  const TrainResult result = result_of(summary, rank);
   if (options.save_only && !summary.finished) {
     observer.note(fmt::format("run the same command again to resume from step {}", summary.steps));
   } else {

@@ -48,21 +48,24 @@ nlohmann::json expect_good(const std::string& words) {
   return report;
 }
 
-TEST(Drill, RanksThatAreKilled) { expect_good("--faults kill:4,kill-save:2,kill-recovery:2 --steps 400"); }
+// Most of a drill's time goes into starting ranks: four of them where shards go round, else two. Many strikes
+// in one run, and two to eight ranks, are HundredsOfFaults' and the soak's (tools/soak.py).
+TEST(Drill, RanksThatAreKilled) { expect_good("--faults kill:2,kill-save,kill-recovery --steps 400"); }
 
 TEST(Drill, SharesGoOnFromMemoryToo) {
-  expect_good("--faults kill:2,kill-recovery --steps 300 parallel.zero=3 precision.compute=bf16");
+  expect_good("--faults kill,kill-recovery --steps 300 parallel.zero=3 precision.compute=bf16");
 }
 
 TEST(Drill, EveryOtherFault) {
-  const nlohmann::json report = expect_good("--faults term,stop,corrupt,disk,connection --steps 300");
+  const nlohmann::json report =
+      expect_good("--nproc 2 --faults term,stop,corrupt,disk,connection --steps 600");
   EXPECT_EQ(report["faults"].size(), 5u);
 }
 
 // Told to stop at a bad moment: two things at once, at the start, during a save, by a dropped terminal.
 TEST(Drill, ToldToStopAtBadMoments) {
   const nlohmann::json report =
-      expect_good("--faults hangup,term-start,term-save,kill-term:3,stop-term:2 --steps 400");
+      expect_good("--nproc 2 --faults hangup,term-start,term-save,kill-term:2,stop-term --steps 600");
   EXPECT_EQ(report["faults"].size(), 5u);
 }
 
@@ -80,7 +83,7 @@ TEST(Drill, ASlowRunIsWaitedFor) {
 // Signals in pairs, a launcher that is killed, a second start beside the run, a frozen rank in a recovery.
 TEST(Drill, TwoThingsAtOnce) {
   const nlohmann::json report =
-      expect_good("--faults kill-launcher:2,kill-second,term-kill,term-twice:2,stop-start --steps 400");
+      expect_good("--nproc 2 --faults kill-launcher,kill-second,term-kill,term-twice,stop-start --steps 600");
   EXPECT_EQ(report["faults"].size(), 5u);
 }
 

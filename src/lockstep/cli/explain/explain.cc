@@ -91,7 +91,8 @@ int explain_section(const std::string& wanted, bool json) {
       rows.push_back(json_of(key));
       table.add({"  " + key.name, recipe::default_text(key), key.meaning});
     }
-    if (!json) print("[{}] {}\n{}\n", section.name, section.meaning, table.to_text(width));
+    const std::string head = base::hanging(fmt::format("[{}] {}", section.name, section.meaning), width, 2);
+    if (!json) print("{}\n{}\n", head, table.to_text(width));
   }
   return json ? print_json(rows) : 0;
 }

@@ -87,17 +87,20 @@ void print_peak(const run::Plan& plan, size_t width) {
   const program::Instruction& instruction = plan.program.instructions[static_cast<size_t>(at)];
   const auto placed = static_cast<double>(plan.memory.transient_bytes);
   const double gaps = placed > 0 ? 1 - static_cast<double>(plan.memory.live_bytes) / placed : 0;
-  print(
-      "\npeak {} at \"{}\" (instruction {}): {} persistent, {} per step ({:.1f} % of it gaps); {} available "
-      "on {}\n",
+  const std::string sentence = fmt::format(
+      "peak {} at \"{}\" (instruction {}): {} persistent, {} per step ({:.1f} % of it gaps); {} available on "
+      "{}",
       bytes_text(peak), program::title(plan.program, *plan.model, instruction), at,
       bytes_text(plan.memory.persistent_bytes), bytes_text(plan.memory.transient_bytes), 100 * gaps,
       bytes_text(plan.available_bytes), plan.device->id().to_string());
+  print("\n{}\n", base::hanging(sentence, width, 2));
 }
 
-void print_host(const run::Plan& plan) {
+void print_host(const run::Plan& plan, size_t width) {
   if (plan.memory.host_bytes == 0) return;
-  print("and {} of moments in host memory (optim.offload)\n", bytes_text(plan.memory.host_bytes));
+  const std::string text =
+      fmt::format("and {} of moments in host memory (optim.offload)", bytes_text(plan.memory.host_bytes));
+  print("{}\n", base::hanging(text, width, 2));
 }
 
 // Neighbours that need the same are one row: most layouts have two or three kinds of ranks.
@@ -123,7 +126,7 @@ void print_ranks(const run::Plan& plan, size_t width) {
 void print_curve(const run::Plan& plan, const terminal::Terminal& terminal) {
   std::vector<double> mib = alive_bytes(plan.program);
   for (double& bytes : mib) bytes /= 1 << 20;
-  print("\nlive memory within the step, MiB, by instruction\n{}",
+  print("\n{}\n{}", base::hanging("live memory within the step, MiB, by instruction", terminal.width, 2),
         terminal::draw_curve(mib, {.width = std::min<size_t>(terminal.width, 76),
                                    .first = 0,
                                    .last = static_cast<int64_t>(mib.size()) - 1,
@@ -152,11 +155,13 @@ int explain_memory(const std::vector<std::string>& words) {
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
   print("{}", rank_line(plan));
   print_peak(plan, terminal.width);
-  print_host(plan);
+  print_host(plan, terminal.width);
   print_ranks(plan, terminal.width);
   print_curve(plan, terminal);
   for (const run::Remedy& way : run::remedies(plan)) {
-    print("{:<28} needs {:>10}: {}\n", way.change, bytes_text(way.peak_bytes), way.price);
+    const std::string row =
+        fmt::format("{:<28} needs {:>10}: {}", way.change, bytes_text(way.peak_bytes), way.price);
+    print("{}\n", base::hanging(row, terminal.width, 2));
   }
   if (plan.memory.peak_bytes() <= plan.available_bytes) {
     if (apply > 0) throw base::ConfigError(109, "--apply: it fits as it is, so there is nothing to apply");
@@ -164,7 +169,9 @@ int explain_memory(const std::vector<std::string>& words) {
   }
   const std::vector<run::MenuRow> menu =
       run::remedy_menu(plan, plan.available_bytes, run::this_place(plan).machine);
-  print("\n{}\n", menu.empty() ? "does not fit, and no combination of changes helps" : "does not fit");
+  print("\n{}\n",
+        base::hanging(menu.empty() ? "does not fit, and no combination of changes helps" : "does not fit",
+                      terminal.width, 2));
   const double usd_per_hour = run::known_price(plan.recipe(), plan.seat.nodes);
   if (!menu.empty())
     print("{}", menu_text(menu, {plan.recipe().run.steps, usd_per_hour / 3600}, terminal.width));

@@ -83,9 +83,10 @@ int explain_parameters(const std::vector<std::string>& words) {
   }
   const auto all = static_cast<double>(plan.model->param_count()),
              trained = static_cast<double>(plan.model->trained_count());
-  print("{}\n{} parameters, {} of them trained ({:.3g} %)\n",
-        table.to_text(terminal::terminal_of(STDOUT_FILENO)), base::human_count(all),
-        base::human_count(trained), 100 * trained / all);
+  const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
+  const std::string sum = fmt::format("{} parameters, {} of them trained ({:.3g} %)", base::human_count(all),
+                                      base::human_count(trained), 100 * trained / all);
+  print("{}\n{}\n", table.to_text(terminal), base::hanging(sum, terminal.width, 2));
   return 0;
 }
 

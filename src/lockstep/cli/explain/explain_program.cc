@@ -178,15 +178,18 @@ int explain_program(const std::vector<std::string>& words) {
   print_table(plan, all ? Gap{} : gap_between_slices(plan.program));
   double flops = 0;
   for (const program::Instruction& i : plan.program.instructions) flops += i.flops;
-  print("\n{} instructions, {} FLOPs per step, peak memory {}\n", plan.program.instructions.size(),
-        human_count(flops), human_bytes(static_cast<double>(plan.memory.peak_bytes())));
+  const size_t width = terminal::terminal_of(STDOUT_FILENO).width;
+  const auto say = [&](const std::string& text) { print("{}\n", base::hanging(text, width, 2)); };
+  print("\n");
+  say(fmt::format("{} instructions, {} FLOPs per step, peak memory {}", plan.program.instructions.size(),
+                  human_count(flops), human_bytes(static_cast<double>(plan.memory.peak_bytes()))));
   if (plan.seat.world == 1) return 0;
-  print("rank {} {}\n", plan.seat.rank, traffic_text(plan));
+  say(fmt::format("rank {} {}", plan.seat.rank, traffic_text(plan)));
   const size_t lists = run::check_ranks(plan);
-  print(
+  say(fmt::format(
       "checked: the {} ranks have {}; every send has its receive, collectives are in the same order "
-      "everywhere\n",
-      plan.seat.world, lists == 1 ? "one program" : fmt::format("{} different programs", lists));
+      "everywhere",
+      plan.seat.world, lists == 1 ? "one program" : fmt::format("{} different programs", lists)));
   return 0;
 }
 

@@ -23,6 +23,7 @@ std::string alone(const std::string& line) { return "XDG_CONFIG_HOME=$PWD/config
 TEST(Plan, UsageAndWrongWords) {
   base::TemporaryFolder folder;
   const std::string plan = alone("$L plan ") + kSmall;
+  // With a layout of its own, so that none is searched for.
   expect_rows(folder.path(),
               {{"$L plan --help", 0, "lockstep plan recipes/llama-8b.toml --on 8xH100"},
                {plan, 2, "plan needs --on MACHINES"},
@@ -32,14 +33,14 @@ TEST(Plan, UsageAndWrongWords) {
                {plan + " --on a3-highgpu-8g --region mars", 2, "no price of a3-highgpu-8g in \"mars\""},
                {plan + " --on 8xH100 parallel.tensor=3", 2, "[LS0"},
                {plan + " --on 8xH100 --quick", 0, "bottleneck: "},
-               {plan + " --on 8xH100 --quick --explain", 0, "large products, half precision"},
+               {plan + " --on 8xH100 --quick --explain parallel.zero=1", 0, "large products, half precision"},
                {plan + " --on A100 --scale 4:1", 2, "expected FIRST:LAST"},
                {plan + " --on A100 --scale 1:8", 0, "what is waited for"},
-               {plan + " --on a3-megagpu-8g --quick --tariff spot", 0, "checkpoint.every="},
-               {plan + " --on a2-highgpu-8g --quick --tariff one_year", 0, "pays off from"},
+               {plan + " --on a3-megagpu-8g --quick --tariff spot parallel.zero=1", 0, "checkpoint.every="},
+               {plan + " --on a2-highgpu-8g --quick --tariff one_year parallel.zero=1", 0, "pays off from"},
                {plan + " --on a3-megagpu-8g --tariff spot --preemptions -1", 2, "--preemptions must be"},
                {plan + " --on V100 --quick", 0, "CUDA 13 refuses"},
-               {plan + " --on 8xB200 --quick", 0, "not measured"},
+               {plan + " --on 8xB200 --quick parallel.zero=1", 0, "not measured"},
                {plan + " model.preset=8b model.layers=32 --on T4 --quick", 1, "does not fit"}});
 }
 

@@ -40,24 +40,30 @@ std::string money_line(const Planned& p) {
                      money(price->usd_per_hour));
 }
 
+// Wrapped to the terminal, with a hanging indent.
+void say(const std::string& text) {
+  print("{}\n", base::hanging(text, terminal::terminal_of(STDOUT_FILENO).width, 2));
+}
+
 void print_head(const Planned& p, const recipe::Recipe& recipe) {
   const run::Forecast& f = p.forecast;
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
-  print("{} on {}: {}, {}{}, {} parameters, {} {} per step\n",
-        terminal.paint(recipe.run.name, terminal::Colour::bold), p.place.words, f.layout, f.precision,
-        f.recompute == "none" ? "" : ", recompute " + f.recompute,
-        base::human_count(static_cast<double>(f.parameters)), base::human_count(f.units_per_step), f.unit);
-  print("step {} (± {:.0f} %), {} {}/s, MFU {}\n", base::human_duration(f.step_seconds), f.error * 100,
-        base::human_count(f.units_per_second()), f.unit, percent(f.mfu));
-  print("{} steps: {}, {:.0f} kWh{}\n", f.steps, base::human_duration(f.hours * 3600), f.kwh, money_line(p));
+  say(fmt::format("{} on {}: {}, {}{}, {} parameters, {} {} per step",
+                  terminal.paint(recipe.run.name, terminal::Colour::bold), p.place.words, f.layout,
+                  f.precision, f.recompute == "none" ? "" : ", recompute " + f.recompute,
+                  base::human_count(static_cast<double>(f.parameters)), base::human_count(f.units_per_step),
+                  f.unit));
+  say(fmt::format("step {} (± {:.0f} %), {} {}/s, MFU {}", base::human_duration(f.step_seconds),
+                  f.error * 100, base::human_count(f.units_per_second()), f.unit, percent(f.mfu)));
+  say(fmt::format("{} steps: {}, {:.0f} kWh{}", f.steps, base::human_duration(f.hours * 3600), f.kwh,
+                  money_line(p)));
   if (p.loss)
-    print("{}\n", base::hanging(
-                      fmt::format("loss: estimated at {:.2f} ({:.2f} to {:.2f}) by {}", p.loss->estimate.loss,
-                                  p.loss->estimate.low, p.loss->estimate.high, p.loss->basis),
-                      terminal.width, 2));
-  if (!p.place.device->note.empty()) print("note: {}: {}\n", p.place.device->name, p.place.device->note);
+    say(fmt::format("loss: estimated at {:.2f} ({:.2f} to {:.2f}) by {}", p.loss->estimate.loss,
+                    p.loss->estimate.low, p.loss->estimate.high, p.loss->basis));
+  if (!p.place.device->note.empty())
+    say(fmt::format("note: {}: {}", p.place.device->name, p.place.device->note));
   if (!p.place.model.measured)
-    print("not measured: figures of {} are its maker's and estimates\n", p.place.device->name);
+    say(fmt::format("not measured: figures of {} are its maker's and estimates", p.place.device->name));
 }
 
 // What the tariff means for this run, in a sentence.
@@ -68,9 +74,10 @@ void print_tariff(const Planned& p) {
   const run::Forecast& f = p.forecast;
   if (p.paying.tariff != plan::Tariff::spot) {
     const double years = p.paying.tariff == plan::Tariff::one_year ? 1 : 3;
-    print("a commitment pays off from {:.0f} hours of use in {} on, of {:.0f}\n",
-          plan::break_even_hours(hourly->usd_per_hour, price->usd_per_hour, years * plan::kHoursOfYear),
-          years == 1 ? "a year" : "3 years", years * plan::kHoursOfYear);
+    say(fmt::format(
+        "a commitment pays off from {:.0f} hours of use in {} on, of {:.0f}",
+        plan::break_even_hours(hourly->usd_per_hour, price->usd_per_hour, years * plan::kHoursOfYear),
+        years == 1 ? "a year" : "3 years", years * plan::kHoursOfYear));
     return;
   }
   const plan::Spot spot = plan::expect_spot({.hours = f.hours,
@@ -80,13 +87,12 @@ void print_tariff(const Planned& p) {
                                              .usd_per_hour = price->usd_per_hour,
                                              .on_demand_usd_per_hour = hourly->usd_per_hour});
   const double every = spot.save_every_seconds / f.step_seconds;
-  print(
+  say(fmt::format(
       "spot, at {} preemptions per machine and day: {:.1f} expected ({:.0f} to {:.0f}), {} in all, {} ({} to "
-      "{}), {} "
-      "less than on demand; checkpoint.every={:.0f} loses least\n",
+      "{}), {} less than on demand; checkpoint.every={:.0f} loses least",
       p.paying.preemptions_per_day, spot.preemptions, spot.low, spot.high,
       base::human_duration(spot.hours * 3600), money(spot.usd), money(spot.low_usd), money(spot.high_usd),
-      money(spot.saving()), std::max(1.0, every));
+      money(spot.saving()), std::max(1.0, every)));
 }
 
 void print_parts(const Planned& p) {
@@ -109,9 +115,9 @@ void print_menu(const Planned& p) {
   const auto price = p.place.price(p.paying.tariff, p.paying.region);
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
   if (p.menu.empty()) {
-    print(
-        "\nno change of slices, strands, recomputation, logits or moments makes it fit; use more ranks or "
-        "another machine\n");
+    print("\n");
+    say("no change of slices, strands, recomputation, logits or moments makes it fit; use more ranks or "
+        "another machine");
     return;
   }
   print("\n{}",
@@ -123,7 +129,9 @@ void print_quota(const Planned& p) {
   if (!p.quota) return;
   const terminal::Terminal terminal = terminal::terminal_of(STDOUT_FILENO);
   if (p.quota->empty()) {
-    print("\nquota: the files say nothing about {} ({})\n", p.place.row->name, name_of(p.paying.tariff));
+    print("\n");
+    say(fmt::format("quota: the files say nothing about {} ({})", p.place.row->name,
+                    name_of(p.paying.tariff)));
     return;
   }
   terminal::Table table({"quota in", "limit", "in use", "needed", "", ""});
@@ -278,10 +286,10 @@ void print_explanation(const Planned& p) {
                          m.between.latency_seconds * 1e6)});
   table.add({"memory", fmt::format("{} GiB", gib(m.memory_bytes)), "what a process can have"});
   print("\n{}", table.to_text(terminal::terminal_of(STDOUT_FILENO)));
-  print("device: {} ({}, {})\n", p.place.device->title, p.place.device->source.where,
-        p.place.device->source.checked);
+  say(fmt::format("device: {} ({}, {})", p.place.device->title, p.place.device->source.where,
+                  p.place.device->source.checked));
   if (p.place.row != nullptr)
-    print("price: {} ({})\n", p.place.row->source.where, p.place.row->source.checked);
+    say(fmt::format("price: {} ({})", p.place.row->source.where, p.place.row->source.checked));
 }
 
 }  // namespace lockstep::cli

@@ -253,6 +253,16 @@ TEST(Train, LossesAreLabelled) {
   const Outcome again = run_shell(folder.path(), kTinyRun + "run.steps=20 log.every=1 --json 2>/dev/null");
   const nlohmann::json done = nlohmann::json::parse(again.output, nullptr, false);
   for (const char* key : {"loss", "last_loss", "params_hash"}) EXPECT_EQ(done[key], summary[key]) << key;
+  // Also where the last step is not a logged one.
+  const std::string sparse = kTinyRun + "run.steps=11 log.every=4 run.name=sparse --json 2>/dev/null";
+  const std::string first = run_shell(folder.path(), sparse).output;
+  const nlohmann::json of_run = nlohmann::json::parse(first, nullptr, false),
+                       of_done =
+                           nlohmann::json::parse(run_shell(folder.path(), sparse).output, nullptr, false);
+  for (const char* key : {"loss", "last_loss", "eval_loss", "params_hash"}) {
+    ASSERT_TRUE(of_run.contains(key)) << first;
+    EXPECT_EQ(of_done[key], of_run[key]) << key;
+  }
   EXPECT_EQ(outcome.output.find("ETA 0"), std::string::npos) << outcome.output;
 }
 

@@ -98,7 +98,8 @@ void Leader::hear_signal(bool drop) {
     state_.save_only = ours && holds_unsaved();
     if (!state_.save_only) finish(*final_code_);
   } else if (state_.phase == Phase::running && drop) {
-    stop(false, kPreempted, "the step in progress does not fit into the notice period and is abandoned");
+    stop({.code = kPreempted,
+          .why = "the step in progress does not fit into the notice period and is abandoned"});
   } else if (state_.phase == Phase::stopping && state_.again && ours) {
     state_.again = false, state_.code = kPreempted;
   }
@@ -311,7 +312,7 @@ void Leader::judge_failures() {
                                          .restarts = state_.restarts,
                                          .max_restarts = options_.max_restarts});
   state_.restarts += follows.burns;
-  stop(follows.again, follows.code, "");
+  stop({.again = follows.again, .code = follows.code});
 }
 
 void Leader::judge() {
@@ -329,18 +330,18 @@ void Leader::judge() {
   code = code_after(code, state_.signal, rules_.own_program);
   if (all_done) {
     // Told to stop while they started, they had nothing to save yet, but their memory may have.
-    if (code != 0 && rescue_is_due()) return stop(false, code, "");
+    if (code != 0 && rescue_is_due()) return stop({.code = code});
     return finish(code == 0 ? 0 : final_code_.value_or(code));
   }
   if (newcomer && state_.signal == 0 && !state_.save_only &&
       static_cast<int>(state_.nodes.size()) < options_.max_nodes) {
-    stop(true, 0, "a node joined; restarting all ranks with it");
+    stop({.again = true, .why = "a node joined; restarting all ranks with it"});
   }
 }
 
-void Leader::stop(bool again, int code, std::string why) {
+void Leader::stop(Stop stop) {
   state_.phase = Phase::stopping, phase_at_ = now_.steady;
-  state_.again = again, state_.code = code, state_.why = std::move(why);
+  state_.again = stop.again, state_.code = stop.code, state_.why = std::move(stop.why);
 }
 
 // A node that cannot end its ranks is left out where the others can go on without it. Where they cannot, it

@@ -82,7 +82,12 @@ class Leader {
   bool know_who_lives();
   void judge();
   void judge_failures();
-  void stop(bool again, int code, std::string why);
+  struct Stop {
+    bool again = false;  // another round follows
+    int code = 0;        // of the run, if none does
+    std::string why;     // where it is no failure
+  };
+  void stop(Stop stop);
   void settle();
   bool wait_for_stops();
   bool holds_unsaved() const;

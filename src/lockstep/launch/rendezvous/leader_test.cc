@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 namespace lockstep::launch {
 namespace {
 
@@ -60,9 +62,16 @@ class Story {
     store_->push(kInbox, text);
     turn();
   }
-  void join(NodeCard node) {
+  // Heard in the leader's next turn.
+  void come(NodeCard node) {
     node.min_nodes = options_.min_nodes, node.max_nodes = options_.max_nodes;
-    send({{"say", "join"}, {"token", node.token}, {"card", to_json(node)}});
+    const nlohmann::json message = {
+        {"say", "join"}, {"token", node.token}, {"card", to_json(node)}, {"round", state.round}};
+    store_->push(kInbox, message.dump());
+  }
+  void join(const NodeCard& node) {
+    come(node);
+    turn();
   }
   void tell(const std::string& token, const std::string& what) { send({{"say", what}, {"token", token}}); }
   void fail(const std::string& token, int code, int64_t micros = 1) {
@@ -501,6 +510,94 @@ TEST(Leader, NobodyComes) {
   EXPECT_EQ(story.state.code, 1);
   EXPECT_NE(story.state.why.find("waiting for 1 of 2 nodes: node 1; none joined"), std::string::npos)
       << story.state.why;
+}
+
+// Those who come in the same moment, too many of them: the rest waits until a place is free.
+TEST(Leader, NoMoreNodesThanAskedForTakePart) {
+  Story story(nodes(2, 2, 3));
+  for (const char* token : {"a", "b", "c"}) story.come(card(token));
+  story.turn();
+  EXPECT_EQ(story.state.phase, Phase::running);
+  EXPECT_EQ(story.state.world, 2);
+  EXPECT_EQ(story.state.place_of("c"), nullptr);
+  EXPECT_EQ(story.state.phase, Phase::running) << "nobody restarts for one who has no place";
+  story.fail("a", 1);
+  story.beat();
+  story.tell("a", "bye"), story.tell("b", "stopped");
+  story.join(card("b"));
+  EXPECT_EQ(story.state.phase, Phase::running);
+  EXPECT_EQ(story.state.world, 2);
+  EXPECT_NE(story.state.place_of("c"), nullptr);
+}
+
+// Enough are there; the last call for more is as long as it says, and no longer than the roll call itself.
+TEST(Leader, ALastCallEndsWithTheRollCall) {
+  for (const auto& [last_call, join_timeout, at] :
+       {std::tuple(200, 1000, 200), std::tuple(1000, 200, 200), std::tuple(300, 300, 300)}) {
+    SCOPED_TRACE(fmt::format("last call {} ms, join timeout {} ms", last_call, join_timeout));
+    Options options = nodes(1, 2);
+    options.last_call = Duration(last_call), options.join_timeout = Duration(join_timeout);
+    Story story(options);
+    story.join(card("a"));
+    story.pass(at - 1);
+    story.turn();
+    EXPECT_EQ(story.state.phase, Phase::roll_call);
+    EXPECT_EQ(story.state.waiting, "waiting for 1 of 2 nodes; here: a");
+    story.pass(1);
+    story.turn();
+    EXPECT_EQ(story.state.phase, Phase::running);
+    EXPECT_EQ(story.state.world, 1);
+  }
+}
+
+// One goes while more are called: the last call begins again once there are enough.
+TEST(Leader, ALastCallBeginsAgainWhenThereWereTooFew) {
+  Options options = nodes(2, 3);
+  options.last_call = Duration(200), options.join_timeout = Duration(10000);
+  Story story(options);
+  story.join(card("a")), story.join(card("b"));
+  story.pass(150);
+  story.tell("b", "bye");
+  EXPECT_EQ(story.state.waiting, "waiting for 1 of 2 nodes; here: a");
+  story.join(card("c"));
+  story.pass(199);
+  story.turn();
+  EXPECT_EQ(story.state.phase, Phase::roll_call);
+  story.pass(1);
+  story.turn();
+  EXPECT_EQ(story.state.phase, Phase::running);
+}
+
+// A roll call ends at its time limit, not before and not later; what only saves waits for less long.
+TEST(Leader, ARollCallHasABound) {
+  Options options = nodes(2, 2, 3);
+  options.join_timeout = Duration(600'000);
+  Story story(options, true);
+  story.join(card("a", 0));
+  story.pass(599'999);
+  story.turn();
+  EXPECT_EQ(story.state.phase, Phase::roll_call);
+  story.pass(1);
+  story.turn();
+  EXPECT_EQ(story.state.phase, Phase::over);
+  EXPECT_NE(story.state.why.find("none joined within 10 m"), std::string::npos) << story.state.why;
+
+  options.max_restarts = 0, options.node_timeout = Duration(60'000);
+  Story saves(options, true);
+  saves.join(card("a", 0)), saves.join(card("b", 1));
+  saves.fail("a", 1);
+  saves.beat();
+  saves.send({{"say", "stopped"}, {"token", "a"}, {"newest", 50}});
+  saves.tell("b", "stopped");
+  ASSERT_TRUE(saves.state.save_only);
+  saves.join(card("a", 0));  // the other lives, and does not come
+  saves.pass(14'999);
+  saves.live("b");
+  EXPECT_EQ(saves.state.phase, Phase::roll_call);
+  saves.pass(1);
+  saves.turn();
+  EXPECT_EQ(saves.state.phase, Phase::over);
+  EXPECT_EQ(saves.state.code, 1);
 }
 
 TEST(Leader, ASignalReachesEveryNodeAndEndsRestarts) {

@@ -21,19 +21,29 @@ Model build(const recipe::Recipe& recipe, DType compute, const Parts& parts) {
   });
 }
 
-Preset preset(const char* name, int layers, int hidden, int heads, int ffn, bool tied, int scaling) {
+struct Size {
+  int layers, hidden, heads, ffn;
+  bool tied;
+  int scaling;  // of the rotary positions
+};
+
+Preset preset(const char* name, const Size& size) {
   return {name,
-          {{"model.layers", std::to_string(layers)},
-           {"model.hidden", std::to_string(hidden)},
-           {"model.heads", std::to_string(heads)},
+          {{"model.layers", std::to_string(size.layers)},
+           {"model.hidden", std::to_string(size.hidden)},
+           {"model.heads", std::to_string(size.heads)},
            {"model.kv_heads", "8"},
-           {"model.ffn", std::to_string(ffn)},
+           {"model.ffn", std::to_string(size.ffn)},
            {"model.vocab", "128256"},
-           {"model.tied", tied ? "true" : "false"},
+           {"model.tied", size.tied ? "true" : "false"},
            {"model.context", "8192"},
            {"model.rope_theta", "500000.0"},
-           {"model.rope_scaling", std::to_string(scaling) + ".0"}}};
+           {"model.rope_scaling", std::to_string(size.scaling) + ".0"}}};
 }
+
+const Size k1b{.layers = 16, .hidden = 2048, .heads = 32, .ffn = 8192, .tied = true, .scaling = 32};
+const Size k3b{.layers = 28, .hidden = 3072, .heads = 24, .ffn = 8192, .tied = true, .scaling = 32};
+const Size k8b{.layers = 32, .hidden = 4096, .heads = 32, .ffn = 14336, .tied = false, .scaling = 8};
 
 ConfigSettings read_config(const ConfigReader& c) {
   ConfigSettings settings = read_sizes(c, kUsual);
@@ -99,8 +109,7 @@ Family llama_family() {
           .describe = "Llama: rotary positions, RMSNorm, grouped heads, SwiGLU",
           .reads = keys_of({attention_keys(), rotary_keys(), {"model.attention_bias", "model.mlp_bias"}}),
           .defaults = {.ffn = gated_ffn, .activation = "silu"},
-          .presets = {preset("1b", 16, 2048, 32, 8192, true, 32), preset("3b", 28, 3072, 24, 8192, true, 32),
-                      preset("8b", 32, 4096, 32, 14336, false, 8)},
+          .presets = {preset("1b", k1b), preset("3b", k3b), preset("8b", k8b)},
           .heads = Heads{.grouped = true, .own_width = true},
           .check = [](const recipe::Recipe& recipe) { check_rotary(recipe.model); },
           .build = build,

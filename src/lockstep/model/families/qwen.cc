@@ -75,21 +75,43 @@ void write_qwen3(const recipe::Recipe::Model& m, ConfigWriter& c) {
   c["attention_bias"] = m.attention_bias;
 }
 
-Preset preset(const char* name, int layers, int hidden, int heads, int kv_heads, int head_dim, int ffn,
-              bool tied, int vocab = 151936) {
+struct Size {
+  int layers, hidden, heads, kv_heads, head_dim, ffn;
+  bool tied;
+  int vocab = 151936;
+};
+
+Preset preset(const char* name, const Size& size) {
   return {name,
-          {{"model.layers", std::to_string(layers)},
-           {"model.hidden", std::to_string(hidden)},
-           {"model.heads", std::to_string(heads)},
-           {"model.kv_heads", std::to_string(kv_heads)},
-           {"model.head_dim", std::to_string(head_dim)},
-           {"model.ffn", std::to_string(ffn)},
-           {"model.vocab", std::to_string(vocab)},
-           {"model.tied", tied ? "true" : "false"},
+          {{"model.layers", std::to_string(size.layers)},
+           {"model.hidden", std::to_string(size.hidden)},
+           {"model.heads", std::to_string(size.heads)},
+           {"model.kv_heads", std::to_string(size.kv_heads)},
+           {"model.head_dim", std::to_string(size.head_dim)},
+           {"model.ffn", std::to_string(size.ffn)},
+           {"model.vocab", std::to_string(size.vocab)},
+           {"model.tied", size.tied ? "true" : "false"},
            {"model.context", "32768"},
            {"model.norm_epsilon", "1e-6"},
            {"model.rope_theta", "1000000.0"}}};
 }
+
+// Qwen 2.5
+const Size k05b{
+    .layers = 24, .hidden = 896, .heads = 14, .kv_heads = 2, .head_dim = 64, .ffn = 4864, .tied = true};
+const Size k7b{.layers = 28,
+               .hidden = 3584,
+               .heads = 28,
+               .kv_heads = 4,
+               .head_dim = 128,
+               .ffn = 18944,
+               .tied = false,
+               .vocab = 152064};
+// Qwen 3
+const Size k06b{
+    .layers = 28, .hidden = 1024, .heads = 16, .kv_heads = 8, .head_dim = 128, .ffn = 3072, .tied = true};
+const Size k8b{
+    .layers = 36, .hidden = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn = 12288, .tied = false};
 
 FamilyDefaults defaults() {
   return {.ffn = gated_ffn,
@@ -106,8 +128,7 @@ Family qwen2_family() {
           .describe = "Qwen 2 and 2.5: a Llama with biases on q, k and v",
           .reads = keys_of({attention_keys(), rotary_keys(), window_keys()}),
           .defaults = defaults(),
-          .presets = {preset("0.5b", 24, 896, 14, 2, 64, 4864, true),
-                      preset("7b", 28, 3584, 28, 4, 128, 18944, false, 152064)},
+          .presets = {preset("0.5b", k05b), preset("7b", k7b)},
           .heads = Heads{.grouped = true},
           .check = check,
           .build = build_qwen2,
@@ -120,8 +141,7 @@ Family qwen3_family() {
           .describe = "Qwen 3: a Llama with a norm of each head's q and k",
           .reads = keys_of({attention_keys(), rotary_keys(), window_keys(), {"model.attention_bias"}}),
           .defaults = defaults(),
-          .presets = {preset("0.6b", 28, 1024, 16, 8, 128, 3072, true),
-                      preset("8b", 36, 4096, 32, 8, 128, 12288, false)},
+          .presets = {preset("0.6b", k06b), preset("8b", k8b)},
           .heads = Heads{.grouped = true, .own_width = true, .any_number = true},
           .check = check,
           .build = build_qwen3,

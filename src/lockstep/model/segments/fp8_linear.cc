@@ -1,6 +1,7 @@
 #include "lockstep/model/segments/fp8_linear.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace lockstep::model {
 
@@ -72,11 +73,15 @@ Fp8Operand operand(const Frame& f, const Source& s, Kept kept, const std::string
   return {s.format, s.scaling, find(f, kept, name).data, find(f, kept, scales_of(name)).as<float>()};
 }
 
-// Both copies of `from`; the transposed one only where something will read it.
-void cast(const Frame& f, const Source& s, const void* from, const float* amax, Kept straight,
-          Kept transposed, bool both) {
+// Where the copies of one matrix go.
+struct Copies {
+  Kept straight;
+  std::optional<Kept> transposed;  // only where something will read it
+};
+
+void cast(const Frame& f, const Source& s, const void* from, const float* amax, const Copies& to) {
   if (amax == nullptr && fp8_amax_count(s.scaling, s.rows, s.columns) > 0) {
-    float* found = find(f, straight, s.amax()).as<float>();
+    float* found = find(f, to.straight, s.amax()).as<float>();
     f.kernels->fp8_amax({s.scaling, s.rows, s.columns, from, found}, f.launch);
     amax = found;
   }
@@ -86,8 +91,8 @@ void cast(const Frame& f, const Source& s, const void* from, const float* amax, 
                       .columns = s.columns,
                       .x = from,
                       .amax = amax,
-                      .straight = copy_of(f, straight, s.straight())};
-  if (both) op.transposed = copy_of(f, transposed, s.transposed());
+                      .straight = copy_of(f, to.straight, s.straight())};
+  if (to.transposed) op.transposed = copy_of(f, *to.transposed, s.transposed());
   f.kernels->fp8_cast(op, f.launch);
 }
 
@@ -137,14 +142,16 @@ void add_fp8_values(const LinearMap& map, SegmentPlan& plan, int64_t rows) {
 }
 
 void fp8_prepare(const LinearMap& map, const Frame& f) {
-  cast(f, weight_of(map), f.weight("weight").data, nullptr, Kept::prepared, Kept::prepared, true);
+  cast(f, weight_of(map), f.weight("weight").data, nullptr,
+       {.straight = Kept::prepared, .transposed = Kept::prepared});
 }
 
 void fp8_forward(const LinearMap& map, const Frame& f, const void* x, const void* bias, void* y, int64_t rows,
                  const float* amax) {
   const Source from = x_of(map, rows), w = weight_of(map);
-  cast(f, from, x, amax, Kept::scratch, map.at_once ? Kept::scratch : Kept::saved,
-       f.slice.training && f.trains("weight"));
+  Copies to{.straight = Kept::scratch};
+  if (f.slice.training && f.trains("weight")) to.transposed = map.at_once ? Kept::scratch : Kept::saved;
+  cast(f, from, x, amax, to);
   Fp8Gemm product = forward_product(map, rows);
   product.a = operand(f, from, Kept::scratch, from.straight());
   product.b = operand(f, w, Kept::prepared, map.out_major ? w.straight() : w.transposed());
@@ -156,7 +163,9 @@ void fp8_forward(const LinearMap& map, const Frame& f, const void* x, const void
 void fp8_backward_input(const LinearMap& map, const Frame& f, const void* dy, void* dx, int64_t rows,
                         const float* amax) {
   const Source from = dy_of(map, rows), w = weight_of(map);
-  cast(f, from, dy, amax, Kept::scratch, map.at_once ? Kept::scratch : Kept::left, f.trains("weight"));
+  Copies to{.straight = Kept::scratch};
+  if (f.trains("weight")) to.transposed = map.at_once ? Kept::scratch : Kept::left;
+  cast(f, from, dy, amax, to);
   Fp8Gemm product = input_product(map, rows);
   product.a = operand(f, from, Kept::scratch, from.straight());
   product.b = operand(f, w, Kept::prepared, map.out_major ? w.transposed() : w.straight());

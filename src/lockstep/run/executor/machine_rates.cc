@@ -11,6 +11,8 @@ namespace {
 
 using device::DType;
 
+enum class Pass { forward, backward };
+
 constexpr int kTimes = 40;
 
 class Bench {
@@ -36,7 +38,7 @@ class Bench {
     return seconds;
   }
 
-  double attention(int64_t samples, int64_t length, int64_t heads, int64_t head, DType type, bool backward) {
+  double attention(int64_t samples, int64_t length, int64_t heads, int64_t head, DType type, Pass pass) {
     const kernels::AttentionShape shape{type, samples, length, heads, heads, head};
     const int64_t element = device::size_of(type), wide = shape.rows() * shape.qkv_width() * element;
     const int64_t narrow = shape.rows() * heads * head * element, bytes = kernels_.attention_workspace(shape);
@@ -45,10 +47,10 @@ class Bench {
     const kernels::Launch launch{stream_, values(bytes), bytes, true};
     const auto forward = [&] { kernels_.attention_forward({shape, qkv, out, lse}, launch); };
     forward();
-    const double seconds = backward ? time([&] {
+    const double seconds = pass == Pass::backward ? time([&] {
       kernels_.attention_backward({shape, qkv, out, dout, lse, dqkv}, launch);
     })
-                                    : time(forward);
+                                                  : time(forward);
     give_back();
     return seconds;
   }
@@ -149,13 +151,13 @@ plan::AttentionRate rate_through(double peak, double length_a, double rate_a, do
   return {.reached_64 = reached, .reached_128 = reached, .half_length = length};
 }
 
-plan::AttentionRate measure_attention(Bench& bench, double peak, DType type, bool cpu, bool backward) {
+plan::AttentionRate measure_attention(Bench& bench, double peak, DType type, bool cpu, Pass pass) {
   const int64_t heads = cpu ? 2 : 16, head = cpu ? 64 : 128;
-  const double products = backward ? 5 : 2;
+  const double products = pass == Pass::backward ? 5 : 2;
   const auto rate = [&](int64_t samples, int64_t length) {
     const auto l = static_cast<double>(length);
     const double flops = products * static_cast<double>(samples * heads * head) * l * (l + 1);
-    return flops / bench.attention(samples, length, heads, head, type, backward);
+    return flops / bench.attention(samples, length, heads, head, type, pass);
   };
   const int64_t a = cpu ? 128 : 1024, b = cpu ? 512 : 8192;
   return rate_through(peak, static_cast<double>(a), rate(16, a), static_cast<double>(b),
@@ -163,11 +165,11 @@ plan::AttentionRate measure_attention(Bench& bench, double peak, DType type, boo
 }
 
 // Which tensor cores do not take. Its kernels are full at short lengths, so one is enough.
-double fp32_attention_rate(Bench& bench, bool backward) {
+double fp32_attention_rate(Bench& bench, Pass pass) {
   constexpr int64_t kSamples = 8, kLength = 1024, kHeads = 16, kHead = 64;
-  const double products = backward ? 5 : 2;
+  const double products = pass == Pass::backward ? 5 : 2;
   const double flops = products * static_cast<double>(kSamples * kHeads * kHead * kLength * (kLength + 1));
-  return flops / bench.attention(kSamples, kLength, kHeads, kHead, DType::f32, backward);
+  return flops / bench.attention(kSamples, kLength, kHeads, kHead, DType::f32, pass);
 }
 
 }  // namespace
@@ -201,15 +203,15 @@ plan::Machine measure_machine(device::Device& device, const std::function<void(c
   machine.launch_seconds = std::min(bench.sum(64, edge), 1e-4);
   say("attention");
   const DType attends = cpu ? DType::f32 : half;
-  machine.attention_forward = measure_attention(bench, machine.flops_half, attends, cpu, false);
-  machine.attention_backward = measure_attention(bench, machine.flops_half, attends, cpu, true);
+  machine.attention_forward = measure_attention(bench, machine.flops_half, attends, cpu, Pass::forward);
+  machine.attention_backward = measure_attention(bench, machine.flops_half, attends, cpu, Pass::backward);
   machine.flops_tf32 = machine.attention_fp32_forward = machine.attention_fp32_backward = 0;
   if (!cpu) {
     const Line rounded = products(DType::f32, true);
     const double rate = std::max(rounded.per_second, fp32.per_second);  // older GPUs do not round
     machine.flops_tf32 = rate, machine.reached_tf32 = 1;
-    machine.attention_fp32_forward = fp32_attention_rate(bench, false) / machine.flops_fp32;
-    machine.attention_fp32_backward = fp32_attention_rate(bench, true) / machine.flops_fp32;
+    machine.attention_fp32_forward = fp32_attention_rate(bench, Pass::forward) / machine.flops_fp32;
+    machine.attention_fp32_backward = fp32_attention_rate(bench, Pass::backward) / machine.flops_fp32;
   }
   machine.measured = true;
   machine.error = 0.1;

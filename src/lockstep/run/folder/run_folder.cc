@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/clock.h"
@@ -258,7 +259,34 @@ bool has_saved(const std::string& folder) {
   return false;
 }
 
+namespace {
+
+// The fields of the event "finished".
+constexpr std::pair<const char*, std::optional<double> RecordedEnd::*> kEndFields[] = {
+    {"loss", &RecordedEnd::loss},
+    {"last_loss", &RecordedEnd::last_loss},
+    {"eval_loss", &RecordedEnd::eval_loss}};
+
+std::optional<RecordedEnd> finished_at(const std::string& folder, int64_t steps) {
+  const std::vector<std::string> lines =
+      base::split_lines(base::try_read_file(folder + "/events.jsonl").text);
+  for (auto at = lines.rbegin(); at != lines.rend(); ++at) {
+    const json line = json::parse(*at, nullptr, false);
+    if (!line.is_object() || !line.contains("event") || line["event"] != "finished") continue;
+    if (!line.contains("step") || line["step"] != steps || !line.contains("last_loss")) return std::nullopt;
+    RecordedEnd end;
+    for (const auto& [name, field] : kEndFields) {
+      if (line.contains(name) && line[name].is_number()) end.*field = line[name].get<double>();
+    }
+    return end;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 RecordedEnd recorded_end(const std::string& folder, int64_t steps) {
+  if (const std::optional<RecordedEnd> told = finished_at(folder, steps)) return *told;
   RecordedEnd end;
   std::vector<double> losses;
   const base::ReadResult metrics = base::try_read_file(folder + "/metrics.jsonl");
@@ -403,6 +431,9 @@ void RunFolder::histogram(int64_t step, const std::string& block, const base::Hi
 void RunFolder::event(const std::string& name, const std::string& why, int64_t step) {
   json line{{"event", name}, {"step", step}, {"why", why}, {"time", base::utc_timestamp()}};
   if (name == "first_step") line["seconds"] = base::seconds_since_process_start();
+  for (const auto& [field, value] : kEndFields) {
+    if (name == "finished" && end_.*value && std::isfinite(*(end_.*value))) line[field] = *(end_.*value);
+  }
   write(*events_, line.dump());
 }
 

@@ -53,7 +53,8 @@ OwnCheckpoints checkpoints_of(const std::string& folder, const recipe::Resolved&
 // Whether a run in this folder has ever saved, as far as is left to tell of it.
 bool has_saved(const std::string& folder);
 
-// How a run of so many steps ended, by its metrics.jsonl: what Summary says of it, as far as lines were kept.
+// How a run of so many steps ended, what Summary says of it: by the event "finished", or else by
+// metrics.jsonl, as far as lines were kept.
 struct RecordedEnd {
   std::optional<double> loss;       // mean of the last tenth
   std::optional<double> last_loss;  // of the last step, where it was logged
@@ -93,6 +94,8 @@ class RunFolder : public Observer {
   void evaluated(int64_t step, double loss) override;
   void histogram(int64_t step, const std::string& block, const base::Histogram& gradient) override;
   void event(const std::string& name, const std::string& why, int64_t step) override;
+  // What the event "finished" is to tell, for recorded_end().
+  void ends(const RecordedEnd& end) { end_ = end; }
 
  private:
   void write(PatientLines& lines, std::string line);
@@ -104,6 +107,7 @@ class RunFolder : public Observer {
   std::unique_ptr<PatientLines> histograms_;  // with log.histograms
   std::optional<Chain> chain_;                // with log.chain
   int64_t every_ = 1;
+  RecordedEnd end_;
 };
 
 }  // namespace lockstep::run

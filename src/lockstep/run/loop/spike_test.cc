@@ -24,6 +24,8 @@ TEST(SpikeWatch, Table) {
       {"higher, but not by a third", 40, 2.5, false},
       {"lower", 40, 0.1, false},
       {"too early to say", 10, 50, false},
+      {"one too early", 19, 50, false},
+      {"just enough to say", 20, 50, true},
       {"not a number is told elsewhere", 40, std::numeric_limits<double>::quiet_NaN(), false},
       {"infinite too", 40, std::numeric_limits<double>::infinity(), false},
   };

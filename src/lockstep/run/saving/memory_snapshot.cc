@@ -40,22 +40,21 @@ MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(se
   std::string shape;
   const auto& layout = session.plan.recipe().parallel;
   whole_ = layout.pipeline == 1 && layout.tensor == 1;
-  const auto add = [&](const std::string& name, const device::Tensor& values, bool share, int64_t first) {
-    parts_.push_back({values, bytes_});
-    shape += fmt::format("{} {} {} {};", name, share, first, values.bytes());
-    bytes_ = base::round_up(bytes_ + values.bytes(), kAlignment);
-    whole_ &= !share;
+  const auto add = [&](const std::string& name, const Parameters::Held& held) {
+    parts_.push_back({held.values, bytes_});
+    shape += fmt::format("{} {} {} {};", name, held.sharded, held.first, held.values.bytes());
+    bytes_ = base::round_up(bytes_ + held.values.bytes(), kAlignment);
+    whole_ &= !held.sharded;
   };
   const Parameters& parameters = *session.parameters;
-  add("step state", parameters.state(), false, 0);
+  add("step state", {.values = parameters.state()});
   for (const Parameters::Named& param : parameters.named()) {
     if (param.frozen && session.saves_adapter()) continue;  // each start reads them from the model's folder
     if (param.cut.cuts()) shape += fmt::format("part {} of {} of ", param.cut.part, param.cut.parts);
-    add(param.name, param.master.values, param.master.sharded, param.master.first);
-    for (const Parameters::State& state : param.state)
-      add("moment", state.held.values, state.held.sharded, state.held.first);
+    add(param.name, param.master);
+    for (const Parameters::State& state : param.state) add("moment", state.held);
   }
-  for (const Parameters::Named& one : parameters.statistics()) add(one.name, one.master.values, false, 0);
+  for (const Parameters::Named& one : parameters.statistics()) add(one.name, one.master);
   shape_ = base::hash_text(shape);
   bytes_ = base::round_up(bytes_, kPage);
   const recipe::AutoInt& wish = session.plan.recipe().checkpoint.snapshot_every;

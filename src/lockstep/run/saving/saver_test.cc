@@ -65,6 +65,23 @@ TEST(Saver, SavesInTheBackgroundWhatWasThereAtTheStep) {
   }
 }
 
+// checkpoint.keep and checkpoint.keep_every reach the disk.
+TEST(Saver, KeepsWhatTheRecipeSays) {
+  const base::TemporaryFolder run;
+  Session session = tiny_session({"run.steps=7", "checkpoint.keep=2", "checkpoint.keep_every=3"});
+  TrainOptions options;
+  options.save_every = 1;
+  Saver saver(session, run.path());
+  options.save = [&](int64_t step) { saver.save(step); };
+  Losses losses;
+  train(session, options, losses);
+  saver.finish();
+  std::vector<int64_t> steps;
+  for (const std::string& folder : checkpoint::list(run.path()))
+    steps.push_back(checkpoint::Opened(folder).manifest()->step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{7, 6, 3}));
+}
+
 // A save that cannot be made is told, changes nothing, and the next one works.
 TEST(Saver, AFailureIsToldAndTheNextSaveTriesAgain) {
   LS_NEEDS_HOST_MEMORY();
