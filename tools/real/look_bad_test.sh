@@ -151,7 +151,7 @@ dead_ones() {
   for word in "top runs/dead --once" "top runs/dead --json" "why runs/dead" "plot runs/dead" "metrics runs/dead" "metrics runs/dead --to csv" "attach runs/dead" \
     "profile runs/dead" "replay runs/dead --step 1" "audit runs/dead" "top --once" "metrics runs/dead --listen 0"; do
     # shellcheck disable=SC2086  # words
-    ends 1 timeout 25 "$program" $word && says "has not answered for" && says LS0764 || { echo "$word"; return 1; }
+    ends 1 timeout 25 "$program" $word && says "has not answered for" && says LS0768 || { echo "$word"; return 1; }
   done
   # The page is there all the same, and says that it waits.
   dash runs && ask / >says && says "<title>" || return 1

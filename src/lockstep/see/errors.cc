@@ -18,7 +18,7 @@ std::vector<base::ErrorExplanation> error_rows() {
        "A file that is no run's metrics",
        {"metrics.jsonl has a line that is longer than any that a run writes: it is another file."},
        {"Name a run folder that `lockstep train` has written."}},
-      {764,
+      {768,
        "A disk that does not answer",
        {"The run's folder is on a file server that is down, or behind a network that is."},
        {"`mount` shows what the folder is on; the run itself may wait for it, too.",

@@ -23,7 +23,7 @@ namespace lockstep::see {
 
 constexpr std::chrono::seconds kPatienceWithDisks{5};
 
-// What `question` returns or throws. IoError 764: no answer in time, naming `path`.
+// What `question` returns or throws. IoError 768: no answer in time, naming `path`.
 template <class Question>
 auto patiently(const std::string& path, Question question,
                std::chrono::milliseconds patience = kPatienceWithDisks) {
@@ -32,7 +32,7 @@ auto patiently(const std::string& path, Question question,
   std::future<Result> answer = task->get_future();
   std::thread([task] { (*task)(); }).detach();
   if (answer.wait_for(patience) == std::future_status::ready) return answer.get();
-  throw base::IoError(764,
+  throw base::IoError(768,
                       fmt::format("the disk or file server of {} has not answered for {}", base::quoted(path),
                                   base::human_duration(std::chrono::duration<double>(patience).count())));
 }

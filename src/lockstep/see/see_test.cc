@@ -237,7 +237,7 @@ TEST(Patiently, GivesAnswersErrorsAndUp) {
     return true;
   };
   const std::string said =
-      base::refusal(764, [&] { patiently("runs/dead", asleep, std::chrono::milliseconds(20)); });
+      base::refusal(768, [&] { patiently("runs/dead", asleep, std::chrono::milliseconds(20)); });
   EXPECT_NE(said.find("\"runs/dead\" has not answered for 20 ms"), std::string::npos) << said;
 }
 
