@@ -274,30 +274,29 @@ json to_json(const RankFacts& f) {
                       {"op", g.op},
                       {"bytes", g.bytes}});
   }
-  json all{{"rank", f.rank},
-           {"pid", f.pid},
-           {"host", f.host},
-           {"alive", f.alive},
-           {"stopped", f.stopped},
-           {"stopped_seconds", f.stopped_seconds},
-           {"frozen", f.frozen},
-           {"in_kernel", f.in_kernel},
-           {"writer_seconds", f.writer_seconds},
-           {"phase", static_cast<int>(f.phase)},
-           {"phase_seconds", f.phase_seconds},
-           {"usual_phase_seconds", f.usual_phase_seconds},
-           {"step", f.step},
-           {"groups", groups},
-           {"last", f.last},
-           {"reached", f.reached},
-           {"last_open", f.last_open},
-           {"last_seconds", f.last_seconds},
-           {"usual_seconds", f.usual_seconds},
-           {"usual_step", f.usual_step},
-           {"usual_save", f.usual_save},
-           {"memory", f.memory}};
-  if (f.waits) all["waits"] = *f.waits;
-  return all;
+  return {{"rank", f.rank},
+          {"pid", f.pid},
+          {"host", f.host},
+          {"alive", f.alive},
+          {"stopped", f.stopped},
+          {"stopped_seconds", f.stopped_seconds},
+          {"frozen", f.frozen},
+          {"in_kernel", f.in_kernel},
+          {"writer_seconds", f.writer_seconds},
+          {"phase", static_cast<int>(f.phase)},
+          {"phase_seconds", f.phase_seconds},
+          {"usual_phase_seconds", f.usual_phase_seconds},
+          {"step", f.step},
+          {"groups", groups},
+          {"last", f.last},
+          {"reached", f.reached},
+          {"last_open", f.last_open},
+          {"last_seconds", f.last_seconds},
+          {"usual_seconds", f.usual_seconds},
+          {"usual_step", f.usual_step},
+          {"usual_save", f.usual_save},
+          {"memory", f.memory},
+          {"waits", f.waits ? json(*f.waits) : json()}};
 }
 
 RankFacts facts_from_json(const json& j) {
@@ -325,8 +324,8 @@ RankFacts facts_from_json(const json& j) {
   f.last_open = j.at("last_open"), f.last_seconds = j.at("last_seconds");
   f.usual_seconds = j.at("usual_seconds"), f.usual_step = j.at("usual_step");
   f.usual_save = j.at("usual_save");
-  f.memory = j.value("memory", int64_t{0});
-  if (j.contains("waits")) f.waits = j.at("waits").get<double>();
+  f.memory = j.at("memory");
+  if (!j.at("waits").is_null()) f.waits = j.at("waits").get<double>();
   return f;
 }
 
