@@ -135,7 +135,10 @@ END
   for node in 0 1 2 3; do pkill_node "$node"; done
   all_ended 60 0 1 2 3
 }
-names_the_stopped_one() { beside 0 "$program" top runs/here --once >says && grep -q "rank 5.*node3.*stopped\|rank 5 (.*stopped" says; }
+names_the_stopped_one() {
+  beside 0 "$program" top runs/here --json >seen &&
+    python3 -c 'import json; exit([one["rank"] for one in json.load(open("seen"))["ranks"] if one["doing"] == "stopped"] != [5])'
+}
 # beside NODE COMMAND...: on the machine where that node's launcher is, with its processes.
 beside() {
   local pid
