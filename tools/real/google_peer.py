@@ -139,6 +139,8 @@ class Api(BaseHTTPRequestHandler):
             return 200, {"name": name, "selfLink": BASE + path, "status": "UP", "diskSizeGb": "10"}
         if re.search(r"/regions/[^/]+$", path):
             return 200, {"name": name, "quotas": [{"metric": "NVIDIA_A100_GPUS", "limit": 16.0, "usage": 12.0}]}
+        if re.search(r"/services/[^/]+$", path):
+            return 200, {"name": path.removeprefix("v1/"), "state": "ENABLED"}
         if name in ("listErrors", "getGuestAttributes"):
             return error(404) if name == "getGuestAttributes" else (200, {"items": []})
         collections = ("instances", "customJobs", "queuedResources", "instanceTemplates", "instanceGroupManagers", "resourcePolicies",

@@ -31,6 +31,8 @@ replay_has_the_runs_bits() {
 }
 
 replay_compares() {
+  # What is misspelled is refused before anything is computed.
+  ! "$program" replay "$work/runs/first" --step 5 --against nosuch >says 2>&1 && grep -q LS0109 says && ! grep -q "params_hash" says || return 1
   "$program" train "${small[@]}" run.steps=12 run.name=second optim.lr=1e-3 -q || return 1
   "$program" replay "$work/runs/first" --step 5 --blocks --against "$work/runs/second" >says || return 1
   grep -q "gradient norm" says && grep -q "first different is the weights of" says

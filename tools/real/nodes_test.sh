@@ -105,6 +105,49 @@ cut_off() {
   nothing_runs
 }
 
+# The run's folder is shared, as it is here, so every machine can look; of the ranks elsewhere, the first node's launcher tells.
+top_sees_all() {
+  local node
+  training 100000
+  for node in 3 0 2 1; do launch "$node" --nproc-per-node 2; done
+  until_true 60 step_reached 20 || { tail node-*; return 1; }
+  for node in 0 2; do
+    beside "$node" "$program" top runs/here --json >seen || { cat seen; return 1; }
+    python3 - seen "node$((node + 1))" <<'END' || { cat seen; return 1; }
+import json, sys
+top = json.load(open(sys.argv[1]))
+ranks = top["ranks"]
+assert [one["rank"] for one in ranks] == list(range(8)) and top["unseen"] == [], ranks
+assert [one["host"] for one in ranks] == [f"node{k // 2 + 1}" for k in range(8)], ranks
+assert top["state"] == "training" and all(one["alive"] and one["step"] > 0 and one["memory_bytes"] > 1 << 20 for one in ranks), ranks
+assert all(0 <= one["waits"] <= 1 for one in ranks), ranks
+END
+  done
+  beside 2 "$program" top runs/here --once >says && says "host" && says "node4" || return 1
+  # Nobody asks: nothing is written any more.
+  sleep 8
+  local before
+  before=$(stat -c %Y runs/here/trace/nodes.json)
+  sleep 3
+  [[ $(stat -c %Y runs/here/trace/nodes.json) == "$before" ]] || { echo "it is still written"; return 1; }
+  # A rank that stops elsewhere is named here.
+  kill -STOP "$(with_variable RANK=5 | head -n 1)" && until_true 30 names_the_stopped_one || return 1
+  for node in 0 1 2 3; do pkill_node "$node"; done
+  all_ended 60 0 1 2 3
+}
+names_the_stopped_one() {
+  beside 0 "$program" top runs/here --json >seen &&
+    python3 -c 'import json; exit([one["rank"] for one in json.load(open("seen"))["ranks"] if one["doing"] == "stopped"] != [5])'
+}
+# beside NODE COMMAND...: on the machine where that node's launcher is, with its processes.
+beside() {
+  local pid
+  pid=$(ip netns pids "$spaces-$(($1 + 1))" | while read -r one; do [[ $(cat "/proc/$one/comm") == lockstep ]] && echo "$one" && break; done)
+  shift
+  nsenter --target "$pid" --net --uts --pid --mount --wd="$PWD" "$@"
+}
+pkill_node() { local pid; for pid in $(ip netns pids "$spaces-$(($1 + 1))"); do kill -KILL "$pid" 2>/dev/null; done; }
+
 never_comes() {
   training 20
   for node in 0 1 3; do launch "$node" --rdzv-conf join_timeout=4; done
@@ -162,6 +205,7 @@ row "ZeRO-3 in each node, copies between nodes: shared memory inside, Gloo outsi
   parallel.zero=3 parallel.shard=2
 row "a node whose cable is pulled is named" cut_off 2 "node 2 on node3"
 row "the first node's cable is pulled: the others say that the store has gone" cut_off 0 "10.77.0.1:29400"
+row "top on any machine shows the ranks of all" top_sees_all
 row "a node that never comes is named by all who wait" never_comes
 row "a wrong secret is refused, by name on both sides" wrong_secret
 row "an endpoint where nobody listens" unreachable "$(address 4):29400"

@@ -54,6 +54,32 @@ END
   terraform fmt -check -diff main.tf
 }
 
+# Microsoft's own reader, as `az ml job create` has it, validates what is written and makes the service's request of it.
+azure_reads() {
+  export XDG_STATE_HOME=$PWD/state
+  local words
+  for words in "--set compute=gpus --nodes 2 --time 24h --env A=b --secret LOCKSTEP_SECRET=azure:vault/s" \
+    "--set machine=Standard_ND96asr_v4 --gpus 8 --set spot=true" "--set compute=gpus --env A=yes --env B=1e3"; do
+    "$program" submit "$recipe" --to azureml --image registry/lockstep:1 --set workspace=w --set resource_group=g $words --dry-run --json >plan || return 1
+    "$python" - plan "$words" 2>warnings <<'END' || { tail -n 5 warnings; return 1; }
+import json, sys
+from azure.ai.ml import load_job
+words = sys.argv[2]
+open("job.yml", "w").write(json.load(open(sys.argv[1]))["files"][0]["text"])
+job = load_job("job.yml")
+result = job._validate()
+assert result.passed, result.error_messages
+assert job.command.rstrip().splitlines()[-1].startswith("exec lockstep train"), job.command
+assert job.environment.image == "registry/lockstep:1" and job.tags["lockstep-job"] == job.name
+nodes = 2 if "--nodes 2" in words else 1
+assert job.resources.instance_count == nodes and (job.distribution is not None) == (nodes > 1)
+if nodes > 1: assert job.distribution.process_count_per_instance == 1 and job.limits.timeout == 86400 and job.environment_variables["A"] == "b"
+if "spot" in words: assert job.queue_settings.job_tier.lower() == "spot" and job.resources.instance_type == "Standard_ND96asr_v4"
+if "A=yes" in words: assert job.environment_variables["A"] == "yes" and job.environment_variables["B"] == "1e3", job.environment_variables
+END
+  done
+}
+
 # Every attribute and block of the module is one of the provider's, by the names of its bindings.
 schema() {
   module || return 1
@@ -79,6 +105,8 @@ END
 
 row "SageMaker: made, watched, stopped twice" watched
 row "SageMaker refuses: the script in the bucket is gone again" refused
+need_extra azure-ai-ml
+if "$python" -c 'import azure.ai.ml' 2>/dev/null; then row "Azure ML's own reader takes the job" azure_reads; fi
 if command -v terraform >/dev/null; then
   row "a Terraform module as terraform formats it" module
   wheel=$(ls "${LOCKSTEP_PROVIDER_WHEELS:-/nowhere}"/cdktf_cdktf_provider_google-*.whl 2>/dev/null | head -n 1)

@@ -23,7 +23,7 @@ with_api() {
   until_true 30 test -s "$api/port" || { cat api.log; return 1; }
   port=$(cat "$api/port")
   export CLOUDSDK_CONFIG=$PWD/gcloud CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE=http://127.0.0.1:$port/compute/v1/
-  for service in AIPLATFORM CONTAINER TPU LOGGING CLOUDQUOTAS; do export "CLOUDSDK_API_ENDPOINT_OVERRIDES_$service=http://127.0.0.1:$port/"; done
+  for service in AIPLATFORM CONTAINER TPU LOGGING CLOUDQUOTAS SERVICEUSAGE; do export "CLOUDSDK_API_ENDPOINT_OVERRIDES_$service=http://127.0.0.1:$port/"; done
   "$@" || code=$?
   kill "$peer"
   return "$code"
@@ -70,6 +70,25 @@ group() {
   ends 0 "$program" jobs && says "2 of 2 instances" && stopped || return 1
   asked "POST resourcePolicies" "POST instanceTemplates" "POST instanceGroupManagers" "POST createInstances" "POST createInstances" \
     "DELETE instanceGroupManagers" "DELETE instanceTemplates" "DELETE resourcePolicies"
+}
+
+# A cluster that is there already has the name, and not our label. One that we made goes when the next step fails.
+somebody_elses_cluster() {
+  local gke="--to kubernetes --image IMAGE --set machine=a2-highgpu-4g --set zone=us-central1-a --set cluster=ml --set new_cluster=true --set project=p1"
+  fresh
+  python3 - >"$api/values.json" <<'END_OF_PYTHON'
+import json
+cluster = {"name": "ml", "status": "RUNNING", "zone": "us-central1-a", "location": "us-central1-a", "resourceLabels": {"team": "a"}}
+print(json.dumps({f"v1/projects/p1/{kind}/us-central1-a/clusters/ml": cluster for kind in ("zones", "locations")}))
+END_OF_PYTHON
+  ! submit $gke && says LS0726 && says "nothing of it is left" || { cat says; return 1; }
+  ! grep -q '"method": "DELETE"' "$api/requests" || { cat "$api/requests"; return 1; }
+}
+a_cluster_of_our_own() {
+  local gke="--to kubernetes --image IMAGE --set machine=a2-highgpu-4g --set zone=us-central1-a --set cluster=ml --set new_cluster=true --set project=p1"
+  fresh && echo "403 POST nodePools" >"$api/fail"
+  ! submit $gke && says LS0726 && says "nothing of it is left" || { cat says; return 1; }
+  requested '"resourceLabels": {"lockstep-job": ' && requested '"method": "DELETE"'
 }
 
 flex() {
@@ -238,7 +257,9 @@ budget() {
 }
 
 row_limit=800  # some start gcloud ten times, beside others on a busy machine
-if unshare --net true 2>/dev/null; then google_row "gcloud takes the words of the alert" budget; fi
+if unshare --net true 2>/dev/null; then google_row "GKE: a cluster that was there before is not deleted" somebody_elses_cluster
+google_row "GKE: a cluster that was made goes when the submission fails" a_cluster_of_our_own
+google_row "gcloud takes the words of the alert" budget; fi
 if unshare --mount true 2>/dev/null; then google_row "a spot machine is taken away and started again: same bits" spot; fi
 google_row "instances: made, watched, stopped twice" instances
 google_row "quota: fits, does not fit, and the request for more" quota

@@ -50,6 +50,8 @@ printf '#!/bin/sh\necho "$LSF_HOST"\n' >"$work/bin/hostname"
 cat >"$work/bin/bjobs" <<'STAND_IN'
 #!/bin/bash
 state=$(cat "$LSF_HERE/state" 2>/dev/null)
+[[ ! -e $LSF_HERE/down ]] || { echo "Cannot connect to LSF. Please wait ..." >&2; exit 255; }
+if [[ $* == *"-o jobid"* && $state != RUN ]]; then echo "Job <$(cat "$LSF_HERE/name")> is not found" >&2; exit 255; fi
 if [[ $* == *"-o jobid"* ]]; then [[ $state == RUN && $* == *"$(cat "$LSF_HERE/name")"* ]] && echo 4711; exit 0; fi
 echo "$state|localhost:127.0.0.1|-"
 STAND_IN
@@ -74,7 +76,7 @@ completes() { submit 20 && comes_to "done" && has_bits 20 && nothing_runs && end
 warned() {
   submit "$faulty_steps" && until_true 60 step_reached 20 || return 1
   kill -TERM "$(cat "$LSF_HERE/pid")"
-  comes_to "done" && says "requeued by LSF" && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
+  comes_to "done" && says "LSF runs the job again" && says "resuming from step" && has_bits "$faulty_steps" && nothing_runs
 }
 
 stopped() {
@@ -82,7 +84,15 @@ stopped() {
   ends 0 "$program" stop "$id" && says "nothing of it is left" && is stopped
 }
 
+# LSF that does not answer has not forgotten the job.
+lsf_down() {
+  submit 100000 && until_true 60 step_reached 20 && touch "$LSF_HERE/down" || return 1
+  ends 0 "$program" stop "$id" && says "Cannot connect to LSF" && ! grep -q "nothing of it is left" says && rm "$LSF_HERE/down" || return 1
+  until_true 30 no_lockstep && ends 0 "$program" stop "$id" && says "nothing of it is left"
+}
+
 row "two hosts by blaunch: one rank's bits" completes
 row "warned: saved, put into the queue again by -Q 75, same bits" warned
 row "stop, twice: it does not come back" stopped
+row "LSF that does not answer: nothing is forgotten" lsf_down
 finish

@@ -54,9 +54,10 @@ class Attached {
         line_.print(fmt::format("step {}: {}: {}", event.step, event.name, event.why));
     }
     if (!log_ && std::filesystem::exists(folder_ + "/metrics.jsonl")) log_.emplace(folder_);
-    if (!log_) return line_.update("starting");
-    log_->poll();
-    line_.update(progress_text(*log_, steps_, trains));
+    if (log_) log_->poll();
+    const std::string now = log_ ? progress_text(*log_, steps_, trains) : "starting";
+    if (now != shown_) line_.update(now);  // in a pipe each update is a line
+    shown_ = now;
   }
   int end(const std::string& state) {
     line_.finish();
@@ -71,6 +72,7 @@ class Attached {
   std::optional<see::RunLog> log_;
   int64_t steps_;
   size_t told_ = 0;
+  std::string shown_;
   terminal::LiveLine line_;
 };
 

@@ -60,18 +60,22 @@ void print_summary(const std::vector<Followed>& runs, bool json) {
     const auto& rows = one.log.rows();
     nlohmann::json last = nlohmann::json::object();
     for (const std::string& name : rows.names()) last[name] = rows.last(name);
+    for (const auto& [name, word] : rows.last_words()) last[name] = word;
     if (json) {
       print("{}\n", nlohmann::json{{"run", one.log.folder()},
                                    {"rows", rows.size()},
                                    {"step", rows.empty() ? 0 : rows.step(rows.size() - 1)},
                                    {"finished", one.log.finished()},
+                                   {"left_out", one.log.left_out()},
                                    {"last", last}}
                         .dump());
       continue;
     }
     print("{}: {} rows, step {}, {}\n", one.log.folder(), rows.size(),
           rows.empty() ? 0 : rows.step(rows.size() - 1), one.log.finished() ? "finished" : "not finished");
-    for (const auto& [name, value] : last.items()) print("  {:<16} {}\n", name, value.dump());
+    if (one.log.left_out() > 0) print("  lines that are no metrics, left out: {}\n", one.log.left_out());
+    for (const auto& [name, value] : last.items())
+      print("  {:<16} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
   }
 }
 

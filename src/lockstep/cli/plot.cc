@@ -39,11 +39,16 @@ const AxisName& axis_of(const std::string& word) {
 void check_metric(const std::vector<see::RunLog>& runs, const std::string& metric) {
   std::vector<std::string> known;
   for (const see::RunLog& run : runs) {
+    if (const std::string word = run.rows().last_word(metric); !word.empty() && !run.rows().find(metric))
+      throw base::ConfigError(109, fmt::format("--metric {}: {} has no number of it, only {}",
+                                               base::quoted(metric), run.folder(), word));
     for (const std::string& name : run.rows().names()) {
       if (name == metric) return;
       if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
     }
   }
+  if (known.empty())
+    throw base::ConfigError(109, fmt::format("{} has no metrics yet", runs.front().folder()));
   const std::string near = base::nearest_word(metric, known);
   throw base::ConfigError(
       109, fmt::format("--metric {}: no run here has it; {}", base::quoted(metric),

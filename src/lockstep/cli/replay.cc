@@ -164,6 +164,8 @@ int compare_with_log(const replay::Logged& logged, const SeenStep& seen, json& o
 }
 
 int replay_step(const Wish& wish, const std::string& folder) {
+  // Before anything is computed: it may be misspelled.
+  const Other other = wish.against.empty() ? Other{} : other_of(wish, folder);
   Replayer replayer(folder, wish.words, [](const std::string& line) { remark("{}\n", line); });
   const replay::Start start = replayer.nearest(wish.step);
   json out{{"run", folder},
@@ -197,7 +199,6 @@ int replay_step(const Wish& wish, const std::string& folder) {
   if (!wish.json && wish.blocks) print_blocks(seen, screen);
   if (!wish.json) print_nonfinite(seen);
   if (!wish.against.empty()) {
-    const Other other = other_of(wish, folder);
     Replayer second(other.run, wish.words, nullptr);
     report_difference(other, replay::difference_of(seen, second.step(other.step, Look::blocks)), out,
                       wish.json);

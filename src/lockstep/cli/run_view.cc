@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -9,6 +10,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
+#include "lockstep/see/patiently.h"
 #include "lockstep/see/recipe_keys.h"
 
 namespace lockstep::cli {
@@ -17,13 +19,33 @@ namespace fs = std::filesystem;
 
 std::string run_folder_named(const std::string& name) {
   for (const std::string& folder : {name, "runs/" + name}) {
-    std::error_code error;
-    for (const char* file : {"/metrics.jsonl", "/config.toml", "/events.jsonl"}) {
-      if (fs::exists(folder + file, error)) return folder;
-    }
+    const bool is_one = see::patiently(folder, [folder] {
+      constexpr const char* kFiles[] = {"/metrics.jsonl", "/config.toml", "/events.jsonl"};
+      return std::ranges::any_of(kFiles, [&](const char* file) {
+        std::error_code error;
+        return fs::exists(folder + file, error);
+      });
+    });
+    if (is_one) return folder;
   }
   return "";
 }
+
+namespace {
+
+std::string newest_run() {
+  std::string newest;
+  fs::file_time_type when = fs::file_time_type::min();
+  std::error_code error;
+  for (fs::directory_iterator at("runs", error), end; !error && at != end; at.increment(error)) {
+    std::error_code none;
+    const auto written = fs::last_write_time(at->path() / "metrics.jsonl", none);
+    if (!none && written > when) when = written, newest = at->path().string();
+  }
+  return newest;
+}
+
+}  // namespace
 
 std::string wanted_run(const std::string& name, const std::string& command) {
   if (!name.empty()) {
@@ -33,14 +55,7 @@ std::string wanted_run(const std::string& name, const std::string& command) {
                                              "runs/first",
                                              base::quoted(name), command));
   }
-  std::string newest;
-  fs::file_time_type when = fs::file_time_type::min();
-  std::error_code error;
-  for (fs::directory_iterator at("runs", error), end; !error && at != end; at.increment(error)) {
-    std::error_code none;
-    const auto written = fs::last_write_time(at->path() / "metrics.jsonl", none);
-    if (!none && written > when) when = written, newest = at->path().string();
-  }
+  const std::string newest = see::patiently("runs", newest_run);
   if (newest.empty())
     throw base::ConfigError(
         109, fmt::format("there is no run in \"runs\"; name a run folder: lockstep {} runs/first", command));
@@ -58,7 +73,10 @@ std::string progress_text(const see::RunLog& log, int64_t steps, bool trains) {
   const int64_t step = rows.empty() ? 0 : rows.step(rows.size() - 1);
   std::string line = fmt::format("step {}", step);
   if (steps > 0) line += fmt::format("/{}", steps);
-  if (const double loss = rows.last("loss"); !std::isnan(loss)) line += fmt::format("  loss {:.4f}", loss);
+  if (const std::string word = rows.last_word("loss"); !word.empty())
+    line += "  loss " + word;
+  else if (const double loss = rows.last("loss"); !std::isnan(loss))
+    line += fmt::format("  loss {:.4f}", loss);
   if (const double speed = rows.last("tokens_per_s"); speed > 0)
     line += fmt::format("  {} tokens/s", base::human_count(speed));
   const double step_ms = rows.last("step_ms");

@@ -29,18 +29,22 @@ namespace {
 using terminal::Colour;
 
 constexpr unsigned kLookAgain = 300'000;  // microseconds
+constexpr int kTries = 12;
 
 struct Look {
-  const see::RunLog& log;
+  const see::RunLog* log;
   std::vector<see::RankNow> ranks;
   int64_t steps = 0;  // in all; 0: not known
   std::vector<device::GpuNow> gpus = {};
+  std::vector<int> unseen = {};  // ranks on other hosts, of which nothing is known
 
-  double value(const char* name) const {  // the newest; 0: none
-    const double number = log.rows().last(name);
-    return std::isnan(number) ? 0 : number;
+  // The newest: a number, "nan" or "inf", or null.
+  nlohmann::json value(const char* name) const {
+    if (const std::string word = log->rows().last_word(name); !word.empty()) return word;
+    const double number = log->rows().last(name);
+    return std::isnan(number) ? nlohmann::json() : nlohmann::json(number);
   }
-  int64_t step() const { return log.rows().empty() ? 0 : log.rows().step(log.rows().size() - 1); }
+  int64_t step() const { return log->rows().empty() ? 0 : log->rows().step(log->rows().size() - 1); }
   bool trains() const {
     return std::any_of(ranks.begin(), ranks.end(), [](const see::RankNow& one) { return one.alive; });
   }
@@ -48,12 +52,12 @@ struct Look {
 
 std::string state_of(const Look& look) {
   if (look.trains()) return "training";
-  return look.log.finished() ? "finished" : "not running here";
+  return look.log->finished() ? "finished" : "not running here";
 }
 
 std::string head_line(const Look& look) {
-  return fmt::format("{}  {}  {}", look.log.folder(), state_of(look),
-                     progress_text(look.log, look.steps, look.trains()));
+  return fmt::format("{}  {}  {}", look.log->folder(), state_of(look),
+                     progress_text(*look.log, look.steps, look.trains()));
 }
 
 std::string doing(const see::RankNow& rank) {
@@ -64,15 +68,20 @@ std::string doing(const see::RankNow& rank) {
   return rank.facts.phase == watch::Phase::train && !rank.facts.last.empty() ? rank.facts.last : phase;
 }
 
+bool on_several_hosts(const std::vector<see::RankNow>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [](const see::RankNow& one) { return one.elsewhere; });
+}
+
 std::string table_of(const std::vector<see::RankNow>& ranks, const terminal::Terminal& screen) {
   constexpr size_t kRoomForAll = 90;
-  const bool all = screen.width >= kRoomForAll;
+  const bool all = screen.width >= kRoomForAll, hosts = on_several_hosts(ranks);
   std::vector<std::string> heading{"rank", "step", "doing", "step time", "waits", "memory"};
+  if (hosts) heading.insert(heading.begin() + 1, "host");
   if (all) heading.insert(heading.end(), {"cores", "process"});
   heading.push_back("");
   terminal::Table table(heading);
   for (size_t column = 0; column + 1 < heading.size(); ++column) {
-    if (heading[column] != "doing") table.align_right(column);
+    if (heading[column] != "doing" && heading[column] != "host") table.align_right(column);
   }
   for (const see::RankNow& rank : ranks) {
     std::vector<std::string> row{std::to_string(rank.facts.rank),
@@ -81,6 +90,7 @@ std::string table_of(const std::vector<see::RankNow>& ranks, const terminal::Ter
                                  rank.step_seconds > 0 ? base::human_duration(rank.step_seconds) : "",
                                  rank.waits ? fmt::format("{:.0f} %", 100 * *rank.waits) : "",
                                  rank.memory > 0 ? base::human_bytes(static_cast<double>(rank.memory)) : ""};
+    if (hosts) row.insert(row.begin() + 1, rank.facts.host);
     if (all) {
       row.push_back(rank.cpu ? fmt::format("{:.2f}", *rank.cpu) : "");
       row.push_back(std::to_string(rank.facts.pid));
@@ -127,10 +137,16 @@ void show_gpus(const std::vector<device::GpuNow>& gpus, bool trains, const termi
 void show(const Look& look, const terminal::Terminal& screen) {
   print("{}\n\n", base::hanging(head_line(look), screen.width, 2));
   if (look.ranks.empty()) {
-    print("no rank has left a mark in {}/trace on this host\n", look.log.folder());
+    print("no rank has left a mark in {}/trace on this host\n", look.log->folder());
   } else {
     print("{}", table_of(look.ranks, screen));
   }
+  if (look.trains() && !look.unseen.empty())
+    print("{}\n",
+          base::hanging(fmt::format("{} more rank{} on other hosts: the host of the run's first node shows "
+                                    "all of them, and so does every host that shares the run's folder",
+                                    look.unseen.size(), look.unseen.size() == 1 ? "" : "s"),
+                        screen.width, 2));
   if (const auto verdict = look.trains() ? see::RanksNow::verdict(look.ranks) : std::nullopt)
     print("\n{}\n", screen.paint(base::hanging(verdict->sentence, screen.width, 2), Colour::red));
   show_gpus(look.gpus, look.trains(), screen);
@@ -148,13 +164,14 @@ nlohmann::json to_json(const Look& look) {
     ranks.push_back(std::move(one));
   }
   const auto verdict = look.trains() ? see::RanksNow::verdict(look.ranks) : std::nullopt;
-  return {{"run", look.log.folder()},
+  return {{"run", look.log->folder()},
           {"state", state_of(look)},
           {"step", look.step()},
           {"steps", look.steps},
           {"loss", look.value("loss")},
           {"tokens_per_s", look.value("tokens_per_s")},
           {"ranks", ranks},
+          {"unseen", look.unseen},
           {"gpus", gpus_json(look.gpus, look.trains())},
           {"verdict", verdict ? nlohmann::json(verdict->sentence) : nlohmann::json()}};
 }
@@ -277,16 +294,21 @@ int top_command(Arguments& arguments) {
   if (of_launches) return watch_launches(launcher, json, json || once || !screen.is_tty);
   folder = wanted_run(folder, "top");
   see::RunLog log(folder);
-  see::RanksNow ranks(folder);
+  see::RanksNow ranks(folder, see::RanksNow::Reach::all_hosts);
   const int64_t steps = steps_wanted(folder);
   const auto look = [&] {
     log.poll();
-    Look now{log, ranks.look(), steps, gpus.look()};
+    Look now{&log, ranks.look(), steps, gpus.look(), ranks.unseen()};
     sort_ranks(now.ranks, *order);
     return now;
   };
   if (json || once || !screen.is_tty) {
-    const Look now = look();
+    Look now = look();
+    // The launcher that leads has heard the question within a second, and its answer is on disk soon after.
+    for (int tries = 0; tries < kTries && now.trains() && !now.unseen.empty(); ++tries) {
+      ::usleep(kLookAgain);
+      now = look();
+    }
     if (json) {
       print("{}\n", to_json(now).dump());
     } else {

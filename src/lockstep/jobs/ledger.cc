@@ -32,13 +32,16 @@ std::string now() {
   return text;
 }
 
-// Only what differs from the defaults: the ledger stays readable, and older lines stay valid.
+// Only what differs from the defaults: the ledger stays readable, and older lines stay valid. Lists are
+// lists: an item may have a comma.
 json place_json(const Place& place) {
   static const Place defaults;
   json all{{"name", place.name}};
   for (const Setting& setting : settings()) {
     const std::string text = text_of(setting, place);
-    if (text != text_of(setting, defaults)) all[setting.name] = text;
+    if (text == text_of(setting, defaults)) continue;
+    const auto* list = std::get_if<Words Place::*>(&setting.member);
+    all[setting.name] = list ? json(place.**list) : json(text);
   }
   return all;
 }
@@ -47,7 +50,13 @@ Place place_from(const json& all) {
   Place place;
   place.name = all.at("name");
   for (const auto& [key, value] : all.items()) {
-    if (key != "name" && find_setting(key)) set(place, key, value.get<std::string>(), key);
+    const Setting* setting = key == "name" ? nullptr : find_setting(key);
+    if (!setting) continue;
+    const auto* list = std::get_if<Words Place::*>(&setting->member);
+    if (list && value.is_array())
+      place.** list = value.get<Words>();
+    else  // so are lists in lines of older versions
+      set(place, key, value.get<std::string>(), key);
   }
   return place;
 }

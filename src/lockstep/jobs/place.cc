@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "lockstep/base/environment.h"
@@ -26,11 +27,13 @@ Words split_commas(const std::string& text) {
   return words;
 }
 
-// Values end up in scripts, manifests and command lines: one line each, nothing that a terminal would obey.
-void check_line(const std::string& value, const std::string& where) {
-  if (std::any_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-    throw ConfigError(721,
-                      fmt::format("{} has a control character in {}; remove it", where, base::quoted(value)));
+bool is_utf8(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
 }
 
 int64_t integer_of(const std::string& text, const Setting& setting, const std::string& where) {
@@ -75,6 +78,12 @@ struct Assign {
   }
 };
 
+// What may be a secret's value by mistake is not repeated.
+std::string shown_part(const Setting& setting, const std::string& value) {
+  const bool private_value = setting.name == "secrets" || setting.name == "environment";
+  return private_value ? setting.name + " " + value.substr(0, value.find('=')) : setting.name;
+}
+
 Words names_of_settings() {
   Words names;
   for (const Setting& setting : settings()) names.push_back(setting.name);
@@ -82,6 +91,15 @@ Words names_of_settings() {
 }
 
 }  // namespace
+
+void check_line(const std::string& value, const std::string& where) {
+  const bool control =
+      std::any_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  if (!control && is_utf8(value)) return;
+  throw ConfigError(
+      721, fmt::format("{} has {}; remove it", where,
+                       control ? "a control character, such as a line break," : "bytes that are no UTF-8"));
+}
 
 const Setting* find_setting(std::string_view name) {
   const auto found = std::ranges::find(settings(), name, &Setting::name);
@@ -123,6 +141,11 @@ void check(const Place& place) {
   static const Place defaults;
   find_target(place.kind);
   for (const Setting& setting : settings()) {
+    if (const auto* text = std::get_if<std::string Place::*>(&setting.member))
+      check_line(place.**text, setting.name);
+    if (const auto* list = std::get_if<Words Place::*>(&setting.member)) {
+      for (const std::string& word : place.**list) check_line(word, shown_part(setting, word));
+    }
     if (counts_for(setting, place.kind) || text_of(setting, place) == text_of(setting, defaults)) continue;
     throw ConfigError(722,
                       fmt::format("{} has no effect on {}, a target of kind {}; remove it (it is for {})",

@@ -91,7 +91,10 @@ bool counts_for(const Setting& setting, const std::string& kind);
 // From text, as a flag gives it: lists with commas. ConfigError 720, 721; `where` begins the sentence.
 void set(Place& place, const std::string& key, const std::string& text, const std::string& where);
 std::string text_of(const Setting& setting, const Place& place);
-// ConfigError 722: a setting that this kind of place does not know, a number that cannot be.
+// Values end up in scripts, manifests and command lines: one line each, nothing that a terminal or a line
+// of #SBATCH would obey. ConfigError 721, which does not repeat the value.
+void check_line(const std::string& value, const std::string& where);
+// ConfigError 722: a setting that this kind of place does not know. 721: a value of several lines.
 void check(const Place& place);
 
 Seconds parse_duration(const std::string& text);  // "24h", "1d12h", "90m", "45s"; 0: it is none

@@ -246,6 +246,27 @@ TEST(Ledger, HostileLinesAreCountedNotObeyed) {
   EXPECT_EQ(scene.ledger.unreadable_lines(), 5);
 }
 
+// An option for the client may have commas and blanks; a ledger of an older version has lists as one text.
+TEST(Ledger, GivesListsBackAsTheyWere) {
+  Scene scene;
+  Submitted job;
+  job.id = "first-aaaaaa", job.name = "first";
+  job.place.name = job.place.kind = "ssh";
+  job.place.hosts = {"a", "b"};
+  job.place.options = {"-o", "Ciphers=x,y", "-o", "ProxyCommand=ssh -W %h:%p jump"};
+  job.place.environment = {"LIST=1,2", "EMPTY="};
+  scene.ledger.open_job(job);
+  const Submitted back = find_job(scene.ledger, "first");
+  EXPECT_EQ(back.place.options, job.place.options);
+  EXPECT_EQ(back.place.environment, job.place.environment);
+  EXPECT_EQ(back.place.hosts, job.place.hosts);
+  std::ofstream(scene.ledger.file(), std::ios::app)
+      << R"({"event":"job","job":"old-bbbbbb","name":"old","time":"","folder":"","process":1,)"
+      << R"("place":{"name":"ssh","kind":"ssh","hosts":"a,b"}})"
+      << "\n";
+  EXPECT_EQ(find_job(scene.ledger, "old").place.hosts, job.place.hosts);
+}
+
 TEST(Ledger, RefusesToAskWhereItCannotBeWritten) {
   Scene scene;
   scene.folder.write("jobs", "a file in its place");

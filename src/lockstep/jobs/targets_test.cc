@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/temporary_folder.h"
@@ -519,6 +521,79 @@ TEST(Targets, ChecksSeeAQuotaThatIsUsedUp) {
     }
     EXPECT_TRUE(*row.says ? problem.find(row.says) != std::string::npos : problem.empty()) << problem;
   }
+}
+
+// What finds a job finds no other of the same run, and nothing that was there before.
+TEST(Targets, FindOnlyWhatIsTheirOwn) {
+  Job one = job_for("pbs"), other = one;
+  one.id = "a-run-with-a-long-name-aaaaaa", other.id = "a-run-with-a-long-name-bbbbbb";
+  const auto find = [](const Job& job, const char* label) {
+    for (const Step& step : find_target(job.place.kind).plan(job).steps) {
+      for (const Resource& resource : step.makes) {
+        if (resource.label == label) return shell_line(resource.find);
+      }
+    }
+    return std::string();
+  };
+  EXPECT_NE(find(one, "PBS job"), find(other, "PBS job"));
+  EXPECT_NE(find(one, "PBS job").find("name=a-run-wi-aaaaaa "), std::string::npos);
+
+  Job cluster = job_for("kubernetes");
+  cluster.place.machine = "a2-highgpu-4g", cluster.place.zone = "us-central1-a";
+  cluster.place.cluster = "ml", cluster.place.new_cluster = true;
+  EXPECT_NE(
+      find(cluster, "GKE cluster").find("--filter=name=ml AND resourceLabels.lockstep-job=first-abc123"),
+      std::string::npos);
+}
+
+// A client that fails says nothing about what exists; a job that is gone does.
+TEST(Targets, AClientThatFailsHasForgottenNothing) {
+  struct Row {
+    const char *kind, *label, *client, *script;  // of the stand-in
+    int code;                                    // of `find`
+    const char* output;
+  };
+  const Row rows[] = {
+      {"pbs", "PBS job", "qstat", "exit 111", 1, ""},
+      {"pbs", "PBS job", "qstat", "true", 0, ""},
+      {"pbs", "PBS job", "qstat", "printf 'Job Id: 7.h\\n  Job_Name = first-abc123\\n'", 0, "7.h\n"},
+      {"lsf", "LSF job", "bjobs", "echo Cannot connect to LSF. >&2; exit 255", 1, ""},
+      {"lsf", "LSF job", "bjobs", "echo 'Job <first-abc123> is not found' >&2; exit 255", 0, ""},
+      {"lsf", "LSF job", "bjobs", "echo 4711", 0, "4711\n"},
+      {"sagemaker", "SageMaker training job", "aws", "echo 403 >&2; exit 254", 1, ""},
+      {"sagemaker", "SageMaker training job", "aws", "echo None", 0, ""},
+      {"sagemaker", "script in the bucket", "aws", "echo AccessDenied >&2; exit 254", 254, ""},
+      {"sagemaker", "script in the bucket", "aws", "exit 1", 0, ""},
+      {"sagemaker", "script in the bucket", "aws", "echo 2026-01-01 run.sh", 0,
+       "s3://bucket/runs/first-abc123/job/run.sh\n"},
+      {"terraform", "Terraform module", "terraform", "echo No state file was found! >&2; exit 1", 0, ""},
+  };
+  ProcessClient client;
+  for (const Row& row : rows) {
+    SCOPED_TRACE(std::string(row.kind) + ": " + row.script);
+    base::TemporaryFolder folder;
+    const std::string path = folder.write(row.client, fmt::format("#!/bin/sh\n{}\n", row.script));
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    for (const Step& step : find_target(row.kind).plan(job_for(row.kind)).steps) {
+      for (const Resource& resource : step.makes) {
+        if (resource.label != row.label) continue;
+        Command command = find_command(resource);
+        command.words.insert(command.words.begin(), {"env", "PATH=" + folder.path() + ":/usr/bin:/bin"});
+        const Answer answer = client.run(command);
+        EXPECT_EQ(answer.code, row.code) << answer.error;
+        EXPECT_EQ(answer.output, row.output);
+      }
+    }
+  }
+}
+
+TEST(Gce, GooglesRegistriesAreLoggedInTo) {
+  Job job = job_for("gce");
+  EXPECT_EQ(all_text(find_target("gce").plan(job)).find("configure-docker"), std::string::npos);
+  job.place.image = "us-docker.pkg.dev/p/r/lockstep:1";
+  EXPECT_NE(
+      all_text(find_target("gce").plan(job)).find("gcloud auth configure-docker us-docker.pkg.dev --quiet"),
+      std::string::npos);
 }
 
 TEST(Google, MachineTypesBringTheirGpus) {

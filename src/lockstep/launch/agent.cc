@@ -117,7 +117,12 @@ Agent::Agent(const AgentJob& job)
   watch::Budgets budgets;
   budgets.hang = job.hang_seconds;
   watcher_ = std::make_unique<Watcher>(
-      Watcher::Options{job.run_folder, budgets, rendezvous_.token(), meeting_.leads, !job.options.one_node()},
+      Watcher::Options{.run_folder = job.run_folder,
+                       .budgets = budgets,
+                       .token = rendezvous_.token(),
+                       .leads = meeting_.leads,
+                       .several = !job.options.one_node(),
+                       .publish = [this](auto facts) { this->publish(std::move(facts)); }},
       comm::with_prefix(meeting_.store->clone(), run_prefix(job.options.run_id)));
   if (job.replicas > 0 && !job.options.one_node()) {
     replicas_ = std::make_unique<Replicas>(

@@ -56,6 +56,7 @@ class Agent {
   RanksEnded endings();
   std::optional<VerdictReached> verdict();
   void tell_status();
+  void publish(std::vector<watch::RankFacts> facts) const;
   void show_stacks();
   StatePublished look();
   SignalCaught next_signal();

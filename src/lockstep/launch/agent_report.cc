@@ -41,6 +41,12 @@ void Agent::add_event(const std::string& name, const std::string& why, int64_t s
   disk_.post(why.size(), [=, folder = job_.run_folder] { launch::add_event(folder, name, why, step); });
 }
 
+void Agent::publish(std::vector<watch::RankFacts> facts) const {
+  if (disk_.full()) return;
+  disk_.post(facts.size() * sizeof(watch::RankFacts),
+             [folder = job_.run_folder, facts = std::move(facts)] { watch::write_nodes(folder, facts); });
+}
+
 void Agent::carry_out(const SayWhoCannotEnd&) {
   for (const RunningRank& one : ranks_.running()) {
     watch::Names unknown;

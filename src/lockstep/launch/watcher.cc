@@ -93,8 +93,13 @@ std::optional<watch::Verdict> Watcher::look(const State& state, const std::vecto
     tell(state.round);
     return std::nullopt;
   }
+  // Where ranks here move, all do: nobody else is asked, unless somebody looks.
+  const bool looked_at = options_.several && options_.publish && asked_.by_now(options_.run_folder);
+  const bool judged = !options_.several || someone_waits();
   std::vector<watch::RankFacts> all = facts_;
-  if (options_.several) hear(state, all);
+  if (options_.several && (judged || looked_at)) all = hear(state);
+  if (looked_at) options_.publish(all);
+  if (!judged) return std::nullopt;
   std::optional<watch::Verdict> verdict = watch::judge(all, options_.budgets);
   if (!verdict || verdict->hangs()) return verdict;
   if (said_slow_) return std::nullopt;
@@ -108,13 +113,17 @@ void Watcher::tell(int round) {
   store_->set(facts_key(options_.token), write_json({{"round", round}, {"facts", facts}}));
 }
 
-void Watcher::hear(const State& state, std::vector<watch::RankFacts>& all) {
-  const bool someone_waits = std::any_of(all.begin(), all.end(), [](const watch::RankFacts& f) {
+bool Watcher::someone_waits() const {
+  return std::any_of(facts_.begin(), facts_.end(), [](const watch::RankFacts& f) {
     return f.last_seconds > kWorthTelling ||
            std::any_of(f.groups.begin(), f.groups.end(),
                        [](const watch::GroupFacts& g) { return g.inside && g.since > kWorthTelling; });
   });
-  if (!someone_waits) return all.clear();  // ranks here move, so all do
+}
+
+// What the other nodes have told, behind what is seen here.
+std::vector<watch::RankFacts> Watcher::hear(const State& state) {
+  std::vector<watch::RankFacts> all = facts_;
   for (const NodePlace& place : state.nodes) {
     if (place.card.token == options_.token) continue;
     const nlohmann::json told =
@@ -126,6 +135,7 @@ void Watcher::hear(const State& state, std::vector<watch::RankFacts>& all) {
       continue;  // a node of another version
     }
   }
+  return all;
 }
 
 }  // namespace lockstep::launch

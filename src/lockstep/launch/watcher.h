@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "lockstep/comm/store/store.h"
 #include "lockstep/launch/rendezvous/round_state.h"
+#include "lockstep/watch/nodes.h"
 #include "lockstep/watch/verdict.h"
 
 namespace lockstep::launch {
@@ -32,6 +34,8 @@ class Watcher {
     std::string token;     // of this launcher
     bool leads = true;     // it judges
     bool several = false;  // nodes
+    // What the ranks of all nodes are doing, for somebody who looks; empty: nobody can.
+    std::function<void(std::vector<watch::RankFacts> facts)> publish = {};
   };
   Watcher(Options options, std::unique_ptr<comm::Store> store);
 
@@ -52,12 +56,14 @@ class Watcher {
   void note_stop(watch::RankFacts& facts);
   void note_blocked(watch::RankFacts& facts);
   void tell(int round);
-  void hear(const State& state, std::vector<watch::RankFacts>& all);
+  bool someone_waits() const;
+  std::vector<watch::RankFacts> hear(const State& state);
 
   Options options_;
   std::unique_ptr<comm::Store> store_;
   std::vector<watch::RankFacts> facts_;  // of this node
   std::map<int, watch::Names> names_;    // by rank
+  watch::NodesAsked asked_;
   std::map<pid_t, std::chrono::steady_clock::time_point> stopped_since_;
   struct Blocked {
     int64_t runs = 0;  // of the thread, when it was first seen so

@@ -91,6 +91,7 @@ std::optional<LogRow> read_flat_row(std::string_view line) {
       const auto value = in.text();
       if (!value) return std::nullopt;
       if (*key == "time") row.seconds = unix_seconds(*value);
+      if (is_number_word(*value)) row.words.emplace_back(*key, *value);
     } else if (in.starts_word()) {
       if (!in.take_word("null") && !in.take_word("true") && !in.take_word("false")) return std::nullopt;
     } else {

@@ -14,6 +14,8 @@ double at(const std::vector<double>& values, size_t row) {
 
 }  // namespace
 
+bool is_number_word(std::string_view text) { return text == "nan" || text == "inf" || text == "-inf"; }
+
 // Rows usually have the same names in the same order.
 MetricTable::Column& MetricTable::column(const std::string& name, size_t likely) {
   if (likely < columns_.size() && columns_[likely].name == name) return columns_[likely];
@@ -26,11 +28,16 @@ MetricTable::Column& MetricTable::column(const std::string& name, size_t likely)
 void MetricTable::add(const LogRow& row) {
   size_t likely = 0;
   for (const auto& [name, value] : row.values) {
+    if (!words_.empty()) std::erase_if(words_, [&](const auto& one) { return one.first == name; });
     if (columns_.size() >= kMostColumns && find(name) == nullptr) continue;
     Column& to = column(name, likely);
     likely = static_cast<size_t>(&to - columns_.data()) + 1;
     to.values.resize(steps_.size(), std::nan(""));
     to.values.push_back(value);
+  }
+  for (const auto& word : row.words) {
+    std::erase_if(words_, [&](const auto& one) { return one.first == word.first; });
+    if (words_.size() < kMostColumns) words_.push_back(word);
   }
   steps_.push_back(row.step);
   seconds_.push_back(row.seconds);
@@ -61,6 +68,13 @@ const std::vector<double>* MetricTable::find(std::string_view name) const {
     if (one.name == name) return &one.values;
   }
   return nullptr;
+}
+
+std::string MetricTable::last_word(std::string_view name) const {
+  for (const auto& [metric, word] : words_) {
+    if (metric == name) return word;
+  }
+  return "";
 }
 
 double MetricTable::last(std::string_view name) const {

@@ -17,7 +17,10 @@ struct LogRow {
   int64_t step = 0;
   double seconds = 0;                                  // since 1970; 0: the line does not tell
   std::vector<std::pair<std::string, double>> values;  // by name, in the file's order; never NaN
+  // Names of numbers that are none, with the word that stands for them: "nan", "inf", "-inf".
+  std::vector<std::pair<std::string, std::string>> words = {};
 };
+bool is_number_word(std::string_view text);
 
 class MetricTable {
  public:
@@ -34,6 +37,10 @@ class MetricTable {
   // Its numbers by row; those after the last that has one may be missing. Null: no row has it.
   const std::vector<double>* find(std::string_view name) const;
   double last(std::string_view name) const;  // the newest number; NaN: none
+  // "nan" or "inf" where the newest row with this metric has no number for it; empty: it has one.
+  std::string last_word(std::string_view name) const;
+  // Of metrics that end so.
+  const std::vector<std::pair<std::string, std::string>>& last_words() const { return words_; }
 
  private:
   struct Column {
@@ -45,6 +52,7 @@ class MetricTable {
   std::vector<int64_t> steps_;
   std::vector<double> seconds_;
   std::vector<Column> columns_;
+  std::vector<std::pair<std::string, std::string>> words_;  // by name; mostly none
 };
 
 }  // namespace lockstep::see

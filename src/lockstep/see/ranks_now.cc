@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/see/process_now.h"
+#include "lockstep/watch/nodes.h"
 
 namespace lockstep::see {
 
@@ -27,18 +30,6 @@ std::vector<int> ranks_with_marks(const std::string& folder) {
   return ranks;
 }
 
-std::optional<double> waiting_share(const std::vector<base::RingEntry>& marks) {
-  int64_t first = 0, last = 0, waited = 0;
-  for (const base::RingEntry& mark : marks) {
-    if (mark.started_ns == 0 || mark.finished_ns == 0) continue;
-    if (first == 0) first = mark.started_ns;
-    last = std::max(last, mark.finished_ns);
-    if (mark.stamp.group >= 0) waited += mark.finished_ns - mark.started_ns;
-  }
-  if (last <= first) return std::nullopt;
-  return std::min(1.0, static_cast<double>(waited) / static_cast<double>(last - first));
-}
-
 // Where ranks wait for each other, the one that waits least is the one they wait for.
 void mark_stragglers(std::vector<RankNow>& ranks) {
   constexpr double kMuchLess = 0.15;  // of the time
@@ -54,22 +45,42 @@ void mark_stragglers(std::vector<RankNow>& ranks) {
 
 std::vector<RankNow> RanksNow::look() {
   std::vector<RankNow> ranks;
+  look_here(ranks);
+  if (reach_ == Reach::all_hosts) ask_elsewhere(ranks);
+  known_.clear(), members_.clear();
+  for (const RankNow& rank : ranks) {
+    known_.insert(rank.facts.rank);
+    for (const watch::GroupFacts& group : rank.facts.groups)
+      members_.insert(group.members.begin(), group.members.end());
+  }
+  mark_stragglers(ranks);
+  return ranks;
+}
+
+std::vector<int> RanksNow::unseen() const {
+  std::vector<int> ranks;
+  std::set_difference(members_.begin(), members_.end(), known_.begin(), known_.end(),
+                      std::back_inserter(ranks));
+  return ranks;
+}
+
+void RanksNow::look_here(std::vector<RankNow>& ranks) {
   for (const int rank : ranks_with_marks(folder_)) {
     RankNow now;
     int pid = 0;
     try {
-      const base::RingReader ring(watch::ring_path(folder_, rank));
-      pid = ring.pid();
-      now.waits = waiting_share(ring.entries());
+      pid = base::RingReader(watch::ring_path(folder_, rank)).pid();
     } catch (const base::Error&) {
       continue;  // it is being written, or is no ring
     }
     Seen& seen = seen_[rank];
     if (seen.pid != pid) seen = {.pid = pid, .cpu_seconds = 0, .at_ns = 0, .names = {}};
-    const std::optional<ProcessNow> process = process_now(pid);
     now.facts = watch::read_facts(folder_, rank, pid, 0, seen.names);
+    // A shared disk has the marks of other hosts' ranks, whose processes are none of ours.
+    if (!seen.names.host.empty() && seen.names.host != base::host_name()) continue;
+    const std::optional<ProcessNow> process = process_now(pid);
     now.alive = now.facts.alive = process.has_value() && now.facts.phase != watch::Phase::end;
-    now.step_seconds = now.facts.usual_step;
+    now.step_seconds = now.facts.usual_step, now.waits = now.facts.waits;
     if (process) {
       const int64_t at = base::monotonic_ns();
       if (seen.at_ns != 0 && at > seen.at_ns)
@@ -79,8 +90,23 @@ std::vector<RankNow> RanksNow::look() {
     }
     ranks.push_back(std::move(now));
   }
-  mark_stragglers(ranks);
-  return ranks;
+}
+
+// What is seen here is newer than what was told of it.
+void RanksNow::ask_elsewhere(std::vector<RankNow>& ranks) {
+  watch::ask_nodes(folder_);
+  for (watch::RankFacts& told : watch::read_nodes(folder_)) {
+    if (told.host == base::host_name() || told.host.empty()) continue;
+    const auto at =
+        std::ranges::lower_bound(ranks, told.rank, {}, [](const RankNow& r) { return r.facts.rank; });
+    if (at != ranks.end() && at->facts.rank == told.rank) continue;
+    RankNow now;
+    now.elsewhere = true;
+    now.alive = told.alive = told.alive && told.phase != watch::Phase::end;
+    now.step_seconds = told.usual_step, now.waits = told.waits, now.memory = told.memory;
+    now.facts = std::move(told);
+    ranks.insert(at, std::move(now));
+  }
 }
 
 bool lives_here(const std::string& folder) {
@@ -91,7 +117,9 @@ bool lives_here(const std::string& folder) {
       const std::vector<base::RingEntry> entries = phases.entries();
       const bool ended =
           !entries.empty() && entries.back().stamp.op == static_cast<uint16_t>(watch::Phase::end);
-      if (!ended && process_now(phases.pid())) return true;
+      if (ended || !process_now(phases.pid())) continue;
+      const watch::Names names = watch::read_names(base::try_read_file(watch::names_path(folder, rank)).text);
+      if (names.host.empty() || names.host == base::host_name()) return true;
     } catch (const base::Error&) {
       // No such rank, or it has left no mark here.
     }

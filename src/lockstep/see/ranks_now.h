@@ -3,12 +3,15 @@
 //     RanksNow ranks("runs/first");
 //     for (const RankNow& rank : ranks.look()) ... rank.facts.last, rank.step_seconds, rank.waits ...
 //
-// Reading costs the run nothing. Ranks on other hosts leave their marks there.
+// Reading costs the run nothing. Marks of ranks on other hosts mean nothing here, though a shared disk may
+// show them; of these, the launcher that leads tells what it hears once a second (watch/nodes.h), where it is
+// asked: RanksNow ranks(folder, RanksNow::Reach::all_hosts).
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,16 +28,24 @@ struct RankNow {
   int64_t memory = 0;           // resident bytes of the process
   std::optional<double> cpu;    // cores in use since the look before
   bool straggler = false;       // the others wait for it: it waits much less than they do
+  bool elsewhere = false;       // on another host, and told
 };
 
 class RanksNow {
  public:
-  explicit RanksNow(std::string folder) : folder_(std::move(folder)) {}
+  enum class Reach : uint8_t { this_host, all_hosts };
+  explicit RanksNow(std::string folder, Reach reach = Reach::this_host)
+      : folder_(std::move(folder)), reach_(reach) {}
   std::vector<RankNow> look();  // by rank; empty: no rank has left a mark
+  // Ranks that those of the last look work with, and of which nothing is known.
+  std::vector<int> unseen() const;
   // Who holds up whom, where somebody does.
   static std::optional<watch::Verdict> verdict(const std::vector<RankNow>& ranks);
 
  private:
+  void look_here(std::vector<RankNow>& ranks);
+  void ask_elsewhere(std::vector<RankNow>& ranks);
+
   struct Seen {
     int pid = 0;
     double cpu_seconds = 0;
@@ -42,7 +53,9 @@ class RanksNow {
     watch::Names names;
   };
   std::string folder_;
+  Reach reach_;
   std::map<int, Seen> seen_;
+  std::set<int> known_, members_;  // ranks: of the last look, and of their groups
 };
 
 std::vector<int> ranks_with_marks(const std::string& folder);  // those that have a ring in it, sorted
@@ -50,8 +63,6 @@ std::vector<int> ranks_with_marks(const std::string& folder);  // those that hav
 // Whether some rank of the run is a living process of this host. Looks at a few ranks only.
 bool lives_here(const std::string& folder);
 
-// The part of the time between the first and the last of these marks that was spent inside collectives.
-std::optional<double> waiting_share(const std::vector<base::RingEntry>& marks);
 void mark_stragglers(std::vector<RankNow>& ranks);
 
 }  // namespace lockstep::see

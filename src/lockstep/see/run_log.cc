@@ -9,12 +9,14 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/see/flat_object.h"
+#include "lockstep/see/patiently.h"
 #include "lockstep/see/run_events.h"
 
 namespace lockstep::see {
@@ -41,6 +43,7 @@ struct RowReader : nlohmann::json_sax<nlohmann::json> {
   }
   bool string(std::string& text) override {
     if (depth_ == 1 && key_ == "time") row.seconds = unix_seconds(text);
+    if (depth_ == 1 && is_number_word(text)) row.words.emplace_back(key_, text);
     return true;
   }
   bool start_object(size_t) override {
@@ -81,8 +84,13 @@ std::optional<LogRow> parse_row(std::string_view line) {
 
 RunLog::RunLog(std::string folder) : folder_(std::move(folder)) {
   while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
-  std::error_code error;
-  if (std::filesystem::exists(folder_ + "/metrics.jsonl", error)) return;
+  // A server that is down may still know the name: a byte is read, too.
+  const bool exists = patiently(folder_, [path = folder_ + "/metrics.jsonl"] {
+    std::error_code error;
+    static_cast<void>(std::ifstream(path).get());
+    return std::filesystem::exists(path, error);
+  });
+  if (exists) return;
   throw base::ConfigError(
       760,
       fmt::format("{} has no metrics.jsonl; name the folder of a run that has started, such as runs/first",

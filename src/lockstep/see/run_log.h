@@ -21,7 +21,7 @@ namespace lockstep::see {
 
 class RunLog {
  public:
-  // A run folder. ConfigError 760: it has no metrics.jsonl (yet).
+  // A run folder. ConfigError 760: it has no metrics.jsonl (yet). IoError 768: its disk does not answer.
   explicit RunLog(std::string folder);
 
   // Reads what was added. True: rows() changed. IoError 761: the file can no longer be read.

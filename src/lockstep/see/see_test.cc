@@ -2,12 +2,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
 #include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <thread>
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/refusal.h"
@@ -15,6 +17,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/see/flat_object.h"
 #include "lockstep/see/histogram_log.h"
+#include "lockstep/see/patiently.h"
 #include "lockstep/see/prometheus.h"
 #include "lockstep/see/proto.h"
 #include "lockstep/see/ranks_now.h"
@@ -210,16 +213,45 @@ TEST(Csv, AFileIsWrittenAgainAfterARestart) {
   EXPECT_NE(base::refusal(763, [&] { open_csv(folder.path() + "/no/out.csv", {}); }), "");
 }
 
+// A number that is none stands as a word; both readers of lines see it.
+TEST(MetricTable, TellsMetricsThatEndInNoNumber) {
+  MetricTable table;
+  for (const char* line : {R"({"step":1,"loss":2.5,"lr":1})", R"({"step":2,"loss":"nan","lr":1})",
+                           R"({"step":3, "loss":"inf", "grad_norm":"nan", "note":"a \" quote"})"})
+    table.add(*parse_row(line));
+  EXPECT_EQ(table.last("loss"), 2.5);
+  EXPECT_EQ(table.last_word("loss"), "inf");
+  EXPECT_EQ(table.last_word("grad_norm"), "nan");
+  EXPECT_EQ(table.last_word("lr"), "");
+  EXPECT_EQ(table.last_word("note"), "");
+  table.add(*parse_row(R"({"step":4,"loss":2.25})"));
+  EXPECT_EQ(table.last_word("loss"), "");
+  EXPECT_EQ(table.last_words().size(), 1u);
+}
+
+TEST(Patiently, GivesAnswersErrorsAndUp) {
+  EXPECT_EQ(patiently("x", [] { return 3; }), 3);
+  EXPECT_THROW(patiently("x", []() -> int { throw base::IoError(801, "no"); }), base::IoError);
+  const auto asleep = [] {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    return true;
+  };
+  const std::string said =
+      base::refusal(768, [&] { patiently("runs/dead", asleep, std::chrono::milliseconds(20)); });
+  EXPECT_NE(said.find("\"runs/dead\" has not answered for 20 ms"), std::string::npos) << said;
+}
+
 TEST(RanksNow, WhoWaitsLeastIsWaitedFor) {
   const auto mark = [](int64_t began, int64_t ended, int group) {
     base::RingEntry one;
     one.started_ns = began, one.finished_ns = ended, one.stamp.group = group;
     return one;
   };
-  EXPECT_FALSE(waiting_share({}));
-  EXPECT_FALSE(waiting_share({mark(5, 0, -1)}));
+  EXPECT_FALSE(watch::waiting_share({}));
+  EXPECT_FALSE(watch::waiting_share({mark(5, 0, -1)}));
   EXPECT_DOUBLE_EQ(
-      *waiting_share({mark(100, 200, -1), mark(200, 300, 0), mark(300, 400, -1), mark(400, 0, 0)}), 1.0 / 3);
+      *watch::waiting_share({mark(100, 200, -1), mark(200, 300, 0), mark(300, 400, -1), mark(400, 0, 0)}),
+      1.0 / 3);
 
   struct Row {
     std::vector<double> waits;

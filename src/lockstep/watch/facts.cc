@@ -1,12 +1,14 @@
 #include "lockstep/watch/facts.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -116,6 +118,17 @@ void take_groups(const std::vector<RingEntry>& marks, const Names& names, int64_
   }
 }
 
+// Of the fields of /proc/PID/stat behind the name.
+int64_t resident_bytes(const std::string& stat) {
+  constexpr int kBefore = 21;  // pages are the 24th field
+  std::istringstream fields(stat);
+  std::string skipped;
+  for (int k = 0; k < kBefore; ++k) fields >> skipped;
+  int64_t pages = 0;
+  fields >> pages;
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
 }  // namespace
 
 MarkTitle title_of(const RingEntry& mark, const Names& names) {
@@ -143,6 +156,7 @@ Names read_names(const std::string& text) {
     }
     names.instructions = all.at("instructions").get<std::vector<std::string>>();
     names.pid = all.at("pid");
+    names.host = all.value("host", "");
     if (all.contains("lanes")) names.lanes = all.at("lanes").get<std::vector<std::string>>();
   } catch (const json::exception&) {
     return {};
@@ -150,11 +164,24 @@ Names read_names(const std::string& text) {
   return names;
 }
 
+std::optional<double> waiting_share(const std::vector<RingEntry>& marks) {
+  int64_t first = 0, last = 0, waited = 0;
+  for (const RingEntry& mark : marks) {
+    if (mark.started_ns == 0 || mark.finished_ns == 0) continue;
+    if (first == 0) first = mark.started_ns;
+    last = std::max(last, mark.finished_ns);
+    if (mark.stamp.group >= 0) waited += mark.finished_ns - mark.started_ns;
+  }
+  if (last <= first) return std::nullopt;
+  return std::min(1.0, static_cast<double>(waited) / static_cast<double>(last - first));
+}
+
 RankFacts digest(const std::vector<RingEntry>& marks, const std::vector<RingEntry>& phases,
                  const Names& names, int64_t now_ns) {
   RankFacts facts;
   take_phase(phases, now_ns, facts);
   take_groups(marks, names, now_ns, facts);
+  facts.waits = waiting_share(marks);
   facts.last_seconds = facts.phase_seconds;
   int64_t newest = 0;
   const RingEntry *last = nullptr, *reached = nullptr;
@@ -201,6 +228,7 @@ RankFacts read_facts(const std::string& folder, int rank, int pid, double age, N
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), stat);
   const size_t name_end = stat.rfind(") ");
   const char state = name_end != std::string::npos && name_end + 2 < stat.size() ? stat[name_end + 2] : '?';
+  if (name_end != std::string::npos) facts.memory = resident_bytes(stat.substr(name_end + 2));
   std::string sleeps_in;
   std::getline(std::ifstream(fmt::format("/proc/{}/wchan", pid)), sleeps_in);
   facts.frozen =
@@ -266,7 +294,9 @@ json to_json(const RankFacts& f) {
           {"last_seconds", f.last_seconds},
           {"usual_seconds", f.usual_seconds},
           {"usual_step", f.usual_step},
-          {"usual_save", f.usual_save}};
+          {"usual_save", f.usual_save},
+          {"memory", f.memory},
+          {"waits", f.waits ? json(*f.waits) : json()}};
 }
 
 RankFacts facts_from_json(const json& j) {
@@ -294,6 +324,8 @@ RankFacts facts_from_json(const json& j) {
   f.last_open = j.at("last_open"), f.last_seconds = j.at("last_seconds");
   f.usual_seconds = j.at("usual_seconds"), f.usual_step = j.at("usual_step");
   f.usual_save = j.at("usual_save");
+  f.memory = j.at("memory");
+  if (!j.at("waits").is_null()) f.waits = j.at("waits").get<double>();
   return f;
 }
 

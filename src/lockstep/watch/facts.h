@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,18 +45,21 @@ struct RankFacts {
   double usual_phase_seconds = 0;            // what that kind of phase took before; 0: not known
   int64_t step = 0;
   std::vector<GroupFacts> groups;
-  std::string last;          // the newest instruction
-  std::string reached;       // the newest that its device has ended, where that is known
-  bool last_open = false;    // it has begun and has not ended
-  double last_seconds = 0;   // since the newest mark of any kind
-  double usual_seconds = 0;  // what `last`, or what comes behind it, usually takes; 0: not known
-  double usual_step = 0;     // seconds from step to step; 0: not known
-  double usual_save = 0;     // of a save; 0: there was none yet
+  std::string last;             // the newest instruction
+  std::string reached;          // the newest that its device has ended, where that is known
+  bool last_open = false;       // it has begun and has not ended
+  double last_seconds = 0;      // since the newest mark of any kind
+  double usual_seconds = 0;     // what `last`, or what comes behind it, usually takes; 0: not known
+  double usual_step = 0;        // seconds from step to step; 0: not known
+  double usual_save = 0;        // of a save; 0: there was none yet
+  std::optional<double> waits;  // of the time lately, the part inside collectives
+  int64_t memory = 0;           // resident bytes of the process
 };
 
 // The names behind the numbers in a ring, as watch::Recorder::describe wrote them.
 struct Names {
   int pid = 0;                     // of the process that wrote them
+  std::string host;                // where it runs; empty: an older version wrote it
   std::vector<GroupFacts> groups;  // name, members and enqueues only
   std::vector<std::string> instructions;
   std::vector<std::string> lanes;  // of each instruction; empty: an older version wrote it
@@ -70,6 +74,9 @@ struct MarkTitle {
   std::string text, lane;
 };
 MarkTitle title_of(const base::RingEntry& mark, const Names& names);
+
+// The part of the time between the first and the last of these marks that was spent inside collectives.
+std::optional<double> waiting_share(const std::vector<base::RingEntry>& marks);
 
 // From marks to facts: a pure function. Entries oldest first; `now_ns` on the clock of the marks.
 RankFacts digest(const std::vector<base::RingEntry>& marks, const std::vector<base::RingEntry>& phases,

@@ -62,6 +62,7 @@ void Recorder::describe(const RecordedNames& names) {
   }
   std::ofstream(names_path(folder_, rank_)) << json{{"rank", rank_},
                                                     {"pid", ::getpid()},
+                                                    {"host", base::host_name()},
                                                     {"groups", groups},
                                                     {"instructions", names.instructions},
                                                     {"lanes", names.lanes}}

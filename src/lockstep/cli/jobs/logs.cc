@@ -26,6 +26,7 @@ bool print_more(const jobs::Submitted& job, jobs::LogsWish& wish, jobs::Client& 
 }
 
 int follow(const jobs::Submitted& job, jobs::LogsWish wish, jobs::Client& client) {
+  std::string unknown;  // why its state is, as last said
   for (int round = 0;; ++round) {
     print_more(job, wish, client);
     if (std::ferror(stdout)) return 0;  // nobody reads any more
@@ -37,6 +38,9 @@ int follow(const jobs::Submitted& job, jobs::LogsWish wish, jobs::Client& client
                status.reason.empty() ? "" : ": " + status.reason);
         return 0;
       }
+      if (status.state == jobs::State::unknown && status.reason != unknown)
+        remark("lockstep: the state of {} is not known: {}; Ctrl-C ends this\n", job.id, status.reason);
+      unknown = status.state == jobs::State::unknown ? status.reason : "";
     }
     std::this_thread::sleep_for(kPause);
   }

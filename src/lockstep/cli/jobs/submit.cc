@@ -91,7 +91,6 @@ jobs::Place place_of(const Words& words) {
   place.environment.insert(place.environment.end(), words.variables.begin(), words.variables.end());
   place.secrets.insert(place.secrets.end(), words.secrets.begin(), words.secrets.end());
   if (!place.hosts.empty() && words.nodes.empty()) place.nodes = static_cast<int64_t>(place.hosts.size());
-  jobs::check(place);
   return place;
 }
 
@@ -140,6 +139,7 @@ std::vector<std::string> set_run(const Words& words, const recipe::RecipeSource&
       throw base::ConfigError(722, "--launch runs a program of yours: leave recipe, keys and --sweep out");
     job.launch = jobs::split_shell_words(words.launch);
     job.name = std::filesystem::path(job.launch.front()).stem().string();
+    jobs::check_line(job.name, "the program's name");
     return {};
   }
   refuse_spaced_keys(source.overrides);
@@ -160,6 +160,8 @@ jobs::Job job_of(const Words& words, const recipe::RecipeSource& source, const j
   jobs::Job job;
   job.place = place_of(words);
   fill_in(job.place);
+  jobs::check(job.place);
+  jobs::check_line(ledger.folder(), "the folder of jobs");
   remarks = set_run(words, source, job);
   job.id = jobs::make_id(job.name);
   job.train = words.train;

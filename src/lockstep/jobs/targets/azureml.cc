@@ -133,6 +133,8 @@ std::vector<Check> checks(const Place& place) {
   require_settings(place, {"workspace", "resource_group"});
   const auto any = [](const Place&, const Answer&) { return std::string(); };
   return {{"login", {{"az", "account", "show", "--query", "name", "--output", "tsv"}}},
+          {"the extension ml",
+           {{"az", "extension", "show", "--name", "ml", "--query", "version", "--output", "tsv"}}},
           {"permissions", {az(place, {"list", "--max-results", "1"})}, any}};
 }
 

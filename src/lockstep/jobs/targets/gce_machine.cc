@@ -69,6 +69,14 @@ if ! command -v nvidia-ctk >/dev/null; then
 fi
 )sh";
 
+// Google's registries ask who pulls: the machine's service account.
+std::string registry_login(const std::string& image) {
+  const std::string registry = image.substr(0, image.find('/'));
+  if (!registry.ends_with("pkg.dev") && !registry.ends_with("gcr.io")) return "";
+  return fmt::format("gcloud auth configure-docker {} --quiet || give_up {}\n", shell_word(registry),
+                     shell_word("no login to " + registry + " is possible"));
+}
+
 // Empty again after every stop, so nothing is kept there but copies of objects.
 constexpr const char* kLocalSsd = R"sh(
 disks=$(ls /dev/disk/by-id/google-local-nvme-ssd-* 2>/dev/null | grep -v part)
@@ -151,7 +159,7 @@ std::string startup_script(const Job& job, Names names) {
   const Place& place = job.place;
   std::string text = kBegin;
   if (place.gpus) text += kDriver;
-  if (!place.image.empty()) text += kDocker;
+  if (!place.image.empty()) text += kDocker + registry_login(place.image);
   if (!place.image.empty() && place.gpus) text += kToolkit;
   if (place.local_ssd) text += kLocalSsd;
   text += names == Names::listed && place.nodes > 1

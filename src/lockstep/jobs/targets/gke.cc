@@ -18,16 +18,18 @@ std::vector<std::string> container(const Place& place, std::vector<std::string> 
 
 Step cluster_step(const Job& job) {
   const Place& place = job.place;
-  return {.command = {.words = container(place,
-                                         {"clusters", "create", place.cluster, "--num-nodes=1",
-                                          "--machine-type=n1-standard-4", "--labels=lockstep-job=" + job.id}),
-                      .patience_s = 1800},
-          .makes = {{.job = job.id,
-                     .label = "GKE cluster",
-                     .find = container(place, {"clusters", "list", "--filter=name=" + place.cluster,
-                                               "--format=value(name)"}),
-                     .remove = container(place, {"clusters", "delete", place.cluster, "--quiet", "--async"}),
-                     .id = place.cluster}}};
+  // By its label, too: a cluster that was there before has the name, and is not ours to delete.
+  const std::string ours = fmt::format("name={} AND resourceLabels.lockstep-job={}", place.cluster, job.id);
+  return {
+      .command = {.words =
+                      container(place, {"clusters", "create", place.cluster, "--num-nodes=1",
+                                        "--machine-type=n1-standard-4", "--labels=lockstep-job=" + job.id}),
+                  .patience_s = 1800},
+      .makes = {{.job = job.id,
+                 .label = "GKE cluster",
+                 .find = container(place, {"clusters", "list", "--filter=" + ours, "--format=value(name)"}),
+                 .remove = container(place, {"clusters", "delete", place.cluster, "--quiet", "--async"}),
+                 .id = place.cluster}}};
 }
 
 std::vector<std::string> pool_words(const Job& job) {

@@ -103,6 +103,8 @@ Plan plan(const Job& asked) {
   }
   plan.files.push_back({"job.yaml", to_yaml(form.manifest(job))});
   create("job.yaml", form.what, true);
+  if (place.time.count && std::string_view(form.name) == "trainjob")
+    plan.remarks.push_back("a TrainJob has no time limit: time has no effect");
   if (place.claim.empty() && std::string_view(form.name) != "trainjob")
     plan.remarks.push_back("no claim is set: the run folder goes with the pods; --set claim=NAME keeps it");
   return plan;

@@ -33,14 +33,16 @@ json secret_variable(const std::string& variable, const std::string& secret, con
 
 json variables(const Job& job) {
   json all = json::array();
+  bool has_own = false;
   for (const auto& [name, value] : variables_of(job.place)) all.push_back({{"name", name}, {"value", value}});
   for (const Secret& secret : secrets_of(job.place)) {
+    has_own |= secret.variable == "LOCKSTEP_SECRET";
     if (secret.keeper != Secret::Keeper::kubernetes) continue;
     const size_t slash = secret.what.find('/');
     all.push_back(
         secret_variable(secret.variable, secret.what.substr(0, slash), secret.what.substr(slash + 1)));
   }
-  if (job.place.nodes > 1) all.push_back(secret_variable("LOCKSTEP_SECRET", job.id, "secret"));
+  if (job.place.nodes > 1 && !has_own) all.push_back(secret_variable("LOCKSTEP_SECRET", job.id, "secret"));
   return all;
 }
 

@@ -20,7 +20,7 @@ std::string header(const Job& job) {
   const std::pair<const char*, std::string> rows[] = {
       {"-J", job.id},
       {"-cwd", place.folder},
-      {"-o", job.state_folder + "/log"},
+      {"-o", job.state_folder + "/lsf.log"},
       {"-n", std::to_string(place.nodes * slots)},
       {"-R", fmt::format("span[ptile={}]", slots)},
       {"-gpu", place.gpus ? fmt::format("num={}/host{}", place.gpus, gpu_type) : ""},
@@ -41,7 +41,8 @@ std::string header(const Job& job) {
   return text;
 }
 
-// LSF counts no requeues: the script does, in its folder, and hides the code when the budget is used up.
+// LSF counts no requeues: the script does, in its folder, and hides the code when the budget is used up. LSF
+// brings output home when the job has ended: the script writes its log itself, so that it can be followed.
 constexpr const char* kRun = R"sh(
 rm -f "$here/ended"
 trap 'kill -TERM "$run"' TERM
@@ -52,7 +53,10 @@ wait "$run"
 code=$?
 starts=$(($(cat "$here/starts" 2>/dev/null || echo 0) + 1))
 echo "$starts" >"$here/starts"
-if [ "$code" = 75 ] && [ "$starts" -le "$preemptions" ] && [ ! -e "$here/stop" ]; then exit 75; fi
+if [ "$code" = 75 ] && [ "$starts" -le "$preemptions" ] && [ ! -e "$here/stop" ]; then
+  echo "lockstep: preempted and saved; LSF runs the job again"
+  exit 75
+fi
 echo "$code" >"$here/ended"
 [ "$code" = 75 ] && exit 1
 exit "$code"
@@ -67,7 +71,8 @@ first=$(echo "$hosts" | head -n 1)
 std::string script(const Job& job) {
   const Place& place = job.place;
   std::string text = fmt::format("#!/bin/bash\n# lockstep submit: {}\n{}\n", job.id, header(job));
-  text += fmt::format("here={}\npreemptions={}\n", shell_word(job.state_folder), place.preemptions);
+  text += fmt::format("here={}\npreemptions={}\nexec >>\"$here/log\" 2>&1\n", shell_word(job.state_folder),
+                      place.preemptions);
   const std::string recipe = shell_word(job.state_folder + "/recipe.toml");
   if (place.nodes == 1) {
     text += environment_lines(job) + fmt::format("start() {{ exec {}; }}\n", train_line(job, recipe));
@@ -113,8 +118,10 @@ Plan plan(const Job& job) {
       .job = job.id,
       .label = kLabel,
       .find = {"sh", "-c",
-               fmt::format("bjobs -noheader -o jobid -J {} 2>/dev/null | grep -E '^[0-9]+$' || true",
-                           shell_word(job.id))},
+               fmt::format(
+                   "said=$(bjobs -noheader -o jobid -J {} 2>&1) || case $said in *'not found'*|*'No '*) ;; "
+                   "*) echo \"$said\" >&2; exit 1;; esac; echo \"$said\" | sed -n '/^[0-9][0-9]*$/p'",
+                   shell_word(job.id))},
       .remove = {"sh", "-c", fmt::format("touch {}/stop; bkill \"$1\"", shell_word(job.state_folder)),
                  "bkill", "{id}"}};
   plan.steps = {{.command = {.words = {"bsub"}, .input = text}, .makes = {resource}, .id_in = job_number}};

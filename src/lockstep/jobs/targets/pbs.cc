@@ -15,44 +15,65 @@ std::string walltime(Seconds time) {
   return fmt::format("{}:{:02}:{:02}", time.count / 3600, time.count / 60 % 60, time.count % 60);
 }
 
-std::string script(const Job& job) {
+// Old servers cut names to 15 letters: the random ones at the end must be among them, because the name is
+// what finds the job, and another job of the same run is not to be deleted.
+std::string short_name(const std::string& id) {
+  constexpr size_t kMost = 15, kRandom = 7;  // with its -
+  return id.size() <= kMost ? id : id.substr(0, kMost - kRandom) + id.substr(id.size() - kRandom);
+}
+
+std::string header(const Job& job) {
   const Place& place = job.place;
   std::string chunk = fmt::format("select={}", place.nodes);
   if (place.cpus) chunk += fmt::format(":ncpus={}", place.cpus);
   if (place.gpus) chunk += fmt::format(":ngpus={}", place.gpus);
   if (place.memory_gib) chunk += fmt::format(":mem={}gb", place.memory_gib);
-  const std::string end = shell_word(job.state_folder) + "/ended";
-  std::string text = fmt::format(
-      "#!/bin/bash\n#PBS -N {}\n#PBS -l {}\n#PBS -l place=scatter\n#PBS -j oe\n#PBS -o {}/log\n#PBS -r y\n",
-      job.id.substr(0, 15), chunk, job.state_folder);
-  if (place.time.count) text += "#PBS -l walltime=" + walltime(place.time) + "\n";
-  if (!place.partition.empty()) text += "#PBS -q " + place.partition + "\n";
-  if (!place.account.empty()) text += "#PBS -A " + place.account + "\n";
-  for (const std::string& option : place.options) text += "#PBS " + option + "\n";
-  const std::string here = shell_word(job.state_folder);
-  std::string start = "pbsdsh -- bash " + here + "/node.sh";
-  if (place.nodes == 1) {
-    start = train_line(job, here + "/recipe.toml");
-    text += fmt::format("\ncd {} || exit 2\n", shell_word(place.folder)) + environment_lines(job);
-  } else {
-    text += fmt::format("\ncp \"$PBS_NODEFILE\" {}/nodes || exit 2\n", here);
-  }
-  text += fmt::format(R"sh(rm -f {0}
-{1} &
+  std::vector<std::string> rows = {"-N " + short_name(job.id),
+                                   "-l " + chunk,
+                                   "-l place=scatter",
+                                   "-j oe",
+                                   "-o " + shell_word(job.state_folder + "/pbs.log"),
+                                   "-r y"};
+  if (place.time.count) rows.push_back("-l walltime=" + walltime(place.time));
+  if (!place.partition.empty()) rows.push_back("-q " + shell_word(place.partition));
+  if (!place.account.empty()) rows.push_back("-A " + shell_word(place.account));
+  rows.insert(rows.end(), place.options.begin(), place.options.end());
+  std::string text;
+  for (const std::string& row : rows) text += "#PBS " + row + "\n";
+  return text;
+}
+
+// PBS brings output home when the job has ended: the script writes its log itself, so that it can be
+// followed. Only operators may rerun a job (qrerun), anyone may submit it again.
+constexpr const char* kRun = R"sh(
+rm -f "$here/ended"
+start &
 run=$!
 trap 'kill -TERM "$run"' TERM
 while kill -0 "$run" 2>/dev/null; do wait "$run"; done
 wait "$run"
 code=$?
-runs=$(qstat -f "$PBS_JOBID" 2>/dev/null | sed -n 's/ *run_count = //p')
-if [ "$code" = 75 ] && [ "${{runs:-1}}" -le {2} ] && [ ! -e {3}/stop ]; then
-  qrerun "$PBS_JOBID" && exit 75
+starts=$(($(cat "$here/starts" 2>/dev/null || echo 0) + 1))
+echo "$starts" >"$here/starts"
+if [ "$code" = 75 ] && [ "$starts" -le "$preemptions" ] && [ ! -e "$here/stop" ]; then
+  echo "lockstep: preempted and saved; asking PBS to run the job again"
+  qrerun "$PBS_JOBID" 2>/dev/null && exit 75
+  qsub -W "depend=afterany:$PBS_JOBID" "$here/job.sh" >"$here/next.new" && mv "$here/next.new" "$here/next" && exit 75
 fi
-echo "$code" >{0}
+echo "$code" >"$here/ended"
 exit "$code"
-)sh",
-                      end, start, place.preemptions, shell_word(job.state_folder));
-  return text;
+)sh";
+
+std::string script(const Job& job) {
+  const Place& place = job.place;
+  const std::string here = shell_word(job.state_folder);
+  std::string text = fmt::format("#!/bin/bash\n# lockstep submit: {}\n{}\n", job.id, header(job));
+  text += fmt::format("here={}\npreemptions={}\nexec >>\"$here/log\" 2>&1\n", here, place.preemptions);
+  if (place.nodes > 1)
+    return text + "cp \"$PBS_NODEFILE\" \"$here/nodes\" || exit 2\n" +
+           "start() { exec pbsdsh -- bash \"$here/node.sh\"; }\n" + kRun;
+  text += fmt::format("cd {} || exit 2\n", shell_word(place.folder)) + environment_lines(job);
+  return text + fmt::format("start() {{ exec {}; }}\n", train_line(job, here + "/recipe.toml")) + kRun;
 }
 
 // On each node. What pbsdsh starts has neither the script's folder nor its variables, and the list of nodes
@@ -73,16 +94,18 @@ Plan plan(const Job& job) {
     plan.files.push_back({"secret", fresh_secret() + "\n", true});
   }
   if (!job.recipe.empty()) plan.files.push_back({"recipe.toml", job.recipe});
-  // Names are cut to 15 letters by old servers: the script's folder finds the job.
+  // After its first return it has another number, and for a moment two.
+  const std::string find = fmt::format(
+      "all=$(qstat -f) || exit 1; echo \"$all\" | awk -v name={} '/^Job Id:/ {{ id = $3 }} /Job_Name = / {{ "
+      "if ($3 == name) print id }}'",
+      shell_word(short_name(job.id)));
   const Resource resource{
       .job = job.id,
       .label = kLabel,
-      .find = {"sh", "-c",
-               fmt::format("qstat -f 2>/dev/null | awk -v name={} '/^Job Id:/ {{ id = $3 }} /Job_Name = / {{ "
-                           "if ($3 == name) print id }}'",
-                           shell_word(job.id.substr(0, 15)))},
-      .remove = {"sh", "-c", fmt::format("touch {}/stop; qdel \"$1\"", shell_word(job.state_folder)), "qdel",
-                 "{id}"}};
+      .find = {"sh", "-c", find},
+      .remove = {"sh", "-c",
+                 fmt::format("touch {}/stop; jobs=$({}) || exit 1; [ -z \"$jobs\" ] || qdel $jobs",
+                             shell_word(job.state_folder), find)}};
   plan.steps = {{.command = {{"qsub", job.state_folder + "/job.sh"}},
                  .makes = {resource},
                  .id_in = [](const std::string& output) { return std::string(base::trimmed(output)); }}};
@@ -90,7 +113,9 @@ Plan plan(const Job& job) {
 }
 
 Status status(const Submitted& job, Client& client) {
-  const Answer answer = client.run({{"qstat", "-f", job.id_of(kLabel)}});
+  const std::string next(base::trimmed(base::try_read_file(job.state_folder + "/next", 200).text));
+  const Command command{{"qstat", "-f", next.empty() ? job.id_of(kLabel) : next}};
+  const Answer answer = client.run(command);
   std::string state, comment;
   for (const std::string& line : base::split_lines(answer.ok() ? answer.output : "")) {
     const std::string_view text = base::trimmed(line);
@@ -105,7 +130,10 @@ Status status(const Submitted& job, Client& client) {
   if (code == "0") return {State::done, "", ""};
   if (code == "75") return {State::saved, "", "preempted and saved; submit it again to resume"};
   if (!code.empty()) return {State::failed, "", "exit code " + code};
-  return {State::unknown, "", "PBS no longer knows it; its log may say more"};
+  const bool answers = answer.ok() || answer.error.find("nknown Job") != std::string::npos ||
+                       answer.error.find("has finished") != std::string::npos;
+  return {State::unknown, "",
+          answers ? "PBS no longer knows it; its log may say more" : answer.complaint(command)};
 }
 
 Logs logs(const Submitted& job, const LogsWish& wish) {

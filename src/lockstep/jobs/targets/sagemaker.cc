@@ -92,12 +92,17 @@ Plan plan(const Job& asked) {
   plan.steps.push_back(
       {.command = {.words = aws(place, {"s3", "cp", job.state_folder + "/run.sh", script}),
                    .patience_s = 300},
-       .makes = {{.job = job.id,
-                  .label = "script in the bucket",
-                  .find = {"sh", "-c", shell_line(aws(place, {"s3", "ls", script})) + " || true"},
-                  .remove = aws(place, {"s3", "rm", script}),
-                  .costs = false,
-                  .id = script}}});
+       .makes = {
+           {.job = job.id,
+            .label = "script in the bucket",
+            .find = {"sh", "-c",  // 1 without a word: there is no such object
+                     fmt::format(
+                         "said=$({} 2>&1); code=$?; [ \"$code$said\" = 1 ] && exit 0; [ \"$code\" = 0 ] || "
+                         "{{ echo \"$said\" >&2; exit \"$code\"; }}; echo {}",
+                         shell_line(aws(place, {"s3", "ls", script})), shell_word(script))},
+            .remove = aws(place, {"s3", "rm", script}),
+            .costs = false,
+            .id = script}}});
   // A job that has ended stays in SageMaker's list for ever, and costs nothing.
   const std::string list = shell_line(
       aws(place, {"sagemaker", "list-training-jobs", "--name-contains", job.id, "--output", "text", "--query",
@@ -107,11 +112,12 @@ Plan plan(const Job& asked) {
       {.command = {.words = aws(place, {"sagemaker", "create-training-job", "--cli-input-json",
                                         "file://" + job.state_folder + "/job.json"}),
                    .patience_s = 300},
-       .makes = {{.job = job.id,
-                  .label = kLabel,
-                  .find = {"sh", "-c", fmt::format("{} | sed '/^None$/d'", list)},
-                  .remove = aws(place, {"sagemaker", "stop-training-job", "--training-job-name", job.id}),
-                  .id = job.id}}});
+       .makes = {
+           {.job = job.id,
+            .label = kLabel,
+            .find = {"sh", "-c", fmt::format("said=$({}) || exit 1; echo \"$said\" | sed '/^None$/d'", list)},
+            .remove = aws(place, {"sagemaker", "stop-training-job", "--training-job-name", job.id}),
+            .id = job.id}}});
   return plan;
 }
 

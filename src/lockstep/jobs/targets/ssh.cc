@@ -125,7 +125,7 @@ std::string agent_script(const Job& job, int64_t node) {
   const std::string folder = place.folder.empty() ? "\"$HOME/lockstep\"" : shell_word(place.folder);
   text += fmt::format("mkdir -p {0} && cd {0} || {{ echo 2 >\"$here/ended\"; exit 2; }}\n", folder);
   if (!place.bundle.empty()) {
-    text += fmt::format("bundle=\"$HOME/{}\"\n", bundle_of(place));
+    text += fmt::format("bundle=\"$HOME\"/{}\n", shell_word(bundle_of(place)));
     text += "export PATH=\"$bundle/bin:$bundle/build:$bundle:$PATH\"\n";
     text += "export LD_LIBRARY_PATH=\"$bundle/lib:$bundle/.deps/site/torch/lib:${LD_LIBRARY_PATH:-}\"\n";
   }
@@ -177,7 +177,7 @@ Plan plan(const Job& job) {
       plan.steps.push_back(
           {on_host(place, host, "mkdir -p " + shell_word(archive ? ".lockstep/bundles" : bundle_of(place)))});
       plan.steps.push_back(
-          {{.words = {"rsync", "--archive", "--delete", "--rsync-path=cd && rsync",
+          {{.words = {"rsync", "--archive", "--delete", "--protect-args", "--rsync-path=cd && rsync",
                       "--rsh=" + shell_line(ssh_words(place, host)), place.bundle + (archive ? "" : "/"),
                       host.name + ":" + (archive ? archive_of(place) : bundle_of(place) + "/")},
             .patience_s = 3600}});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/text.h"
+#include "lockstep/jobs/client.h"
 #include "lockstep/jobs/targets/gce_machine.h"
 #include "lockstep/jobs/targets/gce_watch.h"
 #include "lockstep/jobs/targets/google.h"
@@ -145,7 +146,9 @@ Plan plan(const Job& asked) {
                    .patience_s = 1800},
        .makes = {{.job = job.id,
                   .label = "Terraform module",
-                  .find = terraform(folder, {"state", "list"}),
+                  .find = {"sh", "-c",  // `state list` fails where nothing was ever made
+                           fmt::format("test ! -e {} || {}", shell_word(folder + "/terraform.tfstate"),
+                                       shell_line(terraform(folder, {"state", "list"})))},
                   .remove = terraform(folder, {"destroy", "-auto-approve", "-no-color"}),
                   .id = job.id}}});
   plan.remarks = {fmt::format("the state of the module is in {}: `lockstep stop` needs it", folder)};

@@ -42,6 +42,10 @@ Reply refusal(int status, const std::string& sentence) {
 
 json number(std::optional<double> value) { return value && std::isfinite(*value) ? json(*value) : json(); }
 
+json number_or_word(std::optional<double> value) {
+  return value && std::isnan(*value) ? json("nan") : number(value);
+}
+
 json to_json(const RunSummary& run) {
   if (run.gone) return {{"name", run.name}, {"gone", true}};
   return {{"name", run.name},
@@ -49,8 +53,8 @@ json to_json(const RunSummary& run) {
           {"why", run.why},
           {"step", run.step},
           {"steps", run.steps},
-          {"loss", number(run.loss)},
-          {"eval_loss", number(run.eval_loss)},
+          {"loss", number_or_word(run.loss)},
+          {"eval_loss", number_or_word(run.eval_loss)},
           {"tokens_per_s", number(run.tokens_per_s)},
           {"updated", run.updated},
           {"about", run.about}};
@@ -238,6 +242,7 @@ Reply Api::run(const Request& request) {
     const auto open = open_.open(found->folder);
     const std::lock_guard lock(open->mutex);
     for (const std::string& name : open->log.rows().names()) all["last"][name] = open->log.rows().last(name);
+    for (const auto& [name, word] : open->log.rows().last_words()) all["last"][name] = word;
     all["rows"] = open->log.rows().size();
     all["left_out"] = open->log.left_out();
     all["receipt"] = receipt_of(found->folder, open->log.rows());

@@ -54,6 +54,11 @@ void take_metrics(RunSummary& run) {
       if (name == "eval_loss" && !run.eval_loss) run.eval_loss = value;
       if (name == "tokens_per_s" && !run.tokens_per_s) run.tokens_per_s = value;
     }
+    // It has none now, whatever it was before.
+    for (const auto& [name, word] : row->words) {
+      if (name == "loss" && !run.loss) run.loss = std::nan("");
+      if (name == "eval_loss" && !run.eval_loss) run.eval_loss = std::nan("");
+    }
   }
 }
 

@@ -59,6 +59,7 @@ export function make(tag, properties, ...children) {
 
 export function short(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "";
+  if (typeof value === "string") return value;  // nan, inf
   const size = Math.abs(value);
   if (size >= 1e7 || (size > 0 && size < 1e-3)) return Number(value).toExponential(Math.max(1, digits - 2));
   return String(Number(Number(value).toPrecision(digits + (size >= 1000 ? 2 : 0))));
