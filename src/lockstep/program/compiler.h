@@ -81,6 +81,7 @@ class Compiler {
   void forward_turn(Slice& s, int chunk);
   void backward_turn(Slice& s, int chunk, bool inputs, bool weights);
   void load(Slice& s, int chunk);
+  bool reads_field(const char* field) const;
   void forward(size_t b, size_t g, Slice& s);
   void take_values(Instruction& i, size_t b, size_t g, Slice& s);
   void give_values(Instruction& i, size_t b, size_t g, Slice& s);
@@ -174,7 +175,7 @@ class Compiler {
   std::map<std::pair<size_t, size_t>, int>
       round_;  // {block, strand}: its gradient, where strands are dealt round-robin
   std::vector<std::map<std::string, model::ValueSpec>> flows_;  // what flows into each block
-  std::map<std::string, int> zeros_;  // for edges that came as part of another one
+  std::map<std::string, int> zeros_;                            // for edges that came as part of another one
   // What each part of a segment costs, asked once for all slices.
   std::map<std::tuple<size_t, size_t, model::Part>, std::shared_ptr<const model::Cost>> costs_;
 };
