@@ -119,6 +119,47 @@ ENDINGS = [".role", ".content", ".k", ".items", ".n", ".strip()", ".split()", ".
            ".removeprefix('He')", ".endswith(('x', ' '))", ".count('l')", ".join(['a', 'b'])"]
 
 
+# What is computed item by item, once: generators, views of dictionaries, and loops that look ahead.
+LAZY = [
+    "{% set g = l|select %}{{ g|first }}{{ g|first }}{{ g|list }}{{ g|list }}{{ g is defined }}",
+    "{% set g = ms|selectattr('role', 'equalto', 'user') %}{% if g %}{{ g|list|length }}{% endif %}{% if ms|selectattr('x', 'equalto', 9) %}yes{% endif %}",
+    "{% set g = l|map('string') %}{% for x in g %}{{ x }}{% break %}{% endfor %}|{% for x in g %}{{ x }}{% endfor %}|{{ g|list }}",
+    "{% set g = [3, 0, 4]|select %}{% for x in g %}{{ x }}{{ loop.last }}{% if loop.first %}{% break %}{% endif %}{% endfor %}|{{ g|list }}",
+    "{% set g = [3, 0, 4, 5]|select %}{% for x in g %}{{ loop.index }}/{{ loop.length }} {{ loop.revindex }} {{ loop.nextitem }}{% endfor %}|{{ g|list }}",
+    "{% for x in [1, 2, 'a', 3]|map('abs') %}{{ x }}{% if x == 2 %}{% break %}{% endif %}{% endfor %}",
+    "{% for x in [1, 2, 'a', 3]|map('abs') %}{{ x }}{{ loop.last }}{% if x == 2 %}{% break %}{% endif %}{% endfor %}",
+    "{% set ns = namespace(n=0) %}{% for x in range(6) if x >= ns.n %}{{ x }}{% set ns.n = x + 2 %}{% endfor %}",
+    "{% set ns = namespace(n=0) %}{% for x in range(6) if x >= ns.n %}{{ x }}{{ loop.last }}{% set ns.n = x + 2 %}{% endfor %}",
+    "{% set ns = namespace(n=0) %}{% for x in range(6) if x >= ns.n %}{{ x }}{{ loop.length }}{% set ns.n = 100 %}{% endfor %}",
+    "{% for x in 5|map('string') %}{% endfor %}", "{{ 5|map('nothing') is defined }}{{ 0|map('nothing')|list }}{{ none|select('nothing')|list }}",
+    "{{ l|map('nothing')|list }}", "{{ l|map|list }}", "{{ ms|selectattr|list }}", "{{ ms|map(attribute='role', extra=1)|list }}",
+    "{{ ms|map(attribute='role', extra=1) is iterable }}{{ ms|map(attribute='x', default=0)|list }}{{ ms|map(attribute='x.y', default='D')|list }}",
+    "{{ (l|select) is sequence }}{{ (l|select) is iterable }}{{ (l|select) is mapping }}{{ (l|select) is string }}", "{{ l|select|length }}",
+    "{{ l|select|last }}", "{{ (l|select)[0] is defined }}{{ (l|select)[1:] is defined }}", "{{ 3 in (l|select) }}{{ 9 in (l|map('string')) }}",
+    "{% set g = l|select %}{{ 2 in g }}{{ g|list }}", "{{ (l|select) == (l|select) }}", "{{ l|select + [1] }}", "{{ (l|map('string'))|tojson }}",
+    "{{ l|reverse|list }}{{ (l|reverse)|first }}{{ (l|reverse) is sequence }}{{ l|select|reverse }}{{ 'abc'|reverse }}{{ u|reverse|list }}", "{{ 5|reverse }}",
+    "{{ d|reverse|list }}{{ d|items|list }}{{ u|items|list }}{{ d|items is defined }}{{ (5|items) is defined }}", "{{ 5|items|list }}", "{{ l|reverse|length }}",
+    "{{ d.keys() }}{{ d.values() }}{{ {'a': 1}.items() }}{{ {}.keys() }}", "{{ {'a': 1}.keys() is sequence }}{{ {'a': 1}.keys() is iterable }}{{ {'a': 1}.keys()[0] is defined }}",
+    "{{ {'a': 1, 'b': 2}.keys() == {'b': 1, 'a': 5}.keys() }}{{ {'a': 1}.values() == {'a': 1}.values() }}{{ {'a': 1}.items() == {'a': 1}.items() }}{{ {'a': 1}.keys() == ['a'] }}",
+    "{{ {'a': 1}.keys()|first }}{{ {'a': 1, 'b': 2}.keys()|last }}{{ {'a': 1}.values()|length }}{{ 'a' in {'a': 1}.keys() }}{{ {}.keys() or 'none' }}",
+    "{{ {'a': 1}.keys() + ['b'] }}", "{{ {'a': 1}.keys()|tojson }}", "{{ {'a': 1}.keys()|list + ['b'] }}", "{{ {'a': 1}.keys()[1:] is defined }}",
+    "{{ [1, 2, 3, 4, 5]|batch(2)|list }}{{ [1, 2, 3, 4, 5]|batch(2, 'x')|list }}{{ []|batch(3)|list }}{{ 'abcde'|batch(2)|map('join')|list }}",
+    "{{ [1, 2, 3, 4, 5]|slice(2)|list }}{{ [1, 2, 3, 4, 5]|slice(3, 'x')|list }}{{ []|slice(2)|list }}", "{{ [1]|slice(0)|list }}", "{{ [1]|batch|list }}",
+    "{{ ms|groupby('role')|list }}{% for role, all in ms|groupby('role') %}{{ role }}{{ all|length }}{% endfor %}{{ ms|groupby('x', default=0)|list }}",
+    "{{ ['b', 'A', 'a', 'B']|sort }}{{ ['b', 'A', 'a']|unique|list }}{{ ['b', 'A']|min }}{{ ['a', 'B']|max }}{{ ['a', 'B']|min(true) }}{{ ['b', 'A']|max(case_sensitive=true) }}",
+    "{{ [[1]]|unique|list }}", "{{ [(1, 2), (1, 2)]|unique|list }}{{ [1, 1.0, true]|unique|list }}", "{{ [{'a': 2, 'b': 1}, {'a': 1, 'b': 2}, {'a': 1, 'b': 1}]|sort(attribute='a,b') }}",
+    "{{ 'one two, three_4 ünf'|wordcount }}{{ ''|wordcount }}{{ 5|wordcount }}",
+    "{% for x in [1, 1, 2, 2, 1] %}{% if loop.changed(x) %}{{ x }}{% endif %}{% endfor %}{% for x in 'aab' %}{{ loop.changed(x, 1) }}{% endfor %}",
+    "{% for x in l %}{{ loop.cycle('odd', 'even') }}{{ loop.depth }}{{ loop.depth0 }}{{ loop.previtem is defined }}{{ loop.nextitem is defined }}{% endfor %}",
+    "{% for x in u %}{{ loop.length }}{% else %}none{% endfor %}{% for x in l|select('string') %}{{ loop.revindex0 }}{% else %}none{% endfor %}",
+    "{% for x in l %}{% set outer = loop %}{% for y in [1, 2] %}{{ outer.index }}{{ loop.index }} {% endfor %}{% endfor %}",
+    "{% set g = range(4)|map('string') %}{{ g|join(',') }}{{ g|join(',') }}", "{{ l|select('number')|sum }}{{ l|select('number')|map('string')|join }}",
+    "{{ l|select('number')|select('odd')|reject('equalto', 1)|list }}{{ ms|rejectattr('content', 'defined')|map(attribute='role')|list }}",
+    "{% for m in ms|selectattr('content') if 'h' in m.content %}{{ m.role }}{{ loop.last }}{% endfor %}", "{{ l|first }}{{ ''|first is defined }}{{ {}|first is defined }}",
+    "{% set g = l|select %}{% set h = g %}{{ h|first }}{{ g|first }}", "{% macro m(g) %}{{ g|first }}{% endmacro %}{% set g = l|select %}{{ m(g) }}{{ m(g) }}{{ g|list }}",
+]
+
+
 class Writer:
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -191,6 +232,8 @@ def main():
                 names = {"messages": messages, "bos_token": "<s>", "eos_token": "</s>", **more}
                 print(json.dumps({"name": name, "template": template, "names": names, **outcome(env, template, names)}))
     print(json.dumps({"shared": NAMES}))
+    for template in LAZY:
+        print(json.dumps({"template": template, **outcome(env, template, NAMES)}))
     writer, told, refused = Writer(options.seed), 0, 0
     while told < options.count:
         template = writer.template()

@@ -13,6 +13,7 @@
 #include "lockstep/cli/tokenize_lines.h"
 #include "lockstep/data/files.h"
 #include "lockstep/data/tokenize.h"
+#include "lockstep/store/in_turn.h"
 #include "lockstep/store/local.h"
 #include "lockstep/terminal/live_line.h"
 #include "lockstep/terminal/terminal.h"
@@ -32,13 +33,15 @@ struct Wanted {
   bool ids = false, train = false, no_special = false, as_text = false, json = false;
 };
 
-std::vector<std::string> inputs_of(const Wanted& wanted) {
-  std::vector<std::string> out;
+data::FoundFiles inputs_of(const Wanted& wanted) {
+  data::FoundFiles out;
   for (const std::string& file : wanted.files) {
-    const data::FoundFiles found = data::find_files({.key = "FILES", .path = file});
-    out.insert(out.end(), found.files.begin(), found.files.end());
+    data::FoundFiles found =
+        data::find_files({.key = "FILES", .path = file, .remote = data::FileQuery::Remote::in_turn});
+    out.files.insert(out.files.end(), found.files.begin(), found.files.end());
+    out.objects.merge(found.objects);
   }
-  if (out.empty()) {
+  if (out.files.empty()) {
     throw base::ConfigError(
         109,
         "tokenize takes files of text, as in lockstep tokenize corpus/*.jsonl --tokenizer llama3/ --out "
@@ -62,7 +65,11 @@ void show_progress(terminal::LiveLine& line, const data::TokenizeProgress& now, 
 int make_files(const Wanted& wanted) {
   if (wanted.out.empty())
     throw base::ConfigError(109, "--out names the folder for the token files: --out tokens/");
-  data::TokenizeJob job{.inputs = inputs_of(wanted), .folder = wanted.out, .options = {}};
+  data::FoundFiles inputs = inputs_of(wanted);
+  data::TokenizeJob job{.inputs = std::move(inputs.files),
+                        .objects = std::move(inputs.objects),
+                        .folder = wanted.out,
+                        .options = {}};
   job.options.corpus.field = wanted.field;
   job.options.encoding = wanted.lines.encoding;
   job.options.end_documents = !wanted.no_special;
@@ -109,11 +116,13 @@ int make_files(const Wanted& wanted) {
 int learn(const Wanted& wanted) {
   if (wanted.out.empty())
     throw base::ConfigError(109, "--out names the folder for the new tokenizer.json: --out mine/");
-  const std::vector<std::string> inputs = inputs_of(wanted);
+  const data::FoundFiles inputs = inputs_of(wanted);
   const int64_t begun = base::monotonic_ns();
   text::BpeTrainer trainer({.vocab_size = wanted.vocab_size, .special_tokens = wanted.special});
   int64_t skipped = 0;
-  for (const std::string& file : inputs) {
+  store::InTurn in_turn(inputs.files, inputs.objects);
+  for (size_t i = 0; i < inputs.files.size(); ++i) {
+    const std::string file = in_turn.local(i);
     const auto reader = data::open_corpus(file, {.field = wanted.field, .by_lines = true});
     if (reader->holds_tokens())
       throw base::ConfigError(109, fmt::format("{} holds tokens in \"{}\", and a tokenizer learns from text; "

@@ -93,7 +93,7 @@ class Search {
   // From an object store, by way of the cache.
   void add_fetched(const std::string& uri) {
     walked_.clear();
-    if (query_.streamed && add_streamed(uri)) return;
+    if (query_.remote != FileQuery::Remote::fetched && add_uris(uri)) return;
     const store::Local local = store::fetch(uri);
     if (local.is_folder) return add_folder(local.path);
     if (!local.path.empty()) return found_.files.push_back(local.path);
@@ -104,15 +104,15 @@ class Search {
     take_sorted(std::move(files), "the pattern " + uri);
   }
 
-  // Whether it is so much that it stays in its store.
-  bool add_streamed(const std::string& text) {
+  // Whether it stays in its store for now.
+  bool add_uris(const std::string& text) {
     const store::Listed listed = store::list_of(text);
     int64_t bytes = 0;
     for (const store::Object& object : listed.objects) {
-      if (object.key.ends_with(".idx") || object.key.ends_with(".npy")) return false;  // read as a whole
+      if (is_part_of_several(object.key)) return false;
       bytes += object.size;
     }
-    if (bytes <= store::largest_fetched()) return false;
+    if (query_.remote == FileQuery::Remote::streamed && bytes <= store::largest_fetched()) return false;
     std::vector<std::string> files;
     const std::string query = listed.uri.query.empty() ? "" : "?" + listed.uri.query;
     for (const store::Object& object : listed.objects) {
@@ -121,10 +121,18 @@ class Search {
         found_.left_out.push_back(listed.uri.shown(object.key));
       } else if (!excluded_.contains(uri)) {
         files.push_back(uri);
+        found_.objects.emplace(uri, object);
       }
     }
     take_sorted(std::move(files), listed.uri.shown());
     return true;
+  }
+
+  // Megatron's pairs, folders of arrays, MDS, and what datasets saved.
+  static bool is_part_of_several(const std::string& key) {
+    const std::string name = fs::path(key).filename().string();
+    return key.ends_with(".idx") || key.ends_with(".npy") || name == "index.json" || name == "state.json" ||
+           name == "dataset_dict.json";
   }
 
   void add_folder(const std::string& folder) {

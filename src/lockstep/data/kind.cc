@@ -155,7 +155,7 @@ std::string infer_kind(const std::string& path, bool must_exist) {
   if (path.empty()) return first_kind([](const DatasetKind& kind) { return !kind.makes.empty(); });
   std::vector<std::string> files;
   try {
-    files = find_files({.key = "data.path", .path = path, .streamed = true}).files;
+    files = find_files({.key = "data.path", .path = path, .remote = FileQuery::Remote::streamed}).files;
   } catch (const base::Error&) {
     if (must_exist) throw;
     const std::vector<std::string> names = recipe::split_paths(path);

@@ -16,6 +16,8 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/data/parallel.h"
 #include "lockstep/data/token_writer.h"
+#include "lockstep/store/in_turn.h"
+#include "lockstep/store/uri.h"
 
 namespace lockstep::data {
 namespace {
@@ -139,8 +141,12 @@ auto in_background(const Work& work) {
   }
 }
 
-// Which file, as it was when it was tokenized.
-json identity_of(const std::string& file) {
+// Which file or object, as it was when it was tokenized.
+json identity_of(const TokenizeJob& job, const std::string& file) {
+  if (const auto object = job.objects.find(file); object != job.objects.end())
+    return {{"input", store::parse_uri(file).shown()},
+            {"bytes", object->second.size},
+            {"modified", object->second.changed_ns}};
   std::error_code error;
   const auto time = fs::last_write_time(file, error).time_since_epoch().count();
   return {{"input", fs::absolute(file, error).lexically_normal().string()},
@@ -151,10 +157,16 @@ json identity_of(const std::string& file) {
 // Names that are alike in two folders become two files.
 std::string stem_of(const std::string& folder, const std::string& file) {
   std::error_code error;
-  const fs::path path = fs::absolute(file, error).lexically_normal();
+  const fs::path path = store::is_uri(file) ? fs::path(store::parse_uri(file).shown())
+                                            : fs::absolute(file, error).lexically_normal();
   return (fs::path(folder) / fmt::format("{}-{}", path.filename().string(),
                                          base::hex64(base::hash_text(path.string())).substr(0, 8)))
       .string();
+}
+
+int64_t input_bytes(const TokenizeJob& job, const std::string& file) {
+  const auto object = job.objects.find(file);
+  return object != job.objects.end() ? object->second.size : corpus_bytes(file);
 }
 
 struct Settings {
@@ -258,17 +270,24 @@ TokenizeResult tokenize_files(const TokenizeJob& job, const text::Tokenizer& tok
                        .bytes_done = 0,
                        .bytes = 0,
                        .tokens = 0};
-  for (const std::string& file : job.inputs) now.bytes += corpus_bytes(file);
+  std::vector<std::string> wanted;
   for (const std::string& file : job.inputs) {
-    json line = identity_of(file);
+    now.bytes += input_bytes(job, file);
+    if (!is_done(done, identity_of(job, file))) wanted.push_back(file);
+  }
+  store::InTurn in_turn(wanted, job.objects);
+  size_t turn = 0;
+  for (const std::string& file : job.inputs) {
+    json line = identity_of(job, file);
     now.file = file;
     const int64_t before = now.bytes_done;
-    if (is_done(done, line)) {
+    if (turn == wanted.size() || file != wanted[turn]) {
       ++result.done_before;
     } else {
       TokenWriter writer(stem_of(job.folder, file), tokenizer.vocab(), tokenizer.hash());
       const TokenizeCounts counts = tokenize_file(
-          file, tokenizer, job.options, [&](std::span<const int32_t> tokens) { writer.add(tokens); },
+          in_turn.local(turn++), tokenizer, job.options,
+          [&](std::span<const int32_t> tokens) { writer.add(tokens); },
           [&](int64_t bytes) {
             now.bytes_done = before + bytes;
             now.tokens = result.counts.tokens + writer.tokens();
@@ -286,7 +305,7 @@ TokenizeResult tokenize_files(const TokenizeJob& job, const text::Tokenizer& tok
       add_counts(result.counts, counts);
     }
     ++now.files_done;
-    now.bytes_done = before + corpus_bytes(file);
+    now.bytes_done = before + input_bytes(job, file);
     now.tokens = result.counts.tokens;
     if (progress) progress(now);
   }

@@ -2,15 +2,17 @@
 //
 // Each input becomes a token file of its own in the folder. What is finished is written down in
 // .tokenize.jsonl there, so the same command goes on after whatever stopped it: inputs that are done and have
-// not changed are not read again.
+// not changed are not read again, and not fetched where they lie in a store.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "lockstep/data/corpus.h"
+#include "lockstep/store/store.h"
 #include "lockstep/text/tokenizer.h"
 
 namespace lockstep::data {
@@ -37,8 +39,9 @@ TokenizeCounts tokenize_file(const std::string& file, const text::Tokenizer& tok
                              const std::function<void(int64_t bytes)>& progress = {});
 
 struct TokenizeJob {
-  std::vector<std::string> inputs;
-  std::string folder;  // for the token files
+  std::vector<std::string> inputs;  // files, and URIs that are fetched when their turn comes,
+  std::map<std::string, store::Object> objects = {};  // of these objects
+  std::string folder;                                 // for the token files
   TokenizeOptions options;
 };
 struct TokenizeResult {

@@ -9,6 +9,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/refusal.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/files.h"
 #include "lockstep/data/packing_testing.h"
 #include "lockstep/data/test_folder.h"
 #include "lockstep/data/token_writer.h"
@@ -106,6 +107,33 @@ TEST(TokenizeFiles, GoesOnWhereItStopped) {
   const auto other = text::open_tokenizer(make_tokenizer(folder, "u", "dogs and dogs "));
   const std::string sentence = base::refusal(247, [&] { tokenize_files(job, *other, {}); });
   EXPECT_NE(sentence.find("another tokenizer"), std::string::npos);
+}
+
+// Objects of a store come one by one, into a cache that is smaller than all of them; those that are done are
+// not fetched again.
+TEST(TokenizeFiles, ObjectsOfAStoreComeInTurn) {
+  const TestFolder folder;
+  ::setenv("LOCKSTEP_OBJECT_CACHE", (folder / "cache").c_str(), 1);
+  ::setenv("LOCKSTEP_OBJECT_CACHE_GIB", "0.00002", 1);  // 21 KB
+  const auto tokenizer = text::open_tokenizer(make_tokenizer(folder, "t"));
+  TokenizeJob local{.inputs = {}, .folder = folder / "local", .options = {}};
+  for (int i = 0; i < 5; ++i)
+    local.inputs.push_back(folder.write("corpus/" + std::to_string(i) + ".txt", long_text(1500 + i)));
+  FoundFiles found = find_files(
+      {.key = "FILES", .path = "file://" + (folder / "corpus"), .remote = FileQuery::Remote::in_turn});
+  ASSERT_EQ(found.files.size(), 5u);
+  const TokenizeJob there{
+      .inputs = found.files, .objects = found.objects, .folder = folder / "there", .options = {}};
+  const TokenizeResult here = tokenize_files(local, *tokenizer, {}),
+                       result = tokenize_files(there, *tokenizer, {});
+  EXPECT_EQ(result.counts.tokens, here.counts.tokens);
+  ASSERT_EQ(result.files.size(), here.files.size());
+  for (size_t i = 0; i < here.files.size(); ++i)
+    EXPECT_EQ(base::read_file(result.files[i]), base::read_file(here.files[i]));
+  fs::remove_all(folder / "cache");
+  EXPECT_EQ(tokenize_files(there, *tokenizer, {}).done_before, 5);
+  EXPECT_FALSE(fs::exists(folder / "cache"));
+  ::unsetenv("LOCKSTEP_OBJECT_CACHE_GIB");
 }
 
 TEST(TokenizeFiles, BadDocumentsStopOrAreCounted) {

@@ -64,19 +64,19 @@ int64_t held_out(int64_t samples, double fraction) {
 DataFiles find_data_files(const recipe::Recipe::Data& data, Use use,
                           const std::vector<std::string>& extensions) {
   DataFiles files;
-  const bool streamed = data.kind == "tokens";
+  const auto remote = data.kind == "tokens" ? FileQuery::Remote::streamed : FileQuery::Remote::fetched;
   if (use == Use::evaluate) {
     const Source source = eval_source(data);
     FoundFiles found =
-        find_files({.key = source.key, .path = source.path, .extensions = extensions, .streamed = streamed});
+        find_files({.key = source.key, .path = source.path, .extensions = extensions, .remote = remote});
     files.eval = std::move(found.files);
     files.left_out = std::move(found.left_out);
     return files;
   }
-  FileQuery query{.key = "data.path", .path = data.path, .extensions = extensions, .streamed = streamed};
+  FileQuery query{.key = "data.path", .path = data.path, .extensions = extensions, .remote = remote};
   if (!data.eval_path.empty()) {
     FoundFiles held_out = find_files(
-        {.key = "data.eval_path", .path = data.eval_path, .extensions = extensions, .streamed = streamed});
+        {.key = "data.eval_path", .path = data.eval_path, .extensions = extensions, .remote = remote});
     query.excluded = held_out.files;
     files.eval = std::move(held_out.files);
     files.left_out = std::move(held_out.left_out);

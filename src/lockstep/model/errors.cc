@@ -107,7 +107,7 @@ std::vector<base::ErrorExplanation> error_rows() {
        {"It is not a power of two, or not a multiple of parallel.context; or twice that number does not "
         "divide "
         "data.seq_len.",
-        "The model is your own or has no sequences; or it is trained with fp8, LoRA, DPO or data.pack.",
+        "The model is your own or has no sequences; or it is trained with fp8, LoRA or DPO.",
         "There are several context ranks and several slices per strand; or parallel.sequence and "
         "batch.product_strands beside it."},
        {"Choose one of the numbers in the message, or batch.sequence_strands=1: then context layouts are "

@@ -55,6 +55,11 @@ kernels::Documents Frame::documents() const {
           find("batch.", "offsets").as<int32_t>()};
 }
 
+const int32_t* Frame::document_begins(const PositionedRows& rows) const {
+  const int32_t* begins = documents().begins;
+  return begins == nullptr ? nullptr : begins + rows.first_row;
+}
+
 void Frame::bind(std::string role_and_name, device::Tensor tensor) {
   values_.emplace_back(std::move(role_and_name), tensor);
 }

@@ -93,6 +93,8 @@ class Frame : public FrameContext {
   device::Tensor batch(std::string_view name) const { return get("batch.", name); }
   // Those of a segment that reads "documents", and "offsets"; null where it does not.
   kernels::Documents documents() const;
+  const int32_t* document_begins(
+      const PositionedRows& rows) const;  // the first of Documents, from these rows on
   device::Tensor weight(std::string_view key) const { return get("weight.", key); }
   device::Tensor grad(std::string_view key) const { return get("grad.", key); }
   bool sums(std::string_view key) const {  // this part of the segment leaves a gradient of this parameter

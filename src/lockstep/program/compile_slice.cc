@@ -70,10 +70,10 @@ void Compiler::load(Slice& s, int chunk) {
   program_.label_words = layout_.slice.samples * (model_.label_words > 0 ? model_.label_words : tokens);
   program_.document_words = model_.documents ? layout_.slice.samples * tokens : 0;
   const int64_t whole = tokens * model_.parts.context;  // where attention sees all tokens of some heads
-  program_.whole_document_words =
-      model_.documents && model_.parts.context > 1 ? layout_.slice.samples * whole : 0;
+  program_.whole_document_words = reads_field("whole_documents") ? layout_.slice.samples * whole : 0;
   // One behind the last; as many for each sample.
-  program_.offset_words = model_.documents ? layout_.slice.samples * (kernels::most_documents(whole) + 1) : 0;
+  program_.offset_words =
+      reads_field("offsets") ? layout_.slice.samples * (kernels::most_documents(whole) + 1) : 0;
   program_.reference_words = model_.pairs ? layout_.slice.samples * 2 : 0;  // doubles
   for (const auto& [field, words] :
        {std::pair("inputs", program_.input_words), std::pair("labels", program_.label_words),
@@ -94,6 +94,16 @@ void Compiler::load(Slice& s, int chunk) {
     load.writes.push_back({s.batch[field], Role::field, field});
   }
   if (!load.writes.empty()) program_.instructions.push_back(std::move(load));
+}
+
+// Whether any segment of this rank reads this field of the batch.
+bool Compiler::reads_field(const char* field) const {
+  for (const std::vector<SegmentPlan>& block : plans_) {
+    for (const SegmentPlan& plan : block) {
+      if (std::count(plan.batch.begin(), plan.batch.end(), field) > 0) return true;
+    }
+  }
+  return false;
 }
 
 // --- one segment -----------------------------------------------------------------------------------

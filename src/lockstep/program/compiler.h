@@ -88,6 +88,7 @@ class Compiler {
   void forward_turn(Slice& s, int chunk);
   void backward_turn(Slice& s, int chunk, Backward work);
   void load(Slice& s, int chunk);
+  bool reads_field(const char* field) const;
   void forward(size_t b, size_t g, Slice& s);
   void take_values(Instruction& i, size_t b, size_t g, Slice& s);
   void give_values(Instruction& i, size_t b, size_t g, Slice& s);

@@ -258,11 +258,26 @@ TEST(PackedLayouts, HaveTheLossesOfOneRank) {
       {2, {"parallel.zero=3"}, true},
       {2, {"parallel.pipeline=2", "memory.recompute=full"}, true},
       {2, {"parallel.tensor=2"}, false},
+      {2, {"parallel.context=2"}, false},
+      {4, {"parallel.context=4"}, false},
+      {4, {"parallel.context=2", "parallel.zero=3"}, false},
+      {4, {"parallel.context=2", "parallel.tensor=2"}, false},
+      {4, {"parallel.context=2", "parallel.pipeline=2", "memory.recompute=full"}, false},
       {2, {"parallel.context=2", "parallel.context_form=heads"}, false},
       {4, {"parallel.context=4", "parallel.context_form=heads"}, false},
       {4, {"parallel.context=2", "parallel.context_form=heads", "parallel.zero=3"}, false},
       {4, {"parallel.context=2", "parallel.context_form=heads", "parallel.tensor=2"}, false},
       {4, {"parallel.context=2", "parallel.context_form=heads", "parallel.pipeline=2"}, false},
+  };
+  // With sequences in pieces, every context layout has the bits of one rank.
+  const Row in_pieces[] = {
+      {1, {}, true},
+      {2, {"parallel.context=2"}, true},
+      {4, {"parallel.context=4"}, true},
+      {2, {"parallel.context=2", "parallel.context_form=heads"}, true},
+      {4, {"parallel.context=2", "parallel.pipeline=2", "memory.recompute=full"}, true},
+      {4, {"parallel.context=2", "parallel.zero=3"}, true},
+      {4, {"parallel.context=2", "parallel.tensor=2"}, false},
   };
   for (const char* family : {"gpt2", "llama"}) {
     const auto losses_on = [&](int world, std::vector<std::string> words) {
@@ -286,17 +301,28 @@ TEST(PackedLayouts, HaveTheLossesOfOneRank) {
       return losses;
     };
     const std::vector<double> alone = losses_on(1, {});
-    for (const Row& row : rows) {
-      SCOPED_TRACE(testing::Message() << family << " " << testing::PrintToString(row.words));
-      const std::vector<double> many = losses_on(row.world, row.words);
+    const auto expect = [&](const Row& row, const std::vector<double>& many,
+                            const std::vector<double>& same) {
       ASSERT_EQ(many.size(), alone.size());
       for (size_t k = 0; k < alone.size(); ++k) {
+        EXPECT_NEAR(many[k], alone[k], 2e-5 * alone[k]);
         if (row.exact) {
-          EXPECT_EQ(many[k], alone[k]);
-        } else {
-          EXPECT_NEAR(many[k], alone[k], 2e-5 * alone[k]);
+          EXPECT_EQ(many[k], same[k]);
         }
       }
+    };
+    for (const Row& row : rows) {
+      SCOPED_TRACE(testing::Message() << family << " " << testing::PrintToString(row.words));
+      expect(row, losses_on(row.world, row.words), alone);
+    }
+    std::vector<double> first;
+    for (const Row& row : in_pieces) {
+      SCOPED_TRACE(testing::Message() << family << " in pieces " << testing::PrintToString(row.words));
+      std::vector<std::string> words = row.words;
+      for (const char* more : {"batch.sequence_strands=4", "batch.strands=4"}) words.emplace_back(more);
+      const std::vector<double> many = losses_on(row.world, words);
+      if (first.empty()) first = many;
+      expect(row, many, first);
     }
   }
 }
@@ -310,11 +336,14 @@ TEST(PackingRefusals, SayWhatDoesNotWork) {
   EXPECT_NE(refused({"data.seq_len=16"}).find("set data.pack=false"), std::string::npos);
   Own own;
   own.dataset = std::make_shared<Packed>();
-  const std::string ring = base::refusal(271, [&] {
-    make_plan(tiny_recipe({"data.pack=true", "data.seq_len=16", "parallel.context=2"}), own,
-              {.seat = {.rank = 0, .world = 2}});
-  });
-  EXPECT_NE(ring.find("parallel.context_form=heads"), std::string::npos) << ring;
+  const auto on_a_gpu = [&](const char* layout) {
+    return base::refusal(271, [&] {
+      make_plan(tiny_recipe({"data.pack=true", "data.seq_len=16", layout}), own,
+                {.seat = {.rank = 0, .world = 2}, .device = device::Absent{.kind = device::Kind::cuda}});
+    });
+  };
+  EXPECT_NE(on_a_gpu("parallel.context=2").find("parallel.context_form=heads"), std::string::npos);
+  EXPECT_NE(on_a_gpu("batch.sequence_strands=2").find("batch.sequence_strands=1"), std::string::npos);
 }
 
 }  // namespace

@@ -188,6 +188,8 @@ void ObjectCache::fetch(Store& store, const Uri& uri, const std::vector<Object>&
   for (const Object& object : large) fetch_one(store, uri, object, options_.threads);
 }
 
+void ObjectCache::release(const Uri& uri, const Object& object) { pins_->remove(path_of(uri, object.key)); }
+
 void ObjectCache::fetch_one(Store& store, const Uri& uri, const Object& listed, int threads) {
   const std::string path = path_of(uri, listed.key);
   base::make_folders(fs::path(path).parent_path().string());

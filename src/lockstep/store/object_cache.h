@@ -39,6 +39,8 @@ class ObjectCache {
   // Fetches what is not there. From then on, as long as this cache lives, the copies stay. ConfigError 291:
   // they are more than the cache may hold. IoError 292: the disk. DataError 294: an object keeps changing.
   void fetch(Store& store, const Uri& uri, const std::vector<Object>& objects);
+  // The copy of one that was fetched may go again when space is needed.
+  void release(const Uri& uri, const Object& object);
   // Removes the copies below a folder of objects that are no longer in the store.
   void keep_only(const Uri& uri, const std::string& folder, const std::vector<Object>& objects);
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
@@ -44,6 +45,12 @@ PinFile::~PinFile() {
 void PinFile::add(const std::vector<std::string>& paths) {
   std::string lines;
   for (const std::string& path : paths) lines += path + "\n";
+  append(lines);
+}
+
+void PinFile::remove(const std::string& path) { append("-" + path + "\n"); }
+
+void PinFile::append(const std::string& lines) {
   for (size_t done = 0; done < lines.size();) {
     const ssize_t wrote = ::write(file_, lines.data() + done, lines.size() - done);
     if (wrote < 0 && errno != EINTR) refuse(path_);
@@ -63,7 +70,17 @@ std::set<std::string> PinFile::in_use(const std::string& cache_folder) {
       ::unlink(path.c_str());
       continue;
     }
-    for (const std::string& line : base::split_lines(base::try_read_file(path).text)) used.insert(line);
+    std::map<std::string, int> times;
+    for (const std::string& line : base::split_lines(base::try_read_file(path).text)) {
+      if (line.starts_with('-')) {
+        --times[line.substr(1)];
+      } else {
+        ++times[line];
+      }
+    }
+    for (const auto& [copy, count] : times) {
+      if (count > 0) used.insert(copy);
+    }
   }
   return used;
 }

@@ -1,5 +1,5 @@
-// Methods of strings, lists and dictionaries. Those that would change one are refused, as in the sandbox that Hugging
-// Face renders in.
+// Methods of strings, lists and dictionaries. Those that would change one are refused, as in the sandbox that
+// Hugging Face renders in.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ template <size_t N>
 std::optional<Value> bound(const Row (&rows)[N], const Value& self, std::string_view name) {
   for (const Row& row : rows) {
     if (row.name == name)
-      return Value(Function{std::string(name), [self, call = row.call](const Arguments& a) { return call(self, a); }});
+      return Value(
+          Function{std::string(name), [self, call = row.call](const Arguments& a) { return call(self, a); }});
   }
   return std::nullopt;
 }
@@ -107,7 +108,8 @@ Value splitlines(const Value& self, const Arguments& a) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = text.find_first_of("\r\n", at);
     size_t next = end == std::string_view::npos ? text.size() : end + 1;
-    if (end != std::string_view::npos && text[end] == '\r' && next < text.size() && text[next] == '\n') ++next;
+    if (end != std::string_view::npos && text[end] == '\r' && next < text.size() && text[next] == '\n')
+      ++next;
     const size_t stop = end == std::string_view::npos ? text.size() : end;
     lines.items.emplace_back(text.substr(at, (keeps ? next : stop) - at));
     at = next;
@@ -236,7 +238,9 @@ bool each(const Value& self, bool (*holds)(uint32_t)) {
   });
 }
 bool is_letter(uint32_t code) { return (text::Unicode::table().bits(code) & text::kLetter) != 0; }
-bool is_decimal(uint32_t code) { return (text::Unicode::table().bits(code) & text::kCategoryMask) == text::kNd; }
+bool is_decimal(uint32_t code) {
+  return (text::Unicode::table().bits(code) & text::kCategoryMask) == text::kNd;
+}
 
 const Row kTextMethods[] = {
     {"strip", cut<stripped>},
@@ -256,15 +260,20 @@ const Row kTextMethods[] = {
     {"join", join},
     {"partition", partition},
     {"find",
-     [](const Value& s, const Arguments& a) { return Value(characters_before(str_of(s), str_of(s).find(first_text(a)))); }},
+     [](const Value& s, const Arguments& a) {
+       return Value(characters_before(str_of(s), str_of(s).find(first_text(a))));
+     }},
     {"rfind",
-     [](const Value& s, const Arguments& a) { return Value(characters_before(str_of(s), str_of(s).rfind(first_text(a)))); }},
+     [](const Value& s, const Arguments& a) {
+       return Value(characters_before(str_of(s), str_of(s).rfind(first_text(a))));
+     }},
     {"count",
      [](const Value& s, const Arguments& a) {
        int64_t count = 0;
        const std::string &text = str_of(s), &part = first_text(a);
        if (part.empty()) return Value(length_of(s).value_or(0) + 1);
-       for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+       for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))
+         ++count;
        return Value(count);
      }},
     {"removeprefix",
@@ -279,23 +288,26 @@ const Row kTextMethods[] = {
      }},
     {"isdigit", [](const Value& s, const Arguments&) { return Value(each(s, is_decimal)); }},
     {"isalpha", [](const Value& s, const Arguments&) { return Value(each(s, is_letter)); }},
-    {"isspace",
-     [](const Value& s, const Arguments&) { return Value(!str_of(s).empty() && stripped(str_of(s)).empty()); }},
+    {"isspace", [](const Value& s,
+                   const Arguments&) { return Value(!str_of(s).empty() && stripped(str_of(s)).empty()); }},
 };
 
 Value pairs_of(const Dict& dict) {
   List pairs;
   for (const auto& [key, value] : dict.items) pairs.items.emplace_back(List{{key, value}, true});
+  pairs.view = "dict_items";
   return pairs;
 }
 
 const Row kDictMethods[] = {
     {"items", [](const Value& s, const Arguments&) { return pairs_of(*s.get<Dict>()); }},
-    {"keys", [](const Value& s, const Arguments&) { return Value(List{items_of(s)}); }},
+    {"keys",
+     [](const Value& s, const Arguments&) { return Value(List{.items = items_of(s), .view = "dict_keys"}); }},
     {"values",
      [](const Value& s, const Arguments&) {
        List values;
        for (const auto& [key, value] : s.get<Dict>()->items) values.items.push_back(value);
+       values.view = "dict_values";
        return Value(values);
      }},
     {"get",
@@ -321,13 +333,13 @@ const Row kListMethods[] = {
      [](const Value& s, const Arguments& a) {
        const std::vector<Value>& items = s.get<List>()->items;
        const Value wanted = a.get(0, "value", Value());
-       return Value(static_cast<int64_t>(
-           std::count_if(items.begin(), items.end(), [&](const Value& one) { return is_equal(one, wanted); })));
+       return Value(static_cast<int64_t>(std::count_if(
+           items.begin(), items.end(), [&](const Value& one) { return is_equal(one, wanted); })));
      }},
     {"copy", [](const Value& s, const Arguments&) { return s; }},
 };
 
-constexpr std::string_view kChanging[] = {"append", "extend", "insert", "pop",    "remove",    "reverse",
+constexpr std::string_view kChanging[] = {"append", "extend", "insert", "pop",        "remove", "reverse",
                                           "sort",   "clear",  "update", "setdefault", "popitem"};
 
 }  // namespace
@@ -335,7 +347,7 @@ constexpr std::string_view kChanging[] = {"append", "extend", "insert", "pop",  
 std::optional<Value> method(const Value& of, std::string_view name) {
   if (of.get<std::string>() != nullptr) return bound(kTextMethods, of, name);
   const bool dict = of.get<Dict>() != nullptr;
-  if (!dict && of.get<List>() == nullptr) return std::nullopt;
+  if (!dict && (of.get<List>() == nullptr || of.get<List>()->view != nullptr)) return std::nullopt;
   std::optional<Value> found = dict ? bound(kDictMethods, of, name) : bound(kListMethods, of, name);
   if (found || (dict && of.get<Dict>()->find(Value(name)) != nullptr)) return found;
   if (std::find(std::begin(kChanging), std::end(kChanging), name) == std::end(kChanging)) return found;

@@ -32,8 +32,8 @@ Undefined missing(const Value& of, const std::string& what) {
 
 std::optional<Value> own_attribute(const Value& of, std::string_view name) {
   if (const Object* object = of.object()) {
-    const Value* found = object->find(name);
-    return found != nullptr ? std::optional(*found) : std::nullopt;
+    if (const Value* found = object->find(name)) return *found;
+    return object->computed ? object->computed(name) : std::nullopt;
   }
   return method(of, name);
 }
@@ -45,10 +45,11 @@ std::optional<Value> own_item(const Value& of, const Value& key) {
   }
   const bool is_index = key.get<int64_t>() != nullptr || key.get<bool>() != nullptr;
   const std::optional<int64_t> length = is_index && of.object() == nullptr ? length_of(of) : std::nullopt;
-  if (!length) return std::nullopt;  // lazy ones have none
+  const List* list = of.get<List>();
+  if (!length || (list != nullptr && list->view != nullptr)) return std::nullopt;
   const int64_t index = int_of(key) + (int_of(key) < 0 ? *length : 0);
   if (index < 0 || index >= *length) return std::nullopt;
-  if (const List* list = of.get<List>()) return list->items[static_cast<size_t>(index)];
+  if (list != nullptr) return list->items[static_cast<size_t>(index)];
   return Value(characters_of(str_of(of))[static_cast<size_t>(index)]);
 }
 
@@ -73,8 +74,11 @@ Value item(const Value& of, const Value& key) {
 Value slice(const Value& of, const Value& first, const Value& last, const Value& step) {
   require_defined(of);
   const bool is_text = of.get<std::string>() != nullptr;
+  const bool has_places = of.get<List>() == nullptr || of.get<List>()->view == nullptr;
+  if (of.get<Generator>() != nullptr || !has_places)
+    fail(fmt::format("'{}' object is not subscriptable", type_name(of)));
   // Jinja asks for an item by the slice, and an item that is not there is undefined.
-  if (!is_text && (of.get<List>() == nullptr || of.get<List>()->lazy)) return missing(of, "slice");
+  if (!is_text && of.get<List>() == nullptr) return missing(of, "slice");
   const std::vector<Value> items = items_of(of);
   const auto count = static_cast<int64_t>(items.size());
   const int64_t by = step.is_none() ? 1 : int_of(step);
@@ -184,12 +188,16 @@ Value binary(std::string_view operation, const Value& a, const Value& b) {
   const bool texts = a.get<std::string>() != nullptr && b.get<std::string>() != nullptr;
   if (operation == "+" && texts) return str_of(a) + str_of(b);
   const List *left = a.get<List>(), *right = b.get<List>();
-  if (operation == "+" && left != nullptr && right != nullptr && left->tuple == right->tuple) {
+  const bool alike =
+      left != nullptr && right != nullptr && type_name(a) == type_name(b) && left->view == nullptr;
+  if (operation == "+" && alike) {
     List both = *left;
     both.items.insert(both.items.end(), right->items.begin(), right->items.end());
     return both;
   }
-  const auto repeats = [](const Value& value) { return value.get<std::string>() || value.get<List>(); };
+  const auto repeats = [](const Value& value) {
+    return value.get<std::string>() || (value.get<List>() && value.get<List>()->view == nullptr);
+  };
   const auto counts = [](const Value& value) { return value.get<int64_t>() || value.get<bool>(); };
   if (operation == "*" && repeats(a) && counts(b)) return repeated(a, int_of(b));
   if (operation == "*" && repeats(b) && counts(a)) return repeated(b, int_of(a));

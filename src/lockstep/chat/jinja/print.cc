@@ -86,18 +86,33 @@ std::string json_string(const std::string& value, bool ascii) {
     const char* at = one.data();
     const uint32_t code = text::next_char(at);
     switch (code) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
       default:
         if (code < 0x20 || (ascii && code > 0x7E && code < 0x10000)) {
           out += fmt::format("\\u{:04x}", code);
         } else if (ascii && code > 0x7E) {
-          out += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
+          out +=
+              fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + (code & 0x3FF));
         } else {
           out += one;
         }
@@ -127,7 +142,7 @@ struct JsonWriter {
     if (depth > 200) fail("a value is nested too deeply to be written as JSON");
     if (const std::string* text = value.get<std::string>()) {
       out += json_string(*text, ascii);
-    } else if (const List* list = value.get<List>(); list != nullptr && !list->lazy) {
+    } else if (const List* list = value.get<List>(); list != nullptr && list->view == nullptr) {
       if (list->items.empty()) return void(out += "[]");
       out += '[';
       for (size_t i = 0; i < list->items.size(); ++i) {
@@ -148,7 +163,8 @@ struct JsonWriter {
     if (dict.items.empty()) return void(out += "{}");
     auto items = dict.items;
     if (sorted)
-      std::stable_sort(items.begin(), items.end(), [](auto& a, auto& b) { return compare(a.first, b.first) < 0; });
+      std::stable_sort(items.begin(), items.end(),
+                       [](auto& a, auto& b) { return compare(a.first, b.first) < 0; });
     out += '{';
     for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) out += item_separator;
@@ -177,13 +193,15 @@ std::string to_repr(const Value& value) {
   if (const double* real = value.get<double>()) return float_text(*real);
   if (const std::string* text = value.get<std::string>()) return quoted(*text);
   std::string out;
-  if (const List* list = value.get<List>(); list != nullptr && !list->lazy) {
+  if (const List* list = value.get<List>()) {
     for (const Value& item : list->items) out += (out.empty() ? "" : ", ") + to_repr(item);
+    if (list->view != nullptr) return fmt::format("{}([{}])", list->view, out);
     if (!list->tuple) return "[" + out + "]";
     return "(" + out + (list->items.size() == 1 ? ",)" : ")");
   }
   if (const Dict* dict = value.get<Dict>()) {
-    for (const auto& [key, item] : dict->items) out += (out.empty() ? "" : ", ") + to_repr(key) + ": " + to_repr(item);
+    for (const auto& [key, item] : dict->items)
+      out += (out.empty() ? "" : ", ") + to_repr(key) + ": " + to_repr(item);
     return "{" + out + "}";
   }
   fail(fmt::format("a {} has no text that would be the same twice", type_name(value)));

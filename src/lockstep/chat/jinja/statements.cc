@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "lockstep/chat/jinja/operations.h"
 
@@ -43,61 +44,122 @@ namespace {
 
 constexpr int kDeepestCall = 200;
 
-std::shared_ptr<Object> loop_object(const std::vector<Value>& items, int64_t i, int64_t count) {
+// What `loop` says. It looks ahead only when it is asked what only the next items tell, as jinja2's does: a
+// condition, or a filter that is computed item by item, may depend on what the body has done so far.
+class LoopState {
+ public:
+  LoopState(std::function<std::optional<Value>()> items, std::optional<int64_t> length)
+      : items_(std::move(items)), length_(length) {}
+
+  std::optional<Value> next() {
+    if (!looks_ahead()) return std::nullopt;
+    before_ = std::exchange(current_, ahead_.front());
+    ahead_.pop_front();
+    ++index0_;
+    return current_;
+  }
+  void end() { ended_ = true; }
+
+  std::optional<Value> attribute(std::string_view name) {
+    if (name == "index") return Value(index0_ + 1);
+    if (name == "index0") return Value(index0_);
+    if (name == "revindex") return Value(length() - index0_);
+    if (name == "revindex0") return Value(length() - index0_ - 1);
+    if (name == "first") return Value(index0_ == 0);
+    if (name == "last") return Value(!looks_ahead());
+    if (name == "length") return Value(length());
+    if (name == "depth") return Value(1);
+    if (name == "depth0") return Value(0);
+    if (name == "previtem") return before_.value_or(Undefined{"there is no previous item"});
+    if (name == "nextitem") return looks_ahead() ? ahead_.front() : Value(Undefined{"there is no next item"});
+    return std::nullopt;
+  }
+  Value cycled(const Arguments& a) const {
+    if (a.positional.empty()) fail("no items for cycling given");
+    return a.positional[static_cast<size_t>(index0_) % a.positional.size()];
+  }
+  // Whether it is called with something else than the last time.
+  Value changed(const Arguments& a) {
+    const bool same = asked_ && is_equal(Value(List{a.positional}), Value(List{*asked_}));
+    asked_ = a.positional;
+    return !same;
+  }
+
+ private:
+  bool looks_ahead() {  // false: there is no next item
+    if (!ahead_.empty()) return true;
+    if (ended_) return false;
+    std::optional<Value> item = items_();
+    ended_ = !item;
+    if (item) ahead_.push_back(std::move(*item));
+    return item.has_value();
+  }
+  int64_t length() {
+    if (length_) return *length_;
+    while (!ended_) {
+      std::optional<Value> item = items_();
+      ended_ = !item;
+      if (item) ahead_.push_back(std::move(*item));
+    }
+    length_ = index0_ + 1 + static_cast<int64_t>(ahead_.size());
+    return *length_;
+  }
+
+  std::function<std::optional<Value>()> items_;
+  std::optional<int64_t> length_;
+  bool ended_ = false;
+  std::deque<Value> ahead_;  // read before their turn
+  int64_t index0_ = -1;
+  std::optional<Value> before_, current_;
+  std::optional<std::vector<Value>> asked_;
+};
+
+Value loop_object(const std::shared_ptr<LoopState>& state) {
   auto loop = std::make_shared<Object>();
   loop->type = "LoopContext";
-  const auto neighbour = [&](int64_t at, const char* name) {
-    return at >= 0 && at < count ? items[static_cast<size_t>(at)]
-                                 : Value(Undefined{std::string("there is no ") + name});
+  loop->computed = [state](std::string_view name) -> std::optional<Value> {
+    if (name == "cycle") return Function{"cycle", [state](const Arguments& a) { return state->cycled(a); }};
+    if (name == "changed")
+      return Function{"changed", [state](const Arguments& a) { return state->changed(a); }};
+    return state->attribute(name);
   };
-  const Function cycle{"cycle", [i](const Arguments& a) {
-                         if (a.positional.empty()) fail("no items for cycling given");
-                         return a.positional[static_cast<size_t>(i) % a.positional.size()];
-                       }};
-  loop->attributes = {{"index", i + 1},
-                      {"index0", i},
-                      {"revindex", count - i},
-                      {"revindex0", count - i - 1},
-                      {"first", i == 0},
-                      {"last", i + 1 == count},
-                      {"length", count},
-                      {"depth", 1},
-                      {"depth0", 0},
-                      {"previtem", neighbour(i - 1, "previous item")},
-                      {"nextitem", neighbour(i + 1, "next item")},
-                      {"cycle", cycle}};
   return loop;
 }
 
 }  // namespace
 
 Flow Loop::render(Run& run, Output& out) const {
-  std::vector<Value> items = items_of(over(run));
-  if (condition) items = kept(run, items);
+  const Value all = over(run);
+  const auto state = condition ? std::make_shared<LoopState>(kept(run, walk(all)), std::nullopt)
+                               : std::make_shared<LoopState>(walk(all), length_of(all));
+  const Value loop = loop_object(state);
   bool completed = false;  // a turn: one that break or continue cut short does not count for Jinja's else
-  const auto count = static_cast<int64_t>(items.size());
-  for (int64_t i = 0; i < count; ++i) {
+  while (const std::optional<Value> item = state->next()) {
     run.step();
     Scope inner{run.scope, {}};
     const ScopeGuard guard(run, inner);
-    inner.set("loop", loop_object(items, i, count));
-    target(run, items[static_cast<size_t>(i)]);
+    inner.set("loop", loop);
+    target(run, *item);
     const Flow flow = body(run, out);
     if (flow == Flow::stop) break;
     completed = completed || flow == Flow::next;
   }
+  state->end();  // whoever kept `loop` finds nothing more: names of the condition may be gone
   return !completed && otherwise ? otherwise(run, out) : Flow::next;
 }
 
-std::vector<Value> Loop::kept(Run& run, const std::vector<Value>& items) const {
-  std::vector<Value> some;
-  for (const Value& item : items) {
-    Scope inner{run.scope, {}};
-    const ScopeGuard guard(run, inner);
-    target(run, item);
-    if (is_true(condition(run))) some.push_back(item);
-  }
-  return some;
+std::function<std::optional<Value>()> Loop::kept(Run& run,
+                                                 std::function<std::optional<Value>()> items) const {
+  return [this, &run, outside = run.scope, items = std::move(items)]() -> std::optional<Value> {
+    while (std::optional<Value> item = items()) {
+      run.step();
+      Scope inner{outside, {}};
+      const ScopeGuard guard(run, inner);
+      target(run, *item);
+      if (is_true(condition(run))) return item;
+    }
+    return std::nullopt;
+  };
 }
 
 Value Macro::call(Run& run, Scope* outside, const Arguments& arguments) const {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct Loop {
   Flow render(Run& run, Output& out) const;
 
  private:
-  std::vector<Value> kept(Run& run, const std::vector<Value>& items) const;  // those that the condition takes
+  // Those that the condition takes.
+  std::function<std::optional<Value>()> kept(Run& run, std::function<std::optional<Value>()> items) const;
 };
 
 struct Macro {

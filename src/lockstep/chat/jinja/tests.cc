@@ -19,7 +19,7 @@ const Value& other(const Arguments& a) {
 
 bool is_number(const Value& v) { return v.get<int64_t>() || v.get<double>() || v.get<bool>(); }
 bool is_string(const Value& v) { return v.get<std::string>() != nullptr; }
-bool is_list(const Value& v) { return v.get<List>() != nullptr; }
+bool is_list(const Value& v) { return v.get<List>() != nullptr && v.get<List>()->view == nullptr; }
 bool is_dict(const Value& v) { return v.get<Dict>() != nullptr; }
 
 Test equal = [](const Value& v, const Arguments& a) { return is_equal(v, other(a)); };
@@ -29,7 +29,9 @@ Test above = [](const Value& v, const Arguments& a) { return compare(v, other(a)
 Test at_most = [](const Value& v, const Arguments& a) { return compare(v, other(a)) <= 0; };
 Test at_least = [](const Value& v, const Arguments& a) { return compare(v, other(a)) >= 0; };
 
-bool leaves(const Value& v, const Value& by, int64_t rest) { return is_equal(binary("%", v, by), Value(rest)); }
+bool leaves(const Value& v, const Value& by, int64_t rest) {
+  return is_equal(binary("%", v, by), Value(rest));
+}
 
 const std::map<std::string, Test>& tests() {
   static const std::map<std::string, Test> all = {
@@ -44,8 +46,14 @@ const std::map<std::string, Test>& tests() {
       {"number", [](const Value& v, const Arguments&) { return is_number(v); }},
       {"string", [](const Value& v, const Arguments&) { return is_string(v); }},
       {"mapping", [](const Value& v, const Arguments&) { return is_dict(v); }},
-      {"iterable", [](const Value& v, const Arguments&) { return v.is_undefined() || is_string(v) || is_list(v) || is_dict(v); }},
-      {"sequence", [](const Value& v, const Arguments&) { return v.is_undefined() || is_string(v) || is_list(v) || is_dict(v); }},
+      {"iterable",
+       [](const Value& v, const Arguments&) {
+         return v.is_undefined() || is_string(v) || v.get<List>() || is_dict(v) || v.get<Generator>();
+       }},
+      {"sequence",
+       [](const Value& v, const Arguments&) {
+         return v.is_undefined() || is_string(v) || is_list(v) || is_dict(v);
+       }},
       {"callable", [](const Value& v, const Arguments&) { return v.get<Function>() != nullptr; }},
       {"sameas",
        [](const Value& v, const Arguments& a) {
@@ -55,8 +63,14 @@ const std::map<std::string, Test>& tests() {
       {"odd", [](const Value& v, const Arguments&) { return leaves(v, Value(2), 1); }},
       {"even", [](const Value& v, const Arguments&) { return leaves(v, Value(2), 0); }},
       {"divisibleby", [](const Value& v, const Arguments& a) { return leaves(v, other(a), 0); }},
-      {"lower", [](const Value& v, const Arguments&) { return is_equal(call(*method(to_str(v), "lower"), {}), Value(to_str(v))); }},
-      {"upper", [](const Value& v, const Arguments&) { return is_equal(call(*method(to_str(v), "upper"), {}), Value(to_str(v))); }},
+      {"lower",
+       [](const Value& v, const Arguments&) {
+         return is_equal(call(*method(to_str(v), "lower"), {}), Value(to_str(v)));
+       }},
+      {"upper",
+       [](const Value& v, const Arguments&) {
+         return is_equal(call(*method(to_str(v), "upper"), {}), Value(to_str(v)));
+       }},
       {"in", [](const Value& v, const Arguments& a) { return contains(other(a), v); }},
       {"filter", [](const Value& v, const Arguments&) { return has_filter(to_str(v)); }},
       {"test", [](const Value& v, const Arguments&) { return has_test(to_str(v)); }},
@@ -86,7 +100,8 @@ Value range(const Arguments& a) {
   const int64_t last = int_of(a.positional[a.positional.size() == 1 ? 0 : 1]);
   const int64_t step = a.positional.size() == 3 ? int_of(a.positional[2]) : 1;
   if (step == 0) fail("range() arg 3 must not be zero");
-  const long double count = (static_cast<long double>(last) - static_cast<long double>(first)) / static_cast<long double>(step);
+  const long double count =
+      (static_cast<long double>(last) - static_cast<long double>(first)) / static_cast<long double>(step);
   if (count > 100'000) fail("range too big: templates may count to 100000");
   List list;
   for (int64_t at = first; step > 0 ? at < last : at > last; at += step) list.items.emplace_back(at);
@@ -139,9 +154,10 @@ void add_globals(Scope& scope, std::time_t now) {
   scope.set("range", Function{"range", range});
   scope.set("dict", Function{"dict", make_dict});
   scope.set("namespace", Function{"namespace", make_namespace});
-  scope.set("raise_exception", Function{"raise_exception", [](const Arguments& a) -> Value {
-                                          fail(to_str(a.get(0, "message", "the template refuses these messages")));
-                                        }});
+  scope.set("raise_exception",
+            Function{"raise_exception", [](const Arguments& a) -> Value {
+                       fail(to_str(a.get(0, "message", "the template refuses these messages")));
+                     }});
   scope.set("strftime_now", Function{"strftime_now", [now](const Arguments& a) {
                                        return Value(time_text(now, to_str(a.get(0, "format", ""))));
                                      }});

@@ -97,6 +97,7 @@ const void* Value::identity() const {
   if (const List* list = get<List>()) return list;
   if (const Dict* dict = get<Dict>()) return dict;
   if (const Function* function = get<Function>()) return function;
+  if (const Generator* generator = get<Generator>()) return generator;
   return object();
 }
 
@@ -107,7 +108,9 @@ std::string_view type_name(const Value& value) {
   if (value.get<int64_t>() != nullptr) return "int";
   if (value.get<double>() != nullptr) return "float";
   if (value.get<std::string>() != nullptr) return "str";
-  if (const List* list = value.get<List>()) return list->lazy ? "generator" : list->tuple ? "tuple" : "list";
+  if (const List* list = value.get<List>())
+    return list->view != nullptr ? list->view : list->tuple ? "tuple" : "list";
+  if (const Generator* generator = value.get<Generator>()) return generator->type;
   if (value.get<Dict>() != nullptr) return "dict";
   if (const Object* object = value.object()) return object->type;
   return "function";
@@ -119,7 +122,7 @@ bool is_true(const Value& value) {
   if (const int64_t* number = value.get<int64_t>()) return *number != 0;
   if (const double* number = value.get<double>()) return *number != 0;
   if (const std::string* text = value.get<std::string>()) return !text->empty();
-  if (const List* list = value.get<List>()) return list->lazy || !list->items.empty();
+  if (const List* list = value.get<List>()) return !list->items.empty();
   if (const Dict* dict = value.get<Dict>()) return !dict->items.empty();
   return true;
 }
@@ -146,19 +149,32 @@ bool same_items(const Dict& a, const Dict& b) {
   });
 }
 
+// Keys and items are sets; values are equal to nothing but themselves.
+bool same_views(const List& a, const List& b) {
+  if (std::string_view(a.view) == "dict_values") return &a == &b;
+  return a.items.size() == b.items.size() &&
+         std::all_of(a.items.begin(), a.items.end(), [&](const Value& one) {
+           return std::any_of(b.items.begin(), b.items.end(),
+                              [&](const Value& other) { return is_equal(one, other); });
+         });
+}
+
 }  // namespace
 
 bool is_equal(const Value& a, const Value& b) {
   const std::optional<Number> left = number_of(a), right = number_of(b);
-  if (left && right) return left->whole && right->whole ? *left->whole == *right->whole : left->real == right->real;
+  if (left && right)
+    return left->whole && right->whole ? *left->whole == *right->whole : left->real == right->real;
   if (const std::string* text = a.get<std::string>()) {
     const std::string* other = b.get<std::string>();
     return other != nullptr && *text == *other;
   }
   if (const List* list = a.get<List>()) {
     const List* other = b.get<List>();
-    return other != nullptr && list->tuple == other->tuple &&
-           std::equal(list->items.begin(), list->items.end(), other->items.begin(), other->items.end(), is_equal);
+    if (other == nullptr || type_name(a) != type_name(b)) return false;
+    if (list->view != nullptr) return same_views(*list, *other);
+    return std::equal(list->items.begin(), list->items.end(), other->items.begin(), other->items.end(),
+                      is_equal);
   }
   if (const Dict* dict = a.get<Dict>()) {
     const Dict* other = b.get<Dict>();
@@ -177,7 +193,7 @@ int compare(const Value& a, const Value& b) {
   const std::string *text = a.get<std::string>(), *other = b.get<std::string>();
   if (text != nullptr && other != nullptr) return order(*text, *other);  // UTF-8 has the order of characters
   const List *list = a.get<List>(), *second = b.get<List>();
-  if (list != nullptr && second != nullptr && list->tuple == second->tuple) {
+  if (list != nullptr && second != nullptr && type_name(a) == type_name(b) && list->view == nullptr) {
     const size_t common = std::min(list->items.size(), second->items.size());
     for (size_t i = 0; i < common; ++i) {
       if (!is_equal(list->items[i], second->items[i])) return compare(list->items[i], second->items[i]);
@@ -197,15 +213,19 @@ bool contains(const Value& all, const Value& one) {
     return text->find(*part) != std::string::npos;
   }
   if (const Dict* dict = all.get<Dict>()) return dict->find(one) != nullptr;
-  const std::vector<Value> items = items_of(all);
-  return std::any_of(items.begin(), items.end(), [&](const Value& item) { return is_equal(item, one); });
+  const auto next = walk(all);
+  while (const std::optional<Value> item = next()) {
+    if (is_equal(*item, one)) return true;
+  }
+  return false;
 }
 
 std::vector<std::string_view> characters_of(std::string_view text) {
   std::vector<std::string_view> all;
   all.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    const size_t size = std::min<size_t>(static_cast<size_t>(text::length_of_char(text[at])), text.size() - at);
+    const size_t size =
+        std::min<size_t>(static_cast<size_t>(text::length_of_char(text[at])), text.size() - at);
     all.push_back(text.substr(at, size));
     at += size;
   }
@@ -224,13 +244,26 @@ std::vector<Value> items_of(const Value& value) {
     for (const std::string_view one : characters_of(*text)) items.emplace_back(one);
     return items;
   }
+  if (const Generator* generator = value.get<Generator>()) {
+    while (std::optional<Value> next = generator->next()) items.push_back(std::move(*next));
+    return items;
+  }
   fail(fmt::format("'{}' object is not iterable", type_name(value)));
+}
+
+std::function<std::optional<Value>()> walk(const Value& value) {
+  if (value.get<Generator>() != nullptr) return [value] { return value.get<Generator>()->next(); };
+  const bool is_list = value.get<List>() != nullptr;
+  auto items = std::make_shared<const std::vector<Value>>(is_list ? std::vector<Value>() : items_of(value));
+  return [value, items, is_list, at = size_t{0}]() mutable -> std::optional<Value> {
+    const std::vector<Value>& all = is_list ? value.get<List>()->items : *items;
+    return at < all.size() ? std::optional(all[at++]) : std::nullopt;
+  };
 }
 
 std::optional<int64_t> length_of(const Value& value) {
   if (value.is_undefined()) return 0;
-  if (const List* list = value.get<List>())
-    return list->lazy ? std::nullopt : std::optional(static_cast<int64_t>(list->items.size()));
+  if (const List* list = value.get<List>()) return static_cast<int64_t>(list->items.size());
   if (const Dict* dict = value.get<Dict>()) return static_cast<int64_t>(dict->items.size());
   if (const std::string* text = value.get<std::string>())
     return std::count_if(text->begin(), text->end(), [](char byte) { return !text::continues_char(byte); });

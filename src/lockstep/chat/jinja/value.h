@@ -1,5 +1,6 @@
-// What a template computes with: Python's values, as Jinja has them. Lists and dictionaries never change once they
-// are made (Hugging Face renders in a sandbox that forbids it), so copies share them; a namespace() is the exception.
+// What a template computes with: Python's values, as Jinja has them. Lists and dictionaries never change once
+// they are made (Hugging Face renders in a sandbox that forbids it), so copies share them; a namespace() is
+// the exception.
 //
 //     Value message = Dict{{"role", "user"}, {"content", "Hi"}};
 //     to_str(message) == "{'role': 'user', 'content': 'Hi'}"
@@ -29,8 +30,14 @@ struct Undefined {
 };
 struct List {
   std::vector<Value> items;
-  bool tuple = false;  // for printing alone
-  bool lazy = false;   // what map() and select() give: to walk over, and nothing else; true even when empty
+  bool tuple = false;          // for printing alone
+  const char* view = nullptr;  // "dict_keys" and the like: to walk over and to count, but without places
+};
+// What map() and select() give: to walk over once, and nothing else; true even when empty. Nothing is
+// computed before somebody asks for it.
+struct Generator {
+  std::string type;  // "generator"
+  std::function<std::optional<Value>()> next;
 };
 // In the order in which keys came.
 struct Dict {
@@ -45,6 +52,8 @@ struct Object {
   std::string type;
   std::vector<std::pair<std::string, Value>> attributes;
   bool writable = false;
+  std::function<std::optional<Value>(std::string_view)> computed =
+      {};  // of attributes that are made on demand
   const Value* find(std::string_view name) const;
 };
 struct Function {
@@ -55,7 +64,8 @@ struct Function {
 class Value {
  public:
   using Kind = std::variant<Undefined, None, bool, int64_t, double, std::string, std::shared_ptr<const List>,
-                            std::shared_ptr<const Dict>, std::shared_ptr<Object>, std::shared_ptr<const Function>>;
+                            std::shared_ptr<const Dict>, std::shared_ptr<Object>,
+                            std::shared_ptr<const Function>, std::shared_ptr<const Generator>>;
   Value() : kind_(Undefined{}) {}
   Value(Undefined value) : kind_(std::move(value)) {}
   Value(None) : kind_(None{}) {}
@@ -71,12 +81,14 @@ class Value {
   Value(Dict value) : kind_(std::make_shared<const Dict>(std::move(value))) {}
   Value(std::shared_ptr<Object> value) : kind_(std::move(value)) {}
   Value(Function value) : kind_(std::make_shared<const Function>(std::move(value))) {}
+  Value(Generator value) : kind_(std::make_shared<const Generator>(std::move(value))) {}
   // Objects keep their order. What JSON calls a number is an int or a float as Python's reader has it.
   static Value from_json(const nlohmann::ordered_json& json);
 
   template <class T>
   const T* get() const {  // null: of another kind
-    if constexpr (std::is_same_v<T, List> || std::is_same_v<T, Dict> || std::is_same_v<T, Function>) {
+    if constexpr (std::is_same_v<T, List> || std::is_same_v<T, Dict> || std::is_same_v<T, Function> ||
+                  std::is_same_v<T, Generator>) {
       const auto* held = std::get_if<std::shared_ptr<const T>>(&kind_);
       return held != nullptr ? held->get() : nullptr;
     } else {
@@ -116,8 +128,10 @@ std::string to_repr(const Value& value);  // repr(value)
 std::string to_json(const Value& value, std::optional<int64_t> indent, bool ascii, bool sorted,
                     std::string_view item_separator, std::string_view key_separator);
 
-// What `for` walks over: items of a list, keys of a dictionary, characters of a string, nothing of what is undefined.
+// What `for` walks over: items of a list, keys of a dictionary, characters of a string, nothing of what is
+// undefined; what a generator still has, which then has nothing left.
 std::vector<Value> items_of(const Value& value);
+std::function<std::optional<Value>()> walk(const Value& value);  // the same one by one
 std::optional<int64_t> length_of(const Value& value);
 
 // A string's characters: Python counts those, and not bytes.

@@ -151,10 +151,11 @@ struct GradientStrides {
 
 template <class T, class Out, int kDim>
 void launch_backward(const Launcher& run, const AttentionPartShape& shape, const GradientStrides& strides,
-                     const BackwardPointers<T, Out>& at, const int32_t* begins = nullptr) {
+                     const BackwardPointers<T, Out>& at, const PartDocuments& documents) {
   using Tile = BackwardTile<T, kDim>;
   AttentionWalk walk = walk_of(shape, at.q, at.k, at.v, at.dout);
-  walk.begins = begins;
+  walk.begins = documents.begins;
+  walk.keys_at = static_cast<int>(documents.first_key);
   walk.dq = rows_of(shape, shape.q_len, shape.heads, strides.dq);
   walk.dkv = rows_of(shape, shape.kv_len, shape.kv_heads, strides.dkv);
   const auto over = [&](int64_t heads, int64_t tokens, auto kernel) {
@@ -198,14 +199,14 @@ void own_attention_backward(const AttentionBackward& op, const Launch& launch) {
                                       .dv = dq + v,
                                       .first_q = true,
                                       .first_kv = true},
-                                     op.documents.begins);
+                                     {.begins = op.documents.begins});
   });
 }
 
 void own_attention_part_backward(const AttentionPartBackward& op, const Launch& launch) {
   const Launcher run("attention_part_backward", launch);
   const AttentionPartShape& shape = op.shape;
-  require_valid(shape);
+  require_valid(shape, op.documents);
   by_head_dim(shape, [&](auto element, auto dim) {
     using T = decltype(element);
     launch_backward<T, float, dim.value>(run, shape, {shape.heads * shape.head_dim, op.dkv_stride},
@@ -219,7 +220,8 @@ void own_attention_part_backward(const AttentionPartBackward& op, const Launch& 
                                           .dk = op.dk,
                                           .dv = op.dv,
                                           .first_q = op.first_q,
-                                          .first_kv = op.first_kv});
+                                          .first_kv = op.first_kv},
+                                         op.documents);
   });
 }
 

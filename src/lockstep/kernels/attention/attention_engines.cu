@@ -66,8 +66,11 @@ const AttentionPlan* of_documents(const AttentionPartShape& s, AttentionPass pas
   return pass == AttentionPass::forward ? forward : backward;
 }
 
+// Chunks of packed samples: our own kernels, because neither library can be told where documents begin.
+bool only_own(const AttentionPartShape& s) { return wished("own") || s.kept_apart; }
+
 const AttentionPlan* forward_of(const AttentionPartShape& s) {
-  if (wished("own")) return nullptr;
+  if (only_own(s)) return nullptr;
   if (s.documents > 0) return of_documents(s, AttentionPass::forward);
   const AttentionPlanShape shape = forward_shape(s);
   const AttentionPlan* flash = flash_of(shape);
@@ -77,7 +80,7 @@ const AttentionPlan* forward_of(const AttentionPartShape& s) {
 }
 
 Backward backward_of(const AttentionPartShape& s, int64_t dq_stride, int64_t dkv_stride) {
-  if (wished("own")) return {};
+  if (only_own(s)) return {};
   if (s.documents > 0) return {of_documents(s, AttentionPass::backward), nullptr};
   if (wished("pieces")) return {nullptr, AttentionPieces::find(s, kTestChunk)};
   const AttentionPlanShape shape = backward_shape(s, dq_stride, dkv_stride);

@@ -106,10 +106,11 @@ __global__ void __launch_bounds__(ForwardTile<T, kDim>::kThreads)
 
 template <class T, class Out, int kDim>
 void launch_forward(const Launcher& run, const AttentionPartShape& shape, const ForwardPointers<T, Out>& at,
-                    const int32_t* begins = nullptr) {
+                    const PartDocuments& documents) {
   using Tile = ForwardTile<T, kDim>;
   AttentionWalk walk = walk_of(shape, at.q, at.k, at.v);
-  walk.begins = begins;
+  walk.begins = documents.begins;
+  walk.keys_at = static_cast<int>(documents.first_key);
   const int64_t tiles = divide_up(shape.q_len, Tile::kQueries);
   run({.blocks = shape.samples * shape.heads * tiles,
        .threads = Tile::kThreads,
@@ -136,18 +137,19 @@ void own_attention_forward(const AttentionForward& op, const Launch& launch) {
     const T* k = q + shape.heads * shape.head_dim;
     const T* v = k + shape.kv_heads * shape.head_dim;
     launch_forward<T, T, dim.value>(run, shape, {q, k, v, static_cast<T*>(op.out), op.lse, true},
-                                    op.documents.begins);
+                                    {.begins = op.documents.begins});
   });
 }
 
 void own_attention_part(const AttentionPart& op, const Launch& launch) {
   const Launcher run("attention_part", launch);
-  require_valid(op.shape);
+  require_valid(op.shape, op.documents);
   by_head_dim(op.shape, [&](auto element, auto dim) {
     using T = decltype(element);
     launch_forward<T, float, dim.value>(run, op.shape,
                                         {static_cast<const T*>(op.q), static_cast<const T*>(op.k),
-                                         static_cast<const T*>(op.v), op.out, op.lse, op.first});
+                                         static_cast<const T*>(op.v), op.out, op.lse, op.first},
+                                        op.documents);
   });
 }
 

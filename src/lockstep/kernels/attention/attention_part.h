@@ -4,8 +4,9 @@
 // A sequence is cut into chunks. Chunk i of the queries meets every chunk j <= i of the keys, itself
 // causally, earlier ones whole; the parts may come in any order, and each is merged by its log-sum-exp. The
 // running result stays in fp32 until the last part is in. With a window, some queries of a part see none of
-// its keys: these keep what they had, or get 0 and a log-sum-exp of -infinity. The backward pass goes over
-// the same pairs of chunks again with the final log-sum-exp, so that parts do not depend on each other there.
+// its keys: these keep what they had, or get 0 and a log-sum-exp of -infinity. The same holds where a sample
+// has several documents and a query's own begins behind the part's keys. The backward pass goes over the same
+// pairs of chunks again with the final log-sum-exp, so that parts do not depend on each other there.
 #pragma once
 
 #include "lockstep/kernels/attention/attention.h"
@@ -19,8 +20,9 @@ struct AttentionPartShape {
   bool causal = false;                  // q_len == kv_len, and key j counts for query i where j <= i
   int64_t q_stride = 0, kv_stride = 0;  // elements between rows (tokens) of q, and of k and v
   ScoreOptions scores{};
-  int64_t distance = 0;   // tokens from key 0 to query 0, for the window; causal: 0
-  int64_t documents = 0;  // of AttentionShape; only of whole sequences
+  int64_t distance = 0;     // tokens from key 0 to query 0, for the window; causal: 0
+  int64_t documents = 0;    // of AttentionShape; only of whole sequences
+  bool kept_apart = false;  // of chunks: the call says where documents begin (PartDocuments)
   float scale() const { return scores.scale_of(head_dim); }
   // The first key that a query of this number sees: kv_len or more where it sees none.
   int64_t first_key(int64_t query) const {
@@ -47,8 +49,14 @@ inline AttentionPartShape only_part(const AttentionShape& whole) {
           .documents = whole.documents};
 }
 
+// Where the documents begin that the queries of a part belong to: they see no key before.
+struct PartDocuments {
+  const int32_t* begins = nullptr;  // [samples * q_len]: as of Documents; null: each sample is one
+  int64_t first_key = 0;            // where in its sample key 0 of the part stands
+};
+
 // Throws Bug when the sizes contradict each other.
-void require_valid(const AttentionPartShape& shape);
+void require_valid(const AttentionPartShape& shape, const PartDocuments& documents = {});
 
 struct AttentionPart {
   AttentionPartShape shape;
@@ -58,6 +66,7 @@ struct AttentionPart {
   float* out = nullptr;  // [samples * q_len, heads * head_dim]: normalised over what has been merged
   float* lse = nullptr;  // [samples, heads, q_len]
   bool first = false;    // nothing was merged yet: out and lse are written
+  PartDocuments documents{};
 };
 
 // delta = sum over head_dim of dout * out, once for all parts.
@@ -83,6 +92,7 @@ struct AttentionPartBackward {
   float* dv = nullptr;
   int64_t dkv_stride = 0;
   bool first_q = false, first_kv = false;  // write; otherwise add to what is there
+  PartDocuments documents{};
 };
 
 }  // namespace lockstep::kernels

@@ -27,8 +27,8 @@ struct KeyGradients {
   bool add;  // as of dq
 };
 
-void backward_block(const AttentionPartShape& shape, const QueryRun& run, const KeyBlock& block,
-                    const KeyGradients& gradients, float* p, float* ds) {
+void backward_block(const AttentionPartShape& shape, const FirstKeys& first_keys, const QueryRun& run,
+                    const KeyBlock& block, const KeyGradients& gradients, float* p, float* ds) {
   const int64_t dim = shape.head_dim, stride = round_up(block.count, kLanes);
   multiply({.m = run.rows,
             .n = block.count,
@@ -46,8 +46,9 @@ void backward_block(const AttentionPartShape& shape, const QueryRun& run, const 
             .c = ds,
             .c_stride = stride});
   for (int64_t row = 0; row < run.rows; ++row) {
-    softmax_backward(p + row * stride, ds + row * stride, seen_keys(shape, run.first + row, block),
-                     block.count, run.lse[row], run.delta[row], shape.scores.softcap);
+    softmax_backward(p + row * stride, ds + row * stride,
+                     seen_keys(shape, first_keys, run.first + row, block), block.count, run.lse[row],
+                     run.delta[row], shape.scores.softcap);
   }
   const float beta = gradients.add ? 1.0f : 0.0f;
   multiply({.m = block.count,
@@ -115,16 +116,17 @@ void backward_keys(const AttentionPartBackward& op, int64_t sample, int64_t kv_h
                             .add = !op.first_kv};
   const int64_t last = (shape.q_len - 1) / step * step, earliest = shape.causal ? key / step * step : 0;
   const bool adds = !op.first_q && !op.first_kv;  // nothing need be written where nothing is seen
+  const FirstKeys first_keys(shape, op.documents, sample);
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     // The last run sees the whole block: it may write dk and dv, so that nothing need be cleared before.
     for (int64_t first = last; first >= earliest; first -= step, gradients.add = true) {
-      if (adds && shape.first_key(first) >= key + whole.count) continue;  // the window has passed it
+      if (adds && first_keys(first) >= key + whole.count) continue;
       Scratch of_run = scratch;
       const bool add = !op.first_q || key > 0;  // every run sees the first block
       const QueryRun run = read_run<T>(op, sample, head, first, add, of_run);
       KeyBlock seen = whole;
       seen.count = keys_up_to(shape, first + run.rows - 1, whole);
-      backward_block(shape, run, seen, gradients, p, ds);
+      backward_block(shape, first_keys, run, seen, gradients, p, ds);
     }
   }
 }
@@ -147,7 +149,7 @@ void attention_delta(const AttentionDelta& op, const Launch&) {
 
 void attention_part_backward(const AttentionPartBackward& op, const Launch& launch) {
   const AttentionPartShape& shape = op.shape;
-  require_valid(shape);
+  require_valid(shape, op.documents);
   const int64_t slice = part_scratch_floats(shape);
   require_workspace(launch, slice * 4, "attention_part_backward");
   with_type(shape.type, [&](auto tag) {

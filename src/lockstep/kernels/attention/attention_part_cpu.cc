@@ -44,8 +44,9 @@ LS_INLINE void merge_row(float* scores, const SeenKeys& seen, int64_t columns, f
 }
 
 // A run of queries, of which row 0 is number `query`, against one block of keys.
-void merge_block(const AttentionPartShape& shape, const Matrix& q, const KeyBlock& block, int64_t query,
-                 const RunningRows& running, bool first, float* scores) {
+void merge_block(const AttentionPartShape& shape, const FirstKeys& first_keys, const Matrix& q,
+                 const KeyBlock& block, int64_t query, const RunningRows& running, bool first,
+                 float* scores) {
   const int64_t dim = shape.head_dim, stride = round_up(block.count, kLanes);
   multiply({.m = running.rows,
             .n = block.count,
@@ -56,7 +57,7 @@ void merge_block(const AttentionPartShape& shape, const Matrix& q, const KeyBloc
             .c = scores,
             .c_stride = stride});
   for (int64_t row = 0; row < running.rows; ++row) {
-    const SeenKeys seen = seen_keys(shape, query + row, block);
+    const SeenKeys seen = seen_keys(shape, first_keys, query + row, block);
     if (shape.scores.softcap > 0)
       cap_scores(scores + row * stride + seen.begin, seen.end - seen.begin, shape.scores.softcap);
     merge_row(scores + row * stride, seen, block.count, running.out + row * running.stride, dim,
@@ -87,14 +88,15 @@ void part_run(const AttentionPart& op, int64_t sample, int64_t head, int64_t fir
                                op.lse + (sample * shape.heads + head) * shape.q_len + first, rows,
                                out_stride};
   const int64_t keys = shape.causal ? first + rows : shape.kv_len;
-  // Blocks before every row's window are passed over, unless somebody must write the rows.
-  const int64_t begin = op.first ? 0 : shape.first_key(first) / kKeyBlock * kKeyBlock;
-  for (int64_t key = begin; key < keys; key += kKeyBlock) {
+  // Blocks of which no row sees anything are passed over, but somebody must write the rows.
+  const FirstKeys first_keys(shape, op.documents, sample);
+  const int64_t begin = first_keys(first) / kKeyBlock * kKeyBlock;
+  for (int64_t key = op.first ? 0 : larger(0, begin); key < keys; key = larger(key + kKeyBlock, begin)) {
     Scratch of_block = scratch;
     const int64_t at = (sample * shape.kv_len + key) * shape.kv_stride + kv_head * dim;
     const KeyBlock block = read_keys(shape, static_cast<const T*>(op.k) + at,
                                      static_cast<const T*>(op.v) + at, key, keys, of_block);
-    merge_block(shape, q, block, first, running, op.first && key == 0, scores);
+    merge_block(shape, first_keys, q, block, first, running, op.first && key == 0, scores);
   }
 }
 
@@ -108,7 +110,7 @@ int64_t attention_part_workspace(const AttentionPartShape& shape) {
 
 void attention_part(const AttentionPart& op, const Launch& launch) {
   const AttentionPartShape& shape = op.shape;
-  require_valid(shape);
+  require_valid(shape, op.documents);
   const int64_t slice = part_scratch_floats(shape);
   require_workspace(launch, slice * 4, "attention_part");
   const int64_t runs = (shape.q_len + query_rows(shape) - 1) / query_rows(shape);

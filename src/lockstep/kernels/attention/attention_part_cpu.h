@@ -45,10 +45,30 @@ LS_INLINE int64_t keys_up_to(const AttentionPartShape& shape, int64_t query, con
   return shape.causal ? smaller(block.count, query + 1 - block.first) : block.count;
 }
 
-// The keys of the block that a query sees; with a window there may be none.
-LS_INLINE SeenKeys seen_keys(const AttentionPartShape& shape, int64_t query, const KeyBlock& block) {
+// The first key that a query of one sample sees, of its window and of its document. Later queries never see
+// earlier ones.
+class FirstKeys {
+ public:
+  LS_INLINE FirstKeys(const AttentionPartShape& shape, const PartDocuments& documents, int64_t sample)
+      : shape_(shape),
+        begins_(documents.begins == nullptr ? nullptr : documents.begins + sample * shape.q_len),
+        first_key_(documents.first_key) {}
+  LS_INLINE int64_t operator()(int64_t query) const {
+    const int64_t of_window = shape_.first_key(query);
+    return begins_ == nullptr ? of_window : larger(of_window, begins_[query] - first_key_);
+  }
+
+ private:
+  const AttentionPartShape& shape_;
+  const int32_t* begins_;
+  int64_t first_key_;
+};
+
+// The keys of the block that a query sees, of which there may be none.
+LS_INLINE SeenKeys seen_keys(const AttentionPartShape& shape, const FirstKeys& first_keys, int64_t query,
+                             const KeyBlock& block) {
   const int64_t end = keys_up_to(shape, query, block);
-  return {smaller(end, larger(0, shape.first_key(query) - block.first)), end};
+  return {smaller(end, larger(0, first_keys(query) - block.first)), end};
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_CPU_LEVEL

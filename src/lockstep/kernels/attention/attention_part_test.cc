@@ -18,9 +18,13 @@ struct Case {
   int64_t samples, heads, kv_heads, head_dim;
   std::vector<int64_t> chunks;  // tokens in each
   ScoreOptions scores{};
+  std::vector<std::vector<int64_t>> documents{};  // their lengths, sample by sample; none: a sample is one
 
   int64_t seq_len() const { return std::accumulate(chunks.begin(), chunks.end(), int64_t{0}); }
-  AttentionShape whole() const { return {type, samples, seq_len(), heads, kv_heads, head_dim, scores}; }
+  AttentionShape whole() const {
+    const int64_t most = documents.empty() ? 0 : samples * most_documents(seq_len());
+    return {type, samples, seq_len(), heads, kv_heads, head_dim, scores, most};
+  }
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t first_of(int64_t chunk) const {
@@ -46,13 +50,18 @@ std::vector<Case> cases() {
     all.push_back({type, 1, 4, 2, 64, {70, 40, 30}, {.window = 60, .softcap = 1.2f, .scale = 0.2f}});
     all.push_back({type, 1, 2, 1, 32, {1200, 70}, {.window = 300}});
     all.push_back({type, 1, 2, 2, 96, {20, 33}, {.softcap = 0.9f}});
+    // Documents within a chunk, across some, and beginning with one; so that queries see nothing of others.
+    all.push_back({type, 2, 2, 1, 16, {20, 20, 20}, {}, {{7, 33, 1, 19}, {20, 40}}});
+    all.push_back({type, 1, 4, 2, 64, {64, 64, 64, 64}, {}, {{100, 92, 64}}});
+    all.push_back({type, 3, 2, 2, 32, {33, 1, 20}, {.window = 11}, {{30, 24}, {54}, {34, 20}}});
+    all.push_back({type, 1, 2, 1, 32, {1200, 70}, {}, {{520, 100, 600, 50}}});
   }
   return all;
 }
 
 std::string describe(const Case& c) {
-  return fmt::format("{} samples {} heads {} kv {} dim {} chunks {}", name_of(c.type), c.samples, c.heads,
-                     c.kv_heads, c.head_dim, c.chunks);
+  return fmt::format("{} samples {} heads {} kv {} dim {} chunks {} documents {}", name_of(c.type), c.samples,
+                     c.heads, c.kv_heads, c.head_dim, c.chunks, c.documents);
 }
 
 // Orders in which chunk `query` may meet its keys: as stored, as a ring brings them, and another.
@@ -88,13 +97,39 @@ Values lse_of(const Case& c, const Values& lse, int64_t chunk) {
   return part;
 }
 
+// Where in its sample the document of each row begins, of all samples; and first rows of documents.
+struct Places {
+  std::vector<int32_t> begins, offsets;
+};
+
+Places places_of(const Case& c) {
+  Places places;
+  for (const std::vector<int64_t>& sample : c.documents) {
+    int32_t place = 0;
+    for (const int64_t length : sample) {
+      places.offsets.push_back(static_cast<int32_t>(places.begins.size()));
+      places.begins.insert(places.begins.end(), static_cast<size_t>(length), place);
+      place += static_cast<int32_t>(length);
+    }
+    EXPECT_EQ(place, c.seq_len());
+  }
+  places.offsets.resize(static_cast<size_t>(c.whole().documents) + 1, static_cast<int32_t>(c.whole().rows()));
+  return places;
+}
+
+std::vector<int32_t> begins_of(const Case& c, int64_t chunk) {
+  const std::vector<int32_t> all = places_of(c).begins;
+  const Values part = chunk_of(c, Values(all.begin(), all.end()), chunk, 0, 1);
+  return {part.begin(), part.end()};
+}
+
 class AttentionPartTest : public KernelTest {
  protected:
   // The whole sequence by the kernels that are tested elsewhere, and its chunks in memory of their own: q
   // inside packed rows, as the projection wrote it, k and v side by side, as they travel.
   struct Sequence {
     Values out, lse, dqkv, dout;
-    std::vector<Memory> qkv, kv, dout_of, out_of, lse_of;
+    std::vector<Memory> qkv, kv, dout_of, out_of, lse_of, begins;
   };
 
   Sequence sequence(const Case& c) {
@@ -106,9 +141,13 @@ class AttentionPartTest : public KernelTest {
     const Memory out = garbage(shape.rows() * c.q_width(), c.type), dqkv = garbage(qkv.count(), c.type);
     const Memory lse = garbage(shape.rows() * c.heads, DType::f32);
     const Launch scratch = launch(kernels().attention_workspace(shape));
-    kernels().attention_forward({shape, qkv.data(), out.data(), lse.as<float>()}, scratch);
-    kernels().attention_backward({shape, qkv.data(), out.data(), dout.data(), lse.as<float>(), dqkv.data()},
-                                 scratch);
+    const Places places = c.documents.empty() ? Places{} : places_of(c);
+    const Memory begins = upload_ints(places.begins), offsets = upload_ints(places.offsets);
+    Documents documents;
+    if (!c.documents.empty()) documents = {begins.as<int32_t>(), offsets.as<int32_t>()};
+    kernels().attention_forward({shape, qkv.data(), out.data(), lse.as<float>(), documents}, scratch);
+    kernels().attention_backward(
+        {shape, qkv.data(), out.data(), dout.data(), lse.as<float>(), dqkv.data(), documents}, scratch);
     all.out = download(out);
     all.lse = download(lse);
     all.dqkv = download(dqkv);
@@ -118,8 +157,32 @@ class AttentionPartTest : public KernelTest {
       all.dout_of.push_back(upload(chunk_of(c, all.dout, i, 0, c.q_width()), c.type));
       all.out_of.push_back(upload(chunk_of(c, all.out, i, 0, c.q_width()), c.type));
       all.lse_of.push_back(upload(testing::lse_of(c, all.lse, i), DType::f32));
+      if (!c.documents.empty()) all.begins.push_back(upload_ints(begins_of(c, i)));
+    }
+    // Where there are documents, whole attention keeps its log-sum-exps in an order of its own.
+    for (size_t i = 0; i < all.begins.size(); ++i) {
+      const Memory unused = garbage(all.out_of[i].count(), DType::f32);
+      for (int64_t key = 0; key <= static_cast<int64_t>(i); ++key)
+        merge(c, all, i, key,
+              {.out = unused.as<float>(), .lse = all.lse_of[i].as<float>(), .first = key == 0});
     }
     return all;
+  }
+
+  // `to` says where to.
+  void merge(const Case& c, const Sequence& all, size_t query, int64_t key, AttentionPart to) {
+    const Memory& kv = all.kv[static_cast<size_t>(key)];
+    to.shape = part_shape(c, static_cast<int64_t>(query), key);
+    to.q = all.qkv[query].data();
+    to.k = kv.data();
+    to.v = values_of(c, kv);
+    to.documents = documents_of(c, all, query, key);
+    kernels().attention_part(to, launch(kernels().attention_part_workspace(to.shape)));
+  }
+
+  static PartDocuments documents_of(const Case& c, const Sequence& all, size_t query, int64_t key) {
+    if (c.documents.empty()) return {};
+    return {all.begins[query].as<int32_t>(), c.first_of(key)};
   }
 
   static AttentionPartShape part_shape(const Case& c, int64_t query, int64_t key) {
@@ -134,7 +197,8 @@ class AttentionPartTest : public KernelTest {
             .q_stride = c.whole().qkv_width(),
             .kv_stride = 2 * c.kv_width(),
             .scores = c.scores,
-            .distance = c.first_of(query) - c.first_of(key)};
+            .distance = c.first_of(query) - c.first_of(key),
+            .kept_apart = !c.documents.empty()};
   }
   static const void* values_of(const Case& c, const Memory& kv) {
     return kv.as<char>() + c.kv_width() * device::size_of(c.type);
@@ -149,16 +213,10 @@ class AttentionPartTest : public KernelTest {
         const Memory out = garbage(all.out_of[i].count(), DType::f32);
         const Memory lse = garbage(all.lse_of[i].count(), DType::f32);
         for (const int64_t key : order) {
-          const Memory& kv = all.kv[static_cast<size_t>(key)];
-          const AttentionPart op{.shape = part_shape(c, query, key),
-                                 .q = all.qkv[i].data(),
-                                 .k = kv.data(),
-                                 .v = values_of(c, kv),
-                                 .out = out.as<float>(),
-                                 .lse = lse.as<float>(),
-                                 .first = key == order.front()};
-          const int64_t bytes = kernels().attention_part_workspace(op.shape);
-          run({&out, &lse}, [&] { kernels().attention_part(op, launch(bytes)); });
+          run({&out, &lse}, [&] {
+            merge(c, all, i, key,
+                  {.out = out.as<float>(), .lse = lse.as<float>(), .first = key == order.front()});
+          });
         }
         expect_close(download(out), download(all.out_of[i]), tolerance(c.type), "out");
         const double size = c.type == DType::f32 ? 4 : 1000;
@@ -201,6 +259,7 @@ class AttentionPartTest : public KernelTest {
         op.dkv_stride = 2 * c.kv_width();
         op.first_q = key == order.front();
         op.first_kv = !met[j];
+        op.documents = documents_of(c, all, i, key);
         met[j] = true;
         const int64_t bytes = kernels().attention_part_workspace(op.shape);
         run({&dq, &dkv[j]}, [&] { kernels().attention_part_backward(op, launch(bytes)); });
@@ -251,6 +310,8 @@ TEST_P(AttentionPartTest, ContradictorySizesAreABug) {
   refused([](AttentionPartShape& bad) { bad.heads = 3, bad.kv_heads = 2; });
   refused([](AttentionPartShape& bad) { bad.q_stride = 15; });
   refused([](AttentionPartShape& bad) { bad.kv_stride = 7; });
+  const std::vector<int32_t> begins(4);  // documents of which whoever chose the kernel did not know
+  EXPECT_THROW(require_valid(good, {.begins = begins.data()}), base::Bug);
 }
 
 LOCKSTEP_ON_EVERY_DEVICE(AttentionPartTest);

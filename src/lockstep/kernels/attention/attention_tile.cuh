@@ -141,13 +141,14 @@ struct AttentionWalk {
   float softcap;  // 0: none
   bool causal;
   int reach;              // key j is within the window of query i where i - j < reach
-  const int32_t* begins;  // of Documents; null: none
+  const int32_t* begins;  // of Documents, for each query; null: none
+  int keys_at;            // where in its sample key 0 stands; only with documents
 
   __device__ int group() const { return q.heads / kv.heads; }  // query heads that share keys
-  // The first key of the document that a query belongs to; queries past the last one belong to none.
+  // The first key here of the document that a query belongs to; queries past the last one belong to none.
   __device__ int document_of(int64_t sample, int query) const {
     if (begins == nullptr) return 0;
-    return query < q.tokens ? begins[sample * q.tokens + query] : kv.tokens;
+    return query < q.tokens ? max(0, begins[sample * q.tokens + query] - keys_at) : kv.tokens;
   }
   // `document` is that of the query.
   __device__ bool sees(int query, int key, int document) const {

@@ -71,7 +71,7 @@ class Embed : public Segment {
                            .out = at(out.data, rows),
                            .scale = scale_,
                            .row_positions = f.slice.positions,
-                           .begins = f.documents().begins};
+                           .begins = f.document_begins(rows)};
       // Of the tensor ranks, whose rows are added up, one adds the position.
       if (o_.positions > 0 && o_.parts.tensor_rank == 0) e.positions = f.weight("positions").data;
       f.kernels->embedding(e, f.launch);
@@ -102,7 +102,7 @@ class Embed : public Segment {
                                    .first_token = first_token(),
                                    .accumulate = std::exchange(accumulate, true),
                                    .scale = scale_,
-                                   .begins = f.documents().begins};
+                                   .begins = f.document_begins(rows)};
       if (f.trains("table")) e.dtable = f.grad("table").as<float>();
       if (o_.positions > 0 && f.trains("positions")) e.dpositions = f.grad("positions").as<float>();
       f.kernels->embedding_backward(e, f.launch);

@@ -26,7 +26,7 @@ struct AttentionOptions {
   std::optional<RopeOptions> rope;
   Parts parts{};
   kernels::ScoreOptions scores{};
-  bool documents = false;  // samples hold documents that do not see each other; without context ranks
+  bool documents = false;  // samples hold documents that do not see each other
 };
 // Pairs of a query and a key that it sees, in a sequence of so many tokens.
 double attended_pairs(int64_t length, const kernels::ScoreOptions& scores);

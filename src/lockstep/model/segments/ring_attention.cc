@@ -37,6 +37,10 @@ class RingAttention : public Segment {
     plan.outputs = {{"context", o_.type, {tokens, q_width()}}};
     plan.saves = {{"lse", DType::f32, row_values}};
     plan.input_needs = {"in.qkv", "out.context", "save.lse", "dout.context"};
+    if (o_.documents) {
+      plan.batch = {"documents"};
+      plan.input_needs.push_back("batch.documents");
+    }
     plan.ring = Ring{.parts = o_.parts.context + 1,
                      .travels = {{"kv", o_.type, {tokens, 2 * kv_width()}}},
                      .gradients = {{"kv", DType::f32, {tokens, 2 * kv_width()}}},
@@ -59,7 +63,8 @@ class RingAttention : public Segment {
                                  .v = value_of(row(f.ring("kv").data, pair.kv_row, 2 * kv_width())),
                                  .out = f.across("merged").as<float>() + pair.q_row * q_width(),
                                  .lse = f.saved("lse").as<float>() + pair.q_row * o_.heads,
-                                 .first = pair.first},
+                                 .first = pair.first,
+                                 .documents = pair.documents},
                                 f.launch);
     });
     if (f.part < o_.parts.context) return;
@@ -96,7 +101,8 @@ class RingAttention : public Segment {
                                           .dq = f.across("dq").as<float>() + pair.q_row * q_width(),
                                           .dk = dk,
                                           .dv = dk + kv_width(),
-                                          .dkv_stride = 2 * kv_width()},
+                                          .dkv_stride = 2 * kv_width(),
+                                          .documents = pair.documents},
                                          f.launch);
     });
   }
@@ -135,6 +141,7 @@ class RingAttention : public Segment {
   struct Pair {
     int64_t q_row = 0, kv_row = 0;
     kernels::AttentionPartShape shape;
+    kernels::PartDocuments documents;
     bool first = false;  // nothing was merged into these queries yet
   };
 
@@ -154,6 +161,7 @@ class RingAttention : public Segment {
                   .shape = shape_of(f.slice.samples, f.slice.seq_len, theirs[k] == mine[q]),
                   .first = f.part == 1 && k == 0};
         pair.shape.distance = (mine[q] - theirs[k]) * f.slice.seq_len;
+        if (o_.documents) pair.documents = {f.documents().begins + pair.q_row, theirs[k] * f.slice.seq_len};
         if (pair.first || pair.shape.sees_anything()) visit(pair);
       }
     }
@@ -200,7 +208,8 @@ class RingAttention : public Segment {
             .causal = causal,
             .q_stride = qkv_width(),
             .kv_stride = 2 * kv_width(),
-            .scores = o_.scores};
+            .scores = o_.scores,
+            .kept_apart = o_.documents};
   }
 
   AttentionOptions o_;

@@ -76,7 +76,7 @@ void rotate(const Frame& f, const RopeOptions& o, const Tensor& qkv, bool backwa
                      .backward = backward,
                      .rotary_dim = o.turned(),
                      .row_positions = f.slice.positions,
-                     .begins = f.documents().begins},
+                     .begins = f.document_begins(rows)},
                     f.launch);
   }
 }

@@ -43,6 +43,10 @@ class Split : public Segment {
         plan.seams.emplace_back(c.edge, Seam::gather_pieces);
       }
     }
+    if (o_.rope && o_.rope->documents) {
+      plan.batch = {"documents"};
+      plan.input_needs.push_back("batch.documents");
+    }
     return plan;
   }
 
@@ -103,6 +107,10 @@ class SequenceAttention : public Segment {
     plan.outputs = {{"context", o_.type, {s.q_rows, q_width()}}};
     plan.saves = {{"lse", DType::f32, row_values}};
     plan.input_needs = {"in.q", "in.k", "in.v", "out.context", "save.lse", "dout.context"};
+    if (o_.documents) {
+      plan.batch = {all_tokens_ && o_.parts.context > 1 ? "whole_documents" : "documents"};
+      plan.input_needs.push_back("batch." + plan.batch[0]);
+    }
     plan.scratch = {{Part::forward, {"merged", DType::f32, {s.q_rows, q_width()}}},
                     {Part::backward_input, {"dq", DType::f32, {s.q_rows, q_width()}}},
                     {Part::backward_input, {"delta", DType::f32, row_values}}};
@@ -126,7 +134,8 @@ class SequenceAttention : public Segment {
                                  .v = row(f.in("v"), pair.kv_row),
                                  .out = merged.as<float>() + pair.q_row * q_width(),
                                  .lse = f.saved("lse").as<float>() + pair.q_row * o_.heads,
-                                 .first = pair.first},
+                                 .first = pair.first,
+                                 .documents = pair.documents},
                                 f.launch);
     });
     f.kernels->cast({DType::f32, o_.type, merged.numel(), merged.data, f.out("context").data}, f.launch);
@@ -162,7 +171,8 @@ class SequenceAttention : public Segment {
            .dq = dq.as<float>() + pair.q_row * q_width(),
            .dk = f.scratch(addend("dk", pair.piece)).as<float>() + pair.kv_row * kv_width(),
            .dv = f.scratch(addend("dv", pair.piece)).as<float>() + pair.kv_row * kv_width(),
-           .dkv_stride = kv_width()},
+           .dkv_stride = kv_width(),
+           .documents = pair.documents},
           f.launch);
     });
     f.kernels->cast({DType::f32, o_.type, dq.numel(), dq.data, f.din("q").data}, f.launch);
@@ -204,6 +214,7 @@ class SequenceAttention : public Segment {
     int piece = 0;  // of those whose queries are here
     int64_t q_row = 0, kv_row = 0;
     kernels::AttentionPartShape shape;
+    kernels::PartDocuments documents;
     bool first = false;
   };
 
@@ -233,6 +244,7 @@ class SequenceAttention : public Segment {
                     .shape = chunks(s, key == number),
                     .first = key == 0};
           pair.shape.distance = (number - key) * s.chunk;
+          if (o_.documents) pair.documents = {f.documents().begins + pair.q_row, key * s.chunk};
           if (pair.first || pair.shape.sees_anything()) visit(pair);
         }
       }
@@ -250,7 +262,8 @@ class SequenceAttention : public Segment {
             .causal = causal,
             .q_stride = q_width(),
             .kv_stride = kv_width(),
-            .scores = o_.scores};
+            .scores = o_.scores,
+            .kept_apart = o_.documents};
   }
 
   void clear(const Frame& f, const Tensor& values) const {

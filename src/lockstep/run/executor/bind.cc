@@ -37,10 +37,9 @@ void Staging::allocate(device::Device& device, const program::Program& program) 
     slot.header = static_cast<StepInputs*>(device.allocate_host(sizeof(StepInputs)));
     slot.inputs = static_cast<int32_t*>(device.allocate_host(input_words_ * 4));
     slot.labels = static_cast<int32_t*>(device.allocate_host(label_words_ * 4));
-    if (document_words_ > 0) {
+    if (document_words_ > 0)
       slot.documents = static_cast<int32_t*>(device.allocate_host(document_words_ * 4));
-      slot.offsets = static_cast<int32_t*>(device.allocate_host(offset_words_ * 4));
-    }
+    if (offset_words_ > 0) slot.offsets = static_cast<int32_t*>(device.allocate_host(offset_words_ * 4));
     if (whole_document_words_ > 0)
       slot.whole_documents = static_cast<int32_t*>(device.allocate_host(whole_document_words_ * 4));
     if (reference_words_ > 0)
@@ -67,14 +66,11 @@ void Staging::fill(device::Device& device, const HostBatch& batch, const StepInp
   Slot& slot = slots_[current_];
   if (slot.busy) device.wait_for(slot.done);
   *slot.header = now_ = inputs;
-  pick(batch.inputs, slot.inputs, input_words_);
-  pick(batch.labels, slot.labels, label_words_);
-  if (document_words_ > 0) {
-    pick(batch.documents, slot.documents, document_words_);
-    if (whole_document_words_ > 0)
-      std::memcpy(slot.whole_documents, batch.documents.data(), batch.documents.size_bytes());
-    find_offsets(whole_document_words_ > 0 ? slot.whole_documents : slot.documents, slot.offsets);
-  }
+  LS_ASSERT(static_cast<int64_t>(batch.inputs.size()) == input_words_ * parts_.context);
+  LS_ASSERT(static_cast<int64_t>(batch.labels.size()) == label_words_ * parts_.context);
+  pick(batch.inputs, slot.inputs, Whose::own);
+  pick(batch.labels, slot.labels, Whose::own);
+  pick_documents(batch.documents, slot);
   if (reference_words_ > 0) {
     LS_ASSERT(static_cast<int64_t>(batch.references.size_bytes()) == reference_words_ * 4);
     std::memcpy(slot.references, batch.references.data(), batch.references.size_bytes());
@@ -86,35 +82,45 @@ void Staging::clear() {
     *slot.header = {.valid_tokens = 1};
     std::fill_n(slot.inputs, input_words_, 0);
     std::fill_n(slot.labels, label_words_, 0);
-    if (document_words_ > 0) {
-      std::fill_n(slot.documents, document_words_, 0);
-      if (whole_document_words_ > 0) std::fill_n(slot.whole_documents, whole_document_words_, 0);
-      find_offsets(whole_document_words_ > 0 ? slot.whole_documents : slot.documents, slot.offsets);
-    }
+    pick_documents(std::vector<int32_t>(static_cast<size_t>(document_words_ * parts_.context), 0), slot);
     if (reference_words_ > 0) std::fill_n(slot.references, reference_words_, 0);
   }
 }
 
-// Context ranks keep their part of every sample, in the order that model::SliceContext describes.
-void Staging::pick(std::span<const int32_t> from, int32_t* to, int64_t words) const {
-  LS_ASSERT(static_cast<int64_t>(from.size()) == words * parts_.context);
-  if (parts_.context == 1 && !parts_.fixes_sequences()) {
-    std::memcpy(to, from.data(), from.size_bytes());
+void Staging::pick_documents(std::span<const int32_t> begins, const Slot& slot) const {
+  if (document_words_ == 0) return;
+  LS_ASSERT(static_cast<int64_t>(begins.size()) == document_words_ * parts_.context);
+  pick(begins, slot.documents, Whose::own);
+  if (whole_document_words_ > 0) pick(begins, slot.whole_documents, Whose::all);
+  if (offset_words_ > 0)
+    find_offsets(whole_document_words_ > 0 ? slot.whole_documents : slot.documents, slot.offsets);
+}
+
+// Context ranks keep their part of every sample, in the order that model::SliceContext describes: runs of one
+// slice are piece after piece, of each all front ones, then all back ones. All ranks' are in the order in
+// which ranks that exchange heads get them.
+void Staging::pick(std::span<const int32_t> from, int32_t* to, Whose whose) const {
+  const bool whole_run = parts_.heads && !parts_.fixes_sequences();
+  const bool as_given =
+      (parts_.context == 1 && !parts_.fixes_sequences()) || (whole_run && whose == Whose::all);
+  if (as_given || from.empty()) {
+    std::copy(from.begin(), from.end(), to);
     return;
   }
-  const bool whole_run = parts_.heads && !parts_.fixes_sequences();
-  const int pieces = parts_.fixes_sequences() ? parts_.sequence_strands : parts_.context;  // of all ranks
-  const int here = pieces / parts_.context, first = parts_.context_rank * here;
-  const int runs = (whole_run ? 1 : 2) * here;  // of a sample
-  const int64_t length = words / rows_, whole = length * runs * parts_.context, per_slice = samples_ / runs;
-  // Runs of one slice: piece after piece, of each all front ones, then all back ones.
-  for (int64_t row = 0; row < rows_; ++row) {
-    const int64_t slice = row / samples_, inside = row % samples_, run = inside / per_slice;
-    const int64_t sample = slice * per_slice + inside % per_slice;
-    const int64_t piece = first + (whole_run ? run : run / 2);
-    const int64_t chunk = whole_run || run % 2 == 0 ? piece : 2 * pieces - 1 - piece;
-    std::memcpy(to + row * length, from.data() + sample * whole + chunk * length,
-                static_cast<size_t>(length) * sizeof(int32_t));
+  const int pieces = parts_.fixes_sequences() ? parts_.sequence_strands : parts_.context;
+  const int own = pieces / parts_.context, runs = whole_run ? 1 : 2;  // of a piece of a sample
+  const int here = whose == Whose::all ? pieces : own;
+  const int first = whose == Whose::all ? 0 : parts_.context_rank * own;
+  const int64_t samples = samples_ / (own * runs);  // of a slice
+  const int64_t whole = static_cast<int64_t>(from.size()) / (rows_ / samples_ * samples);
+  const int64_t length = whole / (pieces * runs);
+  for (const int32_t* slice = from.data(); slice != from.data() + from.size(); slice += samples * whole) {
+    for (int run = 0; run < here * runs; ++run) {
+      const int piece = first + run / runs;
+      const int chunk = run % runs == 0 ? piece : 2 * pieces - 1 - piece;
+      for (int64_t sample = 0; sample < samples; ++sample)
+        to = std::copy_n(slice + sample * whole + chunk * length, length, to);
+    }
   }
 }
 

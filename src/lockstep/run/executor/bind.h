@@ -35,8 +35,6 @@ class Staging {
   }
 
  private:
-  void pick(std::span<const int32_t> from, int32_t* to, int64_t words) const;
-  void find_offsets(const int32_t* begins, int32_t* offsets) const;
   struct Slot {
     kernels::StepInputs* header = nullptr;
     int32_t* inputs = nullptr;
@@ -48,6 +46,10 @@ class Staging {
     device::Event done = nullptr;
     bool busy = false;
   };
+  enum class Whose { own, all };  // of the context ranks
+  void pick(std::span<const int32_t> from, int32_t* to, Whose whose) const;
+  void pick_documents(std::span<const int32_t> begins, const Slot& slot) const;
+  void find_offsets(const int32_t* begins, int32_t* offsets) const;
   Slot slots_[2];
   size_t current_ = 0;
   int64_t input_words_ = 0, label_words_ = 0, document_words_ = 0, offset_words_ = 0, reference_words_ = 0;

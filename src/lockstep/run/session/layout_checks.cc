@@ -108,7 +108,7 @@ void check_sequence_strands(const recipe::Recipe& recipe, const model::Parts& pa
                     "parallel.sequence=false, or one of the two to 1",
                     parts.product_strands));
   }
-  const std::string key = recipe.data.pack ? "data.pack=true" : excluded_from_strands(recipe);
+  const std::string key = excluded_from_strands(recipe);
   if (!key.empty()) refuse(fmt::format("does not go with {}; set batch.sequence_strands=1", key));
 }
 

@@ -166,10 +166,20 @@ void check_packing(const Plan& plan, const recipe::Recipe& recipe, const model::
     refuse("this model does not keep the documents of a sample apart");
   if (reads_data && !plan.dataset->has_documents())
     refuse(fmt::format("data.kind = \"{}\" has no documents to pack", recipe.data.kind));
+  // Their kernels for chunks of a sequence have not run on any GPU yet.
+  if (plan.device->id().kind == device::Kind::cpu) return;
+  if (parts.fixes_sequences()) {
+    throw ConfigError(271,
+                      fmt::format("data.pack = true: with batch.sequence_strands = {} documents are kept "
+                                  "apart on the CPU only so far; set batch.sequence_strands=1, or "
+                                  "data.pack=false",
+                                  parts.sequence_strands));
+  }
   if (parts.context > 1 && !parts.heads) {
     throw ConfigError(271,
-                      fmt::format("data.pack = true: a ring of parallel.context = {} ranks does not keep "
-                                  "documents apart; set parallel.context_form=heads, or data.pack=false",
+                      fmt::format("data.pack = true: a ring of parallel.context = {} ranks keeps documents "
+                                  "apart on the CPU only so far; set parallel.context_form=heads, or "
+                                  "data.pack=false",
                                   parts.context));
   }
 }
