@@ -149,6 +149,8 @@ TEST(Train, ARecipesOwnMistakeComesBeforeTheFolder) {
                   {kSmall + "run.steps=2 optim.lr=0.5", 2, "[LS0160]"},
                   // Sound alone, but not with what "auto" was in this folder: it is the change that counts.
                   {kSmall + "run.steps=2 batch.global=5 batch.slices=5", 2, "batch.global: was 4, is 5"},
+                  // Keys that were left out this time have changed too: what "auto" was is nobody's mistake.
+                  {"$L train run.steps=2 run.device=cpu", 2, "model.hidden: was 16, is 128"},
               });
 }
 

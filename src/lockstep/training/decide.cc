@@ -104,7 +104,7 @@ void restore_run(const Request& request, FirstRank& own) {
 }
 
 // A mistake in the recipe itself comes first. One that is sound alone may contradict what "auto" meant in
-// this folder: then the changed key is what the user must hear of.
+// this folder: then the changed keys are what the user must hear of.
 run::Plan plan_to_go_on(const Request& request, const recipe::Resolved& said,
                         const recipe::Resolved& resolved, const run::PlanOptions& options) {
   try {
@@ -112,8 +112,8 @@ run::Plan plan_to_go_on(const Request& request, const recipe::Resolved& said,
   } catch (const base::ConfigError&) {
     recipe::Resolved alone = said;
     run::choose_layout(alone, options, request.own());
-    run::make_plan(alone, request.own(), options);
-    run::refuse_said_changes(resolved, request.folder);
+    const run::Plan sound = run::make_plan(alone, request.own(), options);
+    run::refuse_said_changes(said, sound.resolved, request.folder);
     throw;
   }
 }

@@ -1,6 +1,6 @@
 // metrics.jsonl of a run that goes on: lines of steps that will be done again come off its end.
 //
-// The file is the user's: it is cut in place, never written anew, whatever its size and whatever else stands
+// The file is the user's: it is cut in place, never rewritten, whatever its size and whatever else stands
 // in it. Lines that are none of ours stay where they are.
 #pragma once
 
