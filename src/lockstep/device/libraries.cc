@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/working_directory.h"
 #include "lockstep/device/device.h"
 #include "lockstep/device/plugin.h"
 
@@ -77,6 +78,7 @@ std::string path_beside(const std::string& file) {
 }
 
 void* load_library(const std::string& path_or_name) {
+  base::require_working_directory();
   void* library = ::dlopen(path_or_name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return library;
   const char* reason = ::dlerror();

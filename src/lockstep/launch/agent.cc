@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/working_directory.h"
 #include "lockstep/launch/process/frameworks.h"
 #include "lockstep/launch/rendezvous/network.h"
 #include "lockstep/run/shared/preemption.h"
@@ -314,6 +315,7 @@ std::optional<Progress> Agent::progress() const {
 
 int run_agent(const AgentJob& job) {
   require_descriptors(job.ranks);
+  if (job.own_program) base::require_working_directory();  // every rank would end there
   return Agent(job).run();
 }
 

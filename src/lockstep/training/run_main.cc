@@ -12,6 +12,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/version.h"
+#include "lockstep/base/working_directory.h"
 #include "lockstep/train.h"
 
 namespace lockstep {
@@ -32,13 +33,15 @@ void open_standard_streams() {
 // nowhere because /proc is not mounted or the working folder was removed.
 base::Error explain(const std::system_error& error) {
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
-    std::error_code gone;
-    static_cast<void>(std::filesystem::current_path(gone));
+    try {
+      base::require_working_directory();
+    } catch (const base::IoError& gone) {
+      return gone;
+    }
     const std::string path = file->path1().string();
     return base::IoError(
         820,
-        gone ? "the working directory no longer exists: change to another one"
-        : path.starts_with("/proc")
+        path.starts_with("/proc")
             ? fmt::format("{} cannot be read: mount /proc, as container runtimes do", path)
             : fmt::format("{} cannot be used: {}", path.empty() ? "a path" : path, error.code().message()));
   }
