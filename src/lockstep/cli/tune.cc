@@ -74,8 +74,11 @@ std::string ranks_text(int64_t strands) {
 // What the user gets, and what it is paid with.
 std::string changes_of(const run::Trial& trial, const run::Trial& own) {
   if (trial.same_bits) return "same bits";
-  std::string text = fmt::format("different bits: {} slices in {} strands instead of {} in {}", trial.slices,
-                                 trial.strands, own.slices, own.strands);
+  const auto count = [](int64_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  std::string text = fmt::format("different bits: {} in {} instead of {} in {}", count(trial.slices, "slice"),
+                                 count(trial.strands, "strand"), own.slices, own.strands);
   if (trial.strands != own.strands)
     text += fmt::format("; for {} instead of {}", ranks_text(trial.strands), ranks_text(own.strands));
   return text;

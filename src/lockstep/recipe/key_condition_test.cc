@@ -11,7 +11,7 @@ namespace lockstep::recipe {
 namespace {
 
 // As a plan leaves it: nothing "auto" that a condition asks for.
-Resolved settled(Resolved resolved) {
+Resolved resolve_all(Resolved resolved) {
   if (resolved.recipe.data.kind == "auto")
     resolved.recipe.data.kind = resolved.recipe.data.path.empty() ? "grammar" : "text";
   if (resolved.recipe.precision.compute == "auto") resolved.recipe.precision.compute = "fp32";
@@ -81,13 +81,13 @@ TEST(SetInVain, NamesKeysThatDoNothing) {
       {{"model.init_std=0.1", "model.from=x"}, "model.init_std"},
   };
   for (const Row& row : rows) {
-    const Resolved resolved = settled(read_recipe({.overrides = row.words}));
+    const Resolved resolved = resolve_all(read_recipe({.overrides = row.words}));
     EXPECT_EQ(in_vain(resolved, {.recipe = resolved.recipe}), row.in_vain) << base::join(row.words, " ");
   }
 }
 
 TEST(SetInVain, SaysWhy) {
-  const Resolved resolved = settled(read_recipe({.overrides = {"optim.momentum=0.5"}}));
+  const Resolved resolved = resolve_all(read_recipe({.overrides = {"optim.momentum=0.5"}}));
   EXPECT_EQ(
       set_in_vain(resolved, {.recipe = resolved.recipe}).at(0),
       "optim.momentum = 0.5 (command line) has no effect: it applies to optim.name = sgd or muon, but that "
@@ -98,7 +98,7 @@ TEST(SetInVain, SaysWhy) {
 TEST(SetInVain, GroupsReadKeysToo) {
   const auto of = [](const std::string& groups) {
     const Resolved resolved =
-        settled(read_recipe({.overrides = {"optim.momentum=0.5", "optim.groups=" + groups}}));
+        resolve_all(read_recipe({.overrides = {"optim.momentum=0.5", "optim.groups=" + groups}}));
     return in_vain(resolved, {.recipe = resolved.recipe});
   };
   EXPECT_EQ(of("a kind=muon,b kind=lion"), "");
@@ -111,7 +111,7 @@ TEST(SetInVain, DependsOnTheRun) {
       "run.name=a",           "parallel.zero=3",    "checkpoint.replicas=1", "checkpoint.snapshot_every=2",
       "precision.tf32=false", "log.eval_batches=2", "log.folder=x",
   };
-  const Resolved resolved = settled(read_recipe({.overrides = words}));
+  const Resolved resolved = resolve_all(read_recipe({.overrides = words}));
   const Recipe& recipe = resolved.recipe;
   EXPECT_EQ(in_vain(resolved, {.recipe = recipe, .ranks = 2, .nodes = 2, .gpu = true, .launched = true}), "");
   EXPECT_EQ(in_vain(resolved, {.recipe = recipe, .evaluates = false, .folder_given = true}),
@@ -122,13 +122,13 @@ TEST(SetInVain, DependsOnTheRun) {
 TEST(SetInVain, WhatNobodyWishedIsNotNamed) {
   base::TemporaryFolder folder;
   // The recipe that the program carries, and files that name every key, say much that does not count.
-  Resolved resolved = settled(read_recipe({.default_recipe = true, .overrides = {"model.family=mlp"}}));
+  Resolved resolved = resolve_all(read_recipe({.default_recipe = true, .overrides = {"model.family=mlp"}}));
   EXPECT_EQ(in_vain(resolved, {.recipe = resolved.recipe}), "");
   for (const std::string& text : {commented_recipe(), write_toml(Recipe{})}) {
-    resolved = settled(read_recipe({.file = folder.write("all.toml", text)}));
+    resolved = resolve_all(read_recipe({.file = folder.write("all.toml", text)}));
     EXPECT_EQ(in_vain(resolved, {.recipe = resolved.recipe}), "");
   }
-  resolved = settled(read_recipe({.file = folder.write("one.toml", "[optim]\nmomentum = 0.5\n")}));
+  resolved = resolve_all(read_recipe({.file = folder.write("one.toml", "[optim]\nmomentum = 0.5\n")}));
   EXPECT_EQ(in_vain(resolved, {.recipe = resolved.recipe}), "optim.momentum");
 }
 

@@ -12,14 +12,18 @@
 namespace lockstep::recipe {
 namespace {
 
-// Half steps between a wrong name and a key: edits count two, another section at most one.
+constexpr size_t kFarOff = 1000;
+
+// Half steps between a wrong name and a key: edits count two, another section at most one. A name of which no
+// letter is left is another word, however short it is.
 size_t distance_to(std::string_view section, std::string_view last, const Key& key) {
-  const std::string key_section = key.section();
-  const size_t other_section = section == key_section ? 0 : 1;
-  size_t best = 2 * base::edit_distance(last, key.last_part()) + other_section;
-  for (const std::string& name : key.also)
-    best = std::min(best, 2 * base::edit_distance(last, name) + other_section);
-  return best;
+  const auto half_steps = [&](const std::string& name) {
+    const size_t edits = base::edit_distance(last, name);
+    return edits < std::max(last.size(), name.size()) ? 2 * edits : kFarOff;
+  };
+  size_t best = half_steps(key.last_part());
+  for (const std::string& name : key.also) best = std::min(best, half_steps(name));
+  return best + (section == key.section() ? 0 : 1);
 }
 
 std::string limit_text(double limit) {
