@@ -226,11 +226,17 @@ TEST(AutoSlices, TakesTheLargestSliceThatFits) {
   if (test_device() != "cpu") GTEST_SKIP() << "the workspace of a GPU dwarfs a tiny model";
   const Plan roomy = make_plan(tiny_recipe({"batch.slices=auto", "batch.global=64"}), {});
   EXPECT_EQ(roomy.recipe().batch.slices.value, 1);
-  const double tight = static_cast<double>(roomy.memory.peak_bytes()) * 0.5 / (1 << 30);
-  const Plan plan = make_plan(
-      tiny_recipe({"batch.slices=auto", "batch.global=64", "memory.limit_gib=" + std::to_string(tight)}), {});
-  EXPECT_GT(plan.recipe().batch.slices.value, 1);
-  EXPECT_LE(plan.memory.peak_bytes(), plan.available_bytes);
+  // A twentieth of the memory stays free; beside it, as many slices as it takes.
+  for (const auto& [filled, most_slices] : {std::pair(0.94, 1), {0.97, 2}, {2.0, 64}}) {
+    SCOPED_TRACE(filled);
+    const double limit = static_cast<double>(roomy.memory.peak_bytes()) / filled / (1 << 30);
+    const Plan plan = make_plan(
+        tiny_recipe({"batch.slices=auto", "batch.global=64", fmt::format("memory.limit_gib={:.9f}", limit)}),
+        {});
+    EXPECT_GE(plan.recipe().batch.slices.value, filled < 0.95 ? 1 : 2);
+    EXPECT_LE(plan.recipe().batch.slices.value, most_slices);
+    EXPECT_LE(plan.memory.peak_bytes(), plan.available_bytes);
+  }
 }
 
 // Eight, or as many as there are slices, or the most below that divide them: the number is part of a run's

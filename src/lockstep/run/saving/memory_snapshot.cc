@@ -36,6 +36,11 @@ int64_t available_memory() {
 
 }  // namespace
 
+int64_t snapshot_interval(double copy_seconds, double step_seconds) {
+  const double wanted = std::ceil(copy_seconds / std::max(1e-9, kShareOfTime * step_seconds));
+  return static_cast<int64_t>(std::clamp<double>(wanted, 1, kMostEvery));
+}
+
 MemorySnapshots::MemorySnapshots(Session& session, int descriptor) : session_(session) {
   std::string shape;
   const auto& layout = session.plan.recipe().parallel;
@@ -191,15 +196,15 @@ bool MemorySnapshots::due(int64_t step) {
   const recipe::AutoInt& wish = session_.plan.recipe().checkpoint.snapshot_every;
   if (!wish.is_auto) return wish.value > 0 && step % wish.value == 0;
   if (every_ == 0) return ++seen_ >= 2;  // the first step is slower than others
-  return (step - settled_at_) % every_ == 0;
+  return (step - decided_at_) % every_ == 0;
 }
 
 void MemorySnapshots::take(int64_t step, double seconds_of_a_step) {
   const int64_t began = base::monotonic_ns();
   if (header_ != nullptr && !copy(step)) return;
   if (every_ != 0) return;
-  settled_at_ = step;
-  settle(static_cast<double>(base::monotonic_ns() - began) / 1e9, seconds_of_a_step);
+  decided_at_ = step;
+  decide_every(static_cast<double>(base::monotonic_ns() - began) / 1e9, seconds_of_a_step);
 }
 
 bool MemorySnapshots::copy(int64_t step) {
@@ -228,10 +233,9 @@ bool MemorySnapshots::still_under_way(int64_t newest) const {
 }
 
 // Every rank must come to the same number: it is made from sums over all of them.
-void MemorySnapshots::settle(double seconds, double seconds_of_a_step) {
+void MemorySnapshots::decide_every(double seconds, double seconds_of_a_step) {
   const std::vector<double> sums = session_.ranks->sum(std::vector<double>{seconds, seconds_of_a_step});
-  const double wanted = std::ceil(sums[0] / std::max(1e-9, kShareOfTime * sums[1]));
-  every_ = std::clamp<int64_t>(static_cast<int64_t>(wanted), 1, kMostEvery);
+  every_ = snapshot_interval(sums[0], sums[1]);
 }
 
 }  // namespace lockstep::run

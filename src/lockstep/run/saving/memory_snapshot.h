@@ -20,6 +20,10 @@
 
 namespace lockstep::run {
 
+// Steps between snapshots, with "auto": copying takes at most a hundredth of the time, and no more than a
+// thousand steps are done again.
+int64_t snapshot_interval(double copy_seconds, double step_seconds);
+
 class MemorySnapshots {
  public:
   // Takes the descriptor over and makes it large enough. IoError 560: this machine has too little memory.
@@ -34,7 +38,7 @@ class MemorySnapshots {
   std::optional<int64_t> restore(int64_t at_least);
 
   bool due(int64_t step);
-  // Everything enqueued has been read back. The first one also settles, with "auto", how often: so that
+  // Everything enqueued has been read back. The first one also decides, with "auto", how often: so that
   // copying stays below 1 % of the time. Collective then.
   void take(int64_t step, double seconds_of_a_step);
 
@@ -44,7 +48,7 @@ class MemorySnapshots {
   int64_t of_other_layout() const { return of_other_layout_; }
 
   int64_t bytes() const { return bytes_; }  // of one generation
-  int64_t every() const { return every_; }  // 0: not settled yet
+  int64_t every() const { return every_; }  // 0: not decided yet
 
  private:
   struct Part {
@@ -60,13 +64,13 @@ class MemorySnapshots {
   void share(int root, int which);
   bool replicates() const;
   bool still_under_way(int64_t newest) const;
-  void settle(double seconds, double seconds_of_a_step);
+  void decide_every(double seconds, double seconds_of_a_step);
 
   Session& session_;
   std::vector<Part> parts_;
   bool whole_ = true;   // every rank holds everything: no tensor or pipeline ranks, no shards
   uint64_t shape_ = 0;  // a hash of what stands in it
-  int64_t bytes_ = 0, every_ = 0, settled_at_ = 0, seen_ = 0, of_other_layout_ = 0;
+  int64_t bytes_ = 0, every_ = 0, decided_at_ = 0, seen_ = 0, of_other_layout_ = 0;
   SnapshotHeader* header_ = nullptr;  // null: another rank of this host keeps it for all
   size_t mapped_ = 0;
 };

@@ -140,6 +140,15 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"tensor_zero1", 4, {"parallel.tensor=2", "parallel.zero=1"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
+TEST(MemorySnapshots, CopyingTakesAHundredthOfTheTime) {
+  EXPECT_EQ(snapshot_interval(0.001, 1), 1);
+  EXPECT_EQ(snapshot_interval(0.5, 1), 50);
+  EXPECT_EQ(snapshot_interval(0.501, 1), 51);
+  EXPECT_EQ(snapshot_interval(100, 1), 1000) << "so that not too much is done again";
+  EXPECT_EQ(snapshot_interval(0, 1), 1);
+  EXPECT_EQ(snapshot_interval(1, 0), 1000);
+}
+
 // Copies suit any number of ranks; shares only the one they were cut for.
 TEST(MemorySnapshots, AnotherNumberOfRanks) {
   LS_NEEDS_HOST_MEMORY();

@@ -65,6 +65,18 @@ TEST(Saver, SavesInTheBackgroundWhatWasThereAtTheStep) {
   }
 }
 
+// checkpoint.async = false: training goes on when the checkpoint is on the disk.
+TEST(Saver, WaitsForTheDiskWhereTheRecipeSaysSo) {
+  const base::TemporaryFolder run;
+  Session session = tiny_session({"checkpoint.async=false"});
+  Saver saver(session, run.path());
+  for (const int64_t step : {1, 2}) {
+    saver.save(step);
+    EXPECT_TRUE(saver.poll().has_value()) << step;
+    EXPECT_EQ(checkpoint::list(run.path()).size(), static_cast<size_t>(step));
+  }
+}
+
 // checkpoint.keep and checkpoint.keep_every reach the disk.
 TEST(Saver, KeepsWhatTheRecipeSays) {
   const base::TemporaryFolder run;
