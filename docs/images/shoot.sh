@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Takes the picture of the README anew, from a real run: docs/images/shoot.sh (needs tmux).
+# Takes the picture of the README again, from a real run: docs/images/shoot.sh (needs tmux).
 #
 # It trains the default recipe in a scratch folder, so it takes as long as that takes. The text beside the
 # picture, docs/images/run.txt, is the transcript that README.md shows.

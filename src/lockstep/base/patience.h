@@ -3,7 +3,7 @@
 //     Patience patience(120s);
 //     while (!done() && patience.lasts(bytes_written())) sleep();
 //
-// Whatever number stands for the progress, each change of it begins the wait anew. Where the changes are far
+// Whatever number stands for the progress, each change of it begins the wait again. Where the changes are far
 // between, silence may last ten times as long as the longest that one has come after: a slow machine is no
 // failure.
 #pragma once

@@ -11,7 +11,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// A manifest that was written anew has a right checksum of itself; that makes it no truer.
+// A manifest that was written again has a right checksum of itself; that makes it no truer.
 TEST(Audit, FindsWhatChecksumsDoNot) {
   const struct {
     const char* name;

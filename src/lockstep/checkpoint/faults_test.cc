@@ -76,7 +76,7 @@ int save_on_small_disk(const std::string& run, int64_t rows) {
   return list(run).size() != 1 ? 5 : only_good_ones(run, rows) ? 0 : 6;
 }
 
-// A file system of its own that vanishes with the process.
+// A file system of its own that goes away with the process.
 bool mount_small_disk(const std::string& folder, int64_t kib) {
   if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
   if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;

@@ -63,7 +63,7 @@ Answer answer(run::Generator& generator, const ConverseOptions& o, const std::ve
       [&](size_t, const run::Drawn& drawn) {
         ++drawn_tokens;
         ended = o.text.ends(drawn.token) || !transcript.add(drawn.token);
-        show(transcript.settled());
+        show(transcript.complete());
         return !ended;
       },
       &stop);

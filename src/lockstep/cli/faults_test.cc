@@ -1,4 +1,4 @@
-// `lockstep train` under faults, as a user meets them: what it says, how it ends, and the bits.
+// `lockstep train` under faults, as a user sees them: what it says, how it ends, and the bits.
 #include <gtest/gtest.h>
 
 #include "lockstep/cli/background_training.h"

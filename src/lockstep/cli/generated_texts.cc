@@ -16,7 +16,7 @@ GeneratedTexts::GeneratedTexts(Options options)
   if (!streams()) return;
   const Text& only = text_at(0);
   printed_ = o_.shows_prompts ? 0 : only.transcript.prompt_bytes();
-  show_more(only, only.transcript.settled());
+  show_more(only, only.transcript.complete());
 }
 
 GeneratedTexts::Text& GeneratedTexts::text_at(size_t index) {
@@ -58,7 +58,7 @@ bool GeneratedTexts::take(Text& text, const run::Drawn& drawn) {
     return false;
   }
   text.stopped = !text.transcript.add(drawn.token);
-  if (streams()) show_more(text, text.transcript.settled());
+  if (streams()) show_more(text, text.transcript.complete());
   return !text.stopped;
 }
 

@@ -1,4 +1,4 @@
-// lockstep launch as a user meets it: environment, logs, failures, restarts, signals, and several nodes on
+// lockstep launch as a user sees it: environment, logs, failures, restarts, signals, and several nodes on
 // one machine.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -427,7 +427,7 @@ TEST(Launch, ANodeThatComesIsNoRestart) {
                {"grep -c '2 ranks, 0 restarts' 0.txt", 0, "1"}});
 }
 
-TEST(Launch, AVanishedNodeIsNamed) {
+TEST(Launch, ALostNodeIsNamed) {
   Nodes nodes;
   const std::string flags = nodes.flags("--nnodes 2 --grace 1");
   for (const int victim : {1, 0}) {

@@ -1,4 +1,4 @@
-// The built program as a stranger meets it: odd words, broken files, full disks. One row a case.
+// The built program as a newcomer sees it: odd words, broken files, full disks. One row a case.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

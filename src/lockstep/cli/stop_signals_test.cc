@@ -35,7 +35,7 @@ std::vector<StopRow> stop_rows() {
   };
   return {
       {"KilledThenTerm", "--nproc 2", SIGTERM, lose(1, SIGKILL, 0), true},
-      {"KilledThenTermInTheRollCall", "--nproc 2", SIGTERM, lose(0, SIGKILL, 150), true},
+      {"KilledThenTermInTheRendezvous", "--nproc 2", SIGTERM, lose(0, SIGKILL, 150), true},
       {"KilledThenTermAsRanksStart", "--nproc 2", SIGTERM, lose(1, SIGKILL, 400), true},
       {"KilledThenTermAsRanksConnect", "--nproc 3", SIGINT, lose(1, SIGKILL, 700), true},
       {"FrozenThenTerm", "--nproc 3", SIGTERM, lose(1, SIGSTOP, 1000), true},

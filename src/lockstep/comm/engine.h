@@ -31,7 +31,7 @@ struct GroupOptions {
 };
 
 // Memory that the ranks of this host can read from each other. Allocations come from one memfd; peers map it
-// when they first meet. Plain memory where there is no sharing.
+// when they first join. Plain memory where there is no sharing.
 class SharedArena : public device::MemorySource {};  // 4096-aligned, zeroed by the kernel
 std::unique_ptr<SharedArena> make_shared_arena();
 
@@ -59,7 +59,7 @@ const Engine* find_engine(const std::string& name);  // null: "auto", or no engi
 // Before the first recipe is read (base/registry.h).
 void register_engine(Engine engine);
 // Whether ranks of one host that compute on the CPU would read each other's memory with this wish, as far as
-// one can say before they meet.
+// one can say before they join.
 bool would_share_memory(const std::string& wish);
 
 // "auto": the first automatic engine for these ranks' memory that can serve: nccl for CUDA, shm when every

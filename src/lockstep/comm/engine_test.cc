@@ -31,7 +31,7 @@ GroupOptions options_of(const testing::TestRank& rank) {
   return options;
 }
 
-std::string settled(const std::string& wish, int size) {
+std::string resolved(const std::string& wish, int size) {
   std::string first;
   testing::run_threads(size, [&](const testing::TestRank& rank) {
     const std::string engine = resolve_engine(wish, options_of(rank), *rank.store);
@@ -41,10 +41,10 @@ std::string settled(const std::string& wish, int size) {
 }
 
 TEST(Engine, AWishIsGrantedAsItIs) {
-  for (const char* wish : {"shm", "gloo", "pigeons"}) EXPECT_EQ(settled(wish, 2), wish);
-  EXPECT_EQ(settled("auto", 2), "shm");  // threads share all memory
-  EXPECT_EQ(settled("auto", 1), "shm");
-  EXPECT_EQ(settled("grounded", 1), "grounded");  // one rank needs nobody
+  for (const char* wish : {"shm", "gloo", "pigeons"}) EXPECT_EQ(resolved(wish, 2), wish);
+  EXPECT_EQ(resolved("auto", 2), "shm");  // threads share all memory
+  EXPECT_EQ(resolved("auto", 1), "shm");
+  EXPECT_EQ(resolved("grounded", 1), "grounded");  // one rank needs nobody
 }
 
 TEST(Engine, OneThatCannotServeIsRefused) {

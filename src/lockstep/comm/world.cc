@@ -6,8 +6,8 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
+#include "lockstep/comm/consistency_check.h"
 #include "lockstep/comm/interface.h"
-#include "lockstep/comm/roll_call.h"
 
 namespace lockstep::comm {
 
@@ -30,13 +30,13 @@ World::World(WorldOptions options, std::unique_ptr<Store> store)
 
 World::~World() = default;
 
-void World::roll_call(const std::vector<std::pair<std::string, std::string>>& facts) {
+void World::check_consistency(const std::vector<std::pair<std::string, std::string>>& facts) {
   if (size() == 1) return;
-  RollCall call{rank(), size(), calls_++, options_.join_timeout, {}, options_.say};
+  ConsistencyCheck call{rank(), size(), calls_++, options_.join_timeout, {}, options_.say};
   const bool taken = call.number == 0 && store_->add(fmt::format("seat/{}", rank()), 1) > 1;
   if (taken) call.timeout = kSecondComer;
   try {
-    hold_roll_call(call, facts, *store_);
+    comm::check_consistency(call, facts, *store_);
   } catch (const base::CommError&) {
     if (!taken) throw;  // else the others are at work already, and nobody judges any more
   }

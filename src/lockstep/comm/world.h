@@ -1,8 +1,8 @@
 // The world: all ranks of a run, as this process sees them.
 //
 // The launcher tells each rank who it is through torchrun's environment (RANK, WORLD_SIZE, LOCAL_RANK, ...)
-// and where the store is (LOCKSTEP_STORE, LOCKSTEP_SECRET_FD). World connects, holds the roll call (every
-// rank says its build, recipe and numerics; the first that differs is named), and makes groups.
+// and where the store is (LOCKSTEP_STORE, LOCKSTEP_SECRET_FD). World connects, makes the consistency check
+// (every rank says its build, recipe and numerics; the first that differs is named), and makes groups.
 #pragma once
 
 #include <functional>
@@ -51,7 +51,7 @@ class World {
   // Every rank gives the same list of {what, value}; ConfigError 523 names the first that differs, and on
   // which rank: "rank 2 has optim.lr = 0.1, rank 0 has 0.2". Two processes with one number are ConfigError
   // 528. Waiting for a rank that does not come is CommError 521 with its number.
-  void roll_call(const std::vector<std::pair<std::string, std::string>>& facts);
+  void check_consistency(const std::vector<std::pair<std::string, std::string>>& facts);
 
   // Collective over `ranks`. A group of one is made without anybody. Groups must not outlive the world's
   // arena.

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/roll_call.h"
+#include "lockstep/comm/consistency_check.h"
 #include "lockstep/comm/shm/shm_segment.h"
 #include "lockstep/comm/testing.h"
 
@@ -40,7 +40,7 @@ TEST(World, OneRankNeedsNobody) {
   World world;
   EXPECT_EQ(world.size(), 1);
   EXPECT_TRUE(world.first());
-  world.roll_call({{"build", "a"}});
+  world.check_consistency({{"build", "a"}});
   const auto cpu = device::open({device::Kind::cpu, 0});
   const auto group = world.group("data", {0}, *cpu);
   EXPECT_STREQ(group->engine(), "alone");
@@ -52,8 +52,8 @@ TEST(World, OneRankNeedsNobody) {
 TEST(World, GroupsOfOneHostShareMemory) {
   run_threads(4, [](const TestRank& at) {
     World world(world_of(at), at.store->clone());
-    world.roll_call({{"build", "a"}, {"optim.lr", "0.1"}});
-    world.roll_call({{"numerics", "b"}});  // again, with other facts
+    world.check_consistency({{"build", "a"}, {"optim.lr", "0.1"}});
+    world.check_consistency({{"numerics", "b"}});  // again, with other facts
     const auto cpu = device::open({device::Kind::cpu, 0});
     const std::vector<int> pair = at.rank % 2 ? std::vector<int>{1, 3} : std::vector<int>{0, 2};
     const auto half = world.group("half." + std::to_string(at.rank % 2), pair, *cpu);
@@ -69,7 +69,7 @@ TEST(World, GroupsOfOneHostShareMemory) {
   });
 }
 
-TEST(World, TheRollCallNamesFactAndRankOnEveryRank) {
+TEST(World, TheConsistencyCheckNamesFactAndRankOnEveryRank) {
   struct Row {
     Facts odd;  // rank 2's
     const char* sentence;
@@ -85,22 +85,22 @@ TEST(World, TheRollCallNamesFactAndRankOnEveryRank) {
     run_threads(3, [&](const TestRank& at) {
       World world(world_of(at), at.store->clone());
       expect_error<base::ConfigError>(523, row.sentence,
-                                      [&] { world.roll_call(at.rank == 2 ? row.odd : facts); });
+                                      [&] { world.check_consistency(at.rank == 2 ? row.odd : facts); });
     });
   }
 }
 
-TEST(World, TheRollCallNamesWhoIsMissing) {
+TEST(World, TheConsistencyCheckNamesWhoIsMissing) {
   run_threads(4, [](const TestRank& at) {
     if (at.rank == 1 || at.rank == 3) return;
     World world(world_of(at, Duration(300)), at.store->clone());
     expect_error<base::CommError>(521, "2 of 4 ranks did not join within 0.3 s: ranks 1, 3",
-                                  [&] { world.roll_call({}); });
+                                  [&] { world.check_consistency({}); });
   });
 }
 
 // Three processes of a world of four, two of them with the same number: told at once, not when time is up.
-TEST(World, TheRollCallNamesANumberThatIsTakenTwice) {
+TEST(World, TheConsistencyCheckNamesANumberThatIsTakenTwice) {
   for (const int twice : {0, 1}) {
     run_threads(3, [&](const TestRank& at) {
       WorldOptions options = world_of(at);
@@ -109,7 +109,7 @@ TEST(World, TheRollCallNamesANumberThatIsTakenTwice) {
       World world(options, at.store->clone());
       expect_error<base::ConfigError>(
           528, "two processes claim to be rank " + std::to_string(twice) + ": process ", [&] {
-            world.roll_call({{"build", "a"}});
+            world.check_consistency({{"build", "a"}});
           });
     });
   }
@@ -125,15 +125,17 @@ TEST(World, ASecondComerIsToldSo) {
     return options;
   };
   World first(seat(0), store->clone()), second(seat(1), store->clone());
-  std::thread other([&] { second.roll_call({{"build", "a"}}), second.roll_call({{"record", "b"}}); });
-  first.roll_call({{"build", "a"}});
-  first.roll_call({{"record", "b"}});
+  std::thread other([&] {
+    second.check_consistency({{"build", "a"}}), second.check_consistency({{"record", "b"}});
+  });
+  first.check_consistency({{"build", "a"}});
+  first.check_consistency({{"record", "b"}});
   other.join();
   for (const int late : {0, 1}) {
     World third(seat(late), store->clone());
     expect_error<base::ConfigError>(528, fmt::format("another process is already rank {} of this run", late),
                                     [&] {
-                                      third.roll_call({{"build", "a"}});
+                                      third.check_consistency({{"build", "a"}});
                                     });
   }
 }

@@ -25,12 +25,12 @@ base::Registry<DatasetKind>& registry() {
 
 constexpr int64_t kLongestSample = int64_t{1} << 24;
 
-// With data.kind = "auto" settled by what the files are.
+// With data.kind = "auto" resolved by what the files are.
 recipe::Recipe with_kind(const recipe::Recipe& recipe, bool must_exist) {
-  recipe::Recipe settled = recipe;
+  recipe::Recipe resolved = recipe;
   if (recipe.data.kind == "auto")
-    settled.data.kind = recipe.data.mix.empty() ? infer_kind(recipe.data.path, must_exist) : kMix;
-  return settled;
+    resolved.data.kind = recipe.data.mix.empty() ? infer_kind(recipe.data.path, must_exist) : kMix;
+  return resolved;
 }
 
 // Stands for data that is not read.

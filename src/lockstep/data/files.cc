@@ -170,17 +170,17 @@ class Search {
     for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
       const fs::path& path = it->path();
       if (path.filename().native().front() == '.') continue;
-      std::error_code vanished;
-      if (it->is_directory(vanished)) {
+      std::error_code gone;
+      if (it->is_directory(gone)) {
         walk(path, files);
       } else if (belongs_to_another(path.native())) {
         continue;
       } else if (!is_wanted(path.native())) {
         found_.left_out.push_back(path);
-      } else if (it->is_symlink(vanished) && !it->exists(vanished)) {  // the rest alone would go unnoticed
+      } else if (it->is_symlink(gone) && !it->exists(gone)) {  // the rest alone would go unnoticed
         throw base::DataError(202, fmt::format("{} ({}) is a broken symbolic link; fix or remove it",
                                                path.native(), query_.key));
-      } else if (it->is_regular_file(vanished) && !is_excluded(path)) {
+      } else if (it->is_regular_file(gone) && !is_excluded(path)) {
         files.push_back(path);
       }
       if (files.size() > kMostFiles)

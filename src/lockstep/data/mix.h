@@ -19,7 +19,7 @@ constexpr const char* kMix = "mix";  // data.kind of such data
 // ConfigError 283: data.mix beside keys that name data in another way.
 void check_mix(const recipe::Recipe::Data& data);
 
-// What each source would be as data of its own; data.kind is settled. `must_exist`: see infer_kind().
+// What each source would be as data of its own; data.kind is resolved. `must_exist`: see infer_kind().
 std::vector<recipe::Recipe::Data> data_of_sources(const recipe::Recipe::Data& data, bool must_exist = true);
 
 std::unique_ptr<Dataset> stand_in_of_mix(const recipe::Recipe& recipe);

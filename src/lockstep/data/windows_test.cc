@@ -259,7 +259,7 @@ TEST(TokenFiles, TheScanFindsAFaultFarInside) {
   }
 }
 
-// Files may be written anew while a run reads them: an error that names the file, never a signal.
+// Files may be written again while a run reads them: an error that names the file, never a signal.
 TEST(Files, MadeShorterMeanwhile) {
   const TestFolder folder;
   const std::pair<const char*, std::string> rows[] = {

@@ -47,7 +47,7 @@ void compare(const fs::path& site, const std::string& record, InstallationFacts&
     ++facts.files;
     std::error_code error;
     const uintmax_t size = fs::file_size(site / name, error);
-    // pip writes the first line of scripts anew.
+    // pip writes the first line of scripts again.
     if (error || (size != *bytes && name.find("/bin/") == std::string::npos)) facts.damaged.push_back(name);
   }
 }

@@ -25,7 +25,7 @@ bool Agent::folder_stands() const {
   return !job_.run_folder.empty() && ::access((job_.run_folder + "/config.toml").c_str(), F_OK) == 0;
 }
 
-// Fresh ranks would make it anew, on the disk below a mount that has gone.
+// Fresh ranks would make it again, on the disk below a mount that has gone.
 void Agent::check_folder() const {
   if (!had_folder_ || folder_stands()) return;
   throw base::IoError(816, fmt::format("{} is gone: it was unmounted, moved or removed; restore it and run "

@@ -21,7 +21,7 @@ struct Failure {
   std::string host;
   pid_t pid = 0;
   int code = 1;             // as a shell says it
-  std::string ending;       // "exit code 1", "killed by SIGKILL (9)", "its launcher vanished"
+  std::string ending;       // "exit code 1", "killed by SIGKILL (9)", "its launcher was lost"
   int64_t unix_micros = 0;  // decides which was first
   double seconds = 0;       // since its start
   std::string message;      // from the error file, one line

@@ -73,7 +73,7 @@ Start join_launcher(const std::string& endpoint, const comm::Seat& seat) {
 }
 
 // A rank of another launcher.
-Start join_stranger(const comm::Seat& seat, const Words& words, const Say& say) {
+Start join_foreign(const comm::Seat& seat, const Words& words, const Say& say) {
   if (!words.nproc_per_node.empty() || !words.nnodes.empty()) {
     throw base::ConfigError(553, fmt::format("--nproc and --nnodes start ranks, but this process is already "
                                              "rank {} of {} of another launcher; omit them",
@@ -154,7 +154,7 @@ Start start(Words words, const std::string& log_folder, Say say, const RankWishe
                               "not; unset LOCKSTEP_STORE, or start with `lockstep train --nproc N`");
     }
     if (endpoint) return join_launcher(*endpoint, *seat);
-    if (seat) return join_stranger(*seat, words, say);
+    if (seat) return join_foreign(*seat, words, say);
   }
   take_environment(words, process_variable);
   // Who gives a grace means it: within it the launcher has ended, and what the ranks did not save by then it
@@ -165,7 +165,7 @@ Start start(Words words, const std::string& log_folder, Say say, const RankWishe
   const std::optional<Scheduled> scheduled = read_environment(this_environment());
   if (!scheduled) {
     const std::optional<comm::Seat> seat = seat_from_environment(process_variable);
-    if (seat) return join_stranger(*seat, words, say);
+    if (seat) return join_foreign(*seat, words, say);
   }
   // Who asks for one rank in words gets it with a launcher, which keeps snapshots and starts it again.
   const bool guarded =
@@ -217,7 +217,7 @@ std::unique_ptr<comm::World> join() {
   const auto endpoint = process_variable("LOCKSTEP_STORE");
   Start start =
       endpoint ? join_launcher(*endpoint, *seat)
-               : join_stranger(*seat, {}, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+               : join_foreign(*seat, {}, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   if (!start.store) return std::make_unique<comm::World>();
   return std::make_unique<comm::World>(start.options, std::move(start.store));
 }

@@ -68,7 +68,7 @@ class Rewriter {
   }
 
   // The buffer that holds `buffer`'s value again for the backward pass of `in_group`: itself when it was
-  // kept, else one that is written anew by what is appended to `list` now. Several may have written it, one
+  // kept, else one that is written again by what is appended to `list` now. Several may have written it, one
   // after the other: those before instruction `until` count.
   int redo(int buffer, size_t until, int in_group, std::vector<Instruction>& list) {
     const auto it = producers_.find(buffer);

@@ -58,9 +58,9 @@ TEST(ChooseLayout, TakesTheFastestThatFits) {
   choose_layout(tight, four);
   EXPECT_LE(make_plan(tight, {}, four).memory.peak_bytes(), whole / 2);
   // What the user set stays.
-  recipe::Resolved settled = tiny_recipe(recipe({"parallel.auto=true", "parallel.tensor=2"}));
-  choose_layout(settled, four);
-  EXPECT_EQ(settled.recipe.parallel.tensor, 2);
+  recipe::Resolved resolved = tiny_recipe(recipe({"parallel.auto=true", "parallel.tensor=2"}));
+  choose_layout(resolved, four);
+  EXPECT_EQ(resolved.recipe.parallel.tensor, 2);
   recipe::Resolved wishes = tiny_recipe(recipe(
       {"parallel.auto=true", "parallel.pipeline=2", "parallel.schedule=gpipe", "parallel.zero=optimizer"}));
   choose_layout(wishes, four);

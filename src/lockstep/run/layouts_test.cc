@@ -217,7 +217,7 @@ constexpr Layout kRounding[] = {
     {2, "parallel.context=2", false},
 };
 
-// Before anything runs: sends meet receives, collectives come in one order, nothing waits for ever.
+// Before anything runs: sends match receives, collectives come in one order, nothing waits for ever.
 TEST_P(Layouts, AreSound) {
   LS_NEEDS_HOST_MEMORY();
   const auto& [family, layout] = GetParam();

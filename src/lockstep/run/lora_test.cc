@@ -13,6 +13,7 @@
 #include "lockstep/base/temporary_folder.h"
 #include "lockstep/checkpoint/audit.h"
 #include "lockstep/checkpoint/export.h"
+#include "lockstep/kernels/quantized/quantized_testing.h"
 #include "lockstep/model/adapters.h"
 #include "lockstep/run/loop/evaluate.h"
 #include "lockstep/run/saving/saver.h"
@@ -299,29 +300,13 @@ TEST(LoraStart, IsTheModelItself) {
 // What tune.base is measured by: each weight of a linear map replaced by the nearest of the paper's levels
 // times the largest of its 64, written out once more.
 std::vector<float> nearest_nf4(const std::vector<float>& values) {
-  constexpr double kLevels[] = {-1.0,
-                                -0.6961928009986877,
-                                -0.5250730514526367,
-                                -0.39491748809814453,
-                                -0.28444138169288635,
-                                -0.18477343022823334,
-                                -0.09105003625154495,
-                                0.0,
-                                0.07958029955625534,
-                                0.16093020141124725,
-                                0.24611230194568634,
-                                0.33791524171829224,
-                                0.44070982933044434,
-                                0.5626170039176941,
-                                0.7229568362236023,
-                                1.0};
   std::vector<float> rounded;
   for (size_t i = 0; i < values.size(); ++i) {
     float largest = 0;
     for (size_t k = i / 64 * 64; k < std::min(values.size(), i / 64 * 64 + 64); ++k)
       largest = std::max(largest, std::abs(values[k]));
     double best = 0;
-    for (const double level : kLevels) {
+    for (const double level : kernels::testing::kNf4Levels) {
       const double wanted = largest > 0 ? static_cast<double>(values[i]) / largest : 0;
       if (std::abs(level - wanted) < std::abs(best - wanted)) best = level;
     }

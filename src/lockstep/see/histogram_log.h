@@ -27,7 +27,7 @@ class HistogramLog {
  public:
   explicit HistogramLog(std::string folder) : path_(std::move(folder) + "/histograms.jsonl") {}
   std::vector<HistogramRow> poll();  // whole lines only; none where the run writes no histograms
-  // The run begins again behind this step: what follows it is told anew.
+  // The run begins again behind this step: what follows it is told again.
   void rewind(int64_t step) { offset_ = 0, after_ = step; }
 
  private:

@@ -3,7 +3,7 @@
 //     local_path("s3://bucket/llama3/")      // /home/me/.cache/lockstep/objects/s3/bucket/llama3, fetched
 //     local_path("llama3/")                  // "llama3/": not in a store
 //
-// Fetched anew only where the store's copy has changed. What was fetched stays in the cache while this
+// Fetched again only where the store's copy has changed. What was fetched stays in the cache while this
 // process lives.
 #pragma once
 

@@ -37,7 +37,7 @@ constexpr int kMostChanges = 3;  // an object that is replaced so often while it
                                        path, std::strerror(errno)));
 }
 
-// What a fetch that was killed leaves behind; the next one begins it anew.
+// What a fetch that was killed leaves behind; the next one begins it again.
 std::string part_for(const std::string& copy) {
   const fs::path path(copy);
   return (path.parent_path() / ("." + path.filename().string() + ".part")).string();

@@ -120,7 +120,7 @@ class ArrowStore final : public Store {
   }
 
  private:
-  // A bucket that has vanished is another thing than a folder without objects.
+  // A bucket that is gone is another thing than a folder without objects.
   void check_bucket(const std::string& key) {
     const std::string bucket = key.substr(0, key.find('/'));
     const afs::FileInfo info = taken(system_->GetFileInfo(bucket));

@@ -76,7 +76,7 @@ bool BpeModel::add_bytes(std::string_view letter, std::vector<int32_t>& symbols)
 // first.
 void BpeModel::to_symbols(std::string_view piece, std::vector<int32_t>& symbols) const {
   bool waiting = false;
-  const auto settle = [&] {
+  const auto flush = [&] {
     if (waiting) symbols.push_back(*options_.unknown);
     waiting = false;
   };
@@ -85,7 +85,7 @@ void BpeModel::to_symbols(std::string_view piece, std::vector<int32_t>& symbols)
     const std::string_view letter = piece.substr(at, size);
     const bool first = at == 0, last = (at += size) >= piece.size();
     if (const int32_t token = char_token(letter, first, last); token >= 0) {
-      settle();
+      flush();
       symbols.push_back(token);
       continue;
     }
@@ -96,10 +96,10 @@ void BpeModel::to_symbols(std::string_view piece, std::vector<int32_t>& symbols)
       if (add_bytes(written, symbols)) continue;
     }
     if (!options_.unknown) continue;
-    if (!options_.fuse_unknown) settle();
+    if (!options_.fuse_unknown) flush();
     waiting = true;
   }
-  settle();
+  flush();
 }
 
 void BpeModel::encode(std::string_view piece, size_t readable, Workspace& space,

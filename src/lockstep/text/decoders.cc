@@ -59,7 +59,7 @@ class ByteFallback final : public DecodeStep {
   void apply(Tokens& tokens) const override {
     Tokens out;
     std::string bytes;
-    const auto settle = [&] {
+    const auto flush = [&] {
       if (bytes.empty()) return;
       if (whole_prefix(bytes) == bytes.size()) {
         out.push_back(bytes);
@@ -73,10 +73,10 @@ class ByteFallback final : public DecodeStep {
         bytes += static_cast<char>(byte);
         continue;
       }
-      settle();
+      flush();
       out.push_back(token);
     }
-    settle();
+    flush();
     tokens = std::move(out);
   }
 };

@@ -129,7 +129,7 @@ TEST(Normalize, Forms) {
 TEST(Utf8, WhatCanBeShownOfAGrowingText) {
   struct Row {
     std::string text;
-    size_t settled;
+    size_t complete;
   };
   for (const Row& row : std::initializer_list<Row>{{"", 0},
                                                    {"abc", 3},
@@ -138,7 +138,7 @@ TEST(Utf8, WhatCanBeShownOfAGrowingText) {
                                                    {"ab\xF0\x9F\x99\x82", 6},
                                                    {"a\xEF\xBF\xBD", 1},
                                                    {"a\xFF", 2}}) {
-    EXPECT_EQ(settled_size(row.text), row.settled) << testing::PrintToString(row.text);
+    EXPECT_EQ(complete_size(row.text), row.complete) << testing::PrintToString(row.text);
   }
 }
 

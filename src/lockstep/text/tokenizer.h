@@ -56,7 +56,7 @@ class Tokenizer {
   virtual std::optional<int32_t> pad_token() const = 0;
   // What EncodeOptions::add_special puts before and behind a text.
   virtual void special_ids_around(std::vector<int32_t>& before, std::vector<int32_t>& behind) const = 0;
-  virtual uint64_t hash() const = 0;  // of all that makes ids: alike for a file that was only written anew
+  virtual uint64_t hash() const = 0;  // of all that makes ids: alike for a file that was only written again
   virtual std::string describe() const = 0;  // "byte-level BPE of 128,256 tokens (tokenizer.json)"
   // Whether a long text may be cut before a space that stands between two ASCII letters, "x| y", and its
   // parts encoded apart: the ids are the same.

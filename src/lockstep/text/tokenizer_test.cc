@@ -142,7 +142,7 @@ TEST(Tokenizer, TheHashIsOfWhatMakesIds) {
   const base::TemporaryFolder folder;
   const auto hash = [&](const std::string& text) { return open_text(folder, text)->hash(); };
   const std::string one = tiny_tokenizer({{"a", "b"}});
-  EXPECT_EQ(hash(one), hash(json::parse(one).dump(4))) << "written anew";
+  EXPECT_EQ(hash(one), hash(json::parse(one).dump(4))) << "written again";
   json legacy = json::parse(one);
   legacy["model"]["merges"] = {"a b"};
   EXPECT_EQ(hash(one), hash(legacy.dump())) << "merges in the old form";

@@ -65,11 +65,11 @@ Unicode::Unicode() {
   for (uint32_t code = 0x4E00; code <= 0x9FA5; ++code) all[code] |= kHanKana;
   for (uint32_t code = 0x3040; code <= 0x30FF; ++code) all[code] |= kHanKana;
   mark_changes(all);
-  settle_pages(all);
+  fill_pages(all);
 }
 
 // Pages that are alike are kept once.
-void Unicode::settle_pages(const std::vector<uint32_t>& all) {
+void Unicode::fill_pages(const std::vector<uint32_t>& all) {
   std::map<std::vector<uint32_t>, uint16_t> known;
   for (uint32_t page = 0; page < kCodes >> 8; ++page) {
     const auto first = all.begin() + static_cast<std::ptrdiff_t>(page) * 256;

@@ -82,7 +82,7 @@ class Unicode {
 
  private:
   Unicode();
-  void settle_pages(const std::vector<uint32_t>& all);
+  void fill_pages(const std::vector<uint32_t>& all);
   uint16_t index_[0x1100];
   std::vector<uint32_t> pages_;  // of 256 characters
 };

@@ -104,7 +104,7 @@ size_t unfinished_bytes(std::string_view text) {
   return 0;
 }
 
-size_t settled_size(std::string_view text) {
+size_t complete_size(std::string_view text) {
   constexpr int kMostBytes = 4;  // of a character: more U+FFFD are none that wait
   text.remove_suffix(unfinished_bytes(text));
   for (int i = 0; i < kMostBytes && text.ends_with(kReplacement); ++i)

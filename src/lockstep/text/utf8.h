@@ -51,6 +51,6 @@ size_t unfinished_bytes(std::string_view text);
 
 // How much of a text that is still growing can be shown: without half a character at its end, which the next
 // token may complete, be it as bytes or as U+FFFD.
-size_t settled_size(std::string_view text);
+size_t complete_size(std::string_view text);
 
 }  // namespace lockstep::text

@@ -3,7 +3,7 @@
 //
 //     StopSignal signal;             // from here on a wish to stop ends with 75: there is nothing to save
 //     yet
-//     ... plan, meet the others ...
+//     ... plan, join the others ...
 //     signal.arm();                  // from here on it is a number
 //
 // A second Ctrl-C ends the program, unless a save is in progress: nothing breaks that.

@@ -101,9 +101,9 @@ TEST_F(UploaderTest, WhoeverIsOvertakenUploadsNoMore) {
   save(2);
   first.saved(2);
   EXPECT_EQ(first.finish(kLong), "");
-  Uploader stranger(owned("b", "9"));
-  stranger.saved(2);
-  EXPECT_NE(stranger.finish(kLong).find("LS0352"), std::string::npos);
+  Uploader other(owned("b", "9"));
+  other.saved(2);
+  EXPECT_NE(other.finish(kLong).find("LS0352"), std::string::npos);
   Uploader second(owned("a", "2"));
   save(4);
   second.saved(4);

@@ -84,7 +84,7 @@ RankFacts digest(const std::vector<base::RingEntry>& marks, const std::vector<ba
 
 // Of a rank of this host, from its files in `folder`/trace. Files of another process than `pid`, or none at
 // all, mean that it has not left a mark yet: `age` is then how long it has been starting. `names` are read
-// anew only when they are another process's.
+// again only when they are another process's.
 RankFacts read_facts(const std::string& folder, int rank, int pid, double age, Names& names);
 
 // Threads of a process, but the main one, that stand in the kernel (state D), each with the number of times

@@ -2,7 +2,7 @@
 //
 // Object stores and some mounts cannot rename a file in one step, so no save relies on it. Calls return 0, a
 // number of bytes or a descriptor, or minus the error's number (-ENOSPC). Tests put a disk in its place that
-// fails, writes less than asked or vanishes at the n-th call.
+// fails, writes less than asked or goes away at the n-th call.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class FaultyDisk : public Disk {
     none,
     full,      // -ENOSPC, for this call and all later ones that need room
     broken,    // -EIO once
-    vanished,  // every later call is refused, as when a mount goes away
+    gone,      // every later call is refused, as when a mount goes away
     slips,     // writes take half of what they are given, from the beginning
     power_cut  // the process stops there, and what was not synced is lost
   };
@@ -123,7 +123,7 @@ class FaultyDisk : public Disk {
     if (fault_ == Fault::power_cut && call == call_) throw PowerCut{};
     if (fault_ == Fault::power_cut) return -EIO;  // nothing that still runs reaches the disk
     if (fault_ == Fault::full) return -ENOSPC;
-    if (fault_ == Fault::vanished) return -ENOTCONN;
+    if (fault_ == Fault::gone) return -ENOTCONN;
     return call == call_ ? -EIO : 0;
   }
 

@@ -105,7 +105,7 @@ TEST(SaveTeam, WhatIsHeldAndNobodyWritesIsABug) {
   EXPECT_THROW(SaveTeam(Member{}, pieces, options, held), base::Bug);
 }
 
-TEST(SaveTeam, ARunFolderThatIsGoneIsNotMadeAnew) {
+TEST(SaveTeam, ARunFolderThatIsGoneIsNotMadeAgain) {
   base::TemporaryFolder parent;
   const std::string run = parent.path() + "/run", away = parent.path() + "/away";
   fs::create_directory(run);
@@ -223,20 +223,20 @@ TEST_P(AFaultAtEveryCall, LeavesTheLastCheckpointAndTrainingGoesOn) {
       ASSERT_TRUE(holds(newest, step == 1 ? first : step == 2 ? second : third));
       ASSERT_NO_THROW(newest.check_all());
       const int64_t told = saved.outcomes[0][1].error == 0 ? 3 : now.error == 0 ? 2 : 1;
-      // A disk that vanishes behind the last byte of the manifest leaves a checkpoint that nobody could vouch
-      // for.
-      ASSERT_TRUE(step == told || (GetParam() == Fault::vanished && step > told)) << step << " " << told;
+      // A disk that goes away behind the last byte of the manifest leaves a checkpoint that nobody could
+      // vouch for.
+      ASSERT_TRUE(step == told || (GetParam() == Fault::gone && step > told)) << step << " " << told;
       if (faulty.calls() <= call) break;  // there was no such call
     }
   }
   EXPECT_GT(failed, 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, AFaultAtEveryCall,
-                         testing::Values(Fault::full, Fault::broken, Fault::vanished), [](const auto& fault) {
+INSTANTIATE_TEST_SUITE_P(Faults, AFaultAtEveryCall, testing::Values(Fault::full, Fault::broken, Fault::gone),
+                         [](const auto& fault) {
                            return std::string(fault.param == Fault::full     ? "full"
                                               : fault.param == Fault::broken ? "broken"
-                                                                             : "vanished");
+                                                                             : "gone");
                          });
 
 TEST(SaveTeam, ShortWritesAreGoneOnWith) {

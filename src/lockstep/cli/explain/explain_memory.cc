@@ -22,7 +22,7 @@ namespace lockstep::cli {
 
 namespace {
 
-constexpr int kMostCompared = 64;  // ranks, each compiled anew
+constexpr int kMostCompared = 64;  // ranks, each compiled again
 
 std::string bytes_text(int64_t bytes) { return base::human_bytes(static_cast<double>(bytes)); }
 

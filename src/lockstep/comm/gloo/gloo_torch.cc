@@ -15,10 +15,10 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/consistency_check.h"
 #include "lockstep/comm/engines.h"
 #include "lockstep/comm/gloo/gloo.h"
 #include "lockstep/comm/rank_sum.h"
-#include "lockstep/comm/roll_call.h"
 #include "lockstep/comm/store/store_torch.h"
 
 namespace lockstep::comm {
@@ -227,7 +227,7 @@ void leave_out_flight_recorder() {
 extern "C" Group* lockstep_gloo_group(const GroupOptions& options, Store& store) {
   leave_out_flight_recorder();
   const auto device = open_device(options.interface);
-  meet_in_store(options, store);
+  check_members(options, store);
   const int size = static_cast<int>(options.ranks.size());
   const int rank = static_cast<int>(std::find(options.ranks.begin(), options.ranks.end(), options.self) -
                                     options.ranks.begin());

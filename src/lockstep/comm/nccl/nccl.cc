@@ -15,10 +15,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/number.h"
+#include "lockstep/comm/consistency_check.h"
 #include "lockstep/comm/engines.h"
 #include "lockstep/comm/interface.h"
 #include "lockstep/comm/nccl/nccl_api.h"
-#include "lockstep/comm/roll_call.h"
 
 namespace lockstep::comm {
 namespace {
@@ -65,7 +65,7 @@ class NcclGroup final : public Group {
         comm_(comm),
         device_(*options.device),
         store_(std::move(store)),
-        roll_{rank, size(), 0, options.timeout, options.ranks} {}
+        members_check_{rank, size(), 0, options.timeout, options.ranks} {}
   ~NcclGroup() override {
     // After a failure the others may never come to the orderly end.
     if (failed_) {
@@ -84,7 +84,7 @@ class NcclGroup final : public Group {
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
           continue;
         }
-        found.push_back(roll_.names[static_cast<size_t>(q)]);
+        found.push_back(members_check_.names[static_cast<size_t>(q)]);
         break;
       }
     }
@@ -182,8 +182,8 @@ class NcclGroup final : public Group {
   void do_barrier() override {
     check_earlier();
     try {
-      ++roll_.number;
-      hold_roll_call(roll_, {}, *store_);
+      ++members_check_.number;
+      check_consistency(members_check_, {}, *store_);
     } catch (const base::CommError& error) {
       failed_ = true;
       throw CallFailed{error.what()};
@@ -224,7 +224,7 @@ class NcclGroup final : public Group {
   NcclComm comm_;
   device::Device& device_;
   std::unique_ptr<Store> store_, desk_;
-  RollCall roll_;
+  ConsistencyCheck members_check_;
   bool failed_ = false;
 };
 
@@ -294,7 +294,7 @@ std::unique_ptr<Group> make_nccl_group(const GroupOptions& options, Store& store
     ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), 0);  // what the user set counts more
   }
   const NcclApi& nccl = nccl_api();
-  meet_in_store(options, store);
+  check_members(options, store);
   auto own = with_prefix(store.clone(), "nccl/" + options.name + "/");
   const int rank = static_cast<int>(std::find(options.ranks.begin(), options.ranks.end(), options.self) -
                                     options.ranks.begin());

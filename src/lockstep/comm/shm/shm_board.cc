@@ -40,11 +40,11 @@ void Board::join(const SegmentAddress& arena) {
   pages_[rank()].arena = arena;
   pages_[rank()].presence.store(Presence::here, std::memory_order_release);
   begin();
-  meet();
+  barrier();
 }
 
-void Board::meet() {
-  const uint32_t target = ++meetings_;
+void Board::barrier() {
+  const uint32_t target = ++barriers_;
   pages_[rank()].arrived.raise();
   std::vector<Awaited> late;
   for (int q = 0; q < size(); ++q) {

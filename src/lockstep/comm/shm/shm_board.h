@@ -15,7 +15,7 @@
 
 namespace lockstep::comm {
 
-constexpr int64_t kInlineBytes = 512;  // beyond it a second meeting costs less than copying
+constexpr int64_t kInlineBytes = 512;  // beyond it a second barrier costs less than copying
 constexpr int64_t kBounceBytes = 1 << 20;
 constexpr int64_t kMostEntries = 1 << 16;  // tensors in one post; pages that are not used cost nothing
 
@@ -46,7 +46,7 @@ struct Channel {
 enum class Presence : uint32_t { absent, here, left };
 
 struct alignas(4096) RankPages {
-  Signal arrived;  // meetings so far
+  Signal arrived;  // barriers so far
   std::atomic<Presence> presence;
   SegmentAddress arena;  // once present
   Post posts[2];
@@ -77,7 +77,7 @@ class Board {
   void begin() { deadline_ns_ = 0; }  // of a call: its timeout counts from its first wait
   // Says that this rank is here, and waits for all others. CallFailed names who is missing, and dead if it
   // is.
-  void meet();
+  void barrier();
   void wait_for(Signal& signal, uint32_t target, int peer);
 
  private:
@@ -95,7 +95,7 @@ class Board {
   RankPages* pages_;
   Channel* channels_;
   Patience patience_;
-  uint32_t meetings_ = 0;
+  uint32_t barriers_ = 0;
   int64_t deadline_ns_ = 0;
 };
 

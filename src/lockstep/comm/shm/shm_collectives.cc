@@ -1,5 +1,5 @@
-// The collectives of the shared-memory engine: two meetings a call, one for small ones, two a piece for what
-// is staged.
+// The collectives of the shared-memory engine: two barriers per call, one for small ones, two per piece for
+// what is staged.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,9 +52,9 @@ void ShmGroup::pull(int64_t entry, const std::vector<Tensor>& into, const std::v
     }
     if (round == last) break;
     if (post_of(rank()).form == PostForm::in_pieces) stage(sources, round + 1);
-    board_->meet();
+    board_->barrier();
   }
-  if (someone(PostForm::in_arena) || someone(PostForm::in_pieces)) board_->meet();
+  if (someone(PostForm::in_arena) || someone(PostForm::in_pieces)) board_->barrier();
 }
 
 void ShmGroup::do_all_gather(const std::vector<Tensor>& parts, Stream) {
@@ -110,9 +110,9 @@ void ShmGroup::do_reduce_scatter(const std::vector<Tensor>& parts, const Tensor&
     }
     if (round == last) break;
     if (post_of(rank()).form == PostForm::in_pieces) stage(parts, round + 1);
-    board_->meet();
+    board_->barrier();
   }
-  if (someone(PostForm::in_arena) || pieces) board_->meet();
+  if (someone(PostForm::in_arena) || pieces) board_->barrier();
 }
 
 void ShmGroup::do_all_reduce(const Tensor& values, Stream) {
@@ -133,11 +133,11 @@ void ShmGroup::do_all_reduce(const Tensor& values, Stream) {
                                                     : locate(q, 0) + begin;
     }
     sum_share(values.dtype, where, bytes);
-    board_->meet();
+    board_->barrier();
     if (own_pieces) copy_bytes(values.as<std::byte>() + begin, where[static_cast<size_t>(rank())], bytes);
     if (round == last) break;
     if (own_pieces) stage(sources, round + 1);
-    board_->meet();
+    board_->barrier();
   }
 }
 

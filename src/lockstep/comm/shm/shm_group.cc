@@ -67,7 +67,7 @@ void ShmGroup::announce(const Call& call, const std::vector<Tensor>& sources, st
   post.detail = call.detail;
   post.sequence = calls_++;
   board_->begin();
-  board_->meet();
+  board_->barrier();
   compare(call);
 }
 
@@ -169,7 +169,7 @@ std::unique_ptr<Group> make_shm_group(const GroupOptions& options, Store& store,
     if (rank == 0) store.remove(key);
     board->close_door();
     board->begin();
-    board->meet();  // the name is free again
+    board->barrier();  // the name is free again
   } catch (const CallFailed& failure) {
     throw base::CommError(521, fmt::format("cannot create group {}: {}", options.name, failure.why));
   }

@@ -1,8 +1,8 @@
 // The shared-memory engine: ranks read each other's tensors where they lie.
 //
-// A call posts where this rank's data is, meets the others, and works on their memory directly; a second
-// meeting makes sure that everybody has finished before anybody may change its own again. Small calls carry
-// their data inside the post and need one meeting only. See docs/collectives.md for bytes and steps.
+// A call posts where this rank's data is, waits for the others, and works on their memory directly; a second
+// barrier makes sure that everybody has finished before anybody may change its own again. Small calls carry
+// their data inside the post and need one barrier only. See docs/collectives.md for bytes and steps.
 #pragma once
 
 #include <optional>
@@ -41,14 +41,14 @@ class ShmGroup final : public Group {
     Collective kind;
     int64_t bytes = 0, detail = 0;
   };
-  // Posts `sources`, the first piece of them included, meets everyone and compares calls.
+  // Posts `sources`, the first piece of them included, waits for everyone and compares calls.
   void announce(const Call& call, const std::vector<Tensor>& sources,
                 std::optional<PostForm> form = std::nullopt);
   void announce_in_arena(const Call& call, const std::vector<Tensor>& sources);
   void compare(const Call& call) const;
   const Post& post_of(int q) const { return board_->pages(q).posts[turn_]; }
   bool someone(PostForm form) const;
-  int64_t rounds() const;  // meetings until every stream has passed through its bounce buffers
+  int64_t rounds() const;  // barriers until every stream has passed through its bounce buffers
   void stage(const std::vector<Tensor>& sources, int64_t round);
   // Entry `entry` of q's post as this process sees it. Not for pieces.
   std::byte* locate(int q, int64_t entry) const;

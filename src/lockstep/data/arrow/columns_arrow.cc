@@ -75,7 +75,7 @@ class AnyColumn : public Column {
   bool holds_tokens() const override { return tokens_; }
 
  protected:
-  void settle(const arrow::Schema& schema) {
+  void find_index(const arrow::Schema& schema) {
     if (query_.rows) return;
     index_ = find_column(query_, schema);
     tokens_ = kind_of_type(*schema.field(index_)->type()) == ValueKind::tokens;
@@ -117,7 +117,7 @@ class ParquetColumn final : public AnyColumn {
     reader_ = taken(query, builder.Build());
     std::shared_ptr<arrow::Schema> schema;
     check(query, reader_->GetSchema(&schema));
-    settle(*schema);
+    find_index(*schema);
     start(*schema);
   }
 
@@ -175,7 +175,7 @@ class ArrowFileColumn final : public AnyColumn {
  public:
   explicit ArrowFileColumn(const ColumnQuery& query) : AnyColumn(query) {
     const auto first = taken(query, arrow::ipc::RecordBatchFileReader::Open(file_, ipc_options(pool())));
-    settle(*first->schema());
+    find_index(*first->schema());
     arrow::ipc::IpcReadOptions options = ipc_options(pool());
     options.included_fields = wanted();
     reader_ = taken(query, arrow::ipc::RecordBatchFileReader::Open(file_, options));
@@ -198,7 +198,7 @@ class ArrowStreamColumn final : public AnyColumn {
  public:
   explicit ArrowStreamColumn(const ColumnQuery& query) : AnyColumn(query) {
     const auto first = taken(query, arrow::ipc::RecordBatchStreamReader::Open(file_, ipc_options(pool())));
-    settle(*first->schema());
+    find_index(*first->schema());
     check(query, file_->Seek(0));
     arrow::ipc::IpcReadOptions options = ipc_options(pool());
     options.included_fields = wanted();

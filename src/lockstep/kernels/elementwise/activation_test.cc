@@ -33,7 +33,7 @@ double slope(ActivationKind kind, double x) {
   return (value_of(kind, x + kStep) - value_of(kind, x - kStep)) / (2 * kStep);
 }
 
-// Ordinary values, and some at which exponentials overflow or vanish. Squares must fit into fp16.
+// Ordinary values, and some at which exponentials overflow or underflow. Squares must fit into fp16.
 Values inputs(ActivationKind kind, int64_t count, uint32_t seed, DType type) {
   Values values = random_values(count, seed, 2);
   const double far = kind == ActivationKind::relu_squared ? 15 : 150;

@@ -17,7 +17,7 @@ struct Tiling {
   int64_t row_tiles, column_tiles;  // how many
 };
 
-// Few, large tiles, since each packs its operands anew; but an even number of them, so that two or four
+// Few, large tiles, since each packs its operands again; but an even number of them, so that two or four
 // threads share them well. Measured: below about 32K elements a tile loses more than a thread gains.
 int64_t tile_count(int64_t m, int64_t n, int64_t k) {
   if (m * n * k < 500'000) return 1;

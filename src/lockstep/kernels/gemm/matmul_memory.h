@@ -2,7 +2,7 @@
 //
 // A file of lines "KEY CANDIDATE CHECKSUM" in the user's cache folder, one file for each kind of GPU and
 // version of cuBLASLt. It only proposes: a line that is damaged, or names a candidate that is not there, is
-// measured anew, and every candidate that is ever taken gives the same bits, so the file decides about speed
+// measured again, and every candidate that is ever taken gives the same bits, so the file decides about speed
 // alone.
 #pragma once
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <limits>
 
+#include "lockstep/kernels/quantized/quantized_testing.h"
 #include "lockstep/kernels/testing.h"
 
 namespace lockstep::kernels::testing {
@@ -14,24 +16,7 @@ constexpr Quantized kBoth[] = {Quantized::nf4, Quantized::fp8};
 // The levels from their definitions, by code. NF4's are the paper's table; of e4m3, sign, exponent and
 // fraction of each byte, divided by the largest.
 std::vector<double> levels_of(Quantized format) {
-  if (format == Quantized::nf4) {
-    return {-1.0,
-            -0.6961928009986877,
-            -0.5250730514526367,
-            -0.39491748809814453,
-            -0.28444138169288635,
-            -0.18477343022823334,
-            -0.09105003625154495,
-            0.0,
-            0.07958029955625534,
-            0.16093020141124725,
-            0.24611230194568634,
-            0.33791524171829224,
-            0.44070982933044434,
-            0.5626170039176941,
-            0.7229568362236023,
-            1.0};
-  }
+  if (format == Quantized::nf4) return {std::begin(kNf4Levels), std::end(kNf4Levels)};
   std::vector<double> levels;
   for (int code = 0; code < 256; ++code) {
     const int exponent = code >> 3 & 15, fraction = code & 7;

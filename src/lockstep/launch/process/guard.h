@@ -39,7 +39,7 @@ struct GuardNews {
 
 class Guard {
  public:
-  explicit Guard(Duration grace);  // the grace when the launcher vanishes. IoError 532: no more processes
+  explicit Guard(Duration grace);  // the grace when the launcher is lost. IoError 532: no more processes
   ~Guard();                        // ends everything and waits until that is done
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;

@@ -53,9 +53,9 @@ void Leader::turn(const Moment& now) {
     }
   }
   watch_beats();
-  if (state_.phase == Phase::roll_call) call_the_roll();
+  if (state_.phase == Phase::rendezvous) admit_nodes();
   if (state_.phase == Phase::running) judge();
-  if (state_.phase == Phase::stopping) settle();
+  if (state_.phase == Phase::stopping) end_round();
   publish();
 }
 
@@ -93,7 +93,7 @@ void Leader::hear(const nlohmann::json& message) {
 // own; where it holds nothing new, the run is over at once.
 void Leader::hear_signal(bool drop) {
   const bool ours = rules_.own_program;
-  if (state_.phase == Phase::roll_call) {
+  if (state_.phase == Phase::rendezvous) {
     final_code_ = ours ? kPreempted : 128 + state_.signal;
     state_.save_only = ours && holds_unsaved();
     if (!state_.save_only) finish(*final_code_);
@@ -148,7 +148,7 @@ const Leader::Member* Leader::holder_of(const NodeCard& card) const {
 
 // A node that takes the place of a lost one may come before the loss is known. It is refused only once the
 // other has shown that it lives: by a beat that cannot be from before.
-void Leader::settle_claims() {
+void Leader::resolve_claims() {
   for (auto& [card, at] : std::exchange(claims_, {})) {
     const Member* holder = holder_of(card);
     if (holder != nullptr && holder->lived_after <= at) {
@@ -167,7 +167,7 @@ void Leader::refuse(const NodeCard& card, const std::string& reason) {
 }
 
 void Leader::hear_join(const NodeCard& card) {
-  const bool has_worked = state_.round > 0 || state_.phase != Phase::roll_call;
+  const bool has_worked = state_.round > 0 || state_.phase != Phase::rendezvous;
   if (has_worked && holder_of(card) != nullptr) {
     claims_.emplace_back(card, now_.steady);
     return;
@@ -184,7 +184,7 @@ void Leader::hear_join(const NodeCard& card) {
   member.card = card, member.standing = Standing::joined, member.gone = false;
 }
 
-// A node whose count stands still has vanished: its launcher was killed, or the network is gone.
+// A node whose count stands still is lost: its launcher was killed, or the network is gone.
 void Leader::watch_beats() {
   if (options_.one_node() || since(looked_at_) < (state_.failures.empty() ? kLook : kCloseLook)) return;
   const TimePoint look_before = std::exchange(looked_at_, now_.steady);
@@ -197,7 +197,7 @@ void Leader::watch_beats() {
     }
     if (since(member.beat_at) > options_.node_timeout) lose(member);
   }
-  settle_claims();
+  resolve_claims();
 }
 
 void Leader::lose(Member& member, const std::string& how) {
@@ -205,7 +205,7 @@ void Leader::lose(Member& member, const std::string& how) {
   const NodePlace* place = state_.place_of(member.card.token);
   const double silent = std::chrono::duration<double>(now_.steady - member.beat_at).count();
   const double at_most = std::chrono::duration<double>(now_.steady - member.lived_after).count();
-  if (!place || state_.phase == Phase::roll_call) {
+  if (!place || state_.phase == Phase::rendezvous) {
     say_(fmt::format("{} disappeared while waiting", member.card.host));
     if (!member.card.one_task_a_rank) return;
     state_.why =
@@ -233,7 +233,7 @@ void Leader::lose(Member& member, const std::string& how) {
   state_.failures.push_back(failure);
 }
 
-void Leader::call_the_roll() {
+void Leader::admit_nodes() {
   std::vector<NodeCard> present;
   bool everyone_is_back = true;
   for (const std::string& token : arrival_) {
@@ -359,22 +359,22 @@ bool Leader::wait_for_stops() {
   return false;
 }
 
-void Leader::settle() {
+void Leader::end_round() {
   if (wait_for_stops()) return;
   if (!state_.again) {
     if (!final_code_) final_code_ = state_.code;
     if (!rescue_is_due()) return finish(*final_code_);
     ++rescues_, state_.save_only = true;
   }
-  begin_roll_call();
+  begin_rendezvous();
 }
 
-void Leader::begin_roll_call() {
+void Leader::begin_rendezvous() {
   for (auto& [token, member] : members_) {
     if (takes_part(member)) member.standing = Standing::absent;
   }
   ++state_.round;
-  state_.phase = Phase::roll_call, phase_at_ = now_.steady;
+  state_.phase = Phase::rendezvous, phase_at_ = now_.steady;
   enough_at_.reset();
 }
 

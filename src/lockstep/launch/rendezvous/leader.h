@@ -1,7 +1,7 @@
 // The one node that decides: it hears what the others say, watches who is alive, and publishes State.
 //
 // It runs inside the launcher that holds the store, a turn at a time; with one node it leads itself.
-// Decisions: when a roll call is complete, which failure was first, whether there is another round, and with
+// Decisions: when a rendezvous is complete, which failure was first, whether there is another round, and with
 // which code the run ends. A run of our own that ends otherwise than by itself, be it by a signal or by a
 // failure too many, has one more round if its ranks' memory holds steps that no checkpoint has: it only saves
 // them.
@@ -54,7 +54,7 @@ class Leader {
     joined,   // it works, or waits for the next round
     done,     // all its ranks have ended by themselves
     stopped,  // its ranks were ended
-    absent,   // it has not come to the roll call yet
+    absent,   // it has not joined the rendezvous yet
   };
   struct Member {
     NodeCard card;
@@ -72,12 +72,12 @@ class Leader {
   void hear_signal(bool drop);
   std::string objection(const NodeCard& card) const;
   const Member* holder_of(const NodeCard& card) const;  // of its number: another that lives, as far as known
-  void settle_claims();
+  void resolve_claims();
   void refuse(const NodeCard& card, const std::string& reason);
   void watch_beats();
   void lose(Member& member, const std::string& how = "");
   bool lost_task() const;
-  void call_the_roll();
+  void admit_nodes();
   void start_round(const std::vector<NodeCard>& cards);
   bool know_who_lives();
   void judge();
@@ -88,11 +88,11 @@ class Leader {
     std::string why;     // where it is no failure
   };
   void stop(Stop stop);
-  void settle();
+  void end_round();
   bool wait_for_stops();
   bool holds_unsaved() const;
   bool rescue_is_due() const;
-  void begin_roll_call();
+  void begin_rendezvous();
   void finish(int code);
   void publish();
   bool takes_part(const Member& member) const;
@@ -111,7 +111,7 @@ class Leader {
   Moment now_;  // of this turn
   TimePoint failed_at_, looked_at_;
   std::optional<TimePoint> phase_at_;   // since when; empty before the first turn
-  std::optional<TimePoint> enough_at_;  // roll call: since when there are enough nodes
+  std::optional<TimePoint> enough_at_;  // rendezvous: since when there are enough nodes
   // The step at which the newest failure was, and the furthest of those before it: getting further refills
   // the budget of restarts.
   int64_t failed_step_ = -1, furthest_step_ = -1;

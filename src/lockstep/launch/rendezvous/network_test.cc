@@ -34,7 +34,7 @@ TEST(Network, AFreePortIsNoneThatTheKernelHandsOut) {
     EXPECT_TRUE(port_is_free(port)) << port;
     seen.insert(port);
   }
-  EXPECT_GT(seen.size(), 40u) << "two launchers would meet";
+  EXPECT_GT(seen.size(), 40u) << "two launchers would collide";
 }
 
 TEST(Network, SeveralFreePortsAreConsecutive) {

@@ -1,9 +1,9 @@
-// A node's side of the meeting: it introduces itself, follows what the leader publishes, and says what
+// A node's side of the rendezvous: it introduces itself, follows what the leader publishes, and says what
 // happens here.
 //
 //     Rendezvous rendezvous(options, rules, std::move(meeting), card, say);
 //     rendezvous.join();
-//     while (rendezvous.look().phase == Phase::roll_call) ...
+//     while (rendezvous.look().phase == Phase::rendezvous) ...
 //
 // Every call may throw CommError 534: the node that holds the store has gone.
 #pragma once

@@ -36,13 +36,13 @@ struct NodePlace {
   int role_rank = 0, role_world = 1;  // of its first rank among all of this role
 };
 
-enum class Phase : int { roll_call, running, stopping, over };
+enum class Phase : int { rendezvous, running, stopping, over };
 
 struct State {
-  Phase phase = Phase::roll_call;
+  Phase phase = Phase::rendezvous;
   int round = 0;
   int restarts = 0;     // of the budget, used
-  std::string waiting;  // roll call: who is missing
+  std::string waiting;  // rendezvous: who is missing
   std::vector<NodePlace> nodes;
   int world = 0, first_attempt = 0, master_port = 0;
   std::string master_addr;

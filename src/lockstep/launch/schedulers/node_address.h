@@ -3,7 +3,7 @@
 //     first_host(scheduled, ask_slurm)   // "n1", or "10.0.0.1" where only Slurm knows n1
 //
 // A node's name in Slurm need not be a host's name: NodeAddr in its configuration says where it is. All nodes
-// are told the same, so they meet.
+// are told the same, so they find each other.
 #pragma once
 
 #include <functional>

@@ -7,7 +7,7 @@
 
 namespace lockstep::launch {
 
-// Flags that were not given, as the scheduler says them: nodes, this node's number, where they meet, the
+// Flags that were not given, as the scheduler says them: nodes, this node's number, their rendezvous, the
 // run's name.
 void take_scheduled(Words& words, const Scheduled& scheduled);
 

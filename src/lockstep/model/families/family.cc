@@ -147,18 +147,18 @@ void resolve_model(recipe::Resolved& resolved, int64_t data_vocab) {
   fill(resolved, family.defaults.keys, "family " + family.name, unsaid);
   recipe::Recipe& recipe = resolved.recipe;
   auto& m = recipe.model;
-  const auto settle = [&](recipe::AutoInt& value, const char* key, const auto& n) {
+  const auto resolve = [&](recipe::AutoInt& value, const char* key, const auto& n) {
     if (!value.is_auto) return;
     value = n();
     resolved.origin[key] = "auto";
   };
   check_heads(family, m);
-  settle(m.kv_heads, "model.kv_heads", [&] { return m.heads; });
-  settle(m.head_dim, "model.head_dim",
-         [&] { return family.defaults.head_dim ? family.defaults.head_dim(m) : m.hidden / m.heads; });
-  settle(m.ffn, "model.ffn", [&] { return family.defaults.ffn(m); });
-  settle(m.vocab, "model.vocab", [&] { return base::round_up(data_vocab, 64); });
-  settle(m.context, "model.context", [&] { return recipe.data.seq_len; });
+  resolve(m.kv_heads, "model.kv_heads", [&] { return m.heads; });
+  resolve(m.head_dim, "model.head_dim",
+          [&] { return family.defaults.head_dim ? family.defaults.head_dim(m) : m.hidden / m.heads; });
+  resolve(m.ffn, "model.ffn", [&] { return family.defaults.ffn(m); });
+  resolve(m.vocab, "model.vocab", [&] { return base::round_up(data_vocab, 64); });
+  resolve(m.context, "model.context", [&] { return recipe.data.seq_len; });
   if (m.vocab.value < data_vocab) {
     throw ConfigError(
         127,

@@ -1,5 +1,5 @@
-// The ranks of a run as the executor needs them: which of them meet in an instruction, and the groups they
-// meet in.
+// The ranks of a run as the executor needs them: which of them take part in an instruction, and their
+// groups.
 //
 // Lanes run beside each other, so each has groups of its own. Making them is collective: every rank makes the
 // same ones in the same order.

@@ -1,4 +1,4 @@
-// Parameter groups as the words of a recipe name them, read anew for the reference. For tests.
+// Parameter groups as the words of a recipe name them, read again for the reference. For tests.
 #pragma once
 
 #include <cmath>

@@ -58,8 +58,8 @@ int64_t available_bytes(const Plan& plan) {
 }
 
 // The batch's buffers are as large as the data's samples.
-void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq_len) {
-  const auto settle = [&](int64_t& words, int64_t given, const char* what) {
+void resolve_sample_sizes(model::Model& model, const data::Dataset& dataset, int64_t seq_len) {
+  const auto resolve = [&](int64_t& words, int64_t given, const char* what) {
     const int64_t wanted = words > 0 ? words : model.predicts_tokens ? seq_len : given;
     if (wanted != given) {
       throw ConfigError(176, fmt::format("a sample of the data has {} {}, but the model expects {}; provide "
@@ -68,8 +68,8 @@ void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq
     }
     if (!model.predicts_tokens) words = given;
   };
-  settle(model.input_words, dataset.inputs_per_sample(seq_len), "inputs");
-  settle(model.label_words, dataset.labels_per_sample(seq_len), "labels");
+  resolve(model.input_words, dataset.inputs_per_sample(seq_len), "inputs");
+  resolve(model.label_words, dataset.labels_per_sample(seq_len), "labels");
   const auto* typed = dynamic_cast<const data::TypedWords*>(&dataset);
   if (typed == nullptr) return;
   const auto compare = [](DType wanted, DType given, const char* what) {
@@ -86,7 +86,8 @@ void settle_words(model::Model& model, const data::Dataset& dataset, int64_t seq
 }
 
 // "auto" in memory.recompute: on a GPU, what costs less than it is worth.
-std::string settled(const Plan& plan, const std::string& recompute, const program::Layout& layout) {
+std::string resolved_recompute(const Plan& plan, const std::string& recompute,
+                               const program::Layout& layout) {
   if (recompute != "auto") return recompute;
   if (plan.device->id().kind == device::Kind::cpu) return "none";
   const plan::Machine machine =
@@ -265,7 +266,8 @@ program::Layout layout_of(const Plan& plan, const Variant& variant) {
   layout.rules = state_rules(plan.optimizer, variant.moments, *plan.kernels);
   layout.offload = variant.offload;
   layout.kernels = plan.kernels;
-  layout.recompute = program::parse_recompute(settled(plan, variant.recompute, layout), *plan.model);
+  layout.recompute =
+      program::parse_recompute(resolved_recompute(plan, variant.recompute, layout), *plan.model);
   return layout;
 }
 
@@ -345,7 +347,7 @@ Plan make_plan(recipe::Resolved resolved, Own own, PlanOptions options) {
   add_model(plan, resolved, own, {compute, here.parts});
   check_pairs(plan, resolved.recipe, here.parts, options.reads_data);
   check_packing(plan, resolved.recipe, here.parts, options.reads_data);
-  settle_words(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
+  resolve_sample_sizes(*plan.model, *plan.dataset, resolved.recipe.data.seq_len);
   base::end_lap(plan.laps, "build the model");
   check_optimizer(plan.optimizer, cpu);
   plan.resolved = std::move(resolved);

@@ -23,7 +23,7 @@ void compare_recipes(comm::World& world, const recipe::Recipe& recipe) {
                                                             {"the source commit", base::source_commit()}};
   for (const recipe::Key& key : recipe::recipe_keys())
     facts.emplace_back(key.name, recipe::value_text(key, recipe));
-  world.roll_call(facts);
+  world.check_consistency(facts);
 }
 
 void compare_records(comm::World& world, const Plan& plan) {
@@ -33,7 +33,7 @@ void compare_records(comm::World& world, const Plan& plan) {
        {"libtorch", "device", "instruction_set", "compute", "logits_chunk", "dataset_hash"}) {
     facts.emplace_back(key, text_of(record[key]));
   }
-  world.roll_call(facts);
+  world.check_consistency(facts);
 }
 
 Decision decide_together(comm::World& world, const std::function<Decision()>& decide) {

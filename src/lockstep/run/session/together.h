@@ -1,4 +1,4 @@
-// What the ranks of a run settle before the first step.
+// What the ranks of a run agree on before the first step.
 //
 // The recipe that each was given must be the same; then the first rank opens everything, resolves what was
 // left open, and its recipe counts for all, so that no rank's own memory or folder decides anything.

@@ -33,7 +33,7 @@ void Transcript::decode_more() {
     if (now.starts_with(before)) {
       text_.resize(done_bytes_);
       text_ += std::string_view(now).substr(before.size());
-      if (now.size() == before.size() || text::settled_size(now) < now.size()) return;
+      if (now.size() == before.size() || text::complete_size(now) < now.size()) return;
       done_bytes_ = text_.size();
       from_ = std::exchange(done_, tokens_.size());
       return;
@@ -58,9 +58,9 @@ bool Transcript::ends_at_stop() {
 }
 
 // Half a character, and what may become a stop string, wait for the next token.
-size_t Transcript::settled() const {
+size_t Transcript::complete() const {
   if (ended_) return text_.size();
-  size_t size = text::settled_size(text_);
+  size_t size = text::complete_size(text_);
   const size_t behind = text_.size() - prompt_bytes_;
   for (const std::string& stop : stops_) {
     size_t part = std::min(stop.size() - 1, behind);

@@ -4,7 +4,7 @@
 // ones. Characters are given whole, even where a token ends inside one.
 //
 //     Transcript transcript(dataset, prompt, {"\n\n"});
-//     while (transcript.add(token)) show(transcript.text(), transcript.settled());
+//     while (transcript.add(token)) show(transcript.text(), transcript.complete());
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Transcript {
   const std::string& text() const { return text_; }
   size_t prompt_bytes() const { return prompt_bytes_; }
   // Bytes of text() that no later token changes or takes back.
-  size_t settled() const;
+  size_t complete() const;
   const std::vector<int32_t>& tokens() const { return tokens_; }
 
  private:

@@ -37,7 +37,7 @@ TEST(Transcript, GrowsToWhatIsDecodedWholeAndShowsNothingThatChanges) {
       tokens.push_back(static_cast<int32_t>(random() % kPieces.size()));
       ASSERT_TRUE(transcript.add(tokens.back()));
       ASSERT_EQ(transcript.text(), decode(tokens));
-      const std::string now = transcript.text().substr(0, transcript.settled());
+      const std::string now = transcript.text().substr(0, transcript.complete());
       ASSERT_TRUE(now.starts_with(shown)) << "what was shown has changed";
       shown = now;
     }
@@ -67,7 +67,7 @@ TEST(Transcript, StopsBeforeAStringThatSeveralTokensMake) {
     bool more = true;
     for (size_t i = 0; more && i < row.tokens.size(); ++i) {
       more = transcript.add(row.tokens[i]);
-      const std::string now = transcript.text().substr(0, transcript.settled());
+      const std::string now = transcript.text().substr(0, transcript.complete());
       EXPECT_TRUE(now.starts_with(shown));
       shown = now;
     }

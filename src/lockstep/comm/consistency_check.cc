@@ -1,4 +1,4 @@
-#include "lockstep/comm/roll_call.h"
+#include "lockstep/comm/consistency_check.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -41,7 +41,7 @@ bool take(std::string_view* in, std::string* text) {
 
 std::string seconds(Duration time) { return fmt::format("{:g} s", static_cast<double>(time.count()) / 1000); }
 
-std::vector<int> names_of(const RollCall& call) {
+std::vector<int> names_of(const ConsistencyCheck& call) {
   if (!call.names.empty()) return call.names;
   std::vector<int> names(static_cast<size_t>(call.size));
   std::iota(names.begin(), names.end(), 0);
@@ -62,7 +62,7 @@ std::string missing_sentence(const std::vector<int>& missing, int size, Duration
 }
 
 // How a rank shows itself: {"rank", ...}, {"who", ...}, and then its facts.
-std::string arrival_of(const RollCall& call, const Facts& facts) {
+std::string arrival_of(const ConsistencyCheck& call, const Facts& facts) {
   Facts words{{"rank", std::to_string(call.rank)},
               {"who", fmt::format("process {} on {}", ::getpid(), base::host_name())}};
   words.insert(words.end(), facts.begin(), facts.end());
@@ -70,7 +70,7 @@ std::string arrival_of(const RollCall& call, const Facts& facts) {
 }
 
 struct Arrival {
-  int rank = -1;  // -1: not one of this roll call
+  int rank = -1;  // -1: not one of this check
   std::string who;
   Facts facts;
 };
@@ -86,7 +86,7 @@ Arrival arrival_from(const std::string& bytes, int size) {
   return arrival;
 }
 
-// What is wrong with a roll call, and how the judge tells the others: by its error's number and a sentence.
+// What is wrong with a check, and how the judge tells the others: by its error's number and a sentence.
 struct Finding {
   enum class Kind { absent = 521, differ = 523, twice = 528 };
   Kind kind = Kind::absent;
@@ -116,7 +116,7 @@ struct Finding {
 // The judge's part: waits for everyone, in the order in which they come.
 class Judge {
  public:
-  Judge(const RollCall& call, const std::string& own) : call_(call), names_(names_of(call)) {
+  Judge(const ConsistencyCheck& call, const std::string& own) : call_(call), names_(names_of(call)) {
     came_.resize(static_cast<size_t>(call.size));
     note(own);
   }
@@ -168,7 +168,7 @@ class Judge {
     return absent;
   }
 
-  const RollCall& call_;
+  const ConsistencyCheck& call_;
   std::vector<int> names_;
   std::vector<Arrival> came_;
   std::string twice_;
@@ -228,8 +228,9 @@ std::string first_difference(const std::vector<Facts>& all, const std::vector<in
   return "";
 }
 
-void hold_roll_call(const RollCall& call, const Facts& facts, Store& store, const std::string& what) {
-  const std::string prefix = fmt::format("roll-call/{}/", call.number);
+void check_consistency(const ConsistencyCheck& call, const Facts& facts, Store& store,
+                       const std::string& what) {
+  const std::string prefix = fmt::format("consistency/{}/", call.number);
   const std::string own = arrival_of(call, facts);
   // A second rank 0 must not judge as well: it comes like the others, and is noticed.
   const bool judges = call.rank == 0 && store.add(prefix + "judge", 1) == 1;
@@ -239,7 +240,7 @@ void hold_roll_call(const RollCall& call, const Facts& facts, Store& store, cons
     store.set(prefix + "verdict", finding ? finding->to_text() : "");
     store.remove(prefix + "judge");
     // Whoever came to this call has read the verdict of the one before.
-    if (!finding) store.remove(fmt::format("roll-call/{}/verdict", call.number - 1));
+    if (!finding) store.remove(fmt::format("consistency/{}/verdict", call.number - 1));
   } else {
     store.push(prefix + "arrivals", own);
     try {
@@ -254,19 +255,19 @@ void hold_roll_call(const RollCall& call, const Facts& facts, Store& store, cons
   if (finding) finding->raise(what);
 }
 
-void meet_in_store(const GroupOptions& options, Store& store) {
+void check_members(const GroupOptions& options, Store& store) {
   const auto self = std::find(options.ranks.begin(), options.ranks.end(), options.self);
   LS_ASSERT(self != options.ranks.end());
   const std::unique_ptr<Store> own = with_prefix(store.clone(), "group/" + options.name + "/");
-  const RollCall call{static_cast<int>(self - options.ranks.begin()),
-                      static_cast<int>(options.ranks.size()),
-                      0,
-                      options.timeout,
-                      options.ranks,
-                      {}};
+  const ConsistencyCheck call{static_cast<int>(self - options.ranks.begin()),
+                              static_cast<int>(options.ranks.size()),
+                              0,
+                              options.timeout,
+                              options.ranks,
+                              {}};
   const Facts facts{{"members", fmt::format("{}", fmt::join(options.ranks, ","))}};
   const std::string what = fmt::format("cannot create group {}: ", options.name);
-  hold_roll_call(call, facts, *own, what);
+  check_consistency(call, facts, *own, what);
 }
 
 }  // namespace lockstep::comm
