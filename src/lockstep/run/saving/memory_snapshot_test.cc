@@ -140,6 +140,14 @@ INSTANTIATE_TEST_SUITE_P(
         Layout{"tensor_zero1", 4, {"parallel.tensor=2", "parallel.zero=1"}}),
     [](const auto& row) { return std::string(row.param.name); });
 
+// Ranks that came back from memory may be lost again before they have taken a snapshot of their own.
+TEST(MemorySnapshots, ServeARestartThatIsLostToo) {
+  LS_NEEDS_HOST_MEMORY();
+  const Memories memories(2);
+  train_with(memories, 2, {}, 8);
+  for (int times = 0; times < 3; ++times) EXPECT_EQ(train_with(memories, 2, {}, 9).from, 8) << times;
+}
+
 TEST(MemorySnapshots, CopyingTakesAHundredthOfTheTime) {
   EXPECT_EQ(snapshot_interval(0.001, 1), 1);
   EXPECT_EQ(snapshot_interval(0.5, 1), 50);
