@@ -154,6 +154,10 @@ const Result& on_one_rank(const Family& family) {
   return known.emplace(family.name, train_rank(family.recipe, world)).first->second;
 }
 
+bool computes(const Words& recipe, const char* format) {
+  return std::find(recipe.begin(), recipe.end(), fmt::format("precision.compute={}", format)) != recipe.end();
+}
+
 class Layouts : public testing::TestWithParam<Row> {};
 
 TEST_P(Layouts, MatchOneRank) {
@@ -161,11 +165,7 @@ TEST_P(Layouts, MatchOneRank) {
   const auto& [family, layout] = GetParam();
   const Words& recipe = family.recipe;
   const Result& one = on_one_rank(family);
-  const auto computes = [&](const char* format) {
-    return std::find(recipe.begin(), recipe.end(), fmt::format("precision.compute={}", format)) !=
-           recipe.end();
-  };
-  const bool fp8 = computes("fp8"), rounds = fp8 || computes("bf16");
+  const bool fp8 = computes(recipe, "fp8"), rounds = fp8 || computes(recipe, "bf16");
   const double tolerance = rounds ? 5e-3 : 1e-5;
   // Of a tiny model; quantized weights are hashed in fp32, some at a time.
   const bool quantized = std::find(recipe.begin(), recipe.end(), "tune.base=nf4") != recipe.end();
@@ -353,6 +353,33 @@ const Family kOtherStrandFamilies[] = {
                  "model.vocab=192", "memory.logits_chunk=16", "model.dropout=0.1"})},
 };
 
+// What all layouts of a contract have in common is right, too: near the run without strands, also where
+// slices of a strand are added up on one rank.
+class Contracts : public testing::TestWithParam<Family> {};
+
+TEST_P(Contracts, AreNearTheRunWithoutStrands) {
+  LS_NEEDS_HOST_MEMORY();
+  const auto result_of = [](const Words& words) {
+    comm::World world;
+    return train_rank(words, world);
+  };
+  const Words strands = with(GetParam().recipe, "batch.strands=4");
+  Words plain = strands;
+  std::erase_if(plain, [](const std::string& word) {
+    return word.starts_with("batch.product_strands") || word.starts_with("batch.sequence_strands");
+  });
+  const Result one = result_of(plain), many = result_of(strands);
+  const bool rounds = computes(plain, "bf16") || computes(plain, "fp8");
+  const size_t steps = rounds ? 2 : one.losses.size();  // in bf16, steps drift apart once they differ
+  EXPECT_LT(largest_difference({many.losses.begin(), many.losses.begin() + steps},
+                               {one.losses.begin(), one.losses.begin() + steps}),
+            rounds ? 5e-3 : 1e-5);
+  EXPECT_LT(largest_difference({many.norms[0]}, {one.norms[0]}), computes(plain, "fp8") ? 1e-1
+                                                                 : rounds               ? 2e-2
+                                                                                        : 1e-4);
+  if (!rounds) EXPECT_LT(largest_difference(many.norms, one.norms), 1e-4);
+}
+
 // With a fixed number of sequence strands, context layouts too: in a ring and with heads exchanged alike.
 constexpr Layout kPieceLayouts[] = {
     {2, "parallel.context=2", true},
@@ -423,6 +450,12 @@ INSTANTIATE_TEST_SUITE_P(Strands, Layouts,
                          testing::Combine(testing::ValuesIn(kStrandFamilies),
                                           testing::ValuesIn(kStrandLayouts)),
                          name_of);
+std::string name_of_family(const testing::TestParamInfo<Family>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Strands, Contracts, testing::ValuesIn(kStrandFamilies), name_of_family);
+INSTANTIATE_TEST_SUITE_P(OtherStrands, Contracts, testing::ValuesIn(kOtherStrandFamilies), name_of_family);
+INSTANTIATE_TEST_SUITE_P(Pieces, Contracts, testing::ValuesIn(kPieceFamilies), name_of_family);
+INSTANTIATE_TEST_SUITE_P(OtherPieces, Contracts, testing::ValuesIn(kOtherPieceFamilies), name_of_family);
+INSTANTIATE_TEST_SUITE_P(Both, Contracts, testing::ValuesIn(kBothFamilies), name_of_family);
 INSTANTIATE_TEST_SUITE_P(OtherStrands, Layouts,
                          testing::Combine(testing::ValuesIn(kOtherStrandFamilies),
                                           testing::ValuesIn(kFewStrandLayouts)),
